@@ -1,0 +1,169 @@
+"""Gradients: the batches in reverse, chained through gradient arenas, as one node of autograd.
+
+Towards MXNet a whole evaluation is one custom function: its inputs are the parameters and arrays
+that the calls read, its outputs are the arenas. ``autograd.Function`` could not be used: its
+backward stops at the first input without a gradient, and drops gradients that are to be added.
+"""
+import atexit
+import ctypes
+import itertools
+import threading
+import traceback
+import weakref
+from typing import Callable, List, Optional, Sequence
+
+import mxnet as mx
+from mxnet import autograd
+from mxnet.base import (_LIB, MXCallbackList, NDArrayHandle, c_array, c_handle_array, check_call)
+from mxnet.ndarray import NDArray
+
+from .errors import StaleValueError
+from .execute import Machine
+from .record.lazy import _set_recording
+
+_NULL, _WRITE, _INPLACE, _ADD = range(4)
+_BACKWARD = autograd.Function._bwd_functype
+_DELETE = autograd.Function._del_functype
+_alive = {}  # MXNet holds these by address only
+_serial = itertools.count()
+# At exit the engine must not call Python any more.
+atexit.register(mx.nd.waitall)
+
+
+def record_function(inputs: Sequence[NDArray], outputs: Sequence[NDArray],
+                    backward: Callable[[List[NDArray]], List[NDArray]]) -> None:
+    """Tell autograd that `outputs` were computed from `inputs`.
+
+    Parameters
+    ----------
+    inputs : sequence of NDArray
+        At least one of them must carry a gradient.
+    outputs : sequence of NDArray
+        Computed already; not known to autograd.
+    backward : callable
+        Gradients of the outputs -> gradients of the inputs. Called from a thread of the engine.
+    """
+    key = next(_serial)
+
+    def backward_entry(num_heads, num_inputs, handles, requests, _is_train, _context):
+        try:
+            arrays = [NDArray(ctypes.cast(handle, NDArrayHandle), writable=i >= num_heads)
+                      for i, handle in enumerate(handles[:num_heads + num_inputs])]
+            gradients = backward(arrays[:num_heads])
+            for target, gradient, request in zip(arrays[num_heads:], gradients,
+                                                 requests[:num_inputs]):
+                if request in (_WRITE, _INPLACE):
+                    gradient.copyto(target)
+                elif request == _ADD:
+                    target += gradient
+        except Exception:  # pylint: disable=broad-except
+            print(f'Error in the backward pass of gluon_edbatch:\n{traceback.format_exc()}')
+            return False
+        return True
+
+    def delete_entry(_context):
+        _alive.pop(key, None)
+        return True
+
+    callbacks = [ctypes.cast(callback, ctypes.CFUNCTYPE(ctypes.c_int)) for callback in
+                 (_BACKWARD(backward_entry), _DELETE(delete_entry))]
+    context = MXCallbackList(
+        ctypes.c_int(len(callbacks)),
+        ctypes.cast(c_array(ctypes.CFUNCTYPE(ctypes.c_int), callbacks),
+                    ctypes.POINTER(ctypes.CFUNCTYPE(ctypes.c_int))),
+        ctypes.cast(c_array(ctypes.c_void_p, [None] * len(callbacks)),
+                    ctypes.POINTER(ctypes.c_void_p)))
+    _alive[key] = context
+    check_call(_LIB.MXCustomFunctionRecord(
+        ctypes.c_int(len(inputs)), c_handle_array(inputs), ctypes.c_int(len(outputs)),
+        c_handle_array(outputs), ctypes.byref(context)))
+
+
+class BackwardPass:
+    """The gradient computation of one evaluation.
+
+    Its tapes hold every intermediate result. MXNet does not say whether a backward pass is the
+    last one (``retain_graph``), so they are kept after the first until the thread's next
+    evaluation under ``autograd.record()`` begins, and freed then.
+    """
+
+    _latest = threading.local()
+
+    def __init__(self, machine: Machine, outputs: Sequence[int]):
+        self._machine: Optional[Machine] = machine
+        self._outputs = outputs
+        self._ran = False
+        self._superseded = False
+        self._lock = threading.Lock()
+
+    @classmethod
+    def begin_evaluation(cls) -> None:
+        """Let the previous evaluation of this thread free its tapes once it is differentiated."""
+        reference = getattr(cls._latest, 'reference', None)
+        previous = reference() if reference is not None else None
+        if previous is not None:
+            previous._supersede()
+        cls._latest.reference = None
+
+    def track(self) -> None:
+        """Be the one that the next evaluation of this thread supersedes."""
+        self._latest.reference = weakref.ref(self)
+
+    def _supersede(self) -> None:
+        with self._lock:
+            self._superseded = True
+            if self._ran:
+                self._machine = None
+
+    def __call__(self, heads: List[NDArray]) -> List[NDArray]:
+        """Gradients of the parameters and of the given arrays, in this order."""
+        with self._lock:
+            machine = self._machine
+            if machine is None:
+                raise StaleValueError(
+                    'a second backward pass through values of a batching scope, after a later '
+                    'scope was evaluated: their intermediate results are freed. Differentiate '
+                    'them before the next minibatch is evaluated')
+            gradients = self._run(machine, heads)
+            self._ran = True
+            if self._superseded:
+                self._machine = None
+            return gradients
+
+    def _run(self, machine: Machine, heads: List[NDArray]) -> List[NDArray]:
+        for index, head in zip(self._outputs, heads):
+            head.copyto(machine.gradients[index])
+        for gradient in machine.parameter_gradients:
+            gradient[:] = 0
+        for tape in reversed(machine.tapes):
+            autograd.backward(tape.outputs, tape.gradients, retain_graph=True,
+                              train_mode=tape.batch.node_type.mode.training)
+        return machine.parameter_gradients + [
+            machine.gradients[arena]._slice(begin, end)
+            for _, arena, begin, end in machine.given]
+
+
+def connect(machine: Machine) -> List[Optional[NDArray]]:
+    """Put an evaluation on autograd's tape.
+
+    Returns
+    -------
+    list of (NDArray or None)
+        Each arena as an output of the tape, None where nothing has a gradient.
+    """
+    taped: List[Optional[NDArray]] = [None] * len(machine.arenas)
+    inputs = machine.parameter_arrays + [given[0] for given in machine.given]
+    indices = [i for i, gradient in enumerate(machine.gradients) if gradient is not None]
+    if not machine.tapes or not inputs or not indices:
+        return taped
+    outputs = [machine.arenas[index].detach() for index in indices]
+    backward = BackwardPass(machine, indices)
+    previous = _set_recording(True)
+    try:
+        record_function(inputs, outputs, backward)
+    finally:
+        _set_recording(previous)
+    backward.track()
+    for index, output in zip(indices, outputs):
+        taped[index] = output
+    return taped

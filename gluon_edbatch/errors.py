@@ -1,0 +1,21 @@
+"""The errors that this package raises, each with the rule that was broken and what to do."""
+
+
+class EdbError(Exception):
+    """Base of all errors raised by gluon_edbatch."""
+
+
+class RecordError(EdbError, ValueError):
+    """A call cannot be recorded: wrong shapes, dtypes, contexts or argument kinds."""
+
+
+class BatchError(EdbError, RuntimeError):
+    """A batch of recorded calls failed while it ran."""
+
+
+class RowDependenceError(EdbError, ValueError):
+    """A block's result for one sample depends on the other samples of its batch."""
+
+
+class StaleValueError(EdbError, RuntimeError):
+    """A recorded value is used after an exception left its scope, or after its graph was freed."""

@@ -1,0 +1,224 @@
+"""Running a plan: arenas are filled, then each batch is one compiled call that writes its slice."""
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import mxnet as mx
+import numpy as np
+from mxnet import autograd
+from mxnet.ndarray import NDArray
+from mxnet.ndarray.ndarray import _new_alloc_handle
+
+from .plan import ArenaPlan, Batch, Plan, Read
+from .record.guard import detached
+from .record.lazy import Arena, _set_recording, _set_training
+from .record.recording import Recording
+from .static.node_type import NodeType
+from .static.program import EMPTY, GATHER, SLICE, program_for
+
+
+class Tape(NamedTuple):
+    """One batch's own small autograd tape."""
+
+    batch: Batch
+    outputs: List[NDArray]
+    gradients: List[NDArray]  # slices of the gradient arenas
+
+
+class Machine:
+    """Arenas, parameters and tapes of one evaluation.
+
+    Attributes
+    ----------
+    arenas : list of NDArray
+        Unknown to autograd, as all its views that batches read.
+    gradients : list of NDArray or None
+        Gradient arenas, for the kinds that can have gradients; allocated when first written.
+    tapes : list of Tape
+        In the order in which the batches ran.
+    """
+
+    def __init__(self, recording: Recording, plan: Plan, results: Dict[int, List[Arena]]):
+        self.recording = recording
+        self.plan = plan
+        self.taped = any(batch.node_type.mode.recording for batch in plan.batches)
+        self.arenas = [empty((max(arena.rows, 1),) + arena.key[0], *arena.key[1:])
+                       for arena in plan.arenas]
+        self.gradients: List[Optional[NDArray]] = [
+            empty(array.shape, array.dtype, array.ctx)
+            if self.taped and np.issubdtype(array.dtype, np.floating) else None
+            for array in self.arenas]
+        self.tapes: List[Tape] = []
+        self.parameters: Dict[Tuple[str, int], NDArray] = {}
+        self.parameter_arrays: List[NDArray] = []     # the users' own, in the order of …
+        self.parameter_gradients: List[NDArray] = []  # … their private gradients
+        self.given: List[Tuple[NDArray, int, int, int]] = []  # array, arena, begin, end
+        self._aliases: Dict[Tuple[int, int], NDArray] = {}
+        self._indices: Dict[mx.Context, NDArray] = {}
+        self._fill(results)
+
+    # --- inputs ----------------------------------------------------------------------------------
+
+    def _fill(self, results) -> None:
+        """Write what was given: host arrays first, while nothing waits to write the arenas."""
+        device: List[tuple] = []
+        for index, (arena, array) in enumerate(zip(self.plan.arenas, self.arenas)):
+            self._fill_from_host(arena, array, device, index)
+        for index, array, begin, end in device:
+            source = self.recording.guards.values(array)
+            source.copyto(self.arenas[index]._slice(begin, end))
+            if self.taped and self.gradients[index] is not None:
+                self.given.append((array, index, begin, end))
+        for index, (arena, array) in enumerate(zip(self.plan.arenas, self.arenas)):
+            for imported in arena.imports:
+                self._import(index, arena, array, imported, results)
+
+    def _fill_from_host(self, arena: ArenaPlan, array, device, index) -> None:
+        pieces: List[Tuple[int, np.ndarray]] = []
+        if arena.zero is not None:
+            pieces.append((arena.zero, np.zeros((1,) + arena.key[0], arena.key[1])))
+        if arena.scalars is not None:
+            begin, first, last = arena.scalars
+            pieces.append((begin, self._numbers(first, last)))
+        for begin, which in arena.arrays:
+            value = self.recording.arrays[which][1]
+            if isinstance(value, NDArray):
+                device.append((index, value, begin, begin + value.shape[0]))
+            else:
+                pieces.append((begin, value))
+        while pieces:  # neighbours go up in one copy
+            run = [pieces.pop(0)]
+            while pieces and pieces[0][0] == run[-1][0] + len(run[-1][1]):
+                run.append(pieces.pop(0))
+            rows = run[0][1] if len(run) == 1 else np.concatenate([piece for _, piece in run])
+            array._slice(run[0][0], run[0][0] + len(rows))._sync_copyfrom(rows)
+
+    def _numbers(self, first: int, last: int) -> np.ndarray:
+        numbers = np.array(self.recording.scalars[first:last], np.float64)
+        single = numbers.astype(np.float32)
+        if (single != numbers).any():
+            inexact = numbers[(single != numbers) & (numbers == np.floor(numbers))]
+            if len(inexact):
+                raise ValueError(f'the integer {int(inexact[0])} is not exact in float32, the '
+                                 f'dtype of recorded numbers; give it as an int32 array')
+        return single
+
+    def _import(self, index, arena, array, imported, results) -> None:
+        """Copy rows of an earlier evaluation; under autograd they are inputs of this one."""
+        source = results[imported.evaluation][arena.key]
+        rows = mx.nd.array(imported.rows, ctx=arena.key[2], dtype='int32')
+        begin, end = imported.begin, imported.begin + len(imported.rows)
+        taped = imported.taped and source.taped is not None and self.taped
+        previous = _set_recording(taped)
+        try:
+            value = mx.nd.take(source.taped if taped else source.raw, rows)
+        finally:
+            _set_recording(previous)
+        detached(value).copyto(array._slice(begin, end))
+        if taped and self.gradients[index] is not None:
+            self.given.append((value, index, begin, end))
+
+    # --- batches ---------------------------------------------------------------------------------
+
+    def run(self, batch: Batch) -> None:
+        """Run one batch: its results appear in its rows of the arenas."""
+        node_type = batch.node_type
+        mode = node_type.mode
+        program = program_for(node_type, tuple(map(_reading, batch.reads)))
+        inputs, differentiable = [], False
+        for kind, position in program.sources:
+            if kind == 'parameter':
+                inputs.append(self.parameter(node_type, position))
+                differentiable |= node_type.parameters[position].grad_req != 'null'
+            elif kind == 'index':
+                inputs.append(self._index(batch.reads[position], node_type))
+            else:
+                leaf = mode.recording and node_type.arguments[position].differentiable
+                differentiable |= leaf
+                inputs.append(self._rows(batch, position, leaf) if kind == 'rows'
+                              else self._arena(batch.reads[position].arena, position, leaf))
+        outputs = [self.arenas[write.arena]._slice(write.begin, write.end)
+                   for write in batch.writes]
+        previous = _set_recording(mode.recording), _set_training(mode.training)
+        try:
+            program.call(*inputs, out=outputs)
+        finally:
+            _set_recording(previous[0])
+            _set_training(previous[1])
+        if mode.recording and differentiable:
+            self._remember(batch, outputs)
+
+    def _remember(self, batch, outputs) -> None:
+        kept = [(output, self.gradients[write.arena]._slice(write.begin, write.end))
+                for output, write in zip(outputs, batch.writes)
+                if self.gradients[write.arena] is not None]
+        if kept:
+            self.tapes.append(Tape(batch, [pair[0] for pair in kept], [pair[1] for pair in kept]))
+
+    def _rows(self, batch: Batch, position: int, leaf: bool) -> NDArray:
+        """Neighbouring rows of an arena, as a variable whose gradient is a slice, too."""
+        read = batch.reads[position]
+        argument = batch.node_type.arguments[position]
+        if read.length == 0:
+            return mx.nd.zeros((batch.rows, 1) + argument.arena[0], ctx=argument.arena[2],
+                               dtype=argument.arena[1])
+        rows = self.arenas[read.arena]._slice(read.begin, read.end)
+        gradient = self.gradients[read.arena]._slice(read.begin, read.end) if leaf else None
+        if read.length is not None:
+            shape = (batch.rows, read.length) + argument.arena[0]
+            rows, gradient = rows.reshape(shape), gradient.reshape(shape) if leaf else None
+        if leaf:
+            autograd.mark_variables([rows], [gradient], 'add')
+        return rows
+
+    def _arena(self, index: int, position: int, leaf: bool) -> NDArray:
+        """An arena to gather from. Each argument has its own alias of it, because the gradients
+        of two gathers from one variable would be added as two arrays of the arena's whole size."""
+        if not leaf:
+            return self.arenas[index]
+        alias = self._aliases.get((index, position))
+        if alias is None:
+            alias = self._aliases[index, position] = self.arenas[index].detach()
+            autograd.mark_variables([alias], [self.gradients[index]], 'add')
+        return alias
+
+    def _index(self, read: Read, node_type) -> NDArray:
+        ctx = node_type.ctx
+        if ctx not in self._indices:
+            indices = empty(self.plan.indices.shape, np.int32, ctx)
+            indices._sync_copyfrom(self.plan.indices)
+            self._indices[ctx] = indices
+        index = self._indices[ctx]._slice(read.begin, read.end)
+        return index if read.length is None else index.reshape((-1, read.length))
+
+    def read(self, batch: Batch, position: int) -> NDArray:
+        """One argument of a batch as an array of its own."""
+        read = batch.reads[position]
+        if not read.gather:
+            return self._rows(batch, position, False)
+        return mx.nd.take(self.arenas[read.arena], self._index(read, batch.node_type))
+
+    def parameter(self, node_type: NodeType, position: int) -> NDArray:
+        """A parameter's values as recorded; under autograd a variable with a gradient of its own,
+        because the engine would not know of writes to the user's from inside a backward pass."""
+        parameter = node_type.parameters[position]
+        own = self.recording.parameters[id(parameter), node_type.ctx]
+        key = id(own)
+        value = self.parameters.get(key)
+        if value is None:
+            value = self.parameters[key] = self.recording.guards.values(own)
+            if self.taped and parameter.grad_req != 'null':
+                gradient = empty(value.shape, value.dtype, value.ctx)
+                autograd.mark_variables([value], [gradient], 'add')
+                self.parameter_arrays.append(own)
+                self.parameter_gradients.append(gradient)
+        return value
+
+
+def _reading(read: Read) -> str:
+    if read.length == 0:
+        return EMPTY
+    return GATHER if read.gather else SLICE
+
+
+def empty(shape: Sequence[int], dtype, ctx: mx.Context) -> NDArray:
+    """An array whose memory is taken when it is first written."""
+    return NDArray(_new_alloc_handle(tuple(shape), ctx, True, dtype))

@@ -1,0 +1,299 @@
+"""The recorded graph as arrays: what scheduling sees of a minibatch. Needs NumPy only.
+
+A node is one recorded call; an edge says that a call reads what an earlier call gave. Everything
+below treats many nodes at once: a minibatch has thousands of them, and a Python statement for
+each would cost more than running the minibatch.
+"""
+from dataclasses import dataclass
+from functools import cached_property
+from typing import List, NamedTuple, Optional, Sequence
+
+import numpy as np
+
+# Up to so many nodes (and four times as many edges), a loop over a memoryview is faster than the
+# dozen NumPy calls that do the same; deep chains are made of such levels.
+FEW = 10
+
+
+class Consumers(NamedTuple):
+    """Who reads each node: ``nodes[offsets[i]:offsets[i + 1]]``, ascending.
+
+    Neighbouring duplicates among the inputs of a node (the h and the c of one LSTM call, say) are
+    one entry here, so ``fan_in`` counts entries and can be smaller than the number of inputs.
+    """
+
+    offsets: np.ndarray  # (n + 1,) intp
+    nodes: np.ndarray  # (e,) intp
+    fan_in: np.ndarray  # (n,) intp, how often each node occurs in ``nodes``
+
+
+class Levels(NamedTuple):
+    """Nodes by depth: level ``d`` is ``order[bounds[d]:bounds[d + 1]]``, ascending."""
+
+    order: np.ndarray  # (n,) intp
+    bounds: np.ndarray  # (number of levels + 1,) intp
+
+    def __len__(self) -> int:
+        """Number of levels."""
+        return len(self.bounds) - 1
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """A directed acyclic graph of typed nodes, in an order in which inputs come first.
+
+    Nothing is checked when a graph is made, since recording makes graphs that are right; call
+    `validate`, or use `from_lists`, for graphs from elsewhere. The arrays must not be changed
+    afterwards: what is derived from them is computed once. Graphs compare by identity.
+
+    Parameters
+    ----------
+    types : numpy.ndarray
+        (n,) int32, the type of each node, in ``range(num_types)``.
+    offsets : numpy.ndarray
+        (n + 1,) int64; the producers of node ``i`` are ``inputs[offsets[i]:offsets[i + 1]]``.
+    inputs : numpy.ndarray
+        (m,) int32, producing nodes, each smaller than its consumer. A producer may occur twice.
+    num_types : int
+        How many types there are; some may have no node.
+    alone : numpy.ndarray
+        (num_types,) bool, types whose nodes must run one by one.
+    type_names : sequence of str
+        A readable name for each type.
+    """
+
+    types: np.ndarray
+    offsets: np.ndarray
+    inputs: np.ndarray
+    num_types: int
+    alone: np.ndarray
+    type_names: Sequence[str] = ()
+
+    def __len__(self) -> int:
+        return len(self.types)
+
+    def __repr__(self) -> str:
+        return f"Graph({len(self)} nodes, {len(self.inputs)} edges, {self.num_types} types)"
+
+    @classmethod
+    def from_lists(
+        cls,
+        types: Sequence[int],
+        inputs: Sequence[Sequence[int]],
+        num_types: Optional[int] = None,
+        alone: Sequence[int] = (),
+        type_names: Sequence[str] = (),
+    ) -> "Graph":
+        """A checked graph from Python lists, for tests and examples.
+
+        Parameters
+        ----------
+        types : sequence of int
+            The type of each node.
+        inputs : sequence of sequences of int
+            The producers of each node.
+        num_types : int, optional
+            By default one more than the largest type.
+        alone : sequence of int
+            The types whose nodes must run one by one.
+        type_names : sequence of str
+            A readable name for each type.
+        """
+        if len(types) != len(inputs):
+            raise ValueError(f"{len(types)} nodes have types, but {len(inputs)} have inputs")
+        if num_types is None:
+            num_types = max(types, default=-1) + 1
+        if not all(0 <= kind < num_types for kind in alone):
+            raise ValueError(f"alone={list(alone)} holds types outside 0 to {num_types - 1}")
+        flags = np.zeros(num_types, bool)
+        flags[list(alone)] = True
+        return cls(
+            types=np.array(types, np.int32),
+            offsets=np.cumsum([0] + [len(row) for row in inputs], dtype=np.int64),
+            inputs=np.array([node for row in inputs for node in row], np.int32),
+            num_types=num_types,
+            alone=flags,
+            type_names=type_names,
+        ).validate()
+
+    def validate(self) -> "Graph":
+        """Raise ``ValueError`` if the arrays do not fit together; otherwise return the graph."""
+        n, offsets, inputs = len(self.types), self.offsets, self.inputs
+        for name in ("types", "offsets", "inputs"):
+            array = getattr(self, name)
+            if array.ndim != 1 or array.dtype.kind not in "iu":
+                raise ValueError(f"{name} must be integers along one axis, "
+                                 f"not {array.dtype} of shape {array.shape}")
+        wrong = np.flatnonzero((self.types < 0) | (self.types >= self.num_types))
+        if len(wrong):
+            raise ValueError(f"node {wrong[0]} has type {self.types[wrong[0]]}, "
+                             f"but types go from 0 to {self.num_types - 1}")
+        if self.alone.shape != (self.num_types,) or self.alone.dtype != bool:
+            raise ValueError(f"alone must be {self.num_types} bools, one a type, "
+                             f"not {self.alone.dtype} of shape {self.alone.shape}")
+        if len(self.type_names) not in (0, self.num_types):
+            raise ValueError(f"{len(self.type_names)} names for {self.num_types} types")
+        if len(offsets) != n + 1:
+            raise ValueError(f"{n} nodes need {n + 1} offsets, not {len(offsets)}")
+        if offsets[0] != 0 or offsets[-1] != len(inputs) or (np.diff(offsets) < 0).any():
+            raise ValueError(f"offsets must rise from 0 to the {len(inputs)} inputs, "
+                             f"not from {offsets[0]} to {offsets[-1]} with a fall between")
+        wrong = np.flatnonzero((inputs < 0) | (inputs >= self.readers))
+        if len(wrong):
+            raise ValueError(f"node {self.readers[wrong[0]]} reads node {inputs[wrong[0]]}: "
+                             "a node can read only nodes recorded before it")
+        return self
+
+    @cached_property
+    def readers(self) -> np.ndarray:
+        """(m,) intp, the consuming node of each entry of ``inputs``."""
+        return np.repeat(np.arange(len(self)), np.diff(self.offsets))
+
+    @cached_property
+    def consumers(self) -> Consumers:
+        """The edges the other way round: who reads each node."""
+        producers, readers = self.inputs, self.readers
+        if len(producers):
+            fresh = np.empty(len(producers), bool)
+            fresh[0] = True
+            np.not_equal(producers[1:], producers[:-1], out=fresh[1:])
+            fresh[1:] |= readers[1:] != readers[:-1]
+            if not fresh.all():
+                kept = fresh.nonzero()[0]  # quicker than a mask of mixed bits, twice
+                producers, readers = producers[kept], readers[kept]
+        n = len(self)
+        offsets = np.zeros(n + 1, np.intp)
+        np.cumsum(np.bincount(producers, minlength=n), out=offsets[1:])
+        fan_in = np.bincount(readers, minlength=n)
+        return Consumers(offsets, readers[stable_argsort(producers, n)], fan_in)
+
+    @cached_property
+    def sources(self) -> np.ndarray:
+        """(k,) intp, the nodes that read no other, ascending."""
+        return np.flatnonzero(self.offsets[1:] == self.offsets[:-1])
+
+    @cached_property
+    def depth(self) -> np.ndarray:
+        """(n,) int32: 0 for a node without inputs, else 1 + the largest depth among its inputs."""
+        depth = np.zeros(len(self), np.int32)
+        countdown = Countdown(self)
+        ready, level = self.sources, 0
+        while len(ready):
+            depth[ready] = level
+            ready = countdown.release(ready)
+            level += 1
+        return depth
+
+    @cached_property
+    def levels(self) -> Levels:
+        """The nodes by depth."""
+        count = int(self.depth.max()) + 1 if len(self) else 0
+        bounds = np.zeros(count + 1, np.intp)
+        np.cumsum(np.bincount(self.depth, minlength=count), out=bounds[1:])
+        return Levels(stable_argsort(self.depth, count), bounds)
+
+    @cached_property
+    def type_counts(self) -> np.ndarray:
+        """(num_types,) intp, how many nodes each type has."""
+        return np.bincount(self.types, minlength=self.num_types)
+
+
+class Countdown:
+    """Counts for every node the inputs that have not run yet.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph; nothing of it has run.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self._offsets, self._consumers, fan_in = graph.consumers
+        self._stops = self._offsets[1:]
+        self._waiting = fan_in.copy()
+        self._slot = np.empty(len(graph), np.intp)
+        # The same memory, quick to read one by one.
+        self._few = tuple(map(memoryview, (self._offsets, self._consumers, self._waiting)))
+
+    def release(self, nodes: np.ndarray) -> np.ndarray:
+        """Say that nodes have run; each node may be released once.
+
+        Parameters
+        ----------
+        nodes : numpy.ndarray
+            (k,) intp, distinct nodes.
+
+        Returns
+        -------
+        numpy.ndarray
+            (r,) intp, the nodes that waited for these alone, each once, in no special order.
+        """
+        if len(nodes) <= FEW:
+            ready = self._release_few(nodes.tolist())
+            if ready is not None:
+                return np.array(ready, np.intp)
+        return self._release_many(
+            self._consumers[expand(self._offsets[nodes], self._stops[nodes])]
+        )
+
+    def _release_many(self, readers: np.ndarray) -> np.ndarray:
+        """Take one from what each reader waits for, as often as it occurs.
+
+        ``np.subtract.at`` would do (it is slow before NumPy 1.25), or sorting. Instead the
+        occurrences of a reader elect one of them, by all writing their position into its slot:
+        whoever is read back stands for all, whatever the order of the writes.
+        """
+        slot, waiting = self._slot, self._waiting
+        places = np.arange(len(readers))
+        slot[readers] = places
+        elected = slot[readers]
+        left = waiting[readers]
+        # Who was not elected stays at what it was, which is never zero.
+        left -= np.bincount(elected, minlength=len(readers))
+        waiting[readers] = left[elected]
+        return readers[(left == 0).nonzero()[0]]
+
+    def _release_few(self, nodes: List[int]) -> Optional[List[int]]:
+        """The same, one by one; None if there are too many edges for that."""
+        offsets, consumers, waiting = self._few
+        readers: List[int] = []
+        for node in nodes:
+            begin, end = offsets[node], offsets[node + 1]
+            if end - begin > 4 * FEW:
+                return None
+            readers += consumers[begin:end].tolist()
+        ready = []
+        for reader in readers:
+            left = waiting[reader] = waiting[reader] - 1
+            if not left:
+                ready.append(reader)
+        return ready
+
+
+def expand(starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
+    """``concatenate([arange(a, b) for a, b in zip(starts, stops)])`` without the loop."""
+    sizes = stops - starts
+    ends = sizes.cumsum()
+    index = (stops - ends).repeat(sizes)
+    index += np.arange(len(index))
+    return index
+
+
+def stable_argsort(keys: np.ndarray, bound: int) -> np.ndarray:
+    """``argsort(keys, kind="stable")`` for integers in ``range(bound)``, in linear time.
+
+    NumPy sorts 16-bit integers by radix and larger ones by comparison, which is several times
+    slower [1]_; so sort by the low and then by the high half.
+
+    References
+    ----------
+    .. [1] https://numpy.org/doc/stable/reference/generated/numpy.sort.html
+    """
+    if bound <= 1 << 16:
+        return np.argsort(keys.astype(np.uint16), kind="stable")
+    if bound > 1 << 32:
+        return np.argsort(keys, kind="stable")
+    keys = keys.astype(np.uint32)
+    order = np.argsort(keys.astype(np.uint16), kind="stable")
+    high = (keys >> np.uint32(16)).astype(np.uint16)
+    return order[np.argsort(high[order], kind="stable")]

@@ -1,0 +1,100 @@
+"""The mixin of per-sample models."""
+from typing import Any, Iterable, List, Optional, Union
+
+import mxnet as mx
+import numpy as np
+from mxnet import gluon
+from mxnet.ndarray import NDArray
+
+from .functional import forward
+from .record import hooks
+from .record.structure import flatten, unflatten
+from .schedule import Scheduler
+from .scope import DEFAULT_SCHEDULER, batching
+
+
+class AutoBatchMixin:
+    """For Gluon models written for one sample: ``class Net(edb.AutoBatchMixin, gluon.Block)``.
+
+    Inside `batching` their calls are recorded and batched. Outside they run as ever, one sample
+    at a time, and blocks inside them accept the same arguments, Python numbers and NumPy arrays
+    included: eager Gluon is the debugger.
+    """
+
+    def __call__(self, *args: Any) -> Any:
+        """Run the model on one sample."""
+        if hooks.current_recording() is not None or hooks.local.eager:
+            return super().__call__(*args)
+        with _eager(_context_of(self)):
+            return super().__call__(*args)
+
+    def batch(self, samples: Iterable[Any], scheduler: Union[str, Scheduler] = DEFAULT_SCHEDULER,
+              unpack: bool = False) -> List[Any]:
+        """The results for many samples, computed in batches.
+
+        Parameters
+        ----------
+        samples : iterable
+            One argument of the model each.
+        scheduler : str or Scheduler
+            See `batching`.
+        unpack : bool, default False
+            Samples are tuples of arguments.
+
+        Returns
+        -------
+        list
+            What the model returns for each sample, with ordinary NDArrays.
+        """
+        with batching(scheduler):
+            results = [self(*sample) if unpack else self(sample) for sample in samples]
+        return forward(results)
+
+
+def _context_of(block: gluon.Block) -> Optional[mx.Context]:
+    for parameter in block.collect_params().values():
+        if parameter._data is not None or parameter._deferred_init:
+            return parameter.list_ctx()[0]
+    return None
+
+
+class _eager:  # pylint: disable=invalid-name
+    """While a mixin model runs eagerly, calls of HybridBlocks take numbers and NumPy arrays."""
+
+    def __init__(self, ctx: Optional[mx.Context]):
+        self._ctx = ctx
+
+    def __enter__(self):
+        hooks.install()
+        hooks.local.eager = self._convert
+
+    def __exit__(self, *_):
+        hooks.local.eager = None
+        hooks.remove()
+
+    def _convert(self, args):
+        """Arguments of a block with everything that is not an array yet as one."""
+        if all(isinstance(arg, NDArray) for arg in args):
+            return args
+        leaves: List[Any] = []
+        template = flatten(list(args), _convertible, leaves)
+        dtypes = {leaf.dtype for leaf in leaves
+                  if isinstance(leaf, NDArray) and np.issubdtype(leaf.dtype, np.floating)}
+        dtype = dtypes.pop() if len(dtypes) == 1 else np.float32
+        ctx = next((leaf.ctx for leaf in leaves if isinstance(leaf, NDArray)), self._ctx)
+        return unflatten(template, iter([_as_array(leaf, dtype, ctx) for leaf in leaves]))
+
+
+def _convertible(value: Any) -> bool:
+    return isinstance(value, (NDArray, np.ndarray, np.generic, int, float)) \
+        and not isinstance(value, bool)
+
+
+def _as_array(value: Any, dtype, ctx) -> NDArray:
+    """As a recorded call would take it: see `Recording.values`."""
+    if isinstance(value, NDArray):
+        return value
+    if isinstance(value, np.ndarray) and value.ndim:
+        kept = np.float32 if value.dtype == np.float64 else value.dtype
+        return mx.nd.array(value, ctx=ctx, dtype=kept)
+    return mx.nd.array([value], ctx=ctx, dtype=dtype)

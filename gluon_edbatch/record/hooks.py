@@ -1,0 +1,142 @@
+"""The hooks that a scope needs in MXNet: installed with the first scope, gone with the last.
+
+Four functions are replaced: ``Block.__call__`` (calls of blocks), ``Block.__setattr__`` (blocks
+that change while their calls wait), the function behind all of ``mx.nd`` (operators), and
+autograd's two mode setters. Each asks first whether *this thread* is recording; MXNet itself runs
+unchanged in other threads, and in this one while `suspended`.
+"""
+import ctypes
+import threading
+from contextlib import contextmanager
+from typing import Any, Dict, Iterator
+
+from mxnet import autograd, gluon
+from mxnet.base import _LIB, OpHandle, check_call, py_str
+from mxnet.ndarray import register
+
+from .lazy import LazyArray
+
+_call = gluon.Block.__call__
+_setattr = gluon.Block.__setattr__
+_invoke = register._imperative_invoke
+_set_recording, _set_training = autograd.set_recording, autograd.set_training
+
+_lock = threading.Lock()
+_installed = 0
+_op_names: Dict[int, str] = {}
+_UNSET = object()
+
+
+class _Local(threading.local):
+    recording = None  # of the innermost scope
+    eager = None      # converts arguments while a mixin model runs outside any scope
+
+
+local = _Local()
+
+
+def _hooked_call(self, *args):
+    recording = local.recording
+    if recording is None:
+        if local.eager is not None and isinstance(self, gluon.HybridBlock):
+            args = local.eager(args)
+        return _call(self, *args)
+    if recording.is_static(self):
+        if self._forward_hooks or self._forward_pre_hooks:
+            return _call_with_user_hooks(recording, self, args)
+        return recording.call(self, args)
+    return _call(self, *args)
+
+
+def _call_with_user_hooks(recording, block, args):
+    for hook in block._forward_pre_hooks.values():
+        hook(block, args)
+    out = recording.call(block, args)
+    for hook in block._forward_hooks.values():
+        hook(block, args, out)
+    return out
+
+
+def _hooked_setattr(self, name, value):
+    recording = local.recording
+    if recording is not None:
+        old = self.__dict__.get(name, _UNSET)
+        if old is not value and not (type(old) is type(value) and isinstance(
+                value, (int, float, str, bool)) and old == value):
+            recording.forget_blocks()
+    _setattr(self, name, value)
+
+
+def _hooked_invoke(handle, ndargs, keys, vals, out, is_np_op, output_is_list):
+    recording = local.recording
+    if recording is not None and out is None:
+        for array in ndargs:
+            if isinstance(array, LazyArray):
+                attrs = tuple(zip(keys, map(str, vals)))
+                return recording.operator(operator_name(handle), attrs, ndargs)
+    return _invoke(handle, ndargs, keys, vals, out, is_np_op, output_is_list)
+
+
+def _hooked_set_recording(is_recording):
+    previous = _set_recording(is_recording)
+    if local.recording is not None:
+        local.recording.update_mode()
+    return previous
+
+
+def _hooked_set_training(train_mode):
+    previous = _set_training(train_mode)
+    if local.recording is not None:
+        local.recording.update_mode()
+    return previous
+
+
+def operator_name(handle: int) -> str:
+    """Name of an operator in MXNet's registry."""
+    name = _op_names.get(handle)
+    if name is None:
+        text = ctypes.c_char_p()
+        check_call(_LIB.MXSymbolGetAtomicSymbolName(OpHandle(handle), ctypes.byref(text)))
+        name = _op_names[handle] = py_str(text.value)
+    return name
+
+
+def install() -> None:
+    """Install the hooks, or count one more scope that needs them."""
+    global _installed
+    with _lock:
+        _installed += 1
+        if _installed == 1:
+            gluon.Block.__call__ = _hooked_call
+            gluon.Block.__setattr__ = _hooked_setattr
+            register._imperative_invoke = _hooked_invoke
+            autograd.set_recording = _hooked_set_recording
+            autograd.set_training = _hooked_set_training
+
+
+def remove() -> None:
+    """Count one scope less, and restore MXNet after the last."""
+    global _installed
+    with _lock:
+        _installed -= 1
+        if _installed == 0:
+            gluon.Block.__call__ = _call
+            gluon.Block.__setattr__ = _setattr
+            register._imperative_invoke = _invoke
+            autograd.set_recording = _set_recording
+            autograd.set_training = _set_training
+
+
+@contextmanager
+def suspended() -> Iterator[None]:
+    """Let this thread use MXNet without being recorded."""
+    recording, local.recording = local.recording, None
+    try:
+        yield
+    finally:
+        local.recording = recording
+
+
+def current_recording() -> Any:
+    """The recording of this thread's innermost scope, or None."""
+    return local.recording

@@ -1,0 +1,338 @@
+"""Lazy values: NDArrays whose contents are computed when somebody looks at them."""
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import mxnet as mx
+import numpy as np
+from mxnet import autograd
+from mxnet.ndarray import NDArray
+
+from .spec import Spec
+
+# The originals: a scope replaces these two to notice changes of mode (see hooks.py).
+_set_recording, _set_training = autograd.set_recording, autograd.set_training
+
+
+class Arena(NamedTuple):
+    """All rows of one kind that one evaluation computed.
+
+    Attributes
+    ----------
+    raw : NDArray
+        The rows, unknown to autograd.
+    taped : NDArray or None
+        The same memory as an output of the evaluation on autograd's tape.
+    """
+
+    raw: NDArray
+    taped: Optional[NDArray]
+
+    def read(self, begin: int, end: int, taped: bool) -> NDArray:
+        """A view of some rows, connected to autograd if they were recorded so."""
+        if not taped or self.taped is None:
+            return self.raw._slice(begin, end)
+        previous = _set_recording(True)
+        try:
+            return self.taped._slice(begin, end)
+        finally:
+            _set_recording(previous)
+
+
+class Locations:
+    """Where the values of one recording are.
+
+    Attributes
+    ----------
+    evaluation : numpy.ndarray
+        int32 by value, number of the evaluation that computed it, -1 before.
+    row : numpy.ndarray
+        int64 by value, its first row in the arena of its kind.
+    rows : numpy.ndarray
+        int64 by value, how many rows it has.
+    taped : numpy.ndarray
+        bool by value, whether it was recorded under ``autograd.record()``.
+    """
+
+    def __init__(self):
+        self.evaluation = np.full(0, -1, np.int32)
+        self.row = np.zeros(0, np.int64)
+        self.rows = np.zeros(0, np.int64)
+        self.taped = np.zeros(0, bool)
+
+    def grow(self, values: int) -> None:
+        """Make room for this many values."""
+        missing = values - len(self.evaluation)
+        if missing > 0:
+            missing = max(missing, len(self.evaluation) // 2)
+            self.evaluation = np.concatenate([self.evaluation, np.full(missing, -1, np.int32)])
+            self.row = np.concatenate([self.row, np.zeros(missing, np.int64)])
+            self.rows = np.concatenate([self.rows, np.zeros(missing, np.int64)])
+            self.taped = np.concatenate([self.taped, np.zeros(missing, bool)])
+
+    def known(self, value: int) -> bool:
+        """Whether the value was computed."""
+        return value < len(self.evaluation) and self.evaluation[value] >= 0
+
+
+class Store:
+    """The values with one spec in one recording.
+
+    Attributes
+    ----------
+    recording : Recording or None
+        None once there is nothing left to run: values then need the results only, and keep
+        neither the recording nor the arenas of other kinds alive.
+    spec : Spec
+    shape : tuple of int
+    ragged : object
+        Stands for "ragged values of this spec" in the key of a call.
+    arenas : dict
+        Evaluation -> `Arena`.
+    locations : Locations
+        Shared by all stores of a recording.
+    """
+
+    __slots__ = ('recording', 'spec', 'shape', 'ragged', 'arenas', 'locations')
+
+    def __init__(self, recording, spec: Spec):
+        self.recording = recording
+        self.spec = spec
+        self.shape = spec.shape
+        self.ragged = object()
+        self.arenas: Dict[int, Arena] = {}
+        self.locations: Locations = recording.locations
+
+    def read(self, value: int) -> NDArray:
+        """The computed value; if it is not there yet, run all that is recorded."""
+        if value < 0:
+            return self.recording.given(value)
+        locations = self.locations
+        if not locations.known(value):
+            self.recording.check_alive()
+            self.recording.flush()
+        row = int(locations.row[value])
+        return self.arenas[int(locations.evaluation[value])].read(
+            row, row + self.spec.rows, locations.taped[value])
+
+
+class LazyArray(NDArray):
+    """The result of a recorded call: an ``NDArray`` for every caller.
+
+    Shape, dtype and context are known at once. Operators applied to it inside the scope are
+    recorded; whatever needs its contents evaluates it, along with all that is recorded so far.
+    It cannot be written to: ``x += y`` makes a new value, ``x[...] = y`` is an error.
+    """
+
+    __slots__ = ('_store', '_id', '_array')
+
+    def __init__(self, store: Store, value: int):  # pylint: disable=super-init-not-called
+        self._store = store
+        self._id = value
+
+    def __del__(self):  # the base class would ask for a handle to free
+        pass
+
+    # --- known without running -------------------------------------------------------------------
+
+    @property
+    def shape(self) -> Tuple[int, ...]:
+        """Tuple of array dimensions."""
+        return self._store.shape
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self._store.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return int(np.prod(self.shape))
+
+    @property
+    def dtype(self):
+        """NumPy scalar type."""
+        return self._store.spec.dtype
+
+    @property
+    def context(self) -> mx.Context:
+        """Device."""
+        return self._store.spec.ctx
+
+    ctx = context
+
+    @property
+    def stype(self) -> str:
+        """Storage type; recorded values are dense."""
+        return 'default'
+
+    @property
+    def writable(self) -> bool:
+        """Lazy values are read-only."""
+        return False
+
+    # --- the contents ----------------------------------------------------------------------------
+
+    def evaluated(self) -> NDArray:
+        """The value as an ordinary NDArray."""
+        try:
+            return self._array
+        except AttributeError:
+            pass
+        self._array = self._compute()
+        return self._array
+
+    def _compute(self) -> NDArray:
+        return self._store.read(self._id)
+
+    @property
+    def handle(self):
+        """MXNet's handle of the computed value."""
+        return self.evaluated().handle
+
+    def backward(self, out_grad=None, retain_graph=False, train_mode=True) -> None:
+        """Compute gradients, as ``NDArray.backward``. Other values of the scope can be
+        differentiated afterwards as if each had a graph of its own."""
+        self.evaluated().backward(out_grad, True, train_mode)
+
+    # --- recorded, where the base class would look at the handle ---------------------------------
+
+    def _recorded(self, op: str, *args: NDArray, **attrs: Any) -> Optional[NDArray]:
+        """Record an operator, or None if this value's scope is not recording any more."""
+        recording = self._store.recording
+        if recording is None or not recording.active():
+            return None
+        return recording.operator(op, tuple((k, str(v)) for k, v in attrs.items()),
+                                  (self,) + args)
+
+    def reshape(self, *shape, **kwargs) -> NDArray:
+        """As ``NDArray.reshape``."""
+        wanted = kwargs.get('shape', shape[0] if len(shape) == 1 and isinstance(
+            shape[0], (tuple, list)) else shape)
+        result = self._recorded('Reshape', shape=tuple(wanted),
+                                reverse=bool(kwargs.get('reverse', False)))
+        return self.evaluated().reshape(*shape, **kwargs) if result is None else result
+
+    def astype(self, dtype, copy=True) -> NDArray:
+        """As ``NDArray.astype``."""
+        if not copy and np.dtype(dtype) == np.dtype(self.dtype):
+            return self
+        result = self._recorded('Cast', dtype=np.dtype(dtype).name)
+        return self.evaluated().astype(dtype, copy) if result is None else result
+
+    def detach(self) -> NDArray:
+        """As ``NDArray.detach``."""
+        result = self._recorded('BlockGrad')
+        return self.evaluated().detach() if result is None else result
+
+    def copy(self) -> NDArray:
+        """As ``NDArray.copy``."""
+        result = self._recorded('_copy')
+        return self.evaluated().copy() if result is None else result
+
+    def as_in_context(self, context) -> NDArray:
+        """As ``NDArray.as_in_context``."""
+        return self if context == self.context else self.evaluated().as_in_context(context)
+
+    def _slice(self, start, stop):
+        length = self.shape[0]
+        begin, end, _ = slice(start, stop).indices(length)
+        if begin == 0 and end == length:
+            return self
+        result = None
+        if begin < end:
+            result = self._recorded('slice_axis', axis=0, begin=begin, end=end)
+        return self.evaluated()._slice(start, stop) if result is None else result
+
+    def _at(self, idx):
+        if idx < 0:
+            idx += self.shape[0]
+        if not 0 <= idx < self.shape[0]:
+            raise IndexError(f'index {idx} is out of bounds for axis 0 with size {self.shape[0]}')
+        if self.ndim == 1:
+            return self._slice(idx, idx + 1)
+        row = self._slice(idx, idx + 1)
+        return row.reshape(self.shape[1:])
+
+    # --- read-only -------------------------------------------------------------------------------
+
+    def __setitem__(self, key, value):
+        raise TypeError('a recorded value cannot be written to, because other recorded calls may '
+                        'read it; make a new value instead (y = mx.nd.where(...), x + d, …) or '
+                        'write into x.copy()')
+
+    def __iadd__(self, other):
+        return self + other
+
+    def __isub__(self, other):
+        return self - other
+
+    def __imul__(self, other):
+        return self * other
+
+    def __itruediv__(self, other):
+        return self / other
+
+    def __imod__(self, other):
+        return self % other
+
+    def __reduce__(self):
+        return self.evaluated().__reduce__()
+
+    def __repr__(self) -> str:
+        store = self._store
+        if store.recording is None or (self._id >= 0 and store.locations.known(self._id)):
+            return repr(self.evaluated())
+        return f'<LazyArray {"x".join(map(str, self.shape))} @{self.context}, not computed>'
+
+
+class RaggedArray(LazyArray):
+    """Any number of values of one spec, stacked along axis 1 (see `gluon_edbatch.ragged`).
+
+    Attributes
+    ----------
+    lengths : NDArray
+        (rows,), how many values there are.
+    """
+
+    __slots__ = ('_values', '_ids')
+
+    def __init__(self, store: Store, values: Sequence[NDArray], ids: List[int]):
+        # pylint: disable=super-init-not-called
+        self._store = store
+        self._values = values
+        self._ids = ids
+
+    @property
+    def shape(self) -> Tuple[int, ...]:
+        """(rows, number of values, ...); at least one along axis 1, of zeros if there is none."""
+        shape = self._store.shape
+        return (shape[0], max(1, len(self._ids))) + shape[1:]
+
+    @property
+    def lengths(self) -> NDArray:
+        """(rows,) float32, how many values there are, for operators such as SequenceMask."""
+        recording, rows = self._store.recording, self._store.shape[0]
+        length = float(len(self._ids))
+        if rows == 1:
+            return recording.values([length])[0]
+        return recording.values([np.full((rows,), length, np.float32)])[0]
+
+    def _compute(self) -> NDArray:
+        return stack_ragged([value.evaluated() if isinstance(value, LazyArray) else value
+                             for value in self._values], self._store.spec)
+
+    def __repr__(self) -> str:
+        return f'<RaggedArray {"x".join(map(str, self.shape))} @{self.context}>'
+
+
+class EagerRagged(NDArray):
+    """What `ragged` gives outside a scope: an NDArray that knows its lengths."""
+
+    __slots__ = ('lengths',)
+
+
+def stack_ragged(values: Sequence[NDArray], spec: Spec) -> NDArray:
+    """(rows, k, ...) from k arrays of one shape; one of zeros if there is none."""
+    if not values:
+        return mx.nd.zeros((spec.rows, 1) + spec.row_shape, ctx=spec.ctx, dtype=spec.dtype)
+    return mx.nd.stack(*values, axis=1)

@@ -1,0 +1,504 @@
+"""What a scope has recorded: append-only lists, two or three appends per call."""
+import sys
+import weakref
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import mxnet as mx
+import numpy as np
+from mxnet import autograd, gluon
+from mxnet.ndarray import NDArray
+
+from ..errors import EdbError, RecordError, StaleValueError
+from ..static.fingerprint import fingerprint
+from ..static.node_type import Kind, Mode, NodeType, make_type
+from ..static.trace import describe, trace_block, trace_operator
+from .guard import ArrayGuards
+from .hooks import current_recording
+from .lazy import LazyArray, Locations, RaggedArray, Store
+from .sites import Site, _is_library, _library_code, current_site, site_of
+from .spec import Spec, spec_of
+from .structure import LEAF, flatten, unflatten
+
+SCALAR_DTYPE = np.float32
+_NUMBERS = (int, float, np.generic)
+_ARRAYS = (NDArray, np.ndarray) + _NUMBERS
+# block -> {key: NodeType}; operators have no block
+_block_types: 'weakref.WeakKeyDictionary[gluon.Block, dict]' = weakref.WeakKeyDictionary()
+_operator_types: Dict[tuple, NodeType] = {}
+
+
+class Form(NamedTuple):
+    """A type of node with the shapes of one kind of call, within one recording.
+
+    Attributes
+    ----------
+    index : int
+        What is appended to `Recording.node_forms`.
+    node_type : NodeType
+    rows : int
+        Rows of the arguments.
+    build : callable
+        First output's value id -> the structure of lazy values that the call returns.
+    outputs : int
+        Number of outputs.
+    """
+
+    index: int
+    node_type: NodeType
+    rows: int
+    build: Callable[[int], Any]
+    outputs: int
+
+
+class _Scalar:
+    """Stands for a Python number in the key of a call."""
+
+
+class Recording:
+    """Calls of one scope, in the order in which they were made, and their values.
+
+    A value is an int: outputs of calls count up from 0, call by call; Python numbers are
+    -1, -3, -5, … and arrays given by the user -2, -4, -6, ….
+
+    Attributes
+    ----------
+    node_forms : list of int
+        Form of each call.
+    node_args : list of list of int
+        Values that each call reads; those of ragged arguments follow the others.
+    node_lengths : list of int
+        Lengths of the ragged arguments of the calls that have some, in order.
+    scalars : list
+        Python numbers.
+    arrays : list of (Store, array)
+        Arrays given by the user.
+    parameters : dict
+        (id of a parameter, context) -> its array when a call that uses it was first recorded.
+    """
+
+    def __init__(self, ctx: Optional[mx.Context] = None):
+        self.node_forms: List[int] = []
+        self.node_args: List[List[int]] = []
+        self.node_lengths: List[int] = []
+        self.node_codes: list = []
+        self.node_instructions: List[int] = []
+        self.next_value = 0
+        self.scalars: List[float] = []
+        self.arrays: List[Tuple[Store, Any]] = []
+        self.forms: List[Form] = []
+        self.locations = Locations()
+        self.evaluations = 0
+        self.closed = False
+        self.guards = ArrayGuards()
+        self.parameters: Dict[Tuple[int, mx.Context], NDArray] = {}
+        self.error: Optional[str] = None
+        self.flush: Callable[..., None] = None  # set by the scope
+        self._ctx = ctx
+        self._stores: Dict[Spec, Store] = {}
+        self._array_ids: Dict[int, Tuple[LazyArray, Any]] = {}
+        self._modes: Dict[Mode, Dict[tuple, Form]] = {}
+        self._fingerprints: Dict[gluon.Block, Any] = {}
+        self._static: Dict[type, bool] = {}
+        self.update_mode()
+
+    # --- the hot path ----------------------------------------------------------------------------
+
+    def call(self, block: gluon.HybridBlock, args: Sequence[Any]) -> Any:
+        """Record a call of `block` and return its results as lazy values."""
+        key = [block]
+        ids: List[int] = []
+        ragged = None
+        for arg in args:
+            kind = arg.__class__
+            if kind is LazyArray and arg._store.recording is self:
+                key.append(arg._store)
+                ids.append(arg._id)
+            elif kind is int or kind is float:
+                key.append(_Scalar)
+                self.scalars.append(arg)
+                ids.append(1 - 2 * len(self.scalars))
+            elif kind is RaggedArray and arg._store.recording is self:
+                key.append(arg._store.ragged)
+                if ragged is None:
+                    ragged = []
+                ragged.append(arg._ids)
+            else:
+                return self._call_nested(block, args)
+        form = self._calls.get(tuple(key))
+        if form is None:
+            form = self._calls[tuple(key)] = self._resolve_plain(block, args)
+        if ragged is not None:
+            for values in ragged:
+                self.node_lengths.append(len(values))
+                ids += values
+        frame = sys._getframe(2)
+        code = frame.f_code
+        known = _is_library.get(id(code))
+        while (known[0] if known is not None else _library_code(code)) and frame.f_back:
+            frame = frame.f_back
+            code = frame.f_code
+            known = _is_library.get(id(code))
+        self.node_codes.append(code)
+        self.node_instructions.append(frame.f_lasti)
+        self.node_forms.append(form.index)
+        self.node_args.append(ids)
+        base = self.next_value
+        self.next_value = base + form.outputs
+        return form.build(base)
+
+    # --- everything else -------------------------------------------------------------------------
+
+    def _call_nested(self, block, args):
+        """A call with containers, arrays or constants among its arguments."""
+        leaves: List[Any] = []
+        try:
+            template = tuple(flatten(arg, _is_array, leaves) for arg in args)
+        except TypeError as error:
+            raise RecordError(f'{describe(block)} at {current_site()}: an argument is neither an '
+                              f'array nor a constant that can be compared ({error})') from None
+        self._find_ctx(block)
+        leaves = self.values(leaves)
+        key = (block, template, *map(_key, leaves))
+        form = self._calls.get(key)
+        if form is None:
+            form = self._calls[key] = self._resolve_block(block, template, leaves)
+        return self._append(form, leaves)
+
+    def operator(self, op: str, attrs: Tuple[Tuple[str, str], ...], args: Sequence[Any]) -> Any:
+        """Record one operator of MXNet's registry.
+
+        Parameters
+        ----------
+        op : str
+            Its name in the registry.
+        attrs : tuple of (str, str)
+        args : sequence of arrays or numbers
+        """
+        leaves = self.values(args)
+        key = (op, attrs, *map(_key, leaves))
+        form = self._calls.get(key)
+        if form is None:
+            form = self._calls[key] = self._resolve_operator(op, attrs, leaves)
+        return self._append(form, leaves)
+
+    def concat(self, args: Sequence[Any]) -> LazyArray:
+        """Record that the rows of some values, one after the other, are a value."""
+        leaves = self.values(args)
+        specs = {leaf._store.spec.arena for leaf in leaves}
+        if len(specs) != 1 or any(leaf.__class__ is RaggedArray for leaf in leaves):
+            shapes = ', '.join(sorted(str(leaf._store.spec) for leaf in leaves))
+            raise RecordError(f'values of different kinds cannot be put together along axis 0: '
+                              f'{shapes}\n  called at {current_site()}')
+        spec = leaves[0]._store.spec
+        spec = spec_of((sum(leaf._store.shape[0] for leaf in leaves),) + spec.row_shape,
+                       spec.dtype, spec.ctx)
+        key = ('concat rows', spec)
+        form = self._calls.get(key)
+        if form is None:
+            form = self._calls[key] = self._form(
+                _operator_types, key[:1], [(spec, Kind.FLAT)],
+                lambda: trace_operator('_copy', (), 1)._replace(name='concat'))
+        self.node_lengths.append(len(leaves))
+        return self._append(form, leaves)
+
+    def ragged(self, values: Sequence[Any], shape: Optional[Tuple[int, ...]] = None,
+               dtype: Any = 'float32', ctx: Optional[mx.Context] = None) -> RaggedArray:
+        """Any number of values as one argument (see `gluon_edbatch.ragged`)."""
+        if not values:
+            if shape is None:
+                raise RecordError(f'ragged() of no values needs their shape: ragged(values, '
+                                  f'shape=(1, hidden_size))\n  called at {current_site()}')
+            return RaggedArray(self.store(spec_of(shape, dtype, ctx or self.ctx)), values, [])
+        store = values[0]._store if values[0].__class__ is LazyArray else None
+        ids = []
+        for value in values:
+            if value.__class__ is not LazyArray or value._store is not store:
+                return self._ragged_of_any(values)
+            ids.append(value._id)
+        return RaggedArray(store, values, ids) if store.recording is self \
+            else self._ragged_of_any(values)
+
+    def _ragged_of_any(self, values) -> RaggedArray:
+        values = self.values(values)
+        stores = {value._store for value in values}
+        if len(stores) > 1:
+            kinds = ', '.join(sorted(str(store.spec) for store in stores))
+            raise RecordError(f'ragged() needs values of one shape, dtype and context, got '
+                              f'{kinds}\n  called at {current_site()}')
+        return RaggedArray(stores.pop(), values, [value._id for value in values])
+
+    def _append(self, form: Form, leaves: Sequence[NDArray]) -> Any:
+        ids = [leaf._id for leaf in leaves if leaf.__class__ is LazyArray]
+        for leaf in leaves:
+            if leaf.__class__ is RaggedArray:
+                self.node_lengths.append(len(leaf._ids))
+                ids += leaf._ids
+        frame = sys._getframe(1)
+        while _library_code(frame.f_code) and frame.f_back:
+            frame = frame.f_back
+        self.node_codes.append(frame.f_code)
+        self.node_instructions.append(frame.f_lasti)
+        self.node_forms.append(form.index)
+        self.node_args.append(ids)
+        base = self.next_value
+        self.next_value = base + form.outputs
+        return form.build(base)
+
+    def values(self, args: Sequence[Any]) -> List[NDArray]:
+        """Arguments as values of this recording; numbers take the dtype of the arrays."""
+        result: List[Any] = []
+        numbers = []
+        for arg in args:
+            kind = arg.__class__
+            if kind in (LazyArray, RaggedArray) and arg._store.recording is self:
+                result.append(arg)
+            elif isinstance(arg, _NUMBERS) or isinstance(arg, np.ndarray) and arg.ndim == 0:
+                numbers.append(len(result))
+                result.append(arg)
+            else:
+                result.append(self._array(arg))
+        if numbers:
+            floats = {value._store.spec.dtype for value in result
+                      if isinstance(value, LazyArray) and np.issubdtype(value._store.spec.dtype, np.floating)}
+            dtype = floats.pop() if len(floats) == 1 else SCALAR_DTYPE
+            for i in numbers:
+                result[i] = self._number(result[i], dtype)
+        return result
+
+    def _number(self, number, dtype) -> LazyArray:
+        if dtype is not SCALAR_DTYPE:
+            return self._array(np.full((1,), number, dtype), fresh=True)
+        self.scalars.append(float(number))
+        return LazyArray(self.store(spec_of((1,), SCALAR_DTYPE, self.ctx)),
+                         1 - 2 * len(self.scalars))
+
+    def _array(self, array, fresh: bool = False) -> LazyArray:
+        """An array of the user as a value; the same NDArray is one value."""
+        if isinstance(array, NDArray):
+            return self._ndarray(array)
+        if array.dtype == np.float64 and not fresh:
+            array = array.astype(np.float32)  # as mx.nd.array does
+        elif not fresh:
+            array = array.copy()
+        if array.dtype not in _MX_DTYPES:
+            raise RecordError(f'an array of dtype {array.dtype} at {current_site()}: MXNet has no '
+                              f'such dtype')
+        return self._append_array(array, spec_of(array.shape, array.dtype, self.ctx))
+
+    def _ndarray(self, array: NDArray) -> LazyArray:
+        known = self._array_ids.get(id(array))
+        if known is not None:
+            return known[0]
+        original = array
+        if isinstance(array, (LazyArray, RaggedArray)):  # of another scope
+            array = array.evaluated()
+        if array.stype != 'default':
+            raise RecordError(f'a {array.stype} array at {current_site()}: only dense arrays can '
+                              f'be arguments of a recorded call; use .tostype("default")')
+        if isinstance(array, mx.np.ndarray):
+            array = array.as_nd_ndarray().copy()
+        if not array.shape:
+            array = array.reshape((1,))
+        spec = spec_of(array.shape, array.dtype, array.ctx)
+        self._ctx = self._ctx or array.ctx
+        self.guards.watch(array)
+        value = self._append_array(array, spec)
+        self._array_ids[id(original)] = (value, original)
+        return value
+
+    def _append_array(self, array, spec) -> LazyArray:
+        if 0 in spec.shape:
+            raise RecordError(f'an array of shape {spec.shape} at {current_site()}: a value needs '
+                              f'at least one row, and no axis may be empty')
+        store = self.store(spec)
+        self.arrays.append((store, array))
+        return LazyArray(store, -2 * len(self.arrays))
+
+    @property
+    def ctx(self) -> mx.Context:
+        """Where numbers and NumPy arrays go: the scope's context, or that of the first array or
+        parameter that was met, or MXNet's current one."""
+        return self._ctx or mx.current_context()
+
+    def store(self, spec: Spec) -> Store:
+        """The store of this recording's values with that shape, dtype and context."""
+        store = self._stores.get(spec)
+        if store is None:
+            store = self._stores[spec] = Store(self, spec)
+        return store
+
+    def update_mode(self) -> None:
+        """Look at autograd's state again; calls recorded in different states differ in type."""
+        self.mode = Mode(autograd.is_recording(), autograd.is_training())
+        self._calls = self._modes.setdefault(self.mode, {})
+
+    def is_static(self, block: gluon.Block) -> bool:
+        """Whether calls of this block are recorded, rather than the calls that it makes."""
+        static = self._static.get(block.__class__)
+        if static is None:
+            static = self._static[block.__class__] = _is_static(block.__class__)
+        return static
+
+    def forget_blocks(self) -> None:
+        """Some block's attributes changed: look at all of them again."""
+        for calls in self._modes.values():
+            calls.clear()
+        self._fingerprints.clear()
+
+    # --- from a call to its type -----------------------------------------------------------------
+
+    def _resolve_plain(self, block, args) -> Form:
+        """The form of a call whose arguments are values and numbers (recorded already)."""
+        self._find_ctx(block)
+        number = LazyArray(self.store(spec_of((1,), SCALAR_DTYPE, self.ctx)), -1)
+        leaves = [number if isinstance(arg, _NUMBERS) else arg for arg in args]
+        return self._resolve_block(block, (LEAF,) * len(args), leaves)
+
+    def _resolve_block(self, block, template, leaves) -> Form:
+        try:
+            mark = self._fingerprints.get(block)
+            if mark is None:
+                mark = self._fingerprints[block] = fingerprint(block)
+            return self._form(_block_types.setdefault(block, {}), (template, mark),
+                              list(map(_spec_and_kind, leaves)),
+                              lambda: self._trace(block, template, leaves))
+        except EdbError as error:
+            raise type(error)(f'{error}\n  called at {current_site()}') from error.__cause__
+
+    def _trace(self, block, template, leaves):
+        try:
+            return trace_block(block, template, len(leaves))
+        except EdbError:
+            raise
+        except Exception as error:
+            specs = ', '.join(str(leaf._store.spec) for leaf in leaves)
+            raise RecordError(f'{describe(block)} cannot be traced as a static subgraph with '
+                              f'({specs}): {type(error).__name__}: {error}') from error
+
+    def _find_ctx(self, block) -> None:
+        """Before numbers of a first call get a context: that of the block's parameters."""
+        if self._ctx is None:
+            for parameter in block.collect_params().values():
+                if parameter._data is not None or parameter._deferred_init:
+                    contexts = parameter.list_ctx()
+                    if len(contexts) == 1:
+                        self._ctx = contexts[0]
+                    break
+
+    def _resolve_operator(self, op, attrs, leaves) -> Form:
+        try:
+            return self._form(_operator_types, (op, attrs), list(map(_spec_and_kind, leaves)),
+                              lambda: trace_operator(op, attrs, len(leaves)))
+        except EdbError as error:
+            raise type(error)(f'{error}\n  called at {current_site()}') from error.__cause__
+
+    def _form(self, types, head, specs, trace) -> Form:
+        contexts = {spec.ctx for spec, _ in specs}
+        if len(contexts) > 1:
+            raise RecordError(f'arguments on different contexts: '
+                              f'{", ".join(sorted(map(str, contexts)))}')
+        rows = {spec.rows for spec, _ in specs}
+        aligned = head + (self.mode, tuple((spec.arena, kind) for spec, kind in specs))
+        exact = aligned + (tuple(spec.rows for spec, _ in specs),)
+        node_type = types.get(exact) or (types.get(aligned) if len(rows) == 1 else None)
+        if node_type is None:
+            node_type = make_type(trace(), self.mode, specs, contexts.pop())
+            types[exact if node_type.alone else aligned] = node_type
+        for parameter in node_type.parameters:
+            key = id(parameter), node_type.ctx
+            if key not in self.parameters:
+                array = self.parameters[key] = parameter.data(node_type.ctx)
+                self.guards.watch(array)
+        return self._new_form(node_type, specs[0][0].rows)
+
+    def _new_form(self, node_type, rows) -> Form:
+        stores = [self.store(spec) for spec in node_type.output_specs(rows)]
+        form = Form(len(self.forms), node_type, rows, _builder(node_type, stores), len(stores))
+        self.forms.append(form)
+        return form
+
+    # --- for later stages ------------------------------------------------------------------------
+
+    def check_blocks(self) -> None:
+        """Raise if a block's attributes changed after its calls were recorded."""
+        for block, mark in self._fingerprints.items():
+            if fingerprint(block) != mark:
+                raise RecordError(
+                    f'{describe(block)} was changed between the recording of its calls and their '
+                    f'evaluation; evaluate (gluon_edbatch.forward) before changing attributes')
+
+    def site(self, node: int) -> Site:
+        """The user's line that recorded this call."""
+        return site_of(self.node_codes[node], self.node_instructions[node])
+
+    def close(self, error: Optional[BaseException] = None) -> None:
+        """End recording; after an exception, the values cannot be used any more."""
+        self.closed = True
+        self._array_ids.clear()
+        if error is not None:
+            self.error = f'{type(error).__name__} at {current_site()}'
+            self.guards.release()
+
+    def given(self, value: int) -> NDArray:
+        """An array or number that the user gave, as an NDArray."""
+        if value % 2:
+            return mx.nd.array([self.scalars[(-value - 1) // 2]], ctx=self.ctx)
+        store, array = self.arrays[-value // 2 - 1]
+        return array if isinstance(array, NDArray) else mx.nd.array(
+            array, ctx=store.spec.ctx, dtype=array.dtype)
+
+    def stores(self):
+        """All stores of this recording."""
+        return self._stores.values()
+
+    def finish(self) -> None:
+        """Nothing is left to run: let values live without the recording."""
+        self.guards.release()
+        for store in self._stores.values():
+            store.recording = None
+
+    def active(self) -> bool:
+        """Whether this thread is recording into this recording."""
+        return current_recording() is self
+
+    def check_alive(self) -> None:
+        """Raise if an exception ended this recording."""
+        if self.error is not None:
+            raise StaleValueError(f'this value was recorded in a gluon_edbatch.batching() scope '
+                                  f'that an exception left ({self.error}), so it was never '
+                                  f'computed; record it again')
+
+
+_MX_DTYPES = frozenset(np.dtype(name) for name in (
+    'float16', 'float32', 'float64', 'int8', 'uint8', 'int32', 'int64', 'bool'))
+
+
+def _key(leaf: LazyArray) -> object:
+    return leaf._store.ragged if leaf.__class__ is RaggedArray else leaf._store
+
+
+def _spec_and_kind(leaf: LazyArray) -> Tuple[Spec, Kind]:
+    return leaf._store.spec, Kind.RAGGED if leaf.__class__ is RaggedArray else Kind.ROWS
+
+
+def _is_static(cls: type) -> bool:
+    """A HybridBlock whose forward() is Gluon's own; any other forward() is Python to be run."""
+    return issubclass(cls, gluon.HybridBlock) and cls.forward.__module__.startswith('mxnet.gluon')
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, _ARRAYS) and not isinstance(value, bool)
+
+
+def _builder(node_type: NodeType, stores: List[Store]) -> Callable[[int], Any]:
+    """The results of a call from its first output's value, in the fastest way for its structure."""
+    template, leaves = node_type.graph.results, node_type.graph.leaves
+    if template == LEAF:
+        only, offset = stores[leaves[0]], leaves[0]
+        if offset == 0:
+            return lambda base: LazyArray(only, base)
+    if template == (tuple, LEAF, LEAF) and leaves == (0, 1):
+        first, second = stores
+        return lambda base: (LazyArray(first, base), LazyArray(second, base + 1))
+    return lambda base: unflatten(template, iter(
+        [LazyArray(stores[leaf], base + leaf) for leaf in leaves]))

@@ -1,0 +1,55 @@
+"""Where in the user's code a call was recorded: two words per node, a line only when asked for."""
+import dis
+import os
+import sys
+from types import CodeType, FrameType
+from typing import Dict, NamedTuple, Tuple
+
+import mxnet
+
+_LIBRARY = tuple(os.path.dirname(os.path.abspath(path)) + os.sep for path in
+                 (mxnet.__file__, os.path.dirname(os.path.abspath(__file__))))
+# By id, because hashing a code object hashes its whole contents; the code is kept to pin the id.
+_is_library: Dict[int, Tuple[bool, CodeType]] = {}
+
+
+class Site(NamedTuple):
+    """A place in a source file."""
+
+    filename: str
+    line: int
+
+    def __str__(self) -> str:
+        return f'{self.filename}:{self.line}'
+
+
+def _library_code(code: CodeType) -> bool:
+    known = _is_library.get(id(code))
+    if known is None:
+        path = os.path.abspath(code.co_filename)
+        known = _is_library[id(code)] = (path.startswith(_LIBRARY), code)
+    return known[0]
+
+
+def user_frame(frame: FrameType) -> FrameType:
+    """The nearest frame at or above `frame` outside this package and MXNet."""
+    while _library_code(frame.f_code) and frame.f_back is not None:
+        frame = frame.f_back
+    return frame
+
+
+def site_of(code: CodeType, lasti: int) -> Site:
+    """File and line of an instruction."""
+    line = code.co_firstlineno
+    for offset, number in dis.findlinestarts(code):
+        if offset > lasti:
+            break
+        if number is not None:
+            line = number
+    return Site(code.co_filename, line)
+
+
+def current_site() -> Site:
+    """The user's line that is running now."""
+    frame = user_frame(sys._getframe(1))
+    return Site(frame.f_code.co_filename, frame.f_lineno)

@@ -1,0 +1,40 @@
+"""Nested lists, tuples and dicts of arguments and results: taken apart and put together again."""
+from typing import Any, Callable, Iterator, List, Tuple
+
+LEAF = ('leaf',)
+
+
+def flatten(value: Any, is_leaf: Callable[[Any], bool], leaves: List[Any]) -> Tuple:
+    """Append the leaves of `value` to `leaves` and return its template.
+
+    A template is hashable and compares by value: containers with their lengths and keys, `LEAF`
+    where a leaf was, and whatever is neither with its class, because ``True == 1``.
+
+    Raises
+    ------
+    TypeError
+        If something that is neither container nor leaf cannot be hashed, and so not compared.
+    """
+    if is_leaf(value):
+        leaves.append(value)
+        return LEAF
+    if isinstance(value, (list, tuple)):
+        return (type(value),) + tuple(flatten(item, is_leaf, leaves) for item in value)
+    if isinstance(value, dict):
+        return (type(value), tuple(value)) + tuple(
+            flatten(item, is_leaf, leaves) for item in value.values())
+    hash(value)
+    return ('static', type(value), value)
+
+
+def unflatten(template: Tuple, leaves: Iterator[Any]) -> Any:
+    """Build what `flatten` took apart, with the next of `leaves` at each leaf."""
+    kind = template[0]
+    if kind == 'leaf':
+        return next(leaves)
+    if kind == 'static':
+        return template[2]
+    if issubclass(kind, dict):
+        return kind(zip(template[1], [unflatten(item, leaves) for item in template[2:]]))
+    items = [unflatten(item, leaves) for item in template[1:]]
+    return kind(*items) if hasattr(kind, '_fields') else kind(items)

@@ -1,0 +1,127 @@
+"""What was batched, and what not and why."""
+from collections import defaultdict
+from typing import Any, Dict, List, NamedTuple
+
+import numpy as np
+
+from .graph import Graph
+from .plan import Plan
+from .record.sites import Site
+from .schedule import lower_bound
+from .schedule.protocol import Schedule
+
+
+class EvaluationCounts(NamedTuple):
+    """What one evaluation did, and how long it took (seconds, until all was handed to MXNet)."""
+
+    graph: Graph
+    schedule: Schedule
+    plan: Plan
+    collect_s: float
+    schedule_s: float
+    execute_s: float
+
+
+class TypeReport(NamedTuple):
+    """Calls of one type.
+
+    Attributes
+    ----------
+    name : str
+    calls, batches : int
+    note : str
+        Why calls run one by one, if they do.
+    """
+
+    name: str
+    calls: int
+    batches: int
+    note: str
+
+
+class Report(NamedTuple):
+    """Counters of a scope, over all its evaluations.
+
+    Attributes
+    ----------
+    scheduler : str
+    evaluations, nodes, batches, lower_bound : int
+    types : tuple of TypeReport
+    gathered_rows, sliced_rows : int
+        Rows that batches read by index, and as slices of an arena.
+    record_ms : float
+        From the beginning of the scope to the first evaluation (the user's code included), and
+        turning what was recorded into a graph.
+    schedule_ms, execute_ms : float
+        Choosing batches; planning them and handing them to MXNet, whose engine runs behind.
+    forced : tuple of Site
+        The user's lines that asked for a value while the scope was still recording.
+    """
+
+    scheduler: str
+    evaluations: int
+    nodes: int
+    batches: int
+    lower_bound: int
+    types: tuple
+    gathered_rows: int
+    sliced_rows: int
+    record_ms: float
+    schedule_ms: float
+    execute_ms: float
+    forced: tuple
+
+    @property
+    def mean_batch_size(self) -> float:
+        """Calls per batch."""
+        return self.nodes / self.batches if self.batches else 0.0
+
+    def as_dict(self) -> Dict[str, Any]:
+        """All counters, for JSON."""
+        fields = dict(self._asdict(), mean_batch_size=self.mean_batch_size)
+        fields['types'] = [kind._asdict() for kind in self.types]
+        fields['forced'] = [str(site) for site in self.forced]
+        return fields
+
+    def __str__(self) -> str:
+        lines = [
+            f'{self.nodes} calls of {len(self.types)} types in {self.batches} batches '
+            f'({self.scheduler}; lower bound {self.lower_bound}), '
+            f'{self.mean_batch_size:.1f} calls a batch',
+            f'rows read: {self.gathered_rows} gathered, {self.sliced_rows} as slices',
+            f'record {self.record_ms:.2f} ms, schedule {self.schedule_ms:.2f} ms, '
+            f'execute {self.execute_ms:.2f} ms (submission)']
+        width = max([len(kind.name) for kind in self.types], default=0)
+        for kind in self.types:
+            note = f'   one by one: {kind.note}' if kind.note else ''
+            lines.append(f'  {kind.name:{width}}  {kind.calls:7d} calls in {kind.batches:5d} '
+                         f'batches{note}')
+        for site in dict.fromkeys(self.forced):
+            lines.append(f'  evaluated early {self.forced.count(site)} times by {site}')
+        return '\n'.join(lines)
+
+
+def make_report(scheduler: str, counts: List[EvaluationCounts], record_s: float,
+                forced: List[Site]) -> Report:
+    """Add up the evaluations of a scope."""
+    calls: Dict[str, int] = defaultdict(int)
+    batches: Dict[str, int] = defaultdict(int)
+    notes: Dict[str, str] = {}
+    for count in counts:
+        names = count.graph.type_names
+        for index, number in enumerate(np.bincount(count.graph.types,
+                                                   minlength=len(names)).tolist()):
+            calls[names[index]] += number
+        for batch in count.plan.batches:
+            batches[repr(batch.node_type)] += 1
+            notes[repr(batch.node_type)] = batch.node_type.reason if batch.node_type.alone else ''
+    types = tuple(TypeReport(name, calls[name], batches[name], notes[name]) for name in calls)
+    return Report(
+        scheduler, len(counts), sum(len(count.graph) for count in counts),
+        sum(len(count.schedule) for count in counts),
+        sum(lower_bound(count.graph) for count in counts), types,
+        sum(count.plan.gathered_rows for count in counts),
+        sum(count.plan.sliced_rows for count in counts),
+        1e3 * (record_s + sum(count.collect_s for count in counts)),
+        1e3 * sum(count.schedule_s for count in counts),
+        1e3 * sum(count.execute_s for count in counts), tuple(forced))

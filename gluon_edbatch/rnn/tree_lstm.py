@@ -1,0 +1,147 @@
+"""Tree-LSTM cells (Tai, Socher and Manning, 2015: Improved Semantic Representations From
+Tree-Structured Long Short-Term Memory Networks, https://arxiv.org/abs/1503.00075).
+
+They use the operators that are fast on CPU: ``Activation`` rather than ``tanh`` and ``sigmoid``,
+slices rather than ``split``, and one product for all gates.
+"""
+from typing import Any, Sequence, Tuple
+
+from mxnet import gluon
+
+from ..functional import ragged
+
+
+def gate(F, x, index: int, size: int, activation: str):
+    """Activation of the `index`-th of the blocks of `size` columns of `x`."""
+    part = F.slice_axis(x, axis=-1, begin=index * size, end=(index + 1) * size)
+    return F.Activation(part, act_type=activation)
+
+
+class ChildSumTreeLSTMCell(gluon.HybridBlock):
+    """Child-sum Tree-LSTM cell: any number of children, in no order (Tai et al., eq. 2–8).
+
+    Parameters
+    ----------
+    hidden_size : int
+        H
+    input_size : int, default 0
+        E; 0 to find out at the first call.
+    i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer : str or Initializer
+        Of the parameters.
+
+    Inputs
+        - **x**: (1, E)
+        - **children**: list of (h, c), each (1, H); may be empty
+
+    Outputs
+        - **h**, **c**: (1, H)
+    """
+
+    def __init__(self, hidden_size: int, input_size: int = 0, i2h_weight_initializer: Any = None,
+                 h2h_weight_initializer: Any = None, i2h_bias_initializer: Any = 'zeros',
+                 prefix=None, params=None):
+        super().__init__(prefix=prefix, params=params)
+        self._hidden_size = hidden_size
+        self._state_shape = (1, hidden_size)
+        with self.name_scope():
+            # rows in the order i, o, u, f
+            self.i2h_weight = self.params.get(
+                'i2h_weight', shape=(4 * hidden_size, input_size), init=i2h_weight_initializer,
+                allow_deferred_init=True)
+            self.i2h_bias = self.params.get(
+                'i2h_bias', shape=(4 * hidden_size,), init=i2h_bias_initializer)
+            self.h2h_iou_weight = self.params.get(
+                'h2h_iou_weight', shape=(3 * hidden_size, hidden_size),
+                init=h2h_weight_initializer)
+            self.h2h_f_weight = self.params.get(
+                'h2h_f_weight', shape=(hidden_size, hidden_size), init=h2h_weight_initializer)
+
+    def __call__(self, x, children: Sequence[Tuple[Any, Any]]):
+        """h and c of a node from its input and its children's states."""
+        shape = self._state_shape
+        return super().__call__(x, ragged([h for h, _ in children], shape, x.dtype, x.ctx),
+                                ragged([c for _, c in children], shape, x.dtype, x.ctx))
+
+    def hybrid_forward(self, F, x, child_h, child_c, i2h_weight, i2h_bias, h2h_iou_weight,
+                       h2h_f_weight):
+        """x (N, E), child_h and child_c (N, K, H), padded with zeros."""
+        size = self._hidden_size
+        own = F.FullyConnected(x, i2h_weight, i2h_bias, num_hidden=4 * size)
+        own_f = F.slice_axis(own, axis=-1, begin=3 * size, end=4 * size)
+        iou = F.slice_axis(own, axis=-1, begin=0, end=3 * size) + F.FullyConnected(
+            F.sum(child_h, axis=1), h2h_iou_weight, no_bias=True, num_hidden=3 * size)
+        forget = F.Activation(F.broadcast_add(
+            F.FullyConnected(child_h, h2h_f_weight, no_bias=True, num_hidden=size,
+                             flatten=False),
+            F.expand_dims(own_f, axis=1)), act_type='sigmoid')
+        c = gate(F, iou, 0, size, 'sigmoid') * gate(F, iou, 2, size, 'tanh') + F.sum(
+            forget * child_c, axis=1)
+        return gate(F, iou, 1, size, 'sigmoid') * F.Activation(c, act_type='tanh'), c
+
+
+class NaryTreeLSTMCell(gluon.HybridBlock):
+    """N-ary Tree-LSTM cell: a fixed number of children in order (Tai et al., eq. 9–14).
+
+    Parameters
+    ----------
+    hidden_size : int
+        H
+    arity : int, default 2
+        Number of children.
+    input_size : int, default 0
+        E; 0 to find out at the first call.
+    i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer : str or Initializer
+        Of the parameters.
+
+    Inputs
+        - **x**: (1, E), or None for inner nodes without input
+        - **children**: list of `arity` pairs (h, c), each (1, H), or none at a leaf
+
+    Outputs
+        - **h**, **c**: (1, H)
+    """
+
+    def __init__(self, hidden_size: int, arity: int = 2, input_size: int = 0,
+                 i2h_weight_initializer: Any = None, h2h_weight_initializer: Any = None,
+                 i2h_bias_initializer: Any = 'zeros', prefix=None, params=None):
+        super().__init__(prefix=prefix, params=params)
+        self._hidden_size = hidden_size
+        self._arity = arity
+        gates = 3 + arity
+        with self.name_scope():
+            # rows in the order i, o, u, f of child 1, f of child 2, …
+            self.i2h_weight = self.params.get(
+                'i2h_weight', shape=(gates * hidden_size, input_size),
+                init=i2h_weight_initializer, allow_deferred_init=True)
+            self.i2h_bias = self.params.get(
+                'i2h_bias', shape=(gates * hidden_size,), init=i2h_bias_initializer)
+            self.h2h_weight = self.params.get(
+                'h2h_weight', shape=(gates * hidden_size, arity * hidden_size),
+                init=h2h_weight_initializer)
+
+    def __call__(self, x, children: Sequence[Tuple[Any, Any]]):
+        """h and c of a node from its input and its children's states."""
+        if len(children) not in (0, self._arity):
+            raise ValueError(f'{self.name} takes {self._arity} children or none, not '
+                             f'{len(children)}')
+        if x is None and not children:
+            raise ValueError(f'{self.name} needs an input or children')
+        return super().__call__(x, [h for h, _ in children], [c for _, c in children])
+
+    def hybrid_forward(self, F, x, child_h, child_c, i2h_weight, i2h_bias, h2h_weight):
+        """x (N, E) or None, child_h and child_c lists of (N, H)."""
+        size, gates = self._hidden_size, (3 + self._arity) * self._hidden_size
+        total = None
+        if x is not None:
+            total = F.FullyConnected(x, i2h_weight, i2h_bias, num_hidden=gates)
+        if child_h:
+            inner = F.concat(*child_h, dim=1) if len(child_h) > 1 else child_h[0]
+            if total is None:
+                total = F.FullyConnected(inner, h2h_weight, i2h_bias, num_hidden=gates)
+            else:
+                total = total + F.FullyConnected(inner, h2h_weight, no_bias=True,
+                                                 num_hidden=gates)
+        c = gate(F, total, 0, size, 'sigmoid') * gate(F, total, 2, size, 'tanh')
+        for child, child_state in enumerate(child_c):
+            c = c + gate(F, total, 3 + child, size, 'sigmoid') * child_state
+        return gate(F, total, 1, size, 'sigmoid') * F.Activation(c, act_type='tanh'), c

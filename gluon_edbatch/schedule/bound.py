@@ -1,0 +1,91 @@
+"""How few batches any schedule needs at least.
+
+Of the nodes of one type that lie on one path, no two can be in one batch, since each depends on
+the one before. So a type needs as many batches as the path richest in it has nodes of it, and
+batches of different types add up (Chen et al., 2023 [1]_). The bound is not always reached.
+
+References
+----------
+.. [1] Chen et al. (2023). ED-Batch: efficient automatic batching of dynamic neural networks via
+   learned finite state machines. https://arxiv.org/abs/2302.03851
+"""
+import numpy as np
+
+from ..graph import Graph, expand
+
+# Counts are kept for all nodes and as many types at a time as fit into so many numbers (64 MB).
+_CHUNK = 1 << 24
+
+
+def lower_bound(graph: Graph) -> int:
+    """The number of batches that no schedule of the graph can go below.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph.
+
+    Returns
+    -------
+    int
+        One for each node that must run alone; and for each other type, the largest number of its
+        nodes on one path, since these depend on each other.
+    """
+    if not len(graph):
+        return 0
+    types, depth = graph.types, graph.depth
+    present = graph.type_counts > 0
+    bound = int(graph.type_counts[graph.alone].sum())
+    # Nodes on one path differ in depth, so a type that is found at one depth needs one batch;
+    # compare all nodes of a type with any of them.
+    some = np.zeros(graph.num_types, np.intp)
+    some[types] = np.arange(len(graph))
+    spread = np.zeros(graph.num_types, bool)
+    spread[types[depth != depth[some[types]]]] = True
+    bound += int((present & ~spread & ~graph.alone).sum())
+    kinds = np.flatnonzero(spread & ~graph.alone)
+    step = max(1, _CHUNK // len(graph))
+    for begin in range(0, len(kinds), step):
+        bound += int(path_counts(graph, kinds[begin:begin + step]).max(axis=0).sum())
+    return bound
+
+
+def path_counts(graph: Graph, kinds: np.ndarray) -> np.ndarray:
+    """The most nodes of each type on a path that ends at each node, the node included.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph.
+    kinds : numpy.ndarray
+        (k,) integers, the types to count.
+
+    Returns
+    -------
+    numpy.ndarray
+        (n, k) int32, rows in the order of ``graph.levels``.
+    """
+    order, bounds = graph.levels
+    n = len(order)
+    column = np.full(graph.num_types, -1)
+    column[kinds] = np.arange(len(kinds))
+    own = column[graph.types[order]]
+    counts = np.zeros((n, len(kinds)), np.int32)
+    counted = np.flatnonzero(own >= 0)
+    counts[counted, own[counted]] = 1
+
+    # Numbered by level, the nodes of a level and their edges are slices.
+    rank = np.empty(n, np.intp)
+    rank[order] = np.arange(n)
+    starts, stops = graph.offsets[order], graph.offsets[order + 1]
+    producers = rank[graph.inputs[expand(starts, stops)]]
+    edges = np.concatenate(([0], np.cumsum(stops - starts)))
+    level_bounds, edge_bounds = bounds.tolist(), edges[bounds].tolist()
+    for level in range(1, len(level_bounds) - 1):
+        begin, end = level_bounds[level], level_bounds[level + 1]
+        first, last = edge_bounds[level], edge_bounds[level + 1]
+        best = counts.take(producers[first:last], axis=0)
+        if last - first > end - begin:  # otherwise there is one edge a node
+            best = np.maximum.reduceat(best, edges[begin:end] - first, axis=0)
+        counts[begin:end] += best
+    return counts

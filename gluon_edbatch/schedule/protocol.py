@@ -1,0 +1,54 @@
+"""What a scheduler is: a graph in, batches out."""
+from dataclasses import dataclass
+from typing import Iterator, Protocol, Sequence
+
+import numpy as np
+
+from ..graph import Graph
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """Batches in the order in which they run.
+
+    Parameters
+    ----------
+    order : numpy.ndarray
+        (n,) int32, every node once, batch after batch; nodes ascend within a batch.
+    bounds : numpy.ndarray
+        (b + 1,) int64; batch ``k`` is ``order[bounds[k]:bounds[k + 1]]``, nodes of one type.
+    """
+
+    order: np.ndarray
+    bounds: np.ndarray
+
+    @classmethod
+    def from_batches(cls, batches: Sequence[np.ndarray]) -> "Schedule":
+        """A schedule from the node ids of each batch in turn."""
+        bounds = np.zeros(len(batches) + 1, np.int64)
+        np.cumsum([len(batch) for batch in batches], out=bounds[1:])
+        order = np.concatenate(batches).astype(np.int32) if batches else np.zeros(0, np.int32)
+        return cls(order, bounds)
+
+    def __len__(self) -> int:
+        """Number of batches."""
+        return len(self.bounds) - 1
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        """The node ids of each batch in turn."""
+        bounds = self.bounds.tolist()
+        for begin, end in zip(bounds[:-1], bounds[1:]):
+            yield self.order[begin:end]
+
+    def __repr__(self) -> str:
+        return f"Schedule({len(self.order)} nodes in {len(self)} batches)"
+
+
+class Scheduler(Protocol):
+    """Decides which nodes run together, and in which order."""
+
+    name: str
+
+    def schedule(self, graph: Graph) -> Schedule:
+        """Batches of one type each that hold every node once, producers before consumers."""
+        ...

@@ -1,0 +1,105 @@
+"""``with batching():`` the scope in which calls are recorded."""
+import time
+from collections import Counter
+from typing import List, Optional, Union
+
+import mxnet as mx
+
+from .evaluate import Evaluator
+from .record import hooks
+from .record.recording import Recording
+from .record.sites import Site, current_site
+from .report import Report, make_report
+from .schedule import Scheduler, get_scheduler
+
+DEFAULT_SCHEDULER = 'agenda'
+
+
+class batching:  # pylint: disable=invalid-name
+    """Record calls of HybridBlocks and operators on their results, and run them in batches.
+
+    Inside the scope a call gives `LazyArray`\\ s. Leaving the scope ends recording and runs
+    nothing; values are computed when somebody looks at one, or by `gluon_edbatch.forward`,
+    `stack`, `concat` and `add_n`. If an exception leaves the scope, its values are void.
+
+    Parameters
+    ----------
+    scheduler : str or Scheduler, default 'agenda'
+        Which calls run together: ``'depth'``, ``'agenda'``, ``'agenda-remaining'``,
+        ``'unbatched'``, or an object with a ``schedule`` method.
+    ctx : mxnet.Context, optional
+        Where numbers and NumPy arrays go. By default the context of the first parameter or
+        array that is met.
+
+    Examples
+    --------
+    >>> with autograd.record():
+    ...     with edb.batching() as scope:
+    ...         losses = [loss_fn(net(sample), label) for sample, label in minibatch]
+    ...     loss = edb.stack(losses).mean()
+    >>> loss.backward()
+    >>> print(scope.report())
+    """
+
+    def __init__(self, scheduler: Union[str, Scheduler] = DEFAULT_SCHEDULER,
+                 ctx: Optional[mx.Context] = None):
+        self.scheduler = get_scheduler(scheduler)
+        self._ctx = ctx
+        self._recording: Optional[Recording] = None
+        self._evaluator: Optional[Evaluator] = None
+        self._outer = None
+        self._forced: List[Site] = []
+        self._started = self._record_s = 0.0
+
+    def __enter__(self) -> 'batching':
+        if self._recording is not None:
+            raise RuntimeError('a batching scope records once; make a new one')
+        self._recording = recording = Recording(self._ctx)
+        self._evaluator = Evaluator(recording, self.scheduler)
+        recording.flush = self._flush
+        self._outer = hooks.local.recording
+        hooks.install()
+        hooks.local.recording = recording
+        self._started = time.perf_counter()
+        return self
+
+    def __exit__(self, kind, error, trace) -> None:
+        recording = self._recording
+        hooks.local.recording = self._outer
+        hooks.remove()
+        self._outer = None
+        self._add_record_time()
+        recording.close(error)
+
+    def _add_record_time(self) -> None:
+        now = time.perf_counter()
+        self._record_s += now - self._started
+        self._started = now
+
+    def _flush(self, wanted=None) -> None:
+        recording = not self._recording.closed
+        if recording:
+            self._forced.append(current_site())
+            self._add_record_time()
+        self._evaluator.run(wanted)
+        if recording:
+            self._started = time.perf_counter()
+
+    def report(self) -> Report:
+        """Counters of all evaluations so far; ``print(scope.report())`` shows them."""
+        evaluator = self._evaluator
+        return make_report(self.scheduler.name, evaluator.counts if evaluator else [],
+                           self._record_s, self._forced)
+
+    def __str__(self) -> str:
+        """The recorded graph by type."""
+        if self._recording is None:
+            return 'batching scope, not entered'
+        forms = self._recording.forms
+        counts = Counter(repr(forms[form].node_type) for form in self._recording.node_forms)
+        lines = [f'batching scope ({self.scheduler.name}): '
+                 f'{len(self._recording.node_forms)} calls of {len(counts)} types']
+        lines += [f'  {number:7d} x {name}' for name, number in counts.most_common()]
+        return '\n'.join(lines)
+
+    __repr__ = __str__

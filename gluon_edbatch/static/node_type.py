@@ -1,0 +1,225 @@
+"""Node types: calls that agree in everything that matters, and so may run as one batch."""
+import itertools
+import json
+from enum import Enum
+from typing import Dict, List, NamedTuple, Sequence, Tuple
+
+import mxnet as mx
+import numpy as np
+from mxnet import gluon
+from mxnet.gluon.parameter import DeferredInitializationError
+
+from ..errors import RecordError, RowDependenceError
+from ..record.spec import Spec, spec_of
+from .rowwise import RowwiseResult, Verdict, analyse, operators
+from .trace import INPUT, StaticGraph
+
+_TRIAL_LENGTH = 3  # length of a ragged axis while shapes are inferred
+_RANDOM = ('Dropout', 'RNN')
+_INDEX_INPUTS = {'Embedding': (0,), 'take': (1,), 'pick': (1,), 'one_hot': (0,),
+                 'SequenceMask': (1,), 'SequenceLast': (1,), 'SequenceReverse': (1,),
+                 'gather_nd': (1,), 'batch_take': (1,)}
+_serial = itertools.count()
+
+
+class Mode(NamedTuple):
+    """The state of autograd in which a call was made."""
+
+    recording: bool
+    training: bool
+
+
+class Kind(Enum):
+    """How the rows of an argument come from values."""
+
+    ROWS = 'rows'      # one value
+    RAGGED = 'ragged'  # any number of values of one spec, stacked along axis 1
+    FLAT = 'flat'      # one or more values with the same shape of rows, one after the other
+
+
+class Argument(NamedTuple):
+    """An array argument of a type.
+
+    Attributes
+    ----------
+    arena : tuple
+        Where its rows live: (row_shape, dtype, ctx).
+    kind : Kind
+    differentiable : bool
+        False if the subgraph uses it as an index only, or if it is of an integer type.
+    """
+
+    arena: tuple
+    kind: Kind
+    differentiable: bool
+
+
+class NodeType:
+    """A type of node, with its static subgraph and what is known of it.
+
+    Attributes
+    ----------
+    serial : int
+        Counts types in the order in which the process met them.
+    name : str
+        Block or operator, for people.
+    graph : StaticGraph
+    mode : Mode
+    arguments : tuple of Argument
+    outputs : tuple of Spec
+        Of a call with ``rows`` rows.
+    factors : tuple of int
+        Rows of each output per row of the arguments.
+    alone : bool
+        Whether nodes must run one by one; `reason` says why.
+    verified : bool
+        Whether batched results were compared with a run alone, or need not be.
+    """
+
+    def __init__(self, graph: StaticGraph, mode: Mode, arguments: Tuple[Argument, ...],
+                 outputs: Tuple[Spec, ...], rows: int, verdict: RowwiseResult, ctx: mx.Context):
+        self.serial = next(_serial)
+        self.name = graph.name
+        self.graph = graph
+        self.mode = mode
+        self.arguments = arguments
+        self.outputs = outputs
+        self.alone = verdict.verdict is Verdict.DEPENDENT
+        self.reason = verdict.reason
+        self.factors = tuple(verdict.factors) or tuple(1 for _ in outputs)
+        self.rows = rows
+        self.ctx = ctx
+        self.parameters: List[gluon.Parameter] = list(graph.parameters.values())
+        self.ragged = any(argument.kind is Kind.RAGGED for argument in arguments)
+        ops = operators(graph.symbol)
+        self.random = any(op in _RANDOM or 'random' in op or 'sample' in op for op in ops)
+        self.verified = self.alone or (verdict.verdict is Verdict.PROVED and not self.ragged)
+        self.verified_padding = not self.ragged
+        self.programs: Dict[tuple, object] = {}
+
+    def __repr__(self) -> str:
+        shapes = ', '.join('x'.join(map(str, ('k',) * (a.kind is Kind.RAGGED) + a.arena[0])) or '1'
+                           for a in self.arguments)
+        return f'{self.name}[{shapes}]'
+
+    def output_specs(self, rows: int) -> Tuple[Spec, ...]:
+        """Specs of the outputs of a call with this many rows."""
+        if rows == self.rows:
+            return self.outputs
+        return tuple(spec_of((rows * factor,) + spec.row_shape, spec.dtype, spec.ctx)
+                     for factor, spec in zip(self.factors, self.outputs))
+
+
+def make_type(graph: StaticGraph, mode: Mode, leaves: Sequence[Tuple[Spec, Kind]],
+              ctx: mx.Context) -> NodeType:
+    """Infer shapes and dtypes, finish deferred initialisation, and find out what may batch.
+
+    Parameters
+    ----------
+    graph : StaticGraph
+    mode : Mode
+    leaves : sequence of (Spec, Kind)
+        The array arguments.
+    ctx : mxnet.Context
+        Where parameters are looked up.
+
+    Raises
+    ------
+    RecordError
+        If shapes or dtypes do not fit, or a parameter is not initialised on `ctx`.
+    RowDependenceError
+        For BatchNorm in training mode, whose statistics would be taken over other samples.
+    """
+    shapes, dtypes = {}, {}
+    for position, (spec, kind) in enumerate(leaves):
+        name = INPUT % position
+        shapes[name] = _batch_shape(spec.shape, kind)
+        dtypes[name] = spec.dtype
+    used = set(graph.symbol.list_inputs())
+    shapes = {name: shape for name, shape in shapes.items() if name in used}
+    dtypes = {name: dtype for name, dtype in dtypes.items() if name in used}
+    outputs = _infer(graph, shapes, dtypes, ctx)
+    verdict = _verdict(graph, mode, leaves, shapes)
+    if verdict.verdict is Verdict.DEPENDENT and 'BatchNorm' in verdict.reason:
+        raise RowDependenceError(
+            f'{graph.name} cannot be batched: {verdict.reason}, so that a sample would see the '
+            f'others of its minibatch. Use LayerNorm, or use_global_stats=True, or run it in '
+            f'autograd.predict_mode()')
+    indices = _index_only(graph)
+    arguments = tuple(
+        Argument(spec.arena, kind,
+                 np.issubdtype(spec.dtype, np.floating) and INPUT % position not in indices)
+        for position, (spec, kind) in enumerate(leaves))
+    return NodeType(graph, mode, arguments, outputs, leaves[0][0].rows, verdict, ctx)
+
+
+def _batch_shape(shape, kind):
+    return (shape[0], _TRIAL_LENGTH) + shape[1:] if kind is Kind.RAGGED else shape
+
+
+def _infer(graph, shapes, dtypes, ctx):
+    """Specs of the outputs; parameters whose shapes were unknown are initialised."""
+    symbol, arguments = graph.symbol, _described(shapes, dtypes)
+    try:
+        parameter_shapes, outputs, aux_shapes = symbol.infer_shape(**shapes)
+        parameter_types, types, _ = symbol.infer_type(**dtypes)
+    except mx.base.MXNetError as error:
+        raise RecordError(f'{graph.name} does not accept {arguments}: {_reason(error)}') from None
+    if outputs is None or types is None:
+        raise RecordError(f'{graph.name} does not accept {arguments}: shapes or dtypes '
+                          f'cannot be inferred')
+    names = symbol.list_arguments() + symbol.list_auxiliary_states()
+    inferred = dict(zip(names, list(parameter_shapes) + list(aux_shapes)))
+    wanted = dict(zip(symbol.list_arguments(), parameter_types))
+    for name, parameter in graph.parameters.items():
+        _initialise(graph.name, parameter, inferred[name], ctx)
+        if np.dtype(wanted.get(name, parameter.dtype)) != np.dtype(parameter.dtype):
+            raise RecordError(
+                f'{graph.name} got {arguments}, but its parameter {parameter.name} is '
+                f'{np.dtype(parameter.dtype).name}; cast one of them')
+    return tuple(spec_of(shape, dtype, ctx) for shape, dtype in zip(outputs, types))
+
+
+def _initialise(owner, parameter, shape, ctx):
+    try:
+        parameter.data(ctx)
+    except DeferredInitializationError:
+        parameter.shape = shape
+        parameter._finish_deferred_init()
+    except RuntimeError as error:
+        raise RecordError(f'{owner} cannot run on {ctx}: {error}') from None
+    if tuple(parameter.shape) != tuple(shape):
+        raise RecordError(f'{owner}: parameter {parameter.name} has shape {parameter.shape}, but '
+                          f'these arguments need {shape}')
+
+
+def _described(shapes, dtypes):
+    return ', '.join(f'{np.dtype(dtypes[name]).name}{shape}' for name, shape in shapes.items())
+
+
+def _reason(error):
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    wanted = [line for line in lines if 'Error in operator' in line or 'Check failed' in line]
+    return (wanted or lines or ['no reason given'])[-1][:300]
+
+
+def _verdict(graph, mode, leaves, shapes) -> RowwiseResult:
+    if len({spec.rows for spec, _ in leaves}) > 1:
+        return RowwiseResult(Verdict.DEPENDENT, 'its arguments have different numbers of rows', [])
+    row_shapes = {name: shape[1:] for name, shape in shapes.items()}
+    if not row_shapes:
+        return RowwiseResult(Verdict.DEPENDENT, 'its result does not depend on its inputs', [])
+    return analyse(graph.symbol, row_shapes, mode.training)
+
+
+def _index_only(graph) -> set:
+    """Names of inputs that occur as indices only: operators refuse gradients for them."""
+    nodes = json.loads(graph.symbol.tojson())['nodes']
+    indices, values = set(), set()
+    for node in nodes:
+        for slot, source in enumerate(node['inputs']):
+            name = nodes[source[0]]['name']
+            as_index = slot in _INDEX_INPUTS.get(node['op'], ())
+            (indices if as_index else values).add(name)
+    return indices - values
+

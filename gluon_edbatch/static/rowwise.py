@@ -1,0 +1,375 @@
+"""Which Symbols may be batched: does each row of the result depend on its own row only?
+
+Every operator that occurs in a static subgraph is looked up in a table of rules. An entry of the
+graph is *batched* if its axis 0 runs over the rows of the batch, in order, with a whole number of
+positions for each row; it is *constant* if it does not depend on the inputs at all. Shapes are
+inferred for two numbers of rows, so a reshape that names the batch size, or a mean over all
+rows, shows itself without anything being run.
+"""
+import json
+from enum import Enum
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import mxnet as mx
+
+Shape = Tuple[int, ...]
+_TRIAL_ROWS = (7, 11)  # primes, so that no other axis has them by accident
+
+
+class Verdict(Enum):
+    """Outcome of the analysis."""
+
+    PROVED = 'proved'
+    UNKNOWN = 'unknown'      # an operator without a rule: compare once with a run alone
+    DEPENDENT = 'dependent'  # rows depend on each other: never batch
+
+
+class RowwiseResult(NamedTuple):
+    """What was found of a Symbol.
+
+    Attributes
+    ----------
+    verdict : Verdict
+    reason : str
+        The operator and the rule it breaks, or the operators without a rule.
+    factors : list of int
+        Rows of each output per row of input (if not dependent).
+    """
+
+    verdict: Verdict
+    reason: str
+    factors: List[int]
+
+
+class _Node(NamedTuple):
+    """One operator application, as a rule sees it; shapes are those of the first trial."""
+
+    op: str
+    attrs: Dict[str, str]
+    batched: List[bool]
+    inputs: List[Shape]
+    outputs: List[Shape]
+
+
+class _Dependent(Exception):
+    pass
+
+
+def analyse(symbol: mx.sym.Symbol, row_shapes: Dict[str, Shape], training: bool) -> RowwiseResult:
+    """Analyse a Symbol whose inputs `row_shapes` (name -> shape without axis 0) are batched.
+
+    All other variables (parameters, auxiliary states) must have shapes known to MXNet.
+    """
+    try:
+        trials = [_infer(symbol, row_shapes, rows) for rows in _TRIAL_ROWS]
+    except mx.base.MXNetError as error:
+        return RowwiseResult(Verdict.DEPENDENT, 'its shapes do not fit a batch of '
+                             f'{_TRIAL_ROWS[0]} rows: {_first_line(error)}', [])
+    nodes, heads, entries = _graph(symbol)
+    unknown: List[str] = []
+    batched: Dict[Tuple[int, int], bool] = {}
+    try:
+        for index, node in enumerate(nodes):
+            entry = entries[index]
+            if node['op'] == 'null':
+                batched[index, 0] = node['name'] in row_shapes
+                continue
+            sources = [(i, j) for i, j, *_ in node['inputs']]
+            view = _Node(node['op'], node.get('attrs', {}), [batched[s] for s in sources],
+                         [trials[0][entries[i] + j] for i, j in sources],
+                         trials[0][entry:entries[index + 1]])
+            result = any(view.batched) and _apply(view, training, unknown)
+            for position in range(len(view.outputs)):
+                if result:
+                    _factor(view.op, *(trial[entry + position] for trial in trials))
+                batched[index, position] = result
+        factors = []
+        for i, j, *_ in heads:
+            if not batched[i, j]:
+                raise _Dependent('a result does not depend on the inputs')
+            factors.append(_factor('result', *(trial[entries[i] + j] for trial in trials)))
+    except _Dependent as dependent:
+        return RowwiseResult(Verdict.DEPENDENT, str(dependent), [])
+    if unknown:
+        names = ', '.join(sorted(set(unknown)))
+        return RowwiseResult(Verdict.UNKNOWN, f'no batching rule is declared for {names}', factors)
+    return RowwiseResult(Verdict.PROVED, '', factors)
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line for line in str(error).splitlines() if 'Error in operator' in line]
+    return (lines or str(error).splitlines() or [''])[0].strip()[:200]
+
+
+def _infer(symbol, row_shapes, rows) -> List[Shape]:
+    shapes = {name: (rows,) + shape for name, shape in row_shapes.items()}
+    used = set(symbol.list_inputs())
+    _, outputs, _ = symbol.get_internals().infer_shape(
+        **{name: shape for name, shape in shapes.items() if name in used})
+    if outputs is None:
+        raise mx.base.MXNetError('shapes cannot be inferred')
+    return outputs
+
+
+def _graph(symbol):
+    """JSON nodes, heads, and for each node the position of its first output in the internals."""
+    graph = json.loads(symbol.tojson())
+    names = [output.name for output in symbol.get_internals()]
+    entries, position = [], 0
+    for node in graph['nodes']:
+        entries.append(position)
+        position += 1
+        while position < len(names) and names[position] == node['name'] and node['op'] != 'null':
+            position += 1
+    entries.append(position)
+    if position != len(names) or len(entries) != len(graph['nodes']) + 1:
+        raise _Dependent('two of its operators have one name')
+    return graph['nodes'], graph['heads'], entries
+
+
+def _factor(op: str, first: Shape, second: Shape) -> int:
+    """How many positions on axis 0 each row of the batch has."""
+    factors = [divmod(shape[0], rows) for shape, rows in zip((first, second), _TRIAL_ROWS)]
+    if factors[0] != factors[1] or factors[0][1] or not factors[0][0]:
+        raise _Dependent(f'{op} does not keep axis 0 as the batch axis')
+    return factors[0][0]
+
+
+def _apply(node: _Node, training: bool, unknown: List[str]) -> bool:
+    if node.op == 'BatchNorm':
+        if training and not _flag(node, 'use_global_stats'):
+            raise _Dependent('BatchNorm in training mode takes its statistics over the batch')
+        if _integer(node, 'axis', 1) % len(node.inputs[0]) == 0:
+            raise _Dependent('BatchNorm over axis 0')
+        return True
+    rule = RULES.get(node.op)
+    if rule is None:
+        unknown.append(node.op)
+    elif not rule(node):
+        raise _Dependent(f'{node.op}{_shown(node)} mixes the rows of the batch')
+    return True
+
+
+def _shown(node: _Node) -> str:
+    shown = ', '.join(f'{key}={value}' for key, value in node.attrs.items()
+                      if key in ('axis', 'dim', 'shape', 'axes', 'begin', 'end', 'transpose_a',
+                                 'transpose_b', 'dim1', 'dim2'))
+    return f'({shown})' if shown else ''
+
+
+# --- rules: True if a batched input gives a batched output, row by row ---------------------------
+
+def _tuple(node: _Node, key: str) -> Optional[Tuple[Optional[int], ...]]:
+    text = node.attrs.get(key)
+    if text in (None, 'None', '()', '[]'):
+        return None
+    parts = text.strip('()[] ').rstrip(',').split(',')
+    return tuple(None if part.strip() == 'None' else int(part) for part in parts)
+
+
+def _integer(node: _Node, key: str, default: Optional[int]) -> Optional[int]:
+    text = node.attrs.get(key)
+    return default if text in (None, 'None') else int(text)
+
+
+def _flag(node: _Node, key: str) -> bool:
+    return node.attrs.get(key) in ('True', '1', 'true')
+
+
+def _any(node: _Node) -> bool:
+    return True
+
+
+def _first_only(node: _Node) -> bool:
+    """The first input is batched, the others (weights) are not."""
+    return node.batched[0] and not any(node.batched[1:])
+
+
+def _all_batched(node: _Node) -> bool:
+    return all(node.batched) and len({shape[0] for shape in node.inputs}) == 1
+
+
+def _elementwise(node: _Node) -> bool:
+    """Right-aligned broadcasting leaves axis 0 of every batched input where it is."""
+    rank, rows = len(node.outputs[0]), node.outputs[0][0]
+    for batched, shape in zip(node.batched, node.inputs):
+        if batched and (len(shape) != rank or shape[0] != rows):
+            return False
+        if not batched and len(shape) == rank and shape[0] != 1:
+            return False
+    return True
+
+
+def _other_axis(key: str, default: Optional[int]) -> Callable[[_Node], bool]:
+    """Works along one axis, which must not be axis 0; all inputs are batched."""
+    def rule(node: _Node) -> bool:
+        axis = _integer(node, key, default)
+        return axis is not None and axis % len(node.inputs[0]) != 0 and _all_batched(node)
+    return rule
+
+
+def _normalised(key: str, default: int) -> Callable[[_Node], bool]:
+    def rule(node: _Node) -> bool:
+        axis = _integer(node, key, default)
+        return axis % len(node.inputs[0]) != 0 and _first_only(node)
+    return rule
+
+
+def _reduction(node: _Node) -> bool:
+    axes = _tuple(node, 'axis')
+    rank = len(node.inputs[0])
+    axes = set() if axes is None else {axis % rank for axis in axes}
+    if _flag(node, 'exclude'):
+        return bool(axes) and 0 in axes
+    return bool(axes) and 0 not in axes
+
+
+def _stack(node: _Node) -> bool:
+    return _integer(node, 'axis', 0) % len(node.outputs[0]) != 0 and _all_batched(node)
+
+
+def _slice(node: _Node) -> bool:
+    begin, end, step = (_tuple(node, key) or (None,) for key in ('begin', 'end', 'step'))
+    return begin[0] in (None, 0) and end[0] is None and step[0] in (None, 1)
+
+
+def _split(node: _Node) -> bool:
+    return _integer(node, 'axis', 1) % len(node.inputs[0]) != 0
+
+
+def _split_v2(node: _Node) -> bool:
+    return _integer(node, 'axis', 0) % len(node.inputs[0]) != 0
+
+
+def _transpose(node: _Node) -> bool:
+    axes = _tuple(node, 'axes')
+    return axes is not None and axes[0] == 0
+
+
+def _swapaxes(node: _Node) -> bool:
+    rank = len(node.inputs[0])
+    axes = [_integer(node, key, 0) % rank for key in ('dim1', 'dim2')]
+    return 0 not in axes or axes[0] == axes[1]
+
+
+def _expand_dims(node: _Node) -> bool:
+    return _integer(node, 'axis', 0) % len(node.outputs[0]) != 0
+
+
+def _squeeze(node: _Node) -> bool:
+    axes = _tuple(node, 'axis')  # without axes, a batch of one row would lose its axis 0
+    return axes is not None and 0 not in {axis % len(node.inputs[0]) for axis in axes}
+
+
+def _dot(node: _Node) -> bool:
+    return (node.batched == [True, False] and len(node.inputs[0]) >= 2
+            and not _flag(node, 'transpose_a'))
+
+
+def _batch_dot(node: _Node) -> bool:
+    return _all_batched(node) and all(len(shape) >= 3 for shape in node.inputs)
+
+
+def _take(node: _Node) -> bool:
+    if node.batched == [False, True]:
+        return _integer(node, 'axis', 0) == 0
+    return (node.batched == [True, False]
+            and _integer(node, 'axis', 0) % len(node.inputs[0]) != 0)
+
+
+def _embedding(node: _Node) -> bool:
+    return node.batched == [True, False]
+
+
+def _pick(node: _Node) -> bool:
+    axis = _integer(node, 'axis', -1)
+    return axis is not None and axis % len(node.inputs[0]) != 0 and _all_batched(node)
+
+
+def _same_rows(node: _Node) -> bool:
+    return all(node.batched) and node.inputs[0][0] == node.inputs[1][0]
+
+
+def _reverse(node: _Node) -> bool:
+    return 0 not in {axis % len(node.inputs[0]) for axis in _tuple(node, 'axis') or (0,)}
+
+
+def _dropout(node: _Node) -> bool:
+    return 0 not in (_tuple(node, 'axes') or ())  # else all rows would share one mask
+
+
+def _sequence(node: _Node) -> bool:
+    return _integer(node, 'axis', 0) == 1 and all(node.batched)
+
+
+def _l2(node: _Node) -> bool:
+    return node.attrs.get('mode', 'instance') in ('instance', 'channel', 'spatial')
+
+
+def _topk(node: _Node) -> bool:
+    axis = _integer(node, 'axis', -1)
+    return axis is not None and axis % len(node.inputs[0]) != 0
+
+
+def _broadcast_to(node: _Node) -> bool:
+    shape = _tuple(node, 'shape')
+    return shape is not None and len(shape) == len(node.inputs[0]) and shape[0] == 0
+
+
+def _broadcast_axis(node: _Node) -> bool:
+    axes = _tuple(node, 'axis') or ()
+    return 0 not in {axis % len(node.inputs[0]) for axis in axes}
+
+
+def _table(rule: Callable[[_Node], bool], names: str) -> Dict[str, Callable[[_Node], bool]]:
+    return dict.fromkeys(names.split(), rule)
+
+
+_UNARY = '''
+    abs sign round rint ceil floor trunc fix square sqrt rsqrt cbrt rcbrt exp log log10 log2 log1p
+    expm1 sin cos tan arcsin arccos arctan degrees radians sinh cosh tanh arcsinh arccosh arctanh
+    gamma gammaln erf erfinv relu sigmoid hard_sigmoid softsign reciprocal negative logical_not
+    _copy identity BlockGrad make_loss MakeLoss Cast cast clip smooth_l1 Activation
+    zeros_like ones_like _plus_scalar _minus_scalar _rminus_scalar _mul_scalar _div_scalar
+    _rdiv_scalar _mod_scalar _rmod_scalar _power_scalar _rpower_scalar _maximum_scalar
+    _minimum_scalar _hypot_scalar _equal_scalar _not_equal_scalar _greater_scalar
+    _greater_equal_scalar _lesser_scalar _lesser_equal_scalar _logical_and_scalar
+    _logical_or_scalar _logical_xor_scalar amp_cast isnan isinf isfinite
+    _contrib_gradientmultiplier _contrib_quadratic _contrib_div_sqrt_dim one_hot
+'''
+_BINARY = '''
+    elemwise_add elemwise_sub elemwise_mul elemwise_div _grad_add _equal _not_equal _greater
+    _greater_equal _lesser _lesser_equal _maximum _minimum _mod _power _hypot _logical_and
+    _logical_or _logical_xor _plus _minus _mul _div _add _sub broadcast_add broadcast_sub
+    broadcast_mul broadcast_div broadcast_mod broadcast_power broadcast_maximum broadcast_minimum
+    broadcast_hypot broadcast_equal broadcast_not_equal broadcast_greater broadcast_greater_equal
+    broadcast_lesser broadcast_lesser_equal broadcast_logical_and broadcast_logical_or
+    broadcast_logical_xor add_n ElementWiseSum
+'''
+RULES: Dict[str, Callable[[_Node], bool]] = {
+    **_table(_any, _UNARY),
+    **_table(_elementwise, _BINARY),
+    **_table(_first_only, '''FullyConnected Convolution Deconvolution Pooling GroupNorm
+                             InstanceNorm LeakyReLU UpSampling Pad pad LRN'''),
+    **_table(_reduction, 'sum mean prod nansum nanprod max min norm sum_axis max_axis min_axis'),
+    **_table(_normalised('axis', -1), 'softmax log_softmax softmin LayerNorm'),
+    **_table(_topk, 'argmax argmin argsort sort topk'),
+    **_table(_other_axis('dim', 1), 'Concat concat'),
+    **_table(_other_axis('axis', None), 'slice_axis'),
+    **_table(_split, 'SliceChannel split'),
+    # Rows stay in order and together; that each keeps a whole number of positions, _factor checks.
+    **_table(_any, 'Reshape reshape Flatten flatten argmax_channel reshape_like'),
+    **_table(_same_rows, 'broadcast_like slice_like'),
+    **_table(_sequence, 'SequenceMask SequenceLast SequenceReverse'),
+    **_table(_any, '_random_uniform_like _random_normal_like _random_gamma_like'),
+    'stack': _stack, 'slice': _slice, '_split_v2': _split_v2, 'transpose': _transpose,
+    'SwapAxis': _swapaxes, 'swapaxes': _swapaxes, 'expand_dims': _expand_dims,
+    'squeeze': _squeeze, 'dot': _dot, 'batch_dot': _batch_dot, '_linalg_gemm2': _batch_dot,
+    'take': _take, 'Embedding': _embedding, 'pick': _pick, 'L2Normalization': _l2,
+    'where': _all_batched, 'reverse': _reverse, 'Dropout': _dropout, 'broadcast_to': _broadcast_to, 'broadcast_axis': _broadcast_axis,
+}
+
+
+def operators(symbol: mx.sym.Symbol) -> Sequence[str]:
+    """Names of the operators in a Symbol, in topological order."""
+    return [node['op'] for node in json.loads(symbol.tojson())['nodes'] if node['op'] != 'null']

@@ -1,0 +1,164 @@
+"""A HybridBlock's call, or one operator, as a Symbol."""
+import json
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+
+import mxnet as mx
+from mxnet import gluon
+
+from ..errors import RecordError
+from ..record.hooks import suspended
+from ..record.structure import flatten, unflatten
+from .fingerprint import changed_attributes, fingerprint
+
+INPUT = 'edb_input%d'
+
+
+class StaticGraph(NamedTuple):
+    """A static subgraph: what runs as one call for a whole batch.
+
+    Attributes
+    ----------
+    name : str
+        For messages and reports.
+    symbol : mxnet.symbol.Symbol
+        The outputs as one group; inputs are named `INPUT` % position.
+    parameters : dict
+        Variable name -> `Parameter`.
+    results : tuple
+        Template of the structure that the call returns (see `structure.flatten`).
+    leaves : tuple of int
+        For each leaf of `results`, which output of `symbol` it is.
+    """
+
+    name: str
+    symbol: mx.sym.Symbol
+    parameters: Dict[str, gluon.Parameter]
+    results: Tuple
+    leaves: Tuple[int, ...]
+
+
+def _is_symbol(value: Any) -> bool:
+    return isinstance(value, mx.sym.Symbol)
+
+
+def describe(block: gluon.Block) -> str:
+    """Class and name of a block, as the user knows it."""
+    return f'{type(block).__name__}({block.name})'
+
+
+def trace_block(block: gluon.HybridBlock, template: Tuple, inputs: int) -> StaticGraph:
+    """Run a block's ``hybrid_forward`` once with Symbols.
+
+    Raises
+    ------
+    RecordError
+        If the block cannot be traced, changes its own attributes, or comes out differently
+        when traced again: one run for many samples would then not be what the user wrote.
+    """
+    before = fingerprint(block)
+    results = _run(block, template, inputs)
+    again = _run(block, template, inputs)
+    changed = changed_attributes(before, fingerprint(block))
+    if changed:
+        raise RecordError(
+            f'{describe(block)} changes {", ".join(changed)} while it runs. A HybridBlock runs '
+            f'once for many samples: keep such state in the forward() of a plain Block '
+            f'with AutoBatchMixin')
+    leaves: List[mx.sym.Symbol] = []
+    structure = flatten(_expand(results), _is_symbol, leaves)
+    if not leaves:
+        raise RecordError(f'{describe(block)} returns no array')
+    outputs: List[mx.sym.Symbol] = []
+    positions = tuple(_position(leaf, outputs) for leaf in leaves)
+    symbol = mx.sym.Group([_computed(output) for output in outputs])
+    repeated: List[mx.sym.Symbol] = []
+    flatten(_expand(again), _is_symbol, repeated)
+    if _shape_of_graph(symbol) != _shape_of_graph(
+            mx.sym.Group([_computed(leaf) for leaf in _unique(repeated)])):
+        raise RecordError(f'{describe(block)} builds another graph each time it is called (does '
+                          f'it draw random numbers in Python?), so calls cannot run as one')
+    return StaticGraph(describe(block), symbol, _parameters(block, symbol), structure, positions)
+
+
+def trace_operator(op: str, attrs: Sequence[Tuple[str, str]], inputs: int) -> StaticGraph:
+    """One operator of MXNet's registry, with its attributes, applied to `inputs` arrays."""
+    variables = [mx.sym.var(INPUT % i) for i in range(inputs)]
+    symbol = symbol_function(op)(*variables, **dict(attrs))
+    count = len(symbol.list_outputs())
+    leaf = flatten(symbol, _is_symbol, [])
+    template = leaf if count == 1 else (list,) + (leaf,) * count
+    return StaticGraph(op, symbol, {}, template, tuple(range(count)))
+
+
+def symbol_function(op: str):
+    """The function of ``mx.sym`` that makes a node of this operator.
+
+    Raises
+    ------
+    AttributeError
+        If there is none.
+    """
+    for prefix in ('_contrib_', '_linalg_', '_random_', '_image_', '_sparse_'):
+        module = getattr(mx.sym, prefix.strip('_'))
+        if op.startswith(prefix) and hasattr(module, op[len(prefix):]):
+            return getattr(module, op[len(prefix):])
+    return getattr(mx.sym.op, op) if hasattr(mx.sym.op, op) else getattr(mx.sym._internal, op)
+
+
+def _run(block, template, inputs):
+    variables = iter([mx.sym.var(INPUT % i) for i in range(inputs)])
+    with suspended():
+        return block.forward(*[unflatten(argument, variables) for argument in template])
+
+
+def _expand(results):
+    """Symbols with several outputs count as lists, as they do for Gluon."""
+    if _is_symbol(results):
+        return list(results) if len(results.list_outputs()) > 1 else results
+    if isinstance(results, (list, tuple)):
+        items = [_expand(item) for item in results]
+        return type(results)(*items) if hasattr(results, '_fields') else type(results)(items)
+    if isinstance(results, dict):
+        return type(results)((key, _expand(item)) for key, item in results.items())
+    return results
+
+
+def _position(leaf, outputs):
+    for position, output in enumerate(outputs):
+        if output is leaf:
+            return position
+    outputs.append(leaf)
+    return len(outputs) - 1
+
+
+def _unique(leaves):
+    outputs: List[mx.sym.Symbol] = []
+    for leaf in leaves:
+        _position(leaf, outputs)
+    return outputs
+
+
+def _computed(output):
+    """An input that is handed through must be written to the arena like any result."""
+    return mx.sym.identity(output) if output.get_children() is None else output
+
+
+def _shape_of_graph(symbol):
+    """The graph without the names of its operators, which differ between traces."""
+    graph = json.loads(symbol.tojson())
+    return [(node['op'], node['name'] if node['op'] == 'null' else '', node.get('attrs'),
+             [source[:2] for source in node['inputs']]) for node in graph['nodes']], graph['heads']
+
+
+def _parameters(block, symbol):
+    known: Dict[str, gluon.Parameter] = {}
+    for parameter in block.collect_params().values():
+        if known.setdefault(parameter.name, parameter) is not parameter:
+            raise RecordError(f'{describe(block)} holds two parameters named '
+                              f'{parameter.name!r}; give one of their blocks another prefix')
+    names = [name for name in symbol.list_inputs() if not name.startswith(INPUT[:-2])]
+    missing = [name for name in names if name not in known]
+    if missing:
+        raise RecordError(f'{describe(block)} uses {", ".join(missing)}, which is not among its '
+                          f'parameters; assign the block that owns it as an attribute')
+    return {name: known[name] for name in names}

@@ -1,0 +1,1 @@
+"""What tests of the package, and of schedulers written elsewhere, are made of."""
