@@ -19,6 +19,7 @@ from mxnet.ndarray import NDArray
 
 from .errors import StaleValueError
 from .execute import Machine
+from .record.guard import raw_handle
 from .record.lazy import _set_recording
 
 _NULL, _WRITE, _INPLACE, _ADD = range(4)
@@ -75,8 +76,8 @@ def record_function(inputs: Sequence[NDArray], outputs: Sequence[NDArray],
                     ctypes.POINTER(ctypes.c_void_p)))
     _alive[key] = context
     check_call(_LIB.MXCustomFunctionRecord(
-        ctypes.c_int(len(inputs)), c_handle_array(inputs), ctypes.c_int(len(outputs)),
-        c_handle_array(outputs), ctypes.byref(context)))
+        ctypes.c_int(len(inputs)), c_array(ctypes.c_void_p, list(map(raw_handle, inputs))),
+        ctypes.c_int(len(outputs)), c_handle_array(outputs), ctypes.byref(context)))
 
 
 class BackwardPass:

@@ -47,7 +47,7 @@ class Machine:
             if self.taped and np.issubdtype(array.dtype, np.floating) else None
             for array in self.arenas]
         self.tapes: List[Tape] = []
-        self.parameters: Dict[Tuple[str, int], NDArray] = {}
+        self.parameters: Dict[Tuple[int, bool], NDArray] = {}
         self.parameter_arrays: List[NDArray] = []     # the users' own, in the order of …
         self.parameter_gradients: List[NDArray] = []  # … their private gradients
         self.given: List[Tuple[NDArray, int, int, int]] = []  # array, arena, begin, end
@@ -79,9 +79,9 @@ class Machine:
             begin, first, last = arena.scalars
             pieces.append((begin, self._numbers(first, last)))
         for begin, which in arena.arrays:
-            value = self.recording.arrays[which][1]
+            store, value = self.recording.arrays[which]
             if isinstance(value, NDArray):
-                device.append((index, value, begin, begin + value.shape[0]))
+                device.append((index, value, begin, begin + store.spec.rows))
             else:
                 pieces.append((begin, value))
         while pieces:  # neighbours go up in one copy
@@ -197,20 +197,34 @@ class Machine:
         return mx.nd.take(self.arenas[read.arena], self._index(read, batch.node_type))
 
     def parameter(self, node_type: NodeType, position: int) -> NDArray:
-        """A parameter's values as recorded; under autograd a variable with a gradient of its own,
-        because the engine would not know of writes to the user's from inside a backward pass."""
-        parameter = node_type.parameters[position]
-        own = self.recording.parameters[id(parameter), node_type.ctx]
-        key = id(own)
+        """A parameter's values as recorded.
+
+        Under autograd it is a variable with a gradient of its own, because the engine would not
+        know of writes to the user's from inside a backward pass. And it is a copy if backward
+        reads it: by then the user may have queued an update of the original, which waits for
+        this very backward pass.
+        """
+        own = self.recording.parameters[id(node_type.parameters[position]), node_type.ctx]
+        trained = self.taped and node_type.parameters[position].grad_req != 'null'
+        copied = self.taped and node_type.read_backward[position]
+        key = id(own), copied
         value = self.parameters.get(key)
         if value is None:
-            value = self.parameters[key] = self.recording.guards.values(own)
-            if self.taped and parameter.grad_req != 'null':
-                gradient = empty(value.shape, value.dtype, value.ctx)
-                autograd.mark_variables([value], [gradient], 'add')
-                self.parameter_arrays.append(own)
-                self.parameter_gradients.append(gradient)
+            value = self.recording.guards.values(own)
+            self.parameters[key] = value = value.copy() if copied else value
+            if trained:
+                autograd.mark_variables([value], [self._parameter_gradient(own, value)],
+                                        'add')
         return value
+
+    def _parameter_gradient(self, own: NDArray, value: NDArray) -> NDArray:
+        for known, gradient in zip(self.parameter_arrays, self.parameter_gradients):
+            if known is own:
+                return gradient
+        gradient = empty(value.shape, value.dtype, value.ctx)
+        self.parameter_arrays.append(own)
+        self.parameter_gradients.append(gradient)
+        return gradient
 
 
 def _reading(read: Read) -> str:

@@ -13,8 +13,8 @@ class AgendaScheduler:
     """Runs the ready type with the least mean depth, as DyNet does (Neubig et al., 2017 [1]_).
 
     Types whose nodes must run alone go first, since waiting does not make their batches larger.
-    Of equal types the one with the lowest number goes first, which is the one recorded first
-    (DyNet prefers cheap operators there).
+    Of types with equal means the one with the lowest number goes first (DyNet prefers cheap
+    operators there).
 
     Parameters
     ----------

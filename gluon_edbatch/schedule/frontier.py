@@ -49,7 +49,7 @@ class Frontier:
         self._alone: Dict[int, List[int]] = {
             kind: [] for kind in np.flatnonzero(graph.alone).tolist()
         }
-        self._add(graph.sources)
+        self._add(graph.sources.copy())  # what `take` returns is the caller's
 
     def __repr__(self) -> str:
         ready = ", ".join(f"{kind}: {count}" for kind, count in sorted(self.counts.items()))
@@ -86,7 +86,7 @@ class Frontier:
         if heap:
             self.counts[kind] = len(heap)
             self.fresh.append(kind)
-        return np.array([node])
+        return np.array([node], np.intp)
 
     def _add(self, nodes: np.ndarray) -> None:
         """Sort newly ready nodes into their types."""

@@ -2,7 +2,7 @@
 import itertools
 import json
 from enum import Enum
-from typing import Dict, List, NamedTuple, Sequence, Tuple
+from typing import Dict, List, NamedTuple, Sequence, Set, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -16,9 +16,9 @@ from .trace import INPUT, StaticGraph
 
 _TRIAL_LENGTH = 3  # length of a ragged axis while shapes are inferred
 _RANDOM = ('Dropout', 'RNN')
-_INDEX_INPUTS = {'Embedding': (0,), 'take': (1,), 'pick': (1,), 'one_hot': (0,),
-                 'SequenceMask': (1,), 'SequenceLast': (1,), 'SequenceReverse': (1,),
-                 'gather_nd': (1,), 'batch_take': (1,)}
+_INDICES = {('Embedding', 0), ('take', 1), ('pick', 1), ('one_hot', 0), ('SequenceMask', 1),
+            ('SequenceLast', 1), ('SequenceReverse', 1), ('gather_nd', 1), ('batch_take', 1)}
+_TABLES = {('Embedding', 1), ('take', 0)}  # where a parameter's gradient does not need its value
 _serial = itertools.count()
 
 
@@ -72,8 +72,11 @@ class NodeType:
         Rows of each output per row of the arguments.
     alone : bool
         Whether nodes must run one by one; `reason` says why.
-    verified : bool
-        Whether batched results were compared with a run alone, or need not be.
+    verified, verified_padding : bool
+        Whether batched results were compared with a run alone, or need not be; the same for
+        batches with padding.
+    read_backward : list of bool
+        For each parameter, whether the backward pass may read its values.
     """
 
     def __init__(self, graph: StaticGraph, mode: Mode, arguments: Tuple[Argument, ...],
@@ -95,6 +98,8 @@ class NodeType:
         self.random = any(op in _RANDOM or 'random' in op or 'sample' in op for op in ops)
         self.verified = self.alone or (verdict.verdict is Verdict.PROVED and not self.ragged)
         self.verified_padding = not self.ragged
+        tables = _used_only(graph, _TABLES)
+        self.read_backward = [name not in tables for name in graph.parameters]
         self.programs: Dict[tuple, object] = {}
 
     def __repr__(self) -> str:
@@ -145,7 +150,7 @@ def make_type(graph: StaticGraph, mode: Mode, leaves: Sequence[Tuple[Spec, Kind]
             f'{graph.name} cannot be batched: {verdict.reason}, so that a sample would see the '
             f'others of its minibatch. Use LayerNorm, or use_global_stats=True, or run it in '
             f'autograd.predict_mode()')
-    indices = _index_only(graph)
+    indices = _used_only(graph, _INDICES)  # operators refuse gradients for these
     arguments = tuple(
         Argument(spec.arena, kind,
                  np.issubdtype(spec.dtype, np.floating) and INPUT % position not in indices)
@@ -212,14 +217,11 @@ def _verdict(graph, mode, leaves, shapes) -> RowwiseResult:
     return analyse(graph.symbol, row_shapes, mode.training)
 
 
-def _index_only(graph) -> set:
-    """Names of inputs that occur as indices only: operators refuse gradients for them."""
+def _used_only(graph, uses: Set[Tuple[str, int]]) -> Set[str]:
+    """Names of the variables that occur only as these (operator, position of input)."""
     nodes = json.loads(graph.symbol.tojson())['nodes']
-    indices, values = set(), set()
+    found, other = set(), set()
     for node in nodes:
         for slot, source in enumerate(node['inputs']):
-            name = nodes[source[0]]['name']
-            as_index = slot in _INDEX_INPUTS.get(node['op'], ())
-            (indices if as_index else values).add(name)
-    return indices - values
-
+            (found if (node['op'], slot) in uses else other).add(nodes[source[0]]['name'])
+    return found - other

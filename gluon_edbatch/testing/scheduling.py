@@ -68,8 +68,8 @@ def check_schedule(schedule: Schedule, graph: Graph) -> None:
     batch = np.empty(len(graph), np.int64)
     batch[order] = np.repeat(np.arange(len(sizes)), sizes)
     early = np.flatnonzero(batch[graph.inputs] >= batch[graph.readers])
-    for edge in early[:1]:
-        node, producer = graph.readers[edge], graph.inputs[edge]
+    if len(early):
+        node, producer = graph.readers[early[0]], graph.inputs[early[0]]
         raise AssertionError(
             f"node {node} runs in batch {batch[node]} and reads node {producer}, "
             f"which runs in batch {batch[producer]}"
