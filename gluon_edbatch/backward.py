@@ -10,6 +10,7 @@ import itertools
 import threading
 import traceback
 import weakref
+from functools import partial
 from typing import Callable, List, Optional, Sequence
 
 import mxnet as mx
@@ -90,9 +91,8 @@ class BackwardPass:
 
     _latest = threading.local()
 
-    def __init__(self, machine: Machine, outputs: Sequence[int]):
+    def __init__(self, machine: Machine):
         self._machine: Optional[Machine] = machine
-        self._outputs = outputs
         self._ran = False
         self._superseded = False
         self._lock = threading.Lock()
@@ -116,8 +116,16 @@ class BackwardPass:
             if self._ran:
                 self._machine = None
 
-    def __call__(self, heads: List[NDArray]) -> List[NDArray]:
-        """Gradients of the parameters and of the given arrays, in this order."""
+    def __call__(self, arena: int, head: NDArray) -> List[NDArray]:
+        """Gradients of the parameters and of the given arrays, in this order.
+
+        Parameters
+        ----------
+        arena : int
+            Which of the arenas has gradients.
+        head : NDArray
+            Its gradients.
+        """
         with self._lock:
             machine = self._machine
             if machine is None:
@@ -125,46 +133,51 @@ class BackwardPass:
                     'a second backward pass through values of a batching scope, after a later '
                     'scope was evaluated: their intermediate results are freed. Differentiate '
                     'them before the next minibatch is evaluated')
-            gradients = self._run(machine, heads)
+            gradients = self._run(machine, arena, head)
             self._ran = True
             if self._superseded:
                 self._machine = None
             return gradients
 
-    def _run(self, machine: Machine, heads: List[NDArray]) -> List[NDArray]:
-        for index, head in zip(self._outputs, heads):
-            head.copyto(machine.gradients[index])
+    def _run(self, machine: Machine, arena: int, head: NDArray) -> List[NDArray]:
+        for index, gradient in enumerate(machine.gradients):
+            if index == arena:
+                head.copyto(gradient)
+            elif gradient is not None:
+                gradient[:] = 0
         for gradient in machine.parameter_gradients:
             gradient[:] = 0
         for tape in reversed(machine.tapes):
             autograd.backward(tape.outputs, tape.gradients, retain_graph=True,
                               train_mode=tape.batch.node_type.mode.training)
         return machine.parameter_gradients + [
-            machine.gradients[arena]._slice(begin, end)
-            for _, arena, begin, end in machine.given]
+            machine.gradients[index]._slice(begin, end)
+            for _, index, begin, end in machine.given]
 
 
-def connect(machine: Machine) -> List[Optional[NDArray]]:
-    """Put an evaluation on autograd's tape.
+def connect(machine: Machine) -> List[Optional[Callable[[], NDArray]]]:
+    """How to put each arena of an evaluation on autograd's tape.
 
     Returns
     -------
-    list of (NDArray or None)
-        Each arena as an output of the tape, None where nothing has a gradient.
+    list of (callable or None)
+        Called once, it gives the arena as an output of the tape; None where nothing has a
+        gradient.
     """
-    taped: List[Optional[NDArray]] = [None] * len(machine.arenas)
     inputs = machine.parameter_arrays + [given[0] for given in machine.given]
-    indices = [i for i, gradient in enumerate(machine.gradients) if gradient is not None]
-    if not machine.tapes or not inputs or not indices:
-        return taped
-    outputs = [machine.arenas[index].detach() for index in indices]
-    backward = BackwardPass(machine, indices)
-    previous = _set_recording(True)
-    try:
-        record_function(inputs, outputs, backward)
-    finally:
-        _set_recording(previous)
+    if not machine.tapes or not inputs:
+        return [None] * len(machine.arenas)
+    backward = BackwardPass(machine)
     backward.track()
-    for index, output in zip(indices, outputs):
-        taped[index] = output
-    return taped
+
+    def connected(index: int) -> NDArray:
+        output = machine.arenas[index].detach()
+        previous = _set_recording(True)
+        try:
+            record_function(inputs, [output], lambda heads: backward(index, heads[0]))
+        finally:
+            _set_recording(previous)
+        return output
+
+    return [None if gradient is None else partial(connected, index)
+            for index, gradient in enumerate(machine.gradients)]

@@ -65,10 +65,10 @@ class Evaluator:
         machine = Machine(recording, plan, self._results)
         for batch in plan.batches:
             self._run_batch(machine, batch, calls)
-        taped = connect(machine)
+        connections = connect(machine)
         number = recording.evaluations
         recording.evaluations += 1
-        self._publish(number, plan, machine, taped)
+        self._publish(number, plan, machine, connections)
         for offset in range(int(table.outputs.max())):
             has = table.outputs[calls.forms] > offset
             locations.evaluation[calls.outputs[has] + offset] = number
@@ -100,9 +100,9 @@ class Evaluator:
         verify(machine, batch, lengths, rows, str(self.recording.site(
             int(calls.ids[batch.nodes[0]]))))
 
-    def _publish(self, number, plan, machine, taped) -> None:
-        arenas = {arena.key: Arena(raw, tape)
-                  for arena, raw, tape in zip(plan.arenas, machine.arenas, taped)}
+    def _publish(self, number, plan, machine, connections) -> None:
+        arenas = {arena.key: Arena(raw, connect_arena) for arena, raw, connect_arena
+                  in zip(plan.arenas, machine.arenas, connections)}
         self._results[number] = arenas
         for store in self.recording.stores():
             arena = arenas.get(store.spec.arena)

@@ -41,11 +41,19 @@ def _hooked_call(self, *args):
         if local.eager is not None and isinstance(self, gluon.HybridBlock):
             args = local.eager(args)
         return _call(self, *args)
-    if recording.is_static(self):
-        if self._forward_hooks or self._forward_pre_hooks:
-            return _call_with_user_hooks(recording, self, args)
-        return recording.call(self, args)
-    return _call(self, *args)
+    static = recording.static.get(self.__class__)
+    if static is None:
+        static = recording.static[self.__class__] = _is_static(self.__class__)
+    if not static:
+        return _call(self, *args)
+    if self._forward_hooks or self._forward_pre_hooks:
+        return _call_with_user_hooks(recording, self, args)
+    return recording.call(self, args)
+
+
+def _is_static(cls: type) -> bool:
+    """A HybridBlock whose forward() is Gluon's own; any other forward() is Python to be run."""
+    return issubclass(cls, gluon.HybridBlock) and cls.forward.__module__.startswith('mxnet.gluon')
 
 
 def _call_with_user_hooks(recording, block, args):

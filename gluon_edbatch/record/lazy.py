@@ -1,5 +1,5 @@
 """Lazy values: NDArrays whose contents are computed when somebody looks at them."""
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -12,27 +12,40 @@ from .spec import Spec
 _set_recording, _set_training = autograd.set_recording, autograd.set_training
 
 
-class Arena(NamedTuple):
+class Arena:
     """All rows of one kind that one evaluation computed.
 
     Attributes
     ----------
     raw : NDArray
         The rows, unknown to autograd.
-    taped : NDArray or None
-        The same memory as an output of the evaluation on autograd's tape.
     """
 
-    raw: NDArray
-    taped: Optional[NDArray]
+    __slots__ = ('raw', '_taped', '_connect')
+
+    def __init__(self, raw: NDArray, connect: Optional[Callable[[], NDArray]]):
+        self.raw = raw
+        self._taped: Optional[NDArray] = None
+        self._connect = connect
+
+    @property
+    def taped(self) -> Optional[NDArray]:
+        """The same memory as an output of the evaluation on autograd's tape, or None if nothing
+        has a gradient. Put there at the first use: every arena on the tape costs a gradient of
+        its whole size, and most of them nobody reads."""
+        if self._taped is None and self._connect is not None:
+            self._taped = self._connect()
+            self._connect = None
+        return self._taped
 
     def read(self, begin: int, end: int, taped: bool) -> NDArray:
         """A view of some rows, connected to autograd if they were recorded so."""
-        if not taped or self.taped is None:
+        source = self.taped if taped else None
+        if source is None:
             return self.raw._slice(begin, end)
         previous = _set_recording(True)
         try:
-            return self.taped._slice(begin, end)
+            return source._slice(begin, end)
         finally:
             _set_recording(previous)
 
@@ -296,7 +309,7 @@ class RaggedArray(LazyArray):
 
     __slots__ = ('_values', '_ids')
 
-    def __init__(self, store: Store, values: Sequence[NDArray], ids: List[int]):
+    def __init__(self, store: Store, values: Optional[Sequence[NDArray]], ids: List[int]):
         # pylint: disable=super-init-not-called
         self._store = store
         self._values = values
@@ -318,8 +331,10 @@ class RaggedArray(LazyArray):
         return recording.values([np.full((rows,), length, np.float32)])[0]
 
     def _compute(self) -> NDArray:
-        return stack_ragged([value.evaluated() if isinstance(value, LazyArray) else value
-                             for value in self._values], self._store.spec)
+        values = self._values
+        if values is None:
+            values = [LazyArray(self._store, value) for value in self._ids]
+        return stack_ragged([value.evaluated() for value in values], self._store.spec)
 
     def __repr__(self) -> str:
         return f'<RaggedArray {"x".join(map(str, self.shape))} @{self.context}>'

@@ -15,7 +15,7 @@ from ..static.trace import describe, trace_block, trace_operator
 from .guard import ArrayGuards
 from .hooks import current_recording
 from .lazy import LazyArray, Locations, RaggedArray, Store
-from .sites import Site, _is_library, _library_code, current_site, site_of
+from .sites import Site, current_site, is_library, site_of, user_codes, user_frame
 from .spec import Spec, spec_of
 from .structure import LEAF, flatten, unflatten
 
@@ -98,7 +98,8 @@ class Recording:
         self._array_ids: Dict[int, Tuple[LazyArray, Any]] = {}
         self._modes: Dict[Mode, Dict[tuple, Form]] = {}
         self._fingerprints: Dict[gluon.Block, Any] = {}
-        self._static: Dict[type, bool] = {}
+        self.static: Dict[type, bool] = {}  # block classes whose calls are recorded as such
+        self._no_pairs: Dict[tuple, Tuple[RaggedArray, RaggedArray]] = {}
         self.update_mode()
 
     # --- the hot path ----------------------------------------------------------------------------
@@ -110,8 +111,11 @@ class Recording:
         ragged = None
         for arg in args:
             kind = arg.__class__
-            if kind is LazyArray and arg._store.recording is self:
-                key.append(arg._store)
+            if kind is LazyArray:
+                store = arg._store
+                if store.recording is not self:
+                    return self._call_nested(block, args)
+                key.append(store)
                 ids.append(arg._id)
             elif kind is int or kind is float:
                 key.append(_Scalar)
@@ -124,20 +128,19 @@ class Recording:
                 ragged.append(arg._ids)
             else:
                 return self._call_nested(block, args)
-        form = self._calls.get(tuple(key))
+        key = tuple(key)
+        form = self._calls.get(key)
         if form is None:
-            form = self._calls[tuple(key)] = self._resolve_plain(block, args)
+            form = self._calls[key] = self._resolve_plain(block, args)
         if ragged is not None:
             for values in ragged:
                 self.node_lengths.append(len(values))
                 ids += values
         frame = sys._getframe(2)
         code = frame.f_code
-        known = _is_library.get(id(code))
-        while (known[0] if known is not None else _library_code(code)) and frame.f_back:
+        while id(code) not in user_codes and is_library(code) and frame.f_back is not None:
             frame = frame.f_back
             code = frame.f_code
-            known = _is_library.get(id(code))
         self.node_codes.append(code)
         self.node_instructions.append(frame.f_lasti)
         self.node_forms.append(form.index)
@@ -145,6 +148,31 @@ class Recording:
         base = self.next_value
         self.next_value = base + form.outputs
         return form.build(base)
+
+    def ragged_pairs(self, pairs: Sequence[Tuple[Any, Any]], shape: Tuple[int, ...],
+                     like: NDArray) -> Tuple[RaggedArray, RaggedArray]:
+        """Two ragged arguments from the states of any number of children (see `functional`)."""
+        if not pairs:
+            key = shape, like._store if like.__class__ is LazyArray else (like.dtype, like.ctx)
+            none = self._no_pairs.get(key)
+            if none is None:
+                empty = self.ragged((), shape, like.dtype, like.ctx)
+                none = self._no_pairs[key] = (empty, empty)
+            return none
+        first, second = pairs[0]
+        if first.__class__ is LazyArray and second.__class__ is LazyArray:
+            store, other = first._store, second._store
+            ids, others = [], []
+            for first, second in pairs:
+                if (first.__class__ is not LazyArray or first._store is not store
+                        or second.__class__ is not LazyArray or second._store is not other):
+                    break
+                ids.append(first._id)
+                others.append(second._id)
+            else:
+                if store.recording is self and other.recording is self:
+                    return RaggedArray(store, None, ids), RaggedArray(other, None, others)
+        return self.ragged([h for h, _ in pairs]), self.ragged([c for _, c in pairs])
 
     # --- everything else -------------------------------------------------------------------------
 
@@ -208,14 +236,14 @@ class Recording:
             if shape is None:
                 raise RecordError(f'ragged() of no values needs their shape: ragged(values, '
                                   f'shape=(1, hidden_size))\n  called at {current_site()}')
-            return RaggedArray(self.store(spec_of(shape, dtype, ctx or self.ctx)), values, [])
+            return RaggedArray(self.store(spec_of(shape, dtype, ctx or self.ctx)), None, [])
         store = values[0]._store if values[0].__class__ is LazyArray else None
         ids = []
         for value in values:
             if value.__class__ is not LazyArray or value._store is not store:
                 return self._ragged_of_any(values)
             ids.append(value._id)
-        return RaggedArray(store, values, ids) if store.recording is self \
+        return RaggedArray(store, None, ids) if store.recording is self \
             else self._ragged_of_any(values)
 
     def _ragged_of_any(self, values) -> RaggedArray:
@@ -233,9 +261,7 @@ class Recording:
             if leaf.__class__ is RaggedArray:
                 self.node_lengths.append(len(leaf._ids))
                 ids += leaf._ids
-        frame = sys._getframe(1)
-        while _library_code(frame.f_code) and frame.f_back:
-            frame = frame.f_back
+        frame = user_frame(sys._getframe(1))
         self.node_codes.append(frame.f_code)
         self.node_instructions.append(frame.f_lasti)
         self.node_forms.append(form.index)
@@ -331,13 +357,6 @@ class Recording:
         """Look at autograd's state again; calls recorded in different states differ in type."""
         self.mode = Mode(autograd.is_recording(), autograd.is_training())
         self._calls = self._modes.setdefault(self.mode, {})
-
-    def is_static(self, block: gluon.Block) -> bool:
-        """Whether calls of this block are recorded, rather than the calls that it makes."""
-        static = self._static.get(block.__class__)
-        if static is None:
-            static = self._static[block.__class__] = _is_static(block.__class__)
-        return static
 
     def forget_blocks(self) -> None:
         """Some block's attributes changed: look at all of them again."""
@@ -479,11 +498,6 @@ def _key(leaf: LazyArray) -> object:
 
 def _spec_and_kind(leaf: LazyArray) -> Tuple[Spec, Kind]:
     return leaf._store.spec, Kind.RAGGED if leaf.__class__ is RaggedArray else Kind.ROWS
-
-
-def _is_static(cls: type) -> bool:
-    """A HybridBlock whose forward() is Gluon's own; any other forward() is Python to be run."""
-    return issubclass(cls, gluon.HybridBlock) and cls.forward.__module__.startswith('mxnet.gluon')
 
 
 def _is_array(value: Any) -> bool:

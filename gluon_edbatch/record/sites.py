@@ -3,14 +3,15 @@ import dis
 import os
 import sys
 from types import CodeType, FrameType
-from typing import Dict, NamedTuple, Tuple
+from typing import Dict, NamedTuple
 
 import mxnet
 
 _LIBRARY = tuple(os.path.dirname(os.path.abspath(path)) + os.sep for path in
                  (mxnet.__file__, os.path.dirname(os.path.abspath(__file__))))
-# By id, because hashing a code object hashes its whole contents; the code is kept to pin the id.
-_is_library: Dict[int, Tuple[bool, CodeType]] = {}
+# By id, because hashing a code object hashes all its contents; the code is kept to pin the id.
+user_codes: Dict[int, CodeType] = {}
+_library_codes: Dict[int, CodeType] = {}
 
 
 class Site(NamedTuple):
@@ -23,17 +24,20 @@ class Site(NamedTuple):
         return f'{self.filename}:{self.line}'
 
 
-def _library_code(code: CodeType) -> bool:
-    known = _is_library.get(id(code))
-    if known is None:
-        path = os.path.abspath(code.co_filename)
-        known = _is_library[id(code)] = (path.startswith(_LIBRARY), code)
-    return known[0]
+def is_library(code: CodeType) -> bool:
+    """Whether this is code of this package or of MXNet."""
+    if id(code) in _library_codes:
+        return True
+    if id(code) in user_codes:
+        return False
+    library = os.path.abspath(code.co_filename).startswith(_LIBRARY)
+    (_library_codes if library else user_codes)[id(code)] = code
+    return library
 
 
 def user_frame(frame: FrameType) -> FrameType:
     """The nearest frame at or above `frame` outside this package and MXNet."""
-    while _library_code(frame.f_code) and frame.f_back is not None:
+    while is_library(frame.f_code) and frame.f_back is not None:
         frame = frame.f_back
     return frame
 

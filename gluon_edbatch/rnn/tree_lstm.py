@@ -8,7 +8,7 @@ from typing import Any, Sequence, Tuple
 
 from mxnet import gluon
 
-from ..functional import ragged
+from ..functional import ragged_pairs
 
 
 def gate(F, x, index: int, size: int, activation: str):
@@ -58,9 +58,7 @@ class ChildSumTreeLSTMCell(gluon.HybridBlock):
 
     def __call__(self, x, children: Sequence[Tuple[Any, Any]]):
         """h and c of a node from its input and its children's states."""
-        shape = self._state_shape
-        return super().__call__(x, ragged([h for h, _ in children], shape, x.dtype, x.ctx),
-                                ragged([c for _, c in children], shape, x.dtype, x.ctx))
+        return super().__call__(x, *ragged_pairs(children, self._state_shape, x))
 
     def hybrid_forward(self, F, x, child_h, child_c, i2h_weight, i2h_bias, h2h_iou_weight,
                        h2h_f_weight):

@@ -10,6 +10,8 @@ from typing import Any, Dict, List, Optional, Set, Tuple
 
 import mxnet as mx
 
+from .rewrite import load
+
 _EMPTY, _ZERO = 'empty', 'zero'
 _KEEP_EMPTY = frozenset(
     '''Activation relu sigmoid tanh exp log sqrt square abs negative _copy Dropout LeakyReLU Cast
@@ -57,7 +59,7 @@ def specialise(symbol: mx.sym.Symbol, empty: Set[str]) -> Optional[mx.sym.Symbol
     if any(head[0] in state for head in heads):
         return None
     graph['heads'] = heads
-    return _reachable(graph)
+    return load(graph)
 
 
 def _rule(node: Dict[str, Any], states: List[Optional[str]]):
@@ -88,25 +90,3 @@ def _rule(node: Dict[str, Any], states: List[Optional[str]]):
             and attrs.get('no_bias') in ('True', '1'):
         return _ZERO
     return None
-
-
-def _reachable(graph) -> mx.sym.Symbol:
-    """Load a graph from JSON without the nodes that its heads do not need."""
-    nodes, needed = graph['nodes'], set()
-    stack = [head[0] for head in graph['heads']]
-    while stack:
-        index = stack.pop()
-        if index not in needed:
-            needed.add(index)
-            stack += [source[0] for source in nodes[index]['inputs']]
-    position = {index: new for new, index in enumerate(sorted(needed))}
-
-    def moved(source):
-        return [position[source[0]]] + list(source[1:])
-
-    kept = [dict(nodes[index], inputs=[moved(source) for source in nodes[index]['inputs']])
-            for index in sorted(needed)]
-    graph = dict(graph, nodes=kept, heads=[moved(head) for head in graph['heads']],
-                 arg_nodes=[i for i, node in enumerate(kept) if node['op'] == 'null'])
-    graph.pop('node_row_ptr', None)
-    return mx.sym.load_json(json.dumps(graph))

@@ -15,6 +15,7 @@ from .rowwise import RowwiseResult, Verdict, analyse, operators
 from .trace import INPUT, StaticGraph
 
 _TRIAL_LENGTH = 3  # length of a ragged axis while shapes are inferred
+_TRIAL_ROWS = 5    # rows of a batch, the same
 _RANDOM = ('Dropout', 'RNN')
 _INDICES = {('Embedding', 0), ('take', 1), ('pick', 1), ('one_hot', 0), ('SequenceMask', 1),
             ('SequenceLast', 1), ('SequenceReverse', 1), ('gather_nd', 1), ('batch_take', 1)}
@@ -75,6 +76,8 @@ class NodeType:
     verified, verified_padding : bool
         Whether batched results were compared with a run alone, or need not be; the same for
         batches with padding.
+    trial_shapes : dict
+        Shapes of the inputs for some batch, from which passes take ranks.
     read_backward : list of bool
         For each parameter, whether the backward pass may read its values.
     """
@@ -92,6 +95,9 @@ class NodeType:
         self.factors = tuple(verdict.factors) or tuple(1 for _ in outputs)
         self.rows = rows
         self.ctx = ctx
+        self.trial_shapes = {
+            INPUT % position: (_TRIAL_ROWS,) + (_TRIAL_LENGTH,) * (argument.kind is Kind.RAGGED)
+            + argument.arena[0] for position, argument in enumerate(arguments)}
         self.parameters: List[gluon.Parameter] = list(graph.parameters.values())
         self.ragged = any(argument.kind is Kind.RAGGED for argument in arguments)
         ops = operators(graph.symbol)

@@ -6,6 +6,7 @@ from mxnet._ctypes.ndarray import CachedOp
 
 from .empty import specialise
 from .node_type import NodeType
+from .passes import apply_passes
 from .trace import INPUT
 
 SLICE, GATHER, EMPTY = 'slice', 'gather', 'empty'
@@ -62,6 +63,7 @@ def _compile(node_type: NodeType, reads: Tuple[str, ...]) -> Program:
     if empty:  # where this cannot be expressed, execution gives one row of zeros
         specialised = specialise(symbol, empty)
         symbol = symbol if specialised is None else specialised
+    symbol = apply_passes(symbol, node_type.trial_shapes)
     gathers = {INPUT % position: mx.sym.take(mx.sym.var(_ARENA % position),
                                              mx.sym.var(_INDEX % position))
                for position, read in enumerate(reads) if read == GATHER}

@@ -1,0 +1,58 @@
+"""Sums over, and broadcasts along, the middle axis of (N, K, H) as products with ones.
+
+``sum(axis=1)`` reduces element by element, 16 times slower on CPU than ``batch_dot`` with ones;
+so does the gradient of a ``broadcast_add`` that repeats (N, 1, H) along axis 1.
+(1000 x 4 x 150 floats, one thread: 11.8 ms against 0.75 ms.)
+"""
+from typing import Dict, Optional, Tuple
+
+import mxnet as mx
+
+from ..rewrite import Entry, NodeView, Rewriter, rewrite
+
+_BROADCAST = {'broadcast_add': 'elemwise_add', 'broadcast_sub': 'elemwise_sub',
+              'broadcast_mul': 'elemwise_mul'}
+
+
+def middle_axis(symbol: mx.sym.Symbol, shapes: Dict[str, Tuple[int, ...]]) -> mx.sym.Symbol:
+    """Replace sums over axis 1 and broadcasts along it in arrays of three axes."""
+    return rewrite(symbol, shapes, _rule)
+
+
+def _rule(rewriter: Rewriter, node: NodeView) -> Optional[Entry]:
+    if node.op == 'sum':
+        return _sum(rewriter, node)
+    if node.op in _BROADCAST and len(node.shape) == 3:
+        return _broadcast(rewriter, node)
+    return None
+
+
+def _ones(rewriter: Rewriter, like: Entry) -> Entry:
+    """(N, K, 1) ones for an entry of shape (N, K, H)."""
+    column = rewriter.add('slice_axis', [like], like.shape[:2] + (1,), axis=2, begin=0, end=1)
+    return rewriter.add('ones_like', [column], column.shape)
+
+
+def _sum(rewriter: Rewriter, node: NodeView) -> Optional[Entry]:
+    source = node.inputs[0]
+    if (len(source.shape) != 3 or node.attrs.get('axis') not in ('1', '(1,)', '[1]')
+            or node.attrs.get('exclude') in ('True', '1')):
+        return None
+    rows, _, width = source.shape
+    total = rewriter.add('batch_dot', [_ones(rewriter, source), source], (rows, 1, width),
+                         transpose_a=True)
+    if node.attrs.get('keepdims') in ('True', '1'):
+        return total
+    return rewriter.add('Reshape', [total], (rows, width), shape='(0, -1)')
+
+
+def _broadcast(rewriter: Rewriter, node: NodeView) -> Optional[Entry]:
+    rows, _, width = node.shape
+    left, right = node.inputs
+    if left.shape == node.shape and right.shape == (rows, 1, width):
+        repeated = rewriter.add('batch_dot', [_ones(rewriter, left), right], node.shape)
+        return rewriter.add(_BROADCAST[node.op], [left, repeated], node.shape)
+    if right.shape == node.shape and left.shape == (rows, 1, width):
+        repeated = rewriter.add('batch_dot', [_ones(rewriter, right), left], node.shape)
+        return rewriter.add(_BROADCAST[node.op], [repeated, right], node.shape)
+    return None
