@@ -12,6 +12,7 @@ from .plan import Given, make_plan
 from .record.hooks import suspended
 from .record.lazy import Arena
 from .record.recording import SCALAR_DTYPE, Recording
+from .record.sites import Site, current_site
 from .record.spec import spec_of
 from .report import EvaluationCounts
 from .schedule import Scheduler
@@ -22,53 +23,69 @@ from .static.verify import needs_verification, verify
 class Evaluator:
     """Evaluates the calls of one recording, all or some, any number of times.
 
+    It is owned by the recording and does not refer to it, so that both go when the last of the
+    user's values goes.
+
     Attributes
     ----------
     counts : list of EvaluationCounts
         One entry for each evaluation.
+    forced : list of Site
+        The user's lines that needed a value while the scope was recording.
+    inside_s : float
+        Seconds that these evaluations took.
     """
 
-    def __init__(self, recording: Recording, scheduler: Scheduler):
-        self.recording = recording
+    def __init__(self, scheduler: Scheduler):
         self.scheduler = scheduler
-        self.pending = Pending(recording)
+        self.pending = Pending()
         self.counts: List[EvaluationCounts] = []
+        self.forced: List[Site] = []
+        self.inside_s = 0.0
         self._results: Dict[int, Dict[tuple, Arena]] = {}
 
-    def run(self, wanted: Optional[np.ndarray] = None) -> None:
+    def run(self, recording: Recording, wanted: Optional[np.ndarray] = None) -> None:
         """Compute the values `wanted`, or all that is recorded."""
-        recording, locations = self.recording, self.recording.locations
-        recording.check_alive()
+        started = time.perf_counter()
+        if not recording.closed:
+            self.forced.append(current_site())
         with suspended():
-            started = time.perf_counter()
             table = form_table(recording)
-            calls = self.pending.calls(table)
+            calls = self.pending.calls(recording, table)
             if wanted is not None:
-                calls = ancestors(calls, wanted, locations.evaluation)
+                calls = ancestors(calls, wanted, recording.locations.evaluation)
             if len(calls):
                 recording.check_blocks()
-                self._evaluate(calls, table, started)
+                self._evaluate(recording, calls, table, started)
                 self.pending.ran(calls)
-        if recording.closed and not self.pending:
+        if recording.closed:
+            self.finish_if_done(recording)
+        else:
+            self.inside_s += time.perf_counter() - started
+
+    def finish_if_done(self, recording: Recording) -> None:
+        """If nothing is left to run, keep nothing but the results that values refer to."""
+        if not self.pending.any_left(recording):
+            self._results.clear()
             recording.finish()
 
-    def _evaluate(self, calls: Calls, table, started: float) -> None:
-        recording, locations = self.recording, self.recording.locations
+    def _evaluate(self, recording: Recording, calls: Calls, table, started: float) -> None:
+        locations = recording.locations
         by_serial = {form.node_type.serial: form.node_type for form in recording.forms}
         types = [by_serial[serial] for serial in np.unique(table.types[calls.forms]).tolist()]
         graph = to_graph(calls, table, types, locations.evaluation)
         recorded = time.perf_counter()
         schedule = self.scheduler.schedule(graph)
         scheduled = time.perf_counter()
-        plan = make_plan(calls, table, types, schedule, graph.types, self._given(), locations)
+        plan = make_plan(calls, table, types, schedule, graph.types, _given(recording), locations)
         BackwardPass.begin_evaluation()
         machine = Machine(recording, plan, self._results)
         for batch in plan.batches:
-            self._run_batch(machine, batch, calls)
+            _run_batch(machine, batch, calls, recording)
         connections = connect(machine)
         number = recording.evaluations
         recording.evaluations += 1
-        self._publish(number, plan, machine, connections)
+        self._results[number] = _publish(number, plan, machine, connections, recording)
         for offset in range(int(table.outputs.max())):
             has = table.outputs[calls.forms] > offset
             locations.evaluation[calls.outputs[has] + offset] = number
@@ -76,38 +93,41 @@ class Evaluator:
                                             scheduled - recorded,
                                             time.perf_counter() - scheduled))
 
-    def _given(self) -> Given:
-        arrays = self.recording.arrays
-        return Given(spec_of((1,), SCALAR_DTYPE, self.recording.ctx).arena,
-                     [store.spec.arena for store, _ in arrays],
-                     np.array([store.spec.rows for store, _ in arrays], np.int64))
 
-    def _run_batch(self, machine, batch, calls) -> None:
-        try:
-            machine.run(batch)
-            if needs_verification(batch.node_type, len(batch.nodes)):
-                self._verify(machine, batch, calls)
-        except EdbError:
-            raise
-        except Exception as error:
-            raise BatchError(describe_failure(batch, calls, self.recording, error)) from error
+def _given(recording) -> Given:
+    return Given(spec_of((1,), SCALAR_DTYPE, recording.ctx).arena,
+                 [spec.arena for spec, _ in recording.arrays],
+                 np.array([spec.rows for spec, _ in recording.arrays], np.int64))
 
-    def _verify(self, machine, batch, calls) -> None:
-        ragged = sum(argument.kind is Kind.RAGGED for argument in batch.node_type.arguments)
-        first = calls.length_offsets[batch.nodes]
-        lengths = calls.lengths[first[:, None] + np.arange(ragged)]
-        rows = np.array([self.recording.forms[form].rows for form in calls.forms[batch.nodes]])
-        verify(machine, batch, lengths, rows, str(self.recording.site(
-            int(calls.ids[batch.nodes[0]]))))
 
-    def _publish(self, number, plan, machine, connections) -> None:
-        arenas = {arena.key: Arena(raw, connect_arena) for arena, raw, connect_arena
-                  in zip(plan.arenas, machine.arenas, connections)}
-        self._results[number] = arenas
-        for store in self.recording.stores():
-            arena = arenas.get(store.spec.arena)
-            if arena is not None:
-                store.arenas[number] = arena
+def _run_batch(machine, batch, calls, recording) -> None:
+    try:
+        machine.run(batch)
+        if needs_verification(batch.node_type, len(batch.nodes)):
+            _verify(machine, batch, calls, recording)
+    except EdbError:
+        raise
+    except Exception as error:
+        raise BatchError(describe_failure(batch, calls, recording, error)) from error
+
+
+def _verify(machine, batch, calls, recording) -> None:
+    ragged = sum(argument.kind is Kind.RAGGED for argument in batch.node_type.arguments)
+    first = calls.length_offsets[batch.nodes]
+    lengths = calls.lengths[first[:, None] + np.arange(ragged)]
+    rows = np.array([recording.forms[form].rows for form in calls.forms[batch.nodes]])
+    verify(machine, batch, lengths, rows, str(recording.site(int(calls.ids[batch.nodes[0]]))))
+
+
+def _publish(number, plan, machine, connections, recording) -> Dict[tuple, Arena]:
+    """Let the values find their results."""
+    arenas = {arena.key: Arena(raw, connect_arena) for arena, raw, connect_arena
+              in zip(plan.arenas, machine.arenas, connections)}
+    for store in recording.stores():
+        arena = arenas.get(store.spec.arena)
+        if arena is not None:
+            store.arenas[number] = arena
+    return arenas
 
 
 def describe_failure(batch, calls, recording, error) -> str:

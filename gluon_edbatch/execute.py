@@ -79,9 +79,9 @@ class Machine:
             begin, first, last = arena.scalars
             pieces.append((begin, self._numbers(first, last)))
         for begin, which in arena.arrays:
-            store, value = self.recording.arrays[which]
+            spec, value = self.recording.arrays[which]
             if isinstance(value, NDArray):
-                device.append((index, value, begin, begin + store.spec.rows))
+                device.append((index, value, begin, begin + spec.rows))
             else:
                 pieces.append((begin, value))
         while pieces:  # neighbours go up in one copy

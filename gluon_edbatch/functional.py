@@ -41,7 +41,6 @@ def _evaluate(leaves: Sequence[NDArray]) -> None:
             values = leaf._ids if isinstance(leaf, RaggedArray) else [leaf._id]
             by_recording.setdefault(leaf._store.recording, []).extend(values)
     for recording, values in by_recording.items():
-        recording.check_alive()
         wanted = np.array([value for value in values
                            if value >= 0 and not recording.locations.known(value)], np.int64)
         if len(wanted):

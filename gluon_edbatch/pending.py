@@ -93,14 +93,13 @@ def form_table(recording: Recording) -> FormTable:
 class Pending:
     """The calls of one recording that were not run yet."""
 
-    def __init__(self, recording: Recording):
-        self._recording = recording
+    def __init__(self):
         self._seen_nodes = self._seen_lengths = self._seen_values = 0
         self._waiting: Optional[Calls] = None
 
-    def calls(self, table: FormTable) -> Calls:
+    def calls(self, recording: Recording, table: FormTable) -> Calls:
         """All calls that wait, those recorded since the last look included."""
-        recording, begin = self._recording, self._seen_nodes
+        begin = self._seen_nodes
         if begin == len(recording.node_forms):
             return self._waiting if self._waiting is not None else _NO_CALLS
         forms = np.array(recording.node_forms[begin:], np.int64)
@@ -118,12 +117,12 @@ class Pending:
         self._seen_nodes += count
         self._seen_lengths += len(lengths)
         self._seen_values += int(table.outputs[forms].sum())
-        self._grow_locations(new, table)
+        self._grow_locations(recording.locations, new, table)
         self._waiting = new if self._waiting is None else _joined(self._waiting, new)
         return self._waiting
 
-    def _grow_locations(self, new, table):
-        locations, counts = self._recording.locations, table.outputs[new.forms]
+    def _grow_locations(self, locations, new, table):
+        counts = table.outputs[new.forms]
         locations.grow(self._seen_values)
         added = slice(self._seen_values - int(counts.sum()), self._seen_values)
         locations.taped[added] = np.repeat(table.taped[new.forms], counts)
@@ -139,9 +138,9 @@ class Pending:
         left[np.searchsorted(self._waiting.ids, calls.ids)] = False
         self._waiting = self._waiting.select(np.flatnonzero(left))
 
-    def __bool__(self) -> bool:
-        return (self._waiting is not None
-                or self._seen_nodes < len(self._recording.node_forms))
+    def any_left(self, recording: Recording) -> bool:
+        """Whether calls wait."""
+        return self._waiting is not None or self._seen_nodes < len(recording.node_forms)
 
 
 _NO_CALLS = Calls(*(np.zeros(0, np.int64),) * 3, np.zeros(1, np.int64), np.zeros(0, np.int64),

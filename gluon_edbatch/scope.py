@@ -1,14 +1,13 @@
 """``with batching():`` the scope in which calls are recorded."""
 import time
 from collections import Counter
-from typing import List, Optional, Union
+from typing import Optional, Union
 
 import mxnet as mx
 
 from .evaluate import Evaluator
 from .record import hooks
 from .record.recording import Recording
-from .record.sites import Site, current_site
 from .report import Report, make_report
 from .schedule import Scheduler, get_scheduler
 
@@ -46,17 +45,13 @@ class batching:  # pylint: disable=invalid-name
         self.scheduler = get_scheduler(scheduler)
         self._ctx = ctx
         self._recording: Optional[Recording] = None
-        self._evaluator: Optional[Evaluator] = None
-        self._outer = None
-        self._forced: List[Site] = []
+        self._outer: Optional[Recording] = None
         self._started = self._record_s = 0.0
 
     def __enter__(self) -> 'batching':
         if self._recording is not None:
             raise RuntimeError('a batching scope records once; make a new one')
-        self._recording = recording = Recording(self._ctx)
-        self._evaluator = Evaluator(recording, self.scheduler)
-        recording.flush = self._flush
+        self._recording = recording = Recording(Evaluator(self.scheduler), self._ctx)
         self._outer = hooks.local.recording
         hooks.install()
         hooks.local.recording = recording
@@ -64,32 +59,18 @@ class batching:  # pylint: disable=invalid-name
         return self
 
     def __exit__(self, kind, error, trace) -> None:
-        recording = self._recording
-        hooks.local.recording = self._outer
+        recording, hooks.local.recording = self._recording, self._outer
         hooks.remove()
         self._outer = None
-        self._add_record_time()
+        self._record_s = (time.perf_counter() - self._started
+                          - recording.evaluator.inside_s)
         recording.close(error)
-
-    def _add_record_time(self) -> None:
-        now = time.perf_counter()
-        self._record_s += now - self._started
-        self._started = now
-
-    def _flush(self, wanted=None) -> None:
-        recording = not self._recording.closed
-        if recording:
-            self._forced.append(current_site())
-            self._add_record_time()
-        self._evaluator.run(wanted)
-        if recording:
-            self._started = time.perf_counter()
 
     def report(self) -> Report:
         """Counters of all evaluations so far; ``print(scope.report())`` shows them."""
-        evaluator = self._evaluator
-        return make_report(self.scheduler.name, evaluator.counts if evaluator else [],
-                           self._record_s, self._forced)
+        evaluator = self._recording.evaluator if self._recording else Evaluator(self.scheduler)
+        return make_report(self.scheduler.name, evaluator.counts, self._record_s,
+                           evaluator.forced)
 
     def __str__(self) -> str:
         """The recorded graph by type."""

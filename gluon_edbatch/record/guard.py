@@ -7,7 +7,8 @@ else gives each such recording a copy, then the array is an ordinary one again.
 """
 import ctypes
 import threading
-from typing import Dict, List
+import weakref
+from typing import Dict
 
 from mxnet.base import _LIB, NDArrayHandle, check_call
 from mxnet.ndarray import NDArray
@@ -15,7 +16,8 @@ from mxnet.ndarray.ndarray import NDArrayBase
 
 _handle = NDArrayBase.handle  # the slot itself, which GuardedArray shadows
 _lock = threading.RLock()
-_guards: Dict[int, List['ArrayGuards']] = {}
+# id of an array -> who reads it; the owners hold the arrays
+_guards: Dict[int, 'weakref.WeakSet[ArrayGuards]'] = {}
 
 
 def raw_handle(array: NDArray) -> NDArrayHandle:
@@ -81,7 +83,7 @@ class ArrayGuards:
             self.arrays[key] = array
             if array.__class__ in (NDArray, GuardedArray):
                 array.__class__ = GuardedArray
-                _guards.setdefault(key, []).append(self)
+                _guards.setdefault(key, weakref.WeakSet()).add(self)
             else:  # sparse arrays and the like have other layouts
                 self.keep_copy(array)
 
@@ -100,10 +102,12 @@ class ArrayGuards:
         with _lock:
             for key, array in self.arrays.items():
                 owners = _guards.get(key)
-                if owners is not None and self in owners:
-                    owners.remove(self)
+                if owners is not None:
+                    owners.discard(self)
                     if not owners:
                         del _guards[key]
                         array.__class__ = NDArray
             self.arrays.clear()
             self._copies.clear()
+
+    __del__ = release

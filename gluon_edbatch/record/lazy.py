@@ -104,7 +104,7 @@ class Store:
         Shared by all stores of a recording.
     """
 
-    __slots__ = ('recording', 'spec', 'shape', 'ragged', 'arenas', 'locations')
+    __slots__ = ('recording', 'spec', 'shape', 'ragged', 'arenas', 'locations', '__weakref__')
 
     def __init__(self, recording, spec: Spec):
         self.recording = recording
@@ -120,7 +120,6 @@ class Store:
             return self.recording.given(value)
         locations = self.locations
         if not locations.known(value):
-            self.recording.check_alive()
             self.recording.flush()
         row = int(locations.row[value])
         return self.arenas[int(locations.evaluation[value])].read(

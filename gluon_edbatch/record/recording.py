@@ -70,13 +70,14 @@ class Recording:
         Lengths of the ragged arguments of the calls that have some, in order.
     scalars : list
         Python numbers.
-    arrays : list of (Store, array)
+    arrays : list of (Spec, array)
         Arrays given by the user.
     parameters : dict
         (id of a parameter, context) -> its array when a call that uses it was first recorded.
     """
 
-    def __init__(self, ctx: Optional[mx.Context] = None):
+    def __init__(self, evaluator: Any, ctx: Optional[mx.Context] = None):
+        self.evaluator = evaluator
         self.node_forms: List[int] = []
         self.node_args: List[List[int]] = []
         self.node_lengths: List[int] = []
@@ -84,7 +85,7 @@ class Recording:
         self.node_instructions: List[int] = []
         self.next_value = 0
         self.scalars: List[float] = []
-        self.arrays: List[Tuple[Store, Any]] = []
+        self.arrays: List[Tuple[Spec, Any]] = []
         self.forms: List[Form] = []
         self.locations = Locations()
         self.evaluations = 0
@@ -92,9 +93,9 @@ class Recording:
         self.guards = ArrayGuards()
         self.parameters: Dict[Tuple[int, mx.Context], NDArray] = {}
         self.error: Optional[str] = None
-        self.flush: Callable[..., None] = None  # set by the scope
         self._ctx = ctx
-        self._stores: Dict[Spec, Store] = {}
+        self._stores: Dict[Spec, Store] = {}  # while recording; values keep theirs alive later
+        self._all_stores: List['weakref.ref[Store]'] = []
         self._array_ids: Dict[int, Tuple[LazyArray, Any]] = {}
         self._modes: Dict[Mode, Dict[tuple, Form]] = {}
         self._fingerprints: Dict[gluon.Block, Any] = {}
@@ -336,9 +337,8 @@ class Recording:
         if 0 in spec.shape:
             raise RecordError(f'an array of shape {spec.shape} at {current_site()}: a value needs '
                               f'at least one row, and no axis may be empty')
-        store = self.store(spec)
-        self.arrays.append((store, array))
-        return LazyArray(store, -2 * len(self.arrays))
+        self.arrays.append((spec, array))
+        return LazyArray(self.store(spec), -2 * len(self.arrays))
 
     @property
     def ctx(self) -> mx.Context:
@@ -351,6 +351,7 @@ class Recording:
         store = self._stores.get(spec)
         if store is None:
             store = self._stores[spec] = Store(self, spec)
+            self._all_stores.append(weakref.ref(store))
         return store
 
     def update_mode(self) -> None:
@@ -453,27 +454,37 @@ class Recording:
     def close(self, error: Optional[BaseException] = None) -> None:
         """End recording; after an exception, the values cannot be used any more."""
         self.closed = True
-        self._array_ids.clear()
+        self.forms = [form._replace(build=None) for form in self.forms]
+        for kept in (self._array_ids, self._modes, self._calls, self._no_pairs, self._stores):
+            kept.clear()
         if error is not None:
-            self.error = f'{type(error).__name__} at {current_site()}'
+            self.error = f'{type(error).__name__} in the scope that {current_site()} left'
             self.guards.release()
+        else:
+            self.evaluator.finish_if_done(self)
 
     def given(self, value: int) -> NDArray:
         """An array or number that the user gave, as an NDArray."""
         if value % 2:
             return mx.nd.array([self.scalars[(-value - 1) // 2]], ctx=self.ctx)
-        store, array = self.arrays[-value // 2 - 1]
+        spec, array = self.arrays[-value // 2 - 1]
         return array if isinstance(array, NDArray) else mx.nd.array(
-            array, ctx=store.spec.ctx, dtype=array.dtype)
+            array, ctx=spec.ctx, dtype=array.dtype)
 
-    def stores(self):
-        """All stores of this recording."""
-        return self._stores.values()
+    def flush(self, wanted: Optional[np.ndarray] = None) -> None:
+        """Compute the values `wanted`, or all."""
+        self.check_alive()
+        self.evaluator.run(self, wanted)
+
+    def stores(self) -> List[Store]:
+        """The stores that values refer to."""
+        stores = [reference() for reference in self._all_stores]
+        return [store for store in stores if store is not None]
 
     def finish(self) -> None:
         """Nothing is left to run: let values live without the recording."""
         self.guards.release()
-        for store in self._stores.values():
+        for store in self.stores():
             store.recording = None
 
     def active(self) -> bool:
