@@ -9,7 +9,7 @@ from .errors import BatchError, EdbError
 from .execute import Machine
 from .pending import Calls, Pending, ancestors, form_table, to_graph
 from .plan import Given, make_plan
-from .record.hooks import suspended
+from .record.hooks import suspended, unrecorded
 from .record.lazy import Arena
 from .record.recording import SCALAR_DTYPE, Recording
 from .record.sites import Site, current_site
@@ -49,7 +49,7 @@ class Evaluator:
         started = time.perf_counter()
         if not recording.closed:
             self.forced.append(current_site())
-        with suspended():
+        with suspended(), unrecorded():
             table = form_table(recording)
             calls = self.pending.calls(recording, table)
             if wanted is not None:

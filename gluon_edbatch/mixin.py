@@ -86,13 +86,13 @@ class _eager:  # pylint: disable=invalid-name
 
 
 def _convertible(value: Any) -> bool:
-    return isinstance(value, (NDArray, np.ndarray, np.generic, int, float)) \
+    return isinstance(value, (NDArray, np.ndarray, np.generic, int, float, mx.sym.Symbol)) \
         and not isinstance(value, bool)
 
 
 def _as_array(value: Any, dtype, ctx) -> NDArray:
     """As a recorded call would take it: see `Recording.values`."""
-    if isinstance(value, NDArray):
+    if isinstance(value, (NDArray, mx.sym.Symbol)):  # Symbols: MXNet traces a hybridized block
         return value
     if isinstance(value, np.ndarray) and value.ndim:
         kept = np.float32 if value.dtype == np.float64 else value.dtype

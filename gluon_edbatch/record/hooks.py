@@ -136,6 +136,17 @@ def remove() -> None:
 
 
 @contextmanager
+def unrecorded() -> Iterator[None]:
+    """Let this thread use MXNet outside of ``autograd.record()``: a slice of an array that a tape
+    has read would be an output of that tape, and could not be written to."""
+    previous = _set_recording(False)
+    try:
+        yield
+    finally:
+        _set_recording(previous)
+
+
+@contextmanager
 def suspended() -> Iterator[None]:
     """Let this thread use MXNet without being recorded."""
     recording, local.recording = local.recording, None

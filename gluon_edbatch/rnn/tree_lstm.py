@@ -6,9 +6,12 @@ slices rather than ``split``, and one product for all gates.
 """
 from typing import Any, Sequence, Tuple
 
+import mxnet as mx
 from mxnet import gluon
+from mxnet.ndarray import NDArray
 
 from ..functional import ragged_pairs
+from ..record.hooks import current_recording
 
 
 def gate(F, x, index: int, size: int, activation: str):
@@ -124,7 +127,22 @@ class NaryTreeLSTMCell(gluon.HybridBlock):
                              f'{len(children)}')
         if x is None and not children:
             raise ValueError(f'{self.name} needs an input or children')
+        if self._active and current_recording() is None:
+            x, children = self._filled(x, children)
         return super().__call__(x, [h for h, _ in children], [c for _, c in children])
+
+    def _filled(self, x, children):
+        """Zeros for what is missing, which changes nothing: a graph that Gluon has compiled takes
+        one structure of arguments only."""
+        like = children[0][0] if x is None else x
+        if not isinstance(like, NDArray):
+            return x, children
+        if x is None:
+            x = mx.nd.zeros((like.shape[0], self.i2h_weight.shape[1]), like.ctx, like.dtype)
+        if not children:
+            state = mx.nd.zeros((like.shape[0], self._hidden_size), like.ctx, like.dtype)
+            children = [(state, state)] * self._arity
+        return x, children
 
     def hybrid_forward(self, F, x, child_h, child_c, i2h_weight, i2h_bias, h2h_weight):
         """x (N, E) or None, child_h and child_c lists of (N, H)."""
