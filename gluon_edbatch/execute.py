@@ -77,7 +77,7 @@ class Machine:
             pieces.append((arena.zero, np.zeros((1,) + arena.key[0], arena.key[1])))
         if arena.scalars is not None:
             begin, first, last = arena.scalars
-            pieces.append((begin, self._numbers(first, last)))
+            pieces.append((begin, self.recording.numbers(first, last)))
         for begin, which in arena.arrays:
             spec, value = self.recording.arrays[which]
             if isinstance(value, NDArray):
@@ -90,16 +90,6 @@ class Machine:
                 run.append(pieces.pop(0))
             rows = run[0][1] if len(run) == 1 else np.concatenate([piece for _, piece in run])
             array._slice(run[0][0], run[0][0] + len(rows))._sync_copyfrom(rows)
-
-    def _numbers(self, first: int, last: int) -> np.ndarray:
-        numbers = np.array(self.recording.scalars[first:last], np.float64)
-        single = numbers.astype(np.float32)
-        if (single != numbers).any():
-            inexact = numbers[(single != numbers) & (numbers == np.floor(numbers))]
-            if len(inexact):
-                raise ValueError(f'the integer {int(inexact[0])} is not exact in float32, the '
-                                 f'dtype of recorded numbers; give it as an int32 array')
-        return single
 
     def _import(self, index, arena, array, imported, results) -> None:
         """Copy rows of an earlier evaluation; under autograd they are inputs of this one."""

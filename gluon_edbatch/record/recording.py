@@ -139,7 +139,7 @@ class Recording:
                 ids += values
         frame = sys._getframe(2)
         code = frame.f_code
-        while id(code) not in user_codes and is_library(code) and frame.f_back is not None:
+        while id(code) not in user_codes and is_library(frame) and frame.f_back is not None:
             frame = frame.f_back
             code = frame.f_code
         self.node_codes.append(code)
@@ -225,7 +225,7 @@ class Recording:
         form = self._calls.get(key)
         if form is None:
             form = self._calls[key] = self._form(
-                _operator_types, key[:1], [(spec, Kind.FLAT)],
+                'concat', _operator_types, key[:1], [(spec, Kind.FLAT)],
                 lambda: trace_operator('_copy', (), 1)._replace(name='concat'))
         self.node_lengths.append(len(leaves))
         return self._append(form, leaves)
@@ -295,7 +295,7 @@ class Recording:
     def _number(self, number, dtype) -> LazyArray:
         if dtype is not SCALAR_DTYPE:
             return self._array(np.full((1,), number, dtype), fresh=True)
-        self.scalars.append(float(number))
+        self.scalars.append(number)
         return LazyArray(self.store(spec_of((1,), SCALAR_DTYPE, self.ctx)),
                          1 - 2 * len(self.scalars))
 
@@ -379,7 +379,7 @@ class Recording:
             mark = self._fingerprints.get(block)
             if mark is None:
                 mark = self._fingerprints[block] = fingerprint(block)
-            return self._form(_block_types.setdefault(block, {}), (template, mark),
+            return self._form(describe(block), _block_types.setdefault(block, {}), (template, mark),
                               list(map(_spec_and_kind, leaves)),
                               lambda: self._trace(block, template, leaves))
         except EdbError as error:
@@ -407,15 +407,15 @@ class Recording:
 
     def _resolve_operator(self, op, attrs, leaves) -> Form:
         try:
-            return self._form(_operator_types, (op, attrs), list(map(_spec_and_kind, leaves)),
+            return self._form(op, _operator_types, (op, attrs), list(map(_spec_and_kind, leaves)),
                               lambda: trace_operator(op, attrs, len(leaves)))
         except EdbError as error:
             raise type(error)(f'{error}\n  called at {current_site()}') from error.__cause__
 
-    def _form(self, types, head, specs, trace) -> Form:
+    def _form(self, name, types, head, specs, trace) -> Form:
         contexts = {spec.ctx for spec, _ in specs}
         if len(contexts) > 1:
-            raise RecordError(f'arguments on different contexts: '
+            raise RecordError(f'{name} got arguments on different contexts: '
                               f'{", ".join(sorted(map(str, contexts)))}')
         rows = {spec.rows for spec, _ in specs}
         aligned = head + (self.mode, tuple((spec.arena, kind) for spec, kind in specs))
@@ -450,6 +450,33 @@ class Recording:
     def site(self, node: int) -> Site:
         """The user's line that recorded this call."""
         return site_of(self.node_codes[node], self.node_instructions[node])
+
+    def numbers(self, first: int, last: int) -> np.ndarray:
+        """A range of the recorded Python numbers.
+
+        Raises
+        ------
+        RecordError
+            If one is an integer that their dtype cannot hold exactly: word 16777217 would
+            silently be word 16777216.
+        """
+        given = self.scalars[first:last]
+        try:
+            exact = np.array(given, np.float64)
+            large = np.flatnonzero(np.abs(exact) > 2 ** 24).tolist()
+        except (OverflowError, ValueError):
+            large = range(len(given))
+        for index in large:
+            number = given[index]
+            if isinstance(number, (int, np.integer)) and (
+                    abs(int(number)) >= 2 ** 127 or int(SCALAR_DTYPE(number)) != number):
+                value = -1 - 2 * (first + index)
+                node = next(i for i, args in enumerate(self.node_args) if value in args)
+                raise RecordError(
+                    f'the integer {number} is not exact in {np.dtype(SCALAR_DTYPE).name}, the '
+                    f'dtype of recorded numbers; give it as an array of another dtype\n'
+                    f'  called at {self.site(node)}')
+        return exact.astype(SCALAR_DTYPE)
 
     def close(self, error: Optional[BaseException] = None) -> None:
         """End recording; after an exception, the values cannot be used any more."""

@@ -24,20 +24,23 @@ class Site(NamedTuple):
         return f'{self.filename}:{self.line}'
 
 
-def is_library(code: CodeType) -> bool:
-    """Whether this is code of this package or of MXNet."""
+def is_library(frame: FrameType) -> bool:
+    """Whether this frame runs code of this package or of MXNet."""
+    code = frame.f_code
     if id(code) in _library_codes:
         return True
     if id(code) in user_codes:
         return False
-    library = os.path.abspath(code.co_filename).startswith(_LIBRARY)
+    library = os.path.abspath(code.co_filename).startswith(_LIBRARY) or (
+        code.co_filename == '<string>'  # the functions of mx.nd are made at import
+        and frame.f_globals.get('__name__', '').startswith('mxnet.'))
     (_library_codes if library else user_codes)[id(code)] = code
     return library
 
 
 def user_frame(frame: FrameType) -> FrameType:
     """The nearest frame at or above `frame` outside this package and MXNet."""
-    while is_library(frame.f_code) and frame.f_back is not None:
+    while is_library(frame) and frame.f_back is not None:
         frame = frame.f_back
     return frame
 
