@@ -1,0 +1,154 @@
+"""Checkpoints of a training run: one file, whole or not there.
+
+The file is a zip archive: ``meta.json`` (epoch, best figures, options, checksums), the parameters
+of now and of the best epoch as ``.npy`` files, and the trainer's states as `Trainer.save_states`
+writes them. It is written under another name, forced to disk and then renamed, so that whatever
+happens meanwhile leaves either the old checkpoint or the new one.
+"""
+import io
+import json
+import os
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any, Dict, List, NamedTuple
+
+import numpy as np
+from mxnet import gluon
+
+__all__ = ['Checkpoint', 'CheckpointError', 'load', 'parameter_arrays', 'restore_trainer', 'save',
+           'set_parameters', 'trainer_states']
+
+FORMAT = 'gluon_edbatch tree_lstm checkpoint 1'
+
+
+class CheckpointError(ValueError):
+    """A checkpoint is missing, damaged, or of another program or model."""
+
+
+class Checkpoint(NamedTuple):
+    """All that a run needs to go on as if it had not stopped.
+
+    There is no state of a random number generator: each epoch draws from generators seeded with
+    ``options['seed']`` and the epoch's number.
+    """
+
+    options: Dict[str, Any]                 # of the command line
+    words: str                              # `Words.to_json`
+    history: List[Dict[str, float]]         # what was measured in each epoch
+    parameters: Dict[str, np.ndarray]
+    best_epoch: int
+    best_parameters: Dict[str, np.ndarray]
+    trainer: bytes
+
+
+def save(path, checkpoint: Checkpoint) -> None:
+    """Write a checkpoint; an older one under this name stays whole until the new one is."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f'{path.name}.part')
+    try:
+        with part.open('wb') as file:
+            _write_archive(file, checkpoint)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    finally:
+        if part.exists():
+            part.unlink()
+    _sync_directory(path.parent)
+
+
+def load(path) -> Checkpoint:
+    """Read a checkpoint that `save` wrote.
+
+    The trainer's states are a pickle, as MXNet writes them: load only files that you trust.
+
+    Raises
+    ------
+    CheckpointError
+        There is no such file, it is damaged, or it is no checkpoint of this program.
+    """
+    path = Path(path)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return _read_archive(path, archive)
+    except FileNotFoundError:
+        raise CheckpointError(f'{path}: there is no such checkpoint') from None
+    except CheckpointError:
+        raise
+    except (zipfile.BadZipFile, NotImplementedError, EOFError, OSError, ValueError, KeyError,
+            TypeError) as error:
+        raise CheckpointError(f'{path}: not a checkpoint, or damaged ({error})') from error
+
+
+def parameter_arrays(net: gluon.Block) -> Dict[str, np.ndarray]:
+    """Copies of a network's parameters, by their place in it (``tree_lstm.embed.weight``)."""
+    return {name: parameter.data(parameter.list_ctx()[0]).asnumpy()
+            for name, parameter in net._collect_params_with_prefix().items()}
+
+
+def set_parameters(net: gluon.Block, arrays: Dict[str, np.ndarray]) -> None:
+    """Put arrays of `parameter_arrays` into a network of the same build."""
+    parameters = net._collect_params_with_prefix()
+    if parameters.keys() != arrays.keys():
+        odd = sorted(parameters.keys() ^ arrays.keys())
+        raise CheckpointError(f'checkpoint and model differ in their parameters: {odd}')
+    for name, parameter in parameters.items():
+        if parameter.shape != arrays[name].shape:
+            raise CheckpointError(f'parameter {name} has shape {arrays[name].shape} in the '
+                                  f'checkpoint and {parameter.shape} in the model')
+        parameter.set_data(arrays[name])
+
+
+def trainer_states(trainer: gluon.Trainer) -> bytes:
+    """What `Trainer.save_states` writes."""
+    with tempfile.TemporaryDirectory() as directory:
+        name = os.path.join(directory, 'states')
+        trainer.save_states(name)
+        return Path(name).read_bytes()
+
+
+def restore_trainer(trainer: gluon.Trainer, states: bytes) -> None:
+    """Give a trainer the states of `trainer_states`."""
+    with tempfile.TemporaryDirectory() as directory:
+        name = os.path.join(directory, 'states')
+        Path(name).write_bytes(states)
+        trainer.load_states(name)
+
+
+def _write_archive(file, checkpoint: Checkpoint) -> None:
+    fields = checkpoint._asdict()
+    arrays = {group: fields.pop(group) for group in ('parameters', 'best_parameters')}
+    trainer = fields.pop('trainer')
+    with zipfile.ZipFile(file, 'w', zipfile.ZIP_STORED) as archive:
+        archive.writestr('meta.json', json.dumps({'format': FORMAT, **fields}))
+        archive.writestr('trainer', trainer)
+        for group, members in arrays.items():
+            for name, array in members.items():
+                buffer = io.BytesIO()
+                np.save(buffer, array, allow_pickle=False)
+                archive.writestr(f'{group}/{name}.npy', buffer.getvalue())
+
+
+def _read_archive(path: Path, archive: zipfile.ZipFile) -> Checkpoint:
+    fields = json.loads(archive.read('meta.json'))
+    if fields.pop('format', None) != FORMAT:
+        raise CheckpointError(f'{path}: not a checkpoint of this program ("{FORMAT}")')
+    arrays: Dict[str, Dict[str, np.ndarray]] = {'parameters': {}, 'best_parameters': {}}
+    for member in archive.namelist():       # reading a member checks its checksum
+        group, _, name = member.partition('/')
+        if group in arrays:
+            buffer = io.BytesIO(archive.read(member))
+            arrays[group][name[:-len('.npy')]] = np.load(buffer, allow_pickle=False)
+    return Checkpoint(trainer=archive.read('trainer'), **arrays, **fields)
+
+
+def _sync_directory(directory: Path) -> None:
+    """Make a rename in it last through a power cut, where the system can."""
+    if hasattr(os, 'O_DIRECTORY'):
+        descriptor = os.open(directory, os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

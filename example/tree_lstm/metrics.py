@@ -1,0 +1,39 @@
+"""How well predicted scores agree with those people gave."""
+from typing import NamedTuple, Sequence
+
+import numpy as np
+from scipy import stats
+
+__all__ = ['Agreement', 'agreement', 'expected_scores']
+
+
+class Agreement(NamedTuple):
+    """The three figures that SICK's relatedness task is judged by."""
+
+    pearson: float
+    spearman: float
+    mse: float
+
+    def __str__(self) -> str:
+        return f'r {self.pearson:.4f}  rho {self.spearman:.4f}  mse {self.mse:.4f}'
+
+
+def expected_scores(log_probabilities: np.ndarray) -> np.ndarray:
+    """Mean of each row's distribution over the scores 1, 2, ...: (N, C) to (N,)."""
+    classes = np.arange(1, log_probabilities.shape[1] + 1)
+    return np.exp(log_probabilities.astype(np.float64)) @ classes
+
+
+def agreement(predicted: Sequence[float], true: Sequence[float]) -> Agreement:
+    """Pearson's r, Spearman's rho and mean squared error.
+
+    The correlations of something constant (or of a single pair) are 0: nothing was told apart.
+    """
+    predicted, true = np.asarray(predicted, float), np.asarray(true, float)
+    if predicted.shape != true.shape or predicted.ndim != 1 or not predicted.size:
+        raise ValueError(f'{predicted.shape} predictions for {true.shape} scores')
+    mse = float(np.mean((predicted - true) ** 2))
+    if predicted.size < 2 or np.ptp(predicted) == 0 or np.ptp(true) == 0:
+        return Agreement(0.0, 0.0, mse)
+    return Agreement(float(stats.pearsonr(predicted, true)[0]),
+                     float(stats.spearmanr(predicted, true)[0]), mse)

@@ -1,0 +1,141 @@
+"""The figures of one system.
+
+The rule, the same for every system: a repeat is a stream of minibatches, as a training loop or a
+server sees it, with one wait at its end, so that Python may prepare a minibatch while the one
+before it runs. The clock runs from samples in memory to the last result or update. Every repeat
+draws other minibatches, in an order that the seed alone decides. What a minibatch costs by phase
+comes from separate steps that wait after each phase, afterwards. ``cpu_ms`` is the processor time
+of a minibatch over all threads in the timed repeats: what a busy machine disturbs least.
+"""
+import time
+from statistics import mean, median
+from typing import Any, Dict, Iterator, List, Optional
+
+import numpy as np
+
+from .contexts import context
+from .gemm import best_rate
+from .machine import machine_info, peak_rss_mb
+from .settings import Settings
+from .systems import Phases, build_system
+from .workloads import load_workload
+
+__all__ = ['Measurement']
+
+WARM_UP = 3             # minibatches
+PHASE_STEPS = 5
+SLOW_SECONDS = 2.0      # a step that takes longer is not repeated for its own sake
+
+
+class Measurement:
+    """One system in this process: made ready, then asked for repeats, then for its row.
+
+    Parameters
+    ----------
+    settings : Settings
+    """
+
+    def __init__(self, settings: Settings):
+        self.settings = settings
+        self.workload = load_workload(settings)
+        self.rate = self._best_rate()
+        self.system = build_system(self.workload, settings)
+        self.minibatches = 1
+        self.speeds: List[float] = []
+        self.cpu_ms: List[float] = []
+
+    def warm_up(self) -> None:
+        """First steps, which compile and allocate; settles how long a repeat is."""
+        settings, stream = self.settings, self._stream(-1)
+        self._run([next(stream)[:16]])
+        for _ in range(WARM_UP):
+            seconds = self._run([next(stream)])
+            if seconds > SLOW_SECONDS:
+                break
+        self.minibatches = settings.minibatches or max(1, round(settings.seconds / seconds))
+
+    def repeat(self, number: int) -> float:
+        """Run a repeat: samples a second."""
+        stream = self._stream(number)
+        minibatches = [next(stream) for _ in range(self.minibatches)]
+        samples = sum(map(len, minibatches))
+        cpu = time.process_time()
+        self.speeds.append(samples / self._run(minibatches))
+        self.cpu_ms.append(1e3 * (time.process_time() - cpu) / self.minibatches)
+        return self.speeds[-1]
+
+    def row(self) -> Dict[str, Any]:
+        """All figures."""
+        settings, stream = self.settings, self._stream(-2)
+        peak = peak_rss_mb()
+        slow = settings.batch_size / median(self.speeds) > SLOW_SECONDS
+        minibatches = [next(stream) for _ in range(1 if slow else PHASE_STEPS)]
+        phases = [self.system.phases(minibatch) for minibatch in minibatches]
+        self.rate = max(self.rate, self._best_rate())
+        samples = self.workload.samples
+        training = settings.mode == 'train'
+        bound = self.rate * len(samples) / self.workload.flops(samples, training)
+        speed = median(self.speeds)
+        return {
+            'workload': settings.workload, 'mode': settings.mode,
+            'batch_size': settings.batch_size, 'hidden': settings.hidden,
+            'embed': settings.embed, 'scheduler': settings.system, 'threads': settings.threads,
+            'samples_per_s': _rounded(speed), 'samples_per_s_min': _rounded(min(self.speeds)),
+            'samples_per_s_max': _rounded(max(self.speeds)),
+            **_phase_fields(phases),
+            'gemm_gflops': _rounded(self.rate / 1e9),
+            'gemm_bound_samples_per_s': _rounded(bound), 'efficiency': _rounded(speed / bound),
+            'peak_rss_mb': _rounded(peak), 'cpu_ms': _rounded(median(self.cpu_ms)),
+            'levels': mean(map(self.workload.levels, minibatches)),
+            'repeat': settings.repeat, 'minibatches': self.minibatches, 'seed': settings.seed,
+            'optimizer': settings.optimizer if training else None, 'ctx': settings.ctx,
+            'data': settings.data or 'embedded',
+            **machine_info()}
+
+    def _run(self, minibatches: List[List[Any]]) -> float:
+        """Seconds for a stream of minibatches."""
+        self.system.wait()
+        begin = time.perf_counter()
+        for minibatch in minibatches:
+            self.system.step(minibatch)
+        self.system.wait()
+        return time.perf_counter() - begin
+
+    def _stream(self, number: int) -> Iterator[List[Any]]:
+        """Endless minibatches, drawn without replacement as long as there are enough samples."""
+        samples, size = self.workload.samples, self.settings.batch_size
+        rng = np.random.RandomState([self.settings.seed, number + 2])
+        pool: List[int] = []
+        while True:
+            while len(pool) < size:
+                pool += rng.permutation(len(samples)).tolist()
+            yield [samples[i] for i in pool[:size]]
+            del pool[:size]
+
+    def _best_rate(self) -> float:
+        shapes = self.workload.products(self.workload.samples[:1])
+        return best_rate(shapes, context(self.settings.ctx))
+
+
+def _phase_fields(phases: List[Phases]) -> Dict[str, Any]:
+    """Medians of times, means of counts."""
+    fields: Dict[str, Any] = {}
+    for name in ('nodes', 'batches', 'lower_bound'):
+        fields[name] = _over(mean, phases, name, 6)
+    for name in ('record_ms', 'schedule_ms', 'execute_ms', 'backward_ms', 'update_ms'):
+        fields[name] = _over(median, phases, name)
+    per_call = [Phases(record_ms=1e3 * step.record_ms / step.nodes)
+                for step in phases if step.record_ms is not None and step.nodes]
+    fields['record_us_per_call'] = _over(median, per_call, 'record_ms')
+    fields['types'] = [dict(zip(('name', 'calls', 'batches'), kind)) for kind in phases[-1].types]
+    return fields
+
+
+def _over(summary, phases: List[Phases], name: str, digits: int = 4) -> Optional[float]:
+    values = [getattr(step, name) for step in phases]
+    return None if not values or values[0] is None else _rounded(summary(values), digits)
+
+
+def _rounded(value: float, digits: int = 4) -> float:
+    """Four significant digits are more than the noise leaves."""
+    return float(f'{value:.{digits}g}')

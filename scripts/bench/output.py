@@ -1,0 +1,51 @@
+"""Rows as tables for people."""
+from typing import Any, Dict, List, Optional, Sequence
+
+__all__ = ['tables']
+
+# heading, field, format
+COLUMNS = (
+    ('batch', 'batch_size', '{}'), ('system', 'scheduler', '{}'),
+    ('samples/s', 'samples_per_s', '{:.1f}'), ('min', 'samples_per_s_min', '{:.1f}'),
+    ('max', 'samples_per_s_max', '{:.1f}'), ('efficiency', 'efficiency', '{:.3f}'),
+    ('calls', 'nodes', '{:.0f}'), ('batches', 'batches', '{:.1f}'),
+    ('bound', 'lower_bound', '{:.1f}'), ('record', 'record_ms', '{:.1f}'),
+    ('schedule', 'schedule_ms', '{:.1f}'), ('execute', 'execute_ms', '{:.1f}'),
+    ('backward', 'backward_ms', '{:.1f}'), ('update', 'update_ms', '{:.1f}'),
+    ('µs/call', 'record_us_per_call', '{:.2f}'), ('cpu', 'cpu_ms', '{:.1f}'),
+    ('MB', 'peak_rss_mb', '{:.0f}'))
+LEFT = ('system',)
+
+
+def tables(rows: Sequence[Dict[str, Any]]) -> str:
+    """Rows as text, a table for each workload and mode.
+
+    Times are ms a minibatch: by phase with a wait after each, and ``cpu`` over all threads.
+    """
+    groups: Dict[Any, List[Dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault((row['workload'], row['mode']), []).append(row)
+    return '\n\n'.join(_table(group) for group in groups.values())
+
+
+def _table(rows: Sequence[Dict[str, Any]]) -> str:
+    row = {name: value for row in rows for name, value in row.items() if value is not None}
+    versions = ''.join(f', {name} {row[name]}' for name in ('mxnet', 'torch') if name in row)
+    bound = max(row.get('gemm_bound_samples_per_s') or 0 for row in rows)
+    head = (f'{row["workload"]}, {row["mode"]}, hidden {row["hidden"]}, embedding {row["embed"]}, '
+            f'{row["threads"]} thread(s) on {row["cpus"]} x {row["cpu"]}{versions}; '
+            f'products alone: {bound:.0f} samples/s')
+    cells = [[heading for heading, _, _ in COLUMNS]]
+    cells += [[_cell(row.get(field), form) for _, field, form in COLUMNS] for row in rows]
+    return '\n'.join([head] + _aligned(cells))
+
+
+def _cell(value: Optional[Any], form: str) -> str:
+    return '' if value is None else form.format(value)
+
+
+def _aligned(cells: List[List[str]]) -> List[str]:
+    widths = [max(map(len, column)) for column in zip(*cells)]
+    return ['  '.join(text.ljust(width) if heading in LEFT else text.rjust(width)
+                      for text, width, heading in zip(line, widths, cells[0])).rstrip()
+            for line in cells]

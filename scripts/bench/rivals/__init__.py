@@ -1,0 +1,37 @@
+"""Models batched by hand, to compare with; one module for each way to write one."""
+from typing import Any, Dict, Protocol, Sequence
+
+import numpy as np
+
+__all__ = ['Rival']
+
+
+class Rival(Protocol):
+    """A model batched by hand, its step in stages so that each can be timed.
+
+    Everything that depends on samples happens in these calls; nothing is kept between steps.
+    """
+
+    def plan(self, samples: Sequence[Any]) -> Any:
+        """Index arithmetic: samples to arrays of rows, on the device."""
+
+    def predict(self, plan: Any) -> Any:
+        """What the model says of the samples."""
+
+    def loss(self, plan: Any, samples: Sequence[Any]) -> Any:
+        """Mean loss of the samples, connected to the parameters."""
+
+    def backward(self, loss: Any) -> None:
+        """Gradients of all parameters."""
+
+    def update(self) -> None:
+        """One step of the optimizer."""
+
+    def wait(self) -> None:
+        """Until all that was asked for is done."""
+
+    def gradients(self) -> Dict[str, np.ndarray]:
+        """Gradients of the last backward pass, under the names of the initial weights."""
+
+    def batches(self, plan: Any) -> int:
+        """How many batches a plan runs the cell in."""

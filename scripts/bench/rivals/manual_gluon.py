@@ -1,0 +1,287 @@
+"""The SICK Tree-LSTM batched by hand in MXNet Gluon, level by level over the whole minibatch.
+
+The same plan as in PyTorch, written for what MXNet does fast on a CPU: one product a gate, as
+slicing a joint one costs more than it saves; oneDNN's ``Activation``; children summed by a
+product with a sparse matrix, as ``sum`` is ten times slower; and `_Cuts`, because the gradient of
+a slice fills an array of the whole size. Checked against a node-by-node implementation in
+``tests/test_benchmark.py``.
+"""
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+
+import mxnet as mx
+import numpy as np
+from mxnet import autograd, gluon, nd
+
+from ..contexts import context
+from .levels import Levels, plan_levels
+
+__all__ = ['ManualGluon']
+
+GATES = 'iouf'
+
+
+class _Plan(NamedTuple):
+    """A minibatch's levels with their index arrays and child sums in MXNet's memory."""
+
+    levels: Levels
+    words: nd.NDArray               # ids to look up: one a node, or the distinct ones
+    which: List[nd.NDArray]         # if words are shared: rows of `words` for each part
+    leaf_parents: nd.NDArray
+    leaf_sum: Any                   # CSR (leaves, inner nodes)
+    child_parents: List[nd.NDArray]
+    child_sums: List[Any]           # CSR (inner nodes of the next level, of this level)
+    roots: nd.NDArray
+
+
+class ManualGluon:
+    """Child-sum Tree-LSTM with a similarity head, batched by hand in Gluon.
+
+    Parameters
+    ----------
+    weights : dict of str to numpy.ndarray
+        Initial values, as `bench.treelstm_sick.initial_weights` returns them.
+    optimizer : str
+        A name that `gluon.Trainer` knows.
+    learning_rate : float
+    share_words : bool
+        Project each distinct word of a minibatch once, instead of once per node.
+    ctx : str
+        ``cpu``, ``gpu`` or ``gpu:N``.
+    """
+
+    def __init__(self, weights: Dict[str, np.ndarray], optimizer: str, learning_rate: float,
+                 share_words: bool = False, ctx: str = 'cpu'):
+        self.ctx = context(ctx)
+        self._cuts = _Cuts(False)
+        self.hidden = weights['u_f'].shape[0]
+        self.share_words = share_words
+        self.params = gluon.ParameterDict()
+        for name, value in _by_gate(weights, self.hidden).items():
+            parameter = self.params.get(name, shape=value.shape)
+            parameter.initialize(mx.init.Zero(), ctx=self.ctx)
+            parameter.set_data(nd.array(value))
+        # Leaves and inner nodes reach U_f in two backward passes.
+        self.params['u_f'].grad_req = 'add'
+        self.trainer = gluon.Trainer(self.params, optimizer, {'learning_rate': learning_rate},
+                                     kvstore=None)
+
+    def plan(self, samples: Sequence[Any]) -> _Plan:
+        """Index arithmetic and its upload: the user's samples to arrays of rows."""
+        levels = plan_levels([pair.left for pair in samples] + [pair.right for pair in samples])
+        words, which = levels.tokens, []
+        if self.share_words:
+            n = levels.num_inner
+            words, rows = np.unique(words, return_inverse=True)
+            which = np.split(rows, [n, n + len(levels.leaf_parents)])
+        parents = [level.child_parents for level in levels.levels]
+        words, leaf_parents, roots, *rows = _upload(
+            [words, levels.leaf_parents, levels.roots] + parents + which, self.ctx)
+        sums = [_child_sum(level.child_parents, level.end - level.begin, self.ctx)
+                for level in levels.levels]
+        return _Plan(levels, words, rows[len(parents):], leaf_parents,
+                     _child_sum(levels.leaf_parents, levels.num_inner, self.ctx),
+                     rows[:len(parents)], sums, roots)
+
+    def batches(self, plan: _Plan) -> int:
+        """Levels of inner nodes, and the leaves."""
+        return len(plan.levels.levels) + 1
+
+    def predict(self, plan: _Plan) -> nd.NDArray:
+        """Log-probabilities (pairs, 5) of the scores. Does not wait."""
+        return self._scores(plan, _Cuts(False))
+
+    def loss(self, plan: _Plan, samples: Sequence[Any]) -> nd.NDArray:
+        """Mean over the pairs of the divergence from the distribution of their score."""
+        target = nd.array(np.concatenate([pair.target for pair in samples]), ctx=self.ctx)
+        self._cuts = _Cuts(True)
+        scores = self._scores(plan, self._cuts)
+        with autograd.record():     # the terms of `gluon.loss.KLDivLoss`, summed over classes
+            return nd.sum(target * (nd.log(target + 1e-12) - scores)) / len(samples)
+
+    def backward(self, loss: nd.NDArray) -> None:
+        """Gradients of all parameters."""
+        self.params['u_f'].zero_grad()
+        loss.backward()
+        self._cuts.backward()
+
+    def _scores(self, plan: _Plan, cuts: '_Cuts') -> nd.NDArray:
+        """Log-probabilities (pairs, 5) of the scores."""
+        roots = self._encode(plan, cuts)
+        with cuts.tape():
+            half = len(roots) // 2
+            left = nd.slice_axis(roots, axis=0, begin=0, end=half)
+            right = nd.slice_axis(roots, axis=0, begin=half, end=2 * half)
+            both = nd.concat(left * right, nd.abs(left - right), dim=1)
+            hidden = _sigmoid(self._dense(both, 'sim_w', 'sim_b'))
+            return nd.log_softmax(self._dense(hidden, 'out_w', 'out_b'))
+
+    def update(self) -> None:
+        """One step of the optimizer."""
+        # Stale: a minibatch of single nodes alone uses no U.
+        self.trainer.step(1, ignore_stale_grad=True)
+
+    def wait(self) -> None:
+        """Until all that was asked for is done."""
+        nd.waitall()
+
+    def gradients(self) -> Dict[str, np.ndarray]:
+        """Gradients of the last backward pass under the names of ``weights``."""
+        return _joined({name: parameter.grad().asnumpy()
+                        for name, parameter in self.params.items()})
+
+    def _dense(self, x: nd.NDArray, weight: str, bias: str = '') -> nd.NDArray:
+        w = self.params[weight].data()
+        b = [self.params[bias].data()] if bias else []
+        return nd.FullyConnected(x, w, *b, no_bias=not bias, num_hidden=w.shape[0])
+
+    def _projections(self, plan: _Plan, cuts: '_Cuts') -> List[Dict[str, nd.NDArray]]:
+        """The words' part of each gate: of inner nodes, of leaves, of leaves that are trees."""
+        with cuts.tape():
+            words = nd.take(self.params['embed'].data(), plan.words)
+        if plan.which:
+            with cuts.tape():
+                shared = {g: self._dense(words, 'w_' + g, 'b_' + g) for g in GATES}
+                return [{g: nd.take(shared[g], rows) for g in gates if rows is not None}
+                        for rows, gates in zip(plan.which, (GATES, 'iou', 'iou'))]
+        n = plan.levels.num_inner
+        bounds = [0, n, n + len(plan.levels.leaf_parents), len(plan.levels.tokens)]
+        parts, = cuts.rows([(words, bounds)], all_read=True)
+        with cuts.tape():
+            return [{g: self._dense(x, 'w_' + g, 'b_' + g) for g in gates if x is not None}
+                    for x, gates in zip(parts, (GATES, 'iou', 'iou'))]
+
+    def _encode(self, plan: _Plan, cuts: '_Cuts') -> nd.NDArray:
+        """h of every root, (trees, H)."""
+        inner, leaf, lone = self._projections(plan, cuts)
+        ends = {}
+        with cuts.tape():       # leaves: no state comes in, so neither U nor the forget gate
+            if inner:
+                h, c = _state(leaf['i'], leaf['o'], leaf['u'])
+                forget = _sigmoid(nd.take(inner['f'], plan.leaf_parents) + self._dense(h, 'u_f'))
+                inner['h'] = _sum_children(plan.leaf_sum, h)
+                inner['c'] = _sum_children(plan.leaf_sum, forget * c)
+                bounds = [0] + [level.end for level in plan.levels.levels]
+                ends = {name: (x, bounds) for name, x in inner.items()}
+            if lone:
+                ends['lone'] = _state(lone['i'], lone['o'], lone['u'])[0], [0, len(lone['i'])]
+        # One cut for all: a second backward pass would overwrite the gradients of the first.
+        # Not all is read: nothing asks for the forget gates of the deepest level.
+        parts = dict(zip(ends, cuts.rows(ends.values())))
+        with cuts.tape():
+            tops = [self._climb(plan, parts)] if inner else []
+            tops += parts.get('lone', [])
+            return nd.take(nd.concat(*tops, dim=0) if len(tops) > 1 else tops[0], plan.roots)
+
+    def _climb(self, plan: _Plan, parts: Dict[str, List[nd.NDArray]]) -> nd.NDArray:
+        """From the deepest level to the roots: h of the first level's inner nodes."""
+        h = c = None
+        for k in reversed(range(len(plan.levels.levels))):
+            h_sum, c_sum = parts['h'][k], parts['c'][k]
+            if h is not None:
+                forget = _sigmoid(nd.take(parts['f'][k], plan.child_parents[k])
+                                  + self._dense(h, 'u_f'))
+                h_sum = h_sum + _sum_children(plan.child_sums[k], h)
+                c_sum = c_sum + _sum_children(plan.child_sums[k], forget * c)
+            h, c = _state(*(parts[g][k] + self._dense(h_sum, 'u_' + g) for g in 'iou'), c_sum)
+        return h
+
+
+class _Cuts:
+    """Rows of arrays as separate variables, whose gradients are written in place.
+
+    The gradient of a slice is an array of the whole size, filled with zeros but for some rows;
+    with ten slices this costs more than the products. Instead the tape ends at the arrays, their
+    rows are views that are variables of the next tape, and the gradients are views too, of
+    arrays from which the first tape goes on.
+    """
+
+    def __init__(self, training: bool):
+        self.training = training
+        self._ends: List[Tuple[List[nd.NDArray], List[nd.NDArray]]] = []
+
+    def tape(self):
+        """A scope that records where gradients are wanted."""
+        return autograd.record() if self.training else autograd.pause()
+
+    def rows(self, ends: Iterable[Tuple[nd.NDArray, Sequence[int]]], all_read: bool = False
+             ) -> List[List[Optional[nd.NDArray]]]:
+        """For each array and its bounds, views of rows ``bounds[k]:bounds[k + 1]``, or None.
+
+        With `all_read` every row gets a gradient, and need not be cleared before.
+        """
+        ends = list(ends)
+        if not self.training:
+            return [_views(array, bounds) for array, bounds in ends]
+        make = nd.empty if all_read else nd.zeros
+        gradients = [make(array.shape, ctx=array.ctx, dtype=array.dtype) for array, _ in ends]
+        views = [_views(array.detach(), bounds) for array, bounds in ends]
+        places = [_views(gradient, bounds) for gradient, (_, bounds) in zip(gradients, ends)]
+        autograd.mark_variables(*([view for row in rows for view in row if view is not None]
+                                  for rows in (views, places)), grad_reqs='write')
+        self._ends.append(([array for array, _ in ends], gradients))
+        return views
+
+    def backward(self) -> None:
+        """Carry on from the rows to what they were cut from, last cut first."""
+        for arrays, gradients in reversed(self._ends):
+            autograd.backward(arrays, gradients)
+
+
+def _views(array: nd.NDArray, bounds: Sequence[int]) -> List[Optional[nd.NDArray]]:
+    return [array[a:b] if b > a else None for a, b in zip(bounds[:-1], bounds[1:])]
+
+
+def _sigmoid(x: nd.NDArray) -> nd.NDArray:
+    return nd.Activation(x, act_type='sigmoid')
+
+
+def _tanh(x: nd.NDArray) -> nd.NDArray:
+    return nd.Activation(x, act_type='tanh')
+
+
+def _state(i: nd.NDArray, o: nd.NDArray, u: nd.NDArray, kept: Optional[nd.NDArray] = None):
+    """h and c from the gates' sums and what the forget gates kept of the children."""
+    c = _sigmoid(i) * _tanh(u)
+    if kept is not None:
+        c = c + kept
+    return _sigmoid(o) * _tanh(c), c
+
+
+def _upload(arrays: Sequence[np.ndarray], ctx: mx.Context) -> List[nd.NDArray]:
+    """Index arrays on the device, in one copy."""
+    bounds = np.cumsum([0] + [len(array) for array in arrays]).tolist()
+    return _views(nd.array(np.concatenate(arrays), dtype='int32', ctx=ctx), bounds)
+
+
+def _child_sum(parents: np.ndarray, num_parents: int, ctx: mx.Context):
+    """A sparse (children, parents) matrix of ones: its transpose sums children."""
+    if not len(parents):
+        return None
+    return mx.nd.sparse.csr_matrix(
+        (np.ones(len(parents), np.float32), parents, np.arange(len(parents) + 1)),
+        shape=(len(parents), num_parents), ctx=ctx)
+
+
+def _sum_children(matrix, x: nd.NDArray) -> nd.NDArray:
+    return nd.sparse.dot(matrix, x, transpose_a=True, forward_stype='default')
+
+
+def _by_gate(weights: Dict[str, np.ndarray], hidden: int) -> Dict[str, np.ndarray]:
+    """``w``, ``b`` and ``u_iou`` as one array a gate."""
+    apart = {name: value for name, value in weights.items() if name not in ('w', 'b', 'u_iou')}
+    for k, gate in enumerate(GATES):
+        rows = slice(k * hidden, (k + 1) * hidden)
+        apart['w_' + gate], apart['b_' + gate] = weights['w'][rows], weights['b'][rows]
+        if gate != 'f':
+            apart['u_' + gate] = weights['u_iou'][rows]
+    return apart
+
+
+def _joined(apart: Dict[str, np.ndarray]) -> Dict[str, np.ndarray]:
+    """The inverse of `_by_gate`."""
+    gates = {f'{kind}_{gate}' for kind in 'wbu' for gate in 'iou'} | {'w_f', 'b_f'}
+    joined = {name: value for name, value in apart.items() if name not in gates}
+    for kind in 'wb':
+        joined[kind] = np.concatenate([apart[f'{kind}_{gate}'] for gate in GATES])
+    joined['u_iou'] = np.concatenate([apart['u_' + gate] for gate in 'iou'])
+    return joined

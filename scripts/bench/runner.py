@@ -1,0 +1,141 @@
+"""Several systems measured in turn, each in a process of its own.
+
+In turn (A B A B …), so that a machine that slows down hits all alike; in processes, so that each
+has its own memory to be measured, and the thread pools of two libraries do not meet.
+"""
+import multiprocessing
+import traceback
+from typing import Any, Dict, List, Sequence, Tuple, Union
+
+from tqdm import tqdm
+
+from .settings import Settings
+
+__all__ = ['MeasurementError', 'measure_in_turn']
+
+
+class MeasurementError(Exception):
+    """A system could not be measured; the message says why."""
+
+
+Answer = Union[Dict[str, Any], MeasurementError, float, None]
+
+
+class _Here:
+    """A measurement in this process: what a profiler or a debugger sees."""
+
+    def __init__(self, settings: Settings):
+        self.settings = settings
+        self._measurement = None
+
+    def ask(self, question: str, *arguments) -> Any:
+        """Call a method of the measurement."""
+        if self._measurement is None:
+            try:    # what is missing on this machine, or wrong in the settings or the data
+                from .measure import Measurement
+                self._measurement = Measurement(self.settings)
+            except (ImportError, OSError, ValueError) as error:
+                raise MeasurementError(f'{self.settings.system}: {error}') from error
+        return getattr(self._measurement, question)(*arguments)
+
+    def close(self) -> None:
+        """Leave nothing under way: MXNet's threads do not like an interpreter that ends."""
+        if self._measurement is not None:
+            self._measurement.system.wait()
+            import mxnet
+            mxnet.nd.waitall()
+
+
+class _Elsewhere:
+    """A measurement in a process of its own."""
+
+    def __init__(self, settings: Settings):
+        self.settings = settings
+        fresh = multiprocessing.get_context('spawn')    # MXNet does not survive a fork
+        self._pipe, there = fresh.Pipe()
+        self._process = fresh.Process(target=_serve, args=(there, settings), daemon=True)
+        self._process.start()
+        there.close()
+
+    def ask(self, question: str, *arguments) -> Any:
+        """Call a method of the measurement."""
+        try:
+            self._pipe.send((question, arguments))
+            answer, value = self._pipe.recv()
+        except (EOFError, BrokenPipeError):
+            self._process.join()
+            raise MeasurementError(f'{self.settings.system}: its process ended with status '
+                                   f'{self._process.exitcode}') from None
+        if answer == 'error':
+            raise MeasurementError(value)
+        return value
+
+    def close(self) -> None:
+        """End the process."""
+        self._pipe.close()
+        self._process.join(10)
+        if self._process.is_alive():
+            self._process.terminate()
+
+
+def _serve(pipe, settings: Settings) -> None:
+    """Answer questions until the other end closes."""
+    here = _Here(settings)
+    try:
+        while True:
+            question, arguments = pipe.recv()
+            try:
+                answer = 'value', here.ask(question, *arguments)
+            except MeasurementError as error:
+                answer = 'error', str(error)
+            except Exception:  # pylint: disable=broad-except
+                answer = 'error', f'{settings.system}:\n{traceback.format_exc()}'
+            pipe.send(answer)
+    except (EOFError, KeyboardInterrupt):
+        pass
+    here.close()
+
+
+def measure_in_turn(cells: Sequence[Settings], apart: bool) -> List[Tuple[Settings, Answer]]:
+    """Measure settings that differ in nothing but the system, in turn.
+
+    Parameters
+    ----------
+    cells : sequence of Settings
+    apart : bool
+        Each in a process of its own. False is for a single system.
+
+    Returns
+    -------
+    list of (Settings, dict or MeasurementError)
+        The row of each, or why there is none.
+    """
+    workers = [(_Elsewhere if apart else _Here)(settings) for settings in cells]
+    answers: Dict[str, Answer] = {}
+    rounds = 1 + cells[0].repeat + 1
+    title = '{0.workload} {0.mode} {0.batch_size}'.format(cells[0])
+    try:
+        with tqdm(total=rounds * len(cells), desc=title, leave=False, disable=None) as bar:
+            for number in range(rounds):
+                for worker in workers:
+                    name = worker.settings.system
+                    bar.set_postfix_str(name)
+                    if not isinstance(answers.get(name), MeasurementError):
+                        answers[name] = _ask(worker, number, rounds)
+                    bar.update()
+        return [(settings, answers[settings.system]) for settings in cells]
+    finally:
+        for worker in workers:
+            worker.close()
+
+
+def _ask(worker, number: int, rounds: int) -> Answer:
+    """Warm up at first, give the row at last, and repeats in between."""
+    try:
+        if number == 0:
+            return worker.ask('warm_up')
+        if number < rounds - 1:
+            return worker.ask('repeat', number - 1)
+        return worker.ask('row')
+    except MeasurementError as error:
+        return error

@@ -1,0 +1,63 @@
+"""What one measurement is asked to do. Needs nothing but the standard library."""
+from dataclasses import dataclass
+from typing import Optional
+
+__all__ = ['BATCHED', 'EAGER', 'MODES', 'RIVALS', 'SYSTEMS', 'Settings', 'scheduler_of']
+
+MODES = ('train', 'infer')
+BATCHED = ('depth', 'agenda', 'agenda-remaining', 'lazy-unbatched')
+EAGER = ('unbatched', 'unbatched-hybridized')
+RIVALS = ('manual', 'manual-torch', 'manual-shared', 'manual-torch-shared')
+SYSTEMS = BATCHED + EAGER + RIVALS
+
+
+def scheduler_of(system: str) -> str:
+    """The name that ``gluon_edbatch.batching`` knows; its 'unbatched' is no eager Gluon."""
+    return 'unbatched' if system == 'lazy-unbatched' else system
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One cell of the table.
+
+    Parameters
+    ----------
+    workload, mode, system : str
+        What is run, ``train`` or ``infer``, and by which of `SYSTEMS`.
+    batch_size, hidden, embed : int
+        Samples in a minibatch; widths.
+    data : str, optional
+        Directory of the data sets; None for the samples that come with the examples.
+    threads : int
+        Threads of the operators. Python and the engine's own thread come on top.
+    repeat : int
+        Timed repeats.
+    minibatches : int, optional
+        Minibatches in a repeat; None for as many as take about `seconds`.
+    seconds : float
+        See `minibatches`.
+    seed : int
+        Of parameters and of the order of samples.
+    optimizer : str
+        ``sgd``, ``adagrad`` or ``adam``.
+    learning_rate : float
+        Of the optimizer.
+    ctx : str
+        ``cpu``, ``gpu`` or ``gpu:N``.
+    """
+
+    workload: str
+    mode: str
+    system: str
+    batch_size: int = 256
+    hidden: int = 150
+    embed: int = 300
+    data: Optional[str] = None
+    threads: int = 1
+    repeat: int = 7
+    minibatches: Optional[int] = None
+    seconds: float = 1.0
+    seed: int = 0
+    optimizer: str = 'sgd'
+    learning_rate: float = 0.05
+    ctx: str = 'cpu'

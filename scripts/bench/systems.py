@@ -1,0 +1,215 @@
+"""Ways to run a workload: in batches by gluon_edbatch, eagerly, batched by hand."""
+import time
+from abc import ABC, abstractmethod
+from typing import Any, Dict, NamedTuple, Optional, Sequence, Tuple
+
+import mxnet as mx
+from mxnet import autograd, gluon
+
+from .settings import BATCHED, EAGER, Settings, scheduler_of
+from .workloads import Workload
+
+__all__ = ['Phases', 'System', 'build_system']
+
+
+class Phases(NamedTuple):
+    """One step, with a wait after each phase. What does not apply is None.
+
+    Parameters
+    ----------
+    record_ms, schedule_ms, execute_ms, backward_ms, update_ms : float
+        Recording of user code; choosing batches (or index arithmetic by hand); the rest of the
+        forward pass; the backward pass; the optimizer.
+    nodes, batches, lower_bound : int
+        Recorded calls, batches they ran in, and the fewest possible.
+    types : tuple
+        (name, calls, batches) of each type.
+    """
+
+    record_ms: Optional[float] = None
+    schedule_ms: Optional[float] = None
+    execute_ms: Optional[float] = None
+    backward_ms: Optional[float] = None
+    update_ms: Optional[float] = None
+    nodes: Optional[int] = None
+    batches: Optional[int] = None
+    lower_bound: Optional[int] = None
+    types: Tuple = ()
+
+
+class System(ABC):
+    """One way to run a workload. Nothing of a minibatch may outlive its step."""
+
+    def __init__(self, workload: Workload, settings: Settings):
+        self.workload = workload
+        self.training = settings.mode == 'train'
+
+    def step(self, samples: Sequence[Any]) -> Any:
+        """Train on samples, or predict for them. Does not wait for the result."""
+        return self.train(samples) if self.training else self.predict(samples)
+
+    @abstractmethod
+    def train(self, samples: Sequence[Any]) -> Any:
+        """One update of the parameters; returns what the caller may want of it, the loss."""
+
+    @abstractmethod
+    def predict(self, samples: Sequence[Any]) -> Any:
+        """Outputs for all samples."""
+
+    @abstractmethod
+    def phases(self, samples: Sequence[Any]) -> Phases:
+        """A step again, phase by phase."""
+
+    def wait(self) -> None:
+        """Until all that was asked for is done."""
+        mx.nd.waitall()
+
+
+class GluonSystem(System):
+    """What the two ways to run the per-sample Gluon model have in common."""
+
+    def __init__(self, workload: Workload, settings: Settings):
+        super().__init__(workload, settings)
+        self.net, self.loss = workload.build()
+        self.trainer = gluon.Trainer(self.net.collect_params(), settings.optimizer,
+                                     {'learning_rate': settings.learning_rate}, kvstore=None)
+
+    def train(self, samples: Sequence[Any]) -> mx.nd.NDArray:
+        loss = self.mean_loss(samples)
+        loss.backward()
+        self.trainer.step(1)
+        return loss
+
+    @abstractmethod
+    def mean_loss(self, samples: Sequence[Any]) -> mx.nd.NDArray:
+        """The loss of a minibatch, on autograd's tape."""
+
+    def _timed(self, samples: Sequence[Any]) -> Dict[str, float]:
+        """Wall-clock ms of the forward pass, and in training of what follows it."""
+        clock = _Clock(self.wait)
+        if not self.training:
+            result = self.predict(samples)
+            forward = clock.lap()
+            del result
+            return dict(forward=forward)
+        loss = self.mean_loss(samples)
+        times = dict(forward=clock.lap())
+        loss.backward()
+        times['backward_ms'] = clock.lap()
+        self.trainer.step(1)
+        times['update_ms'] = clock.lap()
+        return times
+
+
+class EagerSystem(GluonSystem):
+    """One sample at a time, as Gluon does it."""
+
+    def __init__(self, workload: Workload, settings: Settings):
+        super().__init__(workload, settings)
+        if settings.system == 'unbatched-hybridized':
+            self.net.hybridize()
+            self.loss.hybridize()
+
+    def mean_loss(self, samples: Sequence[Any]) -> mx.nd.NDArray:
+        with autograd.record():
+            losses = [self.workload.loss(self.net, self.loss, sample, eager=True)
+                      for sample in samples]
+            return mx.nd.add_n(*losses) / len(losses)
+
+    def predict(self, samples: Sequence[Any]) -> Any:
+        return [self.workload.predict(self.net, sample) for sample in samples]
+
+    def phases(self, samples: Sequence[Any]) -> Phases:
+        times = self._timed(samples)
+        return Phases(execute_ms=times.pop('forward'), **times)
+
+
+class BatchedSystem(GluonSystem):
+    """The same model inside ``gluon_edbatch.batching``."""
+
+    def __init__(self, workload: Workload, settings: Settings):
+        super().__init__(workload, settings)
+        self.scheduler = scheduler_of(settings.system)
+        self.scope = None
+
+    def mean_loss(self, samples: Sequence[Any]) -> mx.nd.NDArray:
+        import gluon_edbatch as edb
+        with autograd.record():
+            with edb.batching(scheduler=self.scheduler) as self.scope:
+                losses = [self.workload.loss(self.net, self.loss, sample, eager=False)
+                          for sample in samples]
+            return edb.stack(losses).mean()
+
+    def predict(self, samples: Sequence[Any]) -> Any:
+        import gluon_edbatch as edb
+        with edb.batching(scheduler=self.scheduler) as self.scope:
+            outputs = [self.workload.predict(self.net, sample) for sample in samples]
+        return edb.forward(outputs)
+
+    def phases(self, samples: Sequence[Any]) -> Phases:
+        times = self._timed(samples)
+        report = self.scope.report()
+        execute = times.pop('forward') - report.record_ms - report.schedule_ms
+        types = tuple((kind.name, kind.calls, kind.batches) for kind in report.types)
+        return Phases(record_ms=report.record_ms, schedule_ms=report.schedule_ms,
+                      execute_ms=execute, nodes=report.nodes, batches=report.batches,
+                      lower_bound=report.lower_bound, types=types, **times)
+
+
+class RivalSystem(System):
+    """The model batched by hand."""
+
+    def __init__(self, workload: Workload, settings: Settings):
+        super().__init__(workload, settings)
+        self.rival = workload.rival(settings.system)
+
+    def train(self, samples: Sequence[Any]) -> Any:
+        loss = self.rival.loss(self.rival.plan(samples), samples)
+        self.rival.backward(loss)
+        self.rival.update()
+        return loss
+
+    def predict(self, samples: Sequence[Any]) -> Any:
+        return self.rival.predict(self.rival.plan(samples))
+
+    def wait(self) -> None:
+        self.rival.wait()
+
+    def phases(self, samples: Sequence[Any]) -> Phases:
+        clock = _Clock(self.wait)
+        plan = self.rival.plan(samples)
+        times = dict(schedule_ms=clock.lap(), batches=self.rival.batches(plan))
+        if not self.training:
+            result = self.rival.predict(plan)
+            times['execute_ms'] = clock.lap()
+            del result
+            return Phases(**times)
+        loss = self.rival.loss(plan, samples)
+        times['execute_ms'] = clock.lap()
+        self.rival.backward(loss)
+        times['backward_ms'] = clock.lap()
+        self.rival.update()
+        times['update_ms'] = clock.lap()
+        return Phases(**times)
+
+
+class _Clock:
+    """Milliseconds between calls, each after a wait."""
+
+    def __init__(self, wait):
+        self._wait = wait
+        self.lap()
+
+    def lap(self) -> float:
+        self._wait()
+        now = time.perf_counter()
+        passed = 1e3 * (now - getattr(self, '_begin', now))
+        self._begin = now
+        return passed
+
+
+def build_system(workload: Workload, settings: Settings) -> System:
+    """The system that the settings name."""
+    kind = EagerSystem if settings.system in EAGER else \
+        BatchedSystem if settings.system in BATCHED else RivalSystem
+    return kind(workload, settings)

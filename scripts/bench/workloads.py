@@ -1,0 +1,75 @@
+"""What a workload has to say of itself, and which there are."""
+from abc import ABC, abstractmethod
+from importlib import import_module
+from typing import Any, Dict, List, Sequence, Tuple
+
+from .settings import Settings
+
+__all__ = ['WORKLOADS', 'Products', 'Workload', 'load_workload']
+
+# Name on the command line -> module and class. Loaded by name: a workload imports MXNet.
+WORKLOADS = {'treelstm-sick': ('treelstm_sick', 'TreeLSTMSick')}
+
+# (columns in, columns out) of a matrix product -> how many rows go through it.
+Products = Dict[Tuple[int, int], int]
+
+
+class Workload(ABC):
+    """A per-sample Gluon model with its samples.
+
+    Parameters
+    ----------
+    settings : Settings
+        Widths, data and seed.
+    """
+
+    def __init__(self, settings: Settings):
+        self.settings = settings
+
+    samples: List[Any]
+
+    @abstractmethod
+    def build(self):
+        """A new, initialised `gluon.Block` and its loss, both for one sample."""
+
+    @abstractmethod
+    def predict(self, net, sample) -> Any:
+        """What the model says of one sample: its output, or several in nested lists."""
+
+    @abstractmethod
+    def loss(self, net, loss, sample, eager: bool):
+        """The loss of one sample, of shape (1,).
+
+        Parameters
+        ----------
+        eager : bool
+            Outside a batching scope: arrays that are no parameters must be NDArrays.
+        """
+
+    @abstractmethod
+    def products(self, samples: Sequence[Any]) -> Products:
+        """Matrix products of the eager model's forward pass, node by node.
+
+        Counted as the eager model does them for these samples: neither padded nor shared nor
+        deduplicated. Looking a row up is no product.
+        """
+
+    @abstractmethod
+    def levels(self, samples: Sequence[Any]) -> int:
+        """Calls of the cell on the longest path through any sample: fewer batches cannot do."""
+
+    @abstractmethod
+    def rival(self, system: str):
+        """The same model batched by hand: an object with the interface of `rivals.Rival`."""
+
+    def flops(self, samples: Sequence[Any], training: bool) -> float:
+        """Floating point operations in `products`; training counts them three times."""
+        once = sum(2.0 * wide * high * rows
+                   for (wide, high), rows in self.products(samples).items())
+        return 3 * once if training else once
+
+
+def load_workload(settings: Settings) -> Workload:
+    """The workload that the settings name, with its samples read."""
+    module, name = WORKLOADS[settings.workload]
+    return getattr(import_module('.' + module, __package__), name)(settings)

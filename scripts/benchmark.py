@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+"""How many samples a second a per-sample Gluon model runs at: batched, eager, batched by hand.
+
+    python scripts/benchmark.py treelstm-sick --mode train --scheduler depth,manual --json
+
+What is measured, and by which rule, is said in ``bench/measure.py``.
+"""
+import argparse
+import json
+import sys
+from dataclasses import replace
+from importlib.util import find_spec
+from itertools import groupby
+from pathlib import Path
+from typing import List, Optional, Sequence
+
+ROOT = Path(__file__).resolve().parents[1]
+for _directory in (ROOT / 'example', ROOT):     # the root: also without an installation
+    if str(_directory) not in sys.path:
+        sys.path.append(str(_directory))
+
+from bench.machine import set_threads, use_cpus  # noqa: E402
+from bench.output import tables  # noqa: E402
+from bench.runner import MeasurementError, measure_in_turn  # noqa: E402
+from bench.settings import BATCHED, EAGER, MODES, RIVALS, SYSTEMS, Settings  # noqa: E402
+from bench.workloads import WORKLOADS  # noqa: E402
+
+ALL = tuple(name for name in SYSTEMS if not name.endswith('-shared') and name != 'lazy-unbatched')
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """Command line; gives the exit status."""
+    options = _parser().parse_args(arguments)
+    set_threads(options.threads)                # before anything loads MXNet
+    try:
+        if options.cpus is not None:
+            use_cpus(options.cpus)
+    except ValueError as error:
+        print(f'benchmark.py: {error}', file=sys.stderr)
+        return 2
+    cells = _cells(options)
+    rows, failed = [], False
+    try:
+        for _, group in groupby(cells, lambda cell: replace(cell, system='')):
+            for settings, row in measure_in_turn(list(group), apart=len(cells) > 1):
+                if isinstance(row, MeasurementError):
+                    print(f'benchmark.py: {row}', file=sys.stderr)
+                    failed = True
+                    continue
+                rows.append(row)
+                if options.json:
+                    print(json.dumps(row), flush=True)
+    except KeyboardInterrupt:
+        return 130
+    if rows and not options.json:
+        print(tables(rows))
+    return 1 if failed else 0
+
+
+def _cells(options: argparse.Namespace) -> List[Settings]:
+    return [Settings(
+        workload=options.workload, mode=mode, system=system, batch_size=batch_size,
+        hidden=options.hidden, embed=options.embed, data=options.data,
+        threads=options.threads, repeat=options.repeat, minibatches=options.minibatches,
+        seconds=options.seconds, seed=options.seed, optimizer=options.optimizer,
+        learning_rate=options.learning_rate, ctx=options.ctx)
+        for mode in options.mode for batch_size in options.batch_size
+        for system in options.scheduler]
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f'{text} is less than 1')
+    return number
+
+
+def _sizes(text: str) -> List[int]:
+    return [_positive(part) for part in text.split(',')]
+
+
+def _names(known: Sequence[str]):
+    def parse(text: str) -> List[str]:
+        names = text.split(',')
+        for name in names:
+            if name not in known:
+                raise argparse.ArgumentTypeError(
+                    f'{name!r} is none of {", ".join(known)}')
+        return list(dict.fromkeys(names))
+    return parse
+
+
+def _systems(text: str) -> List[str]:
+    if text != 'all':
+        return _names(SYSTEMS)(text)
+    systems = list(ALL)
+    if find_spec('torch') is None:
+        print('benchmark.py: leaving out manual-torch, as PyTorch is not installed',
+              file=sys.stderr)
+        systems.remove('manual-torch')
+    return systems
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        formatter_class=argparse.RawDescriptionHelpFormatter, description=__doc__,
+        epilog=f'''systems (--scheduler; several with commas, or "all"):
+  {', '.join(BATCHED)}
+      the per-sample model in gluon_edbatch.batching() with that scheduler
+  {', '.join(EAGER)}
+      the same model as Gluon runs it, one sample at a time
+  {', '.join(RIVALS)}
+      the same model batched by hand, in Gluon and in PyTorch; "shared" projects each distinct
+      word of a minibatch once, which "all" leaves out
+
+Several systems, modes or sizes are measured in turn, each in a process of its own.''')
+    parser.add_argument('workload', choices=sorted(WORKLOADS))
+    parser.add_argument('--mode', type=_names(MODES), default='train', metavar='train|infer',
+                        help='both with a comma (default: train)')
+    parser.add_argument('--batch-size', type=_sizes, default='256', metavar='N[,N…]',
+                        help='samples in a minibatch (default: 256)')
+    parser.add_argument('--hidden', type=_positive, default=150, metavar='H',
+                        help='width of the cell (default: 150)')
+    parser.add_argument('--embed', type=_positive, default=300, metavar='D',
+                        help='width of the embedding (default: 300)')
+    parser.add_argument('--scheduler', type=_systems, default='agenda', metavar='NAME[,NAME…]',
+                        help='which systems; see below (default: agenda)')
+    parser.add_argument('--data', metavar='DIR',
+                        help='holds the data sets, as DIR/sick (default: the samples that come '
+                             'with the examples)')
+    parser.add_argument('--threads', type=_positive, default=1, metavar='T',
+                        help='threads of the operators (default: 1); Python and the engine have '
+                             'their own')
+    parser.add_argument('--cpus', type=_positive, metavar='N',
+                        help='keep everything to N processors; with 1, Python and the engine '
+                             'share one (default: as many as there are)')
+    parser.add_argument('--repeat', type=_positive, default=7, metavar='R',
+                        help='timed repeats: their median, least and greatest are printed '
+                             '(default: 7)')
+    parser.add_argument('--minibatches', type=_positive, metavar='M',
+                        help='minibatches in a repeat (default: as many as fill --seconds)')
+    parser.add_argument('--seconds', type=float, default=1.0, metavar='S',
+                        help='about how long a repeat takes (default: 1)')
+    parser.add_argument('--optimizer', choices=('sgd', 'adagrad', 'adam'), default='sgd',
+                        help='the same for all systems (default: sgd)')
+    parser.add_argument('--learning-rate', type=float, default=0.05, metavar='LR',
+                        help='of the optimizer (default: 0.05)')
+    parser.add_argument('--ctx', default='cpu', metavar='cpu|gpu[:N]',
+                        help='device (default: cpu)')
+    parser.add_argument('--seed', type=int, default=0,
+                        help='of parameters and order of samples (default: 0)')
+    parser.add_argument('--json', action='store_true', help='one JSON object a line, no table')
+    return parser
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# Measures a table of systems and a sweep over minibatch sizes; writes CSV and plots.
+set -euo pipefail
+
+usage() {
+    cat <<'EOF'
+usage: bash scripts/benchmark.sh [--workload NAME] [--data DIR] [--out DIR] [--quick]
+                                 [OPTIONS OF benchmark.py ...]
+
+Writes DIR/table.jsonl and .csv (all systems at one minibatch size), DIR/sweep.jsonl and .csv
+(minibatches of 1 to 512), and plots of both; DIR is results/ by default. The table is printed.
+Other options go to benchmark.py as they are: --hidden, --embed, --threads, --cpus, --repeat, …
+
+  --workload NAME  default: treelstm-sick
+  --data DIR       the data sets (default: the samples that come with the examples)
+  --batch-size N   of the table (default: 256)
+  --quick          small sizes and few repeats: to see that all works
+
+  PYTHON           interpreter to measure with (default: that of scripts/environment.sh)
+  SWEEP_SIZES      minibatch sizes of the sweep (default: 1,2,4,8,16,32,64,128,256,512)
+  SWEEP_SYSTEMS    systems of the sweep (default: depth,agenda,unbatched-hybridized,manual, and
+                   manual-torch where PyTorch is installed)
+EOF
+}
+
+root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+workload=treelstm-sick
+out="$root/results"
+batch_size=256
+sizes="${SWEEP_SIZES:-1,2,4,8,16,32,64,128,256,512}"
+options=()
+while (($#)); do
+    case "$1" in
+        -h | --help) usage; exit 0 ;;
+        --workload) workload="$2"; shift 2 ;;
+        --out) out="$2"; shift 2 ;;
+        --batch-size) batch_size="$2"; shift 2 ;;
+        --quick)
+            batch_size=8
+            sizes="${SWEEP_SIZES:-1,4}"
+            options+=(--hidden 16 --embed 16 --repeat 2 --minibatches 1)
+            shift ;;
+        *) options+=("$1"); shift ;;
+    esac
+done
+
+python="${PYTHON:-$(bash "$root/scripts/environment.sh")}"
+systems="${SWEEP_SYSTEMS:-depth,agenda,unbatched-hybridized,manual}"
+if [[ -z "${SWEEP_SYSTEMS:-}" ]] && "$python" -c 'import torch' 2>/dev/null; then
+    systems+=,manual-torch
+fi
+
+measure() {   # NAME OPTIONS...: a system that fails is reported, and the others go on
+    local name="$1"
+    shift
+    "$python" "$root/scripts/benchmark.py" "$workload" --mode train,infer --json \
+        ${options[@]+"${options[@]}"} "$@" >"$out/$name.jsonl" || status=$?
+}
+
+status=0
+mkdir -p "$out"
+measure table --scheduler all --batch-size "$batch_size"
+measure sweep --scheduler "$systems" --batch-size "$sizes"
+"$python" "$root/scripts/plot_benchmarks.py" --out "$out" "$out/table.jsonl" "$out/sweep.jsonl"
+exit "$status"

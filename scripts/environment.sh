@@ -1,0 +1,125 @@
+#!/usr/bin/env bash
+# Makes sure that there is a Python environment with this checkout and all it needs.
+set -euo pipefail
+
+usage() {
+    cat <<'EOF'
+usage: python="$(bash scripts/environment.sh)"
+
+Prints the path of a Python interpreter that has this checkout installed (editable, with MXNet,
+gluonnlp and what the tests and examples need); everything else it says goes to standard error.
+The first run makes the environment, later runs find it ready.
+
+The environment is, in this order: $EDB_VENV, the active one ($VIRTUAL_ENV), .venv in the checkout.
+
+  EDB_VENV    directory of the virtual environment; made if it is not there
+  EDB_PYTHON  interpreter to make it with (default: the first of python3.11, 3.10, 3.9, 3.8)
+  EDB_EXTRAS  extras to install (default: cpu,nlp,test,example,benchmark); on a CUDA machine
+              put cu112 or cu117 in the place of cpu
+EOF
+}
+
+say() { echo "environment: $*" >&2; }
+die() { say "$*"; exit 1; }
+
+if [[ "${BASH_SOURCE[0]}" != "$0" ]]; then
+    echo 'environment: call me, do not source me: python="$(bash scripts/environment.sh)"' >&2
+    return 1
+fi
+case "${1:-}" in
+    '') ;;
+    -h | --help) usage; exit 0 ;;
+    *) usage >&2; exit 2 ;;
+esac
+
+root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+venv="${EDB_VENV:-${VIRTUAL_ENV:-$root/.venv}}"
+extras="${EDB_EXTRAS:-cpu,nlp,test,example,benchmark}"
+python="$venv/bin/python"
+stamp="$venv/.gluon-edbatch-installed"
+
+# The interpreter counts too: an environment made anew with another Python has to be filled again.
+fingerprint() {
+    { echo "$root $extras"; readlink -f "$python"; cat "$root/setup.cfg" "$root/setup.py"; } |
+        cksum
+}
+
+is_ready() { [[ -x "$python" && -f "$stamp" && "$(cat "$stamp")" == "$(fingerprint)" ]]; }
+
+# 3.8 to 3.11, with venv: a name on the path may be a stand-in that runs nothing.
+is_usable() {
+    "$1" -c 'import sys, venv, ensurepip; sys.exit(not (3, 8) <= sys.version_info[:2] < (3, 12))' \
+        >/dev/null 2>&1
+}
+
+find_python() {
+    local candidate
+    for candidate in ${EDB_PYTHON:-python3.11 python3.10 python3.9 python3.8 python3}; do
+        if is_usable "$candidate"; then
+            echo "$candidate"
+            return
+        fi
+    done
+    die "no usable Python among ${EDB_PYTHON:-python3.11, 3.10, 3.9, 3.8, python3}: MXNet 1.9.1" \
+        "needs Python 3.8 to 3.11 with venv (on Debian: apt-get install python3.11-venv);" \
+        "EDB_PYTHON names another interpreter"
+}
+
+# gluonnlp has a part in C, which pip compiles.
+check_compiler() {
+    "$python" -c 'import gluonnlp' >/dev/null 2>&1 && return
+    command -v cc >/dev/null || command -v gcc >/dev/null ||
+        die 'no C compiler, which gluonnlp needs (on Debian: apt-get install gcc)'
+    "$python" -c 'import os, sysconfig as s, sys
+sys.exit(not os.path.exists(os.path.join(s.get_paths()["include"], "Python.h")))' ||
+        die "$("$python" -V) has no header files, which gluonnlp needs (on Debian:" \
+            'apt-get install python3-dev)'
+}
+
+make_venv() {
+    [[ -x "$python" ]] && "$python" -m pip --version >/dev/null 2>&1 && return
+    [[ "$venv" == "${VIRTUAL_ENV:-}" ]] && die "the active environment $venv has no working pip"
+    [[ -e "$venv" && ! -f "$venv/pyvenv.cfg" && -n "$(ls -A "$venv")" ]] &&
+        die "$venv is there and is no virtual environment"
+    local base
+    base="$(find_python)"
+    say "making $venv with $("$base" -V)"
+    "$base" -m venv --clear "$venv" >&2   # --clear: also over what an interrupted run left
+}
+
+# A CUDA build that is already there must not be overwritten with the CPU build.
+drop_cpu_for_cuda() {
+    local cuda
+    cuda="$("$python" -m pip list --format=freeze --disable-pip-version-check |
+        grep -o '^mxnet-cu[0-9]*' || true)"
+    if [[ -n "$cuda" && ",$extras," == *,cpu,* ]]; then
+        say "$cuda is installed: leaving out the CPU build"
+        requested="$(echo ",$extras," | sed 's/,cpu,/,/; s/^,//; s/,$//')"
+    fi
+}
+
+install() {
+    is_ready && return                     # another run may have held the lock meanwhile
+    make_venv
+    rm -f "$stamp"
+    check_compiler
+    local requested="$extras"
+    drop_cpu_for_cuda
+    say "installing .[$requested] into $venv (minutes the first time)"
+    "$python" -m pip install --disable-pip-version-check --quiet \
+        --editable "$root[$requested]" >&2
+    "$python" -c 'import mxnet' >&2 || die "MXNet does not import in $venv"
+    fingerprint >"$stamp.part"
+    mv -f "$stamp.part" "$stamp"           # last: an interrupted run is no finished one
+    say 'ready'
+}
+
+if ! is_ready; then
+    mkdir -p "$(dirname "$venv")"
+    if command -v flock >/dev/null; then
+        (flock 9; install) 9<"$root"       # two scripts started at once
+    else
+        install
+    fi
+fi
+echo "$python"

@@ -1,0 +1,554 @@
+"""Autograd as ever: record, backward, grad_req, modes, Trainer."""
+import mxnet as mx
+import numpy as np
+import pytest
+from mxnet import autograd, gluon
+from mxnet.gluon import nn
+
+import gluon_edbatch as edb
+from gluon_edbatch.testing import assert_matches_eager
+from models import CLASSES, Reader, TreeLSTM, ndarrays, random_trees, sentences, started
+
+CLOSE = dict(rtol=1e-5, atol=1e-6)
+
+
+def gradients(net):
+    """NumPy copies of all gradients."""
+    return {name: parameter.grad().asnumpy().copy()
+            for name, parameter in net.collect_params().items() if parameter.grad_req != 'null'}
+
+
+def assert_same(found, expected, **tolerance):
+    """Two dicts of gradients are close."""
+    assert list(found) == list(expected)
+    for name, wanted in expected.items():
+        np.testing.assert_allclose(found[name], wanted, **(tolerance or CLOSE), err_msg=name)
+
+
+def both(run_batched, run_eager, net):
+    """Gradients of two ways to run, each from zero."""
+    found = []
+    for run in (run_batched, run_eager):
+        for parameter in net.collect_params().values():
+            parameter.zero_grad()
+        run()
+        found.append(gradients(net))
+    return found
+
+
+@pytest.mark.parametrize('req', ['write', 'add'])
+def test_grad_req(req):
+    net = started(TreeLSTM())
+    net.collect_params().setattr('grad_req', req)
+    trees = random_trees(5)
+
+    def batched():
+        for part in (trees[:3], trees[3:]):
+            with autograd.record():
+                with edb.batching():
+                    values = [net(tree) for tree in part]
+                loss = edb.stack(values).sum()
+            loss.backward()
+
+    def eager():
+        for part in (trees[:3], trees[3:]):
+            with autograd.record():
+                loss = mx.nd.stack(*[net(tree) for tree in part]).sum()
+            loss.backward()
+
+    assert_same(*both(batched, eager, net))
+
+
+def test_some_parameters_without_gradient():
+    net = started(TreeLSTM())
+    net.embed.collect_params().setattr('grad_req', 'null')
+    net.score.weight.grad_req = 'null'
+    net.cell.h2h_f_weight.grad_req = 'add'
+    assert_matches_eager(net, random_trees(5))
+
+
+def test_frozen_parameters_only():
+    net = started(TreeLSTM())
+    net.collect_params().setattr('grad_req', 'null')
+    assert_matches_eager(net, random_trees(5))
+    with autograd.record():
+        with edb.batching():
+            values = [net(tree) for tree in random_trees(3)]
+        loss = edb.stack(values).sum()
+    assert np.isfinite(loss.asscalar())
+
+
+def test_frozen_parameters_and_an_input_with_gradient():
+    net = started(nn.Dense(3, in_units=4))
+    net.collect_params().setattr('grad_req', 'null')
+    assert_matches_eager(net, ndarrays(4, (1, 4), gradient=True))
+
+
+@pytest.mark.parametrize('req', ['write', 'add', 'null'])
+def test_input_grad_req(req):
+    net = started(nn.Dense(3, in_units=4))
+    found = []
+    for batched in (True, False):
+        xs = ndarrays(4, (1, 4))
+        for x in xs:
+            x.attach_grad(req)
+        for _ in range(2):
+            with autograd.record():
+                if batched:
+                    with edb.batching():
+                        values = [net(x) * net(xs[0]) for x in xs]
+                    loss = edb.add_n(values).sum()
+                else:
+                    loss = mx.nd.add_n(*[net(x) * net(xs[0]) for x in xs]).sum()
+            loss.backward()
+        found.append([None if x.grad is None else x.grad.asnumpy() for x in xs])
+    for one, other in zip(*found):
+        if req == 'null':
+            assert other is None or (one == other).all()
+        else:
+            np.testing.assert_allclose(one, other, **CLOSE)
+
+
+@pytest.mark.parametrize('req', ['write', 'add'])
+def test_parameter_also_used_outside_the_scope(req):
+    net = started(nn.Dense(3, in_units=4))
+    net.collect_params().setattr('grad_req', req)
+    xs = ndarrays(4, (1, 4))
+
+    def run(batched):
+        with autograd.record():
+            before = net(xs[0]).sum() * 2
+            if batched:
+                with edb.batching():
+                    values = [net(x) for x in xs]
+                inner = edb.stack(values).sum()
+            else:
+                inner = mx.nd.stack(*[net(x) for x in xs]).sum()
+            loss = before + inner * net(xs[1]).sum() + (net.weight.data() ** 2).sum()
+        loss.backward()
+
+    assert_same(*both(lambda: run(True), lambda: run(False), net))
+
+
+def test_gradient_read_at_once():
+    net = started(nn.Dense(1, in_units=1, use_bias=False))
+    for step in range(20):
+        with autograd.record():
+            with edb.batching():
+                values = [net(mx.nd.full((1, 1), step + 1)) for _ in range(3)]
+            loss = edb.stack(values).sum()
+        loss.backward()
+        assert net.weight.grad().asscalar() == 3 * (step + 1)
+
+
+def test_given_array_computed_on_the_outer_tape():
+    """What goes into the scope was itself computed from parameters outside."""
+    outer, net = started(nn.Dense(4, in_units=4)), started(nn.Dense(3, in_units=4), seed=1)
+    xs = ndarrays(4, (1, 4), gradient=True)
+    both_nets = nn.HybridSequential()
+    both_nets.add(outer, net)
+
+    def run(batched):
+        with autograd.record():
+            given = [outer(x) for x in xs]
+            if batched:
+                with edb.batching():
+                    values = [net(one) * 2 for one in given]
+                loss = edb.stack(values).sum()
+            else:
+                loss = mx.nd.stack(*[net(one) * 2 for one in given]).sum()
+        loss.backward()
+
+    assert_same(*both(lambda: run(True), lambda: run(False), both_nets))
+
+
+def test_pause_inside_the_scope():
+    net, fixed = started(nn.Dense(4, in_units=4)), started(nn.Dense(4, in_units=4), seed=1)
+
+    def model(x):
+        with autograd.pause():
+            target = fixed(net(x))
+        return (net(x) - target) ** 2
+
+    assert_matches_eager(model, ndarrays(5, (1, 4), gradient=True), blocks=[net, fixed])
+    with autograd.record():
+        with edb.batching():
+            values = [model(x) for x in ndarrays(5, (1, 4))]
+        edb.add_n(values).sum().backward()
+    assert (fixed.weight.grad().asnumpy() == 0).all()
+
+
+def test_record_inside_the_scope():
+    net = started(nn.Dense(4, in_units=4))
+    xs = ndarrays(5, (1, 4))
+
+    def run(batched):
+        if batched:
+            with edb.batching():
+                constant = [net(x) for x in xs]
+                with autograd.record():
+                    values = [net(x) * c for x, c in zip(xs, constant)]
+            with autograd.record():
+                loss = edb.stack(values).sum()
+        else:
+            constant = [net(x) for x in xs]
+            with autograd.record():
+                loss = mx.nd.stack(*[net(x) * c for x, c in zip(xs, constant)]).sum()
+        loss.backward()
+
+    assert_same(*both(lambda: run(True), lambda: run(False), net))
+
+
+def test_detached_value_stops_gradients():
+    net = started(nn.Dense(4, in_units=4))
+    assert_matches_eager(lambda x: net(x).detach() * net(x) + mx.nd.BlockGrad(net(x)),
+                         ndarrays(4, (1, 4), gradient=True), blocks=[net])
+
+
+def test_dropout_statistics_in_training():
+    drop = nn.Dropout(0.3)
+    x = mx.nd.ones((1, 2000))
+    with autograd.record():
+        with edb.batching() as scope:
+            values = [drop(x) for _ in range(8)]
+        found = [value.asnumpy() for value in edb.forward(values)]
+    assert scope.report().batches == 1
+    for one in found:
+        kept = one != 0
+        assert abs(kept.mean() - 0.7) < 0.06
+        np.testing.assert_allclose(one[kept], 1 / 0.7, rtol=1e-5)
+    assert not (found[0] == found[1]).all(), 'two samples share a mask'
+
+
+def test_dropout_gradient_uses_the_mask_of_the_forward_pass():
+    net = nn.HybridSequential()
+    net.add(nn.Dropout(0.5))
+    x = mx.nd.ones((1, 500))
+    x.attach_grad()
+    with autograd.record():
+        with edb.batching():
+            values = [net(x) for _ in range(3)]
+        loss = edb.stack(values).sum()
+    found = sum(value.asnumpy() for value in values)
+    loss.backward()
+    np.testing.assert_allclose(x.grad.asnumpy(), found, rtol=1e-5)
+
+
+def test_dropout_inside_a_block_is_verified_without_randomness():
+    class Noisy(gluon.HybridBlock):
+        """An operator without a rule next to a dropout."""
+
+        def hybrid_forward(self, F, x):
+            """(N, 4)"""
+            return F.Dropout(F.Custom(x, op_type='none') if False else F.khatri_rao(x) if False
+                             else F._contrib_fft(x) if False else F.softmin(x), p=0.5)
+
+    net = Noisy()
+    with autograd.record():
+        with edb.batching():
+            values = [net(x) for x in ndarrays(6, (1, 4))]
+        edb.forward(values)
+
+
+@pytest.mark.parametrize('mode', [autograd.predict_mode, autograd.train_mode])
+def test_modes_inside_the_scope(mode):
+    """Dropout follows the mode of the call, not of the evaluation."""
+    drop, x = nn.Dropout(0.5), mx.nd.ones((1, 400))
+    with edb.batching():
+        with mode():
+            inside = drop(x)
+        outside = drop(x)
+    with autograd.record():
+        inside, outside = edb.forward([inside, outside])
+    assert (outside.asnumpy() == 1).all()
+    dropped = (inside.asnumpy() == 0).mean()
+    assert dropped == 0 if mode is autograd.predict_mode else 0.3 < dropped < 0.7
+
+
+def test_predict_mode_under_record():
+    net = nn.HybridSequential()
+    net.add(nn.Dense(4, in_units=4), nn.Dropout(0.5), nn.BatchNorm(in_channels=4))
+    started(net)
+
+    def run(batched):
+        with autograd.record(train_mode=False):
+            if batched:
+                with edb.batching():
+                    values = [net(x) for x in ndarrays(4, (1, 4))]
+                loss = edb.stack(values).sum()
+            else:
+                loss = mx.nd.stack(*[net(x) for x in ndarrays(4, (1, 4))]).sum()
+        loss.backward(train_mode=False)
+
+    assert_same(*both(lambda: run(True), lambda: run(False), net))
+
+
+def test_backward_for_each_loss():
+    net = started(TreeLSTM())
+    net.collect_params().setattr('grad_req', 'add')
+    trees = random_trees(4)
+
+    def batched():
+        with autograd.record():
+            with edb.batching():
+                losses = [(net(tree) ** 2).sum(axis=1) for tree in trees]
+        for loss in losses:
+            loss.backward()
+
+    def eager():
+        with autograd.record():
+            losses = [(net(tree) ** 2).sum(axis=1) for tree in trees]
+        for loss in losses:
+            loss.backward()
+
+    assert_same(*both(batched, eager, net))
+
+
+def test_backward_with_head_gradients():
+    net = started(nn.Dense(3, in_units=4))
+    xs, heads = ndarrays(4, (1, 4)), ndarrays(4, (1, 3), seed=9)
+
+    def batched():
+        with autograd.record():
+            with edb.batching():
+                values = [net(x) for x in xs]
+            values = edb.forward(values)
+        autograd.backward(values, heads)
+
+    def eager():
+        with autograd.record():
+            values = [net(x) for x in xs]
+        autograd.backward(values, heads)
+
+    assert_same(*both(batched, eager, net))
+
+
+def test_lazy_backward_with_head_gradient():
+    net = started(nn.Dense(3, in_units=4))
+    x, head = ndarrays(1, (1, 4))[0], ndarrays(1, (1, 3), seed=9)[0]
+    with autograd.record():
+        with edb.batching():
+            value = net(x)
+    value.backward(head)
+    np.testing.assert_allclose(net.bias.grad().asnumpy(), head.asnumpy()[0], rtol=1e-6)
+
+
+def test_autograd_backward_and_grad_take_lazy_values():
+    net = started(nn.Dense(3, in_units=4))
+    x = ndarrays(1, (1, 4), gradient=True)[0]
+    with autograd.record():
+        with edb.batching():
+            values = [net(x), net(x * 2)]
+    autograd.backward(values)
+    np.testing.assert_allclose(net.bias.grad().asnumpy(), 2, rtol=1e-6)
+    with autograd.record():
+        with edb.batching():
+            value = (net(x) ** 2).sum(axis=1)
+    gradient, = autograd.grad([value], [x])
+    expected = 2 * (net(x).asnumpy() @ net.weight.data().asnumpy())
+    np.testing.assert_allclose(gradient.asnumpy(), expected, **CLOSE)
+
+
+def test_two_evaluations_in_one_scope_with_gradients_through_both():
+    first, second = started(nn.Dense(4, in_units=4)), started(nn.Dense(4, in_units=4), seed=1)
+    xs = ndarrays(6, (1, 4), gradient=True)
+
+    def model(x):
+        h = first(x)
+        if h.sum().asscalar() > 0:                  # evaluates
+            h = second(h)
+        if second(h).asnumpy()[0, 0] > 0:           # and again
+            h = first(h) * h
+        return second(h) + h
+
+    assert_matches_eager(model, xs, blocks=[first, second])
+
+
+def test_evaluation_in_the_middle_recomputes_nothing():
+    net = started(nn.Dense(4, in_units=4))
+    with autograd.record():
+        with edb.batching() as scope:
+            values = [net(x) for x in ndarrays(5, (1, 4))]
+            assert values[0].asnumpy().shape == (1, 4)
+            assert scope.report().nodes == 5
+            more = [net(value) for value in values]
+            more[2].wait_to_read()
+            values[3].asnumpy()
+        edb.forward([values, more])
+    report = scope.report()
+    assert (report.nodes, report.evaluations, report.batches) == (10, 2, 2)
+    assert len(report.forced) == 2
+    assert all(site.filename.endswith('test_autograd.py') for site in report.forced)
+
+
+def test_losses_of_one_scope_and_an_eager_one():
+    net = started(nn.Dense(3, in_units=4))
+    xs = ndarrays(4, (1, 4))
+    loss = gluon.loss.L2Loss()
+
+    def run(batched):
+        with autograd.record():
+            if batched:
+                with edb.batching():
+                    values = [loss(net(x), 0.5) for x in xs[:2]]
+                values = list(edb.forward(values))
+            else:
+                values = [loss(net(x), mx.nd.full((1, 3), 0.5)) for x in xs[:2]]
+            values += [loss(net(x), mx.nd.full((1, 3), 0.5)) for x in xs[2:]]
+        autograd.backward(values)
+
+    with pytest.raises(AssertionError):
+        assert_same({'a': np.zeros(2)}, {'a': np.ones(2)})
+    net_units = started(nn.Dense(1, in_units=4))
+    assert net_units is not net
+    del net_units
+    # a number is one value, not broadcast: L2Loss reshapes the label as the prediction
+    net = started(nn.Dense(1, in_units=4))
+
+    def run_one(batched):
+        with autograd.record():
+            if batched:
+                with edb.batching():
+                    values = [loss(net(x), 0.5) for x in xs[:2]]
+                values = list(edb.forward(values))
+            else:
+                values = [loss(net(x), mx.nd.array([0.5])) for x in xs[:2]]
+            values += [loss(net(x), mx.nd.array([0.5])) for x in xs[2:]]
+        autograd.backward(values)
+
+    assert_same(*both(lambda: run_one(True), lambda: run_one(False), net))
+
+
+@pytest.mark.parametrize('optimizer', ['sgd', 'adam', 'adagrad'])
+@pytest.mark.parametrize('hybridize', [False, True])
+def test_training_equals_eager_step_by_step(optimizer, hybridize):
+    nets = [started(TreeLSTM(), seed=4) for _ in range(2)]
+    for net in nets:
+        net.hybridize(hybridize)
+    loss_fn = gluon.loss.SoftmaxCrossEntropyLoss()
+    trainers = [gluon.Trainer(net.collect_params(), optimizer, {'learning_rate': 0.05})
+                for net in nets]
+    for step in range(6):
+        trees = random_trees(4, seed=step)
+        labels = [(step + i) % CLASSES for i in range(4)]
+        with autograd.record():
+            with edb.batching():
+                losses = [loss_fn(nets[0](tree), label) for tree, label in zip(trees, labels)]
+            batched = edb.stack(losses).mean()
+        batched.backward()
+        trainers[0].step(1)
+        with autograd.record():
+            losses = [loss_fn(nets[1](tree), mx.nd.array([label]))
+                      for tree, label in zip(trees, labels)]
+            eager = mx.nd.stack(*losses).mean()
+        eager.backward()
+        trainers[1].step(1)
+        np.testing.assert_allclose(batched.asscalar(), eager.asscalar(), rtol=2e-5)
+        for one, other in zip(nets[0].collect_params().values(),
+                              nets[1].collect_params().values()):
+            # Adam divides by the gradient's own size, which magnifies rounding.
+            np.testing.assert_allclose(one.data().asnumpy(), other.data().asnumpy(), rtol=1e-3,
+                                       atol=2e-5 if optimizer != 'adam' else 1e-3)
+
+
+def test_trainer_with_loss_of_all_samples_and_step_size():
+    """trainer.step(batch_size) with autograd.backward on the losses themselves."""
+    nets = [started(Reader(), seed=4) for _ in range(2)]
+    trainers = [gluon.Trainer(net.collect_params(), 'sgd', {'learning_rate': 0.5})
+                for net in nets]
+    for step in range(4):
+        samples = sentences(5, seed=step)
+        with autograd.record():
+            with edb.batching():
+                losses = [(nets[0](sample) ** 2).sum(axis=1) for sample in samples]
+        autograd.backward(edb.forward(losses))
+        trainers[0].step(len(samples))
+        with autograd.record():
+            losses = [(nets[1](sample) ** 2).sum(axis=1) for sample in samples]
+        autograd.backward(losses)
+        trainers[1].step(len(samples))
+    for one, other in zip(nets[0].collect_params().values(), nets[1].collect_params().values()):
+        np.testing.assert_allclose(one.data().asnumpy(), other.data().asnumpy(), **CLOSE)
+
+
+def test_stale_gradients_raise_the_trainers_own_warning():
+    """A parameter that the scope did not use is stale, and one that it used is fresh."""
+    net = nn.HybridSequential()
+    net.add(nn.Dense(3, in_units=4), nn.Dense(3, in_units=4))
+    started(net)
+    trainer = gluon.Trainer(net.collect_params(), 'sgd')
+    with autograd.record():
+        with edb.batching():
+            values = [net[0](x) for x in ndarrays(3, (1, 4))]
+        loss = edb.stack(values).sum()
+    loss.backward()
+    with pytest.raises(UserWarning, match=net[1].weight.name + '|' + net[1].bias.name):
+        trainer.step(1)
+    trainer.step(1, ignore_stale_grad=True)
+
+
+def test_values_recorded_without_record_have_no_gradient():
+    net = started(nn.Dense(3, in_units=4))
+    with edb.batching():
+        value = net(ndarrays(1, (1, 4))[0])
+    with autograd.record():
+        result = edb.forward(value)
+    with pytest.raises(mx.base.MXNetError, match='computational graph'):
+        result.backward()
+
+
+def test_integer_results_next_to_trained_ones():
+    net = started(nn.Dense(3, in_units=4))
+
+    def model(x):
+        y = net(x)
+        return y, y.argmax(axis=1), (y > 0), y.argmax(axis=1).astype('int32')
+
+    assert_matches_eager(model, ndarrays(5, (1, 4)), blocks=[net])
+
+
+def test_second_minibatch_before_first_is_differentiated():
+    """Two scopes evaluated, then both differentiated."""
+    net = started(nn.Dense(3, in_units=4))
+    net.collect_params().setattr('grad_req', 'add')
+    xs, ys = ndarrays(3, (1, 4)), ndarrays(4, (1, 4), seed=5)
+
+    def batched():
+        losses = []
+        for part in (xs, ys):
+            with autograd.record():
+                with edb.batching():
+                    values = [net(x) ** 2 for x in part]
+                losses.append(edb.stack(values).sum())
+        for loss in losses:
+            loss.backward()
+
+    def eager():
+        for part in (xs, ys):
+            with autograd.record():
+                loss = mx.nd.stack(*[net(x) ** 2 for x in part]).sum()
+            loss.backward()
+
+    assert_same(*both(batched, eager, net))
+
+
+def test_values_of_one_scope_in_the_next():
+    net = started(nn.Dense(4, in_units=4))
+    xs = ndarrays(3, (1, 4))
+
+    def batched():
+        with autograd.record():
+            with edb.batching():
+                first = [net(x) for x in xs]
+            with edb.batching():
+                second = [net(value) * 2 for value in first]
+            loss = edb.stack(second).sum() + edb.stack(first).sum()
+        loss.backward()
+
+    def eager():
+        with autograd.record():
+            first = [net(x) for x in xs]
+            loss = sum((net(value) * 2).sum() + value.sum() for value in first)
+        loss.backward()
+
+    assert_same(*both(batched, eager, net))

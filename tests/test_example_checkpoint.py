@@ -1,0 +1,156 @@
+"""The example's checkpoints: whole or not there."""
+import json
+import os
+import zipfile
+
+import mxnet as mx
+import numpy as np
+import pytest
+from mxnet import autograd, gluon
+from tree_lstm import checkpoint as checkpoints
+from tree_lstm.checkpoint import Checkpoint, CheckpointError
+
+
+def example(value=1.0, epochs=2):
+    arrays = {'hidden.weight': np.full((2, 3), value, np.float32),
+              'hidden.bias': np.array([np.pi, -0.0], np.float32)}
+    return Checkpoint(options={'hidden': 3, 'glove': None}, words='{"a": "é"}',
+                      history=[{'epoch': i, 'loss': 0.1 / 3} for i in range(epochs)],
+                      parameters=arrays, best_epoch=1,
+                      best_parameters={name: -array for name, array in arrays.items()},
+                      trainer=bytes(range(256)))
+
+
+def assert_same(left, right):
+    for name, one in left._asdict().items():
+        other = getattr(right, name)
+        if name.endswith('parameters'):
+            assert one.keys() == other.keys()
+            for key in one:
+                np.testing.assert_array_equal(one[key], other[key])
+                assert one[key].dtype == other[key].dtype
+        else:
+            assert one == other, name
+
+
+def test_round_trip_leaves_one_file(tmp_path):
+    path = tmp_path / 'new' / 'run.ckpt'
+    checkpoints.save(path, example())
+    assert_same(checkpoints.load(path), example())
+    assert os.listdir(path.parent) == ['run.ckpt']
+
+
+@pytest.mark.parametrize('failing', ['fsync', 'replace'])
+@pytest.mark.parametrize('error', [OSError('disk full'), KeyboardInterrupt()])
+def test_old_checkpoint_survives_a_failure(tmp_path, monkeypatch, failing, error):
+    path = tmp_path / 'run.ckpt'
+    checkpoints.save(path, example(1.0))
+
+    def fail(*_):
+        raise error
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoints.os, failing, fail)
+        with pytest.raises(type(error)):
+            checkpoints.save(path, example(2.0))
+    assert_same(checkpoints.load(path), example(1.0))
+    assert os.listdir(tmp_path) == ['run.ckpt']
+
+
+def test_what_a_killed_program_left_is_written_over(tmp_path):
+    path = tmp_path / 'run.ckpt'
+    (tmp_path / 'run.ckpt.part').write_bytes(b'half')
+    checkpoints.save(path, example())
+    assert_same(checkpoints.load(path), example())
+    assert os.listdir(tmp_path) == ['run.ckpt']
+
+
+def test_truncated_at_any_length(tmp_path):
+    path = tmp_path / 'run.ckpt'
+    checkpoints.save(path, example())
+    whole = path.read_bytes()
+    for length in [0, 1, 100, *range(len(whole) // 2, len(whole), 97), len(whole) - 1]:
+        path.write_bytes(whole[:length])
+        with pytest.raises(CheckpointError, match='run.ckpt: not a checkpoint, or damaged'):
+            checkpoints.load(path)
+
+
+def test_a_changed_byte_is_noticed(tmp_path):
+    path = tmp_path / 'run.ckpt'
+    checkpoints.save(path, example())
+    whole = bytearray(path.read_bytes())
+    at = whole.index(np.float32(np.pi).tobytes())
+    whole[at] ^= 1
+    path.write_bytes(whole)
+    with pytest.raises(CheckpointError, match='damaged.*CRC'):
+        checkpoints.load(path)
+
+
+@pytest.mark.parametrize('content', [
+    b'text', b'PK\x03\x04 not really', json.dumps({'format': 'other'}).encode()])
+def test_foreign_file(tmp_path, content):
+    path = tmp_path / 'other.params'
+    path.write_bytes(content)
+    with pytest.raises(CheckpointError, match='not a checkpoint'):
+        checkpoints.load(path)
+
+
+@pytest.mark.parametrize('members', [
+    {}, {'meta.json': '{'}, {'meta.json': '[]'}, {'meta.json': '{"format": "other"}'},
+    {'meta.json': json.dumps({'format': checkpoints.FORMAT})},
+    {'meta.json': json.dumps({'format': checkpoints.FORMAT}), 'trainer': ''},
+    {'meta.json': json.dumps({'format': checkpoints.FORMAT}), 'parameters/x.npy': 'x'}])
+def test_foreign_archive(tmp_path, members):
+    path = tmp_path / 'other.zip'
+    with zipfile.ZipFile(path, 'w') as archive:
+        for name, text in members.items():
+            archive.writestr(name, text)
+    with pytest.raises(CheckpointError, match='other.zip: not a checkpoint'):
+        checkpoints.load(path)
+
+
+def test_no_file(tmp_path):
+    with pytest.raises(CheckpointError, match='there is no such checkpoint'):
+        checkpoints.load(tmp_path / 'run.ckpt')
+    with pytest.raises(CheckpointError, match='not a checkpoint'):
+        checkpoints.load(tmp_path)
+
+
+def dense(units):
+    net = gluon.nn.Dense(units, in_units=3)
+    net.initialize(mx.init.Normal())
+    return net
+
+
+def test_parameters_go_into_a_network_of_the_same_build_only():
+    one, other = dense(2), dense(2)
+    checkpoints.set_parameters(other, checkpoints.parameter_arrays(one))
+    np.testing.assert_array_equal(one.weight.data().asnumpy(), other.weight.data().asnumpy())
+    with pytest.raises(CheckpointError, match=r'weight has shape \(2, 3\) in the checkpoint and '
+                                              r'\(4, 3\) in the model'):
+        checkpoints.set_parameters(dense(4), checkpoints.parameter_arrays(one))
+    unbiased = gluon.nn.Dense(2, in_units=3, use_bias=False)
+    unbiased.initialize()
+    with pytest.raises(CheckpointError, match=r"differ in their parameters: \['bias'\]"):
+        checkpoints.set_parameters(unbiased, checkpoints.parameter_arrays(one))
+
+
+def test_trainer_goes_on_with_its_states():
+    def update(net, trainer):
+        with autograd.record():
+            loss = (net(mx.nd.ones((4, 3))) ** 2).sum()
+        loss.backward()
+        trainer.step(1)
+
+    def trainer_of(net):
+        return gluon.Trainer(net.collect_params(), 'adagrad', {'learning_rate': 0.1})
+    net = dense(2)
+    trainer = trainer_of(net)
+    update(net, trainer)
+    arrays, states = checkpoints.parameter_arrays(net), checkpoints.trainer_states(trainer)
+    update(net, trainer)
+    again = dense(2)
+    resumed = trainer_of(again)
+    checkpoints.set_parameters(again, arrays)
+    checkpoints.restore_trainer(resumed, states)
+    update(again, resumed)
+    np.testing.assert_array_equal(net.weight.data().asnumpy(), again.weight.data().asnumpy())

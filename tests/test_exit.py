@@ -1,0 +1,294 @@
+"""Finished programs exit with status 0, at once and every time: nothing is pending at exit."""
+import os
+import subprocess
+import sys
+
+import pytest
+
+TIMES = 5
+SET_UP = '''
+import sys
+import mxnet as mx
+import numpy as np
+from mxnet import autograd, gluon
+import gluon_edbatch as edb
+
+net = gluon.nn.HybridSequential()
+net.add(gluon.nn.Dense(64, in_units=32, activation='tanh'), gluon.nn.Dense(32, in_units=64))
+net.initialize()
+trainer = gluon.Trainer(net.collect_params(), 'adam')
+data = np.random.RandomState(0).randn(40, 1, 32).astype(np.float32)
+
+
+def record(times=3):
+    with edb.batching():
+        losses = []
+        for sample in data:
+            value = sample
+            for _ in range(times):
+                value = net(value)
+            losses.append((value ** 2).sum(axis=1))
+    return losses
+
+
+def train():
+    with autograd.record():
+        loss = edb.stack(record()).mean()
+    loss.backward()
+    return loss
+'''
+PROGRAMS = {
+    'after backward': 'train()',
+    'after backward with the loss alive': 'loss = train()',
+    'after trainer.step': 'train(); trainer.step(1)',
+    'after many steps': 'for _ in range(8):\n    train()\n    trainer.step(1)',
+    'after a gradient was read': 'train(); print(net[0].weight.grad().asnumpy().sum())',
+    'evaluated, not differentiated': 'with autograd.record():\n    loss = edb.stack(record()).mean()',
+    'evaluated without autograd': 'values = edb.forward(record())',
+    'recorded only': 'values = record()',
+    'recorded only, dropped': 'record()',
+    'recorded only under autograd': 'with autograd.record():\n    values = record()',
+    'one value of many evaluated': 'values = record(); values[0].asnumpy()',
+    'lazy values alive in globals': 'values = record(); edb.forward(values)',
+    'scope alive in globals': '''
+with edb.batching() as scope:
+    value = net(data[0])
+value.asnumpy()
+''',
+    'in a function': '''
+def main():
+    with autograd.record():
+        with edb.batching() as scope:
+            values = [net(sample) for sample in data]
+        edb.stack(values).sum().backward()
+    trainer.step(1)
+    return scope.report()
+print(main())
+''',
+    'exception caught': '''
+try:
+    with autograd.record(), edb.batching():
+        values = [net(sample) for sample in data]
+        values[0].asnumpy()
+        raise ValueError
+except ValueError:
+    pass
+''',
+    'exception caught, then training': '''
+try:
+    with edb.batching():
+        values = [net(sample) for sample in data]
+        raise ValueError
+except ValueError as error:
+    kept = error
+train()
+''',
+    'sys.exit after backward': 'train(); sys.exit(0)',
+    'sys.exit in a scope': '''
+with autograd.record(), edb.batching():
+    values = [net(sample) for sample in data]
+    values[0].asnumpy()
+    sys.exit(0)
+''',
+    'sys.exit in a function with pending work': '''
+def main():
+    for _ in range(3):
+        loss = train()
+        trainer.step(1)
+    sys.exit(0)
+main()
+''',
+    'in a thread': '''
+import threading
+thread = threading.Thread(target=train)
+thread.start()
+thread.join()
+''',
+    'in a thread that is not joined': '''
+import threading
+threading.Thread(target=train).start()
+''',
+    'in a daemon thread that is done': '''
+import threading
+done = threading.Event()
+def work():
+    train()
+    done.set()
+threading.Thread(target=work, daemon=True).start()
+done.wait()
+''',
+    'two threads': '''
+import threading
+def work():
+    record_net = gluon.nn.Dense(3, in_units=32)
+    record_net.initialize()
+    with autograd.record():
+        with edb.batching():
+            values = [record_net(sample) for sample in data]
+        loss = edb.stack(values).sum()
+    loss.backward()
+threads = [threading.Thread(target=work) for _ in range(2)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+''',
+    'a reference cycle with values': '''
+class Holder: pass
+holder = Holder()
+holder.self, holder.loss, holder.values = holder, train(), record()
+''',
+    'atexit handler that trains': '''
+import atexit
+atexit.register(lambda: (train(), trainer.step(1)))
+''',
+    'atexit handler before the import': '''
+import atexit
+atexit.register(train)
+train()
+''',
+    'lazy values in a module attribute': 'sys.kept = record(); sys.kept[0].asnumpy(); sys.loss = train()',
+    'generator left open': '''
+def samples():
+    with edb.batching():
+        for sample in data:
+            yield net(sample)
+values = samples()
+next(values)
+''',
+    'several backward passes': '''
+with autograd.record():
+    loss = edb.stack(record()).mean()
+loss.backward(retain_graph=True)
+loss.backward()
+''',
+    'hybridized': 'net.hybridize(); train(); trainer.step(1)',
+    'static_alloc': 'net.hybridize(static_alloc=True, static_shape=True); net(mx.nd.array(data[0])); train()',
+    'deleted at the end': 'loss = train(); del net, trainer, loss',
+    'gradient pending on a large product': '''
+big = gluon.nn.Dense(1500, in_units=1500)
+big.initialize()
+with autograd.record():
+    with edb.batching():
+        value = np.ones((1, 1500), np.float32)
+        for _ in range(40):
+            value = big(value) * 0.01
+        loss = value.sum(axis=1)
+loss.backward()
+''',
+}
+
+
+def run(program, timeout=60, **environment):
+    """Run a Python program in a process of its own."""
+    return subprocess.run(
+        [sys.executable, '-X', 'faulthandler', '-c', program], capture_output=True, text=True,
+        timeout=timeout, check=False,
+        env=dict(os.environ, OMP_NUM_THREADS='1', **environment))
+
+
+@pytest.mark.parametrize('name', list(PROGRAMS))
+def test_exit_status(name):
+    done = run(SET_UP + PROGRAMS[name])
+    assert done.returncode == 0, f'{done.returncode}\n{done.stderr}'
+    assert 'Traceback' not in done.stderr and 'Exception ignored' not in done.stderr, done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('name', list(PROGRAMS))
+def test_exit_status_many_times(name):
+    for attempt in range(3 * TIMES):
+        done = run(SET_UP + PROGRAMS[name])
+        assert done.returncode == 0, f'attempt {attempt}: {done.returncode}\n{done.stderr}'
+        assert not done.stderr, done.stderr
+
+
+@pytest.mark.parametrize('name', ['after backward', 'after trainer.step', 'recorded only',
+                                  'lazy values alive in globals', 'sys.exit in a scope',
+                                  'in a thread that is not joined'])
+def test_exit_status_five_times(name):
+    for attempt in range(TIMES):
+        done = run(SET_UP + PROGRAMS[name])
+        assert done.returncode == 0, f'attempt {attempt}: {done.returncode}\n{done.stderr}'
+
+
+@pytest.mark.parametrize('name', ['after trainer.step', 'in a thread', 'lazy values alive in globals'])
+@pytest.mark.parametrize('engine', ['NaiveEngine', 'ThreadedEngine', 'ThreadedEnginePerDevice'])
+def test_exit_status_of_every_engine(name, engine):
+    done = run(SET_UP + PROGRAMS[name], MXNET_ENGINE_TYPE=engine)
+    assert done.returncode == 0, f'{done.returncode}\n{done.stderr}'
+
+
+def test_uncaught_exception_has_status_1():
+    """The user's error is what is seen, not a crash at shutdown."""
+    done = run(SET_UP + '''
+with autograd.record(), edb.batching():
+    values = [net(sample) for sample in data]
+    values[0].asnumpy()
+    raise ValueError('mine')
+''')
+    assert done.returncode == 1, done.stderr
+    assert done.stderr.strip().endswith('ValueError: mine')
+
+
+def test_status_of_sys_exit_is_kept():
+    assert run(SET_UP + 'train(); sys.exit(7)').returncode == 7
+
+
+def test_import_alone():
+    done = run('import gluon_edbatch')
+    assert done.returncode == 0 and not done.stderr
+
+
+def test_keyboard_interrupt_from_outside():
+    """SIGINT in the middle of training ends the program with KeyboardInterrupt, not a hang."""
+    import signal
+    import time
+    for delay in (0.3, 0.8, 1.5):
+        process = subprocess.Popen(
+            [sys.executable, '-c', SET_UP + '''
+print('ready', flush=True)
+while True:
+    train()
+    trainer.step(1)
+'''], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env=dict(os.environ, OMP_NUM_THREADS='1'))
+        try:
+            assert process.stdout.readline() == 'ready\n'
+            time.sleep(delay)
+            process.send_signal(signal.SIGINT)
+            _, stderr = process.communicate(timeout=60)
+        finally:
+            process.kill()
+        assert process.returncode in (1, 130, -signal.SIGINT), stderr
+        assert 'KeyboardInterrupt' in stderr, stderr
+
+
+def test_training_goes_on_after_keyboard_interrupt():
+    """Interrupts at many places; each time the next minibatch is right and hooks are gone."""
+    done = run(SET_UP + '''
+import signal
+from mxnet.ndarray import NDArray
+call = gluon.Block.__call__
+expected = None
+interrupted = 0
+for attempt in range(60):
+    signal.setitimer(signal.ITIMER_REAL, 0.0005 + 0.0006 * attempt)
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        train()
+        mx.nd.waitall()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    except KeyboardInterrupt:
+        interrupted += 1
+    except mx.base.MXNetError:
+        interrupted += 1
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    autograd.set_recording(False), autograd.set_training(False)
+    assert gluon.Block.__call__ is call, attempt
+    loss = train().asscalar()
+    assert np.isfinite(loss)
+    expected = loss if expected is None else expected
+    assert abs(loss - expected) < 1e-5 * abs(expected), (attempt, loss, expected)
+print('interrupted', interrupted)
+assert interrupted > 10
+''', timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
