@@ -62,7 +62,8 @@ def test_grad_req(req):
 def test_some_parameters_without_gradient():
     net = started(TreeLSTM())
     net.embed.collect_params().setattr('grad_req', 'null')
-    net.score.weight.grad_req = 'null'
+    # Not a Dense's weight: then MXNet 1.9.1 itself gives garbage for the bias (oneDNN).
+    net.score.bias.grad_req = 'null'
     net.cell.h2h_f_weight.grad_req = 'add'
     assert_matches_eager(net, random_trees(5))
 
@@ -236,12 +237,11 @@ def test_dropout_gradient_uses_the_mask_of_the_forward_pass():
 
 def test_dropout_inside_a_block_is_verified_without_randomness():
     class Noisy(gluon.HybridBlock):
-        """An operator without a rule next to a dropout."""
+        """An operator without a rule (cumsum) next to a dropout."""
 
         def hybrid_forward(self, F, x):
             """(N, 4)"""
-            return F.Dropout(F.Custom(x, op_type='none') if False else F.khatri_rao(x) if False
-                             else F._contrib_fft(x) if False else F.softmin(x), p=0.5)
+            return F.Dropout(F.cumsum(x, axis=1), p=0.5)
 
     net = Noisy()
     with autograd.record():
@@ -382,30 +382,9 @@ def test_evaluation_in_the_middle_recomputes_nothing():
 
 
 def test_losses_of_one_scope_and_an_eager_one():
-    net = started(nn.Dense(3, in_units=4))
-    xs = ndarrays(4, (1, 4))
-    loss = gluon.loss.L2Loss()
+    net, loss, xs = started(nn.Dense(1, in_units=4)), gluon.loss.L2Loss(), ndarrays(4, (1, 4))
 
     def run(batched):
-        with autograd.record():
-            if batched:
-                with edb.batching():
-                    values = [loss(net(x), 0.5) for x in xs[:2]]
-                values = list(edb.forward(values))
-            else:
-                values = [loss(net(x), mx.nd.full((1, 3), 0.5)) for x in xs[:2]]
-            values += [loss(net(x), mx.nd.full((1, 3), 0.5)) for x in xs[2:]]
-        autograd.backward(values)
-
-    with pytest.raises(AssertionError):
-        assert_same({'a': np.zeros(2)}, {'a': np.ones(2)})
-    net_units = started(nn.Dense(1, in_units=4))
-    assert net_units is not net
-    del net_units
-    # a number is one value, not broadcast: L2Loss reshapes the label as the prediction
-    net = started(nn.Dense(1, in_units=4))
-
-    def run_one(batched):
         with autograd.record():
             if batched:
                 with edb.batching():
@@ -416,7 +395,7 @@ def test_losses_of_one_scope_and_an_eager_one():
             values += [loss(net(x), mx.nd.array([0.5])) for x in xs[2:]]
         autograd.backward(values)
 
-    assert_same(*both(lambda: run_one(True), lambda: run_one(False), net))
+    assert_same(*both(lambda: run(True), lambda: run(False), net))
 
 
 @pytest.mark.parametrize('optimizer', ['sgd', 'adam', 'adagrad'])
@@ -552,3 +531,36 @@ def test_values_of_one_scope_in_the_next():
         loss.backward()
 
     assert_same(*both(batched, eager, net))
+
+
+def test_gradients_of_results_of_several_kinds_are_the_same_every_time():
+    """Values of different row shapes live in different arenas, whose backward passes may not
+    get in each other's way."""
+    net = started(nn.Dense(3, in_units=4))
+    xs, found = ndarrays(5, (1, 4)), set()
+    for _ in range(60):
+        with autograd.record():
+            with edb.batching('unbatched'):
+                values = [net(x) for x in xs]
+                values += [value.argmax(axis=1) for value in values]
+            loss = sum(value.sum() for value in edb.forward(values))
+        loss.backward()
+        found.add(float(net.weight.grad().sum().asscalar()))
+    assert len(found) == 1, found
+
+
+def test_residual_gradient():
+    """x + f(x) and x + f(y): where MXNet's compiled graphs lose a gradient that is to be added."""
+    class Residual(gluon.HybridBlock):
+        """x + f(y)"""
+
+        def hybrid_forward(self, F, x, y):
+            """(N, H)"""
+            return x + F.tanh(y * 2), F.tanh(x) + y, x + y + x
+
+    net = Residual()
+    samples = list(zip(ndarrays(4, (1, 4), gradient=True), ndarrays(4, (1, 4), 1, gradient=True)))
+    for count in (1, 4):
+        assert_matches_eager(net, samples[:count], unpack=True)
+    assert_matches_eager(lambda x, y: mx.nd.tanh(net(x, y)[0] + y), samples, unpack=True,
+                         blocks=[net])

@@ -99,6 +99,7 @@ class Recording:
         self._array_ids: Dict[int, Tuple[LazyArray, Any]] = {}
         self._modes: Dict[Mode, Dict[tuple, Form]] = {}
         self._fingerprints: Dict[gluon.Block, Any] = {}
+        self._by_length: Dict[int, tuple] = {}  # what makes the forms of types that are not neutral
         self.static: Dict[type, bool] = {}  # block classes whose calls are recorded as such
         self._no_pairs: Dict[tuple, Tuple[RaggedArray, RaggedArray]] = {}
         self.update_mode()
@@ -134,6 +135,8 @@ class Recording:
         if form is None:
             form = self._calls[key] = self._resolve_plain(block, args)
         if ragged is not None:
+            if not form.node_type.neutral:
+                form = self._form_by_length(form, key, tuple(map(len, ragged)))
             for values in ragged:
                 self.node_lengths.append(len(values))
                 ids += values
@@ -258,6 +261,9 @@ class Recording:
 
     def _append(self, form: Form, leaves: Sequence[NDArray]) -> Any:
         ids = [leaf._id for leaf in leaves if leaf.__class__ is LazyArray]
+        if not form.node_type.neutral:
+            form = self._form_by_length(form, (form.index,), tuple(
+                len(leaf._ids) for leaf in leaves if leaf.__class__ is RaggedArray))
         for leaf in leaves:
             if leaf.__class__ is RaggedArray:
                 self.node_lengths.append(len(leaf._ids))
@@ -429,7 +435,27 @@ class Recording:
             if key not in self.parameters:
                 array = self.parameters[key] = parameter.data(node_type.ctx)
                 self.guards.watch(array)
-        return self._new_form(node_type, specs[0][0].rows)
+        form = self._new_form(node_type, specs[0][0].rows)
+        if not node_type.neutral:
+            self._by_length[form.index] = types, head, specs
+        return form
+
+    def _form_by_length(self, form: Form, key: tuple, lengths: Tuple[int, ...]) -> Form:
+        """The form for calls with these lengths of ragged arguments, which are not padded."""
+        key += (lengths,)
+        exact = self._calls.get(key)
+        if exact is None:
+            types, head, specs = self._by_length[form.index]
+            head += (self.mode, tuple(specs), lengths)
+            node_type = types.get(head)
+            if node_type is None:
+                try:
+                    node_type = types[head] = make_type(form.node_type.graph, self.mode, specs,
+                                                        form.node_type.ctx, lengths)
+                except EdbError as error:
+                    raise type(error)(f'{error}\n  called at {current_site()}') from None
+            exact = self._calls[key] = self._new_form(node_type, form.rows)
+        return exact
 
     def _new_form(self, node_type, rows) -> Form:
         stores = [self.store(spec) for spec in node_type.output_specs(rows)]

@@ -56,8 +56,8 @@ def specialise(symbol: mx.sym.Symbol, empty: Set[str]) -> Optional[mx.sym.Symbol
         else:
             replaced[index, 0] = outcome
     heads = [resolve(head) for head in graph['heads']]
-    if any(head[0] in state for head in heads):
-        return None
+    if any(head[0] in state or nodes[head[0]]['op'] == 'null' for head in heads):
+        return None  # (a compiled graph does not write a variable to its output)
     graph['heads'] = heads
     return load(graph)
 

@@ -2,7 +2,7 @@
 import itertools
 import json
 from enum import Enum
-from typing import Dict, List, NamedTuple, Sequence, Set, Tuple
+from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -11,6 +11,7 @@ from mxnet.gluon.parameter import DeferredInitializationError
 
 from ..errors import RecordError, RowDependenceError
 from ..record.spec import Spec, spec_of
+from .padding import padding_neutral
 from .rowwise import RowwiseResult, Verdict, analyse, operators
 from .trace import INPUT, StaticGraph
 
@@ -73,6 +74,11 @@ class NodeType:
         Rows of each output per row of the arguments.
     alone : bool
         Whether nodes must run one by one; `reason` says why.
+    neutral : bool
+        Whether ragged arguments may be padded: calls of a type that is not neutral get types of
+        their own by the lengths of these arguments.
+    lengths : tuple of int or None
+        Of the ragged arguments, for such types.
     verified, verified_padding : bool
         Whether batched results were compared with a run alone, or need not be; the same for
         batches with padding.
@@ -83,14 +89,15 @@ class NodeType:
     """
 
     def __init__(self, graph: StaticGraph, mode: Mode, arguments: Tuple[Argument, ...],
-                 outputs: Tuple[Spec, ...], rows: int, verdict: RowwiseResult, ctx: mx.Context):
+                 outputs: Tuple[Spec, ...], rows: int, verdict: RowwiseResult, ctx: mx.Context,
+                 lengths: Optional[Tuple[int, ...]] = None):
         self.serial = next(_serial)
         self.name = graph.name
         self.graph = graph
         self.mode = mode
         self.arguments = arguments
         self.outputs = outputs
-        self.alone = verdict.verdict is Verdict.DEPENDENT
+        self.alone = verdict.verdict is not Verdict.PROVED
         self.reason = verdict.reason
         self.factors = tuple(verdict.factors) or tuple(1 for _ in outputs)
         self.rows = rows
@@ -102,8 +109,12 @@ class NodeType:
         self.ragged = any(argument.kind is Kind.RAGGED for argument in arguments)
         ops = operators(graph.symbol)
         self.random = any(op in _RANDOM or 'random' in op or 'sample' in op for op in ops)
-        self.verified = self.alone or (verdict.verdict is Verdict.PROVED and not self.ragged)
-        self.verified_padding = not self.ragged
+        self.neutral = not self.ragged or (lengths is None and padding_neutral(
+            graph.symbol, {INPUT % position for position, argument in enumerate(arguments)
+                           if argument.kind is Kind.RAGGED}))
+        self.lengths = lengths
+        self.verified = self.alone or not graph.parameters
+        self.verified_padding = self.verified and (not self.ragged or lengths is not None)
         tables = _used_only(graph, _TABLES)
         self.read_backward = [name not in tables for name in graph.parameters]
         self.programs: Dict[tuple, object] = {}
@@ -111,7 +122,8 @@ class NodeType:
     def __repr__(self) -> str:
         shapes = ', '.join('x'.join(map(str, ('k',) * (a.kind is Kind.RAGGED) + a.arena[0])) or '1'
                            for a in self.arguments)
-        return f'{self.name}[{shapes}]'
+        lengths = '' if self.lengths is None else f' k={",".join(map(str, self.lengths))}'
+        return f'{self.name}[{shapes}{lengths}]'
 
     def output_specs(self, rows: int) -> Tuple[Spec, ...]:
         """Specs of the outputs of a call with this many rows."""
@@ -122,7 +134,7 @@ class NodeType:
 
 
 def make_type(graph: StaticGraph, mode: Mode, leaves: Sequence[Tuple[Spec, Kind]],
-              ctx: mx.Context) -> NodeType:
+              ctx: mx.Context, lengths: Optional[Tuple[int, ...]] = None) -> NodeType:
     """Infer shapes and dtypes, finish deferred initialisation, and find out what may batch.
 
     Parameters
@@ -133,6 +145,8 @@ def make_type(graph: StaticGraph, mode: Mode, leaves: Sequence[Tuple[Spec, Kind]
         The array arguments.
     ctx : mxnet.Context
         Where parameters are looked up.
+    lengths : tuple of int, optional
+        Lengths of the ragged arguments, for types whose calls all have the same.
 
     Raises
     ------
@@ -142,9 +156,11 @@ def make_type(graph: StaticGraph, mode: Mode, leaves: Sequence[Tuple[Spec, Kind]
         For BatchNorm in training mode, whose statistics would be taken over other samples.
     """
     shapes, dtypes = {}, {}
+    ragged_lengths = itertools.repeat(_TRIAL_LENGTH) if lengths is None else iter(lengths)
     for position, (spec, kind) in enumerate(leaves):
         name = INPUT % position
-        shapes[name] = _batch_shape(spec.shape, kind)
+        shapes[name] = spec.shape if kind is not Kind.RAGGED else (
+            spec.shape[:1] + (max(1, next(ragged_lengths)),) + spec.shape[1:])
         dtypes[name] = spec.dtype
     used = set(graph.symbol.list_inputs())
     shapes = {name: shape for name, shape in shapes.items() if name in used}
@@ -161,11 +177,8 @@ def make_type(graph: StaticGraph, mode: Mode, leaves: Sequence[Tuple[Spec, Kind]
         Argument(spec.arena, kind,
                  np.issubdtype(spec.dtype, np.floating) and INPUT % position not in indices)
         for position, (spec, kind) in enumerate(leaves))
-    return NodeType(graph, mode, arguments, outputs, leaves[0][0].rows, verdict, ctx)
-
-
-def _batch_shape(shape, kind):
-    return (shape[0], _TRIAL_LENGTH) + shape[1:] if kind is Kind.RAGGED else shape
+    return NodeType(graph, mode, arguments, outputs, leaves[0][0].rows, verdict, ctx,
+                    lengths)
 
 
 def _infer(graph, shapes, dtypes, ctx):

@@ -60,7 +60,7 @@ def program_for(node_type: NodeType, reads: Tuple[str, ...]) -> Program:
 def _compile(node_type: NodeType, reads: Tuple[str, ...]) -> Program:
     symbol = node_type.graph.symbol.__copy__()
     empty = {INPUT % position for position, read in enumerate(reads) if read == EMPTY}
-    if empty:  # where this cannot be expressed, execution gives one row of zeros
+    if empty and node_type.neutral:  # else execution gives one row of zeros, as eager code does
         specialised = specialise(symbol, empty)
         symbol = symbol if specialised is None else specialised
     symbol = apply_passes(symbol, node_type.trial_shapes)

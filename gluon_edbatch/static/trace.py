@@ -55,6 +55,11 @@ def trace_block(block: gluon.HybridBlock, template: Tuple, inputs: int) -> Stati
         If the block cannot be traced, changes its own attributes, or comes out differently
         when traced again: one run for many samples would then not be what the user wrote.
     """
+    hooked = _hooked_child(block)
+    if hooked is not None:
+        raise RecordError(
+            f'{describe(hooked)} inside {describe(block)} has a forward hook, which would run once '
+            f'for many samples; register hooks on the blocks that the per-sample model calls')
     before = fingerprint(block)
     results = _run(block, template, inputs)
     again = _run(block, template, inputs)
@@ -103,6 +108,16 @@ def symbol_function(op: str):
         if op.startswith(prefix) and hasattr(module, op[len(prefix):]):
             return getattr(module, op[len(prefix):])
     return getattr(mx.sym.op, op) if hasattr(mx.sym.op, op) else getattr(mx.sym._internal, op)
+
+
+def _hooked_child(block):
+    for child in block._children.values():
+        if child._forward_hooks or child._forward_pre_hooks:
+            return child
+        hooked = _hooked_child(child)
+        if hooked is not None:
+            return hooked
+    return None
 
 
 def _run(block, template, inputs):

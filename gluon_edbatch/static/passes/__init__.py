@@ -3,10 +3,12 @@ from typing import Callable, Dict, Tuple
 
 import mxnet as mx
 
+from .added_inputs import added_inputs
 from .middle_axis import middle_axis
 
 Shape = Tuple[int, ...]
-PASSES: Tuple[Callable[[mx.sym.Symbol, Dict[str, Shape]], mx.sym.Symbol], ...] = (middle_axis,)
+PASSES: Tuple[Callable[[mx.sym.Symbol, Dict[str, Shape]], mx.sym.Symbol], ...] = (
+    middle_axis, added_inputs)
 
 
 def apply_passes(symbol: mx.sym.Symbol, shapes: Dict[str, Shape]) -> mx.sym.Symbol:
