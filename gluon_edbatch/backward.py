@@ -57,7 +57,7 @@ def _hand_over_quickly(begin: bool) -> None:
 
 
 def record_function(inputs: Sequence[NDArray], outputs: Sequence[NDArray],
-                    backward: Callable[[List[NDArray]], List[NDArray]]) -> None:
+                    backward: Callable[[List[NDArray], List[NDArray], List[int]], None]) -> None:
     """Tell autograd that `outputs` were computed from `inputs`.
 
     Parameters
@@ -67,7 +67,8 @@ def record_function(inputs: Sequence[NDArray], outputs: Sequence[NDArray],
     outputs : sequence of NDArray
         Computed already; not known to autograd.
     backward : callable
-        Gradients of the outputs -> gradients of the inputs. Called from a thread of the engine.
+        Gets the gradients of the outputs, the arrays where those of the inputs belong, and for
+        each of these what to do (`deliver`). Called from a thread of the engine.
     """
     key = next(_serial)
 
@@ -76,13 +77,7 @@ def record_function(inputs: Sequence[NDArray], outputs: Sequence[NDArray],
         try:
             arrays = [NDArray(ctypes.cast(handle, NDArrayHandle), writable=i >= num_heads)
                       for i, handle in enumerate(handles[:num_heads + num_inputs])]
-            gradients = backward(arrays[:num_heads])
-            for target, gradient, request in zip(arrays[num_heads:], gradients,
-                                                 requests[:num_inputs]):
-                if request in (_WRITE, _INPLACE):
-                    gradient.copyto(target)
-                elif request == _ADD:
-                    target += gradient
+            backward(arrays[:num_heads], arrays[num_heads:], requests[:num_inputs])
         except Exception:  # pylint: disable=broad-except
             print(f'Error in the backward pass of gluon_edbatch:\n{traceback.format_exc()}')
             return False
@@ -106,6 +101,15 @@ def record_function(inputs: Sequence[NDArray], outputs: Sequence[NDArray],
     check_call(_LIB.MXCustomFunctionRecord(
         ctypes.c_int(len(inputs)), c_array(ctypes.c_void_p, list(map(raw_handle, inputs))),
         ctypes.c_int(len(outputs)), c_handle_array(outputs), ctypes.byref(context)))
+
+
+def deliver(gradients: List[NDArray], targets: List[NDArray], requests: List[int]) -> None:
+    """Write gradients to where MXNet wants them, add them, or neither, as it requests."""
+    for gradient, target, request in zip(gradients, targets, requests):
+        if request in (_WRITE, _INPLACE):
+            gradient.copyto(target)
+        elif request == _ADD:
+            target += gradient
 
 
 class BackwardPass:
@@ -143,8 +147,12 @@ class BackwardPass:
             if self._ran:
                 self._machine = None
 
-    def __call__(self, arena: int, head: NDArray) -> List[NDArray]:
+    def __call__(self, arena: int, head: NDArray, targets: List[NDArray],
+                 requests: List[int]) -> None:
         """Gradients of the parameters and of the given arrays, in this order.
+
+        Passes over one evaluation share its gradient arenas, so they must not mix; each has
+        handed all its work to the engine when the lock is free again.
 
         Parameters
         ----------
@@ -152,6 +160,8 @@ class BackwardPass:
             Which of the arenas has gradients.
         head : NDArray
             Its gradients.
+        targets, requests
+            See `deliver`.
         """
         with self._lock:
             machine = self._machine
@@ -160,11 +170,10 @@ class BackwardPass:
                     'a second backward pass through values of a batching scope, after a later '
                     'scope was evaluated: their intermediate results are freed. Differentiate '
                     'them before the next minibatch is evaluated')
-            gradients = self._run(machine, arena, head)
+            deliver(self._run(machine, arena, head), targets, requests)
             self._ran = True
             if self._superseded:
                 self._machine = None
-            return gradients
 
     def _run(self, machine: Machine, arena: int, head: NDArray) -> List[NDArray]:
         for index, gradient in enumerate(machine.gradients):
@@ -201,7 +210,8 @@ def connect(machine: Machine) -> List[Optional[Callable[[], NDArray]]]:
         output = machine.arenas[index].detach()
         previous = _set_recording(True)
         try:
-            record_function(inputs, [output], lambda heads: backward(index, heads[0]))
+            record_function(inputs, [output], lambda heads, targets, requests: backward(
+                index, heads[0], targets, requests))
         finally:
             _set_recording(previous)
         return output

@@ -9,6 +9,10 @@ class RecordError(EdbError, ValueError):
     """A call cannot be recorded: wrong shapes, dtypes, contexts or argument kinds."""
 
 
+class UnrecordableError(RecordError):
+    """An operator whose result cannot be a recorded value, so that it has to run at once."""
+
+
 class BatchError(EdbError, RuntimeError):
     """A batch of recorded calls failed while it ran."""
 

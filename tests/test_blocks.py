@@ -295,16 +295,34 @@ def test_ragged_sum(counts):
                          ragged_samples(counts), unpack=True, blocks=[net])
 
 
-def test_ragged_is_one_type_whatever_the_lengths():
-    net = Attention()
+class MaskedAttention(gluon.HybridBlock):
+    """The same with operators for which padding is proved to change nothing."""
+
+    def hybrid_forward(self, F, query, values, lengths):
+        """query (N, H), values (N, K, H), lengths (N,)"""
+        scores = F.sum(F.broadcast_mul(values, F.expand_dims(query, axis=1)), axis=2)
+        scores = F.SequenceMask(scores, lengths, use_sequence_length=True, axis=1, value=-1e9)
+        weights = F.expand_dims(F.softmax(scores, axis=1), axis=2)
+        return F.sum(F.broadcast_mul(weights, values), axis=1)
+
+
+@pytest.mark.parametrize('offset, types', [(0, 1), (-1, 3)], ids=['true', 'too short'])
+def test_ragged_is_one_type_whatever_the_lengths(offset, types):
+    """With the true lengths as mask; other numbers make types by length, and stay right."""
+    net = MaskedAttention()
+    samples = ragged_samples([3, 1, 2], gradient=False)
+
+    def model(query, values):
+        values = edb.ragged(values, shape=(1, 3))
+        return net(query, values, values.lengths + offset if offset else values.lengths)
+
+    expected = [model(*sample).asnumpy() for sample in samples]
     with edb.batching() as scope:
-        results = []
-        for query, values in ragged_samples([3, 1, 0, 2], gradient=False):
-            values = edb.ragged(values, shape=(1, 3))
-            results.append(net(query, values, values.lengths))
-    edb.forward(results)
-    report = scope.report()
-    assert (len(report.types), report.batches) == (1, 1)
+        results = [model(*sample) for sample in samples]
+    for found, wanted in zip(edb.forward(results), expected):
+        np.testing.assert_allclose(found.asnumpy(), wanted, rtol=1e-5, atol=1e-6)
+    attention = [kind for kind in scope.report().types if 'MaskedAttention' in kind.name]
+    assert len(attention) == types
 
 
 def test_ragged_of_several_rows():
@@ -325,20 +343,22 @@ def test_ragged_of_several_rows():
     assert_matches_eager(lambda values: net(edb.ragged(values)), samples, blocks=[net])
 
 
-def test_ragged_whose_padding_changes_the_result_is_an_error():
+def test_ragged_whose_padding_changes_the_result_batches_by_length():
     class Mean(gluon.HybridBlock):
-        """Mean over the values: wrong where there is padding."""
+        """Mean over the values: it would be wrong where there is padding."""
 
         def hybrid_forward(self, F, values):
             """(N, H)"""
             return F.mean(values, axis=1)
 
     net = Mean()
-    with pytest.raises(edb.RowDependenceError, match=r'Mean\(mean\d+\).*padding(.|\n)*'
-                                                     r'test_blocks\.py:\d+'):
-        with edb.batching():
-            values = [net(edb.ragged(list(sample))) for _, sample in ragged_samples([1, 3])]
-        edb.forward(values)
+    samples = [sample for _, sample in ragged_samples([1, 3, 1, 3, 3])]
+    expected = [net(edb.ragged(sample)).asnumpy() for sample in samples]
+    with edb.batching() as scope:
+        values = [net(edb.ragged(sample)) for sample in samples]
+    for found, wanted in zip(edb.forward(values), expected):
+        np.testing.assert_allclose(found.asnumpy(), wanted, rtol=1e-6)
+    assert scope.report().batches == 2
 
 
 def test_user_block_with_python_branches_on_attributes():

@@ -14,6 +14,7 @@ from mxnet import autograd, gluon
 from mxnet.base import _LIB, OpHandle, check_call, py_str
 from mxnet.ndarray import register
 
+from ..errors import UnrecordableError
 from .lazy import LazyArray
 
 _call = gluon.Block.__call__
@@ -81,7 +82,10 @@ def _hooked_invoke(handle, ndargs, keys, vals, out, is_np_op, output_is_list):
         for array in ndargs:
             if isinstance(array, LazyArray):
                 attrs = tuple(zip(keys, map(str, vals)))
-                return recording.operator(operator_name(handle), attrs, ndargs)
+                try:
+                    return recording.operator(operator_name(handle), attrs, ndargs)
+                except UnrecordableError:
+                    break
     return _invoke(handle, ndargs, keys, vals, out, is_np_op, output_is_list)
 
 

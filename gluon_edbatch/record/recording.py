@@ -135,8 +135,8 @@ class Recording:
         if form is None:
             form = self._calls[key] = self._resolve_plain(block, args)
         if ragged is not None:
-            if not form.node_type.neutral:
-                form = self._form_by_length(form, key, tuple(map(len, ragged)))
+            if not form.node_type.neutral or form.node_type.conditions:
+                form = self._form_for_lengths(form, key, args)
             for values in ragged:
                 self.node_lengths.append(len(values))
                 ids += values
@@ -261,9 +261,8 @@ class Recording:
 
     def _append(self, form: Form, leaves: Sequence[NDArray]) -> Any:
         ids = [leaf._id for leaf in leaves if leaf.__class__ is LazyArray]
-        if not form.node_type.neutral:
-            form = self._form_by_length(form, (form.index,), tuple(
-                len(leaf._ids) for leaf in leaves if leaf.__class__ is RaggedArray))
+        if not form.node_type.neutral or form.node_type.conditions:
+            form = self._form_for_lengths(form, (form.index,), leaves)
         for leaf in leaves:
             if leaf.__class__ is RaggedArray:
                 self.node_lengths.append(len(leaf._ids))
@@ -436,12 +435,20 @@ class Recording:
                 array = self.parameters[key] = parameter.data(node_type.ctx)
                 self.guards.watch(array)
         form = self._new_form(node_type, specs[0][0].rows)
-        if not node_type.neutral:
+        if not node_type.neutral or node_type.conditions:
             self._by_length[form.index] = types, head, specs
         return form
 
-    def _form_by_length(self, form: Form, key: tuple, lengths: Tuple[int, ...]) -> Form:
-        """The form for calls with these lengths of ragged arguments, which are not padded."""
+    def _form_for_lengths(self, form: Form, key: tuple, args: Sequence[Any]) -> Form:
+        """`form` if padding changes nothing in this call, else one for calls with its lengths."""
+        if form.node_type.neutral:
+            for one, other, number in form.node_type.conditions:
+                length = self._given_number(args[other]) if number else len(args[other]._ids)
+                if length != len(args[one]._ids):
+                    break
+            else:
+                return form
+        lengths = tuple([len(arg._ids) for arg in args if arg.__class__ is RaggedArray])
         key += (lengths,)
         exact = self._calls.get(key)
         if exact is None:
@@ -456,6 +463,12 @@ class Recording:
                     raise type(error)(f'{error}\n  called at {current_site()}') from None
             exact = self._calls[key] = self._new_form(node_type, form.rows)
         return exact
+
+    def _given_number(self, arg: Any) -> Any:
+        """A number among the arguments of a call; None if it is to be computed."""
+        if arg.__class__ is not LazyArray:
+            return arg
+        return self.scalars[(-arg._id - 1) // 2] if arg._id < 0 and arg._id % 2 else None
 
     def _new_form(self, node_type, rows) -> Form:
         stores = [self.store(spec) for spec in node_type.output_specs(rows)]

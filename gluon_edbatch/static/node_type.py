@@ -9,9 +9,9 @@ import numpy as np
 from mxnet import gluon
 from mxnet.gluon.parameter import DeferredInitializationError
 
-from ..errors import RecordError, RowDependenceError
+from ..errors import RecordError, RowDependenceError, UnrecordableError
 from ..record.spec import Spec, spec_of
-from .padding import padding_neutral
+from .padding import Padding, padding_of
 from .rowwise import RowwiseResult, Verdict, analyse, operators
 from .trace import INPUT, StaticGraph
 
@@ -77,6 +77,9 @@ class NodeType:
     neutral : bool
         Whether ragged arguments may be padded: calls of a type that is not neutral get types of
         their own by the lengths of these arguments.
+    conditions : tuple of (int, int, bool)
+        What a call must fulfil for that, too: the ragged argument at the first position has
+        as many values as the one at the second, or (True) as the number there says.
     lengths : tuple of int or None
         Of the ragged arguments, for such types.
     verified, verified_padding : bool
@@ -109,15 +112,20 @@ class NodeType:
         self.ragged = any(argument.kind is Kind.RAGGED for argument in arguments)
         ops = operators(graph.symbol)
         self.random = any(op in _RANDOM or 'random' in op or 'sample' in op for op in ops)
-        self.neutral = not self.ragged or (lengths is None and padding_neutral(
-            graph.symbol, {INPUT % position for position, argument in enumerate(arguments)
-                           if argument.kind is Kind.RAGGED}))
+        padding = self._padding() if self.ragged and lengths is None else None
+        self.neutral = not self.ragged or (padding is not None and padding.neutral)
+        self.conditions = _conditions(arguments, padding) if padding is not None else ()
         self.lengths = lengths
         self.verified = self.alone or not graph.parameters
         self.verified_padding = self.verified and (not self.ragged or lengths is not None)
         tables = _used_only(graph, _TABLES)
         self.read_backward = [name not in tables for name in graph.parameters]
         self.programs: Dict[tuple, object] = {}
+
+    def _padding(self) -> Padding:
+        return padding_of(self.graph.symbol, {
+            INPUT % position for position, argument in enumerate(self.arguments)
+            if argument.kind is Kind.RAGGED})
 
     def __repr__(self) -> str:
         shapes = ', '.join('x'.join(map(str, ('k',) * (a.kind is Kind.RAGGED) + a.arena[0])) or '1'
@@ -131,6 +139,13 @@ class NodeType:
             return self.outputs
         return tuple(spec_of((rows * factor,) + spec.row_shape, spec.dtype, spec.ctx)
                      for factor, spec in zip(self.factors, self.outputs))
+
+
+def _conditions(arguments, padding: Padding) -> Tuple[Tuple[int, int, bool], ...]:
+    position = {INPUT % i: i for i in range(len(arguments))}
+    linked = [(position[one], position[other], False) for one, other in sorted(padding.linked)]
+    return tuple(linked + [(position[source], position[name], True)
+                           for name, source in sorted(padding.lengths)])
 
 
 def make_type(graph: StaticGraph, mode: Mode, leaves: Sequence[Tuple[Spec, Kind]],
@@ -192,6 +207,8 @@ def _infer(graph, shapes, dtypes, ctx):
     if outputs is None or types is None:
         raise RecordError(f'{graph.name} does not accept {arguments}: shapes or dtypes '
                           f'cannot be inferred')
+    if any(not shape or 0 in shape for shape in outputs):
+        raise UnrecordableError(f'{graph.name} has a result without rows for {arguments}')
     names = symbol.list_arguments() + symbol.list_auxiliary_states()
     inferred = dict(zip(names, list(parameter_shapes) + list(aux_shapes)))
     wanted = dict(zip(symbol.list_arguments(), parameter_types))

@@ -1,18 +1,50 @@
 """Does the padding of ragged arguments leave a static subgraph's results alone?
 
 Ragged arguments come as (N, K, ...), padded with zeros along axis 1. An entry of the graph that
-still has that axis is either *zero* at the padding or *finite* there. A sum over the axis is exact
-if its terms are zero there; a product with something finite keeps a zero. If every path from a
-ragged argument to a result ends in such a sum, calls with any number of values are one type, in
+still has that axis is, at the padding, *zero*, or *masked* (so negative that a softmax gives it
+nothing), or just *finite*. A sum over the axis is exact if its terms are zero there; a product with
+something finite keeps a zero; a softmax over the axis needs masked values. If every path from a
+ragged argument to a result ends in an exact sum, calls with any number of values are one type, in
 gradients too: what is zero gets and gives none. All else is not proved, and such calls batch only
 with calls of the same lengths, which need no padding.
 """
 import json
-from typing import Any, Dict, List, Optional, Set, Tuple
+from enum import Enum
+from typing import Any, Dict, FrozenSet, List, NamedTuple, Optional, Set, Tuple
 
 import mxnet as mx
 
-_ZERO, _FINITE = 'zero', 'finite'
+
+class _At(Enum):
+    ZERO, MASKED, FINITE = range(3)
+
+
+class _State(NamedTuple):
+    """What an entry is at the padding, and the ragged inputs that its axis 1 stems from."""
+
+    at: _At
+    sources: FrozenSet[str]
+
+
+class Padding(NamedTuple):
+    """Under which conditions padding changes nothing.
+
+    Attributes
+    ----------
+    neutral : bool
+        False: under none that is known.
+    linked : frozenset of (str, str)
+        Ragged inputs that meet along axis 1: a call must give them equally many values.
+    lengths : frozenset of (str, str)
+        (input, ragged input): a call must give the length of the latter as the former.
+    """
+
+    neutral: bool
+    linked: FrozenSet[Tuple[str, str]]
+    lengths: FrozenSet[Tuple[str, str]]
+
+
+_MASK = -1e8  # and below: nothing is left of it after a softmax in any floating-point type
 _KEEP = frozenset('_copy identity negative abs square tanh relu softsign sin arctan Cast cast '
                   'BlockGrad Dropout _mul_scalar _div_scalar elemwise_add elemwise_sub _plus '
                   '_minus _add _sub add_n'.split())
@@ -21,58 +53,93 @@ _TO_FINITE = frozenset('sigmoid hard_sigmoid cos clip ones_like _plus_scalar _mi
 _PRODUCTS = frozenset('elemwise_mul broadcast_mul _mul'.split())
 _BROADCAST_SUMS = frozenset('broadcast_add broadcast_sub'.split())
 _ZERO_AT_ZERO = frozenset('tanh relu softsign'.split())
+_SHAPED = frozenset('slice_axis Concat concat expand_dims'.split())
 
 
-def padding_neutral(symbol: mx.sym.Symbol, ragged: Set[str]) -> bool:
-    """Whether zeros that pad the inputs named in `ragged` along axis 1 change no result."""
+class _Unproved(Exception):
+    pass
+
+
+def padding_of(symbol: mx.sym.Symbol, ragged: Set[str]) -> Padding:
+    """Analyse the padding of the inputs named in `ragged`."""
     graph = json.loads(symbol.tojson())
-    states: Dict[Tuple[int, int], Optional[str]] = {}
-    for index, node in enumerate(graph['nodes']):
-        if node['op'] == 'null':
-            states[index, 0] = _ZERO if node['name'] in ragged else None
-            continue
-        inputs = [states.get((source[0], source[1])) for source in node['inputs']]
-        if not any(inputs):
-            continue
-        outcome = _rule(node['op'], node.get('attrs', {}), inputs)
-        if outcome is _UNPROVED:
-            return False
-        states[index, 0] = outcome
-    return not any(states.get((head[0], head[1])) for head in graph['heads'])
+    nodes = graph['nodes']
+    states: Dict[Tuple[int, int], Optional[_State]] = {}
+    linked: Set[Tuple[str, str]] = set()
+    lengths: Set[Tuple[str, str]] = set()
+    try:
+        for index, node in enumerate(nodes):
+            if node['op'] == 'null':
+                if node['name'] in ragged:
+                    states[index, 0] = _State(_At.ZERO, frozenset([node['name']]))
+                continue
+            inputs = [states.get((source[0], source[1])) for source in node['inputs']]
+            if not any(inputs):
+                continue
+            sources = frozenset().union(*[state.sources for state in inputs if state])
+            linked.update((a, b) for a in sources for b in sources if a < b)
+            if node['op'] == 'SequenceMask':
+                _check_mask(node, nodes, inputs)
+                name = nodes[node['inputs'][1][0]]['name']
+                lengths.update((name, source) for source in sources)
+            at = _rule(node['op'], node.get('attrs', {}),
+                       [state and state.at for state in inputs])
+            states[index, 0] = None if at is None else _State(at, sources)
+        if any(states.get((head[0], head[1])) for head in graph['heads']):
+            raise _Unproved
+    except _Unproved:
+        return Padding(False, frozenset(), frozenset())
+    return Padding(True, frozenset(linked), frozenset(lengths))
 
 
-_UNPROVED: Any = object()
-
-
-def _rule(op: str, attrs: Dict[str, str], inputs: List[Optional[str]]):
-    """State of the result: None without the ragged axis, zero, finite, or not proved."""
+def _rule(op: str, attrs: Dict[str, str], inputs: List[Optional[_At]]) -> Optional[_At]:
+    """What the result is at the padding; None if it has no ragged axis any more."""
+    zero = _At.ZERO if set(inputs) == {_At.ZERO} else _At.FINITE
     if op == 'sum':
         return _sum(attrs, inputs[0])
+    if op == 'softmax':
+        if inputs != [_At.MASKED] or attrs.get('axis') != '1':
+            raise _Unproved
+        return _At.FINITE  # not zero: with no values at all, the padding shares out the whole
+    if op == 'SequenceMask':
+        return _At.ZERO if float(attrs.get('value', '0')) == 0 else _At.MASKED
     if op in _PRODUCTS:
-        return _ZERO if _ZERO in inputs else _FINITE
+        return _At.ZERO if _At.ZERO in inputs else _At.FINITE
     if op in _BROADCAST_SUMS:
-        return _ZERO if inputs == [_ZERO, _ZERO] else _FINITE
+        return _At.ZERO if inputs == [_At.ZERO, _At.ZERO] else _At.FINITE
     if op == 'FullyConnected':
         if attrs.get('flatten') not in ('False', '0') or any(inputs[1:]):
-            return _UNPROVED
-        return inputs[0] if attrs.get('no_bias') in ('True', '1') else _FINITE
+            raise _Unproved
+        return zero if attrs.get('no_bias') in ('True', '1') else _At.FINITE
     if op == 'Activation':
-        kind = attrs.get('act_type')
-        return inputs[0] if kind in _ZERO_AT_ZERO else _FINITE
-    if op in ('slice_axis', 'Concat', 'concat'):
-        axis = attrs.get('axis', attrs.get('dim', '1'))
-        if axis not in ('2', '3') or not all(inputs):
-            return _UNPROVED
-        return _ZERO if set(inputs) == {_ZERO} else _FINITE
+        return zero if attrs.get('act_type') in _ZERO_AT_ZERO else _At.FINITE
+    if op in _SHAPED:
+        if attrs.get('axis', attrs.get('dim', '1')) not in ('2', '3') or not all(inputs):
+            raise _Unproved
+        return zero
     if op in _KEEP:
-        return _ZERO if set(inputs) == {_ZERO} else _FINITE
-    return _FINITE if op in _TO_FINITE else _UNPROVED
+        return zero
+    if op in _TO_FINITE:
+        return _At.FINITE
+    raise _Unproved
 
 
-def _sum(attrs: Dict[str, str], state: Optional[str]):
-    if attrs.get('exclude') in ('True', '1'):
-        return _UNPROVED
+def _sum(attrs: Dict[str, str], state: Any) -> Optional[_At]:
     axis = attrs.get('axis', '').strip('()[], ')
-    if axis == '1':
-        return None if state == _ZERO else _UNPROVED
-    return state if axis in ('2', '3') else _UNPROVED
+    if attrs.get('exclude') in ('True', '1') or axis not in ('1', '2', '3'):
+        raise _Unproved
+    if axis != '1':
+        return _At.ZERO if state is _At.ZERO else _At.FINITE
+    if state is not _At.ZERO:
+        raise _Unproved
+    return None
+
+
+def _check_mask(node, nodes, inputs) -> None:
+    """SequenceMask along axis 1 with an input of the graph as lengths."""
+    attrs = node.get('attrs', {})
+    value = float(attrs.get('value', '0'))
+    if (attrs.get('axis') != '1' or attrs.get('use_sequence_length') not in ('True', '1')
+            or not inputs[0] or len(inputs) != 2 or inputs[1]
+            or nodes[node['inputs'][1][0]]['op'] != 'null' or not (value == 0 or value <= _MASK)):
+        raise _Unproved

@@ -1,0 +1,224 @@
+"""forward, stack, concat, add_n, ragged: in the scope, after it, and without any."""
+import mxnet as mx
+import numpy as np
+import pytest
+from mxnet import autograd
+from mxnet.gluon import nn
+
+import gluon_edbatch as edb
+from models import TreeLSTM, ndarrays, random_trees, started
+
+JOINS = {
+    'stack': (edb.stack, lambda xs: mx.nd.stack(*xs)),
+    'stack 1': (lambda xs: edb.stack(xs, axis=1), lambda xs: mx.nd.stack(*xs, axis=1)),
+    'concat': (edb.concat, lambda xs: mx.nd.concat(*xs, dim=0)),
+    'concat 1': (lambda xs: edb.concat(xs, dim=1), lambda xs: mx.nd.concat(*xs, dim=1)),
+    'add_n': (edb.add_n, lambda xs: mx.nd.add_n(*xs)),
+}
+
+
+@pytest.mark.parametrize('rows', [1, 3])
+@pytest.mark.parametrize('count', [1, 2, 7])
+@pytest.mark.parametrize('where', ['inside', 'after', 'outside', 'without'])
+@pytest.mark.parametrize('name', JOINS)
+def test_join(name, where, count, rows):
+    join, eager = JOINS[name]
+    net, xs = started(nn.Dense(3, in_units=4)), ndarrays(count, (rows, 4), gradient=True)
+
+    def finish(joined):
+        (joined * mx.nd.arange(joined.size).reshape(joined.shape)).sum().backward()
+        return [joined.asnumpy(), net.weight.grad().asnumpy().copy(),
+                xs[0].grad.asnumpy().copy()]
+
+    with autograd.record():
+        right = eager([net(x) for x in xs])
+        expected = (right * mx.nd.arange(right.size).reshape(right.shape)).sum()
+    expected.backward()
+    expected = [right.asnumpy(), net.weight.grad().asnumpy().copy(),
+                xs[0].grad.asnumpy().copy()]
+    with autograd.record():
+        if where == 'without':
+            joined = join([net(x) for x in xs])
+        else:
+            with edb.batching():
+                values = [net(x) for x in xs]
+                if where == 'inside':
+                    joined = join(values)
+                    assert isinstance(joined, edb.LazyArray)
+            if where != 'inside':
+                joined = join(values)
+            else:
+                joined = edb.forward(joined)
+        total = (joined * mx.nd.arange(joined.size).reshape(joined.shape)).sum()
+    total.backward()
+    assert type(joined) is mx.nd.NDArray
+    for one, other in zip([joined.asnumpy(), net.weight.grad().asnumpy(),
+                           xs[0].grad.asnumpy()], expected):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize('inside', [True, False])
+def test_concat_of_values_with_different_rows(inside):
+    net = started(nn.Dense(3, in_units=4))
+    xs = [mx.nd.array(np.random.RandomState(i).randn(rows, 4)) for i, rows in
+          enumerate((2, 1, 4))]
+    with edb.batching():
+        values = [net(x) for x in xs]
+        joined = edb.concat(values) if inside else None
+    joined = joined if inside else edb.concat(values)
+    assert joined.shape == (7, 3)
+    np.testing.assert_allclose(joined.asnumpy(), mx.nd.concat(*[net(x) for x in xs],
+                                                              dim=0).asnumpy(), rtol=1e-5)
+
+
+def test_mixture_of_lazy_and_ordinary_arrays():
+    net, xs = started(nn.Dense(4, in_units=4)), ndarrays(3, (1, 4))
+    with edb.batching():
+        lazy = [net(xs[0]), xs[1], net(xs[2])]
+        inside = [edb.stack(lazy), edb.concat(lazy), edb.add_n(lazy)]
+    outside = [edb.stack(lazy), edb.concat(lazy), edb.add_n(lazy)]
+    eager = [net(xs[0]), xs[1], net(xs[2])]
+    for found in (inside, outside):
+        for value, join in zip(found, (lambda xs: mx.nd.stack(*xs),
+                                       lambda xs: mx.nd.concat(*xs, dim=0),
+                                       lambda xs: mx.nd.add_n(*xs))):
+            np.testing.assert_allclose(value.asnumpy(), join(eager).asnumpy(), rtol=1e-5)
+
+
+def test_many_values():
+    """More than MXNet takes as arguments of one operator."""
+    with edb.batching():
+        values = [edb.nd.identity(mx.nd.full((1, 2), i)) for i in range(2000)]
+        inside = edb.add_n(values)
+    expected = 1999 * 1000
+    assert inside.asnumpy()[0, 0] == pytest.approx(expected)
+    assert edb.add_n(values).asnumpy()[0, 0] == pytest.approx(expected)
+    assert edb.stack(values).shape == (2000, 1, 2)
+
+
+@pytest.mark.parametrize('join', [edb.stack, edb.concat, edb.add_n])
+def test_wrong_arguments(join):
+    with pytest.raises(edb.RecordError, match='no values'):
+        join([])
+    with pytest.raises(TypeError, match='takes NDArrays, not int'):
+        join([1, 2])
+    for scope in (False, True):
+        def call():
+            if join is edb.concat:
+                return join([mx.nd.ones((1, 2)), mx.nd.ones((1, 3))])
+            return join([edb.nd.identity(mx.nd.ones((1, 2))), mx.nd.ones((1, 3))])
+        with pytest.raises((edb.RecordError, mx.base.MXNetError)):
+            if scope:
+                with edb.batching():
+                    edb.forward(call() if join is not edb.concat else join(
+                        [edb.nd.identity(mx.nd.ones((1, 2))), mx.nd.ones((1, 3))]))
+            else:
+                call().asnumpy()
+
+
+def test_forward_keeps_structure_and_other_things():
+    with edb.batching():
+        x = edb.nd.identity(mx.nd.ones((1, 2)))
+    plain = mx.nd.zeros((1,))
+    result = edb.forward({'a': [x, (x, plain)], 'b': 3, 'c': None, 'd': x})
+    assert type(result['a'][0]) is mx.nd.NDArray and type(result['a'][1]) is tuple
+    assert result['a'][1][1] is plain and result['b'] == 3 and result['c'] is None
+    assert edb.forward(x).asnumpy().sum() == 2
+    assert edb.forward([]) == [] and edb.forward(5) == 5
+
+
+def test_forward_of_values_of_two_scopes():
+    net = started(nn.Dense(4, in_units=4))
+    xs = ndarrays(2, (1, 4))
+    with edb.batching() as first:
+        one = net(xs[0])
+    with edb.batching() as second:
+        two = net(xs[1])
+    found = edb.forward([one, two])
+    for value, x in zip(found, xs):
+        np.testing.assert_allclose(value.asnumpy(), net(x).asnumpy(), rtol=1e-6)
+    assert first.report().nodes == second.report().nodes == 1
+
+
+def test_forward_inside_the_scope_goes_on():
+    net = started(nn.Dense(4, in_units=4))
+    x = ndarrays(1, (1, 4))[0]
+    with edb.batching() as scope:
+        first = net(x)
+        edb.forward([first])
+        second = net(first)
+    np.testing.assert_allclose(second.asnumpy(), net(net(x)).asnumpy(), rtol=1e-5)
+    assert scope.report().nodes == 2 and len(scope.report().forced) == 1
+
+
+def test_ragged_without_a_scope():
+    values = [mx.nd.array([[i, i]]) for i in range(3)]
+    result = edb.ragged(values)
+    assert result.shape == (1, 3, 2) and result.lengths.asnumpy().tolist() == [3]
+    none = edb.ragged([], shape=(1, 2))
+    assert none.shape == (1, 1, 2) and none.lengths.asnumpy().tolist() == [0]
+    assert none.asnumpy().sum() == 0
+    with pytest.raises(edb.RecordError, match='needs their shape'):
+        edb.ragged([])
+    with pytest.raises(edb.RecordError, match='one shape'):
+        edb.ragged([mx.nd.ones((1, 2)), mx.nd.ones((1, 3))])
+
+
+def test_ragged_in_the_scope():
+    with edb.batching():
+        values = [edb.nd.identity(mx.nd.array([[i, i]])) for i in range(3)]
+        result = edb.ragged(values)
+        assert result.shape == (1, 3, 2) and result.lengths.asnumpy().tolist() == [3]
+        assert result.asnumpy()[0, :, 0].tolist() == [0, 1, 2]
+        with pytest.raises(edb.RecordError, match='needs their shape'):
+            edb.ragged([])
+        none = edb.ragged([], shape=(1, 2))
+        assert none.shape == (1, 1, 2) and none.asnumpy().sum() == 0
+
+
+def test_ragged_gradient_without_a_scope():
+    values = ndarrays(3, (1, 2), gradient=True)
+    with autograd.record():
+        edb.ragged(values).sum(axis=1).sum().backward()
+    assert all((value.grad.asnumpy() == 1).all() for value in values)
+
+
+def test_report_and_print():
+    net = started(TreeLSTM())
+    trees = random_trees(6)
+    with edb.batching('depth') as scope:
+        values = [net(tree) for tree in trees]
+        values[0].asnumpy()
+        values[1].asnumpy()
+    nodes = sum(tree.size() for tree in trees)
+    shown = str(scope)
+    assert f'depth): {2 * nodes + 6} calls of 3 types' in shown
+    assert f'{nodes} x ChildSumTreeLSTMCell' in shown and f'6 x Dense({net.score.name})' in shown
+    report = scope.report()
+    assert report.scheduler == 'depth' and report.evaluations == 1
+    assert report.nodes == 2 * nodes + 6
+    assert report.lower_bound == 2 + max(tree.depth() for tree in trees)
+    assert report.lower_bound <= report.batches
+    assert report.mean_batch_size == report.nodes / report.batches
+    assert sum(kind.calls for kind in report.types) == report.nodes
+    assert sum(kind.batches for kind in report.types) == report.batches
+    assert report.gathered_rows > 0 and report.sliced_rows > 0
+    assert min(report.record_ms, report.schedule_ms, report.execute_ms) > 0
+    assert len(report.forced) == 1 and report.forced[0].filename.endswith('test_functional.py')
+    as_dict = report.as_dict()
+    assert as_dict['mean_batch_size'] == report.mean_batch_size
+    assert {kind['name'] for kind in as_dict['types']} == {kind.name for kind in report.types}
+    text = str(report)
+    assert f'{report.nodes} calls of 3 types in {report.batches} batches' in text
+    assert 'test_functional.py' in text
+
+
+def test_agenda_reaches_the_lower_bound_of_trees():
+    net = started(TreeLSTM())
+    trees = random_trees(8, largest=15)
+    with edb.batching('agenda') as scope:
+        values = [net(tree) for tree in trees]
+    edb.forward(values)
+    assert scope.report().batches == scope.report().lower_bound
+    cell, = [kind for kind in scope.report().types if 'ChildSum' in kind.name]
+    assert cell.batches == max(tree.depth() for tree in trees)
