@@ -1,4 +1,5 @@
 """One evaluation: graph, schedule, plan, execute, backward, in a function that fits a screen."""
+import threading
 import time
 from typing import Dict, List, Optional
 
@@ -43,9 +44,14 @@ class Evaluator:
         self.forced: List[Site] = []
         self.inside_s = 0.0
         self._results: Dict[int, Dict[tuple, Arena]] = {}
+        self._lock = threading.RLock()
 
     def run(self, recording: Recording, wanted: Optional[np.ndarray] = None) -> None:
         """Compute the values `wanted`, or all that is recorded."""
+        with self._lock:
+            self._run(recording, wanted)
+
+    def _run(self, recording: Recording, wanted: Optional[np.ndarray]) -> None:
         started = time.perf_counter()
         if not recording.closed:
             self.forced.append(current_site())

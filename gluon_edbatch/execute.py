@@ -10,7 +10,7 @@ from mxnet.ndarray.ndarray import _new_alloc_handle
 from .plan import ArenaPlan, Batch, Plan, Read
 from .record.guard import detached
 from .record.lazy import Arena, _set_recording, _set_training
-from .record.recording import Recording
+from .record.recording import Given, Recording
 from .static.node_type import NodeType
 from .static.program import EMPTY, GATHER, SLICE, program_for
 
@@ -62,11 +62,10 @@ class Machine:
         device: List[tuple] = []
         for index, (arena, array) in enumerate(zip(self.plan.arenas, self.arenas)):
             self._fill_from_host(arena, array, device, index)
-        for index, array, begin, end in device:
-            source = self.recording.guards.values(array)
-            source.copyto(self.arenas[index]._slice(begin, end))
+        for index, given, begin, end in device:
+            given.contents().copyto(self.arenas[index]._slice(begin, end))
             if self.taped and self.gradients[index] is not None:
-                self.given.append((array, index, begin, end))
+                self.given.append((given.original, index, begin, end))
         for index, (arena, array) in enumerate(zip(self.plan.arenas, self.arenas)):
             for imported in arena.imports:
                 self._import(index, arena, array, imported, results)
@@ -80,7 +79,7 @@ class Machine:
             pieces.append((begin, self.recording.numbers(first, last)))
         for begin, which in arena.arrays:
             spec, value = self.recording.arrays[which]
-            if isinstance(value, NDArray):
+            if isinstance(value, Given):
                 device.append((index, value, begin, begin + spec.rows))
             else:
                 pieces.append((begin, value))
@@ -194,13 +193,14 @@ class Machine:
         reads it: by then the user may have queued an update of the original, which waits for
         this very backward pass.
         """
-        own = self.recording.parameters[id(node_type.parameters[position]), node_type.ctx]
+        watched = self.recording.parameters[id(node_type.parameters[position]), node_type.ctx]
+        own = watched.array
         trained = self.taped and node_type.parameters[position].grad_req != 'null'
         copied = self.taped and node_type.read_backward[position]
         key = id(own), copied
         value = self.parameters.get(key)
         if value is None:
-            value = self.recording.guards.values(own)
+            value = watched.values()
             self.parameters[key] = value = value.copy() if copied else value
             if trained:
                 autograd.mark_variables([value], [self._parameter_gradient(own, value)],

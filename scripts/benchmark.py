@@ -110,8 +110,9 @@ def _parser() -> argparse.ArgumentParser:
   {', '.join(EAGER)}
       the same model as Gluon runs it, one sample at a time
   {', '.join(RIVALS)}
-      the same model batched by hand, in Gluon and in PyTorch; "shared" projects each distinct
-      word of a minibatch once, which "all" leaves out
+      the same model written for the purpose: "plain" one sample at a time in Gluon alone,
+      "manual" batched by hand, in Gluon and in PyTorch; "shared" projects each distinct word of
+      a minibatch once, which "all" leaves out
 
 Several systems, modes or sizes are measured in turn, each in a process of its own.''')
     parser.add_argument('workload', choices=sorted(WORKLOADS))

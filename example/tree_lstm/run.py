@@ -24,6 +24,10 @@ __all__ = ['SPLITS', 'Run']
 
 SPLITS = ('train', 'dev', 'test')
 
+# Gluon's 1e-7 makes every weight's first steps as long as the learning rate however small its
+# gradient is, which blows differences of rounding up to differences of the loss in ten steps.
+ADAGRAD_EPS = 1e-5
+
 
 class Run:
     """Data, model and trainer of one run, and what it has measured so far.
@@ -46,8 +50,9 @@ class Run:
         if options.unbatched:               # as fast as one sample at a time gets
             self.net.hybridize()
             self.loss.hybridize()
-        self.trainer = gluon.Trainer(self.net.collect_params(), 'adagrad',
-                                     {'learning_rate': options.lr, 'wd': options.weight_decay})
+        self.trainer = gluon.Trainer(
+            self.net.collect_params(), 'adagrad',
+            {'learning_rate': options.lr, 'wd': options.weight_decay, 'eps': ADAGRAD_EPS})
         self.history: List[Dict[str, float]] = []
         self.epochs_saved = 0
         self.best = (0, checkpoints.parameter_arrays(self.net))

@@ -1,4 +1,4 @@
-"""Parameters and input arrays as they were when recorded: copied only if touched too early.
+"""Parameters and large inputs as they were when recorded: copied only if touched too early.
 
 A recorded call reads its arrays later. Copying them all at once would cost a pass over every
 parameter, and MXNet tells nobody when an array is written. So while a recording has calls to
@@ -8,7 +8,7 @@ else gives each such recording a copy, then the array is an ordinary one again.
 import ctypes
 import threading
 import weakref
-from typing import Dict
+from typing import Callable, Dict, Optional
 
 from mxnet.base import _LIB, NDArrayHandle, check_call
 from mxnet.ndarray import NDArray
@@ -16,8 +16,8 @@ from mxnet.ndarray.ndarray import NDArrayBase
 
 _handle = NDArrayBase.handle  # the slot itself, which GuardedArray shadows
 _lock = threading.RLock()
-# id of an array -> who reads it; the owners hold the arrays
-_guards: Dict[int, 'weakref.WeakSet[ArrayGuards]'] = {}
+# id of an array -> who watches it; these hold the array
+_guards: Dict[int, 'weakref.WeakSet[Watched]'] = {}
 
 
 def raw_handle(array: NDArray) -> NDArrayHandle:
@@ -57,57 +57,62 @@ def _touched(array: NDArray) -> None:
         owners = _guards.pop(id(array), ())
         if array.__class__ is GuardedArray:
             array.__class__ = NDArray
-        for owner in owners:
-            owner.keep_copy(array)
+        for watched in owners:
+            watched.keep_copy()
 
 
-class ArrayGuards:
-    """The arrays that one recording reads.
+class Watched:
+    """An array whose present values somebody will want.
+
+    Parameters
+    ----------
+    array : NDArray
+    touched : callable
+        A bound method, called when the array is touched (if its object is still there).
 
     Attributes
     ----------
-    arrays : dict
-        id -> the user's array.
+    array : NDArray
+        The user's.
+    copy : NDArray or None
+        Its values when `Watched` was made, if it was touched since.
     """
 
-    def __init__(self):
-        self.arrays: Dict[int, NDArray] = {}
-        self._copies: Dict[int, NDArray] = {}
+    def __init__(self, array: NDArray, touched: Callable[[], None]):
+        self.array = array
+        self.copy: Optional[NDArray] = None
+        self._touched = weakref.WeakMethod(touched)
+        self.watch_again()
 
-    def watch(self, array: NDArray) -> None:
-        """From now on, keep this array's present values at hand."""
-        key = id(array)
-        if key in self.arrays:
-            return
+    def watch_again(self) -> None:
+        """The present values of the array are those that are wanted."""
         with _lock:
-            self.arrays[key] = array
-            if array.__class__ in (NDArray, GuardedArray):
-                array.__class__ = GuardedArray
-                _guards.setdefault(key, weakref.WeakSet()).add(self)
+            self.copy = None
+            if self.array.__class__ in (NDArray, GuardedArray):
+                self.array.__class__ = GuardedArray
+                _guards.setdefault(id(self.array), weakref.WeakSet()).add(self)
             else:  # sparse arrays and the like have other layouts
-                self.keep_copy(array)
+                self.keep_copy()
 
-    def keep_copy(self, array: NDArray) -> None:
-        """Remember the values that `array` has now."""
-        source = detached(array)
-        self._copies[id(array)] = source.copy()
+    def keep_copy(self) -> None:
+        """The array is about to be used by others."""
+        self.copy = detached(self.array).copy()
+        touched = self._touched()
+        if touched is not None:
+            touched()
 
-    def values(self, array: NDArray) -> NDArray:
-        """An array, unknown to any tape, with the values that `array` had when first watched."""
-        copied = self._copies.get(id(array))
-        return detached(array) if copied is None else copied
+    def values(self) -> NDArray:
+        """An array, unknown to any tape, with the values that are wanted."""
+        return detached(self.array) if self.copy is None else self.copy
 
     def release(self) -> None:
-        """End all guards; later changes of the arrays are nobody's business any more."""
+        """End the guard; later changes of the array are nobody's business any more."""
         with _lock:
-            for key, array in self.arrays.items():
-                owners = _guards.get(key)
-                if owners is not None:
-                    owners.discard(self)
-                    if not owners:
-                        del _guards[key]
-                        array.__class__ = NDArray
-            self.arrays.clear()
-            self._copies.clear()
+            owners = _guards.get(id(self.array))
+            if owners is not None:
+                owners.discard(self)
+                if not owners:
+                    del _guards[id(self.array)]
+                    self.array.__class__ = NDArray
 
     __del__ = release

@@ -1,5 +1,6 @@
 """What a scope has recorded: append-only lists, two or three appends per call."""
 import sys
+import threading
 import weakref
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -9,10 +10,10 @@ from mxnet import autograd, gluon
 from mxnet.ndarray import NDArray
 
 from ..errors import EdbError, RecordError, StaleValueError
-from ..static.fingerprint import fingerprint
+from ..static.fingerprint import containers, contents, fingerprint
 from ..static.node_type import Kind, Mode, NodeType, make_type
 from ..static.trace import describe, trace_block, trace_operator
-from .guard import ArrayGuards
+from .guard import Watched, detached
 from .hooks import current_recording
 from .lazy import LazyArray, Locations, RaggedArray, Store
 from .sites import Site, current_site, is_library, site_of, user_codes, user_frame
@@ -20,6 +21,7 @@ from .spec import Spec, spec_of
 from .structure import LEAF, flatten, unflatten
 
 SCALAR_DTYPE = np.float32
+_LARGE = 1 << 16  # elements
 _NUMBERS = (int, float, np.generic)
 _ARRAYS = (NDArray, np.ndarray) + _NUMBERS
 # block -> {key: NodeType}; operators have no block
@@ -41,6 +43,9 @@ class Form(NamedTuple):
         First output's value id -> the structure of lazy values that the call returns.
     outputs : int
         Number of outputs.
+    mutable : tuple or None
+        The containers among the attributes of the block and what they held, to be compared at
+        each call; most blocks have none.
     """
 
     index: int
@@ -48,6 +53,26 @@ class Form(NamedTuple):
     rows: int
     build: Callable[[int], Any]
     outputs: int
+    mutable: Optional[tuple] = None
+
+
+class Given(NamedTuple):
+    """An NDArray that the user gave.
+
+    Attributes
+    ----------
+    original : NDArray
+        The user's, for gradients.
+    values : NDArray or Watched
+        Its values when the call was recorded.
+    """
+
+    original: NDArray
+    values: Any
+
+    def contents(self) -> NDArray:
+        """The values, unknown to any tape."""
+        return self.values.values() if isinstance(self.values, Watched) else self.values
 
 
 class _Scalar:
@@ -70,10 +95,12 @@ class Recording:
         Lengths of the ragged arguments of the calls that have some, in order.
     scalars : list
         Python numbers.
-    arrays : list of (Spec, array)
+    arrays : list of (Spec, Given or numpy.ndarray)
         Arrays given by the user.
     parameters : dict
         (id of a parameter, context) -> its array when a call that uses it was first recorded.
+    thread : int
+        The one that records.
     """
 
     def __init__(self, evaluator: Any, ctx: Optional[mx.Context] = None):
@@ -90,13 +117,13 @@ class Recording:
         self.locations = Locations()
         self.evaluations = 0
         self.closed = False
-        self.guards = ArrayGuards()
-        self.parameters: Dict[Tuple[int, mx.Context], NDArray] = {}
+        self.parameters: Dict[Tuple[int, mx.Context], Watched] = {}
+        self.thread = threading.get_ident()
         self.error: Optional[str] = None
         self._ctx = ctx
         self._stores: Dict[Spec, Store] = {}  # while recording; values keep theirs alive later
         self._all_stores: List['weakref.ref[Store]'] = []
-        self._array_ids: Dict[int, Tuple[LazyArray, Any]] = {}
+        self._large: Dict[int, Tuple[LazyArray, Watched]] = {}
         self._modes: Dict[Mode, Dict[tuple, Form]] = {}
         self._fingerprints: Dict[gluon.Block, Any] = {}
         self._by_length: Dict[int, tuple] = {}  # what makes the forms of types that are not neutral
@@ -132,7 +159,8 @@ class Recording:
                 return self._call_nested(block, args)
         key = tuple(key)
         form = self._calls.get(key)
-        if form is None:
+        if form is None or form.mutable is not None and form.mutable[1] != contents(
+                form.mutable[0]):
             form = self._calls[key] = self._resolve_plain(block, args)
         if ragged is not None:
             if not form.node_type.neutral or form.node_type.conditions:
@@ -192,7 +220,8 @@ class Recording:
         leaves = self.values(leaves)
         key = (block, template, *map(_key, leaves))
         form = self._calls.get(key)
-        if form is None:
+        if form is None or form.mutable is not None and form.mutable[1] != contents(
+                form.mutable[0]):
             form = self._calls[key] = self._resolve_block(block, template, leaves)
         return self._append(form, leaves)
 
@@ -318,25 +347,35 @@ class Recording:
         return self._append_array(array, spec_of(array.shape, array.dtype, self.ctx))
 
     def _ndarray(self, array: NDArray) -> LazyArray:
-        known = self._array_ids.get(id(array))
-        if known is not None:
-            return known[0]
-        original = array
+        """An NDArray as a value, with the contents that it has now.
+
+        Small ones are copied; a large one is watched instead, and the same one is one value.
+        """
+        large, watched = self._large.get(id(array), (None, None))
+        if watched is not None and watched.copy is None:
+            return large
         if isinstance(array, (LazyArray, RaggedArray)):  # of another scope
             array = array.evaluated()
         if array.stype != 'default':
             raise RecordError(f'a {array.stype} array at {current_site()}: only dense arrays can '
                               f'be arguments of a recorded call; use .tostype("default")')
         if isinstance(array, mx.np.ndarray):
-            array = array.as_nd_ndarray().copy()
+            array = array.as_nd_ndarray()
         if not array.shape:
             array = array.reshape((1,))
         spec = spec_of(array.shape, array.dtype, array.ctx)
         self._ctx = self._ctx or array.ctx
-        self.guards.watch(array)
-        value = self._append_array(array, spec)
-        self._array_ids[id(original)] = (value, original)
+        if array.size < _LARGE:
+            return self._append_array(Given(array, detached(array).copy()), spec)
+        watched = Watched(array, self.touched)
+        value = self._append_array(Given(array, watched), spec)
+        self._large[id(array)] = value, watched
         return value
+
+    def touched(self) -> None:
+        """An array that calls read may change: look at all of them again for later calls."""
+        for calls in self._modes.values():
+            calls.clear()
 
     def _append_array(self, array, spec) -> LazyArray:
         if 0 in spec.shape:
@@ -381,12 +420,12 @@ class Recording:
 
     def _resolve_block(self, block, template, leaves) -> Form:
         try:
-            mark = self._fingerprints.get(block)
-            if mark is None:
-                mark = self._fingerprints[block] = fingerprint(block)
-            return self._form(describe(block), _block_types.setdefault(block, {}), (template, mark),
+            mark = self._fingerprints[block] = fingerprint(block)
+            form = self._form(describe(block), _block_types.setdefault(block, {}), (template, mark),
                               list(map(_spec_and_kind, leaves)),
                               lambda: self._trace(block, template, leaves))
+            found = containers(block)
+            return form._replace(mutable=(found, contents(found))) if found else form
         except EdbError as error:
             raise type(error)(f'{error}\n  called at {current_site()}') from error.__cause__
 
@@ -430,14 +469,27 @@ class Recording:
             node_type = make_type(trace(), self.mode, specs, contexts.pop())
             types[exact if node_type.alone else aligned] = node_type
         for parameter in node_type.parameters:
-            key = id(parameter), node_type.ctx
-            if key not in self.parameters:
-                array = self.parameters[key] = parameter.data(node_type.ctx)
-                self.guards.watch(array)
+            self._watch(name, parameter, node_type.ctx)
         form = self._new_form(node_type, specs[0][0].rows)
         if not node_type.neutral or node_type.conditions:
             self._by_length[form.index] = types, head, specs
         return form
+
+    def _watch(self, name, parameter, ctx) -> None:
+        """Keep a parameter's values at hand; those of the calls of one scope must be the same."""
+        key, array = (id(parameter), ctx), parameter.data(ctx)
+        watched = self.parameters.get(key)
+        if watched is None or not self.evaluator.pending.any_left(self):
+            self.parameters[key] = Watched(array, self.touched)
+        elif watched.array is not array or watched.copy is not None:
+            before, now = watched.values(), detached(array)
+            if before.dtype != now.dtype or before.ctx != now.ctx or not np.array_equal(
+                    before.asnumpy(), now.asnumpy()):
+                raise RecordError(
+                    f'parameter {parameter.name} of {name} was changed between two recorded calls '
+                    f'that use it; evaluate the earlier ones (gluon_edbatch.forward) first')
+            if watched.array is array:
+                watched.watch_again()
 
     def _form_for_lengths(self, form: Form, key: tuple, args: Sequence[Any]) -> Form:
         """`form` if padding changes nothing in this call, else one for calls with its lengths."""
@@ -517,15 +569,22 @@ class Recording:
                     f'  called at {self.site(node)}')
         return exact.astype(SCALAR_DTYPE)
 
+    def _release(self) -> None:
+        for watched in self.parameters.values():
+            watched.release()
+        for _, given in self.arrays:
+            if isinstance(given, Given) and isinstance(given.values, Watched):
+                given.values.release()
+
     def close(self, error: Optional[BaseException] = None) -> None:
         """End recording; after an exception, the values cannot be used any more."""
         self.closed = True
         self.forms = [form._replace(build=None) for form in self.forms]
-        for kept in (self._array_ids, self._modes, self._calls, self._no_pairs, self._stores):
+        for kept in (self._large, self._modes, self._calls, self._no_pairs, self._stores):
             kept.clear()
         if error is not None:
             self.error = f'{type(error).__name__} in the scope that {current_site()} left'
-            self.guards.release()
+            self._release()
         else:
             self.evaluator.finish_if_done(self)
 
@@ -534,12 +593,15 @@ class Recording:
         if value % 2:
             return mx.nd.array([self.scalars[(-value - 1) // 2]], ctx=self.ctx)
         spec, array = self.arrays[-value // 2 - 1]
-        return array if isinstance(array, NDArray) else mx.nd.array(
+        return array.original if isinstance(array, Given) else mx.nd.array(
             array, ctx=spec.ctx, dtype=array.dtype)
 
     def flush(self, wanted: Optional[np.ndarray] = None) -> None:
         """Compute the values `wanted`, or all."""
         self.check_alive()
+        if not self.closed and threading.get_ident() != self.thread:
+            raise RecordError(f'{current_site()} needs a value of a batching scope that another '
+                              f'thread is still recording; wait until it has left the scope')
         self.evaluator.run(self, wanted)
 
     def stores(self) -> List[Store]:
@@ -549,7 +611,7 @@ class Recording:
 
     def finish(self) -> None:
         """Nothing is left to run: let values live without the recording."""
-        self.guards.release()
+        self._release()
         for store in self.stores():
             store.recording = None
 

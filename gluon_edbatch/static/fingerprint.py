@@ -1,5 +1,5 @@
 """What a block's Python attributes look like, to notice that they changed."""
-from typing import Any, Hashable
+from typing import Any, Hashable, List
 
 import numpy as np
 from mxnet import gluon
@@ -9,6 +9,7 @@ _GLUON_STATE = frozenset(
      '_cached_graph', '_cached_op', '_cached_op_args', '_out_format', '_in_format', '_active',
      '_flags', '_callback', '_monitor_all', '_backend', '_backend_opts', '_empty_prefix',
      '_prefix', '_name', '_counter', '_init_counter', '_modified'])
+_MUTABLE = (list, dict, set, np.ndarray)
 _MAX_DEPTH = 4
 
 
@@ -23,6 +24,20 @@ def fingerprint(block: gluon.Block) -> Hashable:
     children = tuple((name, id(child), fingerprint(child))
                      for name, child in block._children.items())
     return attributes, children
+
+
+def containers(block: gluon.Block) -> List[Any]:
+    """The attributes of `block` and its descendants that can change in place."""
+    found = [value for name, value in block.__dict__.items()
+             if name not in _GLUON_STATE and isinstance(value, _MUTABLE)]
+    for child in block._children.values():
+        found += containers(child)
+    return found
+
+
+def contents(found: List[Any]) -> Hashable:
+    """What such containers hold now."""
+    return tuple([_freeze(value, 0) for value in found])
 
 
 def changed_attributes(before: Hashable, after: Hashable, name: str = 'self') -> list:

@@ -12,11 +12,11 @@ from mxnet.gluon.parameter import DeferredInitializationError
 from ..errors import RecordError, RowDependenceError, UnrecordableError
 from ..record.spec import Spec, spec_of
 from .padding import Padding, padding_of
-from .rowwise import RowwiseResult, Verdict, analyse, operators
+from .rowwise import RowwiseResult, Verdict, analyse, infer_shape, operators
 from .trace import INPUT, StaticGraph
 
 _TRIAL_LENGTH = 3  # length of a ragged axis while shapes are inferred
-_TRIAL_ROWS = 5    # rows of a batch, the same
+_TRIAL_ROWS = 5    # rows of a batch, for passes
 _RANDOM = ('Dropout', 'RNN')
 _INDICES = {('Embedding', 0), ('take', 1), ('pick', 1), ('one_hot', 0), ('SequenceMask', 1),
             ('SequenceLast', 1), ('SequenceReverse', 1), ('gather_nd', 1), ('batch_take', 1)}
@@ -93,7 +93,7 @@ class NodeType:
 
     def __init__(self, graph: StaticGraph, mode: Mode, arguments: Tuple[Argument, ...],
                  outputs: Tuple[Spec, ...], rows: int, verdict: RowwiseResult, ctx: mx.Context,
-                 lengths: Optional[Tuple[int, ...]] = None):
+                 shapes: Dict[str, Tuple[int, ...]], lengths: Optional[Tuple[int, ...]] = None):
         self.serial = next(_serial)
         self.name = graph.name
         self.graph = graph
@@ -105,9 +105,8 @@ class NodeType:
         self.factors = tuple(verdict.factors) or tuple(1 for _ in outputs)
         self.rows = rows
         self.ctx = ctx
-        self.trial_shapes = {
-            INPUT % position: (_TRIAL_ROWS,) + (_TRIAL_LENGTH,) * (argument.kind is Kind.RAGGED)
-            + argument.arena[0] for position, argument in enumerate(arguments)}
+        self.trial_shapes = shapes if self.alone else {
+            name: (_TRIAL_ROWS,) + shape[1:] for name, shape in shapes.items()}
         self.parameters: List[gluon.Parameter] = list(graph.parameters.values())
         self.ragged = any(argument.kind is Kind.RAGGED for argument in arguments)
         ops = operators(graph.symbol)
@@ -193,14 +192,14 @@ def make_type(graph: StaticGraph, mode: Mode, leaves: Sequence[Tuple[Spec, Kind]
                  np.issubdtype(spec.dtype, np.floating) and INPUT % position not in indices)
         for position, (spec, kind) in enumerate(leaves))
     return NodeType(graph, mode, arguments, outputs, leaves[0][0].rows, verdict, ctx,
-                    lengths)
+                    shapes, lengths)
 
 
 def _infer(graph, shapes, dtypes, ctx):
     """Specs of the outputs; parameters whose shapes were unknown are initialised."""
     symbol, arguments = graph.symbol, _described(shapes, dtypes)
     try:
-        parameter_shapes, outputs, aux_shapes = symbol.infer_shape(**shapes)
+        parameter_shapes, outputs, aux_shapes = infer_shape(symbol, shapes)
         parameter_types, types, _ = symbol.infer_type(**dtypes)
     except mx.base.MXNetError as error:
         raise RecordError(f'{graph.name} does not accept {arguments}: {_reason(error)}') from None

@@ -104,11 +104,16 @@ def _first_line(error: Exception) -> str:
 def _infer(symbol, row_shapes, rows) -> List[Shape]:
     shapes = {name: (rows,) + shape for name, shape in row_shapes.items()}
     used = set(symbol.list_inputs())
-    _, outputs, _ = symbol.get_internals().infer_shape(
-        **{name: shape for name, shape in shapes.items() if name in used})
+    _, outputs, _ = infer_shape(symbol.get_internals(), {
+        name: shape for name, shape in shapes.items() if name in used})
     if outputs is None:
         raise mx.base.MXNetError('shapes cannot be inferred')
     return outputs
+
+
+def infer_shape(symbol: mx.sym.Symbol, shapes: Dict[str, Shape]):
+    """As ``Symbol.infer_shape``, which prints its arguments if shapes do not fit."""
+    return symbol._infer_shape_impl(False, **shapes)
 
 
 def _graph(symbol):

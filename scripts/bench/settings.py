@@ -7,7 +7,7 @@ __all__ = ['BATCHED', 'EAGER', 'MODES', 'RIVALS', 'SYSTEMS', 'Settings', 'schedu
 MODES = ('train', 'infer')
 BATCHED = ('depth', 'agenda', 'agenda-remaining', 'lazy-unbatched')
 EAGER = ('unbatched', 'unbatched-hybridized')
-RIVALS = ('manual', 'manual-torch', 'manual-shared', 'manual-torch-shared')
+RIVALS = ('plain-hybridized', 'manual', 'manual-torch', 'manual-shared', 'manual-torch-shared')
 SYSTEMS = BATCHED + EAGER + RIVALS
 
 

@@ -1,4 +1,4 @@
-"""Ways to run a workload: in batches by gluon_edbatch, eagerly, batched by hand."""
+"""Ways to run a workload: in batches by gluon_edbatch, eagerly, or as a rival."""
 import time
 from abc import ABC, abstractmethod
 from typing import Any, Dict, NamedTuple, Optional, Sequence, Tuple
@@ -157,7 +157,7 @@ class BatchedSystem(GluonSystem):
 
 
 class RivalSystem(System):
-    """The model batched by hand."""
+    """The model written without gluon_edbatch: batched by hand, or plain."""
 
     def __init__(self, workload: Workload, settings: Settings):
         super().__init__(workload, settings)

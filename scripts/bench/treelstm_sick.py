@@ -67,6 +67,9 @@ class TreeLSTMSick(Workload):
         settings = self.settings
         shared = system.endswith('-shared')
         weights = initial_weights(self.vocab_size, settings.embed, settings.hidden, settings.seed)
+        if system == 'plain-hybridized':
+            from .rivals.plain_gluon import PlainGluon
+            return PlainGluon(weights, settings.optimizer, settings.learning_rate, settings.ctx)
         if system.startswith('manual-torch'):
             from .rivals.manual_torch import ManualTorch as Rival
         else:

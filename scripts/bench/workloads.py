@@ -60,7 +60,7 @@ class Workload(ABC):
 
     @abstractmethod
     def rival(self, system: str):
-        """The same model batched by hand: an object with the interface of `rivals.Rival`."""
+        """The same model without gluon_edbatch: an object with the interface of `rivals.Rival`."""
 
     def flops(self, samples: Sequence[Any], training: bool) -> float:
         """Floating point operations in `products`; training counts them three times."""

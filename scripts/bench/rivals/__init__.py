@@ -1,4 +1,4 @@
-"""Models batched by hand, to compare with; one module for each way to write one."""
+"""Models to compare with that use no part of gluon_edbatch; a module for each way to write one."""
 from typing import Any, Dict, Protocol, Sequence
 
 import numpy as np
@@ -7,7 +7,7 @@ __all__ = ['Rival']
 
 
 class Rival(Protocol):
-    """A model batched by hand, its step in stages so that each can be timed.
+    """A model with its step in stages, so that each can be timed.
 
     Everything that depends on samples happens in these calls; nothing is kept between steps.
     """

@@ -1,0 +1,90 @@
+"""The memory plan: what is a slice and what a gather, and that nothing overlaps."""
+import numpy as np
+from hypothesis import given, settings, strategies as st
+from mxnet.gluon import nn
+
+import gluon_edbatch as edb
+from models import TreeLSTM, ndarrays, random_trees, started
+
+
+def plan_of(record, scheduler='agenda'):
+    """The plan of one evaluation of what `record` returns."""
+    with edb.batching(scheduler) as scope:
+        values = record()
+        evaluator = scope._recording.evaluator if hasattr(scope._recording, 'evaluator') \
+            else scope._evaluator
+    edb.forward(values)
+    return evaluator.counts[-1].plan
+
+
+def assert_sound(plan):
+    """Writes of an arena are disjoint, ascend in execution order, and no batch reads later rows."""
+    written = [np.zeros(arena.rows, bool) for arena in plan.arenas]
+    last = [0] * len(plan.arenas)
+    produced = [np.full(arena.rows, -1) for arena in plan.arenas]
+    for number, batch in enumerate(plan.batches):
+        for write in batch.writes:
+            assert 0 <= write.begin < write.end <= plan.arenas[write.arena].rows
+            assert not written[write.arena][write.begin:write.end].any()
+            assert write.begin >= last[write.arena]
+            written[write.arena][write.begin:write.end] = True
+            produced[write.arena][write.begin:write.end] = number
+            last[write.arena] = write.end
+    for number, batch in enumerate(plan.batches):
+        for read in batch.reads:
+            if read.length == 0:
+                continue
+            rows = plan.indices[read.begin:read.end] if read.gather else np.arange(
+                read.begin, read.end)
+            assert (rows >= 0).all() and (rows < plan.arenas[read.arena].rows).all()
+            assert (produced[read.arena][rows] < number).all()
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 999), st.integers(1, 12),
+       st.sampled_from(['depth', 'agenda', 'agenda-remaining', 'unbatched']))
+def test_plans_of_trees_are_sound(seed, count, scheduler):
+    trees = random_trees(count, seed=seed)
+    assert_sound(plan_of(lambda: [TREES(tree) for tree in trees], scheduler))
+
+
+TREES = started(TreeLSTM())
+
+
+def test_a_chain_of_whole_batches_reads_slices_only():
+    net = started(nn.Dense(4, in_units=4))
+
+    def record():
+        values = ndarrays(5, (1, 4))
+        for _ in range(4):
+            values = [net(value) for value in values]
+        return values
+
+    plan = plan_of(record)
+    assert_sound(plan)
+    assert len(plan.batches) == 4 and plan.gathered_rows == 0 and plan.sliced_rows == 20
+
+
+def test_reversed_order_gathers():
+    net = started(nn.Dense(4, in_units=4))
+    plan = plan_of(lambda: [net(value) for value in
+                            [net(x) for x in ndarrays(5, (1, 4))][::-1]])
+    assert_sound(plan)
+    assert plan.gathered_rows == 5 and plan.sliced_rows == 5
+
+
+def test_ragged_padding_reads_the_row_of_zeros():
+    plan = plan_of(lambda: [TREES(tree) for tree in random_trees(6)])
+    padded = [read for batch in plan.batches for read in batch.reads if read.length]
+    assert padded and any(read.gather for read in padded)
+    for read in padded:
+        zero = plan.arenas[read.arena].zero
+        assert zero is not None
+
+
+def test_values_of_several_rows_stay_together():
+    net = started(nn.Dense(4, in_units=4))
+    plan = plan_of(lambda: [net(x) for x in
+                            ndarrays(2, (3, 4)) + ndarrays(1, (1, 4)) + ndarrays(1, (2, 4))])
+    batch, = plan.batches
+    assert batch.rows == 9 and batch.writes[0].end - batch.writes[0].begin == 9

@@ -1,0 +1,208 @@
+"""edb.rnn cells against their equations in NumPy, and gluon.rnn's cells unrolled in a scope."""
+import mxnet as mx
+import numpy as np
+import pytest
+from mxnet import gluon
+
+import gluon_edbatch as edb
+from gluon_edbatch.testing import assert_matches_eager
+from models import (EMBED, HIDDEN, BinaryTreeLSTM, TreeGRU, TreeLSTM, binary_trees, ndarrays,
+                    random_trees, started)
+
+
+def sigmoid(x):
+    """1 / (1 + exp(-x))"""
+    return 1 / (1 + np.exp(-x))
+
+
+def values(block):
+    """Parameters by the ends of their names."""
+    return {name[len(block.prefix):]: parameter.data().asnumpy()
+            for name, parameter in block.collect_params().items()}
+
+
+def child_sum(cell, x, children):
+    """Tai et al., eq. 2-8."""
+    p, size = values(cell), HIDDEN
+    wi, wo, wu, wf = np.split(p['i2h_weight'], 4)
+    bi, bo, bu, bf = np.split(p['i2h_bias'], 4)
+    ui, uo, uu = np.split(p['h2h_iou_weight'], 3)
+    total = sum([h for h, _ in children], np.zeros((1, size)))
+    i, o = sigmoid(x @ wi.T + total @ ui.T + bi), sigmoid(x @ wo.T + total @ uo.T + bo)
+    c = i * np.tanh(x @ wu.T + total @ uu.T + bu)
+    for child_h, child_c in children:
+        c = c + sigmoid(x @ wf.T + child_h @ p['h2h_f_weight'].T + bf) * child_c
+    return o * np.tanh(c), c
+
+
+def nary(cell, x, children):
+    """Tai et al., eq. 9-14."""
+    p, size = values(cell), HIDDEN
+    total = p['i2h_bias'] + (0 if x is None else x @ p['i2h_weight'].T)
+    if children:
+        total = total + np.concatenate([h for h, _ in children], 1) @ p['h2h_weight'].T
+    total = np.broadcast_to(total, (1, 5 * size))
+    i, o, u, *forget = np.split(total, 5, axis=1)
+    c = sigmoid(i) * np.tanh(u)
+    for f, (_, child_c) in zip(forget, children):
+        c = c + sigmoid(f) * child_c
+    return sigmoid(o) * np.tanh(c), c
+
+
+def tree_gru(cell, x, children):
+    """As the class documents."""
+    p = values(cell)
+    wz, wn, wr = np.split(p['i2h_weight'], 3)
+    bz, bn, br = np.split(p['i2h_bias'], 3)
+    total = sum(children, np.zeros((1, HIDDEN)))
+    z = sigmoid(x @ wz.T + bz + total @ p['h2h_z_weight'].T)
+    kept = sum([sigmoid(x @ wr.T + br + h @ p['h2h_r_weight'].T) * h for h in children],
+               np.zeros((1, HIDDEN)))
+    n = np.tanh(x @ wn.T + bn + kept @ p['h2h_n_weight'].T)
+    return (1 - z) * n + z * total
+
+
+def by_formula(net, cell, tree):
+    """State of a node by its equations."""
+    children = [by_formula(net, cell, child) for child in tree.children]
+    word = net.embed.weight.data().asnumpy()[[tree.token]]
+    if getattr(net, 'words_inside', True) is False and children:
+        word = None
+    return cell(net.cell, word, children)
+
+
+def random_biases(net):
+    """Biases start as zeros, which would hide mistakes."""
+    for name, parameter in net.collect_params().items():
+        if name.endswith('bias'):
+            parameter.set_data(mx.nd.random.uniform(-1, 1, parameter.shape,
+                                                    dtype=parameter.dtype))
+    return net
+
+
+@pytest.mark.parametrize('scheduler', ['agenda', 'depth', 'unbatched', None])
+@pytest.mark.parametrize('make, formula, trees', [
+    (TreeLSTM, child_sum, random_trees(8)),
+    (BinaryTreeLSTM, nary, binary_trees(8)),
+    (lambda: BinaryTreeLSTM(words_inside=False), nary, binary_trees(8)),
+    (TreeGRU, tree_gru, random_trees(8)),
+], ids=['child-sum', 'binary', 'binary, words at leaves', 'GRU'])
+def test_cell_follows_its_equations(make, formula, trees, scheduler):
+    net = random_biases(started(make(), dtype='float64'))
+    run = net.encode if isinstance(net, TreeLSTM) else net
+    if scheduler is None:
+        if isinstance(net, TreeLSTM):
+            found = [net(tree) for tree in trees]
+        else:
+            found = [run(tree) for tree in trees]
+    else:
+        with edb.batching(scheduler):
+            found = [net(tree) if isinstance(net, TreeLSTM) else run(tree) for tree in trees]
+        found = edb.forward(found)
+    for value, tree in zip(found, trees):
+        expected = by_formula(net, formula, tree)
+        if isinstance(net, TreeLSTM):
+            p = values(net.score)
+            expected = expected[0] @ p['weight'].T + p['bias']
+        value = value if isinstance(value, (list, tuple)) else [value]
+        expected = expected if isinstance(expected, tuple) else [expected]
+        for one, other in zip(value, expected):
+            np.testing.assert_allclose(one.asnumpy(), other, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize('make', [TreeLSTM, BinaryTreeLSTM, TreeGRU])
+def test_input_size_found_at_the_first_call(make):
+    class Deferred(make):
+        """The same with a cell that does not know its input size."""
+
+        def __init__(self):
+            super().__init__()
+            with self.name_scope():
+                self.cell = type(self.cell)(HIDDEN)
+
+    net = started(Deferred())
+    trees = binary_trees(3)
+    with edb.batching():
+        values_ = [net(tree) for tree in trees]
+    edb.forward(values_)
+    assert net.cell.i2h_weight.shape[1] == EMBED
+    assert_matches_eager(net, trees)
+
+
+def test_nary_refuses_other_numbers_of_children():
+    cell = started(edb.rnn.NaryTreeLSTMCell(HIDDEN, input_size=EMBED))
+    x, state = mx.nd.ones((1, EMBED)), (mx.nd.ones((1, HIDDEN)),) * 2
+    with pytest.raises(ValueError, match='takes 2 children or none, not 1'):
+        cell(x, [state])
+    with pytest.raises(ValueError, match='needs an input or children'):
+        cell(None, [])
+
+
+@pytest.mark.parametrize('hybridize', [False, True])
+def test_any_number_of_children_eagerly(hybridize):
+    cell = started(edb.rnn.ChildSumTreeLSTMCell(HIDDEN, input_size=EMBED))
+    binary = started(edb.rnn.NaryTreeLSTMCell(HIDDEN, input_size=EMBED))
+    if hybridize:
+        cell.hybridize()
+        binary.hybridize()
+    x = mx.nd.ones((1, EMBED))
+    states = []
+    for count in (0, 1, 3, 0, 2):
+        states.append(cell(x, states[:count]))
+        expected = child_sum(cell, x.asnumpy(), [tuple(part.asnumpy() for part in state)
+                                                 for state in states[:-1][:count]])
+        np.testing.assert_allclose(states[-1][0].asnumpy(), expected[0], rtol=1e-5)
+    leaf = binary(x, [])
+    inner = binary(x, [leaf, leaf])
+    without = binary(None, [leaf, inner])
+    expected = nary(binary, None, [[part.asnumpy() for part in state]
+                                   for state in (leaf, inner)])
+    np.testing.assert_allclose(without[0].asnumpy(), expected[0], rtol=1e-5, atol=1e-7)
+
+
+CELLS = {'LSTM': gluon.rnn.LSTMCell, 'GRU': gluon.rnn.GRUCell, 'RNN': gluon.rnn.RNNCell}
+
+
+@pytest.mark.parametrize('name', CELLS)
+@pytest.mark.parametrize('merge', [True, False])
+def test_unroll_in_the_scope(name, merge):
+    cell = started(CELLS[name](HIDDEN, input_size=EMBED))
+
+    def model(x):
+        cell.reset()
+        return cell.unroll(x.shape[1], x, layout='NTC', merge_outputs=merge)
+
+    samples = [mx.nd.array(np.random.RandomState(i).randn(1, length, EMBED))
+               for i, length in enumerate((3, 1, 4, 3))]
+    for sample in samples:
+        sample.attach_grad()
+    assert_matches_eager(model, samples, blocks=[cell])
+
+
+def test_unrolled_samples_batch():
+    cell = started(gluon.rnn.LSTMCell(HIDDEN, input_size=EMBED))
+    lengths = (3, 5, 4)
+    with edb.batching() as scope:
+        results = []
+        for length in lengths:
+            inputs = [edb.nd.identity(x) for x in ndarrays(length, (1, EMBED))]
+            results.append(cell.unroll(length, inputs, merge_outputs=False)[0][-1])
+    edb.forward(results)
+    kind, = [kind for kind in scope.report().types if 'LSTMCell' in kind.name]
+    assert (kind.calls, kind.batches) == (sum(lengths), max(lengths))
+
+
+def test_sequential_and_bidirectional_cells():
+    stack = gluon.rnn.SequentialRNNCell()
+    stack.add(gluon.rnn.LSTMCell(HIDDEN, input_size=EMBED))
+    stack.add(gluon.rnn.GRUCell(HIDDEN, input_size=HIDDEN))
+    started(stack)
+
+    def model(x):
+        return stack.unroll(x.shape[1], x, layout='NTC', merge_outputs=True)
+
+    assert_matches_eager(model, ndarrays(3, (1, 4, EMBED)), blocks=[stack])
+    both = started(gluon.rnn.BidirectionalCell(gluon.rnn.LSTMCell(HIDDEN, input_size=EMBED),
+                                               gluon.rnn.LSTMCell(HIDDEN, input_size=EMBED)))
+    assert_matches_eager(lambda x: both.unroll(x.shape[1], x, layout='NTC', merge_outputs=False),
+                         ndarrays(3, (1, 4, EMBED)), blocks=[both], hybridized=[False])
