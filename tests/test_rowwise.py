@@ -254,14 +254,21 @@ def test_attempts_to_fool(name, shape):
         assert net.name in str(error) and 'eager.py' in str(error) or __file__ in str(error)
 
 
-def test_the_error_names_block_and_line():
+def test_operators_without_a_rule_are_right_or_an_error_that_names_block_and_line():
     net = Fooling(lambda F, x: F.cumsum(x, axis=0))
-    with pytest.raises(edb.RowDependenceError, match=r'Fooling\(fooling\d+\) gives another result '
-                                                     r'in a batch than alone(.|\n)*cumsum(.|\n)*'
-                                                     r'test_rowwise\.py:\d+'):
-        with edb.batching():
-            values = [net(x) for x in samples(shape=(1, 4))]
+    made = samples(shape=(1, 4))
+    try:
+        with edb.batching() as scope:
+            values = [net(x) for x in made]
         edb.forward(values)
+    except edb.RowDependenceError as error:
+        assert net.name in str(error) and 'cumsum' in str(error)
+        assert 'test_rowwise.py:' in str(error)
+    else:
+        kind, = scope.report().types
+        assert kind.batches == 4 and 'cumsum' in kind.note
+        for value, x in zip(values, made):
+            np.testing.assert_allclose(value.asnumpy(), net(x).asnumpy(), rtol=1e-5)
 
 
 def test_batch_norm_in_training_is_refused_when_recorded():

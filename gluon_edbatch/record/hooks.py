@@ -1,11 +1,13 @@
 """The hooks that a scope needs in MXNet: installed with the first scope, gone with the last.
 
-Four functions are replaced: ``Block.__call__`` (calls of blocks), ``Block.__setattr__`` (blocks
+These functions are replaced: ``Block.__call__`` (calls of blocks), ``Block.__setattr__`` (blocks
 that change while their calls wait), the function behind all of ``mx.nd`` (operators), and
-autograd's two mode setters. Each asks first whether *this thread* is recording; MXNet itself runs
+autograd's two mode setters. Python's cyclic garbage collector is paused, too: a recording makes
+many objects and no cycles, and each full collection walks through all of the user's samples. Each asks first whether *this thread* is recording; MXNet itself runs
 unchanged in other threads, and in this one while `suspended`.
 """
 import ctypes
+import gc
 import threading
 from contextlib import contextmanager
 from typing import Any, Dict, Iterator
@@ -24,6 +26,7 @@ _set_recording, _set_training = autograd.set_recording, autograd.set_training
 
 _lock = threading.Lock()
 _installed = 0
+_collecting = True
 _op_names: Dict[int, str] = {}
 _UNSET = object()
 
@@ -115,10 +118,12 @@ def operator_name(handle: int) -> str:
 
 def install() -> None:
     """Install the hooks, or count one more scope that needs them."""
-    global _installed
+    global _installed, _collecting
     with _lock:
         _installed += 1
         if _installed == 1:
+            _collecting = gc.isenabled()
+            gc.disable()
             gluon.Block.__call__ = _hooked_call
             gluon.Block.__setattr__ = _hooked_setattr
             register._imperative_invoke = _hooked_invoke
@@ -132,6 +137,8 @@ def remove() -> None:
     with _lock:
         _installed -= 1
         if _installed == 0:
+            if _collecting:
+                gc.enable()
             gluon.Block.__call__ = _call
             gluon.Block.__setattr__ = _setattr
             register._imperative_invoke = _invoke

@@ -27,9 +27,13 @@ def fingerprint(block: gluon.Block) -> Hashable:
 
 
 def containers(block: gluon.Block) -> List[Any]:
-    """The attributes of `block` and its descendants that can change in place."""
-    found = [value for name, value in block.__dict__.items()
-             if name not in _GLUON_STATE and isinstance(value, _MUTABLE)]
+    """The attributes of `block` and its descendants that users may change in place.
+
+    Gluon's own blocks keep the keywords of their operators in dicts that nobody touches.
+    """
+    found = [] if type(block).__module__.startswith('mxnet.') else [
+        value for name, value in block.__dict__.items()
+        if name not in _GLUON_STATE and isinstance(value, _MUTABLE)]
     for child in block._children.values():
         found += containers(child)
     return found

@@ -42,7 +42,7 @@ class PlainGluon:
         self._leaf = _Leaf(self.params, names[:2])
         self._inner = _Inner(self.params, names)
         self._compare = _Compare(self.params, ('sim_w', 'sim_b', 'out_w', 'out_b'))
-        self._loss = gluon.loss.KLDivLoss(from_logits=True, weight=weights['out_b'].size)
+        self._loss = gluon.loss.KLDivLoss(from_logits=True)
         for block in (self._leaf, self._inner, self._compare, self._loss):
             block.hybridize()
         self.trainer = gluon.Trainer(self.params, optimizer, {'learning_rate': learning_rate},
@@ -106,9 +106,9 @@ class _Block(gluon.HybridBlock):
     """A block with some of the model's parameters, under their own names."""
 
     def __init__(self, parameters: gluon.ParameterDict, names: Sequence[str]):
-        super().__init__()
+        super().__init__(prefix='', params=parameters)
         for name in names:
-            setattr(self, name, parameters[name])
+            setattr(self, name, self.params.get(name))
 
 
 class _Leaf(_Block):
