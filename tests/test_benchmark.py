@@ -235,17 +235,22 @@ def test_example_computes_the_same():
     net, loss_of = workload.build()
     pairs = workload.samples[:4]
     parameters = weights_of(net)
-    weights = {name: parameter.data().asnumpy() for name, parameter in parameters.items()}
+    weights = {name: joined(parameter.data() for parameter in own)
+               for name, own in parameters.items()}
     loss, gradients, outputs = node_by_node(weights, pairs)
     with autograd.record():
         losses = [workload.loss(net, loss_of, pair, eager=True) for pair in pairs]
         ours = mx.nd.add_n(*losses) / len(losses)
     ours.backward()
     assert_close(ours.asscalar(), loss)
-    for name, parameter in parameters.items():
-        assert_close(parameter.grad().asnumpy(), gradients[name])
+    for name, own in parameters.items():
+        assert_close(joined(parameter.grad() for parameter in own), gradients[name])
     assert_close(np.concatenate([workload.predict(net, pair).asnumpy() for pair in pairs]),
                  outputs)
+
+
+def joined(arrays):
+    return np.concatenate([array.asnumpy() for array in arrays])
 
 
 def as_numpy(value):

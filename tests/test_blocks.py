@@ -497,3 +497,23 @@ def test_batch_under_record_is_connected():
     loss.backward()
     expected = sum(sample.asnumpy() for sample in samples).repeat(2, axis=0)
     np.testing.assert_allclose(net.inner.weight.grad().asnumpy(), expected, rtol=1e-5)
+
+
+def test_results_with_more_rows_than_the_arguments():
+    class Spread(gluon.HybridBlock):
+        """Two rows of a result for each row of the argument, and one of another."""
+
+        def hybrid_forward(self, F, x):
+            """(2 N, 2) and (N, 4)"""
+            return F.reshape(F.tanh(x), shape=(-1, 2)), x * 2
+
+    net, dense = started(Spread()), started(nn.Dense(3, in_units=2))
+    samples = [mx.nd.array(np.random.RandomState(rows).randn(rows, 4)) for rows in (1, 3, 2, 1)]
+    for sample in samples:
+        sample.attach_grad()
+
+    def model(x):
+        spread, double = net(x)
+        return dense(spread), double
+
+    assert_matches_eager(model, samples, blocks=[net, dense])

@@ -23,16 +23,17 @@ def values(block):
 
 def child_sum(cell, x, children):
     """Tai et al., eq. 2-8."""
-    p, size = values(cell), HIDDEN
-    wi, wo, wu, wf = np.split(p['i2h_weight'], 4)
-    bi, bo, bu, bf = np.split(p['i2h_bias'], 4)
-    ui, uo, uu = np.split(p['h2h_iou_weight'], 3)
-    total = sum([h for h, _ in children], np.zeros((1, size)))
-    i, o = sigmoid(x @ wi.T + total @ ui.T + bi), sigmoid(x @ wo.T + total @ uo.T + bo)
-    c = i * np.tanh(x @ wu.T + total @ uu.T + bu)
+    p = values(cell)
+    total = sum([h for h, _ in children], np.zeros((1, HIDDEN)))
+
+    def gate(name, state):
+        return (x @ p[f'i2h_{name}_weight'].T + p[f'i2h_{name}_bias']
+                + state @ p[f'h2h_{name}_weight'].T)
+
+    c = sigmoid(gate('i', total)) * np.tanh(gate('u', total))
     for child_h, child_c in children:
-        c = c + sigmoid(x @ wf.T + child_h @ p['h2h_f_weight'].T + bf) * child_c
-    return o * np.tanh(c), c
+        c = c + sigmoid(gate('f', child_h)) * child_c
+    return sigmoid(gate('o', total)) * np.tanh(c), c
 
 
 def nary(cell, x, children):
@@ -125,7 +126,9 @@ def test_input_size_found_at_the_first_call(make):
     with edb.batching():
         values_ = [net(tree) for tree in trees]
     edb.forward(values_)
-    assert net.cell.i2h_weight.shape[1] == EMBED
+    widths = {parameter.shape[1] for name, parameter in net.cell.collect_params().items()
+              if "i2h" in name and name.endswith("weight")}
+    assert widths == {EMBED}
     assert_matches_eager(net, trees)
 
 

@@ -2,6 +2,7 @@
 import sys
 import threading
 import weakref
+from enum import Enum
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import mxnet as mx
@@ -29,6 +30,14 @@ _block_types: 'weakref.WeakKeyDictionary[gluon.Block, dict]' = weakref.WeakKeyDi
 _operator_types: Dict[tuple, NodeType] = {}
 
 
+class Lengths(Enum):
+    """Which lengths of ragged arguments a call may have to be of its form."""
+
+    ANY = 'any'        # there are none, or padding them changes nothing
+    EQUAL = 'equal'    # the same, if there are two
+    CHECKED = 'other'  # see NodeType.conditions
+
+
 class Form(NamedTuple):
     """A type of node with the shapes of one kind of call, within one recording.
 
@@ -43,6 +52,7 @@ class Form(NamedTuple):
         First output's value id -> the structure of lazy values that the call returns.
     outputs : int
         Number of outputs.
+    lengths : Lengths
     mutable : tuple or None
         The containers among the attributes of the block and what they held, to be compared at
         each call; most blocks have none.
@@ -53,6 +63,7 @@ class Form(NamedTuple):
     rows: int
     build: Callable[[int], Any]
     outputs: int
+    lengths: Lengths
     mutable: Optional[tuple] = None
 
 
@@ -163,7 +174,10 @@ class Recording:
                 form.mutable[0]):
             form = self._calls[key] = self._resolve_plain(block, args)
         if ragged is not None:
-            if not form.node_type.neutral or form.node_type.conditions:
+            length = len(ragged[0])
+            if form.lengths is not Lengths.ANY and (
+                    form.lengths is not Lengths.EQUAL or len(ragged) != 2
+                    or len(ragged[1]) != length):
                 form = self._form_for_lengths(form, key, args)
             for values in ragged:
                 self.node_lengths.append(len(values))
@@ -290,7 +304,7 @@ class Recording:
 
     def _append(self, form: Form, leaves: Sequence[NDArray]) -> Any:
         ids = [leaf._id for leaf in leaves if leaf.__class__ is LazyArray]
-        if not form.node_type.neutral or form.node_type.conditions:
+        if form.lengths is not Lengths.ANY:
             form = self._form_for_lengths(form, (form.index,), leaves)
         for leaf in leaves:
             if leaf.__class__ is RaggedArray:
@@ -471,7 +485,7 @@ class Recording:
         for parameter in node_type.parameters:
             self._watch(name, parameter, node_type.ctx)
         form = self._new_form(node_type, specs[0][0].rows)
-        if not node_type.neutral or node_type.conditions:
+        if form.lengths is not Lengths.ANY:
             self._by_length[form.index] = types, head, specs
         return form
 
@@ -524,7 +538,8 @@ class Recording:
 
     def _new_form(self, node_type, rows) -> Form:
         stores = [self.store(spec) for spec in node_type.output_specs(rows)]
-        form = Form(len(self.forms), node_type, rows, _builder(node_type, stores), len(stores))
+        form = Form(len(self.forms), node_type, rows, _builder(node_type, stores), len(stores),
+                    _lengths_of(node_type))
         self.forms.append(form)
         return form
 
@@ -629,6 +644,13 @@ class Recording:
 
 _MX_DTYPES = frozenset(np.dtype(name) for name in (
     'float16', 'float32', 'float64', 'int8', 'uint8', 'int32', 'int64', 'bool'))
+
+
+def _lengths_of(node_type: NodeType) -> Lengths:
+    if node_type.lengths is not None or (node_type.neutral and not node_type.conditions):
+        return Lengths.ANY
+    equal = node_type.neutral and not any(number for _, _, number in node_type.conditions)
+    return Lengths.EQUAL if equal else Lengths.CHECKED
 
 
 def _key(leaf: LazyArray) -> object:

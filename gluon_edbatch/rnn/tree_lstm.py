@@ -47,37 +47,41 @@ class ChildSumTreeLSTMCell(gluon.HybridBlock):
         self._hidden_size = hidden_size
         self._state_shape = (1, hidden_size)
         with self.name_scope():
-            # rows in the order i, o, u, f
-            self.i2h_weight = self.params.get(
-                'i2h_weight', shape=(4 * hidden_size, input_size), init=i2h_weight_initializer,
-                allow_deferred_init=True)
-            self.i2h_bias = self.params.get(
-                'i2h_bias', shape=(4 * hidden_size,), init=i2h_bias_initializer)
-            self.h2h_iou_weight = self.params.get(
-                'h2h_iou_weight', shape=(3 * hidden_size, hidden_size),
-                init=h2h_weight_initializer)
-            self.h2h_f_weight = self.params.get(
-                'h2h_f_weight', shape=(hidden_size, hidden_size), init=h2h_weight_initializer)
+            # One weight a gate: slices of a common product would cost more than they save.
+            for name in 'iouf':
+                setattr(self, f'i2h_{name}_weight', self.params.get(
+                    f'i2h_{name}_weight', shape=(hidden_size, input_size),
+                    init=i2h_weight_initializer, allow_deferred_init=True))
+                setattr(self, f'i2h_{name}_bias', self.params.get(
+                    f'i2h_{name}_bias', shape=(hidden_size,), init=i2h_bias_initializer))
+                setattr(self, f'h2h_{name}_weight', self.params.get(
+                    f'h2h_{name}_weight', shape=(hidden_size, hidden_size),
+                    init=h2h_weight_initializer))
 
     def __call__(self, x, children: Sequence[Tuple[Any, Any]]):
         """h and c of a node from its input and its children's states."""
         return super().__call__(x, *ragged_pairs(children, self._state_shape, x))
 
-    def hybrid_forward(self, F, x, child_h, child_c, i2h_weight, i2h_bias, h2h_iou_weight,
-                       h2h_f_weight):
+    def hybrid_forward(self, F, x, child_h, child_c, **weights):
         """x (N, E), child_h and child_c (N, K, H), padded with zeros."""
         size = self._hidden_size
-        own = F.FullyConnected(x, i2h_weight, i2h_bias, num_hidden=4 * size)
-        own_f = F.slice_axis(own, axis=-1, begin=3 * size, end=4 * size)
-        iou = F.slice_axis(own, axis=-1, begin=0, end=3 * size) + F.FullyConnected(
-            F.sum(child_h, axis=1), h2h_iou_weight, no_bias=True, num_hidden=3 * size)
-        forget = F.Activation(F.broadcast_add(
-            F.FullyConnected(child_h, h2h_f_weight, no_bias=True, num_hidden=size,
-                             flatten=False),
-            F.expand_dims(own_f, axis=1)), act_type='sigmoid')
-        c = gate(F, iou, 0, size, 'sigmoid') * gate(F, iou, 2, size, 'tanh') + F.sum(
-            forget * child_c, axis=1)
-        return gate(F, iou, 1, size, 'sigmoid') * F.Activation(c, act_type='tanh'), c
+
+        def own(name):
+            return F.FullyConnected(x, weights[f'i2h_{name}_weight'], weights[f'i2h_{name}_bias'],
+                                    num_hidden=size)
+
+        def inner(name, state, **kwargs):
+            return F.FullyConnected(state, weights[f'h2h_{name}_weight'], no_bias=True,
+                                    num_hidden=size, **kwargs)
+
+        h_sum = F.sum(child_h, axis=1)
+        i, o = (F.Activation(own(name) + inner(name, h_sum), act_type='sigmoid') for name in 'io')
+        u = F.Activation(own('u') + inner('u', h_sum), act_type='tanh')
+        forget = F.Activation(F.broadcast_add(inner('f', child_h, flatten=False),
+                                              F.expand_dims(own('f'), axis=1)),
+                              act_type='sigmoid')
+        c = i * u + F.sum(forget * child_c, axis=1)
+        return o * F.Activation(c, act_type='tanh'), c
 
 
 class NaryTreeLSTMCell(gluon.HybridBlock):

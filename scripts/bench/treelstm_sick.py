@@ -89,13 +89,18 @@ def initial_weights(vocab_size: int, embed: int, hidden: int, seed: int = 0
             for name, shape in shapes.items()}
 
 
-def weights_of(net) -> Dict[str, Any]:
-    """The example's parameters under the names of `initial_weights`."""
+def weights_of(net) -> Dict[str, List[Any]]:
+    """The example's parameters under the names of `initial_weights`, to be concatenated."""
     cell, similarity = net.tree_lstm.cell, net.similarity
-    return dict(embed=net.tree_lstm.embed.weight, w=cell.i2h_weight, b=cell.i2h_bias,
-                u_iou=cell.h2h_iou_weight, u_f=cell.h2h_f_weight,
-                sim_w=similarity.hidden.weight, sim_b=similarity.hidden.bias,
-                out_w=similarity.scores.weight, out_b=similarity.scores.bias)
+
+    def gates(kind: str, names: str) -> List[Any]:
+        return [getattr(cell, kind % name) for name in names]
+
+    return dict(embed=[net.tree_lstm.embed.weight], w=gates('i2h_%s_weight', 'iouf'),
+                b=gates('i2h_%s_bias', 'iouf'), u_iou=gates('h2h_%s_weight', 'iou'),
+                u_f=gates('h2h_%s_weight', 'f'),
+                sim_w=[similarity.hidden.weight], sim_b=[similarity.hidden.bias],
+                out_w=[similarity.scores.weight], out_b=[similarity.scores.bias])
 
 
 def _directory(data) -> Path:
