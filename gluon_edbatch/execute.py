@@ -47,7 +47,7 @@ class Machine:
             if self.taped and np.issubdtype(array.dtype, np.floating) else None
             for array in self.arenas]
         self.tapes: List[Tape] = []
-        self.parameters: Dict[Tuple[int, bool], NDArray] = {}
+        self.parameters: Dict[Tuple[int, bool, bool], NDArray] = {}
         self.parameter_arrays: List[NDArray] = []     # the users' own, in the order of …
         self.parameter_gradients: List[NDArray] = []  # … their private gradients
         self.given: List[Tuple[NDArray, int, int, int]] = []  # array, arena, begin, end
@@ -197,7 +197,10 @@ class Machine:
         own = watched.array
         trained = self.taped and node_type.parameters[position].grad_req != 'null'
         copied = self.taped and node_type.read_backward[position]
-        key = id(own), copied
+        # MXNet computes no gradient for the bias of a product whose weight needs none.
+        frozen = copied and not trained and any(
+            parameter.grad_req != 'null' for parameter in node_type.parameters)
+        key = id(own), copied, frozen
         value = self.parameters.get(key)
         if value is None:
             value = watched.values()
@@ -205,6 +208,8 @@ class Machine:
             if trained:
                 autograd.mark_variables([value], [self._parameter_gradient(own, value)],
                                         'add')
+            elif frozen and np.issubdtype(value.dtype, np.floating):
+                autograd.mark_variables([value], [empty(value.shape, value.dtype, value.ctx)])
         return value
 
     def _parameter_gradient(self, own: NDArray, value: NDArray) -> NDArray:

@@ -1,8 +1,5 @@
 """What was batched, and what not and why."""
-from collections import defaultdict
 from typing import Any, Dict, List, NamedTuple
-
-import numpy as np
 
 from .graph import Graph
 from .plan import Plan
@@ -104,22 +101,18 @@ class Report(NamedTuple):
 def make_report(scheduler: str, counts: List[EvaluationCounts], record_s: float,
                 forced: List[Site]) -> Report:
     """Add up the evaluations of a scope."""
-    calls: Dict[str, int] = defaultdict(int)
-    batches: Dict[str, int] = defaultdict(int)
-    notes: Dict[str, str] = {}
+    types: Dict[int, TypeReport] = {}
     for count in counts:
-        names = count.graph.type_names
-        for index, number in enumerate(np.bincount(count.graph.types,
-                                                   minlength=len(names)).tolist()):
-            calls[names[index]] += number
         for batch in count.plan.batches:
-            batches[repr(batch.node_type)] += 1
-            notes[repr(batch.node_type)] = batch.node_type.reason if batch.node_type.alone else ''
-    types = tuple(TypeReport(name, calls[name], batches[name], notes[name]) for name in calls)
+            kind = batch.node_type
+            known = types.get(kind.serial) or TypeReport(
+                repr(kind), 0, 0, kind.reason if kind.alone else '')
+            types[kind.serial] = known._replace(calls=known.calls + len(batch.nodes),
+                                                batches=known.batches + 1)
     return Report(
         scheduler, len(counts), sum(len(count.graph) for count in counts),
         sum(len(count.schedule) for count in counts),
-        sum(lower_bound(count.graph) for count in counts), types,
+        sum(lower_bound(count.graph) for count in counts), tuple(types.values()),
         sum(count.plan.gathered_rows for count in counts),
         sum(count.plan.sliced_rows for count in counts),
         1e3 * (record_s + sum(count.collect_s for count in counts)),

@@ -77,10 +77,10 @@ class batching:  # pylint: disable=invalid-name
         if self._recording is None:
             return 'batching scope, not entered'
         forms = self._recording.forms
-        counts = Counter(repr(forms[form].node_type) for form in self._recording.node_forms)
+        counts = Counter(forms[form].node_type for form in self._recording.node_forms)
         lines = [f'batching scope ({self.scheduler.name}): '
                  f'{len(self._recording.node_forms)} calls of {len(counts)} types']
-        lines += [f'  {number:7d} x {name}' for name, number in counts.most_common()]
+        lines += [f'  {number:7d} x {kind!r}' for kind, number in counts.most_common()]
         return '\n'.join(lines)
 
     __repr__ = __str__

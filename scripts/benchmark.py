@@ -136,8 +136,8 @@ Several systems, modes or sizes are measured in turn, each in a process of its o
                         help='keep everything to N processors; with 1, Python and the engine '
                              'share one (default: as many as there are)')
     parser.add_argument('--repeat', type=_positive, default=7, metavar='R',
-                        help='timed repeats: their median, least and greatest are printed '
-                             '(default: 7)')
+                        help='timed repeats: their median, least and greatest are printed; '
+                             'three for a system that takes minutes (default: 7)')
     parser.add_argument('--minibatches', type=_positive, metavar='M',
                         help='minibatches in a repeat (default: as many as fill --seconds)')
     parser.add_argument('--seconds', type=float, default=1.0, metavar='S',

@@ -18,7 +18,7 @@ Other options go to benchmark.py as they are: --hidden, --embed, --threads, --cp
 
   PYTHON           interpreter to measure with (default: that of scripts/environment.sh)
   SWEEP_SIZES      minibatch sizes of the sweep (default: 1,2,4,8,16,32,64,128,256,512)
-  SWEEP_SYSTEMS    systems of the sweep (default: depth,agenda,unbatched-hybridized,manual, and
+  SWEEP_SYSTEMS    systems of the sweep (default: depth,agenda,plain-hybridized,manual, and
                    manual-torch where PyTorch is installed)
 EOF
 }
@@ -45,7 +45,7 @@ while (($#)); do
 done
 
 python="${PYTHON:-$(bash "$root/scripts/environment.sh")}"
-systems="${SWEEP_SYSTEMS:-depth,agenda,unbatched-hybridized,manual}"
+systems="${SWEEP_SYSTEMS:-depth,agenda,plain-hybridized,manual}"
 if [[ -z "${SWEEP_SYSTEMS:-}" ]] && "$python" -c 'import torch' 2>/dev/null; then
     systems+=,manual-torch
 fi

@@ -124,7 +124,7 @@ def test_seeds(data):
 
 
 def test_training_learns(run):
-    _, out, _ = run('--epochs', 8, '--hidden', 16, '--lr', 0.1)
+    _, out, _ = run('--epochs', 8, '--hidden', 16, '--lr', 0.3)
     losses = [float(line.split()[3]) for line in out.splitlines() if line.startswith('epoch ')]
     assert len(losses) == 8 and losses[-1] < 0.7 * losses[0]
 

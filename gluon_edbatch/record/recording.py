@@ -3,7 +3,7 @@ import sys
 import threading
 import weakref
 from enum import Enum
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -23,6 +23,7 @@ from .structure import LEAF, flatten, unflatten
 
 SCALAR_DTYPE = np.float32
 _LARGE = 1 << 16  # elements
+_tracing = threading.RLock()  # the name scope of a block serves one thread at a time
 _NUMBERS = (int, float, np.generic)
 _ARRAYS = (NDArray, np.ndarray) + _NUMBERS
 # block -> {key: NodeType}; operators have no block
@@ -130,6 +131,8 @@ class Recording:
         self.closed = False
         self.parameters: Dict[Tuple[int, mx.Context], Watched] = {}
         self.thread = threading.get_ident()
+        self.replaced: Optional[str] = None
+        self._known_parameters: Set[Tuple[gluon.Parameter, mx.Context]] = set()
         self.error: Optional[str] = None
         self._ctx = ctx
         self._stores: Dict[Spec, Store] = {}  # while recording; values keep theirs alive later
@@ -480,7 +483,8 @@ class Recording:
         exact = aligned + (tuple(spec.rows for spec, _ in specs),)
         node_type = types.get(exact) or (types.get(aligned) if len(rows) == 1 else None)
         if node_type is None:
-            node_type = make_type(trace(), self.mode, specs, contexts.pop())
+            with _tracing:
+                node_type = make_type(trace(), self.mode, specs, contexts.pop())
             types[exact if node_type.alone else aligned] = node_type
         for parameter in node_type.parameters:
             self._watch(name, parameter, node_type.ctx)
@@ -495,6 +499,7 @@ class Recording:
         watched = self.parameters.get(key)
         if watched is None or not self.evaluator.pending.any_left(self):
             self.parameters[key] = Watched(array, self.touched)
+            self._known_parameters.add((parameter, ctx))
         elif watched.array is not array or watched.copy is not None:
             before, now = watched.values(), detached(array)
             if before.dtype != now.dtype or before.ctx != now.ctx or not np.array_equal(
@@ -545,8 +550,23 @@ class Recording:
 
     # --- for later stages ------------------------------------------------------------------------
 
+    def _check_parameters(self) -> None:
+        """Raise if a parameter got another array while the scope was recording."""
+        for parameter, ctx in self._known_parameters:
+            watched = self.parameters[id(parameter), ctx]
+            if not any(array is watched.array for array in parameter._data or ()):
+                self.replaced = parameter.name
+                break
+
     def check_blocks(self) -> None:
-        """Raise if a block's attributes changed after its calls were recorded."""
+        """Raise if blocks or parameters are not what they were when calls were recorded."""
+        if not self.closed:
+            self._check_parameters()
+        if self.replaced is not None:
+            raise RecordError(
+                f'parameter {self.replaced} got a new array (by initialize, cast, reset_ctx, '
+                f'grad_req, …) while a scope was recording calls that use it; evaluate them '
+                f'(gluon_edbatch.forward) or leave the scope first')
         for block, mark in self._fingerprints.items():
             if fingerprint(block) != mark:
                 raise RecordError(
@@ -593,6 +613,7 @@ class Recording:
 
     def close(self, error: Optional[BaseException] = None) -> None:
         """End recording; after an exception, the values cannot be used any more."""
+        self._check_parameters()
         self.closed = True
         self.forms = [form._replace(build=None) for form in self.forms]
         for kept in (self._large, self._modes, self._calls, self._no_pairs, self._stores):

@@ -35,9 +35,9 @@ def product_rates(shapes: Iterable[Tuple[int, int]], ctx: mx.Context,
     return rates
 
 
-def best_rate(shapes: Iterable[Tuple[int, int]], ctx: mx.Context) -> float:
+def best_rate(shapes: Iterable[Tuple[int, int]], ctx: mx.Context, seconds: float = 0.02) -> float:
     """The best FLOP/s of `product_rates`: what the products of a model could run at."""
-    return max(product_rates(shapes, ctx).values())
+    return max(product_rates(shapes, ctx, seconds).values())
 
 
 def _seconds(x, weight, times: int) -> float:

@@ -25,6 +25,7 @@ __all__ = ['Measurement']
 WARM_UP = 3             # minibatches
 PHASE_STEPS = 5
 SLOW_SECONDS = 2.0      # a step that takes longer is not repeated for its own sake
+ENOUGH = 3, 60.0        # after so many repeats, and seconds in them, a slow system is let off
 
 
 class Measurement:
@@ -43,6 +44,7 @@ class Measurement:
         self.minibatches = 1
         self.speeds: List[float] = []
         self.cpu_ms: List[float] = []
+        self.spent = 0.0
 
     def warm_up(self) -> None:
         """First steps, which compile and allocate; settles how long a repeat is."""
@@ -54,15 +56,18 @@ class Measurement:
                 break
         self.minibatches = settings.minibatches or max(1, round(settings.seconds / seconds))
 
-    def repeat(self, number: int) -> float:
-        """Run a repeat: samples a second."""
+    def repeat(self, number: int) -> None:
+        """Run a repeat."""
+        if len(self.speeds) >= ENOUGH[0] and self.spent > ENOUGH[1]:
+            return
         stream = self._stream(number)
         minibatches = [next(stream) for _ in range(self.minibatches)]
         samples = sum(map(len, minibatches))
         cpu = time.process_time()
-        self.speeds.append(samples / self._run(minibatches))
+        seconds = self._run(minibatches)
         self.cpu_ms.append(1e3 * (time.process_time() - cpu) / self.minibatches)
-        return self.speeds[-1]
+        self.speeds.append(samples / seconds)
+        self.spent += seconds
 
     def row(self) -> Dict[str, Any]:
         """All figures."""
@@ -87,7 +92,7 @@ class Measurement:
             'gemm_bound_samples_per_s': _rounded(bound), 'efficiency': _rounded(speed / bound),
             'peak_rss_mb': _rounded(peak), 'cpu_ms': _rounded(median(self.cpu_ms)),
             'levels': mean(map(self.workload.levels, minibatches)),
-            'repeat': settings.repeat, 'minibatches': self.minibatches, 'seed': settings.seed,
+            'repeat': len(self.speeds), 'minibatches': self.minibatches, 'seed': settings.seed,
             'optimizer': settings.optimizer if training else None, 'ctx': settings.ctx,
             'data': settings.data or 'embedded',
             **machine_info()}
@@ -114,7 +119,7 @@ class Measurement:
 
     def _best_rate(self) -> float:
         shapes = self.workload.products(self.workload.samples[:1])
-        return best_rate(shapes, context(self.settings.ctx))
+        return best_rate(shapes, context(self.settings.ctx), min(0.02, self.settings.seconds / 50))
 
 
 def _phase_fields(phases: List[Phases]) -> Dict[str, Any]:
