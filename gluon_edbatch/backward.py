@@ -7,7 +7,6 @@ backward stops at the first input without a gradient, and drops gradients that a
 import atexit
 import ctypes
 import itertools
-import sys
 import threading
 import traceback
 import weakref
@@ -29,31 +28,8 @@ _BACKWARD = autograd.Function._bwd_functype
 _DELETE = autograd.Function._del_functype
 _alive = {}  # MXNet holds these by address only
 _serial = itertools.count()
-_SWITCH_INTERVAL = 5e-4  # seconds
-
-
-_passes = 0
-_usual_interval = sys.getswitchinterval()
-_switching = threading.Lock()
 # At exit the engine must not call Python any more.
 atexit.register(mx.nd.waitall)
-
-
-def _hand_over_quickly(begin: bool) -> None:
-    """While backward passes run in their threads, let them have Python's lock soon.
-
-    They make some hundred short calls of MXNet, after each of which the interpreter's default
-    lets a thread that records the next minibatch go on for 5 ms. (Measured on SICK, 256 pairs:
-    41 ms a minibatch.)
-    """
-    global _passes, _usual_interval
-    with _switching:
-        if begin and not _passes:
-            _usual_interval = sys.getswitchinterval()
-            sys.setswitchinterval(min(_SWITCH_INTERVAL, _usual_interval))
-        _passes += 1 if begin else -1
-        if not _passes:
-            sys.setswitchinterval(_usual_interval)
 
 
 def record_function(inputs: Sequence[NDArray], outputs: Sequence[NDArray],
@@ -73,7 +49,6 @@ def record_function(inputs: Sequence[NDArray], outputs: Sequence[NDArray],
     key = next(_serial)
 
     def backward_entry(num_heads, num_inputs, handles, requests, _is_train, _context):
-        _hand_over_quickly(True)
         try:
             arrays = [NDArray(ctypes.cast(handle, NDArrayHandle), writable=i >= num_heads)
                       for i, handle in enumerate(handles[:num_heads + num_inputs])]
@@ -81,8 +56,6 @@ def record_function(inputs: Sequence[NDArray], outputs: Sequence[NDArray],
         except Exception:  # pylint: disable=broad-except
             print(f'Error in the backward pass of gluon_edbatch:\n{traceback.format_exc()}')
             return False
-        finally:
-            _hand_over_quickly(False)
         return True
 
     def delete_entry(_context):
