@@ -232,7 +232,7 @@ def ragged(values: Sequence[NDArray], shape: Optional[Tuple[int, ...]] = None,
     handle = NDArrayHandle()
     check_call(_LIB.MXShallowCopyNDArray(stacked.handle, ctypes.byref(handle)))
     result = EagerRagged(handle)
-    result.lengths = mx.nd.full((shape[0],), len(values), ctx=stacked.ctx)
+    result._length = len(values)
     return result
 
 

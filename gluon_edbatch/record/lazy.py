@@ -342,7 +342,12 @@ class RaggedArray(LazyArray):
 class EagerRagged(NDArray):
     """What `ragged` gives outside a scope: an NDArray that knows its lengths."""
 
-    __slots__ = ('lengths',)
+    __slots__ = ('_length',)
+
+    @property
+    def lengths(self) -> NDArray:
+        """(rows,) float32, how many values there are."""
+        return mx.nd.full((self.shape[0],), self._length, ctx=self.ctx)
 
 
 def stack_ragged(values: Sequence[NDArray], spec: Spec) -> NDArray:

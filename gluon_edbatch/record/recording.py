@@ -17,7 +17,8 @@ from ..static.trace import describe, trace_block, trace_operator
 from .guard import Watched, detached
 from .hooks import current_recording
 from .lazy import LazyArray, Locations, RaggedArray, Store
-from .sites import Site, current_site, is_library, site_of, user_codes, user_frame
+from .sites import (Site, current_site, is_library, library_codes, site_of, user_codes,
+                    user_frame)
 from .spec import Spec, spec_of
 from .structure import LEAF, flatten, unflatten
 
@@ -187,7 +188,9 @@ class Recording:
                 ids += values
         frame = sys._getframe(2)
         code = frame.f_code
-        while id(code) not in user_codes and is_library(frame) and frame.f_back is not None:
+        while id(code) in library_codes or id(code) not in user_codes and is_library(frame):
+            if frame.f_back is None:
+                break
             frame = frame.f_back
             code = frame.f_code
         self.node_codes.append(code)

@@ -11,7 +11,7 @@ _LIBRARY = tuple(os.path.dirname(os.path.abspath(path)) + os.sep for path in
                  (mxnet.__file__, os.path.dirname(os.path.abspath(__file__))))
 # By id, because hashing a code object hashes all its contents; the code is kept to pin the id.
 user_codes: Dict[int, CodeType] = {}
-_library_codes: Dict[int, CodeType] = {}
+library_codes: Dict[int, CodeType] = {}
 
 
 class Site(NamedTuple):
@@ -27,14 +27,14 @@ class Site(NamedTuple):
 def is_library(frame: FrameType) -> bool:
     """Whether this frame runs code of this package or of MXNet."""
     code = frame.f_code
-    if id(code) in _library_codes:
+    if id(code) in library_codes:
         return True
     if id(code) in user_codes:
         return False
     library = os.path.abspath(code.co_filename).startswith(_LIBRARY) or (
         code.co_filename == '<string>'  # the functions of mx.nd are made at import
         and frame.f_globals.get('__name__', '').startswith('mxnet.'))
-    (_library_codes if library else user_codes)[id(code)] = code
+    (library_codes if library else user_codes)[id(code)] = code
     return library
 
 
