@@ -12,7 +12,8 @@ from .pending import Calls, Pending, ancestors, form_table, to_graph
 from .plan import Given, make_plan
 from .record.hooks import suspended, unrecorded
 from .record.lazy import Arena
-from .record.recording import SCALAR_DTYPE, Recording
+from .record.inputs import SCALAR_DTYPE
+from .record.recording import Recording
 from .record.sites import Site, current_site
 from .record.spec import spec_of
 from .report import EvaluationCounts

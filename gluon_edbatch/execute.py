@@ -10,7 +10,8 @@ from mxnet.ndarray.ndarray import _new_alloc_handle
 from .plan import ArenaPlan, Batch, Plan, Read
 from .record.guard import detached
 from .record.lazy import Arena, _set_recording, _set_training
-from .record.recording import Given, Recording
+from .record.inputs import Given
+from .record.recording import Recording
 from .static.node_type import NodeType
 from .static.program import EMPTY, GATHER, SLICE, program_for
 

@@ -238,7 +238,7 @@ class _Planner:
 
     def _argument_arenas(self) -> np.ndarray:
         """Arena of each entry of ``calls.args``."""
-        calls, arenas = self.calls, np.zeros(len(self.calls.args), np.int64)
+        arenas = np.zeros(len(self.calls.args), np.int64)
         for index, node_type in enumerate(self.types):
             nodes = np.flatnonzero(self.node_types == index)
             for argument, (starts, counts) in zip(node_type.arguments,

@@ -2,8 +2,7 @@
 import sys
 import threading
 import weakref
-from enum import Enum
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -14,89 +13,30 @@ from ..errors import EdbError, RecordError, StaleValueError
 from ..static.fingerprint import containers, contents, fingerprint
 from ..static.node_type import Kind, Mode, NodeType, make_type
 from ..static.trace import describe, trace_block, trace_operator
+from .forms import Form, Lengths, builder, lengths_of
 from .guard import Watched, detached
 from .hooks import current_recording
+from .inputs import NUMBERS, SCALAR_DTYPE, Given, Inputs, is_array
 from .lazy import LazyArray, Locations, RaggedArray, Store
 from .sites import (Site, current_site, is_library, library_codes, site_of, user_codes,
                     user_frame)
 from .spec import Spec, spec_of
-from .structure import LEAF, flatten, unflatten
+from .structure import LEAF, flatten
 
-SCALAR_DTYPE = np.float32
-_LARGE = 1 << 16  # elements
 _tracing = threading.RLock()  # the name scope of a block serves one thread at a time
-_NUMBERS = (int, float, np.generic)
-_ARRAYS = (NDArray, np.ndarray) + _NUMBERS
 # block -> {key: NodeType}; operators have no block
 _block_types: 'weakref.WeakKeyDictionary[gluon.Block, dict]' = weakref.WeakKeyDictionary()
 _operator_types: Dict[tuple, NodeType] = {}
-
-
-class Lengths(Enum):
-    """Which lengths of ragged arguments a call may have to be of its form."""
-
-    ANY = 'any'        # there are none, or padding them changes nothing
-    EQUAL = 'equal'    # the same, if there are two
-    CHECKED = 'other'  # see NodeType.conditions
-
-
-class Form(NamedTuple):
-    """A type of node with the shapes of one kind of call, within one recording.
-
-    Attributes
-    ----------
-    index : int
-        What is appended to `Recording.node_forms`.
-    node_type : NodeType
-    rows : int
-        Rows of the arguments.
-    build : callable
-        First output's value id -> the structure of lazy values that the call returns.
-    outputs : int
-        Number of outputs.
-    lengths : Lengths
-    mutable : tuple or None
-        The containers among the attributes of the block and what they held, to be compared at
-        each call; most blocks have none.
-    """
-
-    index: int
-    node_type: NodeType
-    rows: int
-    build: Callable[[int], Any]
-    outputs: int
-    lengths: Lengths
-    mutable: Optional[tuple] = None
-
-
-class Given(NamedTuple):
-    """An NDArray that the user gave.
-
-    Attributes
-    ----------
-    original : NDArray
-        The user's, for gradients.
-    values : NDArray or Watched
-        Its values when the call was recorded.
-    """
-
-    original: NDArray
-    values: Any
-
-    def contents(self) -> NDArray:
-        """The values, unknown to any tape."""
-        return self.values.values() if isinstance(self.values, Watched) else self.values
 
 
 class _Scalar:
     """Stands for a Python number in the key of a call."""
 
 
-class Recording:
+class Recording(Inputs):
     """Calls of one scope, in the order in which they were made, and their values.
 
-    A value is an int: outputs of calls count up from 0, call by call; Python numbers are
-    -1, -3, -5, … and arrays given by the user -2, -4, -6, ….
+    A value is an int: outputs of calls count up from 0, call by call; inputs are negative.
 
     Attributes
     ----------
@@ -117,6 +57,7 @@ class Recording:
     """
 
     def __init__(self, evaluator: Any, ctx: Optional[mx.Context] = None):
+        super().__init__(ctx)
         self.evaluator = evaluator
         self.node_forms: List[int] = []
         self.node_args: List[List[int]] = []
@@ -124,8 +65,6 @@ class Recording:
         self.node_codes: list = []
         self.node_instructions: List[int] = []
         self.next_value = 0
-        self.scalars: List[float] = []
-        self.arrays: List[Tuple[Spec, Any]] = []
         self.forms: List[Form] = []
         self.locations = Locations()
         self.evaluations = 0
@@ -135,10 +74,8 @@ class Recording:
         self.replaced: Optional[str] = None
         self._known_parameters: Set[Tuple[gluon.Parameter, mx.Context]] = set()
         self.error: Optional[str] = None
-        self._ctx = ctx
         self._stores: Dict[Spec, Store] = {}  # while recording; values keep theirs alive later
         self._all_stores: List['weakref.ref[Store]'] = []
-        self._large: Dict[int, Tuple[LazyArray, Watched]] = {}
         self._modes: Dict[Mode, Dict[tuple, Form]] = {}
         self._fingerprints: Dict[gluon.Block, Any] = {}
         self._by_length: Dict[int, tuple] = {}  # what makes the forms of types that are not neutral
@@ -232,7 +169,7 @@ class Recording:
         """A call with containers, arrays or constants among its arguments."""
         leaves: List[Any] = []
         try:
-            template = tuple(flatten(arg, _is_array, leaves) for arg in args)
+            template = tuple(flatten(arg, is_array, leaves) for arg in args)
         except TypeError as error:
             raise RecordError(f'{describe(block)} at {current_site()}: an argument is neither an '
                               f'array nor a constant that can be compared ({error})') from None
@@ -325,90 +262,10 @@ class Recording:
         self.next_value = base + form.outputs
         return form.build(base)
 
-    def values(self, args: Sequence[Any]) -> List[NDArray]:
-        """Arguments as values of this recording; numbers take the dtype of the arrays."""
-        result: List[Any] = []
-        numbers = []
-        for arg in args:
-            kind = arg.__class__
-            if kind in (LazyArray, RaggedArray) and arg._store.recording is self:
-                result.append(arg)
-            elif isinstance(arg, _NUMBERS) or isinstance(arg, np.ndarray) and arg.ndim == 0:
-                numbers.append(len(result))
-                result.append(arg)
-            else:
-                result.append(self._array(arg))
-        if numbers:
-            floats = {value._store.spec.dtype for value in result
-                      if isinstance(value, LazyArray) and np.issubdtype(value._store.spec.dtype, np.floating)}
-            dtype = floats.pop() if len(floats) == 1 else SCALAR_DTYPE
-            for i in numbers:
-                result[i] = self._number(result[i], dtype)
-        return result
-
-    def _number(self, number, dtype) -> LazyArray:
-        if dtype is not SCALAR_DTYPE:
-            return self._array(np.full((1,), number, dtype), fresh=True)
-        self.scalars.append(number)
-        return LazyArray(self.store(spec_of((1,), SCALAR_DTYPE, self.ctx)),
-                         1 - 2 * len(self.scalars))
-
-    def _array(self, array, fresh: bool = False) -> LazyArray:
-        """An array of the user as a value; the same NDArray is one value."""
-        if isinstance(array, NDArray):
-            return self._ndarray(array)
-        if array.dtype == np.float64 and not fresh:
-            array = array.astype(np.float32)  # as mx.nd.array does
-        elif not fresh:
-            array = array.copy()
-        if array.dtype not in _MX_DTYPES:
-            raise RecordError(f'an array of dtype {array.dtype} at {current_site()}: MXNet has no '
-                              f'such dtype')
-        return self._append_array(array, spec_of(array.shape, array.dtype, self.ctx))
-
-    def _ndarray(self, array: NDArray) -> LazyArray:
-        """An NDArray as a value, with the contents that it has now.
-
-        Small ones are copied; a large one is watched instead, and the same one is one value.
-        """
-        large, watched = self._large.get(id(array), (None, None))
-        if watched is not None and watched.copy is None:
-            return large
-        if isinstance(array, (LazyArray, RaggedArray)):  # of another scope
-            array = array.evaluated()
-        if array.stype != 'default':
-            raise RecordError(f'a {array.stype} array at {current_site()}: only dense arrays can '
-                              f'be arguments of a recorded call; use .tostype("default")')
-        if isinstance(array, mx.np.ndarray):
-            array = array.as_nd_ndarray()
-        if not array.shape:
-            array = array.reshape((1,))
-        spec = spec_of(array.shape, array.dtype, array.ctx)
-        self._ctx = self._ctx or array.ctx
-        if array.size < _LARGE:
-            return self._append_array(Given(array, detached(array).copy()), spec)
-        watched = Watched(array, self.touched)
-        value = self._append_array(Given(array, watched), spec)
-        self._large[id(array)] = value, watched
-        return value
-
     def touched(self) -> None:
         """An array that calls read may change: look at all of them again for later calls."""
         for calls in self._modes.values():
             calls.clear()
-
-    def _append_array(self, array, spec) -> LazyArray:
-        if 0 in spec.shape:
-            raise RecordError(f'an array of shape {spec.shape} at {current_site()}: a value needs '
-                              f'at least one row, and no axis may be empty')
-        self.arrays.append((spec, array))
-        return LazyArray(self.store(spec), -2 * len(self.arrays))
-
-    @property
-    def ctx(self) -> mx.Context:
-        """Where numbers and NumPy arrays go: the scope's context, or that of the first array or
-        parameter that was met, or MXNet's current one."""
-        return self._ctx or mx.current_context()
 
     def store(self, spec: Spec) -> Store:
         """The store of this recording's values with that shape, dtype and context."""
@@ -435,7 +292,7 @@ class Recording:
         """The form of a call whose arguments are values and numbers (recorded already)."""
         self._find_ctx(block)
         number = LazyArray(self.store(spec_of((1,), SCALAR_DTYPE, self.ctx)), -1)
-        leaves = [number if isinstance(arg, _NUMBERS) else arg for arg in args]
+        leaves = [number if isinstance(arg, NUMBERS) else arg for arg in args]
         return self._resolve_block(block, (LEAF,) * len(args), leaves)
 
     def _resolve_block(self, block, template, leaves) -> Form:
@@ -546,8 +403,8 @@ class Recording:
 
     def _new_form(self, node_type, rows) -> Form:
         stores = [self.store(spec) for spec in node_type.output_specs(rows)]
-        form = Form(len(self.forms), node_type, rows, _builder(node_type, stores), len(stores),
-                    _lengths_of(node_type))
+        form = Form(len(self.forms), node_type, rows, builder(node_type, stores), len(stores),
+                    lengths_of(node_type))
         self.forms.append(form)
         return form
 
@@ -576,36 +433,13 @@ class Recording:
                     f'{describe(block)} was changed between the recording of its calls and their '
                     f'evaluation; evaluate (gluon_edbatch.forward) before changing attributes')
 
+    def site_of_use(self, value: int) -> Site:
+        """The user's line of the first call that reads this value."""
+        return self.site(next(i for i, args in enumerate(self.node_args) if value in args))
+
     def site(self, node: int) -> Site:
         """The user's line that recorded this call."""
         return site_of(self.node_codes[node], self.node_instructions[node])
-
-    def numbers(self, first: int, last: int) -> np.ndarray:
-        """A range of the recorded Python numbers.
-
-        Raises
-        ------
-        RecordError
-            If one is an integer that their dtype cannot hold exactly: word 16777217 would
-            silently be word 16777216.
-        """
-        given = self.scalars[first:last]
-        try:
-            exact = np.array(given, np.float64)
-            large = np.flatnonzero(np.abs(exact) > 2 ** 24).tolist()
-        except (OverflowError, ValueError):
-            large = range(len(given))
-        for index in large:
-            number = given[index]
-            if isinstance(number, (int, np.integer)) and (
-                    abs(int(number)) >= 2 ** 127 or int(SCALAR_DTYPE(number)) != number):
-                value = -1 - 2 * (first + index)
-                node = next(i for i, args in enumerate(self.node_args) if value in args)
-                raise RecordError(
-                    f'the integer {number} is not exact in {np.dtype(SCALAR_DTYPE).name}, the '
-                    f'dtype of recorded numbers; give it as an array of another dtype\n'
-                    f'  called at {self.site(node)}')
-        return exact.astype(SCALAR_DTYPE)
 
     def _release(self) -> None:
         for watched in self.parameters.values():
@@ -626,14 +460,6 @@ class Recording:
             self._release()
         else:
             self.evaluator.finish_if_done(self)
-
-    def given(self, value: int) -> NDArray:
-        """An array or number that the user gave, as an NDArray."""
-        if value % 2:
-            return mx.nd.array([self.scalars[(-value - 1) // 2]], ctx=self.ctx)
-        spec, array = self.arrays[-value // 2 - 1]
-        return array.original if isinstance(array, Given) else mx.nd.array(
-            array, ctx=spec.ctx, dtype=array.dtype)
 
     def flush(self, wanted: Optional[np.ndarray] = None) -> None:
         """Compute the values `wanted`, or all."""
@@ -666,38 +492,9 @@ class Recording:
                                   f'computed; record it again')
 
 
-_MX_DTYPES = frozenset(np.dtype(name) for name in (
-    'float16', 'float32', 'float64', 'int8', 'uint8', 'int32', 'int64', 'bool'))
-
-
-def _lengths_of(node_type: NodeType) -> Lengths:
-    if node_type.lengths is not None or (node_type.neutral and not node_type.conditions):
-        return Lengths.ANY
-    equal = node_type.neutral and not any(number for _, _, number in node_type.conditions)
-    return Lengths.EQUAL if equal else Lengths.CHECKED
-
-
 def _key(leaf: LazyArray) -> object:
     return leaf._store.ragged if leaf.__class__ is RaggedArray else leaf._store
 
 
 def _spec_and_kind(leaf: LazyArray) -> Tuple[Spec, Kind]:
     return leaf._store.spec, Kind.RAGGED if leaf.__class__ is RaggedArray else Kind.ROWS
-
-
-def _is_array(value: Any) -> bool:
-    return isinstance(value, _ARRAYS) and not isinstance(value, bool)
-
-
-def _builder(node_type: NodeType, stores: List[Store]) -> Callable[[int], Any]:
-    """The results of a call from its first output's value, in the fastest way for its structure."""
-    template, leaves = node_type.graph.results, node_type.graph.leaves
-    if template == LEAF:
-        only, offset = stores[leaves[0]], leaves[0]
-        if offset == 0:
-            return lambda base: LazyArray(only, base)
-    if template == (tuple, LEAF, LEAF) and leaves == (0, 1):
-        first, second = stores
-        return lambda base: (LazyArray(first, base), LazyArray(second, base + 1))
-    return lambda base: unflatten(template, iter(
-        [LazyArray(stores[leaf], base + leaf) for leaf in leaves]))

@@ -1,0 +1,187 @@
+"""What users give as arguments: numbers and arrays, as values of a recording."""
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import mxnet as mx
+import numpy as np
+from mxnet.ndarray import NDArray
+
+from ..errors import RecordError
+from .guard import Watched, detached
+from .lazy import LazyArray, RaggedArray, Store
+from .sites import Site, current_site
+from .spec import Spec, spec_of
+
+SCALAR_DTYPE = np.float32
+NUMBERS = (int, float, np.generic)
+_ARRAYS = (NDArray, np.ndarray) + NUMBERS
+_LARGE = 1 << 16  # elements
+_MX_DTYPES = frozenset(np.dtype(name) for name in (
+    'float16', 'float32', 'float64', 'int8', 'uint8', 'int32', 'int64', 'bool'))
+
+
+class Given(NamedTuple):
+    """An NDArray that the user gave.
+
+    Attributes
+    ----------
+    original : NDArray
+        The user's, for gradients.
+    values : NDArray or Watched
+        Its values when the call was recorded.
+    """
+
+    original: NDArray
+    values: Any
+
+    def contents(self) -> NDArray:
+        """The values, unknown to any tape."""
+        return self.values.values() if isinstance(self.values, Watched) else self.values
+
+
+class Inputs:
+    """The numbers and arrays that the calls of a recording read.
+
+    Numbers are the values -1, -3, -5, … and arrays -2, -4, -6, ….
+
+    Attributes
+    ----------
+    scalars : list
+        Python numbers.
+    arrays : list of (Spec, Given or numpy.ndarray)
+        Arrays given by the user.
+    """
+
+    def __init__(self, ctx: Optional[mx.Context]):
+        self.scalars: List[float] = []
+        self.arrays: List[Tuple[Spec, Any]] = []
+        self._ctx = ctx
+        self._large: Dict[int, Tuple[LazyArray, Watched]] = {}
+
+    def store(self, spec: Spec) -> Store:
+        """The store of values with that shape, dtype and context."""
+        raise NotImplementedError
+
+    def touched(self) -> None:
+        """An array that calls read may change."""
+        raise NotImplementedError
+
+    def site_of_use(self, value: int) -> Site:
+        """The user's line of a call that reads this value."""
+        raise NotImplementedError
+
+    def values(self, args: Sequence[Any]) -> List[NDArray]:
+        """Arguments as values of this recording; numbers take the dtype of the arrays."""
+        result: List[Any] = []
+        numbers = []
+        for arg in args:
+            kind = arg.__class__
+            if kind in (LazyArray, RaggedArray) and arg._store.recording is self:
+                result.append(arg)
+            elif isinstance(arg, NUMBERS) or isinstance(arg, np.ndarray) and arg.ndim == 0:
+                numbers.append(len(result))
+                result.append(arg)
+            else:
+                result.append(self._array(arg))
+        if numbers:
+            floats = {value._store.spec.dtype for value in result
+                      if isinstance(value, LazyArray) and np.issubdtype(value._store.spec.dtype, np.floating)}
+            dtype = floats.pop() if len(floats) == 1 else SCALAR_DTYPE
+            for i in numbers:
+                result[i] = self._number(result[i], dtype)
+        return result
+
+    def _number(self, number, dtype) -> LazyArray:
+        if dtype is not SCALAR_DTYPE:
+            return self._array(np.full((1,), number, dtype), fresh=True)
+        self.scalars.append(number)
+        return LazyArray(self.store(spec_of((1,), SCALAR_DTYPE, self.ctx)),
+                         1 - 2 * len(self.scalars))
+
+    def _array(self, array, fresh: bool = False) -> LazyArray:
+        """An array of the user as a value; the same NDArray is one value."""
+        if isinstance(array, NDArray):
+            return self._ndarray(array)
+        if array.dtype == np.float64 and not fresh:
+            array = array.astype(np.float32)  # as mx.nd.array does
+        elif not fresh:
+            array = array.copy()
+        if array.dtype not in _MX_DTYPES:
+            raise RecordError(f'an array of dtype {array.dtype} at {current_site()}: MXNet has no '
+                              f'such dtype')
+        return self._append_array(array, spec_of(array.shape, array.dtype, self.ctx))
+
+    def _ndarray(self, array: NDArray) -> LazyArray:
+        """An NDArray as a value, with the contents that it has now.
+
+        Small ones are copied; a large one is watched instead, and the same one is one value.
+        """
+        large, watched = self._large.get(id(array), (None, None))
+        if watched is not None and watched.copy is None:
+            return large
+        if isinstance(array, (LazyArray, RaggedArray)):  # of another scope
+            array = array.evaluated()
+        if array.stype != 'default':
+            raise RecordError(f'a {array.stype} array at {current_site()}: only dense arrays can '
+                              f'be arguments of a recorded call; use .tostype("default")')
+        if isinstance(array, mx.np.ndarray):
+            array = array.as_nd_ndarray()
+        if not array.shape:
+            array = array.reshape((1,))
+        spec = spec_of(array.shape, array.dtype, array.ctx)
+        self._ctx = self._ctx or array.ctx
+        if array.size < _LARGE:
+            return self._append_array(Given(array, detached(array).copy()), spec)
+        watched = Watched(array, self.touched)
+        value = self._append_array(Given(array, watched), spec)
+        self._large[id(array)] = value, watched
+        return value
+
+    def _append_array(self, array, spec) -> LazyArray:
+        if 0 in spec.shape:
+            raise RecordError(f'an array of shape {spec.shape} at {current_site()}: a value needs '
+                              f'at least one row, and no axis may be empty')
+        self.arrays.append((spec, array))
+        return LazyArray(self.store(spec), -2 * len(self.arrays))
+
+    @property
+    def ctx(self) -> mx.Context:
+        """Where numbers and NumPy arrays go: the scope's context, or that of the first array or
+        parameter that was met, or MXNet's current one."""
+        return self._ctx or mx.current_context()
+
+    def numbers(self, first: int, last: int) -> np.ndarray:
+        """A range of the recorded Python numbers.
+
+        Raises
+        ------
+        RecordError
+            If one is an integer that their dtype cannot hold exactly: word 16777217 would
+            silently be word 16777216.
+        """
+        given = self.scalars[first:last]
+        try:
+            exact = np.array(given, np.float64)
+            large = np.flatnonzero(np.abs(exact) > 2 ** 24).tolist()
+        except (OverflowError, ValueError):
+            large = range(len(given))
+        for index in large:
+            number = given[index]
+            if isinstance(number, (int, np.integer)) and (
+                    abs(int(number)) >= 2 ** 127 or int(SCALAR_DTYPE(number)) != number):
+                raise RecordError(
+                    f'the integer {number} is not exact in {np.dtype(SCALAR_DTYPE).name}, the '
+                    f'dtype of recorded numbers; give it as an array of another dtype\n'
+                    f'  called at {self.site_of_use(-1 - 2 * (first + index))}')
+        return exact.astype(SCALAR_DTYPE)
+
+    def given(self, value: int) -> NDArray:
+        """An array or number that the user gave, as an NDArray."""
+        if value % 2:
+            return mx.nd.array([self.scalars[(-value - 1) // 2]], ctx=self.ctx)
+        spec, array = self.arrays[-value // 2 - 1]
+        return array.original if isinstance(array, Given) else mx.nd.array(
+            array, ctx=spec.ctx, dtype=array.dtype)
+
+
+def is_array(value: Any) -> bool:
+    return isinstance(value, _ARRAYS) and not isinstance(value, bool)
