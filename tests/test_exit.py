@@ -257,7 +257,7 @@ while True:
         try:
             assert process.stdout.readline() == 'ready\n'
             time.sleep(delay)
-            for _ in range(5):
+            for _ in range(12):
                 process.send_signal(signal.SIGINT)
                 try:
                     _, stderr = process.communicate(timeout=10)
@@ -265,7 +265,7 @@ while True:
                 except subprocess.TimeoutExpired:
                     pass
             else:
-                pytest.fail('the program goes on after five interrupts')
+                pytest.fail('the program goes on after twelve interrupts')
         finally:
             process.kill()
             process.communicate()

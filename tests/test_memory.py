@@ -129,6 +129,7 @@ def test_losses_kept_over_many_minibatches(lazy):
         total.backward()
         kept.append(losses[0] if lazy else total)
         expected.append(1 + number % 5)
+        mx.nd.waitall()  # what a slow engine has not done yet is no leak
     # a minibatch has 50 rows of 2000 floats several times: 400 kB each
     assert_flat(step, 10, 60, 12e6)
     first = kept[0].asnumpy().item()
