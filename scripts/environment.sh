@@ -39,8 +39,9 @@ python="$venv/bin/python"
 stamp="$venv/.gluon-edbatch-installed"
 
 # The interpreter counts too: an environment made anew with another Python has to be filled again.
+# So do the sources that are compiled.
 fingerprint() {
-    { echo "$root $extras"; readlink -f "$python"; cat "$root/setup.cfg" "$root/setup.py"; } |
+    { echo "$root $extras"; readlink -f "$python"; cat "$root"/setup.{cfg,py} "$root"/gluon_edbatch/record/calls.{py,pxd}; } |
         cksum
 }
 
@@ -65,7 +66,7 @@ find_python() {
         "EDB_PYTHON names another interpreter"
 }
 
-# gluonnlp has a part in C, which pip compiles.
+# gluonnlp has a part in C, which pip compiles; so has this package, where it can be done.
 check_compiler() {
     "$python" -c 'import gluonnlp' >/dev/null 2>&1 && return
     command -v cc >/dev/null || command -v gcc >/dev/null ||

@@ -1,1 +1,32 @@
-"""Recording: the user's code runs once per sample, and its calls become nodes."""
+"""Recording: the user's code runs once per sample, and its calls become nodes.
+
+`COMPILED` tells whether the hot path (``calls.py``) is the form that Cython compiled.
+"""
+import importlib.util
+import os
+import sys
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+
+
+def _compiled(name: str) -> bool:
+    """Whether a module is to be loaded in its compiled form: there is one, it was not switched
+    off by ``GLUON_EDBATCH_COMPILED=0``, and the source was not changed since."""
+    source = Path(__file__).with_name(f'{name}.py')
+    origin = importlib.util.find_spec(f'{__name__}.{name}').origin
+    return (origin != str(source) and os.environ.get('GLUON_EDBATCH_COMPILED', '1') != '0'
+            and source.stat().st_mtime <= os.stat(origin).st_mtime)
+
+
+def _load_source(name: str) -> None:
+    """Load a module from its Python source, whatever lies beside it."""
+    full = f'{__name__}.{name}'
+    path = str(Path(__file__).with_name(f'{name}.py'))
+    spec = importlib.util.spec_from_file_location(full, path, loader=SourceFileLoader(full, path))
+    sys.modules[full] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+
+
+COMPILED = _compiled('calls')
+if not COMPILED:
+    _load_source('calls')

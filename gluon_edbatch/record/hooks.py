@@ -10,13 +10,14 @@ import ctypes
 import gc
 import threading
 from contextlib import contextmanager
-from typing import Any, Dict, Iterator
+from typing import Dict, Iterator
 
 from mxnet import autograd, gluon
 from mxnet.base import _LIB, OpHandle, check_call, py_str
 from mxnet.ndarray import register
 
 from ..errors import UnrecordableError
+from .calls import current_recording, hooked_call, local  # noqa: F401
 from .lazy import LazyArray
 
 _call = gluon.Block.__call__
@@ -29,44 +30,6 @@ _installed = 0
 _collecting = True
 _op_names: Dict[int, str] = {}
 _UNSET = object()
-
-
-class _Local(threading.local):
-    recording = None  # of the innermost scope
-    eager = None      # converts arguments while a mixin model runs outside any scope
-
-
-local = _Local()
-
-
-def _hooked_call(self, *args):
-    recording = local.recording
-    if recording is None:
-        if local.eager is not None and isinstance(self, gluon.HybridBlock):
-            args = local.eager(args)
-        return _call(self, *args)
-    static = recording.static.get(self.__class__)
-    if static is None:
-        static = recording.static[self.__class__] = _is_static(self.__class__)
-    if not static:
-        return _call(self, *args)
-    if self._forward_hooks or self._forward_pre_hooks:
-        return _call_with_user_hooks(recording, self, args)
-    return recording.call(self, args)
-
-
-def _is_static(cls: type) -> bool:
-    """A HybridBlock whose forward() is Gluon's own; any other forward() is Python to be run."""
-    return issubclass(cls, gluon.HybridBlock) and cls.forward.__module__.startswith('mxnet.gluon')
-
-
-def _call_with_user_hooks(recording, block, args):
-    for hook in block._forward_pre_hooks.values():
-        hook(block, args)
-    out = recording.call(block, args)
-    for hook in block._forward_hooks.values():
-        hook(block, args, out)
-    return out
 
 
 def _hooked_setattr(self, name, value):
@@ -124,7 +87,7 @@ def install() -> None:
         if _installed == 1:
             _collecting = gc.isenabled()
             gc.disable()
-            gluon.Block.__call__ = _hooked_call
+            gluon.Block.__call__ = hooked_call
             gluon.Block.__setattr__ = _hooked_setattr
             register._imperative_invoke = _hooked_invoke
             autograd.set_recording = _hooked_set_recording
@@ -165,8 +128,3 @@ def suspended() -> Iterator[None]:
         yield
     finally:
         local.recording = recording
-
-
-def current_recording() -> Any:
-    """The recording of this thread's innermost scope, or None."""
-    return local.recording

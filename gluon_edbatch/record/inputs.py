@@ -6,6 +6,7 @@ import numpy as np
 from mxnet.ndarray import NDArray
 
 from ..errors import RecordError
+from .calls import CallLog
 from .guard import Watched, detached
 from .lazy import LazyArray, RaggedArray, Store
 from .sites import Site, current_site
@@ -38,21 +39,19 @@ class Given(NamedTuple):
         return self.values.values() if isinstance(self.values, Watched) else self.values
 
 
-class Inputs:
+class Inputs(CallLog):
     """The numbers and arrays that the calls of a recording read.
 
     Numbers are the values -1, -3, -5, … and arrays -2, -4, -6, ….
 
     Attributes
     ----------
-    scalars : list
-        Python numbers.
     arrays : list of (Spec, Given or numpy.ndarray)
         Arrays given by the user.
     """
 
     def __init__(self, ctx: Optional[mx.Context]):
-        self.scalars: List[float] = []
+        super().__init__()
         self.arrays: List[Tuple[Spec, Any]] = []
         self._ctx = ctx
         self._large: Dict[int, Tuple[LazyArray, Watched]] = {}

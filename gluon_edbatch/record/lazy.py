@@ -140,9 +140,6 @@ class LazyArray(NDArray):
         self._store = store
         self._id = value
 
-    def __del__(self):  # the base class would ask for a handle to free
-        pass
-
     # --- known without running -------------------------------------------------------------------
 
     @property

@@ -1,5 +1,5 @@
 """What a scope has recorded: append-only lists, two or three appends per call."""
-import sys
+import bisect
 import threading
 import weakref
 from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
@@ -13,13 +13,11 @@ from ..errors import EdbError, RecordError, StaleValueError
 from ..static.fingerprint import containers, contents, fingerprint
 from ..static.node_type import Kind, Mode, NodeType, make_type
 from ..static.trace import describe, trace_block, trace_operator
-from .forms import Form, Lengths, builder, lengths_of
+from .calls import ANY, Form, current_recording
 from .guard import Watched, detached
-from .hooks import current_recording
 from .inputs import NUMBERS, SCALAR_DTYPE, Given, Inputs, is_array
 from .lazy import LazyArray, Locations, RaggedArray, Store
-from .sites import (Site, current_site, is_library, library_codes, site_of, user_codes,
-                    user_frame)
+from .sites import (Site, current_site, site_of)
 from .spec import Spec, spec_of
 from .structure import LEAF, flatten
 
@@ -29,25 +27,12 @@ _block_types: 'weakref.WeakKeyDictionary[gluon.Block, dict]' = weakref.WeakKeyDi
 _operator_types: Dict[tuple, NodeType] = {}
 
 
-class _Scalar:
-    """Stands for a Python number in the key of a call."""
-
-
 class Recording(Inputs):
-    """Calls of one scope, in the order in which they were made, and their values.
-
-    A value is an int: outputs of calls count up from 0, call by call; inputs are negative.
+    """Calls of one scope and their values: what is done once for each kind of call, or once.
 
     Attributes
     ----------
-    node_forms : list of int
-        Form of each call.
-    node_args : list of list of int
-        Values that each call reads; those of ragged arguments follow the others.
-    node_lengths : list of int
-        Lengths of the ragged arguments of the calls that have some, in order.
-    scalars : list
-        Python numbers.
+    forms : list of Form
     arrays : list of (Spec, Given or numpy.ndarray)
         Arrays given by the user.
     parameters : dict
@@ -59,12 +44,6 @@ class Recording(Inputs):
     def __init__(self, evaluator: Any, ctx: Optional[mx.Context] = None):
         super().__init__(ctx)
         self.evaluator = evaluator
-        self.node_forms: List[int] = []
-        self.node_args: List[List[int]] = []
-        self.node_lengths: List[int] = []
-        self.node_codes: list = []
-        self.node_instructions: List[int] = []
-        self.next_value = 0
         self.forms: List[Form] = []
         self.locations = Locations()
         self.evaluations = 0
@@ -79,91 +58,9 @@ class Recording(Inputs):
         self._modes: Dict[Mode, Dict[tuple, Form]] = {}
         self._fingerprints: Dict[gluon.Block, Any] = {}
         self._by_length: Dict[int, tuple] = {}  # what makes the forms of types that are not neutral
-        self.static: Dict[type, bool] = {}  # block classes whose calls are recorded as such
-        self._no_pairs: Dict[tuple, Tuple[RaggedArray, RaggedArray]] = {}
         self.update_mode()
 
-    # --- the hot path ----------------------------------------------------------------------------
-
-    def call(self, block: gluon.HybridBlock, args: Sequence[Any]) -> Any:
-        """Record a call of `block` and return its results as lazy values."""
-        key = [block]
-        ids: List[int] = []
-        ragged = None
-        for arg in args:
-            kind = arg.__class__
-            if kind is LazyArray:
-                store = arg._store
-                if store.recording is not self:
-                    return self._call_nested(block, args)
-                key.append(store)
-                ids.append(arg._id)
-            elif kind is int or kind is float:
-                key.append(_Scalar)
-                self.scalars.append(arg)
-                ids.append(1 - 2 * len(self.scalars))
-            elif kind is RaggedArray and arg._store.recording is self:
-                key.append(arg._store.ragged)
-                if ragged is None:
-                    ragged = []
-                ragged.append(arg._ids)
-            else:
-                return self._call_nested(block, args)
-        key = tuple(key)
-        form = self._calls.get(key)
-        if form is None or form.mutable is not None and form.mutable[1] != contents(
-                form.mutable[0]):
-            form = self._calls[key] = self._resolve_plain(block, args)
-        if ragged is not None:
-            length = len(ragged[0])
-            if form.lengths is not Lengths.ANY and (
-                    form.lengths is not Lengths.EQUAL or len(ragged) != 2
-                    or len(ragged[1]) != length):
-                form = self._form_for_lengths(form, key, args)
-            for values in ragged:
-                self.node_lengths.append(len(values))
-                ids += values
-        frame = sys._getframe(2)
-        code = frame.f_code
-        while id(code) in library_codes or id(code) not in user_codes and is_library(frame):
-            if frame.f_back is None:
-                break
-            frame = frame.f_back
-            code = frame.f_code
-        self.node_codes.append(code)
-        self.node_instructions.append(frame.f_lasti)
-        self.node_forms.append(form.index)
-        self.node_args.append(ids)
-        base = self.next_value
-        self.next_value = base + form.outputs
-        return form.build(base)
-
-    def ragged_pairs(self, pairs: Sequence[Tuple[Any, Any]], shape: Tuple[int, ...],
-                     like: NDArray) -> Tuple[RaggedArray, RaggedArray]:
-        """Two ragged arguments from the states of any number of children (see `functional`)."""
-        if not pairs:
-            key = shape, like._store if like.__class__ is LazyArray else (like.dtype, like.ctx)
-            none = self._no_pairs.get(key)
-            if none is None:
-                empty = self.ragged((), shape, like.dtype, like.ctx)
-                none = self._no_pairs[key] = (empty, empty)
-            return none
-        first, second = pairs[0]
-        if first.__class__ is LazyArray and second.__class__ is LazyArray:
-            store, other = first._store, second._store
-            ids, others = [], []
-            for first, second in pairs:
-                if (first.__class__ is not LazyArray or first._store is not store
-                        or second.__class__ is not LazyArray or second._store is not other):
-                    break
-                ids.append(first._id)
-                others.append(second._id)
-            else:
-                if store.recording is self and other.recording is self:
-                    return RaggedArray(store, None, ids), RaggedArray(other, None, others)
-        return self.ragged([h for h, _ in pairs]), self.ragged([c for _, c in pairs])
-
-    # --- everything else -------------------------------------------------------------------------
+    # --- calls that are not as plain as those in calls.py ----------------------------------------
 
     def _call_nested(self, block, args):
         """A call with containers, arrays or constants among its arguments."""
@@ -176,10 +73,10 @@ class Recording(Inputs):
         self._find_ctx(block)
         leaves = self.values(leaves)
         key = (block, template, *map(_key, leaves))
-        form = self._calls.get(key)
+        form = self.forms_by_key.get(key)
         if form is None or form.mutable is not None and form.mutable[1] != contents(
                 form.mutable[0]):
-            form = self._calls[key] = self._resolve_block(block, template, leaves)
+            form = self.forms_by_key[key] = self._resolve_block(block, template, leaves)
         return self._append(form, leaves)
 
     def operator(self, op: str, attrs: Tuple[Tuple[str, str], ...], args: Sequence[Any]) -> Any:
@@ -194,9 +91,9 @@ class Recording(Inputs):
         """
         leaves = self.values(args)
         key = (op, attrs, *map(_key, leaves))
-        form = self._calls.get(key)
+        form = self.forms_by_key.get(key)
         if form is None:
-            form = self._calls[key] = self._resolve_operator(op, attrs, leaves)
+            form = self.forms_by_key[key] = self._resolve_operator(op, attrs, leaves)
         return self._append(form, leaves)
 
     def concat(self, args: Sequence[Any]) -> LazyArray:
@@ -211,9 +108,9 @@ class Recording(Inputs):
         spec = spec_of((sum(leaf._store.shape[0] for leaf in leaves),) + spec.row_shape,
                        spec.dtype, spec.ctx)
         key = ('concat rows', spec)
-        form = self._calls.get(key)
+        form = self.forms_by_key.get(key)
         if form is None:
-            form = self._calls[key] = self._form(
+            form = self.forms_by_key[key] = self._form(
                 'concat', _operator_types, key[:1], [(spec, Kind.FLAT)],
                 lambda: trace_operator('_copy', (), 1)._replace(name='concat'))
         self.node_lengths.append(len(leaves))
@@ -247,20 +144,13 @@ class Recording(Inputs):
 
     def _append(self, form: Form, leaves: Sequence[NDArray]) -> Any:
         ids = [leaf._id for leaf in leaves if leaf.__class__ is LazyArray]
-        if form.lengths is not Lengths.ANY:
+        if form.lengths != ANY:
             form = self._form_for_lengths(form, (form.index,), leaves)
         for leaf in leaves:
             if leaf.__class__ is RaggedArray:
                 self.node_lengths.append(len(leaf._ids))
                 ids += leaf._ids
-        frame = user_frame(sys._getframe(1))
-        self.node_codes.append(frame.f_code)
-        self.node_instructions.append(frame.f_lasti)
-        self.node_forms.append(form.index)
-        self.node_args.append(ids)
-        base = self.next_value
-        self.next_value = base + form.outputs
-        return form.build(base)
+        return self.append(form, ids)
 
     def touched(self) -> None:
         """An array that calls read may change: look at all of them again for later calls."""
@@ -278,7 +168,7 @@ class Recording(Inputs):
     def update_mode(self) -> None:
         """Look at autograd's state again; calls recorded in different states differ in type."""
         self.mode = Mode(autograd.is_recording(), autograd.is_training())
-        self._calls = self._modes.setdefault(self.mode, {})
+        self.forms_by_key = self._modes.setdefault(self.mode, {})
 
     def forget_blocks(self) -> None:
         """Some block's attributes changed: look at all of them again."""
@@ -302,7 +192,8 @@ class Recording(Inputs):
                               list(map(_spec_and_kind, leaves)),
                               lambda: self._trace(block, template, leaves))
             found = containers(block)
-            return form._replace(mutable=(found, contents(found))) if found else form
+            form.mutable = (found, contents(found)) if found else None
+            return form
         except EdbError as error:
             raise type(error)(f'{error}\n  called at {current_site()}') from error.__cause__
 
@@ -349,7 +240,7 @@ class Recording(Inputs):
         for parameter in node_type.parameters:
             self._watch(name, parameter, node_type.ctx)
         form = self._new_form(node_type, specs[0][0].rows)
-        if form.lengths is not Lengths.ANY:
+        if form.lengths != ANY:
             self._by_length[form.index] = types, head, specs
         return form
 
@@ -381,7 +272,7 @@ class Recording(Inputs):
                 return form
         lengths = tuple([len(arg._ids) for arg in args if arg.__class__ is RaggedArray])
         key += (lengths,)
-        exact = self._calls.get(key)
+        exact = self.forms_by_key.get(key)
         if exact is None:
             types, head, specs = self._by_length[form.index]
             head += (self.mode, tuple(specs), lengths)
@@ -392,7 +283,7 @@ class Recording(Inputs):
                                                         form.node_type.ctx, lengths)
                 except EdbError as error:
                     raise type(error)(f'{error}\n  called at {current_site()}') from None
-            exact = self._calls[key] = self._new_form(node_type, form.rows)
+            exact = self.forms_by_key[key] = self._new_form(node_type, form.rows)
         return exact
 
     def _given_number(self, arg: Any) -> Any:
@@ -403,8 +294,7 @@ class Recording(Inputs):
 
     def _new_form(self, node_type, rows) -> Form:
         stores = [self.store(spec) for spec in node_type.output_specs(rows)]
-        form = Form(len(self.forms), node_type, rows, builder(node_type, stores), len(stores),
-                    lengths_of(node_type))
+        form = Form(len(self.forms), node_type, rows, stores)
         self.forms.append(form)
         return form
 
@@ -435,7 +325,7 @@ class Recording(Inputs):
 
     def site_of_use(self, value: int) -> Site:
         """The user's line of the first call that reads this value."""
-        return self.site(next(i for i, args in enumerate(self.node_args) if value in args))
+        return self.site(bisect.bisect_right(self.node_ends, self.node_args.index(value)))
 
     def site(self, node: int) -> Site:
         """The user's line that recorded this call."""
@@ -452,8 +342,9 @@ class Recording(Inputs):
         """End recording; after an exception, the values cannot be used any more."""
         self._check_parameters()
         self.closed = True
-        self.forms = [form._replace(build=None) for form in self.forms]
-        for kept in (self._large, self._modes, self._calls, self._no_pairs, self._stores):
+        for form in self.forms:
+            form.release()
+        for kept in (self._large, self._modes, self.forms_by_key, self._no_pairs, self._stores):
             kept.clear()
         if error is not None:
             self.error = f'{type(error).__name__} in the scope that {current_site()} left'
