@@ -13,7 +13,8 @@ from .record.lazy import Arena, _set_recording, _set_training
 from .record.inputs import Given
 from .record.recording import Recording
 from .static.node_type import NodeType
-from .static.program import EMPTY, GATHER, SLICE, program_for
+from .segment_matrix import segment_matrix
+from .static.program import EMPTY, GATHER, LONG_GATHER, LONG_SLICE, SLICE, program_for
 
 
 class Tape(NamedTuple):
@@ -120,6 +121,10 @@ class Machine:
                 differentiable |= node_type.parameters[position].grad_req != 'null'
             elif kind == 'index':
                 inputs.append(self._index(batch.reads[position], node_type))
+            elif kind == 'parents':
+                inputs.append(self._index(_parents(batch.reads[position]), node_type))
+            elif kind == 'segments':
+                inputs.append(self._segments(batch, position))
             else:
                 leaf = mode.recording and node_type.arguments[position].differentiable
                 differentiable |= leaf
@@ -179,12 +184,29 @@ class Machine:
         index = self._indices[ctx]._slice(read.begin, read.end)
         return index if read.length is None else index.reshape((-1, read.length))
 
+    def _segments(self, batch: Batch, position: int) -> NDArray:
+        parents = _parents(batch.reads[position])
+        return segment_matrix(self.plan.indices[parents.begin:parents.end], batch.rows,
+                              batch.node_type.arguments[position].arena[1])
+
     def read(self, batch: Batch, position: int) -> NDArray:
-        """One argument of a batch as an array of its own."""
+        """One argument of a batch as an array of its own, ragged ones padded."""
         read = batch.reads[position]
+        if read.parents is not None:
+            return self._padded(batch, read)
         if not read.gather:
             return self._rows(batch, position, False)
         return mx.nd.take(self.arenas[read.arena], self._index(read, batch.node_type))
+
+    def _padded(self, batch: Batch, read: Read) -> NDArray:
+        indices, arena = self.plan.indices, self.plan.arenas[read.arena]
+        rows = indices[read.begin:read.end] if read.gather else np.arange(read.begin, read.end)
+        parents = _parents(read)
+        counts = np.bincount(indices[parents.begin:parents.end], minlength=batch.rows)
+        padded = np.full((batch.rows, counts.max()), arena.zero, np.int32)
+        padded[np.arange(counts.max()) < counts[:, None]] = rows
+        return mx.nd.take(self.arenas[read.arena],
+                          mx.nd.array(padded, ctx=arena.key[2], dtype='int32'))
 
     def parameter(self, node_type: NodeType, position: int) -> NDArray:
         """A parameter's values as recorded.
@@ -226,7 +248,14 @@ class Machine:
 def _reading(read: Read) -> str:
     if read.length == 0:
         return EMPTY
+    if read.parents is not None:
+        return LONG_GATHER if read.gather else LONG_SLICE
     return GATHER if read.gather else SLICE
+
+
+def _parents(read: Read) -> Read:
+    """Where in the indices the parents of a ragged argument's values are."""
+    return Read(read.arena, True, read.parents, read.parents + read.end - read.begin)
 
 
 def empty(shape: Sequence[int], dtype, ctx: mx.Context) -> NDArray:

@@ -25,6 +25,9 @@ class Read(NamedTuple):
     begin, end : int
     length : int or None
         For ragged arguments the padded length K of axis 1; 0 if no sample has any value.
+    parents : int or None
+        For ragged arguments that are not padded: from here on in ``indices``, the row of the
+        batch that each of the rows read belongs to.
     """
 
     arena: int
@@ -32,6 +35,7 @@ class Read(NamedTuple):
     begin: int
     end: int
     length: Optional[int] = None
+    parents: Optional[int] = None
 
 
 class Write(NamedTuple):
@@ -308,10 +312,15 @@ class _Planner:
             nodes = order[ordered_types == index]
             edges = np.zeros(len(batches) + 1, np.int64)
             np.cumsum(sizes[batches], out=edges[1:])
+            parents = None
             for argument, (starts, counts) in zip(node_type.arguments,
                                                   self._argument_spans(node_type, nodes)):
                 arena = self.arena_index[argument.arena]
-                if argument.kind is Kind.RAGGED:
+                if argument.kind is Kind.RAGGED and node_type.by_segments is not None and (
+                        self.rows[nodes] == 1).all():
+                    found, parents = self._segment_reads(arena, arg_rows, starts, counts, edges,
+                                                         parents)
+                elif argument.kind is Kind.RAGGED:
                     found = self._ragged_reads(arena, arg_rows, starts, counts, nodes, edges)
                 else:
                     found = self._row_reads(arena, arg_rows, argument.kind, starts, counts, nodes,
@@ -377,6 +386,23 @@ class _Planner:
         self.indices.append(rows)
         self.index_count += len(rows)
         return begin
+
+    def _segment_reads(self, arena, arg_rows, starts, counts, edges, parents):
+        """The rows of all values, one after the other; `parents` are shared by arguments."""
+        ends = np.zeros(len(counts) + 1, np.int64)
+        np.cumsum(counts, out=ends[1:])
+        if parents is None:
+            first = np.repeat(edges[:-1], np.diff(edges))
+            parents = self._add_indices(np.repeat(np.arange(len(counts)) - first, counts))
+        cuts = ends[edges]
+        full = np.flatnonzero(np.diff(cuts))
+        reads = [Read(arena, False, 0, 0, 0)] * (len(edges) - 1)
+        if len(full):
+            found = self._reads_of(arena, arg_rows[expand(starts, counts)],
+                                   np.append(cuts[full], cuts[-1]))
+            for batch, read, begin in zip(full.tolist(), found, cuts[full].tolist()):
+                reads[batch] = read._replace(parents=parents + begin)
+        return reads, parents
 
     def _ragged_reads(self, arena, arg_rows, starts, counts, nodes, edges) -> List[Read]:
         """Padded (rows, K) index matrices, K being the longest of a batch."""

@@ -1,6 +1,7 @@
 """The memory plan: what is a slice and what a gather, and that nothing overlaps."""
 import numpy as np
 from hypothesis import given, settings, strategies as st
+from mxnet import gluon
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
@@ -73,13 +74,34 @@ def test_reversed_order_gathers():
     assert plan.gathered_rows == 5 and plan.sliced_rows == 5
 
 
+class FirstHalves(gluon.HybridBlock):
+    """A sum over children that needs padding: slices are not rewritten by segments."""
+
+    def hybrid_forward(self, F, children):
+        return F.sum(F.slice_axis(children, axis=2, begin=0, end=2), axis=1)
+
+
 def test_ragged_padding_reads_the_row_of_zeros():
+    net, values = FirstHalves(), ndarrays(6, (1, 4))
+    plan = plan_of(lambda: [net(edb.ragged(values[:count] if count < 6 else values[::-1]))
+                            for count in range(1, 7)])
+    read, = (read for batch in plan.batches for read in batch.reads)
+    assert read.length == 6 and read.gather and read.parents is None
+    rows = plan.indices[read.begin:read.end].reshape(-1, 6)
+    zero = plan.arenas[read.arena].zero
+    np.testing.assert_array_equal((rows != zero).sum(axis=1), np.arange(1, 7))
+    assert (np.diff(rows == zero, axis=1) >= 0).all()  # at the end of each line
+
+
+def test_children_of_trees_are_read_without_padding():
     plan = plan_of(lambda: [TREES(tree) for tree in random_trees(6)])
-    padded = [read for batch in plan.batches for read in batch.reads if read.length]
-    assert padded and any(read.gather for read in padded)
-    for read in padded:
-        zero = plan.arenas[read.arena].zero
-        assert zero is not None
+    long = [(batch, read) for batch in plan.batches for read in batch.reads
+            if read.parents is not None]
+    assert long and any(read.gather for _, read in long)
+    for batch, read in long:
+        assert read.length is None
+        parents = plan.indices[read.parents:read.parents + read.end - read.begin]
+        assert (np.diff(parents) >= 0).all() and 0 <= parents[0] and parents[-1] < batch.rows
 
 
 def test_values_of_several_rows_stay_together():

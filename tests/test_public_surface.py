@@ -8,7 +8,7 @@ import gluon_edbatch as edb
 from gluon_edbatch import report, rnn, schedule, testing
 
 PUBLIC = {
-    edb: ['AgendaScheduler', 'AutoBatchMixin', 'BatchError', 'DepthScheduler', 'EdbError',
+    edb: ['AgendaScheduler', 'AutoBatchMixin', 'BatchError', 'COMPILED', 'DepthScheduler', 'EdbError',
           'LazyArray', 'RecordError', 'Report', 'RowDependenceError', 'Scheduler',
           'StaleValueError', 'UnbatchedScheduler', 'add_n', 'batching', 'concat', 'forward',
           'lower_bound', 'nd', 'ragged', 'rnn', 'stack'],

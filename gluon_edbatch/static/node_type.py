@@ -12,6 +12,7 @@ from mxnet.gluon.parameter import DeferredInitializationError
 from ..errors import RecordError, RowDependenceError, UnrecordableError
 from ..record.spec import Spec, spec_of
 from .padding import Padding, padding_of
+from .segments import by_segments
 from .rowwise import RowwiseResult, Verdict, analyse, infer_shape, operators
 from .trace import INPUT, StaticGraph
 
@@ -82,6 +83,8 @@ class NodeType:
         as many values as the one at the second, or (True) as the number there says.
     lengths : tuple of int or None
         Of the ragged arguments, for such types.
+    by_segments : Symbol or None
+        The subgraph for ragged arguments that are not padded (see `segments`).
     verified, verified_padding : bool
         Whether batched results were compared with a run alone, or need not be; the same for
         batches with padding.
@@ -115,6 +118,7 @@ class NodeType:
         self.neutral = not self.ragged or (padding is not None and padding.neutral)
         self.conditions = _conditions(arguments, padding) if padding is not None else ()
         self.lengths = lengths
+        self.by_segments = self._by_segments()
         self.verified = self.alone or not graph.parameters
         self.verified_padding = self.verified and (not self.ragged or lengths is not None)
         tables = _used_only(graph, _TABLES)
@@ -125,6 +129,20 @@ class NodeType:
         return padding_of(self.graph.symbol, {
             INPUT % position for position, argument in enumerate(self.arguments)
             if argument.kind is Kind.RAGGED})
+
+    def _by_segments(self) -> Optional[mx.sym.Symbol]:
+        """Where it was measured to be faster, and all ragged arguments have one length."""
+        ragged = [position for position, argument in enumerate(self.arguments)
+                  if argument.kind is Kind.RAGGED]
+        if (not ragged or self.lengths is not None or not self.neutral or self.alone
+                or self.ctx.device_type != 'cpu'
+                or any(number for _, _, number in self.conditions)
+                or not _one_group(ragged, self.conditions)
+                or any(self.arguments[position].arena[1] not in (np.float32, np.float64)
+                       for position in ragged)):
+            return None
+        return by_segments(self.graph.symbol, self.trial_shapes,
+                           {INPUT % position for position in ragged})
 
     def __repr__(self) -> str:
         shapes = ', '.join('x'.join(map(str, ('k',) * (a.kind is Kind.RAGGED) + a.arena[0])) or '1'
@@ -138,6 +156,16 @@ class NodeType:
             return self.outputs
         return tuple(spec_of((rows * factor,) + spec.row_shape, spec.dtype, spec.ctx)
                      for factor, spec in zip(self.factors, self.outputs))
+
+
+def _one_group(positions: Sequence[int], conditions) -> bool:
+    """Whether the conditions tie all these ragged arguments to one length."""
+    group = {positions[0]}
+    for _ in positions:
+        for one, other, _number in conditions:
+            if group & {one, other}:
+                group |= {one, other}
+    return group.issuperset(positions)
 
 
 def _conditions(arguments, padding: Padding) -> Tuple[Tuple[int, int, bool], ...]:

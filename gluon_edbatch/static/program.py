@@ -1,15 +1,18 @@
 """From a static subgraph to one compiled call per batch: ``take -> body -> outputs``."""
-from typing import List, NamedTuple, Tuple
+from typing import Dict, List, NamedTuple, Tuple
 
 import mxnet as mx
 from mxnet._ctypes.ndarray import CachedOp
 
 from .empty import specialise
-from .node_type import NodeType
+from .node_type import Kind, NodeType
 from .passes import apply_passes
+from .segments import PARENTS, SEGMENTS
 from .trace import INPUT
 
 SLICE, GATHER, EMPTY = 'slice', 'gather', 'empty'
+LONG_SLICE, LONG_GATHER = 'long slice', 'long gather'  # ragged, not padded
+_GATHERS = (GATHER, LONG_GATHER)
 _ARENA, _INDEX = 'edb_arena%d', 'edb_index%d'
 
 
@@ -19,7 +22,8 @@ class Source(NamedTuple):
     Attributes
     ----------
     kind : str
-        ``'rows'`` (a slice of an arena), ``'arena'``, ``'index'`` or ``'parameter'``.
+        ``'rows'`` (a slice of an arena), ``'arena'``, ``'index'`` or ``'parameter'``; for ragged
+        arguments that are not padded, ``'parents'`` and ``'segments'``.
     position : int
         Which argument, or which parameter of the type.
     """
@@ -49,7 +53,7 @@ def program_for(node_type: NodeType, reads: Tuple[str, ...]) -> Program:
     ----------
     node_type : NodeType
     reads : tuple of str
-        `SLICE`, `GATHER` or `EMPTY` for each argument.
+        `SLICE`, `GATHER`, `EMPTY`, `LONG_SLICE` or `LONG_GATHER` for each argument.
     """
     program = node_type.programs.get(reads)
     if program is None:
@@ -58,15 +62,17 @@ def program_for(node_type: NodeType, reads: Tuple[str, ...]) -> Program:
 
 
 def _compile(node_type: NodeType, reads: Tuple[str, ...]) -> Program:
-    symbol = node_type.graph.symbol.__copy__()
+    segmented = [position for position, read in enumerate(reads)
+                 if read in (LONG_SLICE, LONG_GATHER)]
+    symbol = (node_type.by_segments if segmented else node_type.graph.symbol).__copy__()
     empty = {INPUT % position for position, read in enumerate(reads) if read == EMPTY}
     if empty and node_type.neutral:  # else execution gives one row of zeros, as eager code does
         specialised = specialise(symbol, empty)
         symbol = symbol if specialised is None else specialised
-    symbol = apply_passes(symbol, node_type.trial_shapes)
+    symbol = apply_passes(symbol, _trial_shapes(node_type, bool(segmented)))
     gathers = {INPUT % position: mx.sym.take(mx.sym.var(_ARENA % position),
                                              mx.sym.var(_INDEX % position))
-               for position, read in enumerate(reads) if read == GATHER}
+               for position, read in enumerate(reads) if read in _GATHERS}
     inputs = set(symbol.list_inputs())
     gathers = {name: gather for name, gather in gathers.items() if name in inputs}
     if gathers:
@@ -76,7 +82,20 @@ def _compile(node_type: NodeType, reads: Tuple[str, ...]) -> Program:
         known[INPUT % position] = Source('rows', position)
         known[_ARENA % position] = Source('arena', position)
         known[_INDEX % position] = Source('index', position)
+    if segmented:
+        known[PARENTS] = Source('parents', segmented[0])
+        known[SEGMENTS] = Source('segments', segmented[0])
     sources: List[Source] = [known[name] for name in symbol.list_inputs()]
     return Program(CachedOp(symbol), tuple(sources))
 
 
+def _trial_shapes(node_type: NodeType, segmented: bool) -> Dict[str, Tuple[int, ...]]:
+    """Shapes of the inputs for some batch, from which passes take ranks."""
+    shapes = dict(node_type.trial_shapes)
+    if segmented:
+        ragged = [INPUT % position for position, argument in enumerate(node_type.arguments)
+                  if argument.kind is Kind.RAGGED]
+        rows, length, _ = shapes[ragged[0]]
+        shapes.update({name: (rows * length,) + shapes[name][2:] for name in ragged})
+        shapes[PARENTS], shapes[SEGMENTS] = (rows * length,), (rows * length, rows)
+    return shapes

@@ -48,6 +48,11 @@ class Rewriter:
             'inputs': [[entry.node, entry.output, 0] for entry in inputs]})
         return Entry(len(self.nodes) - 1, 0, result)
 
+    def variable(self, name: str) -> Entry:
+        """Append a further input of the graph."""
+        self.nodes.append({'op': 'null', 'name': name, 'inputs': []})
+        return Entry(len(self.nodes) - 1, 0, ())
+
 
 Rule = Callable[[Rewriter, NodeView], Optional[Entry]]
 
@@ -62,6 +67,7 @@ def rewrite(symbol: mx.sym.Symbol, shapes: Dict[str, Shape], rule: Rule) -> mx.s
         Shapes of its inputs for some number of rows; parameters know theirs.
     rule : callable
         (rewriter, node) -> the entry that stands for the node's only output, or None to keep it.
+        Nodes with several outputs can be kept only.
     """
     used = set(symbol.list_inputs())
     internals = symbol.get_internals()
@@ -80,7 +86,7 @@ def rewrite(symbol: mx.sym.Symbol, shapes: Dict[str, Shape], rule: Rule) -> mx.s
         count = position - first
         inputs = [moved[source[0], source[1]] for source in node['inputs']]
         replaced = None
-        if node['op'] != 'null' and count == 1:
+        if node['op'] != 'null':
             replaced = rule(rewriter, NodeView(node['op'], node.get('attrs', {}), inputs,
                                                outputs[first]))
         if replaced is not None:

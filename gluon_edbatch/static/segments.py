@@ -1,0 +1,126 @@
+"""Ragged arguments without padding: their values one after the other, and who each belongs to.
+
+Padded to (N, K, H), the children of a batch's nodes are up to three times as many rows as there
+are children. Most of what cells do with them is elementwise or row by row, and then summed over
+axis 1; that is rewritten for the (M, H) rows that there are. With ``parents`` (M,) the row of the
+batch that each belongs to, and ``segments`` (M, N) the sparse matrix with a one for each:
+
+- ``sum(x, axis=1)`` becomes ``dot(segments.T, x)``
+- ``broadcast_op(x, y)`` with y (N, 1, H) becomes ``op(x, take(y, parents))``
+
+Whatever else meets a ragged argument keeps the padded form.
+"""
+from typing import Dict, List, Optional, Set, Tuple
+
+import mxnet as mx
+
+from .rewrite import Entry, NodeView, Rewriter, rewrite
+
+SEGMENTS, PARENTS = 'edb_segments', 'edb_parents'
+Shape = Tuple[int, ...]
+
+_UNARY = frozenset(
+    '''Activation relu sigmoid tanh exp square abs negative _copy identity Dropout LeakyReLU Cast
+    BlockGrad softsign hard_sigmoid sin cos arctan clip _mul_scalar _plus_scalar _minus_scalar
+    _rminus_scalar _div_scalar _maximum_scalar _minimum_scalar'''.split())
+_ELEMENTWISE = {
+    'broadcast_add': 'elemwise_add', 'broadcast_sub': 'elemwise_sub',
+    'broadcast_mul': 'elemwise_mul', 'broadcast_div': 'elemwise_div',
+    'elemwise_add': 'elemwise_add', 'elemwise_sub': 'elemwise_sub',
+    'elemwise_mul': 'elemwise_mul', 'elemwise_div': 'elemwise_div',
+    '_plus': 'elemwise_add', '_minus': 'elemwise_sub', '_mul': 'elemwise_mul',
+    '_div': 'elemwise_div', '_add': 'elemwise_add', '_sub': 'elemwise_sub'}
+
+
+class _Unsupported(Exception):
+    """An operator that these rules do not cover."""
+
+
+def by_segments(symbol: mx.sym.Symbol, shapes: Dict[str, Shape], ragged: Set[str]
+                ) -> Optional[mx.sym.Symbol]:
+    """The Symbol with inputs (M, H) in the place of (N, K, H).
+
+    Parameters
+    ----------
+    symbol : mxnet.symbol.Symbol
+    shapes : dict
+        Shapes of its inputs for some N and K, from which ranks are taken.
+    ragged : set of str
+        Names of the ragged inputs; all have the same lengths in each call, and no result has
+        their axis 1 (see `padding`).
+
+    Returns
+    -------
+    Symbol or None
+        With the further inputs `SEGMENTS` and `PARENTS`; None if the rules do not suffice.
+    """
+    if any(len(shapes.get(name, ())) != 3 for name in ragged):
+        return None
+    try:
+        return rewrite(symbol, shapes, _Rules(ragged))
+    except _Unsupported:
+        return None
+
+
+class _Rules:
+    """What operators become; knows which entries of the new graph have M rows."""
+
+    def __init__(self, ragged: Set[str]):
+        self._ragged = ragged
+        self._long: Set[Tuple[int, int]] = set()
+        self._extra: Dict[str, Entry] = {}
+
+    def __call__(self, rewriter: Rewriter, node: NodeView) -> Optional[Entry]:
+        long = [self._is_long(rewriter, entry) for entry in node.inputs]
+        if not any(long):
+            return None
+        if node.op == 'sum':
+            return self._sum(rewriter, node)
+        if node.op in _UNARY and len(long) == 1:
+            return self._row_by_row(rewriter, node, node.op, node.inputs)
+        if node.op == 'FullyConnected' and long[0] and not any(long[1:]) \
+                and node.attrs.get('flatten') in ('False', '0'):
+            return self._row_by_row(rewriter, node, node.op, node.inputs)
+        if node.op in _ELEMENTWISE:
+            inputs = [entry if is_long else self._of_parents(rewriter, entry, node.shape)
+                      for entry, is_long in zip(node.inputs, long)]
+            return self._row_by_row(rewriter, node._replace(attrs={}), _ELEMENTWISE[node.op],
+                                    inputs)
+        raise _Unsupported(node.op)
+
+    def _is_long(self, rewriter: Rewriter, entry: Entry) -> bool:
+        node = rewriter.nodes[entry.node]
+        return (entry.node, entry.output) in self._long or (
+            node['op'] == 'null' and node['name'] in self._ragged)
+
+    def _row_by_row(self, rewriter, node: NodeView, op: str, inputs: List[Entry]) -> Entry:
+        entry = rewriter.add(op, inputs, node.shape, **node.attrs)
+        self._long.add((entry.node, entry.output))
+        return entry
+
+    def _variable(self, rewriter: Rewriter, name: str) -> Entry:
+        if name not in self._extra:
+            self._extra[name] = rewriter.variable(name)
+        return self._extra[name]
+
+    def _of_parents(self, rewriter: Rewriter, entry: Entry, result: Shape) -> Entry:
+        """The row of its parent for each value."""
+        if entry.shape != (result[0], 1, result[2]):
+            raise _Unsupported('broadcast')
+        node = rewriter.nodes[entry.node]
+        if node['op'] == 'expand_dims':
+            entry = Entry(*node['inputs'][0][:2], entry.shape[::2])
+        else:
+            entry = rewriter.add('Reshape', [entry], entry.shape[::2], shape='(0, -1)')
+        return rewriter.add('take', [entry, self._variable(rewriter, PARENTS)], result)
+
+    def _sum(self, rewriter: Rewriter, node: NodeView) -> Entry:
+        if (node.attrs.get('axis') not in ('1', '(1,)', '[1]')
+                or node.attrs.get('exclude') in ('True', '1')):
+            raise _Unsupported('sum')
+        rows, _, width = node.inputs[0].shape
+        total = rewriter.add('dot', [self._variable(rewriter, SEGMENTS), node.inputs[0]],
+                             (rows, width), transpose_a=True, forward_stype='default')
+        if node.attrs.get('keepdims') in ('True', '1'):
+            return rewriter.add('expand_dims', [total], (rows, 1, width), axis=1)
+        return total
