@@ -152,9 +152,9 @@ class BackwardPass:
         for index, gradient in enumerate(machine.gradients):
             if index == arena:
                 head.copyto(gradient)
-            elif gradient is not None:
+            elif gradient is not None and not machine.plan.arenas[index].private:
                 gradient[:] = 0
-        for gradient in machine.parameter_gradients:
+        for gradient in machine.parameter_gradients + machine.unread:
             gradient[:] = 0
         for tape in reversed(machine.tapes):
             autograd.backward(tape.outputs, tape.gradients, retain_graph=True,

@@ -8,6 +8,7 @@ import numpy as np
 from .backward import BackwardPass, connect
 from .errors import BatchError, EdbError
 from .execute import Machine
+from .hoist import hoist
 from .pending import Calls, Pending, ancestors, form_table, to_graph
 from .plan import Given, make_plan
 from .record.hooks import suspended, unrecorded
@@ -84,7 +85,8 @@ class Evaluator:
         recorded = time.perf_counter()
         schedule = self.scheduler.schedule(graph)
         scheduled = time.perf_counter()
-        plan = make_plan(calls, table, types, schedule, graph.types, _given(recording), locations)
+        plan = hoist(make_plan(calls, table, types, schedule, graph.types, _given(recording),
+                               locations))
         BackwardPass.begin_evaluation()
         machine = Machine(recording, plan, self._results)
         for batch in plan.batches:
@@ -129,7 +131,7 @@ def _verify(machine, batch, calls, recording) -> None:
 def _publish(number, plan, machine, connections, recording) -> Dict[tuple, Arena]:
     """Let the values find their results."""
     arenas = {arena.key: Arena(raw, connect_arena) for arena, raw, connect_arena
-              in zip(plan.arenas, machine.arenas, connections)}
+              in zip(plan.arenas, machine.arenas, connections) if not arena.private}
     for store in recording.stores():
         arena = arenas.get(store.spec.arena)
         if arena is not None:

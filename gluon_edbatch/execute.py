@@ -53,6 +53,7 @@ class Machine:
         self.parameter_arrays: List[NDArray] = []     # the users' own, in the order of …
         self.parameter_gradients: List[NDArray] = []  # … their private gradients
         self.given: List[Tuple[NDArray, int, int, int]] = []  # array, arena, begin, end
+        self.unread: List[NDArray] = []  # gradients of private rows that no batch needed
         self._aliases: Dict[Tuple[int, int], NDArray] = {}
         self._indices: Dict[mx.Context, NDArray] = {}
         self._fill(results)
@@ -140,6 +141,7 @@ class Machine:
             _set_training(previous[1])
         if mode.recording and differentiable:
             self._remember(batch, outputs)
+            self._note_unread(batch, program)
 
     def _remember(self, batch, outputs) -> None:
         kept = [(output, self.gradients[write.arena]._slice(write.begin, write.end))
@@ -148,6 +150,15 @@ class Machine:
         if kept:
             self.tapes.append(Tape(batch, [pair[0] for pair in kept], [pair[1] for pair in kept]))
 
+    def _note_unread(self, batch, program) -> None:
+        """The form of a subgraph for empty arguments may leave out others, too."""
+        if batch.node_type.origin is batch.node_type or batch.hoisted:
+            return
+        used = {position for kind, position in program.sources if kind == 'rows'}
+        self.unread += [self.gradients[read.arena]._slice(read.begin, read.end)
+                        for position, read in enumerate(batch.reads)
+                        if self.plan.arenas[read.arena].private and position not in used]
+
     def _rows(self, batch: Batch, position: int, leaf: bool) -> NDArray:
         """Neighbouring rows of an arena, as a variable whose gradient is a slice, too."""
         read = batch.reads[position]
@@ -155,13 +166,14 @@ class Machine:
         if read.length == 0:
             return mx.nd.zeros((batch.rows, 1) + argument.arena[0], ctx=argument.arena[2],
                                dtype=argument.arena[1])
+        arena = self.plan.arenas[read.arena]
         rows = self.arenas[read.arena]._slice(read.begin, read.end)
         gradient = self.gradients[read.arena]._slice(read.begin, read.end) if leaf else None
         if read.length is not None:
             shape = (batch.rows, read.length) + argument.arena[0]
             rows, gradient = rows.reshape(shape), gradient.reshape(shape) if leaf else None
         if leaf:
-            autograd.mark_variables([rows], [gradient], 'add')
+            autograd.mark_variables([rows], [gradient], 'write' if arena.private else 'add')
         return rows
 
     def _arena(self, index: int, position: int, leaf: bool) -> NDArray:

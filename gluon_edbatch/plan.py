@@ -60,6 +60,8 @@ class Batch(NamedTuple):
         One for each argument.
     writes : tuple of Write
         One for each output.
+    hoisted : bool
+        Whether it is the part of a type that runs ahead for all batches (see `hoist`).
     """
 
     node_type: NodeType
@@ -67,6 +69,7 @@ class Batch(NamedTuple):
     rows: int
     reads: Tuple[Read, ...]
     writes: Tuple[Write, ...]
+    hoisted: bool = False
 
 
 class Import(NamedTuple):
@@ -94,10 +97,13 @@ class ArenaPlan:
     arrays : list of (int, int)
         First row and index of each array given by the user.
     imports : list of Import
+    private : bool
+        Whether no value lives there, and each row is read once.
     """
 
-    def __init__(self, key: tuple):
+    def __init__(self, key: tuple, private: bool = False):
         self.key = key
+        self.private = private
         self.rows = 0
         self.zero: Optional[int] = None
         self.scalars: Optional[Tuple[int, int, int]] = None

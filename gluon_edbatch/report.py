@@ -28,12 +28,15 @@ class TypeReport(NamedTuple):
     calls, batches : int
     note : str
         Why calls run one by one, if they do.
+    hoisted : int
+        How often the part that depends on known values only ran ahead, for all calls at once.
     """
 
     name: str
     calls: int
     batches: int
     note: str
+    hoisted: int = 0
 
 
 class Report(NamedTuple):
@@ -90,7 +93,8 @@ class Report(NamedTuple):
             f'execute {self.execute_ms:.2f} ms (submission)']
         width = max([len(kind.name) for kind in self.types], default=0)
         for kind in self.types:
-            note = f'   one by one: {kind.note}' if kind.note else ''
+            note = f'   one by one: {kind.note}' if kind.note else (
+                '   and their known part ahead' if kind.hoisted else '')
             lines.append(f'  {kind.name:{width}}  {kind.calls:7d} calls in {kind.batches:5d} '
                          f'batches{note}')
         for site in dict.fromkeys(self.forced):
@@ -104,11 +108,14 @@ def make_report(scheduler: str, counts: List[EvaluationCounts], record_s: float,
     types: Dict[int, TypeReport] = {}
     for count in counts:
         for batch in count.plan.batches:
-            kind = batch.node_type
+            kind = batch.node_type.origin
             known = types.get(kind.serial) or TypeReport(
                 repr(kind), 0, 0, kind.reason if kind.alone else '')
-            types[kind.serial] = known._replace(calls=known.calls + len(batch.nodes),
-                                                batches=known.batches + 1)
+            if batch.hoisted:
+                types[kind.serial] = known._replace(hoisted=known.hoisted + 1)
+            else:
+                types[kind.serial] = known._replace(calls=known.calls + len(batch.nodes),
+                                                    batches=known.batches + 1)
     return Report(
         scheduler, len(counts), sum(len(count.graph) for count in counts),
         sum(len(count.schedule) for count in counts),

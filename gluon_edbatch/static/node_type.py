@@ -2,7 +2,7 @@
 import itertools
 import json
 from enum import Enum
-from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -83,6 +83,10 @@ class NodeType:
         as many values as the one at the second, or (True) as the number there says.
     lengths : tuple of int or None
         Of the ragged arguments, for such types.
+    origin : NodeType
+        What this one is a part of; mostly itself.
+    splits : dict
+        Its parts (see `hoisting.split`).
     by_segments : Symbol or None
         The subgraph for ragged arguments that are not padded (see `segments`).
     verified, verified_padding : bool
@@ -124,6 +128,36 @@ class NodeType:
         tables = _used_only(graph, _TABLES)
         self.read_backward = [name not in tables for name in graph.parameters]
         self.programs: Dict[tuple, object] = {}
+        self.origin = self
+        self.splits: Dict[FrozenSet[int], object] = {}
+
+    def part(self, symbol: mx.sym.Symbol, arguments: Tuple[Argument, ...],
+             outputs: Sequence[tuple], shapes: Dict[str, Tuple[int, ...]],
+             factors: List[int]) -> 'NodeType':
+        """A type for a part of this one's subgraph (see `hoisting`).
+
+        Parameters
+        ----------
+        outputs : sequence of (tuple of int, dtype)
+            Shape for some number of rows, and dtype, of each output.
+        shapes : dict
+            Of the inputs.
+        factors : list of int
+            Rows of each output per row of the arguments.
+        """
+        names = set(symbol.list_inputs())
+        graph = self.graph._replace(symbol=symbol, parameters={
+            name: parameter for name, parameter in self.graph.parameters.items()
+            if name in names})
+        specs = tuple(spec_of((self.rows * factor,) + tuple(shape[1:]), dtype, self.ctx)
+                      for (shape, dtype), factor in zip(outputs, factors))
+        part = NodeType(graph, self.mode, arguments, specs, self.rows,
+                        RowwiseResult(Verdict.PROVED, '', factors), self.ctx,
+                        {name: shape for name, shape in shapes.items() if name in names},
+                        self.lengths)
+        part.verified, part.verified_padding = self.verified, self.verified_padding
+        part.origin = self
+        return part
 
     def _padding(self) -> Padding:
         return padding_of(self.graph.symbol, {

@@ -1,0 +1,124 @@
+"""A type in two: what depends on arguments known beforehand, and the rest.
+
+Of ``act(W x + U h)`` in a recurrent cell, W x depends on the input alone. Once for all nodes it is
+one large product instead of many small ones, and its result lies in the order in which the
+batches read it.
+"""
+import json
+from typing import FrozenSet, List, NamedTuple, Optional, Set, Tuple
+
+import mxnet as mx
+
+from .node_type import Argument, Kind, NodeType
+from .rewrite import load
+from .rowwise import Verdict, analyse, infer_shape
+from .trace import INPUT
+
+_HEAVY = frozenset('FullyConnected Convolution dot batch_dot'.split())
+Entry = Tuple[int, int]
+
+
+class Split(NamedTuple):
+    """The two types.
+
+    Attributes
+    ----------
+    early : NodeType
+        Takes the arguments of the whole; its outputs are what `late` needs of it.
+    late : NodeType
+        Takes the arguments of the whole, and the outputs of `early` after them.
+    """
+
+    early: NodeType
+    late: NodeType
+
+
+def split(node_type: NodeType, positions: FrozenSet[int]) -> Optional[Split]:
+    """Hoist what depends only on the arguments at these positions.
+
+    Returns
+    -------
+    Split or None
+        None if there is no product to hoist.
+    """
+    if positions not in node_type.splits:
+        node_type.splits[positions] = _split(node_type, positions)
+    return node_type.splits[positions]
+
+
+def _split(node_type: NodeType, positions: FrozenSet[int]) -> Optional[Split]:
+    graph = json.loads(node_type.graph.symbol.tojson())
+    nodes, heads = graph['nodes'], [tuple(head[:2]) for head in graph['heads']]
+    early = _early_nodes(nodes, {INPUT % position for position in positions})
+    crossing = _crossing(nodes, early)
+    if (not any(nodes[index]['op'] in _HEAVY for index in early)
+            or any(index in early for index, _ in heads)):
+        return None
+    first = _type_of_early(node_type, load(dict(graph, heads=[[*entry, 0] for entry in crossing])))
+    if first is None:
+        return None
+    return Split(first, _type_of_late(node_type, graph, crossing, first))
+
+
+def _early_nodes(nodes: List[dict], known: Set[str]) -> Set[int]:
+    """Operators with an input that is known, and no other input that is not."""
+    early: Set[int] = set()
+    for index, node in enumerate(nodes):
+        sources = [source[0] for source in node['inputs']]
+        if node['op'] == 'null' or not sources:
+            continue
+        mine = [source in early or nodes[source]['name'] in known for source in sources]
+        others = [source for source, is_early in zip(sources, mine) if not is_early]
+        if any(mine) and all(nodes[source]['op'] == 'null'
+                             and not _is_argument(nodes[source]['name']) for source in others):
+            early.add(index)
+    return early
+
+
+def _is_argument(name: str) -> bool:
+    return name.startswith(INPUT.split('%', maxsplit=1)[0])
+
+
+def _crossing(nodes: List[dict], early: Set[int]) -> List[Entry]:
+    """What early operators give to others."""
+    return sorted({(source[0], source[1]) for index, node in enumerate(nodes)
+                   if index not in early for source in node['inputs'] if source[0] in early})
+
+
+def _type_of_early(node_type: NodeType, symbol: mx.sym.Symbol) -> Optional[NodeType]:
+    names = set(symbol.list_inputs())
+    shapes = {name: shape for name, shape in node_type.trial_shapes.items() if name in names}
+    verdict = analyse(symbol, {name: shape[1:] for name, shape in shapes.items()},
+                      node_type.mode.training)
+    if verdict.verdict is not Verdict.PROVED or any(factor != 1 for factor in verdict.factors):
+        return None
+    _, outputs, _ = infer_shape(symbol, shapes)
+    _, dtypes, _ = symbol.infer_type(**{
+        INPUT % position: argument.arena[1] for position, argument
+        in enumerate(node_type.arguments) if INPUT % position in names})
+    return node_type.part(symbol, node_type.arguments, list(zip(outputs, dtypes)), shapes,
+                          verdict.factors)
+
+
+def _type_of_late(node_type: NodeType, graph: dict, crossing: List[Entry], first: NodeType
+                  ) -> NodeType:
+    count, shift = len(node_type.arguments), len(crossing)
+    # Variables come first: nodes are in an order in which inputs precede those that read them.
+    place = {entry: index for index, entry in enumerate(crossing)}
+
+    def moved(source: List[int]) -> List[int]:
+        entry = (source[0], source[1])
+        return [place[entry], 0, 0] if entry in place else [source[0] + shift] + source[1:]
+
+    nodes = [{'op': 'null', 'name': INPUT % (count + index), 'inputs': []}
+             for index in range(shift)]
+    nodes += [dict(node, inputs=list(map(moved, node['inputs']))) for node in graph['nodes']]
+    symbol = load(dict(graph, nodes=nodes, heads=list(map(moved, graph['heads']))))
+    arguments = node_type.arguments + tuple(
+        Argument(spec.arena, Kind.ROWS, True) for spec in first.outputs)
+    shapes = dict(node_type.trial_shapes)
+    rows = next(iter(shapes.values()))[0]
+    shapes.update({INPUT % (count + index): (rows,) + spec.row_shape
+                   for index, spec in enumerate(first.outputs)})
+    outputs = [(spec.shape, spec.dtype) for spec in node_type.outputs]
+    return node_type.part(symbol, arguments, outputs, shapes, list(node_type.factors))

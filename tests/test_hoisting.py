@@ -1,0 +1,171 @@
+"""What depends on known arguments runs once for all batches of a type, with the same results."""
+import mxnet as mx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mxnet import autograd, gluon
+from mxnet.gluon import nn
+
+import gluon_edbatch as edb
+from gluon_edbatch.testing import assert_matches_eager
+from models import TreeLSTM, random_trees, started
+from test_plan import assert_sound, plan_of
+
+H = 4
+
+
+class Chain(gluon.Block):
+    """A recurrent cell along a sequence of words."""
+
+    def __init__(self, cell):
+        super().__init__()
+        with self.name_scope():
+            self.embed = nn.Embedding(20, H)
+            self.cell = cell
+
+    def forward(self, words):
+        state = self.cell.begin_state(batch_size=1, func=mx.nd.zeros)
+        for word in words:
+            output, state = self.cell(self.embed(mx.nd.array([word])), state)
+        return output
+
+
+class Late(gluon.HybridBlock):
+    """tanh(W x + s), and variations of what depends on x alone."""
+
+    def __init__(self, kind):
+        super().__init__()
+        self.kind = kind
+        with self.name_scope():
+            self.dense = nn.Dense(H, in_units=H) if kind != 'no product' else nn.Activation('relu')
+
+    def hybrid_forward(self, F, x, state):
+        own = self.dense(x)
+        after = F.tanh(own + state)
+        if self.kind == 'used again':
+            return after * own + x
+        if self.kind == 'a result':
+            return after, own
+        return after
+
+
+def chains(net, lengths):
+    def run(length):
+        x = [mx.nd.ones((1, H)) * 0.1 * (i + 1) for i in range(length)]
+        state = mx.nd.zeros((1, H))
+        for one in x:
+            found = net(one, state)
+            state = found[0] if isinstance(found, (tuple, list)) else found
+        return found
+    return run, lengths
+
+
+def hoisted(plan):
+    return [batch for batch in plan.batches if batch.hoisted]
+
+
+def twice(record):
+    """The plan of the second evaluation: the first compares types with calls run alone."""
+    plan_of(record)
+    return plan_of(record)
+
+
+@pytest.mark.parametrize('cell', [gluon.rnn.LSTMCell, gluon.rnn.GRUCell, gluon.rnn.RNNCell],
+                         ids=lambda cell: cell.__name__)
+def test_recurrent_cells(cell):
+    net = started(Chain(cell(H, input_size=H)))
+    samples = [[1, 2, 3, 4], [5], [6, 7, 8], [9, 1]]
+    batch, = hoisted(twice(lambda: [net(sample) for sample in samples]))
+    assert batch.rows == 10
+    assert_matches_eager(net, samples)
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 999), st.integers(2, 8))
+def test_trees(seed, count):
+    trees = random_trees(count, seed=seed)
+    plan = plan_of(lambda: [TREES(tree) for tree in trees])
+    assert_sound(plan)
+    assert_matches_eager(TREES, trees, schedulers=['agenda'], hybridized=[False])
+
+
+TREES = started(TreeLSTM())
+
+
+def test_trees_are_hoisted():
+    plan = twice(lambda: [TREES(tree) for tree in random_trees(6)])
+    batch, = hoisted(plan)
+    late = [other for other in plan.batches if other.node_type.origin is batch.node_type.origin
+            and not other.hoisted]
+    assert batch.rows == sum(other.rows for other in late) and len(late) > 1
+    assert_sound(plan)
+
+
+@pytest.mark.parametrize('kind, expected', [
+    ('plain', 1), ('used again', 1), ('no product', 0), ('a result', 0)])
+def test_what_is_hoisted(kind, expected):
+    net = started(Late(kind))
+    run, lengths = chains(net, [3, 1, 4])
+    assert len(hoisted(twice(lambda: [run(length) for length in lengths]))) == expected
+    assert_matches_eager(run, lengths, blocks=[net])
+
+
+def test_arguments_that_the_type_itself_computes_are_not_known():
+    net = started(Late('plain'))
+
+    def run(length):
+        x = state = mx.nd.ones((1, H))
+        for _ in range(length):
+            x = state = net(x, state)
+        return state
+    assert not hoisted(twice(lambda: [run(length) for length in (3, 1, 4)]))
+    assert_matches_eager(run, [3, 1, 4], blocks=[net])
+
+
+def test_the_report_counts_batches_as_scheduled():
+    for _ in range(2):
+        with edb.batching() as scope:
+            values = [TREES(tree) for tree in random_trees(6)]
+        edb.forward(values)
+    report = scope.report()
+    assert sum(kind.batches for kind in report.types) == report.batches
+    assert sum(kind.calls for kind in report.types) == report.nodes
+    assert [kind.hoisted for kind in report.types if 'TreeLSTM' in kind.name] == [1]
+
+
+def test_parameters_changed_between_evaluations_count():
+    net = started(Late('plain'))
+    run, lengths = chains(net, [3, 2])
+    for _ in range(3):
+        for parameter in net.collect_params().values():
+            parameter.set_data(mx.nd.random.normal(shape=parameter.shape))
+        with edb.batching():
+            found = [run(length) for length in lengths]
+        for value, length in zip(edb.forward(found), lengths):
+            np.testing.assert_allclose(value.asnumpy(), run(length).asnumpy(), rtol=1e-5)
+
+
+@pytest.mark.parametrize('grad_req', ['write', 'add', 'null'])
+def test_grad_req(grad_req):
+    net = started(Late('used again'))
+    run, lengths = chains(net, [3, 1, 2])
+    net.dense.bias.grad_req = grad_req  # (of a frozen weight, MXNet loses the bias's gradient)
+
+    def gradients(batched):
+        for parameter in net.collect_params().values():
+            if parameter.grad_req != 'null':
+                parameter.zero_grad()
+        for _ in range(2):
+            with autograd.record():
+                if batched:
+                    with edb.batching():
+                        values = [run(length) for length in lengths]
+                    loss = edb.stack(values).sum()
+                else:
+                    loss = mx.nd.add_n(*map(run, lengths)).sum()
+            loss.backward()
+        return [parameter.grad().asnumpy() for parameter in net.collect_params().values()
+                if parameter.grad_req != 'null']
+    for found, expected in zip(gradients(True), gradients(False)):
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
