@@ -1,0 +1,6 @@
+"""What the training programs of the examples share.
+
+An example supplies a `task.Task`: its data, model, loss and figures. ``program.run_program`` makes
+a program of it: ``options`` (the command line) and ``checkpoint`` -> ``run`` (the training loop)
+-> the final table. ``words`` and ``word_task`` are for tasks about words.
+"""
