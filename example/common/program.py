@@ -8,7 +8,7 @@ from .checkpoint import CheckpointError
 from .errors import DataError, OptionError
 from .options import parse
 from .run import Run
-from .task import SPLITS, Task
+from .task import Task
 
 __all__ = ['run_program']
 
@@ -38,7 +38,7 @@ def run_program(task: Type[Task], arguments: Optional[Sequence[str]] = None) -> 
 
 def _describe(run: Run) -> str:
     task, options = run.task, run.options
-    counts = ', '.join(f'{len(task.samples[split])} {split}' for split in SPLITS)
+    counts = ', '.join(f'{len(task.samples[split])} {split}' for split in task.samples)
     how = 'one by one' if options.unbatched else \
         f'batched, scheduler {run.batching().scheduler.name}'
     return (f'{task.units}: {counts}; {task.describe()}, minibatch {options.batch_size}; {how}; '
@@ -46,13 +46,13 @@ def _describe(run: Run) -> str:
 
 
 def _final_table(run: Run) -> str:
-    """Dev and test figures of the network as it is now."""
+    """Figures of the network as it is now, on all that was not trained on."""
     columns = run.task.columns
     widths = [max(12, len(heading) + 2) for heading in [*columns.values(), 'samples/s']]
     heading = ''.join(text.rjust(width)
                       for text, width in zip([*columns.values(), 'samples/s'], widths))
     rows = [f'{"":8}{heading}']
-    for split in ('dev', 'test'):
+    for split in [name for name in run.task.samples if name != 'train']:
         figures, speed = run.evaluate(split)
         texts = [*(f'{getattr(figures, name):.4f}' for name in columns), f'{speed:.1f}']
         rows.append(f'{split:8}' + ''.join(text.rjust(width)

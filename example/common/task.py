@@ -48,7 +48,7 @@ class Task(ABC):
         Options that a checkpoint keeps: those that make the shape of the model, those that may
         not change in the middle of a run, and names of files.
     samples : dict
-        Split -> list of samples.
+        Split -> list of samples: ``train``, ``dev`` and, where the data has one, ``test``.
     """
 
     name: ClassVar[str]
