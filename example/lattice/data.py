@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Callable, FrozenSet, Iterable, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
+from common.errors import DataError
+from common.files import read_lines
 from common.spans import TAG_FORM, is_tag
 
-__all__ = ['Arc', 'CharSentence', 'DataError', 'Lattice', 'WordArc', 'WordList', 'build_lattice',
+__all__ = ['Arc', 'CharSentence', 'LAYOUT', 'Lattice', 'WordArc', 'WordList', 'build_lattice',
            'find_words', 'load_split', 'load_words']
 
-
-class DataError(ValueError):
-    """A file of the data set is missing or malformed; the message names file and line."""
+LAYOUT = 'one file each that ends in .train, .dev and .test, with a character and a tag a line'
 
 
 class CharSentence(NamedTuple):
@@ -119,7 +119,7 @@ def load_split(directory, split: str) -> List[CharSentence]:
     path = _split_file(Path(directory), split)
     sentences: List[CharSentence] = []
     rows: List[Tuple[str, str]] = []
-    for number, line in enumerate([*_read_lines(path), ''], 1):
+    for number, line in enumerate([*read_lines(path, LAYOUT), ''], 1):
         if line.strip():
             rows.append(_parse_line(line, f'{path}:{number}'))
         elif rows:
@@ -139,8 +139,10 @@ def load_words(path) -> WordList:
         The file is missing, or has no word of two characters or more.
     """
     path = Path(path)
+    if not path.is_file():
+        raise DataError(f'{path}: there is no such word list')
     words = set()
-    for number, line in enumerate(_read_lines(path), 1):
+    for number, line in enumerate(read_lines(path, LAYOUT), 1):
         word = line.split(' ', 1)[0]
         if not word.strip():
             raise DataError(f'{path}:{number}: a line begins with a word, not {line!r}')
@@ -159,17 +161,6 @@ def _split_file(directory: Path, split: str) -> Path:
         names = ', '.join(path.name for path in found) or 'none'
         raise DataError(f'{directory}: one file ends in .{split}, not {names}')
     return found[0]
-
-
-def _read_lines(path: Path) -> List[str]:
-    """Lines without their ends. Only a line feed ends a line: texts may hold U+2028 or U+0085."""
-    try:
-        with path.open(encoding='utf-8', newline='\n') as file:
-            return [line.rstrip('\n') for line in file]
-    except FileNotFoundError:
-        raise DataError(f'{path}: there is no such file') from None
-    except UnicodeDecodeError as error:
-        raise DataError(f'{path}: not UTF-8 text ({error})') from None
 
 
 def _parse_line(line: str, place: str) -> Tuple[str, str]:

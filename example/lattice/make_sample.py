@@ -15,7 +15,7 @@ from typing import List, NamedTuple, Sequence
 
 __all__ = ['SPLITS', 'Word', 'make_sentences', 'word_list', 'write_sample']
 
-SPLITS = {'train': 240, 'dev': 60, 'test': 60}
+SPLITS = {'train': 160, 'dev': 40, 'test': 40}
 
 FAMILY_NAMES = '王 李 张 刘 陈 杨 黄 赵 吴 周'.split()
 GIVEN_NAMES = '明 华 京 海 文 学 生 山 江 安 平 国 新 天 云 春'.split()
@@ -53,7 +53,7 @@ class Writer:
     def sentence(self) -> List[Word]:
         words = [Word(self.pick(TIMES))] if self.chance(0.4) else []
         words += self.clause()
-        if self.chance(0.3):
+        if self.chance(0.15):
             words += [Word('，'), *self.clause()]
         return words + [Word('！' if self.chance(0.2) else '。')]
 

@@ -8,7 +8,7 @@ import gluon_edbatch as edb
 
 from .data import Lattice
 
-__all__ = ['CELLS', 'LatticeRNN', 'LatticeTagger', 'Merge', 'tag_loss']
+__all__ = ['CELLS', 'LatticeRNN', 'LatticeTagger', 'Merge']
 
 CELLS = {'lstm': gluon.rnn.LSTMCell, 'gru': gluon.rnn.GRUCell}
 
@@ -115,8 +115,3 @@ class LatticeTagger(edb.AutoBatchMixin, gluon.Block):
             backward = edb.concat(self.leftward(lattice.reversed())[::-1])
             states = edb.nd.concat(states, backward, dim=1)
         return self.scores(states)
-
-
-def tag_loss() -> gluon.loss.Loss:
-    """Cross entropy of each character's tag: (n, tags) scores and (n,) tags to (n,)."""
-    return gluon.loss.SoftmaxCrossEntropyLoss()

@@ -2,17 +2,16 @@
 
 A data directory holds ``train.txt`` and ``dev.txt``.
 """
-from pathlib import Path
 from typing import Callable, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
+from common.errors import DataError
+from common.files import read_lines
 from common.spans import TAG_FORM, is_tag
 
-__all__ = ['DataError', 'Sentence', 'TaggedWords', 'Token', 'build_sentence', 'load_split']
+__all__ = ['LAYOUT', 'Sentence', 'TaggedWords', 'Token', 'build_sentence', 'load_split']
 
-
-class DataError(ValueError):
-    """A file of the data set is missing or malformed; the message names file and line."""
+LAYOUT = 'train.txt and dev.txt, with a sentence a line, word|tag per token'
 
 
 class TaggedWords(NamedTuple):
@@ -65,15 +64,8 @@ def load_split(path) -> List[TaggedWords]:
     DataError
         The file is missing, or a line is not what the format asks for.
     """
-    path = Path(path)
-    try:
-        with path.open(encoding='utf-8', newline='\n') as file:     # only a line feed ends a line
-            sentences = [_parse_line(line.rstrip('\n'), f'{path}:{number}')
-                         for number, line in enumerate(file, 1)]
-    except FileNotFoundError:
-        raise DataError(f'{path}: there is no such file') from None
-    except UnicodeDecodeError as error:
-        raise DataError(f'{path}: not UTF-8 text ({error})') from None
+    sentences = [_parse_line(line, f'{path}:{number}')
+                 for number, line in enumerate(read_lines(path, LAYOUT), 1)]
     if not sentences:
         raise DataError(f'{path}:1: the file is empty')
     return sentences

@@ -14,7 +14,7 @@ from typing import List, NamedTuple, Sequence
 
 __all__ = ['SPLITS', 'Phrase', 'make_sentences', 'tagged', 'write_sample']
 
-SPLITS = {'train': 300, 'dev': 80}
+SPLITS = {'train': 200, 'dev': 50}
 
 SYLLABLES = 'bar ber can cor dal den el fen gar hal jor kel lam mor nar or pel ros sel tam'.split()
 FIRST_NAMES = 'Anna Boris Clara David Emma Felix Greta Hugo Ida Jonas'.split()
@@ -56,7 +56,7 @@ class Writer:
             sentence += [self.place(), self.place()]
         else:
             sentence += self.thing()
-        if self.chance(0.3):
+        if self.chance(0.15):
             sentence += [Phrase('and'), Phrase(self.pick(VERBS)), *self.thing()]
         return sentence + [Phrase('.')]
 

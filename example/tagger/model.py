@@ -8,7 +8,7 @@ import gluon_edbatch as edb
 
 from .data import Sentence, Token
 
-__all__ = ['BiLSTM', 'BiLSTMTagger', 'SpellingLSTM', 'tag_loss']
+__all__ = ['BiLSTM', 'BiLSTMTagger', 'SpellingLSTM']
 
 
 class BiLSTM(edb.AutoBatchMixin, gluon.Block):
@@ -95,15 +95,12 @@ class BiLSTMTagger(edb.AutoBatchMixin, gluon.Block):
 
     def forward(self, sentence: Sentence):
         values = [self.vector(token) for token in sentence.tokens]
-        for layer in self.layers:
+        *inner, last = self.layers
+        for layer in inner:
             values = [edb.nd.concat(*both, dim=1) for both in zip(*layer(values))]
-        return self.scores(edb.concat(values))
+        directions = [edb.concat(states) for states in last(values)]
+        return self.scores(edb.nd.concat(*directions, dim=1))
 
     def vector(self, token: Token):
         """(1, E)"""
         return self.spelling(token.chars) if token.chars else self.embed(token.word)
-
-
-def tag_loss() -> gluon.loss.Loss:
-    """Cross entropy of each word's tag: (n, tags) scores and (n,) tags to (n,)."""
-    return gluon.loss.SoftmaxCrossEntropyLoss()
