@@ -8,7 +8,13 @@ from .settings import Settings
 __all__ = ['WORKLOADS', 'Products', 'Workload', 'load_workload']
 
 # Name on the command line -> module and class. Loaded by name: a workload imports MXNet.
-WORKLOADS = {'treelstm-sick': ('treelstm_sick', 'TreeLSTMSick')}
+WORKLOADS = {
+    'treelstm-sick': ('treelstm_sick', 'TreeLSTMSick'),
+    'lattice-lstm': ('tagging', 'LatticeLSTM'),
+    'lattice-gru': ('tagging', 'LatticeGRU'),
+    'bilstm-tagger': ('tagging', 'BiLSTMTagger'),
+    'bilstm-tagger-char': ('tagging', 'BiLSTMTaggerChar'),
+}
 
 # (columns in, columns out) of a matrix product -> how many rows go through it.
 Products = Dict[Tuple[int, int], int]
@@ -38,7 +44,7 @@ class Workload(ABC):
 
     @abstractmethod
     def loss(self, net, loss, sample, eager: bool):
-        """The loss of one sample, of shape (1,).
+        """The loss of one sample: (r,), to be summed over its r parts.
 
         Parameters
         ----------
