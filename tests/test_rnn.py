@@ -204,6 +204,21 @@ def test_matrix_vector_cell_follows_its_equations():
     assert_matches_eager(started(MVRNN()), trees)
 
 
+@pytest.mark.parametrize('hybridize', [False, True])
+def test_nary_cell_of_inner_nodes(hybridize):
+    cell = random_biases(started(edb.rnn.NaryTreeLSTMCell(HIDDEN, input_size=None)))
+    assert [name for name in values(cell) if 'i2h' in name] == ['i2h_bias']
+    cell.hybridize(hybridize)
+    children = [tuple(ndarrays(2, (1, HIDDEN), seed)) for seed in (1, 2)]
+    expected = nary(cell, None, [[part.asnumpy() for part in child] for child in children])
+    with edb.batching():
+        lazy = cell(None, children)
+    for found in (cell(None, children), lazy):
+        np.testing.assert_allclose(found[0].asnumpy(), expected[0], rtol=1e-5, atol=1e-7)
+    with pytest.raises(ValueError, match='made without input'):
+        cell(mx.nd.ones((1, EMBED)), children)
+
+
 CELLS = {'LSTM': gluon.rnn.LSTMCell, 'GRU': gluon.rnn.GRUCell, 'RNN': gluon.rnn.RNNCell}
 
 

@@ -10,7 +10,10 @@ import gluon_edbatch as edb
 
 from .data import NUM_CLASSES, Tree
 
-__all__ = ['MODELS', 'MVRNN', 'SentimentModel', 'TreeGRU', 'TreeLSTM', 'TwoCellTreeLSTM']
+__all__ = ['MODELS', 'MVRNN', 'RANK', 'SentimentModel', 'TreeGRU', 'TreeLSTM', 'TwoCellTreeLSTM']
+
+
+RANK = 3                # of what a word's matrix has besides its diagonal
 
 
 class SentimentModel(edb.AutoBatchMixin, gluon.Block, ABC):
@@ -78,7 +81,7 @@ class TwoCellTreeLSTM(TreeLSTM):
     def __init__(self, vocab_size: int, embed_dim: int, hidden_size: int, **kwargs):
         super().__init__(vocab_size, embed_dim, hidden_size, **kwargs)
         with self.name_scope():
-            self.other_cell = edb.rnn.NaryTreeLSTMCell(hidden_size, input_size=embed_dim)
+            self.other_cell = edb.rnn.NaryTreeLSTMCell(hidden_size, input_size=None)
 
     def compose(self, tree, left, right):
         cell = self.other_cell if tree.kind else self.cell
@@ -106,17 +109,17 @@ class TreeGRU(SentimentModel):
 class WordMatrix(gluon.HybridBlock):
     """A word's matrix, (1, H, H): the identity to start with, and a little of low rank.
 
-    As in the paper, U V + diag(d) with U (H, R) and V (R, H), since one free matrix a word would
-    be most of the model.
+    As in the paper, U V + diag(d) with U (H, R) and V (R, H), R = 3, since one free matrix a word
+    would be most of the model.
     """
 
-    def __init__(self, vocab_size: int, hidden_size: int, rank: int = 3, **kwargs):
+    def __init__(self, vocab_size: int, hidden_size: int, **kwargs):
         super().__init__(**kwargs)
-        self._hidden_size, self._rank = hidden_size, rank
+        self._hidden_size = hidden_size
         with self.name_scope():
-            self.left = nn.Embedding(vocab_size, hidden_size * rank,
+            self.left = nn.Embedding(vocab_size, hidden_size * RANK,
                                      weight_initializer=mx.init.Normal(0.05))
-            self.right = nn.Embedding(vocab_size, rank * hidden_size,
+            self.right = nn.Embedding(vocab_size, RANK * hidden_size,
                                       weight_initializer=mx.init.Normal(0.05))
             self.diagonal = nn.Embedding(vocab_size, hidden_size,
                                          weight_initializer=mx.init.One())
@@ -125,8 +128,8 @@ class WordMatrix(gluon.HybridBlock):
     def hybrid_forward(self, F, token, identity):
         """token (N,)"""
         size = self._hidden_size
-        low_rank = F.batch_dot(F.reshape(self.left(token), shape=(-1, size, self._rank)),
-                               F.reshape(self.right(token), shape=(-1, self._rank, size)))
+        low_rank = F.batch_dot(F.reshape(self.left(token), shape=(-1, size, RANK)),
+                               F.reshape(self.right(token), shape=(-1, RANK, size)))
         diagonal = F.expand_dims(self.diagonal(token), axis=1)
         return low_rank + F.broadcast_mul(diagonal, identity)
 
