@@ -93,4 +93,4 @@ def test_row(name, capsys):
 
 def test_rivals_are_refused(capsys):
     assert main(['lattice-lstm', '--scheduler', 'manual', '--minibatches', '1']) == 1
-    assert 'has no rivals' in capsys.readouterr().err
+    assert 'lattice-lstm has no such rival' in capsys.readouterr().err

@@ -96,7 +96,7 @@ class Run:
                 losses = [self.objective(sample) for sample in minibatch]
             loss = edb.concat(losses).sum() / len(minibatch)
         loss.backward()
-        self.trainer.step(1)
+        self.trainer.step(1, ignore_stale_grad=True)    # not every minibatch meets every cell
         self.scope = scope
         return loss.detach()
 

@@ -2,9 +2,12 @@
 Networks for improved sentiment analysis, https://arxiv.org/abs/1701.01811, eq. 1–4)."""
 from typing import Any, Sequence
 
+import mxnet as mx
 from mxnet import gluon
+from mxnet.ndarray import NDArray
 
 from ..functional import ragged
+from ..record.hooks import current_recording
 
 
 class TreeGRUCell(gluon.HybridBlock):
@@ -27,8 +30,8 @@ class TreeGRUCell(gluon.HybridBlock):
         Of the parameters.
 
     Inputs
-        - **x**: (1, E)
-        - **children**: list of h, each (1, H); may be empty
+        - **x**: (1, E), or None for inner nodes without input
+        - **children**: list of h, each (1, H); may be empty if there is an input
 
     Outputs
         - **h**: (1, H)
@@ -54,23 +57,44 @@ class TreeGRUCell(gluon.HybridBlock):
 
     def __call__(self, x, children: Sequence[Any]):
         """h of a node from its input and its children's states."""
-        return super().__call__(x, ragged(children, self._state_shape, x.dtype, x.ctx))
+        if x is None and not children:
+            raise ValueError(f'{self.name} needs an input or children')
+        if x is None and self._active and current_recording() is None:
+            x = self._no_input(children[0])
+        like = children[0] if x is None else x
+        return super().__call__(x, ragged(children, self._state_shape, like.dtype, like.ctx))
+
+    def _no_input(self, like):
+        """Zeros, which change nothing: a graph that Gluon has compiled takes one structure of
+        arguments only."""
+        if not isinstance(like, NDArray):
+            return None
+        return mx.nd.zeros((like.shape[0], self.i2h_weight.shape[1]), like.ctx, like.dtype)
 
     def hybrid_forward(self, F, x, child_h, i2h_weight, i2h_bias, h2h_z_weight, h2h_r_weight,
                        h2h_n_weight):
-        """x (N, E), child_h (N, K, H), padded with zeros."""
+        """x (N, E) or None, child_h (N, K, H), padded with zeros."""
         size = self._hidden_size
-        own = F.FullyConnected(x, i2h_weight, i2h_bias, num_hidden=3 * size)
+        own = i2h_bias if x is None else \
+            F.FullyConnected(x, i2h_weight, i2h_bias, num_hidden=3 * size)
         own_z, own_n, own_r = (F.slice_axis(own, axis=-1, begin=i * size, end=(i + 1) * size)
                                for i in range(3))
+
+        def inner(state, weight, own_part):
+            if x is None:                   # what is left is a bias
+                return F.FullyConnected(state, weight, own_part, num_hidden=size)
+            return own_part + F.FullyConnected(state, weight, no_bias=True, num_hidden=size)
+
+        def inner_of_each(weight, own_part):
+            if x is None:
+                return F.FullyConnected(child_h, weight, own_part, num_hidden=size, flatten=False)
+            return F.broadcast_add(
+                F.FullyConnected(child_h, weight, no_bias=True, num_hidden=size, flatten=False),
+                F.expand_dims(own_part, axis=1))
+
         total = F.sum(child_h, axis=1)
-        z = F.Activation(own_z + F.FullyConnected(
-            total, h2h_z_weight, no_bias=True, num_hidden=size), act_type='sigmoid')
-        reset = F.Activation(F.broadcast_add(
-            F.FullyConnected(child_h, h2h_r_weight, no_bias=True, num_hidden=size,
-                             flatten=False),
-            F.expand_dims(own_r, axis=1)), act_type='sigmoid')
-        new = F.Activation(own_n + F.FullyConnected(
-            F.sum(reset * child_h, axis=1), h2h_n_weight, no_bias=True, num_hidden=size),
-            act_type='tanh')
+        z = F.Activation(inner(total, h2h_z_weight, own_z), act_type='sigmoid')
+        reset = F.Activation(inner_of_each(h2h_r_weight, own_r), act_type='sigmoid')
+        new = F.Activation(inner(F.sum(reset * child_h, axis=1), h2h_n_weight, own_n),
+                           act_type='tanh')
         return new + z * (total - new)

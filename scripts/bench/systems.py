@@ -77,7 +77,7 @@ class GluonSystem(System):
     def train(self, samples: Sequence[Any]) -> mx.nd.NDArray:
         loss = self.mean_loss(samples)
         loss.backward()
-        self.trainer.step(1)
+        self.trainer.step(1, ignore_stale_grad=True)
         return loss
 
     @abstractmethod
@@ -96,7 +96,7 @@ class GluonSystem(System):
         times = dict(forward=clock.lap())
         loss.backward()
         times['backward_ms'] = clock.lap()
-        self.trainer.step(1)
+        self.trainer.step(1, ignore_stale_grad=True)
         times['update_ms'] = clock.lap()
         return times
 

@@ -55,9 +55,6 @@ class _Tagging(Workload):
             tags = mx.nd.array(tags, ctx=context(self.settings.ctx))
         return loss(net(sample), tags)
 
-    def rival(self, system: str):
-        raise ValueError(f'{self.settings.workload} has no rivals written for it')
-
     def _num_tags(self) -> int:
         return len(self.task.vocabs['tags'])
 
