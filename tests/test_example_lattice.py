@@ -176,6 +176,16 @@ def test_words_matter():
     assert difference[0] == 0 and (difference[1:] > 0).all()
 
 
+def test_from_right_to_left():
+    net = tagger('gru', bidirectional=True)
+    net.scores.weight.data()[:, :HIDDEN] = 0            # only what was read from the right
+    base = net(Lattice([1, 2, 3], [[], [], [Arc(1, 4)]], [0, 0, 0]))
+    for char, word, changed in [(9, 4, [True, False, False]), (1, 5, [True, True, False])]:
+        other = net(Lattice([char, 2, 3], [[], [], [Arc(1, word)]], [0, 0, 0]))
+        difference = mx.nd.abs(base - other).max(axis=1).asnumpy()
+        assert (difference > 0).tolist() == changed
+
+
 # --- the sample ----------------------------------------------------------------------------
 
 def test_sample_is_what_the_program_makes(tmp_path):
