@@ -292,14 +292,23 @@ def data(tmp_path_factory):
 @pytest.mark.parametrize('how', [['--unbatched'], *(['--scheduler', name] for name in SCHEDULERS)],
                          ids=' '.join)
 def test_training_is_the_same_however_it_runs(data, capsys, how):
-    # With 2 trees in a minibatch, some minibatch has inner nodes of one kind only.
-    arguments = ['--data', data, '--model', 'treelstm2', '--epochs', '1', '--batch-size', '2',
+    arguments = ['--data', data, '--model', 'treelstm2', '--epochs', '1', '--batch-size', '4',
                  '--hidden', '5', '--embed', '4']
     losses = []
     for options in (['--scheduler', 'depth'], how):
         assert main([*arguments, *options]) == 0
         losses.append(float(capsys.readouterr().out.split('loss')[1].split()[0]))
     np.testing.assert_allclose(losses[0], losses[1], rtol=1e-4)
+
+
+@pytest.mark.parametrize('model', MODELS)
+def test_a_minibatch_without_inner_nodes(tmp_path, capsys, model):
+    """Its update leaves alone what it has not met."""
+    for split in ('train', 'dev', 'test'):
+        (tmp_path / f'{split}.txt').write_text(f'(2 a)\n{GOOD}\n')
+    assert main(['--data', str(tmp_path), '--model', model, '--epochs', '2', '--batch-size', '1',
+                 '--hidden', '4']) == 0
+    assert 'best on dev' in capsys.readouterr().out
 
 
 def test_a_checkpoint_keeps_the_model(data, tmp_path, capsys):
