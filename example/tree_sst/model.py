@@ -106,6 +106,17 @@ class TreeGRU(SentimentModel):
         return state
 
 
+class MeanOfChildren(mx.init.Initializer):
+    """[I, I] / 2 and a little noise: with it a phrase's matrix is about the mean of its children's.
+
+    Otherwise matrices would vanish on their way up the tree, and with them what they multiply.
+    """
+
+    def _init_weight(self, name, array):
+        mean = mx.nd.tile(mx.nd.eye(array.shape[0], ctx=array.ctx) / 2, reps=(1, 2))
+        array[:] = mean + mx.nd.random.normal(scale=0.01, shape=array.shape, ctx=array.ctx)
+
+
 class WordMatrix(gluon.HybridBlock):
     """A word's matrix, (1, H, H): the identity to start with, and a little of low rank.
 
@@ -144,7 +155,8 @@ class MVRNN(SentimentModel):
         super().__init__(vocab_size, embed_dim, hidden_size, **kwargs)
         with self.name_scope():
             self.matrix = WordMatrix(vocab_size, hidden_size)
-            self.cell = edb.rnn.MVRNNCell(hidden_size)
+            self.cell = edb.rnn.MVRNNCell(hidden_size,
+                                          matrix_weight_initializer=MeanOfChildren())
 
     def read(self, token):
         return self.embed(token), self.matrix(token)
