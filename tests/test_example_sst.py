@@ -15,7 +15,7 @@ from mxnet import gluon
 from tree_sst import make_sample
 from tree_sst.data import Phrase, Tree, build_samples, load_split, parse_tree, tokens_of
 from tree_sst.metrics import accuracy
-from tree_sst.model import MODELS, MVRNN, WordMatrix
+from tree_sst.model import MODELS, MVRNN, MVLeaf
 from tree_sst.train import main
 
 import gluon_edbatch as edb
@@ -221,14 +221,14 @@ def test_two_kinds_are_two_cells():
         trees = [net(sample.tree) for sample in built(*lines('dev')[:8])]
     edb.forward(trees)
     cells = [kind for kind in scope.report().types if 'NaryTreeLSTMCell' in kind.name]
-    assert len(cells) == 3                  # leaves, and inner nodes of two kinds
+    assert len(cells) == 2
 
 
 def test_matrix_of_a_word():
-    matrix = WordMatrix(9, 4)
-    matrix.initialize()
-    found = matrix(mx.nd.array([3, 5])).asnumpy()
-    values = {name: getattr(matrix, name).weight.data().asnumpy()[5]
+    leaf = MVLeaf(9, 4)
+    leaf.initialize()
+    found = leaf(mx.nd.array([3, 5]))[1].asnumpy()
+    values = {name: getattr(leaf, name).weight.data().asnumpy()[5]
               for name in ('left', 'right', 'diagonal')}
     expected = values['left'].reshape(4, -1) @ values['right'].reshape(-1, 4) \
         + np.diag(values['diagonal'])

@@ -53,14 +53,13 @@ def nary(cell, x, children):
 def tree_gru(cell, x, children):
     """As the class documents."""
     p = values(cell)
-    wz, wn, wr = np.split(p['i2h_weight'], 3)
-    bz, bn, br = np.split(p['i2h_bias'], 3)
+    own = p['i2h_bias'] + (np.zeros((1, 1)) if x is None else x @ p['i2h_weight'].T)
+    own_z, own_n, own_r = np.split(own, 3, axis=1)
     total = sum(children, np.zeros((1, HIDDEN)))
-    x = np.zeros((1, EMBED)) if x is None else x
-    z = sigmoid(x @ wz.T + bz + total @ p['h2h_z_weight'].T)
-    kept = sum([sigmoid(x @ wr.T + br + h @ p['h2h_r_weight'].T) * h for h in children],
+    z = sigmoid(own_z + total @ p['h2h_z_weight'].T)
+    kept = sum([sigmoid(own_r + h @ p['h2h_r_weight'].T) * h for h in children],
                np.zeros((1, HIDDEN)))
-    n = np.tanh(x @ wn.T + bn + kept @ p['h2h_n_weight'].T)
+    n = np.tanh(own_n + kept @ p['h2h_n_weight'].T)
     return (1 - z) * n + z * total
 
 
@@ -205,16 +204,21 @@ def test_matrix_vector_cell_follows_its_equations():
 
 
 @pytest.mark.parametrize('hybridize', [False, True])
-def test_nary_cell_of_inner_nodes(hybridize):
-    cell = random_biases(started(edb.rnn.NaryTreeLSTMCell(HIDDEN, input_size=None)))
+@pytest.mark.parametrize('make, formula, pairs', [
+    (edb.rnn.NaryTreeLSTMCell, nary, True), (edb.rnn.TreeGRUCell, tree_gru, False)])
+def test_cells_of_inner_nodes(make, formula, pairs, hybridize):
+    cell = random_biases(started(make(HIDDEN, input_size=None)))
     assert [name for name in values(cell) if 'i2h' in name] == ['i2h_bias']
     cell.hybridize(hybridize)
-    children = [tuple(ndarrays(2, (1, HIDDEN), seed)) for seed in (1, 2)]
-    expected = nary(cell, None, [[part.asnumpy() for part in child] for child in children])
+    children = [ndarrays(2, (1, HIDDEN), seed) for seed in (1, 2)]
+    children = children if pairs else [h for h, _ in children]
     with edb.batching():
         lazy = cell(None, children)
+    expected = formula(cell, None, [[part.asnumpy() for part in child] if pairs
+                                    else child.asnumpy() for child in children])
     for found in (cell(None, children), lazy):
-        np.testing.assert_allclose(found[0].asnumpy(), expected[0], rtol=1e-5, atol=1e-7)
+        for one, other in zip(found if pairs else [found], expected if pairs else [expected]):
+            np.testing.assert_allclose(one.asnumpy(), other, rtol=1e-5, atol=1e-7)
     with pytest.raises(ValueError, match='made without input'):
         cell(mx.nd.ones((1, EMBED)), children)
 

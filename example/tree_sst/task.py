@@ -50,7 +50,7 @@ class SentimentTask(WordTask):
         options = self.options
         mx.random.seed(options.seed)
         net = MODELS[options.model](len(self.words.vocab), options.embed, options.hidden)
-        self.initialize(net, net.embed.weight, scale=0.1)
+        self.initialize(net, net.leaf.embed.weight, scale=0.1)
         return net
 
     def criterion(self):

@@ -1,6 +1,6 @@
 """Tree-GRU cell (child-sum; after Kokkinos and Potamianos, 2017: Structural Attention Neural
 Networks for improved sentiment analysis, https://arxiv.org/abs/1701.01811, eq. 1–4)."""
-from typing import Any, Sequence
+from typing import Any, Optional, Sequence
 
 import mxnet as mx
 from mxnet import gluon
@@ -25,7 +25,7 @@ class TreeGRUCell(gluon.HybridBlock):
     hidden_size : int
         H
     input_size : int, default 0
-        E; 0 to find out at the first call.
+        E; 0 to find out at the first call. None for a cell of inner nodes that has no input.
     i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer : str or Initializer
         Of the parameters.
 
@@ -37,17 +37,19 @@ class TreeGRUCell(gluon.HybridBlock):
         - **h**: (1, H)
     """
 
-    def __init__(self, hidden_size: int, input_size: int = 0, i2h_weight_initializer: Any = None,
-                 h2h_weight_initializer: Any = None, i2h_bias_initializer: Any = 'zeros',
-                 prefix=None, params=None):
+    def __init__(self, hidden_size: int, input_size: Optional[int] = 0,
+                 i2h_weight_initializer: Any = None, h2h_weight_initializer: Any = None,
+                 i2h_bias_initializer: Any = 'zeros', prefix=None, params=None):
         super().__init__(prefix=prefix, params=params)
         self._hidden_size = hidden_size
         self._state_shape = (1, hidden_size)
+        self._takes_input = input_size is not None
         with self.name_scope():
             # rows in the order z, n, r
-            self.i2h_weight = self.params.get(
-                'i2h_weight', shape=(3 * hidden_size, input_size), init=i2h_weight_initializer,
-                allow_deferred_init=True)
+            if input_size is not None:
+                self.i2h_weight = self.params.get(
+                    'i2h_weight', shape=(3 * hidden_size, input_size),
+                    init=i2h_weight_initializer, allow_deferred_init=True)
             self.i2h_bias = self.params.get(
                 'i2h_bias', shape=(3 * hidden_size,), init=i2h_bias_initializer)
             for name in 'zrn':
@@ -59,7 +61,9 @@ class TreeGRUCell(gluon.HybridBlock):
         """h of a node from its input and its children's states."""
         if x is None and not children:
             raise ValueError(f'{self.name} needs an input or children')
-        if x is None and self._active and current_recording() is None:
+        if x is not None and not self._takes_input:
+            raise ValueError(f'{self.name} was made without input (input_size=None)')
+        if x is None and self._takes_input and self._active and current_recording() is None:
             x = self._no_input(children[0])
         like = children[0] if x is None else x
         return super().__call__(x, ragged(children, self._state_shape, like.dtype, like.ctx))
@@ -71,8 +75,8 @@ class TreeGRUCell(gluon.HybridBlock):
             return None
         return mx.nd.zeros((like.shape[0], self.i2h_weight.shape[1]), like.ctx, like.dtype)
 
-    def hybrid_forward(self, F, x, child_h, i2h_weight, i2h_bias, h2h_z_weight, h2h_r_weight,
-                       h2h_n_weight):
+    def hybrid_forward(self, F, x, child_h, i2h_bias, h2h_z_weight, h2h_r_weight, h2h_n_weight,
+                       i2h_weight=None):
         """x (N, E) or None, child_h (N, K, H), padded with zeros."""
         size = self._hidden_size
         own = i2h_bias if x is None else \

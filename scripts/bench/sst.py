@@ -63,13 +63,13 @@ class SentimentWorkload(Workload):
 
 
 class TreeLSTMSST(SentimentWorkload):
-    """``treelstm-sst``: the word's product at leaves, that of both children at inner nodes."""
+    """``treelstm-sst``: a word's two products at leaves, that of both children at inner nodes."""
 
     model = 'treelstm'
 
     def cell_products(self, leaves, inner):
         h = self.settings.hidden
-        return [(self.embed, 5 * h, leaves), (2 * h, 5 * h, inner)]
+        return [(self.embed, h, 2 * leaves), (2 * h, 5 * h, inner)]
 
 
 class TwoCellTreeLSTMSST(TreeLSTMSST):
@@ -79,14 +79,14 @@ class TwoCellTreeLSTMSST(TreeLSTMSST):
 
 
 class TreeGRUSST(SentimentWorkload):
-    """``treegru-sst``: the word's product at leaves; at every node those of the children's sum
-    (the eager cell does them at leaves as well, on zeros); the reset gate's once a child."""
+    """``treegru-sst``: a word's two products at leaves; at inner nodes one of the children's sum,
+    one of what the reset gates leave, and the reset gate's once a child."""
 
     model = 'treegru'
 
     def cell_products(self, leaves, inner):
         h = self.settings.hidden
-        return [(self.embed, 3 * h, leaves), (h, h, 2 * (leaves + inner)), (h, h, 2 * inner)]
+        return [(self.embed, h, 2 * leaves), (h, h, 4 * inner)]
 
 
 class MVRNNSST(SentimentWorkload):
