@@ -25,7 +25,7 @@ from bench.runner import MeasurementError, measure_in_turn  # noqa: E402
 from bench.settings import BATCHED, EAGER, MODES, RIVALS, SYSTEMS, Settings  # noqa: E402
 from bench.workloads import WORKLOADS  # noqa: E402
 
-ALL = tuple(name for name in SYSTEMS if not name.endswith('-shared') and name != 'lazy-unbatched')
+NOT_IN_ALL = ('lazy-unbatched', 'manual-shared', 'manual-torch-shared')
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
@@ -38,6 +38,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     except ValueError as error:
         print(f'benchmark.py: {error}', file=sys.stderr)
         return 2
+    if options.scheduler == ['all']:
+        options.scheduler = _all_systems(options.workload)
     cells = _cells(options)
     rows, failed = [], False
     try:
@@ -91,10 +93,14 @@ def _names(known: Sequence[str]):
 
 
 def _systems(text: str) -> List[str]:
-    if text != 'all':
-        return _names(SYSTEMS)(text)
-    systems = list(ALL)
-    if find_spec('torch') is None:
+    return ['all'] if text == 'all' else _names(SYSTEMS)(text)
+
+
+def _all_systems(workload: str) -> List[str]:
+    """Those that the workload and this machine have."""
+    systems = [name for name in (*BATCHED, *EAGER, *WORKLOADS[workload].rivals)
+               if name not in NOT_IN_ALL]
+    if 'manual-torch' in systems and find_spec('torch') is None:
         print('benchmark.py: leaving out manual-torch, as PyTorch is not installed',
               file=sys.stderr)
         systems.remove('manual-torch')
@@ -127,8 +133,8 @@ Several systems, modes or sizes are measured in turn, each in a process of its o
     parser.add_argument('--scheduler', type=_systems, default='agenda', metavar='NAME[,NAME…]',
                         help='which systems; see below (default: agenda)')
     parser.add_argument('--data', metavar='DIR',
-                        help='holds the data sets, as DIR/sick (default: the samples that come '
-                             'with the examples)')
+                        help='holds the data sets, as DIR/sick, DIR/sst, … (default: the '
+                             'samples that come with the examples)')
     parser.add_argument('--threads', type=_positive, default=1, metavar='T',
                         help='threads of the operators (default: 1); Python and the engine have '
                              'their own')

@@ -19,7 +19,8 @@ Other options go to benchmark.py as they are: --hidden, --embed, --threads, --cp
   PYTHON           interpreter to measure with (default: that of scripts/environment.sh)
   SWEEP_SIZES      minibatch sizes of the sweep (default: 1,2,4,8,16,32,64,128,256,512)
   SWEEP_SYSTEMS    systems of the sweep (default: depth,agenda,plain-hybridized,manual, and
-                   manual-torch where PyTorch is installed)
+                   manual-torch where PyTorch is installed; for other workloads than
+                   treelstm-sick depth,agenda,unbatched-hybridized)
 EOF
 }
 
@@ -45,10 +46,12 @@ while (($#)); do
 done
 
 python="${PYTHON:-$(bash "$root/scripts/environment.sh")}"
-systems="${SWEEP_SYSTEMS:-depth,agenda,plain-hybridized,manual}"
-if [[ -z "${SWEEP_SYSTEMS:-}" ]] && "$python" -c 'import torch' 2>/dev/null; then
-    systems+=,manual-torch
+systems=depth,agenda,unbatched-hybridized
+if [[ "$workload" == treelstm-sick ]]; then
+    systems=depth,agenda,plain-hybridized,manual
+    "$python" -c 'import torch' 2>/dev/null && systems+=,manual-torch
 fi
+systems="${SWEEP_SYSTEMS:-$systems}"
 
 measure() {   # NAME OPTIONS...: a system that fails is reported, and the others go on
     local name="$1"

@@ -17,7 +17,7 @@ from itertools import product
 from pathlib import Path
 from typing import List, Optional, Sequence
 
-from bench.settings import MODES, SYSTEMS
+from bench.settings import MODES, RIVALS, SYSTEMS
 from bench.workloads import WORKLOADS
 
 SCRIPT = '''#!/usr/bin/env bash
@@ -74,11 +74,15 @@ def write(options: argparse.Namespace) -> List[Path]:
     root = shlex.quote(str(Path(__file__).resolve().parents[1]))
     paths = []
     for workload, ctx, hidden in product(options.workload, options.ctx, options.hidden):
+        systems = [name for name in options.scheduler
+                   if name not in RIVALS or name in WORKLOADS[workload].rivals]
+        if not systems:
+            continue
         name = f'{workload}-{ctx.replace(":", "")}-h{hidden}'
         embed = options.embed or hidden
         call = [workload, '--ctx', ctx, '--hidden', hidden, '--embed', str(embed),
                 '--mode', ','.join(options.mode), '--batch-size', ','.join(options.batch_size),
-                '--scheduler', ','.join(options.scheduler), '--threads', options.threads,
+                '--scheduler', ','.join(systems), '--threads', options.threads,
                 '--repeat', options.repeat, '--json']
         if options.data:
             call += ['--data', str(Path(options.data).resolve())]
@@ -121,8 +125,8 @@ def _parser() -> argparse.ArgumentParser:
                         metavar='N,…', help='default: 1,32,64,256')
     parser.add_argument('--scheduler', type=_list, metavar='NAME,…',
                         default=['depth', 'agenda', 'unbatched-hybridized', 'manual'],
-                        help='systems, as benchmark.py names them (default: depth,agenda,'
-                             'unbatched-hybridized,manual)')
+                        help='systems, as benchmark.py names them, where a workload has them '
+                             '(default: depth,agenda,unbatched-hybridized,manual)')
     parser.add_argument('--mode', type=_list, default=list(MODES), metavar='train,infer',
                         help='default: both')
     parser.add_argument('--ctx', type=_list, default=['cpu'], metavar='cpu,gpu:0,…',

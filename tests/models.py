@@ -124,17 +124,38 @@ class BinaryTreeLSTM(edb.AutoBatchMixin, gluon.Block):
 
 
 class TreeGRU(edb.AutoBatchMixin, gluon.Block):
-    """State of the root of a tree, from a Tree-GRU."""
+    """State of the root of a tree, from a Tree-GRU; words at the leaves only, or everywhere."""
 
-    def __init__(self, hidden: int = HIDDEN, **kwargs):
+    def __init__(self, words_inside: bool = True, hidden: int = HIDDEN, **kwargs):
         super().__init__(**kwargs)
+        self.words_inside = words_inside
         with self.name_scope():
             self.embed = nn.Embedding(VOCAB, EMBED)
             self.cell = edb.rnn.TreeGRUCell(hidden, input_size=EMBED)
 
     def forward(self, tree: Tree):
         """(1, H)"""
-        return self.cell(self.embed(tree.token), [self(child) for child in tree.children])
+        children = [self(child) for child in tree.children]
+        word = None if children and not self.words_inside else self.embed(tree.token)
+        return self.cell(word, children)
+
+
+class MVRNN(edb.AutoBatchMixin, gluon.Block):
+    """Vector and matrix of the root of a binary tree."""
+
+    def __init__(self, hidden: int = HIDDEN, **kwargs):
+        super().__init__(**kwargs)
+        with self.name_scope():
+            self.vector = nn.Embedding(VOCAB, hidden)
+            self.matrix = nn.Embedding(VOCAB, hidden * hidden)
+            self.cell = edb.rnn.MVRNNCell(hidden)
+        self._shape = (-1, hidden, hidden)
+
+    def forward(self, tree: Tree):
+        """(1, H) and (1, H, H)"""
+        if tree.children:
+            return self.cell(*[self(child) for child in tree.children])
+        return self.vector(tree.token), self.matrix(tree.token).reshape(self._shape)
 
 
 class Reader(edb.AutoBatchMixin, gluon.Block):

@@ -20,8 +20,11 @@ from bench.gemm import best_rate  # noqa: E402
 from bench.rivals.levels import plan_levels  # noqa: E402
 from bench.runner import MeasurementError, measure_in_turn  # noqa: E402
 from bench.settings import Settings  # noqa: E402
+from bench.systems import build_system  # noqa: E402
 from bench.treelstm_sick import TreeLSTMSick, initial_weights, weights_of  # noqa: E402
+from bench.workloads import WORKLOADS, load_workload  # noqa: E402
 from tree_lstm.data import Pair, Tree  # noqa: E402
+from tree_sst.data import build_samples, parse_tree  # noqa: E402
 
 needs_torch = pytest.mark.skipif(find_spec('torch') is None, reason='PyTorch is not installed')
 RIVALS = [pytest.param(name, marks=needs_torch) if 'torch' in name else name
@@ -132,6 +135,50 @@ def test_one_system_that_fails_leaves_the_others():
     (_, good), (_, bad) = measure_in_turn(cells, apart=False)
     assert good['samples_per_s'] > 0
     assert isinstance(bad, MeasurementError) and 'nonsense' in str(bad)
+
+
+def test_rivals_that_a_workload_lacks():
+    names = 'agenda,manual'
+    done = subprocess.run([sys.executable, str(SCRIPTS / 'benchmark.py'), 'mvrnn-sst', '--json',
+                           '--mode', 'infer', '--scheduler', names, *TINY],
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == 'benchmark.py: manual: mvrnn-sst has no such rival\n'
+    row, = rows_of(done.stdout)             # the other is measured
+    assert (row['workload'], row['scheduler']) == ('mvrnn-sst', 'agenda')
+
+
+# --- workloads -----------------------------------------------------------------------------
+
+@pytest.mark.parametrize('name', WORKLOADS)
+def test_systems_agree_on_loss_and_outputs(name):
+    """Batched or not, the measured step does the same: one update, from the same parameters."""
+    losses, outputs = [], []
+    for system in ('agenda', 'unbatched', 'unbatched-hybridized'):
+        chosen = Settings(name, 'train', system, hidden=5, embed=4, optimizer='adam',
+                          learning_rate=0.01)
+        workload = load_workload(chosen)
+        samples = workload.samples[:2]
+        built = build_system(workload, chosen)
+        losses.append([built.train(samples).asscalar() for _ in range(3)])
+        outputs.append(joined(built.predict(samples)))
+    assert losses[0][2] < losses[0][0]
+    for other_losses, other_outputs in zip(losses[1:], outputs[1:]):
+        np.testing.assert_allclose(other_losses, losses[0], rtol=1e-4)
+        np.testing.assert_allclose(other_outputs, outputs[0], rtol=1e-2, atol=1e-4)
+
+
+@pytest.mark.parametrize('name, products', [
+    ('treelstm-sst', {(4, 6): 3 * 2, (12, 30): 2, (6, 5): 5}),
+    ('treelstm2-sst', {(4, 6): 3 * 2, (12, 30): 2, (6, 5): 5}),
+    ('treegru-sst', {(4, 6): 3 * 2, (6, 6): 2 * 4, (6, 5): 5}),
+    ('mvrnn-sst', {(3, 6): 3 * 6, (6, 6): 2 * 2, (12, 6): 2 * 7, (6, 5): 5}),
+])
+def test_products_of_sentiment_trees(name, products):
+    workload = load_workload(Settings(name, 'train', 'agenda', hidden=6, embed=4))
+    samples = build_samples([parse_tree('(2 (2 a) (2 (2 b) (2 c)))')], lambda words: [0] * 3)
+    assert workload.products(samples) == products
+    assert workload.levels(samples) == 3
 
 
 # --- rivals --------------------------------------------------------------------------------

@@ -7,14 +7,15 @@ import mxnet as mx
 import numpy as np
 import pytest
 from mxnet import autograd, gluon
-from tree_lstm import checkpoint as checkpoints
-from tree_lstm.checkpoint import Checkpoint, CheckpointError
+from common import checkpoint as checkpoints
+from common.checkpoint import Checkpoint, CheckpointError
 
 
 def example(value=1.0, epochs=2):
     arrays = {'hidden.weight': np.full((2, 3), value, np.float32),
               'hidden.bias': np.array([np.pi, -0.0], np.float32)}
-    return Checkpoint(options={'hidden': 3, 'glove': None}, words='{"a": "é"}',
+    return Checkpoint(task='tree_lstm', options={'hidden': 3, 'glove': None},
+                      state={'words': '{"a": "é"}'},
                       history=[{'epoch': i, 'loss': 0.1 / 3} for i in range(epochs)],
                       parameters=arrays, best_epoch=1,
                       best_parameters={name: -array for name, array in arrays.items()},

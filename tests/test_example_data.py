@@ -4,8 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from common.errors import DataError
 from tree_lstm import make_sample
-from tree_lstm.data import (FILES, DataError, Pair, RawPair, Sentence, Tree, build_pairs,
+from tree_lstm.data import (FILES, Pair, RawPair, Sentence, Tree, build_pairs,
                             build_tree, load_split, score_distribution)
 
 SAMPLE = Path(make_sample.__file__).with_name('sample')

@@ -8,13 +8,15 @@ from pathlib import Path
 import mxnet as mx
 import numpy as np
 import pytest
-from tree_lstm import checkpoint as checkpoints
+from common import checkpoint as checkpoints
+from common.options import parse
+from common.run import Run
 from tree_lstm import make_sample
-from tree_lstm.data import load_split
-from tree_lstm.options import parse
-from tree_lstm.run import Run
+from tree_lstm.data import load_split, tokens_of
+from tree_lstm.task import SICKTask
 from tree_lstm.train import main
-from tree_lstm.words import tokens_of
+
+from gluon_edbatch.testing.eager import SCHEDULERS
 
 ROOT = Path(__file__).resolve().parents[1]
 TINY = ['--hidden', '6', '--embed', '5', '--sim-hidden', '4', '--batch-size', '8']
@@ -89,8 +91,7 @@ def losses_and_parameters(path):
 
 
 @pytest.mark.parametrize('others', [
-    ['--unbatched'], ['--scheduler', 'agenda'], ['--scheduler', 'agenda-remaining'],
-    ['--scheduler', 'unbatched']])
+    ['--unbatched'], *(['--scheduler', name] for name in SCHEDULERS)])
 def test_training_is_the_same_however_it_runs(run, tmp_path, others):
     assert run('--epochs', 2, '--checkpoint', tmp_path / 'one')[0] == 0
     assert run('--epochs', 2, '--checkpoint', tmp_path / 'other', *others)[0] == 0
@@ -118,8 +119,8 @@ def test_resumed_training_gives_the_same_numbers(run, tmp_path):
 
 def test_seeds(data):
     def first_loss(seed):
-        options, found = parse(['--data', data, *TINY, '--seed', str(seed)])
-        return Run(options, found).train_epoch(1)[0]
+        options, found = parse(SICKTask, ['--data', data, *TINY, '--seed', str(seed)])
+        return Run(SICKTask, options, found).train_epoch(1)[0]
     assert first_loss(1) == first_loss(1) != first_loss(2)
 
 
@@ -138,7 +139,7 @@ def test_inference_only(run, tmp_path):
     def figures(text):
         return [line.split()[:4] for line in text.splitlines() if line.startswith(('dev', 'test'))]
     assert figures(out) == figures(trained) != []
-    status, out, _ = run('--inference-only', '--report')
+    status, out, _ = run('--mode', 'infer', '--report')
     assert status == 0 and 'a fresh network' in out and 'Similarity' in out
     status, out, _ = run('--inference-only', '--report', '--unbatched')
     assert status == 0 and 'no report' in out
@@ -158,14 +159,14 @@ def test_glove_vectors(data, tmp_path, capsys):
     vectors = np.random.RandomState(0).randn(len(tokens) - 1, 7).astype(np.float32)
     np.savez(path, vectors=vectors, words=np.array(tokens[1:]))
     arguments = ['--data', data, '--hidden', '4', '--glove', str(path), '--epochs', '1']
-    options, _ = parse(arguments)
-    run = Run(options)
+    options, _ = parse(SICKTask, arguments)
+    run = Run(SICKTask, options)
     assert f'{len(tokens)} of {len(tokens) + 1} words (lower case)' in capsys.readouterr().out
     before = run.net.tree_lstm.embed.weight.data().asnumpy()
-    np.testing.assert_array_equal(before[run.words.ids([tokens[3]])[0]], vectors[2])
+    np.testing.assert_array_equal(before[run.task.words.ids([tokens[3]])[0]], vectors[2])
     run.train_epoch(1)
     np.testing.assert_array_equal(run.net.tree_lstm.embed.weight.data().asnumpy(), before)
-    run = Run(parse([*arguments, '--embed-lr', '0.01'])[0])
+    run = Run(SICKTask, parse(SICKTask, [*arguments, '--embed-lr', '0.01'])[0])
     run.train_epoch(1)
     assert abs(run.net.tree_lstm.embed.weight.data().asnumpy() - before).max() > 1e-3
     assert main([*arguments, '--embed', '5']) == 1
@@ -182,7 +183,7 @@ def test_progress_bar_on_a_terminal(run, monkeypatch):
     (['--resume'], '--resume goes on from a checkpoint: say which'),
     (['--resume', '--checkpoint', 'none'], 'none: there is no such checkpoint; leave out'),
     (['--inference-only', '--checkpoint', 'none'], 'none: there is no such checkpoint'),
-    (['--resume', '--inference-only', '--checkpoint', 'none'], 'choose one'),
+    (['--resume', '--mode', 'infer', '--checkpoint', 'none'], 'choose one'),
     (['--data', 'nowhere'], 'nowhere: there is no such directory'),
     (['--data', '.'], 'there is no such file; a data directory holds'),
     (['--glove', 'none.txt'], 'none.txt: there is no such file of word vectors'),

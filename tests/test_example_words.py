@@ -1,15 +1,8 @@
 """The example's vocabulary and word vectors."""
 import numpy as np
 import pytest
-from tree_lstm.data import DataError, RawPair, Sentence
-from tree_lstm.words import (WordVectors, Words, build_words, embedding_rows, read_vectors,
-                             tokens_of)
-
-
-def pair(text):
-    tokens = tuple(text.split())
-    sentence = Sentence(tokens, (*range(2, len(tokens) + 1), 0))
-    return RawPair(sentence, sentence, 1.0, '1')
+from common.errors import DataError
+from common.words import WordVectors, Words, build_words, embedding_rows, read_vectors
 
 
 def known(*words, width=3):
@@ -18,7 +11,7 @@ def known(*words, width=3):
 
 
 def test_without_vectors_words_are_lower_case_and_of_training_only():
-    words = build_words([pair('A dog'), pair('a cat')], [pair('a horse')])
+    words = build_words('A dog a cat'.split(), 'a horse'.split())
     assert not words.cased
     assert set(words.vocab.idx_to_token) == {'<unk>', 'a', 'dog', 'cat'}
     assert words.ids(['A', 'Dog']) == words.ids(['a', 'dog'])
@@ -26,20 +19,20 @@ def test_without_vectors_words_are_lower_case_and_of_training_only():
 
 
 def test_capitals_are_kept_if_the_vectors_have_them():
-    train = [pair('A dog sees a Dog')]
+    train = 'A dog sees a Dog'.split()
     assert build_words(train, known=known('A', 'a', 'dog', 'Dog', 'sees')).cased
     assert not build_words(train, known=known('a', 'dog', 'sees')).cased
 
 
 def test_other_words_enter_with_a_vector_only():
-    words = build_words([pair('a dog')], [pair('a horse'), pair('a unicorn')],
+    words = build_words('a dog'.split(), 'a horse a unicorn'.split(),
                         known('a', 'dog', 'horse'))
     assert set(words.vocab.idx_to_token) == {'<unk>', 'a', 'dog', 'horse'}
 
 
 def test_words_without_a_vector_start_small_and_random():
     vectors = known('dog', 'cat')
-    words = build_words([pair('a dog and a cat')], known=vectors)
+    words = build_words('a dog and a cat'.split(), known=vectors)
     rows, missing = embedding_rows(words, vectors, seed=3)
     assert rows.dtype == np.float32 and rows.shape == (len(words.vocab), 3)
     assert sorted(missing) == ['a', 'and']
@@ -50,11 +43,11 @@ def test_words_without_a_vector_start_small_and_random():
 
 
 def test_words_survive_json():
-    words = build_words([pair('A dog sees the dog')], known=known('A', 'dog'))
+    words = build_words('A dog sees the dog'.split(), known=known('A', 'dog'))
     again = Words.from_json(words.to_json())
     assert again.cased == words.cased
     assert again.vocab.idx_to_token == words.vocab.idx_to_token
-    tokens = list(tokens_of([pair('A cat sees')]))
+    tokens = 'A cat sees'.split()
     assert again.ids(tokens) == words.ids(tokens)
 
 

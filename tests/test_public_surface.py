@@ -12,7 +12,7 @@ PUBLIC = {
           'LazyArray', 'RecordError', 'Report', 'RowDependenceError', 'Scheduler',
           'StaleValueError', 'UnbatchedScheduler', 'add_n', 'batching', 'concat', 'forward',
           'lower_bound', 'nd', 'ragged', 'rnn', 'stack'],
-    rnn: ['ChildSumTreeLSTMCell', 'NaryTreeLSTMCell', 'TreeGRUCell'],
+    rnn: ['ChildSumTreeLSTMCell', 'MVRNNCell', 'NaryTreeLSTMCell', 'TreeGRUCell'],
     schedule: ['AgendaScheduler', 'DepthScheduler', 'Frontier', 'Schedule', 'Scheduler',
                'UnbatchedScheduler', 'get_scheduler', 'lower_bound'],
     testing: ['assert_matches_eager', 'check_schedule', 'check_scheduler'],

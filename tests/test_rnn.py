@@ -6,7 +6,7 @@ from mxnet import gluon
 
 import gluon_edbatch as edb
 from gluon_edbatch.testing import assert_matches_eager
-from models import (EMBED, HIDDEN, BinaryTreeLSTM, TreeGRU, TreeLSTM, binary_trees, ndarrays,
+from models import (EMBED, HIDDEN, MVRNN, BinaryTreeLSTM, TreeGRU, TreeLSTM, binary_trees, ndarrays,
                     random_trees, started)
 
 
@@ -53,14 +53,23 @@ def nary(cell, x, children):
 def tree_gru(cell, x, children):
     """As the class documents."""
     p = values(cell)
-    wz, wn, wr = np.split(p['i2h_weight'], 3)
-    bz, bn, br = np.split(p['i2h_bias'], 3)
+    own = p['i2h_bias'] + (np.zeros((1, 1)) if x is None else x @ p['i2h_weight'].T)
+    own_z, own_n, own_r = np.split(own, 3, axis=1)
     total = sum(children, np.zeros((1, HIDDEN)))
-    z = sigmoid(x @ wz.T + bz + total @ p['h2h_z_weight'].T)
-    kept = sum([sigmoid(x @ wr.T + br + h @ p['h2h_r_weight'].T) * h for h in children],
+    z = sigmoid(own_z + total @ p['h2h_z_weight'].T)
+    kept = sum([sigmoid(own_r + h @ p['h2h_r_weight'].T) * h for h in children],
                np.zeros((1, HIDDEN)))
-    n = np.tanh(x @ wn.T + bn + kept @ p['h2h_n_weight'].T)
+    n = np.tanh(own_n + kept @ p['h2h_n_weight'].T)
     return (1 - z) * n + z * total
+
+
+def mv_rnn(cell, left, right):
+    """Socher et al., eq. 2 and 3, with column vectors as there."""
+    p = values(cell)
+    (a, A), (b, B) = ((vector.T, matrix[0].T) for vector, matrix in (left, right))
+    vector = np.tanh(p['vector_weight'] @ np.concatenate([B @ a, A @ b])
+                     + p['vector_bias'][:, None])
+    return vector.T, (p['matrix_weight'] @ np.concatenate([A, B])).T[None]
 
 
 def by_formula(net, cell, tree):
@@ -87,7 +96,8 @@ def random_biases(net):
     (BinaryTreeLSTM, nary, binary_trees(8)),
     (lambda: BinaryTreeLSTM(words_inside=False), nary, binary_trees(8)),
     (TreeGRU, tree_gru, random_trees(8)),
-], ids=['child-sum', 'binary', 'binary, words at leaves', 'GRU'])
+    (lambda: TreeGRU(words_inside=False), tree_gru, random_trees(8)),
+], ids=['child-sum', 'binary', 'binary, words at leaves', 'GRU', 'GRU, words at leaves'])
 def test_cell_follows_its_equations(make, formula, trees, scheduler):
     net = random_biases(started(make(), dtype='float64'))
     run = net.encode if isinstance(net, TreeLSTM) else net
@@ -161,6 +171,56 @@ def test_any_number_of_children_eagerly(hybridize):
     expected = nary(binary, None, [[part.asnumpy() for part in state]
                                    for state in (leaf, inner)])
     np.testing.assert_allclose(without[0].asnumpy(), expected[0], rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize('hybridize', [False, True])
+def test_gru_without_input_eagerly(hybridize):
+    cell = random_biases(started(edb.rnn.TreeGRUCell(HIDDEN, input_size=EMBED)))
+    cell.hybridize(hybridize)
+    leaf = cell(mx.nd.ones((1, EMBED)), [])
+    expected = tree_gru(cell, None, [leaf.asnumpy()] * 2)
+    np.testing.assert_allclose(cell(None, [leaf, leaf]).asnumpy(), expected, rtol=1e-5, atol=1e-7)
+    with pytest.raises(ValueError, match='needs an input or children'):
+        cell(None, [])
+
+
+def test_matrix_vector_cell_follows_its_equations():
+    net = random_biases(started(MVRNN(), dtype='float64'))
+    trees = binary_trees(8)
+
+    def state(tree):
+        if tree.children:
+            return mv_rnn(net.cell, *map(state, tree.children))
+        return [part.asnumpy() for part in net(tree)]
+
+    with edb.batching() as scope:
+        found = [net(tree) for tree in trees]
+    for ours, tree in zip(edb.forward(found), trees):
+        for one, other in zip(ours, state(tree)):
+            np.testing.assert_allclose(one.asnumpy(), other, rtol=1e-10, atol=1e-12)
+    kind, = [kind for kind in scope.report().types if 'MVRNNCell' in kind.name]
+    assert kind.batches == max(tree.depth() for tree in trees) - 1 < kind.calls
+    assert_matches_eager(started(MVRNN()), trees)
+
+
+@pytest.mark.parametrize('hybridize', [False, True])
+@pytest.mark.parametrize('make, formula, pairs', [
+    (edb.rnn.NaryTreeLSTMCell, nary, True), (edb.rnn.TreeGRUCell, tree_gru, False)])
+def test_cells_of_inner_nodes(make, formula, pairs, hybridize):
+    cell = random_biases(started(make(HIDDEN, input_size=None)))
+    assert [name for name in values(cell) if 'i2h' in name] == ['i2h_bias']
+    cell.hybridize(hybridize)
+    children = [ndarrays(2, (1, HIDDEN), seed) for seed in (1, 2)]
+    children = children if pairs else [h for h, _ in children]
+    with edb.batching():
+        lazy = cell(None, children)
+    expected = formula(cell, None, [[part.asnumpy() for part in child] if pairs
+                                    else child.asnumpy() for child in children])
+    for found in (cell(None, children), lazy):
+        for one, other in zip(found if pairs else [found], expected if pairs else [expected]):
+            np.testing.assert_allclose(one.asnumpy(), other, rtol=1e-5, atol=1e-7)
+    with pytest.raises(ValueError, match='made without input'):
+        cell(mx.nd.ones((1, EMBED)), children)
 
 
 CELLS = {'LSTM': gluon.rnn.LSTMCell, 'GRU': gluon.rnn.GRUCell, 'RNN': gluon.rnn.RNNCell}

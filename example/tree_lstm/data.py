@@ -9,16 +9,15 @@ from pathlib import Path
 from typing import Callable, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
+from common.errors import DataError
+from common.files import read_lines
 
-__all__ = ['DataError', 'Pair', 'RawPair', 'Sentence', 'Tree', 'build_pairs', 'build_tree',
-           'load_split', 'score_distribution']
+__all__ = ['Pair', 'RawPair', 'Sentence', 'Tree', 'build_pairs', 'build_tree', 'load_split',
+           'score_distribution', 'tokens_of']
 
 FILES = ('a.toks', 'a.parents', 'b.toks', 'b.parents', 'sim.txt', 'id.txt')
+LAYOUT = f'train, dev and test, each with {", ".join(FILES)}'
 NUM_CLASSES = 5
-
-
-class DataError(ValueError):
-    """A file of the data set is missing or malformed; the message names file and line."""
 
 
 class Sentence(NamedTuple):
@@ -101,6 +100,11 @@ def build_pairs(raw: Iterable[RawPair], to_ids: Callable[[Sequence[str]], List[i
             for pair in raw]
 
 
+def tokens_of(pairs: Iterable[RawPair]) -> List[str]:
+    """All tokens of both sentences."""
+    return [token for pair in pairs for token in pair.left.tokens + pair.right.tokens]
+
+
 def load_split(directory) -> List[RawPair]:
     """Read and check one split (``train``, ``dev`` or ``test``).
 
@@ -110,7 +114,7 @@ def load_split(directory) -> List[RawPair]:
         A file is missing, or a line is not what the layout asks for.
     """
     directory = Path(directory)
-    lines = {name: _read_lines(directory / name) for name in FILES}
+    lines = {name: read_lines(directory / name, LAYOUT) for name in FILES}
     count = len(lines[FILES[0]])
     for name in FILES[1:]:
         if len(lines[name]) != count:
@@ -125,18 +129,6 @@ def load_split(directory) -> List[RawPair]:
         score = _parse_score(lines['sim.txt'][i], f'{directory / "sim.txt"}:{i + 1}')
         pairs.append(RawPair(left, right, score, lines['id.txt'][i]))
     return pairs
-
-
-def _read_lines(path: Path) -> List[str]:
-    """Lines without their ends. Only a line feed ends a line (a token may hold U+0085)."""
-    try:
-        with path.open(encoding='utf-8') as file:
-            return [line.rstrip('\n') for line in file]
-    except FileNotFoundError:
-        raise DataError(f'{path}: there is no such file; a data directory holds train, dev and '
-                        f'test, each with {", ".join(FILES)}') from None
-    except UnicodeDecodeError as error:
-        raise DataError(f'{path}: not UTF-8 text ({error})') from None
 
 
 def _parse_sentence(directory: Path, side: str, i: int, lines) -> Sentence:

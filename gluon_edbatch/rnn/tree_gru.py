@@ -1,10 +1,13 @@
 """Tree-GRU cell (child-sum; after Kokkinos and Potamianos, 2017: Structural Attention Neural
 Networks for improved sentiment analysis, https://arxiv.org/abs/1701.01811, eq. 1–4)."""
-from typing import Any, Sequence
+from typing import Any, Optional, Sequence
 
+import mxnet as mx
 from mxnet import gluon
+from mxnet.ndarray import NDArray
 
 from ..functional import ragged
+from ..record.hooks import current_recording
 
 
 class TreeGRUCell(gluon.HybridBlock):
@@ -22,29 +25,31 @@ class TreeGRUCell(gluon.HybridBlock):
     hidden_size : int
         H
     input_size : int, default 0
-        E; 0 to find out at the first call.
+        E; 0 to find out at the first call. None for a cell of inner nodes that has no input.
     i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer : str or Initializer
         Of the parameters.
 
     Inputs
-        - **x**: (1, E)
-        - **children**: list of h, each (1, H); may be empty
+        - **x**: (1, E), or None for inner nodes without input
+        - **children**: list of h, each (1, H); may be empty if there is an input
 
     Outputs
         - **h**: (1, H)
     """
 
-    def __init__(self, hidden_size: int, input_size: int = 0, i2h_weight_initializer: Any = None,
-                 h2h_weight_initializer: Any = None, i2h_bias_initializer: Any = 'zeros',
-                 prefix=None, params=None):
+    def __init__(self, hidden_size: int, input_size: Optional[int] = 0,
+                 i2h_weight_initializer: Any = None, h2h_weight_initializer: Any = None,
+                 i2h_bias_initializer: Any = 'zeros', prefix=None, params=None):
         super().__init__(prefix=prefix, params=params)
         self._hidden_size = hidden_size
         self._state_shape = (1, hidden_size)
+        self._takes_input = input_size is not None
         with self.name_scope():
             # rows in the order z, n, r
-            self.i2h_weight = self.params.get(
-                'i2h_weight', shape=(3 * hidden_size, input_size), init=i2h_weight_initializer,
-                allow_deferred_init=True)
+            if input_size is not None:
+                self.i2h_weight = self.params.get(
+                    'i2h_weight', shape=(3 * hidden_size, input_size),
+                    init=i2h_weight_initializer, allow_deferred_init=True)
             self.i2h_bias = self.params.get(
                 'i2h_bias', shape=(3 * hidden_size,), init=i2h_bias_initializer)
             for name in 'zrn':
@@ -54,23 +59,46 @@ class TreeGRUCell(gluon.HybridBlock):
 
     def __call__(self, x, children: Sequence[Any]):
         """h of a node from its input and its children's states."""
-        return super().__call__(x, ragged(children, self._state_shape, x.dtype, x.ctx))
+        if x is None and not children:
+            raise ValueError(f'{self.name} needs an input or children')
+        if x is not None and not self._takes_input:
+            raise ValueError(f'{self.name} was made without input (input_size=None)')
+        if x is None and self._takes_input and self._active and current_recording() is None:
+            x = self._no_input(children[0])
+        like = children[0] if x is None else x
+        return super().__call__(x, ragged(children, self._state_shape, like.dtype, like.ctx))
 
-    def hybrid_forward(self, F, x, child_h, i2h_weight, i2h_bias, h2h_z_weight, h2h_r_weight,
-                       h2h_n_weight):
-        """x (N, E), child_h (N, K, H), padded with zeros."""
+    def _no_input(self, like):
+        """Zeros, which change nothing: a graph that Gluon has compiled takes one structure of
+        arguments only."""
+        if not isinstance(like, NDArray):
+            return None
+        return mx.nd.zeros((like.shape[0], self.i2h_weight.shape[1]), like.ctx, like.dtype)
+
+    def hybrid_forward(self, F, x, child_h, i2h_bias, h2h_z_weight, h2h_r_weight, h2h_n_weight,
+                       i2h_weight=None):
+        """x (N, E) or None, child_h (N, K, H), padded with zeros."""
         size = self._hidden_size
-        own = F.FullyConnected(x, i2h_weight, i2h_bias, num_hidden=3 * size)
+        own = i2h_bias if x is None else \
+            F.FullyConnected(x, i2h_weight, i2h_bias, num_hidden=3 * size)
         own_z, own_n, own_r = (F.slice_axis(own, axis=-1, begin=i * size, end=(i + 1) * size)
                                for i in range(3))
+
+        def inner(state, weight, own_part):
+            if x is None:                   # what is left is a bias
+                return F.FullyConnected(state, weight, own_part, num_hidden=size)
+            return own_part + F.FullyConnected(state, weight, no_bias=True, num_hidden=size)
+
+        def inner_of_each(weight, own_part):
+            if x is None:
+                return F.FullyConnected(child_h, weight, own_part, num_hidden=size, flatten=False)
+            return F.broadcast_add(
+                F.FullyConnected(child_h, weight, no_bias=True, num_hidden=size, flatten=False),
+                F.expand_dims(own_part, axis=1))
+
         total = F.sum(child_h, axis=1)
-        z = F.Activation(own_z + F.FullyConnected(
-            total, h2h_z_weight, no_bias=True, num_hidden=size), act_type='sigmoid')
-        reset = F.Activation(F.broadcast_add(
-            F.FullyConnected(child_h, h2h_r_weight, no_bias=True, num_hidden=size,
-                             flatten=False),
-            F.expand_dims(own_r, axis=1)), act_type='sigmoid')
-        new = F.Activation(own_n + F.FullyConnected(
-            F.sum(reset * child_h, axis=1), h2h_n_weight, no_bias=True, num_hidden=size),
-            act_type='tanh')
+        z = F.Activation(inner(total, h2h_z_weight, own_z), act_type='sigmoid')
+        reset = F.Activation(inner_of_each(h2h_r_weight, own_r), act_type='sigmoid')
+        new = F.Activation(inner(F.sum(reset * child_h, axis=1), h2h_n_weight, own_n),
+                           act_type='tanh')
         return new + z * (total - new)

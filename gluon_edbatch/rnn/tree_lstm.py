@@ -4,7 +4,7 @@ Tree-Structured Long Short-Term Memory Networks, https://arxiv.org/abs/1503.0007
 They use the operators that are fast on CPU: ``Activation`` rather than ``tanh`` and ``sigmoid``,
 slices rather than ``split``, and one product for all gates.
 """
-from typing import Any, Sequence, Tuple
+from typing import Any, Optional, Sequence, Tuple
 
 import mxnet as mx
 from mxnet import gluon
@@ -94,7 +94,7 @@ class NaryTreeLSTMCell(gluon.HybridBlock):
     arity : int, default 2
         Number of children.
     input_size : int, default 0
-        E; 0 to find out at the first call.
+        E; 0 to find out at the first call. None for a cell of inner nodes that has no input.
     i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer : str or Initializer
         Of the parameters.
 
@@ -106,18 +106,20 @@ class NaryTreeLSTMCell(gluon.HybridBlock):
         - **h**, **c**: (1, H)
     """
 
-    def __init__(self, hidden_size: int, arity: int = 2, input_size: int = 0,
+    def __init__(self, hidden_size: int, arity: int = 2, input_size: Optional[int] = 0,
                  i2h_weight_initializer: Any = None, h2h_weight_initializer: Any = None,
                  i2h_bias_initializer: Any = 'zeros', prefix=None, params=None):
         super().__init__(prefix=prefix, params=params)
         self._hidden_size = hidden_size
         self._arity = arity
+        self._takes_input = input_size is not None
         gates = 3 + arity
         with self.name_scope():
             # rows in the order i, o, u, f of child 1, f of child 2, …
-            self.i2h_weight = self.params.get(
-                'i2h_weight', shape=(gates * hidden_size, input_size),
-                init=i2h_weight_initializer, allow_deferred_init=True)
+            if input_size is not None:
+                self.i2h_weight = self.params.get(
+                    'i2h_weight', shape=(gates * hidden_size, input_size),
+                    init=i2h_weight_initializer, allow_deferred_init=True)
             self.i2h_bias = self.params.get(
                 'i2h_bias', shape=(gates * hidden_size,), init=i2h_bias_initializer)
             self.h2h_weight = self.params.get(
@@ -131,6 +133,8 @@ class NaryTreeLSTMCell(gluon.HybridBlock):
                              f'{len(children)}')
         if x is None and not children:
             raise ValueError(f'{self.name} needs an input or children')
+        if x is not None and not self._takes_input:
+            raise ValueError(f'{self.name} was made without input (input_size=None)')
         if self._active and current_recording() is None:
             x, children = self._filled(x, children)
         return super().__call__(x, [h for h, _ in children], [c for _, c in children])
@@ -141,14 +145,14 @@ class NaryTreeLSTMCell(gluon.HybridBlock):
         like = children[0][0] if x is None else x
         if not isinstance(like, NDArray):
             return x, children
-        if x is None:
+        if x is None and self._takes_input:
             x = mx.nd.zeros((like.shape[0], self.i2h_weight.shape[1]), like.ctx, like.dtype)
         if not children:
             state = mx.nd.zeros((like.shape[0], self._hidden_size), like.ctx, like.dtype)
             children = [(state, state)] * self._arity
         return x, children
 
-    def hybrid_forward(self, F, x, child_h, child_c, i2h_weight, i2h_bias, h2h_weight):
+    def hybrid_forward(self, F, x, child_h, child_c, i2h_bias, h2h_weight, i2h_weight=None):
         """x (N, E) or None, child_h and child_c lists of (N, H)."""
         size, gates = self._hidden_size, (3 + self._arity) * self._hidden_size
         total = None

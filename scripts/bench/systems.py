@@ -77,12 +77,12 @@ class GluonSystem(System):
     def train(self, samples: Sequence[Any]) -> mx.nd.NDArray:
         loss = self.mean_loss(samples)
         loss.backward()
-        self.trainer.step(1)
+        self.trainer.step(1, ignore_stale_grad=True)
         return loss
 
     @abstractmethod
     def mean_loss(self, samples: Sequence[Any]) -> mx.nd.NDArray:
-        """The loss of a minibatch, on autograd's tape."""
+        """The mean loss of a minibatch's samples, on autograd's tape."""
 
     def _timed(self, samples: Sequence[Any]) -> Dict[str, float]:
         """Wall-clock ms of the forward pass, and in training of what follows it."""
@@ -96,7 +96,7 @@ class GluonSystem(System):
         times = dict(forward=clock.lap())
         loss.backward()
         times['backward_ms'] = clock.lap()
-        self.trainer.step(1)
+        self.trainer.step(1, ignore_stale_grad=True)
         times['update_ms'] = clock.lap()
         return times
 
@@ -114,7 +114,7 @@ class EagerSystem(GluonSystem):
         with autograd.record():
             losses = [self.workload.loss(self.net, self.loss, sample, eager=True)
                       for sample in samples]
-            return mx.nd.add_n(*losses) / len(losses)
+            return mx.nd.concat(*losses, dim=0).sum() / len(losses)
 
     def predict(self, samples: Sequence[Any]) -> Any:
         return [self.workload.predict(self.net, sample) for sample in samples]
@@ -138,7 +138,7 @@ class BatchedSystem(GluonSystem):
             with edb.batching(scheduler=self.scheduler) as self.scope:
                 losses = [self.workload.loss(self.net, self.loss, sample, eager=False)
                           for sample in samples]
-            return edb.stack(losses).mean()
+            return edb.concat(losses).sum() / len(losses)
 
     def predict(self, samples: Sequence[Any]) -> Any:
         import gluon_edbatch as edb

@@ -6,8 +6,8 @@ from typing import Any, Dict, List, Sequence
 
 import mxnet as mx
 import numpy as np
-from tree_lstm.data import NUM_CLASSES, Pair, Tree, build_pairs, load_split
-from tree_lstm.words import build_words
+from common.words import build_words
+from tree_lstm.data import NUM_CLASSES, Pair, Tree, build_pairs, load_split, tokens_of
 
 from .contexts import context
 from .settings import Settings
@@ -24,7 +24,7 @@ class TreeLSTMSick(Workload):
     def __init__(self, settings: Settings):
         super().__init__(settings)
         raw = load_split(_directory(settings.data) / 'train')
-        words = build_words(raw)
+        words = build_words(tokens_of(raw))
         self.vocab_size = len(words.vocab)
         self.samples = build_pairs(raw, words.ids)
 

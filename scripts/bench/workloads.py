@@ -1,14 +1,32 @@
 """What a workload has to say of itself, and which there are."""
 from abc import ABC, abstractmethod
 from importlib import import_module
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
-from .settings import Settings
+from .settings import RIVALS, Settings
 
-__all__ = ['WORKLOADS', 'Products', 'Workload', 'load_workload']
+__all__ = ['WORKLOADS', 'Entry', 'Products', 'Workload', 'load_workload']
 
-# Name on the command line -> module and class. Loaded by name: a workload imports MXNet.
-WORKLOADS = {'treelstm-sick': ('treelstm_sick', 'TreeLSTMSick')}
+
+class Entry(NamedTuple):
+    """Where a workload is (it is loaded by name, as it imports MXNet), and which rivals it has."""
+
+    module: str
+    name: str
+    rivals: Tuple[str, ...] = ()
+
+
+WORKLOADS = {
+    'treelstm-sick': Entry('treelstm_sick', 'TreeLSTMSick', RIVALS),
+    'treelstm-sst': Entry('sst', 'TreeLSTMSST'),
+    'treegru-sst': Entry('sst', 'TreeGRUSST'),
+    'mvrnn-sst': Entry('sst', 'MVRNNSST'),
+    'treelstm2-sst': Entry('sst', 'TwoCellTreeLSTMSST'),
+    'lattice-lstm': Entry('tagging', 'LatticeLSTM'),
+    'lattice-gru': Entry('tagging', 'LatticeGRU'),
+    'bilstm-tagger': Entry('tagging', 'BiLSTMTagger'),
+    'bilstm-tagger-char': Entry('tagging', 'BiLSTMTaggerChar'),
+}
 
 # (columns in, columns out) of a matrix product -> how many rows go through it.
 Products = Dict[Tuple[int, int], int]
@@ -38,7 +56,7 @@ class Workload(ABC):
 
     @abstractmethod
     def loss(self, net, loss, sample, eager: bool):
-        """The loss of one sample, of shape (1,).
+        """The loss of one sample: (r,), to be summed over its r parts.
 
         Parameters
         ----------
@@ -58,9 +76,15 @@ class Workload(ABC):
     def levels(self, samples: Sequence[Any]) -> int:
         """Calls of the cell on the longest path through any sample: fewer batches cannot do."""
 
-    @abstractmethod
     def rival(self, system: str):
-        """The same model without gluon_edbatch: an object with the interface of `rivals.Rival`."""
+        """The same model without gluon_edbatch: an object with the interface of `rivals.Rival`.
+
+        Raises
+        ------
+        ValueError
+            The workload has no such rival.
+        """
+        raise ValueError(f'{self.settings.workload} has no such rival')
 
     def flops(self, samples: Sequence[Any], training: bool) -> float:
         """Floating point operations in `products`; training counts them three times."""
@@ -71,5 +95,5 @@ class Workload(ABC):
 
 def load_workload(settings: Settings) -> Workload:
     """The workload that the settings name, with its samples read."""
-    module, name = WORKLOADS[settings.workload]
-    return getattr(import_module('.' + module, __package__), name)(settings)
+    entry = WORKLOADS[settings.workload]
+    return getattr(import_module('.' + entry.module, __package__), entry.name)(settings)

@@ -19,7 +19,7 @@ from mxnet import gluon
 __all__ = ['Checkpoint', 'CheckpointError', 'load', 'parameter_arrays', 'restore_trainer', 'save',
            'set_parameters', 'trainer_states']
 
-FORMAT = 'gluon_edbatch tree_lstm checkpoint 1'
+FORMAT = 'gluon_edbatch example checkpoint 1'
 
 
 class CheckpointError(ValueError):
@@ -33,8 +33,9 @@ class Checkpoint(NamedTuple):
     ``options['seed']`` and the epoch's number.
     """
 
+    task: str                               # name of the example
     options: Dict[str, Any]                 # of the command line
-    words: str                              # `Words.to_json`
+    state: Dict[str, Any]                   # `Task.state`
     history: List[Dict[str, float]]         # what was measured in each epoch
     parameters: Dict[str, np.ndarray]
     best_epoch: int

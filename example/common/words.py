@@ -1,17 +1,16 @@
 """Vocabulary and word vectors, with gluonnlp."""
 import json
 import zipfile
-from itertools import chain
 from pathlib import Path
-from typing import Container, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Container, Dict, Iterable, List, NamedTuple, Optional, Sequence
 
 import gluonnlp as nlp
 import mxnet as mx
 import numpy as np
 
-from .data import DataError, RawPair
+from .errors import DataError
 
-__all__ = ['WordVectors', 'Words', 'build_words', 'embedding_rows', 'read_vectors', 'tokens_of']
+__all__ = ['WordVectors', 'Words', 'build_words', 'embedding_rows', 'read_vectors']
 
 UNKNOWN = '<unk>'
 
@@ -44,23 +43,18 @@ class WordVectors(NamedTuple):
     vectors: np.ndarray
 
 
-def tokens_of(pairs: Iterable[RawPair]) -> Iterator[str]:
-    """All tokens of both sentences."""
-    return chain.from_iterable(pair.left.tokens + pair.right.tokens for pair in pairs)
-
-
-def build_words(train: Sequence[RawPair], others: Sequence[RawPair] = (),
+def build_words(train: Sequence[str], others: Iterable[str] = (),
                 known: Optional[WordVectors] = None) -> Words:
-    """The vocabulary: training words, and words of ``others`` that have a vector.
+    """The vocabulary: training tokens, and those of ``others`` that have a vector.
 
     A word that is not trained on means something only if it brings a vector. Capitals are kept
     if that finds at least as many training words in ``known`` as lower case does.
     """
     have = set(known.words) if known else set()
-    counts = nlp.data.count_tokens(tokens_of(train))
+    counts = nlp.data.count_tokens(train)
     cased = bool(have) and _covered(counts, have, True) >= _covered(counts, have, False)
-    counter = nlp.data.count_tokens(_fold(token, cased) for token in tokens_of(train))
-    new = (_fold(token, cased) for token in tokens_of(others))
+    counter = nlp.data.count_tokens(_fold(token, cased) for token in train)
+    new = (_fold(token, cased) for token in others)
     nlp.data.count_tokens([token for token in new if token in have], counter=counter)
     return Words(nlp.Vocab(counter, unknown_token=UNKNOWN, padding_token=None, bos_token=None,
                            eos_token=None), cased)

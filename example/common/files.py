@@ -1,0 +1,33 @@
+"""Reading the lines of a data set's files."""
+from pathlib import Path
+from typing import List
+
+from .errors import DataError
+
+__all__ = ['read_lines']
+
+
+def read_lines(path, layout: str) -> List[str]:
+    """Lines without their ends. Only a line feed ends a line (a token may hold U+0085).
+
+    Parameters
+    ----------
+    path : str or Path
+        A UTF-8 text.
+    layout : str
+        What a data directory should hold, for the message.
+
+    Raises
+    ------
+    DataError
+        The file is missing or no UTF-8 text.
+    """
+    path = Path(path)
+    try:
+        with path.open(encoding='utf-8') as file:
+            return [line.rstrip('\n') for line in file]
+    except FileNotFoundError:
+        raise DataError(f'{path}: there is no such file; a data directory holds {layout}'
+                        ) from None
+    except UnicodeDecodeError as error:
+        raise DataError(f'{path}: not UTF-8 text ({error})') from None

@@ -1,0 +1,122 @@
+"""What an example supplies to become a training program."""
+import argparse
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any, ClassVar, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+from mxnet import gluon
+from mxnet.ndarray import NDArray
+
+import gluon_edbatch as edb
+
+__all__ = ['SPLITS', 'Objective', 'Task']
+
+SPLITS = ('train', 'dev', 'test')
+
+
+class Task(ABC):
+    """Data, model, loss and figures of an example; everything is written for one sample.
+
+    A task is made with the options of the command line and, to go on from a checkpoint, with
+    what its `state` was then. It reads its data, sets `samples`, and settles options whose
+    defaults depend on the data.
+
+    Attributes
+    ----------
+    name : str
+        Of the example; a checkpoint keeps it.
+    description : str
+        For ``--help``.
+    sample : Path
+        Directory of the embedded sample, the default of ``--data``.
+    layout : str
+        What a data directory holds, for ``--help``.
+    unit, units : str
+        What one sample is, and many.
+    columns : dict
+        Field of the figures -> its heading in the final table.
+    best_by : str
+        The field by which the best epoch is chosen; more is better.
+    optimizer : str
+        Of `gluon.Trainer`.
+    optimizer_options : dict
+        Beyond learning rate and weight decay.
+    defaults : dict
+        Of options, where they differ from those in ``options.py``.
+    shape, training, paths : tuple of str
+        Options that a checkpoint keeps: those that make the shape of the model, those that may
+        not change in the middle of a run, and names of files.
+    samples : dict
+        Split -> list of samples: ``train``, ``dev`` and, where the data has one, ``test``.
+    """
+
+    name: ClassVar[str]
+    description: ClassVar[str]
+    sample: ClassVar[Path]
+    layout: ClassVar[str]
+    unit: ClassVar[str] = 'sample'
+    units: ClassVar[str] = 'samples'
+    columns: ClassVar[Dict[str, str]]
+    best_by: ClassVar[str]
+    optimizer: ClassVar[str] = 'adam'
+    optimizer_options: ClassVar[Dict[str, Any]] = {}
+    defaults: ClassVar[Dict[str, Any]] = {}
+    shape: ClassVar[Tuple[str, ...]] = ('hidden',)
+    training: ClassVar[Tuple[str, ...]] = ('lr', 'weight_decay', 'batch_size', 'seed')
+    paths: ClassVar[Tuple[str, ...]] = ('data',)
+
+    samples: Dict[str, List[Any]]
+
+    @classmethod
+    def add_options(cls, data, model) -> None:
+        """Add the task's own options to two groups of an `argparse.ArgumentParser`."""
+
+    @abstractmethod
+    def __init__(self, options: argparse.Namespace, state: Optional[Dict[str, Any]] = None):
+        """Read the data, with the vocabularies of `state` if it is given."""
+
+    @abstractmethod
+    def state(self) -> Dict[str, Any]:
+        """What a checkpoint must keep besides parameters, vocabularies above all; JSON."""
+
+    @abstractmethod
+    def build(self) -> gluon.Block:
+        """A new model, initialised on ``options.ctx`` after ``options.seed``."""
+
+    @abstractmethod
+    def criterion(self) -> gluon.HybridBlock:
+        """The block that compares what the model says with what is right."""
+
+    @abstractmethod
+    def loss(self, net: gluon.Block, criterion: gluon.HybridBlock, sample: Any) -> NDArray:
+        """Loss of one sample: (r,), to be summed over its r parts."""
+
+    @abstractmethod
+    def predict(self, net: gluon.Block, sample: Any) -> NDArray:
+        """What the model says of one sample: (r, ...), any number of rows."""
+
+    @abstractmethod
+    def measure(self, rows: np.ndarray, samples: Sequence[Any]) -> NamedTuple:
+        """Figures of some samples, from the rows of `predict` of all of them in order.
+
+        The figures print themselves (``str``) in one line of an epoch.
+        """
+
+    @abstractmethod
+    def describe(self) -> str:
+        """What the program says of vocabulary and model when it starts."""
+
+
+class Objective(edb.AutoBatchMixin, gluon.Block):
+    """The loss of one sample as a model: eagerly, too, it takes targets as NumPy arrays."""
+
+    def __init__(self, task: Task, net: gluon.Block, **kwargs):
+        super().__init__(**kwargs)
+        self.net = net
+        self.criterion = task.criterion()
+        self._loss = task.loss
+
+    def forward(self, sample):
+        """(r,)"""
+        return self._loss(self.net, self.criterion, sample)

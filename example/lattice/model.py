@@ -1,0 +1,117 @@
+"""The model, written for one lattice."""
+from typing import Any, List, Sequence
+
+import numpy as np
+from mxnet import gluon
+
+import gluon_edbatch as edb
+
+from .data import Lattice
+
+__all__ = ['CELLS', 'LatticeRNN', 'LatticeTagger', 'Merge']
+
+CELLS = {'lstm': gluon.rnn.LSTMCell, 'gru': gluon.rnn.GRUCell}
+
+
+class Merge(gluon.HybridBlock):
+    """One state from those that several arcs bring to a position.
+
+    A mean of the states, weighted for each unit apart: the weights are a softmax over the arcs,
+    computed from h (Zhang and Yang, 2018, eq. 12 and 15, have the like for c alone).
+
+    Inputs
+        - **states**: list of [h] or [h, c], each (1, H)
+
+    Outputs
+        - [h] or [h, c], each (1, H)
+    """
+
+    def __init__(self, hidden_size: int, **kwargs):
+        super().__init__(**kwargs)
+        with self.name_scope():
+            self.gate = gluon.nn.Dense(hidden_size, use_bias=False, flatten=False,
+                                       in_units=hidden_size)     # a softmax cancels a bias
+
+    def __call__(self, states: Sequence[Sequence[Any]]) -> List[Any]:
+        parts = [edb.ragged(part) for part in zip(*states)]
+        merged = super().__call__(parts[0].lengths, *parts)
+        return list(merged) if len(parts) > 1 else [merged]
+
+    def hybrid_forward(self, F, lengths, h, c=None):
+        """lengths (N,), h and c (N, K, H), padded with zeros."""
+        gates = F.SequenceMask(self.gate(h), lengths, use_sequence_length=True, axis=1, value=-1e9)
+        weights = F.softmax(gates, axis=1)
+        merged = F.sum(weights * h, axis=1)
+        return merged if c is None else (merged, F.sum(weights * c, axis=1))
+
+
+class LatticeRNN(edb.AutoBatchMixin, gluon.Block):
+    """A recurrent network over a lattice: h at every character, each (1, H).
+
+    Into each position lead the arc of its character, from the position before, and an arc for
+    each dictionary word that ends there, from where the word begins; characters and words have
+    cells of their own.
+
+    Parameters
+    ----------
+    kind : str
+        ``lstm`` or ``gru``.
+    num_chars, num_words : int
+        Sizes of the vocabularies.
+    embed_dim, hidden_size : int
+        E and H.
+    """
+
+    def __init__(self, kind: str, num_chars: int, num_words: int, embed_dim: int,
+                 hidden_size: int, **kwargs):
+        super().__init__(**kwargs)
+        with self.name_scope():
+            self.char_embed = gluon.nn.Embedding(num_chars, embed_dim)
+            self.word_embed = gluon.nn.Embedding(num_words, embed_dim)
+            self.char_cell = CELLS[kind](hidden_size, input_size=embed_dim)
+            self.word_cell = CELLS[kind](hidden_size, input_size=embed_dim)
+            self.merge = Merge(hidden_size)
+        self._begin = [np.zeros(info['shape'], np.float32)
+                       for info in self.char_cell.state_info(batch_size=1)]
+
+    def forward(self, lattice: Lattice):
+        states = [self._begin]
+        for char, arcs in zip(lattice.chars, lattice.arcs):
+            _, state = self.char_cell(self.char_embed(char), states[-1])
+            if arcs:
+                words = [self.word_cell(self.word_embed(word), states[begin])[1]
+                         for begin, word in arcs]
+                state = self.merge([state] + words)
+            states.append(state)
+        return [state[0] for state in states[1:]]
+
+
+class LatticeTagger(edb.AutoBatchMixin, gluon.Block):
+    """Scores (number of characters, number of tags) for the tags of a lattice's characters.
+
+    Parameters
+    ----------
+    kind, num_chars, num_words, embed_dim, hidden_size
+        As for `LatticeRNN`.
+    num_tags : int
+    bidirectional : bool, default False
+        Read the lattice from right to left as well, with a network of its own.
+    """
+
+    def __init__(self, kind: str, num_chars: int, num_words: int, num_tags: int, embed_dim: int,
+                 hidden_size: int, bidirectional: bool = False, **kwargs):
+        super().__init__(**kwargs)
+        self._bidirectional = bidirectional
+        with self.name_scope():
+            sizes = num_chars, num_words, embed_dim, hidden_size
+            self.rightward = LatticeRNN(kind, *sizes)
+            if bidirectional:
+                self.leftward = LatticeRNN(kind, *sizes)
+            self.scores = gluon.nn.Dense(num_tags, in_units=(1 + bidirectional) * hidden_size)
+
+    def forward(self, lattice: Lattice):
+        states = edb.concat(self.rightward(lattice))
+        if self._bidirectional:
+            backward = edb.concat(self.leftward(lattice.reversed())[::-1])
+            states = edb.nd.concat(states, backward, dim=1)
+        return self.scores(states)

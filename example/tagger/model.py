@@ -1,0 +1,106 @@
+"""The model, written for one sentence."""
+from typing import Any, List, Sequence
+
+import numpy as np
+from mxnet import gluon
+
+import gluon_edbatch as edb
+
+from .data import Sentence, Token
+
+__all__ = ['BiLSTM', 'BiLSTMTagger', 'SpellingLSTM']
+
+
+class BiLSTM(edb.AutoBatchMixin, gluon.Block):
+    """Two LSTMs over a sequence, one from each end.
+
+    Parameters
+    ----------
+    hidden_size : int
+        H, of each of the two.
+    input_size : int
+        E
+
+    Inputs
+        - **inputs**: list of (1, E)
+
+    Outputs
+        - lists of h of the LSTM from the left and of that from the right, each (1, H), both in
+          the order of the inputs
+    """
+
+    def __init__(self, hidden_size: int, input_size: int, **kwargs):
+        super().__init__(**kwargs)
+        with self.name_scope():
+            self.rightward = gluon.rnn.LSTMCell(hidden_size, input_size=input_size)
+            self.leftward = gluon.rnn.LSTMCell(hidden_size, input_size=input_size)
+        self._begin = [np.zeros((1, hidden_size), np.float32)] * 2
+
+    def forward(self, inputs: Sequence[Any]):
+        return self._run(self.rightward, inputs), self._run(self.leftward, inputs[::-1])[::-1]
+
+    def _run(self, cell, inputs) -> List[Any]:
+        outputs, states = [], self._begin
+        for value in inputs:
+            output, states = cell(value, states)
+            outputs.append(output)
+        return outputs
+
+
+class SpellingLSTM(edb.AutoBatchMixin, gluon.Block):
+    """A word's vector, (1, E), from its characters: where the two LSTMs of a `BiLSTM` end."""
+
+    def __init__(self, num_chars: int, char_dim: int, embed_dim: int, **kwargs):
+        super().__init__(**kwargs)
+        if embed_dim % 2:
+            raise ValueError(f'two LSTMs share the width of a word vector, which {embed_dim} '
+                             'does not allow: it must be even')
+        with self.name_scope():
+            self.embed = gluon.nn.Embedding(num_chars, char_dim)
+            self.bilstm = BiLSTM(embed_dim // 2, char_dim)
+
+    def forward(self, chars: Sequence[int]):
+        rightward, leftward = self.bilstm([self.embed(char) for char in chars])
+        return edb.nd.concat(rightward[-1], leftward[0], dim=1)
+
+
+class BiLSTMTagger(edb.AutoBatchMixin, gluon.Block):
+    """Scores (number of tokens, number of tags) for the tags of a sentence's words.
+
+    Parameters
+    ----------
+    num_words, num_tags : int
+        Sizes of the vocabularies.
+    embed_dim, hidden_size : int
+        E, and H of each LSTM.
+    layers : int, default 2
+        Number of `BiLSTM`.
+    num_chars : int, default 0
+        Size of the vocabulary of characters; with 0, no word can be spelt.
+    char_dim : int, default 20
+        Width of a character's vector.
+    """
+
+    def __init__(self, num_words: int, num_tags: int, embed_dim: int, hidden_size: int,
+                 layers: int = 2, num_chars: int = 0, char_dim: int = 20, **kwargs):
+        super().__init__(**kwargs)
+        with self.name_scope():
+            self.embed = gluon.nn.Embedding(num_words, embed_dim)
+            if num_chars:
+                self.spelling = SpellingLSTM(num_chars, char_dim, embed_dim)
+            self.layers = gluon.nn.Sequential()
+            for layer in range(layers):
+                self.layers.add(BiLSTM(hidden_size, 2 * hidden_size if layer else embed_dim))
+            self.scores = gluon.nn.Dense(num_tags, in_units=2 * hidden_size)
+
+    def forward(self, sentence: Sentence):
+        values = [self.vector(token) for token in sentence.tokens]
+        *inner, last = self.layers
+        for layer in inner:
+            values = [edb.nd.concat(*both, dim=1) for both in zip(*layer(values))]
+        directions = [edb.concat(states) for states in last(values)]
+        return self.scores(edb.nd.concat(*directions, dim=1))
+
+    def vector(self, token: Token):
+        """(1, E)"""
+        return self.spelling(token.chars) if token.chars else self.embed(token.word)

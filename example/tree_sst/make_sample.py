@@ -1,0 +1,177 @@
+"""Makes the embedded sample: sentences about films, with the sentiment of every phrase.
+
+    python example/tree_sst/make_sample.py            # writes example/tree_sst/sample
+
+A grammar draws binary trees and gives every phrase a value from -2 to 2 by what its words do to
+each other: an intensifier makes more of an adjective, "not" turns it round and weakens it, "but"
+lets the second clause win. The same seed gives the same files, byte for byte, with every version
+of Python.
+"""
+import argparse
+import os
+import random
+from pathlib import Path
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+__all__ = ['SPLITS', 'Phrase', 'make_trees', 'write_sample']
+
+SPLITS = {'train': 400, 'dev': 100, 'test': 100}
+
+NOUNS = 'film movie story plot cast acting script music ending comedy thriller director'.split()
+ADJECTIVES = {
+    2: 'brilliant superb wonderful stunning'.split(),
+    1: 'good charming funny clever warm'.split(),
+    0: 'long recent quiet french'.split(),
+    -1: 'bad dull silly weak slow'.split(),
+    -2: 'awful terrible dreadful unwatchable'.split(),
+}
+VERBS = {2: ['adored'], 1: ['liked', 'enjoyed'], 0: ['saw', 'discussed'],
+         -1: ['disliked', 'regretted'], -2: ['hated']}
+PEOPLE = 'we they critics everybody viewers'.split()
+INTENSIFIERS = 'very really truly'.split()
+DIMINISHERS = 'somewhat rather slightly'.split()
+
+
+class Phrase(NamedTuple):
+    """A value from -2 to 2, and either a word or two phrases."""
+
+    value: int
+    word: Optional[str] = None
+    children: Tuple['Phrase', ...] = ()
+
+    def __str__(self) -> str:
+        inside = self.word or ' '.join(map(str, self.children))
+        return f'({self.value + 2} {inside})'
+
+
+def sign(value: int) -> int:
+    """-1, 0 or 1."""
+    return (value > 0) - (value < 0)
+
+
+def negated(value: int) -> int:
+    """"not superb" is worse than neutral, but not awful."""
+    return -sign(value)
+
+
+def stronger(value: int) -> int:
+    """"very good"."""
+    return 2 * sign(value)
+
+
+def weaker(value: int) -> int:
+    """"rather awful"."""
+    return sign(value)
+
+
+def joined(left: int, right: int) -> int:
+    """What two phrases side by side are worth: what they share, or the stronger of them."""
+    if left * right < 0:
+        return sign(left + right)
+    return max(left, right, key=abs)
+
+
+def both(left: Phrase, right: Phrase, value: Optional[int] = None) -> Phrase:
+    """A phrase of two; its value is what they are worth side by side unless it is given."""
+    return Phrase(joined(left.value, right.value) if value is None else value, None, (left, right))
+
+
+class Writer:
+    """Draws sentences. Uses only `random.random`, which stays the same between versions of
+    Python."""
+
+    def __init__(self, seed: str):
+        self._random = random.Random(seed).random
+
+    def chance(self, probability: float) -> bool:
+        return self._random() < probability
+
+    def pick(self, items: Sequence):
+        return items[int(self._random() * len(items))]
+
+    def word(self, items: Sequence[str], value: int = 0) -> Phrase:
+        return Phrase(value, self.pick(items))
+
+    def sentence(self) -> Phrase:
+        """One clause, or two with "and" or "but" between."""
+        clause = self.clause()
+        while self.chance(0.35):
+            clause = self.longer(clause)
+        return both(clause, Phrase(0, '.'))
+
+    def longer(self, clause: Phrase) -> Phrase:
+        second = self.clause()
+        if self.chance(0.5):
+            return both(both(clause, Phrase(0, 'and')), second)
+        # Before "but" stands what does not count.
+        return both(both(both(clause, Phrase(0, ',')), Phrase(0, 'but')), second, second.value)
+
+    def clause(self) -> Phrase:
+        if self.chance(0.35):
+            value = self.pick(sorted(VERBS))
+            verb = self.word(VERBS[value], value)
+            if self.chance(0.25):
+                verb = both(both(Phrase(0, 'never'), Phrase(0, 'really')), verb, negated(value))
+            return both(self.word(PEOPLE), both(verb, self.noun_phrase()))
+        copula = self.word(['is', 'was'])
+        return both(self.noun_phrase(), both(copula, self.adjective_phrase()))
+
+    def noun_phrase(self) -> Phrase:
+        noun = self.word(NOUNS)
+        if self.chance(0.25):
+            noun = both(self.adjective(), noun)
+        noun = both(self.word(['the', 'this']), noun)
+        if self.chance(0.2):
+            of = both(Phrase(0, 'of'), both(Phrase(0, 'the'), self.word(NOUNS)))
+            noun = both(noun, of)
+        return noun
+
+    def adjective(self) -> Phrase:
+        value = self.pick(sorted(ADJECTIVES))
+        return self.word(ADJECTIVES[value], value)
+
+    def adjective_phrase(self) -> Phrase:
+        phrase = self.adjective()
+        if self.chance(0.25):
+            phrase = both(self.word(INTENSIFIERS), phrase, stronger(phrase.value))
+        elif self.chance(0.2):
+            phrase = both(self.word(DIMINISHERS), phrase, weaker(phrase.value))
+        if self.chance(0.3):
+            phrase = both(self.word(['not', 'hardly']), phrase, negated(phrase.value))
+        if self.chance(0.15):
+            phrase = both(both(phrase, Phrase(0, 'and')), self.adjective())
+        return phrase
+
+
+def make_trees(count: int, seed: str) -> List[str]:
+    """Lines of a file, no two alike."""
+    writer = Writer(seed)
+    lines: Dict[str, None] = {}
+    while len(lines) < count:
+        lines[str(writer.sentence())] = None
+    return list(lines)
+
+
+def write_sample(directory, seed: int = 0, splits: Optional[Dict[str, int]] = None) -> None:
+    """Write ``train.txt``, ``dev.txt`` and ``test.txt``."""
+    directory = Path(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    for split, count in (splits or SPLITS).items():
+        text = '\n'.join(make_trees(count, f'{split}-{seed}')) + '\n'
+        part = directory / f'{split}.txt.part'
+        part.write_bytes(text.encode())
+        os.replace(part, directory / f'{split}.txt')
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description='Make the embedded sample of the example.')
+    parser.add_argument('--out', default=str(Path(__file__).with_name('sample')),
+                        help='directory to write (default: %(default)s)')
+    parser.add_argument('--seed', type=int, default=0, help='seed (default: %(default)s)')
+    options = parser.parse_args(arguments)
+    write_sample(options.out, options.seed)
+
+
+if __name__ == '__main__':
+    main()

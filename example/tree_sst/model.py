@@ -1,0 +1,191 @@
+"""The models, written for one tree. All say the same of it: scores of five classes at each node."""
+from abc import ABC, abstractmethod
+from typing import Any, Dict, List, Type
+
+import mxnet as mx
+from mxnet import gluon
+from mxnet.gluon import nn
+
+import gluon_edbatch as edb
+
+from .data import NUM_CLASSES, Tree
+
+__all__ = ['MODELS', 'MVRNN', 'RANK', 'SentimentModel', 'TreeGRU', 'TreeLSTM', 'TwoCellTreeLSTM']
+
+RANK = 3                # of what a word's matrix has besides its diagonal
+
+
+class SentimentModel(edb.AutoBatchMixin, gluon.Block, ABC):
+    """Scores (n, 5) of the classes of a tree's n nodes, children before their parents.
+
+    Parameters
+    ----------
+    leaf : HybridBlock
+        State of a word from its id, (1,). Its ``embed`` has the words' vectors.
+    hidden_size : int
+        H, the width of what of a node's state tells its class.
+    """
+
+    def __init__(self, leaf: gluon.HybridBlock, hidden_size: int, **kwargs):
+        super().__init__(**kwargs)
+        self.leaf = leaf
+        with self.name_scope():
+            self.scores = nn.Dense(NUM_CLASSES, in_units=hidden_size)
+
+    def forward(self, tree: Tree):
+        vectors: List[Any] = []
+        self._encode(tree, vectors)
+        return self.scores(edb.concat(vectors))
+
+    def _encode(self, tree: Tree, vectors: List[Any]):
+        """State of a node; appends the vectors of all nodes below, then its own."""
+        if tree.children:
+            state = self.compose(tree, *[self._encode(child, vectors) for child in tree.children])
+        else:
+            state = self.leaf(tree.token)
+        vectors.append(self.vector(state))
+        return state
+
+    @abstractmethod
+    def compose(self, tree: Tree, left, right):
+        """State of an inner node from those of its children."""
+
+    def vector(self, state):
+        """What of a state tells the class, (1, H)."""
+        return state[0]
+
+
+class LSTMLeaf(gluon.HybridBlock):
+    """h and c of a word, as Tai et al. have them for the treebank: an output gate, and no other."""
+
+    def __init__(self, vocab_size: int, embed_dim: int, hidden_size: int, **kwargs):
+        super().__init__(**kwargs)
+        with self.name_scope():
+            self.embed = nn.Embedding(vocab_size, embed_dim)
+            self.cell_state = nn.Dense(hidden_size, in_units=embed_dim)
+            self.output_gate = nn.Dense(hidden_size, in_units=embed_dim)
+
+    def hybrid_forward(self, F, token):
+        """token (N,)"""
+        word = self.embed(token)
+        c = self.cell_state(word)
+        output = F.Activation(self.output_gate(word), act_type='sigmoid')
+        return output * F.Activation(c, act_type='tanh'), c
+
+
+class TreeLSTM(SentimentModel):
+    """Binary Tree-LSTM with words at the leaves (Tai, Socher and Manning, 2015)."""
+
+    def __init__(self, vocab_size: int, embed_dim: int, hidden_size: int, **kwargs):
+        super().__init__(LSTMLeaf(vocab_size, embed_dim, hidden_size), hidden_size, **kwargs)
+        with self.name_scope():
+            self.cell = edb.rnn.NaryTreeLSTMCell(hidden_size, input_size=None)
+
+    def compose(self, tree, left, right):
+        return self.cell(None, [left, right])
+
+
+class TwoCellTreeLSTM(TreeLSTM):
+    """The same with a second cell; an inner node's kind says which of the two."""
+
+    def __init__(self, vocab_size: int, embed_dim: int, hidden_size: int, **kwargs):
+        super().__init__(vocab_size, embed_dim, hidden_size, **kwargs)
+        with self.name_scope():
+            self.other_cell = edb.rnn.NaryTreeLSTMCell(hidden_size, input_size=None)
+
+    def compose(self, tree, left, right):
+        cell = self.other_cell if tree.kind else self.cell
+        return cell(None, [left, right])
+
+
+class GRULeaf(gluon.HybridBlock):
+    """h of a word: what a gated recurrent unit makes of it without a state before."""
+
+    def __init__(self, vocab_size: int, embed_dim: int, hidden_size: int, **kwargs):
+        super().__init__(**kwargs)
+        with self.name_scope():
+            self.embed = nn.Embedding(vocab_size, embed_dim)
+            self.new = nn.Dense(hidden_size, in_units=embed_dim)
+            self.gate = nn.Dense(hidden_size, in_units=embed_dim)
+
+    def hybrid_forward(self, F, token):
+        """token (N,)"""
+        word = self.embed(token)
+        gate = F.Activation(self.gate(word), act_type='sigmoid')
+        return gate * F.Activation(self.new(word), act_type='tanh')
+
+
+class TreeGRU(SentimentModel):
+    """Tree-GRU with words at the leaves."""
+
+    def __init__(self, vocab_size: int, embed_dim: int, hidden_size: int, **kwargs):
+        super().__init__(GRULeaf(vocab_size, embed_dim, hidden_size), hidden_size, **kwargs)
+        with self.name_scope():
+            self.cell = edb.rnn.TreeGRUCell(hidden_size, input_size=None)
+
+    def compose(self, tree, left, right):
+        return self.cell(None, [left, right])
+
+    def vector(self, state):
+        return state
+
+
+class MVLeaf(gluon.HybridBlock):
+    """Vector and matrix of a word, (1, H) and (1, H, H).
+
+    The matrix is the identity to start with, and a little of low rank. As in the paper it is
+    U V + diag(d) with U (H, R) and V (R, H), R = 3, since one free matrix a word would be most of
+    the model.
+    """
+
+    def __init__(self, vocab_size: int, hidden_size: int, **kwargs):
+        super().__init__(**kwargs)
+        self._hidden_size = hidden_size
+        with self.name_scope():
+            self.embed = nn.Embedding(vocab_size, hidden_size)
+            self.left = nn.Embedding(vocab_size, hidden_size * RANK,
+                                     weight_initializer=mx.init.Normal(0.05))
+            self.right = nn.Embedding(vocab_size, RANK * hidden_size,
+                                      weight_initializer=mx.init.Normal(0.05))
+            self.diagonal = nn.Embedding(vocab_size, hidden_size,
+                                         weight_initializer=mx.init.One())
+            self.identity = self.params.get_constant('identity', mx.nd.eye(hidden_size)[None])
+
+    def hybrid_forward(self, F, token, identity):
+        """token (N,)"""
+        size = self._hidden_size
+        low_rank = F.batch_dot(F.reshape(self.left(token), shape=(-1, size, RANK)),
+                               F.reshape(self.right(token), shape=(-1, RANK, size)))
+        diagonal = F.expand_dims(self.diagonal(token), axis=1)
+        return self.embed(token), low_rank + F.broadcast_mul(diagonal, identity)
+
+
+class MeanOfChildren(mx.init.Initializer):
+    """[I, I] / 2 and a little noise: with it a phrase's matrix is about the mean of its children's.
+
+    Otherwise matrices would vanish on their way up the tree, and with them what they multiply.
+    """
+
+    def _init_weight(self, name, array):
+        mean = mx.nd.tile(mx.nd.eye(array.shape[0], ctx=array.ctx) / 2, reps=(1, 2))
+        array[:] = mean + mx.nd.random.normal(scale=0.01, shape=array.shape, ctx=array.ctx)
+
+
+class MVRNN(SentimentModel):
+    """Matrix-vector recursive network (Socher et al., 2012); embedding and hidden are one width."""
+
+    def __init__(self, vocab_size: int, embed_dim: int, hidden_size: int, **kwargs):
+        if embed_dim != hidden_size:
+            raise ValueError(f'vectors of words and of phrases have one width, not {embed_dim} '
+                             f'and {hidden_size}')
+        super().__init__(MVLeaf(vocab_size, hidden_size), hidden_size, **kwargs)
+        with self.name_scope():
+            self.cell = edb.rnn.MVRNNCell(hidden_size,
+                                          matrix_weight_initializer=MeanOfChildren())
+
+    def compose(self, tree, left, right):
+        return self.cell(left, right)
+
+
+MODELS: Dict[str, Type[SentimentModel]] = {
+    'treelstm': TreeLSTM, 'treegru': TreeGRU, 'mvrnn': MVRNN, 'treelstm2': TwoCellTreeLSTM}

@@ -1,0 +1,120 @@
+"""Workloads on the Stanford Sentiment Treebank: the class of every phrase, by four tree models."""
+from collections import Counter
+from pathlib import Path
+from typing import Any, ClassVar, List, Sequence, Tuple
+
+import mxnet as mx
+from common.words import build_words
+from mxnet import gluon
+from tree_sst.data import NUM_CLASSES, Sample, Tree, build_samples, load_split, tokens_of
+
+from .contexts import context
+from .settings import Settings
+from .workloads import Products, Workload
+
+__all__ = ['MVRNNSST', 'SentimentWorkload', 'TreeGRUSST', 'TreeLSTMSST', 'TwoCellTreeLSTMSST']
+
+
+class SentimentWorkload(Workload):
+    """Trees of the treebank (or the example's own); a loss, and scores, at every node."""
+
+    model: ClassVar[str]
+
+    def __init__(self, settings: Settings):
+        super().__init__(settings)
+        phrases = load_split(_directory(settings.data) / 'train.txt')
+        words = build_words(tokens_of(phrases))
+        self.vocab_size = len(words.vocab)
+        self.embed = settings.embed
+        self.samples = build_samples(phrases, words.ids)
+
+    def build(self):
+        from tree_sst.model import MODELS
+        settings = self.settings
+        mx.random.seed(settings.seed)
+        net = MODELS[self.model](self.vocab_size, self.embed, settings.hidden)
+        net.initialize(mx.init.Xavier(), ctx=context(settings.ctx))
+        return net, gluon.loss.SoftmaxCrossEntropyLoss()
+
+    def predict(self, net, sample: Sample) -> Any:
+        return net(sample.tree)
+
+    def loss(self, net, loss, sample: Sample, eager: bool):
+        labels = sample.labels
+        if eager:
+            labels = mx.nd.array(labels, ctx=context(self.settings.ctx))
+        return loss(net(sample.tree), labels)
+
+    def products(self, samples: Sequence[Sample]) -> Products:
+        """Those of leaves and of inner nodes, and the scores' at every node."""
+        nodes = sum(len(sample.labels) for sample in samples)
+        inner = (nodes - len(samples)) // 2         # of a binary tree with n nodes (n - 1) / 2
+        products = Counter({(self.settings.hidden, NUM_CLASSES): nodes})
+        for wide, high, rows in self.cell_products(nodes - inner, inner):
+            products[wide, high] += rows            # added up: widths may coincide
+        return dict(products)
+
+    def cell_products(self, leaves: int, inner: int) -> List[Tuple[int, int, int]]:
+        """(columns in, columns out, rows) of the products of so many nodes of either sort."""
+        raise NotImplementedError
+
+    def levels(self, samples: Sequence[Sample]) -> int:
+        return max(_levels(sample.tree) for sample in samples)
+
+
+class TreeLSTMSST(SentimentWorkload):
+    """``treelstm-sst``: a word's two products at leaves, that of both children at inner nodes."""
+
+    model = 'treelstm'
+
+    def cell_products(self, leaves, inner):
+        h = self.settings.hidden
+        return [(self.embed, h, 2 * leaves), (2 * h, 5 * h, inner)]
+
+
+class TwoCellTreeLSTMSST(TreeLSTMSST):
+    """``treelstm2-sst``: two kinds of inner nodes, with the same products."""
+
+    model = 'treelstm2'
+
+
+class TreeGRUSST(SentimentWorkload):
+    """``treegru-sst``: a word's two products at leaves; at inner nodes one of the children's sum,
+    one of what the reset gates leave, and the reset gate's once a child."""
+
+    model = 'treegru'
+
+    def cell_products(self, leaves, inner):
+        h = self.settings.hidden
+        return [(self.embed, h, 2 * leaves), (h, h, 4 * inner)]
+
+
+class MVRNNSST(SentimentWorkload):
+    """``mvrnn-sst``: a word's matrix from its factors; at inner nodes two vectors through
+    matrices, and products of both vectors and of both matrices. ``--embed`` does not apply."""
+
+    model = 'mvrnn'
+
+    def __init__(self, settings: Settings):
+        super().__init__(settings)
+        self.embed = settings.hidden
+
+    def cell_products(self, leaves, inner):
+        from tree_sst.model import RANK
+        h = self.settings.hidden
+        return [(RANK, h, h * leaves), (h, h, 2 * inner), (2 * h, h, (1 + h) * inner)]
+
+
+def _directory(data) -> Path:
+    if data is not None:
+        return Path(data) / 'sst'
+    return Path(__file__).resolve().parents[2] / 'example' / 'tree_sst' / 'sample'
+
+
+def _levels(tree: Tree) -> int:
+    deepest, waiting = 0, [(tree, 1)]
+    while waiting:
+        node, level = waiting.pop()
+        deepest = max(deepest, level)
+        waiting += [(child, level + 1) for child in node.children]
+    return deepest
