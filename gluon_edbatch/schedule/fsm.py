@@ -83,7 +83,8 @@ class FSMScheduler:
         if schedule is not None:
             return schedule
         learn_s, policy = 0.0, self.policy
-        if self.learn:
+        # A graph too large to be run a few times is none to learn from.
+        if self.learn and len(graph) <= 10 * self.config.effort:
             policy, learn_s = self._policy_for(graph)
             self.learn_s += learn_s
         schedule = run_policy(graph, policy)
@@ -119,8 +120,7 @@ class FSMScheduler:
             if model is None:
                 model = _Model()
                 self._models.append(model)
-            model.kinds |= kinds
-            model.done = False
+            model.extend(kinds)
         if len(self._by_names) >= _SAME_NAMES:
             self._by_names.clear()
         self._by_names[names] = model
@@ -134,18 +134,27 @@ class _Model:
         self.kinds: frozenset = frozenset()
         self.policy: Optional[Policy] = None
         self.done = False
+        self._studied = 0
         self._lessons: List[Graph] = []
 
     def study(self, graph: Graph, config: QLearningConfig) -> None:
         """Learn from one minibatch more, unless it needs no better policy."""
+        self._studied += 1
+        self.done = self._studied >= _LESSONS
         if self.policy is not None and self.kinds <= set(self.policy.types):
             schedule = run_policy(graph, self.policy)
-            if len(schedule) <= lower_bound(graph):
-                self.done = not schedule.unseen_states
+            if len(schedule) == lower_bound(graph):
+                self.done |= not schedule.unseen_states
                 return
-        self._lessons = self._lessons[1 - _LESSONS:] + [graph]
+        self._lessons.append(graph)
         self.policy = learn_policy(self._lessons, config=config)
-        self.done = len(self._lessons) == _LESSONS
+        if self.done:
+            self._lessons = []
+
+    def extend(self, kinds: frozenset) -> None:
+        """There are more types than were known: learn again."""
+        self.kinds |= kinds
+        self._studied, self.done = 0, False
 
 
 def run_policy(graph: Graph, policy: Optional[Policy]) -> Schedule:
