@@ -4,7 +4,7 @@ from ._require import require_mxnet
 require_mxnet()
 
 # pylint: disable=wrong-import-position
-from . import nd, rnn
+from . import nd, rnn, visualize
 from .errors import (BatchError, EdbError, PolicyError, RecordError, RowDependenceError,
                      StaleValueError)
 from .functional import add_n, concat, forward, ragged, stack
@@ -25,5 +25,5 @@ __all__ = [
     'QLearningConfig', 'RecordError', 'Report', 'RowDependenceError', 'Scheduler',
     'StaleValueError', 'StateEncoding', 'SufficientConditionScheduler', 'UnbatchedScheduler',
     'add_n', 'batching', 'concat', 'forward', 'learn_policy', 'lower_bound', 'nd', 'ragged', 'rnn',
-    'stack',
+    'stack', 'visualize',
 ]

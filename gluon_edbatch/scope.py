@@ -1,15 +1,16 @@
 """``with batching():`` the scope in which calls are recorded."""
 import time
 from collections import Counter
-from typing import Optional, Union
+from typing import List, Optional, Tuple, Union
 
 import mxnet as mx
 
 from .evaluate import Evaluator
+from .graph import Graph
 from .record import hooks
 from .record.recording import Recording
 from .report import Report, make_report
-from .schedule import Scheduler, get_scheduler
+from .schedule import Schedule, Scheduler, get_scheduler
 
 DEFAULT_SCHEDULER = 'agenda'
 
@@ -71,6 +72,11 @@ class batching:  # pylint: disable=invalid-name
         evaluator = self._recording.evaluator if self._recording else Evaluator(self.scheduler)
         return make_report(self.scheduler.name, evaluator.counts, self._record_s,
                            evaluator.forced)
+
+    def schedules(self) -> List[Tuple[Graph, Schedule]]:
+        """The graph and the schedule of each evaluation so far."""
+        counts = self._recording.evaluator.counts if self._recording else []
+        return [(count.graph, count.schedule) for count in counts]
 
     def __str__(self) -> str:
         """The recorded graph by type."""
