@@ -34,7 +34,7 @@ from gluon_edbatch.schedule import (  # noqa: E402
 SCHEDULERS = ('depth', 'agenda', 'sufficient', 'fsm', 'beam')
 BEAM_SIZE = 32          # the only size for the beam search
 BEAM_MINIBATCHES = 3
-LESSONS = (4, 32), (8, 1)       # (minibatches, samples in each) to learn from
+LESSONS = (4, 32), (16, 1)      # (minibatches, samples in each) to learn from
 Row = Dict[str, Any]
 
 

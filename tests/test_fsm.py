@@ -178,6 +178,16 @@ def test_policy_does_not_depend_on_numbers_of_types():
     assert learn_policy([turned], config=QUICK).table == policy.table
 
 
+def test_small_graphs_are_left_to_the_sufficient_condition_where_it_is_best():
+    some = [two_kinds(seed, trees=1, leaves=3) for seed in range(4)]
+    some += [two_kinds(seed, trees=20, leaves=14) for seed in range(2)]
+    best = [len(SufficientConditionScheduler().schedule(graph)) for graph in some[:4]]
+    assert best == [lower_bound(graph) for graph in some[:4]]
+    policy = learn_policy(some, "E_base", QUICK)
+    assert max(map(len, some[:4])) <= policy.small < len(some[5])
+    assert [len(run_policy(graph, policy)) for graph in some[:4]] == best
+
+
 def test_unknown_types_are_chosen_by_the_sufficient_condition():
     graph = two_kinds(1)
     other = Graph(graph.types, graph.offsets, graph.inputs, 4, graph.alone, list("abcd"))
@@ -234,6 +244,7 @@ def test_own_encoding(tmp_path):
     (dict(table=[3]), "entry 0 of the table must be"),
     (dict(table=None), "table must be a list"),
     (dict(config={}), "config must have beam_width"),
+    (dict(small=-1), "small must be a whole number of nodes, not -1"),
     (dict(reached={}), "reached must have whole numbers"),
 ])
 def test_load_says_what_is_wrong(tmp_path, changes, message):
@@ -308,7 +319,7 @@ def test_without_learning_the_sufficient_condition_decides():
     fsm = FSMScheduler(learn=False)
     assert np.array_equal(fsm.schedule(graph).order,
                           SufficientConditionScheduler().schedule(graph).order)
-    assert fsm.policies == [] and fsm.unseen_states > 0
+    assert fsm.policies == [] and fsm.unseen_states == 0
 
 
 # Caches

@@ -20,7 +20,7 @@ from .learning import learn_policy
 from .policy import Policy, QLearningConfig, names_of
 from .protocol import Schedule
 from .run import Run
-from .sufficient import SufficientCondition
+from .sufficient import SufficientCondition, SufficientConditionScheduler
 
 _LESSONS = 4        # minibatches of a model that are learned from
 _SAME_NAMES = 256   # models, or parts of models, whose policy is found without a search
@@ -167,13 +167,14 @@ def run_policy(graph: Graph, policy: Optional[Policy]) -> Schedule:
     policy : Policy, optional
         What was learned.
     """
-    run = Run(graph if policy is None else policy.number(graph))
+    if policy is None or len(graph) <= policy.small:
+        return SufficientConditionScheduler().schedule(graph)
+    run, condition, unseen = Run(policy.number(graph)), None, 0
     if not run.settle():
         return run.schedule()
-    look_up = policy.follow(run) if policy is not None else None
-    condition, unseen = None, 0
+    look_up = policy.follow(run)
     while run.settle():
-        kind = look_up() if look_up is not None else None
+        kind = look_up()
         if kind is None:
             condition = condition or SufficientCondition(run)
             kind = condition.best()

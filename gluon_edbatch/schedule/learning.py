@@ -56,7 +56,9 @@ def learn_policy(graphs: Sequence[Graph],
     encodings = [get_encoding(name) for name in ([encoding] if encoding else ENCODINGS)]
     blank = Policy(encodings[0], types, {}, config, Reached(0, 0, 0, 0, 0))
     with _Effort(config.effort, progress) as effort:
-        lessons = [_Lesson(blank.number(graph), config, effort) for graph in graphs]
+        # Every second graph only judges what was learned from the others.
+        lessons = [_Lesson(blank.number(graph), config, effort, taught=not place % 2)
+                   for place, graph in enumerate(graphs)]
         bound = sum(lesson.bound for lesson in lessons)
         learners = []
         for candidate in encodings:
@@ -65,12 +67,23 @@ def learn_policy(graphs: Sequence[Graph],
             learner.imitate()
             if learner.batches <= config.tolerance * bound:
                 break
-        best = min(learners, key=lambda learner: learner.batches)
+        best = min(learners, key=lambda learner: learner.cost)
         if best.batches > config.tolerance * bound:
             best.explore(config.tolerance * bound)
     reached = Reached(len(graphs), sum(map(len, graphs)), best.batches, bound,
                       sum(lesson.sufficient for lesson in lessons))
-    return Policy(best.encoding, types, best.table, config, reached)
+    small = _small(lessons) if best.batches > bound else 0
+    return Policy(best.encoding, types, best.table, config, reached, small)
+
+
+def _small(lessons: Sequence["_Lesson"]) -> int:
+    """Up to how many nodes the sufficient condition reached the lower bound."""
+    nodes = 0
+    for lesson in sorted(lessons, key=lambda lesson: len(lesson.graph)):
+        if lesson.sufficient > lesson.bound:
+            break
+        nodes = len(lesson.graph)
+    return nodes
 
 
 class _Effort:
@@ -106,8 +119,10 @@ class _Effort:
 class _Lesson:
     """A graph to learn from, with the best choices that are known at first."""
 
-    def __init__(self, graph: Graph, config: QLearningConfig, effort: _Effort) -> None:
+    def __init__(self, graph: Graph, config: QLearningConfig, effort: _Effort,
+                 taught: bool) -> None:
         self.graph = graph
+        self.taught = taught
         self.bound = lower_bound(graph)
         teachers: List[Callable[[Run], Choose]] = [_sufficient, _least_deep, _longest_way]
         runs = []
@@ -119,14 +134,19 @@ class _Lesson:
             if len(run.batches) == self.bound:
                 break
         else:
-            width = config.beam_width
+            width = config.beam_width if taught else 0
             if width and effort.left > 3 * width * len(runs[0].batches):
                 runs.append(BeamScheduler(width).search(graph))
                 effort.spend(runs[-1], 3 * width)
         self.sufficient = len(runs[0].batches)
-        best = min(runs, key=lambda run: len(run.batches))
-        self.choices = [int(graph.types[nodes[0]]) for nodes in best.batches]
         self.togo = CostToGo(graph)
+        # Types in the order in which they ran: the best run first, then each teacher's.
+        runs.insert(0, min(runs, key=lambda run: len(run.batches)))
+        self.choices = [[int(graph.types[nodes[0]]) for nodes in run.batches] for run in runs]
+
+    def cost(self, batches: int) -> float:
+        """By the lower bound, so that small minibatches count like large ones."""
+        return batches / max(1, self.bound)
 
 
 def _sufficient(run: Run) -> Choose:
@@ -163,30 +183,45 @@ class _Learner:
         The best found so far.
     batches : int
         What all graphs together need with it.
+    cost : float
+        The same, each graph's by its lower bound.
     """
 
     def __init__(self, encoding: StateEncoding, lessons: Sequence[_Lesson],
                  config: QLearningConfig, effort: _Effort) -> None:
         self.encoding = encoding
         self._lessons, self._config, self._effort = lessons, config, effort
+        self._taught = [lesson for lesson in lessons if lesson.taught]
         self.table: Dict[State, int] = {}
         self.batches = sum(lesson.sufficient for lesson in lessons)
+        self.cost = sum(lesson.cost(lesson.sufficient) for lesson in lessons)
 
     def imitate(self) -> None:
-        """Take in each state the type that was taken most often in the known schedules."""
-        votes: Dict[State, Dict[int, int]] = {}
-        for lesson in self._lessons:
-            run, place = Run(lesson.graph), 0
-            state_of = self.encoding.follow(run)
-            while run.settle():
-                kind = lesson.choices[len(run.batches)]
-                for state in self._levels(state_of()):
-                    some = votes.setdefault(state, {})
-                    some[kind] = some.get(kind, 0) + 1
-                run.take(kind)
-            self._effort.spend(run)
-        self._keep_better({state: min(some, key=lambda kind: (-some[kind], kind))
-                           for state, some in votes.items()})
+        """Take in each state the type that was taken most often in the known schedules.
+
+        Those are the best of each graph, or those of one teacher, which may be easier to follow.
+        """
+        for teacher in range(max(len(lesson.choices) for lesson in self._taught)):
+            votes: Dict[State, Dict[int, int]] = {}
+            for lesson in self._taught:
+                choices = lesson.choices[teacher if teacher < len(lesson.choices) else 0]
+                self._count_votes(lesson, choices, votes)
+            self._keep_better({state: min(some, key=lambda kind: (-some[kind], kind))
+                               for state, some in votes.items()})
+            if self.batches == sum(lesson.bound for lesson in self._lessons):
+                break
+
+    def _count_votes(self, lesson: _Lesson, choices: Sequence[int],
+                     votes: Dict[State, Dict[int, int]]) -> None:
+        run = Run(lesson.graph)
+        state_of = self.encoding.follow(run)
+        while run.settle():
+            kind = choices[len(run.batches)]
+            for state in self._levels(state_of()):
+                some = votes.setdefault(state, {})
+                some[kind] = some.get(kind, 0) + 1
+            run.take(kind)
+        self._effort.spend(run)
 
     def _levels(self, state: Optional[State]) -> Iterator[State]:
         while state is not None:
@@ -195,15 +230,16 @@ class _Learner:
 
     def _keep_better(self, table: Dict[State, int]) -> bool:
         """Keep a table if the graphs need fewer batches with it."""
-        batches = 0
+        batches, cost = 0, 0.0
         for lesson in self._lessons:
             run = Run(lesson.graph)
             _finish(run, self._choose(run, table))
             self._effort.spend(run)
             batches += len(run.batches)
-        better = batches < self.batches or not self.table and batches == self.batches
+            cost += lesson.cost(len(run.batches))
+        better = cost < self.cost or not self.table and cost == self.cost
         if better:
-            self.table, self.batches = dict(table), batches
+            self.table, self.batches, self.cost = dict(table), batches, cost
         return better
 
     def _choose(self, run: Run, table: Dict[State, int]) -> Choose:
@@ -233,7 +269,7 @@ class _Learner:
         values: Dict[State, Dict[int, float]] = {
             state: {kind: 0.0} for state, kind in self.table.items()}
         while self._effort.left > until and self.batches > target:
-            lesson = self._lessons[episode % len(self._lessons)]
+            lesson = self._taught[episode % len(self._taught)]
             decisions, wasted = self._episode(lesson, values, epsilon, rng)
             for place, (state, kind) in enumerate(decisions):
                 end = min(place + config.steps, len(decisions))
@@ -285,7 +321,7 @@ class _Learner:
         """
         rng, trials = Random(self._config.seed), {}  # type: ignore[var-annotated]
         while self._effort.left > 0 and self.batches > target:
-            for lesson in self._lessons:
+            for lesson in self._taught:
                 for state, kind, other, gain in self._trials(lesson, rng):
                     for level in self._levels(state):
                         trials.setdefault((level, kind, other), []).append(gain)

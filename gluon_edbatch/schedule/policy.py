@@ -100,6 +100,9 @@ class Policy:
         How it was learned.
     reached : Reached
         Batches on the graphs that it was learned from.
+    small : int, default 0
+        Graphs of up to so many nodes are left to the sufficient condition, which reached the
+        lower bound on all of that size that were learned from.
     """
 
     encoding: StateEncoding
@@ -107,6 +110,7 @@ class Policy:
     table: Mapping[State, int]
     config: QLearningConfig
     reached: Reached
+    small: int = 0
     _numbers: Dict[str, int] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -160,7 +164,7 @@ class Policy:
         head = json.dumps({
             "format": FORMAT, "version": VERSION, "encoding": self.encoding.name,
             "types": list(self.types), "config": asdict(self.config),
-            "reached": self.reached._asdict()}, indent=1, ensure_ascii=False)
+            "reached": self.reached._asdict(), "small": self.small}, indent=1, ensure_ascii=False)
         rows = ",\n".join(f"  {json.dumps([list(state), kind])}"
                           for state, kind in sorted(self.table.items()))
         text = f'{head[:-2]},\n "table": [\n{rows}\n ]\n}}\n'
@@ -226,7 +230,8 @@ def _policy(content: Any, encoding: Optional[StateEncoding]) -> Policy:
         raise ValueError("types must be a list of different names")
     return Policy(_encoding(content.get("encoding"), encoding), tuple(types),
                   _table(content.get("table"), len(types)),
-                  _config(content.get("config")), _reached(content.get("reached")))
+                  _config(content.get("config")), _reached(content.get("reached")),
+                  _small(content.get("small")))
 
 
 def _encoding(name: Any, given: Optional[StateEncoding]) -> StateEncoding:
@@ -281,6 +286,12 @@ def _reached(values: Any) -> Reached:
         raise ValueError(f"reached has {reached.batches} batches for {reached.nodes} nodes and a "
                          f"lower bound of {reached.lower_bound}")
     return reached
+
+
+def _small(value: Any) -> int:
+    if not _whole(value) or value < 0:
+        raise ValueError(f"small must be a whole number of nodes, not {value!r}")
+    return value
 
 
 def _whole(value: Any) -> bool:
