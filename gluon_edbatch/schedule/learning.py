@@ -67,7 +67,7 @@ def learn_policy(graphs: Sequence[Graph],
             learner.imitate()
             if learner.batches <= config.tolerance * bound:
                 break
-        best = min(learners, key=lambda learner: learner.cost)
+        best = min(learners, key=lambda learner: learner.batches)
         if best.batches > config.tolerance * bound:
             best.explore(config.tolerance * bound)
     reached = Reached(len(graphs), sum(map(len, graphs)), best.batches, bound,
@@ -144,10 +144,6 @@ class _Lesson:
         runs.insert(0, min(runs, key=lambda run: len(run.batches)))
         self.choices = [[int(graph.types[nodes[0]]) for nodes in run.batches] for run in runs]
 
-    def cost(self, batches: int) -> float:
-        """By the lower bound, so that small minibatches count like large ones."""
-        return batches / max(1, self.bound)
-
 
 def _sufficient(run: Run) -> Choose:
     return SufficientCondition(run).best
@@ -183,8 +179,6 @@ class _Learner:
         The best found so far.
     batches : int
         What all graphs together need with it.
-    cost : float
-        The same, each graph's by its lower bound.
     """
 
     def __init__(self, encoding: StateEncoding, lessons: Sequence[_Lesson],
@@ -194,7 +188,6 @@ class _Learner:
         self._taught = [lesson for lesson in lessons if lesson.taught]
         self.table: Dict[State, int] = {}
         self.batches = sum(lesson.sufficient for lesson in lessons)
-        self.cost = sum(lesson.cost(lesson.sufficient) for lesson in lessons)
 
     def imitate(self) -> None:
         """Take in each state the type that was taken most often in the known schedules.
@@ -230,16 +223,15 @@ class _Learner:
 
     def _keep_better(self, table: Dict[State, int]) -> bool:
         """Keep a table if the graphs need fewer batches with it."""
-        batches, cost = 0, 0.0
+        batches = 0
         for lesson in self._lessons:
             run = Run(lesson.graph)
             _finish(run, self._choose(run, table))
             self._effort.spend(run)
             batches += len(run.batches)
-            cost += lesson.cost(len(run.batches))
-        better = cost < self.cost or not self.table and cost == self.cost
+        better = batches < self.batches or not self.table and batches == self.batches
         if better:
-            self.table, self.batches, self.cost = dict(table), batches, cost
+            self.table, self.batches = dict(table), batches
         return better
 
     def _choose(self, run: Run, table: Dict[State, int]) -> Choose:
