@@ -11,7 +11,7 @@ from .data import DataError
 __all__ = ['OptionError', 'parse', 'parse_context', 'saved_options']
 
 SAMPLE = Path(__file__).with_name('sample')
-SCHEDULERS = ('depth', 'agenda', 'agenda-remaining', 'unbatched')
+SCHEDULERS = ('depth', 'agenda', 'agenda-remaining', 'sufficient', 'fsm', 'unbatched')
 
 # What a checkpoint remembers. The shape of the model cannot be changed at all, how it is trained
 # not in the middle of a run.
