@@ -314,6 +314,14 @@ def test_models_have_policies_of_their_own():
         ("head", "leaf", "one", "two"), ("a", "b", "c", "d")]
 
 
+def test_a_model_with_ever_new_types_is_not_learned_for_ever():
+    fsm, graph = FSMScheduler(config=QUICK), two_kinds(3)
+    learned = [fsm.schedule(Graph(graph.types, graph.offsets, graph.inputs, 4, graph.alone,
+                                  ["leaf", "one", "two", f"head {number}"])).learn_s
+               for number in range(16)]
+    assert len(fsm.policies) == 1 and learned[0] > 0 and learned[-2:] == [0, 0]
+
+
 def test_without_learning_the_sufficient_condition_decides():
     graph = two_kinds(3)
     fsm = FSMScheduler(learn=False)

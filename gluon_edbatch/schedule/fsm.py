@@ -23,6 +23,8 @@ from .run import Run
 from .sufficient import SufficientCondition, SufficientConditionScheduler
 
 _LESSONS = 4        # minibatches of a model that are learned from
+_EXTENSIONS = 8     # times that a model may turn out to have more types, and learns again
+_MODELS = 64        # models that are remembered
 _SAME_NAMES = 256   # models, or parts of models, whose policy is found without a search
 
 
@@ -119,7 +121,7 @@ class FSMScheduler:
             model = next((model for model in self._models if kinds & model.kinds), None)
             if model is None:
                 model = _Model()
-                self._models.append(model)
+                self._models = self._models[1 - _MODELS:] + [model]
             model.extend(kinds)
         if len(self._by_names) >= _SAME_NAMES:
             self._by_names.clear()
@@ -134,7 +136,7 @@ class _Model:
         self.kinds: frozenset = frozenset()
         self.policy: Optional[Policy] = None
         self.done = False
-        self._studied = 0
+        self._studied = self._extended = 0
         self._lessons: List[Graph] = []
 
     def study(self, graph: Graph, config: QLearningConfig) -> None:
@@ -154,7 +156,9 @@ class _Model:
     def extend(self, kinds: frozenset) -> None:
         """There are more types than were known: learn again."""
         self.kinds |= kinds
-        self._studied, self.done = 0, False
+        self._extended += 1
+        if self._extended <= _EXTENSIONS:  # else a model that has new types in each minibatch
+            self._studied, self.done = 0, False
 
 
 def run_policy(graph: Graph, policy: Optional[Policy]) -> Schedule:
