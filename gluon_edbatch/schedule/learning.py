@@ -10,7 +10,7 @@ References
    learned finite state machines. https://arxiv.org/abs/2302.03851
 """
 from random import Random
-from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
 from ..graph import Graph
 from .beam import BeamScheduler
