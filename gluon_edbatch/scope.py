@@ -12,7 +12,7 @@ from .record.recording import Recording
 from .report import Report, make_report
 from .schedule import Schedule, Scheduler, get_scheduler
 
-DEFAULT_SCHEDULER = 'agenda'
+DEFAULT_SCHEDULER = 'fsm'
 
 
 class batching:  # pylint: disable=invalid-name
@@ -24,8 +24,9 @@ class batching:  # pylint: disable=invalid-name
 
     Parameters
     ----------
-    scheduler : str or Scheduler, default 'agenda'
-        Which calls run together: ``'depth'``, ``'agenda'``, ``'agenda-remaining'``,
+    scheduler : str or Scheduler, default 'fsm'
+        Which calls run together: ``'fsm'`` (learns on the first minibatches of a model),
+        ``'sufficient'``, ``'beam'``, ``'depth'``, ``'agenda'``, ``'agenda-remaining'``,
         ``'unbatched'``, or an object with a ``schedule`` method.
     ctx : mxnet.Context, optional
         Where numbers and NumPy arrays go. By default the context of the first parameter or
