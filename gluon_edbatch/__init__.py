@@ -4,22 +4,27 @@ from ._require import require_mxnet
 require_mxnet()
 
 # pylint: disable=wrong-import-position
-from . import nd, rnn
-from .errors import BatchError, EdbError, RecordError, RowDependenceError, StaleValueError
+from . import nd, rnn, visualize
+from .errors import (BatchError, EdbError, PolicyError, RecordError, RowDependenceError,
+                     StaleValueError)
 from .functional import add_n, concat, forward, ragged, stack
 from .mixin import AutoBatchMixin
 from .record import COMPILED
 from .record.lazy import LazyArray
 from .report import Report
-from .schedule import (AgendaScheduler, DepthScheduler, Scheduler, UnbatchedScheduler,
+from .schedule import (AgendaScheduler, BeamScheduler, CachedScheduler, DepthScheduler,
+                       FSMScheduler, Policy, QLearningConfig, Scheduler, StateEncoding,
+                       SufficientConditionScheduler, UnbatchedScheduler, learn_policy,
                        lower_bound)
 from .scope import batching
 
 __version__ = '0.1.0'
 
 __all__ = [
-    'AgendaScheduler', 'AutoBatchMixin', 'BatchError', 'COMPILED', 'DepthScheduler', 'EdbError', 'LazyArray',
-    'RecordError', 'Report', 'RowDependenceError', 'Scheduler', 'StaleValueError',
-    'UnbatchedScheduler', 'add_n', 'batching', 'concat', 'forward', 'lower_bound', 'nd', 'ragged',
-    'rnn', 'stack',
+    'AgendaScheduler', 'AutoBatchMixin', 'BatchError', 'BeamScheduler', 'CachedScheduler',
+    'COMPILED', 'DepthScheduler', 'EdbError', 'FSMScheduler', 'LazyArray', 'Policy', 'PolicyError',
+    'QLearningConfig', 'RecordError', 'Report', 'RowDependenceError', 'Scheduler',
+    'StaleValueError', 'StateEncoding', 'SufficientConditionScheduler', 'UnbatchedScheduler',
+    'add_n', 'batching', 'concat', 'forward', 'learn_policy', 'lower_bound', 'nd', 'ragged', 'rnn',
+    'stack', 'visualize',
 ]

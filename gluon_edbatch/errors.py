@@ -23,3 +23,7 @@ class RowDependenceError(EdbError, ValueError):
 
 class StaleValueError(EdbError, RuntimeError):
     """A recorded value is used after an exception left its scope, or after its graph was freed."""
+
+
+class PolicyError(EdbError, ValueError):
+    """A file is not a policy that can be used; the message names it and says what is wrong."""

@@ -168,6 +168,19 @@ class Graph:
         return Consumers(offsets, readers[stable_argsort(producers, n)], fan_in)
 
     @cached_property
+    def reversed(self) -> "Graph":
+        """The graph with its edges turned round; node ``i`` is node ``n - 1 - i`` there."""
+        last = len(self) - 1
+        offsets, readers, _ = self.consumers
+        return Graph(self.types[::-1].copy(), offsets[-1] - offsets[::-1], last - readers[::-1],
+                     self.num_types, self.alone, self.type_names)
+
+    @property
+    def height(self) -> np.ndarray:
+        """(n,) int32: 0 for a node that nobody reads, else 1 + the largest among its readers."""
+        return self.reversed.depth[::-1]
+
+    @cached_property
     def sources(self) -> np.ndarray:
         """(k,) intp, the nodes that read no other, ascending."""
         return np.flatnonzero(self.offsets[1:] == self.offsets[:-1])
@@ -214,6 +227,14 @@ class Countdown:
         self._slot = np.empty(len(graph), np.intp)
         # The same memory, quick to read one by one.
         self._few = tuple(map(memoryview, (self._offsets, self._consumers, self._waiting)))
+
+    def copy(self) -> "Countdown":
+        """A countdown that goes on from here by itself; of use in the same thread only."""
+        other = Countdown.__new__(Countdown)
+        vars(other).update(vars(self))
+        other._waiting = self._waiting.copy()
+        other._few = self._few[:2] + (memoryview(other._waiting),)
+        return other
 
     def release(self, nodes: np.ndarray) -> np.ndarray:
         """Say that nodes have run; each node may be released once.

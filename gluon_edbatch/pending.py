@@ -195,4 +195,4 @@ def to_graph(calls: Calls, table: FormTable, types: Sequence[NodeType],
         inputs=calls.producer(calls.args[inner]).astype(np.int32),
         num_types=len(types),
         alone=np.array([node_type.alone for node_type in types], bool),
-        type_names=[repr(node_type) for node_type in types])
+        type_names=[node_type.stable_name for node_type in types])

@@ -52,6 +52,11 @@ class Report(NamedTuple):
     record_ms : float
         From the beginning of the scope to the first evaluation (the user's code included), and
         turning what was recorded into a graph.
+    learn_ms : float
+        Learning a policy before choosing batches, as the FSM scheduler does on the first
+        minibatches of a model.
+    unseen_states : int
+        How often a policy had nothing learned to go by.
     schedule_ms, execute_ms : float
         Choosing batches; planning them and handing them to MXNet, whose engine runs behind.
     forced : tuple of Site
@@ -67,6 +72,8 @@ class Report(NamedTuple):
     gathered_rows: int
     sliced_rows: int
     record_ms: float
+    learn_ms: float
+    unseen_states: int
     schedule_ms: float
     execute_ms: float
     forced: tuple
@@ -84,12 +91,13 @@ class Report(NamedTuple):
         return fields
 
     def __str__(self) -> str:
+        learned = f'learn a policy {self.learn_ms:.0f} ms, ' if self.learn_ms else ''
         lines = [
             f'{self.nodes} calls of {len(self.types)} types in {self.batches} batches '
             f'({self.scheduler}; lower bound {self.lower_bound}), '
             f'{self.mean_batch_size:.1f} calls a batch',
             f'rows read: {self.gathered_rows} gathered, {self.sliced_rows} as slices',
-            f'record {self.record_ms:.2f} ms, schedule {self.schedule_ms:.2f} ms, '
+            f'record {self.record_ms:.2f} ms, {learned}schedule {self.schedule_ms:.2f} ms, '
             f'execute {self.execute_ms:.2f} ms (submission)']
         width = max([len(kind.name) for kind in self.types], default=0)
         for kind in self.types:
@@ -123,5 +131,7 @@ def make_report(scheduler: str, counts: List[EvaluationCounts], record_s: float,
         sum(count.plan.gathered_rows for count in counts),
         sum(count.plan.sliced_rows for count in counts),
         1e3 * (record_s + sum(count.collect_s for count in counts)),
-        1e3 * sum(count.schedule_s for count in counts),
+        1e3 * sum(count.schedule.learn_s for count in counts),
+        sum(count.schedule.unseen_states for count in counts),
+        1e3 * sum(count.schedule_s - count.schedule.learn_s for count in counts),
         1e3 * sum(count.execute_s for count in counts), tuple(forced))

@@ -1,17 +1,18 @@
 """``with batching():`` the scope in which calls are recorded."""
 import time
 from collections import Counter
-from typing import Optional, Union
+from typing import List, Optional, Tuple, Union
 
 import mxnet as mx
 
 from .evaluate import Evaluator
+from .graph import Graph
 from .record import hooks
 from .record.recording import Recording
 from .report import Report, make_report
-from .schedule import Scheduler, get_scheduler
+from .schedule import Schedule, Scheduler, get_scheduler
 
-DEFAULT_SCHEDULER = 'agenda'
+DEFAULT_SCHEDULER = 'fsm'
 
 
 class batching:  # pylint: disable=invalid-name
@@ -23,8 +24,9 @@ class batching:  # pylint: disable=invalid-name
 
     Parameters
     ----------
-    scheduler : str or Scheduler, default 'agenda'
-        Which calls run together: ``'depth'``, ``'agenda'``, ``'agenda-remaining'``,
+    scheduler : str or Scheduler, default 'fsm'
+        Which calls run together: ``'fsm'`` (learns on the first minibatches of a model),
+        ``'sufficient'``, ``'beam'``, ``'depth'``, ``'agenda'``, ``'agenda-remaining'``,
         ``'unbatched'``, or an object with a ``schedule`` method.
     ctx : mxnet.Context, optional
         Where numbers and NumPy arrays go. By default the context of the first parameter or
@@ -71,6 +73,11 @@ class batching:  # pylint: disable=invalid-name
         evaluator = self._recording.evaluator if self._recording else Evaluator(self.scheduler)
         return make_report(self.scheduler.name, evaluator.counts, self._record_s,
                            evaluator.forced)
+
+    def schedules(self) -> List[Tuple[Graph, Schedule]]:
+        """The graph and the schedule of each evaluation so far."""
+        counts = self._recording.evaluator.counts if self._recording else []
+        return [(count.graph, count.schedule) for count in counts]
 
     def __str__(self) -> str:
         """The recorded graph by type."""

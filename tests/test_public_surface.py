@@ -8,13 +8,20 @@ import gluon_edbatch as edb
 from gluon_edbatch import report, rnn, schedule, testing
 
 PUBLIC = {
-    edb: ['AgendaScheduler', 'AutoBatchMixin', 'BatchError', 'COMPILED', 'DepthScheduler', 'EdbError',
-          'LazyArray', 'RecordError', 'Report', 'RowDependenceError', 'Scheduler',
-          'StaleValueError', 'UnbatchedScheduler', 'add_n', 'batching', 'concat', 'forward',
-          'lower_bound', 'nd', 'ragged', 'rnn', 'stack'],
+    edb: ['AgendaScheduler', 'AutoBatchMixin', 'BatchError', 'BeamScheduler', 'COMPILED',
+          'CachedScheduler', 'DepthScheduler', 'EdbError', 'FSMScheduler', 'LazyArray', 'Policy',
+          'PolicyError',
+          'QLearningConfig', 'RecordError', 'Report', 'RowDependenceError', 'Scheduler',
+          'StaleValueError', 'StateEncoding', 'SufficientConditionScheduler',
+          'UnbatchedScheduler', 'add_n', 'batching', 'concat', 'forward', 'learn_policy',
+          'lower_bound', 'nd', 'ragged', 'rnn', 'stack', 'visualize'],
     rnn: ['ChildSumTreeLSTMCell', 'MVRNNCell', 'NaryTreeLSTMCell', 'TreeGRUCell'],
-    schedule: ['AgendaScheduler', 'DepthScheduler', 'Frontier', 'Schedule', 'Scheduler',
-               'UnbatchedScheduler', 'get_scheduler', 'lower_bound'],
+    schedule: ['AgendaScheduler', 'BaseEncoding', 'BeamScheduler', 'BoundEncoding',
+               'CachedScheduler', 'DepthScheduler', 'FSMScheduler', 'Frontier', 'MaxEncoding',
+               'PathEncoding', 'Policy', 'QLearningConfig', 'Run', 'Schedule', 'Scheduler',
+               'SortEncoding', 'StateEncoding', 'SufficientConditionScheduler',
+               'UnbatchedScheduler', 'get_encoding', 'get_scheduler', 'learn_policy',
+               'lower_bound'],
     testing: ['assert_matches_eager', 'check_schedule', 'check_scheduler'],
 }
 
@@ -59,8 +66,8 @@ def test_errors():
 
 def test_report_fields():
     assert {'scheduler', 'evaluations', 'nodes', 'batches', 'lower_bound', 'types',
-            'gathered_rows', 'sliced_rows', 'record_ms', 'schedule_ms', 'execute_ms',
-            'forced'} <= set(report.Report._fields)
+            'gathered_rows', 'sliced_rows', 'record_ms', 'learn_ms', 'unseen_states',
+            'schedule_ms', 'execute_ms', 'forced'} <= set(report.Report._fields)
     assert {'name', 'calls', 'batches'} <= set(report.TypeReport._fields)
 
 

@@ -12,13 +12,13 @@ from hypothesis import given, settings, strategies as st
 from gluon_edbatch import graph as graph_module
 from gluon_edbatch.graph import Graph
 from gluon_edbatch.schedule import (
-    AgendaScheduler, DepthScheduler, Frontier, Schedule, UnbatchedScheduler, bound, get_scheduler,
-    lower_bound,
+    AgendaScheduler, BeamScheduler, DepthScheduler, FSMScheduler, Frontier, Schedule,
+    SufficientConditionScheduler, UnbatchedScheduler, bound, get_scheduler, lower_bound,
 )
 from gluon_edbatch.testing.scheduling import check_schedule, check_scheduler
 from strategies import graphs
 
-NAMES = ["agenda", "agenda-remaining", "depth", "unbatched"]
+NAMES = ["agenda", "agenda-remaining", "depth", "unbatched"]  # test_fsm.py has the others
 EMBED, CELL, HEAD = range(3)
 
 
@@ -77,14 +77,18 @@ def test_lower_bound_by_hand(graph, expected):
 
 
 def test_get_scheduler():
-    for name, kind in zip(NAMES, [AgendaScheduler, AgendaScheduler, DepthScheduler,
-                                  UnbatchedScheduler]):
+    for name, kind in [
+        ("agenda", AgendaScheduler), ("agenda-remaining", AgendaScheduler),
+        ("beam", BeamScheduler), ("depth", DepthScheduler), ("fsm", FSMScheduler),
+        ("sufficient", SufficientConditionScheduler), ("unbatched", UnbatchedScheduler),
+    ]:
         scheduler = get_scheduler(name)
         assert isinstance(scheduler, kind) and scheduler.name == name
         assert get_scheduler(scheduler) is scheduler
         assert repr(scheduler).startswith(kind.__name__)
+    assert get_scheduler("fsm") is get_scheduler("fsm")
     assert get_scheduler("agenda-remaining").remaining and not get_scheduler("agenda").remaining
-    names = "there is no scheduler 'best'; there are 'agenda', 'agenda-remaining', 'depth', 'unb"
+    names = "there is no scheduler 'best'; there are 'agenda', 'agenda-remaining', 'beam', 'd"
     with pytest.raises(ValueError, match=names):
         get_scheduler("best")
     for wrong in (None, 3, object(), DepthScheduler):

@@ -1,32 +1,65 @@
 """Schedulers: which recorded calls run together, and in which order. Needs NumPy only.
 
 ``protocol`` says what a scheduler is, ``frontier`` is what step-by-step schedulers are built on,
-``bound`` how few batches are possible at all; the other modules are one scheduler each.
+``bound`` how few batches are possible at all, ``run`` what all schedulers that choose among ready
+types agree upon. ``depth``, ``agenda``, ``sufficient``, ``beam``, ``fsm`` and ``unbatched`` are one
+scheduler each, ``cache`` is for graphs that recur. The state machine's policies are in ``policy``,
+what they see of a graph in ``encoding``, and how they are learned in ``learning``.
 """
 from typing import Callable, Dict, Union
 
 from .agenda import AgendaScheduler
+from .beam import BeamScheduler
 from .bound import lower_bound
+from .cache import CachedScheduler
 from .depth import DepthScheduler
+from .encoding import (BaseEncoding, BoundEncoding, MaxEncoding, PathEncoding, SortEncoding,
+                       StateEncoding, get_encoding)
 from .frontier import Frontier
+from .fsm import FSMScheduler
+from .learning import learn_policy
+from .policy import Policy, QLearningConfig
 from .protocol import Schedule, Scheduler
+from .run import Run
+from .sufficient import SufficientConditionScheduler
 from .unbatched import UnbatchedScheduler
 
 __all__ = [
     "AgendaScheduler",
+    "BaseEncoding",
+    "BeamScheduler",
+    "BoundEncoding",
+    "CachedScheduler",
     "DepthScheduler",
+    "FSMScheduler",
     "Frontier",
+    "MaxEncoding",
+    "PathEncoding",
+    "Policy",
+    "QLearningConfig",
+    "Run",
     "Schedule",
     "Scheduler",
+    "SortEncoding",
+    "StateEncoding",
+    "SufficientConditionScheduler",
     "UnbatchedScheduler",
+    "get_encoding",
     "get_scheduler",
+    "learn_policy",
     "lower_bound",
 ]
 
+
+# One for all who ask by name, so that what it learned lasts from scope to scope.
+_FSM = FSMScheduler()
 _SCHEDULERS: Dict[str, Callable[[], Scheduler]] = {
     "agenda": AgendaScheduler,
     "agenda-remaining": lambda: AgendaScheduler(remaining=True),
+    "beam": BeamScheduler,
     "depth": DepthScheduler,
+    "fsm": lambda: _FSM,
+    "sufficient": SufficientConditionScheduler,
     "unbatched": UnbatchedScheduler,
 }
 
@@ -37,8 +70,9 @@ def get_scheduler(scheduler: Union[str, Scheduler]) -> Scheduler:
     Parameters
     ----------
     scheduler : str or Scheduler
-        ``"agenda"``, ``"agenda-remaining"``, ``"depth"`` or ``"unbatched"``, or any object with a
-        ``name`` and a method ``schedule(graph)``.
+        ``"agenda"``, ``"agenda-remaining"``, ``"beam"``, ``"depth"``, ``"fsm"``, ``"sufficient"``
+        or ``"unbatched"``, or any object with a ``name`` and a method ``schedule(graph)``.
+        ``"fsm"`` is always the same object: its policies last as long as the process.
     """
     if isinstance(scheduler, str):
         if scheduler not in _SCHEDULERS:

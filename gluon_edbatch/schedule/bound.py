@@ -9,6 +9,8 @@ References
 .. [1] Chen et al. (2023). ED-Batch: efficient automatic batching of dynamic neural networks via
    learned finite state machines. https://arxiv.org/abs/2302.03851
 """
+from typing import Iterable, List
+
 import numpy as np
 
 from ..graph import Graph, expand
@@ -89,3 +91,80 @@ def path_counts(graph: Graph, kinds: np.ndarray) -> np.ndarray:
             best = np.maximum.reduceat(best, edges[begin:end] - first, axis=0)
         counts[begin:end] += best
     return counts
+
+
+class CostToGo:
+    """The lower bound of what is left of a graph, kept up to date as batches run.
+
+    A batch lowers it by one, or it is a batch more than the bound.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph; nothing of it has run.
+
+    Attributes
+    ----------
+    bound : int
+        For what has not run yet.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.bound = lower_bound(graph)
+        self._types = graph.types
+        self._alone: List[bool] = graph.alone.tolist()
+        self._rank = _ranks(graph)
+        longest = np.zeros(graph.num_types, np.intp)
+        np.maximum.at(longest, graph.types, self._rank)
+        self._longest: List[int] = longest.tolist()
+        self._start = np.cumsum(longest + 1) - (longest + 1)
+        self._counts = np.bincount(self._start[graph.types] + self._rank,
+                                   minlength=int((longest + 1).sum()))
+
+    def copy(self) -> "CostToGo":
+        """The same, to be carried on by itself."""
+        other = CostToGo.__new__(CostToGo)
+        vars(other).update(vars(self))
+        other._longest, other._counts = list(self._longest), self._counts.copy()
+        return other
+
+    def left(self, kind: int) -> int:
+        """The most nodes of a type on any path of what has not run yet."""
+        return self._longest[kind]
+
+    def lowers(self, kind: int, chunks: Iterable[np.ndarray]) -> bool:
+        """Whether the bound would fall if these nodes of a type ran, given in portions."""
+        longest = self._longest[kind]
+        first = sum(int(np.count_nonzero(self._rank[chunk] == longest)) for chunk in chunks)
+        return first == self._counts[self._start[kind] + longest]
+
+    def run(self, batches: Iterable[np.ndarray]) -> None:
+        """Say that batches have run, in an order that the edges allow."""
+        for nodes in batches:
+            kind = int(self._types[nodes[0]])
+            if self._alone[kind]:
+                self.bound -= 1
+                continue
+            start, longest = self._start[kind], self._longest[kind]
+            ran = np.bincount(self._rank[nodes])
+            counts = self._counts[start:start + len(ran)]
+            counts -= ran
+            while longest and not self._counts[start + longest]:
+                longest -= 1
+            self.bound -= self._longest[kind] - longest
+            self._longest[kind] = longest
+
+
+def _ranks(graph: Graph) -> np.ndarray:
+    """The most nodes of its own type on a path that begins at each node, the node included."""
+    n = len(graph)
+    ranks = np.ones(n, np.intp)
+    order = n - 1 - graph.reversed.levels.order
+    step = max(1, _CHUNK // max(1, n))
+    for begin in range(0, graph.num_types, step):
+        kinds = np.arange(begin, min(begin + step, graph.num_types))
+        counts = path_counts(graph.reversed, kinds)
+        column = graph.types[order] - begin
+        own = np.flatnonzero((column >= 0) & (column < len(kinds)))
+        ranks[order[own]] = counts[own, column[own]]
+    return ranks

@@ -13,7 +13,7 @@ References
    learned finite state machines. https://arxiv.org/abs/2302.03851
 """
 import heapq
-from typing import Dict, List
+from typing import Dict, List, Sequence
 
 import numpy as np
 
@@ -37,11 +37,14 @@ class Frontier:
         The types that became ready by the last `take`, or were ready at the start; and a type
         that is still ready after one of its nodes was taken alone. What a scheduler thinks of
         the other ready types need not be thought again.
+    grown : list of int
+        The types that nodes were added to by the last `take`, or that were ready at the start.
     """
 
     def __init__(self, graph: Graph) -> None:
         self.counts: Dict[int, int] = {}
         self.fresh: List[int] = []
+        self.grown: List[int] = []
         # 16 bits if they do: NumPy sorts those in linear time.
         self._types = graph.types.astype(np.uint16 if graph.num_types <= 1 << 16 else np.intp)
         self._countdown = Countdown(graph)
@@ -54,6 +57,26 @@ class Frontier:
     def __repr__(self) -> str:
         ready = ", ".join(f"{kind}: {count}" for kind, count in sorted(self.counts.items()))
         return f"Frontier({{{ready}}})"
+
+    def copy(self) -> "Frontier":
+        """A frontier that goes on from here by itself; of use in the same thread only."""
+        other = Frontier.__new__(Frontier)
+        vars(other).update(vars(self))
+        other.counts = dict(self.counts)
+        other._countdown = self._countdown.copy()
+        other._chunks = {kind: list(chunks) for kind, chunks in self._chunks.items()}
+        other._alone = {kind: list(nodes) for kind, nodes in self._alone.items()}
+        return other
+
+    def chunks(self, kind: int) -> Sequence[np.ndarray]:
+        """The ready nodes of a type, in the portions in which they became ready.
+
+        Parameters
+        ----------
+        kind : int
+            A ready type whose nodes need not run alone.
+        """
+        return self._chunks[kind]
 
     def take(self, kind: int) -> np.ndarray:
         """Run the ready nodes of a type: they leave the frontier, those they held up enter it.
@@ -69,7 +92,7 @@ class Frontier:
             (k,) intp, all ready nodes of the type, ascending; the first one only if nodes of
             this type must run alone.
         """
-        self.fresh = []
+        self.fresh, self.grown = [], []
         del self.counts[kind]
         if kind in self._alone:
             nodes = self._take_alone(kind)
@@ -111,6 +134,7 @@ class Frontier:
             self.counts[kind] = 0
             self.fresh.append(kind)
         self.counts[kind] += len(nodes)
+        self.grown.append(kind)
         if kind in self._alone:
             for node in nodes.tolist():
                 heapq.heappush(self._alone[kind], node)

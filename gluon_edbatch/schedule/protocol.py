@@ -17,10 +17,16 @@ class Schedule:
         (n,) int32, every node once, batch after batch; nodes ascend within a batch.
     bounds : numpy.ndarray
         (b + 1,) int64; batch ``k`` is ``order[bounds[k]:bounds[k + 1]]``, nodes of one type.
+    learn_s : float
+        Seconds that the scheduler learned before it made this schedule.
+    unseen_states : int
+        How often it had nothing learned to go by, and used the sufficient condition.
     """
 
     order: np.ndarray
     bounds: np.ndarray
+    learn_s: float = 0.0
+    unseen_states: int = 0
 
     @classmethod
     def from_batches(cls, batches: Sequence[np.ndarray]) -> "Schedule":

@@ -1,7 +1,9 @@
 """Node types: calls that agree in everything that matters, and so may run as one batch."""
 import itertools
 import json
+import re
 from enum import Enum
+from functools import cached_property
 from typing import Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import mxnet as mx
@@ -183,6 +185,15 @@ class NodeType:
                            for a in self.arguments)
         lengths = '' if self.lengths is None else f' k={",".join(map(str, self.lengths))}'
         return f'{self.name}[{shapes}{lengths}]'
+
+    @cached_property
+    def stable_name(self) -> str:
+        """The same for the same model in another process: without the counter in the model's name.
+
+        MXNet numbers the blocks of a process that have no enclosing name scope; those inside one
+        are numbered within it.
+        """
+        return re.sub(r'(?<=\()([a-z_]+?)\d+(?=[_)])', r'\1', repr(self), count=1)
 
     def output_specs(self, rows: int) -> Tuple[Spec, ...]:
         """Specs of the outputs of a call with this many rows."""

@@ -13,7 +13,7 @@ from ..record.lazy import LazyArray
 from ..schedule import Scheduler
 from ..scope import batching
 
-SCHEDULERS = ('depth', 'agenda', 'agenda-remaining', 'unbatched')
+SCHEDULERS = ('depth', 'agenda', 'fsm', 'sufficient', 'unbatched')
 # Of the largest magnitude in an array. A sum over a batch adds in another order than eager's.
 _TOLERANCE = {'float16': 1e-2, 'float32': 1e-5, 'float64': 1e-10}
 _SMALLEST_SCALE = 1e-3  # of an array whose exact values are zero, where only rounding is left

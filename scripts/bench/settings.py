@@ -5,7 +5,7 @@ from typing import Optional
 __all__ = ['BATCHED', 'EAGER', 'MODES', 'RIVALS', 'SYSTEMS', 'Settings', 'scheduler_of']
 
 MODES = ('train', 'infer')
-BATCHED = ('depth', 'agenda', 'agenda-remaining', 'lazy-unbatched')
+BATCHED = ('depth', 'agenda', 'agenda-remaining', 'sufficient', 'fsm', 'lazy-unbatched')
 EAGER = ('unbatched', 'unbatched-hybridized')
 RIVALS = ('plain-hybridized', 'manual', 'manual-torch', 'manual-shared', 'manual-torch-shared')
 SYSTEMS = BATCHED + EAGER + RIVALS

@@ -1,0 +1,109 @@
+"""Beam search for a schedule with few batches: slow, for graphs that recur, and as a teacher."""
+from typing import Dict, List, NamedTuple
+
+import numpy as np
+
+from ..graph import Graph
+from .bound import CostToGo, lower_bound
+from .protocol import Schedule
+from .run import Run
+
+
+class BeamScheduler:
+    """Keeps the best `width` partial schedules, by the lower bound of what they come to.
+
+    Every ready type of every partial schedule is tried, and of those that ran the same nodes one
+    is kept. Equal bounds are decided by how much the longest ways to the end weigh that the ready
+    nodes begin, each a factor of e for every node: fewer and shorter ones are better. It takes
+    seconds for minibatches whose graphs have thousands of decisions; put a `CachedScheduler`
+    around it.
+
+    Parameters
+    ----------
+    width : int, default 20
+        Partial schedules that are kept.
+    """
+
+    def __init__(self, width: int = 20) -> None:
+        if width < 1:
+            raise ValueError(f"width must be at least 1, not {width}")
+        self.width = width
+        self.name = "beam"
+
+    def __repr__(self) -> str:
+        return f"BeamScheduler(width={self.width})"
+
+    def schedule(self, graph: Graph) -> Schedule:
+        """Batches, each the whole ready set of a type."""
+        return self.search(graph).schedule()
+
+    def search(self, graph: Graph) -> Run:
+        """The finished run that was found: if a width of 1 reaches the lower bound, that."""
+        found = self._search(graph, 1)
+        if self.width > 1 and len(found.batches) > lower_bound(graph):
+            found = min(found, self._search(graph, self.width), key=lambda run: len(run.batches))
+        return found
+
+    def _search(self, graph: Graph, width: int) -> Run:
+        first = Run(graph)
+        if not first.settle():
+            return first
+        togo = CostToGo(graph)
+        togo.run(first.batches)
+        # So that equal sets of nodes that ran have equal sums, and others hardly ever do.
+        marks = np.random.RandomState(0).randint(1 << 62, size=len(graph), dtype=np.int64)
+        height = np.ascontiguousarray(graph.height)
+        states = [_State(first, togo, 0, 0)]
+        while True:
+            found: Dict[int, _State] = {}
+            for state in states:
+                if not state.run.frontier.counts:
+                    found[state.mark] = state
+                for kind in sorted(state.run.frontier.counts):
+                    following = _step(state, kind, marks)
+                    known = found.get(following.mark)
+                    if known is None or following.cost < known.cost:
+                        found[following.mark] = following
+            states = _best(list(found.values()), height, width)
+            if not states[0].run.frontier.counts:
+                return states[0].run
+
+
+class _State(NamedTuple):
+    """A partial schedule: a lower bound of its cost, and what tells its nodes from others."""
+
+    run: Run
+    togo: CostToGo
+    cost: int
+    mark: int
+
+
+def _step(state: _State, kind: int, marks: np.ndarray) -> _State:
+    """Run a type, and what is certainly right then."""
+    run, togo = state.run.copy(), state.togo.copy()
+    run.take(kind)
+    run.settle()
+    new = run.batches[len(state.run.batches):]
+    togo.run(new)
+    mark = state.mark
+    for nodes in new:
+        mark += int(marks[nodes].sum())
+    return _State(run, togo, len(run.batches) + togo.bound, mark)
+
+
+def _best(states: List[_State], height: np.ndarray, width: int) -> List[_State]:
+    """The best states in order; a finished one weighs nothing."""
+    ready = [height[_ready(state)] for state in states]
+    highest = max((heights.max() for heights in ready if len(heights)), default=0)
+    weights = [float(np.exp((heights - highest).astype(float)).sum()) for heights in ready]
+    ranks = [(state.cost, weight, place)
+             for place, (state, weight) in enumerate(zip(states, weights))]
+    return [states[place] for _, _, place in sorted(ranks)[:width]]
+
+
+def _ready(state: _State) -> np.ndarray:
+    """The ready nodes of the types that need more than one batch."""
+    frontier = state.run.frontier
+    chunks = [chunk for kind in frontier.counts if state.togo.left(kind) > 1
+              for chunk in frontier.chunks(kind)]
+    return np.concatenate(chunks) if chunks else np.zeros(0, np.intp)

@@ -1,0 +1,87 @@
+"""Schedules of graphs that recur: the same types and edges need not be scheduled again."""
+import threading
+from collections import OrderedDict
+from typing import Optional, Tuple
+
+from ..graph import Graph
+from .protocol import Schedule, Scheduler
+
+
+class ScheduleCache:
+    """The schedules of the graphs that were looked up last; several threads may use it.
+
+    Graphs are compared by value: types, edges, which types run alone, and the types' names.
+
+    Parameters
+    ----------
+    capacity : int
+        How many schedules are kept; none if 0.
+
+    Attributes
+    ----------
+    hits, misses : int
+    """
+
+    def __init__(self, capacity: int) -> None:
+        if capacity < 0:
+            raise ValueError(f"capacity must be at least 0, not {capacity}")
+        self.capacity = capacity
+        self.hits = self.misses = 0
+        self._schedules: "OrderedDict[tuple, Schedule]" = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._schedules)
+
+    def get(self, graph: Graph) -> Tuple[tuple, Optional[Schedule]]:
+        """The key of a graph, and its schedule if there is one."""
+        key = (graph.types.tobytes(), graph.offsets.tobytes(), graph.inputs.tobytes(),
+               graph.alone.tobytes(), tuple(graph.type_names))
+        with self._lock:
+            schedule = self._schedules.get(key)
+            if schedule is None:
+                self.misses += 1
+            else:
+                self.hits += 1
+                self._schedules.move_to_end(key)
+        return key, schedule
+
+    def put(self, key: tuple, schedule: Schedule) -> None:
+        """Keep a schedule under the key that `get` gave; the one used longest ago may go."""
+        with self._lock:
+            self._schedules[key] = schedule
+            while len(self._schedules) > self.capacity:
+                self._schedules.popitem(last=False)
+
+    def clear(self) -> None:
+        """Keep none."""
+        with self._lock:
+            self._schedules.clear()
+
+
+class CachedScheduler:
+    """A scheduler that makes the schedule of a graph once.
+
+    Parameters
+    ----------
+    scheduler : Scheduler
+        Makes the schedules.
+    capacity : int, default 64
+        How many are kept.
+    """
+
+    def __init__(self, scheduler: Scheduler, capacity: int = 64) -> None:
+        self.scheduler = scheduler
+        self.cache = ScheduleCache(capacity)
+        self.name = scheduler.name
+
+    def __repr__(self) -> str:
+        return f"CachedScheduler({self.scheduler!r}, capacity={self.cache.capacity})"
+
+    def schedule(self, graph: Graph) -> Schedule:
+        """What the scheduler makes of the graph, or made of an equal one."""
+        key, schedule = self.cache.get(graph)
+        if schedule is None:
+            schedule = self.scheduler.schedule(graph)
+            self.cache.put(key, schedule)
+        return schedule

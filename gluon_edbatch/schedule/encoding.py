@@ -1,0 +1,232 @@
+"""State encodings: what a policy sees of a graph on its way, as a tuple of small integers.
+
+``E_base``, ``E_sort`` and ``E_max`` are those of ED-Batch (Chen et al., 2023 [1]_): the ready
+types, and at most which of them has how many nodes. They cannot tell apart what matters where
+chains of different types compete: who holds up the longest way to the end. ``E_path`` and ``E_bound`` can.
+
+References
+----------
+.. [1] Chen et al. (2023). ED-Batch: efficient automatic batching of dynamic neural networks via
+   learned finite state machines. https://arxiv.org/abs/2302.03851
+"""
+from math import exp, log
+from typing import Callable, Dict, List, Optional, Protocol, Sequence, Tuple, Union
+
+import numpy as np
+
+from .bound import CostToGo
+from .run import Run
+
+State = Tuple[int, ...]
+
+
+class StateEncoding(Protocol):
+    """What a policy sees; write another for chains that these do not tell apart.
+
+    Types in a state are the policy's numbers, which are those of the graph that is run. Anything
+    else in a state must not depend on them, on the process, or on the size of the minibatch.
+    """
+
+    name: str
+
+    def follow(self, run: Run) -> Callable[[], State]:
+        """A function that gives the state of a run, whenever there is a type to choose."""
+        ...
+
+    def coarser(self, state: State) -> Optional[State]:
+        """A state to look up if this one is unknown; None if there is none."""
+        ...
+
+
+class _ReadyTypes:
+    """An encoding of the numbers of ready nodes alone."""
+
+    name: str
+    _encode: Callable[[Dict[int, int]], State]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+    def follow(self, run: Run) -> Callable[[], State]:
+        """See `StateEncoding`."""
+        counts, encode = run.frontier.counts, type(self)._encode
+        return lambda: encode(counts)
+
+    def coarser(self, state: State) -> Optional[State]:
+        """There is none."""
+        return None
+
+
+class BaseEncoding(_ReadyTypes):
+    """The ready types, ascending."""
+
+    name = "E_base"
+
+    @staticmethod
+    def _encode(counts: Dict[int, int]) -> State:
+        return tuple(sorted(counts))
+
+
+class SortEncoding(_ReadyTypes):
+    """The ready types, those with more ready nodes first."""
+
+    name = "E_sort"
+
+    @staticmethod
+    def _encode(counts: Dict[int, int]) -> State:
+        return tuple(sorted(counts, key=lambda kind: (-counts[kind], kind)))
+
+
+class MaxEncoding(_ReadyTypes):
+    """The ready types, ascending, and the one with most ready nodes once more."""
+
+    name = "E_max"
+
+    @staticmethod
+    def _encode(counts: Dict[int, int]) -> State:
+        return tuple(sorted(counts)) + (min(counts, key=lambda kind: (-counts[kind], kind)),)
+
+
+class PathEncoding:
+    """The ready types by the longest ways to the end that their ready nodes begin.
+
+    The first is the type that presses most: a way weighs e**2 times as much as one that is a node
+    shorter. Each type is followed by how many nodes its longest way is shorter than that of the
+    type before. Coarser states leave out types from the end.
+
+    Parameters
+    ----------
+    steps : int, default 2
+        Differences from here on are not told apart; the least is -1.
+    """
+
+    def __init__(self, steps: int = 2) -> None:
+        if steps < 0:
+            raise ValueError(f"steps must be at least 0, not {steps}")
+        self.steps = steps
+        self.name = "E_path" if steps == 2 else f"E_path({steps})"
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(steps={self.steps})"
+
+    def follow(self, run: Run) -> Callable[[], State]:
+        """See `StateEncoding`."""
+        order, steps = ReadyPaths(run).order, self.steps
+
+        def encode() -> State:
+            state: List[int] = []
+            before = None
+            for _, kind, ways in order():
+                behind = 0 if before is None else before - ways.longest
+                state += (kind, max(-1, min(behind, steps)))
+                before = ways.longest
+            return tuple(state)
+
+        return encode
+
+    def coarser(self, state: State) -> Optional[State]:
+        """The state without its last type."""
+        return state[:-2] if len(state) > 2 else None
+
+
+class BoundEncoding:
+    """The same order; each type is followed by whether a batch of it lowers the lower bound."""
+
+    name = "E_bound"
+
+    def __repr__(self) -> str:
+        return "BoundEncoding()"
+
+    def follow(self, run: Run) -> Callable[[], State]:
+        """See `StateEncoding`."""
+        order, frontier = ReadyPaths(run).order, run.frontier
+        togo, seen = CostToGo(run.graph), 0
+
+        def encode() -> State:
+            nonlocal seen
+            togo.run(run.batches[seen:])
+            seen = len(run.batches)
+            return tuple(number for _, kind, _ in order()
+                         for number in (kind, togo.lowers(kind, frontier.chunks(kind))))
+
+        return encode
+
+    def coarser(self, state: State) -> Optional[State]:
+        """The state without its last type."""
+        return state[:-2] if len(state) > 2 else None
+
+
+class ReadyPaths:
+    """The longest ways to the end from the ready nodes of each type.
+
+    Parameters
+    ----------
+    run : Run
+        The run to follow.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._frontier = run.frontier
+        self._height = np.ascontiguousarray(run.graph.height)
+        self._known: Dict[int, _Ways] = {}
+
+    def order(self) -> List[Tuple[float, int, "_Ways"]]:
+        """(-logarithm of the weight, type, ways) for each ready type, ascending."""
+        known, found = self._known, []
+        for kind in self._frontier.counts:
+            chunks = self._frontier.chunks(kind)
+            ways = known.get(kind)
+            if ways is None or ways.chunks is not chunks:  # the type ran since
+                ways = known[kind] = _Ways(chunks)
+            while ways.seen < len(chunks):
+                ways.add(self._height[chunks[ways.seen]])
+            found.append((-ways.weight, kind, ways))
+        found.sort()
+        return found
+
+
+class _Ways:
+    """The longest ways to the end from nodes that come in chunks."""
+
+    __slots__ = ("chunks", "seen", "longest", "weight", "_mass")
+
+    def __init__(self, chunks: Sequence[np.ndarray]) -> None:
+        self.chunks = chunks
+        self.seen, self.longest, self._mass = 0, -1, 0.0
+
+    def add(self, heights: np.ndarray) -> None:
+        self.seen += 1
+        longest = max(self.longest, int(heights.max()))
+        self._mass *= exp(2 * (self.longest - longest))
+        self._mass += float(np.exp(2.0 * (heights - longest)).sum())
+        self.longest, self.weight = longest, 2 * longest + log(self._mass)
+
+
+_ENCODINGS: Dict[str, Callable[[], StateEncoding]] = {
+    "E_base": BaseEncoding,
+    "E_sort": SortEncoding,
+    "E_max": MaxEncoding,
+    "E_path": PathEncoding,
+    "E_bound": BoundEncoding,
+}
+
+
+def get_encoding(encoding: Union[str, StateEncoding]) -> StateEncoding:
+    """The encoding of a name; an object that is an encoding is returned as it is.
+
+    Parameters
+    ----------
+    encoding : str or StateEncoding
+        ``"E_base"``, ``"E_sort"``, ``"E_max"``, ``"E_path"`` or ``"E_bound"``, or any object with a ``name`` and
+        the methods of `StateEncoding`.
+    """
+    if isinstance(encoding, str):
+        if encoding not in _ENCODINGS:
+            names = ", ".join(repr(name) for name in sorted(_ENCODINGS))
+            raise ValueError(f"there is no state encoding {encoding!r}; there are {names}")
+        return _ENCODINGS[encoding]()
+    if isinstance(encoding, type) or not all(
+            callable(getattr(encoding, method, None)) for method in ("follow", "coarser")):
+        raise TypeError(f"{encoding!r} is not a state encoding: it must be a name or an object with "
+                        "methods follow(run) and coarser(state)")
+    return encoding

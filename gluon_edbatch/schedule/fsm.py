@@ -1,0 +1,187 @@
+"""The FSM scheduler: a policy learned on the first minibatches says which type to run.
+
+A finite state machine in the sense of Chen et al. (2023 [1]_): the state is what an encoding sees
+of the frontier, a batch is a transition, and choosing it is one look-up.
+
+References
+----------
+.. [1] Chen et al. (2023). ED-Batch: efficient automatic batching of dynamic neural networks via
+   learned finite state machines. https://arxiv.org/abs/2302.03851
+"""
+import threading
+import time
+from dataclasses import replace
+from typing import Dict, List, Optional, Tuple
+
+from ..graph import Graph
+from .bound import lower_bound
+from .cache import ScheduleCache
+from .learning import learn_policy
+from .policy import Policy, QLearningConfig, names_of
+from .protocol import Schedule
+from .run import Run
+from .sufficient import SufficientCondition, SufficientConditionScheduler
+
+_LESSONS = 4        # minibatches of a model that are learned from
+_EXTENSIONS = 8     # times that a model may turn out to have more types, and learns again
+_MODELS = 64        # models that are remembered
+_SAME_NAMES = 256   # models, or parts of models, whose policy is found without a search
+
+
+class FSMScheduler:
+    """Looks up which type to run; learns that on the first minibatches of each model.
+
+    A model is known by the names of its types: each has a policy of its own, for minibatches of
+    any size. Learning is over as soon as the lower bound is reached, or after four minibatches.
+    In a state that was not met, or with learning switched off, the type that comes nearest to the
+    sufficient condition runs, as with `SufficientConditionScheduler`. Several threads may use one
+    scheduler; while one learns, others do with what is known.
+
+    Parameters
+    ----------
+    policy : Policy, optional
+        Use this policy for all models, and learn nothing.
+    learn : bool, default True
+        Whether to learn where there is no policy.
+    config : QLearningConfig, optional
+        How to learn from one minibatch; the default takes about a second or two at most.
+    cache : int, default 16
+        How many schedules are kept for minibatches that recur.
+
+    Attributes
+    ----------
+    learn_s : float
+        Seconds that learning took so far.
+    unseen_states : int
+        How often there was nothing learned to go by.
+    """
+
+    name = "fsm"
+
+    def __init__(self, policy: Optional[Policy] = None, learn: bool = True,
+                 config: QLearningConfig = QLearningConfig(effort=10_000, beam_width=2),
+                 cache: int = 16) -> None:
+        self.policy = policy
+        self.learn = learn and policy is None
+        self.config = config
+        self.learn_s, self.unseen_states = 0.0, 0
+        self._cache = ScheduleCache(cache)
+        self._models: List[_Model] = []
+        self._by_names: Dict[Tuple[str, ...], _Model] = {}
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        what = repr(self.policy) if self.policy is not None else f"learn={self.learn}"
+        return f"FSMScheduler({what})"
+
+    @property
+    def policies(self) -> List[Policy]:
+        """The policies learned so far, one a model."""
+        return [model.policy for model in self._models]
+
+    def schedule(self, graph: Graph) -> Schedule:
+        """Batches, each the whole ready set of a type."""
+        key, schedule = self._cache.get(graph)
+        if schedule is not None:
+            return schedule
+        learn_s, policy = 0.0, self.policy
+        # A graph too large to be run a few times is none to learn from.
+        if self.learn and len(graph) <= 10 * self.config.effort:
+            policy, learn_s = self._policy_for(graph)
+            self.learn_s += learn_s
+        schedule = run_policy(graph, policy)
+        self.unseen_states += schedule.unseen_states
+        self._cache.put(key, schedule)
+        return replace(schedule, learn_s=learn_s) if learn_s else schedule
+
+    def _policy_for(self, graph: Graph) -> Tuple[Optional[Policy], float]:
+        """The policy of a graph's model, and the seconds it took to learn it."""
+        names = tuple(graph.type_names) or (str(graph.num_types),)
+        model = self._by_names.get(names)
+        if model is not None and model.done:
+            return model.policy, 0.0
+        if not self._lock.acquire(blocking=False):
+            return (model.policy if model is not None else None), 0.0
+        try:
+            started = time.perf_counter()
+            model = self._model(names, graph)
+            if not model.done:
+                model.study(graph, self.config)
+                self._cache.clear()
+                return model.policy, time.perf_counter() - started
+            return model.policy, 0.0
+        finally:
+            self._lock.release()
+
+    def _model(self, names: Tuple[str, ...], graph: Graph) -> "_Model":
+        """The model with all of these types; else one that has some of them learns the others."""
+        kinds = frozenset(names_of(graph))
+        model = next((model for model in self._models if kinds <= model.kinds), None)
+        if model is None:
+            model = next((model for model in self._models if kinds & model.kinds), None)
+            if model is None:
+                model = _Model()
+                self._models = self._models[1 - _MODELS:] + [model]
+            model.extend(kinds)
+        if len(self._by_names) >= _SAME_NAMES:
+            self._by_names.clear()
+        self._by_names[names] = model
+        return model
+
+
+class _Model:
+    """What a scheduler knows of a model."""
+
+    def __init__(self) -> None:
+        self.kinds: frozenset = frozenset()
+        self.policy: Optional[Policy] = None
+        self.done = False
+        self._studied = self._extended = 0
+        self._lessons: List[Graph] = []
+
+    def study(self, graph: Graph, config: QLearningConfig) -> None:
+        """Learn from one minibatch more, unless it needs no better policy."""
+        self._studied += 1
+        self.done = self._studied >= _LESSONS
+        if self.policy is not None and self.kinds <= set(self.policy.types):
+            schedule = run_policy(graph, self.policy)
+            if len(schedule) == lower_bound(graph):
+                self.done |= not schedule.unseen_states
+                return
+        self._lessons.append(graph)
+        self.policy = learn_policy(self._lessons, config=config)
+        if self.done:
+            self._lessons = []
+
+    def extend(self, kinds: frozenset) -> None:
+        """There are more types than were known: learn again."""
+        self.kinds |= kinds
+        self._extended += 1
+        if self._extended <= _EXTENSIONS:  # else a model that has new types in each minibatch
+            self._studied, self.done = 0, False
+
+
+def run_policy(graph: Graph, policy: Optional[Policy]) -> Schedule:
+    """The schedule that a policy gives; None is that of `SufficientConditionScheduler`.
+
+    Parameters
+    ----------
+    graph : Graph
+        Types that the policy does not know are chosen by the sufficient condition.
+    policy : Policy, optional
+        What was learned.
+    """
+    if policy is None or len(graph) <= policy.small:
+        return SufficientConditionScheduler().schedule(graph)
+    run, condition, unseen = Run(policy.number(graph)), None, 0
+    if not run.settle():
+        return run.schedule()
+    look_up = policy.follow(run)
+    while run.settle():
+        kind = look_up()
+        if kind is None:
+            condition = condition or SufficientCondition(run)
+            kind = condition.best()
+            unseen += 1
+        run.take(kind)
+    return replace(run.schedule(), unseen_states=unseen)

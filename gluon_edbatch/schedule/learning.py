@@ -1,0 +1,353 @@
+"""Learning a policy: imitation of schedules that were searched for, then Q-learning.
+
+As in ED-Batch (Chen et al., 2023 [1]_), a decision's return is what the next few batches cost; a
+batch costs nothing if it lowers the lower bound of what is left, and one if it does not. What
+differs from the original is listed, with what it brought, in README.md beside this file.
+
+References
+----------
+.. [1] Chen et al. (2023). ED-Batch: efficient automatic batching of dynamic neural networks via
+   learned finite state machines. https://arxiv.org/abs/2302.03851
+"""
+from random import Random
+from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Union
+
+from ..graph import Graph
+from .beam import BeamScheduler
+from .bound import CostToGo, lower_bound
+from .encoding import ReadyPaths, State, StateEncoding, get_encoding
+from .policy import Policy, QLearningConfig, Reached, names_of
+from .run import Run
+from .sufficient import SufficientCondition
+
+# Tried in this order if no encoding is named: those that cost least to look at come first.
+ENCODINGS = ("E_base", "E_sort", "E_path")
+
+Choose = Callable[[], int]
+_TRIED = 0.1    # share of the decisions of a run in which other choices are tried
+
+
+def learn_policy(graphs: Sequence[Graph],
+                 encoding: Union[str, StateEncoding, None] = None,
+                 config: QLearningConfig = QLearningConfig(),
+                 progress: Optional[bool] = False) -> Policy:
+    """Learn which type to run in which state.
+
+    Parameters
+    ----------
+    graphs : sequence of Graph
+        Minibatches as `gluon_edbatch` records them; types are told apart by their names.
+    encoding : str or StateEncoding, optional
+        What a state is. By default ``"E_base"``, ``"E_sort"`` or ``"E_path"``, the first with which
+        the lower bound is reached, or else that which comes closest to it.
+    config : QLearningConfig
+        Limits and rates.
+    progress : bool, optional
+        Whether a progress bar is shown, which needs tqdm; None for in a terminal only.
+
+    Returns
+    -------
+    Policy
+        The same, bit for bit, for the same graphs and configuration.
+    """
+    if not graphs:
+        raise ValueError("there must be a graph to learn from")
+    types = tuple(sorted({name for graph in graphs for name in names_of(graph)}))
+    encodings = [get_encoding(name) for name in ([encoding] if encoding else ENCODINGS)]
+    blank = Policy(encodings[0], types, {}, config, Reached(0, 0, 0, 0, 0))
+    with _Effort(config.effort, progress) as effort:
+        # Every second graph only judges what was learned from the others.
+        lessons = [_Lesson(blank.number(graph), config, effort, taught=not place % 2)
+                   for place, graph in enumerate(graphs)]
+        bound = sum(lesson.bound for lesson in lessons)
+        learners = []
+        for candidate in encodings:
+            learner = _Learner(candidate, lessons, config, effort)
+            learners.append(learner)
+            learner.imitate()
+            if learner.batches <= config.tolerance * bound:
+                break
+        best = min(learners, key=lambda learner: learner.batches)
+        if best.batches > config.tolerance * bound:
+            best.explore(config.tolerance * bound)
+    reached = Reached(len(graphs), sum(map(len, graphs)), best.batches, bound,
+                      sum(lesson.sufficient for lesson in lessons))
+    small = _small(lessons) if best.batches > bound else 0
+    return Policy(best.encoding, types, best.table, config, reached, small)
+
+
+def _small(lessons: Sequence["_Lesson"]) -> int:
+    """Up to how many nodes the sufficient condition reached the lower bound."""
+    nodes = 0
+    for lesson in sorted(lessons, key=lambda lesson: len(lesson.graph)):
+        if lesson.sufficient > lesson.bound:
+            break
+        nodes = len(lesson.graph)
+    return nodes
+
+
+class _Effort:
+    """What learning may still cost, in batches, with a bar that shows it."""
+
+    def __init__(self, effort: int, progress: Optional[bool]) -> None:
+        self.left, self._effort, self._bar = float(effort), effort, None
+        if progress or progress is None:
+            try:
+                from tqdm import tqdm
+            except ImportError:
+                if progress:
+                    raise
+            else:
+                self._bar = tqdm(total=effort, desc="learning a policy", unit="batch",
+                                 disable=None if progress is None else False)
+
+    def __enter__(self) -> "_Effort":
+        return self
+
+    def __exit__(self, *_) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+    def spend(self, run: Run, times: int = 1, since: int = 0) -> None:
+        """Count a run from a batch on; 100 nodes cost about as much as one batch more."""
+        cost = times * (len(run.batches) - since + len(run.graph) / 100)
+        self.left -= cost
+        if self._bar is not None:
+            self._bar.update(int(cost))
+
+
+class _Lesson:
+    """A graph to learn from, with the best choices that are known at first."""
+
+    def __init__(self, graph: Graph, config: QLearningConfig, effort: _Effort,
+                 taught: bool) -> None:
+        self.graph = graph
+        self.taught = taught
+        self.bound = lower_bound(graph)
+        teachers: List[Callable[[Run], Choose]] = [_sufficient, _least_deep, _longest_way]
+        runs = []
+        for teacher in teachers:
+            run = Run(graph)
+            _finish(run, teacher(run))
+            effort.spend(run)
+            runs.append(run)
+            if len(run.batches) == self.bound:
+                break
+        else:
+            width = config.beam_width if taught else 0
+            if width and effort.left > 3 * width * len(runs[0].batches):
+                runs.append(BeamScheduler(width).search(graph))
+                effort.spend(runs[-1], 3 * width)
+        self.sufficient = len(runs[0].batches)
+        self.togo = CostToGo(graph)
+        # Types in the order in which they ran: the best run first, then each teacher's.
+        runs.insert(0, min(runs, key=lambda run: len(run.batches)))
+        self.choices = [[int(graph.types[nodes[0]]) for nodes in run.batches] for run in runs]
+
+
+def _sufficient(run: Run) -> Choose:
+    return SufficientCondition(run).best
+
+
+def _least_deep(run: Run) -> Choose:
+    """The agenda of DyNet."""
+    graph, counts = run.graph, run.frontier.counts
+    total = [0.0] * graph.num_types
+    for kind, depth in zip(graph.types.tolist(), graph.depth.tolist()):
+        total[kind] += depth
+    number = graph.type_counts.tolist()
+    return lambda: min(counts, key=lambda kind: (total[kind] / number[kind], kind))
+
+
+def _longest_way(run: Run) -> Choose:
+    order = ReadyPaths(run).order
+    return lambda: order()[0][1]
+
+
+def _finish(run: Run, choose: Choose) -> None:
+    while run.settle():
+        run.take(choose())
+
+
+class _Learner:
+    """Learns a table for one encoding.
+
+    Attributes
+    ----------
+    encoding : StateEncoding
+    table : dict
+        The best found so far.
+    batches : int
+        What all graphs together need with it.
+    """
+
+    def __init__(self, encoding: StateEncoding, lessons: Sequence[_Lesson],
+                 config: QLearningConfig, effort: _Effort) -> None:
+        self.encoding = encoding
+        self._lessons, self._config, self._effort = lessons, config, effort
+        self._taught = [lesson for lesson in lessons if lesson.taught]
+        self.table: Dict[State, int] = {}
+        self.batches = sum(lesson.sufficient for lesson in lessons)
+
+    def imitate(self) -> None:
+        """Take in each state the type that was taken most often in the known schedules.
+
+        Those are the best of each graph, or those of one teacher, which may be easier to follow.
+        """
+        for teacher in range(max(len(lesson.choices) for lesson in self._taught)):
+            votes: Dict[State, Dict[int, int]] = {}
+            for lesson in self._taught:
+                choices = lesson.choices[teacher if teacher < len(lesson.choices) else 0]
+                self._count_votes(lesson, choices, votes)
+            self._keep_better({state: min(some, key=lambda kind: (-some[kind], kind))
+                               for state, some in votes.items()})
+            if self.batches == sum(lesson.bound for lesson in self._lessons):
+                break
+
+    def _count_votes(self, lesson: _Lesson, choices: Sequence[int],
+                     votes: Dict[State, Dict[int, int]]) -> None:
+        run = Run(lesson.graph)
+        state_of = self.encoding.follow(run)
+        while run.settle():
+            kind = choices[len(run.batches)]
+            for state in self._levels(state_of()):
+                some = votes.setdefault(state, {})
+                some[kind] = some.get(kind, 0) + 1
+            run.take(kind)
+        self._effort.spend(run)
+
+    def _levels(self, state: Optional[State]) -> Iterator[State]:
+        while state is not None:
+            yield state
+            state = self.encoding.coarser(state)
+
+    def _keep_better(self, table: Dict[State, int]) -> bool:
+        """Keep a table if the graphs need fewer batches with it."""
+        batches = 0
+        for lesson in self._lessons:
+            run = Run(lesson.graph)
+            _finish(run, self._choose(run, table))
+            self._effort.spend(run)
+            batches += len(run.batches)
+        better = batches < self.batches or not self.table and batches == self.batches
+        if better:
+            self.table, self.batches = dict(table), batches
+        return better
+
+    def _choose(self, run: Run, table: Dict[State, int]) -> Choose:
+        """By the table, or by the sufficient condition."""
+        policy = Policy(self.encoding, (), table, self._config, _NOTHING)
+        look_up, condition = policy.follow(run), None
+
+        def choose() -> int:
+            nonlocal condition
+            kind = look_up()
+            if kind is None:
+                condition = condition or SufficientCondition(run)
+                kind = condition.best()
+            return kind
+
+        return choose
+
+    def explore(self, target: float) -> None:
+        """Look for a better table until the target is reached or no effort is left."""
+        self._q_learning(target, self._effort.left / 2)
+        self._rollouts(target)
+
+    def _q_learning(self, target: float, effort: float) -> None:
+        """Episodes with random decisions among those of the table; returns of a few batches."""
+        config, rng = self._config, Random(self._config.seed)
+        until, epsilon, episode = self._effort.left - effort, config.epsilon, 0
+        values: Dict[State, Dict[int, float]] = {
+            state: {kind: 0.0} for state, kind in self.table.items()}
+        while self._effort.left > until and self.batches > target:
+            lesson = self._taught[episode % len(self._taught)]
+            decisions, wasted = self._episode(lesson, values, epsilon, rng)
+            for place, (state, kind) in enumerate(decisions):
+                end = min(place + config.steps, len(decisions))
+                returned = wasted[place] - wasted[end]
+                for level in self._levels(state):
+                    some = values.setdefault(level, {})
+                    old = some.get(kind, -1.0)
+                    some[kind] = old + config.learning_rate * (returned - old)
+            epsilon = max(config.epsilon_min, epsilon * config.epsilon_decay)
+            episode += 1
+            if episode % config.check_every == 0:
+                self._keep_better({state: max(some, key=lambda kind: (some[kind], -kind))
+                                   for state, some in values.items()})
+
+    def _episode(self, lesson: _Lesson, values: Dict[State, Dict[int, float]], epsilon: float,
+                 rng: Random) -> Tuple[List[Tuple[State, int]], List[int]]:
+        """Decisions, and how far above the bound the run was at each of them and at the end."""
+        run, togo, seen = Run(lesson.graph), lesson.togo.copy(), 0
+        state_of, counts = self.encoding.follow(run), run.frontier.counts
+        decisions, wasted = [], []
+        while run.settle():
+            togo.run(run.batches[seen:])
+            seen = len(run.batches)
+            wasted.append(seen + togo.bound)
+            state, kind = state_of(), None
+            if rng.random() >= epsilon:
+                kind = self._greedy(state, values, counts)
+            if kind is None:
+                kind = rng.choice(sorted(counts))
+            decisions.append((state, kind))
+            run.take(kind)
+        wasted.append(len(run.batches))
+        self._effort.spend(run)
+        return decisions, wasted
+
+    def _greedy(self, state: State, values: Dict[State, Dict[int, float]],
+                counts: Dict[int, int]) -> Optional[int]:
+        for level in self._levels(state):
+            some = {kind: value for kind, value in values.get(level, {}).items() if kind in counts}
+            if some:
+                return max(some, key=lambda kind: (some[kind], -kind))
+        return None
+
+    def _rollouts(self, target: float) -> None:
+        """Finish runs by the table after another choice in some states; learn what was better.
+
+        The return is that of the whole run, and compared with that of the same run without the
+        other choice, so that it says something about the choice even if it is a batch or two.
+        """
+        rng, trials = Random(self._config.seed), {}  # type: ignore[var-annotated]
+        while self._effort.left > 0 and self.batches > target:
+            for lesson in self._taught:
+                for state, kind, other, gain in self._trials(lesson, rng):
+                    for level in self._levels(state):
+                        trials.setdefault((level, kind, other), []).append(gain)
+            table = dict(self.table)
+            for (state, kind, other), gains in sorted(trials.items(), key=_mean_gain):
+                if len(gains) >= self._config.min_visits and sum(gains) > 0 \
+                        and self.table.get(state, kind) == kind:
+                    table[state] = other
+            if table != self.table and self._keep_better(table):
+                trials.clear()  # they were made with another table
+
+    def _trials(self, lesson: _Lesson, rng: Random) -> List[Tuple[State, int, int, int]]:
+        """(state, choice of the table, other choice, batches that the other one saves)."""
+        run, tried = Run(lesson.graph), []
+        choose, state_of = self._choose(run, self.table), self.encoding.follow(run)
+        while run.settle():
+            kind = choose()
+            if rng.random() < _TRIED and self._effort.left > 0:
+                state = state_of()
+                for other in sorted(set(run.frontier.counts) - {kind}):
+                    branch = run.copy()
+                    branch.take(other)
+                    _finish(branch, self._choose(branch, self.table))
+                    self._effort.spend(branch, since=len(run.batches))
+                    tried.append((state, kind, other, len(branch.batches)))
+            run.take(kind)
+        self._effort.spend(run)
+        return [(state, kind, other, len(run.batches) - batches)
+                for state, kind, other, batches in tried]
+
+
+def _mean_gain(trial: Tuple[tuple, List[int]]) -> Tuple[float, tuple]:
+    key, gains = trial
+    return sum(gains) / len(gains), key
+
+
+_NOTHING = Reached(0, 0, 0, 0, 0)

@@ -1,0 +1,303 @@
+"""A learned policy as a value: states to types, saved as JSON and checked when loaded."""
+import json
+import os
+from collections import Counter
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
+
+import numpy as np
+
+from ..errors import PolicyError
+from ..graph import Graph
+from .encoding import State, StateEncoding, get_encoding
+from .run import Run
+
+FORMAT, VERSION = "gluon_edbatch policy", 1
+_LARGEST = 1 << 26      # bytes; the tables of the shipped workloads take a few thousand
+_LONGEST_STATE = 1 << 16
+
+
+@dataclass(frozen=True)
+class QLearningConfig:
+    """How a policy is learned.
+
+    All limits count work, not time, so that a seed gives one policy on any machine.
+
+    Parameters
+    ----------
+    seed : int
+        Of the random choices.
+    beam_width : int
+        Of the beam search whose schedules are imitated; 0 for none.
+    learning_rate : float
+    steps : int
+        Decisions over which a return adds up rewards; nothing is added for what comes after.
+    epsilon, epsilon_decay, epsilon_min : float
+        Share of random decisions in the first episode, its factor from one episode to the next,
+        and its least value.
+    check_every : int
+        Episodes between two checks of the table without random decisions; the best is kept.
+    min_visits : int
+        Trials of a type in a state before it may replace another.
+    tolerance : float
+        Learning ends when all graphs together need at most this many times the lower bound.
+    effort : int
+        Batches that may run while learning; 100 nodes count like one more.
+    """
+
+    seed: int = 0
+    beam_width: int = 4
+    learning_rate: float = 0.4
+    steps: int = 10
+    epsilon: float = 0.5
+    epsilon_decay: float = 0.9
+    epsilon_min: float = 0.05
+    check_every: int = 25
+    min_visits: int = 3
+    tolerance: float = 1.0
+    effort: int = 60_000
+
+    def __post_init__(self) -> None:
+        for name, low, high in (
+            ("seed", 0, 2 ** 32 - 1), ("beam_width", 0, 10 ** 4), ("learning_rate", 0, 1),
+            ("steps", 1, 10 ** 6), ("epsilon", 0, 1), ("epsilon_decay", 0, 1),
+            ("epsilon_min", 0, 1), ("check_every", 1, 10 ** 6), ("min_visits", 1, 10 ** 6),
+            ("tolerance", 1, 100), ("effort", 0, 10 ** 12),
+        ):
+            value = getattr(self, name)
+            whole = type(self.__dataclass_fields__[name].default) is int
+            if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
+                raise ValueError(f"{name} must be a{' whole' if whole else ''} number, "
+                                 f"not {value!r}")
+            if not low <= value <= high:
+                raise ValueError(f"{name} must be from {low} to {high}, not {value}")
+
+
+class Reached(NamedTuple):
+    """What a policy came to on the graphs that it was learned from, in batches."""
+
+    graphs: int
+    nodes: int
+    batches: int
+    lower_bound: int
+    sufficient: int
+
+
+@dataclass(frozen=True, eq=False)
+class Policy:
+    """Which type to run in which state.
+
+    Parameters
+    ----------
+    encoding : StateEncoding
+        What a state is.
+    types : tuple of str
+        The names of the types; states and choices hold their positions.
+    table : mapping of state to int
+        The type to run.
+    config : QLearningConfig
+        How it was learned.
+    reached : Reached
+        Batches on the graphs that it was learned from.
+    small : int, default 0
+        Graphs of up to so many nodes are left to the sufficient condition, which reached the
+        lower bound on all of that size that were learned from.
+    """
+
+    encoding: StateEncoding
+    types: Tuple[str, ...]
+    table: Mapping[State, int]
+    config: QLearningConfig
+    reached: Reached
+    small: int = 0
+    _numbers: Dict[str, int] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_numbers", {name: i for i, name in enumerate(self.types)})
+
+    def __repr__(self) -> str:
+        return (f"Policy({self.encoding.name}, {len(self.types)} types, {len(self.table)} states, "
+                f"{self.reached.batches} batches where the lower bound is "
+                f"{self.reached.lower_bound})")
+
+    def number(self, graph: Graph) -> Graph:
+        """The graph with types as the policy numbers them; unknown ones follow."""
+        numbers, unknown = self._numbers, len(self.types)
+        mapping = np.empty(graph.num_types, np.int32)
+        for kind, name in enumerate(names_of(graph)):
+            number = numbers.get(name)
+            if number is None:
+                number, unknown = unknown, unknown + 1
+            mapping[kind] = number
+        if unknown == graph.num_types and np.array_equal(mapping, np.arange(unknown)):
+            return graph
+        alone = np.zeros(unknown, bool)
+        alone[mapping] = graph.alone
+        return Graph(mapping[graph.types], graph.offsets, graph.inputs, unknown, alone)
+
+    def follow(self, run: Run) -> Callable[[], Optional[int]]:
+        """A function that gives the type to run, or None in a state that is not known.
+
+        Parameters
+        ----------
+        run : Run
+            Of a graph as `number` gives it.
+        """
+        table, coarser = self.table, self.encoding.coarser
+        state_of, counts = self.encoding.follow(run), run.frontier.counts
+
+        def choose() -> Optional[int]:
+            state = state_of()
+            while state is not None:
+                kind = table.get(state)
+                if kind is not None and kind in counts:
+                    return kind
+                state = coarser(state)
+            return None
+
+        return choose
+
+    def save(self, path: Union[str, Path]) -> None:
+        """Write the policy as JSON; an older file is replaced when all is written."""
+        path = Path(path)
+        head = json.dumps({
+            "format": FORMAT, "version": VERSION, "encoding": self.encoding.name,
+            "types": list(self.types), "config": asdict(self.config),
+            "reached": self.reached._asdict(), "small": self.small}, indent=1, ensure_ascii=False)
+        rows = ",\n".join(f"  {json.dumps([list(state), kind])}"
+                          for state, kind in sorted(self.table.items()))
+        text = f'{head[:-2]},\n "table": [\n{rows}\n ]\n}}\n'
+        temporary = path.with_name(f"{path.name}.{os.getpid()}.part")
+        try:
+            temporary.write_text(text, encoding="utf-8")
+            os.replace(temporary, path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+
+    @classmethod
+    def load(cls, path: Union[str, Path], encoding: Optional[StateEncoding] = None) -> "Policy":
+        """Read a policy that `save` wrote.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+        encoding : StateEncoding, optional
+            Of a policy that was learned with an encoding of your own.
+
+        Raises
+        ------
+        PolicyError
+            If the file is not a whole and consistent policy of this version.
+        """
+        path = Path(path)
+        if path.stat().st_size > _LARGEST:
+            raise PolicyError(f"{path} is no policy: it has more than {_LARGEST} bytes")
+        try:
+            # A surrogate or a number like NaN is refused as well as what is no JSON at all.
+            content = json.loads(path.read_bytes().decode("utf-8"), parse_constant=_refuse)
+        except (ValueError, RecursionError) as error:
+            raise PolicyError(f"{path} is no policy, or only a part of one: it is not JSON "
+                              f"({error})") from None
+        try:
+            return _policy(content, encoding)
+        except ValueError as error:
+            raise PolicyError(f"{path}: {error}") from None
+
+
+def names_of(graph: Graph) -> List[str]:
+    """A name for each type of a graph, all different: of equal ones later ones get a number."""
+    names = list(graph.type_names) or [f"type {kind}" for kind in range(graph.num_types)]
+    seen: Counter = Counter()
+    for place, name in enumerate(names):
+        seen[name] += 1
+        if seen[name] > 1:
+            names[place] = f"{name} #{seen[name]}"
+    return names
+
+
+def _policy(content: Any, encoding: Optional[StateEncoding]) -> Policy:
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise ValueError(f'this is no policy: it has no "format": "{FORMAT}"')
+    if content.get("version") != VERSION:
+        raise ValueError(f"this is a policy of version {content.get('version')!r}, but only "
+                         f"version {VERSION} can be read; learn it again")
+    types = content.get("types")
+    if not isinstance(types, list) or not all(isinstance(name, str) for name in types) \
+            or len(set(types)) != len(types):
+        raise ValueError("types must be a list of different names")
+    return Policy(_encoding(content.get("encoding"), encoding), tuple(types),
+                  _table(content.get("table"), len(types)),
+                  _config(content.get("config")), _reached(content.get("reached")),
+                  _small(content.get("small")))
+
+
+def _encoding(name: Any, given: Optional[StateEncoding]) -> StateEncoding:
+    if not isinstance(name, str):
+        raise ValueError(f"encoding must be a name, not {name!r}")
+    if given is None:
+        try:
+            return get_encoding(name)
+        except ValueError as error:
+            raise ValueError(f"{error}; if it is one of your own, give it to Policy.load("
+                             "..., encoding=)") from None
+    if get_encoding(given).name != name:
+        raise ValueError(f"this policy was learned with the encoding {name!r}, not with "
+                         f"{given.name!r}")
+    return given
+
+
+def _table(rows: Any, num_types: int) -> Dict[State, int]:
+    if not isinstance(rows, list):
+        raise ValueError("table must be a list of states and choices")
+    table: Dict[State, int] = {}
+    for place, row in enumerate(rows):
+        where = f"entry {place} of the table"
+        if not isinstance(row, list) or len(row) != 2 or not isinstance(row[0], list):
+            raise ValueError(f"{where} must be [[numbers of a state], type]")
+        state, kind = row
+        if not _whole(kind) or not 0 <= kind < num_types:
+            raise ValueError(f"{where} chooses the type {kind!r}, but types go from 0 to "
+                             f"{num_types - 1}")
+        if len(state) > _LONGEST_STATE or not all(
+                _whole(number) and abs(number) < 1 << 62 for number in state):
+            raise ValueError(f"{where} has a state that is no list of whole numbers")
+        if tuple(state) in table:
+            raise ValueError(f"{where} has the same state as an earlier one")
+        table[tuple(state)] = kind
+    return table
+
+
+def _config(values: Any) -> QLearningConfig:
+    names = {entry.name for entry in fields(QLearningConfig)}
+    if not isinstance(values, dict) or set(values) != names:
+        raise ValueError(f"config must have {', '.join(sorted(names))}")
+    return QLearningConfig(**values)
+
+
+def _reached(values: Any) -> Reached:
+    if not isinstance(values, dict) or set(values) != set(Reached._fields) \
+            or not all(_whole(value) and value >= 0 for value in values.values()):
+        raise ValueError(f"reached must have whole numbers {', '.join(Reached._fields)}")
+    reached = Reached(**values)
+    if not reached.lower_bound <= reached.batches <= reached.nodes:
+        raise ValueError(f"reached has {reached.batches} batches for {reached.nodes} nodes and a "
+                         f"lower bound of {reached.lower_bound}")
+    return reached
+
+
+def _small(value: Any) -> int:
+    if not _whole(value) or value < 0:
+        raise ValueError(f"small must be a whole number of nodes, not {value!r}")
+    return value
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no number of a policy")
+
