@@ -133,8 +133,8 @@ Several systems, modes or sizes are measured in turn, each in a process of its o
     parser.add_argument('--scheduler', type=_systems, default='agenda', metavar='NAME[,NAME…]',
                         help='which systems; see below (default: agenda)')
     parser.add_argument('--data', metavar='DIR',
-                        help='holds the data sets, as DIR/sick and DIR/sst (default: the samples that come '
-                             'with the examples)')
+                        help='holds the data sets, as DIR/sick and DIR/sst (default: the samples that '
+                             'come with the examples)')
     parser.add_argument('--threads', type=_positive, default=1, metavar='T',
                         help='threads of the operators (default: 1); Python and the engine have '
                              'their own')
