@@ -11,7 +11,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, NamedTuple, Sequence, Set, Tuple, Union
 
-import numpy as np
 
 from gluon_edbatch.graph import Graph
 
