@@ -8,6 +8,7 @@ import numpy as np
 from .backward import BackwardPass, connect
 from .errors import BatchError, EdbError
 from .execute import Machine
+from .graph import Graph
 from .hoist import hoist
 from .pending import Calls, Pending, ancestors, form_table, to_graph
 from .plan import Given, make_plan
@@ -19,7 +20,7 @@ from .record.sites import Site, current_site
 from .record.spec import spec_of
 from .report import EvaluationCounts
 from .schedule import Scheduler
-from .static.node_type import Kind
+from .static.node_type import Kind, NodeType
 from .static.verify import needs_verification, verify
 
 
@@ -71,6 +72,14 @@ class Evaluator:
         else:
             self.inside_s += time.perf_counter() - started
 
+    def graph(self, recording: Recording) -> Graph:
+        """The calls that wait, as a scheduler will see them."""
+        with self._lock, suspended(), unrecorded():
+            table = form_table(recording)
+            calls = self.pending.calls(recording, table)
+            return to_graph(calls, table, _types(recording, calls, table),
+                            recording.locations.evaluation)
+
     def finish_if_done(self, recording: Recording) -> None:
         """If nothing is left to run, keep nothing but the results that values refer to."""
         if not self.pending.any_left(recording):
@@ -79,8 +88,7 @@ class Evaluator:
 
     def _evaluate(self, recording: Recording, calls: Calls, table, started: float) -> None:
         locations = recording.locations
-        by_serial = {form.node_type.serial: form.node_type for form in recording.forms}
-        types = [by_serial[serial] for serial in np.unique(table.types[calls.forms]).tolist()]
+        types = _types(recording, calls, table)
         graph = to_graph(calls, table, types, locations.evaluation)
         recorded = time.perf_counter()
         schedule = self.scheduler.schedule(graph)
@@ -101,6 +109,12 @@ class Evaluator:
         self.counts.append(EvaluationCounts(graph, schedule, plan, recorded - started,
                                             scheduled - recorded,
                                             time.perf_counter() - scheduled))
+
+
+def _types(recording, calls: Calls, table) -> List[NodeType]:
+    """The types of these calls, by serial."""
+    by_serial = {form.node_type.serial: form.node_type for form in recording.forms}
+    return [by_serial[serial] for serial in np.unique(table.types[calls.forms]).tolist()]
 
 
 def _given(recording) -> Given:

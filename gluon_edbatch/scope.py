@@ -74,6 +74,13 @@ class batching:  # pylint: disable=invalid-name
         return make_report(self.scheduler.name, evaluator.counts, self._record_s,
                            evaluator.forced)
 
+    def graph(self) -> Graph:
+        """What is recorded and not computed yet, as a scheduler will see it: something to learn
+        a policy from without running anything (see `gluon_edbatch.learn_policy`)."""
+        if self._recording is None:
+            raise RuntimeError('a batching scope that was not entered has no graph')
+        return self._recording.evaluator.graph(self._recording)
+
     def schedules(self) -> List[Tuple[Graph, Schedule]]:
         """The graph and the schedule of each evaluation so far."""
         counts = self._recording.evaluator.counts if self._recording else []

@@ -5,7 +5,9 @@
     python scripts/benchmark_schedulers.py --data DATA lattice-gru --policies results/policies
     python scripts/benchmark_schedulers.py --plot results/schedulers.jsonl --out results
 
-For each workload, scheduler and size of a minibatch, one row: means over minibatches drawn from the
+The graphs are those that the examples' per-sample models record; "types" are theirs (`ragged`
+arguments of any length are one type). Nothing is run. For each workload, scheduler and size of a
+minibatch, one row: means over minibatches drawn from the
 second half of the training samples. The policy of the FSM is learned from minibatches of the first
 half, or read from a file if --policies names a directory that has it. "ratio" is the number of
 batches by the lower bound of ED-Batch, which need not be reachable; "unseen_states" says how often
@@ -20,12 +22,15 @@ from random import Random
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 ROOT = Path(__file__).resolve().parents[1]
-if str(ROOT) not in sys.path:                   # also without an installation
-    sys.path.append(str(ROOT))
+for _directory in (ROOT / 'example', ROOT):     # the root: also without an installation
+    if str(_directory) not in sys.path:
+        sys.path.append(str(_directory))
 
 import numpy as np  # noqa: E402
-from bench.graphs import SOURCES, SampleGraph, load_graphs, minibatch  # noqa: E402
+from bench.graphs import GraphSource  # noqa: E402
 from bench.schedule_plots import plot  # noqa: E402
+from bench.settings import MODES  # noqa: E402
+from bench.workloads import WORKLOADS  # noqa: E402
 from gluon_edbatch.graph import Graph  # noqa: E402
 from gluon_edbatch.schedule import (  # noqa: E402
     FSMScheduler, Policy, QLearningConfig, Schedule, Scheduler, get_scheduler, learn_policy,
@@ -48,11 +53,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
             plot([row for row in rows if row['workload'] == workload], workload,
                  options.out / f'schedulers-{workload}.{options.format}')
         return 0
-    if options.data is None:
-        print('benchmark_schedulers.py: name the directory of the data sets with --data',
-              file=sys.stderr)
-        return 2
-    for workload in options.workloads or SOURCES:
+    for workload in options.workloads or sorted(WORKLOADS):
         for row in measure(workload, options):
             print(json.dumps(row) if options.json else _line(row), flush=True)
     return 0
@@ -60,13 +61,13 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
 
 def measure(workload: str, options: argparse.Namespace) -> Iterator[Row]:
     """The rows of a workload."""
-    samples = load_graphs(workload, options.data, options.samples)
-    half = len(samples) // 2
+    source = GraphSource(workload, options.data, options.mode, options.hidden)
+    half = len(source.samples) // 2
     policy, learn_s = None, 0.0
     if 'fsm' in options.scheduler:
-        policy, learn_s = _policy(workload, samples[:half], options)
+        policy, learn_s = _policy(workload, source, source.samples[:half], options)
     for size in options.batch_size:
-        held_out = _draw(samples[half:], options.minibatches, size, options.seed + 1)
+        held_out = _draw(source, source.samples[half:], options.minibatches, size, options.seed + 1)
         for name in options.scheduler:
             if name == 'beam' and size != BEAM_SIZE:
                 continue
@@ -106,13 +107,13 @@ def _timed(scheduler: Scheduler, graph: Graph) -> Tuple[Schedule, float]:
     return schedule, min(seconds)
 
 
-def _policy(workload: str, samples: Sequence[SampleGraph], options: argparse.Namespace
-            ) -> Tuple[Policy, float]:
+def _policy(workload: str, source: GraphSource, samples: Sequence[Any],
+            options: argparse.Namespace) -> Tuple[Policy, float]:
     path = options.policies and options.policies / f'{workload}.json'
     if path and path.exists():
         return Policy.load(path), 0.0
     graphs = [graph for count, size in LESSONS
-              for graph in _draw(samples, count, size, options.seed)]
+              for graph in _draw(source, samples, count, size, options.seed)]
     begin = time.perf_counter()
     policy = learn_policy(graphs, options.encoding, QLearningConfig(seed=options.seed),
                           progress=None)
@@ -123,10 +124,11 @@ def _policy(workload: str, samples: Sequence[SampleGraph], options: argparse.Nam
     return policy, learn_s
 
 
-def _draw(samples: Sequence[SampleGraph], count: int, size: int, seed: int) -> List[Graph]:
+def _draw(source: GraphSource, samples: Sequence[Any], count: int, size: int, seed: int
+          ) -> List[Graph]:
     """Minibatches of random samples, which may occur in several of them."""
     random = Random(seed)
-    return [minibatch(random.sample(samples, min(size, len(samples)))) for _ in range(count)]
+    return [source.graph(random.sample(samples, min(size, len(samples)))) for _ in range(count)]
 
 
 def _line(row: Row) -> str:
@@ -138,9 +140,16 @@ def _line(row: Row) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('workloads', nargs='*', metavar='WORKLOAD',
-                        help=f'some of {", ".join(SOURCES)} (default: all)')
-    parser.add_argument('--data', type=Path, metavar='DIR', help='holds the data sets')
+    parser.add_argument('workloads', nargs='*', metavar='WORKLOAD', choices=[*sorted(WORKLOADS), []],
+                        help=f'some of {", ".join(sorted(WORKLOADS))} (default: all)')
+    parser.add_argument('--data', type=Path, metavar='DIR',
+                        help='holds the data sets (default: the samples that come with the '
+                             'examples)')
+    parser.add_argument('--mode', choices=MODES, default='infer',
+                        help='what is recorded: losses, too, or not (default: infer)')
+    parser.add_argument('--hidden', type=int, default=16, metavar='H',
+                        help='width of cells and embeddings: a policy is for types of some shape '
+                             '(default: 16)')
     parser.add_argument('--json', action='store_true', help='one JSON object a line')
     parser.add_argument('--scheduler', type=lambda text: text.split(','), default=SCHEDULERS,
                         metavar='NAME[,NAME…]', help=f'(default: {",".join(SCHEDULERS)})')
@@ -148,8 +157,6 @@ def _parser() -> argparse.ArgumentParser:
                         default=[1, 32, 64, 256], metavar='N[,N…]', help='(default: 1,32,64,256)')
     parser.add_argument('--minibatches', type=int, default=20, metavar='N',
                         help='held-out minibatches of each size (default: 20)')
-    parser.add_argument('--samples', type=int, default=4000, metavar='N',
-                        help='training samples that are read (default: 4000)')
     parser.add_argument('--encoding', metavar='NAME',
                         help='state encoding of the policy (default: the first that does)')
     parser.add_argument('--policies', type=Path, metavar='DIR',
