@@ -185,6 +185,19 @@ class CallLog:
                 if ragged is None:
                     ragged = []
                 ragged.append(arg._ids)
+            elif kind is list or kind is tuple:  # such as the states of a recurrent cell
+                key.append(kind)
+                key.append(len(arg))
+                for item in arg:
+                    if item.__class__ is not LazyArray:
+                        return self._call_nested(block, args)
+                    store = item._store
+                    if store.recording is not self:
+                        return self._call_nested(block, args)
+                    key.append(store)
+                    ids.append(item._id)
+            elif arg is None:
+                key.append(None)
             else:
                 return self._call_nested(block, args)
         whole = tuple(key)

@@ -19,7 +19,7 @@ from .inputs import NUMBERS, SCALAR_DTYPE, Given, Inputs, is_array
 from .lazy import LazyArray, Locations, RaggedArray, Store
 from .sites import (Site, current_site, site_of)
 from .spec import Spec, spec_of
-from .structure import LEAF, flatten
+from .structure import flatten
 
 _tracing = threading.RLock()  # the name scope of a block serves one thread at a time
 # block -> {key: NodeType}; operators have no block
@@ -179,11 +179,14 @@ class Recording(Inputs):
     # --- from a call to its type -----------------------------------------------------------------
 
     def _resolve_plain(self, block, args) -> Form:
-        """The form of a call whose arguments are values and numbers (recorded already)."""
+        """The form of a call whose arguments are values, lists of them, and numbers (recorded
+        already)."""
         self._find_ctx(block)
         number = LazyArray(self.store(spec_of((1,), SCALAR_DTYPE, self.ctx)), -1)
-        leaves = [number if isinstance(arg, NUMBERS) else arg for arg in args]
-        return self._resolve_block(block, (LEAF,) * len(args), leaves)
+        leaves: List[Any] = []
+        template = tuple(flatten(arg, is_array, leaves) for arg in args)
+        return self._resolve_block(block, template, [number if isinstance(leaf, NUMBERS) else leaf
+                                                     for leaf in leaves])
 
     def _resolve_block(self, block, template, leaves) -> Form:
         try:
