@@ -152,8 +152,6 @@ class Machine:
 
     def _note_unread(self, batch, program) -> None:
         """The form of a subgraph for empty arguments may leave out others, too."""
-        if batch.node_type.origin is batch.node_type or batch.hoisted:
-            return
         used = {position for kind, position in program.sources if kind == 'rows'}
         self.unread += [self.gradients[read.arena]._slice(read.begin, read.end)
                         for position, read in enumerate(batch.reads)

@@ -26,7 +26,7 @@ def hoist(plan: Plan) -> Plan:
         batches_of.setdefault(batch.node_type, []).append(number)
     hoisted, indices = {}, [plan.indices]
     for node_type, numbers in batches_of.items():
-        if len(numbers) > 1 and node_type.verified and not node_type.alone:
+        if len(numbers) > 1 and not node_type.alone:
             found = _hoist_type(plan, node_type, numbers, indices)
             if found is not None:
                 hoisted[numbers[0]] = found
@@ -43,8 +43,7 @@ def _hoist_type(plan: Plan, node_type: NodeType, numbers: Sequence[int],
         return None
     batches = [plan.batches[number] for number in numbers]
     reads = tuple(_read_all(plan, [batch.reads[position] for batch in batches], indices)
-                  if position in positions else batches[0].reads[position]
-                  for position in range(len(node_type.arguments)))
+                  for position in parts.positions)
     rows = sum(batch.rows for batch in batches)
     writes = []
     for spec in parts.early.outputs:

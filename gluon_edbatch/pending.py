@@ -48,7 +48,14 @@ class Calls(NamedTuple):
 
     def producer(self, values: np.ndarray) -> np.ndarray:
         """Position of the call that makes each of these values."""
-        return np.searchsorted(self.outputs, values, side='right') - 1
+        if len(values) < 256:
+            return np.searchsorted(self.outputs, values, side='right') - 1
+        first = int(self.outputs[0])  # a table is several times as fast for many values
+        table = np.zeros(max(int(values.max()), int(self.outputs[-1])) - first + 1, np.int64)
+        table[self.outputs - first] = 1
+        table = np.cumsum(table)
+        table -= 1
+        return table[values - first]
 
 
 class FormTable(NamedTuple):
@@ -162,6 +169,8 @@ def _joined(first: Calls, second: Calls) -> Calls:
 
 def ancestors(calls: Calls, wanted: np.ndarray, evaluation: np.ndarray) -> Calls:
     """The calls that the values `wanted` need; `evaluation` tells which values are there."""
+    if _all_needed(calls, wanted, evaluation):
+        return calls
     keep = np.zeros(len(calls), bool)
     frontier = wanted[evaluation[wanted] < 0]
     while len(frontier):
@@ -173,6 +182,14 @@ def ancestors(calls: Calls, wanted: np.ndarray, evaluation: np.ndarray) -> Calls
         values = values[values >= 0]
         frontier = values[evaluation[values] < 0]
     return calls.select(np.flatnonzero(keep))
+
+
+def _all_needed(calls: Calls, wanted: np.ndarray, evaluation: np.ndarray) -> bool:
+    """Whether each call is read by another or wanted: then nothing is left out."""
+    read = np.zeros(len(calls), bool)
+    for values in (wanted, calls.args[calls.args >= 0]):
+        read[calls.producer(values[evaluation[values] < 0])] = True
+    return bool(read.all())
 
 
 def to_graph(calls: Calls, table: FormTable, types: Sequence[NodeType],

@@ -116,7 +116,7 @@ def make_report(scheduler: str, counts: List[EvaluationCounts], record_s: float,
     types: Dict[int, TypeReport] = {}
     for count in counts:
         for batch in count.plan.batches:
-            kind = batch.node_type.origin
+            kind = batch.node_type
             known = types.get(kind.serial) or TypeReport(
                 repr(kind), 0, 0, kind.reason if kind.alone else '')
             if batch.hoisted:

@@ -23,12 +23,15 @@ class Split(NamedTuple):
 
     Attributes
     ----------
+    positions : tuple of int
+        The arguments that `early` takes.
     early : NodeType
-        Takes the arguments of the whole; its outputs are what `late` needs of it.
+        Its outputs are what `late` needs of it.
     late : NodeType
         Takes the arguments of the whole, and the outputs of `early` after them.
     """
 
+    positions: Tuple[int, ...]
     early: NodeType
     late: NodeType
 
@@ -54,10 +57,16 @@ def _split(node_type: NodeType, positions: FrozenSet[int]) -> Optional[Split]:
     if (not any(nodes[index]['op'] in _HEAVY for index in early)
             or any(index in early for index, _ in heads)):
         return None
-    first = _type_of_early(node_type, load(dict(graph, heads=[[*entry, 0] for entry in crossing])))
+    read = {nodes[source[0]]['name'] for index in early for source in nodes[index]['inputs']}
+    known = [position for position in sorted(positions) if INPUT % position in read]
+    renamed = {INPUT % position: INPUT % index for index, position in enumerate(known)}
+    early_nodes = [dict(node, name=renamed.get(node['name'], node['name'])) for node in nodes]
+    first = _type_of_early(
+        node_type, load(dict(graph, nodes=early_nodes, heads=[[*entry, 0] for entry in crossing])),
+        known)
     if first is None:
         return None
-    return Split(first, _type_of_late(node_type, graph, crossing, first))
+    return Split(tuple(known), first, _type_of_late(node_type, graph, crossing, first))
 
 
 def _early_nodes(nodes: List[dict], known: Set[str]) -> Set[int]:
@@ -85,18 +94,21 @@ def _crossing(nodes: List[dict], early: Set[int]) -> List[Entry]:
                    if index not in early for source in node['inputs'] if source[0] in early})
 
 
-def _type_of_early(node_type: NodeType, symbol: mx.sym.Symbol) -> Optional[NodeType]:
+def _type_of_early(node_type: NodeType, symbol: mx.sym.Symbol, known: List[int]
+                   ) -> Optional[NodeType]:
     names = set(symbol.list_inputs())
-    shapes = {name: shape for name, shape in node_type.trial_shapes.items() if name in names}
+    arguments = tuple(node_type.arguments[position] for position in known)
+    shapes = {INPUT % index: node_type.trial_shapes[INPUT % position]
+              for index, position in enumerate(known) if INPUT % index in names}
     verdict = analyse(symbol, {name: shape[1:] for name, shape in shapes.items()},
                       node_type.mode.training)
     if verdict.verdict is not Verdict.PROVED or any(factor != 1 for factor in verdict.factors):
         return None
     _, outputs, _ = infer_shape(symbol, shapes)
     _, dtypes, _ = symbol.infer_type(**{
-        INPUT % position: argument.arena[1] for position, argument
-        in enumerate(node_type.arguments) if INPUT % position in names})
-    return node_type.part(symbol, node_type.arguments, list(zip(outputs, dtypes)), shapes,
+        INPUT % index: argument.arena[1] for index, argument in enumerate(arguments)
+        if INPUT % index in names})
+    return node_type.part(symbol, arguments, list(zip(outputs, dtypes)), shapes,
                           verdict.factors)
 
 

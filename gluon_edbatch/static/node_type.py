@@ -65,7 +65,7 @@ class NodeType:
     Attributes
     ----------
     serial : int
-        Counts types in the order in which the process met them.
+        Counts types in the order in which the process met them; parts have that of the whole.
     name : str
         Block or operator, for people.
     graph : StaticGraph
@@ -85,8 +85,6 @@ class NodeType:
         as many values as the one at the second, or (True) as the number there says.
     lengths : tuple of int or None
         Of the ragged arguments, for such types.
-    origin : NodeType
-        What this one is a part of; mostly itself.
     splits : dict
         Its parts (see `hoisting.split`).
     by_segments : Symbol or None
@@ -130,7 +128,7 @@ class NodeType:
         tables = _used_only(graph, _TABLES)
         self.read_backward = [name not in tables for name in graph.parameters]
         self.programs: Dict[tuple, object] = {}
-        self.origin = self
+        self.shown = self._shown()
         self.splits: Dict[FrozenSet[int], object] = {}
 
     def part(self, symbol: mx.sym.Symbol, arguments: Tuple[Argument, ...],
@@ -157,8 +155,7 @@ class NodeType:
                         RowwiseResult(Verdict.PROVED, '', factors), self.ctx,
                         {name: shape for name, shape in shapes.items() if name in names},
                         self.lengths)
-        part.verified, part.verified_padding = self.verified, self.verified_padding
-        part.origin = self
+        part.serial, part.shown = self.serial, self.shown
         return part
 
     def _padding(self) -> Padding:
@@ -181,6 +178,9 @@ class NodeType:
                            {INPUT % position for position in ragged})
 
     def __repr__(self) -> str:
+        return self.shown
+
+    def _shown(self) -> str:
         shapes = ', '.join('x'.join(map(str, ('k',) * (a.kind is Kind.RAGGED) + a.arena[0])) or '1'
                            for a in self.arguments)
         lengths = '' if self.lengths is None else f' k={",".join(map(str, self.lengths))}'
