@@ -157,8 +157,7 @@ class BackwardPass:
         for gradient in machine.parameter_gradients + machine.unread:
             gradient[:] = 0
         for tape in reversed(machine.tapes):
-            autograd.backward(tape.outputs, tape.gradients, retain_graph=True,
-                              train_mode=tape.batch.node_type.mode.training)
+            tape.backward()
         return machine.parameter_gradients + [
             machine.gradients[index]._slice(begin, end)
             for _, index, begin, end in machine.given]

@@ -87,6 +87,10 @@ class NodeType:
         Of the ragged arguments, for such types.
     splits : dict
         Its parts (see `hoisting.split`).
+    native : NativeProgram or None
+        For the native operators (see `native.run`), once it is known;
+    not_native : str or None
+        or why there is none.
     by_segments : Symbol or None
         The subgraph for ragged arguments that are not padded (see `segments`).
     verified, verified_padding : bool
@@ -130,6 +134,8 @@ class NodeType:
         self.programs: Dict[tuple, object] = {}
         self.shown = self._shown()
         self.splits: Dict[FrozenSet[int], object] = {}
+        self.native: Optional[object] = None
+        self.not_native: Optional[str] = None
 
     def part(self, symbol: mx.sym.Symbol, arguments: Tuple[Argument, ...],
              outputs: Sequence[tuple], shapes: Dict[str, Tuple[int, ...]],

@@ -69,7 +69,7 @@ def _compile(node_type: NodeType, reads: Tuple[str, ...]) -> Program:
     if empty and node_type.neutral:  # else execution gives one row of zeros, as eager code does
         specialised = specialise(symbol, empty)
         symbol = symbol if specialised is None else specialised
-    symbol = apply_passes(symbol, _trial_shapes(node_type, bool(segmented)))
+    symbol = apply_passes(symbol, trial_shapes(node_type, bool(segmented)))
     gathers = {INPUT % position: mx.sym.take(mx.sym.var(_ARENA % position),
                                              mx.sym.var(_INDEX % position))
                for position, read in enumerate(reads) if read in _GATHERS}
@@ -89,7 +89,7 @@ def _compile(node_type: NodeType, reads: Tuple[str, ...]) -> Program:
     return Program(CachedOp(symbol), tuple(sources))
 
 
-def _trial_shapes(node_type: NodeType, segmented: bool) -> Dict[str, Tuple[int, ...]]:
+def trial_shapes(node_type: NodeType, segmented: bool) -> Dict[str, Tuple[int, ...]]:
     """Shapes of the inputs for some batch, from which passes take ranks."""
     shapes = dict(node_type.trial_shapes)
     if segmented:
