@@ -69,7 +69,9 @@ def _compile(node_type: NodeType, reads: Tuple[str, ...]) -> Program:
     if empty and node_type.neutral:  # else execution gives one row of zeros, as eager code does
         specialised = specialise(symbol, empty)
         symbol = symbol if specialised is None else specialised
-    symbol = apply_passes(symbol, _trial_shapes(node_type, bool(segmented)))
+    symbol, changed = apply_passes(symbol, _trial_shapes(node_type, bool(segmented)),
+                                   node_type.options, node_type.ctx.device_type)
+    node_type.changed_by.update(changed + ['segments'] * bool(segmented))
     gathers = {INPUT % position: mx.sym.take(mx.sym.var(_ARENA % position),
                                              mx.sym.var(_INDEX % position))
                for position, read in enumerate(reads) if read in _GATHERS}
