@@ -17,8 +17,16 @@ class CompileOptions:
         Ragged arguments without padding, where all that is done with them allows it.
     hoisting : bool, default True
         What needs known values only runs once for all batches of a type.
+    constants : bool, default True
+        Arithmetic with numbers that is known beforehand.
+    operators : bool, default True
+        The operators that compute the same faster on the device.
     middle_axis : bool, default True
         Sums over, and broadcasts along, axis 1 of three as products with ones.
+    common_subexpressions : bool, default True
+        What is computed twice from the same inputs is computed once.
+    sums : bool, default True
+        Sums of more than two as one operator.
 
     Examples
     --------
@@ -28,7 +36,11 @@ class CompileOptions:
 
     segments: bool = True
     hoisting: bool = True
+    constants: bool = True
+    operators: bool = True
     middle_axis: bool = True
+    common_subexpressions: bool = True
+    sums: bool = True
 
     def __post_init__(self):
         for name, value in self.items():

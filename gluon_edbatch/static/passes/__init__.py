@@ -5,7 +5,11 @@ import mxnet as mx
 
 from ..options import CompileOptions
 from .added_inputs import added_inputs
+from .common_subexpressions import common_subexpressions
+from .constants import constants
 from .middle_axis import middle_axis
+from .operators import operators
+from .sums import sums
 
 Shapes = Dict[str, Tuple[int, ...]]
 
@@ -29,7 +33,11 @@ class Pass(NamedTuple):
 
 
 PASSES = (
+    Pass('constants', constants),
+    Pass('operators', operators, ('cpu',)),
     Pass('middle_axis', middle_axis, ('cpu',)),
+    Pass('common_subexpressions', common_subexpressions),
+    Pass('sums', sums),
     Pass(None, added_inputs),  # last: others make sums, too
 )
 
