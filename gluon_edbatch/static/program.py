@@ -7,6 +7,7 @@ from mxnet._ctypes.ndarray import CachedOp
 from .empty import specialise
 from .node_type import Kind, NodeType
 from .passes import apply_passes
+from .rowwise import operators
 from .segments import PARENTS, SEGMENTS
 from .trace import INPUT
 
@@ -40,10 +41,13 @@ class Program(NamedTuple):
     call : CachedOp
     sources : tuple of Source
         What to pass, in order.
+    operators : int
+        How many there are in it, gathers included.
     """
 
     call: CachedOp
     sources: Tuple[Source, ...]
+    operators: int
 
 
 def program_for(node_type: NodeType, reads: Tuple[str, ...]) -> Program:
@@ -88,7 +92,7 @@ def _compile(node_type: NodeType, reads: Tuple[str, ...]) -> Program:
         known[PARENTS] = Source('parents', segmented[0])
         known[SEGMENTS] = Source('segments', segmented[0])
     sources: List[Source] = [known[name] for name in symbol.list_inputs()]
-    return Program(CachedOp(symbol), tuple(sources))
+    return Program(CachedOp(symbol), tuple(sources), len(operators(symbol)))
 
 
 def _trial_shapes(node_type: NodeType, segmented: bool) -> Dict[str, Tuple[int, ...]]:
