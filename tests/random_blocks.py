@@ -55,7 +55,7 @@ def blocks(draw, most: int = 10) -> mx.sym.Symbol:
     """A Symbol of some operators, several of which read the same, with one result or two."""
     parameters = {name: F.var(name, shape=shape, dtype='float32')
                   for name, shape in PARAMETERS.items()}
-    inputs = [F.var(name) for name in SHAPES]
+    inputs = [F.var(name, dtype='float32') for name in SHAPES]
     values = inputs[:2]
     for _ in range(draw(st.integers(1, most))):
         x, y = (values[draw(st.integers(0, len(values) - 1))] for _ in range(2))

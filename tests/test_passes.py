@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from mxnet import gluon
 
+import gluon_edbatch as edb
 from gluon_edbatch.static.options import CompileOptions
 from gluon_edbatch.static.passes import PASSES, apply_passes
 from gluon_edbatch.static.passes.added_inputs import added_inputs
@@ -19,7 +20,8 @@ from models import started
 from random_blocks import H, PARAMETERS, assert_unchanged, blocks, shapes_of
 
 F = mx.sym
-X, Y = F.var('edb_input0'), F.var('edb_input1')
+X, Y = F.var('edb_input0', dtype='float32'), F.var('edb_input1', dtype='float32')
+ANY = F.var('edb_input0')  # of a dtype that is not known
 W, V, BIAS, ROW = (F.var(name, shape=shape, dtype='float32')
                    for name, shape in PARAMETERS.items())
 
@@ -85,7 +87,9 @@ def test_random_blocks_by_all_passes(symbol):
     (constants, (F.broadcast_add(X, BIAS) * 2 + 1) + 2,
      ['_mul_scalar', '_plus_scalar', 'broadcast_add']),
     (constants, F.broadcast_add(X, BIAS) * 1e4 * 1e4, None),
-    (constants, X * 2 * 3, None),  # X may hold integers
+    (constants, X * 2 * 3, ['_mul_scalar']),
+    (constants, ANY * 2 * 3, None),
+    (operators, F.tanh(ANY), None),
     (constants, F.zeros_like(Y) + F.tanh(X), ['tanh']),
     (constants, F.tanh(X) / F.ones_like(Y), ['tanh']),
     (constants, X + F.zeros_like(X), ['_copy']),
@@ -157,3 +161,20 @@ def test_gradients_of_several_batches_add_up(op):
             x = block(x)
         return x
     assert_matches_eager(run, [1, 4, 2], blocks=[block], schedulers=['agenda'])
+
+
+@pytest.mark.parametrize('dtype', ['float16', 'float32', 'float64', 'int32'])
+def test_operators_on_values_of_all_types(dtype):
+    """Blocks and operators without parameters get their types from their arguments."""
+    array = mx.nd.array([[-2, 0, 1, 3]], dtype=dtype)
+    outer = edb.nd.tanh
+
+    def run(x):
+        return (outer(x) * 3 * 2 + 0).sum(axis=1), x * 2 / 3, (x ** 2).clip(0, 4)
+    with edb.batching('agenda') as scope:
+        found = [run(array) for _ in range(2)]
+    for values in edb.forward(found):
+        for value, expected in zip(values, run(array)):
+            np.testing.assert_allclose(value.asnumpy(), expected.asnumpy(), rtol=1e-3)
+    tanh, = [kind for kind in scope.report().types if kind.name.startswith('tanh')]
+    assert tanh.passes == (() if dtype == 'int32' else ('operators',))

@@ -4,6 +4,7 @@ from collections import Counter
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import mxnet as mx
+import numpy as np
 
 Shape = Tuple[int, ...]
 
@@ -28,7 +29,7 @@ class NodeView(NamedTuple):
     shapes : list of tuple of int
         Of the node's outputs.
     dtype : type or None
-        Of the node's first output, where the dtypes of parameters tell.
+        Of the node's first output, where those of the inputs tell.
     uses : list of int
         How many operators and results read each of the inputs.
     """
@@ -44,6 +45,11 @@ class NodeView(NamedTuple):
     def shape(self) -> Shape:
         """Of the node's first output."""
         return self.shapes[0]
+
+    @property
+    def floating(self) -> bool:
+        """Whether the dtype is known to be a floating one."""
+        return self.dtype is not None and np.issubdtype(self.dtype, np.floating)
 
 
 class Rewriter:

@@ -2,7 +2,6 @@
 from typing import Dict, NamedTuple, Optional, Tuple
 
 import mxnet as mx
-import numpy as np
 
 from ..rewrite import Entry, NodeView, Rewriter, rewrite
 
@@ -59,10 +58,9 @@ class _Rule:
 def _step(node: NodeView) -> Optional[_Linear]:
     """What an operator with a number does; None if it has none that may be merged with others.
 
-    Integers round numbers, and an array whose dtype is not known may hold some.
+    Integers round numbers.
     """
-    if (node.op not in _WITH_NUMBER or node.dtype is None
-            or not np.issubdtype(node.dtype, np.floating)):
+    if node.op not in _WITH_NUMBER or not node.floating:
         return None
     number = float(node.attrs['scalar'])
     if number != 0 and not _LEAST <= abs(number) <= _GREATEST:
