@@ -90,8 +90,9 @@ def test_random_blocks_by_all_passes(symbol):
     (constants, X * 2 * 3, ['_mul_scalar']),
     (constants, ANY * 2 * 3, None),
     (operators, F.tanh(ANY), None),
-    (constants, F.zeros_like(Y) + F.tanh(X), ['tanh']),
-    (constants, F.tanh(X) / F.ones_like(Y), ['tanh']),
+    (constants, F.zeros_like(X) + F.tanh(X), ['tanh']),
+    (constants, F.tanh(X) / F.ones_like(X), ['tanh']),
+    (constants, F.zeros_like(Y) + F.tanh(X), None),  # Y has a gradient
     (constants, X + F.zeros_like(X), ['_copy']),
     (constants, F.zeros_like(Y) - F.tanh(X), None),
     (added_inputs, X + Y, ['add_n']),
@@ -178,3 +179,26 @@ def test_operators_on_values_of_all_types(dtype):
             np.testing.assert_allclose(value.asnumpy(), expected.asnumpy(), rtol=1e-3)
     tanh, = [kind for kind in scope.report().types if kind.name.startswith('tanh')]
     assert tanh.passes == (() if dtype == 'int32' else ('operators',))
+
+
+@pytest.mark.parametrize('transposed', [False, True])
+@pytest.mark.parametrize('frozen', ['weight', 'bias', ''])
+def test_gradients_of_a_bias_that_became_part_of_a_product(transposed, frozen):
+    """MXNet computes none for the bias of a product whose weight needs none."""
+    class Affine(gluon.HybridBlock):
+        def __init__(self):
+            super().__init__()
+            with self.name_scope():
+                self.weight = self.params.get('weight', shape=(3, 3))
+                self.bias = self.params.get('bias', shape=(1, 3), init=mx.init.Normal(1))
+
+        def hybrid_forward(self, F, x, weight, bias):
+            return F.broadcast_add(F.dot(x, weight, transpose_b=transposed), bias)
+    block = started(Affine())
+    for name in [frozen] if frozen else []:
+        getattr(block, name).grad_req = 'null'
+    samples = [mx.nd.random.normal(shape=(1, 3)) for _ in range(3)]
+    for sample in samples[1:]:
+        sample.attach_grad()
+    assert_matches_eager(lambda x: block(block(x) * 2), samples, blocks=[block],
+                         schedulers=['agenda', 'depth'])
