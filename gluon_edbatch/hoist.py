@@ -26,9 +26,10 @@ def hoist(plan: Plan) -> Plan:
         batches_of.setdefault(batch.node_type, []).append(number)
     hoisted, indices = {}, [plan.indices]
     for node_type, numbers in batches_of.items():
-        if len(numbers) > 1 and not node_type.alone:
+        if len(numbers) > 1 and not node_type.alone and node_type.options.hoisting:
             found = _hoist_type(plan, node_type, numbers, indices)
             if found is not None:
+                node_type.changed_by.add('hoisting')
                 hoisted[numbers[0]] = found
     if not hoisted:
         return plan

@@ -10,7 +10,8 @@ import mxnet as mx
 import numpy as np
 
 from ..static.node_type import Kind, NodeType
-from ..static.program import trial_shapes
+from ..static.passes import apply_passes
+from ..static.program import tell_dtypes, trial_shapes
 from ..static.segments import PARENTS, SEGMENTS
 from ..static.trace import INPUT
 from .instructions import (NO_VIEW, Binary, Instruction, Opcode, Place, Register, RowProgram,
@@ -89,9 +90,15 @@ def lower(node_type: NodeType) -> RowProgram:
     dtypes |= {np.dtype(parameter.dtype) for parameter in node_type.parameters}
     if len(dtypes) != 1 or next(iter(dtypes)) not in (np.float32, np.float64):
         raise Unsupported('mixes element types')
-    symbol = node_type.by_segments if segmented else node_type.graph.symbol
-    return _Lowering(node_type, symbol, trial_shapes(node_type, segmented),
-                     next(iter(dtypes)).itemsize).program()
+    symbol = (node_type.by_segments if segmented else node_type.graph.symbol).__copy__()
+    tell_dtypes(symbol, node_type)
+    shapes = trial_shapes(node_type, segmented)
+    # The other passes choose among MXNet's operators.
+    options = node_type.options.but(operators=False, middle_axis=False, sums=False)
+    symbol, changed = apply_passes(symbol, shapes, options, 'cpu')
+    program = _Lowering(node_type, symbol, shapes, next(iter(dtypes)).itemsize).program()
+    node_type.changed_by.update(changed + ['segments'] * segmented)
+    return program
 
 
 class _Lowering:

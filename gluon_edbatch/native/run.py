@@ -24,11 +24,12 @@ def native_program(node_type: NodeType) -> Optional[NativeProgram]:
     """The program of a type; None if it cannot run natively (`NodeType.not_native` says why)."""
     if node_type.native is None and node_type.not_native is None:
         try:
-            if not library.available():
+            if not (node_type.options.native and library.available()):
                 raise Unsupported('there are no native operators')
             program = lower(node_type)
             node_type.native = NativeProgram(program, (layout(program, False),
                                                        layout(program, True)))
+            node_type.changed_by.add('native')
         except Unsupported as reason:
             node_type.not_native = str(reason)
     return node_type.native

@@ -2,11 +2,14 @@
 from typing import Dict, List, NamedTuple, Tuple
 
 import mxnet as mx
+import numpy as np
 from mxnet._ctypes.ndarray import CachedOp
+from mxnet.ndarray.ndarray import _DTYPE_NP_TO_MX
 
 from .empty import specialise
 from .node_type import Kind, NodeType
 from .passes import apply_passes
+from .rowwise import operators
 from .segments import PARENTS, SEGMENTS
 from .trace import INPUT
 
@@ -40,10 +43,13 @@ class Program(NamedTuple):
     call : CachedOp
     sources : tuple of Source
         What to pass, in order.
+    operators : int
+        How many there are in it, gathers included.
     """
 
     call: CachedOp
     sources: Tuple[Source, ...]
+    operators: int
 
 
 def program_for(node_type: NodeType, reads: Tuple[str, ...]) -> Program:
@@ -69,7 +75,10 @@ def _compile(node_type: NodeType, reads: Tuple[str, ...]) -> Program:
     if empty and node_type.neutral:  # else execution gives one row of zeros, as eager code does
         specialised = specialise(symbol, empty)
         symbol = symbol if specialised is None else specialised
-    symbol = apply_passes(symbol, trial_shapes(node_type, bool(segmented)))
+    tell_dtypes(symbol, node_type)
+    symbol, changed = apply_passes(symbol, trial_shapes(node_type, bool(segmented)),
+                                   node_type.options, node_type.ctx.device_type)
+    node_type.changed_by.update(changed + ['segments'] * bool(segmented))
     gathers = {INPUT % position: mx.sym.take(mx.sym.var(_ARENA % position),
                                              mx.sym.var(_INDEX % position))
                for position, read in enumerate(reads) if read in _GATHERS}
@@ -86,7 +95,16 @@ def _compile(node_type: NodeType, reads: Tuple[str, ...]) -> Program:
         known[PARENTS] = Source('parents', segmented[0])
         known[SEGMENTS] = Source('segments', segmented[0])
     sources: List[Source] = [known[name] for name in symbol.list_inputs()]
-    return Program(CachedOp(symbol), tuple(sources))
+    return Program(CachedOp(symbol), tuple(sources), len(operators(symbol)))
+
+
+def tell_dtypes(symbol: mx.sym.Symbol, node_type: NodeType) -> None:
+    """Write the dtypes of the arguments into the graph, as those of parameters are."""
+    internals, names = symbol.get_internals(), set(symbol.list_inputs())
+    for position, argument in enumerate(node_type.arguments):
+        if INPUT % position in names:
+            internals[INPUT % position]._set_attr(
+                __dtype__=str(_DTYPE_NP_TO_MX[np.dtype(argument.arena[1]).type]))
 
 
 def trial_shapes(node_type: NodeType, segmented: bool) -> Dict[str, Tuple[int, ...]]:
