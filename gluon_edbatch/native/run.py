@@ -5,6 +5,7 @@ import mxnet as mx
 import numpy as np
 from mxnet.ndarray import NDArray
 
+from ..host import upload
 from ..plan import Batch
 from ..static.node_type import Kind, NodeType
 from . import library
@@ -59,7 +60,7 @@ class NativeRun:
         self._parameters: List[NDArray] = []
         self._gradients: List[Optional[NDArray]] = []
         self._read_backward: List[bool] = []
-        self._table = _on_cpu(self._encode(batches))
+        self._table = upload(self._encode(batches), mx.cpu())
 
     def forward(self) -> None:
         """Run the batches: their results appear in the arenas."""
@@ -141,9 +142,3 @@ class NativeRun:
             found.append((index, trained))
         self._differentiable |= any(argument.differentiable for argument in node_type.arguments)
         return found
-
-
-def _on_cpu(words: np.ndarray) -> NDArray:
-    array = mx.nd.empty(words.shape, dtype=np.int64)
-    array._sync_copyfrom(words)
-    return array
