@@ -5,6 +5,7 @@ import mxnet as mx
 import numpy as np
 from mxnet.ndarray import NDArray
 
+from ..host import upload
 from ..static.node_type import Kind, NodeType
 from . import library
 from .encoding import Layout, Rows, batch_words, header, layout, place_kept, program_words
@@ -61,7 +62,7 @@ class NativeRun:
         self._parameters: List[NDArray] = []
         self._gradients: List[Optional[NDArray]] = []
         self._read_backward: List[bool] = []
-        self._table = _on_cpu(self._encode(batches))
+        self._table = upload(self._encode(batches), mx.cpu())
 
     def forward(self) -> None:
         """Run the batches: their results appear in the arenas."""
@@ -143,9 +144,3 @@ class NativeRun:
         self._gradients.append(self._machine.gradient_of(value) if trained else None)
         self._read_backward.append(node_type.read_backward[position])
         return len(self._parameters) - 1, trained
-
-
-def _on_cpu(words: np.ndarray) -> NDArray:
-    array = mx.nd.empty(words.shape, dtype=np.int64)
-    array._sync_copyfrom(words)
-    return array
