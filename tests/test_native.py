@@ -109,7 +109,7 @@ class Gates(gluon.HybridBlock):
         return out, F.log_softmax(mixed), F.sum(F.abs(kept), axis=1, keepdims=True)
 
 
-@pytest.mark.parametrize('width', [1, 7, 16, 33, 150])
+@pytest.mark.parametrize('width', [2, 7, 16, 33, 150])
 @pytest.mark.parametrize('dtype', ['float32', 'float64'])
 def test_cell_of_any_width(types, width, dtype):
     """Chains in batches of more and fewer rows than a tile and a block have."""
