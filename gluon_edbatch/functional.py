@@ -236,26 +236,6 @@ def ragged(values: Sequence[NDArray], shape: Optional[Tuple[int, ...]] = None,
     return result
 
 
-def ragged_pairs(pairs: Sequence[Tuple[NDArray, NDArray]], shape: Tuple[int, ...],
-                 like: NDArray) -> Tuple[NDArray, NDArray]:
-    """`ragged` of the first and of the second components of any number of pairs.
-
-    Parameters
-    ----------
-    pairs : sequence of (NDArray, NDArray)
-        Such as the (h, c) of a node's children.
-    shape : tuple of int
-        Of one component.
-    like : NDArray
-        Gives dtype and context if there are no pairs.
-    """
-    recording = current_recording()
-    if recording is not None:
-        return recording.ragged_pairs(pairs, shape, like)
-    return (ragged([first for first, _ in pairs], shape, like.dtype, like.ctx),
-            ragged([second for _, second in pairs], shape, like.dtype, like.ctx))
-
-
 class _connected:  # pylint: disable=invalid-name
     """Record autograd's tape while a value that was recorded there is reshaped."""
 

@@ -1,6 +1,5 @@
 """From recorded lists to arrays: the calls that wait, and those of them that are wanted."""
-from array import array
-from typing import List, NamedTuple, Optional, Sequence
+from typing import NamedTuple, Optional, Sequence
 
 import numpy as np
 
@@ -76,11 +75,6 @@ def expand(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
     return np.arange(total) + np.repeat(starts - (ends - counts), counts)
 
 
-def _int64(numbers: List[int], begin: int) -> np.ndarray:
-    """The numbers of a list from `begin` on (three times as fast as ``np.array``)."""
-    return np.frombuffer(array('q', numbers[begin:] if begin else numbers), np.int64)
-
-
 def _select(offsets, items, keep):
     counts = offsets[keep + 1] - offsets[keep]
     bounds = np.zeros(len(keep) + 1, np.int64)
@@ -114,16 +108,16 @@ class Pending:
         begin = self._seen_nodes
         if begin == len(recording.node_forms):
             return self._waiting if self._waiting is not None else _NO_CALLS
-        forms = _int64(recording.node_forms, begin)
+        forms = recording.node_forms.since(begin)
         count = len(forms)
         first = recording.node_ends[begin - 1] if begin else 0
         offsets = np.zeros(count + 1, np.int64)
-        np.subtract(_int64(recording.node_ends, begin), first, out=offsets[1:])
-        values = _int64(recording.node_args, first)
+        np.subtract(recording.node_ends.since(begin), first, out=offsets[1:])
+        values = recording.node_args.since(first)
         outputs = self._seen_values + np.cumsum(table.outputs[forms]) - table.outputs[forms]
         length_offsets = np.zeros(count + 1, np.int64)
         np.cumsum(table.variable[forms], out=length_offsets[1:])
-        lengths = _int64(recording.node_lengths, self._seen_lengths)
+        lengths = recording.node_lengths.since(self._seen_lengths)
         new = Calls(np.arange(begin, begin + count), forms, outputs, offsets, values,
                     length_offsets, lengths)
         self._seen_nodes += count

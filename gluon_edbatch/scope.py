@@ -54,14 +54,15 @@ class batching:  # pylint: disable=invalid-name
         if self._recording is not None:
             raise RuntimeError('a batching scope records once; make a new one')
         self._recording = recording = Recording(Evaluator(self.scheduler), self._ctx)
-        self._outer = hooks.local.recording
+        self._outer = hooks.current_recording()
         hooks.install()
-        hooks.local.recording = recording
+        hooks.set_recording(recording)
         self._started = time.perf_counter()
         return self
 
     def __exit__(self, kind, error, trace) -> None:
-        recording, hooks.local.recording = self._recording, self._outer
+        recording = self._recording
+        hooks.set_recording(self._outer)
         hooks.remove()
         self._outer = None
         self._record_s = (time.perf_counter() - self._started
@@ -91,7 +92,7 @@ class batching:  # pylint: disable=invalid-name
         if self._recording is None:
             return 'batching scope, not entered'
         forms = self._recording.forms
-        counts = Counter(forms[form].node_type for form in self._recording.node_forms)
+        counts = Counter(forms[form].node_type for form in self._recording.node_forms.since(0).tolist())
         lines = [f'batching scope ({self.scheduler.name}): '
                  f'{len(self._recording.node_forms)} calls of {len(counts)} types']
         lines += [f'  {number:7d} x {kind!r}' for kind, number in counts.most_common()]

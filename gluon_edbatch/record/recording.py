@@ -1,5 +1,4 @@
 """What a scope has recorded: append-only lists, two or three appends per call."""
-import bisect
 import threading
 import weakref
 from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
@@ -13,11 +12,11 @@ from ..errors import EdbError, RecordError, StaleValueError
 from ..static.fingerprint import containers, contents, fingerprint
 from ..static.node_type import Kind, Mode, NodeType, make_type
 from ..static.trace import describe, trace_block, trace_operator
-from .calls import ANY, Form, current_recording
+from .calls import (ANY, Callee, End, Form, Nothing, Number, Ragged, current_recording)
 from .guard import Watched, detached
 from .inputs import NUMBERS, SCALAR_DTYPE, Given, Inputs, is_array
 from .lazy import LazyArray, Locations, RaggedArray, Store
-from .sites import (Site, current_site, site_of)
+from .sites import Site, current_site, site_of, user_codes
 from .spec import Spec, spec_of
 from .structure import flatten
 
@@ -55,12 +54,60 @@ class Recording(Inputs):
         self.error: Optional[str] = None
         self._stores: Dict[Spec, Store] = {}  # while recording; values keep theirs alive later
         self._all_stores: List['weakref.ref[Store]'] = []
-        self._modes: Dict[Mode, Dict[tuple, Form]] = {}
+        # for each mode the forms of calls by key, and blocks with theirs
+        self._modes: Dict[Mode, Tuple[Dict[tuple, Form], Dict[gluon.Block, Callee]]] = {}
         self._fingerprints: Dict[gluon.Block, Any] = {}
         self._by_length: Dict[int, tuple] = {}  # what makes the forms of types that are not neutral
         self.update_mode()
 
     # --- calls that are not as plain as those in calls.py ----------------------------------------
+
+    def call_unknown(self, callee, args):
+        """A call of a kind that was not met yet, or that the search in calls.py does not know."""
+        block, childless = callee.block, False
+        if callee.children and len(args) == 2:
+            x, children = args
+            args = (x, *block.ragged_children(x, children))
+            childless = not children
+        kinds = self._kinds_of(args)
+        if kinds is None:
+            return self._call_nested(block, args)
+        if childless:
+            kinds[-2 * callee.children:] = (Ragged, Nothing) * callee.children
+        step = callee.first
+        for kind in kinds:
+            step = step.make(kind)
+        leaves: List[Any] = []
+        template = tuple(flatten(arg, is_array, leaves) for arg in args)
+        if step.form is None or step.form.changed():
+            self._find_ctx(block)
+            number = LazyArray(self.store(spec_of((1,), SCALAR_DTYPE, self.ctx)), -1)
+            step.form = self._resolve_block(block, template, [
+                number if isinstance(leaf, NUMBERS) else leaf for leaf in leaves])
+        return self._append(step.form, [
+            self._number(leaf, SCALAR_DTYPE) if isinstance(leaf, NUMBERS) else leaf
+            for leaf in leaves])
+
+    def _kinds_of(self, args: Sequence[Any]) -> Optional[List[Any]]:
+        """What the search in calls.py goes by; None for arguments that it does not know."""
+        kinds: List[Any] = []
+        for arg in args:
+            if arg is None:
+                kinds.append(None)
+            elif arg.__class__ in (int, float):
+                kinds.append(Number)
+            elif arg.__class__ in (list, tuple):
+                inner = self._kinds_of(arg)
+                if inner is None or Number in inner or Ragged in inner:
+                    return None
+                kinds += [arg.__class__, *inner, End]
+            elif arg.__class__ in (LazyArray, RaggedArray) and arg._store.recording is self:
+                if arg.__class__ is RaggedArray:
+                    kinds.append(Ragged)
+                kinds.append(arg._store)
+            else:
+                return None
+        return kinds
 
     def _call_nested(self, block, args):
         """A call with containers, arrays or constants among its arguments."""
@@ -74,8 +121,7 @@ class Recording(Inputs):
         leaves = self.values(leaves)
         key = (block, template, *map(_key, leaves))
         form = self.forms_by_key.get(key)
-        if form is None or form.mutable is not None and form.mutable[1] != contents(
-                form.mutable[0]):
+        if form is None or form.changed():
             form = self.forms_by_key[key] = self._resolve_block(block, template, leaves)
         return self._append(form, leaves)
 
@@ -98,6 +144,13 @@ class Recording(Inputs):
 
     def concat(self, args: Sequence[Any]) -> LazyArray:
         """Record that the rows of some values, one after the other, are a value."""
+        args_before, lengths_before = self.node_args.size, self.node_lengths.size
+        store = self.append_rows(args)
+        if store is not None:
+            form = self.forms_by_key.get(('concat', store.spec, len(args)))
+            if form is not None:
+                return self.finish_call(form)
+            self.node_args.size, self.node_lengths.size = args_before, lengths_before
         leaves = self.values(args)
         specs = {leaf._store.spec.arena for leaf in leaves}
         if len(specs) != 1 or any(leaf.__class__ is RaggedArray for leaf in leaves):
@@ -105,14 +158,15 @@ class Recording(Inputs):
             raise RecordError(f'values of different kinds cannot be put together along axis 0: '
                               f'{shapes}\n  called at {current_site()}')
         spec = leaves[0]._store.spec
-        spec = spec_of((sum(leaf._store.shape[0] for leaf in leaves),) + spec.row_shape,
-                       spec.dtype, spec.ctx)
-        key = ('concat rows', spec)
-        form = self.forms_by_key.get(key)
+        total = spec_of((sum(leaf._store.shape[0] for leaf in leaves),) + spec.row_shape,
+                        spec.dtype, spec.ctx)
+        form = self.forms_by_key.get(('concat', total, 1))
         if form is None:
-            form = self.forms_by_key[key] = self._form(
-                'concat', _operator_types, key[:1], [(spec, Kind.FLAT)],
+            form = self.forms_by_key['concat', total, 1] = self._form(
+                'concat', _operator_types, ('concat rows',), [(total, Kind.FLAT)],
                 lambda: trace_operator('_copy', (), 1)._replace(name='concat'))
+        if store is not None:
+            self.forms_by_key['concat', spec, len(args)] = form
         self.node_lengths.append(len(leaves))
         return self._append(form, leaves)
 
@@ -143,19 +197,23 @@ class Recording(Inputs):
         return RaggedArray(stores.pop(), values, [value._id for value in values])
 
     def _append(self, form: Form, leaves: Sequence[NDArray]) -> Any:
-        ids = [leaf._id for leaf in leaves if leaf.__class__ is LazyArray]
         if form.lengths != ANY:
-            form = self._form_for_lengths(form, (form.index,), leaves)
+            form = self._form_for_lengths(form, leaves)
+        for leaf in leaves:
+            if leaf.__class__ is LazyArray:
+                self.node_args.append(leaf._id)
         for leaf in leaves:
             if leaf.__class__ is RaggedArray:
                 self.node_lengths.append(len(leaf._ids))
-                ids += leaf._ids
-        return self.append(form, ids)
+                for value in leaf._ids:
+                    self.node_args.append(value)
+        return self.finish_call(form)
 
     def touched(self) -> None:
         """An array that calls read may change: look at all of them again for later calls."""
-        for calls in self._modes.values():
-            calls.clear()
+        for known in self._modes.values():
+            for forms in known:
+                forms.clear()
 
     def store(self, spec: Spec) -> Store:
         """The store of this recording's values with that shape, dtype and context."""
@@ -168,25 +226,14 @@ class Recording(Inputs):
     def update_mode(self) -> None:
         """Look at autograd's state again; calls recorded in different states differ in type."""
         self.mode = Mode(autograd.is_recording(), autograd.is_training())
-        self.forms_by_key = self._modes.setdefault(self.mode, {})
+        self.forms_by_key, self.callees = self._modes.setdefault(self.mode, ({}, {}))
 
     def forget_blocks(self) -> None:
         """Some block's attributes changed: look at all of them again."""
-        for calls in self._modes.values():
-            calls.clear()
+        self.touched()
         self._fingerprints.clear()
 
     # --- from a call to its type -----------------------------------------------------------------
-
-    def _resolve_plain(self, block, args) -> Form:
-        """The form of a call whose arguments are values, lists of them, and numbers (recorded
-        already)."""
-        self._find_ctx(block)
-        number = LazyArray(self.store(spec_of((1,), SCALAR_DTYPE, self.ctx)), -1)
-        leaves: List[Any] = []
-        template = tuple(flatten(arg, is_array, leaves) for arg in args)
-        return self._resolve_block(block, template, [number if isinstance(leaf, NUMBERS) else leaf
-                                                     for leaf in leaves])
 
     def _resolve_block(self, block, template, leaves) -> Form:
         try:
@@ -264,7 +311,7 @@ class Recording(Inputs):
             if watched.array is array:
                 watched.watch_again()
 
-    def _form_for_lengths(self, form: Form, key: tuple, args: Sequence[Any]) -> Form:
+    def _form_for_lengths(self, form: Form, args: Sequence[Any]) -> Form:
         """`form` if padding changes nothing in this call, else one for calls with its lengths."""
         if form.node_type.neutral:
             for one, other, number in form.node_type.conditions:
@@ -274,7 +321,7 @@ class Recording(Inputs):
             else:
                 return form
         lengths = tuple([len(arg._ids) for arg in args if arg.__class__ is RaggedArray])
-        key += (lengths,)
+        key = form.index, lengths
         exact = self.forms_by_key.get(key)
         if exact is None:
             types, head, specs = self._by_length[form.index]
@@ -328,11 +375,12 @@ class Recording(Inputs):
 
     def site_of_use(self, value: int) -> Site:
         """The user's line of the first call that reads this value."""
-        return self.site(bisect.bisect_right(self.node_ends, self.node_args.index(value)))
+        first = np.flatnonzero(self.node_args.since(0) == value)[0]
+        return self.site(int(np.searchsorted(self.node_ends.since(0), first, side='right')))
 
     def site(self, node: int) -> Site:
         """The user's line that recorded this call."""
-        return site_of(self.node_codes[node], self.node_instructions[node])
+        return site_of(user_codes[self.node_codes[node]], self.node_instructions[node])
 
     def _release(self) -> None:
         for watched in self.parameters.values():
@@ -347,7 +395,7 @@ class Recording(Inputs):
         self.closed = True
         for form in self.forms:
             form.release()
-        for kept in (self._large, self._modes, self.forms_by_key, self._no_pairs, self._stores):
+        for kept in (self._large, self._modes, self.forms_by_key, self.callees, self._stores):
             kept.clear()
         if error is not None:
             self.error = f'{type(error).__name__} in the scope that {current_site()} left'
