@@ -153,6 +153,10 @@ def concat(values: Sequence[NDArray], dim: int = 0) -> NDArray:
     -------
     NDArray
     """
+    values = list(values)
+    recording = current_recording()
+    if recording is not None and dim == 0 and recording.common_store(values) is not None:
+        return recording.concat(values)
     values = _checked(values, 'concat')
     recording = _recording_of(values)
     if recording is not None:

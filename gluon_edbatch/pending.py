@@ -5,7 +5,7 @@ import numpy as np
 
 from .graph import Graph
 from .record.recording import Recording
-from .static.node_type import Kind, NodeType
+from .static.node_type import NodeType
 
 
 class Calls(NamedTuple):
@@ -85,15 +85,9 @@ def _select(offsets, items, keep):
 def form_table(recording: Recording) -> FormTable:
     """The forms met so far."""
     forms = recording.forms
-    return FormTable(
-        np.array([form.node_type.serial for form in forms], np.int64),
-        np.array([form.rows for form in forms], np.int64),
-        np.array([form.outputs for form in forms], np.int64),
-        np.array([sum(argument.kind is not Kind.ROWS for argument in form.node_type.arguments)
-                  for form in forms], np.int64),
-        np.array([form.node_type.mode.recording for form in forms], bool),
-        np.array([spec.rows for form in forms
-                  for spec in form.node_type.output_specs(form.rows)], np.int64))
+    summaries = np.array([form.summary for form in forms], np.int64).reshape(-1, 5)
+    return FormTable(*summaries[:, :4].T.copy(), summaries[:, 4].astype(bool), np.array(
+        [spec.rows for form in forms for spec in form.node_type.output_specs(form.rows)], np.int64))
 
 
 class Pending:

@@ -30,6 +30,7 @@ cdef class Callee:
 @cython.final
 cdef class Form:
     cdef public Py_ssize_t index, rows, outputs, lengths, shape
+    cdef public tuple summary
     cdef public object node_type, template, leaves, first, second
     cdef public object mutable
     cdef public list stores
@@ -48,7 +49,7 @@ cdef class CallLog:
     cdef call(self, Callee callee, tuple args)
     cdef bint _lengths_fit(self, Form form, Py_ssize_t before)
     @cython.locals(value=lazy.LazyArray, several=lazy.RaggedArray, ragged=bint,
-                   position=Py_ssize_t)
+                   given=bint, position=Py_ssize_t, scalars_before=Py_ssize_t)
     cdef Step _follow_all(self, Step step, tuple args, Py_ssize_t count)
     @cython.locals(several=lazy.RaggedArray)
     cdef _append_ragged(self, tuple args)
@@ -60,8 +61,10 @@ cdef class CallLog:
     cdef Step _follow_ragged(self, Step step, list children, Py_ssize_t position)
     @cython.locals(frame=native.Frame, base=Py_ssize_t)
     cdef _finish_call(self, Form form)
-    @cython.locals(value=lazy.LazyArray, before=Py_ssize_t)
-    cpdef append_rows(self, object values)
+    @cython.locals(value=lazy.LazyArray)
+    cpdef common_store(self, list values)
+    @cython.locals(value=lazy.LazyArray)
+    cpdef concat_call(self, Form form, list values)
 
 @cython.locals(callee=Callee)
 cdef object _hooked_call(CallLog log, object block, tuple args)

@@ -9,6 +9,7 @@ from typing import Any, Dict, List, Optional, Sequence
 
 import numpy as np
 from mxnet import gluon
+from mxnet.ndarray import NDArray
 
 from ..static.fingerprint import contents
 from . import lazy, native
@@ -23,6 +24,7 @@ CHECKED = 2  # see NodeType.conditions
 _ONE, _PAIR, _NESTED = 0, 1, 2
 _PAIR_TEMPLATE = (tuple, LEAF, LEAF)
 _call = gluon.Block.__call__
+ndarray = np.ndarray
 
 native.prepare(lazy.LazyArray, lazy.RaggedArray, is_library)
 
@@ -173,6 +175,9 @@ class Form:
     mutable : tuple or None
         The containers among the attributes of the block and what they held, to be compared at
         each call; most blocks have none.
+    summary : tuple
+        What later stages ask of a form: serial of the node type, rows, number of outputs, number
+        of arguments with a length of their own, whether it is recorded on a tape.
     """
 
     def __init__(self, index: int, node_type: Any, rows: int, stores: List[Any]):
@@ -182,6 +187,7 @@ class Form:
         self.outputs = len(stores)
         self.lengths = _lengths(node_type)
         self.mutable = None
+        self.summary = ()
         self.template = node_type.graph.results
         self.leaves = node_type.graph.leaves
         self.stores = stores
@@ -275,7 +281,8 @@ class CallLog:
     def _follow_all(self, step, args, count):
         """The step after the first `count` arguments, whose values are appended; None if there
         is none."""
-        ragged = False
+        ragged = given = False
+        scalars_before = len(self.scalars)
         for position in range(count):
             arg = args[position]
             kind = arg.__class__
@@ -291,6 +298,13 @@ class CallLog:
                 step = self._follow_items(step, arg)
             elif arg is None:
                 step = step.after(None)
+            elif kind is ndarray or kind is NDArray:
+                value = self.given(arg)
+                if value is None:
+                    return None
+                given = True
+                self.node_args.append(value._id)
+                step = step.after(value._store)
             elif kind is lazy.RaggedArray:
                 several = arg
                 ragged = True
@@ -301,6 +315,8 @@ class CallLog:
                 return None
             if step is None:
                 return None
+        if given and len(self.scalars) != scalars_before:
+            return None  # numbers take the dtype of arrays
         if ragged:
             self._append_ragged(args)
         return step
@@ -379,32 +395,27 @@ class CallLog:
         self.next_value = base + form.outputs
         return form.results(base)
 
-    def append_rows(self, values: Sequence[Any]) -> Optional[Any]:
-        """Append values of one store as arguments, for a call that puts their rows together.
-
-        Returns
-        -------
-        Store or None
-            None, and nothing is appended, if they are not all lazy values of one store of this
-            recording.
-        """
-        before = self.node_args.size
+    def common_store(self, values: Sequence[Any]) -> Optional[Any]:
+        """The store of these values, if they are all lazy values of one store of this recording,
+        else None."""
         store = None
         for item in values:
             if item.__class__ is not lazy.LazyArray:
-                break
+                return None
             value = item
             if store is not value._store:
                 if store is not None or value._store.recording is not self:
-                    break
+                    return None
                 store = value._store
+        return store
+
+    def concat_call(self, form, values: Sequence[Any]) -> Any:
+        """One more call of this form, for values that have a common store."""
+        for item in values:
+            value = item
             self.node_args.append(value._id)
-        else:
-            if store is not None:
-                self.node_lengths.append(self.node_args.size - before)
-            return store
-        self.node_args.size = before
-        return None
+        self.node_lengths.append(len(values))
+        return self._finish_call(form)
 
 
 def hooked_call(self, *args):

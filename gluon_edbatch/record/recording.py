@@ -69,6 +69,9 @@ class Recording(Inputs):
             x, children = args
             args = (x, *block.ragged_children(x, children))
             childless = not children
+        if self._ctx is not None and not any(isinstance(arg, NUMBERS) for arg in args):
+            args = tuple([self._array(arg) if arg.__class__ in (np.ndarray, NDArray) and arg.ndim
+                          else arg for arg in args])
         kinds = self._kinds_of(args)
         if kinds is None:
             return self._call_nested(block, args)
@@ -144,31 +147,29 @@ class Recording(Inputs):
 
     def concat(self, args: Sequence[Any]) -> LazyArray:
         """Record that the rows of some values, one after the other, are a value."""
-        args_before, lengths_before = self.node_args.size, self.node_lengths.size
-        store = self.append_rows(args)
+        args = list(args)
+        store = self.common_store(args)
         if store is not None:
-            form = self.forms_by_key.get(('concat', store.spec, len(args)))
-            if form is not None:
-                return self.finish_call(form)
-            self.node_args.size, self.node_lengths.size = args_before, lengths_before
+            return self.concat_call(self._concat_form(store.spec, store.spec.rows * len(args)), args)
         leaves = self.values(args)
-        specs = {leaf._store.spec.arena for leaf in leaves}
-        if len(specs) != 1 or any(leaf.__class__ is RaggedArray for leaf in leaves):
+        arenas = {leaf._store.spec.arena for leaf in leaves}
+        if len(arenas) != 1 or any(leaf.__class__ is RaggedArray for leaf in leaves):
             shapes = ', '.join(sorted(str(leaf._store.spec) for leaf in leaves))
             raise RecordError(f'values of different kinds cannot be put together along axis 0: '
                               f'{shapes}\n  called at {current_site()}')
-        spec = leaves[0]._store.spec
-        total = spec_of((sum(leaf._store.shape[0] for leaf in leaves),) + spec.row_shape,
-                        spec.dtype, spec.ctx)
-        form = self.forms_by_key.get(('concat', total, 1))
+        return self.concat_call(self._concat_form(
+            leaves[0]._store.spec, sum(leaf._store.spec.rows for leaf in leaves)), leaves)
+
+    def _concat_form(self, spec: Spec, rows: int) -> Form:
+        key = 'concat', spec.arena, rows
+        form = self.forms_by_key.get(key)
         if form is None:
-            form = self.forms_by_key['concat', total, 1] = self._form(
-                'concat', _operator_types, ('concat rows',), [(total, Kind.FLAT)],
-                lambda: trace_operator('_copy', (), 1)._replace(name='concat'))
-        if store is not None:
-            self.forms_by_key['concat', spec, len(args)] = form
-        self.node_lengths.append(len(leaves))
-        return self._append(form, leaves)
+            specs = [(spec_of((rows,) + spec.row_shape, spec.dtype, spec.ctx), Kind.FLAT)]
+            form = self.forms_by_key[key] = self._form_of_rows(
+                ('concat',), specs, lambda: self._form(
+                    'concat', _operator_types, ('concat rows',), specs,
+                    lambda: trace_operator('_copy', (), 1)._replace(name='concat')))
+        return form
 
     def ragged(self, values: Sequence[Any], shape: Optional[Tuple[int, ...]] = None,
                dtype: Any = 'float32', ctx: Optional[mx.Context] = None) -> RaggedArray:
@@ -236,16 +237,36 @@ class Recording(Inputs):
     # --- from a call to its type -----------------------------------------------------------------
 
     def _resolve_block(self, block, template, leaves) -> Form:
+        specs = list(map(_spec_and_kind, leaves))
+        return self._form_of_rows((block, template), specs,
+                                  lambda: self._resolve_new(block, template, leaves, specs))
+
+    def _resolve_new(self, block, template, leaves, specs) -> Form:
         try:
             mark = self._fingerprints[block] = fingerprint(block)
             form = self._form(describe(block), _block_types.setdefault(block, {}), (template, mark),
-                              list(map(_spec_and_kind, leaves)),
-                              lambda: self._trace(block, template, leaves))
+                              specs, lambda: self._trace(block, template, leaves))
             found = containers(block)
             form.mutable = (found, contents(found)) if found else None
             return form
         except EdbError as error:
             raise type(error)(f'{error}\n  called at {current_site()}') from error.__cause__
+
+    def _form_of_rows(self, head, specs, resolve) -> Form:
+        """The form of a call; quick if it differs from an earlier one in the number of rows only,
+        as calls on whole sentences do."""
+        rows = {spec.rows for spec, _ in specs}
+        key = ('of any rows', *head, *[spec.arena for spec, _ in specs],
+               *[kind is Kind.RAGGED for _, kind in specs])
+        like = self.forms_by_key.get(key)
+        if like is not None and len(rows) == 1 and not like.changed():
+            form = self._new_form(like.node_type, rows.pop())
+            form.mutable = like.mutable
+            return form
+        form = resolve()
+        if len(rows) == 1 and form.lengths == ANY and not form.node_type.alone:
+            self.forms_by_key[key] = form
+        return form
 
     def _trace(self, block, template, leaves):
         try:
@@ -268,9 +289,11 @@ class Recording(Inputs):
                     break
 
     def _resolve_operator(self, op, attrs, leaves) -> Form:
+        specs = list(map(_spec_and_kind, leaves))
         try:
-            return self._form(op, _operator_types, (op, attrs), list(map(_spec_and_kind, leaves)),
-                              lambda: trace_operator(op, attrs, len(leaves)))
+            return self._form_of_rows((op, attrs), specs, lambda: self._form(
+                op, _operator_types, (op, attrs), specs,
+                lambda: trace_operator(op, attrs, len(leaves))))
         except EdbError as error:
             raise type(error)(f'{error}\n  called at {current_site()}') from error.__cause__
 
@@ -345,6 +368,9 @@ class Recording(Inputs):
     def _new_form(self, node_type, rows) -> Form:
         stores = [self.store(spec) for spec in node_type.output_specs(rows)]
         form = Form(len(self.forms), node_type, rows, stores)
+        form.summary = (node_type.serial, rows, form.outputs, sum(
+            [argument.kind is not Kind.ROWS for argument in node_type.arguments]),
+            node_type.mode.recording)
         self.forms.append(form)
         return form
 
