@@ -63,11 +63,13 @@ class batching:  # pylint: disable=invalid-name
     def __exit__(self, kind, error, trace) -> None:
         recording = self._recording
         hooks.set_recording(self._outer)
-        hooks.remove()
         self._outer = None
-        self._record_s = (time.perf_counter() - self._started
-                          - recording.evaluator.inside_s)
-        recording.close(error)
+        try:  # first, so that Python's garbage collector has less to walk through afterwards
+            recording.close(error)
+        finally:
+            hooks.remove()
+            self._record_s = (time.perf_counter() - self._started
+                              - recording.evaluator.inside_s)
 
     def report(self) -> Report:
         """Counters of all evaluations so far; ``print(scope.report())`` shows them."""

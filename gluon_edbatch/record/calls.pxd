@@ -26,11 +26,11 @@ cdef class Callee:
     cdef public bint recorded
     cdef public Py_ssize_t children
     cdef public Step first
+    cdef public dict of_any_rows
 
 @cython.final
 cdef class Form:
     cdef public Py_ssize_t index, rows, outputs, lengths, shape
-    cdef public tuple summary
     cdef public object node_type, template, leaves, first, second
     cdef public object mutable
     cdef public list stores

@@ -67,8 +67,8 @@ class Ints:
         self.items[self.size] = item
         self.size += 1
 
-    def extend(self, items: np.ndarray) -> None:
-        """More at once, from an array."""
+    def extend(self, items: Sequence[int]) -> None:
+        """More at once."""
         self.make_room(len(items))
         np.asarray(self.items)[self.size:self.size + len(items)] = items
         self.size += len(items)
@@ -134,6 +134,10 @@ class Callee:
     children : int
         So many ragged arguments are made of the last argument, a list of children (see
         `rnn.children`); mostly 0.
+    first : Step
+        Where the search for the form of a call begins.
+    of_any_rows : dict
+        The first form with its kinds of arguments, by these but for their numbers of rows.
     """
 
     def __init__(self, block: gluon.Block):
@@ -143,6 +147,7 @@ class Callee:
         self.hooks = block._forward_hooks
         self.pre_hooks = block._forward_pre_hooks
         self.first = Step()
+        self.of_any_rows: Dict[tuple, 'Form'] = {}
 
 
 def is_recorded(cls: type) -> bool:
@@ -175,9 +180,6 @@ class Form:
     mutable : tuple or None
         The containers among the attributes of the block and what they held, to be compared at
         each call; most blocks have none.
-    summary : tuple
-        What later stages ask of a form: serial of the node type, rows, number of outputs, number
-        of arguments with a length of their own, whether it is recorded on a tape.
     """
 
     def __init__(self, index: int, node_type: Any, rows: int, stores: List[Any]):
@@ -187,7 +189,6 @@ class Form:
         self.outputs = len(stores)
         self.lengths = _lengths(node_type)
         self.mutable = None
-        self.summary = ()
         self.template = node_type.graph.results
         self.leaves = node_type.graph.leaves
         self.stores = stores

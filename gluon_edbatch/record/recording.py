@@ -1,7 +1,7 @@
 """What a scope has recorded: append-only lists, two or three appends per call."""
 import threading
 import weakref
-from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -12,7 +12,7 @@ from ..errors import EdbError, RecordError, StaleValueError
 from ..static.fingerprint import containers, contents, fingerprint
 from ..static.node_type import Kind, Mode, NodeType, make_type
 from ..static.trace import describe, trace_block, trace_operator
-from .calls import (ANY, Callee, End, Form, Nothing, Number, Ragged, current_recording)
+from .calls import (ANY, Callee, End, Form, Ints, Nothing, Number, Ragged, current_recording)
 from .guard import Watched, detached
 from .inputs import NUMBERS, SCALAR_DTYPE, Given, Inputs, is_array
 from .lazy import LazyArray, Locations, RaggedArray, Store
@@ -32,6 +32,9 @@ class Recording(Inputs):
     Attributes
     ----------
     forms : list of Form
+    form_summaries, output_rows : Ints
+        The same as later stages see them (see `pending.FormTable`): five numbers a form, and
+        rows of each output.
     arrays : list of (Spec, Given or numpy.ndarray)
         Arrays given by the user.
     parameters : dict
@@ -44,6 +47,8 @@ class Recording(Inputs):
         super().__init__(ctx)
         self.evaluator = evaluator
         self.forms: List[Form] = []
+        self.form_summaries = Ints()
+        self.output_rows = Ints()
         self.locations = Locations()
         self.evaluations = 0
         self.closed = False
@@ -69,48 +74,72 @@ class Recording(Inputs):
             x, children = args
             args = (x, *block.ragged_children(x, children))
             childless = not children
-        if self._ctx is not None and not any(isinstance(arg, NUMBERS) for arg in args):
-            args = tuple([self._array(arg) if arg.__class__ in (np.ndarray, NDArray) and arg.ndim
-                          else arg for arg in args])
-        kinds = self._kinds_of(args)
-        if kinds is None:
+        kinds: List[Any] = []
+        leaves: List[Any] = []
+        if not self._describe(args, kinds, leaves):
             return self._call_nested(block, args)
         if childless:
             kinds[-2 * callee.children:] = (Ragged, Nothing) * callee.children
         step = callee.first
         for kind in kinds:
             step = step.make(kind)
-        leaves: List[Any] = []
-        template = tuple(flatten(arg, is_array, leaves) for arg in args)
         if step.form is None or step.form.changed():
-            self._find_ctx(block)
-            number = LazyArray(self.store(spec_of((1,), SCALAR_DTYPE, self.ctx)), -1)
-            step.form = self._resolve_block(block, template, [
-                number if isinstance(leaf, NUMBERS) else leaf for leaf in leaves])
+            step.form = self._resolve_described(callee, args, kinds, leaves)
         return self._append(step.form, [
-            self._number(leaf, SCALAR_DTYPE) if isinstance(leaf, NUMBERS) else leaf
+            self._number(leaf, SCALAR_DTYPE) if leaf.__class__ in (int, float) else leaf
             for leaf in leaves])
 
-    def _kinds_of(self, args: Sequence[Any]) -> Optional[List[Any]]:
-        """What the search in calls.py goes by; None for arguments that it does not know."""
-        kinds: List[Any] = []
+    def _describe(self, args: Sequence[Any], kinds: List[Any], leaves: List[Any]) -> bool:
+        """Append what the search in calls.py goes by, and the values and numbers among `args`.
+
+        Returns
+        -------
+        bool
+            Whether the search knows such arguments.
+        """
         for arg in args:
-            if arg is None:
-                kinds.append(None)
-            elif arg.__class__ in (int, float):
-                kinds.append(Number)
-            elif arg.__class__ in (list, tuple):
-                inner = self._kinds_of(arg)
-                if inner is None or Number in inner or Ragged in inner:
-                    return None
-                kinds += [arg.__class__, *inner, End]
-            elif arg.__class__ in (LazyArray, RaggedArray) and arg._store.recording is self:
-                if arg.__class__ is RaggedArray:
-                    kinds.append(Ragged)
+            cls = arg.__class__
+            if cls in (np.ndarray, NDArray) and self._ctx is not None and arg.ndim and not any(
+                    isinstance(other, NUMBERS) for other in args):
+                arg = self._array(arg)
+                cls = LazyArray
+            if cls is LazyArray and arg._store.recording is self:
                 kinds.append(arg._store)
+                leaves.append(arg)
+            elif cls in (int, float):
+                kinds.append(Number)
+                leaves.append(arg)
+            elif arg is None:
+                kinds.append(None)
+            elif cls in (list, tuple):
+                inner: List[Any] = []
+                if not self._describe(arg, inner, leaves) or Number in inner or Ragged in inner:
+                    return False
+                kinds += [cls, *inner, End]
+            elif cls is RaggedArray and arg._store.recording is self:
+                kinds += [Ragged, arg._store]
+                leaves.append(arg)
             else:
-                return None
-        return kinds
+                return False
+        return True
+
+    def _resolve_described(self, callee, args, kinds, leaves) -> Form:
+        """The form of such a call; quickly if it differs from an earlier one in rows only, as
+        calls on whole sentences do."""
+        rows = {leaf._store.spec.rows for leaf in leaves if isinstance(leaf, LazyArray)}
+        key = tuple([kind.spec.arena if kind.__class__ is Store else kind for kind in kinds])
+        like = callee.of_any_rows.get(key) if len(rows) == 1 else None
+        if like is not None and not like.changed():
+            return self._new_form(like.node_type, rows.pop(), like.mutable)
+        self._find_ctx(callee.block)
+        number = LazyArray(self.store(spec_of((1,), SCALAR_DTYPE, self.ctx)), -1)
+        form = self._resolve_block(
+            callee.block, tuple(flatten(arg, is_array, []) for arg in args),
+            [leaf if isinstance(leaf, LazyArray) else number for leaf in leaves])
+        if len(rows) == 1 and Number not in kinds and form.lengths == ANY \
+                and not form.node_type.alone:
+            callee.of_any_rows[key] = form
+        return form
 
     def _call_nested(self, block, args):
         """A call with containers, arrays or constants among its arguments."""
@@ -164,11 +193,12 @@ class Recording(Inputs):
         key = 'concat', spec.arena, rows
         form = self.forms_by_key.get(key)
         if form is None:
-            specs = [(spec_of((rows,) + spec.row_shape, spec.dtype, spec.ctx), Kind.FLAT)]
-            form = self.forms_by_key[key] = self._form_of_rows(
-                ('concat',), specs, lambda: self._form(
-                    'concat', _operator_types, ('concat rows',), specs,
-                    lambda: trace_operator('_copy', (), 1)._replace(name='concat')))
+            like = self.forms_by_key.get(key[:2])
+            if like is None:
+                like = self.forms_by_key[key[:2]] = self._form(
+                    'concat', _operator_types, ('concat rows',), [(spec, Kind.FLAT)],
+                    lambda: trace_operator('_copy', (), 1)._replace(name='concat'))
+            form = self.forms_by_key[key] = self._new_form(like.node_type, rows)
         return form
 
     def ragged(self, values: Sequence[Any], shape: Optional[Tuple[int, ...]] = None,
@@ -237,36 +267,17 @@ class Recording(Inputs):
     # --- from a call to its type -----------------------------------------------------------------
 
     def _resolve_block(self, block, template, leaves) -> Form:
-        specs = list(map(_spec_and_kind, leaves))
-        return self._form_of_rows((block, template), specs,
-                                  lambda: self._resolve_new(block, template, leaves, specs))
-
-    def _resolve_new(self, block, template, leaves, specs) -> Form:
         try:
             mark = self._fingerprints[block] = fingerprint(block)
-            form = self._form(describe(block), _block_types.setdefault(block, {}), (template, mark),
-                              specs, lambda: self._trace(block, template, leaves))
+            types = _block_types.setdefault(block, {})
+            form = self._form(describe(block), types, (template, mark),
+                              list(map(_spec_and_kind, leaves)),
+                              lambda: self._trace(block, template, leaves))
             found = containers(block)
             form.mutable = (found, contents(found)) if found else None
             return form
         except EdbError as error:
             raise type(error)(f'{error}\n  called at {current_site()}') from error.__cause__
-
-    def _form_of_rows(self, head, specs, resolve) -> Form:
-        """The form of a call; quick if it differs from an earlier one in the number of rows only,
-        as calls on whole sentences do."""
-        rows = {spec.rows for spec, _ in specs}
-        key = ('of any rows', *head, *[spec.arena for spec, _ in specs],
-               *[kind is Kind.RAGGED for _, kind in specs])
-        like = self.forms_by_key.get(key)
-        if like is not None and len(rows) == 1 and not like.changed():
-            form = self._new_form(like.node_type, rows.pop())
-            form.mutable = like.mutable
-            return form
-        form = resolve()
-        if len(rows) == 1 and form.lengths == ANY and not form.node_type.alone:
-            self.forms_by_key[key] = form
-        return form
 
     def _trace(self, block, template, leaves):
         try:
@@ -281,19 +292,14 @@ class Recording(Inputs):
     def _find_ctx(self, block) -> None:
         """Before numbers of a first call get a context: that of the block's parameters."""
         if self._ctx is None:
-            for parameter in block.collect_params().values():
-                if parameter._data is not None or parameter._deferred_init:
-                    contexts = parameter.list_ctx()
-                    if len(contexts) == 1:
-                        self._ctx = contexts[0]
-                    break
+            contexts = next(_contexts(block), ())
+            if len(contexts) == 1:
+                self._ctx = contexts[0]
 
     def _resolve_operator(self, op, attrs, leaves) -> Form:
-        specs = list(map(_spec_and_kind, leaves))
         try:
-            return self._form_of_rows((op, attrs), specs, lambda: self._form(
-                op, _operator_types, (op, attrs), specs,
-                lambda: trace_operator(op, attrs, len(leaves))))
+            return self._form(op, _operator_types, (op, attrs), list(map(_spec_and_kind, leaves)),
+                              lambda: trace_operator(op, attrs, len(leaves)))
         except EdbError as error:
             raise type(error)(f'{error}\n  called at {current_site()}') from error.__cause__
 
@@ -365,13 +371,16 @@ class Recording(Inputs):
             return arg
         return self.scalars[(-arg._id - 1) // 2] if arg._id < 0 and arg._id % 2 else None
 
-    def _new_form(self, node_type, rows) -> Form:
+    def _new_form(self, node_type: NodeType, rows: int, mutable: Optional[tuple] = None) -> Form:
         stores = [self.store(spec) for spec in node_type.output_specs(rows)]
         form = Form(len(self.forms), node_type, rows, stores)
-        form.summary = (node_type.serial, rows, form.outputs, sum(
-            [argument.kind is not Kind.ROWS for argument in node_type.arguments]),
-            node_type.mode.recording)
+        form.mutable = mutable
         self.forms.append(form)
+        self.form_summaries.extend((
+            node_type.serial, rows, form.outputs,
+            sum([argument.kind is not Kind.ROWS for argument in node_type.arguments]),
+            node_type.mode.recording))
+        self.output_rows.extend([store.spec.rows for store in stores])
         return form
 
     # --- for later stages ------------------------------------------------------------------------
@@ -466,3 +475,12 @@ def _key(leaf: LazyArray) -> object:
 
 def _spec_and_kind(leaf: LazyArray) -> Tuple[Spec, Kind]:
     return leaf._store.spec, Kind.RAGGED if leaf.__class__ is RaggedArray else Kind.ROWS
+
+
+def _contexts(block: gluon.Block) -> Iterator[List[mx.Context]]:
+    """Where each initialised parameter of a block and its descendants is."""
+    for parameter in block.params.values():
+        if parameter._data is not None or parameter._deferred_init:
+            yield parameter.list_ctx()
+    for child in block._children.values():
+        yield from _contexts(child)
