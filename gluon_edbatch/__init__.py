@@ -12,6 +12,7 @@ from .mixin import AutoBatchMixin
 from .record import COMPILED
 from .record.lazy import LazyArray
 from .report import Report
+from .reuse import Reuse
 from .schedule import (AgendaScheduler, BeamScheduler, CachedScheduler, DepthScheduler,
                        FSMScheduler, Policy, QLearningConfig, Scheduler, StateEncoding,
                        SufficientConditionScheduler, UnbatchedScheduler, learn_policy,
@@ -23,7 +24,7 @@ __version__ = '0.1.0'
 __all__ = [
     'AgendaScheduler', 'AutoBatchMixin', 'BatchError', 'BeamScheduler', 'CachedScheduler',
     'COMPILED', 'DepthScheduler', 'EdbError', 'FSMScheduler', 'LazyArray', 'Policy', 'PolicyError',
-    'QLearningConfig', 'RecordError', 'Report', 'RowDependenceError', 'Scheduler',
+    'QLearningConfig', 'RecordError', 'Report', 'Reuse', 'RowDependenceError', 'Scheduler',
     'StaleValueError', 'StateEncoding', 'SufficientConditionScheduler', 'UnbatchedScheduler',
     'add_n', 'batching', 'concat', 'forward', 'learn_policy', 'lower_bound', 'nd', 'ragged', 'rnn',
     'stack', 'visualize',

@@ -106,8 +106,9 @@ def _select(offsets, items, keep):
 
 def form_table(recording: Recording) -> FormTable:
     """The forms met so far."""
-    columns = recording.form_summaries.since(0).reshape(-1, 5).T.copy()
-    return FormTable(*columns[:4], columns[4].astype(bool), recording.output_rows.since(0))
+    columns = np.array(recording.form_summaries, np.int64).reshape(-1, 5).T.copy()
+    return FormTable(*columns[:4], columns[4].astype(bool),
+                     np.array(recording.output_rows, np.int64))
 
 
 class Pending:

@@ -11,7 +11,7 @@ PUBLIC = {
     edb: ['AgendaScheduler', 'AutoBatchMixin', 'BatchError', 'BeamScheduler', 'COMPILED',
           'CachedScheduler', 'DepthScheduler', 'EdbError', 'FSMScheduler', 'LazyArray', 'Policy',
           'PolicyError',
-          'QLearningConfig', 'RecordError', 'Report', 'RowDependenceError', 'Scheduler',
+          'QLearningConfig', 'RecordError', 'Report', 'Reuse', 'RowDependenceError', 'Scheduler',
           'StaleValueError', 'StateEncoding', 'SufficientConditionScheduler',
           'UnbatchedScheduler', 'add_n', 'batching', 'concat', 'forward', 'learn_policy',
           'lower_bound', 'nd', 'ragged', 'rnn', 'stack', 'visualize'],
@@ -54,7 +54,7 @@ def test_signatures():
     assert list(inspect.signature(edb.add_n).parameters) == ['values']
     assert list(inspect.signature(edb.ragged).parameters) == ['values', 'shape', 'dtype', 'ctx']
     assert list(inspect.signature(edb.AutoBatchMixin.batch).parameters) == [
-        'self', 'samples', 'scheduler', 'unpack']
+        'self', 'samples', 'scheduler', 'unpack', 'keys', 'reuse']
 
 
 def test_errors():

@@ -5,7 +5,8 @@ from . cimport lazy, native
 
 @cython.final
 cdef class Ints:
-    cdef long long[::1] items
+    cdef long long[::1] items  # of the buffer
+    cdef object buffer
     cdef public Py_ssize_t size, room
     cpdef int append(self, long long item) except -1
     cpdef make_room(self, Py_ssize_t more)
@@ -32,7 +33,7 @@ cdef class Callee:
 cdef class Form:
     cdef public Py_ssize_t index, rows, outputs, lengths, shape
     cdef public object node_type, template, leaves, first, second
-    cdef public object mutable
+    cdef public object block, mutable
     cdef public list stores
     @cython.locals(leaf=Py_ssize_t)
     cpdef results(self, Py_ssize_t base)

@@ -58,7 +58,7 @@ class Ints:
     def __init__(self):
         self.size = 0
         self.room = 256
-        self.items = np.empty(self.room, np.int64)
+        self.items = self.buffer = np.empty(self.room, np.int64)
 
     def append(self, item):
         """One more."""
@@ -69,27 +69,28 @@ class Ints:
 
     def extend(self, items: Sequence[int]) -> None:
         """More at once."""
-        self.make_room(len(items))
-        np.asarray(self.items)[self.size:self.size + len(items)] = items
-        self.size += len(items)
+        size = self.size + len(items)
+        if size > self.room:
+            self.make_room(len(items))
+        self.buffer[self.size:size] = items
+        self.size = size
 
     def make_room(self, more):
         """For so many more."""
-        if self.size + more > self.room:
-            self.room = max(2 * self.room, self.size + more)
-            items = np.empty(self.room, np.int64)
-            items[:self.size] = self.since(0)
-            self.items = items
+        self.room = max(2 * self.room, self.size + more)
+        buffer = np.empty(self.room, np.int64)
+        buffer[:self.size] = self.since(0)
+        self.items = self.buffer = buffer
 
     def since(self, begin: int) -> np.ndarray:
         """Those from position `begin` on; the array stays as it is when more are appended."""
-        return np.asarray(self.items)[begin:self.size]
+        return self.buffer[begin:self.size]
 
     def __len__(self):
         return self.size
 
     def __getitem__(self, position):
-        return int(self.since(0)[position])
+        return int(self.buffer[:self.size][position])
 
 
 class Step:
@@ -177,6 +178,8 @@ class Form:
         Number of outputs.
     lengths : int
         `ANY`, `EQUAL` or `CHECKED`.
+    block : gluon.Block or None
+        What is called; None for operators.
     mutable : tuple or None
         The containers among the attributes of the block and what they held, to be compared at
         each call; most blocks have none.
@@ -188,7 +191,7 @@ class Form:
         self.rows = rows
         self.outputs = len(stores)
         self.lengths = _lengths(node_type)
-        self.mutable = None
+        self.block = self.mutable = None
         self.template = node_type.graph.results
         self.leaves = node_type.graph.leaves
         self.stores = stores

@@ -12,7 +12,7 @@ from ..errors import EdbError, RecordError, StaleValueError
 from ..static.fingerprint import containers, contents, fingerprint
 from ..static.node_type import Kind, Mode, NodeType, make_type
 from ..static.trace import describe, trace_block, trace_operator
-from .calls import (ANY, Callee, End, Form, Ints, Nothing, Number, Ragged, current_recording)
+from .calls import (ANY, Callee, End, Form, Nothing, Number, Ragged, current_recording)
 from .guard import Watched, detached
 from .inputs import NUMBERS, SCALAR_DTYPE, Given, Inputs, is_array
 from .lazy import LazyArray, Locations, RaggedArray, Store
@@ -32,7 +32,7 @@ class Recording(Inputs):
     Attributes
     ----------
     forms : list of Form
-    form_summaries, output_rows : Ints
+    form_summaries, output_rows : list
         The same as later stages see them (see `pending.FormTable`): five numbers a form, and
         rows of each output.
     arrays : list of (Spec, Given or numpy.ndarray)
@@ -47,8 +47,8 @@ class Recording(Inputs):
         super().__init__(ctx)
         self.evaluator = evaluator
         self.forms: List[Form] = []
-        self.form_summaries = Ints()
-        self.output_rows = Ints()
+        self.form_summaries: List[Tuple[int, ...]] = []
+        self.output_rows: List[int] = []
         self.locations = Locations()
         self.evaluations = 0
         self.closed = False
@@ -63,6 +63,10 @@ class Recording(Inputs):
         self._modes: Dict[Mode, Tuple[Dict[tuple, Form], Dict[gluon.Block, Callee]]] = {}
         self._fingerprints: Dict[gluon.Block, Any] = {}
         self._by_length: Dict[int, tuple] = {}  # what makes the forms of types that are not neutral
+        # of calls that other recordings recorded (see pieces.py): forms of their kinds, and types
+        self.adopted: Dict[Any, np.ndarray] = {}
+        self.trusted: Set[NodeType] = set()
+        self.disturbances = 0  # how often a block's attributes were set
         self.update_mode()
 
     # --- calls that are not as plain as those in calls.py ----------------------------------------
@@ -126,15 +130,16 @@ class Recording(Inputs):
     def _resolve_described(self, callee, args, kinds, leaves) -> Form:
         """The form of such a call; quickly if it differs from an earlier one in rows only, as
         calls on whole sentences do."""
+        block = callee.block
         rows = {leaf._store.spec.rows for leaf in leaves if isinstance(leaf, LazyArray)}
         key = tuple([kind.spec.arena if kind.__class__ is Store else kind for kind in kinds])
         like = callee.of_any_rows.get(key) if len(rows) == 1 else None
         if like is not None and not like.changed():
-            return self._new_form(like.node_type, rows.pop(), like.mutable)
-        self._find_ctx(callee.block)
+            return self.new_form(like.node_type, rows.pop(), block, like.mutable)
+        self._find_ctx(block)
         number = LazyArray(self.store(spec_of((1,), SCALAR_DTYPE, self.ctx)), -1)
         form = self._resolve_block(
-            callee.block, tuple(flatten(arg, is_array, []) for arg in args),
+            block, tuple(flatten(arg, is_array, []) for arg in args),
             [leaf if isinstance(leaf, LazyArray) else number for leaf in leaves])
         if len(rows) == 1 and Number not in kinds and form.lengths == ANY \
                 and not form.node_type.alone:
@@ -198,7 +203,7 @@ class Recording(Inputs):
                 like = self.forms_by_key[key[:2]] = self._form(
                     'concat', _operator_types, ('concat rows',), [(spec, Kind.FLAT)],
                     lambda: trace_operator('_copy', (), 1)._replace(name='concat'))
-            form = self.forms_by_key[key] = self._new_form(like.node_type, rows)
+            form = self.forms_by_key[key] = self.new_form(like.node_type, rows)
         return form
 
     def ragged(self, values: Sequence[Any], shape: Optional[Tuple[int, ...]] = None,
@@ -245,6 +250,8 @@ class Recording(Inputs):
         for known in self._modes.values():
             for forms in known:
                 forms.clear()
+        self.adopted.clear()
+        self.trusted.clear()
 
     def store(self, spec: Spec) -> Store:
         """The store of this recording's values with that shape, dtype and context."""
@@ -261,6 +268,7 @@ class Recording(Inputs):
 
     def forget_blocks(self) -> None:
         """Some block's attributes changed: look at all of them again."""
+        self.disturbances += 1
         self.touched()
         self._fingerprints.clear()
 
@@ -274,6 +282,7 @@ class Recording(Inputs):
                               list(map(_spec_and_kind, leaves)),
                               lambda: self._trace(block, template, leaves))
             found = containers(block)
+            form.block = block
             form.mutable = (found, contents(found)) if found else None
             return form
         except EdbError as error:
@@ -318,7 +327,7 @@ class Recording(Inputs):
             types[exact if node_type.alone else aligned] = node_type
         for parameter in node_type.parameters:
             self._watch(name, parameter, node_type.ctx)
-        form = self._new_form(node_type, specs[0][0].rows)
+        form = self.new_form(node_type, specs[0][0].rows)
         if form.lengths != ANY:
             self._by_length[form.index] = types, head, specs
         return form
@@ -362,7 +371,8 @@ class Recording(Inputs):
                                                         form.node_type.ctx, lengths)
                 except EdbError as error:
                     raise type(error)(f'{error}\n  called at {current_site()}') from None
-            exact = self.forms_by_key[key] = self._new_form(node_type, form.rows)
+            exact = self.forms_by_key[key] = self.new_form(node_type, form.rows, form.block,
+                                                           form.mutable)
         return exact
 
     def _given_number(self, arg: Any) -> Any:
@@ -371,16 +381,33 @@ class Recording(Inputs):
             return arg
         return self.scalars[(-arg._id - 1) // 2] if arg._id < 0 and arg._id % 2 else None
 
-    def _new_form(self, node_type: NodeType, rows: int, mutable: Optional[tuple] = None) -> Form:
+    def mark_of(self, block: Optional[gluon.Block]) -> Any:
+        """The fingerprint of a block, which it must have until its calls are evaluated."""
+        mark = None if block is None else self._fingerprints.get(block)
+        if mark is None and block is not None:
+            mark = self._fingerprints[block] = fingerprint(block)
+        return mark
+
+    def trust(self, node_type: NodeType, block: Optional[gluon.Block]) -> None:
+        """Calls of this type, recorded elsewhere, will be appended."""
+        if block is not None:
+            self._find_ctx(block)
+            for parameter in node_type.parameters:
+                self._watch(describe(block), parameter, node_type.ctx)
+        self.trusted.add(node_type)
+
+    def new_form(self, node_type: NodeType, rows: int, block: Optional[gluon.Block] = None,
+                 mutable: Optional[tuple] = None) -> Form:
+        """A form of calls of this type with so many rows."""
         stores = [self.store(spec) for spec in node_type.output_specs(rows)]
         form = Form(len(self.forms), node_type, rows, stores)
-        form.mutable = mutable
+        form.block, form.mutable = block, mutable
         self.forms.append(form)
-        self.form_summaries.extend((
+        self.form_summaries.append((
             node_type.serial, rows, form.outputs,
             sum([argument.kind is not Kind.ROWS for argument in node_type.arguments]),
             node_type.mode.recording))
-        self.output_rows.extend([store.spec.rows for store in stores])
+        self.output_rows += [store.shape[0] for store in stores]
         return form
 
     # --- for later stages ------------------------------------------------------------------------
@@ -430,7 +457,8 @@ class Recording(Inputs):
         self.closed = True
         for form in self.forms:
             form.release()
-        for kept in (self._large, self._modes, self.forms_by_key, self.callees, self._stores):
+        for kept in (self._large, self._modes, self.forms_by_key, self.callees, self.adopted,
+                     self.trusted, self._stores):
             kept.clear()
         if error is not None:
             self.error = f'{type(error).__name__} in the scope that {current_site()} left'
