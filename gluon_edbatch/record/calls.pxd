@@ -1,7 +1,8 @@
 # The types of calls.py for Cython; without it the module is ordinary Python.
 cimport cython
 
-from . cimport lazy, native
+cimport gluon_edbatch.record.lazy as lazy  # in this form setup.py sees that they changed
+cimport gluon_edbatch.record.native as native
 
 @cython.final
 cdef class Ints:

@@ -143,7 +143,7 @@ class Callee:
 
     def __init__(self, block: gluon.Block):
         self.block = block
-        self.recorded = is_recorded(block.__class__)
+        self.recorded = is_recorded(type(block))
         self.children = getattr(block, 'values_of_child', 0) if self.recorded else 0
         self.hooks = block._forward_hooks
         self.pre_hooks = block._forward_pre_hooks
@@ -289,7 +289,7 @@ class CallLog:
         scalars_before = len(self.scalars)
         for position in range(count):
             arg = args[position]
-            kind = arg.__class__
+            kind = type(arg)
             if kind is lazy.LazyArray:
                 value = arg
                 self.node_args.append(value._id)
@@ -328,7 +328,7 @@ class CallLog:
     def _append_ragged(self, args):
         """The values of ragged arguments follow those of the others."""
         for arg in args:
-            if arg.__class__ is lazy.RaggedArray:
+            if type(arg) is lazy.RaggedArray:
                 several = arg
                 self.node_lengths.append(len(several._ids))
                 for number in several._ids:
@@ -336,11 +336,11 @@ class CallLog:
 
     def _follow_items(self, step, items):
         """The same for a list or tuple, such as the states of a recurrent cell."""
-        step = step.after(items.__class__)
+        step = step.after(type(items))
         for item in items:
             if step is None:
                 return None
-            kind = item.__class__
+            kind = type(item)
             if kind is lazy.LazyArray:
                 value = item
                 self.node_args.append(value._id)
@@ -356,7 +356,7 @@ class CallLog:
     def _follow_children(self, callee, args):
         """The same where a list of children becomes ragged arguments, one for each of a child's
         values."""
-        if len(args) != 2 or args[1].__class__ is not list:
+        if len(args) != 2 or type(args[1]) is not list:
             return None
         children = args[1]
         step = self._follow_all(callee.first, args, 1)
@@ -372,10 +372,10 @@ class CallLog:
         self.node_lengths.append(len(children))
         for child in children:
             if position >= 0:
-                if child.__class__ is not tuple or len(child) <= position:
+                if type(child) is not tuple or len(child) <= position:
                     return None
                 child = child[position]
-            if child.__class__ is not lazy.LazyArray:
+            if type(child) is not lazy.LazyArray:
                 return None
             value = child
             if store is not value._store:
@@ -404,7 +404,7 @@ class CallLog:
         else None."""
         store = None
         for item in values:
-            if item.__class__ is not lazy.LazyArray:
+            if type(item) is not lazy.LazyArray:
                 return None
             value = item
             if store is not value._store:
@@ -436,11 +436,9 @@ def _hooked_call(log, block, args):
     callee = log.callees.get(block)
     if callee is None:
         callee = log.callees[block] = Callee(block)
-    if not callee.recorded:
-        return _call(block, *args)
     if callee.hooks or callee.pre_hooks:
-        return _call_with_user_hooks(log, callee, args)
-    return log.call(callee, args)
+        return _call_with_user_hooks(log, callee, args) if callee.recorded else _call(block, *args)
+    return log.call(callee, args) if callee.recorded else block.forward(*args)
 
 
 def _call_with_user_hooks(log, callee, args):
