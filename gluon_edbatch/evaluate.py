@@ -149,8 +149,9 @@ def _verify(machine, batch, calls, recording) -> None:
 
 def _publish(number, plan, machine, connections, recording) -> Dict[tuple, Arena]:
     """Let the values find their results."""
-    arenas = {arena.key: Arena(raw, connect_arena) for arena, raw, connect_arena
-              in zip(plan.arenas, machine.arenas, connections) if not arena.private}
+    arenas = {arena.key: Arena(raw, connect_arena, memory) for arena, raw, connect_arena, memory
+              in zip(plan.arenas, machine.arenas, connections, machine.memories)
+              if not arena.private}
     for store in recording.stores():
         arena = arenas.get(store.spec.arena)
         if arena is not None:

@@ -8,6 +8,7 @@ from mxnet.ndarray import NDArray
 from mxnet.ndarray.ndarray import _new_alloc_handle
 
 from .host import allocated, upload, write_new
+from .pool import Memory
 from .plan import ArenaPlan, Batch, Plan, Read
 from .record.guard import detached
 from .record.lazy import Arena, _set_recording, _set_training
@@ -40,8 +41,8 @@ class Machine:
     ----------
     arenas : list of NDArray
         Unknown to autograd, as all its views that batches read.
-    gradients : list of NDArray or None
-        Gradient arenas, for the kinds that can have gradients; allocated when first written.
+    gradients : list of (NDArray or None)
+        Gradient arenas, for the kinds that can have gradients.
     tapes : list of (Tape or NativeRun)
         In the order in which the batches ran.
     """
@@ -50,12 +51,13 @@ class Machine:
         self.recording = recording
         self.plan = plan
         self.taped = any(batch.node_type.mode.recording for batch in plan.batches)
-        self.arenas = [allocated((max(arena.rows, 1),) + arena.key[0], *arena.key[1:])
-                       for arena in plan.arenas]
-        self.gradients: List[Optional[NDArray]] = [
-            empty(array.shape, array.dtype, array.ctx)
+        self.memories: List[Optional[Memory]] = []   # of the arenas; None if not pooled
+        self.arenas = [self._arena_for(arena) for arena in plan.arenas]
+        self._gradient_memories = [
+            Memory(array.shape, array.dtype, array.ctx)
             if self.taped and np.issubdtype(array.dtype, np.floating) else None
             for array in self.arenas]
+        self.gradients = [memory and memory.array for memory in self._gradient_memories]
         self.tapes: List[Union[Tape, NativeRun]] = []
         self.parameters: Dict[Tuple[int, bool, bool], NDArray] = {}
         self.parameter_arrays: List[NDArray] = []     # the users' own, in the order of …
@@ -68,6 +70,12 @@ class Machine:
         self._fill(results)
 
     # --- inputs ----------------------------------------------------------------------------------
+
+    def _arena_for(self, arena: ArenaPlan) -> NDArray:
+        shape = (max(arena.rows, 1),) + arena.key[0]
+        from_host = arena.scalars is not None or arena.arrays
+        self.memories.append(None if from_host else Memory(shape, *arena.key[1:]))
+        return allocated(shape, *arena.key[1:]) if from_host else self.memories[-1].array
 
     def _fill(self, results) -> None:
         """Write what was given: host arrays first, while nothing waits to write the arenas."""
@@ -84,7 +92,9 @@ class Machine:
 
     def _fill_from_host(self, arena: ArenaPlan, array, device, index) -> None:
         pieces: List[Tuple[int, np.ndarray]] = []
-        if arena.zero is not None:
+        if arena.zero is not None and self.memories[index] is not None:
+            array._slice(arena.zero, arena.zero + 1)[:] = 0
+        elif arena.zero is not None:
             pieces.append((arena.zero, np.zeros((1,) + arena.key[0], arena.key[1])))
         if arena.scalars is not None:
             begin, first, last = arena.scalars

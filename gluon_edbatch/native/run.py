@@ -6,6 +6,7 @@ import numpy as np
 from mxnet.ndarray import NDArray
 
 from ..host import upload
+from ..pool import Memory
 from ..static.node_type import Kind, NodeType
 from . import library
 from .encoding import Layout, Rows, batch_words, header, layout, place_kept, program_words
@@ -90,7 +91,8 @@ class NativeRun:
     def _inputs(self, parameters: Sequence[NDArray]) -> List[NDArray]:
         machine = self._machine
         return [self._table, machine.index_array(mx.cpu()), *parameters,
-                *[machine.arenas[arena] for arena in self._arenas], self._workspace]
+                *[machine.arenas[arena] for arena in self._arenas],
+                self._workspace.array]
 
     # --- the table -------------------------------------------------------------------------------
 
@@ -120,7 +122,7 @@ class NativeRun:
             registers, workspace, gradients = place_kept(kept, rows, workspace, gradients)
             pieces += program_words(native.program, kept, registers,
                                     self._parameters_of(node_type, native.program))
-        self._workspace = mx.nd.empty((max(workspace, 1),), dtype=self._dtype)
+        self._workspace = Memory((max(workspace, 1),), self._dtype, mx.cpu())
         first = header(element_size, self.training, len(self._arenas), len(self._parameters),
                        gradients, len(programs), len(batches))
         return np.concatenate([np.array(first, np.int64), *pieces, np.array(words, np.int64)])

@@ -6,6 +6,7 @@ import numpy as np
 from mxnet import autograd
 from mxnet.ndarray import NDArray
 
+from ..pool import Memory
 from .spec import Spec
 
 # The originals: a scope replaces these two to notice changes of mode (see hooks.py).
@@ -21,10 +22,12 @@ class Arena:
         The rows, unknown to autograd.
     """
 
-    __slots__ = ('raw', '_taped', '_connect')
+    __slots__ = ('raw', '_taped', '_connect', '_memory')
 
-    def __init__(self, raw: NDArray, connect: Optional[Callable[[], NDArray]]):
+    def __init__(self, raw: NDArray, connect: Optional[Callable[[], NDArray]],
+                 memory: Optional[Memory]):
         self.raw = raw
+        self._memory = memory
         self._taped: Optional[NDArray] = None
         self._connect = connect
 
@@ -34,12 +37,19 @@ class Arena:
         has a gradient. Put there at the first use: every arena on the tape costs a gradient of
         its whole size, and most of them nobody reads."""
         if self._taped is None and self._connect is not None:
+            self._show()
             self._taped = self._connect()
             self._connect = None
         return self._taped
 
+    def _show(self) -> None:
+        """From now on views of the memory are about."""
+        if self._memory is not None:
+            self._memory.shown = True
+
     def read(self, begin: int, end: int, taped: bool) -> NDArray:
         """A view of some rows, connected to autograd if they were recorded so."""
+        self._show()
         source = self.taped if taped else None
         if source is None:
             return self.raw._slice(begin, end)

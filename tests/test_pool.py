@@ -1,0 +1,95 @@
+"""Memory is handed on, but never what a user may still see."""
+import gc
+
+import mxnet as mx
+import numpy as np
+import pytest
+from mxnet import autograd
+
+import gluon_edbatch as edb
+from gluon_edbatch import pool
+from gluon_edbatch.pool import Memory
+from models import started
+
+
+@pytest.fixture(autouse=True)
+def fresh_pool(monkeypatch):
+    """Other tests' memory stays out of it."""
+    monkeypatch.setattr(pool, '_pool', pool._Pool())
+
+
+def memory(rows=1000, width=64):
+    return Memory((rows, width), np.float32, mx.cpu())
+
+
+def piece_of(one):
+    return pool._pool._lent[one._ticket][1]
+
+
+def test_memory_is_handed_on():
+    one = memory()
+    one.array[:] = 3
+    piece = piece_of(one)
+    del one
+    other = memory(990)  # about the same size
+    assert piece_of(other) is piece and other.array.shape == (990, 64)
+    other.array[:] = 4
+    np.testing.assert_array_equal(other.array.asnumpy(), 4)
+
+
+def test_what_is_shown_is_not():
+    one = memory()
+    one.array[:] = 3
+    seen, piece = one.array[:2], piece_of(one)
+    one.shown = True
+    del one
+    other = memory()
+    assert piece_of(other) is not piece
+    other.array[:] = 4
+    np.testing.assert_array_equal(seen.asnumpy(), 3)
+
+
+def test_small_arrays_are_left_to_the_c_library():
+    assert memory(2, 2)._ticket is None
+
+
+def test_garbage_that_refers_to_itself():
+    """The collector finalizes all of a cycle, and the array is needed after that."""
+    for value in range(5):
+        one = memory()
+        one.array[:] = value
+        cycle = [one]
+        cycle.append(cycle)
+        del one, cycle
+        gc.collect()
+        other = memory()
+        other.array[:] = 7
+        np.testing.assert_array_equal(other.array.asnumpy(), 7)
+
+
+def test_pool_is_bounded():
+    """By what was in use at once, lately."""
+    for rows in range(1000, 9000, 500):
+        memory(rows)
+    memory(1000)
+    assert pool._pool._free_bytes <= 9000 * 64 * 4 * 1.2
+    assert pool._pool._lent_bytes <= 9000 * 64 * 4 * 1.2
+
+
+@pytest.mark.parametrize('native', [False, True])
+def test_values_of_earlier_minibatches_stay(native):
+    """Results, and what autograd keeps of them, while later minibatches reuse memory."""
+    net = started(mx.gluon.nn.Dense(64, in_units=64))
+    kept = []
+    with edb.compile_options(native=native):
+        for number in range(6):
+            rows = [mx.nd.full((1, 64), number + i / 100) for i in range(300)]
+            with autograd.record():
+                with edb.batching():
+                    values = [net(net(row)) for row in rows]
+                loss = (edb.stack(values) * values[7]).sum()
+            kept.append((values[5], values[7].copy(), net(net(rows[5])), net(net(rows[7]))))
+            loss.backward()
+    for lazy, copy, expected, copied in kept:
+        np.testing.assert_allclose(lazy.asnumpy(), expected.asnumpy(), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(copy.asnumpy(), copied.asnumpy(), rtol=1e-4, atol=1e-5)
