@@ -29,6 +29,13 @@ def count(view):
     return factor * math.prod(map(count, view.children))
 
 
+def is_proper(view):
+    """Whether no node could be left out or be of the other kind."""
+    least = {Kind.LEAF: 0, Kind.P: 2, Kind.Q: 3}
+    return len(view.elements()) == 1 or all(
+        len(part.children) >= least[part.kind] for part in view.walk())
+
+
 class AllOrders:
     """What a PQ-tree stands for, as a list of orders."""
 
@@ -55,6 +62,7 @@ def check_sequence(size, sets):
             assert sorted(tree.subtree(elements).elements()) == sorted(elements)
         else:
             assert str(tree) == before
+        assert is_proper(tree.subtree())
         assert count(tree.subtree()) == len(expected.orders), (before, elements, str(tree))
     assert frontiers(tree.subtree()) == set(map(tuple, expected.orders)), (sets, str(tree))
 

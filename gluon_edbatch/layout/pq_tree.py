@@ -452,7 +452,6 @@ def _adopt(parent: _Node, child: _Node) -> None:
     """Make `child` a child of a P-node."""
     parent.children[child] = None
     child.parent = parent
-    child.siblings = []
 
 
 def _take(node: _Node, children: List[_Node]) -> Optional[_Node]:
@@ -471,7 +470,7 @@ def _extend(node: _Node, empty: Optional[_Node], full: Optional[_Node]) -> None:
     """Put children at the empty and at the full end of a partial Q-node."""
     for side, child in enumerate((empty, full)):
         if child is not None:
-            child.parent, child.siblings = node, []
+            child.parent = node
             if len(node.ends) == 2:
                 _link(node.ends[side], child)
                 node.ends[side] = child
