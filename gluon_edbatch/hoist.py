@@ -10,6 +10,7 @@ import numpy as np
 from .plan import ArenaPlan, Batch, Plan, Read, Write
 from .static.hoisting import Split, split
 from .static.node_type import Kind, NodeType
+from .static.passes.horizontal import pays
 
 
 class _Hoisted(NamedTuple):
@@ -38,10 +39,11 @@ def hoist(plan: Plan) -> Plan:
 def _hoist_type(plan: Plan, node_type: NodeType, numbers: Sequence[int],
                 indices: List[np.ndarray]) -> Optional[_Hoisted]:
     positions = _known_before(plan, node_type, numbers)
-    parts = split(node_type, positions) if positions else None
+    batches = [plan.batches[number] for number in numbers]
+    fused = pays(sum(batch.rows for batch in batches) // len(batches), node_type.mode.recording)
+    parts = split(node_type, positions, fused) if positions else None
     if parts is None:
         return None
-    batches = [plan.batches[number] for number in numbers]
     reads = tuple(_read_all(plan, [batch.reads[position] for batch in batches], indices)
                   for position in parts.positions)
     rows = sum(batch.rows for batch in batches)

@@ -14,6 +14,7 @@ from mxnet.gluon.parameter import DeferredInitializationError
 from ..errors import RecordError, RowDependenceError, UnrecordableError
 from ..record.spec import Spec, spec_of
 from .padding import Padding, padding_of
+from .passes.horizontal import packs
 from .segments import by_segments
 from .rowwise import RowwiseResult, Verdict, analyse, infer_shape, operators
 from .trace import INPUT, StaticGraph
@@ -129,7 +130,7 @@ class NodeType:
         self.read_backward = [name not in tables for name in graph.parameters]
         self.programs: Dict[tuple, object] = {}
         self.shown = self._shown()
-        self.splits: Dict[FrozenSet[int], object] = {}
+        self.splits: Dict[Tuple[FrozenSet[int], bool], object] = {}
 
     def part(self, symbol: mx.sym.Symbol, arguments: Tuple[Argument, ...],
              outputs: Sequence[tuple], shapes: Dict[str, Tuple[int, ...]],
@@ -145,7 +146,7 @@ class NodeType:
         factors : list of int
             Rows of each output per row of the arguments.
         """
-        names = set(symbol.list_inputs())
+        names = set(symbol.list_inputs()).union(*packs(symbol).values())
         graph = self.graph._replace(symbol=symbol, parameters={
             name: parameter for name, parameter in self.graph.parameters.items()
             if name in names})

@@ -13,6 +13,11 @@ from .fingerprint import changed_attributes, fingerprint
 INPUT = 'edb_input%d'
 
 
+def is_argument(name: str) -> bool:
+    """Whether a variable of this name is an input, not a parameter."""
+    return name.startswith(INPUT.split('%', maxsplit=1)[0])
+
+
 class StaticGraph(NamedTuple):
     """A static subgraph: what runs as one call for a whole batch.
 
