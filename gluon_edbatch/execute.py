@@ -119,7 +119,7 @@ class Machine:
         node_type = batch.node_type
         mode = node_type.mode
         program = program_for(node_type, tuple(map(_reading, batch.reads)),
-                              pays(batch.rows, mode.recording))
+                              pays(batch.rows))
         inputs, differentiable = [], False
         for source in program.sources:
             kind, position = source

@@ -40,7 +40,7 @@ def _hoist_type(plan: Plan, node_type: NodeType, numbers: Sequence[int],
                 indices: List[np.ndarray]) -> Optional[_Hoisted]:
     positions = _known_before(plan, node_type, numbers)
     batches = [plan.batches[number] for number in numbers]
-    fused = pays(sum(batch.rows for batch in batches) // len(batches), node_type.mode.recording)
+    fused = pays(sum(batch.rows for batch in batches) // len(batches))
     parts = split(node_type, positions, fused) if positions else None
     if parts is None:
         return None
