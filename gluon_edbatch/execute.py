@@ -14,7 +14,6 @@ from .record.inputs import Given
 from .record.recording import Recording
 from .static.node_type import NodeType
 from .segment_matrix import segment_matrix
-from .static.passes.horizontal import pays
 from .static.program import EMPTY, GATHER, LONG_GATHER, LONG_SLICE, SLICE, Program, Source, program_for
 
 
@@ -119,7 +118,7 @@ class Machine:
         node_type = batch.node_type
         mode = node_type.mode
         program = program_for(node_type, tuple(map(_reading, batch.reads)),
-                              pays(batch.rows))
+                              node_type.fused(batch.rows))
         inputs, differentiable = [], False
         for source in program.sources:
             kind, position = source

@@ -10,7 +10,6 @@ import numpy as np
 from .plan import ArenaPlan, Batch, Plan, Read, Write
 from .static.hoisting import Split, split
 from .static.node_type import Kind, NodeType
-from .static.passes.horizontal import pays
 
 
 class _Hoisted(NamedTuple):
@@ -40,7 +39,7 @@ def _hoist_type(plan: Plan, node_type: NodeType, numbers: Sequence[int],
                 indices: List[np.ndarray]) -> Optional[_Hoisted]:
     positions = _known_before(plan, node_type, numbers)
     batches = [plan.batches[number] for number in numbers]
-    fused = pays(sum(batch.rows for batch in batches) // len(batches))
+    fused = node_type.fused(sum(batch.rows for batch in batches) // len(batches))
     parts = split(node_type, positions, fused) if positions else None
     if parts is None:
         return None

@@ -15,7 +15,8 @@ from mxnet.gluon import nn
 
 import gluon_edbatch as edb
 from gluon_edbatch import execute
-from gluon_edbatch.static.passes.horizontal import MOST_ROWS, horizontal, packs
+from gluon_edbatch.static import node_type
+from gluon_edbatch.static.passes.horizontal import horizontal, packs
 from gluon_edbatch.testing import assert_matches_eager
 from models import EMBED, HIDDEN, VOCAB, binary_trees, random_trees, sentences, started
 
@@ -344,21 +345,35 @@ def test_hoisted_products_are_packed(packed):
     assert inputs and inputs in map(set, packed)
 
 
-def test_large_batches_are_not_fused(packed):
-    net, x = started(Reader(LSTM)), mx.nd.ones((MOST_ROWS + 1, EMBED))
-    state = mx.nd.zeros((MOST_ROWS + 1, HIDDEN))
+@pytest.fixture(name='most_rows')
+def few_rows(monkeypatch):
+    """Batches of more than so many rows are not fused."""
+    most = 6
+    monkeypatch.setattr(node_type, 'pays', lambda rows, columns: rows <= most)
+    return most
+
+
+def test_large_batches_are_not_fused(packed, most_rows):
+    net, x = started(Reader(LSTM)), mx.nd.ones((most_rows + 1, EMBED))
+    state = mx.nd.zeros((most_rows + 1, HIDDEN))
     with edb.batching():
         h, _ = net.cell(x, state, state)
     h.wait_to_read()
     assert not packed
 
 
-def test_parameters_in_packs_and_alone_in_one_evaluation(packed):
-    """Batches of the first words are large, of the last words small; gradients add up."""
-    net = started(Reader(GRU))
-    samples = [[word % VOCAB] for word in range(MOST_ROWS)] + sentences(MOST_ROWS, longest=9)
-    assert_matches_eager(net, samples, schedulers=('depth',), hybridized=(False,))
+@pytest.mark.parametrize('name, larger', [('GRU', [list(range(9))]),
+                                          ('Tree-LSTM', random_trees(2, largest=30))])
+def test_parameters_in_packs_and_alone_in_one_evaluation(name, larger, packed, most_rows):
+    """Some batches are large, those of the larger samples are small; gradients add up."""
+    reader, cell, samples = CELLS[name]
+    assert_matches_eager(started(reader(cell)), samples * most_rows + larger,
+                         schedulers=('depth',), hybridized=(False,))
     assert packed
+
+
+def test_what_pays():
+    assert node_type.pays(256, 64) and not node_type.pays(256, 256)
 
 
 # --- parameters stay the users' ------------------------------------------------------------------

@@ -14,7 +14,7 @@ from mxnet.gluon.parameter import DeferredInitializationError
 from ..errors import RecordError, RowDependenceError, UnrecordableError
 from ..record.spec import Spec, spec_of
 from .padding import Padding, padding_of
-from .passes.horizontal import packs
+from .passes.horizontal import packs, pays
 from .segments import by_segments
 from .rowwise import RowwiseResult, Verdict, analyse, infer_shape, operators
 from .trace import INPUT, StaticGraph
@@ -195,6 +195,15 @@ class NodeType:
         are numbered within it.
         """
         return re.sub(r'(?<=\()([a-z_]+?)\d+(?=[_)])', r'\1', repr(self), count=1)
+
+    def fused(self, rows: int) -> bool:
+        """Whether to run a batch of so many rows with horizontal fusion."""
+        return pays(rows, self._columns)
+
+    @cached_property
+    def _columns(self) -> int:
+        """Of the widest result."""
+        return max(spec.row_shape[-1] if spec.row_shape else 1 for spec in self.outputs)
 
     def output_specs(self, rows: int) -> Tuple[Spec, ...]:
         """Specs of the outputs of a call with this many rows."""
