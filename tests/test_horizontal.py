@@ -19,6 +19,7 @@ from gluon_edbatch.static import node_type
 from gluon_edbatch.static.passes.horizontal import horizontal, packs
 from gluon_edbatch.testing import assert_matches_eager
 from models import EMBED, HIDDEN, VOCAB, binary_trees, random_trees, sentences, started
+from test_plan import plan_of
 
 F = mx.sym
 
@@ -150,10 +151,22 @@ def test_a_weight_that_is_used_twice():
     product('a', F.var('edb_input0')) + product('b', F.var('edb_input0'), bias=False),
     product('a', F.var('edb_input0')) + F.FullyConnected(
         F.var('edb_input0'), F.var('edb_input1'), no_bias=True, num_hidden=3),
+    product('a', F.var('edb_input0')) + product('b', F.var('edb_input0'), flatten=False),
     F.dot(F.var('edb_input0'), F.var('w')) + F.dot(F.var('edb_input0'), F.var('v'))],
-    ids=['other input', 'no bias', 'weight is an input', 'dot'])
+    ids=['other input', 'no bias', 'weight is an input', 'other axis', 'dot'])
 def test_other_products_are_left(symbol):
     assert horizontal(symbol) is symbol
+
+
+def test_gates_of_one_column():
+    """Operands of other widths cannot be neighbours in the same columns."""
+    x, h = F.var('edb_input0'), F.var('edb_input1')
+    gated = [F.broadcast_mul(act(product(f'g{i}', x, units=1), 'sigmoid'), product(f's{i}', h))
+             for i in range(3)]
+    symbol = F.Group(gated)
+    found = ops(horizontal(symbol))
+    assert found['FullyConnected'] == 2 and found['Activation'] == 1
+    check_unchanged(symbol, edb_input0=(4, 5), edb_input1=(4, 5))
 
 
 def test_fused_again_is_the_same():
@@ -334,13 +347,11 @@ def test_cells_match_eager(name, packed):
     assert packed
 
 
-def test_hoisted_products_are_packed(packed):
+def test_hoisted_products_are_one_result(packed):
     net = started(Reader(LSTM))
-    for _ in range(2):
-        with edb.batching() as scope:
-            results = [net(sample) for sample in sentences(5)]
-        mx.nd.concat(*results, dim=0).wait_to_read()
-    assert 'their known part ahead' in str(scope.report())
+    plan = [plan_of(lambda: [net(sample) for sample in sentences(5)]) for _ in range(2)][-1]
+    early, = [batch for batch in plan.batches if batch.hoisted]
+    assert len(early.node_type.outputs) == 1
     inputs = {parameter.name for parameter in net.cell.collect_params('.*x._weight').values()}
     assert inputs and inputs in map(set, packed)
 
@@ -542,7 +553,7 @@ class Shared(edb.AutoBatchMixin, gluon.Block):
             self.lstm = LSTM()
             self.gru = GRU()
             self.gru.xr = nn.Dense(HIDDEN, flatten=False, params=self.lstm.xi.params)
-            self.gru.xn = nn.Dense(HIDDEN, flatten=False, params=self.lstm.xo.params)
+            self.gru.xn = nn.Dense(HIDDEN, flatten=False, params=self.lstm.xu.params)
 
     def forward(self, words):
         """(1, H)"""

@@ -146,8 +146,7 @@ def _text(attrs: Dict[str, str]) -> str:
 
 
 def _is_parameter(node: Dict[str, Any]) -> bool:
-    return (node['op'] == 'null' and not is_argument(node['name'])
-            and _NAMES not in node.get('attrs', {}))
+    return node['op'] == 'null' and not is_argument(node['name'])
 
 
 def _operands(nodes, members: List[int]) -> List[List[int]]:
