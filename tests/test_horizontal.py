@@ -146,14 +146,16 @@ def test_a_weight_that_is_used_twice():
     check_unchanged(symbol, edb_input0=(4, 5), edb_input1=(4, 5))
 
 
+X, Y = F.var('edb_input0'), F.var('edb_input1')
+
+
 @pytest.mark.parametrize('symbol', [
-    product('a', F.var('edb_input0')) + product('b', F.var('edb_input1')),
-    product('a', F.var('edb_input0')) + product('b', F.var('edb_input0'), bias=False),
-    product('a', F.var('edb_input0')) + F.FullyConnected(
-        F.var('edb_input0'), F.var('edb_input1'), no_bias=True, num_hidden=3),
-    product('a', F.var('edb_input0')) + product('b', F.var('edb_input0'), flatten=False),
-    F.dot(F.var('edb_input0'), F.var('w')) + F.dot(F.var('edb_input0'), F.var('v'))],
-    ids=['other input', 'no bias', 'weight is an input', 'other axis', 'dot'])
+    product('a', X) + product('b', Y),
+    product('a', X) + product('b', X, bias=False),
+    product('a', X) + product('b', X, flatten=False),
+    product('a', X) + F.FullyConnected(X, Y, F.var('b'), num_hidden=3),
+    F.dot(X, F.var('w')) + F.dot(X, F.var('v'))],
+    ids=['other input', 'no bias', 'other axis', 'weight is an input', 'dot'])
 def test_other_products_are_left(symbol):
     assert horizontal(symbol) is symbol
 
