@@ -17,14 +17,15 @@ from .schedule import (AgendaScheduler, BeamScheduler, CachedScheduler, DepthSch
                        SufficientConditionScheduler, UnbatchedScheduler, learn_policy,
                        lower_bound)
 from .scope import batching
+from .static.options import CompileOptions, compile_options
 
 __version__ = '0.1.0'
 
 __all__ = [
     'AgendaScheduler', 'AutoBatchMixin', 'BatchError', 'BeamScheduler', 'CachedScheduler',
-    'COMPILED', 'DepthScheduler', 'EdbError', 'FSMScheduler', 'LazyArray', 'Policy', 'PolicyError',
-    'QLearningConfig', 'RecordError', 'Report', 'RowDependenceError', 'Scheduler',
-    'StaleValueError', 'StateEncoding', 'SufficientConditionScheduler', 'UnbatchedScheduler',
-    'add_n', 'batching', 'concat', 'forward', 'learn_policy', 'lower_bound', 'nd', 'ragged', 'rnn',
-    'stack', 'visualize',
+    'COMPILED', 'CompileOptions', 'DepthScheduler', 'EdbError', 'FSMScheduler', 'LazyArray',
+    'Policy', 'PolicyError', 'QLearningConfig', 'RecordError', 'Report', 'RowDependenceError',
+    'Scheduler', 'StaleValueError', 'StateEncoding', 'SufficientConditionScheduler',
+    'UnbatchedScheduler', 'add_n', 'batching', 'compile_options', 'concat', 'forward',
+    'learn_policy', 'lower_bound', 'nd', 'ragged', 'rnn', 'stack', 'visualize',
 ]

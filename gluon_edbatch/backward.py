@@ -157,8 +157,7 @@ class BackwardPass:
         for gradient in machine.accumulated + machine.unread:
             gradient[:] = 0
         for tape in reversed(machine.tapes):
-            autograd.backward(tape.outputs, tape.gradients, retain_graph=True,
-                              train_mode=tape.batch.node_type.mode.training)
+            tape.backward()
         for gradient, part in machine.shares:
             gradient += part
         return machine.parameter_gradients + [

@@ -7,7 +7,7 @@ import numpy as np
 
 from .backward import BackwardPass, connect
 from .errors import BatchError, EdbError
-from .execute import Machine
+from .execute import Machine, steps
 from .graph import Graph
 from .hoist import hoist
 from .pending import Calls, Pending, ancestors, form_table, to_graph
@@ -97,8 +97,8 @@ class Evaluator:
                                locations))
         BackwardPass.begin_evaluation()
         machine = Machine(recording, plan, self._results)
-        for batch in plan.batches:
-            _run_batch(machine, batch, calls, recording)
+        for batches in steps(plan.batches):
+            _run_step(machine, batches, calls, recording)
         connections = connect(machine)
         number = recording.evaluations
         recording.evaluations += 1
@@ -123,9 +123,10 @@ def _given(recording) -> Given:
                  np.array([spec.rows for spec, _ in recording.arrays], np.int64))
 
 
-def _run_batch(machine, batch, calls, recording) -> None:
+def _run_step(machine, batches, calls, recording) -> None:
+    batch = batches[0]
     try:
-        machine.run(batch)
+        machine.run(batches)
         if needs_verification(batch.node_type, len(batch.nodes)):
             _verify(machine, batch, calls, recording)
     except EdbError:

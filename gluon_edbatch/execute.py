@@ -1,5 +1,5 @@
 """Running a plan: arenas are filled, then each batch is one compiled call that writes its slice."""
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import mxnet as mx
 import numpy as np
@@ -12,9 +12,12 @@ from .record.guard import detached
 from .record.lazy import Arena, _set_recording, _set_training
 from .record.inputs import Given
 from .record.recording import Recording
+from .native.run import NativeRun, native_program, runs_natively
 from .static.node_type import NodeType
 from .segment_matrix import segment_matrix
-from .static.program import EMPTY, GATHER, LONG_GATHER, LONG_SLICE, SLICE, Program, Source, program_for
+from .static.program import (EMPTY, GATHER, LONG_GATHER, LONG_SLICE, SLICE, Program, Source,
+                             program_for)
+from .static.verify import needs_verification
 
 
 class Tape(NamedTuple):
@@ -23,6 +26,11 @@ class Tape(NamedTuple):
     batch: Batch
     outputs: List[NDArray]
     gradients: List[NDArray]  # slices of the gradient arenas
+
+    def backward(self) -> None:
+        """Add to the gradients of what the batch read."""
+        autograd.backward(self.outputs, self.gradients, retain_graph=True,
+                          train_mode=self.batch.node_type.mode.training)
 
 
 class Machine:
@@ -34,7 +42,7 @@ class Machine:
         Unknown to autograd, as all its views that batches read.
     gradients : list of NDArray or None
         Gradient arenas, for the kinds that can have gradients; allocated when first written.
-    tapes : list of Tape
+    tapes : list of (Tape or NativeRun)
         In the order in which the batches ran.
     """
 
@@ -48,7 +56,7 @@ class Machine:
             empty(array.shape, array.dtype, array.ctx)
             if self.taped and np.issubdtype(array.dtype, np.floating) else None
             for array in self.arenas]
-        self.tapes: List[Tape] = []
+        self.tapes: List[Union[Tape, NativeRun]] = []
         self.parameters: Dict[Tuple[int, bool, bool], NDArray] = {}
         self.parameter_arrays: List[NDArray] = []     # the users' own, in the order of …
         self.parameter_gradients: List[NDArray] = []  # … their private gradients
@@ -57,6 +65,7 @@ class Machine:
         self.shares: List[Tuple[NDArray, NDArray]] = []  # a gradient, and what is to be added
         self.unread: List[NDArray] = []  # gradients of private rows that no batch needed
         self._packs: Dict[tuple, NDArray] = {}
+        self._gradient_of: Dict[int, NDArray] = {}
         self._aliases: Dict[Tuple[int, int], NDArray] = {}
         self._indices: Dict[mx.Context, NDArray] = {}
         self._fill(results)
@@ -113,8 +122,14 @@ class Machine:
 
     # --- batches ---------------------------------------------------------------------------------
 
-    def run(self, batch: Batch) -> None:
-        """Run one batch: its results appear in its rows of the arenas."""
+    def run(self, batches: Sequence[Batch]) -> None:
+        """Run one of the `steps`: the results appear in their rows of the arenas."""
+        if runs_natively(batches[0]):
+            NativeRun(self, batches).forward()
+        else:
+            self._call(*batches)
+
+    def _call(self, batch: Batch) -> None:
         node_type = batch.node_type
         mode = node_type.mode
         program = program_for(node_type, tuple(map(_reading, batch.reads)),
@@ -191,13 +206,16 @@ class Machine:
             autograd.mark_variables([alias], [self.gradients[index]], 'add')
         return alias
 
-    def _index(self, read: Read, node_type) -> NDArray:
-        ctx = node_type.ctx
+    def index_array(self, ctx: mx.Context) -> NDArray:
+        """All indices of the evaluation, on a device."""
         if ctx not in self._indices:
             indices = empty(self.plan.indices.shape, np.int32, ctx)
             indices._sync_copyfrom(self.plan.indices)
             self._indices[ctx] = indices
-        index = self._indices[ctx]._slice(read.begin, read.end)
+        return self._indices[ctx]
+
+    def _index(self, read: Read, node_type) -> NDArray:
+        index = self.index_array(node_type.ctx)._slice(read.begin, read.end)
         return index if read.length is None else index.reshape((-1, read.length))
 
     def _segments(self, batch: Batch, position: int) -> NDArray:
@@ -228,9 +246,9 @@ class Machine:
         """What a program of a type gets for a parameter or a pack."""
         if source.kind == 'pack':
             return self._pack(node_type, program.packs[source.position])
-        return self._parameter(node_type, source.position)
+        return self.parameter(node_type, source.position)
 
-    def _parameter(self, node_type: NodeType, position: int) -> NDArray:
+    def parameter(self, node_type: NodeType, position: int) -> NDArray:
         """A parameter's values as recorded.
 
         Under autograd it is a variable with a gradient of its own, because the engine would not
@@ -251,11 +269,15 @@ class Machine:
             value = watched.values()
             self.parameters[key] = value = value.copy() if copied else value
             if trained:
-                autograd.mark_variables([value], [self._parameter_gradient(own, value)],
-                                        'add')
+                gradient = self._gradient_of[id(value)] = self._parameter_gradient(own, value)
+                autograd.mark_variables([value], [gradient], 'add')
             elif frozen and np.issubdtype(value.dtype, np.floating):
                 autograd.mark_variables([value], [empty(value.shape, value.dtype, value.ctx)])
         return value
+
+    def gradient_of(self, value: NDArray) -> NDArray:
+        """The private gradient of what `parameter` returned for a trained one."""
+        return self._gradient_of[id(value)]
 
     def _parameter_gradient(self, own: NDArray, value: NDArray) -> NDArray:
         gradient = self._known_gradient(own)
@@ -310,6 +332,34 @@ class Machine:
         else:
             self.parameter_arrays.append(own)
             self.parameter_gradients.append(part)
+
+
+def steps(batches: Sequence[Batch]) -> Iterator[List[Batch]]:
+    """What to run at once: neighbours that run natively together, all else one by one.
+
+    Which types need verification is asked just before a step is given out.
+    """
+    run: List[Batch] = []
+    for batch in batches:
+        together = runs_natively(batch) and not needs_verification(batch.node_type,
+                                                                   len(batch.nodes))
+        if run and not (together and _alike(run[0], batch)):
+            yield run
+            run = []
+            together = together or (runs_natively(batch) and not needs_verification(
+                batch.node_type, len(batch.nodes)))
+        if together:
+            run.append(batch)
+        else:
+            yield [batch]
+    if run:
+        yield run
+
+
+def _alike(one: Batch, other: Batch) -> bool:
+    programs = native_program(one.node_type).program, native_program(other.node_type).program
+    return (one.node_type.mode.recording == other.node_type.mode.recording
+            and programs[0].element_size == programs[1].element_size)
 
 
 def _reading(read: Read) -> str:

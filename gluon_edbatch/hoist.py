@@ -7,6 +7,7 @@ from typing import Dict, FrozenSet, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 
+from .native.run import native_program
 from .plan import ArenaPlan, Batch, Plan, Read, Write
 from .static.hoisting import Split, split
 from .static.node_type import Kind, NodeType
@@ -26,9 +27,10 @@ def hoist(plan: Plan) -> Plan:
         batches_of.setdefault(batch.node_type, []).append(number)
     hoisted, indices = {}, [plan.indices]
     for node_type, numbers in batches_of.items():
-        if len(numbers) > 1 and not node_type.alone:
+        if len(numbers) > 1 and not node_type.alone and node_type.options.hoisting:
             found = _hoist_type(plan, node_type, numbers, indices)
             if found is not None:
+                node_type.changed_by.add('hoisting')
                 hoisted[numbers[0]] = found
     if not hoisted:
         return plan
@@ -39,7 +41,8 @@ def _hoist_type(plan: Plan, node_type: NodeType, numbers: Sequence[int],
                 indices: List[np.ndarray]) -> Optional[_Hoisted]:
     positions = _known_before(plan, node_type, numbers)
     batches = [plan.batches[number] for number in numbers]
-    fused = node_type.fused(sum(batch.rows for batch in batches) // len(batches))
+    fused = native_program(node_type) is None and node_type.fused(
+        sum(batch.rows for batch in batches) // len(batches))
     parts = split(node_type, positions, fused) if positions else None
     if parts is None:
         return None

@@ -1,11 +1,12 @@
 """What was batched, and what not and why."""
-from typing import Any, Dict, List, NamedTuple
+from typing import Any, Dict, List, NamedTuple, Tuple
 
 from .graph import Graph
 from .plan import Plan
 from .record.sites import Site
 from .schedule import lower_bound
 from .schedule.protocol import Schedule
+from .static.node_type import NodeType
 
 
 class EvaluationCounts(NamedTuple):
@@ -30,6 +31,8 @@ class TypeReport(NamedTuple):
         Why calls run one by one, if they do.
     hoisted : int
         How often the part that depends on known values only ran ahead, for all calls at once.
+    passes : tuple of str
+        The compile options that made a difference to the type (see `CompileOptions`).
     """
 
     name: str
@@ -37,6 +40,7 @@ class TypeReport(NamedTuple):
     batches: int
     note: str
     hoisted: int = 0
+    passes: Tuple[str, ...] = ()
 
 
 class Report(NamedTuple):
@@ -101,10 +105,10 @@ class Report(NamedTuple):
             f'execute {self.execute_ms:.2f} ms (submission)']
         width = max([len(kind.name) for kind in self.types], default=0)
         for kind in self.types:
-            note = f'   one by one: {kind.note}' if kind.note else (
-                '   and their known part ahead' if kind.hoisted else '')
+            note = f'   one by one: {kind.note}' if kind.note else ''
+            passes = f'   ({", ".join(kind.passes)})' if kind.passes else ''
             lines.append(f'  {kind.name:{width}}  {kind.calls:7d} calls in {kind.batches:5d} '
-                         f'batches{note}')
+                         f'batches{passes}{note}')
         for site in dict.fromkeys(self.forced):
             lines.append(f'  evaluated early {self.forced.count(site)} times by {site}')
         return '\n'.join(lines)
@@ -118,7 +122,7 @@ def make_report(scheduler: str, counts: List[EvaluationCounts], record_s: float,
         for batch in count.plan.batches:
             kind = batch.node_type
             known = types.get(kind.serial) or TypeReport(
-                repr(kind), 0, 0, kind.reason if kind.alone else '')
+                repr(kind), 0, 0, kind.reason if kind.alone else '', passes=_passes(kind))
             if batch.hoisted:
                 types[kind.serial] = known._replace(hoisted=known.hoisted + 1)
             else:
@@ -135,3 +139,7 @@ def make_report(scheduler: str, counts: List[EvaluationCounts], record_s: float,
         sum(count.schedule.unseen_states for count in counts),
         1e3 * sum(count.schedule_s - count.schedule.learn_s for count in counts),
         1e3 * sum(count.execute_s for count in counts), tuple(forced))
+
+
+def _passes(node_type: NodeType) -> Tuple[str, ...]:
+    return tuple(name for name in node_type.options.names() if name in node_type.changed_by)

@@ -11,6 +11,7 @@ from .record import hooks
 from .record.recording import Recording
 from .report import Report, make_report
 from .schedule import Schedule, Scheduler, get_scheduler
+from .static.options import CompileOptions, current_options
 
 DEFAULT_SCHEDULER = 'fsm'
 
@@ -31,6 +32,9 @@ class batching:  # pylint: disable=invalid-name
     ctx : mxnet.Context, optional
         Where numbers and NumPy arrays go. By default the context of the first parameter or
         array that is met.
+    compile_options : CompileOptions, optional
+        Which optimisations are on. By default all, or what `gluon_edbatch.compile_options` says
+        around it.
 
     Examples
     --------
@@ -43,9 +47,11 @@ class batching:  # pylint: disable=invalid-name
     """
 
     def __init__(self, scheduler: Union[str, Scheduler] = DEFAULT_SCHEDULER,
-                 ctx: Optional[mx.Context] = None):
+                 ctx: Optional[mx.Context] = None,
+                 compile_options: Optional[CompileOptions] = None):
         self.scheduler = get_scheduler(scheduler)
         self._ctx = ctx
+        self._options = current_options() if compile_options is None else compile_options
         self._recording: Optional[Recording] = None
         self._outer: Optional[Recording] = None
         self._started = self._record_s = 0.0
@@ -53,7 +59,8 @@ class batching:  # pylint: disable=invalid-name
     def __enter__(self) -> 'batching':
         if self._recording is not None:
             raise RuntimeError('a batching scope records once; make a new one')
-        self._recording = recording = Recording(Evaluator(self.scheduler), self._ctx)
+        self._recording = recording = Recording(
+            Evaluator(self.scheduler), self._ctx, self._options)
         self._outer = hooks.local.recording
         hooks.install()
         hooks.local.recording = recording

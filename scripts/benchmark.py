@@ -19,6 +19,7 @@ for _directory in (ROOT / 'example', ROOT):     # the root: also without an inst
     if str(_directory) not in sys.path:
         sys.path.append(str(_directory))
 
+from bench.arguments import names, positive, sizes  # noqa: E402
 from bench.machine import set_threads, use_cpus  # noqa: E402
 from bench.output import tables  # noqa: E402
 from bench.runner import MeasurementError, measure_in_turn  # noqa: E402
@@ -70,30 +71,8 @@ def _cells(options: argparse.Namespace) -> List[Settings]:
         for system in options.scheduler]
 
 
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f'{text} is less than 1')
-    return number
-
-
-def _sizes(text: str) -> List[int]:
-    return [_positive(part) for part in text.split(',')]
-
-
-def _names(known: Sequence[str]):
-    def parse(text: str) -> List[str]:
-        names = text.split(',')
-        for name in names:
-            if name not in known:
-                raise argparse.ArgumentTypeError(
-                    f'{name!r} is none of {", ".join(known)}')
-        return list(dict.fromkeys(names))
-    return parse
-
-
 def _systems(text: str) -> List[str]:
-    return ['all'] if text == 'all' else _names(SYSTEMS)(text)
+    return ['all'] if text == 'all' else names(SYSTEMS)(text)
 
 
 def _all_systems(workload: str) -> List[str]:
@@ -122,29 +101,29 @@ def _parser() -> argparse.ArgumentParser:
 
 Several systems, modes or sizes are measured in turn, each in a process of its own.''')
     parser.add_argument('workload', choices=sorted(WORKLOADS))
-    parser.add_argument('--mode', type=_names(MODES), default='train', metavar='train|infer',
+    parser.add_argument('--mode', type=names(MODES), default='train', metavar='train|infer',
                         help='both with a comma (default: train)')
-    parser.add_argument('--batch-size', type=_sizes, default='256', metavar='N[,N…]',
+    parser.add_argument('--batch-size', type=sizes, default='256', metavar='N[,N…]',
                         help='samples in a minibatch (default: 256)')
-    parser.add_argument('--hidden', type=_positive, default=150, metavar='H',
+    parser.add_argument('--hidden', type=positive, default=150, metavar='H',
                         help='width of the cell (default: 150)')
-    parser.add_argument('--embed', type=_positive, default=300, metavar='D',
+    parser.add_argument('--embed', type=positive, default=300, metavar='D',
                         help='width of the embedding (default: 300)')
     parser.add_argument('--scheduler', type=_systems, default='agenda', metavar='NAME[,NAME…]',
                         help='which systems; see below (default: agenda)')
     parser.add_argument('--data', metavar='DIR',
                         help='holds the data sets, as DIR/sick, DIR/sst, … (default: the '
                              'samples that come with the examples)')
-    parser.add_argument('--threads', type=_positive, default=1, metavar='T',
+    parser.add_argument('--threads', type=positive, default=1, metavar='T',
                         help='threads of the operators (default: 1); Python and the engine have '
                              'their own')
-    parser.add_argument('--cpus', type=_positive, metavar='N',
+    parser.add_argument('--cpus', type=positive, metavar='N',
                         help='keep everything to N processors; with 1, Python and the engine '
                              'share one (default: as many as there are)')
-    parser.add_argument('--repeat', type=_positive, default=7, metavar='R',
+    parser.add_argument('--repeat', type=positive, default=7, metavar='R',
                         help='timed repeats: their median, least and greatest are printed; '
                              'three for a system that takes minutes (default: 7)')
-    parser.add_argument('--minibatches', type=_positive, metavar='M',
+    parser.add_argument('--minibatches', type=positive, metavar='M',
                         help='minibatches in a repeat (default: as many as fill --seconds)')
     parser.add_argument('--seconds', type=float, default=1.0, metavar='S',
                         help='about how long a repeat takes (default: 1)')

@@ -65,7 +65,9 @@ def test_loss(name):
 
     samples = list(zip(ndarrays(5, (1, 3), gradient=True), labels))
     # PoissonNLLLoss and CosineEmbeddingLoss reduce with mean() over all of a batch (see below).
-    assert_matches_eager(model, samples, unpack=True, blocks=[net, loss])
+    # The terms of KL cancel to a hundredth of their size, so its rounding counts for more.
+    assert_matches_eager(model, samples, unpack=True, blocks=[net, loss],
+                         rtol=1e-4 if name.startswith('KL') else None)
 
 
 def test_poisson_runs_one_by_one_and_says_why():
@@ -486,7 +488,7 @@ def test_batch(unpack):
         results = net.batch(given, scheduler=scheduler, unpack=unpack)
         assert len(results) == 5 and type(results[0]) is mx.nd.NDArray
         for sample, result in zip(samples, results):
-            np.testing.assert_allclose(result.asnumpy(), net(sample).asnumpy(), rtol=1e-6)
+            np.testing.assert_allclose(result.asnumpy(), net(sample).asnumpy(), rtol=1e-5)
 
 
 def test_batch_under_record_is_connected():

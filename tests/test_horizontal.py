@@ -24,6 +24,13 @@ from test_plan import plan_of
 F = mx.sym
 
 
+@pytest.fixture(autouse=True)
+def without_native_operators():
+    """They have their own ways."""
+    with edb.compile_options(native=False):
+        yield
+
+
 # --- the pass ------------------------------------------------------------------------------------
 
 def product(name, data, units=3, bias=True, **kwargs):

@@ -9,12 +9,12 @@ from gluon_edbatch import report, rnn, schedule, testing
 
 PUBLIC = {
     edb: ['AgendaScheduler', 'AutoBatchMixin', 'BatchError', 'BeamScheduler', 'COMPILED',
-          'CachedScheduler', 'DepthScheduler', 'EdbError', 'FSMScheduler', 'LazyArray', 'Policy',
-          'PolicyError',
-          'QLearningConfig', 'RecordError', 'Report', 'RowDependenceError', 'Scheduler',
-          'StaleValueError', 'StateEncoding', 'SufficientConditionScheduler',
-          'UnbatchedScheduler', 'add_n', 'batching', 'concat', 'forward', 'learn_policy',
-          'lower_bound', 'nd', 'ragged', 'rnn', 'stack', 'visualize'],
+          'CachedScheduler', 'CompileOptions', 'DepthScheduler', 'EdbError', 'FSMScheduler',
+          'LazyArray', 'Policy', 'PolicyError', 'QLearningConfig', 'RecordError', 'Report',
+          'RowDependenceError', 'Scheduler', 'StaleValueError', 'StateEncoding',
+          'SufficientConditionScheduler',
+          'UnbatchedScheduler', 'add_n', 'batching', 'compile_options', 'concat', 'forward',
+          'learn_policy', 'lower_bound', 'nd', 'ragged', 'rnn', 'stack', 'visualize'],
     rnn: ['ChildSumTreeLSTMCell', 'MVRNNCell', 'NaryTreeLSTMCell', 'TreeGRUCell'],
     schedule: ['AgendaScheduler', 'BaseEncoding', 'BeamScheduler', 'BoundEncoding',
                'CachedScheduler', 'DepthScheduler', 'FSMScheduler', 'Frontier', 'MaxEncoding',
@@ -47,7 +47,8 @@ def test_everything_public_is_documented(module):
 
 
 def test_signatures():
-    assert list(inspect.signature(edb.batching).parameters) == ['scheduler', 'ctx']
+    assert list(inspect.signature(edb.batching).parameters) == [
+        'scheduler', 'ctx', 'compile_options']
     assert list(inspect.signature(edb.forward).parameters) == ['values']
     assert list(inspect.signature(edb.stack).parameters) == ['values', 'axis']
     assert list(inspect.signature(edb.concat).parameters) == ['values', 'dim']

@@ -12,6 +12,7 @@ from mxnet.ndarray import NDArray
 from ..errors import EdbError, RecordError, StaleValueError
 from ..static.fingerprint import containers, contents, fingerprint
 from ..static.node_type import Kind, Mode, NodeType, make_type
+from ..static.options import CompileOptions
 from ..static.trace import describe, trace_block, trace_operator
 from .calls import ANY, Form, current_recording
 from .guard import Watched, detached
@@ -37,13 +38,16 @@ class Recording(Inputs):
         Arrays given by the user.
     parameters : dict
         (id of a parameter, context) -> its array when a call that uses it was first recorded.
+    options : CompileOptions
+        What the types of its calls are compiled with.
     thread : int
         The one that records.
     """
 
-    def __init__(self, evaluator: Any, ctx: Optional[mx.Context] = None):
+    def __init__(self, evaluator: Any, ctx: Optional[mx.Context], options: CompileOptions):
         super().__init__(ctx)
         self.evaluator = evaluator
+        self.options = options
         self.forms: List[Form] = []
         self.locations = Locations()
         self.evaluations = 0
@@ -233,12 +237,13 @@ class Recording(Inputs):
             raise RecordError(f'{name} got arguments on different contexts: '
                               f'{", ".join(sorted(map(str, contexts)))}')
         rows = {spec.rows for spec, _ in specs}
-        aligned = head + (self.mode, tuple((spec.arena, kind) for spec, kind in specs))
+        aligned = head + (self.mode, self.options,
+                          tuple((spec.arena, kind) for spec, kind in specs))
         exact = aligned + (tuple(spec.rows for spec, _ in specs),)
         node_type = types.get(exact) or (types.get(aligned) if len(rows) == 1 else None)
         if node_type is None:
             with _tracing:
-                node_type = make_type(trace(), self.mode, specs, contexts.pop())
+                node_type = make_type(trace(), self.mode, specs, contexts.pop(), self.options)
             types[exact if node_type.alone else aligned] = node_type
         for parameter in node_type.parameters:
             self._watch(name, parameter, node_type.ctx)
@@ -278,12 +283,12 @@ class Recording(Inputs):
         exact = self.forms_by_key.get(key)
         if exact is None:
             types, head, specs = self._by_length[form.index]
-            head += (self.mode, tuple(specs), lengths)
+            head += (self.mode, self.options, tuple(specs), lengths)
             node_type = types.get(head)
             if node_type is None:
                 try:
                     node_type = types[head] = make_type(form.node_type.graph, self.mode, specs,
-                                                        form.node_type.ctx, lengths)
+                                                        form.node_type.ctx, self.options, lengths)
                 except EdbError as error:
                     raise type(error)(f'{error}\n  called at {current_site()}') from None
             exact = self.forms_by_key[key] = self._new_form(node_type, form.rows)

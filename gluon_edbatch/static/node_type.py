@@ -13,6 +13,7 @@ from mxnet.gluon.parameter import DeferredInitializationError
 
 from ..errors import RecordError, RowDependenceError, UnrecordableError
 from ..record.spec import Spec, spec_of
+from .options import CompileOptions
 from .padding import Padding, padding_of
 from .passes.horizontal import packs, pays
 from .segments import by_segments
@@ -88,6 +89,10 @@ class NodeType:
         Of the ragged arguments, for such types.
     splits : dict
         Its parts (see `hoisting.split`).
+    native : NativeProgram or None
+        For the native operators (see `native.run`), once it is known;
+    not_native : str or None
+        or why there is none.
     by_segments : Symbol or None
         The subgraph for ragged arguments that are not padded (see `segments`).
     verified, verified_padding : bool
@@ -97,15 +102,23 @@ class NodeType:
         Shapes of the inputs for some batch, from which passes take ranks.
     read_backward : list of bool
         For each parameter, whether the backward pass may read its values.
+    options : CompileOptions
+        What it is compiled with.
+    changed_by : set of str
+        The options that made a difference to what was compiled so far; parts have that of the
+        whole.
     """
 
     def __init__(self, graph: StaticGraph, mode: Mode, arguments: Tuple[Argument, ...],
                  outputs: Tuple[Spec, ...], rows: int, verdict: RowwiseResult, ctx: mx.Context,
-                 shapes: Dict[str, Tuple[int, ...]], lengths: Optional[Tuple[int, ...]] = None):
+                 shapes: Dict[str, Tuple[int, ...]], options: CompileOptions,
+                 lengths: Optional[Tuple[int, ...]] = None):
         self.serial = next(_serial)
         self.name = graph.name
         self.graph = graph
         self.mode = mode
+        self.options = options
+        self.changed_by: Set[str] = set()
         self.arguments = arguments
         self.outputs = outputs
         self.alone = verdict.verdict is not Verdict.PROVED
@@ -131,6 +144,8 @@ class NodeType:
         self.programs: Dict[tuple, object] = {}
         self.shown = self._shown()
         self.splits: Dict[Tuple[FrozenSet[int], bool], object] = {}
+        self.native: Optional[object] = None
+        self.not_native: Optional[str] = None
 
     def part(self, symbol: mx.sym.Symbol, arguments: Tuple[Argument, ...],
              outputs: Sequence[tuple], shapes: Dict[str, Tuple[int, ...]],
@@ -155,8 +170,8 @@ class NodeType:
         part = NodeType(graph, self.mode, arguments, specs, self.rows,
                         RowwiseResult(Verdict.PROVED, '', factors), self.ctx,
                         {name: shape for name, shape in shapes.items() if name in names},
-                        self.lengths)
-        part.serial, part.shown = self.serial, self.shown
+                        self.options, self.lengths)
+        part.serial, part.shown, part.changed_by = self.serial, self.shown, self.changed_by
         return part
 
     def _padding(self) -> Padding:
@@ -168,8 +183,8 @@ class NodeType:
         """Where it was measured to be faster, and all ragged arguments have one length."""
         ragged = [position for position, argument in enumerate(self.arguments)
                   if argument.kind is Kind.RAGGED]
-        if (not ragged or self.lengths is not None or not self.neutral or self.alone
-                or self.ctx.device_type != 'cpu'
+        if (not self.options.segments or not ragged or self.lengths is not None
+                or not self.neutral or self.alone or self.ctx.device_type != 'cpu'
                 or any(number for _, _, number in self.conditions)
                 or not _one_group(ragged, self.conditions)
                 or any(self.arguments[position].arena[1] not in (np.float32, np.float64)
@@ -198,7 +213,7 @@ class NodeType:
 
     def fused(self, rows: int) -> bool:
         """Whether to run a batch of so many rows with horizontal fusion."""
-        return pays(rows, self._columns)
+        return self.options.horizontal and pays(rows, self._columns)
 
     @cached_property
     def _columns(self) -> int:
@@ -231,7 +246,8 @@ def _conditions(arguments, padding: Padding) -> Tuple[Tuple[int, int, bool], ...
 
 
 def make_type(graph: StaticGraph, mode: Mode, leaves: Sequence[Tuple[Spec, Kind]],
-              ctx: mx.Context, lengths: Optional[Tuple[int, ...]] = None) -> NodeType:
+              ctx: mx.Context, options: CompileOptions,
+              lengths: Optional[Tuple[int, ...]] = None) -> NodeType:
     """Infer shapes and dtypes, finish deferred initialisation, and find out what may batch.
 
     Parameters
@@ -242,6 +258,7 @@ def make_type(graph: StaticGraph, mode: Mode, leaves: Sequence[Tuple[Spec, Kind]
         The array arguments.
     ctx : mxnet.Context
         Where parameters are looked up.
+    options : CompileOptions
     lengths : tuple of int, optional
         Lengths of the ragged arguments, for types whose calls all have the same.
 
@@ -275,7 +292,7 @@ def make_type(graph: StaticGraph, mode: Mode, leaves: Sequence[Tuple[Spec, Kind]
                  np.issubdtype(spec.dtype, np.floating) and INPUT % position not in indices)
         for position, (spec, kind) in enumerate(leaves))
     return NodeType(graph, mode, arguments, outputs, leaves[0][0].rows, verdict, ctx,
-                    shapes, lengths)
+                    shapes, options, lengths)
 
 
 def _infer(graph, shapes, dtypes, ctx):

@@ -2,12 +2,15 @@
 from typing import Dict, List, NamedTuple, Tuple
 
 import mxnet as mx
+import numpy as np
 from mxnet._ctypes.ndarray import CachedOp
+from mxnet.ndarray.ndarray import _DTYPE_NP_TO_MX
 
 from .empty import specialise
 from .node_type import Kind, NodeType
 from .passes import apply_passes
 from .passes.horizontal import horizontal, packs
+from .rowwise import operators
 from .segments import PARENTS, SEGMENTS
 from .trace import INPUT
 
@@ -41,12 +44,15 @@ class Program(NamedTuple):
     call : CachedOp
     sources : tuple of Source
         What to pass, in order.
+    operators : int
+        How many there are in it, gathers included.
     packs : tuple of (tuple of int)
         Parameters of the type that the program wants as one array, one after the other.
     """
 
     call: CachedOp
     sources: Tuple[Source, ...]
+    operators: int
     packs: Tuple[Tuple[int, ...], ...] = ()
 
     def parameters(self, source: Source) -> Tuple[int, ...]:
@@ -79,9 +85,13 @@ def _compile(node_type: NodeType, reads: Tuple[str, ...], fused: bool) -> Progra
     if empty and node_type.neutral:  # else execution gives one row of zeros, as eager code does
         specialised = specialise(symbol, empty)
         symbol = symbol if specialised is None else specialised
-    symbol = apply_passes(symbol, _trial_shapes(node_type, bool(segmented)))
+    tell_dtypes(symbol, node_type)
+    symbol, changed = apply_passes(symbol, trial_shapes(node_type, bool(segmented)),
+                                   node_type.options, node_type.ctx.device_type)
     symbol = horizontal(symbol) if fused else symbol
     packed = packs(symbol)
+    node_type.changed_by.update(changed + ['segments'] * bool(segmented)
+                                + ['horizontal'] * bool(packed))
     gathers = {INPUT % position: mx.sym.take(mx.sym.var(_ARENA % position),
                                              mx.sym.var(_INDEX % position))
                for position, read in enumerate(reads) if read in _GATHERS}
@@ -100,11 +110,20 @@ def _compile(node_type: NodeType, reads: Tuple[str, ...], fused: bool) -> Progra
         known[PARENTS] = Source('parents', segmented[0])
         known[SEGMENTS] = Source('segments', segmented[0])
     sources: List[Source] = [known[name] for name in symbol.list_inputs()]
-    return Program(CachedOp(symbol), tuple(sources),
+    return Program(CachedOp(symbol), tuple(sources), len(operators(symbol)),
                    tuple(tuple(place[name] for name in names) for names in packed.values()))
 
 
-def _trial_shapes(node_type: NodeType, segmented: bool) -> Dict[str, Tuple[int, ...]]:
+def tell_dtypes(symbol: mx.sym.Symbol, node_type: NodeType) -> None:
+    """Write the dtypes of the arguments into the graph, as those of parameters are."""
+    internals, names = symbol.get_internals(), set(symbol.list_inputs())
+    for position, argument in enumerate(node_type.arguments):
+        if INPUT % position in names:
+            internals[INPUT % position]._set_attr(
+                __dtype__=str(_DTYPE_NP_TO_MX[np.dtype(argument.arena[1]).type]))
+
+
+def trial_shapes(node_type: NodeType, segmented: bool) -> Dict[str, Tuple[int, ...]]:
     """Shapes of the inputs for some batch, from which passes take ranks."""
     shapes = dict(node_type.trial_shapes)
     if segmented:

@@ -1,8 +1,10 @@
 """Rewriting a Symbol: its nodes are visited in order, and each is kept or replaced."""
 import json
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from collections import Counter
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import mxnet as mx
+import numpy as np
 
 Shape = Tuple[int, ...]
 
@@ -24,14 +26,30 @@ class NodeView(NamedTuple):
     attrs : dict of str to str
     inputs : list of Entry
         In the new graph.
-    shape : tuple of int
-        Of the node's first output.
+    shapes : list of tuple of int
+        Of the node's outputs.
+    dtype : type or None
+        Of the node's first output, where those of the inputs tell.
+    uses : list of int
+        How many operators and results read each of the inputs.
     """
 
     op: str
     attrs: Dict[str, str]
     inputs: List[Entry]
-    shape: Shape
+    shapes: List[Shape]
+    dtype: Optional[type]
+    uses: List[int]
+
+    @property
+    def shape(self) -> Shape:
+        """Of the node's first output."""
+        return self.shapes[0]
+
+    @property
+    def floating(self) -> bool:
+        """Whether the dtype is known to be a floating one."""
+        return self.dtype is not None and np.issubdtype(self.dtype, np.floating)
 
 
 class Rewriter:
@@ -54,7 +72,7 @@ class Rewriter:
         return Entry(len(self.nodes) - 1, 0, ())
 
 
-Rule = Callable[[Rewriter, NodeView], Optional[Entry]]
+Rule = Callable[[Rewriter, NodeView], Union[Entry, Sequence[Entry], None]]
 
 
 def rewrite(symbol: mx.sym.Symbol, shapes: Dict[str, Shape], rule: Rule) -> mx.sym.Symbol:
@@ -66,43 +84,80 @@ def rewrite(symbol: mx.sym.Symbol, shapes: Dict[str, Shape], rule: Rule) -> mx.s
     shapes : dict
         Shapes of its inputs for some number of rows; parameters know theirs.
     rule : callable
-        (rewriter, node) -> the entry that stands for the node's only output, or None to keep it.
-        Nodes with several outputs can be kept only.
+        (rewriter, node) -> the entry that stands for the node's only output, or a list with one
+        for each of its outputs, or None to keep it. A node that is kept becomes the next of
+        ``rewriter.nodes``.
     """
-    used = set(symbol.list_inputs())
-    internals = symbol.get_internals()
-    _, outputs, _ = internals.infer_shape(
-        **{name: shape for name, shape in shapes.items() if name in used})
+    graph = json.loads(symbol.tojson())
+    outputs = _outputs(symbol, graph['nodes'], shapes)
     if outputs is None:
         return symbol
-    graph = json.loads(symbol.tojson())
-    names, rewriter, moved, position, changed = [
-        output.name for output in internals], Rewriter(), {}, 0, False
+    uses = _uses(graph)
+    rewriter, moved, changed = Rewriter(), {}, False
     for index, node in enumerate(graph['nodes']):
+        inputs = [moved[source[0], source[1]] for source in node['inputs']]
+        replaced = None
+        if node['op'] != 'null':
+            replaced = rule(rewriter, NodeView(
+                node['op'], node.get('attrs', {}), inputs, outputs[index].shapes,
+                outputs[index].dtype, [uses[tuple(source[:2])] for source in node['inputs']]))
+        if replaced is None:
+            rewriter.nodes.append(dict(node, inputs=[
+                [entry.node, entry.output, source[2]]
+                for entry, source in zip(inputs, node['inputs'])]))
+            replaced = [Entry(len(rewriter.nodes) - 1, output, shape)
+                        for output, shape in enumerate(outputs[index].shapes)]
+        else:
+            replaced, changed = [replaced] if isinstance(replaced, Entry) else replaced, True
+        moved.update({(index, output): entry for output, entry in enumerate(replaced)})
+    if not changed:
+        return symbol
+    heads = [_computed(rewriter, moved[head[0], head[1]]) for head in graph['heads']]
+    return load(dict(graph, nodes=rewriter.nodes,
+                     heads=[[entry.node, entry.output, 0] for entry in heads]))
+
+
+def _computed(rewriter: Rewriter, entry: Entry) -> Entry:
+    """A compiled graph does not write a variable to its output."""
+    if rewriter.nodes[entry.node]['op'] != 'null':
+        return entry
+    return rewriter.add('_copy', [entry], entry.shape)
+
+
+class _Outputs(NamedTuple):
+    """Of one node."""
+
+    shapes: List[Shape]
+    dtype: Optional[type]
+
+
+def _outputs(symbol: mx.sym.Symbol, nodes: List[dict], shapes: Dict[str, Shape]
+             ) -> Optional[List[_Outputs]]:
+    """Shapes and dtypes in a graph, node by node; None if the shapes cannot be inferred."""
+    internals, used = symbol.get_internals(), set(symbol.list_inputs())
+    _, found, _ = internals.infer_shape(
+        **{name: shape for name, shape in shapes.items() if name in used})
+    if found is None:
+        return None
+    try:
+        dtypes = internals.infer_type_partial()[1]
+    except mx.base.MXNetError:  # some operators insist on knowing
+        dtypes = [None] * len(found)
+    names, outputs, position = [output.name for output in internals], [], 0
+    for node in nodes:
         first = position
         position += 1
         while node['op'] != 'null' and position < len(names) and names[position] == node['name']:
             position += 1
-        count = position - first
-        inputs = [moved[source[0], source[1]] for source in node['inputs']]
-        replaced = None
-        if node['op'] != 'null':
-            replaced = rule(rewriter, NodeView(node['op'], node.get('attrs', {}), inputs,
-                                               outputs[first]))
-        if replaced is not None:
-            moved[index, 0], changed = replaced, True
-            continue
-        rewriter.nodes.append(dict(node, inputs=[[entry.node, entry.output, source[2]]
-                                                 for entry, source in zip(inputs,
-                                                                          node['inputs'])]))
-        for output in range(count):
-            moved[index, output] = Entry(len(rewriter.nodes) - 1, output,
-                                         outputs[first + output])
-    if not changed:
-        return symbol
-    heads = [moved[head[0], head[1]] for head in graph['heads']]
-    return load(dict(graph, nodes=rewriter.nodes,
-                     heads=[[entry.node, entry.output, 0] for entry in heads]))
+        outputs.append(_Outputs(found[first:position], dtypes[first]))
+    return outputs
+
+
+def _uses(graph: Dict[str, Any]) -> Counter:
+    """How often each output of each node is read, or is a result."""
+    return Counter(tuple(source[:2]) for sources in
+                   [node['inputs'] for node in graph['nodes']] + [graph['heads']]
+                   for source in sources)
 
 
 def load(graph: Dict[str, Any]) -> mx.sym.Symbol:

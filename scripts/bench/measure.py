@@ -9,13 +9,14 @@ of a minibatch over all threads in the timed repeats: what a busy machine distur
 """
 import time
 from statistics import mean, median
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import numpy as np
 
 from .contexts import context
 from .gemm import best_rate
 from .machine import machine_info, peak_rss_mb
+from .output import rounded
 from .settings import Settings
 from .systems import Phases, build_system
 from .workloads import load_workload
@@ -60,14 +61,19 @@ class Measurement:
         """Run a repeat."""
         if len(self.speeds) >= ENOUGH[0] and self.spent > ENOUGH[1]:
             return
+        speed, cpu_ms = self.timed(number)
+        self.speeds.append(speed)
+        self.cpu_ms.append(cpu_ms)
+        self.spent += self.minibatches * self.settings.batch_size / speed
+
+    def timed(self, number: int) -> Tuple[float, float]:
+        """Samples a second, and ms of processor time a minibatch, of the minibatches of a repeat."""
         stream = self._stream(number)
         minibatches = [next(stream) for _ in range(self.minibatches)]
-        samples = sum(map(len, minibatches))
         cpu = time.process_time()
         seconds = self._run(minibatches)
-        self.cpu_ms.append(1e3 * (time.process_time() - cpu) / self.minibatches)
-        self.speeds.append(samples / seconds)
-        self.spent += seconds
+        cpu_ms = 1e3 * (time.process_time() - cpu) / self.minibatches
+        return sum(map(len, minibatches)) / seconds, cpu_ms
 
     def row(self) -> Dict[str, Any]:
         """All figures."""
@@ -85,12 +91,12 @@ class Measurement:
             'workload': settings.workload, 'mode': settings.mode,
             'batch_size': settings.batch_size, 'hidden': settings.hidden,
             'embed': settings.embed, 'scheduler': settings.system, 'threads': settings.threads,
-            'samples_per_s': _rounded(speed), 'samples_per_s_min': _rounded(min(self.speeds)),
-            'samples_per_s_max': _rounded(max(self.speeds)),
+            'samples_per_s': rounded(speed), 'samples_per_s_min': rounded(min(self.speeds)),
+            'samples_per_s_max': rounded(max(self.speeds)),
             **_phase_fields(phases),
-            'gemm_gflops': _rounded(self.rate / 1e9),
-            'gemm_bound_samples_per_s': _rounded(bound), 'efficiency': _rounded(speed / bound),
-            'peak_rss_mb': _rounded(peak), 'cpu_ms': _rounded(median(self.cpu_ms)),
+            'gemm_gflops': rounded(self.rate / 1e9),
+            'gemm_bound_samples_per_s': rounded(bound), 'efficiency': rounded(speed / bound),
+            'peak_rss_mb': rounded(peak), 'cpu_ms': rounded(median(self.cpu_ms)),
             'levels': mean(map(self.workload.levels, minibatches)),
             'repeat': len(self.speeds), 'minibatches': self.minibatches, 'seed': settings.seed,
             'optimizer': settings.optimizer if training else None, 'ctx': settings.ctx,
@@ -138,9 +144,4 @@ def _phase_fields(phases: List[Phases]) -> Dict[str, Any]:
 
 def _over(summary, phases: List[Phases], name: str, digits: int = 4) -> Optional[float]:
     values = [getattr(step, name) for step in phases]
-    return None if not values or values[0] is None else _rounded(summary(values), digits)
-
-
-def _rounded(value: float, digits: int = 4) -> float:
-    """Four significant digits are more than the noise leaves."""
-    return float(f'{value:.{digits}g}')
+    return None if not values or values[0] is None else rounded(summary(values), digits)

@@ -1,7 +1,7 @@
 """Rows as tables for people."""
 from typing import Any, Dict, List, Optional, Sequence
 
-__all__ = ['tables']
+__all__ = ['aligned', 'rounded', 'tables']
 
 # heading, field, format
 COLUMNS = (
@@ -37,15 +37,22 @@ def _table(rows: Sequence[Dict[str, Any]]) -> str:
             f'products alone: {bound:.0f} samples/s')
     cells = [[heading for heading, _, _ in COLUMNS]]
     cells += [[_cell(row.get(field), form) for _, field, form in COLUMNS] for row in rows]
-    return '\n'.join([head] + _aligned(cells))
+    return '\n'.join([head] + aligned(cells, LEFT))
 
 
 def _cell(value: Optional[Any], form: str) -> str:
     return '' if value is None else form.format(value)
 
 
-def _aligned(cells: List[List[str]]) -> List[str]:
+def rounded(value: float, digits: int = 4) -> float:
+    """Four significant digits are more than the noise leaves."""
+    return float(f'{value:.{digits}g}')
+
+
+def aligned(cells: List[List[str]], left: Sequence[str] = ()) -> List[str]:
+    """Lines of a table whose first row has the headings; columns of the headings in `left` are
+    set to the left, all others to the right."""
     widths = [max(map(len, column)) for column in zip(*cells)]
-    return ['  '.join(text.ljust(width) if heading in LEFT else text.rjust(width)
+    return ['  '.join(text.ljust(width) if heading in left else text.rjust(width)
                       for text, width, heading in zip(line, widths, cells[0])).rstrip()
             for line in cells]

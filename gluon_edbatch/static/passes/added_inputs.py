@@ -1,24 +1,39 @@
-"""``x + y`` as ``add_n(x, y)`` where a term is an input of the graph.
+"""Gradients that are added to others: what MXNet 1.9.1 does not do at the inputs of a graph.
 
-MXNet 1.9.1 loses the input's gradient otherwise: if the sum is a result, the gradient is that of
-the result, handed through in place, and in a compiled graph ``grad_req='add'`` is then forgotten.
+A gradient with ``grad_req='add'`` is lost, or takes the place of the others, where these operators
+read a variable directly:
+
+- ``x + y``, if the sum is a result: the gradient is that of the result, handed through in place,
+  and in a compiled graph the request is then forgotten. ``add_n(x, y)`` does it right.
+- operators whose backward pass writes whatever is requested. They read a copy.
 """
-from typing import Dict, Optional, Tuple
+from typing import Dict, List, Tuple, Union
 
 import mxnet as mx
 
 from ..rewrite import Entry, NodeView, Rewriter, rewrite
 
 _ADDITIONS = frozenset('elemwise_add _plus _add _grad_add'.split())
+_WRITE_ALWAYS = frozenset('clip mean reverse _split_v2 _linalg_gemm2'.split())
 
 
 def added_inputs(symbol: mx.sym.Symbol, shapes: Dict[str, Tuple[int, ...]]) -> mx.sym.Symbol:
-    """Replace additions of variables; to run after passes that make some."""
+    """Replace these operators where they read variables; to run after passes that make some."""
     return rewrite(symbol, shapes, _rule)
 
 
-def _rule(rewriter: Rewriter, node: NodeView) -> Optional[Entry]:
-    if node.op in _ADDITIONS and any(rewriter.nodes[entry.node]['op'] == 'null'
-                                     for entry in node.inputs):
+def _rule(rewriter: Rewriter, node: NodeView) -> Union[Entry, List[Entry], None]:
+    if not any(_is_variable(rewriter, entry) for entry in node.inputs):
+        return None
+    if node.op in _ADDITIONS:
         return rewriter.add('add_n', node.inputs, node.shape, num_args=2)
+    if node.op in _WRITE_ALWAYS:
+        inputs = [rewriter.add('_copy', [entry], entry.shape) if _is_variable(rewriter, entry)
+                  else entry for entry in node.inputs]
+        entry = rewriter.add(node.op, inputs, node.shape, **node.attrs)
+        return [Entry(entry.node, output, shape) for output, shape in enumerate(node.shapes)]
     return None
+
+
+def _is_variable(rewriter: Rewriter, entry: Entry) -> bool:
+    return rewriter.nodes[entry.node]['op'] == 'null'

@@ -1,0 +1,113 @@
+"""Runs of batches as tables of 64-bit words, which the native operators read (``src/program.h``)."""
+import struct
+from typing import Dict, List, NamedTuple, Sequence, Tuple
+
+import numpy as np
+
+from ..plan import Batch
+from .instructions import Instruction, Place, RowProgram
+
+_MAGIC = 0x45444231
+_REGISTER_WORDS = 7
+
+
+class Layout(NamedTuple):
+    """A program's words, but for what depends on how many rows there are.
+
+    Attributes
+    ----------
+    registers : numpy.ndarray
+        (registers, 7) of ``Register`` in ``src/program.h``; addresses are still to be added.
+    instructions : numpy.ndarray
+    kept : tuple of numpy.ndarray
+        Registers whose values, gathered rows, and gradients are kept: three arrays of numbers.
+    """
+
+    registers: np.ndarray
+    instructions: np.ndarray
+    kept: Tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+class Rows(NamedTuple):
+    """How many rows, and values of ragged arguments, a type has in a run."""
+
+    rows: int
+    values: int
+
+
+def layout(program: RowProgram, training: bool) -> Layout:
+    """The part of a program's words that is the same in every run."""
+    words = np.full((len(program.registers), _REGISTER_WORDS), -1, np.int64)
+    values, gathered, gradients = [], [], []
+    for i, register in enumerate(program.registers):
+        place = register.place
+        if training and register.kept and place is Place.SCRATCH:
+            place = Place.KEPT
+            values.append(i)
+        elif training and register.kept and place is Place.INPUT:
+            gathered.append(i)
+        if register.gradient is Place.KEPT:
+            gradients.append(i)
+        words[i, :6] = (register.width, register.ragged, place, register.position,
+                        register.gradient, register.position)
+    instructions = np.frombuffer(b''.join(map(_packed, program.instructions)), np.int64)
+    kept = tuple(np.array(which, np.int64) for which in (values, gathered, gradients))
+    return Layout(words, instructions, kept)
+
+
+def _packed(instruction: Instruction) -> bytes:
+    numbers = tuple(instruction.numbers) + (0,) * (4 - len(instruction.numbers))
+    reals = tuple(instruction.reals) + (0.0,) * (2 - len(instruction.reals))
+    return struct.pack('<16q2d', instruction.op, *instruction.out, *instruction.a, *instruction.b,
+                       instruction.parameter, instruction.bias, *map(int, numbers), *reals)
+
+
+def place_kept(layout: Layout, rows: Rows, workspace: int, gradients: int
+               ) -> Tuple[np.ndarray, int, int]:
+    """The registers' words with the addresses of what is kept, and where those end."""
+    words = layout.registers.copy()
+    sizes = words[:, 0] * np.where(words[:, 1] == 1, rows.values, rows.rows)
+    for which, column in zip(layout.kept, (3, 6, 5)):
+        if len(which):
+            ends = np.cumsum(_aligned(sizes[which]))
+            begin = gradients if column == 5 else workspace
+            words[which, column] = begin + ends - _aligned(sizes[which])
+            if column == 5:
+                gradients += int(ends[-1])
+            else:
+                workspace += int(ends[-1])
+    return words, workspace, gradients
+
+
+def _aligned(sizes: np.ndarray) -> np.ndarray:
+    return (sizes + 15) // 16 * 16
+
+
+def batch_words(batch: Batch, program: int, begin: Rows, values: int, slots: Dict[int, int],
+                private: Sequence[bool]) -> List[int]:
+    """One batch: its rows, where it reads and where it writes."""
+    parents = -1
+    for read in batch.reads:
+        if read.parents is not None:
+            parents = read.parents
+    words = [program, batch.rows, begin.rows, values, begin.values, parents]
+    for read in batch.reads:
+        words += (slots[read.arena], int(read.gather), read.begin, int(private[read.arena]))
+    for write in batch.writes:
+        words += (slots[write.arena], write.begin)
+    return words
+
+
+def header(element_size: int, training: bool, arenas: int, parameters: int, gradients: int,
+           programs: int, batches: int) -> List[int]:
+    """The first words of a table."""
+    return [_MAGIC, element_size, int(training), arenas, parameters, gradients, programs, batches]
+
+
+def program_words(program: RowProgram, layout: Layout, registers: np.ndarray,
+                  parameters: Sequence[Tuple[int, bool]]) -> List[np.ndarray]:
+    """A program: its registers, instructions and parameters."""
+    counts = np.array([len(program.registers), len(program.instructions), len(parameters),
+                       program.arguments, program.outputs], np.int64)
+    return [counts, np.array(parameters, np.int64).reshape(-1), registers.reshape(-1),
+            layout.instructions]

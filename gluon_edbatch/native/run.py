@@ -1,0 +1,149 @@
+"""Consecutive batches as one call of a native operator, forward and backward."""
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import mxnet as mx
+import numpy as np
+from mxnet.ndarray import NDArray
+
+from ..plan import Batch
+from ..static.node_type import Kind, NodeType
+from . import library
+from .encoding import Layout, Rows, batch_words, header, layout, place_kept, program_words
+from .instructions import RowProgram
+from .lowering import Unsupported, lower
+
+
+class NativeProgram(NamedTuple):
+    """A type's program, and its words for runs without and with a backward pass."""
+
+    program: RowProgram
+    layouts: Tuple[Layout, Layout]
+
+
+def native_program(node_type: NodeType) -> Optional[NativeProgram]:
+    """The program of a type; None if it cannot run natively (`NodeType.not_native` says why)."""
+    if node_type.native is None and node_type.not_native is None:
+        try:
+            if not (node_type.options.native and library.available()):
+                raise Unsupported('there are no native operators')
+            program = lower(node_type)
+            node_type.native = NativeProgram(program, (layout(program, False),
+                                                       layout(program, True)))
+            node_type.changed_by.add('native')
+        except Unsupported as reason:
+            node_type.not_native = str(reason)
+    return node_type.native
+
+
+def runs_natively(batch: Batch) -> bool:
+    """Whether a batch can be a part of a run."""
+    return native_program(batch.node_type) is not None and not any(
+        argument.kind is Kind.RAGGED and read.length != 0 and read.parents is None
+        for argument, read in zip(batch.node_type.arguments, batch.reads))
+
+
+class NativeRun:
+    """Batches that one call of an operator runs.
+
+    Parameters
+    ----------
+    machine : Machine
+    batches : sequence of Batch
+        All run natively, have one element type, and agree in whether they are recorded.
+    """
+
+    def __init__(self, machine, batches: Sequence[Batch]):
+        self._machine = machine
+        self.training = batches[0].node_type.mode.recording
+        self._arenas: Dict[int, int] = {}      # of the machine -> of the run
+        self._parameters: List[NDArray] = []
+        self._gradients: List[Optional[NDArray]] = []
+        self._read_backward: List[bool] = []
+        self._table = _on_cpu(self._encode(batches))
+
+    def forward(self) -> None:
+        """Run the batches: their results appear in the arenas."""
+        machine, inputs = self._machine, self._inputs(self._parameters)
+        written = 2 + len(self._parameters)
+        mx.nd.op.edb_run_forward(*inputs, inputs=len(inputs), written=written,
+                                 written_end=len(inputs))
+        if self.training and self._differentiable:
+            machine.tapes.append(self)
+
+    def backward(self) -> None:
+        """Add to the gradients of what the batches read."""
+        machine, nothing = self._machine, mx.nd.empty((1,), dtype=self._dtype)
+        # An update of a parameter may be queued already, and wait for this very backward pass.
+        inputs = self._inputs([value if read else nothing for value, read
+                               in zip(self._parameters, self._read_backward)])
+        written = len(inputs)
+        for arena in self._arenas:
+            gradient = machine.gradients[arena]
+            inputs.append(nothing if gradient is None else gradient)
+        inputs += [nothing if gradient is None else gradient for gradient in self._gradients]
+        mx.nd.op.edb_run_backward(*inputs, inputs=len(inputs), written=written,
+                                  written_end=len(inputs))
+
+    def _inputs(self, parameters: Sequence[NDArray]) -> List[NDArray]:
+        machine = self._machine
+        return [self._table, machine.index_array(mx.cpu()), *parameters,
+                *[machine.arenas[arena] for arena in self._arenas], self._workspace]
+
+    # --- the table -------------------------------------------------------------------------------
+
+    def _encode(self, batches: Sequence[Batch]) -> np.ndarray:
+        programs: Dict[NodeType, int] = {}
+        totals: List[Rows] = []
+        private = [arena.private for arena in self._machine.plan.arenas]
+        words: List[int] = []
+        self._differentiable = False
+        for batch in batches:
+            index = programs.get(batch.node_type)
+            if index is None:
+                index = programs[batch.node_type] = len(programs)
+                totals.append(Rows(0, 0))
+            for place in batch.reads + batch.writes:
+                self._arenas.setdefault(place.arena, len(self._arenas))
+            values = max([read.end - read.begin for read in batch.reads
+                          if read.parents is not None], default=0)
+            words += batch_words(batch, index, totals[index], values, self._arenas, private)
+            totals[index] = Rows(totals[index].rows + batch.rows, totals[index].values + values)
+        element_size = native_program(batches[0].node_type).program.element_size
+        self._dtype = {4: np.float32, 8: np.float64}[element_size]
+        pieces, workspace, gradients = [], 0, 0
+        for node_type, rows in zip(programs, totals):
+            native = native_program(node_type)
+            kept = native.layouts[self.training]
+            registers, workspace, gradients = place_kept(kept, rows, workspace, gradients)
+            pieces += program_words(native.program, kept, registers,
+                                    self._parameters_of(node_type))
+        self._workspace = mx.nd.empty((max(workspace, 1),), dtype=self._dtype)
+        first = header(element_size, self.training, len(self._arenas), len(self._parameters),
+                       gradients, len(programs), len(batches))
+        return np.concatenate([np.array(first, np.int64), *pieces, np.array(words, np.int64)])
+
+    def _parameters_of(self, node_type: NodeType) -> List[Tuple[int, bool]]:
+        """Position in the run, and whether it is trained, of each parameter of a type."""
+        found = []
+        for position, parameter in enumerate(node_type.parameters):
+            value = self._machine.parameter(node_type, position)
+            trained = self.training and parameter.grad_req != 'null'
+            gradient = self._machine.gradient_of(value) if trained else None
+            self._differentiable |= trained
+            for index, known in enumerate(self._parameters):
+                if known is value:
+                    break
+            else:
+                index = len(self._parameters)
+                self._parameters.append(value)
+                self._gradients.append(gradient)
+                self._read_backward.append(node_type.read_backward[position])
+            found.append((index, trained))
+        self._differentiable |= any(argument.differentiable for argument in node_type.arguments)
+        return found
+
+
+def _on_cpu(words: np.ndarray) -> NDArray:
+    array = mx.nd.empty(words.shape, dtype=np.int64)
+    array._sync_copyfrom(words)
+    return array

@@ -1,0 +1,459 @@
+// Runs the batches of a run, a block of rows at a time, so that what an instruction leaves is in
+// the cache when the next one reads it.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "gemm.h"
+#include "kernels.h"
+#include "program.h"
+
+namespace edb {
+
+constexpr int64_t kBlockBytes = 384 * 1024;  // of scratch: a part of the second cache
+constexpr int64_t kBlockTiles = 8;
+
+// Memory that is handed out piece by piece and taken back all at once; it never moves.
+class Scratch {
+ public:
+  template <typename T> T* take(int64_t count) {
+    const size_t bytes = (count * sizeof(T) + 63) / 64 * 64;
+    while (chunk_ < chunks_.size() && used_ + bytes > chunks_[chunk_].second) next();
+    if (chunk_ == chunks_.size()) grow(bytes);
+    char* piece = chunks_[chunk_].first.get() + used_;
+    used_ += bytes;
+    return reinterpret_cast<T*>(piece);
+  }
+  void release() { chunk_ = used_ = 0; }
+
+ private:
+  struct Free { void operator()(char* memory) const { std::free(memory); } };
+  void next() { ++chunk_; used_ = 0; }
+  void grow(size_t bytes) {
+    const size_t size = std::max<size_t>(bytes, size_t(1) << 20);
+    char* memory = static_cast<char*>(std::aligned_alloc(64, size));
+    if (!memory) throw std::bad_alloc();
+    chunks_.emplace_back(std::unique_ptr<char, Free>(memory), size);
+    used_ = 0;
+  }
+  std::vector<std::pair<std::unique_ptr<char, Free>, size_t>> chunks_;
+  size_t chunk_ = 0, used_ = 0;
+};
+
+template <typename T> struct Arrays {  // what a run works on; null where there is none
+  const int32_t* indices = nullptr;
+  std::vector<T*> arenas, gradients, parameters, parameter_gradients;
+  std::vector<int64_t> parameter_sizes;
+  T* workspace = nullptr;
+};
+
+struct Block {
+  int64_t row, rows, value, values;  // within the batch
+};
+
+template <typename T> class Executor {
+ public:
+  Executor(const Run& run, Arrays<T> arrays) : run_(run), arrays_(std::move(arrays)) {}
+
+  void forward() {
+    pack_weights(true);
+    for (const Batch& batch : run_.batches) each_block(batch, [&](const Block& block) {
+      block_scratch().release();
+      bind_values(batch, block, false);
+      for (const Instruction& instruction : program_->instructions) forward(instruction);
+    });
+  }
+
+  void backward() {
+    pack_weights(false);
+    kept_gradients_ = whole_scratch().template take<T>(run_.kept_gradients);
+    for (size_t i = run_.batches.size(); i-- > 0;) {
+      const Batch& batch = run_.batches[i];
+      each_block(batch, [&](const Block& block) {
+        block_scratch().release();
+        bind_values(batch, block, true);
+        bind_gradients(batch, block);
+        const auto& instructions = program_->instructions;
+        for (size_t k = instructions.size(); k-- > 0;) backward(instructions[k]);
+        scatter_gradients(batch, block);
+      });
+    }
+    weight_gradients();
+  }
+
+ private:
+  // Each thread of MXNet's engine keeps its memory from one run to the next.
+  static Scratch& block_scratch() { thread_local Scratch scratch; return scratch; }
+  static Scratch& whole_scratch() { thread_local Scratch scratch; return scratch; }
+
+  // --- blocks ----------------------------------------------------------------------------------
+
+  template <typename Body> void each_block(const Batch& batch, Body body) {
+    program_ = &run_.programs[batch.program];
+    batch_ = &batch;
+    const int32_t* parents = batch.parents < 0 ? nullptr : arrays_.indices + batch.parents;
+    const int64_t step = block_rows(batch);
+    int64_t value = 0;
+    for (int64_t row = 0; row < batch.rows; row += step) {
+      block_.row = row;
+      block_.rows = std::min(step, batch.rows - row);
+      block_.value = value;
+      if (parents)
+        value = std::lower_bound(parents + value, parents + batch.values, row + block_.rows)
+                - parents;
+      block_.values = value - block_.value;
+      parents_ = parents ? parents + block_.value : nullptr;
+      body(block_);
+    }
+  }
+
+  int64_t block_rows(const Batch& batch) const {
+    double width = 1;  // elements of all registers for each row
+    for (const Register& r : program_->registers)
+      width += r.width * (r.ragged ? double(batch.values) / batch.rows : 1.0);
+    const int64_t tiles = static_cast<int64_t>(kBlockBytes / (width * sizeof(T) * kTileRows));
+    return kTileRows * std::max<int64_t>(1, std::min(kBlockTiles, tiles));
+  }
+
+  int64_t count(const Register& r) const { return r.ragged ? block_.values : block_.rows; }
+  int64_t first(const Register& r) const {  // row of the register, within the batch
+    return r.ragged ? block_.value : block_.row;
+  }
+  int64_t kept(const Register& r, int64_t address) const {
+    return address + (first(r) + (r.ragged ? batch_->value_begin : batch_->row_begin)) * r.width;
+  }
+
+  void bind_values(const Batch& batch, const Block&, bool again) {
+    const auto& registers = program_->registers;
+    values_.assign(registers.size(), nullptr);
+    for (size_t i = 0; i < registers.size(); ++i) {
+      const Register& r = registers[i];
+      switch (r.value) {
+        case kScratch:
+          if (!again) values_[i] = block_scratch().template take<T>(r.width * count(r));
+          break;
+        case kKept: values_[i] = arrays_.workspace + kept(r, r.value_at); break;
+        case kOutput: {
+          const Target& target = batch.targets[r.value_at];
+          values_[i] = arrays_.arenas[target.arena] + (target.begin + first(r)) * r.width;
+          break;
+        }
+        case kInput: values_[i] = input(batch, r, again); break;
+        default: break;
+      }
+    }
+  }
+
+  T* input(const Batch& batch, const Register& r, bool again) {
+    const Source& source = batch.sources[r.value_at];
+    T* arena = arrays_.arenas[source.arena];
+    if (!source.gather) return arena + (source.begin + first(r)) * r.width;
+    if (again && r.gathered_at < 0) return nullptr;
+    T* rows = r.gathered_at >= 0 ? arrays_.workspace + kept(r, r.gathered_at)
+                                 : block_scratch().template take<T>(r.width * count(r));
+    if (!again)
+      gather(Rows<T>{rows, r.width, r.width, count(r)}, arena, r.width,
+             arrays_.indices + source.begin + first(r));
+    return rows;
+  }
+
+  void bind_gradients(const Batch& batch, const Block&) {
+    const auto& registers = program_->registers;
+    gradients_.assign(registers.size(), nullptr);
+    for (size_t i = 0; i < registers.size(); ++i) {
+      const Register& r = registers[i];
+      bool fresh = true;
+      switch (r.gradient) {
+        case kScratch: gradients_[i] = block_scratch().template take<T>(r.width * count(r)); break;
+        case kKept: gradients_[i] = kept_gradients_ + kept(r, r.gradient_at); break;
+        case kOutput: {
+          const Target& target = batch.targets[r.gradient_at];
+          gradients_[i] = arrays_.gradients[target.arena] + (target.begin + first(r)) * r.width;
+          fresh = false;
+          break;
+        }
+        case kInput: {
+          const Source& source = batch.sources[r.gradient_at];
+          fresh = source.gather || source.write;
+          gradients_[i] = source.gather
+              ? block_scratch().template take<T>(r.width * count(r))
+              : arrays_.gradients[source.arena] + (source.begin + first(r)) * r.width;
+          break;
+        }
+        default: continue;
+      }
+      if (fresh) std::memset(gradients_[i], 0, r.width * count(r) * sizeof(T));
+    }
+  }
+
+  void scatter_gradients(const Batch& batch, const Block&) {
+    const auto& registers = program_->registers;
+    for (size_t i = 0; i < registers.size(); ++i) {
+      const Register& r = registers[i];
+      if (r.gradient != kInput) continue;
+      const Source& source = batch.sources[r.gradient_at];
+      if (source.gather)
+        scatter_add(Rows<T>{gradients_[i], r.width, r.width, count(r)},
+                    arrays_.gradients[source.arena], r.width,
+                    arrays_.indices + source.begin + first(r));
+    }
+  }
+
+  Rows<T> rows(const View& view, const std::vector<T*>& bases) const {
+    if (view.reg < 0) return Rows<T>{nullptr, 0, 0, 0};
+    const Register& r = program_->registers[view.reg];
+    T* base = bases[view.reg];
+    return Rows<T>{base ? base + view.offset : nullptr, r.width, view.width, count(r)};
+  }
+  Rows<T> value(const View& view) const { return rows(view, values_); }
+  Rows<T> gradient(const View& view) const { return rows(view, gradients_); }
+
+  // A register seen as `times` as many rows, each that much narrower.
+  static Rows<T> split(Rows<T> all, int64_t times) {
+    return times == 1 ? all : Rows<T>{all.data, all.width / times, all.width / times,
+                                      all.count * times};
+  }
+
+  // --- parameters ------------------------------------------------------------------------------
+
+  int64_t run_parameter(int64_t position) const {
+    return position < 0 ? -1 : program_->parameters[position].index;
+  }
+  T* parameter(int64_t position) const {
+    return position < 0 ? nullptr : arrays_.parameters[run_parameter(position)];
+  }
+  T* parameter_gradient(int64_t position) const {
+    return position < 0 || !program_->parameters[position].trained
+        ? nullptr : arrays_.parameter_gradients[run_parameter(position)];
+  }
+
+  // Once for all batches of the run.
+  void pack_weights(bool transposed) {
+    whole_scratch().release();
+    packed_.assign(run_.parameters, nullptr);
+    for (const Program& program : run_.programs)
+      for (const Instruction& instruction : program.instructions) {
+        if (instruction.op != kProduct) continue;
+        T*& packed = packed_[program.parameters[instruction.parameter].index];
+        if (packed) continue;
+        const int64_t in = instruction.a.width / instruction.i1;
+        const int64_t out = instruction.out.width / instruction.i1;
+        const T* weight = arrays_.parameters[program.parameters[instruction.parameter].index];
+        packed = whole_scratch().template take<T>(
+            transposed ? packed_size<T>(in, out) : packed_size<T>(out, in));
+        if (transposed) pack<T>(weight, in, in, out, true, packed);
+        else pack<T>(weight, in, out, in, false, packed);
+      }
+  }
+
+  // d weight (out, in) += the sum over rows of d out times in, over all batches at once: there are
+  // always many rows to sum over, however small the batches.
+  void weight_gradients() {
+    for (size_t p = 0; p < run_.programs.size(); ++p)
+      for (const Instruction& instruction : run_.programs[p].instructions) {
+        if (instruction.op != kProduct) continue;
+        program_ = &run_.programs[p];
+        T* weight = parameter_gradient(instruction.parameter);
+        T* bias = parameter_gradient(instruction.bias);
+        if (weight || bias) weight_gradient(p, instruction, weight, bias);
+      }
+  }
+
+  void weight_gradient(int64_t program, const Instruction& instruction, T* weight, T* bias) {
+    const int64_t times = instruction.i1;
+    const int64_t in = instruction.a.width / times, out = instruction.out.width / times;
+    block_scratch().release();
+    T* right = block_scratch().template take<T>(packed_size<T>(kDepth, in));
+    T* left = block_scratch().template take<T>(kDepth * out);
+    std::memset(right, 0, packed_size<T>(kDepth, in) * sizeof(T));
+    int64_t filled = 0;
+    auto multiply_up = [&](const T* gradients, int64_t stride, int64_t rows) {
+      multiply<T, Side::kColumns>(out, in, rows, gradients, stride, right, weight, in, nullptr,
+                                  true, kDepth * kPanel<T>);
+      filled = 0;
+    };
+    for (const Batch& batch : run_.batches) {
+      if (batch.program != program) continue;
+      batch_ = &batch;
+      block_ = Block{0, batch.rows, 0, batch.values};
+      const Rows<T> x = split(whole(instruction.a, false), times);
+      const Rows<T> dy = split(whole(instruction.out, true), times);
+      if (bias) add_column_sums(bias, dy);
+      for (int64_t row = 0, taken; weight && row < x.count; row += taken) {
+        taken = std::min(kDepth - filled, x.count - row);
+        for (int64_t i = 0; i < taken; ++i)
+          pack_line(x[row + i], in, filled + i, kDepth, right);
+        if (taken == kDepth) {  // the gradients are read as they lie
+          multiply_up(dy[row], dy.stride, kDepth);
+          continue;
+        }
+        for (int64_t i = 0; i < taken; ++i)
+          std::memcpy(left + (filled + i) * out, dy[row + i], out * sizeof(T));
+        filled += taken;
+        if (filled == kDepth) multiply_up(left, out, kDepth);
+      }
+    }
+    if (filled) multiply_up(left, out, filled);
+  }
+
+  // The rows of the whole batch, which is bound as one block.
+  Rows<T> whole(const View& view, bool of_gradient) {
+    const Register& r = program_->registers[view.reg];
+    const int64_t place = of_gradient ? r.gradient : r.value;
+    const int64_t at = of_gradient ? r.gradient_at : r.value_at;
+    const std::vector<T*>& arenas = of_gradient ? arrays_.gradients : arrays_.arenas;
+    T* base = nullptr;
+    if (place == kKept) {
+      base = (of_gradient ? kept_gradients_ : arrays_.workspace) + kept(r, at);
+    } else if (place == kOutput) {
+      base = arenas[batch_->targets[at].arena] + batch_->targets[at].begin * r.width;
+    } else if (place == kInput) {
+      const Source& source = batch_->sources[at];
+      base = source.gather ? arrays_.workspace + kept(r, r.gathered_at)
+                           : arenas[source.arena] + source.begin * r.width;
+    } else {
+      throw std::runtime_error("a product's operand was not kept");
+    }
+    return Rows<T>{base + view.offset, r.width, view.width, count(r)};
+  }
+
+  // --- instructions ----------------------------------------------------------------------------
+
+  static ProductShape product_shape(const Instruction& i) {
+    return ProductShape{i.i0, i.i1, i.i2, (i.i3 & 1) != 0, (i.i3 & 2) != 0};
+  }
+
+  void forward(const Instruction& i) {
+    const Rows<T> out = value(i.out), a = value(i.a), b = value(i.b);
+    switch (i.op) {
+      case kLoad: load(i, out); break;
+      case kProduct: {
+        const Rows<T> y = split(out, i.i1), x = split(a, i.i1);
+        multiply<T>(y.count, y.width, x.width, x.data, x.stride,
+                    packed_[run_parameter(i.parameter)], y.data, y.stride, parameter(i.bias),
+                    i.i0 != 0);
+        break;
+      }
+      case kUnary:
+        if (i.i0 == 0 && i.f0 == 1 && i.f1 == 0) copy(out, a);
+        else with_unary<T>(i.i0, T(i.f0), T(i.f1), [&](auto f) { unary_forward(f, out, a); });
+        break;
+      case kBinary:
+        with_binary<T>(i.i0, [&](auto f) { binary_forward(f, out, a, b, i.i1, i.i2); });
+        break;
+      case kExpand: expand(out, a, parents_, block_.row); break;
+      case kSegmentSum:
+        clear(out);
+        segment_add(out, a, parents_, block_.row);
+        break;
+      case kLookup: lookup(out, parameter(i.parameter), i.i0, i.i1, a); break;
+      case kLogSoftmax: softmax(out, a, i.i0, true); break;
+      case kSoftmax: softmax(out, a, i.i0, false); break;
+      case kPick: pick(out, a, b); break;
+      case kReduce: reduce(out, a, i.i0, i.i1, T(i.f0)); break;
+      case kBatchProduct: batch_product(out, a, b, product_shape(i)); break;
+      case kConstant:
+        for (int64_t row = 0; row < out.count; ++row)
+          std::fill(out[row], out[row] + out.width, T(i.f0));
+        break;
+      case kStrided: strided(out, a, i.i0, i.i1, i.i2, i.i3, false); break;
+      case kTranspose: transpose(out, a, i.i0, i.i1, i.i2, false); break;
+      case kParameterRow:
+        for (int64_t row = 0; row < out.count; ++row)
+          std::memcpy(out[row], parameter(i.parameter), out.width * sizeof(T));
+        break;
+      case kSegmentSoftmax: segment_softmax(out, a, parents_); break;
+      default: throw std::runtime_error("unknown instruction");
+    }
+  }
+
+  void backward(const Instruction& i) {
+    const Rows<T> dy = gradient(i.out);
+    if (!dy || !dy.count) return;
+    const Rows<T> da = gradient(i.a), db = gradient(i.b);
+    switch (i.op) {
+      case kLoad: unload(i, dy); break;
+      case kProduct:
+        if (da) {
+          const Rows<T> g = split(dy, i.i1), d = split(da, i.i1);
+          multiply<T>(g.count, d.width, g.width, g.data, g.stride,
+                      packed_[run_parameter(i.parameter)], d.data, d.stride, nullptr, true);
+        }
+        break;
+      case kUnary:
+        if (!da) break;
+        with_unary<T>(i.i0, T(i.f0), T(i.f1), [&](auto f) {
+          unary_backward(f, dy, da, value(i.a), value(i.out));
+        });
+        break;
+      case kBinary:
+        if (!da && !db) break;
+        with_binary<T>(i.i0, [&](auto f) {
+          binary_backward(f, dy, da, db, value(i.a), value(i.b), i.i1, i.i2);
+        });
+        break;
+      case kExpand: if (da) segment_add(da, dy, parents_, block_.row); break;
+      case kSegmentSum: if (da) expand_add(da, dy, parents_, block_.row); break;
+      case kLookup:
+        if (T* table = parameter_gradient(i.parameter))
+          lookup_backward(dy, table, i.i0, i.i1, value(i.a));
+        break;
+      case kLogSoftmax: if (da) softmax_backward(dy, da, value(i.out), i.i0, true); break;
+      case kSoftmax: if (da) softmax_backward(dy, da, value(i.out), i.i0, false); break;
+      case kPick: if (da) pick_backward(dy, da, value(i.b)); break;
+      case kReduce: if (da) reduce_backward(dy, da, i.i0, i.i1, T(i.f0)); break;
+      case kBatchProduct:
+        batch_product_backward(dy, da, db, value(i.a), value(i.b), product_shape(i));
+        break;
+      case kConstant: break;
+      case kStrided: if (da) strided(da, dy, i.i0, i.i1, i.i3, i.i2, true); break;
+      case kTranspose: if (da) transpose(da, dy, i.i1, i.i0, i.i2, true); break;
+      case kParameterRow:
+        if (T* sums = parameter_gradient(i.parameter)) add_column_sums(sums, dy);
+        break;
+      case kSegmentSoftmax:
+        if (da) segment_softmax_backward(dy, da, value(i.out), parents_);
+        break;
+      default: throw std::runtime_error("unknown instruction");
+    }
+  }
+
+  // An argument straight into some columns of a register.
+  void load(const Instruction& i, const Rows<T>& out) {
+    const Source& source = batch_->sources[i.i0];
+    const int64_t begin = source.begin + first(program_->registers[i.out.reg]);
+    const T* arena = arrays_.arenas[source.arena];
+    if (source.gather)
+      gather(out, arena, out.width, arrays_.indices + begin);
+    else
+      copy(out, Rows<T>{const_cast<T*>(arena) + begin * out.width, out.width, out.width, out.count});
+  }
+
+  void unload(const Instruction& i, const Rows<T>& dy) {
+    if (!i.i1) return;  // not differentiable
+    const Source& source = batch_->sources[i.i0];
+    const int64_t begin = source.begin + first(program_->registers[i.out.reg]);
+    T* arena = arrays_.gradients[source.arena];
+    if (source.gather) {
+      scatter_add(dy, arena, dy.width, arrays_.indices + begin);
+      return;
+    }
+    const Rows<T> target{arena + begin * dy.width, dy.width, dy.width, dy.count};
+    if (source.write) copy(target, dy);
+    else add(target, dy);
+  }
+
+  const Run& run_;
+  Arrays<T> arrays_;
+  const Program* program_ = nullptr;
+  const Batch* batch_ = nullptr;
+  Block block_{};
+  const int32_t* parents_ = nullptr;
+  std::vector<T*> values_, gradients_, packed_;
+  T* kept_gradients_ = nullptr;
+};
+
+}  // namespace edb

@@ -1,0 +1,185 @@
+// Elementwise functions and their derivatives, written so that the compiler vectorises them.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+namespace edb {
+
+// exp for float: 2^n times a polynomial (Cephes, Moshier 1989); relative error below 2e-7.
+inline float exponential(float x) {
+  x = x > 88.0f ? 88.0f : x;
+  const float low = -87.0f;
+  const float clipped = x < low ? low : x;
+  const float rounded = __builtin_floorf(clipped * 1.44269504088896341f + 0.5f);
+  float r = clipped - rounded * 0.693359375f;
+  r = r - rounded * -2.12194440e-4f;
+  float p = 1.9875691500e-4f;
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * (r * r) + r + 1.0f;
+  const int32_t bits = (static_cast<int32_t>(rounded) + 127) << 23;
+  float scale;
+  std::memcpy(&scale, &bits, sizeof(scale));
+  return p * scale;
+}
+inline double exponential(double x) { return std::exp(x); }
+
+inline float sigmoid(float x) { return 1.0f / (1.0f + exponential(-x)); }
+inline double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
+
+// tanh for float: a polynomial near zero, where 1 - 2 / (exp(2x) + 1) cancels (Cephes).
+inline float hyperbolic_tangent(float x) {
+  const float z = x * x;
+  float p = -5.70498872745e-3f;
+  p = p * z + 2.06390887954e-2f;
+  p = p * z - 5.37397155531e-2f;
+  p = p * z + 1.33314422036e-1f;
+  p = p * z - 3.33332819422e-1f;
+  const float near = p * z * x + x;
+  const float far = 1.0f - 2.0f / (exponential(2.0f * x) + 1.0f);
+  return z < 0.390625f ? near : far;  // 0.625 squared
+}
+inline double hyperbolic_tangent(double x) { return std::tanh(x); }
+
+// Each has `value(x)`, and `slope(x, y)` at x where y is the value there. The order is that of
+// `Unary` in gluon_edbatch/native/instructions.py, which also says which of x and y slope reads.
+template <typename T> struct Affine {
+  T factor, term;
+  T value(T x) const { return factor * x + term; }
+  T slope(T, T) const { return factor; }
+};
+template <typename T> struct Sigmoid {
+  T value(T x) const { return sigmoid(x); }
+  T slope(T, T y) const { return y * (T(1) - y); }
+};
+template <typename T> struct Tanh {
+  T value(T x) const { return hyperbolic_tangent(x); }
+  T slope(T, T y) const { return T(1) - y * y; }
+};
+template <typename T> struct Relu {
+  T value(T x) const { return x > T(0) ? x : (x == x ? T(0) : x); }
+  T slope(T, T y) const { return y > T(0) ? T(1) : T(0); }
+};
+template <typename T> struct Exp {
+  T value(T x) const { return exponential_full(x); }
+  T slope(T, T y) const { return y; }
+  static T exponential_full(T x) { return std::exp(x); }  // infinities and denormals as expected
+};
+template <typename T> struct Log {
+  T value(T x) const { return std::log(x); }
+  T slope(T x, T) const { return T(1) / x; }
+};
+template <typename T> struct Square {
+  T value(T x) const { return x * x; }
+  T slope(T x, T) const { return T(2) * x; }
+};
+template <typename T> struct Sqrt {
+  T value(T x) const { return std::sqrt(x); }
+  T slope(T, T y) const { return T(0.5) / y; }
+};
+template <typename T> struct Abs {
+  T value(T x) const { return std::fabs(x); }
+  T slope(T x, T) const { return T(x > T(0)) - T(x < T(0)); }
+};
+template <typename T> struct Reciprocal {
+  T factor;
+  T value(T x) const { return factor / x; }
+  T slope(T x, T) const { return -factor / (x * x); }
+};
+template <typename T> struct SoftRelu {
+  T value(T x) const { return x > T(20) ? x : std::log1p(std::exp(x)); }
+  T slope(T, T y) const { return T(1) - std::exp(-y); }
+};
+template <typename T> struct SoftSign {
+  T value(T x) const { return x / (T(1) + std::fabs(x)); }
+  T slope(T x, T) const { const T d = T(1) + std::fabs(x); return T(1) / (d * d); }
+};
+template <typename T> struct Leaky {
+  T below;
+  T value(T x) const { return x > T(0) ? x : below * x; }
+  T slope(T x, T) const { return x > T(0) ? T(1) : below; }
+};
+template <typename T> struct Maximum {
+  T bound;
+  T value(T x) const { return x > bound ? x : bound; }
+  T slope(T x, T) const { return x > bound ? T(1) : T(0); }
+};
+template <typename T> struct Minimum {
+  T bound;
+  T value(T x) const { return x < bound ? x : bound; }
+  T slope(T x, T) const { return x < bound ? T(1) : T(0); }
+};
+
+// Calls body(function) with the function that `which` and its numbers stand for.
+template <typename T, typename Body>
+void with_unary(int64_t which, T first, T second, Body body) {
+  switch (which) {
+    case 0: body(Affine<T>{first, second}); break;
+    case 1: body(Sigmoid<T>{}); break;
+    case 2: body(Tanh<T>{}); break;
+    case 3: body(Relu<T>{}); break;
+    case 4: body(Exp<T>{}); break;
+    case 5: body(Log<T>{}); break;
+    case 6: body(Square<T>{}); break;
+    case 7: body(Sqrt<T>{}); break;
+    case 8: body(Abs<T>{}); break;
+    case 9: body(Reciprocal<T>{first}); break;
+    case 10: body(SoftRelu<T>{}); break;
+    case 11: body(SoftSign<T>{}); break;
+    case 12: body(Leaky<T>{first}); break;
+    case 13: body(Maximum<T>{first}); break;
+    case 14: body(Minimum<T>{first}); break;
+    default: throw std::runtime_error("unknown elementwise function");
+  }
+}
+
+// Of two arguments: the value, and the slopes towards each.
+template <typename T> struct Add {
+  T value(T a, T b) const { return a + b; }
+  T first(T, T) const { return T(1); }
+  T second(T, T) const { return T(1); }
+};
+template <typename T> struct Subtract {
+  T value(T a, T b) const { return a - b; }
+  T first(T, T) const { return T(1); }
+  T second(T, T) const { return T(-1); }
+};
+template <typename T> struct Multiply {
+  T value(T a, T b) const { return a * b; }
+  T first(T, T b) const { return b; }
+  T second(T a, T) const { return a; }
+};
+template <typename T> struct Divide {
+  T value(T a, T b) const { return a / b; }
+  T first(T, T b) const { return T(1) / b; }
+  T second(T a, T b) const { return -a / (b * b); }
+};
+template <typename T> struct Larger {  // at a tie MXNet gives the gradient to the first
+  T value(T a, T b) const { return a > b ? a : b; }
+  T first(T a, T b) const { return a >= b ? T(1) : T(0); }
+  T second(T a, T b) const { return a >= b ? T(0) : T(1); }
+};
+template <typename T> struct Smaller {
+  T value(T a, T b) const { return a < b ? a : b; }
+  T first(T a, T b) const { return a <= b ? T(1) : T(0); }
+  T second(T a, T b) const { return a <= b ? T(0) : T(1); }
+};
+
+template <typename T, typename Body> void with_binary(int64_t which, Body body) {
+  switch (which) {
+    case 0: body(Add<T>{}); break;
+    case 1: body(Subtract<T>{}); break;
+    case 2: body(Multiply<T>{}); break;
+    case 3: body(Divide<T>{}); break;
+    case 4: body(Larger<T>{}); break;
+    case 5: body(Smaller<T>{}); break;
+    default: throw std::runtime_error("unknown elementwise function");
+  }
+}
+
+}  // namespace edb

@@ -1,0 +1,185 @@
+// Products of matrices in row-major order, with the right-hand side packed beforehand.
+//
+// The loops are those of Goto and van de Geijn ("Anatomy of high-performance matrix
+// multiplication", 2008), cut down to what a static subgraph needs: one side is a weight, which
+// all batches of an evaluation share and which is packed once for it into panels of two vectors'
+// width; the other is a block of rows that is in a cache already and is read as it lies.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+namespace edb {
+
+#if defined(__AVX512F__)
+constexpr int kVectorBytes = 64;
+constexpr int kTileRows = 14;  // 28 accumulators of 32 registers
+#elif defined(__AVX2__)
+constexpr int kVectorBytes = 32;
+constexpr int kTileRows = 6;   // 12 of 16
+#else
+constexpr int kVectorBytes = 16;
+constexpr int kTileRows = 4;
+#endif
+constexpr int kDepth = 256;    // rows that a sum over rows takes at once
+
+template <typename T> struct Vector {
+  typedef T type __attribute__((vector_size(kVectorBytes)));
+  typedef T loose __attribute__((vector_size(kVectorBytes), aligned(alignof(T)), may_alias));
+  static constexpr int lanes = kVectorBytes / sizeof(T);
+};
+template <typename T> constexpr int kPanel = 2 * Vector<T>::lanes;
+
+// How the left-hand side lies in memory: element (row, k) at row * stride + k, or at k * stride + row.
+enum class Side { kRows, kColumns };
+
+template <typename T> int64_t panels(int64_t columns) {
+  return (columns + kPanel<T> - 1) / kPanel<T>;
+}
+
+template <typename T> int64_t packed_size(int64_t depth, int64_t columns) {
+  return depth * panels<T>(columns) * kPanel<T>;
+}
+
+// Packs a (depth, columns) matrix; if `transposed` it is given as (columns, depth).
+template <typename T>
+void pack(const T* source, int64_t stride, int64_t depth, int64_t columns, bool transposed,
+          T* packed) {
+  for (int64_t begin = 0; begin < columns; begin += kPanel<T>) {
+    const int width = static_cast<int>(std::min<int64_t>(kPanel<T>, columns - begin));
+    if (transposed) {
+      if (width < kPanel<T>) std::memset(packed, 0, depth * kPanel<T> * sizeof(T));
+      for (int64_t k0 = 0; k0 < depth; k0 += 16) {  // a block of both stays in the first cache
+        const int64_t k1 = std::min<int64_t>(depth, k0 + 16);
+        for (int j = 0; j < width; ++j) {
+          const T* line = source + (begin + j) * stride;
+          for (int64_t k = k0; k < k1; ++k) packed[k * kPanel<T> + j] = line[k];
+        }
+      }
+    } else {
+      for (int64_t k = 0; k < depth; ++k) {
+        T* line = packed + k * kPanel<T>;
+        std::memcpy(line, source + k * stride + begin, width * sizeof(T));
+        for (int j = width; j < kPanel<T>; ++j) line[j] = 0;
+      }
+    }
+    packed += depth * kPanel<T>;
+  }
+}
+
+// Fills line `k` of panels that have room for `deep` lines.
+template <typename T>
+void pack_line(const T* line, int64_t columns, int64_t k, int64_t deep, T* packed) {
+  packed += k * kPanel<T>;
+  for (; columns > 0; columns -= kPanel<T>, line += kPanel<T>, packed += deep * kPanel<T>)
+    std::memcpy(packed, line, std::min<int64_t>(columns, kPanel<T>) * sizeof(T));
+}
+
+// One tile of `Rows` rows and `Panels` neighbouring panels.
+template <typename T, Side S, int Rows, int Panels>
+inline __attribute__((always_inline)) void tile(
+    int64_t depth, const T* __restrict a, int64_t stride, const T* __restrict packed,
+    int64_t panel_size, T* __restrict c, int64_t c_stride, int64_t width, const T* bias,
+    bool accumulate) {
+  using V = typename Vector<T>::type;
+  using L = typename Vector<T>::loose;
+  constexpr int lanes = Vector<T>::lanes, vectors = 2 * Panels;
+  V sums[Rows][vectors];
+#pragma GCC unroll 16
+  for (int i = 0; i < Rows; ++i)
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v) sums[i][v] = V{};
+  const T* right[Panels];
+  for (int p = 0; p < Panels; ++p) right[p] = packed + p * panel_size;
+  for (int64_t k = 0; k < depth; ++k) {
+    V columns[vectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v)
+      columns[v] = *reinterpret_cast<const L*>(right[v / 2] + k * kPanel<T> + (v % 2) * lanes);
+#pragma GCC unroll 16
+    for (int i = 0; i < Rows; ++i) {
+      const T left = S == Side::kRows ? a[i * stride + k] : a[k * stride + i];
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; ++v) sums[i][v] += left * columns[v];
+    }
+  }
+  if (width < vectors * lanes) {  // the last columns
+    T rest[Rows][vectors * lanes];
+    std::memcpy(rest, sums, sizeof(rest));
+    for (int i = 0; i < Rows; ++i)
+      for (int64_t j = 0; j < width; ++j)
+        c[i * c_stride + j] = rest[i][j] + (bias ? bias[j] : T(0)) +
+                              (accumulate ? c[i * c_stride + j] : T(0));
+    return;
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < Rows; ++i)
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v) {
+      T* out = c + i * c_stride + v * lanes;
+      if (bias) sums[i][v] += *reinterpret_cast<const L*>(bias + v * lanes);
+      if (accumulate) sums[i][v] += *reinterpret_cast<const L*>(out);
+      *reinterpret_cast<L*>(out) = sums[i][v];
+    }
+}
+
+template <typename T, Side S, int Rows>
+void rows_times_panels(int64_t depth, const T* a, int64_t stride, const T* packed,
+                       int64_t panel_size, int64_t columns, T* c, int64_t c_stride, const T* bias,
+                       bool accumulate) {
+  // Few rows leave registers free, and need more sums under way to hide the latency of each.
+  constexpr int together = Rows * 4 <= 2 * kTileRows ? 2 : 1;
+  for (int64_t begin = 0; begin < columns; begin += together * kPanel<T>,
+       packed += together * panel_size) {
+    const int64_t width = columns - begin;
+    const T* b = bias ? bias + begin : nullptr;
+    if (together == 2 && width > kPanel<T>)
+      tile<T, S, Rows, together>(depth, a, stride, packed, panel_size, c + begin, c_stride,
+                                 width, b, accumulate);
+    else
+      tile<T, S, Rows, 1>(depth, a, stride, packed, panel_size, c + begin, c_stride,
+                          width, b, accumulate);
+  }
+}
+
+// The last rows, fewer than a whole tile: 8, 4, 2 and 1 at once.
+template <typename T, Side S, int Rows>
+void last_rows(int64_t rows, int64_t depth, const T* a, int64_t stride, const T* packed,
+               int64_t panel_size, int64_t columns, T* c, int64_t c_stride, const T* bias,
+               bool accumulate) {
+  if (rows >= Rows) {
+    rows_times_panels<T, S, Rows>(depth, a, stride, packed, panel_size, columns, c, c_stride, bias,
+                                  accumulate);
+    rows -= Rows;
+    a += Rows * (S == Side::kRows ? stride : 1);
+    c += Rows * c_stride;
+  }
+  if constexpr (Rows > 1)
+    last_rows<T, S, Rows / 2>(rows, depth, a, stride, packed, panel_size, columns, c, c_stride,
+                              bias, accumulate);
+}
+
+// c (rows, columns) = a (rows, depth) times packed (depth, columns), plus bias, plus c itself.
+// `panel_size` elements from one panel to the next, if they are deeper than `depth`.
+template <typename T, Side S = Side::kRows>
+void multiply(int64_t rows, int64_t columns, int64_t depth, const T* a, int64_t stride,
+              const T* packed, T* c, int64_t c_stride, const T* bias, bool accumulate,
+              int64_t panel_size = 0) {
+  const int64_t step = S == Side::kRows ? stride : 1;
+  if (!panel_size) panel_size = depth * kPanel<T>;
+  const int64_t whole = rows - rows % kTileRows;
+  for (int64_t begin = 0; whole && begin < columns; begin += kPanel<T>) {
+    const T* panel = packed + begin / kPanel<T> * panel_size;  // stays in the first cache
+    for (int64_t row = 0; row < whole; row += kTileRows)
+      tile<T, S, kTileRows, 1>(depth, a + row * step, stride, panel, panel_size,
+                               c + row * c_stride + begin, c_stride, columns - begin,
+                               bias ? bias + begin : nullptr, accumulate);
+  }
+  if (rows > whole)
+    last_rows<T, S, 8>(rows - whole, depth, a + whole * step, stride, packed, panel_size, columns,
+                       c + whole * c_stride, c_stride, bias, accumulate);
+}
+
+}  // namespace edb

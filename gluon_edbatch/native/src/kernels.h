@@ -1,0 +1,411 @@
+// What instructions do to rows, forward and backward. Gradients are added to what is there.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "functions.h"
+
+namespace edb {
+
+template <typename T> struct Rows {  // some columns of a block of rows
+  T* data;
+  int64_t stride, width, count;
+  T* operator[](int64_t row) const { return data + row * stride; }
+  explicit operator bool() const { return data != nullptr; }
+  bool whole() const { return stride == width; }
+};
+
+// Calls body(length, offsets...) once if all are contiguous, and once for each row if not.
+template <typename Body, typename T, typename... Others>
+inline __attribute__((always_inline)) void sweep(Body body, const Rows<T>& first,
+                                                 const Others&... others) {
+  if (first.whole() && (others.whole() && ...)) {
+    body(first.width * first.count, first.data, others.data...);
+  } else {
+    for (int64_t row = 0; row < first.count; ++row) body(first.width, first[row], others[row]...);
+  }
+}
+
+template <typename T> void copy(const Rows<T>& out, const Rows<T>& a) {
+  sweep([](int64_t n, T* y, const T* x) { std::memcpy(y, x, n * sizeof(T)); }, out, a);
+}
+
+template <typename T> void add(const Rows<T>& out, const Rows<T>& a) {
+  sweep([](int64_t n, T* y, const T* x) { for (int64_t i = 0; i < n; ++i) y[i] += x[i]; }, out, a);
+}
+
+template <typename T> void clear(const Rows<T>& out) {
+  sweep([](int64_t n, T* y) { std::memset(y, 0, n * sizeof(T)); }, out);
+}
+
+// --- elementwise -------------------------------------------------------------------------------
+
+template <typename T, typename F>
+void unary_forward(F f, const Rows<T>& out, const Rows<T>& a) {
+  sweep([f](int64_t n, T* __restrict y, const T* __restrict x) {
+    for (int64_t i = 0; i < n; ++i) y[i] = f.value(x[i]);
+  }, out, a);
+}
+
+// x or y may be missing where the slope does not need it: the other then stands in.
+template <typename T, typename F>
+void unary_backward(F f, const Rows<T>& dy, const Rows<T>& dx, Rows<T> x, Rows<T> y) {
+  if (!x) x = y ? y : dy;
+  if (!y) y = x;
+  sweep([f](int64_t n, const T* g, T* d, const T* u, const T* v) {
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; ++i) d[i] += g[i] * f.slope(u[i], v[i]);
+  }, dy, dx, x, y);
+}
+
+enum Spread : int64_t { kSame, kRepeat, kTile };  // how an operand of fewer columns fills a row
+
+inline int64_t spread(int64_t how, int64_t column, int64_t width, int64_t own) {
+  return how == kSame ? column : how == kRepeat ? column / (width / own) : column % own;
+}
+
+template <typename T, typename F>
+void binary_forward(F f, const Rows<T>& out, const Rows<T>& a, const Rows<T>& b, int64_t how_a,
+                    int64_t how_b) {
+  if (how_a == kSame && how_b == kSame) {
+    sweep([f](int64_t n, T* __restrict y, const T* __restrict u, const T* __restrict v) {
+      for (int64_t i = 0; i < n; ++i) y[i] = f.value(u[i], v[i]);
+    }, out, a, b);
+    return;
+  }
+  for (int64_t row = 0; row < out.count; ++row)
+    for (int64_t i = 0; i < out.width; ++i)
+      out[row][i] = f.value(a[row][spread(how_a, i, out.width, a.width)],
+                            b[row][spread(how_b, i, out.width, b.width)]);
+}
+
+// Values may be missing where no slope needs them.
+template <typename T, typename F>
+void binary_backward(F f, const Rows<T>& dy, const Rows<T>& da, const Rows<T>& db, Rows<T> a,
+                     Rows<T> b, int64_t how_a, int64_t how_b) {
+  if (how_a == kSame && how_b == kSame) {
+    if (!a) a = b ? b : dy;
+    if (!b) b = a;
+    if (da)
+      sweep([f](int64_t n, const T* g, T* d, const T* u, const T* v) {
+#pragma GCC ivdep
+        for (int64_t i = 0; i < n; ++i) d[i] += g[i] * f.first(u[i], v[i]);
+      }, dy, da, a, b);
+    if (db)
+      sweep([f](int64_t n, const T* g, T* d, const T* u, const T* v) {
+#pragma GCC ivdep
+        for (int64_t i = 0; i < n; ++i) d[i] += g[i] * f.second(u[i], v[i]);
+      }, dy, db, a, b);
+    return;
+  }
+  const T zero = 0;
+  for (int64_t row = 0; row < dy.count; ++row)
+    for (int64_t i = 0; i < dy.width; ++i) {
+      const int64_t ia = spread(how_a, i, dy.width, how_a == kSame ? dy.width : a.width);
+      const int64_t ib = spread(how_b, i, dy.width, how_b == kSame ? dy.width : b.width);
+      const T u = a ? a[row][ia] : zero, v = b ? b[row][ib] : zero;
+      if (da) da[row][ia] += dy[row][i] * f.first(u, v);
+      if (db) db[row][ib] += dy[row][i] * f.second(u, v);
+    }
+}
+
+// --- ragged values: each belongs to a row of the batch -----------------------------------------
+
+// out[m] = a[parents[m] - first]
+template <typename T>
+void expand(const Rows<T>& out, const Rows<T>& a, const int32_t* parents, int64_t first) {
+  for (int64_t m = 0; m < out.count; ++m)
+    std::memcpy(out[m], a[parents[m] - first], out.width * sizeof(T));
+}
+
+// out[m] += a[parents[m] - first]
+template <typename T>
+void expand_add(const Rows<T>& out, const Rows<T>& a, const int32_t* parents, int64_t first) {
+  for (int64_t m = 0; m < out.count; ++m) {
+    T* y = out[m];
+    const T* x = a[parents[m] - first];
+    for (int64_t i = 0; i < out.width; ++i) y[i] += x[i];
+  }
+}
+
+// out[parents[m] - first] += a[m]
+template <typename T>
+void segment_add(const Rows<T>& out, const Rows<T>& a, const int32_t* parents, int64_t first) {
+  for (int64_t m = 0; m < a.count; ++m) {
+    T* y = out[parents[m] - first];
+    const T* x = a[m];
+    for (int64_t i = 0; i < a.width; ++i) y[i] += x[i];
+  }
+}
+
+// Column by column, the softmax over the values of each row of the batch.
+template <typename T>
+void segment_softmax(const Rows<T>& out, const Rows<T>& a, const int32_t* parents) {
+  for (int64_t begin = 0, end; begin < a.count; begin = end) {
+    for (end = begin + 1; end < a.count && parents[end] == parents[begin];) ++end;
+    for (int64_t i = 0; i < a.width; ++i) {
+      T largest = a[begin][i], total = 0;
+      for (int64_t m = begin + 1; m < end; ++m) largest = std::max(largest, a[m][i]);
+      for (int64_t m = begin; m < end; ++m) total += out[m][i] = std::exp(a[m][i] - largest);
+      for (int64_t m = begin; m < end; ++m) out[m][i] /= total;
+    }
+  }
+}
+
+template <typename T>
+void segment_softmax_backward(const Rows<T>& dy, const Rows<T>& dx, const Rows<T>& y,
+                              const int32_t* parents) {
+  for (int64_t begin = 0, end; begin < dy.count; begin = end) {
+    for (end = begin + 1; end < dy.count && parents[end] == parents[begin];) ++end;
+    for (int64_t i = 0; i < dy.width; ++i) {
+      T dot = 0;
+      for (int64_t m = begin; m < end; ++m) dot += dy[m][i] * y[m][i];
+      for (int64_t m = begin; m < end; ++m) dx[m][i] += y[m][i] * (dy[m][i] - dot);
+    }
+  }
+}
+
+// --- along the last axis of a row --------------------------------------------------------------
+
+template <typename T> T sum_of(const T* x, int64_t n) {
+  T total = 0;
+#pragma omp simd reduction(+ : total)
+  for (int64_t i = 0; i < n; ++i) total += x[i];
+  return total;
+}
+
+// Groups of `length` columns; log or not.
+template <typename T>
+void softmax(const Rows<T>& out, const Rows<T>& a, int64_t length, bool log) {
+  for (int64_t row = 0; row < a.count; ++row)
+    for (int64_t begin = 0; begin < a.width; begin += length) {
+      const T* x = a[row] + begin;
+      T* y = out[row] + begin;
+      T largest = x[0];
+      for (int64_t i = 1; i < length; ++i) largest = x[i] > largest ? x[i] : largest;
+      for (int64_t i = 0; i < length; ++i) y[i] = exponential(x[i] - largest);
+      const T total = sum_of(y, length);
+      if (log) {
+        const T shift = largest + std::log(total);
+        for (int64_t i = 0; i < length; ++i) y[i] = x[i] - shift;
+      } else {
+        for (int64_t i = 0; i < length; ++i) y[i] /= total;
+      }
+    }
+}
+
+template <typename T>
+void softmax_backward(const Rows<T>& dy, const Rows<T>& dx, const Rows<T>& y, int64_t length,
+                      bool log) {
+  for (int64_t row = 0; row < dy.count; ++row)
+    for (int64_t begin = 0; begin < dy.width; begin += length) {
+      const T *g = dy[row] + begin, *v = y[row] + begin;
+      T* d = dx[row] + begin;
+      T total = 0;
+      for (int64_t i = 0; i < length; ++i) total += log ? g[i] : g[i] * v[i];
+      for (int64_t i = 0; i < length; ++i)
+        d[i] += log ? g[i] - exponential(v[i]) * total : v[i] * (g[i] - total);
+    }
+}
+
+template <typename T> int64_t clipped(T index, int64_t count) {
+  if (!(index > T(0))) return 0;
+  return std::min<int64_t>(static_cast<int64_t>(index), count - 1);
+}
+
+template <typename T>
+void pick(const Rows<T>& out, const Rows<T>& a, const Rows<T>& index) {
+  const int64_t length = a.width / out.width;
+  for (int64_t row = 0; row < out.count; ++row)
+    for (int64_t g = 0; g < out.width; ++g)
+      out[row][g] = a[row][g * length + clipped(index[row][g], length)];
+}
+
+template <typename T>
+void pick_backward(const Rows<T>& dy, const Rows<T>& dx, const Rows<T>& index) {
+  const int64_t length = dx.width / dy.width;
+  for (int64_t row = 0; row < dy.count; ++row)
+    for (int64_t g = 0; g < dy.width; ++g)
+      dx[row][g * length + clipped(index[row][g], length)] += dy[row][g];
+}
+
+// (outer, length, inner) summed over length, times factor.
+template <typename T>
+void reduce(const Rows<T>& out, const Rows<T>& a, int64_t length, int64_t inner, T factor) {
+  const int64_t outer = out.width / inner;
+  for (int64_t row = 0; row < out.count; ++row)
+    for (int64_t o = 0; o < outer; ++o) {
+      const T* x = a[row] + o * length * inner;
+      T* y = out[row] + o * inner;
+      if (inner == 1) {  // in double precision: MXNet compensates for rounding here, too
+        double total = 0;
+        for (int64_t k = 0; k < length; ++k) total += x[k];
+        *y = static_cast<T>(factor * total);
+        continue;
+      }
+      for (int64_t i = 0; i < inner; ++i) y[i] = 0;
+      for (int64_t k = 0; k < length; ++k)
+        for (int64_t i = 0; i < inner; ++i) y[i] += factor * x[k * inner + i];
+    }
+}
+
+template <typename T>
+void reduce_backward(const Rows<T>& dy, const Rows<T>& dx, int64_t length, int64_t inner,
+                     T factor) {
+  const int64_t outer = dy.width / inner;
+  for (int64_t row = 0; row < dy.count; ++row)
+    for (int64_t o = 0; o < outer; ++o)
+      for (int64_t k = 0; k < length; ++k) {
+        T* d = dx[row] + (o * length + k) * inner;
+        const T* g = dy[row] + o * inner;
+        for (int64_t i = 0; i < inner; ++i) d[i] += factor * g[i];
+      }
+}
+
+// --- matrices in rows --------------------------------------------------------------------------
+
+// c (m, n) += a (m, k) b (k, n), either given transposed.
+template <typename T>
+void small_product(T* c, const T* a, const T* b, int64_t m, int64_t n, int64_t k, bool a_columns,
+                   bool b_columns) {
+  for (int64_t i = 0; i < m; ++i) {
+    if (b_columns) {  // rows of b as they lie: dot products
+      for (int64_t j = 0; j < n; ++j) {
+        T total = 0;
+        if (a_columns) {
+          for (int64_t p = 0; p < k; ++p) total += a[p * m + i] * b[j * k + p];
+        } else {
+          const T *x = a + i * k, *y = b + j * k;
+#pragma omp simd reduction(+ : total)
+          for (int64_t p = 0; p < k; ++p) total += x[p] * y[p];
+        }
+        c[i * n + j] += total;
+      }
+    } else {
+      T* __restrict line = c + i * n;
+      for (int64_t p = 0; p < k; ++p) {
+        const T left = a_columns ? a[p * m + i] : a[i * k + p];
+        const T* __restrict right = b + p * n;
+        for (int64_t j = 0; j < n; ++j) line[j] += left * right[j];
+      }
+    }
+  }
+}
+
+// For a row: c (m, n) = op(a) op(b).
+struct ProductShape {
+  int64_t m, n, k;
+  bool transposed_a, transposed_b;  // given as (k, m), as (n, k)
+};
+
+template <typename T>
+void batch_product(const Rows<T>& out, const Rows<T>& a, const Rows<T>& b, ProductShape s) {
+  clear(out);
+  const int64_t count = out.width / (s.m * s.n);
+  for (int64_t row = 0; row < out.count; ++row)
+    for (int64_t i = 0; i < count; ++i)
+      small_product(out[row] + i * s.m * s.n, a[row] + i * s.m * s.k, b[row] + i * s.k * s.n, s.m,
+                    s.n, s.k, s.transposed_a, s.transposed_b);
+}
+
+template <typename T>
+void batch_product_backward(const Rows<T>& dy, const Rows<T>& da, const Rows<T>& db,
+                            const Rows<T>& a, const Rows<T>& b, ProductShape s) {
+  const int64_t count = dy.width / (s.m * s.n);
+  for (int64_t row = 0; row < dy.count; ++row)
+    for (int64_t i = 0; i < count; ++i) {
+      const T* g = dy[row] + i * s.m * s.n;
+      if (da) {
+        T* d = da[row] + i * s.m * s.k;
+        const T* v = b[row] + i * s.k * s.n;
+        if (s.transposed_a)  // (k, m) = op(b) (k, n) times g transposed
+          small_product(d, v, g, s.k, s.m, s.n, s.transposed_b, true);
+        else                 // (m, k) = g (m, n) times op(b) transposed
+          small_product(d, g, v, s.m, s.k, s.n, false, !s.transposed_b);
+      }
+      if (db) {
+        T* d = db[row] + i * s.k * s.n;
+        const T* v = a[row] + i * s.m * s.k;
+        if (s.transposed_b)  // (n, k) = g transposed times op(a)
+          small_product(d, g, v, s.n, s.k, s.m, true, s.transposed_a);
+        else                 // (k, n) = op(a) transposed times g
+          small_product(d, v, g, s.k, s.n, s.m, !s.transposed_a, false);
+      }
+    }
+}
+
+// `outer` runs of `inner` columns; `step_out` and `step_a` columns from one to the next.
+template <typename T>
+void strided(const Rows<T>& out, const Rows<T>& a, int64_t outer, int64_t inner, int64_t step_out,
+             int64_t step_a, bool accumulate) {
+  for (int64_t row = 0; row < out.count; ++row)
+    for (int64_t o = 0; o < outer; ++o) {
+      T* y = out[row] + o * step_out;
+      const T* x = a[row] + o * step_a;
+      for (int64_t i = 0; i < inner; ++i) y[i] = accumulate ? y[i] + x[i] : x[i];
+    }
+}
+
+// (outer, m, n, inner) to (outer, n, m, inner)
+template <typename T>
+void transpose(const Rows<T>& out, const Rows<T>& a, int64_t m, int64_t n, int64_t inner,
+               bool accumulate) {
+  const int64_t outer = out.width / (m * n * inner);
+  for (int64_t row = 0; row < out.count; ++row)
+    for (int64_t o = 0; o < outer; ++o)
+      for (int64_t i = 0; i < m; ++i)
+        for (int64_t j = 0; j < n; ++j) {
+          T* y = out[row] + ((o * n + j) * m + i) * inner;
+          const T* x = a[row] + ((o * m + i) * n + j) * inner;
+          for (int64_t p = 0; p < inner; ++p) y[p] = accumulate ? y[p] + x[p] : x[p];
+        }
+}
+
+// --- rows of arenas and parameters -------------------------------------------------------------
+
+template <typename T>
+void gather(const Rows<T>& out, const T* arena, int64_t width, const int32_t* rows) {
+  for (int64_t row = 0; row < out.count; ++row)
+    std::memcpy(out[row], arena + rows[row] * width, width * sizeof(T));
+}
+
+template <typename T>
+void scatter_add(const Rows<T>& gradient, T* arena, int64_t width, const int32_t* rows) {
+  for (int64_t row = 0; row < gradient.count; ++row) {
+    T* d = arena + rows[row] * width;
+    const T* g = gradient[row];
+    for (int64_t i = 0; i < width; ++i) d[i] += g[i];
+  }
+}
+
+template <typename T>
+void lookup(const Rows<T>& out, const T* table, int64_t count, int64_t width,
+            const Rows<T>& index) {
+  for (int64_t row = 0; row < out.count; ++row)
+    for (int64_t i = 0; i < index.width; ++i)
+      std::memcpy(out[row] + i * width, table + clipped(index[row][i], count) * width,
+                  width * sizeof(T));
+}
+
+template <typename T>
+void lookup_backward(const Rows<T>& dy, T* table, int64_t count, int64_t width,
+                     const Rows<T>& index) {
+  for (int64_t row = 0; row < dy.count; ++row)
+    for (int64_t i = 0; i < index.width; ++i) {
+      T* d = table + clipped(index[row][i], count) * width;
+      const T* g = dy[row] + i * width;
+      for (int64_t j = 0; j < width; ++j) d[j] += g[j];
+    }
+}
+
+template <typename T> void add_column_sums(T* sums, const Rows<T>& a) {
+  for (int64_t row = 0; row < a.count; ++row) {
+    const T* x = a[row];
+    for (int64_t i = 0; i < a.width; ++i) sums[i] += x[i];
+  }
+}
+
+}  // namespace edb

@@ -1,0 +1,137 @@
+// Programs for rows, and the runs of batches that execute them, as Python encodes them.
+//
+// gluon_edbatch/native/{instructions,encoding}.py write what is read here; keep them alike.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace edb {
+
+constexpr int64_t kMagic = 0x45444231;  // 'EDB1'
+
+enum Opcode : int64_t {
+  kLoad, kProduct, kUnary, kBinary, kExpand, kSegmentSum, kLookup, kLogSoftmax, kSoftmax, kPick,
+  kReduce, kBatchProduct, kConstant, kStrided, kTranspose, kParameterRow, kSegmentSoftmax
+};
+
+struct View {  // columns [offset, offset + width) of a register; reg < 0 where there is none
+  int64_t reg, offset, width;
+};
+
+struct Instruction {
+  int64_t op;
+  View out, a, b;
+  int64_t parameter, bias;  // of the program; -1 where there is none
+  int64_t i0, i1, i2, i3;
+  double f0, f1;
+};
+static_assert(sizeof(Instruction) == 18 * sizeof(int64_t), "no padding");
+
+enum Place : int64_t { kNowhere, kScratch, kKept, kOutput, kInput };
+
+struct Register {
+  int64_t width, ragged;            // a row each for the batch's rows, or for its ragged values
+  int64_t value, value_at;          // Place, and which output or input, or the kept address
+  int64_t gradient, gradient_at;
+  int64_t gathered_at;              // where rows of an input are kept that were gathered; or -1
+};
+static_assert(sizeof(Register) == 7 * sizeof(int64_t), "no padding");
+
+struct Parameter {
+  int64_t index;       // of the run's parameters
+  int64_t trained;     // whether it has a gradient
+};
+
+struct Source {        // what a batch reads for an argument
+  int64_t arena, gather, begin;
+  int64_t write;       // 1: its gradient is written, not added: nobody else reads these rows
+};
+
+struct Target {        // where a batch's output goes
+  int64_t arena, begin;
+};
+
+struct Program {
+  std::vector<Register> registers;
+  std::vector<Instruction> instructions;
+  std::vector<Parameter> parameters;
+  int64_t arguments, outputs;
+};
+
+struct Batch {
+  int64_t program, rows, row_begin, values, value_begin, parents;
+  std::vector<Source> sources;
+  std::vector<Target> targets;
+};
+
+struct Run {
+  int64_t element_size, training, arenas, parameters, kept_gradients;
+  std::vector<Program> programs;
+  std::vector<Batch> batches;
+};
+
+class Reader {
+ public:
+  Reader(const int64_t* words, int64_t count) : next_(words), end_(words + count) {}
+  int64_t word() { return *take(1); }
+  template <typename S> std::vector<S> many(int64_t count) {
+    constexpr int64_t size = sizeof(S) / sizeof(int64_t);
+    std::vector<S> items(count);
+    if (count) std::memcpy(static_cast<void*>(items.data()), take(count * size), count * sizeof(S));
+    return items;
+  }
+
+ private:
+  const int64_t* take(int64_t count) {
+    if (count < 0 || end_ - next_ < count) throw std::runtime_error("the run's table is too short");
+    const int64_t* words = next_;
+    next_ += count;
+    return words;
+  }
+  const int64_t* next_;
+  const int64_t* end_;
+};
+
+inline Run read_run(const int64_t* words, int64_t count) {
+  Reader reader(words, count);
+  if (reader.word() != kMagic) throw std::runtime_error("not a table of a run");
+  Run run;
+  run.element_size = reader.word();
+  run.training = reader.word();
+  run.arenas = reader.word();
+  run.parameters = reader.word();
+  run.kept_gradients = reader.word();
+  const int64_t programs = reader.word(), batches = reader.word();
+  for (int64_t i = 0; i < programs; ++i) {
+    Program program;
+    const int64_t registers = reader.word(), instructions = reader.word();
+    const int64_t parameters = reader.word();
+    program.arguments = reader.word();
+    program.outputs = reader.word();
+    program.parameters = reader.many<Parameter>(parameters);
+    program.registers = reader.many<Register>(registers);
+    program.instructions = reader.many<Instruction>(instructions);
+    run.programs.push_back(std::move(program));
+  }
+  run.batches.reserve(batches);
+  for (int64_t i = 0; i < batches; ++i) {
+    Batch batch;
+    batch.program = reader.word();
+    batch.rows = reader.word();
+    batch.row_begin = reader.word();
+    batch.values = reader.word();
+    batch.value_begin = reader.word();
+    batch.parents = reader.word();
+    const Program& program = run.programs.at(batch.program);
+    batch.sources = reader.many<Source>(program.arguments);
+    batch.targets = reader.many<Target>(program.outputs);
+    run.batches.push_back(std::move(batch));
+  }
+  return run;
+}
+
+}  // namespace edb

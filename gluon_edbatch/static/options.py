@@ -1,0 +1,127 @@
+"""What a type is compiled with: every optimisation has a name, and can be switched off by it."""
+import threading
+from dataclasses import dataclass, fields, replace
+from typing import Any, List, Tuple
+
+
+@dataclass(frozen=True)
+class CompileOptions:
+    """Which optimisations types are compiled with. They change the speed, not the results.
+
+    Types that were compiled with different options are different types. What some of them did
+    is in ``scope.report()``.
+
+    Parameters
+    ----------
+    native : bool, default True
+        Runs of batches by the native operators, where there are such.
+    segments : bool, default True
+        Ragged arguments without padding, where all that is done with them allows it.
+    hoisting : bool, default True
+        What needs known values only runs once for all batches of a type.
+    horizontal : bool, default True
+        Products with the same input, and what follows them, as one; not by native operators.
+    constants : bool, default True
+        Arithmetic with numbers that is known beforehand.
+    operators : bool, default True
+        The operators that compute the same faster on the device.
+    middle_axis : bool, default True
+        Sums over, and broadcasts along, axis 1 of three as products with ones.
+    common_subexpressions : bool, default True
+        What is computed twice from the same inputs is computed once.
+    sums : bool, default True
+        Sums of more than two as one operator.
+
+    Examples
+    --------
+    >>> with edb.batching(compile_options=edb.CompileOptions(hoisting=False)) as scope:
+    ...     values = [net(sample) for sample in samples]
+    """
+
+    native: bool = True
+    segments: bool = True
+    hoisting: bool = True
+    horizontal: bool = True
+    constants: bool = True
+    operators: bool = True
+    middle_axis: bool = True
+    common_subexpressions: bool = True
+    sums: bool = True
+
+    def __post_init__(self):
+        for name, value in self.items():
+            if not isinstance(value, bool):
+                raise ValueError(f'compile option {name} is True or False, not {value!r}')
+
+    @classmethod
+    def names(cls) -> Tuple[str, ...]:
+        """Of all options, in the order in which the report lists them."""
+        return tuple(field.name for field in fields(cls))
+
+    @classmethod
+    def none(cls) -> 'CompileOptions':
+        """Everything off."""
+        return cls(**dict.fromkeys(cls.names(), False))
+
+    def items(self) -> List[Tuple[str, bool]]:
+        """(name, value) of all options."""
+        return [(name, getattr(self, name)) for name in self.names()]
+
+    def but(self, **changes: Any) -> 'CompileOptions':
+        """These options with some of them changed.
+
+        Raises
+        ------
+        TypeError
+            If there is no option of a name.
+        """
+        unknown = [name for name in changes if name not in self.names()]
+        if unknown:
+            raise TypeError(f'no compile option is called {", ".join(unknown)}; there are '
+                            f'{", ".join(self.names())}')
+        return replace(self, **changes)
+
+
+class _Local(threading.local):
+    options = CompileOptions()
+
+
+_local = _Local()
+
+
+def current_options() -> CompileOptions:
+    """Those that a new scope of this thread gets."""
+    return _local.options
+
+
+class compile_options:  # pylint: disable=invalid-name
+    """Switch optimisations off, or on again, for the batching scopes made inside it.
+
+    Parameters
+    ----------
+    **changes : bool
+        Options by name (see `CompileOptions`); the others stay as they are around it.
+
+    Raises
+    ------
+    TypeError
+        If there is no option of a name.
+
+    Examples
+    --------
+    >>> with edb.compile_options(hoisting=False, segments=False):
+    ...     outputs = net.batch(samples)
+    """
+
+    def __init__(self, **changes: bool):
+        CompileOptions().but(**changes)  # wrong ones are an error on the user's line
+        self._changes = changes
+        self._before: List[CompileOptions] = []
+
+    def __enter__(self) -> CompileOptions:
+        self._before.append(_local.options)
+        _local.options = _local.options.but(**self._changes)
+        return _local.options
+
+    def __exit__(self, *_) -> None:
+        _local.options = self._before.pop()

@@ -1,0 +1,105 @@
+"""Arithmetic with numbers that is known beforehand: ``x * 1``, ``x + 0``, ``x * 2 * 3``."""
+from typing import Dict, NamedTuple, Optional, Tuple
+
+import mxnet as mx
+
+from ..rewrite import Entry, NodeView, Rewriter, rewrite
+
+_ADDITIONS = frozenset('elemwise_add _plus _add broadcast_add'.split())
+_SUBTRACTIONS = frozenset('elemwise_sub _minus _sub broadcast_sub'.split())
+_PRODUCTS = frozenset('elemwise_mul _mul broadcast_mul'.split())
+_QUOTIENTS = frozenset('elemwise_div _div broadcast_div'.split())
+_WITH_NUMBER = frozenset(
+    '_plus_scalar _minus_scalar _rminus_scalar _mul_scalar _div_scalar'.split())
+_LEAST, _GREATEST = 2.0 ** -14, 2.0 ** 15  # of what no floating type rounds to zero or infinity
+_ZEROS, _ONES = frozenset('zeros_like _zeros'.split()), frozenset('ones_like _ones'.split())
+
+
+def constants(symbol: mx.sym.Symbol, shapes: Dict[str, Tuple[int, ...]]) -> mx.sym.Symbol:
+    """Replace chains of sums and products with numbers, and those that change nothing.
+
+    Not if an input would be gone: a parameter that is read has a gradient, be it zero.
+    """
+    changed = rewrite(symbol, shapes, _Rule())
+    return changed if set(changed.list_inputs()) == set(symbol.list_inputs()) else symbol
+
+
+class _Linear(NamedTuple):
+    """``factor * base + offset``"""
+
+    base: Entry
+    factor: float
+    offset: float
+
+
+class _Rule:
+    """What operators become; knows which entries of the new graph are linear in another."""
+
+    def __init__(self):
+        self._linear: Dict[Tuple[int, int], _Linear] = {}
+
+    def __call__(self, rewriter: Rewriter, node: NodeView) -> Optional[Entry]:
+        if len(node.inputs) == 2:
+            return _neutral(rewriter, node)
+        own = _step(node)
+        if own is None:
+            return None
+        if (own.factor, own.offset) == (1, 0):
+            return own.base
+        before = self._linear.get(own.base[:2])
+        if before is not None:
+            both = _Linear(before.base, own.factor * before.factor,
+                           own.factor * before.offset + own.offset)
+            entry = _computed(rewriter, both)
+            if entry is not None:
+                if entry != both.base:
+                    self._linear[entry[:2]] = both
+                return entry
+        self._linear[len(rewriter.nodes), 0] = own  # where the node will be, which is kept
+        return None
+
+
+def _step(node: NodeView) -> Optional[_Linear]:
+    """What an operator with a number does; None if it has none that may be merged with others.
+
+    Integers round numbers.
+    """
+    if node.op not in _WITH_NUMBER or not node.floating:
+        return None
+    number = float(node.attrs['scalar'])
+    if number != 0 and not _LEAST <= abs(number) <= _GREATEST:
+        return None
+    if node.op in ('_mul_scalar', '_div_scalar'):
+        if number == 0:
+            return None
+        return _Linear(node.inputs[0], number if node.op == '_mul_scalar' else 1 / number, 0.0)
+    sign = -1.0 if node.op == '_rminus_scalar' else 1.0
+    return _Linear(node.inputs[0], sign, -number if node.op == '_minus_scalar' else number)
+
+
+def _computed(rewriter: Rewriter, linear: _Linear) -> Optional[Entry]:
+    """A linear function of an entry by at most one operator."""
+    base, factor, offset = linear
+    if (factor, offset) == (1, 0):
+        return base
+    if any(number and not _LEAST <= abs(number) <= _GREATEST for number in linear[1:]):
+        return None
+    for op, number, fits in (('_mul_scalar', factor, offset == 0),
+                             ('_plus_scalar', offset, factor == 1),
+                             ('_rminus_scalar', offset, factor == -1)):
+        if fits:
+            return rewriter.add(op, [base], base.shape, scalar=number)
+    return None
+
+
+def _neutral(rewriter: Rewriter, node: NodeView) -> Optional[Entry]:
+    """A sum with zeros, a product with ones."""
+    left, right = node.inputs
+    left_op, right_op = (rewriter.nodes[entry.node]['op'] for entry in node.inputs)
+    if (node.op in _ADDITIONS | _SUBTRACTIONS and right_op in _ZEROS
+            or node.op in _PRODUCTS | _QUOTIENTS and right_op in _ONES):
+        return left if left.shape == node.shape else None
+    if (node.op in _ADDITIONS and left_op in _ZEROS
+            or node.op in _PRODUCTS and left_op in _ONES):
+        return right if right.shape == node.shape else None
+    return None

@@ -1,0 +1,103 @@
+"""A workload with everything that gluon_edbatch does for speed, and without one thing at a time."""
+from statistics import median
+from typing import Any, Dict, Iterator, List, NamedTuple, Sequence
+
+from tqdm import tqdm
+
+import gluon_edbatch as edb
+
+from .machine import machine_info
+from .measure import Measurement
+from .output import aligned, rounded
+from .settings import Settings
+
+__all__ = ['ALL', 'NONE', 'ablation_table', 'measure_ablation', 'variants']
+
+ALL, NONE = 'all on', 'all off'
+WARM_UPS = 2            # types are compared with calls run alone at first
+Row = Dict[str, Any]
+
+
+class _Repeat(NamedTuple):
+    speed: float
+    cpu_ms: float
+
+
+def variants(names: Sequence[str]) -> Dict[str, edb.CompileOptions]:
+    """Everything on, each of these options off in turn, everything off."""
+    every = edb.CompileOptions()
+    return {ALL: every, **{name: every.but(**{name: False}) for name in names},
+            NONE: edb.CompileOptions.none()}
+
+
+def measure_ablation(settings: Settings, names: Sequence[str]) -> List[Row]:
+    """A row for each of the `variants`.
+
+    All run in this process on the same model, in turn (A B A B …), and the n-th repeat of each
+    on the same minibatches, so that the ratio of a pair is that of the options. Training moves
+    the parameters, on which the time does not depend.
+    """
+    measurement, repeats = Measurement(settings), {}
+    chosen = variants(names)
+    total = (WARM_UPS + settings.repeat) * len(chosen)
+    with tqdm(total=total, leave=False, disable=None,
+              desc=f'{settings.workload} {settings.mode}') as bar:
+        for name, options in _in_turn(chosen, WARM_UPS):
+            with edb.compile_options(**dict(options.items())):
+                measurement.warm_up()
+            bar.update()
+        for name, options in _in_turn(chosen, settings.repeat):
+            found = repeats.setdefault(name, [])
+            with edb.compile_options(**dict(options.items())):
+                found.append(_Repeat(*measurement.timed(len(found))))
+            bar.update()
+    types = _passes_of_types(measurement)
+    return [_row(settings, name, repeats[name], repeats[ALL], types) for name in chosen]
+
+
+def _passes_of_types(measurement: Measurement) -> Dict[str, Sequence[str]]:
+    """Which options made a difference to each type, with all of them on."""
+    with edb.compile_options(**dict(edb.CompileOptions().items())):
+        measurement.timed(0)
+    return {kind.name: kind.passes for kind in measurement.system.scope.report().types}
+
+
+def _in_turn(chosen: Dict[str, edb.CompileOptions], times: int) -> Iterator[Any]:
+    """Each in every round, beginning with another one: who comes first has it coldest."""
+    entries = list(chosen.items())
+    for number in range(times):
+        first = number % len(entries)
+        yield from entries[first:] + entries[:first]
+
+
+def _row(settings: Settings, name: str, own: List[_Repeat], full: List[_Repeat],
+         types: Dict[str, Sequence[str]]) -> Row:
+    speeds = [repeat.speed for repeat in own]
+    changed = sum(name in passes for passes in types.values())
+    return {
+        'workload': settings.workload, 'mode': settings.mode,
+        'batch_size': settings.batch_size, 'hidden': settings.hidden, 'embed': settings.embed,
+        'scheduler': settings.system, 'threads': settings.threads, 'off': name,
+        'samples_per_s': rounded(median(speeds)), 'samples_per_s_min': rounded(min(speeds)),
+        'samples_per_s_max': rounded(max(speeds)),
+        'ratio': rounded(median(a.speed / b.speed for a, b in zip(own, full))),
+        'cpu_ms': rounded(median(repeat.cpu_ms for repeat in own)),
+        'cpu_ratio': rounded(median(a.cpu_ms / b.cpu_ms for a, b in zip(own, full))),
+        'types_changed': None if name in (ALL, NONE) else changed, 'types': len(types),
+        'repeat': len(own), 'seed': settings.seed, 'data': settings.data or 'embedded',
+        **machine_info()}
+
+
+def ablation_table(rows: Sequence[Row]) -> str:
+    """The rows of one workload and mode for people."""
+    row = rows[0]
+    head = (f'{row["workload"]}, {row["mode"]}, minibatches of {row["batch_size"]}, hidden '
+            f'{row["hidden"]}, embedding {row["embed"]}, {row["threads"]} thread(s) on '
+            f'{row["cpus"]} x {row["cpu"]}')
+    cells = [['off', 'samples/s', 'min', 'max', 'speed ratio', 'cpu ratio', 'types changed']]
+    for row in rows:
+        changed = '' if row['types_changed'] is None else f'{row["types_changed"]}/{row["types"]}'
+        cells.append([row['off'], f'{row["samples_per_s"]:.1f}', f'{row["samples_per_s_min"]:.1f}',
+                      f'{row["samples_per_s_max"]:.1f}', f'{row["ratio"]:.3f}',
+                      f'{row["cpu_ratio"]:.3f}', changed])
+    return '\n'.join([head] + aligned(cells, left=('off',)))

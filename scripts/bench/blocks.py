@@ -1,0 +1,218 @@
+"""One batch of a cell: plain Gluon, hybridized, against what gluon_edbatch compiles."""
+import time
+from statistics import median
+from typing import Any, Callable, Dict, List, NamedTuple, Sequence
+
+import mxnet as mx
+import numpy as np
+from mxnet import autograd
+
+import gluon_edbatch as edb
+from gluon_edbatch.execute import Machine
+from gluon_edbatch.static.rowwise import operators
+
+from .cells import CELLS, Cell
+from .contexts import context
+from .machine import machine_info
+from .output import aligned, rounded
+
+__all__ = ['BlockSettings', 'CompiledBatch', 'PlainBatch', 'block_table', 'measure_block']
+
+MODES = 'forward', 'both'   # both: forward, and then backward
+READS = 'gather', 'slice'
+Row = Dict[str, Any]
+
+
+class BlockSettings(NamedTuple):
+    """What is measured.
+
+    Attributes
+    ----------
+    cell : str
+        One of `CELLS`.
+    fused : bool
+        One layer for all gates rather than one for each.
+    rows : int
+        Of the batch.
+    hidden, embed : int
+        H and E.
+    reads : str
+        What the compiled batch reads lies scattered (``'gather'``) or in order (``'slice'``). For
+        plain Gluon it is always in order.
+    off : tuple of str
+        Compile options that are off.
+    repeat : int
+        Timed repeats of either side.
+    seconds : float
+        About how long a repeat takes.
+    threads, seed : int
+    ctx : str
+    """
+
+    cell: str
+    fused: bool
+    rows: int
+    hidden: int = 256
+    embed: int = 256
+    reads: str = 'gather'
+    off: Sequence[str] = ()
+    repeat: int = 7
+    seconds: float = 0.05
+    threads: int = 1
+    seed: int = 0
+    ctx: str = 'cpu'
+
+    def build(self) -> Cell:
+        """A new cell, initialised."""
+        mx.random.seed(self.seed)
+        cell = CELLS[self.cell](self.hidden, self.embed, self.fused)
+        cell.initialize(mx.init.Xavier(), ctx=context(self.ctx))
+        return cell
+
+    def arguments(self, cell: Cell) -> List[np.ndarray]:
+        """Random arguments for a batch."""
+        random = np.random.RandomState(self.seed)
+        return [random.uniform(-1, 1, size=(self.rows,) + shape).astype(np.float32)
+                for shape in cell.row_shapes]
+
+
+class PlainBatch:
+    """A hybridized cell called with the rows of a batch."""
+
+    def __init__(self, settings: BlockSettings, cell: Cell):
+        cell.hybridize()
+        self._cell = cell
+        self._arguments = [mx.nd.array(array, ctx=context(settings.ctx))
+                           for array in settings.arguments(cell)]
+        for array in self._arguments:
+            array.attach_grad()
+        self._heads = [mx.nd.ones_like(output) for output in self.forward()]
+        symbols = cell(*[mx.sym.var(f'x{i}') for i in range(len(self._arguments))])
+        self.operators = len(operators(mx.sym.Group(_listed(symbols))))
+
+    def forward(self) -> List[mx.nd.NDArray]:
+        """Without autograd."""
+        return _listed(self._cell(*self._arguments))
+
+    def both(self) -> None:
+        """Under autograd, with the gradients of the parameters and of the arguments."""
+        with autograd.record():
+            outputs = self.forward()
+        autograd.backward(outputs, self._heads)
+
+
+class CompiledBatch:
+    """The same rows from as many calls in a batching scope: the execution of their one batch.
+
+    Each argument is computed by a batch before, in the order in which the calls read it or, to be
+    gathered, in another.
+
+    Parameters
+    ----------
+    settings : BlockSettings
+    cell : Cell
+        Not to be changed as long as this is used.
+    training : bool
+        For `both` rather than `forward`.
+    """
+
+    def __init__(self, settings: BlockSettings, cell: Cell, training: bool):
+        order = np.arange(settings.rows)
+        if settings.reads == 'gather':
+            order = np.random.RandomState(settings.seed).permutation(settings.rows)
+        options = edb.CompileOptions().but(**dict.fromkeys(settings.off, False))
+        with autograd.record() if training else autograd.pause(), \
+                edb.batching('agenda', context(settings.ctx), options) as scope:
+            columns = [self._computed(array, position, order) for position, array
+                       in enumerate(settings.arguments(cell))]
+            edb.forward([cell(*arguments) for arguments in zip(*columns)])
+            recording = scope._recording
+            plan = recording.evaluator.counts[-1].plan
+            self._machine = Machine(recording, plan, {})
+        for array in self._machine.gradients:
+            if array is not None:
+                array[:] = 0
+        for batch in plan.batches:
+            self._machine.run(batch)
+        self._batch, = [batch for batch in plan.batches if batch.node_type.graph.parameters]
+        for gradient in [gradient for tape in self._machine.tapes[-1:]
+                         for gradient in tape.gradients] + self._machine.parameter_gradients:
+            gradient[:] = 1
+        self.gathers = sum(read.gather for read in self._batch.reads)
+        self.operators = self._batch.node_type.programs[tuple(
+            'gather' if read.gather else 'slice' for read in self._batch.reads)].operators
+
+    @staticmethod
+    def _computed(array: np.ndarray, position: int, order: np.ndarray) -> List[Any]:
+        """The rows of an argument, computed one by one in another order; no argument's together
+        with another's."""
+        values = {row: edb.nd.clip(array[row:row + 1], -2 - position, 2) for row in order.tolist()}
+        return [values[row] for row in range(len(array))]
+
+    def forward(self) -> List[mx.nd.NDArray]:
+        """Run the batch."""
+        self._machine.run(self._batch)
+        return [self._machine.arenas[write.arena]._slice(write.begin, write.end)
+                for write in self._batch.writes]
+
+    def both(self) -> None:
+        """Run the batch and differentiate it."""
+        self._machine.run(self._batch)
+        tape = self._machine.tapes.pop()
+        autograd.backward(tape.outputs, tape.gradients, retain_graph=True, train_mode=True)
+
+
+def measure_block(settings: BlockSettings) -> List[Row]:
+    """The rows of a cell and size, forward and with the backward pass."""
+    rows = []
+    for mode in MODES:
+        plain = PlainBatch(settings, settings.build())
+        compiled = CompiledBatch(settings, settings.build(), training=mode == 'both')
+        pairs = _in_turn([getattr(side, mode) for side in (plain, compiled)], settings)
+        plain_us, compiled_us = (median(side) for side in zip(*pairs))
+        rows.append({
+            'cell': settings.cell, 'gates': 'fused' if settings.fused else 'apart', 'mode': mode,
+            'rows': settings.rows, 'hidden': settings.hidden, 'embed': settings.embed,
+            'reads': settings.reads, 'off': list(settings.off),
+            'plain_us': rounded(plain_us), 'compiled_us': rounded(compiled_us),
+            'speedup': rounded(median(a / b for a, b in pairs)),
+            'plain_operators': plain.operators, 'operators': compiled.operators,
+            'gathers': compiled.gathers, 'threads': settings.threads, 'repeat': settings.repeat,
+            'seed': settings.seed, **machine_info()})
+    return rows
+
+
+def _in_turn(sides: Sequence[Callable[[], Any]], settings: BlockSettings) -> List[List[float]]:
+    """Microseconds a call of each side, repeat by repeat."""
+    times = [max(1, int(settings.seconds / _seconds(side, 3))) for side in sides]
+    return [[1e6 * _seconds(side, number) for side, number in zip(sides, times)]
+            for _ in range(settings.repeat)]
+
+
+def _seconds(side: Callable[[], Any], times: int) -> float:
+    side()
+    mx.nd.waitall()
+    begin = time.perf_counter()
+    for _ in range(times):
+        side()
+    mx.nd.waitall()
+    return (time.perf_counter() - begin) / times
+
+
+def _listed(outputs: Any) -> List[Any]:
+    return list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
+
+
+def block_table(rows: Sequence[Row]) -> str:
+    """Rows of one cell for people: µs a call, with forward and both side by side."""
+    row = rows[0]
+    head = (f'{row["cell"]}, gates {row["gates"]}, hidden {row["hidden"]}, embedding '
+            f'{row["embed"]}, {row["threads"]} thread(s) on {row["cpus"]} x {row["cpu"]}')
+    cells = [['rows'] + [f'{mode} {what}' for mode in MODES
+                         for what in ('plain', 'compiled', 'speedup')]
+             + ['operators plain', 'compiled', 'gathers']]
+    for forward, both in zip(rows[::2], rows[1::2]):
+        cells.append([str(forward['rows'])] + [text for one in (forward, both) for text in (
+            f'{one["plain_us"]:.0f}', f'{one["compiled_us"]:.0f}', f'{one["speedup"]:.2f}')]
+                     + [str(both[name]) for name in ('plain_operators', 'operators', 'gathers')])
+    return '\n'.join([head] + aligned(cells))

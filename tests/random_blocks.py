@@ -1,0 +1,132 @@
+"""Random static subgraphs, and what they compute: for passes to be compared on."""
+from typing import Callable, Dict, List, Tuple
+
+import mxnet as mx
+import numpy as np
+from hypothesis import strategies as st
+from mxnet import autograd
+from mxnet._ctypes.ndarray import CachedOp
+
+F = mx.sym
+H, ROWS = 4, 5
+SHAPES = {'edb_input0': (ROWS, H), 'edb_input1': (ROWS, H), 'edb_input2': (ROWS, 3, H)}
+PARAMETERS = {'w': (H, H), 'v': (H, H), 'bias': (H,), 'row': (1, H)}
+
+# From one, or two, arrays of (N, H) to another.
+_UNARY = {
+    'tanh': F.tanh, 'sigmoid': F.sigmoid, 'relu': F.relu, 'softsign': F.softsign, 'exp': F.exp,
+    'activation': lambda x: F.Activation(x, act_type='sigmoid'),
+    'square': lambda x: x ** 2, 'negative': lambda x: -x, 'half': lambda x: x / 2,
+    'twice': lambda x: x * 2, 'once': lambda x: x * 1, 'same': lambda x: x + 0,
+    'less': lambda x: x - 1.5, 'complement': lambda x: 1 - x, 'more': lambda x: x + 0.25,
+    'no zeros': lambda x: x + F.zeros_like(x), 'ones': lambda x: F.ones_like(x) * x,
+    'zeros': lambda x: F.zeros_like(x) - x, 'shared': F.identity,
+    'halves': lambda x: F.concat(*list(F.split(x, num_outputs=2, axis=1))[::-1], dim=1),
+    'parts': lambda x: F.concat(*list(F.split_v2(x, (1, 3), axis=-1))[::-1], dim=1),
+    'one of two': lambda x: F.tile(F.split(x, num_outputs=2, axis=1)[1], (1, 2)),
+    'softmax': F.softmax, 'clipped': lambda x: F.clip(x, -0.5, 0.5),
+    'centred': lambda x: F.broadcast_sub(x, F.mean(x, axis=1, keepdims=True)),
+}
+_BINARY = {
+    'sum': lambda x, y: x + y, 'difference': lambda x, y: x - y, 'product': lambda x, y: x * y,
+    'broadcast sum': F.broadcast_add, 'broadcast product': F.broadcast_mul,
+    'sum of three': lambda x, y: x + y + x * y, 'quotient': lambda x, y: x / (F.exp(y) + 1),
+}
+_WITH_PARAMETERS = {
+    'product with w': lambda x, p: F.dot(x, p['w'], transpose_b=True),
+    'product with v': lambda x, p: F.dot(x, p['v']),
+    'layer': lambda x, p: F.broadcast_add(F.FullyConnected(
+        x, p['w'], num_hidden=H, no_bias=True), p['row']),
+    'old layer': lambda x, p: F.broadcast_add(p['bias'], F.dot(x, p['v'])),
+    'dense': lambda x, p: F.FullyConnected(x, p['v'], p['bias'], num_hidden=H),
+    'scaled': lambda x, p: F.broadcast_mul(x, F.reshape(p['bias'] * 3 / 2, (1, -1))),
+}
+_PADDED = {
+    'sum along axis 1': lambda z, x, p: F.sum(z, axis=1) + x,
+    'weighted': lambda z, x, p: F.sum(F.broadcast_mul(z, F.expand_dims(x, axis=1)), axis=1),
+    'gated': lambda z, x, p: F.sum(F.sigmoid(F.broadcast_add(
+        z, F.expand_dims(x, axis=1))) * z, axis=1),
+    'product of each': lambda z, x, p: F.sum(F.dot(z, p['w']), axis=1) * x,
+}
+
+
+@st.composite
+def blocks(draw, most: int = 10) -> mx.sym.Symbol:
+    """A Symbol of some operators, several of which read the same, with one result or two."""
+    parameters = {name: F.var(name, shape=shape, dtype='float32')
+                  for name, shape in PARAMETERS.items()}
+    inputs = [F.var(name, dtype='float32') for name in SHAPES]
+    values = inputs[:2]
+    for _ in range(draw(st.integers(1, most))):
+        x, y = (values[draw(st.integers(0, len(values) - 1))] for _ in range(2))
+        kind, name = draw(_OPERATORS)
+        values.append(_apply(kind, name, x, y, inputs[2], parameters))
+    results = [values[-1]]
+    if draw(st.booleans()):
+        results.append(values[draw(st.integers(2, len(values) - 1))])
+    # (A result that is the same entry twice is one output of a type.)
+    return F.Group(results if results[0] is not results[-1] else results[:1])
+
+
+_OPERATORS = st.sampled_from([
+    (kind, name) for kind, table in enumerate((_UNARY, _BINARY, _WITH_PARAMETERS, _PADDED))
+    for name in table])
+
+
+def _apply(kind, name, x, y, z, parameters):
+    if kind == 0:
+        return _UNARY[name](x)
+    if kind == 1:
+        return _BINARY[name](x, y)
+    if kind == 2:
+        return _WITH_PARAMETERS[name](x, parameters)
+    return _PADDED[name](z, x, parameters)
+
+
+def shapes_of(symbol: mx.sym.Symbol) -> Dict[str, Tuple[int, ...]]:
+    """Shapes of those inputs that a Symbol has."""
+    return {name: SHAPES[name] for name in symbol.list_inputs() if name in SHAPES}
+
+
+def outputs_and_gradients(symbol: mx.sym.Symbol, grad_req: str, seed: int = 0
+                          ) -> Tuple[List[np.ndarray], Dict[str, np.ndarray]]:
+    """Results for random inputs, and the gradients of a random linear function of them.
+
+    With ``grad_req='add'`` gradients are added to ones, as to those of other batches.
+    """
+    random = np.random.RandomState(seed)
+    values = {name: random.uniform(-1, 1, size=shape).astype(np.float32)
+              for name, shape in sorted({**SHAPES, **PARAMETERS}.items())}
+    inputs = {name: mx.nd.array(values[name]) for name in symbol.list_inputs()}
+    for value in inputs.values():
+        value.attach_grad(grad_req)
+        value.grad[:] = 1
+    with autograd.record():
+        outputs = CachedOp(symbol)(*inputs.values())
+    outputs = outputs if isinstance(outputs, list) else [outputs]
+    autograd.backward(outputs, [mx.nd.array(random.uniform(0.5, 1.5, size=output.shape))
+                                for output in outputs])
+    begin = 1 if grad_req == 'add' else 0
+    return ([output.asnumpy() for output in outputs],
+            {name: value.grad.asnumpy() - begin for name, value in inputs.items()})
+
+
+def assert_unchanged(change: Callable, symbol: mx.sym.Symbol) -> mx.sym.Symbol:
+    """Compare a Symbol with what a pass makes of it, which is returned."""
+    changed = change(symbol, shapes_of(symbol))
+    assert changed.list_outputs() and len(changed.list_outputs()) == len(symbol.list_outputs())
+    expected, expected_gradients = outputs_and_gradients(symbol, 'write')
+    for grad_req in ('write', 'add'):
+        found, gradients = outputs_and_gradients(changed, grad_req)
+        for mine, wanted in zip(found, expected):
+            np.testing.assert_allclose(mine, wanted, rtol=1e-5, atol=1e-6 * _scale(wanted))
+        for name, gradient in gradients.items():
+            wanted = expected_gradients[name]
+            np.testing.assert_allclose(gradient, wanted, rtol=1e-4, atol=1e-5 * _scale(wanted),
+                                       err_msg=f'gradient of {name}, {grad_req}')
+        assert set(gradients) == set(expected_gradients)
+    return changed
+
+
+def _scale(values: np.ndarray) -> float:
+    return max(1.0, float(np.abs(values).max()))
