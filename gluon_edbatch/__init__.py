@@ -9,6 +9,7 @@ from .errors import (BatchError, EdbError, PolicyError, RecordError, RowDependen
                      StaleValueError)
 from .functional import add_n, concat, forward, ragged, stack
 from .mixin import AutoBatchMixin
+from .native.library import available as native_available
 from .record import COMPILED
 from .record.lazy import LazyArray
 from .report import Report
@@ -27,5 +28,5 @@ __all__ = [
     'Policy', 'PolicyError', 'QLearningConfig', 'RecordError', 'Report', 'RowDependenceError',
     'Scheduler', 'StaleValueError', 'StateEncoding', 'SufficientConditionScheduler',
     'UnbatchedScheduler', 'add_n', 'batching', 'compile_options', 'concat', 'forward',
-    'learn_policy', 'lower_bound', 'nd', 'ragged', 'rnn', 'stack', 'visualize',
+    'learn_policy', 'lower_bound', 'native_available', 'nd', 'ragged', 'rnn', 'stack', 'visualize',
 ]

@@ -132,7 +132,7 @@ def _run_step(machine, batches, calls, recording) -> None:
     except EdbError:
         raise
     except Exception as error:
-        raise BatchError(describe_failure(batch, calls, recording, error)) from error
+        raise BatchError(describe_failure(batches, calls, recording, error)) from error
 
 
 def _verify(machine, batch, calls, recording) -> None:
@@ -154,9 +154,11 @@ def _publish(number, plan, machine, connections, recording) -> Dict[tuple, Arena
     return arenas
 
 
-def describe_failure(batch, calls, recording, error) -> str:
+def describe_failure(batches, calls, recording, error) -> str:
     """What ran, on what, and which of the user's lines recorded it."""
-    sites = sorted({str(recording.site(int(node))) for node in calls.ids[batch.nodes[:1000]]})
+    nodes = np.concatenate([batch.nodes for batch in batches])
+    types = ', '.join(dict.fromkeys(repr(batch.node_type) for batch in batches))
+    sites = sorted({str(recording.site(int(node))) for node in calls.ids[nodes[:1000]]})
     shown = '\n    '.join(sites[:5]) + ('\n    …' if len(sites) > 5 else '')
-    return (f'a batch of {len(batch.nodes)} calls of {batch.node_type!r} failed: '
+    return (f'a batch of {len(nodes)} calls of {types} failed: '
             f'{type(error).__name__}: {str(error).strip()}\n  recorded at\n    {shown}')

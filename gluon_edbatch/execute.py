@@ -7,6 +7,7 @@ from mxnet import autograd
 from mxnet.ndarray import NDArray
 from mxnet.ndarray.ndarray import _new_alloc_handle
 
+from .host import allocated, upload, write_new
 from .plan import ArenaPlan, Batch, Plan, Read
 from .record.guard import detached
 from .record.lazy import Arena, _set_recording, _set_training
@@ -50,7 +51,7 @@ class Machine:
         self.recording = recording
         self.plan = plan
         self.taped = any(batch.node_type.mode.recording for batch in plan.batches)
-        self.arenas = [empty((max(arena.rows, 1),) + arena.key[0], *arena.key[1:])
+        self.arenas = [allocated((max(arena.rows, 1),) + arena.key[0], *arena.key[1:])
                        for arena in plan.arenas]
         self.gradients: List[Optional[NDArray]] = [
             empty(array.shape, array.dtype, array.ctx)
@@ -103,7 +104,7 @@ class Machine:
             while pieces and pieces[0][0] == run[-1][0] + len(run[-1][1]):
                 run.append(pieces.pop(0))
             rows = run[0][1] if len(run) == 1 else np.concatenate([piece for _, piece in run])
-            array._slice(run[0][0], run[0][0] + len(rows))._sync_copyfrom(rows)
+            write_new(array, run[0][0], rows)
 
     def _import(self, index, arena, array, imported, results) -> None:
         """Copy rows of an earlier evaluation; under autograd they are inputs of this one."""
@@ -209,9 +210,7 @@ class Machine:
     def index_array(self, ctx: mx.Context) -> NDArray:
         """All indices of the evaluation, on a device."""
         if ctx not in self._indices:
-            indices = empty(self.plan.indices.shape, np.int32, ctx)
-            indices._sync_copyfrom(self.plan.indices)
-            self._indices[ctx] = indices
+            self._indices[ctx] = upload(self.plan.indices, ctx)
         return self._indices[ctx]
 
     def _index(self, read: Read, node_type) -> NDArray:

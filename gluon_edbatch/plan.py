@@ -8,6 +8,7 @@ from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
+from .native.run import native_program
 from .pending import Calls, FormTable, expand
 from .record.lazy import Locations
 from .schedule.protocol import Schedule
@@ -322,7 +323,7 @@ class _Planner:
             for argument, (starts, counts) in zip(node_type.arguments,
                                                   self._argument_spans(node_type, nodes)):
                 arena = self.arena_index[argument.arena]
-                if argument.kind is Kind.RAGGED and node_type.by_segments is not None and (
+                if argument.kind is Kind.RAGGED and _unpadded(node_type) and (
                         self.rows[nodes] == 1).all():
                     found, parents = self._segment_reads(arena, arg_rows, starts, counts, edges,
                                                          parents)
@@ -434,6 +435,10 @@ class _Planner:
             flat = padded.ravel()
             reads += self._reads_of(arena, flat, np.array([0, len(flat)]), most)
         return reads
+
+
+def _unpadded(node_type: NodeType) -> bool:
+    return node_type.by_segments is not None or native_program(node_type) is not None
 
 
 def _by_row(padded: np.ndarray, rows: np.ndarray, zero: Optional[int]) -> np.ndarray:

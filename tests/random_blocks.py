@@ -10,7 +10,7 @@ from mxnet._ctypes.ndarray import CachedOp
 F = mx.sym
 H, ROWS = 4, 5
 SHAPES = {'edb_input0': (ROWS, H), 'edb_input1': (ROWS, H), 'edb_input2': (ROWS, 3, H)}
-PARAMETERS = {'w': (H, H), 'v': (H, H), 'bias': (H,), 'row': (1, H)}
+PARAMETERS = {'w': (H, H), 'v': (H, H), 'u': (H, 3), 'bias': (H,), 'row': (1, H)}
 
 # From one, or two, arrays of (N, H) to another.
 _UNARY = {
@@ -35,6 +35,7 @@ _BINARY = {
 _WITH_PARAMETERS = {
     'product with w': lambda x, p: F.dot(x, p['w'], transpose_b=True),
     'product with v': lambda x, p: F.dot(x, p['v']),
+    'narrow': lambda x, p: F.dot(F.dot(x, p['u']), p['u'], transpose_b=True),
     'layer': lambda x, p: F.broadcast_add(F.FullyConnected(
         x, p['w'], num_hidden=H, no_bias=True), p['row']),
     'old layer': lambda x, p: F.broadcast_add(p['bias'], F.dot(x, p['v'])),
@@ -52,14 +53,15 @@ _PADDED = {
 
 @st.composite
 def blocks(draw, most: int = 10) -> mx.sym.Symbol:
-    """A Symbol of some operators, several of which read the same, with one result or two."""
+    """A Symbol of a few operators again and again, several of which read the same, with one result
+    or two."""
     parameters = {name: F.var(name, shape=shape, dtype='float32')
                   for name, shape in PARAMETERS.items()}
     inputs = [F.var(name, dtype='float32') for name in SHAPES]
-    values = inputs[:2]
+    values, few = inputs[:2], draw(st.lists(_OPERATORS, min_size=1, max_size=4))
     for _ in range(draw(st.integers(1, most))):
-        x, y = (values[draw(st.integers(0, len(values) - 1))] for _ in range(2))
-        kind, name = draw(_OPERATORS)
+        x, y = (values[-draw(st.integers(1, min(3, len(values))))] for _ in range(2))
+        kind, name = draw(st.sampled_from(few))
         values.append(_apply(kind, name, x, y, inputs[2], parameters))
     results = [values[-1]]
     if draw(st.booleans()):

@@ -77,7 +77,7 @@ def test_table_and_several_modes(capsys):
 
 
 @pytest.mark.parametrize('arguments, message', [
-    (['--option', 'speed'], '--option: no compile option is called speed; there are segments'),
+    (['--option', 'speed'], '--option: no compile option is called speed; there are '),
     (['--data', '/nowhere'], 'benchmark_ablation.py: '),
 ])
 def test_errors(arguments, message, capsys):

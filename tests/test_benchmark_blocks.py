@@ -14,8 +14,8 @@ from bench.cells import CELLS  # noqa: E402
 from benchmark_blocks import NAMES, main  # noqa: E402
 
 FIELDS = {'cell', 'gates', 'mode', 'rows', 'hidden', 'embed', 'reads', 'off', 'plain_us',
-          'compiled_us', 'speedup', 'plain_operators', 'operators', 'gathers', 'threads', 'repeat',
-          'seed', 'cpu', 'cpus', 'mxnet', 'python'}
+          'compiled_us', 'speedup', 'plain_cpu_us', 'compiled_cpu_us', 'cpu_speedup', 'plain_operators', 'operators', 'gathers', 'native',
+          'threads', 'repeat', 'seed', 'cpu', 'cpus', 'mxnet', 'python'}
 TINY = ['--hidden', '4', '--matrix-hidden', '3', '--embed', '5', '--repeat', '2', '--seconds',
         '0.001']
 
@@ -27,8 +27,9 @@ def test_names():
 @pytest.mark.parametrize('cell', NAMES)
 @pytest.mark.parametrize('fused', [False, True], ids=['apart', 'fused'])
 @pytest.mark.parametrize('reads', ['gather', 'slice'])
-def test_both_sides_compute_the_same(cell, fused, reads):
-    settings = BlockSettings(cell, fused, rows=6, hidden=4, embed=5, reads=reads)
+@pytest.mark.parametrize('off', [(), ('native',)], ids=['native', 'not native'])
+def test_both_sides_compute_the_same(cell, fused, reads, off):
+    settings = BlockSettings(cell, fused, rows=6, hidden=4, embed=5, reads=reads, off=off)
     plain = PlainBatch(settings, settings.build())
     expected = [output.asnumpy() for output in plain.forward()]
     for training in (False, True):
@@ -36,7 +37,9 @@ def test_both_sides_compute_the_same(cell, fused, reads):
         for found, wanted in zip(compiled.forward(), expected):
             np.testing.assert_allclose(found.asnumpy(), wanted, rtol=1e-5, atol=1e-6)
         assert compiled.gathers == (len(CELLS[cell].arguments) if reads == 'gather' else 0)
-        assert compiled.operators > compiled.gathers and plain.operators > 0
+        assert plain.operators > 0 and (compiled.operators == 1 if compiled.native
+                                        else compiled.operators > compiled.gathers)
+        assert not (off and compiled.native)
 
 
 def test_gates_apart_and_fused_have_as_many_parameters():
@@ -65,17 +68,17 @@ def test_backward_adds_gradients_of_the_parameters():
 
 
 def test_rows_and_options(capsys):
-    assert main(['gru', '--gates', 'fused', '--rows', '1,4', '--json', *TINY]) == 0
-    assert main(['gru', '--gates', 'fused', '--rows', '4', '--off', 'operators', '--json',
-                 *TINY]) == 0
+    command = ['gru', '--gates', 'fused', '--json', *TINY]
+    assert main([*command, '--rows', '1,4', '--off', 'native']) == 0
+    assert main([*command, '--rows', '4', '--off', 'native,operators']) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(row['rows'], row['mode']) for row in rows] == [
         (1, 'forward'), (1, 'both'), (4, 'forward'), (4, 'both'), (4, 'forward'), (4, 'both')]
     for row in rows:
         assert set(row) == FIELDS and (row['cell'], row['gates']) == ('gru', 'fused')
-        assert row['plain_us'] > 0 and row['compiled_us'] > 0
+        assert row['plain_us'] > 0 and row['compiled_us'] > 0 and not row['native']
     assert rows[0]['gathers'] == 0 and rows[2]['gathers'] == 2   # one row is always a slice
-    assert rows[4]['off'] == ['operators'] and rows[4]['operators'] < rows[2]['operators']
+    assert rows[4]['off'] == ['native', 'operators'] and rows[4]['operators'] < rows[2]['operators']
 
 
 def test_table(capsys):

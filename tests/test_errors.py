@@ -371,7 +371,7 @@ def test_generator_that_is_dropped_in_the_middle():
 # --- an interrupt during evaluation --------------------------------------------------------------
 
 @pytest.mark.parametrize('error', [KeyboardInterrupt, MemoryError])
-@pytest.mark.parametrize('when', ['run', 'schedule', 'connect', 'make_plan', '_fill'])
+@pytest.mark.parametrize('when', ['run', 'native', 'schedule', 'connect', 'make_plan', '_fill'])
 @pytest.mark.parametrize('inside', [True, False])
 def test_interrupt_during_evaluation(monkeypatch, error, when, inside):
     """The scope can be evaluated again after it, or says clearly that it cannot."""
@@ -404,13 +404,18 @@ def test_interrupt_during_evaluation(monkeypatch, error, when, inside):
                         return original(machine, *args)
                     return interrupt()
                 patch.setattr(execute.Machine, when, second)
+            elif when == 'native':
+                patch.setattr(execute.NativeRun, 'forward', interrupt)
             elif when != 'schedule':
                 patch.setattr(evaluate, when, interrupt)
             with pytest.raises((error, edb.BatchError)):
                 value.asnumpy()
         assert calls and calls[-1] == 1
 
-    with autograd.record():
+    if when == 'native' and not edb.native_available():
+        pytest.skip('there are no native operators')
+    # Native operators run everything in one step, so that there is no second.
+    with autograd.record(), edb.compile_options(native=when == 'native'):
         if inside:
             with edb.batching(Interrupted()):
                 value = net(net(rows(1)[0]))
@@ -740,7 +745,7 @@ def test_failure_in_the_middle_of_a_batch(monkeypatch):
         return program._replace(call=call)
 
     monkeypatch.setattr(execute, 'program_for', broken)
-    with autograd.record(), edb.batching():
+    with autograd.record(), edb.compile_options(native=False), edb.batching():
         good = [net(row) for row in rows(3)]
         bad = [(line.here(), other(value))[1] for value in good]
     with pytest.raises(edb.BatchError) as info:

@@ -4,7 +4,7 @@ import json
 import mxnet as mx
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, settings, strategies as st
 from mxnet import gluon
 
 import gluon_edbatch as edb
@@ -22,7 +22,7 @@ from random_blocks import H, PARAMETERS, assert_unchanged, blocks, shapes_of
 F = mx.sym
 X, Y = F.var('edb_input0', dtype='float32'), F.var('edb_input1', dtype='float32')
 ANY = F.var('edb_input0')  # of a dtype that is not known
-W, V, BIAS, ROW = (F.var(name, shape=shape, dtype='float32')
+W, V, U, BIAS, ROW = (F.var(name, shape=shape, dtype='float32')
                    for name, shape in PARAMETERS.items())
 
 
@@ -51,6 +51,19 @@ def test_random_blocks_by_all_passes(symbol):
                                                          'cpu')[0], symbol)
 
 
+@settings(max_examples=60)
+@given(steps=st.lists(st.tuples(st.integers(0, 4), st.sampled_from([-2, -1, 0.5, 1, 3])),
+                      min_size=1, max_size=6))
+def test_chains_of_numbers(steps):
+    value = X
+    for kind, number in steps:
+        value = [lambda x, n: x + n, lambda x, n: x - n, lambda x, n: n - x, lambda x, n: x * n,
+                 lambda x, n: x / n][kind](value, number)
+    symbol = F.Group([value])
+    found = assert_unchanged(with_fix(constants), symbol)
+    assert len(ops(found)) <= len(steps)
+
+
 @pytest.mark.parametrize('one, before, after', [
     (operators, F.tanh(X) * F.sigmoid(X), ['Activation', 'Activation', 'elemwise_mul']),
     (operators, F.relu(F.softsign(X)), None),
@@ -61,6 +74,7 @@ def test_random_blocks_by_all_passes(symbol):
     (operators, F.Group(list(F.split_v2(X, (1, 2), axis=-1))), ['slice_axis'] * 3),
     (operators, F.dot(X, W, transpose_b=True), ['FullyConnected']),
     (operators, F.dot(X, W), ['FullyConnected', 'transpose']),
+    (operators, F.dot(X, U), ['FullyConnected', 'transpose']),
     (operators, F.dot(X, Y, transpose_a=True), None),
     (operators, F.broadcast_add(F.dot(X, W), ROW), ['FullyConnected', 'Reshape', 'transpose']),
     (operators, F.broadcast_add(BIAS, F.dot(X, W, transpose_b=True)), ['FullyConnected']),

@@ -1,11 +1,13 @@
 """Runs of batches as tables of 64-bit words, which the native operators read (``src/program.h``)."""
 import struct
-from typing import Dict, List, NamedTuple, Sequence, Tuple
+from typing import TYPE_CHECKING, Dict, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
-from ..plan import Batch
 from .instructions import Instruction, Place, RowProgram
+
+if TYPE_CHECKING:
+    from ..plan import Batch
 
 _MAGIC = 0x45444231
 _REGISTER_WORDS = 7
@@ -83,7 +85,7 @@ def _aligned(sizes: np.ndarray) -> np.ndarray:
     return (sizes + 15) // 16 * 16
 
 
-def batch_words(batch: Batch, program: int, begin: Rows, values: int, slots: Dict[int, int],
+def batch_words(batch: 'Batch', program: int, begin: Rows, values: int, slots: Dict[int, int],
                 private: Sequence[bool]) -> List[int]:
     """One batch: its rows, where it reads and where it writes."""
     parents = -1
@@ -105,8 +107,14 @@ def header(element_size: int, training: bool, arenas: int, parameters: int, grad
 
 
 def program_words(program: RowProgram, layout: Layout, registers: np.ndarray,
-                  parameters: Sequence[Tuple[int, bool]]) -> List[np.ndarray]:
-    """A program: its registers, instructions and parameters."""
+                  parameters: Sequence[Tuple[int, bool, int]]) -> List[np.ndarray]:
+    """A program: its registers, instructions and parameters.
+
+    Parameters
+    ----------
+    parameters : sequence of (int, bool, int)
+        Position in the run, whether it is trained, first element.
+    """
     counts = np.array([len(program.registers), len(program.instructions), len(parameters),
                        program.arguments, program.outputs], np.int64)
     return [counts, np.array(parameters, np.int64).reshape(-1), registers.reshape(-1),

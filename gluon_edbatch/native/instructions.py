@@ -6,7 +6,7 @@ are ranges of a register's columns, so that cutting a row into pieces, or laying
 side, costs nothing. The numbers here are those of ``src/program.h`` and ``src/functions.h``.
 """
 from enum import IntEnum
-from typing import List, NamedTuple, Optional, Tuple
+from typing import List, NamedTuple, Tuple
 
 
 class Opcode(IntEnum):
@@ -99,7 +99,7 @@ class Instruction(NamedTuple):
     op : Opcode
     out, a, b : View
     parameter, bias : int
-        Positions among the type's parameters; -1: none.
+        Positions among the program's parameters; -1: none.
     numbers : tuple of int
         Up to four.
     reals : tuple of float
@@ -146,6 +146,8 @@ class RowProgram(NamedTuple):
     ----------
     registers : list of Register
     instructions : list of Instruction
+    parameters : list of (int, int)
+        Position among the type's parameters, and first element of the part that is used.
     arguments, outputs : int
         How many.
     element_size : int
@@ -154,6 +156,7 @@ class RowProgram(NamedTuple):
 
     registers: List[Register]
     instructions: List[Instruction]
+    parameters: List[Tuple[int, int]]
     arguments: int
     outputs: int
     element_size: int
@@ -176,8 +179,3 @@ def read_backward(instruction: Instruction) -> List[View]:
     return {Opcode.PRODUCT: [a], Opcode.LOOKUP: [a], Opcode.LOG_SOFTMAX: [out],
             Opcode.SOFTMAX: [out], Opcode.PICK: [b], Opcode.BATCH_PRODUCT: [a, b],
             Opcode.SEGMENT_SOFTMAX: [out]}.get(op, [])
-
-
-def view_or_none(view: View) -> Optional[View]:
-    """The view, if there is one."""
-    return view if view.register >= 0 else None

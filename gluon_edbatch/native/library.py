@@ -87,7 +87,10 @@ def _compile(compiler: str, path: Path) -> None:
     root = Path(mx.__file__).parent
     command = [compiler, *_FLAGS, f'-I{root / "include"}', str(_SOURCES / 'operators.cc'),
                str(root / 'src' / 'lib_api.cc'), '-o', str(path)]
-    result = subprocess.run(command, capture_output=True, text=True)
+    try:
+        result = subprocess.run(command, capture_output=True, text=True)
+    except OSError as error:
+        raise BuildError(f'{compiler} cannot be run: {error}') from None
     if result.returncode:
         errors: List[str] = [line for line in result.stderr.splitlines() if 'error' in line]
         raise BuildError(f'{compiler} failed: {(errors or [result.stderr[-300:]])[0]}')

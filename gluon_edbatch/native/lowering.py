@@ -1,7 +1,8 @@
 """From a Symbol to a program for rows, operator by operator.
 
-Rows of more than one axis are laid out as MXNet does, so that reshaping is free. What has no rule
-here runs as a `CachedOp`, as do types whose rows are no rows of one floating-point type.
+Rows of more than one axis are laid out as MXNet does, so that reshaping is free. Ragged arguments,
+(N, K, ...) in the graph, are never padded: an entry with their axis 1 has a row for each value. What
+has no rule here runs as a `CachedOp`, as do types whose rows are not of one floating-point type.
 """
 import json
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
@@ -9,10 +10,9 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tu
 import mxnet as mx
 import numpy as np
 
-from ..static.node_type import Kind, NodeType
+from ..static.node_type import Kind, NodeType, one_group
 from ..static.passes import apply_passes
-from ..static.program import tell_dtypes, trial_shapes
-from ..static.segments import PARENTS, SEGMENTS
+from ..static.program import tell_dtypes
 from ..static.trace import INPUT
 from .instructions import (NO_VIEW, Binary, Instruction, Opcode, Place, Register, RowProgram,
                            Spread, Unary, View, read_backward)
@@ -27,25 +27,31 @@ class Unsupported(Exception):
 
 
 class Value(NamedTuple):
-    """What an entry of the graph is: rows, or a parameter, or what ragged arguments bring along.
+    """What an entry of the graph is: rows, or a parameter.
 
     Attributes
     ----------
     shape : tuple of int
-        Without axis 0 for rows; whole for a parameter.
+        Of a row; of all for a parameter.
     view : View or None
     ragged : bool
+        Whether it has a row for each value of the ragged arguments.
     parameter : int
         Position among the type's parameters, or -1.
-    name : str
-        Of a variable.
+    begin : int
+        Of a part of a parameter: its first element.
     """
 
     shape: Shape
     view: Optional[View] = None
     ragged: bool = False
     parameter: int = -1
-    name: str = ''
+    begin: int = 0
+
+    @property
+    def lead(self) -> int:
+        """How many axes of the graph's entry are in front of those of a row."""
+        return 2 if self.ragged else 1
 
 
 class Node(NamedTuple):
@@ -80,24 +86,25 @@ def lower(node_type: NodeType) -> RowProgram:
         raise Unsupported('runs alone')
     if node_type.ctx.device_type != 'cpu':
         raise Unsupported('is not on a CPU')
-    segmented = node_type.ragged
-    if segmented and node_type.by_segments is None:
+    ragged = [position for position, argument in enumerate(node_type.arguments)
+              if argument.kind is Kind.RAGGED]
+    if ragged and (node_type.lengths is not None or not node_type.neutral
+                   or not node_type.options.segments
+                   or not one_group(ragged, node_type.conditions)):
         raise Unsupported('pads its ragged arguments')
-    if any(argument.kind is Kind.FLAT for argument in node_type.arguments):
-        raise Unsupported('joins rows')
     dtypes = {np.dtype(argument.arena[1]) for argument in node_type.arguments}
     dtypes |= {np.dtype(spec.dtype) for spec in node_type.outputs}
     dtypes |= {np.dtype(parameter.dtype) for parameter in node_type.parameters}
     if len(dtypes) != 1 or next(iter(dtypes)) not in (np.float32, np.float64):
         raise Unsupported('mixes element types')
-    symbol = (node_type.by_segments if segmented else node_type.graph.symbol).__copy__()
+    symbol = node_type.graph.symbol.__copy__()
     tell_dtypes(symbol, node_type)
-    shapes = trial_shapes(node_type, segmented)
     # The other passes choose among MXNet's operators.
     options = node_type.options.but(operators=False, middle_axis=False, sums=False)
-    symbol, changed = apply_passes(symbol, shapes, options, 'cpu')
-    program = _Lowering(node_type, symbol, shapes, next(iter(dtypes)).itemsize).program()
-    node_type.changed_by.update(changed + ['segments'] * segmented)
+    symbol, changed = apply_passes(symbol, node_type.trial_shapes, options, 'cpu')
+    program = _Lowering(node_type, symbol, node_type.trial_shapes,
+                        next(iter(dtypes)).itemsize).program()
+    node_type.changed_by.update(changed + ['segments'] * bool(ragged))
     return program
 
 
@@ -110,11 +117,13 @@ class _Lowering:
         self.heads: List[Entry] = [tuple(head[:2]) for head in self.graph['heads']]
         self.names = {name: i for i, name in enumerate(node_type.graph.parameters)}
         self.nodes = self._nodes(symbol, shapes)
+        self.batch_shape = self._batch_shape(shapes)
         self.uses = self._uses()
         self.registers: List[Register] = []
         self.instructions: List[Instruction] = []
         self.values: Dict[Entry, Value] = {}
         self.placed: Dict[Entry, View] = {}
+        self.parameters: List[Tuple[int, int]] = []
         self.folded: Set[int] = set()  # products that an addition computes into its result
 
     # --- the graph -------------------------------------------------------------------------------
@@ -138,6 +147,13 @@ class _Lowering:
                               [tuple(source[:2]) for source in node['inputs']],
                               [tuple(shape) for shape in found[first:position]]))
         return nodes
+
+    def _batch_shape(self, shapes) -> Shape:
+        """How many rows the trial shapes have, and how many values for each."""
+        for position, argument in enumerate(self.node_type.arguments):
+            if argument.kind is Kind.RAGGED and INPUT % position in shapes:
+                return tuple(shapes[INPUT % position][:2])
+        return tuple(next(iter(shapes.values()))[:1])
 
     def _uses(self) -> Dict[Entry, List[int]]:
         uses: Dict[Entry, List[int]] = {}
@@ -165,8 +181,8 @@ class _Lowering:
             self._result(position, head)
         _mark_kept(self.registers, self.instructions)
         _mark_gradients(self.registers, self.instructions, self.node_type)
-        return RowProgram(self.registers, self.instructions, len(self.node_type.arguments),
-                          len(self.heads), self.element_size)
+        return RowProgram(self.registers, self.instructions, self.parameters,
+                          len(self.node_type.arguments), len(self.heads), self.element_size)
 
     def _place(self, node: Node) -> None:
         """Decide where results go before they are computed: to a result, into a concatenation."""
@@ -191,7 +207,7 @@ class _Lowering:
         entry = (node.index, 0)
         whole = self.placed.get(entry)
         if whole is None:
-            whole = self.placed[entry] = self._new(_width(node.shapes[0][1:]), None)
+            whole = self.placed[entry] = self.new(_width(node.shapes[0][1:]), None)
         offset = whole.offset
         for source in node.sources:
             width = _width(self.nodes[source[0]].shapes[source[1]][1:])
@@ -217,24 +233,23 @@ class _Lowering:
         name = self.graph['nodes'][node.index]['name']
         entry, shape = (node.index, 0), node.shapes[0]
         if name in self.names:
-            self.values[entry] = Value(shape, parameter=self.names[name], name=name)
-        elif name in (PARENTS, SEGMENTS):
-            self.values[entry] = Value(shape, name=name)
+            self.values[entry] = Value(shape, parameter=self.names[name])
         elif not name.startswith(_PREFIX):
             raise Unsupported('has parameters packed into one array')
         else:
             position = int(name[len(_PREFIX):])
             argument = self.node_type.arguments[position]
             ragged = argument.kind is Kind.RAGGED
+            shape = shape[2:] if ragged else shape[1:]
             view = self.placed.get(entry)
             if view is None:
-                self.registers.append(Register(_width(shape[1:]), ragged, Place.INPUT, position))
-                view = View(len(self.registers) - 1, 0, _width(shape[1:]))
+                self.registers.append(Register(_width(shape), ragged, Place.INPUT, position))
+                view = View(len(self.registers) - 1, 0, _width(shape))
             else:
                 self._set_ragged(view, ragged)
                 self.instructions.append(Instruction(
                     Opcode.LOAD, view, numbers=(position, int(argument.differentiable))))
-            self.values[entry] = Value(shape[1:], view, ragged)
+            self.values[entry] = Value(shape, view, ragged)
 
     def _operator(self, node: Node) -> None:
         rule = _RULES.get(node.op)
@@ -261,7 +276,8 @@ class _Lowering:
 
     # --- what rules use --------------------------------------------------------------------------
 
-    def _new(self, width: int, ragged: Optional[bool]) -> View:
+    def new(self, width: int, ragged: Optional[bool]) -> View:
+        """A register of its own."""
         self.registers.append(Register(width, ragged))
         return View(len(self.registers) - 1, 0, width)
 
@@ -275,36 +291,56 @@ class _Lowering:
     def out(self, node: Node, ragged: bool, output: int = 0) -> View:
         """Where a result goes; from here on it is known to the operators that read it."""
         entry = (node.index, output)
-        shape = node.shapes[output]
+        shape = node.shapes[output][2 if ragged else 1:]
         view = self.placed.get(entry)
         if view is None:
-            view = self._new(_width(shape[1:]), ragged)
+            view = self.new(_width(shape), ragged)
+        elif view.width != _width(shape):
+            raise Unsupported('lays ragged values beside others')
         else:
             self._set_ragged(view, ragged)
-        self.values[entry] = Value(shape[1:], view, ragged)
+        self.values[entry] = Value(shape, view, ragged)
         return view
+
+    def lead(self, value: Value) -> Shape:
+        """The axes in front of those of a row."""
+        return self.batch_shape[:value.lead]
 
     def alias(self, node: Node, value: Value, view: View, output: int = 0) -> None:
         """A result that is a part, or another shape, of what is there."""
-        self.values[node.index, output] = Value(node.shapes[output][1:], view, value.ragged)
+        self.values[node.index, output] = Value(node.shapes[output][value.lead:], view,
+                                                value.ragged)
 
     def emit(self, op: Opcode, out: View, *views: View, **rest) -> None:
         """Append an instruction."""
         self.instructions.append(Instruction(op, out, *views, **rest))
 
+    def parameter(self, value: Value) -> int:
+        """Its number in the program."""
+        key = value.parameter, value.begin
+        if key not in self.parameters:
+            self.parameters.append(key)
+        return self.parameters.index(key)
+
     def rows(self, node: Node, value: Value, ragged: bool) -> Value:
         """A parameter as rows that are all the same."""
         if value.parameter < 0:
-            if value.view is None or value.ragged != ragged:
-                raise Unsupported(f'has {node.op} of ragged values and others')
-            return value
-        rank = len(node.shapes[0])
+            return self.expanded(node, value) if ragged and not value.ragged else value
+        lead, rank = 2 if ragged else 1, len(node.shapes[0])
         shape = (1,) * (rank - len(value.shape)) + value.shape
-        if len(shape) != rank or shape[0] != 1:
+        if len(shape) != rank or _width(shape[:lead]) != 1:
             raise Unsupported(f'has {node.op} of a parameter across rows')
-        view = self._new(_width(shape), ragged)
-        self.emit(Opcode.PARAMETER_ROW, view, parameter=value.parameter)
-        return Value(shape[1:], view, ragged)
+        view = self.new(_width(shape), ragged)
+        self.emit(Opcode.PARAMETER_ROW, view, parameter=self.parameter(value))
+        return Value(shape[lead:], view, ragged)
+
+    def expanded(self, node: Node, value: Value) -> Value:
+        """(N, 1, ...) broadcast along the ragged axis: each value gets its row's."""
+        if len(value.shape) + 1 != len(node.shapes[0]) or value.shape[0] != 1:
+            raise Unsupported(f'has {node.op} of ragged values and others')
+        view = self.new(value.view.width, True)
+        self.emit(Opcode.EXPAND, view, value.view)
+        return Value(value.shape[1:], view, True)
 
 
 def _width(shape: Sequence[int]) -> int:
@@ -364,7 +400,7 @@ def _leaky(low, node, inputs) -> None:
 
 def _clip(low, node, inputs) -> None:
     _need_rows(node, inputs[0])
-    raised = low._new(inputs[0].view.width, inputs[0].ragged)
+    raised = low.new(inputs[0].view.width, inputs[0].ragged)
     low.emit(Opcode.UNARY, raised, inputs[0].view, numbers=(Unary.MAXIMUM,),
              reals=(float(node.attrs['a_min']),))
     low.emit(Opcode.UNARY, low.out(node, inputs[0].ragged), raised, numbers=(Unary.MINIMUM,),
@@ -384,7 +420,7 @@ def _binary(function: Binary):
             return
         ragged = any(value.ragged for value in inputs)
         a, b = [low.rows(node, value, ragged) for value in inputs]
-        out = node.shapes[0][1:]
+        out = node.shapes[0][a.lead:]
         low.emit(Opcode.BINARY, low.out(node, ragged), a.view, b.view,
                  numbers=(function, _spread(a.shape, out), _spread(b.shape, out)))
     return rule
@@ -413,7 +449,7 @@ def _add_n(low, node, inputs) -> None:
         low.emit(Opcode.UNARY, out, views[0], numbers=(Unary.AFFINE,), reals=(1.0, 0.0))
     for position, view in enumerate(views[1:]):
         last = position == len(views) - 2
-        total = out if last else low._new(out.width, ragged)
+        total = out if last else low.new(out.width, ragged)
         low.emit(Opcode.BINARY, total, views[0], view,
                  numbers=(Binary.ADD, Spread.SAME, Spread.SAME))
         views[0] = total
@@ -425,7 +461,7 @@ def _sum_of_products(low: _Lowering, node: Node) -> None:
     others = [low.values[source] for source in node.sources if source[0] not in low.folded]
     ragged = any(low.values[product.sources[0]].ragged for product in products)
     terms = [low.rows(node, value, ragged) for value in others]
-    if any(term.shape != node.shapes[0][1:] for term in terms):
+    if any(term.shape != node.shapes[0][term.lead:] for term in terms):
         raise Unsupported('broadcasts in a sum')
     out = low.out(node, ragged)
     if len(terms) > 1:
@@ -449,11 +485,14 @@ def _emit_product(low, node, inputs, out: View, accumulate: bool) -> None:
     if any(value.parameter < 0 for value in inputs[1:]):
         raise Unsupported('has FullyConnected of a weight that is no parameter')
     x = inputs[0]
-    times = 1 if _true(node.attrs, 'flatten', 'True') else _width(x.shape[:-1])
+    flatten = _true(node.attrs, 'flatten', 'True')
+    if flatten and x.ragged:
+        raise Unsupported('multiplies all values of a row at once')
+    times = 1 if flatten else _width(x.shape[:-1])
     if times > 1 and not (_whole(low, x.view) and _whole(low, out)):
         raise Unsupported('multiplies parts of rows')
-    low.emit(Opcode.PRODUCT, out, x.view, parameter=inputs[1].parameter,
-             bias=inputs[2].parameter if len(inputs) > 2 else -1,
+    low.emit(Opcode.PRODUCT, out, x.view, parameter=low.parameter(inputs[1]),
+             bias=low.parameter(inputs[2]) if len(inputs) > 2 else -1,
              numbers=(int(accumulate), times))
 
 
@@ -463,26 +502,30 @@ def _whole(low, view: View) -> bool:
 
 def _reshape(low, node, inputs) -> None:
     _need_rows(node, inputs[0])
-    if _width(node.shapes[0][1:]) != inputs[0].view.width:
+    value, shape = inputs[0], node.shapes[0]
+    if _width(shape[value.lead:]) != value.view.width or shape[:value.lead] != low.lead(value):
         raise Unsupported('reshapes across rows')
     low.alias(node, inputs[0], inputs[0].view)
 
 
 def _slice_axis(low, node, inputs) -> None:
     begin, end = _numbers(node.attrs['begin'])[0], _numbers(node.attrs['end'])
-    _cut(low, node, inputs[0], _axis(node.attrs['axis'], len(inputs[0].shape) + 1), begin,
+    _cut(low, node, inputs[0], _axis(node.attrs['axis'], len(node.shapes[0])), begin,
          end[0] if end else None, 0)
 
 
 def _cut(low, node, value: Value, axis: int, begin: Optional[int], end: Optional[int],
          output: int) -> None:
-    """Positions [begin, end) along an axis (counted with axis 0)."""
-    _need_rows(node, value)
-    size = value.shape[axis - 1] if axis else 0
-    if not axis:
+    """Positions [begin, end) along an axis of the graph's entry."""
+    if value.parameter >= 0:
+        _cut_parameter(low, node, value, axis, begin, end, output)
+        return
+    axis -= value.lead
+    if axis < 0:
         raise Unsupported('cuts across rows')
+    size = value.shape[axis]
     begin, end, _ = slice(begin, end).indices(size)
-    outer, inner = _width(value.shape[:axis - 1]), _width(value.shape[axis:])
+    outer, inner = _width(value.shape[:axis]), _width(value.shape[axis + 1:])
     part = View(value.view.register, value.view.offset + begin * inner, (end - begin) * inner)
     if outer == 1:
         low.alias(node, value, part, output)
@@ -493,24 +536,39 @@ def _cut(low, node, value: Value, axis: int, begin: Optional[int], end: Optional
              numbers=(outer, (end - begin) * inner, (end - begin) * inner, size * inner))
 
 
+def _cut_parameter(low, node, value: Value, axis: int, begin: Optional[int], end: Optional[int],
+                   output: int) -> None:
+    if _width(value.shape[:axis]) != 1:
+        raise Unsupported('takes some columns of a parameter')
+    begin, end, _ = slice(begin, end).indices(value.shape[axis])
+    inner = _width(value.shape[axis + 1:])
+    low.values[node.index, output] = Value(node.shapes[output], parameter=value.parameter,
+                                           begin=value.begin + begin * inner)
+
+
 def _slice_channel(low, node, inputs) -> None:
     count = int(node.attrs['num_outputs'])
-    axis = _axis(node.attrs.get('axis', '1'), len(inputs[0].shape) + 1)
-    size = inputs[0].shape[axis - 1] // count if axis else 0
+    _need_rows(node, inputs[0])
+    axis = _axis(node.attrs.get('axis', '1'), len(inputs[0].shape) + inputs[0].lead)
+    if axis < inputs[0].lead:
+        raise Unsupported('cuts across rows')
+    size = inputs[0].shape[axis - inputs[0].lead] // count
     for output in range(count):
         _cut(low, node, inputs[0], axis, output * size, (output + 1) * size, output)
 
 
 def _concat(low, node, inputs) -> None:
     _need_rows(node, *inputs)
+    ragged, lead = inputs[0].ragged, inputs[0].lead
     axis = _axis(node.attrs.get('dim', '1'), len(node.shapes[0]))
-    ragged = inputs[0].ragged
+    if axis < lead or any(value.ragged != ragged for value in inputs):
+        raise Unsupported('joins rows')
     out = low.out(node, ragged)
-    outer, inner = _width(node.shapes[0][1:axis]), _width(node.shapes[0][axis + 1:])
+    outer, inner = _width(node.shapes[0][lead:axis]), _width(node.shapes[0][axis + 1:])
     size, offset = node.shapes[0][axis], out.offset
     for value in inputs:
         part = View(out.register, offset, out.width if outer > 1 else value.view.width)
-        mine = value.shape[axis - 1] * inner
+        mine = value.shape[axis - lead] * inner
         if outer > 1:
             low.emit(Opcode.STRIDED, part, value.view, numbers=(outer, mine, size * inner, mine))
         elif value.view != part:
@@ -527,31 +585,28 @@ def _look_up(low, node, table: Value, index: Value) -> None:
     _need_rows(node, index)
     if table.parameter < 0:
         raise Unsupported(f'has {node.op} from something else than a parameter')
-    low.emit(Opcode.LOOKUP, low.out(node, index.ragged), index.view, parameter=table.parameter,
+    low.emit(Opcode.LOOKUP, low.out(node, index.ragged), index.view, parameter=low.parameter(table),
              numbers=(table.shape[0], _width(table.shape[1:])))
 
 
 def _take(low, node, inputs) -> None:
     table, index = inputs
-    if index.name == PARENTS:
-        _need_rows(node, table)
-        low.emit(Opcode.EXPAND, low.out(node, True), table.view)
-    elif node.attrs.get('axis', '0') == '0' and node.attrs.get('mode', 'clip') == 'clip':
-        _look_up(low, node, table, index)
-    else:
+    if node.attrs.get('axis', '0') != '0' or node.attrs.get('mode', 'clip') != 'clip':
         raise Unsupported('has take with options')
+    _look_up(low, node, table, index)
 
 
-def _dot(low, node, inputs) -> None:
-    if inputs[0].name != SEGMENTS or not _is_rows(inputs[1]):
-        raise Unsupported('has dot')
-    low.emit(Opcode.SEGMENT_SUM, low.out(node, False), inputs[1].view)
+def _sequence_mask(low, node, inputs) -> None:
+    # What it would mask is padding: that its lengths say so is a condition of the type.
+    if not inputs[0].ragged or node.attrs.get('axis') != '1':
+        raise Unsupported('has SequenceMask')
+    low.alias(node, inputs[0], inputs[0].view)
 
 
 def _batch_dot(low, node, inputs) -> None:
     _need_rows(node, *inputs)
     a, b = inputs
-    if len(a.shape) != 2 or a.ragged != b.ragged:
+    if len(a.shape) != 2 or a.ragged or b.ragged:
         raise Unsupported('has batch_dot of more axes')
     turned_a, turned_b = _true(node.attrs, 'transpose_a'), _true(node.attrs, 'transpose_b')
     m, n = node.shapes[0][1:]
@@ -563,8 +618,12 @@ def _softmax(op: Opcode):
     def rule(low, node, inputs) -> None:
         _need_rows(node, inputs[0])
         axis = _axis(node.attrs.get('axis', '-1'), len(node.shapes[0]))
-        if (axis != len(node.shapes[0]) - 1 or len(inputs) > 1 or not inputs[0].shape
-                or node.attrs.get('temperature', 'None') != 'None'):
+        if len(inputs) > 1 or node.attrs.get('temperature', 'None') != 'None':
+            raise Unsupported(f'has {node.op} with options')
+        if inputs[0].ragged and axis == 1 and op is Opcode.SOFTMAX:
+            low.emit(Opcode.SEGMENT_SOFTMAX, low.out(node, True), inputs[0].view)
+            return
+        if axis != len(node.shapes[0]) - 1 or not inputs[0].shape:
             raise Unsupported(f'has {node.op} along another axis')
         low.emit(op, low.out(node, inputs[0].ragged), inputs[0].view,
                  numbers=(inputs[0].shape[-1],))
@@ -573,8 +632,9 @@ def _softmax(op: Opcode):
 
 def _pick(low, node, inputs) -> None:
     _need_rows(node, *inputs)
-    axis = _axis(node.attrs.get('axis', '-1'), len(inputs[0].shape) + 1)
-    if axis != len(inputs[0].shape) or node.attrs.get('mode', 'clip') != 'clip':
+    rank = len(inputs[0].shape) + inputs[0].lead
+    axis = _axis(node.attrs.get('axis', '-1'), rank)
+    if axis != rank - 1 or inputs[0].ragged != inputs[1].ragged or node.attrs.get('mode', 'clip') != 'clip':
         raise Unsupported('has pick along another axis')
     low.emit(Opcode.PICK, low.out(node, inputs[0].ragged), inputs[0].view, inputs[1].view)
 
@@ -582,20 +642,22 @@ def _pick(low, node, inputs) -> None:
 def _reduce(mean: bool):
     def rule(low, node, inputs) -> None:
         _need_rows(node, inputs[0])
-        shape = inputs[0].shape
-        named = _numbers(node.attrs.get('axis', '()'))
-        axes = {_axis(str(axis), len(shape) + 1) for axis in named}
+        value, named = inputs[0], _numbers(node.attrs.get('axis', '()'))
+        rank = len(value.shape) + value.lead
+        axes = {_axis(str(axis), rank) for axis in named}
         if _true(node.attrs, 'exclude'):
-            axes = set(range(len(shape) + 1)) - axes
-        axes = sorted(axes)
-        if not axes or axes[0] == 0 or axes != list(range(axes[0], axes[-1] + 1)):
-            if not axes and named:  # every axis is excluded: nothing to sum
-                low.alias(node, inputs[0], inputs[0].view)
-                return
+            axes = set(range(rank)) - axes
+        if value.ragged and axes == {1} and not mean:
+            low.emit(Opcode.SEGMENT_SUM, low.out(node, False), value.view)
+            return
+        if named and not axes:  # every axis is excluded: nothing to sum
+            low.alias(node, value, value.view)
+            return
+        first, last = min(axes, default=0) - value.lead, max(axes, default=0) - value.lead
+        if first < 0 or len(axes) != last - first + 1:
             raise Unsupported(f'has {node.op} along such axes')
-        length = _width(shape[axes[0] - 1:axes[-1]])
-        inner = _width(shape[axes[-1]:])
-        low.emit(Opcode.REDUCE, low.out(node, inputs[0].ragged), inputs[0].view,
+        length, inner = _width(value.shape[first:last + 1]), _width(value.shape[last + 1:])
+        low.emit(Opcode.REDUCE, low.out(node, value.ragged), value.view,
                  numbers=(length, inner), reals=(1.0 / length if mean else 1.0,))
     return rule
 
@@ -608,7 +670,7 @@ def _constant(number: float):
 
 
 _VIEWS = frozenset('''Reshape reshape Flatten flatten expand_dims squeeze slice_axis SliceChannel
-                      split Dropout'''.split())
+                      split Dropout SequenceMask'''.split())
 _ADDITIONS = frozenset('elemwise_add _plus _add broadcast_add add_n ElementWiseSum'.split())
 
 
@@ -631,7 +693,7 @@ def _rules() -> Dict[str, Callable]:
         '_rdiv_scalar': _unary(Unary.RECIPROCAL, lambda attrs: (_scalar(attrs),)),
         'FullyConnected': _fully_connected, 'Concat': _concat, 'concat': _concat,
         'slice_axis': _slice_axis, 'SliceChannel': _slice_channel, 'split': _slice_channel,
-        'Embedding': _embedding, 'take': _take, 'dot': _dot, 'batch_dot': _batch_dot,
+        'Embedding': _embedding, 'take': _take, 'SequenceMask': _sequence_mask, 'batch_dot': _batch_dot,
         'log_softmax': _softmax(Opcode.LOG_SOFTMAX), 'softmax': _softmax(Opcode.SOFTMAX),
         'pick': _pick, 'sum': _reduce(False), 'mean': _reduce(True), 'add_n': _add_n,
         'ElementWiseSum': _add_n, 'zeros_like': _constant(0.0), 'ones_like': _constant(1.0)}

@@ -1,16 +1,19 @@
 """Consecutive batches as one call of a native operator, forward and backward."""
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import mxnet as mx
 import numpy as np
 from mxnet.ndarray import NDArray
 
-from ..plan import Batch
+from ..host import upload
 from ..static.node_type import Kind, NodeType
 from . import library
 from .encoding import Layout, Rows, batch_words, header, layout, place_kept, program_words
 from .instructions import RowProgram
 from .lowering import Unsupported, lower
+
+if TYPE_CHECKING:
+    from ..plan import Batch
 
 
 class NativeProgram(NamedTuple):
@@ -35,7 +38,7 @@ def native_program(node_type: NodeType) -> Optional[NativeProgram]:
     return node_type.native
 
 
-def runs_natively(batch: Batch) -> bool:
+def runs_natively(batch: 'Batch') -> bool:
     """Whether a batch can be a part of a run."""
     return native_program(batch.node_type) is not None and not any(
         argument.kind is Kind.RAGGED and read.length != 0 and read.parents is None
@@ -52,14 +55,14 @@ class NativeRun:
         All run natively, have one element type, and agree in whether they are recorded.
     """
 
-    def __init__(self, machine, batches: Sequence[Batch]):
+    def __init__(self, machine, batches: Sequence['Batch']):
         self._machine = machine
         self.training = batches[0].node_type.mode.recording
         self._arenas: Dict[int, int] = {}      # of the machine -> of the run
         self._parameters: List[NDArray] = []
         self._gradients: List[Optional[NDArray]] = []
         self._read_backward: List[bool] = []
-        self._table = _on_cpu(self._encode(batches))
+        self._table = upload(self._encode(batches), mx.cpu())
 
     def forward(self) -> None:
         """Run the batches: their results appear in the arenas."""
@@ -91,7 +94,7 @@ class NativeRun:
 
     # --- the table -------------------------------------------------------------------------------
 
-    def _encode(self, batches: Sequence[Batch]) -> np.ndarray:
+    def _encode(self, batches: Sequence['Batch']) -> np.ndarray:
         programs: Dict[NodeType, int] = {}
         totals: List[Rows] = []
         private = [arena.private for arena in self._machine.plan.arenas]
@@ -116,34 +119,28 @@ class NativeRun:
             kept = native.layouts[self.training]
             registers, workspace, gradients = place_kept(kept, rows, workspace, gradients)
             pieces += program_words(native.program, kept, registers,
-                                    self._parameters_of(node_type))
+                                    self._parameters_of(node_type, native.program))
         self._workspace = mx.nd.empty((max(workspace, 1),), dtype=self._dtype)
         first = header(element_size, self.training, len(self._arenas), len(self._parameters),
                        gradients, len(programs), len(batches))
         return np.concatenate([np.array(first, np.int64), *pieces, np.array(words, np.int64)])
 
-    def _parameters_of(self, node_type: NodeType) -> List[Tuple[int, bool]]:
-        """Position in the run, and whether it is trained, of each parameter of a type."""
-        found = []
-        for position, parameter in enumerate(node_type.parameters):
-            value = self._machine.parameter(node_type, position)
-            trained = self.training and parameter.grad_req != 'null'
-            gradient = self._machine.gradient_of(value) if trained else None
-            self._differentiable |= trained
-            for index, known in enumerate(self._parameters):
-                if known is value:
-                    break
-            else:
-                index = len(self._parameters)
-                self._parameters.append(value)
-                self._gradients.append(gradient)
-                self._read_backward.append(node_type.read_backward[position])
-            found.append((index, trained))
-        self._differentiable |= any(argument.differentiable for argument in node_type.arguments)
-        return found
+    def _parameters_of(self, node_type: NodeType, program: RowProgram
+                       ) -> List[Tuple[int, bool, int]]:
+        """Position in the run, whether it is trained, and first element, of what it uses."""
+        places = [self._parameter(node_type, position)
+                  for position in range(len(node_type.parameters))]
+        self._differentiable |= any(trained for _, trained in places) or any(
+            argument.differentiable for argument in node_type.arguments)
+        return [places[position] + (begin,) for position, begin in program.parameters]
 
-
-def _on_cpu(words: np.ndarray) -> NDArray:
-    array = mx.nd.empty(words.shape, dtype=np.int64)
-    array._sync_copyfrom(words)
-    return array
+    def _parameter(self, node_type: NodeType, position: int) -> Tuple[int, bool]:
+        value = self._machine.parameter(node_type, position)
+        trained = self.training and node_type.parameters[position].grad_req != 'null'
+        for index, known in enumerate(self._parameters):
+            if known is value:
+                return index, trained
+        self._parameters.append(value)
+        self._gradients.append(self._machine.gradient_of(value) if trained else None)
+        self._read_backward.append(node_type.read_backward[position])
+        return len(self._parameters) - 1, trained

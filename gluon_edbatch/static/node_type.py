@@ -186,7 +186,7 @@ class NodeType:
         if (not self.options.segments or not ragged or self.lengths is not None
                 or not self.neutral or self.alone or self.ctx.device_type != 'cpu'
                 or any(number for _, _, number in self.conditions)
-                or not _one_group(ragged, self.conditions)
+                or not one_group(ragged, self.conditions)
                 or any(self.arguments[position].arena[1] not in (np.float32, np.float64)
                        for position in ragged)):
             return None
@@ -228,7 +228,7 @@ class NodeType:
                      for factor, spec in zip(self.factors, self.outputs))
 
 
-def _one_group(positions: Sequence[int], conditions) -> bool:
+def one_group(positions: Sequence[int], conditions) -> bool:
     """Whether the conditions tie all these ragged arguments to one length."""
     group = {positions[0]}
     for _ in positions:

@@ -14,6 +14,7 @@ from ..record.lazy import _set_recording, _set_training
 from .node_type import Kind, NodeType
 from .program import EMPTY, SLICE, program_for
 
+_SMALLEST_SCALE = 4e-3  # where exact results are zero, only rounding is left
 _TOLERANCE = {'float16': 2e-2, 'float32': 1e-3, 'float64': 1e-7}
 
 
@@ -106,8 +107,8 @@ def _close(found: np.ndarray, expected: np.ndarray) -> bool:
     tolerance = _TOLERANCE[expected.dtype.name]
     finite = expected[np.isfinite(expected)]
     scale = float(np.abs(finite).max()) if finite.size else 1.0
-    return np.allclose(found, expected, rtol=tolerance, atol=tolerance * max(scale, 1e-30),
-                       equal_nan=True)
+    return np.allclose(found, expected, rtol=tolerance, equal_nan=True,
+                       atol=tolerance * max(scale, _SMALLEST_SCALE))
 
 
 def _message(node_type, found, expected, padded, line) -> str:

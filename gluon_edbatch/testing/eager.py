@@ -12,6 +12,7 @@ from ..mixin import _context_of, _eager
 from ..record.lazy import LazyArray
 from ..schedule import Scheduler
 from ..scope import batching
+from ..static.options import compile_options
 
 SCHEDULERS = ('depth', 'agenda', 'fsm', 'sufficient', 'unbatched')
 # Of the largest magnitude in an array. A sum over a batch adds in another order than eager's.
@@ -112,11 +113,14 @@ class _Comparison:
 
     def run(self, train: bool, active: bool, schedulers) -> None:
         expected = self._measure(train, self._eager)
-        for scheduler in schedulers:
-            found = self._measure(train, lambda: self._batched(scheduler))
+        for number, scheduler in enumerate(schedulers):
+            native = (number + active) % 2 == 0  # both ways are compared in half of the cases
+            with compile_options(native=native):
+                found = self._measure(train, lambda: self._batched(scheduler))
             case = (f'scheduler {getattr(scheduler, "name", scheduler)}, '
                     f'{"" if active else "not "}hybridized, '
-                    f'{"training" if train else "inference"}')
+                    f'{"training" if train else "inference"}, '
+                    f'{"" if native else "no "}native operators')
             self._compare('result', found.results, expected.results, case)
             self._compare('gradient of', found.gradients, expected.gradients, case)
 

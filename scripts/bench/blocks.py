@@ -9,6 +9,7 @@ from mxnet import autograd
 
 import gluon_edbatch as edb
 from gluon_edbatch.execute import Machine
+from gluon_edbatch.native.run import runs_natively
 from gluon_edbatch.static.rowwise import operators
 
 from .cells import CELLS, Cell
@@ -76,6 +77,13 @@ class BlockSettings(NamedTuple):
                 for shape in cell.row_shapes]
 
 
+class _Time(NamedTuple):
+    """Of one call: on the clock, and of processors over all threads."""
+
+    seconds: float
+    cpu_seconds: float
+
+
 class PlainBatch:
     """A hybridized cell called with the rows of a batch."""
 
@@ -129,17 +137,15 @@ class CompiledBatch:
             recording = scope._recording
             plan = recording.evaluator.counts[-1].plan
             self._machine = Machine(recording, plan, {})
-        for array in self._machine.gradients:
-            if array is not None:
-                array[:] = 0
         for batch in plan.batches:
-            self._machine.run(batch)
+            self._machine.run([batch])
         self._batch, = [batch for batch in plan.batches if batch.node_type.graph.parameters]
-        for gradient in [gradient for tape in self._machine.tapes[-1:]
-                         for gradient in tape.gradients] + self._machine.parameter_gradients:
-            gradient[:] = 1
+        for array in self._machine.gradients + self._machine.parameter_gradients:
+            if array is not None:
+                array[:] = 1
         self.gathers = sum(read.gather for read in self._batch.reads)
-        self.operators = self._batch.node_type.programs[tuple(
+        self.native = runs_natively(self._batch)
+        self.operators = 1 if self.native else self._batch.node_type.programs[tuple(
             'gather' if read.gather else 'slice' for read in self._batch.reads)].operators
 
     @staticmethod
@@ -151,15 +157,14 @@ class CompiledBatch:
 
     def forward(self) -> List[mx.nd.NDArray]:
         """Run the batch."""
-        self._machine.run(self._batch)
+        self._machine.run([self._batch])
         return [self._machine.arenas[write.arena]._slice(write.begin, write.end)
                 for write in self._batch.writes]
 
     def both(self) -> None:
         """Run the batch and differentiate it."""
-        self._machine.run(self._batch)
-        tape = self._machine.tapes.pop()
-        autograd.backward(tape.outputs, tape.gradients, retain_graph=True, train_mode=True)
+        self._machine.run([self._batch])
+        self._machine.tapes.pop().backward()
 
 
 def measure_block(settings: BlockSettings) -> List[Row]:
@@ -169,34 +174,41 @@ def measure_block(settings: BlockSettings) -> List[Row]:
         plain = PlainBatch(settings, settings.build())
         compiled = CompiledBatch(settings, settings.build(), training=mode == 'both')
         pairs = _in_turn([getattr(side, mode) for side in (plain, compiled)], settings)
-        plain_us, compiled_us = (median(side) for side in zip(*pairs))
         rows.append({
             'cell': settings.cell, 'gates': 'fused' if settings.fused else 'apart', 'mode': mode,
             'rows': settings.rows, 'hidden': settings.hidden, 'embed': settings.embed,
             'reads': settings.reads, 'off': list(settings.off),
-            'plain_us': rounded(plain_us), 'compiled_us': rounded(compiled_us),
-            'speedup': rounded(median(a / b for a, b in pairs)),
+            **_times(pairs, '', 0), **_times(pairs, 'cpu_', 1),
             'plain_operators': plain.operators, 'operators': compiled.operators,
-            'gathers': compiled.gathers, 'threads': settings.threads, 'repeat': settings.repeat,
+            'gathers': compiled.gathers, 'native': compiled.native, 'threads': settings.threads, 'repeat': settings.repeat,
             'seed': settings.seed, **machine_info()})
     return rows
 
 
-def _in_turn(sides: Sequence[Callable[[], Any]], settings: BlockSettings) -> List[List[float]]:
-    """Microseconds a call of each side, repeat by repeat."""
-    times = [max(1, int(settings.seconds / _seconds(side, 3))) for side in sides]
-    return [[1e6 * _seconds(side, number) for side, number in zip(sides, times)]
+def _in_turn(sides: Sequence[Callable[[], Any]], settings: BlockSettings) -> List[List[_Time]]:
+    """Times of a call of each side, repeat by repeat."""
+    times = [max(1, int(settings.seconds / _time(side, 3).seconds)) for side in sides]
+    return [[_time(side, number) for side, number in zip(sides, times)]
             for _ in range(settings.repeat)]
 
 
-def _seconds(side: Callable[[], Any], times: int) -> float:
+def _time(side: Callable[[], Any], times: int) -> _Time:
     side()
     mx.nd.waitall()
-    begin = time.perf_counter()
+    begin = _Time(time.perf_counter(), time.process_time())
     for _ in range(times):
         side()
     mx.nd.waitall()
-    return (time.perf_counter() - begin) / times
+    return _Time((time.perf_counter() - begin.seconds) / times,
+                 (time.process_time() - begin.cpu_seconds) / times)
+
+
+def _times(pairs: List[List[_Time]], prefix: str, which: int) -> Dict[str, float]:
+    """Fields of a row: medians of both sides, and of their ratio."""
+    plain, compiled = ([times[which] for times in side] for side in zip(*pairs))
+    return {f'plain_{prefix}us': rounded(1e6 * median(plain)),
+            f'compiled_{prefix}us': rounded(1e6 * median(compiled)),
+            f'{prefix}speedup': rounded(median(a / b for a, b in zip(plain, compiled)))}
 
 
 def _listed(outputs: Any) -> List[Any]:
@@ -209,10 +221,11 @@ def block_table(rows: Sequence[Row]) -> str:
     head = (f'{row["cell"]}, gates {row["gates"]}, hidden {row["hidden"]}, embedding '
             f'{row["embed"]}, {row["threads"]} thread(s) on {row["cpus"]} x {row["cpu"]}')
     cells = [['rows'] + [f'{mode} {what}' for mode in MODES
-                         for what in ('plain', 'compiled', 'speedup')]
+                         for what in ('plain', 'compiled', 'speedup', 'cpu speedup')]
              + ['operators plain', 'compiled', 'gathers']]
     for forward, both in zip(rows[::2], rows[1::2]):
         cells.append([str(forward['rows'])] + [text for one in (forward, both) for text in (
-            f'{one["plain_us"]:.0f}', f'{one["compiled_us"]:.0f}', f'{one["speedup"]:.2f}')]
+            f'{one["plain_us"]:.0f}', f'{one["compiled_us"]:.0f}', f'{one["speedup"]:.2f}',
+            f'{one["cpu_speedup"]:.2f}')]
                      + [str(both[name]) for name in ('plain_operators', 'operators', 'gathers')])
     return '\n'.join([head] + aligned(cells))

@@ -2,8 +2,8 @@
 // the cache when the next one reads it.
 #pragma once
 
-#include <map>
 #include <memory>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -219,29 +219,29 @@ template <typename T> class Executor {
 
   // --- parameters ------------------------------------------------------------------------------
 
-  int64_t run_parameter(int64_t position) const {
-    return position < 0 ? -1 : program_->parameters[position].index;
-  }
   T* parameter(int64_t position) const {
-    return position < 0 ? nullptr : arrays_.parameters[run_parameter(position)];
+    return position < 0 ? nullptr : at(arrays_.parameters, program_->parameters[position]);
   }
   T* parameter_gradient(int64_t position) const {
     return position < 0 || !program_->parameters[position].trained
-        ? nullptr : arrays_.parameter_gradients[run_parameter(position)];
+        ? nullptr : at(arrays_.parameter_gradients, program_->parameters[position]);
+  }
+  static T* at(const std::vector<T*>& arrays, const Parameter& parameter) {
+    return arrays[parameter.index] + parameter.begin;
   }
 
   // Once for all batches of the run.
   void pack_weights(bool transposed) {
     whole_scratch().release();
-    packed_.assign(run_.parameters, nullptr);
+    packed_.clear();
     for (const Program& program : run_.programs)
       for (const Instruction& instruction : program.instructions) {
         if (instruction.op != kProduct) continue;
-        T*& packed = packed_[program.parameters[instruction.parameter].index];
+        const T* weight = at(arrays_.parameters, program.parameters[instruction.parameter]);
+        T*& packed = packed_[weight];
         if (packed) continue;
         const int64_t in = instruction.a.width / instruction.i1;
         const int64_t out = instruction.out.width / instruction.i1;
-        const T* weight = arrays_.parameters[program.parameters[instruction.parameter].index];
         packed = whole_scratch().template take<T>(
             transposed ? packed_size<T>(in, out) : packed_size<T>(out, in));
         if (transposed) pack<T>(weight, in, in, out, true, packed);
@@ -333,7 +333,7 @@ template <typename T> class Executor {
       case kProduct: {
         const Rows<T> y = split(out, i.i1), x = split(a, i.i1);
         multiply<T>(y.count, y.width, x.width, x.data, x.stride,
-                    packed_[run_parameter(i.parameter)], y.data, y.stride, parameter(i.bias),
+                    packed_.at(parameter(i.parameter)), y.data, y.stride, parameter(i.bias),
                     i.i0 != 0);
         break;
       }
@@ -380,7 +380,7 @@ template <typename T> class Executor {
         if (da) {
           const Rows<T> g = split(dy, i.i1), d = split(da, i.i1);
           multiply<T>(g.count, d.width, g.width, g.data, g.stride,
-                      packed_[run_parameter(i.parameter)], d.data, d.stride, nullptr, true);
+                      packed_.at(parameter(i.parameter)), d.data, d.stride, nullptr, true);
         }
         break;
       case kUnary:
@@ -452,7 +452,8 @@ template <typename T> class Executor {
   const Batch* batch_ = nullptr;
   Block block_{};
   const int32_t* parents_ = nullptr;
-  std::vector<T*> values_, gradients_, packed_;
+  std::vector<T*> values_, gradients_;
+  std::unordered_map<const T*, T*> packed_;  // weights
   T* kept_gradients_ = nullptr;
 };
 

@@ -170,8 +170,9 @@ void segment_softmax_backward(const Rows<T>& dy, const Rows<T>& dx, const Rows<T
 
 // --- along the last axis of a row --------------------------------------------------------------
 
-template <typename T> T sum_of(const T* x, int64_t n) {
-  T total = 0;
+// In double precision: MXNet compensates for rounding here, too.
+template <typename T> double sum_of(const T* x, int64_t n) {
+  double total = 0;
 #pragma omp simd reduction(+ : total)
   for (int64_t i = 0; i < n; ++i) total += x[i];
   return total;
@@ -187,7 +188,7 @@ void softmax(const Rows<T>& out, const Rows<T>& a, int64_t length, bool log) {
       T largest = x[0];
       for (int64_t i = 1; i < length; ++i) largest = x[i] > largest ? x[i] : largest;
       for (int64_t i = 0; i < length; ++i) y[i] = exponential(x[i] - largest);
-      const T total = sum_of(y, length);
+      const T total = static_cast<T>(sum_of(y, length));
       if (log) {
         const T shift = largest + std::log(total);
         for (int64_t i = 0; i < length; ++i) y[i] = x[i] - shift;
@@ -204,8 +205,9 @@ void softmax_backward(const Rows<T>& dy, const Rows<T>& dx, const Rows<T>& y, in
     for (int64_t begin = 0; begin < dy.width; begin += length) {
       const T *g = dy[row] + begin, *v = y[row] + begin;
       T* d = dx[row] + begin;
-      T total = 0;
-      for (int64_t i = 0; i < length; ++i) total += log ? g[i] : g[i] * v[i];
+      double sum = 0;
+      for (int64_t i = 0; i < length; ++i) sum += log ? g[i] : g[i] * v[i];
+      const T total = static_cast<T>(sum);
       for (int64_t i = 0; i < length; ++i)
         d[i] += log ? g[i] - exponential(v[i]) * total : v[i] * (g[i] - total);
     }
@@ -240,10 +242,8 @@ void reduce(const Rows<T>& out, const Rows<T>& a, int64_t length, int64_t inner,
     for (int64_t o = 0; o < outer; ++o) {
       const T* x = a[row] + o * length * inner;
       T* y = out[row] + o * inner;
-      if (inner == 1) {  // in double precision: MXNet compensates for rounding here, too
-        double total = 0;
-        for (int64_t k = 0; k < length; ++k) total += x[k];
-        *y = static_cast<T>(factor * total);
+      if (inner == 1) {
+        *y = static_cast<T>(factor * sum_of(x, length));
         continue;
       }
       for (int64_t i = 0; i < inner; ++i) y[i] = 0;

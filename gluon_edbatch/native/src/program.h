@@ -44,6 +44,7 @@ static_assert(sizeof(Register) == 7 * sizeof(int64_t), "no padding");
 struct Parameter {
   int64_t index;       // of the run's parameters
   int64_t trained;     // whether it has a gradient
+  int64_t begin;       // its first element that the program uses
 };
 
 struct Source {        // what a batch reads for an argument

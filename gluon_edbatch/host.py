@@ -1,0 +1,50 @@
+"""From host memory to new arrays without waiting for the engine.
+
+MXNet's own copy waits until a thread of the engine is free to say that the array is: beside a
+product that takes 10 ms it takes 10 ms, where the copy of some kilobytes takes less than 0.1.
+Nothing needs to be waited for while nobody else knows the array, so its memory is written directly.
+"""
+import ctypes
+from typing import Any
+
+import mxnet as mx
+import numpy as np
+from mxnet.base import _LIB, check_call
+from mxnet.ndarray import NDArray
+from mxnet.ndarray.ndarray import _new_alloc_handle
+
+
+def upload(values: np.ndarray, ctx: mx.Context) -> NDArray:
+    """A new array with these values, on a device."""
+    array = allocated(values.shape, values.dtype, ctx)
+    write_new(array, 0, values)
+    return array
+
+
+def allocated(shape: Any, dtype: Any, ctx: mx.Context) -> NDArray:
+    """A new array that has its memory already, as `write_new` needs it."""
+    return NDArray(_new_alloc_handle(tuple(shape), ctx, False, dtype))
+
+
+def write_new(array: NDArray, begin: int, rows: np.ndarray) -> None:
+    """Write rows of an array that the engine has not been given to any operator yet.
+
+    Parameters
+    ----------
+    array : NDArray
+        Made by `allocated`.
+    begin : int
+        Where the first of the rows goes.
+    rows : numpy.ndarray
+        Of the array's shape but for axis 0.
+    """
+    if array.ctx.device_type != 'cpu':
+        array._slice(begin, begin + len(rows))._sync_copyfrom(rows)
+        return
+    rows = np.ascontiguousarray(rows, array.dtype)
+    if rows.shape[1:] != array.shape[1:] or not 0 <= begin <= len(array) - len(rows):
+        raise ValueError(f'rows of {rows.shape} do not fit into {array.shape} at {begin}')
+    data = ctypes.c_void_p()
+    check_call(_LIB.MXNDArrayGetData(array.handle, ctypes.byref(data)))
+    row_bytes = rows.nbytes // len(rows) if len(rows) else 0
+    ctypes.memmove(data.value + begin * row_bytes, rows.ctypes.data, rows.nbytes)

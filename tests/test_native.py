@@ -1,0 +1,278 @@
+"""Native operators: the same results and gradients as eager Gluon, and optional."""
+import os
+import subprocess
+import sys
+
+import mxnet as mx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mxnet import autograd, gluon
+from mxnet.gluon import nn
+
+import gluon_edbatch as edb
+from gluon_edbatch.native import library
+from gluon_edbatch.native.run import native_program
+from gluon_edbatch.static.node_type import NodeType
+from gluon_edbatch.testing import assert_matches_eager
+from models import started
+from random_blocks import H, SHAPES, blocks
+
+needs_native = pytest.mark.skipif(not edb.native_available(), reason='no native operators')
+pytestmark = needs_native
+F = mx.sym
+
+
+@pytest.fixture
+def types(monkeypatch):
+    """The types that are made in a test."""
+    made = []
+    original = NodeType.__init__
+
+    def noted(self, *args, **kwargs):
+        original(self, *args, **kwargs)
+        made.append(self)
+    monkeypatch.setattr(NodeType, '__init__', noted)
+    return made
+
+
+def block_of(symbol):
+    """A block that computes a Symbol of `random_blocks`."""
+    names = [name for name in symbol.list_inputs() if name in SHAPES]
+    block = started(gluon.SymbolBlock(symbol, [F.var(name) for name in names]))
+    return block, names
+
+
+def arrays(shape, count, seed=0, dtype='float32'):
+    """NDArrays that want gradients."""
+    random = np.random.RandomState(seed)
+    made = [mx.nd.array(random.uniform(-1, 1, shape), dtype=dtype) for _ in range(count)]
+    for array in made:
+        array.attach_grad()
+    return made
+
+
+@pytest.mark.filterwarnings('ignore:Cannot decide type')
+@settings(max_examples=60)
+@given(symbol=blocks(14), rows=st.integers(1, 3))
+def test_random_blocks(symbol, rows):
+    """Rows of one and two axes; some operators have no rule, and then run as before."""
+    block, names = block_of(symbol)
+    if not names:
+        return
+    samples = list(zip(*[arrays((rows,) + SHAPES[name][1:], 4, seed)
+                         for seed, name in enumerate(names)]))
+    assert_matches_eager(block, samples, unpack=True, hybridized=[False], rtol=1e-4,
+                         schedulers=['agenda'])
+
+
+@pytest.mark.filterwarnings('ignore:Cannot decide type')
+@settings(max_examples=60)
+@given(symbol=blocks(14), lengths=st.lists(st.integers(0, 5), min_size=2, max_size=5))
+def test_random_blocks_with_ragged_arguments(symbol, lengths):
+    """Any number of values for each row, none included."""
+    block, names = block_of(symbol)
+    if 'edb_input2' not in names:
+        return
+    others = [name for name in names if name != 'edb_input2']
+    values = [arrays((1, H), length, seed) for seed, length in enumerate(lengths)]
+    samples = [([x] * len(others), list(ragged)) for x, ragged in
+               zip(arrays((1, H), len(lengths), 7), values)]
+
+    def model(rest, ragged):
+        rest = iter(rest)
+        together = edb.ragged(ragged, (H,), 'float32', mx.cpu())
+        return block(*[together if name == 'edb_input2' else next(rest) for name in names])
+    assert_matches_eager(model, samples, unpack=True, blocks=[block], hybridized=[False],
+                         rtol=1e-4, schedulers=['agenda'])
+
+
+class Gates(gluon.HybridBlock):
+    """Everything that the rules of lowering tell apart, in one cell."""
+
+    def __init__(self, width, **kwargs):
+        super().__init__(**kwargs)
+        self._width = width
+        with self.name_scope():
+            self.own = nn.Dense(3 * width, in_units=width)
+            self.other = nn.Dense(3 * width, in_units=width, use_bias=False)
+            self.last = nn.Dense(width, in_units=2 * width, activation='tanh')
+            self.scale = self.params.get('scale', shape=(1, width), init=mx.init.Normal(1))
+
+    def hybrid_forward(self, F, x, h, scale):
+        own = self.own(x) + self.other(h)
+        gate, new, kept = F.split(own, num_outputs=3, axis=1)
+        gate = F.sigmoid(gate)
+        mixed = F.broadcast_mul(gate * F.tanh(new) + (1 - gate) * h, scale)
+        out = self.last(F.concat(mixed, F.relu(kept), dim=1))
+        return out, F.log_softmax(mixed), F.sum(F.abs(kept), axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize('width', [2, 7, 16, 33, 150])
+@pytest.mark.parametrize('dtype', ['float32', 'float64'])
+def test_cell_of_any_width(types, width, dtype):
+    """Chains in batches of more and fewer rows than a tile and a block have."""
+    cell = Gates(width)
+    cell.initialize(mx.init.Normal(width ** -0.5))
+    cell.cast(dtype)
+
+    def chain(x, length):
+        h = x
+        results = []
+        for _ in range(length):
+            h, scores, total = cell(x, h)
+            results += [scores, total]
+        return results
+    samples = list(zip(arrays((1, width), 40, dtype=dtype), [1 + i % 4 for i in range(40)]))
+    assert_matches_eager(chain, samples, unpack=True, blocks=[cell], hybridized=[False],
+                         schedulers=['agenda'], rtol=1e-9 if dtype == 'float64' else 3e-5)
+    assert any(kind.native is not None for kind in types)
+
+
+def test_many_rows_and_wide_fans(types):
+    """Blocks of rows end where a row has more values than a block has rows."""
+    cell = started(edb.rnn.ChildSumTreeLSTMCell(5, 4))
+    leaf = [arrays((1, 4), 300, seed=1), arrays((1, 4), 300, seed=2)]
+
+    def model(x, many):
+        children = [cell(child, []) for child in many]
+        return cell(x, children)
+    samples = [(leaf[0][0], leaf[1][:250]), (leaf[0][1], []), (leaf[0][2], leaf[1][250:]),
+               *[(x, leaf[1][i:i + 1]) for i, x in enumerate(leaf[0][3:200])]]
+    assert_matches_eager(model, samples, unpack=True, blocks=[cell], hybridized=[False],
+                         schedulers=['agenda'], rtol=3e-5)
+    assert any(kind.native is not None and kind.ragged for kind in types)
+
+
+def test_attention_over_ragged_values(types):
+    """A softmax along the ragged axis, over as many values as there are."""
+    class Attention(gluon.HybridBlock):
+        def __init__(self):
+            super().__init__()
+            with self.name_scope():
+                self.score = nn.Dense(1, in_units=4, flatten=False, use_bias=False)
+
+        def hybrid_forward(self, F, length, values):
+            scores = F.SequenceMask(self.score(values), length, axis=1, value=-1e9,
+                                    use_sequence_length=True)
+            return F.sum(F.broadcast_mul(F.softmax(scores, axis=1), values), axis=1)
+    block = started(Attention())
+    samples = [arrays((1, 4), k, seed=k) for k in (1, 3, 2, 5)]
+
+    def model(values):
+        values = edb.ragged(values)
+        return block(values.lengths, values)
+    assert_matches_eager(model, samples, blocks=[block], hybridized=[False],
+                         schedulers=['agenda'])
+    assert any(kind.native is not None and kind.ragged for kind in types), [
+        kind.not_native for kind in types]
+
+
+def test_what_has_no_rule_says_so(types):
+    """And runs as a compiled call among native ones."""
+    first, last = started(nn.Dense(3, in_units=4)), started(nn.Dense(2, in_units=3))
+    samples = arrays((1, 4), 5)
+    assert_matches_eager(lambda x: last(mx.nd.sort(first(x), axis=1)), samples,
+                         blocks=[first, last], hybridized=[False], schedulers=['agenda'])
+    reasons = {kind.not_native for kind in types if kind.not_native}
+    assert any('sort' in reason for reason in reasons)
+    assert any(native_program(kind) is not None for kind in types)
+
+
+@pytest.mark.parametrize('frozen', ['weight', 'bias'])
+def test_parameters_that_are_not_trained(frozen):
+    """(Eager MXNet computes no gradient for a bias whose weight needs none.)"""
+    net = started(nn.Dense(3, in_units=4))
+
+    def gradients():
+        with autograd.record():
+            with edb.batching():
+                values = [net(x) for x in arrays((1, 4), 5)]
+            loss = edb.stack(values).square().sum()
+        loss.backward()
+        return {name: getattr(net, name).grad().asnumpy().copy() for name in ('weight', 'bias')
+                if getattr(net, name).grad_req != 'null'}
+    expected = gradients()
+    getattr(net, frozen).grad_req = 'null'
+    for name, found in gradients().items():
+        np.testing.assert_allclose(found, expected[name], rtol=1e-5)
+
+
+def test_second_backward_pass_gives_the_same():
+    net = started(Gates(6))
+    with autograd.record():
+        with edb.batching():
+            values = [net(x, x)[0] for x in arrays((1, 6), 4)]
+        loss = edb.stack(values).sum()
+    loss.backward(retain_graph=True)
+    once = net.own.weight.grad().asnumpy().copy()
+    loss.backward()
+    np.testing.assert_allclose(net.own.weight.grad().asnumpy(), once, rtol=1e-6)
+
+
+def test_updates_between_recording_backward_and_step():
+    """The backward pass computes with the weights of the forward pass."""
+    net = started(nn.Dense(1, in_units=2))
+    trainer = gluon.Trainer(net.collect_params(), 'sgd', {'learning_rate': 0.5})
+    for native in (True, False):
+        net.initialize(mx.init.One(), force_reinit=True)
+        for _ in range(5):
+            with autograd.record(), edb.compile_options(native=native):
+                with edb.batching():
+                    values = [net(net.weight.data() * 0 + i) for i in range(3)]
+                loss = edb.stack(values).square().mean()
+            loss.backward()
+            trainer.step(1)
+        if native:
+            expected = net.weight.data().asnumpy()
+    np.testing.assert_allclose(net.weight.data().asnumpy(), expected, rtol=1e-4)
+
+
+# --- optional ------------------------------------------------------------------------------------
+
+PROGRAM = '''
+import mxnet as mx, gluon_edbatch as edb
+net = mx.gluon.nn.Dense(2, in_units=2)
+net.initialize()
+with edb.batching():
+    values = [net(mx.nd.ones((1, 2)) * i) for i in range(3)]
+print(edb.native_available(), edb.stack(values).shape)
+'''
+
+
+def run(**variables):
+    """Run a program with these environment variables."""
+    return subprocess.run([sys.executable, '-c', PROGRAM], capture_output=True, text=True,
+                          check=True, timeout=120, env=dict(os.environ, **variables))
+
+
+def test_switched_off():
+    result = run(GLUON_EDBATCH_NATIVE='0')
+    assert result.stdout.startswith('False') and not result.stderr
+
+
+def test_without_compiler(tmp_path):
+    result = run(CXX='/no/such/compiler', GLUON_EDBATCH_CACHE=str(tmp_path),
+                 GLUON_EDBATCH_NATIVE='1')
+    assert result.stdout.startswith('False') and 'slower' in result.stderr
+    assert not any(path.suffix == '.so' for path in tmp_path.iterdir())
+
+
+def test_failing_compiler(tmp_path):
+    compiler = tmp_path / 'c++'
+    compiler.write_text('#!/bin/sh\necho "fatal error: no such header" >&2\nexit 1\n')
+    compiler.chmod(0o755)
+    result = run(CXX=str(compiler), GLUON_EDBATCH_CACHE=str(tmp_path / 'cache'),
+                 GLUON_EDBATCH_NATIVE='1')
+    assert result.stdout.startswith('False') and 'no such header' in result.stderr
+
+
+def test_folder_that_cannot_be_written(tmp_path):
+    (tmp_path / 'file').write_text('')
+    result = run(GLUON_EDBATCH_CACHE=str(tmp_path / 'file'), GLUON_EDBATCH_NATIVE='1')
+    assert result.stdout.startswith('False') and 'GLUON_EDBATCH_CACHE' in result.stderr
+
+
+def test_library_is_kept():
+    assert library.build() == library.build()
