@@ -388,7 +388,7 @@ def test_parameters_in_packs_and_alone_in_one_evaluation(name, larger, packed, m
     """Some batches are large, those of the larger samples are small; gradients add up."""
     reader, cell, samples = CELLS[name]
     assert_matches_eager(started(reader(cell)), samples * most_rows + larger,
-                         schedulers=('depth',), hybridized=(False,))
+                         schedulers=('depth', 'agenda'), hybridized=(False,))
     assert packed
 
 
