@@ -244,7 +244,7 @@ class Machine:
     def weight(self, node_type: NodeType, program: Program, source: Source) -> NDArray:
         """What a program of a type gets for a parameter or a pack."""
         if source.kind == 'pack':
-            return self._pack(node_type, program.packs[source.position])
+            return self.pack(node_type, program.packs[source.position])
         return self.parameter(node_type, source.position)
 
     def parameter(self, node_type: NodeType, position: int) -> NDArray:
@@ -275,7 +275,7 @@ class Machine:
         return value
 
     def gradient_of(self, value: NDArray) -> NDArray:
-        """The private gradient of what `parameter` returned for a trained one."""
+        """The private gradient of what `parameter` or `pack` returned for a trained one."""
         return self._gradient_of[id(value)]
 
     def _parameter_gradient(self, own: NDArray, value: NDArray) -> NDArray:
@@ -298,7 +298,7 @@ class Machine:
         self.accumulated.append(gradient)
         return gradient
 
-    def _pack(self, node_type: NodeType, positions: Tuple[int, ...]) -> NDArray:
+    def pack(self, node_type: NodeType, positions: Tuple[int, ...]) -> NDArray:
         """Several parameters as recorded, one after the other in one array.
 
         Made anew in each evaluation, it can never be stale. The parameters' gradients are slices
@@ -315,7 +315,7 @@ class Machine:
             values = [each.values() for each in watched]
             pack = self._packs[key] = mx.nd.concat(*values, dim=0)
             if marked:
-                gradient = self._zeroed(pack)
+                gradient = self._gradient_of[id(pack)] = self._zeroed(pack)
                 autograd.mark_variables([pack], [gradient], 'add')
                 ends = np.cumsum([value.shape[0] for value in values]).tolist()
                 for parameter, each, begin, end in zip(parameters, watched, [0] + ends, ends):

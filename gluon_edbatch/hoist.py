@@ -41,7 +41,8 @@ def _hoist_type(plan: Plan, node_type: NodeType, numbers: Sequence[int],
                 indices: List[np.ndarray]) -> Optional[_Hoisted]:
     positions = _known_before(plan, node_type, numbers)
     batches = [plan.batches[number] for number in numbers]
-    fused = native_program(node_type) is None and node_type.fused(
+    native = native_program(node_type)  # in which slices are free
+    fused = bool(native.program.packs) if native is not None else node_type.fused(
         sum(batch.rows for batch in batches) // len(batches))
     parts = split(node_type, positions, fused) if positions else None
     if parts is None:

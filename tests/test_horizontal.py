@@ -339,13 +339,13 @@ CELLS = {
 @pytest.fixture(name='packed')
 def count_packs(monkeypatch):
     """The packs that are made while the test runs."""
-    made, original = [], execute.Machine._pack
+    made, original = [], execute.Machine.pack
 
     def spied(machine, node_type, positions):
         made.append([node_type.parameters[position].name for position in positions])
         return original(machine, node_type, positions)
 
-    monkeypatch.setattr(execute.Machine, '_pack', spied)
+    monkeypatch.setattr(execute.Machine, 'pack', spied)
     return made
 
 
