@@ -10,6 +10,7 @@ else:
         [Extension('gluon_edbatch.record.calls', ['gluon_edbatch/record/calls.py'],
                    optional=True)],  # no compiler, no harm
         build_dir='build',
-        compiler_directives={'language_level': 3, 'annotation_typing': False})
+        compiler_directives={'language_level': 3, 'annotation_typing': False,
+                             'boundscheck': False, 'wraparound': False, 'initializedcheck': False})
 
 setup(ext_modules=extensions)

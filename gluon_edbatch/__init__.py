@@ -13,6 +13,7 @@ from .native.library import available as native_available
 from .record import COMPILED
 from .record.lazy import LazyArray
 from .report import Report
+from .reuse import Reuse
 from .schedule import (AgendaScheduler, BeamScheduler, CachedScheduler, DepthScheduler,
                        FSMScheduler, Policy, QLearningConfig, Scheduler, StateEncoding,
                        SufficientConditionScheduler, UnbatchedScheduler, learn_policy,
@@ -25,8 +26,9 @@ __version__ = '0.1.0'
 __all__ = [
     'AgendaScheduler', 'AutoBatchMixin', 'BatchError', 'BeamScheduler', 'CachedScheduler',
     'COMPILED', 'CompileOptions', 'DepthScheduler', 'EdbError', 'FSMScheduler', 'LazyArray',
-    'Policy', 'PolicyError', 'QLearningConfig', 'RecordError', 'Report', 'RowDependenceError',
-    'Scheduler', 'StaleValueError', 'StateEncoding', 'SufficientConditionScheduler',
+    'Policy', 'PolicyError', 'QLearningConfig', 'RecordError', 'Report', 'Reuse',
+    'RowDependenceError', 'Scheduler', 'StaleValueError', 'StateEncoding',
+    'SufficientConditionScheduler',
     'UnbatchedScheduler', 'add_n', 'batching', 'compile_options', 'concat', 'forward',
     'learn_policy', 'lower_bound', 'native_available', 'nd', 'ragged', 'rnn', 'stack', 'visualize',
 ]

@@ -10,7 +10,7 @@ from .errors import BatchError, EdbError
 from .execute import Machine, steps
 from .graph import Graph
 from .hoist import hoist
-from .pending import Calls, Pending, ancestors, form_table, to_graph
+from .pending import Calls, Edges, FormTable, Pending, ancestors, form_table, to_graph
 from .plan import Given, make_plan
 from .record.hooks import suspended, unrecorded
 from .record.lazy import Arena
@@ -61,11 +61,13 @@ class Evaluator:
         with suspended(), unrecorded():
             table = form_table(recording)
             calls = self.pending.calls(recording, table)
+            evaluation = recording.locations.evaluation
+            edges = calls.edges(evaluation)
             if wanted is not None:
-                calls = ancestors(calls, wanted, recording.locations.evaluation)
+                calls, edges = ancestors(calls, edges, wanted, evaluation)
             if len(calls):
                 recording.check_blocks()
-                self._evaluate(recording, calls, table, started)
+                self._evaluate(recording, calls, edges, table, started)
                 self.pending.ran(calls)
         if recording.closed:
             self.finish_if_done(recording)
@@ -77,8 +79,8 @@ class Evaluator:
         with self._lock, suspended(), unrecorded():
             table = form_table(recording)
             calls = self.pending.calls(recording, table)
-            return to_graph(calls, table, _types(recording, calls, table),
-                            recording.locations.evaluation)
+            return to_graph(calls, calls.edges(recording.locations.evaluation), table,
+                            _types(recording, calls, table))
 
     def finish_if_done(self, recording: Recording) -> None:
         """If nothing is left to run, keep nothing but the results that values refer to."""
@@ -86,10 +88,11 @@ class Evaluator:
             self._results.clear()
             recording.finish()
 
-    def _evaluate(self, recording: Recording, calls: Calls, table, started: float) -> None:
+    def _evaluate(self, recording: Recording, calls: Calls, edges: Edges, table: FormTable,
+                  started: float) -> None:
         locations = recording.locations
         types = _types(recording, calls, table)
-        graph = to_graph(calls, table, types, locations.evaluation)
+        graph = to_graph(calls, edges, table, types)
         recorded = time.perf_counter()
         schedule = self.scheduler.schedule(graph)
         scheduled = time.perf_counter()
@@ -113,8 +116,9 @@ class Evaluator:
 
 def _types(recording, calls: Calls, table) -> List[NodeType]:
     """The types of these calls, by serial."""
-    by_serial = {form.node_type.serial: form.node_type for form in recording.forms}
-    return [by_serial[serial] for serial in np.unique(table.types[calls.forms]).tolist()]
+    used = np.flatnonzero(np.bincount(calls.forms, minlength=len(table.types)))
+    types = {recording.forms[form].node_type for form in used.tolist()}
+    return sorted(types, key=lambda node_type: node_type.serial)
 
 
 def _given(recording) -> Given:

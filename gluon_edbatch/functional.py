@@ -153,6 +153,10 @@ def concat(values: Sequence[NDArray], dim: int = 0) -> NDArray:
     -------
     NDArray
     """
+    values = list(values)
+    recording = current_recording()
+    if recording is not None and dim == 0 and recording.common_store(values) is not None:
+        return recording.concat(values)
     values = _checked(values, 'concat')
     recording = _recording_of(values)
     if recording is not None:
@@ -234,26 +238,6 @@ def ragged(values: Sequence[NDArray], shape: Optional[Tuple[int, ...]] = None,
     result = EagerRagged(handle)
     result._length = len(values)
     return result
-
-
-def ragged_pairs(pairs: Sequence[Tuple[NDArray, NDArray]], shape: Tuple[int, ...],
-                 like: NDArray) -> Tuple[NDArray, NDArray]:
-    """`ragged` of the first and of the second components of any number of pairs.
-
-    Parameters
-    ----------
-    pairs : sequence of (NDArray, NDArray)
-        Such as the (h, c) of a node's children.
-    shape : tuple of int
-        Of one component.
-    like : NDArray
-        Gives dtype and context if there are no pairs.
-    """
-    recording = current_recording()
-    if recording is not None:
-        return recording.ragged_pairs(pairs, shape, like)
-    return (ragged([first for first, _ in pairs], shape, like.dtype, like.ctx),
-            ragged([second for _, second in pairs], shape, like.dtype, like.ctx))
 
 
 class _connected:  # pylint: disable=invalid-name

@@ -44,7 +44,8 @@ def write_new(array: NDArray, begin: int, rows: np.ndarray) -> None:
     rows = np.ascontiguousarray(rows, array.dtype)
     if rows.shape[1:] != array.shape[1:] or not 0 <= begin <= len(array) - len(rows):
         raise ValueError(f'rows of {rows.shape} do not fit into {array.shape} at {begin}')
+    if not rows.nbytes:
+        return
     data = ctypes.c_void_p()
     check_call(_LIB.MXNDArrayGetData(array.handle, ctypes.byref(data)))
-    row_bytes = rows.nbytes // len(rows) if len(rows) else 0
-    ctypes.memmove(data.value + begin * row_bytes, rows.ctypes.data, rows.nbytes)
+    ctypes.memmove(data.value + begin * (rows.nbytes // len(rows)), rows.ctypes.data, rows.nbytes)

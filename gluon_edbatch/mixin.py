@@ -1,5 +1,5 @@
 """The mixin of per-sample models."""
-from typing import Any, Iterable, List, Optional, Union
+from typing import Any, Hashable, Iterable, List, Optional, Tuple, Union
 
 import mxnet as mx
 import numpy as np
@@ -9,6 +9,7 @@ from mxnet.ndarray import NDArray
 from .functional import forward
 from .record import hooks
 from .record.structure import flatten, unflatten
+from .reuse import Reuse
 from .schedule import Scheduler
 from .scope import DEFAULT_SCHEDULER, batching
 
@@ -29,7 +30,8 @@ class AutoBatchMixin:
             return super().__call__(*args)
 
     def batch(self, samples: Iterable[Any], scheduler: Union[str, Scheduler] = DEFAULT_SCHEDULER,
-              unpack: bool = False) -> List[Any]:
+              unpack: bool = False, keys: Optional[Iterable[Hashable]] = None,
+              reuse: Optional[Reuse] = None) -> List[Any]:
         """The results for many samples, computed in batches.
 
         Parameters
@@ -40,15 +42,32 @@ class AutoBatchMixin:
             See `batching`.
         unpack : bool, default False
             Samples are tuples of arguments.
+        keys : iterable, optional
+            A key for each sample, to use again what it recorded; only with `reuse`.
+        reuse : Reuse, optional
+            Where that is kept.
 
         Returns
         -------
         list
             What the model returns for each sample, with ordinary NDArrays.
         """
+        if (keys is None) != (reuse is None):
+            raise ValueError('batch() takes keys and reuse together')
+        arguments = [sample if unpack else (sample,) for sample in samples]
         with batching(scheduler):
-            results = [self(*sample) if unpack else self(sample) for sample in samples]
+            if reuse is None:
+                results = [self(*args) for args in arguments]
+            else:
+                results = [reuse(key, self, *args) for key, args in _paired(keys, arguments)]
         return forward(results)
+
+
+def _paired(keys: Iterable[Hashable], arguments: List[Any]) -> Iterable[Tuple[Hashable, Any]]:
+    keys = list(keys)
+    if len(keys) != len(arguments):
+        raise ValueError(f'{len(keys)} keys for {len(arguments)} samples')
+    return zip(keys, arguments)
 
 
 def _context_of(block: gluon.Block) -> Optional[mx.Context]:

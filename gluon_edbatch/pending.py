@@ -1,6 +1,5 @@
 """From recorded lists to arrays: the calls that wait, and those of them that are wanted."""
-from array import array
-from typing import List, NamedTuple, Optional, Sequence
+from typing import NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -51,11 +50,33 @@ class Calls(NamedTuple):
         if len(values) < 256:
             return np.searchsorted(self.outputs, values, side='right') - 1
         first = int(self.outputs[0])  # a table is several times as fast for many values
-        table = np.zeros(max(int(values.max()), int(self.outputs[-1])) - first + 1, np.int64)
-        table[self.outputs - first] = 1
-        table = np.cumsum(table)
-        table -= 1
-        return table[values - first]
+        bounds = np.append(self.outputs[1:], max(int(values.max()), int(self.outputs[-1])) + 1)
+        return np.arange(len(self)).repeat(bounds - self.outputs)[values - first]
+
+    def edges(self, evaluation: np.ndarray) -> 'Edges':
+        """What these calls read of each other; `evaluation` tells which values are there."""
+        inner = self.args >= 0
+        values = self.args[inner]
+        waiting = evaluation[values] < 0
+        if not waiting.all():
+            inner[inner] = waiting
+            values = values[waiting]
+        before = np.zeros(len(inner) + 1, np.int64)
+        np.cumsum(inner, out=before[1:])
+        return Edges(before[self.offsets], self.producer(values))
+
+
+class Edges(NamedTuple):
+    """Which calls read what others compute, by position in `Calls`.
+
+    Attributes
+    ----------
+    offsets, producers : numpy.ndarray
+        (n + 1,) and (e,): call ``i`` reads ``producers[offsets[i]:offsets[i + 1]]``.
+    """
+
+    offsets: np.ndarray
+    producers: np.ndarray
 
 
 class FormTable(NamedTuple):
@@ -76,11 +97,6 @@ def expand(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
     return np.arange(total) + np.repeat(starts - (ends - counts), counts)
 
 
-def _int64(numbers: List[int], begin: int) -> np.ndarray:
-    """The numbers of a list from `begin` on (three times as fast as ``np.array``)."""
-    return np.frombuffer(array('q', numbers[begin:] if begin else numbers), np.int64)
-
-
 def _select(offsets, items, keep):
     counts = offsets[keep + 1] - offsets[keep]
     bounds = np.zeros(len(keep) + 1, np.int64)
@@ -90,16 +106,9 @@ def _select(offsets, items, keep):
 
 def form_table(recording: Recording) -> FormTable:
     """The forms met so far."""
-    forms = recording.forms
-    return FormTable(
-        np.array([form.node_type.serial for form in forms], np.int64),
-        np.array([form.rows for form in forms], np.int64),
-        np.array([form.outputs for form in forms], np.int64),
-        np.array([sum(argument.kind is not Kind.ROWS for argument in form.node_type.arguments)
-                  for form in forms], np.int64),
-        np.array([form.node_type.mode.recording for form in forms], bool),
-        np.array([spec.rows for form in forms
-                  for spec in form.node_type.output_specs(form.rows)], np.int64))
+    columns = np.array(recording.form_summaries, np.int64).reshape(-1, 5).T.copy()
+    return FormTable(*columns[:4], columns[4].astype(bool),
+                     np.array(recording.output_rows, np.int64))
 
 
 class Pending:
@@ -114,32 +123,27 @@ class Pending:
         begin = self._seen_nodes
         if begin == len(recording.node_forms):
             return self._waiting if self._waiting is not None else _NO_CALLS
-        forms = _int64(recording.node_forms, begin)
+        forms = recording.node_forms.since(begin)
         count = len(forms)
         first = recording.node_ends[begin - 1] if begin else 0
         offsets = np.zeros(count + 1, np.int64)
-        np.subtract(_int64(recording.node_ends, begin), first, out=offsets[1:])
-        values = _int64(recording.node_args, first)
-        outputs = self._seen_values + np.cumsum(table.outputs[forms]) - table.outputs[forms]
+        np.subtract(recording.node_ends.since(begin), first, out=offsets[1:])
+        values = recording.node_args.since(first)
+        counts = table.outputs[forms]
+        outputs = np.cumsum(counts)
+        outputs += self._seen_values - counts
         length_offsets = np.zeros(count + 1, np.int64)
-        np.cumsum(table.variable[forms], out=length_offsets[1:])
-        lengths = _int64(recording.node_lengths, self._seen_lengths)
+        if table.variable.any():
+            np.cumsum(table.variable[forms], out=length_offsets[1:])
+        lengths = recording.node_lengths.since(self._seen_lengths)
         new = Calls(np.arange(begin, begin + count), forms, outputs, offsets, values,
                     length_offsets, lengths)
         self._seen_nodes += count
         self._seen_lengths += len(lengths)
-        self._seen_values += int(table.outputs[forms].sum())
-        self._grow_locations(recording.locations, new, table)
+        _grow_locations(recording.locations, self._seen_values, forms, counts, table)
+        self._seen_values = recording.next_value
         self._waiting = new if self._waiting is None else _joined(self._waiting, new)
         return self._waiting
-
-    def _grow_locations(self, locations, new, table):
-        counts = table.outputs[new.forms]
-        locations.grow(self._seen_values)
-        added = slice(self._seen_values - int(counts.sum()), self._seen_values)
-        locations.taped[added] = np.repeat(table.taped[new.forms], counts)
-        locations.rows[added] = table.output_rows[
-            expand((np.cumsum(table.outputs) - table.outputs)[new.forms], counts)]
 
     def ran(self, calls: Calls) -> None:
         """These calls are done."""
@@ -155,6 +159,19 @@ class Pending:
         return self._waiting is not None or self._seen_nodes < len(recording.node_forms)
 
 
+def _grow_locations(locations, begin, forms, counts, table):
+    """Say of the new values what is known of them before they are computed."""
+    first = (np.cumsum(table.outputs) - table.outputs)[forms]
+    if (counts != 1).any():
+        first = expand(first, counts)
+    end = begin + len(first)
+    locations.grow(end)
+    locations.rows[begin:end] = table.output_rows[first]
+    taped = table.taped
+    locations.taped[begin:end] = taped[0] if (taped == taped[0]).all() else np.repeat(
+        taped[forms], counts)
+
+
 _NO_CALLS = Calls(*(np.zeros(0, np.int64),) * 3, np.zeros(1, np.int64), np.zeros(0, np.int64),
                   np.zeros(1, np.int64), np.zeros(0, np.int64))
 
@@ -167,33 +184,31 @@ def _joined(first: Calls, second: Calls) -> Calls:
                  stitch(first.length_offsets, second.length_offsets), both[6])
 
 
-def ancestors(calls: Calls, wanted: np.ndarray, evaluation: np.ndarray) -> Calls:
+def ancestors(calls: Calls, edges: Edges, wanted: np.ndarray, evaluation: np.ndarray
+              ) -> Tuple[Calls, Edges]:
     """The calls that the values `wanted` need; `evaluation` tells which values are there."""
-    if _all_needed(calls, wanted, evaluation):
-        return calls
     keep = np.zeros(len(calls), bool)
-    frontier = wanted[evaluation[wanted] < 0]
+    keep[calls.producer(wanted[evaluation[wanted] < 0])] = True
+    if _all_needed(keep, edges.producers):
+        return calls, edges
+    begins, ends = edges.offsets[:-1], edges.offsets[1:]
+    frontier = np.flatnonzero(keep)
     while len(frontier):
-        nodes = np.unique(calls.producer(frontier))
-        nodes = nodes[~keep[nodes]]
-        keep[nodes] = True
-        counts = calls.offsets[nodes + 1] - calls.offsets[nodes]
-        values = calls.args[expand(calls.offsets[nodes], counts)]
-        values = values[values >= 0]
-        frontier = values[evaluation[values] < 0]
-    return calls.select(np.flatnonzero(keep))
+        found = edges.producers[expand(begins[frontier], ends[frontier] - begins[frontier])]
+        frontier = np.unique(found[~keep[found]])
+        keep[frontier] = True
+    calls = calls.select(np.flatnonzero(keep))
+    return calls, calls.edges(evaluation)
 
 
-def _all_needed(calls: Calls, wanted: np.ndarray, evaluation: np.ndarray) -> bool:
-    """Whether each call is read by another or wanted: then nothing is left out."""
-    read = np.zeros(len(calls), bool)
-    for values in (wanted, calls.args[calls.args >= 0]):
-        read[calls.producer(values[evaluation[values] < 0])] = True
+def _all_needed(wanted: np.ndarray, producers: np.ndarray) -> bool:
+    """Whether each call is wanted or read by another: then nothing is left out."""
+    read = wanted.copy()
+    read[producers] = True
     return bool(read.all())
 
 
-def to_graph(calls: Calls, table: FormTable, types: Sequence[NodeType],
-             evaluation: np.ndarray) -> Graph:
+def to_graph(calls: Calls, edges: Edges, table: FormTable, types: Sequence[NodeType]) -> Graph:
     """What a scheduler sees: types, and the edges among these calls.
 
     Parameters
@@ -202,14 +217,11 @@ def to_graph(calls: Calls, table: FormTable, types: Sequence[NodeType],
         Those that occur, by ascending serial; their positions become the graph's types.
     """
     serials = np.array([node_type.serial for node_type in types], np.int64)
-    inner = calls.args >= 0
-    inner[inner] = evaluation[calls.args[inner]] < 0
-    before = np.zeros(len(calls.args) + 1, np.int64)
-    np.cumsum(inner, out=before[1:])
+    of_form = np.searchsorted(serials, table.types).astype(np.int32)
     return Graph(
-        types=np.searchsorted(serials, table.types[calls.forms]).astype(np.int32),
-        offsets=before[calls.offsets],
-        inputs=calls.producer(calls.args[inner]).astype(np.int32),
+        types=of_form[calls.forms],
+        offsets=edges.offsets,
+        inputs=edges.producers.astype(np.int32),
         num_types=len(types),
         alone=np.array([node_type.alone for node_type in types], bool),
         type_names=[node_type.stable_name for node_type in types])

@@ -188,7 +188,7 @@ class _Planner:
         inner = arg_rows < 0
         arg_rows[inner] = self.locations.row[self.calls.args[inner]]
         batches = self._batches(arg_rows, writes)
-        indices = (np.concatenate(self.indices) if self.indices else np.zeros(1)).astype(np.int32)
+        indices = np.concatenate(self.indices + [np.zeros(1)]).astype(np.int32)  # never empty
         return Plan(self.arenas, batches, indices, self.gathered, self.sliced)
 
     def _arena(self, key: tuple) -> int:

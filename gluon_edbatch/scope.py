@@ -61,19 +61,22 @@ class batching:  # pylint: disable=invalid-name
             raise RuntimeError('a batching scope records once; make a new one')
         self._recording = recording = Recording(
             Evaluator(self.scheduler), self._ctx, self._options)
-        self._outer = hooks.local.recording
+        self._outer = hooks.current_recording()
         hooks.install()
-        hooks.local.recording = recording
+        hooks.set_recording(recording)
         self._started = time.perf_counter()
         return self
 
     def __exit__(self, kind, error, trace) -> None:
-        recording, hooks.local.recording = self._recording, self._outer
-        hooks.remove()
+        recording = self._recording
+        hooks.set_recording(self._outer)
         self._outer = None
-        self._record_s = (time.perf_counter() - self._started
-                          - recording.evaluator.inside_s)
-        recording.close(error)
+        try:  # first, so that Python's garbage collector has less to walk through afterwards
+            recording.close(error)
+        finally:
+            hooks.remove()
+            self._record_s = (time.perf_counter() - self._started
+                              - recording.evaluator.inside_s)
 
     def report(self) -> Report:
         """Counters of all evaluations so far; ``print(scope.report())`` shows them."""
@@ -98,7 +101,7 @@ class batching:  # pylint: disable=invalid-name
         if self._recording is None:
             return 'batching scope, not entered'
         forms = self._recording.forms
-        counts = Counter(forms[form].node_type for form in self._recording.node_forms)
+        counts = Counter(forms[form].node_type for form in self._recording.node_forms.since(0).tolist())
         lines = [f'batching scope ({self.scheduler.name}): '
                  f'{len(self._recording.node_forms)} calls of {len(counts)} types']
         lines += [f'  {number:7d} x {kind!r}' for kind, number in counts.most_common()]

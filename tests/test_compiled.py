@@ -43,3 +43,40 @@ def test_python_form_passes_the_tests():
     out = run('-m', 'pytest', '-q', '-x', '-p', 'no:cacheprovider', '-n', '0',
               *(f'tests/{name}' for name in tests))
     assert ' passed' in out
+
+
+RECORD = '''
+import mxnet as mx, numpy as np, gluon_edbatch as edb
+from mxnet import gluon
+cell, embed = edb.rnn.ChildSumTreeLSTMCell(4, 3), gluon.nn.Embedding(9, 3)
+nary, lstm = edb.rnn.NaryTreeLSTMCell(4, 2, 3), gluon.rnn.LSTMCell(4, input_size=3)
+for block in (cell, embed, nary, lstm):
+    block.initialize()
+with edb.batching() as scope:
+    for number in range(400):  # more than there is room for at first
+        x = embed(number % 9)
+        leaf = cell(x, [])
+        state = cell(embed(2.0), [leaf, leaf] if number % 2 else [leaf])
+        both = nary(x, [leaf, state])
+        only = nary(x, ())
+        h, states = lstm(np.ones((1, 3), np.float32), [only[0], both[1]])
+        joined = edb.concat([h, leaf[0], states[1]])
+        cell(x, ((h, h), (h, h)))
+        total = joined * 2 + edb.ragged([h, h]).sum(axis=1)
+log = scope._recording
+for name in ('forms', 'ends', 'args', 'lengths', 'instructions'):
+    print(name, getattr(log, 'node_' + name).since(0).tolist())
+print(log.scalars[:9], len(log.arrays), sorted({str(log.site(node)) for node in range(20)}))
+print([type(form.node_type).__name__ + str(form.rows) for form in log.forms])
+'''
+
+
+def test_both_forms_record_the_same(tmp_path):
+    program = tmp_path / 'record.py'
+    program.write_text(RECORD)
+    path = dict(os.environ, PYTHONPATH=str(ROOT))
+    outputs = [subprocess.run([sys.executable, '-W', 'ignore', str(program)],
+                              env=dict(path, GLUON_EDBATCH_COMPILED=compiled), timeout=300,
+                              check=True, stdout=subprocess.PIPE, universal_newlines=True).stdout
+               for compiled in '01']
+    assert outputs[0] == outputs[1] and outputs[0].count('\n') == 7

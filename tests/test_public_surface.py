@@ -10,7 +10,7 @@ from gluon_edbatch import report, rnn, schedule, testing
 PUBLIC = {
     edb: ['AgendaScheduler', 'AutoBatchMixin', 'BatchError', 'BeamScheduler', 'COMPILED',
           'CachedScheduler', 'CompileOptions', 'DepthScheduler', 'EdbError', 'FSMScheduler',
-          'LazyArray', 'Policy', 'PolicyError', 'QLearningConfig', 'RecordError', 'Report',
+          'LazyArray', 'Policy', 'PolicyError', 'QLearningConfig', 'RecordError', 'Report', 'Reuse',
           'RowDependenceError', 'Scheduler', 'StaleValueError', 'StateEncoding',
           'SufficientConditionScheduler',
           'UnbatchedScheduler', 'add_n', 'batching', 'compile_options', 'concat', 'forward',
@@ -56,7 +56,7 @@ def test_signatures():
     assert list(inspect.signature(edb.add_n).parameters) == ['values']
     assert list(inspect.signature(edb.ragged).parameters) == ['values', 'shape', 'dtype', 'ctx']
     assert list(inspect.signature(edb.AutoBatchMixin.batch).parameters) == [
-        'self', 'samples', 'scheduler', 'unpack']
+        'self', 'samples', 'scheduler', 'unpack', 'keys', 'reuse']
 
 
 def test_errors():

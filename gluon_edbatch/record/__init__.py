@@ -2,6 +2,7 @@
 
 `COMPILED` tells whether the hot path (``calls.py``) is the form that Cython compiled.
 """
+import importlib
 import importlib.util
 import os
 import sys
@@ -10,12 +11,20 @@ from pathlib import Path
 
 
 def _compiled(name: str) -> bool:
-    """Whether a module is to be loaded in its compiled form: there is one, it was not switched
-    off by ``GLUON_EDBATCH_COMPILED=0``, and the source was not changed since."""
-    source = Path(__file__).with_name(f'{name}.py')
+    """Whether a module was loaded in its compiled form: there is one that fits this interpreter,
+    it was not switched off by ``GLUON_EDBATCH_COMPILED=0``, and the sources were not changed
+    since."""
+    here = Path(__file__).parent
     origin = importlib.util.find_spec(f'{__name__}.{name}').origin
-    return (origin != str(source) and os.environ.get('GLUON_EDBATCH_COMPILED', '1') != '0'
-            and source.stat().st_mtime <= os.stat(origin).st_mtime)
+    newest = max(source.stat().st_mtime for source in [here / f'{name}.py', *here.glob('*.pxd')])
+    if (origin == str(here / f'{name}.py') or os.environ.get('GLUON_EDBATCH_COMPILED') == '0'
+            or newest > os.stat(origin).st_mtime):
+        return False
+    try:
+        importlib.import_module(f'{__name__}.{name}')
+    except (ImportError, ValueError):  # such as another layout of MXNet's arrays
+        return False
+    return True
 
 
 def _load_source(name: str) -> None:

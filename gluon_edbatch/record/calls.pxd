@@ -1,25 +1,73 @@
 # The types of calls.py for Cython; without it the module is ordinary Python.
 cimport cython
 
+cimport gluon_edbatch.record.lazy as lazy  # in this form setup.py sees that they changed
+cimport gluon_edbatch.record.native as native
+
+@cython.final
+cdef class Ints:
+    cdef long long[::1] items  # of the buffer
+    cdef object buffer
+    cdef public Py_ssize_t size, room
+    cpdef int append(self, long long item) except -1
+    cpdef make_room(self, Py_ssize_t more)
+    cpdef since(self, Py_ssize_t begin)
+
+@cython.final
+cdef class Step:
+    cdef public Form form
+    cdef object _key
+    cdef Step _next
+    cdef dict _others
+    @cython.locals(step=Step)
+    cdef Step after(self, object key)
+
+@cython.final
+cdef class Callee:
+    cdef public object block, hooks, pre_hooks
+    cdef public bint recorded
+    cdef public Py_ssize_t children
+    cdef public Step first
+    cdef public dict of_any_rows
+
+@cython.final
 cdef class Form:
     cdef public Py_ssize_t index, rows, outputs, lengths, shape
     cdef public object node_type, template, leaves, first, second
-    cdef public object mutable
+    cdef public object block, mutable
     cdef public list stores
     @cython.locals(leaf=Py_ssize_t)
     cpdef results(self, Py_ssize_t base)
-
-cdef new_value(object store, object value)
-cdef new_ragged(object store, list ids)
+    cpdef bint changed(self) except -1
 
 cdef class CallLog:
-    cdef public list node_forms, node_ends, node_args, node_lengths
-    cdef public list node_codes, node_instructions, scalars
+    cdef public Ints node_forms, node_ends, node_args, node_lengths
+    cdef public Ints node_codes, node_instructions
+    cdef public list scalars
     cdef public Py_ssize_t next_value
-    cdef public dict static, forms_by_key, _no_pairs
-    @cython.locals(key=list, ids=list, ragged=list, whole=tuple, form=Form, values=list)
-    cpdef call(self, object block, tuple args)
-    @cython.locals(base=Py_ssize_t)
-    cpdef append(self, Form form, list ids)
-    @cython.locals(ids=list, others=list)
-    cpdef ragged_pairs(self, object pairs, object shape, object like)
+    cdef public dict callees
+    @cython.locals(step=Step, args_before=Py_ssize_t, scalars_before=Py_ssize_t,
+                   lengths_before=Py_ssize_t)
+    cdef call(self, Callee callee, tuple args)
+    cdef bint _lengths_fit(self, Form form, Py_ssize_t before)
+    @cython.locals(value=lazy.LazyArray, several=lazy.RaggedArray, ragged=bint,
+                   given=bint, position=Py_ssize_t, scalars_before=Py_ssize_t)
+    cdef Step _follow_all(self, Step step, tuple args, Py_ssize_t count)
+    @cython.locals(several=lazy.RaggedArray)
+    cdef _append_ragged(self, tuple args)
+    @cython.locals(value=lazy.LazyArray)
+    cdef Step _follow_items(self, Step step, object items)
+    @cython.locals(step=Step, children=list, position=Py_ssize_t)
+    cdef Step _follow_children(self, Callee callee, tuple args)
+    @cython.locals(value=lazy.LazyArray)
+    cdef Step _follow_ragged(self, Step step, list children, Py_ssize_t position)
+    @cython.locals(frame=native.Frame, base=Py_ssize_t)
+    cdef _finish_call(self, Form form)
+    @cython.locals(value=lazy.LazyArray)
+    cpdef common_store(self, list values)
+    @cython.locals(value=lazy.LazyArray)
+    cpdef concat_call(self, Form form, list values)
+
+@cython.locals(callee=Callee)
+cdef object _hooked_call(CallLog log, object block, tuple args)
+cdef object _call_with_user_hooks(CallLog log, Callee callee, tuple args)

@@ -4,16 +4,16 @@ This module is compiled by Cython where a compiler is present (the types are in 
 runs as it stands where not; `gluon_edbatch.COMPILED` tells which. Compiled functions have no
 frames of their own.
 """
-import sys
 import threading
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence
 
+import numpy as np
 from mxnet import gluon
 from mxnet.ndarray import NDArray
 
 from ..static.fingerprint import contents
-from .lazy import LazyArray, RaggedArray
-from .sites import is_library, library_codes, user_codes
+from . import lazy, native
+from .sites import is_library
 from .structure import LEAF, unflatten
 
 # Which lengths of ragged arguments a call may have to be of its form.
@@ -24,20 +24,139 @@ CHECKED = 2  # see NodeType.conditions
 _ONE, _PAIR, _NESTED = 0, 1, 2
 _PAIR_TEMPLATE = (tuple, LEAF, LEAF)
 _call = gluon.Block.__call__
-_getframe = sys._getframe
-_new = LazyArray.__new__
+ndarray = np.ndarray
+
+native.prepare(lazy.LazyArray, lazy.RaggedArray, is_library)
 
 
 class _Local(threading.local):
-    recording = None  # of the innermost scope
-    eager = None      # converts arguments while a mixin model runs outside any scope
+    eager = None  # converts arguments while a mixin model runs outside any scope
 
 
 local = _Local()
 
 
 class Number:
-    """Stands for a Python number in the key of a call."""
+    """Stands for a Python number among the arguments of a call."""
+
+
+class Ragged:
+    """Stands before the kind of the values of a ragged argument."""
+
+
+class Nothing:
+    """Stands for the kind of the values of a ragged argument that has none."""
+
+
+class End:
+    """Stands behind the items of a list or tuple."""
+
+
+class Ints:
+    """64-bit integers that are only appended, in one piece of memory."""
+
+    def __init__(self):
+        self.size = 0
+        self.room = 256
+        self.items = self.buffer = np.empty(self.room, np.int64)
+
+    def append(self, item):
+        """One more."""
+        if self.size == self.room:
+            self.make_room(1)
+        self.items[self.size] = item
+        self.size += 1
+
+    def extend(self, items: Sequence[int]) -> None:
+        """More at once."""
+        size = self.size + len(items)
+        if size > self.room:
+            self.make_room(len(items))
+        self.buffer[self.size:size] = items
+        self.size = size
+
+    def make_room(self, more):
+        """For so many more."""
+        self.room = max(2 * self.room, self.size + more)
+        buffer = np.empty(self.room, np.int64)
+        buffer[:self.size] = self.since(0)
+        self.items = self.buffer = buffer
+
+    def since(self, begin: int) -> np.ndarray:
+        """Those from position `begin` on; the array stays as it is when more are appended."""
+        return self.buffer[begin:self.size]
+
+    def __len__(self):
+        return self.size
+
+    def __getitem__(self, position):
+        return int(self.buffer[:self.size][position])
+
+
+class Step:
+    """A place in the search for the form of a call: some arguments are known to be of it.
+
+    Attributes
+    ----------
+    form : Form or None
+        Of the call with these arguments and no others.
+    """
+
+    def __init__(self):
+        self.form = None
+        self._key = self._next = None
+        self._others: Dict[Any, 'Step'] = {}
+
+    def after(self, key):
+        """The step after an argument of the kind `key`, or None if there was none such yet."""
+        if self._key is key and self._next is not None:
+            return self._next
+        step = self._others.get(key)
+        if step is not None:
+            self._key, self._next = key, step
+        return step
+
+    def make(self, key) -> 'Step':
+        """The same, made if needed."""
+        return self._others.setdefault(key, Step())
+
+
+class Callee:
+    """A block as its calls see it, in one mode of autograd.
+
+    Parameters
+    ----------
+    block : gluon.Block
+
+    Attributes
+    ----------
+    recorded : bool
+        Whether calls are recorded; other blocks run.
+    children : int
+        So many ragged arguments are made of the last argument, a list of children (see
+        `rnn.children`); mostly 0.
+    first : Step
+        Where the search for the form of a call begins.
+    of_any_rows : dict
+        The first form with its kinds of arguments, by these but for their numbers of rows.
+    """
+
+    def __init__(self, block: gluon.Block):
+        self.block = block
+        self.recorded = is_recorded(type(block))
+        self.children = getattr(block, 'values_of_child', 0) if self.recorded else 0
+        self.hooks = block._forward_hooks
+        self.pre_hooks = block._forward_pre_hooks
+        self.first = Step()
+        self.of_any_rows: Dict[tuple, 'Form'] = {}
+
+
+def is_recorded(cls: type) -> bool:
+    """A HybridBlock whose forward() is Gluon's own, or says that it is as good; any other
+    forward() is Python to be run for each sample."""
+    return issubclass(cls, gluon.HybridBlock) and (
+        cls.forward.__module__.startswith('mxnet.gluon')
+        or getattr(cls.forward, 'recorded', False))
 
 
 class Form:
@@ -59,6 +178,8 @@ class Form:
         Number of outputs.
     lengths : int
         `ANY`, `EQUAL` or `CHECKED`.
+    block : gluon.Block or None
+        What is called; None for operators.
     mutable : tuple or None
         The containers among the attributes of the block and what they held, to be compared at
         each call; most blocks have none.
@@ -70,7 +191,7 @@ class Form:
         self.rows = rows
         self.outputs = len(stores)
         self.lengths = _lengths(node_type)
-        self.mutable = None
+        self.block = self.mutable = None
         self.template = node_type.graph.results
         self.leaves = node_type.graph.leaves
         self.stores = stores
@@ -85,11 +206,15 @@ class Form:
     def results(self, base):
         """The structure of lazy values that a call returns whose first output is value `base`."""
         if self.shape == _ONE:
-            return new_value(self.first, base)
+            return native.new_value(self.first, base)
         if self.shape == _PAIR:
-            return new_value(self.first, base), new_value(self.second, base + 1)
+            return native.new_value(self.first, base), native.new_value(self.second, base + 1)
         return unflatten(self.template, iter(
-            [new_value(self.stores[leaf], base + leaf) for leaf in self.leaves]))
+            [native.new_value(self.stores[leaf], base + leaf) for leaf in self.leaves]))
+
+    def changed(self) -> bool:
+        """Whether containers among the block's attributes hold something else."""
+        return self.mutable is not None and self.mutable[1] != contents(self.mutable[0])
 
     def release(self) -> None:
         """There will be no more calls: do not keep what only their results need."""
@@ -103,194 +228,233 @@ def _lengths(node_type) -> int:
     return EQUAL if equal else CHECKED
 
 
-def new_value(store, value):
-    """``LazyArray(store, value)`` without the call of ``__init__``."""
-    array = _new(LazyArray)
-    array._store = store
-    array._id = value
-    return array
-
-
-def new_ragged(store, ids):
-    """``RaggedArray(store, None, ids)`` in the same way."""
-    array = _new(RaggedArray)
-    array._store = store
-    array._values = None
-    array._ids = ids
-    return array
-
-
-def free_nothing(array):
-    """A lazy value's ``__del__``: the base class would ask for a handle to free."""
-
-
-LazyArray.__del__ = free_nothing
-
-
 class CallLog:
-    """Calls of one scope, in the order in which they were made: lists that only grow.
+    """Calls of one scope, in the order in which they were made: arrays that only grow.
 
     A value is an int: outputs of calls count up from 0, call by call; inputs are negative.
 
     Attributes
     ----------
-    node_forms : list of int
+    node_forms : Ints
         Form of each call.
-    node_ends, node_args : list of int
+    node_ends, node_args : Ints
         Call ``i`` reads the values ``node_args[node_ends[i - 1]:node_ends[i]]``; those of ragged
         arguments follow the others.
-    node_lengths : list of int
+    node_lengths : Ints
         Lengths of the ragged arguments of the calls that have some, in order.
-    node_codes, node_instructions : list
+    node_codes, node_instructions : Ints
         Where in the user's code each call was made (see `sites`).
     next_value : int
     scalars : list
         Python numbers that were given as arguments.
-    static : dict of type to bool
-        Whether calls of blocks of a class are recorded; other blocks run.
+    callees : dict of block to Callee
+        Of autograd's present mode.
     """
 
     def __init__(self):
-        self.node_forms: List[int] = []
-        self.node_ends: List[int] = []
-        self.node_args: List[int] = []
-        self.node_lengths: List[int] = []
-        self.node_codes: list = []
-        self.node_instructions: List[int] = []
+        self.node_forms = Ints()
+        self.node_ends = Ints()
+        self.node_args = Ints()
+        self.node_lengths = Ints()
+        self.node_codes = Ints()
+        self.node_instructions = Ints()
         self.next_value = 0
         self.scalars: List[float] = []
-        self.static = {}
-        self.forms_by_key = {}  # of autograd's present mode
-        self._no_pairs = {}
+        self.callees: Dict[gluon.Block, Callee] = {}
 
-    def call(self, block, args):
-        """Record a call of `block` and return its results as lazy values."""
-        key = [block]
-        ids = []
-        ragged = None
-        for arg in args:
-            kind = arg.__class__
-            if kind is LazyArray:
-                store = arg._store
-                if store.recording is not self:
-                    return self._call_nested(block, args)
-                key.append(store)
-                ids.append(arg._id)
+    def call(self, callee, args):
+        """Record a call and return its results as lazy values."""
+        args_before, scalars_before = self.node_args.size, len(self.scalars)
+        lengths_before = self.node_lengths.size
+        step = self._follow_children(callee, args) if callee.children else \
+            self._follow_all(callee.first, args, len(args))
+        if step is None or step.form is None or step.form.changed() or (
+                step.form.lengths != ANY and not self._lengths_fit(step.form, lengths_before)):
+            self.node_args.size = args_before
+            self.node_lengths.size = lengths_before
+            del self.scalars[scalars_before:]
+            return self.call_unknown(callee, args)
+        return self._finish_call(step.form)
+
+    def _lengths_fit(self, form, before):
+        """Whether lengths that were appended since are such as calls of this form may have."""
+        lengths = self.node_lengths
+        return (form.lengths == EQUAL and lengths.size == before + 2
+                and lengths.items[before] == lengths.items[before + 1])
+
+    def _follow_all(self, step, args, count):
+        """The step after the first `count` arguments, whose values are appended; None if there
+        is none."""
+        ragged = given = False
+        scalars_before = len(self.scalars)
+        for position in range(count):
+            arg = args[position]
+            kind = type(arg)
+            if kind is lazy.LazyArray:
+                value = arg
+                self.node_args.append(value._id)
+                step = step.after(value._store)
             elif kind is int or kind is float:
-                key.append(Number)
                 self.scalars.append(arg)
-                ids.append(1 - 2 * len(self.scalars))
-            elif kind is RaggedArray and arg._store.recording is self:
-                key.append(arg._store.ragged)
-                if ragged is None:
-                    ragged = []
-                ragged.append(arg._ids)
-            elif kind is list or kind is tuple:  # such as the states of a recurrent cell
-                key.append(kind)
-                key.append(len(arg))
-                for item in arg:
-                    if item.__class__ is not LazyArray:
-                        return self._call_nested(block, args)
-                    store = item._store
-                    if store.recording is not self:
-                        return self._call_nested(block, args)
-                    key.append(store)
-                    ids.append(item._id)
+                self.node_args.append(1 - 2 * len(self.scalars))
+                step = step.after(Number)
+            elif kind is list or kind is tuple:
+                step = self._follow_items(step, arg)
             elif arg is None:
-                key.append(None)
+                step = step.after(None)
+            elif kind is ndarray or kind is NDArray:
+                value = self.given(arg)
+                if value is None:
+                    return None
+                given = True
+                self.node_args.append(value._id)
+                step = step.after(value._store)
+            elif kind is lazy.RaggedArray:
+                several = arg
+                ragged = True
+                step = step.after(Ragged)
+                if step is not None:
+                    step = step.after(several._store)
             else:
-                return self._call_nested(block, args)
-        whole = tuple(key)
-        form = self.forms_by_key.get(whole)
-        if form is None or form.mutable is not None and form.mutable[1] != contents(
-                form.mutable[0]):
-            form = self._resolve_plain(block, args)
-            self.forms_by_key[whole] = form
-        if ragged is not None:
-            if form.lengths != ANY and (form.lengths != EQUAL or len(ragged) != 2
-                                        or len(ragged[0]) != len(ragged[1])):
-                form = self._form_for_lengths(form, whole, args)
-            for values in ragged:
-                self.node_lengths.append(len(values))
-                ids += values
-        return self.append(form, ids)
+                return None
+            if step is None:
+                return None
+        if given and len(self.scalars) != scalars_before:
+            return None  # numbers take the dtype of arrays
+        if ragged:
+            self._append_ragged(args)
+        return step
 
-    def append(self, form, ids):
-        """One more call that reads the values `ids`; gives its results."""
-        frame = _getframe(0)
-        code = frame.f_code
-        while id(code) in library_codes or id(code) not in user_codes and is_library(frame):
-            if frame.f_back is None:
-                break
-            frame = frame.f_back
-            code = frame.f_code
-        self.node_codes.append(code)
-        self.node_instructions.append(frame.f_lasti)
+    def _append_ragged(self, args):
+        """The values of ragged arguments follow those of the others."""
+        for arg in args:
+            if type(arg) is lazy.RaggedArray:
+                several = arg
+                self.node_lengths.append(len(several._ids))
+                for number in several._ids:
+                    self.node_args.append(number)
+
+    def _follow_items(self, step, items):
+        """The same for a list or tuple, such as the states of a recurrent cell."""
+        step = step.after(type(items))
+        for item in items:
+            if step is None:
+                return None
+            kind = type(item)
+            if kind is lazy.LazyArray:
+                value = item
+                self.node_args.append(value._id)
+                step = step.after(value._store)
+            elif kind is tuple or kind is list:
+                step = self._follow_items(step, item)
+            elif item is None:
+                step = step.after(None)
+            else:
+                return None
+        return None if step is None else step.after(End)
+
+    def _follow_children(self, callee, args):
+        """The same where a list of children becomes ragged arguments, one for each of a child's
+        values."""
+        if len(args) != 2 or type(args[1]) is not list:
+            return None
+        children = args[1]
+        step = self._follow_all(callee.first, args, 1)
+        for position in range(callee.children):
+            if step is not None:
+                step = self._follow_ragged(step.after(Ragged), children,
+                                           position if callee.children > 1 else -1)
+        return step
+
+    def _follow_ragged(self, step, children, position):
+        """The same for one of them; a child that is no tuple has the position -1."""
+        store = Nothing
+        self.node_lengths.append(len(children))
+        for child in children:
+            if position >= 0:
+                if type(child) is not tuple or len(child) <= position:
+                    return None
+                child = child[position]
+            if type(child) is not lazy.LazyArray:
+                return None
+            value = child
+            if store is not value._store:
+                if store is not Nothing:
+                    return None
+                store = value._store
+            self.node_args.append(value._id)
+        return None if step is None else step.after(store)
+
+    def finish_call(self, form):
+        """One more call of this form, whose arguments are appended; gives its results."""
+        return self._finish_call(form)
+
+    def _finish_call(self, form):
+        frame = native.user_frame()
+        self.node_codes.append(native.code_of(frame))
+        self.node_instructions.append(native.instruction_of(frame))
         self.node_forms.append(form.index)
-        self.node_args += ids
-        self.node_ends.append(len(self.node_args))
+        self.node_ends.append(self.node_args.size)
         base = self.next_value
         self.next_value = base + form.outputs
         return form.results(base)
 
-    def ragged_pairs(self, pairs: Sequence[Tuple[Any, Any]], shape: Tuple[int, ...],
-                     like: NDArray) -> Tuple[RaggedArray, RaggedArray]:
-        """Two ragged arguments from the states of any number of children (see `functional`)."""
-        if not pairs:
-            key = shape, like._store if like.__class__ is LazyArray else (like.dtype, like.ctx)
-            none = self._no_pairs.get(key)
-            if none is None:
-                empty = self.ragged((), shape, like.dtype, like.ctx)
-                none = self._no_pairs[key] = (empty, empty)
-            return none
-        first, second = pairs[0]
-        if first.__class__ is LazyArray and second.__class__ is LazyArray:
-            store, other = first._store, second._store
-            ids, others = [], []
-            for first, second in pairs:
-                if (first.__class__ is not LazyArray or first._store is not store
-                        or second.__class__ is not LazyArray or second._store is not other):
-                    break
-                ids.append(first._id)
-                others.append(second._id)
-            else:
-                if store.recording is self and other.recording is self:
-                    return new_ragged(store, ids), new_ragged(other, others)
-        return self.ragged([h for h, _ in pairs]), self.ragged([c for _, c in pairs])
+    def common_store(self, values: Sequence[Any]) -> Optional[Any]:
+        """The store of these values, if they are all lazy values of one store of this recording,
+        else None."""
+        store = None
+        for item in values:
+            if type(item) is not lazy.LazyArray:
+                return None
+            value = item
+            if store is not value._store:
+                if store is not None or value._store.recording is not self:
+                    return None
+                store = value._store
+        return store
+
+    def concat_call(self, form, values: Sequence[Any]) -> Any:
+        """One more call of this form, for values that have a common store."""
+        for item in values:
+            value = item
+            self.node_args.append(value._id)
+        self.node_lengths.append(len(values))
+        return self._finish_call(form)
 
 
 def hooked_call(self, *args):
     """What a scope puts in the place of ``Block.__call__``."""
-    recording = local.recording
+    recording = native.recording()
     if recording is None:
         if local.eager is not None and isinstance(self, gluon.HybridBlock):
             args = local.eager(args)
         return _call(self, *args)
-    kind = self.__class__
-    static = recording.static.get(kind)
-    if static is None:
-        static = recording.static[kind] = _is_static(kind)
-    if not static:
-        return _call(self, *args)
-    if self._forward_hooks or self._forward_pre_hooks:
-        return _call_with_user_hooks(recording, self, args)
-    return recording.call(self, args)
+    return _hooked_call(recording, self, args)
 
 
-def _is_static(cls: type) -> bool:
-    """A HybridBlock whose forward() is Gluon's own; any other forward() is Python to be run."""
-    return issubclass(cls, gluon.HybridBlock) and cls.forward.__module__.startswith('mxnet.gluon')
+def _hooked_call(log, block, args):
+    callee = log.callees.get(block)
+    if callee is None:
+        callee = log.callees[block] = Callee(block)
+    if callee.hooks or callee.pre_hooks:
+        return _call_with_user_hooks(log, callee, args) if callee.recorded else _call(block, *args)
+    return log.call(callee, args) if callee.recorded else block.forward(*args)
 
 
-def _call_with_user_hooks(recording, block, args):
-    for hook in block._forward_pre_hooks.values():
-        hook(block, args)
-    out = recording.call(block, args)
-    for hook in block._forward_hooks.values():
-        hook(block, args, out)
+def _call_with_user_hooks(log, callee, args):
+    for hook in callee.pre_hooks.values():
+        hook(callee.block, args)
+    out = log.call(callee, args)
+    for hook in callee.hooks.values():
+        hook(callee.block, args, out)
     return out
 
 
 def current_recording() -> Optional[Any]:
     """The recording of this thread's innermost scope, or None."""
-    return local.recording
+    return native.recording()
+
+
+def set_recording(recording: Optional[Any]) -> None:
+    """Make this thread record into another recording, or none."""
+    native.set_recording(recording)

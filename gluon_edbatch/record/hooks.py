@@ -17,7 +17,7 @@ from mxnet.base import _LIB, OpHandle, check_call, py_str
 from mxnet.ndarray import register
 
 from ..errors import UnrecordableError
-from .calls import current_recording, hooked_call, local  # noqa: F401
+from .calls import current_recording, hooked_call, local, set_recording  # noqa: F401
 from .lazy import LazyArray
 
 _call = gluon.Block.__call__
@@ -33,7 +33,7 @@ _UNSET = object()
 
 
 def _hooked_setattr(self, name, value):
-    recording = local.recording
+    recording = current_recording()
     if recording is not None:
         old = self.__dict__.get(name, _UNSET)
         if old is not value and not (type(old) is type(value) and isinstance(
@@ -43,7 +43,7 @@ def _hooked_setattr(self, name, value):
 
 
 def _hooked_invoke(handle, ndargs, keys, vals, out, is_np_op, output_is_list):
-    recording = local.recording
+    recording = current_recording()
     if recording is not None and out is None:
         for array in ndargs:
             if isinstance(array, LazyArray):
@@ -57,15 +57,17 @@ def _hooked_invoke(handle, ndargs, keys, vals, out, is_np_op, output_is_list):
 
 def _hooked_set_recording(is_recording):
     previous = _set_recording(is_recording)
-    if local.recording is not None:
-        local.recording.update_mode()
+    recording = current_recording()
+    if recording is not None:
+        recording.update_mode()
     return previous
 
 
 def _hooked_set_training(train_mode):
     previous = _set_training(train_mode)
-    if local.recording is not None:
-        local.recording.update_mode()
+    recording = current_recording()
+    if recording is not None:
+        recording.update_mode()
     return previous
 
 
@@ -123,8 +125,9 @@ def unrecorded() -> Iterator[None]:
 @contextmanager
 def suspended() -> Iterator[None]:
     """Let this thread use MXNet without being recorded."""
-    recording, local.recording = local.recording, None
+    recording = current_recording()
+    set_recording(None)
     try:
         yield
     finally:
-        local.recording = recording
+        set_recording(recording)

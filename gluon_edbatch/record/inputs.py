@@ -89,6 +89,10 @@ class Inputs(CallLog):
                 result[i] = self._number(result[i], dtype)
         return result
 
+    def given(self, array) -> Optional[LazyArray]:
+        """An array of the user as a value; None if that depends on the rest of the call."""
+        return self._array(array) if self._ctx is not None and array.ndim else None
+
     def _number(self, number, dtype) -> LazyArray:
         if dtype is not SCALAR_DTYPE:
             return self._array(np.full((1,), number, dtype), fresh=True)
@@ -173,7 +177,7 @@ class Inputs(CallLog):
                     f'  called at {self.site_of_use(-1 - 2 * (first + index))}')
         return exact.astype(SCALAR_DTYPE)
 
-    def given(self, value: int) -> NDArray:
+    def original(self, value: int) -> NDArray:
         """An array or number that the user gave, as an NDArray."""
         if value % 2:
             return mx.nd.array([self.scalars[(-value - 1) // 2]], ctx=self.ctx)

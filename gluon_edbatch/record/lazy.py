@@ -117,7 +117,7 @@ class Store:
     def read(self, value: int) -> NDArray:
         """The computed value; if it is not there yet, run all that is recorded."""
         if value < 0:
-            return self.recording.given(value)
+            return self.recording.original(value)
         locations = self.locations
         if not locations.known(value):
             self.recording.flush()

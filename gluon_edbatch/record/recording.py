@@ -1,8 +1,7 @@
 """What a scope has recorded: append-only lists, two or three appends per call."""
-import bisect
 import threading
 import weakref
-from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -14,11 +13,11 @@ from ..static.fingerprint import containers, contents, fingerprint
 from ..static.node_type import Kind, Mode, NodeType, make_type
 from ..static.options import CompileOptions
 from ..static.trace import describe, trace_block, trace_operator
-from .calls import ANY, Form, current_recording
+from .calls import (ANY, Callee, End, Form, Nothing, Number, Ragged, current_recording)
 from .guard import Watched, detached
 from .inputs import NUMBERS, SCALAR_DTYPE, Given, Inputs, is_array
 from .lazy import LazyArray, Locations, RaggedArray, Store
-from .sites import (Site, current_site, site_of)
+from .sites import Site, current_site, site_of, user_codes
 from .spec import Spec, spec_of
 from .structure import flatten
 
@@ -34,6 +33,9 @@ class Recording(Inputs):
     Attributes
     ----------
     forms : list of Form
+    form_summaries, output_rows : list
+        The same as later stages see them (see `pending.FormTable`): five numbers a form, and
+        rows of each output.
     arrays : list of (Spec, Given or numpy.ndarray)
         Arrays given by the user.
     parameters : dict
@@ -49,6 +51,8 @@ class Recording(Inputs):
         self.evaluator = evaluator
         self.options = options
         self.forms: List[Form] = []
+        self.form_summaries: List[Tuple[int, ...]] = []
+        self.output_rows: List[int] = []
         self.locations = Locations()
         self.evaluations = 0
         self.closed = False
@@ -59,12 +63,92 @@ class Recording(Inputs):
         self.error: Optional[str] = None
         self._stores: Dict[Spec, Store] = {}  # while recording; values keep theirs alive later
         self._all_stores: List['weakref.ref[Store]'] = []
-        self._modes: Dict[Mode, Dict[tuple, Form]] = {}
+        # for each mode the forms of calls by key, and blocks with theirs
+        self._modes: Dict[Mode, Tuple[Dict[tuple, Form], Dict[gluon.Block, Callee]]] = {}
         self._fingerprints: Dict[gluon.Block, Any] = {}
         self._by_length: Dict[int, tuple] = {}  # what makes the forms of types that are not neutral
+        # of calls that other recordings recorded (see pieces.py): forms of their kinds, and types
+        self.adopted: Dict[Any, np.ndarray] = {}
+        self.trusted: Set[NodeType] = set()
+        self.disturbances = 0  # how often a block's attributes were set
         self.update_mode()
 
     # --- calls that are not as plain as those in calls.py ----------------------------------------
+
+    def call_unknown(self, callee, args):
+        """A call of a kind that was not met yet, or that the search in calls.py does not know."""
+        block, childless = callee.block, False
+        if callee.children and len(args) == 2:
+            x, children = args
+            args = (x, *block.ragged_children(x, children))
+            childless = not children
+        kinds: List[Any] = []
+        leaves: List[Any] = []
+        if not self._describe(args, kinds, leaves):
+            return self._call_nested(block, args)
+        if childless:
+            kinds[-2 * callee.children:] = (Ragged, Nothing) * callee.children
+        step = callee.first
+        for kind in kinds:
+            step = step.make(kind)
+        if step.form is None or step.form.changed():
+            step.form = self._resolve_described(callee, args, kinds, leaves)
+        return self._append(step.form, [
+            self._number(leaf, SCALAR_DTYPE) if leaf.__class__ in (int, float) else leaf
+            for leaf in leaves])
+
+    def _describe(self, args: Sequence[Any], kinds: List[Any], leaves: List[Any]) -> bool:
+        """Append what the search in calls.py goes by, and the values and numbers among `args`.
+
+        Returns
+        -------
+        bool
+            Whether the search knows such arguments.
+        """
+        for arg in args:
+            cls = arg.__class__
+            if cls in (np.ndarray, NDArray) and self._ctx is not None and arg.ndim and not any(
+                    isinstance(other, NUMBERS) for other in args):
+                arg = self._array(arg)
+                cls = LazyArray
+            if cls is LazyArray and arg._store.recording is self:
+                kinds.append(arg._store)
+                leaves.append(arg)
+            elif cls in (int, float):
+                kinds.append(Number)
+                leaves.append(arg)
+            elif arg is None:
+                kinds.append(None)
+            elif cls in (list, tuple):
+                inner: List[Any] = []
+                if not self._describe(arg, inner, leaves) or Number in inner or Ragged in inner:
+                    return False
+                kinds += [cls, *inner, End]
+            elif cls is RaggedArray and arg._store.recording is self:
+                kinds += [Ragged, arg._store]
+                leaves.append(arg)
+            else:
+                return False
+        return True
+
+    def _resolve_described(self, callee, args, kinds, leaves) -> Form:
+        """The form of such a call; quickly if it differs from an earlier one in rows only, as
+        calls on whole sentences do."""
+        block = callee.block
+        rows = {leaf._store.spec.rows for leaf in leaves if isinstance(leaf, LazyArray)}
+        key = tuple([kind.spec.arena if kind.__class__ is Store else kind for kind in kinds])
+        like = callee.of_any_rows.get(key) if len(rows) == 1 else None
+        if like is not None and not like.changed():
+            return self.new_form(like.node_type, rows.pop(), block, like.mutable)
+        self._find_ctx(block)
+        number = LazyArray(self.store(spec_of((1,), SCALAR_DTYPE, self.ctx)), -1)
+        form = self._resolve_block(
+            block, tuple(flatten(arg, is_array, []) for arg in args),
+            [leaf if isinstance(leaf, LazyArray) else number for leaf in leaves])
+        if len(rows) == 1 and Number not in kinds and form.lengths == ANY \
+                and not form.node_type.alone:
+            callee.of_any_rows[key] = form
+        return form
 
     def _call_nested(self, block, args):
         """A call with containers, arrays or constants among its arguments."""
@@ -78,8 +162,7 @@ class Recording(Inputs):
         leaves = self.values(leaves)
         key = (block, template, *map(_key, leaves))
         form = self.forms_by_key.get(key)
-        if form is None or form.mutable is not None and form.mutable[1] != contents(
-                form.mutable[0]):
+        if form is None or form.changed():
             form = self.forms_by_key[key] = self._resolve_block(block, template, leaves)
         return self._append(form, leaves)
 
@@ -102,23 +185,30 @@ class Recording(Inputs):
 
     def concat(self, args: Sequence[Any]) -> LazyArray:
         """Record that the rows of some values, one after the other, are a value."""
+        args = list(args)
+        store = self.common_store(args)
+        if store is not None:
+            return self.concat_call(self._concat_form(store.spec, store.spec.rows * len(args)), args)
         leaves = self.values(args)
-        specs = {leaf._store.spec.arena for leaf in leaves}
-        if len(specs) != 1 or any(leaf.__class__ is RaggedArray for leaf in leaves):
+        arenas = {leaf._store.spec.arena for leaf in leaves}
+        if len(arenas) != 1 or any(leaf.__class__ is RaggedArray for leaf in leaves):
             shapes = ', '.join(sorted(str(leaf._store.spec) for leaf in leaves))
             raise RecordError(f'values of different kinds cannot be put together along axis 0: '
                               f'{shapes}\n  called at {current_site()}')
-        spec = leaves[0]._store.spec
-        spec = spec_of((sum(leaf._store.shape[0] for leaf in leaves),) + spec.row_shape,
-                       spec.dtype, spec.ctx)
-        key = ('concat rows', spec)
+        return self.concat_call(self._concat_form(
+            leaves[0]._store.spec, sum(leaf._store.spec.rows for leaf in leaves)), leaves)
+
+    def _concat_form(self, spec: Spec, rows: int) -> Form:
+        key = 'concat', spec.arena, rows
         form = self.forms_by_key.get(key)
         if form is None:
-            form = self.forms_by_key[key] = self._form(
-                'concat', _operator_types, key[:1], [(spec, Kind.FLAT)],
-                lambda: trace_operator('_copy', (), 1)._replace(name='concat'))
-        self.node_lengths.append(len(leaves))
-        return self._append(form, leaves)
+            like = self.forms_by_key.get(key[:2])
+            if like is None:
+                like = self.forms_by_key[key[:2]] = self._form(
+                    'concat', _operator_types, ('concat rows',), [(spec, Kind.FLAT)],
+                    lambda: trace_operator('_copy', (), 1)._replace(name='concat'))
+            form = self.forms_by_key[key] = self.new_form(like.node_type, rows)
+        return form
 
     def ragged(self, values: Sequence[Any], shape: Optional[Tuple[int, ...]] = None,
                dtype: Any = 'float32', ctx: Optional[mx.Context] = None) -> RaggedArray:
@@ -147,19 +237,25 @@ class Recording(Inputs):
         return RaggedArray(stores.pop(), values, [value._id for value in values])
 
     def _append(self, form: Form, leaves: Sequence[NDArray]) -> Any:
-        ids = [leaf._id for leaf in leaves if leaf.__class__ is LazyArray]
         if form.lengths != ANY:
-            form = self._form_for_lengths(form, (form.index,), leaves)
+            form = self._form_for_lengths(form, leaves)
+        for leaf in leaves:
+            if leaf.__class__ is LazyArray:
+                self.node_args.append(leaf._id)
         for leaf in leaves:
             if leaf.__class__ is RaggedArray:
                 self.node_lengths.append(len(leaf._ids))
-                ids += leaf._ids
-        return self.append(form, ids)
+                for value in leaf._ids:
+                    self.node_args.append(value)
+        return self.finish_call(form)
 
     def touched(self) -> None:
         """An array that calls read may change: look at all of them again for later calls."""
-        for calls in self._modes.values():
-            calls.clear()
+        for known in self._modes.values():
+            for forms in known:
+                forms.clear()
+        self.adopted.clear()
+        self.trusted.clear()
 
     def store(self, spec: Spec) -> Store:
         """The store of this recording's values with that shape, dtype and context."""
@@ -172,33 +268,25 @@ class Recording(Inputs):
     def update_mode(self) -> None:
         """Look at autograd's state again; calls recorded in different states differ in type."""
         self.mode = Mode(autograd.is_recording(), autograd.is_training())
-        self.forms_by_key = self._modes.setdefault(self.mode, {})
+        self.forms_by_key, self.callees = self._modes.setdefault(self.mode, ({}, {}))
 
     def forget_blocks(self) -> None:
         """Some block's attributes changed: look at all of them again."""
-        for calls in self._modes.values():
-            calls.clear()
+        self.disturbances += 1
+        self.touched()
         self._fingerprints.clear()
 
     # --- from a call to its type -----------------------------------------------------------------
 
-    def _resolve_plain(self, block, args) -> Form:
-        """The form of a call whose arguments are values, lists of them, and numbers (recorded
-        already)."""
-        self._find_ctx(block)
-        number = LazyArray(self.store(spec_of((1,), SCALAR_DTYPE, self.ctx)), -1)
-        leaves: List[Any] = []
-        template = tuple(flatten(arg, is_array, leaves) for arg in args)
-        return self._resolve_block(block, template, [number if isinstance(leaf, NUMBERS) else leaf
-                                                     for leaf in leaves])
-
     def _resolve_block(self, block, template, leaves) -> Form:
         try:
             mark = self._fingerprints[block] = fingerprint(block)
-            form = self._form(describe(block), _block_types.setdefault(block, {}), (template, mark),
+            types = _block_types.setdefault(block, {})
+            form = self._form(describe(block), types, (template, mark),
                               list(map(_spec_and_kind, leaves)),
                               lambda: self._trace(block, template, leaves))
             found = containers(block)
+            form.block = block
             form.mutable = (found, contents(found)) if found else None
             return form
         except EdbError as error:
@@ -217,12 +305,9 @@ class Recording(Inputs):
     def _find_ctx(self, block) -> None:
         """Before numbers of a first call get a context: that of the block's parameters."""
         if self._ctx is None:
-            for parameter in block.collect_params().values():
-                if parameter._data is not None or parameter._deferred_init:
-                    contexts = parameter.list_ctx()
-                    if len(contexts) == 1:
-                        self._ctx = contexts[0]
-                    break
+            contexts = next(_contexts(block), ())
+            if len(contexts) == 1:
+                self._ctx = contexts[0]
 
     def _resolve_operator(self, op, attrs, leaves) -> Form:
         try:
@@ -247,7 +332,7 @@ class Recording(Inputs):
             types[exact if node_type.alone else aligned] = node_type
         for parameter in node_type.parameters:
             self._watch(name, parameter, node_type.ctx)
-        form = self._new_form(node_type, specs[0][0].rows)
+        form = self.new_form(node_type, specs[0][0].rows)
         if form.lengths != ANY:
             self._by_length[form.index] = types, head, specs
         return form
@@ -269,7 +354,7 @@ class Recording(Inputs):
             if watched.array is array:
                 watched.watch_again()
 
-    def _form_for_lengths(self, form: Form, key: tuple, args: Sequence[Any]) -> Form:
+    def _form_for_lengths(self, form: Form, args: Sequence[Any]) -> Form:
         """`form` if padding changes nothing in this call, else one for calls with its lengths."""
         if form.node_type.neutral:
             for one, other, number in form.node_type.conditions:
@@ -279,7 +364,7 @@ class Recording(Inputs):
             else:
                 return form
         lengths = tuple([len(arg._ids) for arg in args if arg.__class__ is RaggedArray])
-        key += (lengths,)
+        key = form.index, lengths
         exact = self.forms_by_key.get(key)
         if exact is None:
             types, head, specs = self._by_length[form.index]
@@ -291,7 +376,8 @@ class Recording(Inputs):
                                                         form.node_type.ctx, self.options, lengths)
                 except EdbError as error:
                     raise type(error)(f'{error}\n  called at {current_site()}') from None
-            exact = self.forms_by_key[key] = self._new_form(node_type, form.rows)
+            exact = self.forms_by_key[key] = self.new_form(node_type, form.rows, form.block,
+                                                           form.mutable)
         return exact
 
     def _given_number(self, arg: Any) -> Any:
@@ -300,10 +386,33 @@ class Recording(Inputs):
             return arg
         return self.scalars[(-arg._id - 1) // 2] if arg._id < 0 and arg._id % 2 else None
 
-    def _new_form(self, node_type, rows) -> Form:
+    def mark_of(self, block: Optional[gluon.Block]) -> Any:
+        """The fingerprint of a block, which it must have until its calls are evaluated."""
+        mark = None if block is None else self._fingerprints.get(block)
+        if mark is None and block is not None:
+            mark = self._fingerprints[block] = fingerprint(block)
+        return mark
+
+    def trust(self, node_type: NodeType, block: Optional[gluon.Block]) -> None:
+        """Calls of this type, recorded elsewhere, will be appended."""
+        if block is not None:
+            self._find_ctx(block)
+            for parameter in node_type.parameters:
+                self._watch(describe(block), parameter, node_type.ctx)
+        self.trusted.add(node_type)
+
+    def new_form(self, node_type: NodeType, rows: int, block: Optional[gluon.Block] = None,
+                 mutable: Optional[tuple] = None) -> Form:
+        """A form of calls of this type with so many rows."""
         stores = [self.store(spec) for spec in node_type.output_specs(rows)]
         form = Form(len(self.forms), node_type, rows, stores)
+        form.block, form.mutable = block, mutable
         self.forms.append(form)
+        self.form_summaries.append((
+            node_type.serial, rows, form.outputs,
+            sum([argument.kind is not Kind.ROWS for argument in node_type.arguments]),
+            node_type.mode.recording))
+        self.output_rows += [store.shape[0] for store in stores]
         return form
 
     # --- for later stages ------------------------------------------------------------------------
@@ -333,11 +442,12 @@ class Recording(Inputs):
 
     def site_of_use(self, value: int) -> Site:
         """The user's line of the first call that reads this value."""
-        return self.site(bisect.bisect_right(self.node_ends, self.node_args.index(value)))
+        first = np.flatnonzero(self.node_args.since(0) == value)[0]
+        return self.site(int(np.searchsorted(self.node_ends.since(0), first, side='right')))
 
     def site(self, node: int) -> Site:
         """The user's line that recorded this call."""
-        return site_of(self.node_codes[node], self.node_instructions[node])
+        return site_of(user_codes[self.node_codes[node]], self.node_instructions[node])
 
     def _release(self) -> None:
         for watched in self.parameters.values():
@@ -352,7 +462,8 @@ class Recording(Inputs):
         self.closed = True
         for form in self.forms:
             form.release()
-        for kept in (self._large, self._modes, self.forms_by_key, self._no_pairs, self._stores):
+        for kept in (self._large, self._modes, self.forms_by_key, self.callees, self.adopted,
+                     self.trusted, self._stores):
             kept.clear()
         if error is not None:
             self.error = f'{type(error).__name__} in the scope that {current_site()} left'
@@ -397,3 +508,12 @@ def _key(leaf: LazyArray) -> object:
 
 def _spec_and_kind(leaf: LazyArray) -> Tuple[Spec, Kind]:
     return leaf._store.spec, Kind.RAGGED if leaf.__class__ is RaggedArray else Kind.ROWS
+
+
+def _contexts(block: gluon.Block) -> Iterator[List[mx.Context]]:
+    """Where each initialised parameter of a block and its descendants is."""
+    for parameter in block.params.values():
+        if parameter._data is not None or parameter._deferred_init:
+            yield parameter.list_ctx()
+    for child in block._children.values():
+        yield from _contexts(child)

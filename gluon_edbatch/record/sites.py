@@ -2,8 +2,8 @@
 import dis
 import os
 import sys
-from types import CodeType, FrameType
-from typing import Dict, NamedTuple
+from types import CodeType
+from typing import Any, Dict, NamedTuple
 
 import mxnet
 
@@ -11,7 +11,7 @@ _LIBRARY = tuple(os.path.dirname(os.path.abspath(path)) + os.sep for path in
                  (mxnet.__file__, os.path.dirname(os.path.abspath(__file__))))
 # By id, because hashing a code object hashes all its contents; the code is kept to pin the id.
 user_codes: Dict[int, CodeType] = {}
-library_codes: Dict[int, CodeType] = {}
+_library_codes: Dict[int, CodeType] = {}
 
 
 class Site(NamedTuple):
@@ -24,25 +24,17 @@ class Site(NamedTuple):
         return f'{self.filename}:{self.line}'
 
 
-def is_library(frame: FrameType) -> bool:
-    """Whether this frame runs code of this package or of MXNet."""
-    code = frame.f_code
-    if id(code) in library_codes:
+def is_library(code: CodeType, names: Dict[str, Any]) -> bool:
+    """Whether code with these global names is of this package or of MXNet."""
+    if id(code) in _library_codes:
         return True
     if id(code) in user_codes:
         return False
     library = os.path.abspath(code.co_filename).startswith(_LIBRARY) or (
         code.co_filename == '<string>'  # the functions of mx.nd are made at import
-        and frame.f_globals.get('__name__', '').startswith('mxnet.'))
-    (library_codes if library else user_codes)[id(code)] = code
+        and names.get('__name__', '').startswith('mxnet.'))
+    (_library_codes if library else user_codes)[id(code)] = code
     return library
-
-
-def user_frame(frame: FrameType) -> FrameType:
-    """The nearest frame at or above `frame` outside this package and MXNet."""
-    while is_library(frame) and frame.f_back is not None:
-        frame = frame.f_back
-    return frame
 
 
 def site_of(code: CodeType, lasti: int) -> Site:
@@ -58,5 +50,7 @@ def site_of(code: CodeType, lasti: int) -> Site:
 
 def current_site() -> Site:
     """The user's line that is running now."""
-    frame = user_frame(sys._getframe(1))
+    frame = sys._getframe(1)
+    while is_library(frame.f_code, frame.f_globals) and frame.f_back is not None:
+        frame = frame.f_back
     return Site(frame.f_code.co_filename, frame.f_lineno)

@@ -1,8 +1,24 @@
 """What is known of a value before it is computed: shape, dtype and context."""
-from typing import Dict, Tuple
+from typing import Dict, NamedTuple, Tuple
 
 import mxnet as mx
 import numpy as np
+
+
+class ArenaKey(NamedTuple):
+    """What rows that live in one arena have in common.
+
+    Equal ones are one object, so that they compare and hash by identity: a context hashes in
+    Python, and these are looked up for every argument.
+    """
+
+    row_shape: Tuple[int, ...]
+    dtype: type
+    ctx: mx.Context
+
+    __eq__ = object.__eq__
+    __ne__ = object.__ne__
+    __hash__ = object.__hash__
 
 
 class Spec:
@@ -20,31 +36,33 @@ class Spec:
         ``shape[0]``.
     row_shape : tuple of int
         ``shape[1:]``.
-    arena : tuple
-        Key of the arena that rows of this kind live in: (row_shape, dtype, ctx).
+    arena : ArenaKey
+        Key of the arena that rows of this kind live in.
     """
 
     __slots__ = ('shape', 'dtype', 'ctx', 'rows', 'row_shape', 'arena')
 
-    def __init__(self, shape: Tuple[int, ...], dtype: type, ctx: mx.Context):
+    def __init__(self, shape: Tuple[int, ...], arena: ArenaKey):
         self.shape = shape
-        self.dtype = dtype
-        self.ctx = ctx
         self.rows = shape[0]
-        self.row_shape = shape[1:]
-        self.arena = (self.row_shape, dtype, ctx)
+        self.arena = arena
+        self.row_shape, self.dtype, self.ctx = arena
 
     def __repr__(self) -> str:
         return f'{np.dtype(self.dtype).name}{self.shape}@{self.ctx}'
 
 
-_interned: Dict[tuple, Spec] = {}
+_specs: Dict[tuple, Spec] = {}
+_arenas: Dict[tuple, ArenaKey] = {}
 
 
 def spec_of(shape: Tuple[int, ...], dtype, ctx: mx.Context) -> Spec:
     """The one `Spec` with this shape (at least one axis), dtype and context."""
     key = (shape, dtype, ctx.device_typeid, ctx.device_id)
-    spec = _interned.get(key)
+    spec = _specs.get(key)
     if spec is None:
-        spec = _interned.setdefault(key, Spec(tuple(shape), np.dtype(dtype).type, ctx))
+        shape, dtype = tuple(shape), np.dtype(dtype).type
+        arena = _arenas.setdefault((shape[1:], dtype, *key[2:]), ArenaKey(shape[1:], dtype, ctx))
+        spec = _specs.setdefault((shape, dtype, *key[2:]), Spec(shape, arena))
+        _specs[key] = spec
     return spec

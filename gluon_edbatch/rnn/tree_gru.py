@@ -1,16 +1,15 @@
 """Tree-GRU cell (child-sum; after Kokkinos and Potamianos, 2017: Structural Attention Neural
 Networks for improved sentiment analysis, https://arxiv.org/abs/1701.01811, eq. 1–4)."""
-from typing import Any, Optional, Sequence
+from typing import Any, Optional
 
 import mxnet as mx
 from mxnet import gluon
 from mxnet.ndarray import NDArray
 
-from ..functional import ragged
-from ..record.hooks import current_recording
+from .children import ChildrenCell
 
 
-class TreeGRUCell(gluon.HybridBlock):
+class TreeGRUCell(ChildrenCell):
     """Gated recurrent unit over the children of a node; any number of them, in no order.
 
     With s the sum of the children's states and every child its own reset gate r_k::
@@ -37,12 +36,12 @@ class TreeGRUCell(gluon.HybridBlock):
         - **h**: (1, H)
     """
 
+    values_of_child = 1
+
     def __init__(self, hidden_size: int, input_size: Optional[int] = 0,
                  i2h_weight_initializer: Any = None, h2h_weight_initializer: Any = None,
                  i2h_bias_initializer: Any = 'zeros', prefix=None, params=None):
-        super().__init__(prefix=prefix, params=params)
-        self._hidden_size = hidden_size
-        self._state_shape = (1, hidden_size)
+        super().__init__(hidden_size, prefix=prefix, params=params)
         self._takes_input = input_size is not None
         with self.name_scope():
             # rows in the order z, n, r
@@ -57,22 +56,22 @@ class TreeGRUCell(gluon.HybridBlock):
                     f'h2h_{name}_weight', shape=(hidden_size, hidden_size),
                     init=h2h_weight_initializer))
 
-    def __call__(self, x, children: Sequence[Any]):
+    def forward(self, x, children):
         """h of a node from its input and its children's states."""
-        if x is None and not children:
-            raise ValueError(f'{self.name} needs an input or children')
         if x is not None and not self._takes_input:
             raise ValueError(f'{self.name} was made without input (input_size=None)')
-        if x is None and self._takes_input and self._active and current_recording() is None:
-            x = self._no_input(children[0])
-        like = children[0] if x is None else x
-        return super().__call__(x, ragged(children, self._state_shape, like.dtype, like.ctx))
+        if x is None and self._takes_input and self._active and isinstance(children, (list, tuple)):
+            x = self._no_input(children)
+        return super().forward(x, children)
 
-    def _no_input(self, like):
+    forward.recorded = True
+
+    def _no_input(self, children):
         """Zeros, which change nothing: a graph that Gluon has compiled takes one structure of
         arguments only."""
-        if not isinstance(like, NDArray):
+        if not children or not isinstance(children[0], NDArray):
             return None
+        like = children[0]
         return mx.nd.zeros((like.shape[0], self.i2h_weight.shape[1]), like.ctx, like.dtype)
 
     def hybrid_forward(self, F, x, child_h, i2h_bias, h2h_z_weight, h2h_r_weight, h2h_n_weight,

@@ -10,8 +10,7 @@ import mxnet as mx
 from mxnet import gluon
 from mxnet.ndarray import NDArray
 
-from ..functional import ragged_pairs
-from ..record.hooks import current_recording
+from .children import ChildrenCell
 
 
 def gate(F, x, index: int, size: int, activation: str):
@@ -20,7 +19,7 @@ def gate(F, x, index: int, size: int, activation: str):
     return F.Activation(part, act_type=activation)
 
 
-class ChildSumTreeLSTMCell(gluon.HybridBlock):
+class ChildSumTreeLSTMCell(ChildrenCell):
     """Child-sum Tree-LSTM cell: any number of children, in no order (Tai et al., eq. 2–8).
 
     Parameters
@@ -40,12 +39,12 @@ class ChildSumTreeLSTMCell(gluon.HybridBlock):
         - **h**, **c**: (1, H)
     """
 
+    values_of_child = 2  # h and c
+
     def __init__(self, hidden_size: int, input_size: int = 0, i2h_weight_initializer: Any = None,
                  h2h_weight_initializer: Any = None, i2h_bias_initializer: Any = 'zeros',
                  prefix=None, params=None):
-        super().__init__(prefix=prefix, params=params)
-        self._hidden_size = hidden_size
-        self._state_shape = (1, hidden_size)
+        super().__init__(hidden_size, prefix=prefix, params=params)
         with self.name_scope():
             # One weight a gate: slices of a common product would cost more than they save.
             for name in 'iouf':
@@ -57,10 +56,6 @@ class ChildSumTreeLSTMCell(gluon.HybridBlock):
                 setattr(self, f'h2h_{name}_weight', self.params.get(
                     f'h2h_{name}_weight', shape=(hidden_size, hidden_size),
                     init=h2h_weight_initializer))
-
-    def __call__(self, x, children: Sequence[Tuple[Any, Any]]):
-        """h and c of a node from its input and its children's states."""
-        return super().__call__(x, *ragged_pairs(children, self._state_shape, x))
 
     def hybrid_forward(self, F, x, child_h, child_c, **weights):
         """x (N, E), child_h and child_c (N, K, H), padded with zeros."""
@@ -126,7 +121,7 @@ class NaryTreeLSTMCell(gluon.HybridBlock):
                 'h2h_weight', shape=(gates * hidden_size, arity * hidden_size),
                 init=h2h_weight_initializer)
 
-    def __call__(self, x, children: Sequence[Tuple[Any, Any]]):
+    def forward(self, x, children: Sequence[Tuple[Any, Any]]):
         """h and c of a node from its input and its children's states."""
         if len(children) not in (0, self._arity):
             raise ValueError(f'{self.name} takes {self._arity} children or none, not '
@@ -135,9 +130,11 @@ class NaryTreeLSTMCell(gluon.HybridBlock):
             raise ValueError(f'{self.name} needs an input or children')
         if x is not None and not self._takes_input:
             raise ValueError(f'{self.name} was made without input (input_size=None)')
-        if self._active and current_recording() is None:
+        if self._active:
             x, children = self._filled(x, children)
-        return super().__call__(x, [h for h, _ in children], [c for _, c in children])
+        return super().forward(x, children)
+
+    forward.recorded = True
 
     def _filled(self, x, children):
         """Zeros for what is missing, which changes nothing: a graph that Gluon has compiled takes
@@ -152,13 +149,14 @@ class NaryTreeLSTMCell(gluon.HybridBlock):
             children = [(state, state)] * self._arity
         return x, children
 
-    def hybrid_forward(self, F, x, child_h, child_c, i2h_bias, h2h_weight, i2h_weight=None):
-        """x (N, E) or None, child_h and child_c lists of (N, H)."""
+    def hybrid_forward(self, F, x, children, i2h_bias, h2h_weight, i2h_weight=None):
+        """x (N, E) or None, children pairs of (N, H)."""
         size, gates = self._hidden_size, (3 + self._arity) * self._hidden_size
         total = None
         if x is not None:
             total = F.FullyConnected(x, i2h_weight, i2h_bias, num_hidden=gates)
-        if child_h:
+        if children:
+            child_h = [h for h, _ in children]
             inner = F.concat(*child_h, dim=1) if len(child_h) > 1 else child_h[0]
             if total is None:
                 total = F.FullyConnected(inner, h2h_weight, i2h_bias, num_hidden=gates)
@@ -166,6 +164,6 @@ class NaryTreeLSTMCell(gluon.HybridBlock):
                 total = total + F.FullyConnected(inner, h2h_weight, no_bias=True,
                                                  num_hidden=gates)
         c = gate(F, total, 0, size, 'sigmoid') * gate(F, total, 2, size, 'tanh')
-        for child, child_state in enumerate(child_c):
+        for child, (_, child_state) in enumerate(children):
             c = c + gate(F, total, 3 + child, size, 'sigmoid') * child_state
         return gate(F, total, 1, size, 'sigmoid') * F.Activation(c, act_type='tanh'), c

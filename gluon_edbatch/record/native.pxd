@@ -1,0 +1,122 @@
+# What native.py says, in C.
+cdef extern from *:
+    """
+    #include <structmember.h>
+    #if PY_VERSION_HEX >= 0x030B0000  /* frames are made into objects only when somebody asks */
+    #ifndef Py_BUILD_CORE
+    #define Py_BUILD_CORE 1
+    #endif
+    #include "internal/pycore_frame.h"
+    typedef _PyInterpreterFrame EdbFrame;
+    #define EDB_RUNNING() (PyThreadState_Get()->cframe->current_frame)
+    #define EDB_PREVIOUS(frame) ((frame)->previous)
+    #define EDB_INSTRUCTION(frame) (_PyInterpreterFrame_LASTI(frame) * (int)sizeof(_Py_CODEUNIT))
+    #else
+    #include "frameobject.h"
+    typedef PyFrameObject EdbFrame;
+    #define EDB_RUNNING() PyEval_GetFrame()
+    #define EDB_PREVIOUS(frame) ((frame)->f_back)
+    #define EDB_INSTRUCTION(frame) ((frame)->f_lasti * (PY_VERSION_HEX >= 0x030A0000 ? 2 : 1))
+    #endif
+
+    static __thread PyObject *edb_recording = NULL;
+    static PyTypeObject *edb_lazy_array = NULL;
+    static PyObject *edb_is_library = NULL;
+    /* Codes that were met, by address: sites.py keeps them, so that addresses stay theirs. */
+    #define EDB_CODES 512
+    static struct { PyCodeObject *code; int library; } edb_codes[EDB_CODES];
+
+    static inline PyObject *edb_get_recording(void) {
+        PyObject *value = edb_recording ? edb_recording : Py_None;
+        Py_INCREF(value);
+        return value;
+    }
+
+    static inline void edb_set_recording(PyObject *value) {
+        PyObject *before = edb_recording;
+        Py_INCREF(value);
+        edb_recording = value;
+        Py_XDECREF(before);
+    }
+
+    static inline PyObject *edb_new_value(PyObject *store, Py_ssize_t value) {
+        PyObject *id = PyLong_FromSsize_t(value);
+        EdbLazyArray *array;
+        if (!id) return NULL;
+        array = (EdbLazyArray *)edb_lazy_array->tp_alloc(edb_lazy_array, 0);
+        if (!array) { Py_DECREF(id); return NULL; }
+        Py_INCREF(store);
+        array->_store = store;
+        array->_id = id;
+        return (PyObject *)array;
+    }
+
+    static int edb_ask_whether_library(EdbFrame *frame) {
+        PyObject *answer = PyObject_CallFunctionObjArgs(
+            edb_is_library, (PyObject *)frame->f_code, frame->f_globals, NULL);
+        int library = answer ? PyObject_IsTrue(answer) : -1;
+        Py_XDECREF(answer);
+        return library;
+    }
+
+    static inline EdbFrame *edb_user_frame(void) {
+        EdbFrame *frame = EDB_RUNNING();
+        for (;;) {
+            PyCodeObject *code = frame->f_code;
+            size_t place = ((size_t)code >> 5) % EDB_CODES;
+            if (edb_codes[place].code != code) {
+                int library = edb_ask_whether_library(frame);
+                if (library < 0) return NULL;
+                edb_codes[place].code = code;
+                edb_codes[place].library = library;
+            }
+            if (!edb_codes[place].library || !EDB_PREVIOUS(frame)) return frame;
+            frame = EDB_PREVIOUS(frame);
+        }
+    }
+
+    static inline long long edb_code_of(EdbFrame *frame) {
+        return (long long)(size_t)frame->f_code;
+    }
+
+    static inline long long edb_instruction_of(EdbFrame *frame) {
+        return EDB_INSTRUCTION(frame);
+    }
+
+    static int edb_lies_at(PyObject *type, const char *slot, size_t offset) {
+        PyObject *member = PyObject_GetAttrString(type, slot);
+        int right = member && Py_TYPE(member) == &PyMemberDescr_Type &&
+            ((PyMemberDescrObject *)member)->d_member->offset == (Py_ssize_t)offset;
+        PyErr_Clear();
+        Py_XDECREF(member);
+        return right;
+    }
+
+    static int edb_prepare(PyObject *lazy, PyObject *ragged, PyObject *is_library) {
+        if (!edb_lies_at(lazy, "_id", offsetof(EdbLazyArray, _id)) ||
+            !edb_lies_at(lazy, "_store", offsetof(EdbLazyArray, _store)) ||
+            !edb_lies_at(ragged, "_ids", offsetof(EdbRaggedArray, _ids))) {
+            PyErr_SetString(PyExc_ImportError, "lazy values lie otherwise in memory");
+            return -1;
+        }
+        /* The base class's finalizer would ask for a handle to free; a lazy value has none. */
+        ((PyTypeObject *)lazy)->tp_finalize = NULL;
+        ((PyTypeObject *)ragged)->tp_finalize = NULL;
+        Py_INCREF(lazy);
+        edb_lazy_array = (PyTypeObject *)lazy;
+        Py_INCREF(is_library);
+        edb_is_library = is_library;
+        return 0;
+    }
+    """
+    ctypedef struct EdbFrame:
+        pass
+    object recording "edb_get_recording" ()
+    void set_recording "edb_set_recording" (object value)
+    object new_value "edb_new_value" (object store, Py_ssize_t value)
+    EdbFrame *user_frame "edb_user_frame" () except NULL
+    long long code_of "edb_code_of" (EdbFrame *frame)
+    long long instruction_of "edb_instruction_of" (EdbFrame *frame)
+    int prepare "edb_prepare" (object lazy, object ragged, object is_library) except -1
+
+ctypedef EdbFrame *Frame

@@ -1,0 +1,65 @@
+"""What ``calls.py`` needs of the interpreter, as Python; ``native.pxd`` says the same in C.
+
+The compiled ``calls.py`` uses the C form and never runs what is here.
+"""
+import sys
+import threading
+from types import FrameType
+from typing import Any, List
+
+from .lazy import LazyArray, RaggedArray
+from .sites import is_library
+
+_new = LazyArray.__new__
+
+
+class _Local(threading.local):
+    recording = None
+
+
+_local = _Local()
+
+
+def recording() -> Any:
+    """What `set_recording` was given in this thread, or None."""
+    return _local.recording
+
+
+def set_recording(value: Any) -> None:
+    """Of this thread's innermost scope; None outside."""
+    _local.recording = value
+
+
+def new_value(store, value: int) -> LazyArray:
+    """``LazyArray(store, value)`` without the call of ``__init__``."""
+    array = _new(LazyArray)
+    array._store = store
+    array._id = value
+    return array
+
+
+def user_frame() -> FrameType:
+    """The nearest frame outside this package and MXNet."""
+    frame = sys._getframe(1)
+    while is_library(frame.f_code, frame.f_globals) and frame.f_back is not None:
+        frame = frame.f_back
+    return frame
+
+
+def code_of(frame: FrameType) -> int:
+    """The id of a frame's code (see `sites.user_codes`)."""
+    return id(frame.f_code)
+
+
+def instruction_of(frame: FrameType) -> int:
+    """The instruction at which a frame is."""
+    return frame.f_lasti
+
+
+def prepare(lazy: type, ragged: type, library) -> None:
+    """The base class's ``__del__`` would ask for a handle to free; a lazy value has none."""
+    lazy.__del__ = _free_nothing
+
+
+def _free_nothing(array):
+    pass

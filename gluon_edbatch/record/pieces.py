@@ -1,0 +1,249 @@
+"""Pieces of a recording: what one sample recorded, cut out to be appended to other recordings."""
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+import mxnet as mx
+import numpy as np
+from mxnet import gluon
+from mxnet.ndarray import NDArray
+
+from ..static.fingerprint import contents
+from ..static.node_type import NodeType
+from .lazy import LazyArray
+from .recording import Recording
+from .sites import Site, site_of, user_codes
+from .structure import flatten, unflatten
+
+
+_VALUE, _NUMBER, _ARRAY = 0, 1, 2  # sorts of arguments
+
+
+class Mark(NamedTuple):
+    """Where a recording was at a moment."""
+
+    nodes: int
+    args: int
+    lengths: int
+    values: int
+    scalars: int
+    arrays: int
+    disturbances: int
+
+    @classmethod
+    def of(cls, recording: Recording) -> 'Mark':
+        """Where it is now."""
+        return cls(len(recording.node_forms), len(recording.node_args),
+                   len(recording.node_lengths), recording.next_value, len(recording.scalars),
+                   len(recording.arrays), recording.disturbances + len(recording.evaluator.forced))
+
+
+class Kind(NamedTuple):
+    """A form without the recording that it belongs to.
+
+    Attributes
+    ----------
+    block : gluon.Block or None
+        None for operators.
+    mark : hashable
+        The block's `fingerprint` when it was called.
+    parameters : tuple
+        Shapes and dtypes of its parameters.
+    mutable : tuple or None
+        See `Form.mutable`.
+    """
+
+    node_type: NodeType
+    rows: int
+    block: Optional[gluon.Block]
+    mark: Any
+    parameters: Tuple[tuple, ...]
+    mutable: Optional[tuple]
+
+
+class Kinds:
+    """The kinds of calls that some pieces hold, by number."""
+
+    def __init__(self):
+        self._kinds: List[Kind] = []
+        self._numbers: Dict[tuple, int] = {}
+
+    def number(self, recording: Recording, form) -> int:
+        """That of a form of a recording."""
+        mark = recording.mark_of(form.block)
+        key = form.node_type, form.rows, form.block, mark
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self._kinds)
+            self._kinds.append(Kind(form.node_type, form.rows, form.block, mark,
+                                    _parameters(form.node_type), form.mutable))
+        return number
+
+    def forms(self, recording: Recording, numbers: np.ndarray) -> Optional[np.ndarray]:
+        """The forms of these kinds in a recording; None if a block or parameter is not as it was."""
+        known = recording.adopted.get(self)
+        if known is None or len(known) < len(self._kinds):
+            grown = np.full(len(self._kinds), -1)
+            grown[:0 if known is None else len(known)] = () if known is None else known
+            known = recording.adopted[self] = grown
+        forms = known[numbers]
+        if len(forms) and forms.min() < 0:
+            for number in set(numbers[forms < 0].tolist()):
+                form = self._adopt(recording, self._kinds[number])
+                if form is None:
+                    return None
+                known[number] = form.index
+            forms = known[numbers]
+        return forms
+
+    def _adopt(self, recording, kind):
+        """A form in another recording, as if a call of this kind had been recorded."""
+        block = kind.block
+        if kind.node_type not in recording.trusted:
+            if block is not None and (
+                    recording.mark_of(block) != kind.mark or kind.parameters != _parameters(
+                        kind.node_type) or _has_hooks(block)):
+                return None
+            recording.trust(kind.node_type, block)
+        return recording.new_form(kind.node_type, kind.rows, block, kind.mutable)
+
+
+def _parameters(node_type) -> Tuple[tuple, ...]:
+    return tuple((parameter.shape, parameter.dtype) for parameter in node_type.parameters)
+
+
+def _has_hooks(block) -> bool:
+    return bool(block._forward_hooks or block._forward_pre_hooks)
+
+
+class Piece:
+    """Calls that depend on nothing but each other, numbers and NumPy arrays.
+
+    In `args`, computed values count from the first one of the piece, and numbers and arrays
+    likewise.
+    """
+
+    def __init__(self, kinds: Kinds, recording: Recording, begin: Mark, result: Any,
+                 mode, ctx: mx.Context):
+        self._kinds = kinds
+        self.mode, self.ctx = mode, ctx
+        forms, places = np.unique(recording.node_forms.since(begin.nodes), return_inverse=True)
+        forms = [recording.forms[form] for form in forms.tolist()]
+        self.kinds = np.array([kinds.number(recording, form) for form in forms], np.int64)[places]
+        self._mutable = [form.mutable for form in forms if form.mutable is not None]
+        self.ends = recording.node_ends.since(begin.nodes) - begin.args
+        self.lengths = recording.node_lengths.since(begin.lengths).copy()
+        self.codes = recording.node_codes.since(begin.nodes).copy()
+        self.instructions = recording.node_instructions.since(begin.nodes).copy()
+        self.values = recording.next_value - begin.values
+        self.scalars = recording.scalars[begin.scalars:]
+        args = recording.node_args.since(begin.args).copy()
+        self._sorts = _sorts(args)
+        args[self._sorts == _VALUE] -= begin.values
+        args[self._sorts == _NUMBER] += 2 * begin.scalars
+        arrays = self._sorts == _ARRAY
+        used, places = np.unique(-args[arrays] // 2 - 1, return_inverse=True)
+        args[arrays] = -2 * (places + 1)
+        self.arrays = [recording.arrays[index] for index in used.tolist()]
+        self.args = args
+        leaves: List[LazyArray] = []
+        self.template = flatten(result, _is_array, leaves)
+        self.results = [(leaf._store.spec, leaf._id - begin.values) for leaf in leaves]
+
+    @classmethod
+    def cut(cls, kinds: Kinds, recording: Recording, begin: Mark, result: Any
+            ) -> Optional['Piece']:
+        """What was recorded since `begin`, if it can be used again.
+
+        Returns
+        -------
+        Piece or None
+            None if a value was read meanwhile, if the calls depend on values computed elsewhere
+            or on NDArrays, or if there is more to them than what they record (forward hooks,
+            blocks whose attributes were set).
+        """
+        end = Mark.of(recording)
+        if end.disturbances != begin.disturbances:
+            return None
+        args = recording.node_args.since(begin.args)
+        outside = np.array([begin.values, 2 * begin.scalars, 2 * begin.arrays + 1])
+        if (np.abs(args) < outside[_sorts(args)]).any():
+            return None
+        if not all(isinstance(array, np.ndarray)
+                   for _, array in recording.arrays[begin.arrays:]):
+            return None
+        blocks = {recording.forms[form].block
+                  for form in np.unique(recording.node_forms.since(begin.nodes)).tolist()}
+        if any(block is not None and _has_hooks(block) for block in blocks):
+            return None
+        leaves: List[Any] = []
+        try:
+            flatten(result, _is_array, leaves)
+        except TypeError:
+            return None
+        if not all(leaf.__class__ is LazyArray and leaf._store.recording is recording
+                   and leaf._id >= begin.values for leaf in leaves):
+            return None
+        return cls(kinds, recording, begin, result, recording.mode, recording.ctx)
+
+    def forms(self, recording: Recording) -> Optional[np.ndarray]:
+        """The forms of the calls in a recording; None if these calls would not be recorded there:
+        blocks or parameters are not as they were, or the context is another one."""
+        if any(before != contents(found) for found, before in self._mutable):
+            return None
+        forms = self._kinds.forms(recording, self.kinds)
+        return forms if forms is not None and recording.ctx == self.ctx else None
+
+    def append_to(self, recording: Recording, forms: np.ndarray) -> Any:
+        """Append the calls, whose forms are these; gives what they returned."""
+        begin = recording.next_value
+        args = self.args + np.array([begin, -2 * len(recording.scalars),
+                                     -2 * len(recording.arrays)])[self._sorts]
+        recording.scalars += self.scalars
+        recording.arrays += self.arrays
+        recording.node_forms.extend(forms)
+        recording.node_ends.extend(self.ends + len(recording.node_args))
+        recording.node_args.extend(args)
+        recording.node_codes.extend(self.codes)
+        recording.node_instructions.extend(self.instructions)
+        recording.node_lengths.extend(self.lengths)
+        recording.next_value = begin + self.values
+        return unflatten(self.template, iter(
+            [LazyArray(recording.store(spec), begin + value) for spec, value in self.results]))
+
+    def difference(self, other: 'Piece') -> Optional[Site]:
+        """The user's line of the first call in `other` that is not as in this piece; None if the
+        two are the same."""
+        ours, theirs = list(self._calls()), list(other._calls())
+        for node, (one, another) in enumerate(zip(ours, theirs)):
+            if one != another:
+                return other._site(node)
+        if len(ours) == len(theirs) and np.array_equal(self.lengths, other.lengths) and (
+                self.template, self.results) == (other.template, other.results):
+            return None
+        return other._site(min(len(ours), len(theirs) - 1))
+
+    def _calls(self) -> Iterator[tuple]:
+        """Kind and inputs of each call."""
+        begin = 0
+        for kind, end in zip(self.kinds.tolist(), self.ends.tolist()):
+            yield kind, [self._input(value) for value in self.args[begin:end].tolist()]
+            begin = end
+
+    def _input(self, value: int) -> Any:
+        if value >= 0:
+            return value
+        if value % 2:
+            number = self.scalars[(-value - 1) // 2]
+            return 'number', number if number == number else 'nan'
+        _, array = self.arrays[-value // 2 - 1]
+        return 'array', array.dtype.str, array.shape, array.tobytes()
+
+    def _site(self, node: int) -> Site:
+        return site_of(user_codes[int(self.codes[node])], int(self.instructions[node]))
+
+
+def _sorts(args: np.ndarray) -> np.ndarray:
+    return np.where(args >= 0, _VALUE, np.where(args % 2 == 1, _NUMBER, _ARRAY))
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, NDArray)

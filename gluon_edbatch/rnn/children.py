@@ -1,0 +1,42 @@
+"""Cells that take any number of children, in no order."""
+from typing import Any, ClassVar, List, Sequence, Tuple
+
+from mxnet import gluon
+from mxnet.ndarray import NDArray
+
+from ..functional import ragged
+
+
+class ChildrenCell(gluon.HybridBlock):
+    """A cell whose last argument, the list of a node's children, becomes ragged arguments.
+
+    Attributes
+    ----------
+    values_of_child : int
+        1: a child is one value; k: a tuple of k, and there are k ragged arguments.
+    """
+
+    values_of_child: ClassVar[int]
+
+    def __init__(self, hidden_size: int, prefix=None, params=None):
+        super().__init__(prefix=prefix, params=params)
+        self._hidden_size = hidden_size
+        self._state_shape = (1, hidden_size)
+
+    def ragged_children(self, x, children: Sequence[Any]) -> Tuple[NDArray, ...]:
+        """The ragged arguments; `x` tells dtype and context if there are no children."""
+        if x is None and not children:
+            raise ValueError(f'{self.name} needs an input or children')
+        parts: List[Sequence[Any]] = [children]
+        if self.values_of_child > 1:
+            parts = [[child[i] for child in children] for i in range(self.values_of_child)]
+        like = parts[0][0] if x is None else x
+        return tuple(ragged(part, self._state_shape, like.dtype, like.ctx) for part in parts)
+
+    def forward(self, x, *children):
+        """Eagerly, `children` is the list of them; a recorded call comes with ragged arguments."""
+        if len(children) == 1 and isinstance(children[0], (list, tuple)):
+            children = self.ragged_children(x, children[0])
+        return super().forward(x, *children)
+
+    forward.recorded = True
