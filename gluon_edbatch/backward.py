@@ -154,10 +154,12 @@ class BackwardPass:
                 head.copyto(gradient)
             elif gradient is not None and not machine.plan.arenas[index].private:
                 gradient[:] = 0
-        for gradient in machine.parameter_gradients + machine.unread:
+        for gradient in machine.accumulated + machine.unread:
             gradient[:] = 0
         for tape in reversed(machine.tapes):
             tape.backward()
+        for gradient, part in machine.shares:
+            gradient += part
         return machine.parameter_gradients + [
             machine.gradients[index]._slice(begin, end)
             for _, index, begin, end in machine.given]

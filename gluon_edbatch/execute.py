@@ -17,7 +17,8 @@ from .record.recording import Recording
 from .native.run import NativeRun, native_program, runs_natively
 from .static.node_type import NodeType
 from .segment_matrix import segment_matrix
-from .static.program import EMPTY, GATHER, LONG_GATHER, LONG_SLICE, SLICE, program_for
+from .static.program import (EMPTY, GATHER, LONG_GATHER, LONG_SLICE, SLICE, Program, Source,
+                             program_for)
 from .static.verify import needs_verification
 
 
@@ -63,7 +64,10 @@ class Machine:
         self.parameter_arrays: List[NDArray] = []     # the users' own, in the order of …
         self.parameter_gradients: List[NDArray] = []  # … their private gradients
         self.given: List[Tuple[NDArray, int, int, int]] = []  # array, arena, begin, end
+        self.accumulated: List[NDArray] = []  # gradients of parameters and packs: zero at first
+        self.shares: List[Tuple[NDArray, NDArray]] = []  # a gradient, and what is to be added
         self.unread: List[NDArray] = []  # gradients of private rows that no batch needed
+        self._packs: Dict[tuple, NDArray] = {}
         self._gradient_of: Dict[int, NDArray] = {}
         self._aliases: Dict[Tuple[int, int], NDArray] = {}
         self._indices: Dict[mx.Context, NDArray] = {}
@@ -139,12 +143,15 @@ class Machine:
     def _call(self, batch: Batch) -> None:
         node_type = batch.node_type
         mode = node_type.mode
-        program = program_for(node_type, tuple(map(_reading, batch.reads)))
+        program = program_for(node_type, tuple(map(_reading, batch.reads)),
+                              node_type.fused(batch.rows))
         inputs, differentiable = [], False
-        for kind, position in program.sources:
-            if kind == 'parameter':
-                inputs.append(self.parameter(node_type, position))
-                differentiable |= node_type.parameters[position].grad_req != 'null'
+        for source in program.sources:
+            kind, position = source
+            if kind in ('parameter', 'pack'):
+                inputs.append(self.weight(node_type, program, source))
+                differentiable |= any(node_type.parameters[member].grad_req != 'null'
+                                      for member in program.parameters(source))
             elif kind == 'index':
                 inputs.append(self._index(batch.reads[position], node_type))
             elif kind == 'parents':
@@ -244,6 +251,12 @@ class Machine:
         return mx.nd.take(self.arenas[read.arena],
                           mx.nd.array(padded, ctx=arena.key[2], dtype='int32'))
 
+    def weight(self, node_type: NodeType, program: Program, source: Source) -> NDArray:
+        """What a program of a type gets for a parameter or a pack."""
+        if source.kind == 'pack':
+            return self.pack(node_type, program.packs[source.position])
+        return self.parameter(node_type, source.position)
+
     def parameter(self, node_type: NodeType, position: int) -> NDArray:
         """A parameter's values as recorded.
 
@@ -272,17 +285,62 @@ class Machine:
         return value
 
     def gradient_of(self, value: NDArray) -> NDArray:
-        """The private gradient of what `parameter` returned for a trained one."""
+        """The private gradient of what `parameter` or `pack` returned for a trained one."""
         return self._gradient_of[id(value)]
 
     def _parameter_gradient(self, own: NDArray, value: NDArray) -> NDArray:
+        gradient = self._known_gradient(own)
+        if gradient is None:
+            gradient = self._zeroed(value)
+            self.parameter_arrays.append(own)
+            self.parameter_gradients.append(gradient)
+        return gradient
+
+    def _known_gradient(self, own: NDArray) -> Optional[NDArray]:
         for known, gradient in zip(self.parameter_arrays, self.parameter_gradients):
             if known is own:
                 return gradient
-        gradient = empty(value.shape, value.dtype, value.ctx)
-        self.parameter_arrays.append(own)
-        self.parameter_gradients.append(gradient)
+        return None
+
+    def _zeroed(self, like: NDArray) -> NDArray:
+        """A gradient that is zero when the backward pass begins."""
+        gradient = empty(like.shape, like.dtype, like.ctx)
+        self.accumulated.append(gradient)
         return gradient
+
+    def pack(self, node_type: NodeType, positions: Tuple[int, ...]) -> NDArray:
+        """Several parameters as recorded, one after the other in one array.
+
+        Made anew in each evaluation, it can never be stale. The parameters' gradients are slices
+        of its gradient.
+        """
+        parameters = [node_type.parameters[position] for position in positions]
+        watched = [self.recording.parameters[id(parameter), node_type.ctx]
+                   for parameter in parameters]
+        marked = self.taped and any(parameter.grad_req != 'null'
+                                    for parameter in node_type.parameters)
+        key = (marked, *(id(each.array) for each in watched))
+        pack = self._packs.get(key)
+        if pack is None:
+            values = [each.values() for each in watched]
+            pack = self._packs[key] = mx.nd.concat(*values, dim=0)
+            if marked:
+                gradient = self._gradient_of[id(pack)] = self._zeroed(pack)
+                autograd.mark_variables([pack], [gradient], 'add')
+                ends = np.cumsum([value.shape[0] for value in values]).tolist()
+                for parameter, each, begin, end in zip(parameters, watched, [0] + ends, ends):
+                    if parameter.grad_req != 'null':
+                        self._share(each.array, gradient._slice(begin, end))
+        return pack
+
+    def _share(self, own: NDArray, part: NDArray) -> None:
+        """Let rows of a pack's gradient be a parameter's gradient, or a part of it."""
+        gradient = self._known_gradient(own)
+        if gradient is not None:
+            self.shares.append((gradient, part))
+        else:
+            self.parameter_arrays.append(own)
+            self.parameter_gradients.append(part)
 
 
 def steps(batches: Sequence[Batch]) -> Iterator[List[Batch]]:

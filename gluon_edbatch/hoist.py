@@ -7,6 +7,7 @@ from typing import Dict, FrozenSet, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 
+from .native.run import native_program
 from .plan import ArenaPlan, Batch, Plan, Read, Write
 from .static.hoisting import Split, split
 from .static.node_type import Kind, NodeType
@@ -39,10 +40,13 @@ def hoist(plan: Plan) -> Plan:
 def _hoist_type(plan: Plan, node_type: NodeType, numbers: Sequence[int],
                 indices: List[np.ndarray]) -> Optional[_Hoisted]:
     positions = _known_before(plan, node_type, numbers)
-    parts = split(node_type, positions) if positions else None
+    batches = [plan.batches[number] for number in numbers]
+    native = native_program(node_type)  # in which slices are free
+    fused = bool(native.program.packs) if native is not None else node_type.fused(
+        sum(batch.rows for batch in batches) // len(batches))
+    parts = split(node_type, positions, fused) if positions else None
     if parts is None:
         return None
-    batches = [plan.batches[number] for number in numbers]
     reads = tuple(_read_all(plan, [batch.reads[position] for batch in batches], indices)
                   for position in parts.positions)
     rows = sum(batch.rows for batch in batches)

@@ -147,7 +147,10 @@ class RowProgram(NamedTuple):
     registers : list of Register
     instructions : list of Instruction
     parameters : list of (int, int)
-        Position among the type's parameters, and first element of the part that is used.
+        Position among the type's parameters, or after these among the packs; and the first
+        element of the part that is used.
+    packs : list of (tuple of int)
+        Parameters of the type that the program wants as one array, one after the other.
     arguments, outputs : int
         How many.
     element_size : int
@@ -157,6 +160,7 @@ class RowProgram(NamedTuple):
     registers: List[Register]
     instructions: List[Instruction]
     parameters: List[Tuple[int, int]]
+    packs: List[Tuple[int, ...]]
     arguments: int
     outputs: int
     element_size: int

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..static.node_type import Kind, NodeType, one_group
 from ..static.passes import apply_passes
+from ..static.passes.horizontal import horizontal, packs
 from ..static.program import tell_dtypes
 from ..static.trace import INPUT
 from .instructions import (NO_VIEW, Binary, Instruction, Opcode, Place, Register, RowProgram,
@@ -102,9 +103,11 @@ def lower(node_type: NodeType) -> RowProgram:
     # The other passes choose among MXNet's operators.
     options = node_type.options.but(operators=False, middle_axis=False, sums=False)
     symbol, changed = apply_passes(symbol, node_type.trial_shapes, options, 'cpu')
+    symbol = horizontal(symbol) if options.horizontal else symbol
     program = _Lowering(node_type, symbol, node_type.trial_shapes,
                         next(iter(dtypes)).itemsize).program()
-    node_type.changed_by.update(changed + ['segments'] * bool(ragged))
+    node_type.changed_by.update(changed + ['segments'] * bool(ragged)
+                                + ['horizontal'] * bool(program.packs))
     return program
 
 
@@ -115,7 +118,10 @@ class _Lowering:
         self.element_size = element_size
         self.graph = json.loads(symbol.tojson())
         self.heads: List[Entry] = [tuple(head[:2]) for head in self.graph['heads']]
-        self.names = {name: i for i, name in enumerate(node_type.graph.parameters)}
+        place = {name: i for i, name in enumerate(node_type.graph.parameters)}
+        packed = packs(symbol)
+        self.packs = [tuple(place[name] for name in names) for names in packed.values()]
+        self.names = {name: i for i, name in enumerate([*place, *packed])}
         self.nodes = self._nodes(symbol, shapes)
         self.batch_shape = self._batch_shape(shapes)
         self.uses = self._uses()
@@ -181,7 +187,7 @@ class _Lowering:
             self._result(position, head)
         _mark_kept(self.registers, self.instructions)
         _mark_gradients(self.registers, self.instructions, self.node_type)
-        return RowProgram(self.registers, self.instructions, self.parameters,
+        return RowProgram(self.registers, self.instructions, self.parameters, self.packs,
                           len(self.node_type.arguments), len(self.heads), self.element_size)
 
     def _place(self, node: Node) -> None:

@@ -130,19 +130,28 @@ class NativeRun:
     def _parameters_of(self, node_type: NodeType, program: RowProgram
                        ) -> List[Tuple[int, bool, int]]:
         """Position in the run, whether it is trained, and first element, of what it uses."""
-        places = [self._parameter(node_type, position)
-                  for position in range(len(node_type.parameters))]
-        self._differentiable |= any(trained for _, trained in places) or any(
+        alone = [(position,) for position in range(len(node_type.parameters))]
+        packed = {position for members in program.packs for position in members}
+        used = {position for position, _ in program.parameters}
+        places = {index: self._weight(node_type, members)
+                  for index, members in enumerate(alone + program.packs)
+                  if index in used or index not in packed}
+        self._differentiable |= any(trained for _, trained in places.values()) or any(
             argument.differentiable for argument in node_type.arguments)
-        return [places[position] + (begin,) for position, begin in program.parameters]
+        return [places[index] + (begin,) for index, begin in program.parameters]
 
-    def _parameter(self, node_type: NodeType, position: int) -> Tuple[int, bool]:
-        value = self._machine.parameter(node_type, position)
-        trained = self.training and node_type.parameters[position].grad_req != 'null'
+    def _weight(self, node_type: NodeType, members: Tuple[int, ...]) -> Tuple[int, bool]:
+        """A parameter or a pack: its position in the run, and whether it is trained."""
+        machine = self._machine
+        value = (machine.pack(node_type, members) if len(members) > 1
+                 else machine.parameter(node_type, members[0]))
+        trained = self.training and any(node_type.parameters[position].grad_req != 'null'
+                                        for position in members)
         for index, known in enumerate(self._parameters):
             if known is value:
                 return index, trained
         self._parameters.append(value)
-        self._gradients.append(self._machine.gradient_of(value) if trained else None)
-        self._read_backward.append(node_type.read_backward[position])
+        self._gradients.append(machine.gradient_of(value) if trained else None)
+        self._read_backward.append(any(node_type.read_backward[position]
+                                       for position in members))
         return len(self._parameters) - 1, trained

@@ -10,9 +10,10 @@ from typing import FrozenSet, List, NamedTuple, Optional, Set, Tuple
 import mxnet as mx
 
 from .node_type import Argument, Kind, NodeType
+from .passes.horizontal import horizontal
 from .rewrite import load
 from .rowwise import Verdict, analyse, infer_shape
-from .trace import INPUT
+from .trace import INPUT, is_argument
 
 _HEAVY = frozenset('FullyConnected Convolution dot batch_dot'.split())
 Entry = Tuple[int, int]
@@ -36,21 +37,29 @@ class Split(NamedTuple):
     late: NodeType
 
 
-def split(node_type: NodeType, positions: FrozenSet[int]) -> Optional[Split]:
+def split(node_type: NodeType, positions: FrozenSet[int], fused: bool) -> Optional[Split]:
     """Hoist what depends only on the arguments at these positions.
+
+    Parameters
+    ----------
+    node_type : NodeType
+    positions : frozenset of int
+    fused : bool
+        With horizontal fusion before (see `passes.horizontal`): one result for all gates.
 
     Returns
     -------
     Split or None
         None if there is no product to hoist.
     """
-    if positions not in node_type.splits:
-        node_type.splits[positions] = _split(node_type, positions)
-    return node_type.splits[positions]
+    if (positions, fused) not in node_type.splits:
+        node_type.splits[positions, fused] = _split(node_type, positions, fused)
+    return node_type.splits[positions, fused]
 
 
-def _split(node_type: NodeType, positions: FrozenSet[int]) -> Optional[Split]:
-    graph = json.loads(node_type.graph.symbol.tojson())
+def _split(node_type: NodeType, positions: FrozenSet[int], fused: bool) -> Optional[Split]:
+    symbol = node_type.graph.symbol
+    graph = json.loads((horizontal(symbol) if fused else symbol).tojson())
     nodes, heads = graph['nodes'], [tuple(head[:2]) for head in graph['heads']]
     early = _early_nodes(nodes, {INPUT % position for position in positions})
     crossing = _crossing(nodes, early)
@@ -79,13 +88,9 @@ def _early_nodes(nodes: List[dict], known: Set[str]) -> Set[int]:
         mine = [source in early or nodes[source]['name'] in known for source in sources]
         others = [source for source, is_early in zip(sources, mine) if not is_early]
         if any(mine) and all(nodes[source]['op'] == 'null'
-                             and not _is_argument(nodes[source]['name']) for source in others):
+                             and not is_argument(nodes[source]['name']) for source in others):
             early.add(index)
     return early
-
-
-def _is_argument(name: str) -> bool:
-    return name.startswith(INPUT.split('%', maxsplit=1)[0])
 
 
 def _crossing(nodes: List[dict], early: Set[int]) -> List[Entry]:

@@ -15,6 +15,7 @@ from ..errors import RecordError, RowDependenceError, UnrecordableError
 from ..record.spec import Spec, spec_of
 from .options import CompileOptions
 from .padding import Padding, padding_of
+from .passes.horizontal import packs, pays
 from .segments import by_segments
 from .rowwise import RowwiseResult, Verdict, analyse, infer_shape, operators
 from .trace import INPUT, StaticGraph
@@ -142,7 +143,7 @@ class NodeType:
         self.read_backward = [name not in tables for name in graph.parameters]
         self.programs: Dict[tuple, object] = {}
         self.shown = self._shown()
-        self.splits: Dict[FrozenSet[int], object] = {}
+        self.splits: Dict[Tuple[FrozenSet[int], bool], object] = {}
         self.native: Optional[object] = None
         self.not_native: Optional[str] = None
 
@@ -160,7 +161,7 @@ class NodeType:
         factors : list of int
             Rows of each output per row of the arguments.
         """
-        names = set(symbol.list_inputs())
+        names = set(symbol.list_inputs()).union(*packs(symbol).values())
         graph = self.graph._replace(symbol=symbol, parameters={
             name: parameter for name, parameter in self.graph.parameters.items()
             if name in names})
@@ -209,6 +210,15 @@ class NodeType:
         are numbered within it.
         """
         return re.sub(r'(?<=\()([a-z_]+?)\d+(?=[_)])', r'\1', repr(self), count=1)
+
+    def fused(self, rows: int) -> bool:
+        """Whether to run a batch of so many rows with horizontal fusion."""
+        return self.options.horizontal and pays(rows, self._columns)
+
+    @cached_property
+    def _columns(self) -> int:
+        """Of the widest result."""
+        return max(spec.row_shape[-1] if spec.row_shape else 1 for spec in self.outputs)
 
     def output_specs(self, rows: int) -> Tuple[Spec, ...]:
         """Specs of the outputs of a call with this many rows."""

@@ -19,6 +19,8 @@ class CompileOptions:
         Ragged arguments without padding, where all that is done with them allows it.
     hoisting : bool, default True
         What needs known values only runs once for all batches of a type.
+    horizontal : bool, default True
+        Products with the same input, and what follows them, as one; not by native operators.
     constants : bool, default True
         Arithmetic with numbers that is known beforehand.
     operators : bool, default True
@@ -39,6 +41,7 @@ class CompileOptions:
     native: bool = True
     segments: bool = True
     hoisting: bool = True
+    horizontal: bool = True
     constants: bool = True
     operators: bool = True
     middle_axis: bool = True

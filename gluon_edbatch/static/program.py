@@ -9,6 +9,7 @@ from mxnet.ndarray.ndarray import _DTYPE_NP_TO_MX
 from .empty import specialise
 from .node_type import Kind, NodeType
 from .passes import apply_passes
+from .passes.horizontal import horizontal, packs
 from .rowwise import operators
 from .segments import PARENTS, SEGMENTS
 from .trace import INPUT
@@ -25,10 +26,10 @@ class Source(NamedTuple):
     Attributes
     ----------
     kind : str
-        ``'rows'`` (a slice of an arena), ``'arena'``, ``'index'`` or ``'parameter'``; for ragged
-        arguments that are not padded, ``'parents'`` and ``'segments'``.
+        ``'rows'`` (a slice of an arena), ``'arena'``, ``'index'``, ``'parameter'`` or ``'pack'``;
+        for ragged arguments that are not padded, ``'parents'`` and ``'segments'``.
     position : int
-        Which argument, or which parameter of the type.
+        Which argument, parameter of the type, or pack of the program.
     """
 
     kind: str
@@ -45,14 +46,21 @@ class Program(NamedTuple):
         What to pass, in order.
     operators : int
         How many there are in it, gathers included.
+    packs : tuple of (tuple of int)
+        Parameters of the type that the program wants as one array, one after the other.
     """
 
     call: CachedOp
     sources: Tuple[Source, ...]
     operators: int
+    packs: Tuple[Tuple[int, ...], ...] = ()
+
+    def parameters(self, source: Source) -> Tuple[int, ...]:
+        """The positions of the parameters that a source stands for."""
+        return self.packs[source.position] if source.kind == 'pack' else (source.position,)
 
 
-def program_for(node_type: NodeType, reads: Tuple[str, ...]) -> Program:
+def program_for(node_type: NodeType, reads: Tuple[str, ...], fused: bool = False) -> Program:
     """The program of a type for arguments read as `reads` says (compiled at first use).
 
     Parameters
@@ -60,14 +68,16 @@ def program_for(node_type: NodeType, reads: Tuple[str, ...]) -> Program:
     node_type : NodeType
     reads : tuple of str
         `SLICE`, `GATHER`, `EMPTY`, `LONG_SLICE` or `LONG_GATHER` for each argument.
+    fused : bool
+        With horizontal fusion (see `passes.horizontal`).
     """
-    program = node_type.programs.get(reads)
+    program = node_type.programs.get((reads, fused))
     if program is None:
-        program = node_type.programs[reads] = _compile(node_type, reads)
+        program = node_type.programs[reads, fused] = _compile(node_type, reads, fused)
     return program
 
 
-def _compile(node_type: NodeType, reads: Tuple[str, ...]) -> Program:
+def _compile(node_type: NodeType, reads: Tuple[str, ...], fused: bool) -> Program:
     segmented = [position for position, read in enumerate(reads)
                  if read in (LONG_SLICE, LONG_GATHER)]
     symbol = (node_type.by_segments if segmented else node_type.graph.symbol).__copy__()
@@ -78,7 +88,10 @@ def _compile(node_type: NodeType, reads: Tuple[str, ...]) -> Program:
     tell_dtypes(symbol, node_type)
     symbol, changed = apply_passes(symbol, trial_shapes(node_type, bool(segmented)),
                                    node_type.options, node_type.ctx.device_type)
-    node_type.changed_by.update(changed + ['segments'] * bool(segmented))
+    symbol = horizontal(symbol) if fused else symbol
+    packed = packs(symbol)
+    node_type.changed_by.update(changed + ['segments'] * bool(segmented)
+                                + ['horizontal'] * bool(packed))
     gathers = {INPUT % position: mx.sym.take(mx.sym.var(_ARENA % position),
                                              mx.sym.var(_INDEX % position))
                for position, read in enumerate(reads) if read in _GATHERS}
@@ -86,7 +99,9 @@ def _compile(node_type: NodeType, reads: Tuple[str, ...]) -> Program:
     gathers = {name: gather for name, gather in gathers.items() if name in inputs}
     if gathers:
         symbol._compose(**gathers)
-    known = {name: Source('parameter', i) for i, name in enumerate(node_type.graph.parameters)}
+    place = {name: position for position, name in enumerate(node_type.graph.parameters)}
+    known = {name: Source('parameter', position) for name, position in place.items()}
+    known.update({name: Source('pack', index) for index, name in enumerate(packed)})
     for position in range(len(reads)):
         known[INPUT % position] = Source('rows', position)
         known[_ARENA % position] = Source('arena', position)
@@ -95,7 +110,8 @@ def _compile(node_type: NodeType, reads: Tuple[str, ...]) -> Program:
         known[PARENTS] = Source('parents', segmented[0])
         known[SEGMENTS] = Source('segments', segmented[0])
     sources: List[Source] = [known[name] for name in symbol.list_inputs()]
-    return Program(CachedOp(symbol), tuple(sources), len(operators(symbol)))
+    return Program(CachedOp(symbol), tuple(sources), len(operators(symbol)),
+                   tuple(tuple(place[name] for name in names) for names in packed.values()))
 
 
 def tell_dtypes(symbol: mx.sym.Symbol, node_type: NodeType) -> None:

@@ -3,7 +3,9 @@ import json
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 import mxnet as mx
+import numpy as np
 from mxnet import gluon
+from mxnet.ndarray.ndarray import _DTYPE_NP_TO_MX
 
 from ..errors import RecordError
 from ..record.hooks import suspended
@@ -11,6 +13,11 @@ from ..record.structure import flatten, unflatten
 from .fingerprint import changed_attributes, fingerprint
 
 INPUT = 'edb_input%d'
+
+
+def is_argument(name: str) -> bool:
+    """Whether a variable of this name is an input, not a parameter."""
+    return name.startswith(INPUT.split('%', maxsplit=1)[0])
 
 
 class StaticGraph(NamedTuple):
@@ -60,6 +67,7 @@ def trace_block(block: gluon.HybridBlock, template: Tuple, inputs: int) -> Stati
         raise RecordError(
             f'{describe(hooked)} inside {describe(block)} has a forward hook, which would run once '
             f'for many samples; register hooks on the blocks that the per-sample model calls')
+    _renew_variables(block)
     before = fingerprint(block)
     results = _run(block, template, inputs)
     again = _run(block, template, inputs)
@@ -108,6 +116,14 @@ def symbol_function(op: str):
         if op.startswith(prefix) and hasattr(module, op[len(prefix):]):
             return getattr(module, op[len(prefix):])
     return getattr(mx.sym.op, op) if hasattr(mx.sym.op, op) else getattr(mx.sym._internal, op)
+
+
+def _renew_variables(block: gluon.HybridBlock) -> None:
+    """After ``cast``, MXNet 1.9.1 keeps a parameter's variable, which names the old dtype."""
+    for parameter in block.collect_params().values():
+        if parameter._var is not None and parameter._var.attr('__dtype__') != str(
+                _DTYPE_NP_TO_MX[np.dtype(parameter.dtype).type]):
+            parameter._var = None
 
 
 def _hooked_child(block):

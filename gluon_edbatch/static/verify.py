@@ -90,8 +90,8 @@ def _kinds(node_type, lengths) -> Tuple[str, ...]:
 def _run(machine, node_type: NodeType, inputs: Sequence[NDArray], kinds: Tuple[str, ...],
          training: bool) -> List[NDArray]:
     program = program_for(node_type, kinds)
-    arguments = [machine.parameter(node_type, position) if kind == 'parameter'
-                 else inputs[position] for kind, position in program.sources]
+    arguments = [inputs[source.position] if source.kind == 'rows'
+                 else machine.weight(node_type, program, source) for source in program.sources]
     previous = _set_recording(False), _set_training(training)
     try:
         results = program.call(*arguments)

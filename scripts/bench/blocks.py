@@ -10,6 +10,7 @@ from mxnet import autograd
 import gluon_edbatch as edb
 from gluon_edbatch.execute import Machine
 from gluon_edbatch.native.run import runs_natively
+from gluon_edbatch.static.program import program_for
 from gluon_edbatch.static.rowwise import operators
 
 from .cells import CELLS, Cell
@@ -145,8 +146,10 @@ class CompiledBatch:
                 array[:] = 1
         self.gathers = sum(read.gather for read in self._batch.reads)
         self.native = runs_natively(self._batch)
-        self.operators = 1 if self.native else self._batch.node_type.programs[tuple(
-            'gather' if read.gather else 'slice' for read in self._batch.reads)].operators
+        node_type, reads = self._batch.node_type, tuple(
+            'gather' if read.gather else 'slice' for read in self._batch.reads)
+        self.operators = 1 if self.native else program_for(
+            node_type, reads, node_type.fused(settings.rows)).operators
 
     @staticmethod
     def _computed(array: np.ndarray, position: int, order: np.ndarray) -> List[Any]:
