@@ -136,7 +136,9 @@ class Machine:
     def run(self, batches: Sequence[Batch]) -> None:
         """Run one of the `steps`: the results appear in their rows of the arenas."""
         if runs_natively(batches[0]):
-            NativeRun(self, batches).forward()
+            run = NativeRun(self, batches)
+            if run.forward():
+                self.tapes.append(run)
         else:
             self._call(*batches)
 

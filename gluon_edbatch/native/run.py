@@ -57,49 +57,46 @@ class NativeRun:
     """
 
     def __init__(self, machine, batches: Sequence['Batch']):
-        self._machine = machine
         self.training = batches[0].node_type.mode.recording
         self._arenas: Dict[int, int] = {}      # of the machine -> of the run
         self._parameters: List[NDArray] = []
         self._gradients: List[Optional[NDArray]] = []
         self._read_backward: List[bool] = []
-        self._table = upload(self._encode(batches), mx.cpu())
+        table = upload(self._encode(machine, batches), mx.cpu())
+        self._inputs = [table, machine.index_array(mx.cpu()), *self._parameters,
+                        *[machine.arenas[arena] for arena in self._arenas],
+                        self._workspace.array]
+        # Not the machine itself: it refers to its runs, and its memory is to go with the last user.
+        self._gradients = [machine.gradients[arena] for arena in self._arenas] + self._gradients
 
-    def forward(self) -> None:
-        """Run the batches: their results appear in the arenas."""
-        machine, inputs = self._machine, self._inputs(self._parameters)
-        written = 2 + len(self._parameters)
-        mx.nd.op.edb_run_forward(*inputs, inputs=len(inputs), written=written,
-                                 written_end=len(inputs))
-        if self.training and self._differentiable:
-            machine.tapes.append(self)
+    def forward(self) -> bool:
+        """Run the batches: their results appear in the arenas.
+
+        Returns
+        -------
+        bool
+            Whether there is something to differentiate.
+        """
+        _call(mx.nd.op.edb_run_forward, self._inputs, 2 + len(self._parameters))
+        return self.training and self._differentiable
 
     def backward(self) -> None:
         """Add to the gradients of what the batches read."""
-        machine, nothing = self._machine, mx.nd.empty((1,), dtype=self._dtype)
+        nothing = mx.nd.empty((1,), dtype=self._dtype)
+        inputs = self._inputs + [nothing if gradient is None else gradient
+                                 for gradient in self._gradients]
         # An update of a parameter may be queued already, and wait for this very backward pass.
-        inputs = self._inputs([value if read else nothing for value, read
-                               in zip(self._parameters, self._read_backward)])
-        written = len(inputs)
-        for arena in self._arenas:
-            gradient = machine.gradients[arena]
-            inputs.append(nothing if gradient is None else gradient)
-        inputs += [nothing if gradient is None else gradient for gradient in self._gradients]
-        mx.nd.op.edb_run_backward(*inputs, inputs=len(inputs), written=written,
-                                  written_end=len(inputs))
-
-    def _inputs(self, parameters: Sequence[NDArray]) -> List[NDArray]:
-        machine = self._machine
-        return [self._table, machine.index_array(mx.cpu()), *parameters,
-                *[machine.arenas[arena] for arena in self._arenas],
-                self._workspace.array]
+        for position, read in enumerate(self._read_backward, 2):
+            if not read:
+                inputs[position] = nothing
+        _call(mx.nd.op.edb_run_backward, inputs, len(self._inputs))
 
     # --- the table -------------------------------------------------------------------------------
 
-    def _encode(self, batches: Sequence['Batch']) -> np.ndarray:
+    def _encode(self, machine, batches: Sequence['Batch']) -> np.ndarray:
         programs: Dict[NodeType, int] = {}
         totals: List[Rows] = []
-        private = [arena.private for arena in self._machine.plan.arenas]
+        private = [arena.private for arena in machine.plan.arenas]
         words: List[int] = []
         self._differentiable = False
         for batch in batches:
@@ -121,28 +118,28 @@ class NativeRun:
             kept = native.layouts[self.training]
             registers, workspace, gradients = place_kept(kept, rows, workspace, gradients)
             pieces += program_words(native.program, kept, registers,
-                                    self._parameters_of(node_type, native.program))
+                                    self._parameters_of(machine, node_type, native.program))
         self._workspace = Memory((max(workspace, 1),), self._dtype, mx.cpu())
         first = header(element_size, self.training, len(self._arenas), len(self._parameters),
                        gradients, len(programs), len(batches))
         return np.concatenate([np.array(first, np.int64), *pieces, np.array(words, np.int64)])
 
-    def _parameters_of(self, node_type: NodeType, program: RowProgram
+    def _parameters_of(self, machine, node_type: NodeType, program: RowProgram
                        ) -> List[Tuple[int, bool, int]]:
         """Position in the run, whether it is trained, and first element, of what it uses."""
         alone = [(position,) for position in range(len(node_type.parameters))]
         packed = {position for members in program.packs for position in members}
         used = {position for position, _ in program.parameters}
-        places = {index: self._weight(node_type, members)
+        places = {index: self._weight(machine, node_type, members)
                   for index, members in enumerate(alone + program.packs)
                   if index in used or index not in packed}
         self._differentiable |= any(trained for _, trained in places.values()) or any(
             argument.differentiable for argument in node_type.arguments)
         return [places[index] + (begin,) for index, begin in program.parameters]
 
-    def _weight(self, node_type: NodeType, members: Tuple[int, ...]) -> Tuple[int, bool]:
+    def _weight(self, machine, node_type: NodeType, members: Tuple[int, ...]
+                ) -> Tuple[int, bool]:
         """A parameter or a pack: its position in the run, and whether it is trained."""
-        machine = self._machine
         value = (machine.pack(node_type, members) if len(members) > 1
                  else machine.parameter(node_type, members[0]))
         trained = self.training and any(node_type.parameters[position].grad_req != 'null'
@@ -155,3 +152,8 @@ class NativeRun:
         self._read_backward.append(any(node_type.read_backward[position]
                                        for position in members))
         return len(self._parameters) - 1, trained
+
+
+def _call(operator, inputs: List[NDArray], written: int) -> None:
+    """An operator that writes its inputs from one on."""
+    operator(*inputs, inputs=len(inputs), written=written, written_end=len(inputs))
