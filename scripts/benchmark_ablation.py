@@ -68,7 +68,8 @@ def _measure(options: argparse.Namespace) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(formatter_class=argparse.RawDescriptionHelpFormatter,
                                      description=__doc__)
-    parser.add_argument('workloads', nargs='*', metavar='WORKLOAD', choices=[*sorted(WORKLOADS), []],
+    parser.add_argument('workloads', nargs='*', metavar='WORKLOAD',
+                        choices=[*sorted(WORKLOADS), []],
                         help=f'some of {", ".join(sorted(WORKLOADS))} (default: '
                              f'{", ".join(DEFAULT)})')
     parser.add_argument('--option', type=lambda text: text.split(','), metavar='NAME[,NAME…]',
