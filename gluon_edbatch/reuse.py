@@ -77,7 +77,7 @@ class Reuse:
         recording = current_recording()
         if recording is None:
             return function(*args)
-        name = key, function, recording.mode
+        name = key, function, recording.mode, recording.options
         piece = self._pieces.get(name)
         forms = None if piece is None else piece.forms(recording)
         if forms is None:

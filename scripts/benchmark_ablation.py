@@ -49,9 +49,9 @@ def _measure(options: argparse.Namespace) -> int:
     from gluon_edbatch import CompileOptions
     switched = options.option or CompileOptions.names()
     try:
-        CompileOptions().but(**dict.fromkeys(switched, False))
+        CompileOptions().but(**dict.fromkeys([*switched, *options.without], False))
     except TypeError as error:
-        raise ValueError(f'--option: {error}') from None
+        raise ValueError(f'--option, --without: {error}') from None
     for workload in options.workloads or DEFAULT:
         for mode in options.mode:
             rows = measure_ablation(Settings(
@@ -59,7 +59,7 @@ def _measure(options: argparse.Namespace) -> int:
                 batch_size=options.batch_size, hidden=options.hidden, embed=options.embed,
                 data=options.data, threads=options.threads, repeat=options.repeat,
                 minibatches=options.minibatches, seconds=options.seconds, seed=options.seed,
-                ctx=options.ctx), switched)
+                ctx=options.ctx), switched, options.without)
             text = '\n'.join(map(json.dumps, rows)) if options.json else ablation_table(rows) + '\n'
             print(text, flush=True)
     return 0
@@ -68,12 +68,16 @@ def _measure(options: argparse.Namespace) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(formatter_class=argparse.RawDescriptionHelpFormatter,
                                      description=__doc__)
-    parser.add_argument('workloads', nargs='*', metavar='WORKLOAD', choices=[*sorted(WORKLOADS), []],
+    parser.add_argument('workloads', nargs='*', metavar='WORKLOAD',
+                        choices=[*sorted(WORKLOADS), []],
                         help=f'some of {", ".join(sorted(WORKLOADS))} (default: '
                              f'{", ".join(DEFAULT)})')
     parser.add_argument('--option', type=lambda text: text.split(','), metavar='NAME[,NAME…]',
                         help='only these options are switched off in turn (default: all, see '
                              'gluon_edbatch.CompileOptions)')
+    parser.add_argument('--without', type=lambda text: text.split(','), default=[],
+                        metavar='NAME[,NAME…]',
+                        help='options that are off in all variants, such as native')
     parser.add_argument('--mode', type=names(MODES), default=MODES, metavar='train|infer',
                         help='both with a comma (default: both)')
     parser.add_argument('--batch-size', type=positive, default=64, metavar='N',

@@ -8,7 +8,8 @@ Measured is the execution of one batch and nothing else, forward, and forward wi
 turn (A B A B …): medians of microseconds a call, and the median of their ratio, on the clock and
 ("cpu") of the processor time over all threads, which a busy machine disturbs less. By default each
 argument of the compiled batch is gathered by index, as states of trees are; plain Gluon reads
-whole arrays. "operators" counts those of a compiled call, gathers included (a native operator is one).
+whole arrays. "operators" counts those of a compiled call, gathers included; a native operator is
+one.
 """
 import argparse
 import json

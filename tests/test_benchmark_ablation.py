@@ -17,7 +17,7 @@ from benchmark_ablation import main  # noqa: E402
 
 FIELDS = {'workload', 'mode', 'batch_size', 'hidden', 'embed', 'scheduler', 'threads', 'off',
           'samples_per_s', 'samples_per_s_min', 'samples_per_s_max', 'ratio', 'cpu_ms',
-          'cpu_ratio', 'types_changed', 'types', 'repeat', 'seed', 'data', 'cpu', 'cpus',
+          'cpu_ratio', 'without', 'types_changed', 'types', 'repeat', 'seed', 'data', 'cpu', 'cpus',
           'mxnet', 'python'}
 TINY = ['--batch-size', '3', '--hidden', '5', '--embed', '4', '--repeat', '2', '--minibatches', '1',
         '--seconds', '0.05']
@@ -67,17 +67,23 @@ def test_variants():
     assert list(found) == ['all on', 'hoisting', 'all off']
     assert found['hoisting'] == edb.CompileOptions(hoisting=False)
     assert found['all off'] == edb.CompileOptions.none()
+    found = variants(['hoisting', 'native'], ['native'])
+    assert list(found) == ['all on', 'hoisting', 'all off']
+    assert found['all on'] == edb.CompileOptions(native=False)
+    assert found['hoisting'] == edb.CompileOptions(native=False, hoisting=False)
 
 
 def test_table_and_several_modes(capsys):
-    assert main(['treelstm-sick', '--option', 'hoisting', '--mode', 'infer,train', *TINY]) == 0
+    assert main(['treelstm-sick', '--option', 'hoisting', '--without', 'native', '--mode',
+                 'infer,train', *TINY]) == 0
     out = capsys.readouterr().out
     assert 'treelstm-sick, infer' in out and 'treelstm-sick, train' in out
-    assert out.count('hoisting') == 2 and 'speed ratio' in out
+    assert out.count('hoisting') == 2 and 'speed ratio' in out and 'without native' in out
 
 
 @pytest.mark.parametrize('arguments, message', [
-    (['--option', 'speed'], '--option: no compile option is called speed; there are '),
+    (['--option', 'speed'], '--option, --without: no compile option is called speed; there are '),
+    (['--without', 'fast'], 'no compile option is called fast'),
     (['--data', '/nowhere'], 'benchmark_ablation.py: '),
 ])
 def test_errors(arguments, message, capsys):

@@ -14,8 +14,8 @@ from bench.cells import CELLS  # noqa: E402
 from benchmark_blocks import NAMES, main  # noqa: E402
 
 FIELDS = {'cell', 'gates', 'mode', 'rows', 'hidden', 'embed', 'reads', 'off', 'plain_us',
-          'compiled_us', 'speedup', 'plain_cpu_us', 'compiled_cpu_us', 'cpu_speedup', 'plain_operators', 'operators', 'gathers', 'native',
-          'threads', 'repeat', 'seed', 'cpu', 'cpus', 'mxnet', 'python'}
+          'compiled_us', 'speedup', 'plain_cpu_us', 'compiled_cpu_us', 'cpu_speedup',
+          'plain_operators', 'operators', 'gathers', 'native', 'threads', 'repeat', 'seed', 'cpu', 'cpus', 'mxnet', 'python'}
 TINY = ['--hidden', '4', '--matrix-hidden', '3', '--embed', '5', '--repeat', '2', '--seconds',
         '0.001']
 

@@ -118,3 +118,15 @@ def test_wrong_options():
         edb.compile_options(hoisting=0)
     with pytest.raises(ValueError, match='segments is True or False, not None'):
         edb.CompileOptions(segments=None)
+
+
+def test_what_was_recorded_with_other_options_is_not_used_again():
+    net, reuse = started(TreeLSTM()), edb.Reuse(check_every=2)
+    kinds = []
+    for options in (ALL, NONE, ALL, NONE):
+        with edb.batching('agenda', compile_options=options) as scope:
+            values = [reuse(key, net, tree) for key, tree in enumerate(TREES)]
+        kinds.append({form.node_type.options for form in scope._recording.forms})
+        for value, expected in zip(edb.forward(values), map(net, TREES)):
+            np.testing.assert_allclose(value.asnumpy(), expected.asnumpy(), rtol=1e-4, atol=1e-6)
+    assert kinds == [{ALL}, {NONE}, {ALL}, {NONE}] and reuse.reused > 0

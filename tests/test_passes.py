@@ -186,7 +186,7 @@ def test_operators_on_values_of_all_types(dtype):
 
     def run(x):
         return (outer(x) * 3 * 2 + 0).sum(axis=1), x * 2 / 3, (x ** 2).clip(0, 4)
-    with edb.batching('agenda') as scope:
+    with edb.batching('agenda', compile_options=edb.CompileOptions(native=False)) as scope:
         found = [run(array) for _ in range(2)]
     for values in edb.forward(found):
         for value, expected in zip(values, run(array)):

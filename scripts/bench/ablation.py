@@ -23,14 +23,23 @@ class _Repeat(NamedTuple):
     cpu_ms: float
 
 
-def variants(names: Sequence[str]) -> Dict[str, edb.CompileOptions]:
-    """Everything on, each of these options off in turn, everything off."""
-    every = edb.CompileOptions()
+def variants(names: Sequence[str], without: Sequence[str] = ()) -> Dict[str, edb.CompileOptions]:
+    """Everything on, each of these options off in turn, everything off.
+
+    Parameters
+    ----------
+    names : sequence of str
+    without : sequence of str
+        Options that are always off.
+    """
+    every = edb.CompileOptions().but(**dict.fromkeys(without, False))
+    names = [name for name in names if name not in without]
     return {ALL: every, **{name: every.but(**{name: False}) for name in names},
             NONE: edb.CompileOptions.none()}
 
 
-def measure_ablation(settings: Settings, names: Sequence[str]) -> List[Row]:
+def measure_ablation(settings: Settings, names: Sequence[str], without: Sequence[str] = ()
+                     ) -> List[Row]:
     """A row for each of the `variants`.
 
     All run in this process on the same model, in turn (A B A B …), and the n-th repeat of each
@@ -38,7 +47,7 @@ def measure_ablation(settings: Settings, names: Sequence[str]) -> List[Row]:
     the parameters, on which the time does not depend.
     """
     measurement, repeats = Measurement(settings), {}
-    chosen = variants(names)
+    chosen = variants(names, without)
     total = (WARM_UPS + settings.repeat) * len(chosen)
     with tqdm(total=total, leave=False, disable=None,
               desc=f'{settings.workload} {settings.mode}') as bar:
@@ -51,15 +60,11 @@ def measure_ablation(settings: Settings, names: Sequence[str]) -> List[Row]:
             with edb.compile_options(**dict(options.items())):
                 found.append(_Repeat(*measurement.timed(len(found))))
             bar.update()
-    types = _passes_of_types(measurement)
-    return [_row(settings, name, repeats[name], repeats[ALL], types) for name in chosen]
-
-
-def _passes_of_types(measurement: Measurement) -> Dict[str, Sequence[str]]:
-    """Which options made a difference to each type, with all of them on."""
-    with edb.compile_options(**dict(edb.CompileOptions().items())):
+    with edb.compile_options(**dict(chosen[ALL].items())):
         measurement.timed(0)
-    return {kind.name: kind.passes for kind in measurement.system.scope.report().types}
+    types = {kind.name: kind.passes for kind in measurement.system.scope.report().types}
+    return [dict(_row(settings, name, repeats[name], repeats[ALL], types), without=list(without))
+            for name in chosen]
 
 
 def _in_turn(chosen: Dict[str, edb.CompileOptions], times: int) -> Iterator[Any]:
@@ -94,6 +99,8 @@ def ablation_table(rows: Sequence[Row]) -> str:
     head = (f'{row["workload"]}, {row["mode"]}, minibatches of {row["batch_size"]}, hidden '
             f'{row["hidden"]}, embedding {row["embed"]}, {row["threads"]} thread(s) on '
             f'{row["cpus"]} x {row["cpu"]}')
+    if row['without']:
+        head += f', without {", ".join(row["without"])}'
     cells = [['off', 'samples/s', 'min', 'max', 'speed ratio', 'cpu ratio', 'types changed']]
     for row in rows:
         changed = '' if row['types_changed'] is None else f'{row["types_changed"]}/{row["types"]}'

@@ -183,8 +183,8 @@ def measure_block(settings: BlockSettings) -> List[Row]:
             'reads': settings.reads, 'off': list(settings.off),
             **_times(pairs, '', 0), **_times(pairs, 'cpu_', 1),
             'plain_operators': plain.operators, 'operators': compiled.operators,
-            'gathers': compiled.gathers, 'native': compiled.native, 'threads': settings.threads, 'repeat': settings.repeat,
-            'seed': settings.seed, **machine_info()})
+            'gathers': compiled.gathers, 'native': compiled.native,
+            'threads': settings.threads, 'repeat': settings.repeat, 'seed': settings.seed, **machine_info()})
     return rows
 
 

@@ -67,7 +67,7 @@ class Measurement:
         self.spent += self.minibatches * self.settings.batch_size / speed
 
     def timed(self, number: int) -> Tuple[float, float]:
-        """Samples a second, and ms of processor time a minibatch, of the minibatches of a repeat."""
+        """Samples a second, and ms of processor time a minibatch, of a repeat's minibatches."""
         stream = self._stream(number)
         minibatches = [next(stream) for _ in range(self.minibatches)]
         cpu = time.process_time()
