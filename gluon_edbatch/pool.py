@@ -5,9 +5,10 @@ megabytes: getting them page by page took a fifth of a training step. Memory is 
 nobody outside can see it, and the engine keeps what reads the old contents before what writes new
 ones. GPU memory MXNet pools by itself.
 """
+import bisect
 import itertools
 import threading
-from collections import OrderedDict, deque
+from collections import deque
 from typing import Any, Deque, Dict, List, Tuple
 
 import mxnet as mx
@@ -74,25 +75,26 @@ class _Pool:
         self._tickets = itertools.count()
         self._lent: Dict[int, Tuple[tuple, NDArray]] = {}
         self._returned: Deque[Tuple[int, bool]] = deque()
-        self._free: 'OrderedDict[tuple, List[NDArray]]' = OrderedDict()  # latest used last
+        # (dtype, ctx) -> (size, ticket of the last use, piece), the smallest first
+        self._free: Dict[tuple, List[Tuple[int, int, NDArray]]] = {}
         self._free_bytes = self._lent_bytes = 0
         self._peak = 0.0
 
     def take(self, key: tuple) -> Tuple[int, NDArray]:
-        """A piece of (size, dtype, ctx), and the ticket with which it comes back."""
+        """A piece of (size, dtype, ctx) or somewhat more, and the ticket with which it returns."""
         with self._lock:
             self._settle()
-            pieces = self._free.get(key)
-            if pieces:
-                piece = pieces.pop()
-                self._free_bytes -= _bytes(key)
-                self._free.move_to_end(key)
+            size, dtype, ctx = key
+            pieces = self._free.get((dtype, ctx), [])
+            fitting = bisect.bisect_left(pieces, (size,))
+            if fitting < len(pieces) and pieces[fitting][0] <= 2 * size:
+                size, _, piece = pieces.pop(fitting)
+                self._free_bytes -= _bytes((size, dtype, ctx))
             else:
-                size, dtype, ctx = key
                 piece = NDArray(_new_alloc_handle((size,), ctx, True, dtype.type))
             ticket = next(self._tickets)
-            self._lent[ticket] = key, piece
-            self._lent_bytes += _bytes(key)
+            self._lent[ticket] = (size, dtype, ctx), piece
+            self._lent_bytes += _bytes((size, dtype, ctx))
             self._peak = max(self._peak * _DECAY, self._lent_bytes)
             return ticket, piece
 
@@ -106,16 +108,14 @@ class _Pool:
             key, piece = self._lent.pop(ticket)
             self._lent_bytes -= _bytes(key)
             if reusable:
-                self._free.setdefault(key, []).append(piece)
-                self._free.move_to_end(key)
+                bisect.insort(self._free.setdefault(key[1:], []), (key[0], ticket, piece))
                 self._free_bytes += _bytes(key)
         while self._free_bytes > self._peak:  # sizes that are not asked for any more
-            oldest = next(iter(self._free))
-            if self._free[oldest]:
-                self._free[oldest].pop()
-                self._free_bytes -= _bytes(oldest)
-            if not self._free[oldest]:
-                del self._free[oldest]
+            kind, pieces = min(((kind, pieces) for kind, pieces in self._free.items() if pieces),
+                               key=lambda item: min(ticket for _, ticket, _ in item[1]))
+            oldest = min(pieces, key=lambda piece: piece[1])
+            pieces.remove(oldest)
+            self._free_bytes -= _bytes((oldest[0],) + kind)
 
 
 def _bytes(key) -> int:
