@@ -82,7 +82,7 @@ def test_random_blocks_with_ragged_arguments(symbol, lengths):
 
     def model(rest, ragged):
         rest = iter(rest)
-        together = edb.ragged(ragged, (H,), 'float32', mx.cpu())
+        together = edb.ragged(ragged, (1, H), 'float32', mx.cpu())
         return block(*[together if name == 'edb_input2' else next(rest) for name in names])
     assert_matches_eager(model, samples, unpack=True, blocks=[block], hybridized=[False],
                          rtol=1e-4, schedulers=['agenda'])
