@@ -1,4 +1,5 @@
 """What a sample recorded is kept, and appended again when the sample comes back."""
+import threading
 from collections import OrderedDict
 from typing import Any, Callable, Hashable
 
@@ -61,6 +62,7 @@ class Reuse:
         self.recorded = self.reused = self.checked = 0
         self._kinds = Kinds()
         self._pieces: 'OrderedDict[tuple, Piece]' = OrderedDict()
+        self._lock = threading.Lock()  # around what several threads change in _pieces
         self._uses = 0
 
     def __len__(self) -> int:
@@ -78,11 +80,13 @@ class Reuse:
         if recording is None:
             return function(*args)
         name = key, function, recording.mode, recording.options
-        piece = self._pieces.get(name)
+        with self._lock:
+            piece = self._pieces.get(name)
+            if piece is not None:
+                self._pieces.move_to_end(name)
         forms = None if piece is None else piece.forms(recording)
         if forms is None:
             return self._record(recording, name, function, args)[0]
-        self._pieces.move_to_end(name)
         self._uses += 1
         if self._uses % self.check_every == 0:
             return self._check(recording, name, piece, function, args)
@@ -97,12 +101,13 @@ class Reuse:
         piece = None
         if recording is current_recording() and recording.mode == name[2]:
             piece = Piece.cut(self._kinds, recording, begin, result)
-        if piece is None:
-            self._pieces.pop(name, None)
-        else:
-            self._pieces[name] = piece
-            while len(self._pieces) > self.limit:
-                self._pieces.popitem(last=False)
+        with self._lock:
+            if piece is None:
+                self._pieces.pop(name, None)
+            else:
+                self._pieces[name] = piece
+                while len(self._pieces) > self.limit:
+                    self._pieces.popitem(last=False)
         return result, piece
 
     def _check(self, recording: Recording, name, piece: Piece, function, args) -> Any:

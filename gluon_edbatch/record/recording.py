@@ -325,11 +325,17 @@ class Recording(Inputs):
         aligned = head + (self.mode, self.options,
                           tuple((spec.arena, kind) for spec, kind in specs))
         exact = aligned + (tuple(spec.rows for spec, _ in specs),)
-        node_type = types.get(exact) or (types.get(aligned) if len(rows) == 1 else None)
+
+        def known():
+            return types.get(exact) or (types.get(aligned) if len(rows) == 1 else None)
+        node_type = known()
         if node_type is None:
             with _tracing:
-                node_type = make_type(trace(), self.mode, specs, contexts.pop(), self.options)
-            types[exact if node_type.alone else aligned] = node_type
+                node_type = known()  # another thread may have been quicker
+                if node_type is None:
+                    node_type = make_type(trace(), self.mode, specs, contexts.pop(),
+                                          self.options)
+                    types[exact if node_type.alone else aligned] = node_type
         for parameter in node_type.parameters:
             self._watch(name, parameter, node_type.ctx)
         form = self.new_form(node_type, specs[0][0].rows)
@@ -372,8 +378,9 @@ class Recording(Inputs):
             node_type = types.get(head)
             if node_type is None:
                 try:
-                    node_type = types[head] = make_type(form.node_type.graph, self.mode, specs,
-                                                        form.node_type.ctx, self.options, lengths)
+                    node_type = types.setdefault(head, make_type(
+                        form.node_type.graph, self.mode, specs, form.node_type.ctx, self.options,
+                        lengths))
                 except EdbError as error:
                     raise type(error)(f'{error}\n  called at {current_site()}') from None
             exact = self.forms_by_key[key] = self.new_form(node_type, form.rows, form.block,
