@@ -1,4 +1,5 @@
 """Pieces of a recording: what one sample recorded, cut out to be appended to other recordings."""
+import threading
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import mxnet as mx
@@ -65,16 +66,18 @@ class Kinds:
     def __init__(self):
         self._kinds: List[Kind] = []
         self._numbers: Dict[tuple, int] = {}
+        self._lock = threading.Lock()
 
     def number(self, recording: Recording, form) -> int:
         """That of a form of a recording."""
         mark = recording.mark_of(form.block)
         key = form.node_type, form.rows, form.block, mark
-        number = self._numbers.get(key)
-        if number is None:
-            number = self._numbers[key] = len(self._kinds)
-            self._kinds.append(Kind(form.node_type, form.rows, form.block, mark,
-                                    _parameters(form.node_type), form.mutable))
+        with self._lock:
+            number = self._numbers.get(key)
+            if number is None:
+                number = self._numbers[key] = len(self._kinds)
+                self._kinds.append(Kind(form.node_type, form.rows, form.block, mark,
+                                        _parameters(form.node_type), form.mutable))
         return number
 
     def forms(self, recording: Recording, numbers: np.ndarray) -> Optional[np.ndarray]:
