@@ -41,7 +41,7 @@ stamp="$venv/.gluon-edbatch-installed"
 # The interpreter counts too: an environment made anew with another Python has to be filled again.
 # So do the sources that are compiled.
 fingerprint() {
-    { echo "$root $extras"; readlink -f "$python"; cat "$root"/setup.{cfg,py} "$root"/gluon_edbatch/record/calls.{py,pxd}; } |
+    { echo "$root $extras"; readlink -f "$python"; cat "$root"/setup.{cfg,py} "$root"/gluon_edbatch/record/{calls.py,*.pxd}; } |
         cksum
 }
 
@@ -110,6 +110,7 @@ install() {
     "$python" -m pip install --disable-pip-version-check --quiet \
         --editable "$root[$requested]" >&2
     "$python" -c 'import mxnet' >&2 || die "MXNet does not import in $venv"
+    "$python" -m gluon_edbatch.native >&2 || say 'going on without native operators'
     fingerprint >"$stamp.part"
     mv -f "$stamp.part" "$stamp"           # last: an interrupted run is no finished one
     say 'ready'

@@ -46,7 +46,7 @@ cdef class CallLog:
     cdef public list scalars
     cdef public Py_ssize_t next_value
     cdef public dict callees
-    @cython.locals(step=Step, args_before=Py_ssize_t, scalars_before=Py_ssize_t,
+    @cython.locals(step=Step, form=Form, args_before=Py_ssize_t, scalars_before=Py_ssize_t,
                    lengths_before=Py_ssize_t)
     cdef call(self, Callee callee, tuple args)
     cdef bint _lengths_fit(self, Form form, Py_ssize_t before)

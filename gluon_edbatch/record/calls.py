@@ -268,13 +268,16 @@ class CallLog:
         lengths_before = self.node_lengths.size
         step = self._follow_children(callee, args) if callee.children else \
             self._follow_all(callee.first, args, len(args))
-        if step is None or step.form is None or step.form.changed() or (
-                step.form.lengths != ANY and not self._lengths_fit(step.form, lengths_before)):
+        form = None if step is None else step.form
+        if form is not None and form.lengths != ANY and not self._lengths_fit(
+                form, lengths_before):
+            form = self.known_form_for_lengths(form, args)
+        if form is None or form.changed():
             self.node_args.size = args_before
             self.node_lengths.size = lengths_before
             del self.scalars[scalars_before:]
             return self.call_unknown(callee, args)
-        return self._finish_call(step.form)
+        return self._finish_call(form)
 
     def _lengths_fit(self, form, before):
         """Whether lengths that were appended since are such as calls of this form may have."""

@@ -325,17 +325,11 @@ class Recording(Inputs):
         aligned = head + (self.mode, self.options,
                           tuple((spec.arena, kind) for spec, kind in specs))
         exact = aligned + (tuple(spec.rows for spec, _ in specs),)
-
-        def known():
-            return types.get(exact) or (types.get(aligned) if len(rows) == 1 else None)
-        node_type = known()
-        if node_type is None:
-            with _tracing:
-                node_type = known()  # another thread may have been quicker
-                if node_type is None:
-                    node_type = make_type(trace(), self.mode, specs, contexts.pop(),
-                                          self.options)
-                    types[exact if node_type.alone else aligned] = node_type
+        with _tracing:  # two threads get the same type
+            node_type = types.get(exact) or (types.get(aligned) if len(rows) == 1 else None)
+            if node_type is None:
+                node_type = make_type(trace(), self.mode, specs, contexts.pop(), self.options)
+                types[exact if node_type.alone else aligned] = node_type
         for parameter in node_type.parameters:
             self._watch(name, parameter, node_type.ctx)
         form = self.new_form(node_type, specs[0][0].rows)
@@ -360,8 +354,11 @@ class Recording(Inputs):
             if watched.array is array:
                 watched.watch_again()
 
-    def _form_for_lengths(self, form: Form, args: Sequence[Any]) -> Form:
-        """`form` if padding changes nothing in this call, else one for calls with its lengths."""
+    def known_form_for_lengths(self, form: Form, args: Sequence[Any]) -> Optional[Form]:
+        """`form` if padding changes nothing in this call, else the one for calls with its lengths;
+        None if there was none such yet or `args` are not values and numbers alone."""
+        if not all([isinstance(arg, (LazyArray, int, float)) for arg in args]):
+            return None
         if form.node_type.neutral:
             for one, other, number in form.node_type.conditions:
                 length = self._given_number(args[other]) if number else len(args[other]._ids)
@@ -369,10 +366,13 @@ class Recording(Inputs):
                     break
             else:
                 return form
-        lengths = tuple([len(arg._ids) for arg in args if arg.__class__ is RaggedArray])
-        key = form.index, lengths
-        exact = self.forms_by_key.get(key)
+        return self.forms_by_key.get((form.index, _lengths_of(args)))
+
+    def _form_for_lengths(self, form: Form, args: Sequence[Any]) -> Form:
+        """The same, made if needed."""
+        exact = self.known_form_for_lengths(form, args)
         if exact is None:
+            lengths = _lengths_of(args)
             types, head, specs = self._by_length[form.index]
             head += (self.mode, self.options, tuple(specs), lengths)
             node_type = types.get(head)
@@ -383,8 +383,8 @@ class Recording(Inputs):
                         lengths))
                 except EdbError as error:
                     raise type(error)(f'{error}\n  called at {current_site()}') from None
-            exact = self.forms_by_key[key] = self.new_form(node_type, form.rows, form.block,
-                                                           form.mutable)
+            exact = self.forms_by_key[form.index, lengths] = self.new_form(
+                node_type, form.rows, form.block, form.mutable)
         return exact
 
     def _given_number(self, arg: Any) -> Any:
@@ -507,6 +507,10 @@ class Recording(Inputs):
             raise StaleValueError(f'this value was recorded in a gluon_edbatch.batching() scope '
                                   f'that an exception left ({self.error}), so it was never '
                                   f'computed; record it again')
+
+
+def _lengths_of(args: Sequence[Any]) -> Tuple[int, ...]:
+    return tuple([len(arg._ids) for arg in args if arg.__class__ is RaggedArray])
 
 
 def _key(leaf: LazyArray) -> object:
