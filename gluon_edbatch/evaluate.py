@@ -10,6 +10,7 @@ from .errors import BatchError, EdbError
 from .execute import Machine, steps
 from .graph import Graph
 from .hoist import hoist
+from .pace import under_way, wait_for_engine
 from .pending import Calls, Edges, FormTable, Pending, ancestors, form_table, to_graph
 from .plan import Given, make_plan
 from .record.hooks import suspended, unrecorded
@@ -99,9 +100,11 @@ class Evaluator:
         plan = hoist(make_plan(calls, table, types, schedule, graph.types, _given(recording),
                                locations))
         BackwardPass.begin_evaluation()
+        wait_for_engine()
         machine = Machine(recording, plan, self._results)
         for batches in steps(plan.batches):
             _run_step(machine, batches, calls, recording)
+        under_way(machine.arenas[plan.batches[-1].writes[0].arena])
         connections = connect(machine)
         number = recording.evaluations
         recording.evaluations += 1

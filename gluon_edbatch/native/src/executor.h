@@ -266,15 +266,10 @@ template <typename T> class Executor {
     const int64_t times = instruction.i1;
     const int64_t in = instruction.a.width / times, out = instruction.out.width / times;
     block_scratch().release();
-    T* right = block_scratch().template take<T>(packed_size<T>(kDepth, in));
-    T* left = block_scratch().template take<T>(kDepth * out);
-    std::memset(right, 0, packed_size<T>(kDepth, in) * sizeof(T));
+    T* panels = block_scratch().template take<T>(packed_size<T>(kDepth, in));
+    T* tiles = block_scratch().template take<T>(tiles_size<T>(out));
+    std::memset(panels, 0, packed_size<T>(kDepth, in) * sizeof(T));
     int64_t filled = 0;
-    auto multiply_up = [&](const T* gradients, int64_t stride, int64_t rows) {
-      multiply<T, Side::kColumns>(out, in, rows, gradients, stride, right, weight, in, nullptr,
-                                  true, kDepth * kPanel<T>);
-      filled = 0;
-    };
     for (const Batch& batch : run_.batches) {
       if (batch.program != program) continue;
       batch_ = &batch;
@@ -282,21 +277,15 @@ template <typename T> class Executor {
       const Rows<T> x = split(whole(instruction.a, false), times);
       const Rows<T> dy = split(whole(instruction.out, true), times);
       if (bias) add_column_sums(bias, dy);
-      for (int64_t row = 0, taken; weight && row < x.count; row += taken) {
-        taken = std::min(kDepth - filled, x.count - row);
-        for (int64_t i = 0; i < taken; ++i)
-          pack_line(x[row + i], in, filled + i, kDepth, right);
-        if (taken == kDepth) {  // the gradients are read as they lie
-          multiply_up(dy[row], dy.stride, kDepth);
-          continue;
-        }
-        for (int64_t i = 0; i < taken; ++i)
-          std::memcpy(left + (filled + i) * out, dy[row + i], out * sizeof(T));
-        filled += taken;
-        if (filled == kDepth) multiply_up(left, out, kDepth);
+      for (int64_t row = 0; weight && row < x.count; ++row) {
+        pack_line(x[row], in, filled, kDepth, panels);
+        pack_tiles_line(dy[row], out, filled, tiles);
+        if (++filled < kDepth) continue;
+        multiply_transposed(out, in, filled, tiles, panels, weight);
+        filled = 0;
       }
     }
-    if (filled) multiply_up(left, out, filled);
+    if (filled) multiply_transposed(out, in, filled, tiles, panels, weight);
   }
 
   // The rows of the whole batch, which is bound as one block.

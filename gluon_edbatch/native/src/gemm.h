@@ -125,7 +125,7 @@ inline __attribute__((always_inline)) void tile(
     }
 }
 
-template <typename T, Side S, int Rows>
+template <typename T, int Rows>
 void rows_times_panels(int64_t depth, const T* a, int64_t stride, const T* packed,
                        int64_t panel_size, int64_t columns, T* c, int64_t c_stride, const T* bias,
                        bool accumulate) {
@@ -136,50 +136,86 @@ void rows_times_panels(int64_t depth, const T* a, int64_t stride, const T* packe
     const int64_t width = columns - begin;
     const T* b = bias ? bias + begin : nullptr;
     if (together == 2 && width > kPanel<T>)
-      tile<T, S, Rows, together>(depth, a, stride, packed, panel_size, c + begin, c_stride,
+      tile<T, Side::kRows, Rows, together>(depth, a, stride, packed, panel_size, c + begin, c_stride,
                                  width, b, accumulate);
     else
-      tile<T, S, Rows, 1>(depth, a, stride, packed, panel_size, c + begin, c_stride,
+      tile<T, Side::kRows, Rows, 1>(depth, a, stride, packed, panel_size, c + begin, c_stride,
                           width, b, accumulate);
   }
 }
 
 // The last rows, fewer than a whole tile: 8, 4, 2 and 1 at once.
-template <typename T, Side S, int Rows>
+template <typename T, int Rows>
 void last_rows(int64_t rows, int64_t depth, const T* a, int64_t stride, const T* packed,
                int64_t panel_size, int64_t columns, T* c, int64_t c_stride, const T* bias,
                bool accumulate) {
   if (rows >= Rows) {
-    rows_times_panels<T, S, Rows>(depth, a, stride, packed, panel_size, columns, c, c_stride, bias,
+    rows_times_panels<T, Rows>(depth, a, stride, packed, panel_size, columns, c, c_stride, bias,
                                   accumulate);
     rows -= Rows;
-    a += Rows * (S == Side::kRows ? stride : 1);
+    a += Rows * stride;
     c += Rows * c_stride;
   }
   if constexpr (Rows > 1)
-    last_rows<T, S, Rows / 2>(rows, depth, a, stride, packed, panel_size, columns, c, c_stride,
+    last_rows<T, Rows / 2>(rows, depth, a, stride, packed, panel_size, columns, c, c_stride,
                               bias, accumulate);
 }
 
 // c (rows, columns) = a (rows, depth) times packed (depth, columns), plus bias, plus c itself.
-// `panel_size` elements from one panel to the next, if they are deeper than `depth`.
-template <typename T, Side S = Side::kRows>
+template <typename T>
 void multiply(int64_t rows, int64_t columns, int64_t depth, const T* a, int64_t stride,
-              const T* packed, T* c, int64_t c_stride, const T* bias, bool accumulate,
-              int64_t panel_size = 0) {
-  const int64_t step = S == Side::kRows ? stride : 1;
-  if (!panel_size) panel_size = depth * kPanel<T>;
+              const T* packed, T* c, int64_t c_stride, const T* bias, bool accumulate) {
+  const int64_t panel_size = depth * kPanel<T>;
   const int64_t whole = rows - rows % kTileRows;
   for (int64_t begin = 0; whole && begin < columns; begin += kPanel<T>) {
     const T* panel = packed + begin / kPanel<T> * panel_size;  // stays in the first cache
     for (int64_t row = 0; row < whole; row += kTileRows)
-      tile<T, S, kTileRows, 1>(depth, a + row * step, stride, panel, panel_size,
-                               c + row * c_stride + begin, c_stride, columns - begin,
-                               bias ? bias + begin : nullptr, accumulate);
+      tile<T, Side::kRows, kTileRows, 1>(depth, a + row * stride, stride, panel, panel_size,
+                                         c + row * c_stride + begin, c_stride, columns - begin,
+                                         bias ? bias + begin : nullptr, accumulate);
   }
   if (rows > whole)
-    last_rows<T, S, 8>(rows - whole, depth, a + whole * step, stride, packed, panel_size, columns,
-                       c + whole * c_stride, c_stride, bias, accumulate);
+    last_rows<T, 8>(rows - whole, depth, a + whole * stride, stride, packed, panel_size, columns,
+                    c + whole * c_stride, c_stride, bias, accumulate);
+}
+
+// --- sums over rows: c (out, in) += the transpose of (depth, out) times (depth, in) ---------------
+
+template <typename T> int64_t tiles_size(int64_t columns) {
+  return (columns + kTileRows - 1) / kTileRows * kTileRows * kDepth;
+}
+
+// Fills line `k` of tiles with room for kDepth lines, each kTileRows columns wide.
+template <typename T>
+void pack_tiles_line(const T* line, int64_t columns, int64_t k, T* tiles) {
+  tiles += k * kTileRows;
+  for (; columns >= kTileRows; columns -= kTileRows, line += kTileRows, tiles += kDepth * kTileRows)
+    std::memcpy(tiles, line, kTileRows * sizeof(T));
+  for (int64_t i = 0; columns > 0 && i < kTileRows; ++i) tiles[i] = i < columns ? line[i] : T(0);
+}
+
+// From `depth` lines that were packed by pack_tiles_line and, with room for kDepth, by pack_line.
+template <typename T>
+void multiply_transposed(int64_t out, int64_t in, int64_t depth, const T* tiles, const T* panels,
+                         T* c) {
+  const int64_t panel_size = kDepth * kPanel<T>;
+  for (int64_t begin = 0; begin < in; begin += kPanel<T>, panels += panel_size) {
+    const int64_t width = std::min<int64_t>(kPanel<T>, in - begin);
+    const T* left = tiles;
+    for (int64_t row = 0; row < out; row += kTileRows, left += kDepth * kTileRows) {
+      if (row + kTileRows <= out) {
+        tile<T, Side::kColumns, kTileRows, 1>(depth, left, kTileRows, panels, panel_size,
+                                              c + row * in + begin, in, width, nullptr, true);
+        continue;
+      }
+      T rest[kTileRows * kPanel<T>];
+      tile<T, Side::kColumns, kTileRows, 1>(depth, left, kTileRows, panels, panel_size, rest,
+                                            kPanel<T>, kPanel<T>, nullptr, false);
+      for (int64_t i = row; i < out; ++i)
+        for (int64_t j = 0; j < width; ++j)
+          c[i * in + begin + j] += rest[(i - row) * kPanel<T> + j];
+    }
+  }
 }
 
 }  // namespace edb

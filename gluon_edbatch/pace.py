@@ -1,0 +1,35 @@
+"""How far Python may run ahead of the engine.
+
+Handing over a minibatch takes less time than computing it, and a loop that never asks for a value
+would queue any number of them, each with its memory. Two under way are enough to keep the engine
+busy.
+"""
+import threading
+from collections import deque
+
+import mxnet as mx
+from mxnet.ndarray import NDArray
+
+_AHEAD = 2  # evaluations
+
+
+class _Local(threading.local):
+    def __init__(self):
+        self.fences = deque()
+
+
+_local = _Local()
+
+
+def wait_for_engine() -> None:
+    """To be called before an evaluation: wait until no more than `_AHEAD` are under way."""
+    while len(_local.fences) >= _AHEAD:
+        try:
+            _local.fences.popleft().wait_to_read()
+        except mx.base.MXNetError:
+            pass  # whoever looks at the values of that evaluation will hear of it
+
+
+def under_way(written: NDArray) -> None:
+    """To be called after it, with something that it writes late."""
+    _local.fences.append(written._slice(0, 1).copy())  # the row alone, not its arena
