@@ -231,7 +231,8 @@ def test_own_encoding(tmp_path):
 
 @pytest.mark.parametrize("changes, message", [
     (dict(format="x"), "this is no policy"),
-    (dict(version=2), "a policy of version 2, but only version 1"),
+    (dict(version=3), "a policy of version 3, but only version 2"),
+    (dict(unseen="oracle"), "unseen must be one of sufficient, least deep"),
     (dict(encoding="E_none"), "there is no state encoding 'E_none'"),
     (dict(encoding=3), "encoding must be a name"),
     (dict(types=["a", "a"]), "types must be a list of different names"),

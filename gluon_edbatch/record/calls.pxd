@@ -34,7 +34,7 @@ cdef class Callee:
 cdef class Form:
     cdef public Py_ssize_t index, rows, outputs, lengths, shape
     cdef public object node_type, template, leaves, first, second
-    cdef public object block, mutable
+    cdef public object block, build, mutable
     cdef public list stores
     @cython.locals(leaf=Py_ssize_t)
     cpdef results(self, Py_ssize_t base)

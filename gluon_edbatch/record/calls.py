@@ -14,7 +14,7 @@ from mxnet.ndarray import NDArray
 from ..static.fingerprint import contents
 from . import lazy, native
 from .sites import is_library
-from .structure import LEAF, unflatten
+from .structure import LEAF, builder
 
 # Which lengths of ragged arguments a call may have to be of its form.
 ANY = 0      # there are none, or padding them changes nothing
@@ -197,6 +197,7 @@ class Form:
         self.stores = stores
         self.first = self.second = None
         self.shape = _NESTED
+        self.build = builder(self.template)
         if self.template == LEAF and self.leaves[0] == 0:
             self.shape, self.first = _ONE, stores[0]
         elif self.template == _PAIR_TEMPLATE and self.leaves == (0, 1):
@@ -209,8 +210,8 @@ class Form:
             return native.new_value(self.first, base)
         if self.shape == _PAIR:
             return native.new_value(self.first, base), native.new_value(self.second, base + 1)
-        return unflatten(self.template, iter(
-            [native.new_value(self.stores[leaf], base + leaf) for leaf in self.leaves]))
+        return self.build([native.new_value(self.stores[leaf], base + leaf)
+                           for leaf in self.leaves])
 
     def changed(self) -> bool:
         """Whether containers among the block's attributes hold something else."""

@@ -12,7 +12,7 @@ from ..static.node_type import NodeType
 from .lazy import LazyArray
 from .recording import Recording
 from .sites import Site, site_of, user_codes
-from .structure import flatten, unflatten
+from .structure import builder, flatten
 
 
 _VALUE, _NUMBER, _ARRAY = 0, 1, 2  # sorts of arguments
@@ -209,8 +209,8 @@ class Piece:
         recording.node_instructions.extend(self.instructions)
         recording.node_lengths.extend(self.lengths)
         recording.next_value = begin + self.values
-        return unflatten(self.template, iter(
-            [LazyArray(recording.store(spec), begin + value) for spec, value in self.results]))
+        return builder(self.template)(
+            [LazyArray(recording.store(spec), begin + value) for spec, value in self.results])
 
     def difference(self, other: 'Piece') -> Optional[Site]:
         """The user's line of the first call in `other` that is not as in this piece; None if the

@@ -1,12 +1,13 @@
 """Agenda-based batching: of the ready types, the one that lies least deep on average."""
 import heapq
-from typing import List
+from typing import Callable, List
 
 import numpy as np
 
 from ..graph import Graph
 from .frontier import Frontier
 from .protocol import Schedule
+from .run import Run
 
 
 class AgendaScheduler:
@@ -58,3 +59,11 @@ class AgendaScheduler:
                 count[kind] -= len(nodes)
                 total[kind] -= float(graph.depth[nodes].sum())
         return Schedule.from_batches(batches)
+
+
+def least_deep(run: Run) -> Callable[[], int]:
+    """A function that gives the ready type with the least mean depth over all its nodes."""
+    graph, counts = run.graph, run.frontier.counts
+    total = np.bincount(graph.types, weights=graph.depth, minlength=graph.num_types)
+    means = (total / np.maximum(graph.type_counts, 1)).tolist()
+    return lambda: min(counts, key=lambda kind: (means[kind], kind))

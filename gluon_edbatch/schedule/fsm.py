@@ -20,7 +20,7 @@ from .learning import learn_policy
 from .policy import Policy, QLearningConfig, names_of
 from .protocol import Schedule
 from .run import Run
-from .sufficient import SufficientCondition, SufficientConditionScheduler
+from .sufficient import SufficientConditionScheduler
 
 _LESSONS = 4        # minibatches of a model that are learned from
 _EXTENSIONS = 8     # times that a model may turn out to have more types, and learns again
@@ -33,8 +33,9 @@ class FSMScheduler:
 
     A model is known by the names of its types: each has a policy of its own, for minibatches of
     any size. Learning is over as soon as the lower bound is reached, or after four minibatches.
-    In a state that was not met, or with learning switched off, the type that comes nearest to the
-    sufficient condition runs, as with `SufficientConditionScheduler`. Several threads may use one
+    In a state that was not met the policy's second choice decides (`Policy.unseen`); with learning
+    switched off the type that comes nearest to the sufficient condition runs, as with
+    `SufficientConditionScheduler`. Several threads may use one
     scheduler; while one learns, others do with what is known.
 
     Parameters
@@ -167,21 +168,21 @@ def run_policy(graph: Graph, policy: Optional[Policy]) -> Schedule:
     Parameters
     ----------
     graph : Graph
-        Types that the policy does not know are chosen by the sufficient condition.
+        Types that the policy does not know are chosen as in a state that it does not know.
     policy : Policy, optional
         What was learned.
     """
     if policy is None or len(graph) <= policy.small:
         return SufficientConditionScheduler().schedule(graph)
-    run, condition, unseen = Run(policy.number(graph)), None, 0
+    run, otherwise, unseen = Run(policy.number(graph)), None, 0
     if not run.settle():
         return run.schedule()
     look_up = policy.follow(run)
     while run.settle():
         kind = look_up()
         if kind is None:
-            condition = condition or SufficientCondition(run)
-            kind = condition.best()
+            otherwise = otherwise or policy.otherwise(run)
+            kind = otherwise()
             unseen += 1
         run.take(kind)
     return replace(run.schedule(), unseen_states=unseen)

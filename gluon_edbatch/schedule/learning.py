@@ -13,6 +13,7 @@ from random import Random
 from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
 from ..graph import Graph
+from .agenda import least_deep
 from .beam import BeamScheduler
 from .bound import CostToGo, lower_bound
 from .encoding import ReadyPaths, State, StateEncoding, get_encoding
@@ -60,9 +61,12 @@ def learn_policy(graphs: Sequence[Graph],
         lessons = [_Lesson(blank.number(graph), config, effort, taught=not place % 2)
                    for place, graph in enumerate(graphs)]
         bound = sum(lesson.bound for lesson in lessons)
+        # The agenda costs far less per choice.
+        unseen = "least deep" if all(lesson.least_deep <= lesson.sufficient
+                                     for lesson in lessons) else "sufficient"
         learners = []
         for candidate in encodings:
-            learner = _Learner(candidate, lessons, config, effort)
+            learner = _Learner(candidate, lessons, config, effort, unseen)
             learners.append(learner)
             learner.imitate()
             if learner.batches <= config.tolerance * bound:
@@ -73,7 +77,7 @@ def learn_policy(graphs: Sequence[Graph],
     reached = Reached(len(graphs), sum(map(len, graphs)), best.batches, bound,
                       sum(lesson.sufficient for lesson in lessons))
     small = _small(lessons) if best.batches > bound else 0
-    return Policy(best.encoding, types, best.table, config, reached, small)
+    return Policy(best.encoding, types, best.table, config, reached, small, unseen)
 
 
 def _small(lessons: Sequence["_Lesson"]) -> int:
@@ -124,21 +128,21 @@ class _Lesson:
         self.graph = graph
         self.taught = taught
         self.bound = lower_bound(graph)
-        teachers: List[Callable[[Run], Choose]] = [_sufficient, _least_deep, _longest_way]
+        teachers: List[Callable[[Run], Choose]] = [_sufficient, least_deep, _longest_way]
         runs = []
         for teacher in teachers:
             run = Run(graph)
             _finish(run, teacher(run))
             effort.spend(run)
             runs.append(run)
-            if len(run.batches) == self.bound:
+            if len(runs) > 1 and min(len(run.batches) for run in runs) == self.bound:
                 break
         else:
             width = config.beam_width if taught else 0
             if width and effort.left > 3 * width * len(runs[0].batches):
                 runs.append(BeamScheduler(width).search(graph))
                 effort.spend(runs[-1], 3 * width)
-        self.sufficient = len(runs[0].batches)
+        self.sufficient, self.least_deep = len(runs[0].batches), len(runs[1].batches)
         self.togo = CostToGo(graph)
         # Types in the order in which they ran: the best run first, then each teacher's.
         runs.insert(0, min(runs, key=lambda run: len(run.batches)))
@@ -147,16 +151,6 @@ class _Lesson:
 
 def _sufficient(run: Run) -> Choose:
     return SufficientCondition(run).best
-
-
-def _least_deep(run: Run) -> Choose:
-    """The agenda of DyNet."""
-    graph, counts = run.graph, run.frontier.counts
-    total = [0.0] * graph.num_types
-    for kind, depth in zip(graph.types.tolist(), graph.depth.tolist()):
-        total[kind] += depth
-    number = graph.type_counts.tolist()
-    return lambda: min(counts, key=lambda kind: (total[kind] / number[kind], kind))
 
 
 def _longest_way(run: Run) -> Choose:
@@ -182,12 +176,14 @@ class _Learner:
     """
 
     def __init__(self, encoding: StateEncoding, lessons: Sequence[_Lesson],
-                 config: QLearningConfig, effort: _Effort) -> None:
+                 config: QLearningConfig, effort: _Effort, unseen: str) -> None:
         self.encoding = encoding
+        self._unseen = unseen
         self._lessons, self._config, self._effort = lessons, config, effort
         self._taught = [lesson for lesson in lessons if lesson.taught]
         self.table: Dict[State, int] = {}
-        self.batches = sum(lesson.sufficient for lesson in lessons)
+        self.batches = sum(lesson.sufficient if unseen == "sufficient" else lesson.least_deep
+                           for lesson in lessons)
 
     def imitate(self) -> None:
         """Take in each state the type that was taken most often in the known schedules.
@@ -235,16 +231,16 @@ class _Learner:
         return better
 
     def _choose(self, run: Run, table: Dict[State, int]) -> Choose:
-        """By the table, or by the sufficient condition."""
-        policy = Policy(self.encoding, (), table, self._config, _NOTHING)
-        look_up, condition = policy.follow(run), None
+        """By the table, or as in states that are not in it."""
+        policy = Policy(self.encoding, (), table, self._config, _NOTHING, unseen=self._unseen)
+        look_up, otherwise = policy.follow(run), None
 
         def choose() -> int:
-            nonlocal condition
+            nonlocal otherwise
             kind = look_up()
             if kind is None:
-                condition = condition or SufficientCondition(run)
-                kind = condition.best()
+                otherwise = otherwise or policy.otherwise(run)
+                kind = otherwise()
             return kind
 
         return choose

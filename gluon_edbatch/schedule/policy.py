@@ -10,10 +10,14 @@ import numpy as np
 
 from ..errors import PolicyError
 from ..graph import Graph
+from .agenda import least_deep
 from .encoding import State, StateEncoding, get_encoding
 from .run import Run
+from .sufficient import SufficientCondition
 
-FORMAT, VERSION = "gluon_edbatch policy", 1
+FORMAT, VERSION = "gluon_edbatch policy", 2
+UNSEEN: Dict[str, Callable[[Run], Callable[[], int]]] = {
+    "sufficient": lambda run: SufficientCondition(run).best, "least deep": least_deep}
 _LARGEST = 1 << 26      # bytes; the tables of the shipped workloads take a few thousand
 _LONGEST_STATE = 1 << 16
 
@@ -103,6 +107,9 @@ class Policy:
     small : int, default 0
         Graphs of up to so many nodes are left to the sufficient condition, which reached the
         lower bound on all of that size that were learned from.
+    unseen : {"sufficient", "least deep"}, default "sufficient"
+        What chooses in a state that is not in the table: the sufficient condition, or, where that
+        took no more batches on the graphs that were learned from, the agenda, which is cheaper.
     """
 
     encoding: StateEncoding
@@ -111,6 +118,7 @@ class Policy:
     config: QLearningConfig
     reached: Reached
     small: int = 0
+    unseen: str = "sufficient"
     _numbers: Dict[str, int] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -158,13 +166,18 @@ class Policy:
 
         return choose
 
+    def otherwise(self, run: Run) -> Callable[[], int]:
+        """What chooses where `follow` does not, from where a run stands."""
+        return UNSEEN[self.unseen](run)
+
     def save(self, path: Union[str, Path]) -> None:
         """Write the policy as JSON; an older file is replaced when all is written."""
         path = Path(path)
         head = json.dumps({
             "format": FORMAT, "version": VERSION, "encoding": self.encoding.name,
             "types": list(self.types), "config": asdict(self.config),
-            "reached": self.reached._asdict(), "small": self.small}, indent=1, ensure_ascii=False)
+            "reached": self.reached._asdict(), "small": self.small, "unseen": self.unseen},
+            indent=1, ensure_ascii=False)
         rows = ",\n".join(f"  {json.dumps([list(state), kind])}"
                           for state, kind in sorted(self.table.items()))
         text = f'{head[:-2]},\n "table": [\n{rows}\n ]\n}}\n'
@@ -231,7 +244,7 @@ def _policy(content: Any, encoding: Optional[StateEncoding]) -> Policy:
     return Policy(_encoding(content.get("encoding"), encoding), tuple(types),
                   _table(content.get("table"), len(types)),
                   _config(content.get("config")), _reached(content.get("reached")),
-                  _small(content.get("small")))
+                  _small(content.get("small")), _unseen(content.get("unseen")))
 
 
 def _encoding(name: Any, given: Optional[StateEncoding]) -> StateEncoding:
@@ -291,6 +304,12 @@ def _reached(values: Any) -> Reached:
 def _small(value: Any) -> int:
     if not _whole(value) or value < 0:
         raise ValueError(f"small must be a whole number of nodes, not {value!r}")
+    return value
+
+
+def _unseen(value: Any) -> str:
+    if not isinstance(value, str) or value not in UNSEEN:
+        raise ValueError(f"unseen must be one of {', '.join(UNSEEN)}, not {value!r}")
     return value
 
 

@@ -20,7 +20,7 @@ class Schedule:
     learn_s : float
         Seconds that the scheduler learned before it made this schedule.
     unseen_states : int
-        How often it had nothing learned to go by, and used the sufficient condition.
+        How often it had nothing learned to go by.
     """
 
     order: np.ndarray
