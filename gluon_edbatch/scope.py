@@ -63,16 +63,21 @@ class batching:  # pylint: disable=invalid-name
             Evaluator(self.scheduler), self._ctx, self._options)
         self._outer = hooks.current_recording()
         hooks.install()
-        hooks.set_recording(recording)
-        self._started = time.perf_counter()
-        return self
+        try:
+            hooks.set_recording(recording)
+            self._started = time.perf_counter()
+            return self
+        except BaseException:  # an interrupt: __exit__ will not be called
+            hooks.set_recording(self._outer)
+            hooks.remove()
+            raise
 
     def __exit__(self, kind, error, trace) -> None:
         recording = self._recording
-        hooks.set_recording(self._outer)
-        self._outer = None
-        try:  # first, so that Python's garbage collector has less to walk through afterwards
-            recording.close(error)
+        try:
+            hooks.set_recording(self._outer)
+            self._outer = None
+            recording.close(error)  # while Python's garbage collector still waits
         finally:
             hooks.remove()
             self._record_s = (time.perf_counter() - self._started

@@ -735,8 +735,8 @@ def test_failure_in_the_middle_of_a_batch(monkeypatch):
     net, other, line = dense(4), dense(2, prefix='failing_'), Line()
     original = execute.program_for
 
-    def broken(node_type, reads):
-        program = original(node_type, reads)
+    def broken(node_type, *how):
+        program = original(node_type, *how)
         if 'failing' not in node_type.name:
             return program
 

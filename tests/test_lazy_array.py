@@ -62,7 +62,8 @@ def test_function_of_a_lazy_value(name):
     function = FUNCTIONS[name]
     assert_matches_eager(lambda x: function(net(x)), ndarrays(4, (1, 6), gradient=True),
                          blocks=[net], schedulers=['agenda', 'unbatched'], hybridized=[False],
-                         rtol=1e-5)  # also of what was cast to float64
+                         # also of what was cast to float64; see test_operators for log_softmax
+                         rtol=3e-5 if name == 'log_softmax' else 1e-5)
 
 
 @pytest.mark.parametrize('name', ['add', 'slice', 'sum', 'softmax', 'row index', 'reshape zero',

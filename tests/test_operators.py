@@ -13,8 +13,9 @@ UNARY = ['relu', 'sigmoid', 'tanh', 'exp', 'square', 'sin', 'abs', 'softmax', 'l
 
 @pytest.mark.parametrize('name', UNARY)
 def test_unary(name):
+    # MXNet's own log_softmax is off by some 1e-6; native operators are not.
     assert_matches_eager(getattr(edb.nd, name), ndarrays(4, (1, 5), gradient=True),
-                         hybridized=[False])
+                         hybridized=[False], rtol=3e-5 if name == 'log_softmax' else None)
 
 
 @pytest.mark.parametrize('name, attrs', [

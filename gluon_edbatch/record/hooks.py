@@ -82,18 +82,24 @@ def operator_name(handle: int) -> str:
 
 
 def install() -> None:
-    """Install the hooks, or count one more scope that needs them."""
+    """Install the hooks, or count one more scope that needs them. All or nothing, even if an
+    interrupt comes."""
     global _installed, _collecting
     with _lock:
         _installed += 1
-        if _installed == 1:
-            _collecting = gc.isenabled()
-            gc.disable()
-            gluon.Block.__call__ = hooked_call
-            gluon.Block.__setattr__ = _hooked_setattr
-            register._imperative_invoke = _hooked_invoke
-            autograd.set_recording = _hooked_set_recording
-            autograd.set_training = _hooked_set_training
+        try:
+            if _installed == 1:
+                _collecting = gc.isenabled()
+                gc.disable()
+                gluon.Block.__call__ = hooked_call
+                gluon.Block.__setattr__ = _hooked_setattr
+                register._imperative_invoke = _hooked_invoke
+                autograd.set_recording = _hooked_set_recording
+                autograd.set_training = _hooked_set_training
+        except BaseException:
+            _installed -= 1
+            _restore()
+            raise
 
 
 def remove() -> None:
@@ -101,14 +107,22 @@ def remove() -> None:
     global _installed
     with _lock:
         _installed -= 1
-        if _installed == 0:
-            if _collecting:
-                gc.enable()
-            gluon.Block.__call__ = _call
-            gluon.Block.__setattr__ = _setattr
-            register._imperative_invoke = _invoke
-            autograd.set_recording = _set_recording
-            autograd.set_training = _set_training
+        try:
+            _restore()
+        except BaseException:
+            _restore()
+            raise
+
+
+def _restore() -> None:
+    if _installed == 0:
+        if _collecting:
+            gc.enable()
+        gluon.Block.__call__ = _call
+        gluon.Block.__setattr__ = _setattr
+        register._imperative_invoke = _invoke
+        autograd.set_recording = _set_recording
+        autograd.set_training = _set_training
 
 
 @contextmanager
