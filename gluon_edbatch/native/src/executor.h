@@ -13,7 +13,7 @@
 
 namespace edb {
 
-constexpr int64_t kBlockBytes = 384 * 1024;  // of scratch: a part of the second cache
+constexpr int64_t kBlockBytes = 1024 * 1024;  // of scratch: half of the second cache
 constexpr int64_t kBlockTiles = 8;
 
 // Memory that is handed out piece by piece and taken back all at once; it never moves.
