@@ -12,6 +12,8 @@ from .plan import ArenaPlan, Batch, Plan, Read, Write
 from .static.hoisting import Split, split
 from .static.node_type import Kind, NodeType
 
+_MANY_ROWS = 128  # a batch, on average
+
 
 class _Hoisted(NamedTuple):
     """What becomes of one type: a batch in front, and the arenas of its results."""
@@ -27,7 +29,8 @@ def hoist(plan: Plan) -> Plan:
         batches_of.setdefault(batch.node_type, []).append(number)
     hoisted, indices = {}, [plan.indices]
     for node_type, numbers in batches_of.items():
-        if len(numbers) > 1 and not node_type.alone and node_type.options.hoisting:
+        if len(numbers) > 1 and not node_type.alone and node_type.options.hoisting \
+                and _pays(node_type, [plan.batches[number].rows for number in numbers]):
             found = _hoist_type(plan, node_type, numbers, indices)
             if found is not None:
                 node_type.changed_by.add('hoisting')
@@ -35,6 +38,12 @@ def hoist(plan: Plan) -> Plan:
     if not hoisted:
         return plan
     return plan._replace(batches=_batches(plan, hoisted), indices=np.concatenate(indices))
+
+
+def _pays(node_type: NodeType, rows: List[int]) -> bool:
+    """Native products are as fast for a hundred rows as for thousands, and what is hoisted has to
+    be written and read again (5 % of a training step of Tree-LSTMs on SICK)."""
+    return native_program(node_type) is None or sum(rows) < _MANY_ROWS * len(rows)
 
 
 def _hoist_type(plan: Plan, node_type: NodeType, numbers: Sequence[int],
