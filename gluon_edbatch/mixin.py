@@ -84,12 +84,16 @@ class _eager:  # pylint: disable=invalid-name
         self._ctx = ctx
 
     def __enter__(self):
-        hooks.install()
+        hooks.install(self)
         hooks.local.eager = self._convert
 
     def __exit__(self, *_):
         hooks.local.eager = None
-        hooks.remove()
+        try:
+            hooks.remove(self)
+        except BaseException:
+            hooks.remove(self)
+            raise
 
     def _convert(self, args):
         """Arguments of a block with everything that is not an array yet as one."""

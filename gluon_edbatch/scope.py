@@ -46,6 +46,8 @@ class batching:  # pylint: disable=invalid-name
     >>> print(scope.report())
     """
 
+    _open = False  # also if a wrong argument stops __init__
+
     def __init__(self, scheduler: Union[str, Scheduler] = DEFAULT_SCHEDULER,
                  ctx: Optional[mx.Context] = None,
                  compile_options: Optional[CompileOptions] = None):
@@ -62,14 +64,15 @@ class batching:  # pylint: disable=invalid-name
         self._recording = recording = Recording(
             Evaluator(self.scheduler), self._ctx, self._options)
         self._outer = hooks.current_recording()
-        hooks.install()
+        self._open = True
+        hooks.install(self)
         try:
             hooks.set_recording(recording)
             self._started = time.perf_counter()
             return self
         except BaseException:  # an interrupt: __exit__ will not be called
             hooks.set_recording(self._outer)
-            hooks.remove()
+            hooks.remove(self)
             raise
 
     def __exit__(self, kind, error, trace) -> None:
@@ -79,9 +82,20 @@ class batching:  # pylint: disable=invalid-name
             self._outer = None
             recording.close(error)  # while Python's garbage collector still waits
         finally:
-            hooks.remove()
+            try:
+                hooks.remove(self)
+            except BaseException:
+                hooks.remove(self)
+                raise
+            self._open = False
             self._record_s = (time.perf_counter() - self._started
                               - recording.evaluator.inside_s)
+
+    def __del__(self):
+        if self._open:  # an interrupt came just as Python was about to call __exit__
+            if hooks.current_recording() is self._recording:
+                hooks.set_recording(self._outer)
+            hooks.remove(self)
 
     def report(self) -> Report:
         """Counters of all evaluations so far; ``print(scope.report())`` shows them."""

@@ -804,5 +804,5 @@ def test_many_failures_in_a_row():
                 net(mx.nd.ones((1, 5)))
     assert_hooks_gone()
     assert_unguarded(net)
-    assert hooks._installed == 0
+    assert not hooks._owners
     assert_minibatch_right(net)

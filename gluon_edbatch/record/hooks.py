@@ -10,7 +10,7 @@ import ctypes
 import gc
 import threading
 from contextlib import contextmanager
-from typing import Dict, Iterator
+from typing import Dict, Iterator, Set
 
 from mxnet import autograd, gluon
 from mxnet.base import _LIB, OpHandle, check_call, py_str
@@ -26,7 +26,7 @@ _invoke = register._imperative_invoke
 _set_recording, _set_training = autograd.set_recording, autograd.set_training
 
 _lock = threading.Lock()
-_installed = 0
+_owners: Set[int] = set()  # scopes that are open, in all threads
 _collecting = True
 _op_names: Dict[int, str] = {}
 _UNSET = object()
@@ -81,14 +81,13 @@ def operator_name(handle: int) -> str:
     return name
 
 
-def install() -> None:
-    """Install the hooks, or count one more scope that needs them. All or nothing, even if an
-    interrupt comes."""
-    global _installed, _collecting
-    with _lock:
-        _installed += 1
-        try:
-            if _installed == 1:
+def install(owner: object) -> None:
+    """Install the hooks, or note one more scope that needs them; after an interrupt, neither."""
+    global _collecting
+    try:
+        with _lock:
+            _owners.add(id(owner))
+            if len(_owners) == 1:
                 _collecting = gc.isenabled()
                 gc.disable()
                 gluon.Block.__call__ = hooked_call
@@ -96,33 +95,24 @@ def install() -> None:
                 register._imperative_invoke = _hooked_invoke
                 autograd.set_recording = _hooked_set_recording
                 autograd.set_training = _hooked_set_training
-        except BaseException:
-            _installed -= 1
-            _restore()
-            raise
+    except BaseException:
+        remove(owner)
+        raise
 
 
-def remove() -> None:
-    """Count one scope less, and restore MXNet after the last."""
-    global _installed
+def remove(owner: object) -> None:
+    """Note one scope less, and restore MXNet after the last. May be called again, as is to be done
+    when an interrupt came in between."""
     with _lock:
-        _installed -= 1
-        try:
-            _restore()
-        except BaseException:
-            _restore()
-            raise
-
-
-def _restore() -> None:
-    if _installed == 0:
-        if _collecting:
-            gc.enable()
-        gluon.Block.__call__ = _call
-        gluon.Block.__setattr__ = _setattr
-        register._imperative_invoke = _invoke
-        autograd.set_recording = _set_recording
-        autograd.set_training = _set_training
+        _owners.discard(id(owner))
+        if not _owners:
+            if _collecting:
+                gc.enable()
+            gluon.Block.__call__ = _call
+            gluon.Block.__setattr__ = _setattr
+            register._imperative_invoke = _invoke
+            autograd.set_recording = _set_recording
+            autograd.set_training = _set_training
 
 
 @contextmanager
