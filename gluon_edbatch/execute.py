@@ -352,19 +352,19 @@ def steps(batches: Sequence[Batch]) -> Iterator[List[Batch]]:
     """
     run: List[Batch] = []
     for batch in batches:
-        together = runs_natively(batch) and not needs_verification(batch.node_type,
-                                                                   len(batch.nodes))
-        if run and not (together and _alike(run[0], batch)):
+        if run and not (_runs_with_others(batch) and _alike(run[0], batch)):
             yield run
-            run = []
-            together = together or (runs_natively(batch) and not needs_verification(
-                batch.node_type, len(batch.nodes)))
-        if together:
+            run = []  # the run before may have verified this type
+        if _runs_with_others(batch):
             run.append(batch)
         else:
             yield [batch]
     if run:
         yield run
+
+
+def _runs_with_others(batch: Batch) -> bool:
+    return runs_natively(batch) and not needs_verification(batch.node_type, len(batch.nodes))
 
 
 def _alike(one: Batch, other: Batch) -> bool:

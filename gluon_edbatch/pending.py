@@ -5,7 +5,7 @@ import numpy as np
 
 from .graph import Graph
 from .record.recording import Recording
-from .static.node_type import Kind, NodeType
+from .static.node_type import NodeType
 
 
 class Calls(NamedTuple):

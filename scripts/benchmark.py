@@ -19,7 +19,8 @@ for _directory in (ROOT / 'example', ROOT):     # the root: also without an inst
     if str(_directory) not in sys.path:
         sys.path.append(str(_directory))
 
-from bench.arguments import names, positive, sizes  # noqa: E402
+from bench.arguments import (add_machine_arguments, add_workload_arguments, names,  # noqa: E402
+                             sizes)
 from bench.machine import set_threads, use_cpus  # noqa: E402
 from bench.output import tables  # noqa: E402
 from bench.runner import MeasurementError, measure_in_turn  # noqa: E402
@@ -105,37 +106,14 @@ Several systems, modes or sizes are measured in turn, each in a process of its o
                         help='both with a comma (default: train)')
     parser.add_argument('--batch-size', type=sizes, default='256', metavar='N[,N…]',
                         help='samples in a minibatch (default: 256)')
-    parser.add_argument('--hidden', type=positive, default=150, metavar='H',
-                        help='width of the cell (default: 150)')
-    parser.add_argument('--embed', type=positive, default=300, metavar='D',
-                        help='width of the embedding (default: 300)')
     parser.add_argument('--scheduler', type=_systems, default='agenda', metavar='NAME[,NAME…]',
                         help='which systems; see below (default: agenda)')
-    parser.add_argument('--data', metavar='DIR',
-                        help='holds the data sets, as DIR/sick, DIR/sst, … (default: the '
-                             'samples that come with the examples)')
-    parser.add_argument('--threads', type=positive, default=1, metavar='T',
-                        help='threads of the operators (default: 1); Python and the engine have '
-                             'their own')
-    parser.add_argument('--cpus', type=positive, metavar='N',
-                        help='keep everything to N processors; with 1, Python and the engine '
-                             'share one (default: as many as there are)')
-    parser.add_argument('--repeat', type=positive, default=7, metavar='R',
-                        help='timed repeats: their median, least and greatest are printed; '
-                             'three for a system that takes minutes (default: 7)')
-    parser.add_argument('--minibatches', type=positive, metavar='M',
-                        help='minibatches in a repeat (default: as many as fill --seconds)')
-    parser.add_argument('--seconds', type=float, default=1.0, metavar='S',
-                        help='about how long a repeat takes (default: 1)')
     parser.add_argument('--optimizer', choices=('sgd', 'adagrad', 'adam'), default='sgd',
                         help='the same for all systems (default: sgd)')
     parser.add_argument('--learning-rate', type=float, default=0.05, metavar='LR',
                         help='of the optimizer (default: 0.05)')
-    parser.add_argument('--ctx', default='cpu', metavar='cpu|gpu[:N]',
-                        help='device (default: cpu)')
-    parser.add_argument('--seed', type=int, default=0,
-                        help='of parameters and order of samples (default: 0)')
-    parser.add_argument('--json', action='store_true', help='one JSON object a line, no table')
+    add_workload_arguments(parser)
+    add_machine_arguments(parser)
     return parser
 
 

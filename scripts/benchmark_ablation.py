@@ -21,7 +21,8 @@ for _directory in (ROOT / 'example', ROOT):     # the root: also without an inst
     if str(_directory) not in sys.path:
         sys.path.append(str(_directory))
 
-from bench.arguments import names, positive  # noqa: E402
+from bench.arguments import (add_machine_arguments, add_workload_arguments, names,  # noqa: E402
+                             positive)
 from bench.machine import set_threads, use_cpus  # noqa: E402
 from bench.settings import BATCHED, MODES, Settings  # noqa: E402
 from bench.workloads import WORKLOADS  # noqa: E402
@@ -82,29 +83,9 @@ def _parser() -> argparse.ArgumentParser:
                         help='both with a comma (default: both)')
     parser.add_argument('--batch-size', type=positive, default=64, metavar='N',
                         help='samples in a minibatch (default: 64)')
-    parser.add_argument('--hidden', type=positive, default=150, metavar='H',
-                        help='width of the cell (default: 150)')
-    parser.add_argument('--embed', type=positive, default=300, metavar='D',
-                        help='width of the embedding (default: 300)')
     parser.add_argument('--scheduler', choices=BATCHED, default='fsm', help='(default: fsm)')
-    parser.add_argument('--data', metavar='DIR',
-                        help='holds the data sets (default: the samples that come with the '
-                             'examples)')
-    parser.add_argument('--threads', type=positive, default=1, metavar='T',
-                        help='threads of the operators (default: 1)')
-    parser.add_argument('--cpus', type=positive, metavar='N',
-                        help='keep everything to N processors (default: as many as there are)')
-    parser.add_argument('--repeat', type=positive, default=7, metavar='R',
-                        help='timed repeats of each variant (default: 7)')
-    parser.add_argument('--minibatches', type=positive, metavar='M',
-                        help='minibatches in a repeat (default: as many as fill --seconds)')
-    parser.add_argument('--seconds', type=float, default=1.0, metavar='S',
-                        help='about how long a repeat takes (default: 1)')
-    parser.add_argument('--ctx', default='cpu', metavar='cpu|gpu[:N]',
-                        help='device (default: cpu)')
-    parser.add_argument('--seed', type=int, default=0,
-                        help='of parameters and order of samples (default: 0)')
-    parser.add_argument('--json', action='store_true', help='one JSON object a line, no table')
+    add_workload_arguments(parser)
+    add_machine_arguments(parser)
     return parser
 
 

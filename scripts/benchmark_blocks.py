@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 if str(ROOT) not in sys.path:       # also without an installation
     sys.path.append(str(ROOT))
 
-from bench.arguments import names, positive, sizes  # noqa: E402
+from bench.arguments import add_machine_arguments, names, positive, sizes  # noqa: E402
 from bench.machine import set_threads, use_cpus  # noqa: E402
 
 NAMES = ('lstm', 'gru', 'mv', 'treelstm-leaf', 'treelstm-inner', 'treegru-leaf', 'treegru-inner')
@@ -83,18 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument('--off', type=lambda text: text.split(','), default=[],
                         metavar='NAME[,NAME…]',
                         help='compile options that are off (see gluon_edbatch.CompileOptions)')
-    parser.add_argument('--threads', type=positive, default=1, metavar='T',
-                        help='threads of the operators (default: 1)')
-    parser.add_argument('--cpus', type=positive, metavar='N',
-                        help='keep everything to N processors (default: as many as there are)')
-    parser.add_argument('--repeat', type=positive, default=7, metavar='R',
-                        help='timed repeats of either side (default: 7)')
-    parser.add_argument('--seconds', type=float, default=0.05, metavar='S',
-                        help='about how long a repeat takes (default: 0.05)')
-    parser.add_argument('--ctx', default='cpu', metavar='cpu|gpu[:N]',
-                        help='device (default: cpu)')
-    parser.add_argument('--seed', type=int, default=0, help='(default: 0)')
-    parser.add_argument('--json', action='store_true', help='one JSON object a line, no table')
+    add_machine_arguments(parser, seconds=0.05)
     return parser
 
 

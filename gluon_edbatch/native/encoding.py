@@ -69,16 +69,19 @@ def place_kept(layout: Layout, rows: Rows, workspace: int, gradients: int
     """The registers' words with the addresses of what is kept, and where those end."""
     words = layout.registers.copy()
     sizes = words[:, 0] * np.where(words[:, 1] == 1, rows.values, rows.rows)
-    for which, column in zip(layout.kept, (3, 6, 5)):
-        if len(which):
-            ends = np.cumsum(_aligned(sizes[which]))
-            begin = gradients if column == 5 else workspace
-            words[which, column] = begin + ends - _aligned(sizes[which])
-            if column == 5:
-                gradients += int(ends[-1])
-            else:
-                workspace += int(ends[-1])
-    return words, workspace, gradients
+    values, gathered, slopes = layout.kept
+    workspace = _place(words, 3, sizes, values, workspace)
+    workspace = _place(words, 6, sizes, gathered, workspace)
+    return words, workspace, _place(words, 5, sizes, slopes, gradients)
+
+
+def _place(words: np.ndarray, column: int, sizes: np.ndarray, which: np.ndarray, begin: int
+           ) -> int:
+    """Give some registers addresses from `begin` on; returns where those end."""
+    lengths = _aligned(sizes[which])
+    ends = begin + np.cumsum(lengths)
+    words[which, column] = ends - lengths
+    return int(ends[-1]) if len(which) else begin
 
 
 def _aligned(sizes: np.ndarray) -> np.ndarray:

@@ -25,7 +25,7 @@ _available: Optional[bool] = None
 
 
 class BuildError(Exception):
-    """The native operators cannot be compiled."""
+    """The native operators cannot be compiled or loaded."""
 
 
 def available() -> bool:
@@ -43,12 +43,21 @@ def _load() -> bool:
         return False
     try:
         path = build()
+        _load_into_mxnet(path)
     except BuildError as error:
         print(f'gluon_edbatch: running without native operators, slower: {error}',
               file=sys.stderr)
         return False
-    mx.library.load(str(path), verbose=False)
     return all(hasattr(mx.nd.op, name) for name in _OPERATORS)
+
+
+def _load_into_mxnet(path: Path) -> None:
+    try:
+        mx.library.load(str(path), verbose=False)
+    except mx.MXNetError as error:
+        reason = str(error).strip().splitlines()[-1]
+        raise BuildError(f'MXNet cannot load {path} ({reason}); remove the file, and it is '
+                         f'compiled anew') from None
 
 
 def build() -> Path:
@@ -100,7 +109,10 @@ def _cache() -> Path:
     folder = os.environ.get('GLUON_EDBATCH_CACHE')
     if folder:
         return Path(folder)
-    return Path(os.environ.get('XDG_CACHE_HOME') or Path.home() / '.cache') / 'gluon_edbatch'
+    try:
+        return Path(os.environ.get('XDG_CACHE_HOME') or Path.home() / '.cache') / 'gluon_edbatch'
+    except RuntimeError as error:
+        raise BuildError(f'{error}; name a folder in GLUON_EDBATCH_CACHE') from None
 
 
 def _fingerprint(compiler: str) -> str:

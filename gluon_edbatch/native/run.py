@@ -11,7 +11,8 @@ from ..static.node_type import Kind, NodeType
 from . import library
 from .encoding import Layout, Rows, batch_words, header, layout, place_kept, program_words
 from .instructions import RowProgram
-from .lowering import Unsupported, lower
+from .lowering import lower
+from .rules import Unsupported
 
 if TYPE_CHECKING:
     from ..plan import Batch

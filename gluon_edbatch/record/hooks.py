@@ -2,9 +2,10 @@
 
 These functions are replaced: ``Block.__call__`` (calls of blocks), ``Block.__setattr__`` (blocks
 that change while their calls wait), the function behind all of ``mx.nd`` (operators), and
-autograd's two mode setters. Python's cyclic garbage collector is paused, too: a recording makes
-many objects and no cycles, and each full collection walks through all of the user's samples. Each asks first whether *this thread* is recording; MXNet itself runs
-unchanged in other threads, and in this one while `suspended`.
+autograd's two mode setters. Each asks first whether *this thread* is recording; MXNet itself runs
+unchanged in other threads, and in this one while `suspended`. Python's cyclic garbage collector is
+paused, too: a recording makes many objects and no cycles, and each full collection walks through
+all of the user's samples.
 """
 import ctypes
 import gc
@@ -71,6 +72,13 @@ def _hooked_set_training(train_mode):
     return previous
 
 
+_HOOKS = ((gluon.Block, '__call__', hooked_call, _call),
+          (gluon.Block, '__setattr__', _hooked_setattr, _setattr),
+          (register, '_imperative_invoke', _hooked_invoke, _invoke),
+          (autograd, 'set_recording', _hooked_set_recording, _set_recording),
+          (autograd, 'set_training', _hooked_set_training, _set_training))
+
+
 def operator_name(handle: int) -> str:
     """Name of an operator in MXNet's registry."""
     name = _op_names.get(handle)
@@ -90,11 +98,8 @@ def install(owner: object) -> None:
             if len(_owners) == 1:
                 _collecting = gc.isenabled()
                 gc.disable()
-                gluon.Block.__call__ = hooked_call
-                gluon.Block.__setattr__ = _hooked_setattr
-                register._imperative_invoke = _hooked_invoke
-                autograd.set_recording = _hooked_set_recording
-                autograd.set_training = _hooked_set_training
+                for owner_of, name, hook, _ in _HOOKS:
+                    setattr(owner_of, name, hook)
     except BaseException:
         remove(owner)
         raise
@@ -108,11 +113,8 @@ def remove(owner: object) -> None:
         if not _owners:
             if _collecting:
                 gc.enable()
-            gluon.Block.__call__ = _call
-            gluon.Block.__setattr__ = _setattr
-            register._imperative_invoke = _invoke
-            autograd.set_recording = _set_recording
-            autograd.set_training = _set_training
+            for owner_of, name, _, original in _HOOKS:
+                setattr(owner_of, name, original)
 
 
 @contextmanager

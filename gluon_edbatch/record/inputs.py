@@ -1,4 +1,5 @@
 """What users give as arguments: numbers and arrays, as values of a recording."""
+from abc import abstractmethod
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import mxnet as mx
@@ -56,17 +57,17 @@ class Inputs(CallLog):
         self._ctx = ctx
         self._large: Dict[int, Tuple[LazyArray, Watched]] = {}
 
+    @abstractmethod
     def store(self, spec: Spec) -> Store:
         """The store of values with that shape, dtype and context."""
-        raise NotImplementedError
 
+    @abstractmethod
     def touched(self) -> None:
         """An array that calls read may change."""
-        raise NotImplementedError
 
+    @abstractmethod
     def site_of_use(self, value: int) -> Site:
         """The user's line of a call that reads this value."""
-        raise NotImplementedError
 
     def values(self, args: Sequence[Any]) -> List[NDArray]:
         """Arguments as values of this recording; numbers take the dtype of the arrays."""

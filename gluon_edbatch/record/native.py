@@ -5,9 +5,9 @@ The compiled ``calls.py`` uses the C form and never runs what is here.
 import sys
 import threading
 from types import FrameType
-from typing import Any, List
+from typing import Any
 
-from .lazy import LazyArray, RaggedArray
+from .lazy import LazyArray
 from .sites import is_library
 
 _new = LazyArray.__new__

@@ -3,7 +3,6 @@ Networks for improved sentiment analysis, https://arxiv.org/abs/1701.01811, eq. 
 from typing import Any, Optional
 
 import mxnet as mx
-from mxnet import gluon
 from mxnet.ndarray import NDArray
 
 from .children import ChildrenCell

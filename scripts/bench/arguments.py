@@ -1,8 +1,9 @@
-"""Types of command-line arguments. Needs nothing but the standard library."""
+"""Types of command-line arguments, and those that several scripts have. Needs nothing but the
+standard library."""
 import argparse
 from typing import Callable, List, Sequence
 
-__all__ = ['names', 'positive', 'sizes']
+__all__ = ['add_machine_arguments', 'add_workload_arguments', 'names', 'positive', 'sizes']
 
 
 def positive(text: str) -> int:
@@ -27,3 +28,36 @@ def names(known: Sequence[str]) -> Callable[[str], List[str]]:
                 raise argparse.ArgumentTypeError(f'{name!r} is none of {", ".join(known)}')
         return list(dict.fromkeys(found))
     return parse
+
+
+def add_workload_arguments(parser: argparse.ArgumentParser) -> None:
+    """The sizes of a workload's model, and its data."""
+    parser.add_argument('--hidden', type=positive, default=150, metavar='H',
+                        help='width of the cell (default: 150)')
+    parser.add_argument('--embed', type=positive, default=300, metavar='D',
+                        help='width of the embedding (default: 300)')
+    parser.add_argument('--data', metavar='DIR',
+                        help='holds the data sets, as DIR/sick, DIR/sst, … (default: the '
+                             'samples that come with the examples)')
+    parser.add_argument('--minibatches', type=positive, metavar='M',
+                        help='minibatches in a repeat (default: as many as fill --seconds)')
+
+
+def add_machine_arguments(parser: argparse.ArgumentParser, seconds: float = 1.0) -> None:
+    """What a measurement runs on, how long, and how it is printed."""
+    parser.add_argument('--threads', type=positive, default=1, metavar='T',
+                        help='threads of the operators (default: 1); Python and the engine have '
+                             'their own')
+    parser.add_argument('--cpus', type=positive, metavar='N',
+                        help='keep everything to N processors; with 1, Python and the engine '
+                             'share one (default: as many as there are)')
+    parser.add_argument('--repeat', type=positive, default=7, metavar='R',
+                        help='timed repeats: their median, least and greatest are printed; '
+                             'three for what takes minutes (default: 7)')
+    parser.add_argument('--seconds', type=float, default=seconds, metavar='S',
+                        help='about how long a repeat takes (default: %(default)g)')
+    parser.add_argument('--ctx', default='cpu', metavar='cpu|gpu[:N]',
+                        help='device (default: cpu)')
+    parser.add_argument('--seed', type=int, default=0,
+                        help='of parameters and order of samples (default: 0)')
+    parser.add_argument('--json', action='store_true', help='one JSON object a line, no table')

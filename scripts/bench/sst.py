@@ -1,4 +1,5 @@
 """Workloads on the Stanford Sentiment Treebank: the class of every phrase, by four tree models."""
+from abc import abstractmethod
 from collections import Counter
 from pathlib import Path
 from typing import Any, ClassVar, List, Sequence, Tuple
@@ -54,9 +55,9 @@ class SentimentWorkload(Workload):
             products[wide, high] += rows            # added up: widths may coincide
         return dict(products)
 
+    @abstractmethod
     def cell_products(self, leaves: int, inner: int) -> List[Tuple[int, int, int]]:
         """(columns in, columns out, rows) of the products of so many nodes of either sort."""
-        raise NotImplementedError
 
     def levels(self, samples: Sequence[Sample]) -> int:
         return max(_levels(sample.tree) for sample in samples)

@@ -107,12 +107,12 @@ template <typename T> struct Leaky {
 template <typename T> struct Maximum {
   T bound;
   T value(T x) const { return x > bound ? x : bound; }
-  T slope(T x, T) const { return x > bound ? T(1) : T(0); }
+  T slope(T x, T) const { return x >= bound ? T(1) : T(0); }  // as MXNet at the bound
 };
 template <typename T> struct Minimum {
   T bound;
   T value(T x) const { return x < bound ? x : bound; }
-  T slope(T x, T) const { return x < bound ? T(1) : T(0); }
+  T slope(T x, T) const { return x <= bound ? T(1) : T(0); }
 };
 
 // Calls body(function) with the function that `which` and its numbers stand for.

@@ -50,26 +50,27 @@ std::vector<T*> take(Tensors* tensors, size_t* next, int64_t count) {
   return data;
 }
 
+template <typename T>
+edb::Arrays<T> take_arrays(const edb::Run& run, Tensors* tensors, size_t* next) {
+  edb::Arrays<T> arrays;
+  arrays.indices = tensors->at((*next)++).data<int32_t>();
+  arrays.parameters = take<T>(tensors, next, run.parameters);
+  arrays.arenas = take<T>(tensors, next, run.arenas);
+  arrays.workspace = tensors->at((*next)++).data<T>();
+  return arrays;
+}
+
 // Forward: table, indices, parameters, arenas, workspace (the last two are written).
 template <typename T> void run_forward(const edb::Run& run, Tensors* tensors) {
-  edb::Arrays<T> arrays;
   size_t next = 1;
-  arrays.indices = tensors->at(next++).data<int32_t>();
-  arrays.parameters = take<T>(tensors, &next, run.parameters);
-  arrays.arenas = take<T>(tensors, &next, run.arenas);
-  arrays.workspace = tensors->at(next++).data<T>();
-  edb::Executor<T>(run, std::move(arrays)).forward();
+  edb::Executor<T>(run, take_arrays<T>(run, tensors, &next)).forward();
 }
 
 // Backward: table, indices, parameters, arenas, workspace, gradients of the arenas and of the
 // parameters (both are added to).
 template <typename T> void run_backward(const edb::Run& run, Tensors* tensors) {
-  edb::Arrays<T> arrays;
   size_t next = 1;
-  arrays.indices = tensors->at(next++).data<int32_t>();
-  arrays.parameters = take<T>(tensors, &next, run.parameters);
-  arrays.arenas = take<T>(tensors, &next, run.arenas);
-  arrays.workspace = tensors->at(next++).data<T>();
+  edb::Arrays<T> arrays = take_arrays<T>(run, tensors, &next);
   arrays.gradients = take<T>(tensors, &next, run.arenas);
   arrays.parameter_gradients = take<T>(tensors, &next, run.parameters);
   edb::Executor<T>(run, std::move(arrays)).backward();

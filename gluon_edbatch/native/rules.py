@@ -1,0 +1,444 @@
+"""Rules of lowering: what each operator of MXNet becomes in a program for rows.
+
+A rule gets the program under way, the operator, and its inputs, and appends instructions or gives
+its result another view. To add an operator, write a rule and name it in `_rules`; an elementwise
+function also needs its formula in ``src/functions.h``.
+"""
+from typing import TYPE_CHECKING, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from .instructions import Binary, Opcode, Spread, Unary, View
+
+if TYPE_CHECKING:
+    from .lowering import Lowering
+
+Shape = Tuple[int, ...]
+Entry = Tuple[int, int]  # node and output
+
+
+class Unsupported(Exception):
+    """There is no rule for an operator, or none for these arguments."""
+
+
+class Value(NamedTuple):
+    """What an entry of the graph is: rows, or a parameter.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Of a row; of all for a parameter.
+    view : View or None
+    ragged : bool
+        Whether it has a row for each value of the ragged arguments.
+    parameter : int
+        Position among the type's parameters, or -1.
+    begin : int
+        Of a part of a parameter: its first element.
+    """
+
+    shape: Shape
+    view: Optional[View] = None
+    ragged: bool = False
+    parameter: int = -1
+    begin: int = 0
+
+    @property
+    def lead(self) -> int:
+        """How many axes of the graph's entry are in front of those of a row."""
+        return 2 if self.ragged else 1
+
+
+class Node(NamedTuple):
+    """An operator of the graph.
+
+    Attributes
+    ----------
+    index : int
+    op : str
+    attrs : dict
+    sources : list of Entry
+    shapes : list of tuple
+        Of its outputs, with axis 0.
+    """
+
+    index: int
+    op: str
+    attrs: Dict[str, str]
+    sources: List[Entry]
+    shapes: List[Shape]
+
+
+def width_of(shape: Sequence[int]) -> int:
+    return int(np.prod(shape, dtype=np.int64))
+
+
+def axis_of(text: str, rank: int) -> int:
+    axis = int(text)
+    return axis + rank if axis < 0 else axis
+
+
+def _true(attrs: Dict[str, str], name: str, default: str = 'False') -> bool:
+    return attrs.get(name, default) in ('True', 'true', '1')
+
+
+def _numbers(text: str) -> List[Optional[int]]:
+    return [None if part.strip() in ('', 'None') else int(part)
+            for part in text.strip('()[] ').split(',') if part.strip()]
+
+
+def _is_rows(*values: Optional[Value]) -> bool:
+    return all(value is not None and value.view is not None for value in values)
+
+
+def _need_rows(node: Node, *values: Value) -> None:
+    if not _is_rows(*values):
+        raise Unsupported(f'has {node.op} of a parameter')
+
+
+# --- rules: one for each operator ----------------------------------------------------------------
+
+def _unary(function: Unary, reals: Callable[[Dict[str, str]], Tuple[float, ...]] = lambda _: ()):
+    def rule(low: 'Lowering', node: Node, inputs: List[Value]) -> None:
+        _need_rows(node, inputs[0])
+        low.emit(Opcode.UNARY, low.out(node, inputs[0].ragged), inputs[0].view,
+                 numbers=(function,), reals=reals(node.attrs))
+    return rule
+
+
+def _scalar(attrs: Dict[str, str]) -> float:
+    return float(attrs['scalar'])
+
+
+_ACTIVATIONS = {'relu': Unary.RELU, 'sigmoid': Unary.SIGMOID, 'tanh': Unary.TANH,
+                'softrelu': Unary.SOFTRELU, 'softsign': Unary.SOFTSIGN}
+
+
+def _activation(low, node, inputs) -> None:
+    function = _ACTIVATIONS.get(node.attrs['act_type'])
+    if function is None:
+        raise Unsupported(f'has Activation of type {node.attrs["act_type"]}')
+    _unary(function)(low, node, inputs)
+
+
+def _leaky(low, node, inputs) -> None:
+    if node.attrs.get('act_type', 'leaky') != 'leaky':
+        raise Unsupported(f'has LeakyReLU of type {node.attrs["act_type"]}')
+    _unary(Unary.LEAKY, lambda attrs: (float(attrs.get('slope', 0.25)),))(low, node, inputs)
+
+
+def _clip(low, node, inputs) -> None:
+    _need_rows(node, inputs[0])
+    raised = low.new(inputs[0].view.width, inputs[0].ragged)
+    low.emit(Opcode.UNARY, raised, inputs[0].view, numbers=(Unary.MAXIMUM,),
+             reals=(float(node.attrs['a_min']),))
+    low.emit(Opcode.UNARY, low.out(node, inputs[0].ragged), raised, numbers=(Unary.MINIMUM,),
+             reals=(float(node.attrs['a_max']),))
+
+
+def _dropout(low, node, inputs) -> None:
+    if low.node_type.mode.training or node.attrs.get('mode') == 'always':
+        raise Unsupported('has Dropout in training')
+    low.alias(node, inputs[0], inputs[0].view)
+
+
+def _binary(function: Binary):
+    def rule(low: 'Lowering', node: Node, inputs: List[Optional[Value]]) -> None:
+        if function is Binary.ADD and None in inputs:
+            _sum_of_products(low, node)
+            return
+        ragged = any(value.ragged for value in inputs)
+        a, b = [low.rows(node, value, ragged) for value in inputs]
+        out = node.shapes[0][a.lead:]
+        low.emit(Opcode.BINARY, low.out(node, ragged), a.view, b.view,
+                 numbers=(function, _spread(a.shape, out), _spread(b.shape, out)))
+    return rule
+
+
+def _spread(shape: Shape, out: Shape) -> Spread:
+    shape = (1,) * (len(out) - len(shape)) + shape
+    if shape == out:
+        return Spread.SAME
+    for cut in range(len(out) + 1):
+        if shape[:cut] == out[:cut] and width_of(shape[cut:]) == 1:
+            return Spread.REPEAT
+        if shape[cut:] == out[cut:] and width_of(shape[:cut]) == 1:
+            return Spread.TILE
+    raise Unsupported('broadcasts along a middle axis')
+
+
+def _add_n(low, node, inputs) -> None:
+    if None in inputs:
+        _sum_of_products(low, node)
+        return
+    ragged = any(value.ragged for value in inputs)
+    views = [low.rows(node, value, ragged).view for value in inputs]
+    out = low.out(node, ragged)
+    if len(views) == 1:
+        low.emit(Opcode.UNARY, out, views[0], numbers=(Unary.AFFINE,), reals=(1.0, 0.0))
+    for position, view in enumerate(views[1:]):
+        last = position == len(views) - 2
+        total = out if last else low.new(out.width, ragged)
+        low.emit(Opcode.BINARY, total, views[0], view,
+                 numbers=(Binary.ADD, Spread.SAME, Spread.SAME))
+        views[0] = total
+
+
+def _sum_of_products(low: 'Lowering', node: Node) -> None:
+    """An addition of which some terms are products: these add to its result where it lies."""
+    products = [low.nodes[source[0]] for source in node.sources if source[0] in low.folded]
+    others = [low.values[source] for source in node.sources if source[0] not in low.folded]
+    ragged = any(low.values[product.sources[0]].ragged for product in products)
+    terms = [low.rows(node, value, ragged) for value in others]
+    if any(term.shape != node.shapes[0][term.lead:] for term in terms):
+        raise Unsupported('broadcasts in a sum')
+    out = low.out(node, ragged)
+    if len(terms) > 1:
+        low.emit(Opcode.BINARY, out, terms[0].view, terms[1].view,
+                 numbers=(Binary.ADD, Spread.SAME, Spread.SAME))
+        if len(terms) > 2:
+            raise Unsupported('adds many terms')
+    elif terms:
+        low.emit(Opcode.UNARY, out, terms[0].view, numbers=(Unary.AFFINE,), reals=(1.0, 0.0))
+    for position, product in enumerate(products):
+        _emit_product(low, product, [low.values[source] for source in product.sources], out,
+                      accumulate=bool(terms) or position > 0)
+
+
+def _fully_connected(low, node, inputs) -> None:
+    _emit_product(low, node, inputs, low.out(node, inputs[0].ragged), accumulate=False)
+
+
+def _emit_product(low, node, inputs, out: View, accumulate: bool) -> None:
+    _need_rows(node, inputs[0])
+    if any(value.parameter < 0 for value in inputs[1:]):
+        raise Unsupported('has FullyConnected of a weight that is no parameter')
+    x = inputs[0]
+    flatten = _true(node.attrs, 'flatten', 'True')
+    if flatten and x.ragged:
+        raise Unsupported('multiplies all values of a row at once')
+    times = 1 if flatten else width_of(x.shape[:-1])
+    if times > 1 and not (_whole(low, x.view) and _whole(low, out)):
+        raise Unsupported('multiplies parts of rows')
+    low.emit(Opcode.PRODUCT, out, x.view, parameter=low.parameter(inputs[1]),
+             bias=low.parameter(inputs[2]) if len(inputs) > 2 else -1,
+             numbers=(int(accumulate), times))
+
+
+def _whole(low, view: View) -> bool:
+    return view.width == low.registers[view.register].width
+
+
+def _reshape(low, node, inputs) -> None:
+    _need_rows(node, inputs[0])
+    value, shape = inputs[0], node.shapes[0]
+    if width_of(shape[value.lead:]) != value.view.width or shape[:value.lead] != low.lead(value):
+        raise Unsupported('reshapes across rows')
+    low.alias(node, inputs[0], inputs[0].view)
+
+
+def _slice_axis(low, node, inputs) -> None:
+    begin, end = _numbers(node.attrs['begin'])[0], _numbers(node.attrs['end'])
+    _cut(low, node, inputs[0], axis_of(node.attrs['axis'], len(node.shapes[0])), begin,
+         end[0] if end else None, 0)
+
+
+def _cut(low, node, value: Value, axis: int, begin: Optional[int], end: Optional[int],
+         output: int) -> None:
+    """Positions [begin, end) along an axis of the graph's entry."""
+    if value.parameter >= 0:
+        _cut_parameter(low, node, value, axis, begin, end, output)
+        return
+    axis -= value.lead
+    if axis < 0:
+        raise Unsupported('cuts across rows')
+    size = value.shape[axis]
+    begin, end, _ = slice(begin, end).indices(size)
+    outer, inner = width_of(value.shape[:axis]), width_of(value.shape[axis + 1:])
+    part = View(value.view.register, value.view.offset + begin * inner, (end - begin) * inner)
+    if outer == 1:
+        low.alias(node, value, part, output)
+        return
+    out = low.out(node, value.ragged, output)
+    source = View(part.register, part.offset, value.view.width - begin * inner)
+    low.emit(Opcode.STRIDED, out, source,
+             numbers=(outer, (end - begin) * inner, (end - begin) * inner, size * inner))
+
+
+def _cut_parameter(low, node, value: Value, axis: int, begin: Optional[int], end: Optional[int],
+                   output: int) -> None:
+    if width_of(value.shape[:axis]) != 1:
+        raise Unsupported('takes some columns of a parameter')
+    begin, end, _ = slice(begin, end).indices(value.shape[axis])
+    inner = width_of(value.shape[axis + 1:])
+    low.values[node.index, output] = Value(node.shapes[output], parameter=value.parameter,
+                                           begin=value.begin + begin * inner)
+
+
+def _slice_channel(low, node, inputs) -> None:
+    count = int(node.attrs['num_outputs'])
+    _need_rows(node, inputs[0])
+    axis = axis_of(node.attrs.get('axis', '1'), len(inputs[0].shape) + inputs[0].lead)
+    if axis < inputs[0].lead:
+        raise Unsupported('cuts across rows')
+    size = inputs[0].shape[axis - inputs[0].lead] // count
+    for output in range(count):
+        _cut(low, node, inputs[0], axis, output * size, (output + 1) * size, output)
+
+
+def _concat(low, node, inputs) -> None:
+    _need_rows(node, *inputs)
+    ragged, lead = inputs[0].ragged, inputs[0].lead
+    axis = axis_of(node.attrs.get('dim', '1'), len(node.shapes[0]))
+    if axis < lead or any(value.ragged != ragged for value in inputs):
+        raise Unsupported('joins rows')
+    out = low.out(node, ragged)
+    outer, inner = width_of(node.shapes[0][lead:axis]), width_of(node.shapes[0][axis + 1:])
+    size, offset = node.shapes[0][axis], out.offset
+    for value in inputs:
+        part = View(out.register, offset, out.width if outer > 1 else value.view.width)
+        mine = value.shape[axis - lead] * inner
+        if outer > 1:
+            low.emit(Opcode.STRIDED, part, value.view, numbers=(outer, mine, size * inner, mine))
+        elif value.view != part:
+            low.emit(Opcode.UNARY, part, value.view, numbers=(Unary.AFFINE,), reals=(1.0, 0.0))
+        offset += mine
+
+
+def _embedding(low, node, inputs) -> None:
+    index, table = inputs
+    _look_up(low, node, table, index)
+
+
+def _look_up(low, node, table: Value, index: Value) -> None:
+    _need_rows(node, index)
+    if table.parameter < 0:
+        raise Unsupported(f'has {node.op} from something else than a parameter')
+    low.emit(Opcode.LOOKUP, low.out(node, index.ragged), index.view, parameter=low.parameter(table),
+             numbers=(table.shape[0], width_of(table.shape[1:])))
+
+
+def _take(low, node, inputs) -> None:
+    table, index = inputs
+    if node.attrs.get('axis', '0') != '0' or node.attrs.get('mode', 'clip') != 'clip':
+        raise Unsupported('has take with options')
+    _look_up(low, node, table, index)
+
+
+def _sequence_mask(low, node, inputs) -> None:
+    # What it would mask is padding: that its lengths say so is a condition of the type.
+    if not inputs[0].ragged or node.attrs.get('axis') != '1':
+        raise Unsupported('has SequenceMask')
+    low.alias(node, inputs[0], inputs[0].view)
+
+
+def _batch_dot(low, node, inputs) -> None:
+    _need_rows(node, *inputs)
+    a, b = inputs
+    if len(a.shape) != 2 or a.ragged or b.ragged:
+        raise Unsupported('has batch_dot of more axes')
+    turned_a, turned_b = _true(node.attrs, 'transpose_a'), _true(node.attrs, 'transpose_b')
+    m, n = node.shapes[0][1:]
+    low.emit(Opcode.BATCH_PRODUCT, low.out(node, a.ragged), a.view, b.view,
+             numbers=(m, n, a.shape[0] if turned_a else a.shape[1], turned_a + 2 * turned_b))
+
+
+def _softmax(op: Opcode):
+    def rule(low, node, inputs) -> None:
+        _need_rows(node, inputs[0])
+        axis = axis_of(node.attrs.get('axis', '-1'), len(node.shapes[0]))
+        if len(inputs) > 1 or node.attrs.get('temperature', 'None') != 'None':
+            raise Unsupported(f'has {node.op} with options')
+        if inputs[0].ragged and axis == 1 and op is Opcode.SOFTMAX:
+            low.emit(Opcode.SEGMENT_SOFTMAX, low.out(node, True), inputs[0].view)
+            return
+        if axis != len(node.shapes[0]) - 1 or not inputs[0].shape:
+            raise Unsupported(f'has {node.op} along another axis')
+        low.emit(op, low.out(node, inputs[0].ragged), inputs[0].view,
+                 numbers=(inputs[0].shape[-1],))
+    return rule
+
+
+def _pick(low, node, inputs) -> None:
+    _need_rows(node, *inputs)
+    rank = len(inputs[0].shape) + inputs[0].lead
+    axis = axis_of(node.attrs.get('axis', '-1'), rank)
+    if axis != rank - 1 or inputs[0].ragged != inputs[1].ragged or node.attrs.get('mode', 'clip') != 'clip':
+        raise Unsupported('has pick along another axis')
+    low.emit(Opcode.PICK, low.out(node, inputs[0].ragged), inputs[0].view, inputs[1].view)
+
+
+def _reduce(mean: bool):
+    def rule(low, node, inputs) -> None:
+        _need_rows(node, inputs[0])
+        value, named = inputs[0], _numbers(node.attrs.get('axis', '()'))
+        rank = len(value.shape) + value.lead
+        axes = {axis_of(str(axis), rank) for axis in named}
+        if _true(node.attrs, 'exclude'):
+            axes = set(range(rank)) - axes
+        if value.ragged and axes == {1} and not mean:
+            low.emit(Opcode.SEGMENT_SUM, low.out(node, False), value.view)
+            return
+        if named and not axes:  # every axis is excluded: nothing to sum
+            low.alias(node, value, value.view)
+            return
+        first, last = min(axes, default=0) - value.lead, max(axes, default=0) - value.lead
+        if first < 0 or len(axes) != last - first + 1:
+            raise Unsupported(f'has {node.op} along such axes')
+        length, inner = width_of(value.shape[first:last + 1]), width_of(value.shape[last + 1:])
+        low.emit(Opcode.REDUCE, low.out(node, value.ragged), value.view,
+                 numbers=(length, inner), reals=(1.0 / length if mean else 1.0,))
+    return rule
+
+
+def _constant(number: float):
+    def rule(low, node, inputs) -> None:
+        _need_rows(node, inputs[0])
+        low.emit(Opcode.CONSTANT, low.out(node, inputs[0].ragged), reals=(number,))
+    return rule
+
+
+VIEWS = frozenset('''Reshape reshape Flatten flatten expand_dims squeeze slice_axis SliceChannel
+                      split Dropout SequenceMask'''.split())
+ADDITIONS = frozenset('elemwise_add _plus _add broadcast_add add_n ElementWiseSum'.split())
+
+
+def _rules() -> Dict[str, Callable]:
+    rules: Dict[str, Callable] = {
+        'Activation': _activation, 'LeakyReLU': _leaky, 'clip': _clip, 'Dropout': _dropout,
+        'sigmoid': _unary(Unary.SIGMOID), 'tanh': _unary(Unary.TANH), 'relu': _unary(Unary.RELU),
+        'exp': _unary(Unary.EXP), 'log': _unary(Unary.LOG), 'square': _unary(Unary.SQUARE),
+        'sqrt': _unary(Unary.SQRT), 'abs': _unary(Unary.ABS),
+        'softsign': _unary(Unary.SOFTSIGN),
+        'reciprocal': _unary(Unary.RECIPROCAL, lambda _: (1.0,)),
+        'negative': _unary(Unary.AFFINE, lambda _: (-1.0, 0.0)),
+        '_copy': _unary(Unary.AFFINE, lambda _: (1.0, 0.0)),
+        'identity': _unary(Unary.AFFINE, lambda _: (1.0, 0.0)),
+        '_mul_scalar': _unary(Unary.AFFINE, lambda attrs: (_scalar(attrs), 0.0)),
+        '_div_scalar': _unary(Unary.AFFINE, lambda attrs: (1.0 / _scalar(attrs), 0.0)),
+        '_plus_scalar': _unary(Unary.AFFINE, lambda attrs: (1.0, _scalar(attrs))),
+        '_minus_scalar': _unary(Unary.AFFINE, lambda attrs: (1.0, -_scalar(attrs))),
+        '_rminus_scalar': _unary(Unary.AFFINE, lambda attrs: (-1.0, _scalar(attrs))),
+        '_rdiv_scalar': _unary(Unary.RECIPROCAL, lambda attrs: (_scalar(attrs),)),
+        '_maximum_scalar': _unary(Unary.MAXIMUM, lambda attrs: (_scalar(attrs),)),
+        '_minimum_scalar': _unary(Unary.MINIMUM, lambda attrs: (_scalar(attrs),)),
+        'FullyConnected': _fully_connected, 'Concat': _concat, 'concat': _concat,
+        'slice_axis': _slice_axis, 'SliceChannel': _slice_channel, 'split': _slice_channel,
+        'Embedding': _embedding, 'take': _take, 'SequenceMask': _sequence_mask, 'batch_dot': _batch_dot,
+        'log_softmax': _softmax(Opcode.LOG_SOFTMAX), 'softmax': _softmax(Opcode.SOFTMAX),
+        'pick': _pick, 'sum': _reduce(False), 'mean': _reduce(True), 'add_n': _add_n,
+        'ElementWiseSum': _add_n, 'zeros_like': _constant(0.0), 'ones_like': _constant(1.0)}
+    for name in 'Reshape reshape Flatten flatten expand_dims squeeze'.split():
+        rules[name] = _reshape
+    for function, names in ((Binary.ADD, 'elemwise_add _plus _add broadcast_add'),
+                            (Binary.SUBTRACT, 'elemwise_sub _minus _sub broadcast_sub'),
+                            (Binary.MULTIPLY, 'elemwise_mul _mul broadcast_mul'),
+                            (Binary.DIVIDE, 'elemwise_div _div broadcast_div'),
+                            (Binary.LARGER, '_maximum broadcast_maximum'),
+                            (Binary.SMALLER, '_minimum broadcast_minimum')):
+        for name in names.split():
+            rules[name] = _binary(function)
+    return rules
+
+
+RULES = _rules()
