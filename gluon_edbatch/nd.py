@@ -25,13 +25,18 @@ def _function(name: str) -> Callable[..., Any]:
     if not callable(original) or isinstance(original, type):
         raise AttributeError(f'MXNet has no operator {name!r}')
 
+    def with_lazy_arrays(*args, **kwargs):
+        recording = current_recording()
+        args = _lazy(recording, args)
+        kwargs = {key: value if not isinstance(value, (NDArray, np.ndarray)) else
+                  _lazy(recording, [value])[0] for key, value in kwargs.items()}
+        return original(*args, **kwargs)
+
     def function(*args, **kwargs):
         recording = current_recording()
-        if recording is not None:
-            args = _lazy(recording, args)
-            kwargs = {key: value if not isinstance(value, (NDArray, np.ndarray)) else
-                      _lazy(recording, [value])[0] for key, value in kwargs.items()}
-        return original(*args, **kwargs)
+        if recording is None:
+            return original(*args, **kwargs)
+        return recording.operation(with_lazy_arrays, args, kwargs)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = original.__doc__

@@ -24,7 +24,7 @@ cdef class Step:
 
 @cython.final
 cdef class Callee:
-    cdef public object block, hooks, pre_hooks
+    cdef public object block, function, options, hooks, pre_hooks
     cdef public bint recorded
     cdef public Py_ssize_t children
     cdef public Step first
@@ -49,6 +49,8 @@ cdef class CallLog:
     @cython.locals(step=Step, form=Form, args_before=Py_ssize_t, scalars_before=Py_ssize_t,
                    lengths_before=Py_ssize_t)
     cdef call(self, Callee callee, tuple args)
+    @cython.locals(callee=Callee, key=list)
+    cpdef operation(self, object function, tuple args, dict options)
     cdef bint _lengths_fit(self, Form form, Py_ssize_t before)
     @cython.locals(value=lazy.LazyArray, several=lazy.RaggedArray, ragged=bint,
                    given=bint, position=Py_ssize_t, scalars_before=Py_ssize_t)
@@ -70,4 +72,5 @@ cdef class CallLog:
 
 @cython.locals(callee=Callee)
 cdef object _hooked_call(CallLog log, object block, tuple args)
+cdef bint _is_plain(object option) except -1
 cdef object _call_with_user_hooks(CallLog log, Callee callee, tuple args)

@@ -23,6 +23,7 @@ CHECKED = 2  # see NodeType.conditions
 
 _ONE, _PAIR, _NESTED = 0, 1, 2
 _PAIR_TEMPLATE = (tuple, LEAF, LEAF)
+_PLAIN = frozenset((int, float, bool, str, type(None)))
 _call = gluon.Block.__call__
 ndarray = np.ndarray
 
@@ -126,7 +127,10 @@ class Callee:
 
     Parameters
     ----------
-    block : gluon.Block
+    block : gluon.Block or None
+        None for an operator.
+    function, options
+        An operator as its user calls it, and its keyword arguments.
 
     Attributes
     ----------
@@ -141,12 +145,13 @@ class Callee:
         The first form with its kinds of arguments, by these but for their numbers of rows.
     """
 
-    def __init__(self, block: gluon.Block):
+    def __init__(self, block: Optional[gluon.Block], function=None, options=None):
         self.block = block
-        self.recorded = is_recorded(type(block))
+        self.function, self.options = function, options
+        self.recorded = block is None or is_recorded(type(block))
         self.children = getattr(block, 'values_of_child', 0) if self.recorded else 0
-        self.hooks = block._forward_hooks
-        self.pre_hooks = block._forward_pre_hooks
+        self.hooks = getattr(block, '_forward_hooks', None)
+        self.pre_hooks = getattr(block, '_forward_pre_hooks', None)
         self.first = Step()
         self.of_any_rows: Dict[tuple, 'Form'] = {}
 
@@ -209,7 +214,7 @@ class Form:
         if self.shape == _ONE:
             return native.new_value(self.first, base)
         if self.shape == _PAIR:
-            return native.new_value(self.first, base), native.new_value(self.second, base + 1)
+            return native.new_pair(self.first, self.second, base)
         return self.build([native.new_value(self.stores[leaf], base + leaf)
                            for leaf in self.leaves])
 
@@ -248,7 +253,7 @@ class CallLog:
     next_value : int
     scalars : list
         Python numbers that were given as arguments.
-    callees : dict of block to Callee
+    callees : dict of block, or of operator and its keyword arguments, to Callee
         Of autograd's present mode.
     """
 
@@ -279,6 +284,25 @@ class CallLog:
             del self.scalars[scalars_before:]
             return self.call_unknown(callee, args)
         return self._finish_call(form)
+
+    def operation(self, function, args, options):
+        """Record a call of an operator: what ``function(*args, **options)`` records, which is
+        asked for each kind of lazy arguments once."""
+        for arg in args:
+            if type(arg) is not lazy.LazyArray:
+                return function(*args, **options)
+        key = [function]
+        for name, option in options.items():
+            if not _is_plain(option):
+                return function(*args, **options)
+            key.append(name)
+            key.append(type(option))  # 1 is not True, nor 1.0
+            key.append(option)
+        place = tuple(key)
+        callee = self.callees.get(place)
+        if callee is None:
+            callee = self.callees[place] = Callee(None, function, options)
+        return self.call(callee, args)
 
     def _lengths_fit(self, form, before):
         """Whether lengths that were appended since are such as calls of this form may have."""
@@ -424,6 +448,16 @@ class CallLog:
             self.node_args.append(value._id)
         self.node_lengths.append(len(values))
         return self._finish_call(form)
+
+
+def _is_plain(option) -> bool:
+    """Whether it can be compared: a constant, or a tuple of them."""
+    if type(option) is tuple:
+        for item in option:
+            if type(item) not in _PLAIN:
+                return False
+        return True
+    return type(option) in _PLAIN
 
 
 def hooked_call(self, *args):

@@ -17,6 +17,7 @@ SCALAR_DTYPE = np.float32
 NUMBERS = (int, float, np.generic)
 _ARRAYS = (NDArray, np.ndarray) + NUMBERS
 _LARGE = 1 << 16  # elements
+_SMALL = 1 << 10
 _MX_DTYPES = frozenset(np.dtype(name) for name in (
     'float16', 'float32', 'float64', 'int8', 'uint8', 'int32', 'int64', 'bool'))
 
@@ -55,6 +56,7 @@ class Inputs(CallLog):
         super().__init__()
         self.arrays: List[Tuple[Spec, Any]] = []
         self._ctx = ctx
+        self._small: Dict[tuple, LazyArray] = {}
         self._large: Dict[int, Tuple[LazyArray, Watched]] = {}
 
     @abstractmethod
@@ -102,9 +104,19 @@ class Inputs(CallLog):
                          1 - 2 * len(self.scalars))
 
     def _array(self, array, fresh: bool = False) -> LazyArray:
-        """An array of the user as a value; the same NDArray is one value."""
+        """An array of the user as a value. The same NDArray is one value, and so are small NumPy
+        arrays that hold the same, such as the zeros that sequences begin with."""
         if isinstance(array, NDArray):
             return self._ndarray(array)
+        if fresh or array.size > _SMALL:
+            return self._append_copy(array, fresh)
+        key = array.shape, array.dtype, array.tobytes()
+        value = self._small.get(key)
+        if value is None:
+            value = self._small[key] = self._append_copy(array)
+        return value
+
+    def _append_copy(self, array, fresh: bool = False) -> LazyArray:
         if array.dtype == np.float64 and not fresh:
             array = array.astype(np.float32)  # as mx.nd.array does
         elif not fresh:

@@ -1,4 +1,5 @@
 """Lazy values: NDArrays whose contents are computed when somebody looks at them."""
+from functools import wraps
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import mxnet as mx
@@ -302,6 +303,27 @@ class LazyArray(NDArray):
         if store.recording is None or (self._id >= 0 and store.locations.known(self._id)):
             return repr(self.evaluated())
         return f'<LazyArray {"x".join(map(str, self.shape))} @{self.context}, not computed>'
+
+
+def _arithmetic(name: str) -> Callable[[LazyArray, Any], NDArray]:
+    """An operator of Python, recorded without asking MXNet anew what it means each time."""
+    eager = getattr(NDArray, name)
+
+    @wraps(eager)
+    def method(self, other):
+        recording = self._store.recording
+        if recording is not None and recording.active():
+            if other.__class__ is LazyArray:
+                return recording.operation(eager, (self, other), {})
+            if other.__class__ in (int, float):
+                return recording.operation(eager, (self,), {'other': other})
+        return eager(self, other)
+
+    return method
+
+
+for _name in 'add radd sub rsub mul rmul truediv rtruediv pow rpow mod rmod eq ne gt ge lt le'.split():
+    setattr(LazyArray, f'__{_name}__', _arithmetic(f'__{_name}__'))
 
 
 class RaggedArray(LazyArray):

@@ -39,16 +39,46 @@ cdef extern from *:
         Py_XDECREF(before);
     }
 
+    /* The cyclic garbage collector is not told of lazy values, nor of pairs of them: there are
+       thousands, which it would walk through whenever a scope ends, and they make no cycles. */
     static inline PyObject *edb_new_value(PyObject *store, Py_ssize_t value) {
         PyObject *id = PyLong_FromSsize_t(value);
         EdbLazyArray *array;
         if (!id) return NULL;
-        array = (EdbLazyArray *)edb_lazy_array->tp_alloc(edb_lazy_array, 0);
+        array = PyObject_GC_New(EdbLazyArray, edb_lazy_array);
         if (!array) { Py_DECREF(id); return NULL; }
         Py_INCREF(store);
         array->_store = store;
         array->_id = id;
+        array->handle = array->writable = array->_array = NULL;
         return (PyObject *)array;
+    }
+
+    static inline PyObject *edb_new_pair(PyObject *first, PyObject *second, Py_ssize_t value) {
+        PyObject *pair = PyTuple_New(2), *one = edb_new_value(first, value);
+        PyObject *other = edb_new_value(second, value + 1);
+        if (!pair || !one || !other) {
+            Py_XDECREF(pair); Py_XDECREF(one); Py_XDECREF(other);
+            return NULL;
+        }
+        PyObject_GC_UnTrack(pair);
+        PyTuple_SET_ITEM(pair, 0, one);
+        PyTuple_SET_ITEM(pair, 1, other);
+        return pair;
+    }
+
+    /* Python's own would look for slots, weak references and a finalizer through all bases. */
+    static void edb_free_value(PyObject *self) {
+        EdbLazyArray *array = (EdbLazyArray *)self;
+        PyTypeObject *type = Py_TYPE(self);
+        PyObject_GC_UnTrack(self);
+        Py_CLEAR(array->handle);
+        Py_CLEAR(array->writable);
+        Py_CLEAR(array->_array);
+        Py_CLEAR(array->_id);
+        Py_CLEAR(array->_store);
+        type->tp_free(self);
+        Py_DECREF(type);
     }
 
     static int edb_ask_whether_library(EdbFrame *frame) {
@@ -102,6 +132,7 @@ cdef extern from *:
         /* The base class's finalizer would ask for a handle to free; a lazy value has none. */
         ((PyTypeObject *)lazy)->tp_finalize = NULL;
         ((PyTypeObject *)ragged)->tp_finalize = NULL;
+        ((PyTypeObject *)lazy)->tp_dealloc = edb_free_value;
         Py_INCREF(lazy);
         edb_lazy_array = (PyTypeObject *)lazy;
         Py_INCREF(is_library);
@@ -114,6 +145,7 @@ cdef extern from *:
     object recording "edb_get_recording" ()
     void set_recording "edb_set_recording" (object value)
     object new_value "edb_new_value" (object store, Py_ssize_t value)
+    object new_pair "edb_new_pair" (object first, object second, Py_ssize_t value)
     EdbFrame *user_frame "edb_user_frame" () except NULL
     long long code_of "edb_code_of" (EdbFrame *frame)
     long long instruction_of "edb_instruction_of" (EdbFrame *frame)

@@ -5,7 +5,7 @@ The compiled ``calls.py`` uses the C form and never runs what is here.
 import sys
 import threading
 from types import FrameType
-from typing import Any
+from typing import Any, Tuple
 
 from .lazy import LazyArray
 from .sites import is_library
@@ -36,6 +36,11 @@ def new_value(store, value: int) -> LazyArray:
     array._store = store
     array._id = value
     return array
+
+
+def new_pair(first, second, value: int) -> Tuple[LazyArray, LazyArray]:
+    """The two results of a call."""
+    return new_value(first, value), new_value(second, value + 1)
 
 
 def user_frame() -> FrameType:

@@ -77,6 +77,8 @@ class Recording(Inputs):
 
     def call_unknown(self, callee, args):
         """A call of a kind that was not met yet, or that the search in calls.py does not know."""
+        if callee.block is None:
+            return self._operation_unknown(callee, args)
         block, childless = callee.block, False
         if callee.children and len(args) == 2:
             x, children = args
@@ -96,6 +98,21 @@ class Recording(Inputs):
         return self._append(step.form, [
             self._number(leaf, SCALAR_DTYPE) if leaf.__class__ in (int, float) else leaf
             for leaf in leaves])
+
+    def _operation_unknown(self, callee, args):
+        """Run the function that MXNet has for an operator, and see what it records. If that is
+        one call of these arguments, whose results it returns, such calls need it no more."""
+        calls, values, base = len(self.node_forms), len(self.node_args), self.next_value
+        result = callee.function(*args, **callee.options)
+        if len(self.node_forms) == calls + 1:
+            form = self.forms[self.node_forms[calls]]
+            if form.lengths == ANY and _same(result, form.results(base)) \
+                    and self.node_args.since(values).tolist() == [arg._id for arg in args]:
+                step = callee.first
+                for arg in args:
+                    step = step.make(arg._store)
+                step.form = form
+        return result
 
     def _describe(self, args: Sequence[Any], kinds: List[Any], leaves: List[Any]) -> bool:
         """Append what the search in calls.py goes by, and the values and numbers among `args`.
@@ -469,7 +486,7 @@ class Recording(Inputs):
         self.closed = True
         for form in self.forms:
             form.release()
-        for kept in (self._large, self._modes, self.forms_by_key, self.callees, self.adopted,
+        for kept in (self._large, self._small, self._modes, self.forms_by_key, self.callees, self.adopted,
                      self.trusted, self._stores):
             kept.clear()
         if error is not None:
@@ -507,6 +524,15 @@ class Recording(Inputs):
             raise StaleValueError(f'this value was recorded in a gluon_edbatch.batching() scope '
                                   f'that an exception left ({self.error}), so it was never '
                                   f'computed; record it again')
+
+
+def _same(result: Any, other: Any) -> bool:
+    """Whether two results of operators are the same values in the same structure."""
+    if result.__class__ is not other.__class__:
+        return False
+    if result.__class__ in (list, tuple):
+        return len(result) == len(other) and all(map(_same, result, other))
+    return result.__class__ is LazyArray and result._id == other._id
 
 
 def _lengths_of(args: Sequence[Any]) -> Tuple[int, ...]:
