@@ -1,5 +1,7 @@
-"""What setup.cfg cannot say: the hot path of recording is compiled where that is possible."""
+"""What setup.cfg cannot say: some modules are compiled where that is possible."""
 from setuptools import Extension, setup
+
+COMPILED = ('edges', 'record.calls', 'schedule.frontier', 'schedule.paths')
 
 try:
     from Cython.Build import cythonize
@@ -7,8 +9,8 @@ except ImportError:
     extensions = []  # the module then runs as the Python that it is
 else:
     extensions = cythonize(
-        [Extension('gluon_edbatch.record.calls', ['gluon_edbatch/record/calls.py'],
-                   optional=True)],  # no compiler, no harm
+        [Extension(f'gluon_edbatch.{name}', [f'gluon_edbatch/{name.replace(".", "/")}.py'],
+                   optional=True) for name in COMPILED],  # no compiler, no harm
         build_dir='build',
         compiler_directives={'language_level': 3, 'annotation_typing': False,
                              'boundscheck': False, 'wraparound': False, 'initializedcheck': False})

@@ -1,7 +1,10 @@
 """Automatic batching of dynamic neural networks for Apache MXNet Gluon."""
 from ._require import require_mxnet
 
+from .compiled import all_compiled, load
+
 require_mxnet()
+load('gluon_edbatch.edges')
 
 # pylint: disable=wrong-import-position
 from . import nd, rnn, visualize
@@ -10,7 +13,6 @@ from .errors import (BatchError, EdbError, PolicyError, RecordError, RowDependen
 from .functional import add_n, concat, forward, ragged, stack
 from .mixin import AutoBatchMixin
 from .native.library import available as native_available
-from .record import COMPILED
 from .record.lazy import LazyArray
 from .report import Report
 from .reuse import Reuse
@@ -22,6 +24,8 @@ from .scope import batching
 from .static.options import CompileOptions, compile_options
 
 __version__ = '0.1.0'
+
+COMPILED = all_compiled()
 
 __all__ = [
     'AgendaScheduler', 'AutoBatchMixin', 'BatchError', 'BeamScheduler', 'CachedScheduler',

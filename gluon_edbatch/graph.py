@@ -6,13 +6,11 @@ each would cost more than running the minibatch.
 """
 from dataclasses import dataclass
 from functools import cached_property
-from typing import List, NamedTuple, Optional, Sequence
+from typing import NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-# Up to so many nodes (and four times as many edges), a loop over a memoryview is faster than the
-# dozen NumPy calls that do the same; deep chains are made of such levels.
-FEW = 10
+from . import edges
 
 
 class Consumers(NamedTuple):
@@ -152,20 +150,7 @@ class Graph:
     @cached_property
     def consumers(self) -> Consumers:
         """The edges the other way round: who reads each node."""
-        producers, readers = self.inputs, self.readers
-        if len(producers):
-            fresh = np.empty(len(producers), bool)
-            fresh[0] = True
-            np.not_equal(producers[1:], producers[:-1], out=fresh[1:])
-            fresh[1:] |= readers[1:] != readers[:-1]
-            if not fresh.all():
-                kept = fresh.nonzero()[0]  # quicker than a mask of mixed bits, twice
-                producers, readers = producers[kept], readers[kept]
-        n = len(self)
-        offsets = np.zeros(n + 1, np.intp)
-        np.cumsum(np.bincount(producers, minlength=n), out=offsets[1:])
-        fan_in = np.bincount(readers, minlength=n)
-        return Consumers(offsets, readers[stable_argsort(producers, n)], fan_in)
+        return Consumers(*edges.consumers(*self._edges))
 
     @cached_property
     def reversed(self) -> "Graph":
@@ -175,10 +160,15 @@ class Graph:
         return Graph(self.types[::-1].copy(), offsets[-1] - offsets[::-1], last - readers[::-1],
                      self.num_types, self.alone, self.type_names)
 
-    @property
+    @cached_property
     def height(self) -> np.ndarray:
         """(n,) int32: 0 for a node that nobody reads, else 1 + the largest among its readers."""
-        return self.reversed.depth[::-1]
+        return edges.heights(*self._edges)
+
+    @property
+    def _edges(self) -> Tuple[np.ndarray, np.ndarray]:
+        return (np.ascontiguousarray(self.offsets, np.int64),
+                np.ascontiguousarray(self.inputs, np.int32))
 
     @cached_property
     def sources(self) -> np.ndarray:
@@ -188,14 +178,7 @@ class Graph:
     @cached_property
     def depth(self) -> np.ndarray:
         """(n,) int32: 0 for a node without inputs, else 1 + the largest depth among its inputs."""
-        depth = np.zeros(len(self), np.int32)
-        countdown = Countdown(self)
-        ready, level = self.sources, 0
-        while len(ready):
-            depth[ready] = level
-            ready = countdown.release(ready)
-            level += 1
-        return depth
+        return edges.depths(*self._edges)
 
     @cached_property
     def levels(self) -> Levels:
@@ -209,86 +192,6 @@ class Graph:
     def type_counts(self) -> np.ndarray:
         """(num_types,) intp, how many nodes each type has."""
         return np.bincount(self.types, minlength=self.num_types)
-
-
-class Countdown:
-    """Counts for every node the inputs that have not run yet.
-
-    Parameters
-    ----------
-    graph : Graph
-        The graph; nothing of it has run.
-    """
-
-    def __init__(self, graph: Graph) -> None:
-        self._offsets, self._consumers, fan_in = graph.consumers
-        self._stops = self._offsets[1:]
-        self._waiting = fan_in.copy()
-        self._slot = np.empty(len(graph), np.intp)
-        # The same memory, quick to read one by one.
-        self._few = tuple(map(memoryview, (self._offsets, self._consumers, self._waiting)))
-
-    def copy(self) -> "Countdown":
-        """A countdown that goes on from here by itself; of use in the same thread only."""
-        other = Countdown.__new__(Countdown)
-        vars(other).update(vars(self))
-        other._waiting = self._waiting.copy()
-        other._few = self._few[:2] + (memoryview(other._waiting),)
-        return other
-
-    def release(self, nodes: np.ndarray) -> np.ndarray:
-        """Say that nodes have run; each node may be released once.
-
-        Parameters
-        ----------
-        nodes : numpy.ndarray
-            (k,) intp, distinct nodes.
-
-        Returns
-        -------
-        numpy.ndarray
-            (r,) intp, the nodes that waited for these alone, each once, in no special order.
-        """
-        if len(nodes) <= FEW:
-            ready = self._release_few(nodes.tolist())
-            if ready is not None:
-                return np.array(ready, np.intp)
-        return self._release_many(
-            self._consumers[expand(self._offsets[nodes], self._stops[nodes])]
-        )
-
-    def _release_many(self, readers: np.ndarray) -> np.ndarray:
-        """Take one from what each reader waits for, as often as it occurs.
-
-        ``np.subtract.at`` would do (it is slow before NumPy 1.25), or sorting. Instead the
-        occurrences of a reader elect one of them, by all writing their position into its slot:
-        whoever is read back stands for all, whatever the order of the writes.
-        """
-        slot, waiting = self._slot, self._waiting
-        places = np.arange(len(readers))
-        slot[readers] = places
-        elected = slot[readers]
-        left = waiting[readers]
-        # Who was not elected stays at what it was, which is never zero.
-        left -= np.bincount(elected, minlength=len(readers))
-        waiting[readers] = left[elected]
-        return readers[(left == 0).nonzero()[0]]
-
-    def _release_few(self, nodes: List[int]) -> Optional[List[int]]:
-        """The same, one by one; None if there are too many edges for that."""
-        offsets, consumers, waiting = self._few
-        readers: List[int] = []
-        for node in nodes:
-            begin, end = offsets[node], offsets[node + 1]
-            if end - begin > 4 * FEW:
-                return None
-            readers += consumers[begin:end].tolist()
-        ready = []
-        for reader in readers:
-            left = waiting[reader] = waiting[reader] - 1
-            if not left:
-                ready.append(reader)
-        return ready
 
 
 def expand(starts: np.ndarray, stops: np.ndarray) -> np.ndarray:

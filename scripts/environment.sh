@@ -41,8 +41,10 @@ stamp="$venv/.gluon-edbatch-installed"
 # The interpreter counts too: an environment made anew with another Python has to be filled again.
 # So do the sources that are compiled.
 fingerprint() {
-    { echo "$root $extras"; readlink -f "$python"; cat "$root"/setup.{cfg,py} "$root"/gluon_edbatch/record/{calls.py,*.pxd}; } |
-        cksum
+    { echo "$root $extras"; readlink -f "$python"; cat "$root"/setup.{cfg,py}
+      find "$root/gluon_edbatch" -name '*.pxd' | sort | while read -r types; do
+          cat "$types" "${types%.pxd}.py"
+      done; } | cksum
 }
 
 is_ready() { [[ -x "$python" && -f "$stamp" && "$(cat "$stamp")" == "$(fingerprint)" ]]; }

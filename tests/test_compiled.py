@@ -1,4 +1,4 @@
-"""The hot path of recording works as Python and as compiled by Cython, and one knows which it is."""
+"""The hot paths of recording and scheduling work as Python and as compiled by Cython, and one knows which it is."""
 import os
 import subprocess
 import sys
@@ -38,8 +38,9 @@ def test_python_form_can_be_asked_for():
 
 
 def test_python_form_passes_the_tests():
-    """Those of recording; the others do not know the difference."""
-    tests = ['test_lazy_array.py', 'test_functional.py', 'test_rnn.py']
+    """Those of recording and scheduling; the others do not know the difference."""
+    tests = ['test_lazy_array.py', 'test_functional.py', 'test_rnn.py', 'test_graph.py',
+             'test_schedule.py::test_frontier_is_as_defined', 'test_fsm.py']
     out = run('-m', 'pytest', '-q', '-x', '-p', 'no:cacheprovider', '-n', '0',
               *(f'tests/{name}' for name in tests))
     assert ' passed' in out

@@ -122,7 +122,7 @@ def test_what_a_run_does_by_itself_costs_nothing(graph):
         if not more:
             break
         kind = min(run.frontier.counts)
-        lowers = togo.lowers(kind, run.frontier.chunks(kind))
+        lowers = togo.lowers(kind, run.frontier.ready(kind))
         before = togo.bound
         togo.run([run.take(kind)])
         assert togo.bound == before - lowers

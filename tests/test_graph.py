@@ -1,19 +1,14 @@
 """The arrays of a recorded graph, and what is derived from them."""
 from collections import Counter
 from random import Random
-from unittest import mock
 
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from gluon_edbatch import graph as graph_module
-from gluon_edbatch.graph import Countdown, Graph, expand, stable_argsort
+from gluon_edbatch.edges import Countdown
+from gluon_edbatch.graph import Graph, expand, stable_argsort
 from strategies import graphs
-
-# Both ways to count down: one by one for few nodes, and all at once.
-FEW = pytest.mark.parametrize("few", [0, graph_module.FEW])
-
 
 def in_lists(graph):
     return [graph.inputs[a:b].tolist() for a, b in zip(graph.offsets[:-1], graph.offsets[1:])]
@@ -111,12 +106,11 @@ def test_from_lists_refuses_lists_that_do_not_fit():
         Graph.from_lists([0], [[0]])
 
 
-@FEW
 @settings(max_examples=400, deadline=None)
 @given(graph=graphs())
-def test_depth_levels_and_consumers_are_as_defined(few, graph):
-    with mock.patch.object(graph_module, "FEW", few):
-        assert graph.depth.tolist() == depth_by_definition(graph)
+def test_depth_levels_and_consumers_are_as_defined(graph):
+    assert graph.depth.tolist() == depth_by_definition(graph)
+    assert graph.height.tolist() == graph.reversed.depth.tolist()[::-1]
     order, bounds = graph.levels
     assert order.tolist() == sorted(range(len(graph)), key=lambda node: graph.depth[node])
     depths = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
@@ -131,17 +125,15 @@ def test_depth_levels_and_consumers_are_as_defined(few, graph):
     assert fan_in.tolist() == [entries[node] for node in range(len(graph))]
 
 
-@FEW
 @settings(max_examples=400, deadline=None)
 @given(graph=graphs(), seed=st.integers(0, 1000))
-def test_countdown_gives_each_node_when_its_last_input_has_run(few, graph, seed):
+def test_countdown_gives_each_node_when_its_last_input_has_run(graph, seed):
     random = Random(seed)
     rows, done, ready = in_lists(graph), set(), set(graph.sources.tolist())
     countdown = Countdown(graph)
     while ready:
         some = set(random.sample(sorted(ready), random.randint(1, len(ready))))
-        with mock.patch.object(graph_module, "FEW", few):
-            released = countdown.release(np.array(sorted(some))).tolist()
+        released = countdown.release(np.array(sorted(some))).tolist()
         done |= some
         expected = {node for node, row in enumerate(rows)
                     if some.intersection(row) and done.issuperset(row)}

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from gluon_edbatch import graph as graph_module
 from gluon_edbatch.graph import Graph
 from gluon_edbatch.schedule import (
     AgendaScheduler, BeamScheduler, DepthScheduler, FSMScheduler, Frontier, Schedule,
@@ -126,23 +125,24 @@ class PlainFrontier:
         return nodes
 
 
-@pytest.mark.parametrize("few", [0, graph_module.FEW])
 @settings(max_examples=400, deadline=None)
 @given(graph=graphs(), seed=st.integers(0, 1000))
-def test_frontier_is_as_defined(few, graph, seed):
+def test_frontier_is_as_defined(graph, seed):
     random, plain, known = Random(seed), PlainFrontier(graph), set()
-    with mock.patch.object(graph_module, "FEW", few):
-        frontier = Frontier(graph)
-        while True:
-            expected = plain.ready()
-            assert frontier.counts == {kind: len(nodes) for kind, nodes in expected.items()}
-            assert sorted(frontier.fresh) == sorted(set(expected) - known)
-            if not expected:
-                break
-            kind = random.choice(sorted(expected))
-            known = set(expected) - {kind}
-            nodes = frontier.take(kind)
-            assert nodes.dtype == np.intp and nodes.tolist() == plain.take(kind)
+    frontier = Frontier(graph)
+    while True:
+        expected = plain.ready()
+        assert frontier.counts == {kind: len(nodes) for kind, nodes in expected.items()}
+        assert sorted(frontier.fresh) == sorted(set(expected) - known)
+        for kind, nodes in expected.items():
+            assert graph.alone[kind] or frontier.ready(kind).tolist() == nodes
+        if not expected:
+            break
+        kind = random.choice(sorted(expected))
+        known = set(expected) - {kind}
+        frontier = random.choice([frontier, frontier.copy()])
+        nodes = frontier.take(kind)
+        assert nodes.dtype == np.intp and nodes.tolist() == plain.take(kind)
     assert len(plain.done) == len(graph)
 
 

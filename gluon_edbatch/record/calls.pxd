@@ -33,11 +33,13 @@ cdef class Callee:
 @cython.final
 cdef class Form:
     cdef public Py_ssize_t index, rows, outputs, lengths, shape
-    cdef public object node_type, template, leaves, first, second
-    cdef public object block, build, mutable
+    cdef public object node_type, template, leaves, nested, first, second
+    cdef public object block, mutable
     cdef public list stores
     @cython.locals(leaf=Py_ssize_t)
     cpdef results(self, Py_ssize_t base)
+    @cython.locals(values=list)
+    cdef _values(self, object nested, Py_ssize_t base)
     cpdef bint changed(self) except -1
 
 cdef class CallLog:

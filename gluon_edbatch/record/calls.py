@@ -14,15 +14,14 @@ from mxnet.ndarray import NDArray
 from ..static.fingerprint import contents
 from . import lazy, native
 from .sites import is_library
-from .structure import LEAF, builder
+from .structure import unflatten
 
 # Which lengths of ragged arguments a call may have to be of its form.
 ANY = 0      # there are none, or padding them changes nothing
 EQUAL = 1    # the same, if there are two
 CHECKED = 2  # see NodeType.conditions
 
-_ONE, _PAIR, _NESTED = 0, 1, 2
-_PAIR_TEMPLATE = (tuple, LEAF, LEAF)
+_ONE, _PAIR, _NESTED, _OTHER = 0, 1, 2, 3
 _PLAIN = frozenset((int, float, bool, str, type(None)))
 _call = gluon.Block.__call__
 ndarray = np.ndarray
@@ -185,6 +184,8 @@ class Form:
         `ANY`, `EQUAL` or `CHECKED`.
     block : gluon.Block or None
         What is called; None for operators.
+    nested
+        The results as a call returns them, with the number of an output in place of each.
     mutable : tuple or None
         The containers among the attributes of the block and what they held, to be compared at
         each call; most blocks have none.
@@ -201,11 +202,11 @@ class Form:
         self.leaves = node_type.graph.leaves
         self.stores = stores
         self.first = self.second = None
-        self.shape = _NESTED
-        self.build = builder(self.template)
-        if self.template == LEAF and self.leaves[0] == 0:
+        self.nested = unflatten(self.template, iter(self.leaves))
+        self.shape = _NESTED if _is_nested(self.nested) else _OTHER
+        if self.nested == 0:
             self.shape, self.first = _ONE, stores[0]
-        elif self.template == _PAIR_TEMPLATE and self.leaves == (0, 1):
+        elif self.nested == (0, 1) and type(self.nested) is tuple:
             self.shape = _PAIR
             self.first, self.second = stores
 
@@ -215,8 +216,17 @@ class Form:
             return native.new_value(self.first, base)
         if self.shape == _PAIR:
             return native.new_pair(self.first, self.second, base)
-        return self.build([native.new_value(self.stores[leaf], base + leaf)
-                           for leaf in self.leaves])
+        if self.shape == _NESTED:
+            return self._values(self.nested, base)
+        return unflatten(self.template, iter([
+            native.new_value(self.stores[leaf], base + leaf) for leaf in self.leaves]))
+
+    def _values(self, nested, base):
+        """Lists and tuples of the values, as `nested` has them of their numbers."""
+        if type(nested) is int:
+            return native.new_value(self.stores[nested], base + nested)
+        values = [self._values(item, base) for item in nested]
+        return values if type(nested) is list else tuple(values)
 
     def changed(self) -> bool:
         """Whether containers among the block's attributes hold something else."""
@@ -225,6 +235,13 @@ class Form:
     def release(self) -> None:
         """There will be no more calls: do not keep what only their results need."""
         self.stores = self.first = self.second = None
+
+
+def _is_nested(template) -> bool:
+    """Whether there are but lists, tuples and numbers."""
+    if type(template) in (list, tuple):
+        return all([_is_nested(item) for item in template])
+    return type(template) is int
 
 
 def _lengths(node_type) -> int:

@@ -89,14 +89,15 @@ class Inputs(CallLog):
                       if isinstance(value, LazyArray) and np.issubdtype(value._store.spec.dtype, np.floating)}
             dtype = floats.pop() if len(floats) == 1 else SCALAR_DTYPE
             for i in numbers:
-                result[i] = self._number(result[i], dtype)
+                result[i] = self.number(result[i], dtype)
         return result
 
     def given(self, array) -> Optional[LazyArray]:
         """An array of the user as a value; None if that depends on the rest of the call."""
         return self._array(array) if self._ctx is not None and array.ndim else None
 
-    def _number(self, number, dtype) -> LazyArray:
+    def number(self, number, dtype=SCALAR_DTYPE) -> LazyArray:
+        """A Python number as a value, (1,)."""
         if dtype is not SCALAR_DTYPE:
             return self._array(np.full((1,), number, dtype), fresh=True)
         self.scalars.append(number)

@@ -355,7 +355,7 @@ class RaggedArray(LazyArray):
         recording, rows = self._store.recording, self._store.shape[0]
         length = float(len(self._ids))
         if rows == 1:
-            return recording.values([length])[0]
+            return recording.number(length)
         return recording.values([np.full((rows,), length, np.float32)])[0]
 
     def _compute(self) -> NDArray:

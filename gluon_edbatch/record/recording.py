@@ -96,7 +96,7 @@ class Recording(Inputs):
         if step.form is None or step.form.changed():
             step.form = self._resolve_described(callee, args, kinds, leaves)
         return self._append(step.form, [
-            self._number(leaf, SCALAR_DTYPE) if leaf.__class__ in (int, float) else leaf
+            self.number(leaf) if leaf.__class__ in (int, float) else leaf
             for leaf in leaves])
 
     def _operation_unknown(self, callee, args):

@@ -8,6 +8,12 @@ what they see of a graph in ``encoding``, and how they are learned in ``learning
 """
 from typing import Callable, Dict, Union
 
+from ..compiled import load
+
+load(f'{__name__}.frontier')
+load(f'{__name__}.paths')
+
+# pylint: disable=wrong-import-position
 from .agenda import AgendaScheduler
 from .beam import BeamScheduler
 from .bound import lower_bound

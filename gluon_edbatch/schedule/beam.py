@@ -104,6 +104,5 @@ def _best(states: List[_State], height: np.ndarray, width: int) -> List[_State]:
 def _ready(state: _State) -> np.ndarray:
     """The ready nodes of the types that need more than one batch."""
     frontier = state.run.frontier
-    chunks = [chunk for kind in frontier.counts if state.togo.left(kind) > 1
-              for chunk in frontier.chunks(kind)]
-    return np.concatenate(chunks) if chunks else np.zeros(0, np.intp)
+    ready = [frontier.ready(kind) for kind in frontier.counts if state.togo.left(kind) > 1]
+    return np.concatenate(ready) if ready else np.zeros(0, np.intp)

@@ -132,10 +132,10 @@ class CostToGo:
         """The most nodes of a type on any path of what has not run yet."""
         return self._longest[kind]
 
-    def lowers(self, kind: int, chunks: Iterable[np.ndarray]) -> bool:
-        """Whether the bound would fall if these nodes of a type ran, given in portions."""
+    def lowers(self, kind: int, nodes: np.ndarray) -> bool:
+        """Whether the bound would fall if these nodes of a type ran."""
         longest = self._longest[kind]
-        first = sum(int(np.count_nonzero(self._rank[chunk] == longest)) for chunk in chunks)
+        first = np.count_nonzero(self._rank[nodes] == longest)
         return first == self._counts[self._start[kind] + longest]
 
     def run(self, batches: Iterable[np.ndarray]) -> None:

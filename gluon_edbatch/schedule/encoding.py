@@ -9,12 +9,10 @@ References
 .. [1] Chen et al. (2023). ED-Batch: efficient automatic batching of dynamic neural networks via
    learned finite state machines. https://arxiv.org/abs/2302.03851
 """
-from math import exp, log
-from typing import Callable, Dict, List, Optional, Protocol, Sequence, Tuple, Union
-
-import numpy as np
+from typing import Callable, Dict, Optional, Protocol, Tuple, Union
 
 from .bound import CostToGo
+from .paths import ReadyPaths
 from .run import Run
 
 State = Tuple[int, ...]
@@ -111,18 +109,8 @@ class PathEncoding:
 
     def follow(self, run: Run) -> Callable[[], State]:
         """See `StateEncoding`."""
-        order, steps = ReadyPaths(run).order, self.steps
-
-        def encode() -> State:
-            state: List[int] = []
-            before = None
-            for _, kind, ways in order():
-                behind = 0 if before is None else before - ways.longest
-                state += (kind, max(-1, min(behind, steps)))
-                before = ways.longest
-            return tuple(state)
-
-        return encode
+        state, steps = ReadyPaths(run).state, self.steps
+        return lambda: state(steps)
 
     def coarser(self, state: State) -> Optional[State]:
         """The state without its last type."""
@@ -147,59 +135,13 @@ class BoundEncoding:
             togo.run(run.batches[seen:])
             seen = len(run.batches)
             return tuple(number for _, kind, _ in order()
-                         for number in (kind, togo.lowers(kind, frontier.chunks(kind))))
+                         for number in (kind, togo.lowers(kind, frontier.ready(kind))))
 
         return encode
 
     def coarser(self, state: State) -> Optional[State]:
         """The state without its last type."""
         return state[:-2] if len(state) > 2 else None
-
-
-class ReadyPaths:
-    """The longest ways to the end from the ready nodes of each type.
-
-    Parameters
-    ----------
-    run : Run
-        The run to follow.
-    """
-
-    def __init__(self, run: Run) -> None:
-        self._frontier = run.frontier
-        self._height = np.ascontiguousarray(run.graph.height)
-        self._known: Dict[int, _Ways] = {}
-
-    def order(self) -> List[Tuple[float, int, "_Ways"]]:
-        """(-logarithm of the weight, type, ways) for each ready type, ascending."""
-        known, found = self._known, []
-        for kind in self._frontier.counts:
-            chunks = self._frontier.chunks(kind)
-            ways = known.get(kind)
-            if ways is None or ways.chunks is not chunks:  # the type ran since
-                ways = known[kind] = _Ways(chunks)
-            while ways.seen < len(chunks):
-                ways.add(self._height[chunks[ways.seen]])
-            found.append((-ways.weight, kind, ways))
-        found.sort()
-        return found
-
-
-class _Ways:
-    """The longest ways to the end from nodes that come in chunks."""
-
-    __slots__ = ("chunks", "seen", "longest", "weight", "_mass")
-
-    def __init__(self, chunks: Sequence[np.ndarray]) -> None:
-        self.chunks = chunks
-        self.seen, self.longest, self._mass = 0, -1, 0.0
-
-    def add(self, heights: np.ndarray) -> None:
-        self.seen += 1
-        longest = max(self.longest, int(heights.max()))
-        self._mass *= exp(2 * (self.longest - longest))
-        self._mass += float(np.exp(2.0 * (heights - longest)).sum())
-        self.longest, self.weight = longest, 2 * longest + log(self._mass)
 
 
 _ENCODINGS: Dict[str, Callable[[], StateEncoding]] = {

@@ -2,8 +2,10 @@
 
 Every scheduler that decides step by step works on it: look at the ready types, choose one, take
 all its ready nodes as one batch (Neubig et al., 2017 [1]_; Chen et al., 2023 [2]_, whose state
-machine reads the ready types as its state). The work is a few NumPy calls a batch, whatever the
-number of nodes.
+machine reads the ready types as its state).
+
+This module is compiled by Cython where a compiler is present (the types are in ``frontier.pxd``),
+and runs as it stands where not.
 
 References
 ----------
@@ -13,11 +15,11 @@ References
    learned finite state machines. https://arxiv.org/abs/2302.03851
 """
 import heapq
-from typing import Dict, List, Sequence
+from typing import Any, Dict, List
 
 import numpy as np
 
-from ..graph import Countdown, Graph
+from ..edges import Countdown
 
 
 class Frontier:
@@ -39,44 +41,71 @@ class Frontier:
         the other ready types need not be thought again.
     grown : list of int
         The types that nodes were added to by the last `take`, or that were ready at the start.
+    last, before : numpy.ndarray
+        intp, the ready node that was added last, by type, and the one that was added before each
+        ready node, both -1 where there is none. To be read only, and not of types whose nodes
+        must run alone.
+    takes : numpy.ndarray
+        intp, how often nodes of each type were taken. To be read only.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Any) -> None:
         self.counts: Dict[int, int] = {}
         self.fresh: List[int] = []
         self.grown: List[int] = []
-        # 16 bits if they do: NumPy sorts those in linear time.
-        self._types = graph.types.astype(np.uint16 if graph.num_types <= 1 << 16 else np.intp)
+        self.last = np.full(graph.num_types, -1)
+        self.before = np.full(len(graph), -1)
+        self.takes = np.zeros(graph.num_types, np.intp)
+        self._kinds = memoryview(np.ascontiguousarray(graph.types, np.int32))
+        self._sizes = np.zeros(graph.num_types, np.intp)
+        self._times = np.zeros(graph.num_types, np.intp)  # when a type grew last
+        self._now = 0
+        self._runs_alone = memoryview(np.ascontiguousarray(graph.alone, np.uint8))
         self._countdown = Countdown(graph)
-        self._chunks: Dict[int, List[np.ndarray]] = {}
         self._alone: Dict[int, List[int]] = {
             kind: [] for kind in np.flatnonzero(graph.alone).tolist()
         }
-        self._add(graph.sources.copy())  # what `take` returns is the caller's
+        self._watch()
+        self._add(graph.sources)
+
+    def _watch(self):
+        """The same memory, quick to read one by one."""
+        self._last, self._before = memoryview(self.last), memoryview(self.before)
+        self._takes, self._grew = memoryview(self.takes), memoryview(self._times)
+        self._size = memoryview(self._sizes)
 
     def __repr__(self) -> str:
-        ready = ", ".join(f"{kind}: {count}" for kind, count in sorted(self.counts.items()))
+        ready = ", ".join([f"{kind}: {count}" for kind, count in sorted(self.counts.items())])
         return f"Frontier({{{ready}}})"
 
     def copy(self) -> "Frontier":
-        """A frontier that goes on from here by itself; of use in the same thread only."""
+        """A frontier that goes on from here by itself."""
         other = Frontier.__new__(Frontier)
-        vars(other).update(vars(self))
-        other.counts = dict(self.counts)
+        other.counts, other.fresh, other.grown = dict(self.counts), self.fresh, self.grown
+        other.last, other.before = self.last.copy(), self.before.copy()
+        other.takes, other._sizes = self.takes.copy(), self._sizes.copy()
+        other._times, other._now = self._times.copy(), self._now
+        other._kinds, other._runs_alone = self._kinds, self._runs_alone
         other._countdown = self._countdown.copy()
-        other._chunks = {kind: list(chunks) for kind, chunks in self._chunks.items()}
         other._alone = {kind: list(nodes) for kind, nodes in self._alone.items()}
+        other._watch()
         return other
 
-    def chunks(self, kind: int) -> Sequence[np.ndarray]:
-        """The ready nodes of a type, in the portions in which they became ready.
+    def ready(self, kind: int) -> np.ndarray:
+        """(k,) intp, the ready nodes of a type, ascending.
 
         Parameters
         ----------
         kind : int
             A ready type whose nodes need not run alone.
         """
-        return self._chunks[kind]
+        nodes = np.empty(self.counts[kind], np.intp)
+        places, node = memoryview(nodes), self._last[kind]
+        for place in range(len(nodes)):
+            places[place] = node
+            node = self._before[node]
+        nodes.sort()
+        return nodes
 
     def take(self, kind: int) -> np.ndarray:
         """Run the ready nodes of a type: they leave the frontier, those they held up enter it.
@@ -92,51 +121,46 @@ class Frontier:
             (k,) intp, all ready nodes of the type, ascending; the first one only if nodes of
             this type must run alone.
         """
+        if kind not in self.counts:
+            raise KeyError(kind)
         self.fresh, self.grown = [], []
-        del self.counts[kind]
-        if kind in self._alone:
+        self._takes[kind] += 1
+        if self._runs_alone[kind]:
             nodes = self._take_alone(kind)
         else:
-            chunks = self._chunks.pop(kind)
-            nodes = chunks[0] if len(chunks) == 1 else np.concatenate(chunks)
-            nodes.sort()
+            nodes = self.ready(kind)
+            del self.counts[kind]
+            self._last[kind], self._size[kind] = -1, 0
         self._add(self._countdown.release(nodes))
         return nodes
 
-    def _take_alone(self, kind: int) -> np.ndarray:
+    def _take_alone(self, kind):
         heap = self._alone[kind]
         node = heapq.heappop(heap)
+        del self.counts[kind]
+        self._size[kind] -= 1
         if heap:
             self.counts[kind] = len(heap)
             self.fresh.append(kind)
         return np.array([node], np.intp)
 
-    def _add(self, nodes: np.ndarray) -> None:
+    def _add(self, nodes):
         """Sort newly ready nodes into their types."""
-        if len(nodes) <= 1:
-            for node in nodes.tolist():
-                self._add_chunk(int(self._types[node]), nodes)
-            return
-        kinds = self._types[nodes]
-        order = kinds.argsort(kind="stable")
-        kinds = kinds[order]
-        if kinds[0] == kinds[-1]:
-            self._add_chunk(int(kinds[0]), nodes)
-            return
-        nodes = nodes[order]
-        begin = 0
-        for last in (kinds[1:] != kinds[:-1]).nonzero()[0].tolist() + [len(nodes) - 1]:
-            self._add_chunk(int(kinds[last]), nodes[begin:last + 1])
-            begin = last + 1
-
-    def _add_chunk(self, kind: int, nodes: np.ndarray) -> None:
-        if kind not in self.counts:
-            self.counts[kind] = 0
-            self.fresh.append(kind)
-        self.counts[kind] += len(nodes)
-        self.grown.append(kind)
-        if kind in self._alone:
-            for node in nodes.tolist():
+        added = memoryview(nodes)
+        self._now += 1
+        for place in range(len(nodes)):
+            node = added[place]
+            kind = self._kinds[node]
+            if self._grew[kind] != self._now:
+                self._grew[kind] = self._now
+                self.grown.append(kind)
+                if kind not in self.counts:
+                    self.fresh.append(kind)
+            self._size[kind] += 1
+            if self._runs_alone[kind]:
                 heapq.heappush(self._alone[kind], node)
-        else:
-            self._chunks.setdefault(kind, []).append(nodes)
+            else:
+                self._before[node] = self._last[kind]
+                self._last[kind] = node
+        for kind in self.grown:
+            self.counts[kind] = self._size[kind]
