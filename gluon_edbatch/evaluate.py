@@ -12,7 +12,7 @@ from .graph import Graph
 from .hoist import hoist
 from .pace import under_way, wait_for_engine
 from .pending import Calls, Edges, FormTable, Pending, ancestors, form_table, to_graph
-from .plan import Given, make_plan
+from .planner import Given, make_plan
 from .record.hooks import suspended, unrecorded
 from .record.lazy import Arena
 from .record.inputs import SCALAR_DTYPE
@@ -22,7 +22,7 @@ from .record.spec import spec_of
 from .report import EvaluationCounts
 from .schedule import Scheduler
 from .static.node_type import Kind, NodeType
-from .static.verify import needs_verification, verify
+from .static.verify import verify
 
 
 class Evaluator:
@@ -102,9 +102,9 @@ class Evaluator:
         BackwardPass.begin_evaluation()
         wait_for_engine()
         machine = Machine(recording, plan, self._results)
-        for batches in steps(plan.batches):
-            _run_step(machine, batches, calls, recording)
-        under_way(machine.arenas[plan.batches[-1].writes[0].arena])
+        for step in steps(plan):
+            _run_step(machine, step, calls, recording)
+        under_way(machine.arenas[_last_written(plan)])
         connections = connect(machine)
         number = recording.evaluations
         recording.evaluations += 1
@@ -130,15 +130,20 @@ def _given(recording) -> Given:
                  np.array([spec.rows for spec, _ in recording.arrays], np.int64))
 
 
-def _run_step(machine, batches, calls, recording) -> None:
-    batch = batches[0]
+def _last_written(plan) -> int:
+    return max(plan.groups, key=lambda group: group.numbers[-1]).writes[0].arena
+
+
+def _run_step(machine, step, calls, recording) -> None:
     try:
-        machine.run(batches)
-        if needs_verification(batch.node_type, len(batch.nodes)):
+        machine.run(step)
+        if step.unproved:
+            batch, = machine.plan.batches_between(step.first, step.last)
             _verify(machine, batch, calls, recording)
     except EdbError:
         raise
     except Exception as error:
+        batches = machine.plan.batches_between(step.first, step.last)
         raise BatchError(describe_failure(batches, calls, recording, error)) from error
 
 

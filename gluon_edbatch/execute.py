@@ -1,4 +1,5 @@
-"""Running a plan: arenas are filled, then each batch is one compiled call that writes its slice."""
+"""Running a plan: arenas are filled, then each batch is one compiled call that writes its slice,
+or many are one call of a native operator."""
 from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import mxnet as mx
@@ -14,7 +15,7 @@ from .record.guard import detached
 from .record.lazy import Arena, _set_recording, _set_training
 from .record.inputs import Given
 from .record.recording import Recording
-from .native.run import NativeRun, native_program, runs_natively
+from .native.run import NativeRun, kind_of_run
 from .static.node_type import NodeType
 from .segment_matrix import segment_matrix
 from .static.program import (EMPTY, GATHER, LONG_GATHER, LONG_SLICE, SLICE, Program, Source,
@@ -51,7 +52,7 @@ class Machine:
     def __init__(self, recording: Recording, plan: Plan, results: Dict[int, List[Arena]]):
         self.recording = recording
         self.plan = plan
-        self.taped = any(batch.node_type.mode.recording for batch in plan.batches)
+        self.taped = any(group.node_type.mode.recording for group in plan.groups)
         self.memories: List[Optional[Memory]] = []   # of the arenas; None if not pooled
         self.arenas = [self._arena_for(arena) for arena in plan.arenas]
         self._gradient_memories = [
@@ -133,14 +134,14 @@ class Machine:
 
     # --- batches ---------------------------------------------------------------------------------
 
-    def run(self, batches: Sequence[Batch]) -> None:
+    def run(self, step: 'Step') -> None:
         """Run one of the `steps`: the results appear in their rows of the arenas."""
-        if runs_natively(batches[0]):
-            run = NativeRun(self, batches)
+        if step.native:
+            run = NativeRun(self, step.first, step.last)
             if run.forward():
                 self.tapes.append(run)
         else:
-            self._call(*batches)
+            self._call(*self.plan.batches_between(step.first, step.last))
 
     def _call(self, batch: Batch) -> None:
         node_type = batch.node_type
@@ -345,32 +346,49 @@ class Machine:
             self.parameter_gradients.append(part)
 
 
-def steps(batches: Sequence[Batch]) -> Iterator[List[Batch]]:
+class Step(NamedTuple):
+    """Batches that run at once: those of a plan from `first` to before `last`.
+
+    Attributes
+    ----------
+    first, last : int
+    native : bool
+        Whether as one call of a native operator.
+    unproved : bool
+        Whether it is one batch of a type that is to be verified.
+    """
+
+    first: int
+    last: int
+    native: bool
+    unproved: bool
+
+
+def steps(plan: Plan) -> Iterator[Step]:
     """What to run at once: neighbours that run natively together, all else one by one.
 
     Which types need verification is asked just before a step is given out.
     """
-    run: List[Batch] = []
-    for batch in batches:
-        if run and not (_runs_with_others(batch) and _alike(run[0], batch)):
-            yield run
-            run = []  # the run before may have verified this type
-        if _runs_with_others(batch):
-            run.append(batch)
-        else:
-            yield [batch]
-    if run:
-        yield run
+    count = plan.size
+    kinds = np.zeros(count, np.int8)
+    for group in plan.groups:
+        kinds[group.numbers] = kind_of_run(group)
+    first = 0
+    while first < count:
+        unproved = _unproved(plan, count)
+        alone = unproved | (kinds == 0)
+        others = np.flatnonzero(alone[first:] | (kinds[first:] != kinds[first]))
+        last = first + 1 if alone[first] else first + int(others[0]) if len(others) else count
+        yield Step(first, last, bool(kinds[first]), bool(unproved[first]))
+        first = last
 
 
-def _runs_with_others(batch: Batch) -> bool:
-    return runs_natively(batch) and not needs_verification(batch.node_type, len(batch.nodes))
-
-
-def _alike(one: Batch, other: Batch) -> bool:
-    programs = native_program(one.node_type).program, native_program(other.node_type).program
-    return (one.node_type.mode.recording == other.node_type.mode.recording
-            and programs[0].element_size == programs[1].element_size)
+def _unproved(plan: Plan, count: int) -> np.ndarray:
+    unproved = np.zeros(count, bool)
+    for group in plan.groups:
+        if needs_verification(group.node_type):
+            unproved[group.numbers] = np.diff(group.bounds) > 1
+    return unproved
 
 
 def _reading(read: Read) -> str:

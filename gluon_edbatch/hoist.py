@@ -8,115 +8,127 @@ from typing import Dict, FrozenSet, List, NamedTuple, Optional, Sequence
 import numpy as np
 
 from .native.run import native_program
-from .plan import ArenaPlan, Batch, Plan, Read, Write
+from .pending import expand
+from .plan import ArenaPlan, Group, Plan, Reads, Writes
 from .static.hoisting import Split, split
-from .static.node_type import Kind, NodeType
+from .static.node_type import Kind
 
 _MANY_ROWS = 128  # a batch, on average
 
 
 class _Hoisted(NamedTuple):
-    """What becomes of one type: a batch in front, and the arenas of its results."""
+    """What becomes of one group: a batch in front, and itself with the results to read."""
 
-    split: Split
-    batch: Batch
+    early: Group
+    late: Group
 
 
 def hoist(plan: Plan) -> Plan:
     """The same plan with every type split that runs in several batches and can be."""
-    batches_of: Dict[NodeType, List[int]] = {}
-    for number, batch in enumerate(plan.batches):
-        batches_of.setdefault(batch.node_type, []).append(number)
-    hoisted, indices = {}, [plan.indices]
-    for node_type, numbers in batches_of.items():
-        if len(numbers) > 1 and not node_type.alone and node_type.options.hoisting \
-                and _pays(node_type, [plan.batches[number].rows for number in numbers]):
-            found = _hoist_type(plan, node_type, numbers, indices)
-            if found is not None:
+    found: Dict[int, _Hoisted] = {}
+    indices = [plan.indices]
+    for index, group in enumerate(plan.groups):
+        node_type = group.node_type
+        if group.size > 1 and not node_type.alone and node_type.options.hoisting and _pays(group):
+            hoisted = _hoist_group(plan, group, indices)
+            if hoisted is not None:
                 node_type.changed_by.add('hoisting')
-                hoisted[numbers[0]] = found
-    if not hoisted:
+                found[index] = hoisted
+    if not found:
         return plan
-    return plan._replace(batches=_batches(plan, hoisted), indices=np.concatenate(indices))
+    groups = [found[index].late if index in found else group
+              for index, group in enumerate(plan.groups)]
+    return plan._replace(groups=_with_early(groups, [hoisted.early for hoisted in found.values()]),
+                         indices=np.concatenate(indices))
 
 
-def _pays(node_type: NodeType, rows: List[int]) -> bool:
+def _pays(group: Group) -> bool:
     """Native products are as fast for a hundred rows as for thousands, and what is hoisted has to
     be written and read again (5 % of a training step of Tree-LSTMs on SICK)."""
-    return native_program(node_type) is None or sum(rows) < _MANY_ROWS * len(rows)
+    return native_program(group.node_type) is None or group.rows.mean() < _MANY_ROWS
 
 
-def _hoist_type(plan: Plan, node_type: NodeType, numbers: Sequence[int],
-                indices: List[np.ndarray]) -> Optional[_Hoisted]:
-    positions = _known_before(plan, node_type, numbers)
-    batches = [plan.batches[number] for number in numbers]
+def _hoist_group(plan: Plan, group: Group, indices: List[np.ndarray]) -> Optional[_Hoisted]:
+    positions = _known_before(plan, group)
+    node_type, rows = group.node_type, int(group.rows.sum())
     native = native_program(node_type)  # in which slices are free
     fused = bool(native.program.packs) if native is not None else node_type.fused(
-        sum(batch.rows for batch in batches) // len(batches))
+        rows // group.size)
     parts = split(node_type, positions, fused) if positions else None
     if parts is None:
         return None
-    reads = tuple(_read_all(plan, [batch.reads[position] for batch in batches], indices)
-                  for position in parts.positions)
-    rows = sum(batch.rows for batch in batches)
+    return _Hoisted(_early(plan, group, parts, rows, indices), _late(plan, group, parts))
+
+
+def _early(plan: Plan, group: Group, parts: Split, rows: int, indices: List[np.ndarray]) -> Group:
+    """One batch for all nodes; its results get arenas of their own, the last of the plan."""
+    reads = tuple(_read_all(plan, group.reads[position], indices) for position in parts.positions)
     writes = []
     for spec in parts.early.outputs:
         arena = ArenaPlan(spec.arena, private=True)
         arena.allocate(rows)
         plan.arenas.append(arena)
-        writes.append(Write(len(plan.arenas) - 1, 0, rows))
-    nodes = np.concatenate([batch.nodes for batch in batches])
-    return _Hoisted(parts, Batch(parts.early, nodes, rows, reads, tuple(writes), hoisted=True))
+        writes.append(Writes(len(plan.arenas) - 1, np.array([0]), np.array([rows])))
+    return Group(parts.early, group.numbers[:1], np.array([rows]), group.nodes,
+                 np.array([0, len(group.nodes)]), reads, tuple(writes), hoisted=True)
 
 
-def _known_before(plan: Plan, node_type: NodeType, numbers: Sequence[int]) -> FrozenSet[int]:
+def _late(plan: Plan, group: Group, parts: Split) -> Group:
+    """The batches as before, which read slices of these results."""
+    ends = np.cumsum(group.rows)
+    first = len(plan.arenas) - len(parts.early.outputs)
+    slices = np.zeros(group.size, bool)
+    return group._replace(node_type=parts.late, reads=group.reads + tuple(
+        Reads(first + position, slices, ends - group.rows, ends)
+        for position in range(len(parts.early.outputs))))
+
+
+def _known_before(plan: Plan, group: Group) -> FrozenSet[int]:
     """The arguments of which every batch reads only what earlier batches wrote.
 
     Rows are given out in the order in which they are written, inputs first.
     """
-    end: Dict[int, int] = {}  # of what each arena holds before the type's first batch
-    for batch in plan.batches[numbers[0]:]:
-        for write in batch.writes:
-            end.setdefault(write.arena, write.begin)
-    known = []
-    for position, argument in enumerate(node_type.arguments):
-        reads = [plan.batches[number].reads[position] for number in numbers]
-        if argument.kind is Kind.ROWS and all(
-                _last_row(plan, read) < end.get(read.arena, np.inf) for read in reads):
-            known.append(position)
-    return frozenset(known)
+    written: Dict[int, int] = {}  # of each arena, by the type's first batch and later ones
+    for other in plan.groups:
+        begin = int(np.searchsorted(other.numbers, group.numbers[0]))
+        for write in other.writes if begin < other.size else ():
+            written[write.arena] = min(int(write.begin[begin]),
+                                       written.get(write.arena, plan.arenas[write.arena].rows))
+    return frozenset(
+        position for position, (argument, read) in enumerate(zip(group.node_type.arguments,
+                                                                 group.reads))
+        if argument.kind is Kind.ROWS
+        and _last_row(plan, read) < written.get(read.arena, plan.arenas[read.arena].rows))
 
 
-def _last_row(plan: Plan, read: Read) -> int:
-    return int(plan.indices[read.begin:read.end].max()) if read.gather else read.end - 1
+def _last_row(plan: Plan, read: Reads) -> int:
+    last = read.end[~read.gather].max(initial=0) - 1
+    gathered = _rows_gathered(plan, read)
+    return int(gathered.max(initial=last))
 
 
-def _read_all(plan: Plan, reads: Sequence[Read], indices: List[np.ndarray]) -> Read:
+def _rows_gathered(plan: Plan, read: Reads) -> np.ndarray:
+    begin = read.begin[read.gather]
+    return plan.indices[expand(begin, read.end[read.gather] - begin)]
+
+
+def _read_all(plan: Plan, read: Reads, indices: List[np.ndarray]) -> Reads:
     """One read of what these read one after the other."""
-    if all(not read.gather for read in reads) and all(
-            before.end == after.begin for before, after in zip(reads, reads[1:])):
-        return reads[0]._replace(end=reads[-1].end)
-    rows = np.concatenate([plan.indices[read.begin:read.end] if read.gather
-                           else np.arange(read.begin, read.end, dtype=plan.indices.dtype)
-                           for read in reads])
+    if not read.gather.any() and (read.end[:-1] == read.begin[1:]).all():
+        return Reads(read.arena, np.zeros(1, bool), read.begin[:1], read.end[-1:])
+    sizes = read.end - read.begin
+    rows = expand(read.begin, sizes)
+    gathered = np.repeat(read.gather, sizes)
+    rows[gathered] = plan.indices[rows[gathered]]
     begin = sum(map(len, indices))
-    indices.append(rows)
-    return Read(reads[0].arena, True, begin, begin + len(rows))
+    indices.append(rows.astype(plan.indices.dtype))
+    return Reads(read.arena, np.ones(1, bool), np.array([begin]), np.array([begin + len(rows)]))
 
 
-def _batches(plan: Plan, hoisted: Dict[int, _Hoisted]) -> List[Batch]:
-    batches: List[Batch] = []
-    late: Dict[NodeType, _Hoisted] = {}
-    done: Dict[NodeType, int] = {}  # rows of the hoisted results that batches have read
-    for number, batch in enumerate(plan.batches):
-        if number in hoisted:
-            late[batch.node_type] = hoisted[number]
-            batches.append(hoisted[number].batch)
-        found = late.get(batch.node_type)
-        if found is not None:
-            begin = done.get(batch.node_type, 0)
-            end = done[batch.node_type] = begin + batch.rows
-            batch = batch._replace(node_type=found.split.late, reads=batch.reads + tuple(
-                Read(write.arena, False, begin, end) for write in found.batch.writes))
-        batches.append(batch)
-    return batches
+def _with_early(groups: Sequence[Group], early: Sequence[Group]) -> List[Group]:
+    """All groups, renumbered: each early batch runs just before the batch of its number."""
+    firsts = np.sort([int(group.numbers[0]) for group in early])
+    moved = [group._replace(numbers=group.numbers + np.searchsorted(firsts, group.numbers, 'right'))
+             for group in groups]
+    return moved + [group._replace(numbers=group.numbers + np.searchsorted(firsts, group.numbers))
+                    for group in early]

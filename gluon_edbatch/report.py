@@ -119,15 +119,15 @@ def make_report(scheduler: str, counts: List[EvaluationCounts], record_s: float,
     """Add up the evaluations of a scope."""
     types: Dict[int, TypeReport] = {}
     for count in counts:
-        for batch in count.plan.batches:
-            kind = batch.node_type
+        for group in count.plan.groups:
+            kind = group.node_type
             known = types.get(kind.serial) or TypeReport(
                 repr(kind), 0, 0, kind.reason if kind.alone else '', passes=_passes(kind))
-            if batch.hoisted:
+            if group.hoisted:
                 types[kind.serial] = known._replace(hoisted=known.hoisted + 1)
             else:
-                types[kind.serial] = known._replace(calls=known.calls + len(batch.nodes),
-                                                    batches=known.batches + 1)
+                types[kind.serial] = known._replace(calls=known.calls + len(group.nodes),
+                                                    batches=known.batches + group.size)
     return Report(
         scheduler, len(counts), sum(len(count.graph) for count in counts),
         sum(len(count.schedule) for count in counts),

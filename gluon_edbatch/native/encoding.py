@@ -7,7 +7,7 @@ import numpy as np
 from .instructions import Instruction, Place, RowProgram
 
 if TYPE_CHECKING:
-    from ..plan import Batch
+    from ..plan import Group
 
 _MAGIC = 0x45444231
 _REGISTER_WORDS = 7
@@ -88,19 +88,27 @@ def _aligned(sizes: np.ndarray) -> np.ndarray:
     return (sizes + 15) // 16 * 16
 
 
-def batch_words(batch: 'Batch', program: int, begin: Rows, values: int, slots: Dict[int, int],
-                private: Sequence[bool]) -> List[int]:
-    """One batch: its rows, where it reads and where it writes."""
-    parents = -1
-    for read in batch.reads:
-        if read.parents is not None:
-            parents = read.parents
-    words = [program, batch.rows, begin.rows, values, begin.values, parents]
-    for read in batch.reads:
-        words += (slots[read.arena], int(read.gather), read.begin, int(private[read.arena]))
-    for write in batch.writes:
-        words += (slots[write.arena], write.begin)
-    return words
+def batch_words(group: 'Group', begin: int, end: int, slots: Dict[int, int],
+                private: Sequence[bool]) -> Tuple[np.ndarray, Rows]:
+    """Some batches of a group: their rows, where they read and where they write, a line a batch;
+    and how many rows they have together."""
+    rows, values = group.rows[begin:end], np.zeros(end - begin, np.int64)
+    parents = np.full(end - begin, -1)
+    for read in group.reads:
+        if read.parents is not None:  # all ragged arguments have the same
+            values = read.end[begin:end] - read.begin[begin:end]
+            parents = read.parents[begin:end]
+    words = np.empty((end - begin, 5 + 4 * len(group.reads) + 2 * len(group.writes)), np.int64)
+    row_ends, value_ends = rows.cumsum(), values.cumsum()
+    columns = [rows, row_ends - rows, values, value_ends - values, parents]
+    for read in group.reads:
+        columns += (slots[read.arena], read.gather[begin:end], read.begin[begin:end],
+                    private[read.arena])
+    for write in group.writes:
+        columns += (slots[write.arena], write.begin[begin:end])
+    for place, column in enumerate(columns):
+        words[:, place] = column
+    return words, Rows(int(row_ends[-1]), int(value_ends[-1]))
 
 
 def header(element_size: int, training: bool, arenas: int, parameters: int, gradients: int,
@@ -110,15 +118,18 @@ def header(element_size: int, training: bool, arenas: int, parameters: int, grad
 
 
 def program_words(program: RowProgram, layout: Layout, registers: np.ndarray,
-                  parameters: Sequence[Tuple[int, bool, int]]) -> List[np.ndarray]:
-    """A program: its registers, instructions and parameters.
+                  parameters: Sequence[Tuple[int, bool, int]], batches: np.ndarray
+                  ) -> List[np.ndarray]:
+    """A program: its parameters, registers, instructions and batches.
 
     Parameters
     ----------
     parameters : sequence of (int, bool, int)
         Position in the run, whether it is trained, first element.
+    batches : numpy.ndarray
+        See `batch_words`.
     """
     counts = np.array([len(program.registers), len(program.instructions), len(parameters),
-                       program.arguments, program.outputs], np.int64)
+                       program.arguments, program.outputs, len(batches)], np.int64)
     return [counts, np.array(parameters, np.int64).reshape(-1), registers.reshape(-1),
-            layout.instructions]
+            layout.instructions, batches.reshape(-1)]

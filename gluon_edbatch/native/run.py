@@ -1,5 +1,5 @@
 """Consecutive batches as one call of a native operator, forward and backward."""
-from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -9,13 +9,13 @@ from ..host import upload
 from ..pool import Memory
 from ..static.node_type import Kind, NodeType
 from . import library
-from .encoding import Layout, Rows, batch_words, header, layout, place_kept, program_words
+from .encoding import Layout, batch_words, header, layout, place_kept, program_words
 from .instructions import RowProgram
 from .lowering import lower
 from .rules import Unsupported
 
 if TYPE_CHECKING:
-    from ..plan import Batch
+    from ..plan import Group
 
 
 class NativeProgram(NamedTuple):
@@ -40,11 +40,18 @@ def native_program(node_type: NodeType) -> Optional[NativeProgram]:
     return node_type.native
 
 
-def runs_natively(batch: 'Batch') -> bool:
-    """Whether a batch can be a part of a run."""
-    return native_program(batch.node_type) is not None and not any(
-        argument.kind is Kind.RAGGED and read.length != 0 and read.parents is None
-        for argument, read in zip(batch.node_type.arguments, batch.reads))
+def kind_of_run(group: 'Group') -> np.ndarray:
+    """(batches,) int8: which batches of a group can be a part of a run, a number above 0 for each
+    kind of run; batches that run together agree in it. 0 are those with padded arguments."""
+    native = native_program(group.node_type)
+    if native is None:
+        return np.zeros(group.size, np.int8)
+    kind = native.program.element_size * 2 + group.node_type.mode.recording
+    padded = np.zeros(group.size, bool)
+    for argument, read in zip(group.node_type.arguments, group.reads):
+        if argument.kind is Kind.RAGGED:
+            padded |= (read.length != 0) & (True if read.parents is None else read.parents < 0)
+    return np.where(padded, 0, kind).astype(np.int8)
 
 
 class NativeRun:
@@ -53,17 +60,19 @@ class NativeRun:
     Parameters
     ----------
     machine : Machine
-    batches : sequence of Batch
-        All run natively, have one element type, and agree in whether they are recorded.
+    first, last : int
+        The batches of its plan from `first` to before `last`, of one `kind_of_run`.
     """
 
-    def __init__(self, machine, batches: Sequence['Batch']):
-        self.training = batches[0].node_type.mode.recording
+    def __init__(self, machine, first: int, last: int):
+        parts = [(group, *group.between(first, last)) for group in machine.plan.groups]
+        parts = [part for part in parts if part[1] < part[2]]
+        self.training = parts[0][0].node_type.mode.recording
         self._arenas: Dict[int, int] = {}      # of the machine -> of the run
         self._parameters: List[NDArray] = []
         self._gradients: List[Optional[NDArray]] = []
         self._read_backward: List[bool] = []
-        table = upload(self._encode(machine, batches), mx.cpu())
+        table = upload(self._encode(machine, parts, first, last), mx.cpu())
         self._inputs = [table, machine.index_array(mx.cpu()), *self._parameters,
                         *[machine.arenas[arena] for arena in self._arenas],
                         self._workspace.array]
@@ -94,36 +103,28 @@ class NativeRun:
 
     # --- the table -------------------------------------------------------------------------------
 
-    def _encode(self, machine, batches: Sequence['Batch']) -> np.ndarray:
-        programs: Dict[NodeType, int] = {}
-        totals: List[Rows] = []
+    def _encode(self, machine, parts: List[Tuple['Group', int, int]], first: int, last: int
+                ) -> np.ndarray:
         private = [arena.private for arena in machine.plan.arenas]
-        words: List[int] = []
-        self._differentiable = False
-        for batch in batches:
-            index = programs.get(batch.node_type)
-            if index is None:
-                index = programs[batch.node_type] = len(programs)
-                totals.append(Rows(0, 0))
-            for place in batch.reads + batch.writes:
-                self._arenas.setdefault(place.arena, len(self._arenas))
-            values = max([read.end - read.begin for read in batch.reads
-                          if read.parents is not None], default=0)
-            words += batch_words(batch, index, totals[index], values, self._arenas, private)
-            totals[index] = Rows(totals[index].rows + batch.rows, totals[index].values + values)
-        element_size = native_program(batches[0].node_type).program.element_size
-        self._dtype = {4: np.float32, 8: np.float64}[element_size]
+        order = np.empty(last - first, np.int64)  # program of each batch
         pieces, workspace, gradients = [], 0, 0
-        for node_type, rows in zip(programs, totals):
-            native = native_program(node_type)
+        element_size = native_program(parts[0][0].node_type).program.element_size
+        self._dtype = {4: np.float32, 8: np.float64}[element_size]
+        self._differentiable = False
+        for index, (group, begin, end) in enumerate(parts):
+            order[group.numbers[begin:end] - first] = index
+            for place in group.reads + group.writes:
+                self._arenas.setdefault(place.arena, len(self._arenas))
+            native = native_program(group.node_type)
             kept = native.layouts[self.training]
+            batches, rows = batch_words(group, begin, end, self._arenas, private)
             registers, workspace, gradients = place_kept(kept, rows, workspace, gradients)
-            pieces += program_words(native.program, kept, registers,
-                                    self._parameters_of(machine, node_type, native.program))
+            parameters = self._parameters_of(machine, group.node_type, native.program)
+            pieces += program_words(native.program, kept, registers, parameters, batches)
         self._workspace = Memory((max(workspace, 1),), self._dtype, mx.cpu())
-        first = header(element_size, self.training, len(self._arenas), len(self._parameters),
-                       gradients, len(programs), len(batches))
-        return np.concatenate([np.array(first, np.int64), *pieces, np.array(words, np.int64)])
+        start = header(element_size, self.training, len(self._arenas), len(self._parameters),
+                       gradients, len(parts), last - first)
+        return np.concatenate([np.array(start, np.int64), *pieces, order])
 
     def _parameters_of(self, machine, node_type: NodeType, program: RowProgram
                        ) -> List[Tuple[int, bool, int]]:

@@ -8,8 +8,8 @@ import numpy as np
 from mxnet import autograd
 
 import gluon_edbatch as edb
-from gluon_edbatch.execute import Machine
-from gluon_edbatch.native.run import runs_natively
+from gluon_edbatch.execute import Machine, Step, steps
+from gluon_edbatch.native.run import native_program
 from gluon_edbatch.static.program import program_for
 from gluon_edbatch.static.rowwise import operators
 
@@ -138,14 +138,16 @@ class CompiledBatch:
             recording = scope._recording
             plan = recording.evaluator.counts[-1].plan
             self._machine = Machine(recording, plan, {})
-        for batch in plan.batches:
-            self._machine.run([batch])
-        self._batch, = [batch for batch in plan.batches if batch.node_type.graph.parameters]
+        for step in steps(plan):
+            self._machine.run(step)
+        (number, self._batch), = [(number, batch) for number, batch in enumerate(plan.batches)
+                                  if batch.node_type.graph.parameters]
         for array in self._machine.gradients + self._machine.parameter_gradients:
             if array is not None:
                 array[:] = 1
         self.gathers = sum(read.gather for read in self._batch.reads)
-        self.native = runs_natively(self._batch)
+        self.native = native_program(self._batch.node_type) is not None
+        self._step = Step(number, number + 1, self.native, unproved=False)
         node_type, reads = self._batch.node_type, tuple(
             'gather' if read.gather else 'slice' for read in self._batch.reads)
         self.operators = 1 if self.native else program_for(
@@ -160,13 +162,13 @@ class CompiledBatch:
 
     def forward(self) -> List[mx.nd.NDArray]:
         """Run the batch."""
-        self._machine.run([self._batch])
+        self._machine.run(self._step)
         return [self._machine.arenas[write.arena]._slice(write.begin, write.end)
                 for write in self._batch.writes]
 
     def both(self) -> None:
         """Run the batch and differentiate it."""
-        self._machine.run([self._batch])
+        self._machine.run(self._step)
         self._machine.tapes.pop().backward()
 
 

@@ -63,16 +63,17 @@ struct Program {
   int64_t arguments, outputs;
 };
 
+// A batch; its sources and targets are where they lie in the table.
 struct Batch {
   int64_t program, rows, row_begin, values, value_begin, parents;
-  std::vector<Source> sources;
-  std::vector<Target> targets;
+  const Source* sources;
+  const Target* targets;
 };
 
 struct Run {
   int64_t element_size, training, arenas, parameters, kept_gradients;
   std::vector<Program> programs;
-  std::vector<Batch> batches;
+  std::vector<Batch> batches;  // in the order in which they run
 };
 
 class Reader {
@@ -85,17 +86,24 @@ class Reader {
     if (count) std::memcpy(static_cast<void*>(items.data()), take(count * size), count * sizeof(S));
     return items;
   }
-
- private:
   const int64_t* take(int64_t count) {
     if (count < 0 || end_ - next_ < count) throw std::runtime_error("the run's table is too short");
     const int64_t* words = next_;
     next_ += count;
     return words;
   }
+
+ private:
   const int64_t* next_;
   const int64_t* end_;
 };
+
+constexpr int64_t kBatchWords = 5;  // before the sources
+
+inline int64_t batch_words(const Program& program) {
+  return kBatchWords + (program.arguments * sizeof(Source) + program.outputs * sizeof(Target)) /
+      sizeof(int64_t);
+}
 
 inline Run read_run(const int64_t* words, int64_t count) {
   Reader reader(words, count);
@@ -107,30 +115,32 @@ inline Run read_run(const int64_t* words, int64_t count) {
   run.parameters = reader.word();
   run.kept_gradients = reader.word();
   const int64_t programs = reader.word(), batches = reader.word();
+  std::vector<const int64_t*> next, end;  // batches of each program
   for (int64_t i = 0; i < programs; ++i) {
     Program program;
     const int64_t registers = reader.word(), instructions = reader.word();
     const int64_t parameters = reader.word();
     program.arguments = reader.word();
     program.outputs = reader.word();
+    const int64_t words = reader.word() * batch_words(program);
     program.parameters = reader.many<Parameter>(parameters);
     program.registers = reader.many<Register>(registers);
     program.instructions = reader.many<Instruction>(instructions);
+    next.push_back(reader.take(words));
+    end.push_back(next.back() + words);
     run.programs.push_back(std::move(program));
   }
   run.batches.reserve(batches);
   for (int64_t i = 0; i < batches; ++i) {
-    Batch batch;
-    batch.program = reader.word();
-    batch.rows = reader.word();
-    batch.row_begin = reader.word();
-    batch.values = reader.word();
-    batch.value_begin = reader.word();
-    batch.parents = reader.word();
-    const Program& program = run.programs.at(batch.program);
-    batch.sources = reader.many<Source>(program.arguments);
-    batch.targets = reader.many<Target>(program.outputs);
-    run.batches.push_back(std::move(batch));
+    const int64_t which = reader.word();
+    const Program& program = run.programs.at(which);
+    const int64_t* words = next[which];
+    if (words == end[which]) throw std::runtime_error("a program has too few batches");
+    next[which] += batch_words(program);
+    const Source* sources = reinterpret_cast<const Source*>(words + kBatchWords);
+    run.batches.push_back(Batch{
+        which, words[0], words[1], words[2], words[3], words[4], sources,
+        reinterpret_cast<const Target*>(sources + program.arguments)});
   }
   return run;
 }
