@@ -1,7 +1,7 @@
 """What setup.cfg cannot say: some modules are compiled where that is possible."""
 from setuptools import Extension, setup
 
-COMPILED = ('edges', 'record.calls', 'schedule.frontier', 'schedule.paths')
+COMPILED = ('edges', 'record.calls', 'schedule.frontier', 'schedule.paths', 'schedule.run')
 
 try:
     from Cython.Build import cythonize

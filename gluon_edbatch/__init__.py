@@ -1,10 +1,10 @@
 """Automatic batching of dynamic neural networks for Apache MXNet Gluon."""
 from ._require import require_mxnet
 
-from .compiled import all_compiled, load
+from . import compiled
 
 require_mxnet()
-load('gluon_edbatch.edges')
+compiled.load('gluon_edbatch.edges')
 
 # pylint: disable=wrong-import-position
 from . import nd, rnn, visualize
@@ -25,7 +25,7 @@ from .static.options import CompileOptions, compile_options
 
 __version__ = '0.1.0'
 
-COMPILED = all_compiled()
+COMPILED = compiled.all_compiled()
 
 __all__ = [
     'AgendaScheduler', 'AutoBatchMixin', 'BatchError', 'BeamScheduler', 'CachedScheduler',

@@ -27,7 +27,7 @@ from bench.runner import MeasurementError, measure_in_turn  # noqa: E402
 from bench.settings import BATCHED, EAGER, MODES, RIVALS, SYSTEMS, Settings  # noqa: E402
 from bench.workloads import WORKLOADS  # noqa: E402
 
-NOT_IN_ALL = ('lazy-unbatched', 'manual-shared', 'manual-torch-shared')
+NOT_IN_ALL = ('fsm-reuse', 'lazy-unbatched', 'manual-shared', 'manual-torch-shared')
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
@@ -92,7 +92,8 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter, description=__doc__,
         epilog=f'''systems (--scheduler; several with commas, or "all"):
   {', '.join(BATCHED)}
-      the per-sample model in gluon_edbatch.batching() with that scheduler
+      the per-sample model in gluon_edbatch.batching() with that scheduler; "fsm-reuse" uses what
+      each sample recorded before again (gluon_edbatch.Reuse), as in later epochs
   {', '.join(EAGER)}
       the same model as Gluon runs it, one sample at a time
   {', '.join(RIVALS)}

@@ -457,3 +457,32 @@ def test_memory_is_flat():
         edb.concat(values).asnumpy()
     assert_flat(step, 30, 60, 2e6)
     assert len(reuse) == 40
+
+
+class FromState(edb.AutoBatchMixin, gluon.Block):
+    """A sequence that begins with the same array each time."""
+
+    def __init__(self):
+        super().__init__()
+        with self.name_scope():
+            self.embed = nn.Embedding(VOCAB, HIDDEN)
+            self.cell = gluon.rnn.LSTMCell(HIDDEN, input_size=HIDDEN)
+        self.begin = [np.full((1, HIDDEN), 0.5, np.float32)] * 2
+
+    def forward(self, tokens):
+        states = self.begin
+        for token in tokens:
+            _, states = self.cell(self.embed(token), states)
+        return states[0]
+
+
+def test_arrays_that_samples_share():
+    net, reuse = FromState(), edb.Reuse(check_every=NEVER)
+    net.initialize(mx.init.Normal(0.3))
+    batch = [([1, 2, 3],), ([2],), ([4, 1],)]
+    expected = [net(*sample).asnumpy() for sample in batch]
+    for _ in range(2):
+        scope, values = run(net, reuse, batch)
+        np.testing.assert_allclose(numbers(values), expected, rtol=1e-5)
+        assert len(scope._recording.arrays) == 1  # both states of all samples
+    assert (reuse.recorded, reuse.reused) == (3, 3)

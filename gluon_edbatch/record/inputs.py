@@ -109,23 +109,24 @@ class Inputs(CallLog):
         arrays that hold the same, such as the zeros that sequences begin with."""
         if isinstance(array, NDArray):
             return self._ndarray(array)
-        if fresh or array.size > _SMALL:
-            return self._append_copy(array, fresh)
-        key = array.shape, array.dtype, array.tobytes()
-        value = self._small.get(key)
-        if value is None:
-            value = self._small[key] = self._append_copy(array)
-        return value
-
-    def _append_copy(self, array, fresh: bool = False) -> LazyArray:
         if array.dtype == np.float64 and not fresh:
             array = array.astype(np.float32)  # as mx.nd.array does
-        elif not fresh:
-            array = array.copy()
         if array.dtype not in _MX_DTYPES:
             raise RecordError(f'an array of dtype {array.dtype} at {current_site()}: MXNet has no '
                               f'such dtype')
-        return self._append_array(array, spec_of(array.shape, array.dtype, self.ctx))
+        spec = spec_of(array.shape, array.dtype, self.ctx)
+        return self._append_array(array, spec) if fresh else self.known_array(spec, array, True)
+
+    def known_array(self, spec: Spec, array: np.ndarray, may_change: bool = False) -> LazyArray:
+        """A NumPy array as a value; a small one that holds what an earlier one held is that."""
+        if array.size > _SMALL:
+            return self._append_array(array.copy() if may_change else array, spec)
+        key = spec, array.tobytes()
+        value = self._small.get(key)
+        if value is None:
+            value = self._small[key] = self._append_array(
+                array.copy() if may_change else array, spec)
+        return value
 
     def _ndarray(self, array: NDArray) -> LazyArray:
         """An NDArray as a value, with the contents that it has now.

@@ -120,8 +120,8 @@ def _has_hooks(block) -> bool:
 class Piece:
     """Calls that depend on nothing but each other, numbers and NumPy arrays.
 
-    In `args`, computed values count from the first one of the piece, and numbers and arrays
-    likewise.
+    In `args`, computed values count from the first one of the piece, and numbers likewise; arrays
+    are filled in.
     """
 
     def __init__(self, kinds: Kinds, recording: Recording, begin: Mark, result: Any,
@@ -142,10 +142,10 @@ class Piece:
         self._sorts = _sorts(args)
         args[self._sorts == _VALUE] -= begin.values
         args[self._sorts == _NUMBER] += 2 * begin.scalars
-        arrays = self._sorts == _ARRAY
-        used, places = np.unique(-args[arrays] // 2 - 1, return_inverse=True)
-        args[arrays] = -2 * (places + 1)
+        self._array_at = np.flatnonzero(self._sorts == _ARRAY)
+        used, self._array_of = np.unique(_array_indices(args), return_inverse=True)
         self.arrays = [recording.arrays[index] for index in used.tolist()]
+        args[self._array_at] = -2 * (self._array_of + 1)
         self.args = args
         leaves: List[LazyArray] = []
         self.template = flatten(result, _is_array, leaves)
@@ -167,11 +167,11 @@ class Piece:
         if end.disturbances != begin.disturbances:
             return None
         args = recording.node_args.since(begin.args)
-        outside = np.array([begin.values, 2 * begin.scalars, 2 * begin.arrays + 1])
+        outside = np.array([begin.values, 2 * begin.scalars, 0])
         if (np.abs(args) < outside[_sorts(args)]).any():
             return None
-        if not all(isinstance(array, np.ndarray)
-                   for _, array in recording.arrays[begin.arrays:]):
+        if not all(isinstance(recording.arrays[index][1], np.ndarray)
+                   for index in np.unique(_array_indices(args)).tolist()):
             return None
         blocks = {recording.forms[form].block
                   for form in np.unique(recording.node_forms.since(begin.nodes)).tolist()}
@@ -198,10 +198,11 @@ class Piece:
     def append_to(self, recording: Recording, forms: np.ndarray) -> Any:
         """Append the calls, whose forms are these; gives what they returned."""
         begin = recording.next_value
-        args = self.args + np.array([begin, -2 * len(recording.scalars),
-                                     -2 * len(recording.arrays)])[self._sorts]
+        args = self.args + np.array([begin, -2 * len(recording.scalars), 0])[self._sorts]
         recording.scalars += self.scalars
-        recording.arrays += self.arrays
+        if self.arrays:
+            arrays = [recording.known_array(spec, array)._id for spec, array in self.arrays]
+            args[self._array_at] = np.array(arrays)[self._array_of]
         recording.node_forms.extend(forms)
         recording.node_ends.extend(self.ends + len(recording.node_args))
         recording.node_args.extend(args)
@@ -246,6 +247,11 @@ class Piece:
 
 def _sorts(args: np.ndarray) -> np.ndarray:
     return np.where(args >= 0, _VALUE, np.where(args % 2 == 1, _NUMBER, _ARRAY))
+
+
+def _array_indices(args: np.ndarray) -> np.ndarray:
+    """Which of a recording's arrays are among arguments."""
+    return -args[_sorts(args) == _ARRAY] // 2 - 1
 
 
 def _is_array(value: Any) -> bool:

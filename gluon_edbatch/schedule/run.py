@@ -1,4 +1,8 @@
-"""One graph on its way to a schedule: what is certainly right is done, the rest is asked for."""
+"""One graph on its way to a schedule: what is certainly right is done, the rest is asked for.
+
+This module is compiled by Cython where a compiler is present (the types are in ``run.pxd``), and
+runs as it stands where not.
+"""
 from typing import List
 
 import numpy as np

@@ -51,6 +51,7 @@ class Measurement:
         """First steps, which compile and allocate; settles how long a repeat is."""
         settings, stream = self.settings, self._stream(-1)
         self._run([next(stream)[:16]])
+        self.system.remember(self.workload.samples)
         for _ in range(WARM_UP):
             seconds = self._run([next(stream)])
             if seconds > SLOW_SECONDS:

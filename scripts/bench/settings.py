@@ -5,7 +5,8 @@ from typing import Optional
 __all__ = ['BATCHED', 'EAGER', 'MODES', 'RIVALS', 'SYSTEMS', 'Settings', 'scheduler_of']
 
 MODES = ('train', 'infer')
-BATCHED = ('depth', 'agenda', 'agenda-remaining', 'sufficient', 'fsm', 'lazy-unbatched')
+BATCHED = ('depth', 'agenda', 'agenda-remaining', 'sufficient', 'fsm', 'fsm-reuse',
+           'lazy-unbatched')
 EAGER = ('unbatched', 'unbatched-hybridized')
 RIVALS = ('plain-hybridized', 'manual', 'manual-torch', 'manual-shared', 'manual-torch-shared')
 SYSTEMS = BATCHED + EAGER + RIVALS
@@ -13,7 +14,7 @@ SYSTEMS = BATCHED + EAGER + RIVALS
 
 def scheduler_of(system: str) -> str:
     """The name that ``gluon_edbatch.batching`` knows; its 'unbatched' is no eager Gluon."""
-    return 'unbatched' if system == 'lazy-unbatched' else system
+    return {'lazy-unbatched': 'unbatched', 'fsm-reuse': 'fsm'}.get(system, system)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Ways to run a workload: in batches by gluon_edbatch, eagerly, or as a rival."""
 import time
 from abc import ABC, abstractmethod
-from typing import Any, Dict, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, NamedTuple, Optional, Sequence, Tuple
 
 import mxnet as mx
 from mxnet import autograd, gluon
@@ -59,6 +59,9 @@ class System(ABC):
     @abstractmethod
     def phases(self, samples: Sequence[Any]) -> Phases:
         """A step again, phase by phase."""
+
+    def remember(self, samples: Sequence[Any]) -> None:
+        """Before anything is timed, keep what is known of samples that come back."""
 
     def wait(self) -> None:
         """Until all that was asked for is done."""
@@ -131,20 +134,43 @@ class BatchedSystem(GluonSystem):
         super().__init__(workload, settings)
         self.scheduler = scheduler_of(settings.system)
         self.scope = None
+        self._reuse = None
+        if settings.system.endswith('-reuse'):
+            import gluon_edbatch as edb
+            self._reuse = edb.Reuse()
 
     def mean_loss(self, samples: Sequence[Any]) -> mx.nd.NDArray:
         import gluon_edbatch as edb
         with autograd.record():
             with edb.batching(scheduler=self.scheduler) as self.scope:
-                losses = [self.workload.loss(self.net, self.loss, sample, eager=False)
-                          for sample in samples]
+                losses = [self._recorded(sample, self._loss) for sample in samples]
             return edb.concat(losses).sum() / len(losses)
 
     def predict(self, samples: Sequence[Any]) -> Any:
         import gluon_edbatch as edb
         with edb.batching(scheduler=self.scheduler) as self.scope:
-            outputs = [self.workload.predict(self.net, sample) for sample in samples]
+            outputs = [self._recorded(sample, self._prediction) for sample in samples]
         return edb.forward(outputs)
+
+    def remember(self, samples: Sequence[Any]) -> None:
+        """Before anything is timed, record what later epochs use again."""
+        if self._reuse is None:
+            return
+        import gluon_edbatch as edb
+        for sample in samples:
+            with autograd.record() if self.training else autograd.pause():
+                with edb.batching(scheduler=self.scheduler):
+                    self._recorded(sample, self._loss if self.training else self._prediction)
+
+    def _recorded(self, sample: Any, function: Callable[[Any], Any]) -> Any:
+        return function(sample) if self._reuse is None else self._reuse(
+            id(sample), function, sample)
+
+    def _loss(self, sample: Any) -> mx.nd.NDArray:
+        return self.workload.loss(self.net, self.loss, sample, eager=False)
+
+    def _prediction(self, sample: Any) -> Any:
+        return self.workload.predict(self.net, sample)
 
     def phases(self, samples: Sequence[Any]) -> Phases:
         times = self._timed(samples)
