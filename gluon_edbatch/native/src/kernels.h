@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <numeric>
 
 #include "functions.h"
 
@@ -63,8 +64,31 @@ void unary_backward(F f, const Rows<T>& dy, const Rows<T>& dx, Rows<T> x, Rows<T
 
 enum Spread : int64_t { kSame, kRepeat, kTile };  // how an operand of fewer columns fills a row
 
+// Columns in which an operand goes on by one from column to column, or stays where it is.
+inline int64_t run(int64_t how, int64_t width, int64_t own) {
+  return how == kSame ? width : how == kRepeat ? width / own : own;
+}
+
 inline int64_t spread(int64_t how, int64_t column, int64_t width, int64_t own) {
   return how == kSame ? column : how == kRepeat ? column / (width / own) : column % own;
+}
+
+// Calls body(i, a, b) for each i below n, where a and b are elements of two operands.
+template <typename T, typename Body>
+void pairs(int64_t n, const T* a, bool fixed_a, const T* b, bool fixed_b, Body body) {
+  const T u = *a, v = *b;
+  if (fixed_a && fixed_b) {
+    for (int64_t i = 0; i < n; ++i) body(i, u, v);
+  } else if (fixed_a) {
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; ++i) body(i, u, b[i]);
+  } else if (fixed_b) {
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; ++i) body(i, a[i], v);
+  } else {
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; ++i) body(i, a[i], b[i]);
+  }
 }
 
 template <typename T, typename F>
@@ -76,10 +100,28 @@ void binary_forward(F f, const Rows<T>& out, const Rows<T>& a, const Rows<T>& b,
     }, out, a, b);
     return;
   }
+  const int64_t width = out.width;
+  const int64_t step = std::gcd(run(how_a, width, a.width), run(how_b, width, b.width));
   for (int64_t row = 0; row < out.count; ++row)
-    for (int64_t i = 0; i < out.width; ++i)
-      out[row][i] = f.value(a[row][spread(how_a, i, out.width, a.width)],
-                            b[row][spread(how_b, i, out.width, b.width)]);
+    for (int64_t begin = 0; begin < width; begin += step) {
+      T* __restrict y = out[row] + begin;
+      pairs(step, a[row] + spread(how_a, begin, width, a.width), how_a == kRepeat,
+            b[row] + spread(how_b, begin, width, b.width), how_b == kRepeat,
+            [=](int64_t i, T u, T v) { y[i] = f.value(u, v); });
+    }
+}
+
+// d += slope(i, a, b) for each i below n; of an operand that stays where it is, all to one place.
+template <typename T, typename Slope>
+void slopes(T* d, bool fixed, int64_t n, const T* a, bool fixed_a, const T* b, bool fixed_b,
+            Slope slope) {
+  if (fixed) {
+    T total = 0;
+    pairs(n, a, fixed_a, b, fixed_b, [&](int64_t i, T u, T v) { total += slope(i, u, v); });
+    *d += total;
+  } else {
+    pairs(n, a, fixed_a, b, fixed_b, [=](int64_t i, T u, T v) { d[i] += slope(i, u, v); });
+  }
 }
 
 // Values may be missing where no slope needs them.
@@ -101,14 +143,25 @@ void binary_backward(F f, const Rows<T>& dy, const Rows<T>& da, const Rows<T>& d
       }, dy, db, a, b);
     return;
   }
-  const T zero = 0;
+  const T zero = 0;  // of values that are missing
+  const int64_t width = dy.width;
+  const int64_t own_a = a ? a.width : da ? da.width : width;
+  const int64_t own_b = b ? b.width : db ? db.width : width;
+  const int64_t step = std::gcd(run(how_a, width, own_a), run(how_b, width, own_b));
   for (int64_t row = 0; row < dy.count; ++row)
-    for (int64_t i = 0; i < dy.width; ++i) {
-      const int64_t ia = spread(how_a, i, dy.width, how_a == kSame ? dy.width : a.width);
-      const int64_t ib = spread(how_b, i, dy.width, how_b == kSame ? dy.width : b.width);
-      const T u = a ? a[row][ia] : zero, v = b ? b[row][ib] : zero;
-      if (da) da[row][ia] += dy[row][i] * f.first(u, v);
-      if (db) db[row][ib] += dy[row][i] * f.second(u, v);
+    for (int64_t begin = 0; begin < width; begin += step) {
+      const T* g = dy[row] + begin;
+      const int64_t at_a = spread(how_a, begin, width, own_a);
+      const int64_t at_b = spread(how_b, begin, width, own_b);
+      const T* u = a ? a[row] + at_a : &zero;
+      const T* v = b ? b[row] + at_b : &zero;
+      const bool fixed_a = !a || how_a == kRepeat, fixed_b = !b || how_b == kRepeat;
+      if (da)
+        slopes(da[row] + at_a, how_a == kRepeat, step, u, fixed_a, v, fixed_b,
+               [=](int64_t i, T x, T y) { return g[i] * f.first(x, y); });
+      if (db)
+        slopes(db[row] + at_b, how_b == kRepeat, step, u, fixed_a, v, fixed_b,
+               [=](int64_t i, T x, T y) { return g[i] * f.second(x, y); });
     }
 }
 
