@@ -3,7 +3,6 @@
 Inside a scope Python numbers and NumPy arrays are accepted where ``mx.nd`` insists on NDArrays.
 Outside, the functions are those of ``mx.nd``.
 """
-from functools import lru_cache
 from typing import Any, Callable, List
 
 import mxnet as mx
@@ -16,10 +15,10 @@ from .record.hooks import current_recording
 def __getattr__(name: str) -> Callable[..., Any]:
     if name.startswith('__'):
         raise AttributeError(name)
-    return _function(name)
+    function = globals()[name] = _function(name)  # not to be asked again
+    return function
 
 
-@lru_cache(maxsize=None)
 def _function(name: str) -> Callable[..., Any]:
     original = getattr(mx.nd, name, None)
     if not callable(original) or isinstance(original, type):

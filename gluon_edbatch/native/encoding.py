@@ -78,10 +78,12 @@ def place_kept(layout: Layout, rows: Rows, workspace: int, gradients: int
 def _place(words: np.ndarray, column: int, sizes: np.ndarray, which: np.ndarray, begin: int
            ) -> int:
     """Give some registers addresses from `begin` on; returns where those end."""
+    if not len(which):
+        return begin
     lengths = _aligned(sizes[which])
     ends = begin + np.cumsum(lengths)
     words[which, column] = ends - lengths
-    return int(ends[-1]) if len(which) else begin
+    return int(ends[-1])
 
 
 def _aligned(sizes: np.ndarray) -> np.ndarray:

@@ -47,6 +47,7 @@ cdef class CallLog:
     cdef public Ints node_codes, node_instructions
     cdef public list scalars
     cdef public Py_ssize_t next_value
+    cdef bint _given
     cdef public dict callees
     @cython.locals(step=Step, form=Form, args_before=Py_ssize_t, scalars_before=Py_ssize_t,
                    lengths_before=Py_ssize_t)
@@ -55,7 +56,7 @@ cdef class CallLog:
     cpdef operation(self, object function, tuple args, dict options)
     cdef bint _lengths_fit(self, Form form, Py_ssize_t before)
     @cython.locals(value=lazy.LazyArray, several=lazy.RaggedArray, ragged=bint,
-                   given=bint, position=Py_ssize_t, scalars_before=Py_ssize_t)
+                   position=Py_ssize_t, scalars_before=Py_ssize_t)
     cdef Step _follow_all(self, Step step, tuple args, Py_ssize_t count)
     @cython.locals(several=lazy.RaggedArray)
     cdef _append_ragged(self, tuple args)

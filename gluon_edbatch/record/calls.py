@@ -283,6 +283,7 @@ class CallLog:
         self.node_instructions = Ints()
         self.next_value = 0
         self.scalars: List[float] = []
+        self._given = False  # whether the call under way was given arrays
         self.callees: Dict[gluon.Block, Callee] = {}
 
     def call(self, callee, args):
@@ -330,7 +331,7 @@ class CallLog:
     def _follow_all(self, step, args, count):
         """The step after the first `count` arguments, whose values are appended; None if there
         is none."""
-        ragged = given = False
+        ragged = self._given = False
         scalars_before = len(self.scalars)
         for position in range(count):
             arg = args[position]
@@ -351,7 +352,7 @@ class CallLog:
                 value = self.given(arg)
                 if value is None:
                     return None
-                given = True
+                self._given = True
                 self.node_args.append(value._id)
                 step = step.after(value._store)
             elif kind is lazy.RaggedArray:
@@ -364,7 +365,7 @@ class CallLog:
                 return None
             if step is None:
                 return None
-        if given and len(self.scalars) != scalars_before:
+        if self._given and len(self.scalars) != scalars_before:
             return None  # numbers take the dtype of arrays
         if ragged:
             self._append_ragged(args)
@@ -394,6 +395,13 @@ class CallLog:
                 step = self._follow_items(step, item)
             elif item is None:
                 step = step.after(None)
+            elif kind is ndarray or kind is NDArray:
+                value = self.given(item)
+                if value is None:
+                    return None
+                self._given = True
+                self.node_args.append(value._id)
+                step = step.after(value._store)
             else:
                 return None
         return None if step is None else step.after(End)

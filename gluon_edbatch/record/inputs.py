@@ -56,6 +56,7 @@ class Inputs(CallLog):
         super().__init__()
         self.arrays: List[Tuple[Spec, Any]] = []
         self._ctx = ctx
+        self._numbers: Optional[Store] = None
         self._small: Dict[tuple, LazyArray] = {}
         self._large: Dict[int, Tuple[LazyArray, Watched]] = {}
 
@@ -101,8 +102,12 @@ class Inputs(CallLog):
         if dtype is not SCALAR_DTYPE:
             return self._array(np.full((1,), number, dtype), fresh=True)
         self.scalars.append(number)
-        return LazyArray(self.store(spec_of((1,), SCALAR_DTYPE, self.ctx)),
-                         1 - 2 * len(self.scalars))
+        store = self._numbers
+        if store is None:
+            store = self.store(spec_of((1,), SCALAR_DTYPE, self.ctx))
+            if self._ctx is not None:
+                self._numbers = store
+        return LazyArray(store, 1 - 2 * len(self.scalars))
 
     def _array(self, array, fresh: bool = False) -> LazyArray:
         """An array of the user as a value. The same NDArray is one value, and so are small NumPy
