@@ -1,7 +1,8 @@
 """What setup.cfg cannot say: some modules are compiled where that is possible."""
 from setuptools import Extension, setup
 
-COMPILED = ('edges', 'record.calls', 'schedule.frontier', 'schedule.paths', 'schedule.run')
+COMPILED = ('edges', 'layout.rows', 'record.calls', 'schedule.frontier', 'schedule.paths',
+            'schedule.run')
 
 try:
     from Cython.Build import cythonize

@@ -1,6 +1,7 @@
 """One evaluation: graph, schedule, plan, execute, backward, in a function that fits a screen."""
 import threading
 import time
+from dataclasses import replace
 from typing import Dict, List, Optional
 
 import numpy as np
@@ -10,6 +11,8 @@ from .errors import BatchError, EdbError
 from .execute import Machine, steps
 from .graph import Graph
 from .hoist import hoist
+from .layout.rows import arrange
+from .native.run import native_program
 from .pace import under_way, wait_for_engine
 from .pending import Calls, Edges, FormTable, Pending, ancestors, form_table, to_graph
 from .planner import Given, make_plan
@@ -20,7 +23,7 @@ from .record.recording import Recording
 from .record.sites import Site, current_site
 from .record.spec import spec_of
 from .report import EvaluationCounts
-from .schedule import Scheduler
+from .schedule import Schedule, Scheduler
 from .static.node_type import Kind, NodeType
 from .static.verify import verify
 
@@ -97,6 +100,7 @@ class Evaluator:
         recorded = time.perf_counter()
         schedule = self.scheduler.schedule(graph)
         scheduled = time.perf_counter()
+        schedule = _arranged(graph, schedule, types)
         plan = hoist(make_plan(calls, table, types, schedule, graph.types, _given(recording),
                                locations))
         BackwardPass.begin_evaluation()
@@ -122,6 +126,17 @@ def _types(recording, calls: Calls, table) -> List[NodeType]:
     used = np.flatnonzero(np.bincount(calls.forms, minlength=len(table.types)))
     types = {recording.forms[form].node_type for form in used.tolist()}
     return sorted(types, key=lambda node_type: node_type.serial)
+
+
+def _arranged(graph: Graph, schedule: Schedule, types: List[NodeType]) -> Schedule:
+    """The schedule with calls in the order in which they are read, where that pays."""
+    wanted = [node_type for node_type in types
+              if node_type.options.row_layout and native_program(node_type) is None]
+    if not wanted:
+        return schedule
+    for node_type in wanted:
+        node_type.changed_by.add('row_layout')
+    return replace(schedule, order=arrange(graph, schedule.order, schedule.bounds))
 
 
 def _given(recording) -> Given:

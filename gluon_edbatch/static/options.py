@@ -15,6 +15,9 @@ class CompileOptions:
     ----------
     native : bool, default True
         Runs of batches by the native operators, where there are such.
+    row_layout : bool, default True
+        Calls within batches in the order in which later batches read them, so that these read
+        slices; not for native operators, for which gathers are as cheap.
     segments : bool, default True
         Ragged arguments without padding, where all that is done with them allows it.
     hoisting : bool, default True
@@ -39,6 +42,7 @@ class CompileOptions:
     """
 
     native: bool = True
+    row_layout: bool = True
     segments: bool = True
     hoisting: bool = True
     horizontal: bool = True
