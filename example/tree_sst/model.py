@@ -40,7 +40,8 @@ class SentimentModel(edb.AutoBatchMixin, gluon.Block, ABC):
     def _encode(self, tree: Tree, vectors: List[Any]):
         """State of a node; appends the vectors of all nodes below, then its own."""
         if tree.children:
-            state = self.compose(tree, *[self._encode(child, vectors) for child in tree.children])
+            left, right = tree.children
+            state = self.compose(tree, self._encode(left, vectors), self._encode(right, vectors))
         else:
             state = self.leaf(tree.token)
         vectors.append(self.vector(state))
