@@ -1,5 +1,6 @@
 """Schedulers that choose among ready types: sufficient condition, beam search, learned policies."""
 import json
+from dataclasses import replace
 from itertools import combinations
 from random import Random
 
@@ -16,6 +17,7 @@ from gluon_edbatch.schedule import (
 )
 from gluon_edbatch.schedule.bound import CostToGo
 from gluon_edbatch.schedule.fsm import run_policy
+from gluon_edbatch.schedule.policy import UNSEEN
 from gluon_edbatch.schedule.sufficient import SufficientCondition
 from gluon_edbatch.testing.scheduling import check_schedule, check_scheduler
 from strategies import graphs
@@ -191,9 +193,23 @@ def test_small_graphs_are_left_to_the_sufficient_condition_where_it_is_best():
 def test_unknown_types_are_chosen_by_the_sufficient_condition():
     graph = two_kinds(1)
     other = Graph(graph.types, graph.offsets, graph.inputs, 4, graph.alone, list("abcd"))
-    schedule = run_policy(other, learn_policy([graph], config=QUICK))
+    policy = replace(learn_policy([graph], "E_base", QUICK), table={(0, 1): 0},
+                     unseen="sufficient")
+    schedule = run_policy(other, policy)
     assert schedule.unseen_states
     assert len(schedule) == len(SufficientConditionScheduler().schedule(other))
+
+
+@pytest.mark.parametrize("unseen", UNSEEN)
+def test_policy_without_a_table_goes_by_its_rule(unseen):
+    graph = two_kinds(1)
+    policy = replace(learn_policy([graph], "E_base", QUICK), table={}, unseen=unseen)
+    run = Run(policy.number(graph))
+    choose = UNSEEN[unseen](run)
+    while run.settle():
+        run.take(choose())
+    schedule = run_policy(graph, policy)
+    assert np.array_equal(schedule.order, run.schedule().order) and not schedule.unseen_states
 
 
 def test_equal_names_are_told_apart_by_their_order():

@@ -177,6 +177,11 @@ def run_policy(graph: Graph, policy: Optional[Policy]) -> Schedule:
     run, otherwise, unseen = Run(policy.number(graph)), None, 0
     if not run.settle():
         return run.schedule()
+    if not policy.table:
+        choose = policy.otherwise(run)
+        while run.settle():
+            run.take(choose())
+        return run.schedule()
     look_up = policy.follow(run)
     while run.settle():
         kind = look_up()

@@ -13,13 +13,11 @@ from random import Random
 from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
 from ..graph import Graph
-from .agenda import least_deep
 from .beam import BeamScheduler
 from .bound import CostToGo, lower_bound
-from .encoding import ReadyPaths, State, StateEncoding, get_encoding
-from .policy import Policy, QLearningConfig, Reached, names_of
+from .encoding import State, StateEncoding, get_encoding
+from .policy import UNSEEN, Policy, QLearningConfig, Reached, names_of
 from .run import Run
-from .sufficient import SufficientCondition
 
 # Tried in this order if no encoding is named: those that cost least to look at come first.
 ENCODINGS = ("E_base", "E_sort", "E_path")
@@ -61,9 +59,7 @@ def learn_policy(graphs: Sequence[Graph],
         lessons = [_Lesson(blank.number(graph), config, effort, taught=not place % 2)
                    for place, graph in enumerate(graphs)]
         bound = sum(lesson.bound for lesson in lessons)
-        # The agenda costs far less per choice.
-        unseen = "least deep" if all(lesson.least_deep <= lesson.sufficient
-                                     for lesson in lessons) else "sufficient"
+        unseen = _unseen(lessons)
         learners = []
         for candidate in encodings:
             learner = _Learner(candidate, lessons, config, effort, unseen)
@@ -78,6 +74,18 @@ def learn_policy(graphs: Sequence[Graph],
                       sum(lesson.sufficient for lesson in lessons))
     small = _small(lessons) if best.batches > bound else 0
     return Policy(best.encoding, types, best.table, config, reached, small, unseen)
+
+
+def _unseen(lessons: Sequence["_Lesson"]) -> str:
+    """The best teacher of those that cost far less per choice than the sufficient condition and
+    never took more batches; else that. Small graphs are not asked, which are left to it anyway."""
+    small = _small(lessons)
+    lessons = [lesson for lesson in lessons if len(lesson.graph) > small] or lessons
+    taken = {name: [lesson.taken.get(name, len(lesson.graph)) for lesson in lessons]
+             for name in UNSEEN}
+    good = [name for name, batches in taken.items()
+            if all(mine <= best for mine, best in zip(batches, taken["sufficient"]))]
+    return min(good, key=lambda name: (sum(taken[name]), name == "sufficient"))
 
 
 def _small(lessons: Sequence["_Lesson"]) -> int:
@@ -128,34 +136,22 @@ class _Lesson:
         self.graph = graph
         self.taught = taught
         self.bound = lower_bound(graph)
-        teachers: List[Callable[[Run], Choose]] = [_sufficient, least_deep, _longest_way]
-        runs = []
-        for teacher in teachers:
+        runs, self.taken = [], {}  # batches by name of the teacher
+        for name, teacher in UNSEEN.items():
             run = Run(graph)
             _finish(run, teacher(run))
             effort.spend(run)
             runs.append(run)
-            if len(runs) > 1 and min(len(run.batches) for run in runs) == self.bound:
-                break
-        else:
-            width = config.beam_width if taught else 0
-            if width and effort.left > 3 * width * len(runs[0].batches):
-                runs.append(BeamScheduler(width).search(graph))
-                effort.spend(runs[-1], 3 * width)
-        self.sufficient, self.least_deep = len(runs[0].batches), len(runs[1].batches)
+            self.taken[name] = len(run.batches)
+        width = config.beam_width if taught and min(self.taken.values()) > self.bound else 0
+        if width and effort.left > 3 * width * len(runs[0].batches):
+            runs.append(BeamScheduler(width).search(graph))
+            effort.spend(runs[-1], 3 * width)
+        self.sufficient = self.taken["sufficient"]
         self.togo = CostToGo(graph)
         # Types in the order in which they ran: the best run first, then each teacher's.
         runs.insert(0, min(runs, key=lambda run: len(run.batches)))
         self.choices = [[int(graph.types[nodes[0]]) for nodes in run.batches] for run in runs]
-
-
-def _sufficient(run: Run) -> Choose:
-    return SufficientCondition(run).best
-
-
-def _longest_way(run: Run) -> Choose:
-    order = ReadyPaths(run).order
-    return lambda: order()[0][1]
 
 
 def _finish(run: Run, choose: Choose) -> None:
@@ -182,8 +178,7 @@ class _Learner:
         self._lessons, self._config, self._effort = lessons, config, effort
         self._taught = [lesson for lesson in lessons if lesson.taught]
         self.table: Dict[State, int] = {}
-        self.batches = sum(lesson.sufficient if unseen == "sufficient" else lesson.least_deep
-                           for lesson in lessons)
+        self.batches = sum(lesson.taken[unseen] for lesson in lessons)
 
     def imitate(self) -> None:
         """Take in each state the type that was taken most often in the known schedules.

@@ -12,12 +12,14 @@ from ..errors import PolicyError
 from ..graph import Graph
 from .agenda import least_deep
 from .encoding import State, StateEncoding, get_encoding
+from .paths import longest_way
 from .run import Run
 from .sufficient import SufficientCondition
 
 FORMAT, VERSION = "gluon_edbatch policy", 2
 UNSEEN: Dict[str, Callable[[Run], Callable[[], int]]] = {
-    "sufficient": lambda run: SufficientCondition(run).best, "least deep": least_deep}
+    "sufficient": lambda run: SufficientCondition(run).best, "least deep": least_deep,
+    "longest way": longest_way}
 _LARGEST = 1 << 26      # bytes; the tables of the shipped workloads take a few thousand
 _LONGEST_STATE = 1 << 16
 
@@ -107,9 +109,11 @@ class Policy:
     small : int, default 0
         Graphs of up to so many nodes are left to the sufficient condition, which reached the
         lower bound on all of that size that were learned from.
-    unseen : {"sufficient", "least deep"}, default "sufficient"
-        What chooses in a state that is not in the table: the sufficient condition, or, where that
-        took no more batches on the graphs that were learned from, the agenda, which is cheaper.
+    unseen : {"sufficient", "least deep", "longest way"}, default "sufficient"
+        What chooses in a state that is not in the table: the sufficient condition, or, where one
+        of these took no more batches on any of the graphs that were learned from, the agenda or
+        the type that presses most (see `ReadyPaths`), which cost far less. Where no table was
+        better than this rule alone, the table is empty.
     """
 
     encoding: StateEncoding
