@@ -174,19 +174,21 @@ class Machine:
             _set_recording(previous[0])
             _set_training(previous[1])
         if mode.recording and differentiable:
-            self._remember(batch, outputs)
-            self._note_unread(batch, program)
+            self._note_unread(batch, program, self._remember(batch, outputs))
 
-    def _remember(self, batch, outputs) -> None:
+    def _remember(self, batch, outputs) -> bool:
+        """Keep what backward needs; False if there is no result of a floating type."""
         kept = [(output, self.gradients[write.arena]._slice(write.begin, write.end))
                 for output, write in zip(outputs, batch.writes)
                 if self.gradients[write.arena] is not None]
         if kept:
             self.tapes.append(Tape(batch, [pair[0] for pair in kept], [pair[1] for pair in kept]))
+        return bool(kept)
 
-    def _note_unread(self, batch, program) -> None:
-        """The form of a subgraph for empty arguments may leave out others, too."""
-        used = {position for kind, position in program.sources if kind == 'rows'}
+    def _note_unread(self, batch, program, remembered: bool) -> None:
+        """Of a batch without gradients, all; and the form of a subgraph for empty arguments may
+        leave out others, too."""
+        used = {position for kind, position in program.sources if kind == 'rows' and remembered}
         self.unread += [self.gradients[read.arena]._slice(read.begin, read.end)
                         for position, read in enumerate(batch.reads)
                         if self.plan.arenas[read.arena].private and position not in used]
