@@ -10,6 +10,7 @@ from .errors import BatchError, EdbError
 from .execute import Machine, steps
 from .graph import Graph
 from .hoist import hoist
+from .lookup import look_ups_apart
 from .pace import under_way, wait_for_engine
 from .pending import Calls, Edges, FormTable, Pending, ancestors, form_table, to_graph
 from .plan import Given, make_plan
@@ -97,8 +98,8 @@ class Evaluator:
         recorded = time.perf_counter()
         schedule = self.scheduler.schedule(graph)
         scheduled = time.perf_counter()
-        plan = hoist(make_plan(calls, table, types, schedule, graph.types, _given(recording),
-                               locations))
+        plan = look_ups_apart(hoist(make_plan(calls, table, types, schedule, graph.types,
+                                              _given(recording), locations)))
         BackwardPass.begin_evaluation()
         wait_for_engine()
         machine = Machine(recording, plan, self._results)

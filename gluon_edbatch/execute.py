@@ -7,6 +7,7 @@ from mxnet import autograd
 from mxnet.ndarray import NDArray
 from mxnet.ndarray.ndarray import _new_alloc_handle
 
+from .lookup import check_request, look_up
 from .host import allocated, upload, write_new
 from .pool import Memory
 from .plan import ArenaPlan, Batch, Plan, Read
@@ -15,6 +16,7 @@ from .record.lazy import Arena, _set_recording, _set_training
 from .record.inputs import Given
 from .record.recording import Recording
 from .native.run import NativeRun, native_program, runs_natively
+from .static.look_ups import has_sparse_gradient
 from .static.node_type import NodeType
 from .segment_matrix import segment_matrix
 from .static.program import (EMPTY, GATHER, LONG_GATHER, LONG_SLICE, SLICE, Program, Source,
@@ -60,10 +62,11 @@ class Machine:
             for array in self.arenas]
         self.gradients = [memory and memory.array for memory in self._gradient_memories]
         self.tapes: List[Union[Tape, NativeRun]] = []
-        self.parameters: Dict[Tuple[int, bool, bool], NDArray] = {}
+        self.parameters: Dict[Tuple[int, bool, bool, bool], NDArray] = {}
         self.parameter_arrays: List[NDArray] = []     # the users' own, in the order of …
         self.parameter_gradients: List[NDArray] = []  # … their private gradients
         self.given: List[Tuple[NDArray, int, int, int]] = []  # array, arena, begin, end
+        self.looked_up = False  # whether rows of tables are on the user's tape (see lookup)
         self.accumulated: List[NDArray] = []  # gradients of parameters and packs: zero at first
         self.shares: List[Tuple[NDArray, NDArray]] = []  # a gradient, and what is to be added
         self.unread: List[NDArray] = []  # gradients of private rows that no batch needed
@@ -135,7 +138,9 @@ class Machine:
 
     def run(self, batches: Sequence[Batch]) -> None:
         """Run one of the `steps`: the results appear in their rows of the arenas."""
-        if runs_natively(batches[0]):
+        if batches[0].node_type.tables:
+            look_up(self, *batches)
+        elif runs_natively(batches[0]):
             run = NativeRun(self, batches)
             if run.forward():
                 self.tapes.append(run)
@@ -271,17 +276,20 @@ class Machine:
         """
         watched = self.recording.parameters[id(node_type.parameters[position]), node_type.ctx]
         own = watched.array
-        trained = self.taped and node_type.parameters[position].grad_req != 'null'
-        copied = self.taped and node_type.read_backward[position]
+        recorded = node_type.mode.recording
+        trained = recorded and node_type.parameters[position].grad_req != 'null'
+        copied = recorded and node_type.read_backward[position]
         # MXNet computes no gradient for the bias of a product whose weight needs none.
         frozen = copied and not trained and any(
             parameter.grad_req != 'null' for parameter in node_type.parameters)
-        key = id(own), copied, frozen
+        key = id(own), trained, copied, frozen
         value = self.parameters.get(key)
         if value is None:
             value = watched.values()
             self.parameters[key] = value = value.copy() if copied else value
             if trained:
+                if has_sparse_gradient(node_type.parameters[position]):
+                    check_request(node_type.parameters[position])
                 gradient = self._gradient_of[id(value)] = self._parameter_gradient(own, value)
                 autograd.mark_variables([value], [gradient], 'add')
             elif frozen and np.issubdtype(value.dtype, np.floating):
