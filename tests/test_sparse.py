@@ -8,7 +8,9 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
+from gluon_edbatch import backward
 from gluon_edbatch.errors import BatchError
+from gluon_edbatch.lookup import with_dense_gradient
 from gluon_edbatch.testing import assert_matches_eager
 from models import EMBED, HIDDEN, VOCAB, Reader, TreeLSTM, random_trees, sentences, started
 from test_plan import assert_sound, plan_of
@@ -199,7 +201,8 @@ def test_a_type_in_several_batches_looks_up_once(options):
     assert batch.rows == 10
     assert sum(other.node_type.serial == batch.node_type.serial and not other.hoisted
                for other in plan.batches) > 1
-    assert_matches_eager(run, SENTENCES, blocks=[net])
+    with edb.compile_options(**options):
+        assert_matches_eager(run, SENTENCES, blocks=[net])
 
 
 def test_ids_that_the_evaluation_itself_computes():
@@ -208,6 +211,33 @@ def test_ids_that_the_evaluation_itself_computes():
     plan = recorded_plan(run, SENTENCES)
     assert len(look_ups_of(plan)) == max(map(len, SENTENCES))
     assert_matches_eager(run, SENTENCES, blocks=[net])
+
+
+class Drawn(gluon.HybridBlock):
+    """The vector of a word drawn at random, and the word."""
+
+    def __init__(self):
+        super().__init__()
+        with self.name_scope():
+            self.embed = table()
+
+    def hybrid_forward(self, F, weights):
+        word = F.argmax(F.Dropout(weights, p=0.5), axis=1)
+        return self.embed(word), word
+
+
+def test_ids_that_are_drawn():
+    net = started(Drawn())
+    with autograd.record():
+        with edb.batching():
+            values = [net(mx.nd.ones((1, VOCAB))) for _ in range(20)]
+        vectors, words = edb.forward(zip(*values))
+        loss = edb.stack(vectors).sum()
+    loss.backward()
+    for vector, word in zip(vectors, words):
+        np.testing.assert_array_equal(vector.asnumpy(), net.embed(word).asnumpy())
+    used = {int(word.asscalar()) for word in words}
+    assert set(net.embed.weight.grad().indices.asnumpy().tolist()) == used
 
 
 class Sentence(gluon.HybridBlock):
@@ -296,7 +326,7 @@ def test_frozen_tables_are_not_looked_up_apart():
     assert_matches_eager(net, tokens, **BOTH_ENDS)
 
 
-def test_some_calls_are_not_recorded_by_autograd():
+def test_some_calls_are_not_recorded_by_autograd(monkeypatch):
     net = started(Word())
 
     def run(token):
@@ -304,7 +334,15 @@ def test_some_calls_are_not_recorded_by_autograd():
             before = net(token + 1)
         return net(token) * before
     tokens = [mx.nd.array([token]) for token in (3, 1, 3)]
-    assert_same(one_step(net, run, tokens, True), one_step(net, run, tokens, False))
+    inputs = []
+
+    def noted(array):
+        inputs.append(array.shape)
+        return with_dense_gradient(array)
+    monkeypatch.setattr(backward, 'with_dense_gradient', noted)
+    found = one_step(net, run, tokens, True)
+    assert inputs and net.embed.weight.shape not in inputs  # no dense gradient of zeros
+    assert_same(found, one_step(net, run, tokens, False))
 
 
 def test_several_evaluations_of_a_scope():
