@@ -62,7 +62,7 @@ def _of_ids(batch: Batch, parts: LookUps) -> Batch:
 
 def _split(plan: Plan, parts: LookUps, numbers: List[int], indices: List[np.ndarray]
            ) -> Dict[int, List[Batch]]:
-    """What becomes of these batches of a type: the first gets one in front that looks up for all."""
+    """These batches of a type without their look-ups, which a batch in front of them does."""
     batches = [plan.batches[number] for number in numbers]
     rows = sum(batch.rows for batch in batches)
     reads = [batches[0].reads[position] if len(batches) == 1 else

@@ -41,7 +41,7 @@ def assert_matches_eager(model: Callable, samples: Iterable[Any], *, unpack: boo
     equal: a hybridized Gluon block returns a list for a tuple), their shapes, dtypes and values,
     and under ``autograd.record()`` the gradients of a random linear function of all
     results: those of every parameter, and those of the arrays among `inputs` and in the samples
-    that have one (``attach_grad``). Of row_sparse gradients the rows that they have must agree, too.
+    that have one (``attach_grad``). Row_sparse gradients must have the same rows, too.
 
     Parameters
     ----------

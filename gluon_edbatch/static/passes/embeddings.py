@@ -9,11 +9,12 @@ from typing import Dict, Optional, Tuple
 import mxnet as mx
 
 from ..rewrite import Entry, NodeView, Rewriter, rewrite
+from ..rowwise import operators
 
 
 def embeddings(symbol: mx.sym.Symbol, shapes: Dict[str, Tuple[int, ...]]) -> mx.sym.Symbol:
     """Cut ids off from autograd, and let the gradients of tables be dense."""
-    return rewrite(symbol, shapes, _rule)
+    return rewrite(symbol, shapes, _rule) if 'Embedding' in operators(symbol) else symbol
 
 
 def _rule(rewriter: Rewriter, node: NodeView) -> Optional[Entry]:
