@@ -20,6 +20,7 @@ from mxnet.ndarray import NDArray
 
 from .errors import StaleValueError
 from .execute import Machine
+from .lookup import with_dense_gradient
 from .record.guard import raw_handle
 from .record.lazy import _set_recording
 
@@ -175,8 +176,9 @@ def connect(machine: Machine) -> List[Optional[Callable[[], NDArray]]]:
         gradient.
     """
     inputs = machine.parameter_arrays + [given[0] for given in machine.given]
-    if not machine.tapes or not inputs:
+    if not inputs or not (machine.tapes or machine.looked_up):
         return [None] * len(machine.arenas)
+    inputs = list(map(with_dense_gradient, inputs))
     backward = BackwardPass(machine)
     backward.track()
 

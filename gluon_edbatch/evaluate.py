@@ -12,6 +12,7 @@ from .execute import Machine, steps
 from .graph import Graph
 from .hoist import hoist
 from .layout.rows import arrange
+from .lookup import look_ups_apart
 from .native.run import native_program
 from .pace import under_way, wait_for_engine
 from .pending import Calls, Edges, FormTable, Pending, ancestors, form_table, to_graph
@@ -101,8 +102,8 @@ class Evaluator:
         schedule = self.scheduler.schedule(graph)
         scheduled = time.perf_counter()
         schedule = _arranged(graph, schedule, types)
-        plan = hoist(make_plan(calls, table, types, schedule, graph.types, _given(recording),
-                               locations))
+        plan = look_ups_apart(hoist(make_plan(calls, table, types, schedule, graph.types,
+                                              _given(recording), locations)))
         BackwardPass.begin_evaluation()
         wait_for_engine()
         machine = Machine(recording, plan, self._results)
@@ -132,11 +133,12 @@ def _arranged(graph: Graph, schedule: Schedule, types: List[NodeType]) -> Schedu
     """The schedule with calls in the order in which they are read, where that pays."""
     wanted = [node_type for node_type in types
               if node_type.options.row_layout and native_program(node_type) is None]
-    if not wanted:
+    order = arrange(graph, schedule.order, schedule.bounds) if wanted else schedule.order
+    if np.array_equal(order, schedule.order):
         return schedule
     for node_type in wanted:
         node_type.changed_by.add('row_layout')
-    return replace(schedule, order=arrange(graph, schedule.order, schedule.bounds))
+    return replace(schedule, order=order)
 
 
 def _given(recording) -> Given:

@@ -8,6 +8,7 @@ from mxnet import autograd
 from mxnet.ndarray import NDArray
 from mxnet.ndarray.ndarray import _new_alloc_handle
 
+from .lookup import check_request, look_up
 from .host import allocated, upload, write_new
 from .pool import Memory
 from .plan import ArenaPlan, Batch, Plan, Read
@@ -16,6 +17,7 @@ from .record.lazy import Arena, _set_recording, _set_training
 from .record.inputs import Given
 from .record.recording import Recording
 from .native.run import NativeRun, kind_of_run
+from .static.look_ups import has_sparse_gradient
 from .static.node_type import NodeType
 from .segment_matrix import segment_matrix
 from .static.program import (EMPTY, GATHER, LONG_GATHER, LONG_SLICE, SLICE, Program, Source,
@@ -61,10 +63,11 @@ class Machine:
             for array in self.arenas]
         self.gradients = [memory and memory.array for memory in self._gradient_memories]
         self.tapes: List[Union[Tape, NativeRun]] = []
-        self.parameters: Dict[Tuple[int, bool, bool], NDArray] = {}
+        self.parameters: Dict[Tuple[int, bool, bool, bool], NDArray] = {}
         self.parameter_arrays: List[NDArray] = []     # the users' own, in the order of …
         self.parameter_gradients: List[NDArray] = []  # … their private gradients
         self.given: List[Tuple[NDArray, int, int, int]] = []  # array, arena, begin, end
+        self.looked_up = False  # whether rows of tables are on the user's tape (see lookup)
         self.accumulated: List[NDArray] = []  # gradients of parameters and packs: zero at first
         self.shares: List[Tuple[NDArray, NDArray]] = []  # a gradient, and what is to be added
         self.unread: List[NDArray] = []  # gradients of private rows that no batch needed
@@ -141,7 +144,11 @@ class Machine:
             if run.forward():
                 self.tapes.append(run)
         else:
-            self._call(*self.plan.batches_between(step.first, step.last))
+            batch, = self.plan.batches_between(step.first, step.last)
+            if batch.node_type.tables:
+                look_up(self, batch)
+            else:
+                self._call(batch)
 
     def _call(self, batch: Batch) -> None:
         node_type = batch.node_type
@@ -175,19 +182,21 @@ class Machine:
             _set_recording(previous[0])
             _set_training(previous[1])
         if mode.recording and differentiable:
-            self._remember(batch, outputs)
-            self._note_unread(batch, program)
+            self._note_unread(batch, program, self._remember(batch, outputs))
 
-    def _remember(self, batch, outputs) -> None:
+    def _remember(self, batch, outputs) -> bool:
+        """Keep what backward needs; False if there is no result of a floating type."""
         kept = [(output, self.gradients[write.arena]._slice(write.begin, write.end))
                 for output, write in zip(outputs, batch.writes)
                 if self.gradients[write.arena] is not None]
         if kept:
             self.tapes.append(Tape(batch, [pair[0] for pair in kept], [pair[1] for pair in kept]))
+        return bool(kept)
 
-    def _note_unread(self, batch, program) -> None:
-        """The form of a subgraph for empty arguments may leave out others, too."""
-        used = {position for kind, position in program.sources if kind == 'rows'}
+    def _note_unread(self, batch, program, remembered: bool) -> None:
+        """Of a batch without gradients, all; and the form of a subgraph for empty arguments may
+        leave out others, too."""
+        used = {position for kind, position in program.sources if kind == 'rows' and remembered}
         self.unread += [self.gradients[read.arena]._slice(read.begin, read.end)
                         for position, read in enumerate(batch.reads)
                         if self.plan.arenas[read.arena].private and position not in used]
@@ -270,17 +279,20 @@ class Machine:
         """
         watched = self.recording.parameters[id(node_type.parameters[position]), node_type.ctx]
         own = watched.array
-        trained = self.taped and node_type.parameters[position].grad_req != 'null'
-        copied = self.taped and node_type.read_backward[position]
+        recorded = node_type.mode.recording
+        trained = recorded and node_type.parameters[position].grad_req != 'null'
+        copied = recorded and node_type.read_backward[position]
         # MXNet computes no gradient for the bias of a product whose weight needs none.
         frozen = copied and not trained and any(
             parameter.grad_req != 'null' for parameter in node_type.parameters)
-        key = id(own), copied, frozen
+        key = id(own), trained, copied, frozen
         value = self.parameters.get(key)
         if value is None:
             value = watched.values()
             self.parameters[key] = value = value.copy() if copied else value
             if trained:
+                if has_sparse_gradient(node_type.parameters[position]):
+                    check_request(node_type.parameters[position])
                 gradient = self._gradient_of[id(value)] = self._parameter_gradient(own, value)
                 autograd.mark_variables([value], [gradient], 'add')
             elif frozen and np.issubdtype(value.dtype, np.floating):

@@ -38,7 +38,7 @@ def hoist(plan: Plan) -> Plan:
         return plan
     groups = [found[index].late if index in found else group
               for index, group in enumerate(plan.groups)]
-    return plan._replace(groups=_with_early(groups, [hoisted.early for hoisted in found.values()]),
+    return plan._replace(groups=with_early(groups, [hoisted.early for hoisted in found.values()]),
                          indices=np.concatenate(indices))
 
 
@@ -49,7 +49,7 @@ def _pays(group: Group) -> bool:
 
 
 def _hoist_group(plan: Plan, group: Group, indices: List[np.ndarray]) -> Optional[_Hoisted]:
-    positions = _known_before(plan, group)
+    positions = known_before(plan, group)
     node_type, rows = group.node_type, int(group.rows.sum())
     native = native_program(node_type)  # in which slices are free
     fused = bool(native.program.packs) if native is not None else node_type.fused(
@@ -62,7 +62,7 @@ def _hoist_group(plan: Plan, group: Group, indices: List[np.ndarray]) -> Optiona
 
 def _early(plan: Plan, group: Group, parts: Split, rows: int, indices: List[np.ndarray]) -> Group:
     """One batch for all nodes; its results get arenas of their own, the last of the plan."""
-    reads = tuple(_read_all(plan, group.reads[position], indices) for position in parts.positions)
+    reads = tuple(read_all(plan, group.reads[position], indices) for position in parts.positions)
     writes = []
     for spec in parts.early.outputs:
         arena = ArenaPlan(spec.arena, private=True)
@@ -83,7 +83,7 @@ def _late(plan: Plan, group: Group, parts: Split) -> Group:
         for position in range(len(parts.early.outputs))))
 
 
-def _known_before(plan: Plan, group: Group) -> FrozenSet[int]:
+def known_before(plan: Plan, group: Group) -> FrozenSet[int]:
     """The arguments of which every batch reads only what earlier batches wrote.
 
     Rows are given out in the order in which they are written, inputs first.
@@ -112,7 +112,7 @@ def _rows_gathered(plan: Plan, read: Reads) -> np.ndarray:
     return plan.indices[expand(begin, read.end[read.gather] - begin)]
 
 
-def _read_all(plan: Plan, read: Reads, indices: List[np.ndarray]) -> Reads:
+def read_all(plan: Plan, read: Reads, indices: List[np.ndarray]) -> Reads:
     """One read of what these read one after the other."""
     if not read.gather.any() and (read.end[:-1] == read.begin[1:]).all():
         return Reads(read.arena, np.zeros(1, bool), read.begin[:1], read.end[-1:])
@@ -125,9 +125,9 @@ def _read_all(plan: Plan, read: Reads, indices: List[np.ndarray]) -> Reads:
     return Reads(read.arena, np.ones(1, bool), np.array([begin]), np.array([begin + len(rows)]))
 
 
-def _with_early(groups: Sequence[Group], early: Sequence[Group]) -> List[Group]:
+def with_early(groups: Sequence[Group], early: Sequence[Group]) -> List[Group]:
     """All groups, renumbered: each early batch runs just before the batch of its number."""
-    firsts = np.sort([int(group.numbers[0]) for group in early])
+    firsts = np.sort(np.concatenate([group.numbers for group in early]))
     moved = [group._replace(numbers=group.numbers + np.searchsorted(firsts, group.numbers, 'right'))
              for group in groups]
     return moved + [group._replace(numbers=group.numbers + np.searchsorted(firsts, group.numbers))

@@ -30,7 +30,8 @@ class TypeReport(NamedTuple):
     note : str
         Why calls run one by one, if they do.
     hoisted : int
-        How often the part that depends on known values only ran ahead, for all calls at once.
+        How often the part that depends on known values only ran ahead, for all calls at once, or
+        rows of tables with row_sparse gradients were looked up.
     passes : tuple of str
         The compile options that made a difference to the type (see `CompileOptions`).
     """

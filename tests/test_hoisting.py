@@ -169,3 +169,48 @@ def test_grad_req(grad_req):
                 if parameter.grad_req != 'null']
     for found, expected in zip(gradients(True), gradients(False)):
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+
+
+class Chosen(gluon.HybridBlock):
+    """The largest of W x + U h, as an integer and as a vector."""
+
+    def __init__(self):
+        super().__init__()
+        with self.name_scope():
+            self.own = nn.Dense(H, in_units=H)
+            self.before = nn.Dense(H, in_units=H)
+
+    def hybrid_forward(self, F, x, h):
+        return F.cast(F.argmax(self.own(x) + self.before(h), axis=1, keepdims=True), 'int32')
+
+
+class Vector(gluon.HybridBlock):
+    """A vector for an integer."""
+
+    def __init__(self):
+        super().__init__()
+        with self.name_scope():
+            self.dense = nn.Dense(H, in_units=1)
+
+    def hybrid_forward(self, F, chosen):
+        return self.dense(F.cast(chosen, 'float32'))
+
+
+def test_results_without_gradients_give_none_to_what_is_hoisted():
+    chosen, vector = started(Chosen()), started(Vector(), seed=1)
+
+    def run(length):
+        state = mx.nd.zeros((1, H))
+        for i in range(length):
+            state = vector(chosen(mx.nd.ones((1, H)) * 0.1 * (i + 1), state))
+        return state
+    for native in (True, False):  # (there is no eager backward pass through integers in MXNet)
+        for _ in range(3):
+            with edb.compile_options(native=native), autograd.record():
+                with edb.batching() as scope:
+                    values = [run(length) for length in (3, 1, 4)]
+                loss = edb.stack(values).sum()
+            loss.backward()
+            assert sum(kind.hoisted for kind in scope.report().types) == 1
+            assert not any(parameter.grad().asnumpy().any()
+                           for parameter in chosen.collect_params().values())

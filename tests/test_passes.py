@@ -13,6 +13,7 @@ from gluon_edbatch.static.passes import PASSES, apply_passes
 from gluon_edbatch.static.passes.added_inputs import added_inputs
 from gluon_edbatch.static.passes.common_subexpressions import common_subexpressions
 from gluon_edbatch.static.passes.constants import constants
+from gluon_edbatch.static.passes.embeddings import embeddings
 from gluon_edbatch.static.passes.operators import operators
 from gluon_edbatch.static.passes.sums import sums
 from gluon_edbatch.testing import assert_matches_eager
@@ -150,7 +151,8 @@ def test_passes_are_switched_by_their_names(name):
 
 def test_every_pass_has_an_option():
     assert {one.option for one in PASSES} - {None} <= set(CompileOptions.names())
-    assert [one.apply for one in PASSES if one.option is None] == [added_inputs]
+    assert [one.apply for one in PASSES if one.option is None] == [embeddings,
+                                                                     added_inputs]
     assert PASSES[-1].apply is added_inputs and H == 4
 
 

@@ -1,5 +1,4 @@
 """The order of calls within batches: the same calls, read as slices where that is possible."""
-import mxnet as mx
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,4 +1,9 @@
-"""The models, written for one tree. All say the same of it: scores of five classes at each node."""
+"""The models, written for one tree. All say the same of it: scores of five classes at each node.
+
+With ``sparse_grad=True`` the gradients of words' vectors are row_sparse: they hold the words of a
+minibatch only, and MXNet's optimizers update only these ("lazily": the others keep not only their
+vectors but Adam's moments, too, and decay neither).
+"""
 from abc import ABC, abstractmethod
 from typing import Any, Dict, List, Type
 
@@ -59,10 +64,11 @@ class SentimentModel(edb.AutoBatchMixin, gluon.Block, ABC):
 class LSTMLeaf(gluon.HybridBlock):
     """h and c of a word, as Tai et al. have them for the treebank: an output gate, and no other."""
 
-    def __init__(self, vocab_size: int, embed_dim: int, hidden_size: int, **kwargs):
+    def __init__(self, vocab_size: int, embed_dim: int, hidden_size: int,
+                 sparse_grad: bool = False, **kwargs):
         super().__init__(**kwargs)
         with self.name_scope():
-            self.embed = nn.Embedding(vocab_size, embed_dim)
+            self.embed = nn.Embedding(vocab_size, embed_dim, sparse_grad=sparse_grad)
             self.cell_state = nn.Dense(hidden_size, in_units=embed_dim)
             self.output_gate = nn.Dense(hidden_size, in_units=embed_dim)
 
@@ -77,8 +83,10 @@ class LSTMLeaf(gluon.HybridBlock):
 class TreeLSTM(SentimentModel):
     """Binary Tree-LSTM with words at the leaves (Tai, Socher and Manning, 2015)."""
 
-    def __init__(self, vocab_size: int, embed_dim: int, hidden_size: int, **kwargs):
-        super().__init__(LSTMLeaf(vocab_size, embed_dim, hidden_size), hidden_size, **kwargs)
+    def __init__(self, vocab_size: int, embed_dim: int, hidden_size: int,
+                 sparse_grad: bool = False, **kwargs):
+        super().__init__(LSTMLeaf(vocab_size, embed_dim, hidden_size, sparse_grad), hidden_size,
+                         **kwargs)
         with self.name_scope():
             self.cell = edb.rnn.NaryTreeLSTMCell(hidden_size, input_size=None)
 
@@ -89,8 +97,9 @@ class TreeLSTM(SentimentModel):
 class TwoCellTreeLSTM(TreeLSTM):
     """The same with a second cell; an inner node's kind says which of the two."""
 
-    def __init__(self, vocab_size: int, embed_dim: int, hidden_size: int, **kwargs):
-        super().__init__(vocab_size, embed_dim, hidden_size, **kwargs)
+    def __init__(self, vocab_size: int, embed_dim: int, hidden_size: int,
+                 sparse_grad: bool = False, **kwargs):
+        super().__init__(vocab_size, embed_dim, hidden_size, sparse_grad, **kwargs)
         with self.name_scope():
             self.other_cell = edb.rnn.NaryTreeLSTMCell(hidden_size, input_size=None)
 
@@ -102,10 +111,11 @@ class TwoCellTreeLSTM(TreeLSTM):
 class GRULeaf(gluon.HybridBlock):
     """h of a word: what a gated recurrent unit makes of it without a state before."""
 
-    def __init__(self, vocab_size: int, embed_dim: int, hidden_size: int, **kwargs):
+    def __init__(self, vocab_size: int, embed_dim: int, hidden_size: int,
+                 sparse_grad: bool = False, **kwargs):
         super().__init__(**kwargs)
         with self.name_scope():
-            self.embed = nn.Embedding(vocab_size, embed_dim)
+            self.embed = nn.Embedding(vocab_size, embed_dim, sparse_grad=sparse_grad)
             self.new = nn.Dense(hidden_size, in_units=embed_dim)
             self.gate = nn.Dense(hidden_size, in_units=embed_dim)
 
@@ -119,8 +129,10 @@ class GRULeaf(gluon.HybridBlock):
 class TreeGRU(SentimentModel):
     """Tree-GRU with words at the leaves."""
 
-    def __init__(self, vocab_size: int, embed_dim: int, hidden_size: int, **kwargs):
-        super().__init__(GRULeaf(vocab_size, embed_dim, hidden_size), hidden_size, **kwargs)
+    def __init__(self, vocab_size: int, embed_dim: int, hidden_size: int,
+                 sparse_grad: bool = False, **kwargs):
+        super().__init__(GRULeaf(vocab_size, embed_dim, hidden_size, sparse_grad), hidden_size,
+                         **kwargs)
         with self.name_scope():
             self.cell = edb.rnn.TreeGRUCell(hidden_size, input_size=None)
 
@@ -139,17 +151,18 @@ class MVLeaf(gluon.HybridBlock):
     the model.
     """
 
-    def __init__(self, vocab_size: int, hidden_size: int, **kwargs):
+    def __init__(self, vocab_size: int, hidden_size: int, sparse_grad: bool = False, **kwargs):
         super().__init__(**kwargs)
         self._hidden_size = hidden_size
+
+        def words(width, initializer=None):
+            return nn.Embedding(vocab_size, width, weight_initializer=initializer,
+                                sparse_grad=sparse_grad)
         with self.name_scope():
-            self.embed = nn.Embedding(vocab_size, hidden_size)
-            self.left = nn.Embedding(vocab_size, hidden_size * RANK,
-                                     weight_initializer=mx.init.Normal(0.05))
-            self.right = nn.Embedding(vocab_size, RANK * hidden_size,
-                                      weight_initializer=mx.init.Normal(0.05))
-            self.diagonal = nn.Embedding(vocab_size, hidden_size,
-                                         weight_initializer=mx.init.One())
+            self.embed = words(hidden_size)
+            self.left = words(hidden_size * RANK, mx.init.Normal(0.05))
+            self.right = words(RANK * hidden_size, mx.init.Normal(0.05))
+            self.diagonal = words(hidden_size, mx.init.One())
             self.identity = self.params.get_constant('identity', mx.nd.eye(hidden_size)[None])
 
     def hybrid_forward(self, F, token, identity):
@@ -175,11 +188,12 @@ class MeanOfChildren(mx.init.Initializer):
 class MVRNN(SentimentModel):
     """Matrix-vector recursive network (Socher et al., 2012); embedding and hidden are one width."""
 
-    def __init__(self, vocab_size: int, embed_dim: int, hidden_size: int, **kwargs):
+    def __init__(self, vocab_size: int, embed_dim: int, hidden_size: int,
+                 sparse_grad: bool = False, **kwargs):
         if embed_dim != hidden_size:
             raise ValueError(f'vectors of words and of phrases have one width, not {embed_dim} '
                              f'and {hidden_size}')
-        super().__init__(MVLeaf(vocab_size, hidden_size), hidden_size, **kwargs)
+        super().__init__(MVLeaf(vocab_size, hidden_size, sparse_grad), hidden_size, **kwargs)
         with self.name_scope():
             self.cell = edb.rnn.MVRNNCell(hidden_size,
                                           matrix_weight_initializer=MeanOfChildren())

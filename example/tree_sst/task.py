@@ -30,6 +30,7 @@ class SentimentTask(WordTask):
     embed_width = 300
     defaults = {'hidden': None}
     shape = ('model', *WordTask.shape)
+    training = (*WordTask.training, 'dense_grad')
 
     @classmethod
     def add_options(cls, data, model) -> None:
@@ -37,6 +38,10 @@ class SentimentTask(WordTask):
                            help=f'--hidden is {DEFAULT_HIDDEN} if it is not given, and '
                                 f'{HIDDEN["mvrnn"]} for mvrnn, whose --embed is the same (default: '
                                 'treelstm)')
+        model.add_argument('--dense-grad', action='store_true',
+                           help='let every step update the vectors of all words, and decay their '
+                                'moments and weights, as in training without sparse gradients; '
+                                'otherwise only those of the words in the minibatch')
         super().add_options(data, model)
 
     def __init__(self, options, state=None):
@@ -49,7 +54,8 @@ class SentimentTask(WordTask):
     def build(self):
         options = self.options
         mx.random.seed(options.seed)
-        net = MODELS[options.model](len(self.words.vocab), options.embed, options.hidden)
+        net = MODELS[options.model](len(self.words.vocab), options.embed, options.hidden,
+                                    sparse_grad=not options.dense_grad)
         self.initialize(net, net.leaf.embed.weight, scale=0.1)
         return net
 

@@ -32,6 +32,13 @@ def detached(array: NDArray) -> NDArray:
     return NDArray(handle)
 
 
+def alias(array: NDArray) -> NDArray:
+    """A new NDArray object for the same array, on a tape too; does not count as a touch."""
+    handle = NDArrayHandle()
+    check_call(_LIB.MXShallowCopyNDArray(_handle.__get__(array), ctypes.byref(handle)))
+    return NDArray(handle)
+
+
 class GuardedArray(NDArray):
     """An NDArray that a pending recording reads. Looking at its handle ends the guard."""
 

@@ -5,10 +5,11 @@ one large product instead of many small ones, and its result lies in the order i
 batches read it.
 """
 import json
-from typing import FrozenSet, List, NamedTuple, Optional, Set, Tuple
+from typing import FrozenSet, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import mxnet as mx
 
+from ..record.spec import Spec
 from .node_type import Argument, Kind, NodeType
 from .passes.horizontal import horizontal
 from .rewrite import load
@@ -75,7 +76,7 @@ def _split(node_type: NodeType, positions: FrozenSet[int], fused: bool) -> Optio
         known)
     if first is None:
         return None
-    return Split(tuple(known), first, _type_of_late(node_type, graph, crossing, first))
+    return Split(tuple(known), first, type_of_rest(node_type, graph, crossing, first.outputs))
 
 
 def _early_nodes(nodes: List[dict], known: Set[str]) -> Set[int]:
@@ -117,8 +118,19 @@ def _type_of_early(node_type: NodeType, symbol: mx.sym.Symbol, known: List[int]
                           verdict.factors)
 
 
-def _type_of_late(node_type: NodeType, graph: dict, crossing: List[Entry], first: NodeType
-                  ) -> NodeType:
+def type_of_rest(node_type: NodeType, graph: dict, crossing: List[Entry], specs: Sequence[Spec]
+                 ) -> NodeType:
+    """What is left of a type if others compute some entries of its graph.
+
+    Parameters
+    ----------
+    graph : dict
+        Its subgraph, as JSON has it.
+    crossing : list of Entry
+        They become arguments after those that the type has.
+    specs : sequence of Spec
+        Of these.
+    """
     count, shift = len(node_type.arguments), len(crossing)
     # Variables come first: nodes are in an order in which inputs precede those that read them.
     place = {entry: index for index, entry in enumerate(crossing)}
@@ -132,10 +144,10 @@ def _type_of_late(node_type: NodeType, graph: dict, crossing: List[Entry], first
     nodes += [dict(node, inputs=list(map(moved, node['inputs']))) for node in graph['nodes']]
     symbol = load(dict(graph, nodes=nodes, heads=list(map(moved, graph['heads']))))
     arguments = node_type.arguments + tuple(
-        Argument(spec.arena, Kind.ROWS, True) for spec in first.outputs)
+        Argument(spec.arena, Kind.ROWS, True) for spec in specs)
     shapes = dict(node_type.trial_shapes)
     rows = next(iter(shapes.values()))[0]
-    shapes.update({INPUT % (count + index): (rows,) + spec.row_shape
-                   for index, spec in enumerate(first.outputs)})
+    shapes.update({INPUT % (count + index): spec.shape if node_type.alone
+                   else (rows,) + spec.row_shape for index, spec in enumerate(specs)})
     outputs = [(spec.shape, spec.dtype) for spec in node_type.outputs]
     return node_type.part(symbol, arguments, outputs, shapes, list(node_type.factors))

@@ -4,7 +4,7 @@ import json
 import re
 from enum import Enum
 from functools import cached_property
-from typing import Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Dict, Hashable, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -88,7 +88,9 @@ class NodeType:
     lengths : tuple of int or None
         Of the ragged arguments, for such types.
     splits : dict
-        Its parts (see `hoisting.split`).
+        Its parts (see `hoisting.split` and `look_ups.look_ups`).
+    tables : tuple of Parameter
+        For a type that computes ids only: what is looked up with each of its outputs.
     native : NativeProgram or None
         For the native operators (see `native.run`), once it is known;
     not_native : str or None
@@ -143,14 +145,15 @@ class NodeType:
         self.read_backward = [name not in tables for name in graph.parameters]
         self.programs: Dict[tuple, object] = {}
         self.shown = self._shown()
-        self.splits: Dict[Tuple[FrozenSet[int], bool], object] = {}
+        self.splits: Dict[Hashable, object] = {}
+        self.tables: Tuple[gluon.Parameter, ...] = ()
         self.native: Optional[object] = None
         self.not_native: Optional[str] = None
 
     def part(self, symbol: mx.sym.Symbol, arguments: Tuple[Argument, ...],
              outputs: Sequence[tuple], shapes: Dict[str, Tuple[int, ...]],
              factors: List[int]) -> 'NodeType':
-        """A type for a part of this one's subgraph (see `hoisting`).
+        """A type for a part of this one's subgraph (see `hoisting` and `look_ups`).
 
         Parameters
         ----------
@@ -165,10 +168,12 @@ class NodeType:
         graph = self.graph._replace(symbol=symbol, parameters={
             name: parameter for name, parameter in self.graph.parameters.items()
             if name in names})
-        specs = tuple(spec_of((self.rows * factor,) + tuple(shape[1:]), dtype, self.ctx)
+        specs = tuple(spec_of(tuple(shape) if self.alone else
+                              (self.rows * factor,) + tuple(shape[1:]), dtype, self.ctx)
                       for (shape, dtype), factor in zip(outputs, factors))
+        verdict = Verdict.DEPENDENT if self.alone else Verdict.PROVED
         part = NodeType(graph, self.mode, arguments, specs, self.rows,
-                        RowwiseResult(Verdict.PROVED, '', factors), self.ctx,
+                        RowwiseResult(verdict, self.reason, factors), self.ctx,
                         {name: shape for name, shape in shapes.items() if name in names},
                         self.options, self.lengths)
         part.serial, part.shown, part.changed_by = self.serial, self.shown, self.changed_by

@@ -55,11 +55,12 @@ def verify(machine, batch, lengths: np.ndarray, rows: np.ndarray, line: str) -> 
     switched = node_type.mode.training and (
         node_type.random or bool(node_type.graph.symbol.list_auxiliary_states()))
     if switched:  # neither dropout nor moving averages may tell the two apart, or be changed
-        together = _run(machine, node_type, inputs, _kinds(node_type, longest), False)
+        together = run_unrecorded(machine, node_type, inputs, _kinds(node_type, longest), False)
     else:
         together = [machine.arenas[write.arena]._slice(write.begin, write.end)
                     for write in batch.writes]
-    alone = _run(machine, node_type, single, kinds, node_type.mode.training and not switched)
+    alone = run_unrecorded(machine, node_type, single, kinds,
+                           node_type.mode.training and not switched)
     for mine, others, factor in zip(alone, together, node_type.factors):
         expected = mine.asnumpy()
         found = others._slice(begin * factor, begin * factor + len(expected)).asnumpy()
@@ -87,8 +88,9 @@ def _kinds(node_type, lengths) -> Tuple[str, ...]:
                  for argument in node_type.arguments)
 
 
-def _run(machine, node_type: NodeType, inputs: Sequence[NDArray], kinds: Tuple[str, ...],
-         training: bool) -> List[NDArray]:
+def run_unrecorded(machine, node_type: NodeType, inputs: Sequence[NDArray],
+                   kinds: Tuple[str, ...], training: bool) -> List[NDArray]:
+    """What a type makes of arrays, without autograd."""
     program = program_for(node_type, kinds)
     arguments = [inputs[source.position] if source.kind == 'rows'
                  else machine.weight(node_type, program, source) for source in program.sources]

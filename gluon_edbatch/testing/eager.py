@@ -41,7 +41,8 @@ def assert_matches_eager(model: Callable, samples: Iterable[Any], *, unpack: boo
     equal: a hybridized Gluon block returns a list for a tuple), their shapes, dtypes and values,
     and under ``autograd.record()`` the gradients of a random linear function of all
     results: those of every parameter, and those of the arrays among `inputs` and in the samples
-    that have one (``attach_grad``).
+    that have one (``attach_grad``). Row_sparse gradients are compared as dense ones: whether rows
+    that get zeros are there depends in eager Gluon, too, on what is hybridized.
 
     Parameters
     ----------

@@ -33,7 +33,7 @@ class SentimentWorkload(Workload):
         from tree_sst.model import MODELS
         settings = self.settings
         mx.random.seed(settings.seed)
-        net = MODELS[self.model](self.vocab_size, self.embed, settings.hidden)
+        net = MODELS[self.model](self.vocab_size, self.embed, settings.hidden, sparse_grad=True)
         net.initialize(mx.init.Xavier(), ctx=context(settings.ctx))
         return net, gluon.loss.SoftmaxCrossEntropyLoss()
 
