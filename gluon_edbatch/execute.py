@@ -8,8 +8,8 @@ from mxnet import autograd
 from mxnet.ndarray import NDArray
 from mxnet.ndarray.ndarray import _new_alloc_handle
 
-from .lookup import check_request, look_up
 from .host import allocated, upload, write_new
+from .lookup import check_request, look_up
 from .pool import Memory
 from .plan import ArenaPlan, Batch, Plan, Read
 from .record.guard import detached

@@ -4,16 +4,19 @@ An evaluation is one function to autograd, and MXNet takes only dense gradients 
 of these tables are looked up by MXNet's `Embedding`, recorded before that function, which gets them
 as inputs; their gradients go back through that operator, which knows which rows were used.
 """
-from typing import List, Tuple
+import ctypes
+from typing import List, Optional, Tuple
 
 import mxnet as mx
 import numpy as np
 from mxnet import gluon
+from mxnet.base import _LIB, NDArrayHandle, check_call
 from mxnet.ndarray import NDArray
+from mxnet.ndarray.ndarray import _STORAGE_TYPE_ID_TO_STR
 
 from .hoist import known_before, read_all, with_early
 from .plan import ArenaPlan, Batch, Group, Plan, Reads, Writes
-from .record.guard import Watched, alias, detached
+from .record.guard import Watched, alias, detached, raw_handle
 from .record.lazy import _set_recording
 from .static.look_ups import LookUps, look_ups
 from .static.program import EMPTY, SLICE
@@ -114,11 +117,21 @@ def check_request(parameter: gluon.Parameter) -> None:
 
 def with_dense_gradient(array: NDArray) -> NDArray:
     """An input of a function of autograd; a row_sparse gradient is made of the dense one."""
-    own = alias(array)
-    if own.grad is None or own.grad.stype == 'default':
+    if _gradient_stype(array) in (None, 'default'):
         return array
     previous = _set_recording(True)
     try:
-        return mx.nd.identity(own)
+        return mx.nd.identity(alias(array))
     finally:
         _set_recording(previous)
+
+
+def _gradient_stype(array: NDArray) -> Optional[str]:
+    """As ``array.grad.stype``, without a touch, and several times as fast."""
+    handle, stype = NDArrayHandle(), ctypes.c_int()
+    check_call(_LIB.MXNDArrayGetGrad(raw_handle(array), ctypes.byref(handle)))
+    if not handle.value:
+        return None
+    check_call(_LIB.MXNDArrayGetStorageType(handle, ctypes.byref(stype)))
+    check_call(_LIB.MXNDArrayFree(handle))
+    return _STORAGE_TYPE_ID_TO_STR[stype.value]
