@@ -11,7 +11,7 @@ import threading
 import traceback
 import weakref
 from functools import partial
-from typing import Callable, List, Optional, Sequence
+from typing import Callable, List, Optional, Sequence, Set
 
 import mxnet as mx
 from mxnet import autograd
@@ -91,35 +91,42 @@ class BackwardPass:
 
     Its tapes hold every intermediate result. MXNet does not say whether a backward pass is the
     last one (``retain_graph``), so they are kept after the first until the thread's next
-    evaluation under ``autograd.record()`` begins, and freed then.
+    evaluation under ``autograd.record()`` begins, and freed then. A pass that only then runs
+    frees them itself, when it has come to all arenas that are on the user's tape: a loss may
+    depend on several.
     """
 
     _latest = threading.local()
 
     def __init__(self, machine: Machine):
         self._machine: Optional[Machine] = machine
-        self._ran = False
+        self._connected: Set[int] = set()  # arenas on the user's tape
+        self._ran: Set[int] = set()
         self._superseded = False
         self._lock = threading.Lock()
 
     @classmethod
     def begin_evaluation(cls) -> None:
-        """Let the previous evaluation of this thread free its tapes once it is differentiated."""
-        reference = getattr(cls._latest, 'reference', None)
-        previous = reference() if reference is not None else None
-        if previous is not None:
-            previous._supersede()
-        cls._latest.reference = None
+        """Let the previous evaluations of this thread free their tapes once differentiated."""
+        before = [reference() for reference in getattr(cls._latest, 'references', ())]
+        cls._latest.references = [weakref.ref(previous) for previous in before
+                                  if previous is not None and not previous._supersede()]
 
     def track(self) -> None:
-        """Be the one that the next evaluation of this thread supersedes."""
-        self._latest.reference = weakref.ref(self)
+        """Be one that the next evaluation of this thread supersedes."""
+        self._latest.references.append(weakref.ref(self))
 
-    def _supersede(self) -> None:
+    def put_on_tape(self, arena: int) -> None:
+        """Passes may come to this arena."""
+        self._connected.add(arena)
+
+    def _supersede(self) -> bool:
+        """Gives whether the tapes are freed."""
         with self._lock:
             self._superseded = True
             if self._ran:
                 self._machine = None
+            return bool(self._ran)
 
     def __call__(self, arena: int, head: NDArray, targets: List[NDArray],
                  requests: List[int]) -> None:
@@ -145,8 +152,8 @@ class BackwardPass:
                     'scope was evaluated: their intermediate results are freed. Differentiate '
                     'them before the next minibatch is evaluated')
             deliver(self._run(machine, arena, head), targets, requests)
-            self._ran = True
-            if self._superseded:
+            self._ran.add(arena)
+            if self._superseded and self._ran == self._connected:
                 self._machine = None
 
     def _run(self, machine: Machine, arena: int, head: NDArray) -> List[NDArray]:
@@ -155,13 +162,12 @@ class BackwardPass:
                 head.copyto(gradient)
             elif gradient is not None and not machine.plan.arenas[index].private:
                 gradient[:] = 0
-        for gradient in machine.accumulated + machine.unread:
+        machine.weights.begin()
+        for gradient in machine.unread:
             gradient[:] = 0
         for tape in reversed(machine.tapes):
             tape.backward()
-        for gradient, part in machine.shares:
-            gradient += part
-        return machine.parameter_gradients + [
+        return machine.weights.collected() + [
             machine.gradients[index]._slice(begin, end)
             for _, index, begin, end in machine.given]
 
@@ -175,7 +181,7 @@ def connect(machine: Machine) -> List[Optional[Callable[[], NDArray]]]:
         Called once, it gives the arena as an output of the tape; None where nothing has a
         gradient.
     """
-    inputs = machine.parameter_arrays + [given[0] for given in machine.given]
+    inputs = machine.weights.arrays + [given[0] for given in machine.given]
     if not inputs or not (machine.tapes or machine.looked_up):
         return [None] * len(machine.arenas)
     inputs = list(map(with_dense_gradient, inputs))
@@ -183,6 +189,7 @@ def connect(machine: Machine) -> List[Optional[Callable[[], NDArray]]]:
     backward.track()
 
     def connected(index: int) -> NDArray:
+        backward.put_on_tape(index)
         output = machine.arenas[index].detach()
         previous = _set_recording(True)
         try:

@@ -1,15 +1,14 @@
 """Running a plan: arenas are filled, then each batch is one compiled call that writes its slice,
 or many are one call of a native operator."""
-from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
 
 import mxnet as mx
 import numpy as np
 from mxnet import autograd
 from mxnet.ndarray import NDArray
-from mxnet.ndarray.ndarray import _new_alloc_handle
 
 from .host import allocated, upload, write_new
-from .lookup import check_request, look_up
+from .lookup import look_up
 from .pool import Memory
 from .plan import ArenaPlan, Batch, Plan, Read
 from .record.guard import detached
@@ -17,12 +16,10 @@ from .record.lazy import Arena, _set_recording, _set_training
 from .record.inputs import Given
 from .record.recording import Recording
 from .native.run import NativeRun, kind_of_run
-from .static.look_ups import has_sparse_gradient
-from .static.node_type import NodeType
 from .segment_matrix import segment_matrix
-from .static.program import (EMPTY, GATHER, LONG_GATHER, LONG_SLICE, SLICE, Program, Source,
-                             program_for)
+from .static.program import (EMPTY, GATHER, LONG_GATHER, LONG_SLICE, SLICE, program_for)
 from .static.verify import needs_verification
+from .weights import Weights
 
 
 class Tape(NamedTuple):
@@ -39,7 +36,7 @@ class Tape(NamedTuple):
 
 
 class Machine:
-    """Arenas, parameters and tapes of one evaluation.
+    """Arenas, weights and tapes of one evaluation.
 
     Attributes
     ----------
@@ -49,6 +46,7 @@ class Machine:
         Gradient arenas, for the kinds that can have gradients.
     tapes : list of (Tape or NativeRun)
         In the order in which the batches ran.
+    weights : Weights
     """
 
     def __init__(self, recording: Recording, plan: Plan, results: Dict[int, List[Arena]]):
@@ -63,16 +61,10 @@ class Machine:
             for array in self.arenas]
         self.gradients = [memory and memory.array for memory in self._gradient_memories]
         self.tapes: List[Union[Tape, NativeRun]] = []
-        self.parameters: Dict[Tuple[int, bool, bool, bool], NDArray] = {}
-        self.parameter_arrays: List[NDArray] = []     # the users' own, in the order of …
-        self.parameter_gradients: List[NDArray] = []  # … their private gradients
+        self.weights = Weights(recording, self.taped)
         self.given: List[Tuple[NDArray, int, int, int]] = []  # array, arena, begin, end
         self.looked_up = False  # whether rows of tables are on the user's tape (see lookup)
-        self.accumulated: List[NDArray] = []  # gradients of parameters and packs: zero at first
-        self.shares: List[Tuple[NDArray, NDArray]] = []  # a gradient, and what is to be added
         self.unread: List[NDArray] = []  # gradients of private rows that no batch needed
-        self._packs: Dict[tuple, NDArray] = {}
-        self._gradient_of: Dict[int, NDArray] = {}
         self._aliases: Dict[Tuple[int, int], NDArray] = {}
         self._indices: Dict[mx.Context, NDArray] = {}
         self._fill(results)
@@ -159,7 +151,7 @@ class Machine:
         for source in program.sources:
             kind, position = source
             if kind in ('parameter', 'pack'):
-                inputs.append(self.weight(node_type, program, source))
+                inputs.append(self.weights.of(node_type, program, source))
                 differentiable |= any(node_type.parameters[member].grad_req != 'null'
                                       for member in program.parameters(source))
             elif kind == 'index':
@@ -263,100 +255,6 @@ class Machine:
         return mx.nd.take(self.arenas[read.arena],
                           mx.nd.array(padded, ctx=arena.key[2], dtype='int32'))
 
-    def weight(self, node_type: NodeType, program: Program, source: Source) -> NDArray:
-        """What a program of a type gets for a parameter or a pack."""
-        if source.kind == 'pack':
-            return self.pack(node_type, program.packs[source.position])
-        return self.parameter(node_type, source.position)
-
-    def parameter(self, node_type: NodeType, position: int) -> NDArray:
-        """A parameter's values as recorded.
-
-        Under autograd it is a variable with a gradient of its own, because the engine would not
-        know of writes to the user's from inside a backward pass. And it is a copy if backward
-        reads it: by then the user may have queued an update of the original, which waits for
-        this very backward pass.
-        """
-        watched = self.recording.parameters[id(node_type.parameters[position]), node_type.ctx]
-        own = watched.array
-        recorded = node_type.mode.recording
-        trained = recorded and node_type.parameters[position].grad_req != 'null'
-        copied = recorded and node_type.read_backward[position]
-        # MXNet computes no gradient for the bias of a product whose weight needs none.
-        frozen = copied and not trained and any(
-            parameter.grad_req != 'null' for parameter in node_type.parameters)
-        key = id(own), trained, copied, frozen
-        value = self.parameters.get(key)
-        if value is None:
-            value = watched.values()
-            self.parameters[key] = value = value.copy() if copied else value
-            if trained:
-                if has_sparse_gradient(node_type.parameters[position]):
-                    check_request(node_type.parameters[position])
-                gradient = self._gradient_of[id(value)] = self._parameter_gradient(own, value)
-                autograd.mark_variables([value], [gradient], 'add')
-            elif frozen and np.issubdtype(value.dtype, np.floating):
-                autograd.mark_variables([value], [empty(value.shape, value.dtype, value.ctx)])
-        return value
-
-    def gradient_of(self, value: NDArray) -> NDArray:
-        """The private gradient of what `parameter` or `pack` returned for a trained one."""
-        return self._gradient_of[id(value)]
-
-    def _parameter_gradient(self, own: NDArray, value: NDArray) -> NDArray:
-        gradient = self._known_gradient(own)
-        if gradient is None:
-            gradient = self._zeroed(value)
-            self.parameter_arrays.append(own)
-            self.parameter_gradients.append(gradient)
-        return gradient
-
-    def _known_gradient(self, own: NDArray) -> Optional[NDArray]:
-        for known, gradient in zip(self.parameter_arrays, self.parameter_gradients):
-            if known is own:
-                return gradient
-        return None
-
-    def _zeroed(self, like: NDArray) -> NDArray:
-        """A gradient that is zero when the backward pass begins."""
-        gradient = empty(like.shape, like.dtype, like.ctx)
-        self.accumulated.append(gradient)
-        return gradient
-
-    def pack(self, node_type: NodeType, positions: Tuple[int, ...]) -> NDArray:
-        """Several parameters as recorded, one after the other in one array.
-
-        Made anew in each evaluation, it can never be stale. The parameters' gradients are slices
-        of its gradient.
-        """
-        parameters = [node_type.parameters[position] for position in positions]
-        watched = [self.recording.parameters[id(parameter), node_type.ctx]
-                   for parameter in parameters]
-        marked = self.taped and any(parameter.grad_req != 'null'
-                                    for parameter in node_type.parameters)
-        key = (marked, *(id(each.array) for each in watched))
-        pack = self._packs.get(key)
-        if pack is None:
-            values = [each.values() for each in watched]
-            pack = self._packs[key] = mx.nd.concat(*values, dim=0)
-            if marked:
-                gradient = self._gradient_of[id(pack)] = self._zeroed(pack)
-                autograd.mark_variables([pack], [gradient], 'add')
-                ends = np.cumsum([value.shape[0] for value in values]).tolist()
-                for parameter, each, begin, end in zip(parameters, watched, [0] + ends, ends):
-                    if parameter.grad_req != 'null':
-                        self._share(each.array, gradient._slice(begin, end))
-        return pack
-
-    def _share(self, own: NDArray, part: NDArray) -> None:
-        """Let rows of a pack's gradient be a parameter's gradient, or a part of it."""
-        gradient = self._known_gradient(own)
-        if gradient is not None:
-            self.shares.append((gradient, part))
-        else:
-            self.parameter_arrays.append(own)
-            self.parameter_gradients.append(part)
-
 
 class Step(NamedTuple):
     """Batches that run at once: those of a plan from `first` to before `last`.
@@ -414,8 +312,3 @@ def _reading(read: Read) -> str:
 def _parents(read: Read) -> Read:
     """Where in the indices the parents of a ragged argument's values are."""
     return Read(read.arena, True, read.parents, read.parents + read.end - read.begin)
-
-
-def empty(shape: Sequence[int], dtype, ctx: mx.Context) -> NDArray:
-    """An array whose memory is taken when it is first written."""
-    return NDArray(_new_alloc_handle(tuple(shape), ctx, True, dtype))

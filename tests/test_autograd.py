@@ -564,3 +564,25 @@ def test_residual_gradient():
         assert_matches_eager(net, samples[:count], unpack=True)
     assert_matches_eager(lambda x, y: mx.nd.tanh(net(x, y)[0] + y), samples, unpack=True,
                          blocks=[net])
+
+
+def test_loss_over_several_arenas_of_an_earlier_evaluation():
+    """The pass comes to each of them in turn, after a later evaluation has begun."""
+    blocks = [started(nn.Dense(width, in_units=4)) for width in (2, 3, 5)]
+    samples = [mx.nd.random.uniform(shape=(1, 4)) for _ in range(3)]
+
+    def gradients(batched):
+        with autograd.record():
+            if batched:
+                with edb.batching():
+                    early = [block(x) for block in blocks[:2] for x in samples]
+                    edb.forward(early)
+                    late = [blocks[2](x) for x in samples]
+            else:
+                early = [block(x) for block in blocks[:2] for x in samples]
+                late = [blocks[2](x) for x in samples]
+            loss = sum(value.square().sum() for value in early + late)
+        loss.backward()
+        return [block.weight.grad().asnumpy().copy() for block in blocks]
+    for found, expected in zip(gradients(True), gradients(False)):
+        np.testing.assert_allclose(found, expected, rtol=1e-5)

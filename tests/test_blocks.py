@@ -551,3 +551,15 @@ def test_structures_of_arguments_are_types_of_their_own():
         # (MXNet's own call takes neither tuples nor None)
         expected = block.hybrid_forward(mx.nd, *args)
         np.testing.assert_allclose(value.asnumpy(), expected.asnumpy(), rtol=1e-6)
+
+
+def test_embedding_that_was_cast():
+    """Ids do not tell of it."""
+    net = started(nn.Embedding(VOCAB, EMBED))
+    for dtype in ('float32', 'float64', 'float32'):
+        net.cast(dtype)
+        with edb.batching():
+            values = [net(i) for i in range(4)]
+        found = edb.concat(values)
+        assert found.dtype == net.weight.dtype == np.dtype(dtype)
+        np.testing.assert_array_equal(found.asnumpy(), net.weight.data().asnumpy()[:4])

@@ -142,15 +142,15 @@ class NativeRun:
     def _weight(self, machine, node_type: NodeType, members: Tuple[int, ...]
                 ) -> Tuple[int, bool]:
         """A parameter or a pack: its position in the run, and whether it is trained."""
-        value = (machine.pack(node_type, members) if len(members) > 1
-                 else machine.parameter(node_type, members[0]))
+        value = (machine.weights.pack(node_type, members) if len(members) > 1
+                 else machine.weights.parameter(node_type, members[0]))
         trained = self.training and any(node_type.parameters[position].grad_req != 'null'
                                         for position in members)
         for index, known in enumerate(self._parameters):
             if known is value:
                 return index, trained
         self._parameters.append(value)
-        self._gradients.append(machine.gradient_of(value) if trained else None)
+        self._gradients.append(machine.weights.gradient_of(value) if trained else None)
         self._read_backward.append(any(node_type.read_backward[position]
                                        for position in members))
         return len(self._parameters) - 1, trained

@@ -344,7 +344,7 @@ class Recording(Inputs):
         exact = aligned + (tuple(spec.rows for spec, _ in specs),)
         with _tracing:  # two threads get the same type
             node_type = types.get(exact) or (types.get(aligned) if len(rows) == 1 else None)
-            if node_type is None:
+            if node_type is None or not node_type.fits():
                 node_type = make_type(trace(), self.mode, specs, contexts.pop(), self.options)
                 types[exact if node_type.alone else aligned] = node_type
         for parameter in node_type.parameters:

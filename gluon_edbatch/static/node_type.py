@@ -131,6 +131,7 @@ class NodeType:
         self.trial_shapes = shapes if self.alone else {
             name: (_TRIAL_ROWS,) + shape[1:] for name, shape in shapes.items()}
         self.parameters: List[gluon.Parameter] = list(graph.parameters.values())
+        self._dtypes = self._dtypes_now()
         self.ragged = any(argument.kind is Kind.RAGGED for argument in arguments)
         ops = operators(graph.symbol)
         self.random = any(op in _RANDOM or 'random' in op or 'sample' in op for op in ops)
@@ -224,6 +225,14 @@ class NodeType:
     def _columns(self) -> int:
         """Of the widest result."""
         return max(spec.row_shape[-1] if spec.row_shape else 1 for spec in self.outputs)
+
+    def fits(self) -> bool:
+        """Whether the parameters have the dtypes that it was made for: the arguments of a block
+        that takes ids do not tell that it was cast."""
+        return self._dtypes == self._dtypes_now()
+
+    def _dtypes_now(self) -> Tuple[np.dtype, ...]:
+        return tuple([np.dtype(parameter.dtype) for parameter in self.parameters])
 
     def output_specs(self, rows: int) -> Tuple[Spec, ...]:
         """Specs of the outputs of a call with this many rows."""

@@ -93,7 +93,7 @@ def run_unrecorded(machine, node_type: NodeType, inputs: Sequence[NDArray],
     """What a type makes of arrays, without autograd."""
     program = program_for(node_type, kinds)
     arguments = [inputs[source.position] if source.kind == 'rows'
-                 else machine.weight(node_type, program, source) for source in program.sources]
+                 else machine.weights.of(node_type, program, source) for source in program.sources]
     previous = _set_recording(False), _set_training(training)
     try:
         results = program.call(*arguments)

@@ -142,7 +142,7 @@ class CompiledBatch:
             self._machine.run(step)
         (number, self._batch), = [(number, batch) for number, batch in enumerate(plan.batches)
                                   if batch.node_type.graph.parameters]
-        for array in self._machine.gradients + self._machine.parameter_gradients:
+        for array in self._machine.gradients + self._machine.weights.gradients:
             if array is not None:
                 array[:] = 1
         self.gathers = sum(read.gather for read in self._batch.reads)
