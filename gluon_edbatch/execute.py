@@ -10,7 +10,7 @@ from mxnet.ndarray import NDArray
 from .host import allocated, upload, write_new
 from .lookup import look_up
 from .pool import Memory
-from .plan import ArenaPlan, Batch, Plan, Read
+from .plan import ArenaPlan, Batch, Group, Plan, Read
 from .record.guard import detached
 from .record.lazy import Arena, _set_recording, _set_training
 from .record.inputs import Given
@@ -297,8 +297,18 @@ def _unproved(plan: Plan, count: int) -> np.ndarray:
     unproved = np.zeros(count, bool)
     for group in plan.groups:
         if needs_verification(group.node_type):
-            unproved[group.numbers] = np.diff(group.bounds) > 1
+            unproved[group.numbers] = (np.diff(group.bounds) > 1) & (
+                _uneven(group) | (not group.node_type.verified))
     return unproved
+
+
+def _uneven(group: Group) -> np.ndarray:
+    """Of which batches the calls have ragged arguments of different lengths."""
+    uneven = np.zeros(group.size, bool)
+    for read in group.reads:
+        if read.uneven is not None:
+            uneven |= read.uneven
+    return uneven
 
 
 def _reading(read: Read) -> str:

@@ -82,6 +82,8 @@ class Reads(NamedTuple):
         int64.
     length, parents : numpy.ndarray or None
         int64 of ragged arguments, with -1 for None.
+    uneven : numpy.ndarray or None
+        bool of ragged arguments, whether the calls of a batch have different numbers of values.
     """
 
     arena: int
@@ -90,6 +92,7 @@ class Reads(NamedTuple):
     end: np.ndarray
     length: Optional[np.ndarray] = None
     parents: Optional[np.ndarray] = None
+    uneven: Optional[np.ndarray] = None
 
     def of(self, position: int) -> Read:
         """Of one batch of the group."""

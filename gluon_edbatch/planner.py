@@ -274,7 +274,8 @@ class _Planner:
         cuts = ends[edges]
         full = np.flatnonzero(np.diff(cuts))
         reads = Reads(arena, np.zeros(len(edges) - 1, bool),
-                      *np.zeros((3, len(edges) - 1), np.int64), np.full(len(edges) - 1, -1))
+                      *np.zeros((3, len(edges) - 1), np.int64), np.full(len(edges) - 1, -1),
+                      _uneven(counts, edges))
         if len(full):
             found = self._reads_of(arena, arg_rows[expand(starts, counts)],
                                    np.append(cuts[full], cuts[-1]))
@@ -299,7 +300,7 @@ class _Planner:
             flat = _by_row(padded, node_rows[begin:end], zero).ravel()
             read = self._reads_of(arena, flat, np.array([0, len(flat)]))
             gather[batch], first[batch], last[batch] = read[1][0], read[2][0], read[3][0]
-        return Reads(arena, gather, first, last, longest)
+        return Reads(arena, gather, first, last, longest, uneven=_uneven(counts, edges))
 
 
 def _bounds(sizes: np.ndarray) -> np.ndarray:
@@ -307,6 +308,11 @@ def _bounds(sizes: np.ndarray) -> np.ndarray:
     bounds = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=bounds[1:])
     return bounds
+
+
+def _uneven(counts: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """Whether the counts of each batch differ."""
+    return np.maximum.reduceat(counts, edges[:-1]) != np.minimum.reduceat(counts, edges[:-1])
 
 
 def _unpadded(node_type: NodeType) -> bool:

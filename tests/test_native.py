@@ -12,6 +12,7 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
+from gluon_edbatch.execute import steps
 from gluon_edbatch.native import library
 from gluon_edbatch.native.run import native_program
 from gluon_edbatch.static.node_type import NodeType
@@ -312,3 +313,22 @@ def test_folder_that_cannot_be_written(tmp_path):
 
 def test_library_is_kept():
     assert library.build() == library.build()
+
+
+@pytest.mark.parametrize('uneven', [False, True])
+def test_batches_that_need_no_comparison_run_together(uneven):
+    """Once compared, calls with as many children each have no padding to compare."""
+    cell = started(edb.rnn.ChildSumTreeLSTMCell(4, 3))
+
+    def scope_of_trees():
+        with edb.batching('agenda') as scope:
+            states = [[cell(np.ones((1, 3), np.float32) * i, []) for i in range(8)]]
+            while len(states[-1]) > 1:
+                below = states[-1]
+                states.append([cell(0 * below[i][0].slice_axis(axis=1, begin=0, end=3),
+                                    [below[i], below[i + 1]][:1 if uneven and i else 2])
+                               for i in range(0, len(below), 2)])
+        edb.forward(states[-1])
+        return list(steps(scope._recording.evaluator.counts[-1].plan))
+    scope_of_trees()
+    assert len(scope_of_trees()) == 1

@@ -269,3 +269,17 @@ def test_sequential_and_bidirectional_cells():
                                                gluon.rnn.LSTMCell(HIDDEN, input_size=EMBED)))
     assert_matches_eager(lambda x: both.unroll(x.shape[1], x, layout='NTC', merge_outputs=False),
                          ndarrays(3, (1, 4, EMBED)), blocks=[both], hybridized=[False])
+
+
+@pytest.mark.parametrize('make', [edb.rnn.ChildSumTreeLSTMCell, edb.rnn.TreeGRUCell])
+def test_leaf_from_a_numpy_array(make):
+    """The first call of all has no children to tell dtype and context."""
+    cell = started(make(HIDDEN, 3))
+    x = np.arange(3, dtype=np.float64)[None]
+    with edb.batching():
+        values = [cell(x, []), cell(x + 1, [])]
+    for value, array in zip(edb.forward(values), (x, x + 1)):
+        expected = cell(mx.nd.array(array), [])
+        for found, wanted in zip(*[each if isinstance(each, tuple) else (each,)
+                                   for each in (value, expected)]):
+            np.testing.assert_allclose(found.asnumpy(), wanted.asnumpy(), rtol=1e-5)

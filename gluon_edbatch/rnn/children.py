@@ -1,6 +1,7 @@
 """Cells that take any number of children, in no order."""
 from typing import Any, ClassVar, List, Sequence, Tuple
 
+import numpy as np
 from mxnet import gluon
 from mxnet.ndarray import NDArray
 
@@ -31,7 +32,11 @@ class ChildrenCell(gluon.HybridBlock):
         if self.values_of_child > 1:
             parts = [[child[i] for child in children] for i in range(self.values_of_child)]
         like = parts[0][0] if x is None else x
-        return tuple(ragged(part, self._state_shape, like.dtype, like.ctx) for part in parts)
+        if isinstance(like, NDArray):
+            dtype, ctx = like.dtype, like.ctx
+        else:  # a NumPy array, which becomes one as mx.nd.array does it
+            dtype, ctx = np.float32 if like.dtype == np.float64 else like.dtype, None
+        return tuple(ragged(part, self._state_shape, dtype, ctx) for part in parts)
 
     def forward(self, x, *children):
         """Eagerly, `children` is the list of them; a recorded call comes with ragged arguments."""
