@@ -14,7 +14,7 @@ from mxnet._ctypes.ndarray import CachedOp
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
-from gluon_edbatch import execute
+from gluon_edbatch import weights
 from gluon_edbatch.static import node_type
 from gluon_edbatch.static.passes.horizontal import horizontal, packs
 from gluon_edbatch.testing import assert_matches_eager
@@ -339,13 +339,13 @@ CELLS = {
 @pytest.fixture(name='packed')
 def count_packs(monkeypatch):
     """The packs that are made while the test runs."""
-    made, original = [], execute.Machine.pack
+    made, original = [], weights.Weights.pack
 
-    def spied(machine, node_type, positions):
+    def spied(self, node_type, positions):
         made.append([node_type.parameters[position].name for position in positions])
-        return original(machine, node_type, positions)
+        return original(self, node_type, positions)
 
-    monkeypatch.setattr(execute.Machine, 'pack', spied)
+    monkeypatch.setattr(weights.Weights, 'pack', spied)
     return made
 
 

@@ -489,6 +489,7 @@ class Recording(Inputs):
         for kept in (self._large, self._small, self._modes, self.forms_by_key, self.callees, self.adopted,
                      self.trusted, self._stores):
             kept.clear()
+        self._numbers = None
         if error is not None:
             self.error = f'{type(error).__name__} in the scope that {current_site()} left'
             self._release()

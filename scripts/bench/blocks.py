@@ -129,7 +129,8 @@ class CompiledBatch:
         order = np.arange(settings.rows)
         if settings.reads == 'gather':
             order = np.random.RandomState(settings.seed).permutation(settings.rows)
-        options = edb.CompileOptions().but(**dict.fromkeys(settings.off, False))
+        # Reads are to be as asked for, whatever order would suit them.
+        options = edb.CompileOptions(row_layout=False).but(**dict.fromkeys(settings.off, False))
         with autograd.record() if training else autograd.pause(), \
                 edb.batching('agenda', context(settings.ctx), options) as scope:
             columns = [self._computed(array, position, order) for position, array
