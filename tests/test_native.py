@@ -332,3 +332,24 @@ def test_batches_that_need_no_comparison_run_together(uneven):
         return list(steps(scope._recording.evaluator.counts[-1].plan))
     scope_of_trees()
     assert len(scope_of_trees()) == 1
+
+
+class SharedIds(gluon.HybridBlock):
+    """Ids that are looked up in two tables; `stopped` cuts a result off from autograd, too."""
+
+    def __init__(self, stopped=False):
+        super().__init__()
+        self.stopped = stopped
+        with self.name_scope():
+            self.one, self.other = nn.Embedding(5, 4), nn.Embedding(5, 4)
+
+    def hybrid_forward(self, F, token):
+        one = self.one(token)
+        return (F.BlockGrad(one) if self.stopped else one) * self.other(token)
+
+
+@pytest.mark.parametrize('stopped', [False, True])
+def test_ids_of_several_tables(stopped, types):
+    block = started(SharedIds(stopped))
+    assert_matches_eager(block, [0, 3, 1, 3], hybridized=[False], schedulers=['agenda'])
+    assert any(native_program(kind) is not None for kind in types) != stopped

@@ -318,6 +318,17 @@ def _look_up(low, node, table: Value, index: Value) -> None:
              numbers=(table.shape[0], width_of(table.shape[1:])))
 
 
+def _stop_gradient(low, node, inputs) -> None:
+    # The ids of look-ups get no gradient anyway.
+    entry = (node.index, 0)
+    _need_rows(node, inputs[0])
+    readers = [other for other in low.nodes if entry in other.sources]
+    if entry in low.heads or any(reader.op != 'Embedding' or entry == tuple(reader.sources[1])
+                                 for reader in readers):
+        raise Unsupported(f'has {node.op}')
+    low.alias(node, inputs[0], inputs[0].view)
+
+
 def _take(low, node, inputs) -> None:
     table, index = inputs
     if node.attrs.get('axis', '0') != '0' or node.attrs.get('mode', 'clip') != 'clip':
@@ -426,6 +437,7 @@ def _rules() -> Dict[str, Callable]:
         'slice_axis': _slice_axis, 'SliceChannel': _slice_channel, 'split': _slice_channel,
         'Embedding': _embedding, 'take': _take, 'SequenceMask': _sequence_mask, 'batch_dot': _batch_dot,
         'log_softmax': _softmax(Opcode.LOG_SOFTMAX), 'softmax': _softmax(Opcode.SOFTMAX),
+        'BlockGrad': _stop_gradient, 'stop_gradient': _stop_gradient,
         'pick': _pick, 'sum': _reduce(False), 'mean': _reduce(True), 'add_n': _add_n,
         'ElementWiseSum': _add_n, 'zeros_like': _constant(0.0), 'ones_like': _constant(1.0)}
     for name in 'Reshape reshape Flatten flatten expand_dims squeeze'.split():
