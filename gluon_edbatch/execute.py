@@ -283,12 +283,16 @@ def steps(plan: Plan) -> Iterator[Step]:
     kinds = np.zeros(count, np.int8)
     for group in plan.groups:
         kinds[group.numbers] = kind_of_run(group)
-    first = 0
+    first, known = 0, None
     while first < count:
-        unproved = _unproved(plan, count)
-        alone = unproved | (kinds == 0)
-        others = np.flatnonzero(alone[first:] | (kinds[first:] != kinds[first]))
-        last = first + 1 if alone[first] else first + int(others[0]) if len(others) else count
+        verified = [(group.node_type.verified, group.node_type.verified_padding)
+                    for group in plan.groups]
+        if verified != known:  # a few times, while there are thousands of batches
+            known, unproved = verified, _unproved(plan, count)
+            alone = unproved | (kinds == 0)
+            begins = np.flatnonzero(alone[1:] | alone[:-1] | (kinds[1:] != kinds[:-1])) + 1
+            ends = np.append(begins, count)
+        last = int(ends[np.searchsorted(ends, first, side='right')])
         yield Step(first, last, bool(kinds[first]), bool(unproved[first]))
         first = last
 

@@ -486,8 +486,8 @@ class Recording(Inputs):
         self.closed = True
         for form in self.forms:
             form.release()
-        for kept in (self._large, self._small, self._modes, self.forms_by_key, self.callees, self.adopted,
-                     self.trusted, self._stores):
+        for kept in (self._large, self._small, self._modes, self.forms_by_key, self.callees,
+                     self.adopted, self.trusted, self._stores):
             kept.clear()
         self._numbers = None
         if error is not None:
