@@ -58,6 +58,8 @@ cdef class CallLog:
     @cython.locals(value=lazy.LazyArray, several=lazy.RaggedArray, ragged=bint,
                    position=Py_ssize_t, scalars_before=Py_ssize_t)
     cdef Step _follow_all(self, Step step, tuple args, Py_ssize_t count)
+    @cython.locals(value=lazy.LazyArray)
+    cdef Step _follow_given(self, Step step, object array)
     @cython.locals(several=lazy.RaggedArray)
     cdef _append_ragged(self, tuple args)
     @cython.locals(value=lazy.LazyArray)

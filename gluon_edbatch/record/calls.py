@@ -349,12 +349,7 @@ class CallLog:
             elif arg is None:
                 step = step.after(None)
             elif kind is ndarray or kind is NDArray:
-                value = self.given(arg)
-                if value is None:
-                    return None
-                self._given = True
-                self.node_args.append(value._id)
-                step = step.after(value._store)
+                step = self._follow_given(step, arg)
             elif kind is lazy.RaggedArray:
                 several = arg
                 ragged = True
@@ -370,6 +365,15 @@ class CallLog:
         if ragged:
             self._append_ragged(args)
         return step
+
+    def _follow_given(self, step, array):
+        """The same for an array of the user."""
+        value = self.given(array)
+        if value is None:
+            return None
+        self._given = True
+        self.node_args.append(value._id)
+        return step.after(value._store)
 
     def _append_ragged(self, args):
         """The values of ragged arguments follow those of the others."""
@@ -396,12 +400,7 @@ class CallLog:
             elif item is None:
                 step = step.after(None)
             elif kind is ndarray or kind is NDArray:
-                value = self.given(item)
-                if value is None:
-                    return None
-                self._given = True
-                self.node_args.append(value._id)
-                step = step.after(value._store)
+                step = self._follow_given(step, item)
             else:
                 return None
         return None if step is None else step.after(End)
