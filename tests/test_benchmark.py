@@ -17,12 +17,15 @@ SCRIPTS = ROOT / 'scripts'
 sys.path.append(str(SCRIPTS))
 
 from bench.gemm import best_rate  # noqa: E402
+from bench.output import tables  # noqa: E402
 from bench.rivals.levels import plan_levels  # noqa: E402
 from bench.runner import MeasurementError, measure_in_turn  # noqa: E402
 from bench.settings import Settings  # noqa: E402
 from bench.systems import build_system  # noqa: E402
 from bench.treelstm_sick import TreeLSTMSick, initial_weights, weights_of  # noqa: E402
+from bench.where import Where  # noqa: E402
 from bench.workloads import WORKLOADS, load_workload  # noqa: E402
+from gluon_edbatch.native import stopwatch  # noqa: E402
 from tree_lstm.data import Pair, Tree  # noqa: E402
 from tree_sst.data import build_samples, parse_tree  # noqa: E402
 
@@ -105,6 +108,32 @@ def test_several_systems_and_sizes_in_turn():
 def test_table_for_people():
     text = run('benchmark.py', 'treelstm-sick', '--scheduler', 'manual', *TINY)
     assert 'samples/s' in text and 'manual' in text
+
+
+def test_where_time_goes(monkeypatch):
+    readings = iter([{'products': 9., 'all': 9.}, {'products': .4, 'all': .6},
+                     {}, {'products': .8, 'all': .9}])
+    monkeypatch.setattr(stopwatch, 'seconds', lambda: next(readings))
+    where = Where()
+    for _ in range(2):
+        where.begin()
+        where.end(cpu_ms=500., minibatches=2)
+    medians = where.medians()
+    assert medians['products'] == 300 and medians['other in native operators'] == 75
+    assert medians['other operators'] == pytest.approx(125, abs=5)
+    row = {'workload': 'w', 'mode': 'infer', 'hidden': 1, 'embed': 1, 'threads': 1, 'cpus': 1,
+           'cpu': 'c', 'batch_size': 2, 'scheduler': 'fsm', 'where_ms': medians}
+    text = tables([row])
+    assert 'products' in text and '300.0' in text
+    assert 'products' not in tables([dict(row, where_ms={})]).split('samples/s\n')[1]
+
+
+def test_no_stopwatch_no_times(monkeypatch):
+    monkeypatch.setattr(stopwatch, 'seconds', lambda: None)
+    where = Where()
+    where.begin()
+    where.end(5., 1)
+    assert where.medians() == {}
 
 
 def test_data_directory(tmp_path):

@@ -13,7 +13,7 @@ from mxnet.gluon import nn
 
 import gluon_edbatch as edb
 from gluon_edbatch.execute import steps
-from gluon_edbatch.native import library
+from gluon_edbatch.native import library, stopwatch
 from gluon_edbatch.native.run import native_program
 from gluon_edbatch.static.node_type import NodeType
 from gluon_edbatch.testing import assert_matches_eager
@@ -129,6 +129,20 @@ def test_cell_of_any_width(types, width, dtype):
     assert_matches_eager(chain, samples, unpack=True, blocks=[cell], hybridized=[False],
                          schedulers=['agenda'], rtol=1e-10 if dtype == 'float64' else 3e-5)
     assert any(kind.native is not None for kind in types)
+
+
+@pytest.mark.parametrize('dtype', ['float32', 'float64'])
+def test_products_of_any_number_of_rows(types, dtype):
+    """Tiles of every height, and of half a vector's to several panels' width."""
+    for inputs, units in (3, 5), (40, 20), (17, 90):
+        layer = started(nn.Dense(units, in_units=inputs))
+        layer.cast(dtype)
+        data = arrays((1, inputs), 60, dtype=dtype)
+        for rows in list(range(1, 34)) + [57]:
+            assert_matches_eager(lambda x: layer(x), data[:rows], blocks=[layer],
+                                 hybridized=[False], schedulers=['agenda'],
+                                 rtol=1e-10 if dtype == 'float64' else 3e-5)
+    assert all(kind.native is not None for kind in types)
 
 
 def test_many_rows_and_wide_fans(types):
@@ -309,6 +323,22 @@ def test_folder_that_cannot_be_written(tmp_path):
     (tmp_path / 'file').write_text('')
     result = run(GLUON_EDBATCH_CACHE=str(tmp_path / 'file'), GLUON_EDBATCH_NATIVE='1')
     assert result.stdout.startswith('False') and 'GLUON_EDBATCH_CACHE' in result.stderr
+
+
+@pytest.mark.slow  # compiles the library anew
+def test_stopwatch(tmp_path):
+    program = PROGRAM + """
+from gluon_edbatch.native import stopwatch
+taken, again = stopwatch.seconds(), stopwatch.seconds()
+assert 0 < taken['products'] < taken['all'] < 1, taken
+assert not any(again.values()), again
+"""
+    subprocess.run([sys.executable, '-c', program], check=True, timeout=300, env=dict(
+        os.environ, GLUON_EDBATCH_STOPWATCH='1', GLUON_EDBATCH_CACHE=str(tmp_path)))
+
+
+def test_no_stopwatch_unless_asked_for():
+    assert stopwatch.seconds() is None
 
 
 def test_library_is_kept():

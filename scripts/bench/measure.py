@@ -19,6 +19,7 @@ from .machine import machine_info, peak_rss_mb
 from .output import rounded
 from .settings import Settings
 from .systems import Phases, build_system
+from .where import Where
 from .workloads import load_workload
 
 __all__ = ['Measurement']
@@ -45,6 +46,7 @@ class Measurement:
         self.minibatches = 1
         self.speeds: List[float] = []
         self.cpu_ms: List[float] = []
+        self.where = Where()
         self.spent = 0.0
 
     def warm_up(self) -> None:
@@ -71,9 +73,12 @@ class Measurement:
         """Samples a second, and ms of processor time a minibatch, of a repeat's minibatches."""
         stream = self._stream(number)
         minibatches = [next(stream) for _ in range(self.minibatches)]
+        self.system.wait()
+        self.where.begin()
         cpu = time.process_time()
         seconds = self._run(minibatches)
         cpu_ms = 1e3 * (time.process_time() - cpu) / self.minibatches
+        self.where.end(cpu_ms, self.minibatches)
         return sum(map(len, minibatches)) / seconds, cpu_ms
 
     def row(self) -> Dict[str, Any]:
@@ -94,7 +99,7 @@ class Measurement:
             'embed': settings.embed, 'scheduler': settings.system, 'threads': settings.threads,
             'samples_per_s': rounded(speed), 'samples_per_s_min': rounded(min(self.speeds)),
             'samples_per_s_max': rounded(max(self.speeds)),
-            **_phase_fields(phases),
+            **_phase_fields(phases), 'where_ms': self.where.medians(),
             'gemm_gflops': rounded(self.rate / 1e9),
             'gemm_bound_samples_per_s': rounded(bound), 'efficiency': rounded(speed / bound),
             'peak_rss_mb': rounded(peak), 'cpu_ms': rounded(median(self.cpu_ms)),

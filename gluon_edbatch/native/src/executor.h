@@ -10,6 +10,7 @@
 #include "gemm.h"
 #include "kernels.h"
 #include "program.h"
+#include "stopwatch.h"
 
 namespace edb {
 
@@ -59,6 +60,7 @@ template <typename T> class Executor {
   Executor(const Run& run, Arrays<T> arrays) : run_(run), arrays_(std::move(arrays)) {}
 
   void forward() {
+    const Stopwatch all(kAllOfARun);
     pack_weights(true);
     for (const Batch& batch : run_.batches) each_block(batch, [&](const Block& block) {
       block_scratch().release();
@@ -68,6 +70,7 @@ template <typename T> class Executor {
   }
 
   void backward() {
+    const Stopwatch all(kAllOfARun);
     pack_weights(false);
     kept_gradients_ = whole_scratch().template take<T>(run_.kept_gradients);
     for (size_t i = run_.batches.size(); i-- > 0;) {
@@ -95,7 +98,8 @@ template <typename T> class Executor {
     program_ = &run_.programs[batch.program];
     batch_ = &batch;
     const int32_t* parents = batch.parents < 0 ? nullptr : arrays_.indices + batch.parents;
-    const int64_t step = block_rows(batch);
+    const int64_t most = block_rows(batch), blocks = (batch.rows + most - 1) / most;
+    const int64_t step = blocks ? (batch.rows + blocks - 1) / blocks : 0;
     int64_t value = 0;
     for (int64_t row = 0; row < batch.rows; row += step) {
       block_.row = row;
@@ -154,9 +158,11 @@ template <typename T> class Executor {
     if (again && r.gathered_at < 0) return nullptr;
     T* rows = r.gathered_at >= 0 ? arrays_.workspace + kept(r, r.gathered_at)
                                  : block_scratch().template take<T>(r.width * count(r));
-    if (!again)
+    if (!again) {
+      const Stopwatch watch(kGathers);
       gather(Rows<T>{rows, r.width, r.width, count(r)}, arena, r.width,
              arrays_.indices + source.begin + first(r));
+    }
     return rows;
   }
 
@@ -185,11 +191,14 @@ template <typename T> class Executor {
         }
         default: continue;
       }
-      if (fresh) std::memset(gradients_[i], 0, r.width * count(r) * sizeof(T));
+      if (!fresh) continue;
+      const Stopwatch watch(kZeros);
+      std::memset(gradients_[i], 0, r.width * count(r) * sizeof(T));
     }
   }
 
   void scatter_gradients(const Batch& batch, const Block&) {
+    const Stopwatch watch(kGathers);
     const auto& registers = program_->registers;
     for (size_t i = 0; i < registers.size(); ++i) {
       const Register& r = registers[i];
@@ -232,6 +241,7 @@ template <typename T> class Executor {
 
   // Once for all batches of the run.
   void pack_weights(bool transposed) {
+    const Stopwatch watch(kPacking);
     whole_scratch().release();
     packed_.clear();
     for (const Program& program : run_.programs)
@@ -252,6 +262,7 @@ template <typename T> class Executor {
   // d weight (out, in) += the sum over rows of d out times in, over all batches at once: there are
   // always many rows to sum over, however small the batches.
   void weight_gradients() {
+    const Stopwatch watch(kWeightProducts);
     for (size_t p = 0; p < run_.programs.size(); ++p)
       for (const Instruction& instruction : run_.programs[p].instructions) {
         if (instruction.op != kProduct) continue;
@@ -315,7 +326,16 @@ template <typename T> class Executor {
     return ProductShape{i.i0, i.i1, i.i2, (i.i3 & 1) != 0, (i.i3 & 2) != 0};
   }
 
+  static Work work(const Instruction& i, Work of_products) {
+    switch (i.op) {
+      case kProduct: return of_products;
+      case kLoad: case kLookup: case kExpand: case kSegmentSum: return kGathers;
+      default: return kElementwise;
+    }
+  }
+
   void forward(const Instruction& i) {
+    const Stopwatch watch(work(i, kProducts));
     const Rows<T> out = value(i.out), a = value(i.a), b = value(i.b);
     switch (i.op) {
       case kLoad: load(i, out); break;
@@ -362,6 +382,7 @@ template <typename T> class Executor {
   void backward(const Instruction& i) {
     const Rows<T> dy = gradient(i.out);
     if (!dy || !dy.count) return;
+    const Stopwatch watch(work(i, kInputProducts));
     const Rows<T> da = gradient(i.a), db = gradient(i.b);
     switch (i.op) {
       case kLoad: unload(i, dy); break;

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 #include <vector>
 
 namespace edb {
@@ -77,27 +78,38 @@ void pack_line(const T* line, int64_t columns, int64_t k, int64_t deep, T* packe
     std::memcpy(packed, line, std::min<int64_t>(columns, kPanel<T>) * sizeof(T));
 }
 
-// One tile of `Rows` rows and `Panels` neighbouring panels.
-template <typename T, Side S, int Rows, int Panels>
+// Keeps the compiler from loading the same vectors again for each row.
+template <typename V, int Count>
+inline __attribute__((always_inline)) void hold(V (&vectors)[Count]) {
+#if defined(__AVX512F__)
+  for (V& vector : vectors) asm("" : "+v"(vector));
+#elif defined(__x86_64__)
+  for (V& vector : vectors) asm("" : "+x"(vector));
+#endif
+}
+
+// One tile of `Rows` rows and `vectors` vectors of columns: half of a panel, or whole panels.
+template <typename T, Side S, int Rows, int vectors>
 inline __attribute__((always_inline)) void tile(
     int64_t depth, const T* __restrict a, int64_t stride, const T* __restrict packed,
     int64_t panel_size, T* __restrict c, int64_t c_stride, int64_t width, const T* bias,
     bool accumulate) {
   using V = typename Vector<T>::type;
   using L = typename Vector<T>::loose;
-  constexpr int lanes = Vector<T>::lanes, vectors = 2 * Panels;
+  constexpr int lanes = Vector<T>::lanes;
   V sums[Rows][vectors];
 #pragma GCC unroll 16
   for (int i = 0; i < Rows; ++i)
 #pragma GCC unroll 4
     for (int v = 0; v < vectors; ++v) sums[i][v] = V{};
-  const T* right[Panels];
-  for (int p = 0; p < Panels; ++p) right[p] = packed + p * panel_size;
+  const T* right[(vectors + 1) / 2];  // panels
+  for (int p = 0; p < (vectors + 1) / 2; ++p) right[p] = packed + p * panel_size;
   for (int64_t k = 0; k < depth; ++k) {
     V columns[vectors];
 #pragma GCC unroll 4
     for (int v = 0; v < vectors; ++v)
       columns[v] = *reinterpret_cast<const L*>(right[v / 2] + k * kPanel<T> + (v % 2) * lanes);
+    if (Rows > 1) hold(columns);
 #pragma GCC unroll 16
     for (int i = 0; i < Rows; ++i) {
       const T left = S == Side::kRows ? a[i * stride + k] : a[k * stride + i];
@@ -125,58 +137,59 @@ inline __attribute__((always_inline)) void tile(
     }
 }
 
+// `count` tiles of Rows rows, one below the other.
+template <typename T, int Rows, int vectors>
+void column_of_tiles(int64_t count, int64_t width, int64_t depth, const T* a, int64_t stride,
+                     const T* packed, T* c, int64_t c_stride, const T* bias, bool accumulate) {
+  for (int64_t i = 0; i < count; ++i, a += Rows * stride, c += Rows * c_stride)
+    tile<T, Side::kRows, Rows, vectors>(depth, a, stride, packed, depth * kPanel<T>, c, c_stride,
+                                        width, bias, accumulate);
+}
+
+// `large` tiles of Rows rows, and then `small` ones of a row less.
 template <typename T, int Rows>
-void rows_times_panels(int64_t depth, const T* a, int64_t stride, const T* packed,
-                       int64_t panel_size, int64_t columns, T* c, int64_t c_stride, const T* bias,
-                       bool accumulate) {
+void multiply_tiles(int64_t large, int64_t small, int64_t columns, int64_t depth, const T* a,
+                    int64_t stride, const T* packed, T* c, int64_t c_stride, const T* bias,
+                    bool accumulate) {
   // Few rows leave registers free, and need more sums under way to hide the latency of each.
-  constexpr int together = Rows * 4 <= 2 * kTileRows ? 2 : 1;
-  for (int64_t begin = 0; begin < columns; begin += together * kPanel<T>,
-       packed += together * panel_size) {
-    const int64_t width = columns - begin;
-    const T* b = bias ? bias + begin : nullptr;
-    if (together == 2 && width > kPanel<T>)
-      tile<T, Side::kRows, Rows, together>(depth, a, stride, packed, panel_size, c + begin, c_stride,
-                                 width, b, accumulate);
-    else
-      tile<T, Side::kRows, Rows, 1>(depth, a, stride, packed, panel_size, c + begin, c_stride,
-                          width, b, accumulate);
+  constexpr int vectors = Rows * 4 <= 2 * kTileRows ? 4 : 2;
+  constexpr int fewer = Rows > 1 ? Rows - 1 : 1;
+  constexpr int step = vectors * Vector<T>::lanes;
+  for (int64_t begin = 0; begin < columns; begin += step, packed += depth * step) {
+    const int64_t width = columns - begin;  // these panels stay in the first cache
+    const auto run = [&](auto narrowed) {
+      constexpr int of = decltype(narrowed)::value;
+      const T* some = bias ? bias + begin : nullptr;
+      column_of_tiles<T, Rows, of>(large, width, depth, a, stride, packed, c + begin, c_stride,
+                                   some, accumulate);
+      if constexpr (vectors == 2)  // otherwise there is one tile alone
+        column_of_tiles<T, fewer, of>(small, width, depth, a + large * Rows * stride, stride,
+                                      packed, c + large * Rows * c_stride + begin, c_stride, some,
+                                      accumulate);
+    };
+    if (width <= Vector<T>::lanes) run(std::integral_constant<int, 1>());
+    else if (width <= kPanel<T>) run(std::integral_constant<int, 2>());
+    else run(std::integral_constant<int, vectors>());
   }
 }
 
-// The last rows, fewer than a whole tile: 8, 4, 2 and 1 at once.
-template <typename T, int Rows>
-void last_rows(int64_t rows, int64_t depth, const T* a, int64_t stride, const T* packed,
-               int64_t panel_size, int64_t columns, T* c, int64_t c_stride, const T* bias,
-               bool accumulate) {
-  if (rows >= Rows) {
-    rows_times_panels<T, Rows>(depth, a, stride, packed, panel_size, columns, c, c_stride, bias,
-                                  accumulate);
-    rows -= Rows;
-    a += Rows * stride;
-    c += Rows * c_stride;
-  }
+template <typename T, int Rows = kTileRows, typename... Arguments>
+void multiply_tiles_of(int64_t rows, Arguments... arguments) {
   if constexpr (Rows > 1)
-    last_rows<T, Rows / 2>(rows, depth, a, stride, packed, panel_size, columns, c, c_stride,
-                              bias, accumulate);
+    if (rows < Rows) return multiply_tiles_of<T, Rows - 1>(rows, arguments...);
+  multiply_tiles<T, Rows>(arguments...);
 }
 
 // c (rows, columns) = a (rows, depth) times packed (depth, columns), plus bias, plus c itself.
+// The rows are shared out evenly: a last tile of few rows would wait for memory.
 template <typename T>
 void multiply(int64_t rows, int64_t columns, int64_t depth, const T* a, int64_t stride,
               const T* packed, T* c, int64_t c_stride, const T* bias, bool accumulate) {
-  const int64_t panel_size = depth * kPanel<T>;
-  const int64_t whole = rows - rows % kTileRows;
-  for (int64_t begin = 0; whole && begin < columns; begin += kPanel<T>) {
-    const T* panel = packed + begin / kPanel<T> * panel_size;  // stays in the first cache
-    for (int64_t row = 0; row < whole; row += kTileRows)
-      tile<T, Side::kRows, kTileRows, 1>(depth, a + row * stride, stride, panel, panel_size,
-                                         c + row * c_stride + begin, c_stride, columns - begin,
-                                         bias ? bias + begin : nullptr, accumulate);
-  }
-  if (rows > whole)
-    last_rows<T, 8>(rows - whole, depth, a + whole * stride, stride, packed, panel_size, columns,
-                    c + whole * c_stride, c_stride, bias, accumulate);
+  if (!rows) return;
+  const int64_t tiles = (rows + kTileRows - 1) / kTileRows, most = (rows + tiles - 1) / tiles;
+  const int64_t small = most * tiles - rows;
+  multiply_tiles_of<T>(most, tiles - small, small, columns, depth, a, stride, packed, c, c_stride,
+                       bias, accumulate);
 }
 
 // --- sums over rows: c (out, in) += the transpose of (depth, out) times (depth, in) ---------------
@@ -201,20 +214,25 @@ void multiply_transposed(int64_t out, int64_t in, int64_t depth, const T* tiles,
   const int64_t panel_size = kDepth * kPanel<T>;
   for (int64_t begin = 0; begin < in; begin += kPanel<T>, panels += panel_size) {
     const int64_t width = std::min<int64_t>(kPanel<T>, in - begin);
-    const T* left = tiles;
-    for (int64_t row = 0; row < out; row += kTileRows, left += kDepth * kTileRows) {
-      if (row + kTileRows <= out) {
-        tile<T, Side::kColumns, kTileRows, 1>(depth, left, kTileRows, panels, panel_size,
-                                              c + row * in + begin, in, width, nullptr, true);
-        continue;
+    const auto run = [&](auto vectors) {
+      constexpr int of = decltype(vectors)::value;
+      const T* left = tiles;
+      for (int64_t row = 0; row < out; row += kTileRows, left += kDepth * kTileRows) {
+        if (row + kTileRows <= out) {
+          tile<T, Side::kColumns, kTileRows, of>(depth, left, kTileRows, panels, panel_size,
+                                                 c + row * in + begin, in, width, nullptr, true);
+          continue;
+        }
+        T rest[kTileRows * kPanel<T>];
+        tile<T, Side::kColumns, kTileRows, of>(depth, left, kTileRows, panels, panel_size, rest,
+                                               kPanel<T>, kPanel<T>, nullptr, false);
+        for (int64_t i = row; i < out; ++i)
+          for (int64_t j = 0; j < width; ++j)
+            c[i * in + begin + j] += rest[(i - row) * kPanel<T> + j];
       }
-      T rest[kTileRows * kPanel<T>];
-      tile<T, Side::kColumns, kTileRows, 1>(depth, left, kTileRows, panels, panel_size, rest,
-                                            kPanel<T>, kPanel<T>, nullptr, false);
-      for (int64_t i = row; i < out; ++i)
-        for (int64_t j = 0; j < width; ++j)
-          c[i * in + begin + j] += rest[(i - row) * kPanel<T> + j];
-    }
+    };
+    if (width <= Vector<T>::lanes) run(std::integral_constant<int, 1>());
+    else run(std::integral_constant<int, 2>());
   }
 }
 
