@@ -29,7 +29,8 @@ def hoist(plan: Plan) -> Plan:
     indices = [plan.indices]
     for index, group in enumerate(plan.groups):
         node_type = group.node_type
-        if group.size > 1 and not node_type.alone and node_type.options.hoisting and _pays(group):
+        if group.size > 1 and not (node_type.alone or node_type.whole) \
+                and node_type.options.hoisting and _pays(group):
             hoisted = _hoist_group(plan, group, indices)
             if hoisted is not None:
                 node_type.changed_by.add('hoisting')

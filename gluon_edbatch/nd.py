@@ -10,6 +10,7 @@ import numpy as np
 from mxnet.ndarray import NDArray
 
 from .record.hooks import current_recording
+from .record.lazy import LazyArray
 
 
 def __getattr__(name: str) -> Callable[..., Any]:
@@ -26,10 +27,8 @@ def _function(name: str) -> Callable[..., Any]:
 
     def with_lazy_arrays(*args, **kwargs):
         recording = current_recording()
-        args = _lazy(recording, args)
-        kwargs = {key: value if not isinstance(value, (NDArray, np.ndarray)) else
-                  _lazy(recording, [value])[0] for key, value in kwargs.items()}
-        return original(*args, **kwargs)
+        arguments = _lazy(recording, [*args, *kwargs.values()])
+        return original(*arguments[:len(args)], **dict(zip(kwargs, arguments[len(args):])))
 
     def function(*args, **kwargs):
         recording = current_recording()
@@ -43,6 +42,11 @@ def _function(name: str) -> Callable[..., Any]:
 
 
 def _lazy(recording, args) -> List[Any]:
-    """Arrays as values of the recording, so that an operator on them is recorded."""
-    return [recording.values([arg])[0] if isinstance(arg, (NDArray, np.ndarray)) else arg
-            for arg in args]
+    """NumPy arrays as values of the recording, and an NDArray if there is no value yet, so that an
+    operator on them is recorded."""
+    args = [recording.values([arg])[0] if isinstance(arg, np.ndarray) else arg for arg in args]
+    if not any(isinstance(arg, LazyArray) for arg in args):
+        position = recording.sharing.data_among(args)
+        if position is not None:
+            args[position], = recording.values([args[position]])
+    return args

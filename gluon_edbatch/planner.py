@@ -11,7 +11,7 @@ from .pending import Calls, FormTable, expand
 from .plan import ArenaPlan, Group, Import, Plan, Reads, Writes
 from .record.lazy import Locations
 from .schedule.protocol import Schedule
-from .static.node_type import Kind, NodeType
+from .static.node_type import Argument, Kind, NodeType
 
 
 class Given(NamedTuple):
@@ -211,28 +211,29 @@ class _Planner:
             elif argument.kind is Kind.RAGGED:
                 read = self._ragged_reads(arena, arg_rows, starts, counts, group)
             else:
-                read = self._row_reads(arena, arg_rows, argument.kind, starts, counts, group)
+                read = self._row_reads(arena, arg_rows, argument, starts, counts, group)
             reads.append(read)
         return group._replace(reads=tuple(reads))
 
-    def _row_reads(self, arena, arg_rows, kind, starts, counts, group: Group) -> Reads:
+    def _row_reads(self, arena, arg_rows, argument: Argument, starts, counts, group: Group
+                   ) -> Reads:
         """Slices or gathers for an argument of one type, batch by batch."""
-        if kind is Kind.FLAT:
+        if argument.kind is Kind.FLAT:
             entries = expand(starts, counts)
             rows, spans = arg_rows[entries], self._value_rows(self.calls.args[entries])
             rows = expand(rows, spans)
             per_node = np.add.reduceat(spans, np.cumsum(counts) - counts)
         else:
-            rows, per_node = arg_rows[starts], self._argument_rows(group, starts)
+            rows, per_node = arg_rows[starts], self._argument_rows(group, starts, argument.rows)
             if (per_node != 1).any():
                 rows = expand(rows, per_node)
         return self._reads_of(arena, rows, _bounds(per_node)[group.bounds])
 
-    def _argument_rows(self, group: Group, starts):
-        """Rows of one argument of each node: those of the call, unless it runs alone."""
+    def _argument_rows(self, group: Group, starts, times: int):
+        """Rows of one argument of each node: `times` those of the call, unless it runs alone."""
         if group.node_type.alone:
             return self._value_rows(self.calls.args[starts])
-        return self.rows[group.nodes]
+        return self.rows[group.nodes] * times
 
     def _value_rows(self, values) -> np.ndarray:
         """How many rows each of these values has."""

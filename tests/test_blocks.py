@@ -64,20 +64,23 @@ def test_loss(name):
         return loss(scores, *label) if isinstance(label, tuple) else loss(scores, label)
 
     samples = list(zip(ndarrays(5, (1, 3), gradient=True), labels))
-    # PoissonNLLLoss and CosineEmbeddingLoss reduce with mean() over all of a batch (see below).
     # The terms of KL cancel to a hundredth of their size, so its rounding counts for more.
     assert_matches_eager(model, samples, unpack=True, blocks=[net, loss],
                          rtol=1e-4 if name.startswith('KL') else None)
 
 
-def test_poisson_runs_one_by_one_and_says_why():
+@pytest.mark.parametrize('whole_values', [True, False])
+def test_poisson_means_over_all_rows_of_a_sample(whole_values):
+    """One by one unless samples get an axis of their own."""
     loss = LOSS.PoissonNLLLoss()
-    with edb.batching() as scope:
-        values = [loss(x, y) for x, y in zip(ndarrays(3, (1, 4)), ndarrays(3, (1, 4), seed=1))]
-    edb.forward(values)
+    samples = list(zip(ndarrays(3, (1, 4)), ndarrays(3, (1, 4), seed=1)))
+    with edb.compile_options(whole_values=whole_values), edb.batching() as scope:
+        values = edb.forward([loss(x, y) for x, y in samples])
+    for (x, y), value in zip(samples, values):
+        np.testing.assert_allclose(value.asnumpy(), loss(x, y).asnumpy(), rtol=1e-5)
     kind, = scope.report().types
-    assert (kind.calls, kind.batches) == (3, 3)
-    assert 'mean' in kind.note
+    assert (kind.calls, kind.batches) == (3, 1 if whole_values else 3)
+    assert whole_values or 'mean' in kind.note
 
 
 class Wrapped(edb.AutoBatchMixin, gluon.Block):

@@ -31,8 +31,9 @@ def lower(node_type: NodeType) -> RowProgram:
     Unsupported
         With the reason, for the report.
     """
-    if node_type.alone or any(factor != 1 for factor in node_type.factors):
-        raise Unsupported('runs alone')
+    if node_type.alone or any(factor != 1 for factor in node_type.factors) or any(
+            argument.rows != 1 for argument in node_type.arguments):
+        raise Unsupported('runs alone, or on several rows of each call')
     if node_type.ctx.device_type != 'cpu':
         raise Unsupported('is not on a CPU')
     ragged = [position for position, argument in enumerate(node_type.arguments)

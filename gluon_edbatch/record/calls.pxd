@@ -25,6 +25,7 @@ cdef class Step:
 @cython.final
 cdef class Callee:
     cdef public object block, function, options, hooks, pre_hooks
+    cdef public tuple shared
     cdef public bint recorded
     cdef public Py_ssize_t children
     cdef public Step first
@@ -48,12 +49,14 @@ cdef class CallLog:
     cdef public list scalars
     cdef public Py_ssize_t next_value
     cdef bint _given
-    cdef public dict callees
+    cdef public dict callees, shared
     @cython.locals(step=Step, form=Form, args_before=Py_ssize_t, scalars_before=Py_ssize_t,
                    lengths_before=Py_ssize_t)
     cdef call(self, Callee callee, tuple args)
-    @cython.locals(callee=Callee, key=list)
+    @cython.locals(callee=Callee, key=list, shared=tuple)
     cpdef operation(self, object function, tuple args, dict options)
+    @cython.locals(position=Py_ssize_t, shared=list)
+    cdef tuple _shared_among(self, tuple args)
     cdef bint _lengths_fit(self, Form form, Py_ssize_t before)
     @cython.locals(value=lazy.LazyArray, several=lazy.RaggedArray, ragged=bint,
                    position=Py_ssize_t, scalars_before=Py_ssize_t)

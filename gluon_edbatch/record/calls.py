@@ -130,6 +130,8 @@ class Callee:
         None for an operator.
     function, options
         An operator as its user calls it, and its keyword arguments.
+    shared : tuple of (int, NDArray)
+        Arguments that are not values but arrays that its calls share, by position.
 
     Attributes
     ----------
@@ -144,9 +146,9 @@ class Callee:
         The first form with its kinds of arguments, by these but for their numbers of rows.
     """
 
-    def __init__(self, block: Optional[gluon.Block], function=None, options=None):
+    def __init__(self, block: Optional[gluon.Block], function=None, options=None, shared=()):
         self.block = block
-        self.function, self.options = function, options
+        self.function, self.options, self.shared = function, options, shared
         self.recorded = block is None or is_recorded(type(block))
         self.children = getattr(block, 'values_of_child', 0) if self.recorded else 0
         self.hooks = getattr(block, '_forward_hooks', None)
@@ -272,6 +274,8 @@ class CallLog:
         Python numbers that were given as arguments.
     callees : dict of block, or of operator and its keyword arguments, to Callee
         Of autograd's present mode.
+    shared : dict of int to NDArray
+        Arrays, by id, that operators on values were found to share.
     """
 
     def __init__(self):
@@ -285,6 +289,7 @@ class CallLog:
         self.scalars: List[float] = []
         self._given = False  # whether the call under way was given arrays
         self.callees: Dict[gluon.Block, Callee] = {}
+        self.shared: Dict[int, NDArray] = {}
 
     def call(self, callee, args):
         """Record a call and return its results as lazy values."""
@@ -306,21 +311,40 @@ class CallLog:
     def operation(self, function, args, options):
         """Record a call of an operator: what ``function(*args, **options)`` records, which is
         asked for each kind of lazy arguments once."""
+        key, shared, every = [function], (), args
         for arg in args:
             if type(arg) is not lazy.LazyArray:
-                return function(*args, **options)
-        key = [function]
+                shared = self._shared_among(args)
+                if not shared:
+                    return function(*args, **options)
+                for position, array in shared:
+                    key.append(position)
+                    key.append(id(array))
+                args = tuple([arg for arg in args if type(arg) is lazy.LazyArray])
+                break
         for name, option in options.items():
             if not _is_plain(option):
-                return function(*args, **options)
+                return function(*every, **options)
             key.append(name)
             key.append(type(option))  # 1 is not True, nor 1.0
             key.append(option)
         place = tuple(key)
         callee = self.callees.get(place)
         if callee is None:
-            callee = self.callees[place] = Callee(None, function, options)
+            callee = self.callees[place] = Callee(None, function, options, shared)
         return self.call(callee, args)
+
+    def _shared_among(self, args):
+        """(position, array) of the arguments that operators were found to share, if all others
+        are values."""
+        shared = []
+        for position in range(len(args)):
+            arg = args[position]
+            if type(arg) is not lazy.LazyArray:
+                if id(arg) not in self.shared:
+                    return ()
+                shared.append((position, arg))
+        return tuple(shared)
 
     def _lengths_fit(self, form, before):
         """Whether lengths that were appended since are such as calls of this form may have."""

@@ -1,6 +1,6 @@
 """Lazy values: NDArrays whose contents are computed when somebody looks at them."""
 from functools import wraps
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -253,6 +253,18 @@ class LazyArray(NDArray):
         """As ``NDArray.as_in_context``."""
         return self if context == self.context else self.evaluated().as_in_context(context)
 
+    def __getitem__(self, key):
+        index = basic_index(key, self.shape)
+        if index is None or 0 in index.shape:
+            return super().__getitem__(key)
+        value = self
+        if any(axis != slice(None) for axis in index.axes):
+            value = self._recorded('slice', **{
+                name: tuple([getattr(axis, attribute) for axis in index.axes])
+                for name, attribute in (('begin', 'start'), ('end', 'stop'), ('step', 'step'))})
+        return super().__getitem__(key) if value is None else (
+            value if value.shape == index.shape else value.reshape(index.shape))
+
     def _slice(self, start, stop):
         length = self.shape[0]
         begin, end, _ = slice(start, stop).indices(length)
@@ -324,6 +336,51 @@ def _arithmetic(name: str) -> Callable[[LazyArray, Any], NDArray]:
 
 for _name in 'add radd sub rsub mul rmul truediv rtruediv pow rpow mod rmod eq ne gt ge lt le'.split():
     setattr(LazyArray, f'__{_name}__', _arithmetic(f'__{_name}__'))
+
+
+class Index(NamedTuple):
+    """What to take of an array.
+
+    Attributes
+    ----------
+    axes : list of slice
+        Of each axis.
+    shape : tuple of int
+        Of the result.
+    """
+
+    axes: List[slice]
+    shape: Tuple[int, ...]
+
+
+def basic_index(key: Any, shape: Tuple[int, ...]) -> Optional[Index]:
+    """What a key of integers, slices, None and Ellipsis means; None for any other, and for those
+    that NDArrays refuse, which are to say why."""
+    keys = list(key) if isinstance(key, tuple) else [key]
+    if any(each is not None and each is not Ellipsis and type(each) not in (int, slice)
+           for each in keys) or keys.count(Ellipsis) > 1:
+        return None
+    named = sum([each is not None and each is not Ellipsis for each in keys])
+    if named > len(shape):
+        return None
+    if Ellipsis not in keys:
+        keys.append(Ellipsis)
+    place = keys.index(Ellipsis)
+    keys[place:place + 1] = [slice(None)] * (len(shape) - named)
+    axes: List[slice] = []
+    result: List[int] = []
+    for each in keys:
+        length = shape[len(axes)] if each is not None else 0
+        if each is None:
+            result.append(1)
+        elif type(each) is int:
+            if not -length <= each < length:
+                return None
+            axes.append(slice(each % length, each % length + 1))
+        else:
+            axes.append(each)
+            result.append(len(range(*each.indices(length))))
+    return Index(axes, tuple(result) or (1,))
 
 
 class RaggedArray(LazyArray):

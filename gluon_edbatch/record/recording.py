@@ -17,6 +17,7 @@ from .calls import (ANY, Callee, End, Form, Nothing, Number, Ragged, current_rec
 from .guard import Watched, detached
 from .inputs import NUMBERS, SCALAR_DTYPE, Given, Inputs, is_array
 from .lazy import LazyArray, Locations, RaggedArray, Store
+from .shared import SharedTypes, Sharing
 from .sites import Site, current_site, site_of, user_codes
 from .spec import Spec, spec_of
 from .structure import flatten
@@ -25,6 +26,7 @@ _tracing = threading.RLock()  # the name scope of a block serves one thread at a
 # block -> {key: NodeType}; operators have no block
 _block_types: 'weakref.WeakKeyDictionary[gluon.Block, dict]' = weakref.WeakKeyDictionary()
 _operator_types: Dict[tuple, NodeType] = {}
+_shared_types = SharedTypes()
 
 
 class Recording(Inputs):
@@ -66,6 +68,7 @@ class Recording(Inputs):
         # for each mode the forms of calls by key, and blocks with theirs
         self._modes: Dict[Mode, Tuple[Dict[tuple, Form], Dict[gluon.Block, Callee]]] = {}
         self._fingerprints: Dict[gluon.Block, Any] = {}
+        self.sharing = Sharing()
         self._by_length: Dict[int, tuple] = {}  # what makes the forms of types that are not neutral
         # of calls that other recordings recorded (see pieces.py): forms of their kinds, and types
         self.adopted: Dict[Any, np.ndarray] = {}
@@ -103,7 +106,10 @@ class Recording(Inputs):
         """Run the function that MXNet has for an operator, and see what it records. If that is
         one call of these arguments, whose results it returns, such calls need it no more."""
         calls, values, base = len(self.node_forms), len(self.node_args), self.next_value
-        result = callee.function(*args, **callee.options)
+        every = list(args)
+        for position, array in callee.shared:
+            every.insert(position, array)
+        result = callee.function(*every, **callee.options)
         if len(self.node_forms) == calls + 1:
             form = self.forms[self.node_forms[calls]]
             if form.lengths == ANY and _same(result, form.results(base)) \
@@ -163,7 +169,7 @@ class Recording(Inputs):
             block, tuple(flatten(arg, is_array, []) for arg in args),
             [leaf if isinstance(leaf, LazyArray) else number for leaf in leaves])
         if len(rows) == 1 and Number not in kinds and form.lengths == ANY \
-                and not form.node_type.alone:
+                and not (form.node_type.alone or form.node_type.whole):
             callee.of_any_rows[key] = form
         return form
 
@@ -193,11 +199,16 @@ class Recording(Inputs):
         attrs : tuple of (str, str)
         args : sequence of arrays or numbers
         """
-        leaves = self.values(args)
-        key = (op, attrs, *map(_key, leaves))
+        shared = self.sharing.positions(op, args)
+        arrays = [args[position] for position in shared]
+        leaves = self.values([arg for position, arg in enumerate(args) if position not in shared]
+                             if shared else args)
+        key = (op, attrs, shared, *map(id, arrays), *map(_key, leaves))
         form = self.forms_by_key.get(key)
         if form is None:
-            form = self.forms_by_key[key] = self._resolve_operator(op, attrs, leaves)
+            form = self.forms_by_key[key] = self._resolve_operator(op, attrs, leaves, shared,
+                                                                   arrays)
+        self.shared.update([(id(array), array) for array in arrays])
         return self._append(form, leaves)
 
     def concat(self, args: Sequence[Any]) -> LazyArray:
@@ -326,10 +337,14 @@ class Recording(Inputs):
             if len(contexts) == 1:
                 self._ctx = contexts[0]
 
-    def _resolve_operator(self, op, attrs, leaves) -> Form:
+    def _resolve_operator(self, op, attrs, leaves, shared, arrays) -> Form:
+        weights, types = _shared_types.of(op, shared, arrays) if shared else ((), _operator_types)
+        if shared:
+            attrs = tuple([(key, value) for key, value in attrs if key != 'sparse_grad'])
         try:
-            return self._form(op, _operator_types, (op, attrs), list(map(_spec_and_kind, leaves)),
-                              lambda: trace_operator(op, attrs, len(leaves)))
+            return self._form(op, types, (op, attrs, shared), list(map(_spec_and_kind, leaves)),
+                              lambda: trace_operator(op, attrs, len(leaves),
+                                                     dict(zip(shared, weights))))
         except EdbError as error:
             raise type(error)(f'{error}\n  called at {current_site()}') from error.__cause__
 
@@ -346,10 +361,10 @@ class Recording(Inputs):
             node_type = types.get(exact) or (types.get(aligned) if len(rows) == 1 else None)
             if node_type is None or not node_type.fits():
                 node_type = make_type(trace(), self.mode, specs, contexts.pop(), self.options)
-                types[exact if node_type.alone else aligned] = node_type
+                types[exact if node_type.alone or node_type.whole else aligned] = node_type
         for parameter in node_type.parameters:
             self._watch(name, parameter, node_type.ctx)
-        form = self.new_form(node_type, specs[0][0].rows)
+        form = self.new_form(node_type, 1 if node_type.whole else specs[0][0].rows)
         if form.lengths != ANY:
             self._by_length[form.index] = types, head, specs
         return form

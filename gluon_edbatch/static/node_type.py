@@ -13,6 +13,7 @@ from mxnet.gluon.parameter import DeferredInitializationError
 
 from ..errors import RecordError, RowDependenceError, UnrecordableError
 from ..record.spec import Spec, spec_of
+from .lift import NoRule, lift
 from .options import CompileOptions
 from .padding import Padding, padding_of
 from .passes.horizontal import packs, pays
@@ -54,11 +55,14 @@ class Argument(NamedTuple):
     kind : Kind
     differentiable : bool
         False if the subgraph uses it as an index only, or if it is of an integer type.
+    rows : int
+        How many it has per row of the call; 1 but for types of whole values.
     """
 
     arena: tuple
     kind: Kind
     differentiable: bool
+    rows: int = 1
 
 
 class NodeType:
@@ -79,6 +83,9 @@ class NodeType:
         Rows of each output per row of the arguments.
     alone : bool
         Whether nodes must run one by one; `reason` says why.
+    whole : bool
+        Whether a call counts as one row, whatever its arguments' rows: the subgraph was lifted
+        (see `lift`), as rows of these do depend on each other.
     neutral : bool
         Whether ragged arguments may be padded: calls of a type that is not neutral get types of
         their own by the lengths of these arguments.
@@ -114,7 +121,7 @@ class NodeType:
     def __init__(self, graph: StaticGraph, mode: Mode, arguments: Tuple[Argument, ...],
                  outputs: Tuple[Spec, ...], rows: int, verdict: RowwiseResult, ctx: mx.Context,
                  shapes: Dict[str, Tuple[int, ...]], options: CompileOptions,
-                 lengths: Optional[Tuple[int, ...]] = None):
+                 lengths: Optional[Tuple[int, ...]] = None, whole: bool = False):
         self.serial = next(_serial)
         self.name = graph.name
         self.graph = graph
@@ -125,11 +132,13 @@ class NodeType:
         self.outputs = outputs
         self.alone = verdict.verdict is not Verdict.PROVED
         self.reason = verdict.reason
+        self.whole = whole
         self.factors = tuple(verdict.factors) or tuple(1 for _ in outputs)
         self.rows = rows
         self.ctx = ctx
         self.trial_shapes = shapes if self.alone else {
-            name: (_TRIAL_ROWS,) + shape[1:] for name, shape in shapes.items()}
+            name: (_TRIAL_ROWS * (shape[0] if whole else 1),) + shape[1:]
+            for name, shape in shapes.items()}
         self.parameters: List[gluon.Parameter] = list(graph.parameters.values())
         self._dtypes = self._dtypes_now()
         self.ragged = any(argument.kind is Kind.RAGGED for argument in arguments)
@@ -295,6 +304,9 @@ def make_type(graph: StaticGraph, mode: Mode, leaves: Sequence[Tuple[Spec, Kind]
     dtypes = {name: dtype for name, dtype in dtypes.items() if name in used}
     outputs = _infer(graph, shapes, dtypes, ctx)
     verdict = _verdict(graph, mode, leaves, shapes)
+    lifted = None
+    if verdict.verdict is not Verdict.PROVED and options.whole_values:
+        lifted = _lifted(graph, leaves, shapes)
     if verdict.verdict is Verdict.DEPENDENT and 'BatchNorm' in verdict.reason:
         raise RowDependenceError(
             f'{graph.name} cannot be batched: {verdict.reason}, so that a sample would see the '
@@ -303,10 +315,31 @@ def make_type(graph: StaticGraph, mode: Mode, leaves: Sequence[Tuple[Spec, Kind]
     indices = _used_only(graph, _INDICES)  # operators refuse gradients for these
     arguments = tuple(
         Argument(spec.arena, kind,
-                 np.issubdtype(spec.dtype, np.floating) and INPUT % position not in indices)
+                 np.issubdtype(spec.dtype, np.floating) and INPUT % position not in indices,
+                 1 if lifted is None else spec.rows)
         for position, (spec, kind) in enumerate(leaves))
-    return NodeType(graph, mode, arguments, outputs, leaves[0][0].rows, verdict, ctx,
-                    shapes, options, lengths)
+    if lifted is None:
+        return NodeType(graph, mode, arguments, outputs, leaves[0][0].rows, verdict, ctx,
+                        shapes, options, lengths)
+    node_type = NodeType(
+        graph._replace(symbol=lifted), mode, arguments, outputs, 1,
+        RowwiseResult(Verdict.PROVED, '', [spec.rows for spec in outputs]), ctx, shapes, options,
+        whole=True)
+    node_type.changed_by.add('whole_values')
+    return node_type
+
+
+def _lifted(graph: StaticGraph, leaves: Sequence[Tuple[Spec, Kind]],
+            shapes: Dict[str, Tuple[int, ...]]) -> Optional[mx.sym.Symbol]:
+    """The subgraph for batches of whole values, if every operator can be lifted."""
+    if any(kind is not Kind.ROWS for _, kind in leaves) or any(
+            getattr(parameter, '_grad_stype', 'default') != 'default'  # see `look_ups`
+            for parameter in graph.parameters.values()):
+        return None
+    try:
+        return lift(graph.symbol, shapes)
+    except NoRule:
+        return None
 
 
 def _infer(graph, shapes, dtypes, ctx):

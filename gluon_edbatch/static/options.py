@@ -18,6 +18,8 @@ class CompileOptions:
     row_layout : bool, default True
         Calls within batches in the order in which later batches read them, so that these read
         slices; not for native operators, for which gathers are as cheap.
+    whole_values : bool, default True
+        Batches of calls whose rows depend on each other, with an axis of their own.
     segments : bool, default True
         Ragged arguments without padding, where all that is done with them allows it.
     hoisting : bool, default True
@@ -43,6 +45,7 @@ class CompileOptions:
 
     native: bool = True
     row_layout: bool = True
+    whole_values: bool = True
     segments: bool = True
     hoisting: bool = True
     horizontal: bool = True

@@ -41,8 +41,8 @@ class RowwiseResult(NamedTuple):
     factors: List[int]
 
 
-class _Node(NamedTuple):
-    """One operator application, as a rule sees it; shapes are those of the first trial."""
+class Node(NamedTuple):
+    """One operator application, as a rule sees it."""
 
     op: str
     attrs: Dict[str, str]
@@ -75,7 +75,7 @@ def analyse(symbol: mx.sym.Symbol, row_shapes: Dict[str, Shape], training: bool)
                 batched[index, 0] = node['name'] in row_shapes
                 continue
             sources = [(i, j) for i, j, *_ in node['inputs']]
-            view = _Node(node['op'], node.get('attrs', {}), [batched[s] for s in sources],
+            view = Node(node['op'], node.get('attrs', {}), [batched[s] for s in sources],
                          [trials[0][entries[i] + j] for i, j in sources],
                          trials[0][entry:entries[index + 1]])
             result = any(view.batched) and _apply(view, training, unknown)
@@ -119,17 +119,24 @@ def infer_shape(symbol: mx.sym.Symbol, shapes: Dict[str, Shape]):
 def _graph(symbol):
     """JSON nodes, heads, and for each node the position of its first output in the internals."""
     graph = json.loads(symbol.tojson())
-    names = [output.name for output in symbol.get_internals()]
+    entries = first_outputs(graph['nodes'], symbol.get_internals())
+    if entries is None:
+        raise _Dependent('two of its operators have one name')
+    return graph['nodes'], graph['heads'], entries
+
+
+def first_outputs(nodes: Sequence[dict], internals: mx.sym.Symbol) -> Optional[List[int]]:
+    """For each node of a graph the position of its first output among all, and where the last
+    ends; None if names do not tell."""
+    names = [output.name for output in internals]
     entries, position = [], 0
-    for node in graph['nodes']:
+    for node in nodes:
         entries.append(position)
         position += 1
         while position < len(names) and names[position] == node['name'] and node['op'] != 'null':
             position += 1
     entries.append(position)
-    if position != len(names) or len(entries) != len(graph['nodes']) + 1:
-        raise _Dependent('two of its operators have one name')
-    return graph['nodes'], graph['heads'], entries
+    return entries if position == len(names) and len(entries) == len(nodes) + 1 else None
 
 
 def _factor(op: str, first: Shape, second: Shape) -> int:
@@ -140,11 +147,11 @@ def _factor(op: str, first: Shape, second: Shape) -> int:
     return factors[0][0]
 
 
-def _apply(node: _Node, training: bool, unknown: List[str]) -> bool:
+def _apply(node: Node, training: bool, unknown: List[str]) -> bool:
     if node.op == 'BatchNorm':
-        if training and not _flag(node, 'use_global_stats'):
+        if training and not flag(node, 'use_global_stats'):
             raise _Dependent('BatchNorm in training mode takes its statistics over the batch')
-        if _integer(node, 'axis', 1) % len(node.inputs[0]) == 0:
+        if integer(node, 'axis', 1) % len(node.inputs[0]) == 0:
             raise _Dependent('BatchNorm over axis 0')
         return True
     rule = RULES.get(node.op)
@@ -155,7 +162,7 @@ def _apply(node: _Node, training: bool, unknown: List[str]) -> bool:
     return True
 
 
-def _shown(node: _Node) -> str:
+def _shown(node: Node) -> str:
     shown = ', '.join(f'{key}={value}' for key, value in node.attrs.items()
                       if key in ('axis', 'dim', 'shape', 'axes', 'begin', 'end', 'transpose_a',
                                  'transpose_b', 'dim1', 'dim2'))
@@ -164,7 +171,7 @@ def _shown(node: _Node) -> str:
 
 # --- rules: True if a batched input gives a batched output, row by row ---------------------------
 
-def _tuple(node: _Node, key: str) -> Optional[Tuple[Optional[int], ...]]:
+def tuple_of(node: Node, key: str) -> Optional[Tuple[Optional[int], ...]]:
     text = node.attrs.get(key)
     if text in (None, 'None', '()', '[]'):
         return None
@@ -172,29 +179,29 @@ def _tuple(node: _Node, key: str) -> Optional[Tuple[Optional[int], ...]]:
     return tuple(None if part.strip() == 'None' else int(part) for part in parts)
 
 
-def _integer(node: _Node, key: str, default: Optional[int]) -> Optional[int]:
+def integer(node: Node, key: str, default: Optional[int]) -> Optional[int]:
     text = node.attrs.get(key)
     return default if text in (None, 'None') else int(text)
 
 
-def _flag(node: _Node, key: str) -> bool:
+def flag(node: Node, key: str) -> bool:
     return node.attrs.get(key) in ('True', '1', 'true')
 
 
-def _any(node: _Node) -> bool:
+def _any(node: Node) -> bool:
     return True
 
 
-def _first_only(node: _Node) -> bool:
+def _first_only(node: Node) -> bool:
     """The first input is batched, the others (weights) are not."""
     return node.batched[0] and not any(node.batched[1:])
 
 
-def _all_batched(node: _Node) -> bool:
+def _all_batched(node: Node) -> bool:
     return all(node.batched) and len({shape[0] for shape in node.inputs}) == 1
 
 
-def _elementwise(node: _Node) -> bool:
+def _elementwise(node: Node) -> bool:
     """Right-aligned broadcasting leaves axis 0 of every batched input where it is."""
     rank, rows = len(node.outputs[0]), node.outputs[0][0]
     for batched, shape in zip(node.batched, node.inputs):
@@ -205,128 +212,128 @@ def _elementwise(node: _Node) -> bool:
     return True
 
 
-def _other_axis(key: str, default: Optional[int]) -> Callable[[_Node], bool]:
+def _other_axis(key: str, default: Optional[int]) -> Callable[[Node], bool]:
     """Works along one axis, which must not be axis 0; all inputs are batched."""
-    def rule(node: _Node) -> bool:
-        axis = _integer(node, key, default)
+    def rule(node: Node) -> bool:
+        axis = integer(node, key, default)
         return axis is not None and axis % len(node.inputs[0]) != 0 and _all_batched(node)
     return rule
 
 
-def _normalised(key: str, default: int) -> Callable[[_Node], bool]:
-    def rule(node: _Node) -> bool:
-        axis = _integer(node, key, default)
+def _normalised(key: str, default: int) -> Callable[[Node], bool]:
+    def rule(node: Node) -> bool:
+        axis = integer(node, key, default)
         return axis % len(node.inputs[0]) != 0 and _first_only(node)
     return rule
 
 
-def _reduction(node: _Node) -> bool:
-    axes = _tuple(node, 'axis')
+def _reduction(node: Node) -> bool:
+    axes = tuple_of(node, 'axis')
     rank = len(node.inputs[0])
     axes = set() if axes is None else {axis % rank for axis in axes}
-    if _flag(node, 'exclude'):
+    if flag(node, 'exclude'):
         return bool(axes) and 0 in axes
     return bool(axes) and 0 not in axes
 
 
-def _stack(node: _Node) -> bool:
-    return _integer(node, 'axis', 0) % len(node.outputs[0]) != 0 and _all_batched(node)
+def _stack(node: Node) -> bool:
+    return integer(node, 'axis', 0) % len(node.outputs[0]) != 0 and _all_batched(node)
 
 
-def _slice(node: _Node) -> bool:
-    begin, end, step = (_tuple(node, key) or (None,) for key in ('begin', 'end', 'step'))
+def _slice(node: Node) -> bool:
+    begin, end, step = (tuple_of(node, key) or (None,) for key in ('begin', 'end', 'step'))
     return begin[0] in (None, 0) and end[0] is None and step[0] in (None, 1)
 
 
-def _split(node: _Node) -> bool:
-    return _integer(node, 'axis', 1) % len(node.inputs[0]) != 0
+def _split(node: Node) -> bool:
+    return integer(node, 'axis', 1) % len(node.inputs[0]) != 0
 
 
-def _split_v2(node: _Node) -> bool:
-    return _integer(node, 'axis', 0) % len(node.inputs[0]) != 0
+def _split_v2(node: Node) -> bool:
+    return integer(node, 'axis', 0) % len(node.inputs[0]) != 0
 
 
-def _transpose(node: _Node) -> bool:
-    axes = _tuple(node, 'axes')
+def _transpose(node: Node) -> bool:
+    axes = tuple_of(node, 'axes')
     return axes is not None and axes[0] == 0
 
 
-def _swapaxes(node: _Node) -> bool:
+def _swapaxes(node: Node) -> bool:
     rank = len(node.inputs[0])
-    axes = [_integer(node, key, 0) % rank for key in ('dim1', 'dim2')]
+    axes = [integer(node, key, 0) % rank for key in ('dim1', 'dim2')]
     return 0 not in axes or axes[0] == axes[1]
 
 
-def _expand_dims(node: _Node) -> bool:
-    return _integer(node, 'axis', 0) % len(node.outputs[0]) != 0
+def _expand_dims(node: Node) -> bool:
+    return integer(node, 'axis', 0) % len(node.outputs[0]) != 0
 
 
-def _squeeze(node: _Node) -> bool:
-    axes = _tuple(node, 'axis')  # without axes, a batch of one row would lose its axis 0
+def _squeeze(node: Node) -> bool:
+    axes = tuple_of(node, 'axis')  # without axes, a batch of one row would lose its axis 0
     return axes is not None and 0 not in {axis % len(node.inputs[0]) for axis in axes}
 
 
-def _dot(node: _Node) -> bool:
+def _dot(node: Node) -> bool:
     return (node.batched == [True, False] and len(node.inputs[0]) >= 2
-            and not _flag(node, 'transpose_a'))
+            and not flag(node, 'transpose_a'))
 
 
-def _batch_dot(node: _Node) -> bool:
+def _batch_dot(node: Node) -> bool:
     return _all_batched(node) and all(len(shape) >= 3 for shape in node.inputs)
 
 
-def _take(node: _Node) -> bool:
+def _take(node: Node) -> bool:
     if node.batched == [False, True]:
-        return _integer(node, 'axis', 0) == 0
+        return integer(node, 'axis', 0) == 0
     return (node.batched == [True, False]
-            and _integer(node, 'axis', 0) % len(node.inputs[0]) != 0)
+            and integer(node, 'axis', 0) % len(node.inputs[0]) != 0)
 
 
-def _embedding(node: _Node) -> bool:
+def _embedding(node: Node) -> bool:
     return node.batched == [True, False]
 
 
-def _pick(node: _Node) -> bool:
-    axis = _integer(node, 'axis', -1)
+def _pick(node: Node) -> bool:
+    axis = integer(node, 'axis', -1)
     return axis is not None and axis % len(node.inputs[0]) != 0 and _all_batched(node)
 
 
-def _same_rows(node: _Node) -> bool:
+def _same_rows(node: Node) -> bool:
     return all(node.batched) and node.inputs[0][0] == node.inputs[1][0]
 
 
-def _reverse(node: _Node) -> bool:
-    return 0 not in {axis % len(node.inputs[0]) for axis in _tuple(node, 'axis') or (0,)}
+def _reverse(node: Node) -> bool:
+    return 0 not in {axis % len(node.inputs[0]) for axis in tuple_of(node, 'axis') or (0,)}
 
 
-def _dropout(node: _Node) -> bool:
-    return 0 not in (_tuple(node, 'axes') or ())  # else all rows would share one mask
+def _dropout(node: Node) -> bool:
+    return 0 not in (tuple_of(node, 'axes') or ())  # else all rows would share one mask
 
 
-def _sequence(node: _Node) -> bool:
-    return _integer(node, 'axis', 0) == 1 and all(node.batched)
+def _sequence(node: Node) -> bool:
+    return integer(node, 'axis', 0) == 1 and all(node.batched)
 
 
-def _l2(node: _Node) -> bool:
+def _l2(node: Node) -> bool:
     return node.attrs.get('mode', 'instance') in ('instance', 'channel', 'spatial')
 
 
-def _topk(node: _Node) -> bool:
-    axis = _integer(node, 'axis', -1)
+def _topk(node: Node) -> bool:
+    axis = integer(node, 'axis', -1)
     return axis is not None and axis % len(node.inputs[0]) != 0
 
 
-def _broadcast_to(node: _Node) -> bool:
-    shape = _tuple(node, 'shape')
+def _broadcast_to(node: Node) -> bool:
+    shape = tuple_of(node, 'shape')
     return shape is not None and len(shape) == len(node.inputs[0]) and shape[0] == 0
 
 
-def _broadcast_axis(node: _Node) -> bool:
-    axes = _tuple(node, 'axis') or ()
+def _broadcast_axis(node: Node) -> bool:
+    axes = tuple_of(node, 'axis') or ()
     return 0 not in {axis % len(node.inputs[0]) for axis in axes}
 
 
-def _table(rule: Callable[[_Node], bool], names: str) -> Dict[str, Callable[[_Node], bool]]:
+def _table(rule: Callable[[Node], bool], names: str) -> Dict[str, Callable[[Node], bool]]:
     return dict.fromkeys(names.split(), rule)
 
 
@@ -342,7 +349,7 @@ _UNARY = '''
     _logical_or_scalar _logical_xor_scalar amp_cast isnan isinf isfinite
     _contrib_gradientmultiplier _contrib_quadratic _contrib_div_sqrt_dim one_hot
 '''
-_BINARY = '''
+BINARY = '''
     elemwise_add elemwise_sub elemwise_mul elemwise_div _grad_add _equal _not_equal _greater
     _greater_equal _lesser _lesser_equal _maximum _minimum _mod _power _hypot _logical_and
     _logical_or _logical_xor _plus _minus _mul _div _add _sub broadcast_add broadcast_sub
@@ -351,9 +358,9 @@ _BINARY = '''
     broadcast_lesser broadcast_lesser_equal broadcast_logical_and broadcast_logical_or
     broadcast_logical_xor add_n ElementWiseSum
 '''
-RULES: Dict[str, Callable[[_Node], bool]] = {
+RULES: Dict[str, Callable[[Node], bool]] = {
     **_table(_any, _UNARY),
-    **_table(_elementwise, _BINARY),
+    **_table(_elementwise, BINARY),
     **_table(_first_only, '''FullyConnected Convolution Deconvolution Pooling GroupNorm
                              InstanceNorm LeakyReLU UpSampling Pad pad LRN'''),
     **_table(_reduction, 'sum mean prod nansum nanprod max min norm sum_axis max_axis min_axis'),

@@ -1,6 +1,6 @@
 """A HybridBlock's call, or one operator, as a Symbol."""
 import json
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -93,14 +93,30 @@ def trace_block(block: gluon.HybridBlock, template: Tuple, inputs: int) -> Stati
     return StaticGraph(describe(block), symbol, _parameters(block, symbol), structure, positions)
 
 
-def trace_operator(op: str, attrs: Sequence[Tuple[str, str]], inputs: int) -> StaticGraph:
-    """One operator of MXNet's registry, with its attributes, applied to `inputs` arrays."""
+def trace_operator(op: str, attrs: Sequence[Tuple[str, str]], inputs: int,
+                   shared: Optional[Dict[int, Any]] = None) -> StaticGraph:
+    """One operator of MXNet's registry, with its attributes.
+
+    Parameters
+    ----------
+    op : str
+    attrs : sequence of (str, str)
+    inputs : int
+        To so many arrays it is applied,
+    shared : dict, optional
+        besides these `SharedArray`\\ s, each at its position among all.
+    """
+    shared = shared or {}
     variables = [mx.sym.var(INPUT % i) for i in range(inputs)]
+    for position, parameter in sorted(shared.items()):
+        variables.insert(position, parameter.variable())
     symbol = symbol_function(op)(*variables, **dict(attrs))
     count = len(symbol.list_outputs())
     leaf = flatten(symbol, _is_symbol, [])
     template = leaf if count == 1 else (list,) + (leaf,) * count
-    return StaticGraph(op, symbol, {}, template, tuple(range(count)))
+    used = symbol.list_inputs()
+    return StaticGraph(op, symbol, {parameter.name: parameter for parameter in shared.values()
+                                    if parameter.name in used}, template, tuple(range(count)))
 
 
 def symbol_function(op: str):

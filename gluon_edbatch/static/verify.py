@@ -74,7 +74,7 @@ def _cut(node_type, inputs, begin, end, lengths) -> List[NDArray]:
     lengths = iter(lengths.tolist())
     cut = []
     for argument, array in zip(node_type.arguments, inputs):
-        rows = array._slice(begin, end)
+        rows = array._slice(begin * argument.rows, end * argument.rows)
         if argument.kind is Kind.RAGGED:
             length = next(lengths)
             rows = rows.slice_axis(axis=1, begin=0, end=max(length, 1))

@@ -44,29 +44,64 @@ template <typename T> int64_t packed_size(int64_t depth, int64_t columns) {
   return depth * panels<T>(columns) * kPanel<T>;
 }
 
+template <typename T> struct Four {
+  typedef T type __attribute__((vector_size(4 * sizeof(T))));
+  typedef T loose __attribute__((vector_size(4 * sizeof(T)), aligned(alignof(T)), may_alias));
+};
+
+#if defined(__clang__) || __GNUC__ >= 12
+#define EDB_SHUFFLE(a, b, i, j, k, l) __builtin_shufflevector(a, b, i, j, k, l)
+#else
+#define EDB_SHUFFLE(a, b, i, j, k, l) __builtin_shuffle(a, b, decltype(__builtin_shuffle( \
+    a, a < a)){i, j, k, l})
+#endif
+
+// Four lines of four elements become columns.
+template <typename T>
+inline void transpose4(const T* source, int64_t stride, T* target, int64_t target_stride) {
+  using V = typename Four<T>::type;
+  using L = typename Four<T>::loose;
+  const auto line = [&](int i) -> V { return *reinterpret_cast<const L*>(source + i * stride); };
+  const V a = line(0), b = line(1), c = line(2), d = line(3);
+  const V low = EDB_SHUFFLE(a, b, 0, 4, 1, 5), high = EDB_SHUFFLE(a, b, 2, 6, 3, 7);
+  const V low2 = EDB_SHUFFLE(c, d, 0, 4, 1, 5), high2 = EDB_SHUFFLE(c, d, 2, 6, 3, 7);
+  const V out[4] = {EDB_SHUFFLE(low, low2, 0, 1, 4, 5), EDB_SHUFFLE(low, low2, 2, 3, 6, 7),
+                    EDB_SHUFFLE(high, high2, 0, 1, 4, 5), EDB_SHUFFLE(high, high2, 2, 3, 6, 7)};
+  for (int i = 0; i < 4; ++i) *reinterpret_cast<L*>(target + i * target_stride) = out[i];
+}
+
+// One panel, from `width` lines of `depth` elements each.
+template <typename T>
+void pack_panel_transposed(const T* source, int64_t stride, int64_t depth, int width, T* packed) {
+  if (width < kPanel<T>) std::memset(packed, 0, depth * kPanel<T> * sizeof(T));
+  const int fours = width - width % 4;
+  const int64_t whole = depth - depth % 4;
+  for (int64_t k0 = 0; k0 < whole; k0 += 16) {  // a block of both stays in the first cache
+    const int64_t k1 = std::min<int64_t>(whole, k0 + 16);
+    for (int j = 0; j < fours; j += 4)
+      for (int64_t k = k0; k < k1; k += 4)
+        transpose4(source + j * stride + k, stride, packed + k * kPanel<T> + j, kPanel<T>);
+  }
+  for (int j = 0; j < width; ++j)
+    for (int64_t k = j < fours ? whole : 0; k < depth; ++k)
+      packed[k * kPanel<T> + j] = source[j * stride + k];
+}
+
 // Packs a (depth, columns) matrix; if `transposed` it is given as (columns, depth).
 template <typename T>
 void pack(const T* source, int64_t stride, int64_t depth, int64_t columns, bool transposed,
           T* packed) {
-  for (int64_t begin = 0; begin < columns; begin += kPanel<T>) {
+  for (int64_t begin = 0; begin < columns; begin += kPanel<T>, packed += depth * kPanel<T>) {
     const int width = static_cast<int>(std::min<int64_t>(kPanel<T>, columns - begin));
     if (transposed) {
-      if (width < kPanel<T>) std::memset(packed, 0, depth * kPanel<T> * sizeof(T));
-      for (int64_t k0 = 0; k0 < depth; k0 += 16) {  // a block of both stays in the first cache
-        const int64_t k1 = std::min<int64_t>(depth, k0 + 16);
-        for (int j = 0; j < width; ++j) {
-          const T* line = source + (begin + j) * stride;
-          for (int64_t k = k0; k < k1; ++k) packed[k * kPanel<T> + j] = line[k];
-        }
-      }
-    } else {
-      for (int64_t k = 0; k < depth; ++k) {
-        T* line = packed + k * kPanel<T>;
-        std::memcpy(line, source + k * stride + begin, width * sizeof(T));
-        for (int j = width; j < kPanel<T>; ++j) line[j] = 0;
-      }
+      pack_panel_transposed(source + begin * stride, stride, depth, width, packed);
+      continue;
     }
-    packed += depth * kPanel<T>;
+    for (int64_t k = 0; k < depth; ++k) {
+      T* line = packed + k * kPanel<T>;
+      std::memcpy(line, source + k * stride + begin, width * sizeof(T));
+      for (int j = width; j < kPanel<T>; ++j) line[j] = 0;
+    }
   }
 }
 

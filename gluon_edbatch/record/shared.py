@@ -1,0 +1,126 @@
+"""Arrays of the user that the calls of an operator share: weights, as parameters are to blocks."""
+import ctypes
+from collections import OrderedDict
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import mxnet as mx
+import numpy as np
+from mxnet.base import _LIB, NDArrayHandle, check_call
+from mxnet.ndarray import NDArray
+
+from .guard import GuardedArray, raw_handle
+
+_LARGE = 1 << 16  # elements
+_MOST_TYPES = 512
+_MOST_ARRAYS = 64  # of one operator in a recording; more are data
+# Inputs that are weights whatever their size.
+_WEIGHTS = {
+    'FullyConnected': (1, 2), 'Convolution': (1, 2), 'Deconvolution': (1, 2), 'Embedding': (1,),
+    'LayerNorm': (1, 2), 'GroupNorm': (1, 2), 'InstanceNorm': (1, 2), 'LeakyReLU': (1,),
+    'take': (0,)}
+
+
+class SharedArray:
+    """An array as a type's parameter: what `gluon.Parameter` is asked for.
+
+    Parameters
+    ----------
+    name : str
+    array : NDArray
+    """
+
+    _deferred_init = ()
+    _grad_stype = 'default'
+
+    def __init__(self, name: str, array: NDArray):
+        self.name = name
+        self.shape, self.dtype = array.shape, array.dtype
+        # To autograd's tape, which knows whether anybody wants it.
+        self.grad_req = 'write' if np.issubdtype(array.dtype, np.floating) else 'null'
+        self._array, self._ctx = array, array.ctx
+        self._data = [array]
+
+    def data(self, ctx: mx.Context) -> NDArray:
+        """The array.
+
+        Raises
+        ------
+        RuntimeError
+            If it is somewhere else.
+        """
+        if ctx != self._ctx:
+            raise RuntimeError(f'the array {self.name} is on {self._ctx}')
+        return self._array
+
+    def variable(self) -> mx.sym.Symbol:
+        """What stands for it in a graph."""
+        return mx.sym.var(self.name, shape=self.shape, dtype=self.dtype)
+
+
+class Sharing:
+    """Which arrays of a recording its operators share.
+
+    An array does not tell whether it is data of one sample or a weight. Taken for a weight are the
+    weights of layers, arrays with a gradient of their own, and large ones.
+    """
+
+    def __init__(self):
+        self._weights: Dict[int, Tuple[NDArray, bool]] = {}  # by id; these hold the arrays
+        self._of_operator: Dict[str, set] = {}
+
+    def positions(self, op: str, args: Sequence[Any]) -> Tuple[int, ...]:
+        """Those of the arguments that are shared, if any argument is not."""
+        found = [position for position, arg in enumerate(args)
+                 if arg.__class__ in (NDArray, GuardedArray) and (
+                     position in _WEIGHTS.get(op, ()) or self._is_weight(arg))]
+        known = self._of_operator.setdefault(op, set())
+        known.update([id(args[position]) for position in found])
+        if len(found) == len(args) or len(known) > _MOST_ARRAYS:
+            return ()
+        return tuple(found)
+
+    def data_among(self, args: Sequence[Any]) -> Optional[int]:
+        """Position of the array that is data, if any is an array: rather one that is no weight."""
+        found = [position for position, arg in enumerate(args) if isinstance(arg, NDArray)]
+        data = [position for position in found if args[position].__class__ is not NDArray
+                or not self._is_weight(args[position])]
+        return next(iter(data + found), None)
+
+    def _is_weight(self, array: NDArray) -> bool:
+        known = self._weights.get(id(array))
+        if known is None:
+            known = self._weights[id(array)] = array, (
+                array.size >= _LARGE or _has_gradient(array))
+        return known[1]
+
+
+def _has_gradient(array: NDArray) -> bool:
+    """As ``array.grad is not None``, without counting as a touch."""
+    handle = NDArrayHandle()
+    check_call(_LIB.MXNDArrayGetGrad(raw_handle(array), ctypes.byref(handle)))
+    if not handle.value:
+        return False
+    NDArray(handle)  # frees it
+    return True
+
+
+class SharedTypes:
+    """Types of operators on shared arrays, which they hold; the least recently used ones go."""
+
+    def __init__(self):
+        self._types: 'OrderedDict[tuple, Tuple[List[SharedArray], dict]]' = OrderedDict()
+
+    def of(self, op: str, positions: Sequence[int], arrays: Sequence[NDArray]
+           ) -> Tuple[List[SharedArray], dict]:
+        """The parameters that stand for these arrays, arguments at these positions, and the types
+        that have them, by key."""
+        key = (op, *positions, *map(id, arrays))
+        known = self._types.pop(key, None)
+        if known is None or any(shared.shape != array.shape or shared.dtype != array.dtype
+                                for shared, array in zip(known[0], arrays)):
+            known = [SharedArray(f'array{position}', array)
+                     for position, array in zip(positions, arrays)], {}
+        self._types[key] = known
+        while len(self._types) > _MOST_TYPES:
+            self._types.popitem(last=False)
+        return known
