@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from ..plan import Group
 
 _MAGIC = 0x45444231
-_REGISTER_WORDS = 7
+_REGISTER_WORDS = 8
 
 
 class Layout(NamedTuple):
@@ -19,7 +19,7 @@ class Layout(NamedTuple):
     Attributes
     ----------
     registers : numpy.ndarray
-        (registers, 7) of ``Register`` in ``src/program.h``; addresses are still to be added.
+        (registers, 8) of ``Register`` in ``src/program.h``; addresses are still to be added.
     instructions : numpy.ndarray
     kept : tuple of numpy.ndarray
         Registers whose values, gathered rows, and gradients are kept: three arrays of numbers.
@@ -52,6 +52,7 @@ def layout(program: RowProgram, training: bool) -> Layout:
             gradients.append(i)
         words[i, :6] = (register.width, register.ragged, place, register.position,
                         register.gradient, register.position)
+        words[i, 7] = register.times
     instructions = np.frombuffer(b''.join(map(_packed, program.instructions)), np.int64)
     kept = tuple(np.array(which, np.int64) for which in (values, gathered, gradients))
     return Layout(words, instructions, kept)

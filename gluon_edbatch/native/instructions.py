@@ -128,10 +128,14 @@ class Register:
         Of its values, and of their gradients.
     position : int
         Which argument or result it is, if it is one.
+    times : int
+        So many rows of its arena make a row, of an argument or result.
     """
 
-    def __init__(self, width: int, ragged: bool, place: Place = Place.SCRATCH, position: int = -1):
+    def __init__(self, width: int, ragged: bool, place: Place = Place.SCRATCH, position: int = -1,
+                 times: int = 1):
         self.width = width
+        self.times = times
         self.ragged = ragged
         self.place = place
         self.position = position

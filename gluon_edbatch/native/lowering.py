@@ -31,9 +31,10 @@ def lower(node_type: NodeType) -> RowProgram:
     Unsupported
         With the reason, for the report.
     """
-    if node_type.alone or any(factor != 1 for factor in node_type.factors) or any(
-            argument.rows != 1 for argument in node_type.arguments):
-        raise Unsupported('runs alone, or on several rows of each call')
+    if node_type.alone:
+        raise Unsupported('runs alone')
+    if not node_type.whole and any(factor != 1 for factor in node_type.factors):
+        raise Unsupported('gives several rows for each of a call')
     if node_type.ctx.device_type != 'cpu':
         raise Unsupported('is not on a CPU')
     ragged = [position for position, argument in enumerate(node_type.arguments)
@@ -74,6 +75,9 @@ class Lowering:
         self.packs = [tuple(place[name] for name in names) for names in packed.values()]
         self.names = {name: i for i, name in enumerate([*place, *packed])}
         self.nodes = self._nodes(symbol, shapes)
+        self.times = [1] * len(self.heads)  # rows of its arena that make a row of each result
+        if node_type.whole:
+            self._see_whole_values()
         self.batch_shape = self._batch_shape(shapes)
         self.uses = self._uses()
         self.registers: List[Register] = []
@@ -105,8 +109,24 @@ class Lowering:
                               [tuple(shape) for shape in found[first:position]]))
         return nodes
 
+    def _see_whole_values(self) -> None:
+        """A row of the program is a call: what is reshaped on the way in and out (see `lift`) has
+        its shape to begin with."""
+        for node in self.nodes:
+            if node.op == 'null' and self._is_argument(node):
+                rows = self.node_type.arguments[self._position(node)].rows
+                shape = node.shapes[0]
+                node.shapes[0] = (shape[0] // rows, rows) + shape[1:]
+        self.times = [spec.rows for spec in self.node_type.outputs]
+        self.heads = [self.nodes[index].sources[0] for index, _ in self.heads]
+        if len(set(self.heads)) != len(self.heads):
+            raise Unsupported('gives a result twice')
+
     def _batch_shape(self, shapes) -> Shape:
         """How many rows the trial shapes have, and how many values for each."""
+        if self.node_type.whole:
+            return next(node.shapes[0][:1] for node in self.nodes
+                        if node.op == 'null' and self._is_argument(node))
         for position, argument in enumerate(self.node_type.arguments):
             if argument.kind is Kind.RAGGED and INPUT % position in shapes:
                 return tuple(shapes[INPUT % position][:2])
@@ -118,6 +138,11 @@ class Lowering:
             for source in node.sources:
                 uses.setdefault(source, []).append(node.index)
         return uses
+
+    def _is_needed(self, node: Node) -> bool:
+        """False for the last reshapes of whole values."""
+        return any((node.index, output) in self.uses or (node.index, output) in self.heads
+                   for output in range(len(node.shapes)))
 
     def _only_use(self, entry: Entry) -> Optional[Node]:
         """The one operator that reads an entry, which is no result either."""
@@ -132,7 +157,7 @@ class Lowering:
         for node in self.nodes:
             if node.op == 'null':
                 self._variable(node)
-            elif node.index not in self.folded:
+            elif node.index not in self.folded and self._is_needed(node):
                 self._operator(node)
         for position, head in enumerate(self.heads):
             self._result(position, head)
@@ -148,7 +173,8 @@ class Lowering:
         entry = (node.index, 0)
         if entry in self.heads and entry not in self.placed:
             width = width_of(node.shapes[0][1:])
-            register = Register(width, False, Place.OUTPUT, self.heads.index(entry))
+            position = self.heads.index(entry)
+            register = Register(width, False, Place.OUTPUT, position, self.times[position])
             self.registers.append(register)
             self.placed[entry] = View(len(self.registers) - 1, 0, width)
         if node.op in ('Concat', 'concat') and self._pieces_lie_side_by_side(node):
@@ -178,6 +204,10 @@ class Lowering:
     def _is_argument(self, node: Node) -> bool:
         return self.graph['nodes'][node.index]['name'].startswith(_PREFIX)
 
+    def _position(self, node: Node) -> int:
+        """Which argument a variable is."""
+        return int(self.graph['nodes'][node.index]['name'][len(_PREFIX):])
+
     def _products_to_sum(self, node: Node) -> List[int]:
         """The products among the terms of an addition that nothing else reads."""
         if len(set(self.nodes[source[0]].shapes[source[1]] for source in node.sources)) != 1:
@@ -192,18 +222,20 @@ class Lowering:
         if name in self.names:
             self.values[entry] = Value(shape, parameter=self.names[name])
         else:
-            position = int(name[len(_PREFIX):])
+            position = self._position(node)
             argument = self.node_type.arguments[position]
             ragged = argument.kind is Kind.RAGGED
             shape = shape[2:] if ragged else shape[1:]
             view = self.placed.get(entry)
             if view is None:
-                self.registers.append(Register(width_of(shape), ragged, Place.INPUT, position))
+                self.registers.append(Register(width_of(shape), ragged, Place.INPUT, position,
+                                               argument.rows))
                 view = View(len(self.registers) - 1, 0, width_of(shape))
             else:
                 self._set_ragged(view, ragged)
                 self.instructions.append(Instruction(
-                    Opcode.LOAD, view, numbers=(position, int(argument.differentiable))))
+                    Opcode.LOAD, view,
+                    numbers=(position, int(argument.differentiable), argument.rows)))
             self.values[entry] = Value(shape, view, ragged)
 
     def _operator(self, node: Node) -> None:
@@ -224,7 +256,8 @@ class Lowering:
         if (register.place, register.position) == (Place.OUTPUT, position) \
                 and value.view.width == register.width:
             return
-        self.registers.append(Register(value.view.width, False, Place.OUTPUT, position))
+        self.registers.append(Register(value.view.width, False, Place.OUTPUT, position,
+                                       self.times[position]))
         self.instructions.append(Instruction(
             Opcode.UNARY, View(len(self.registers) - 1, 0, value.view.width), value.view,
             numbers=(Unary.AFFINE,), reals=(1.0, 0.0)))

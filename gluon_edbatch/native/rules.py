@@ -243,6 +243,45 @@ def _slice_axis(low, node, inputs) -> None:
          end[0] if end else None, 0)
 
 
+def _slice(low, node, inputs) -> None:
+    """Along one axis."""
+    bounds = [_numbers(node.attrs.get(key, '()')) for key in ('begin', 'end', 'step')]
+    shape = (*low.lead(inputs[0]), *inputs[0].shape)
+    cuts = []
+    for axis, length in enumerate(shape):
+        begin, end, step = [each[axis] if axis < len(each) else None for each in bounds]
+        if step not in (None, 1):
+            raise Unsupported('takes every other position')
+        if slice(begin, end).indices(length)[:2] != (0, length):
+            cuts.append((axis, begin, end))
+    if len(cuts) != 1:
+        raise Unsupported('slices along several axes')
+    _cut(low, node, inputs[0], *cuts[0], 0)
+
+
+def _transpose(low, node, inputs) -> None:
+    """Two groups of neighbouring axes change places."""
+    _need_rows(node, inputs[0])
+    value, lead = inputs[0], inputs[0].lead
+    rank = len(value.shape) + lead
+    if node.op == 'transpose':
+        axes = _numbers(node.attrs.get('axes', '()')) or list(reversed(range(rank)))
+    else:
+        axes = list(range(rank))
+        first, second = (axis_of(node.attrs.get(key, '0'), rank) for key in ('dim1', 'dim2'))
+        axes[first], axes[second] = second, first
+    if axes[:lead] != list(range(lead)) or rank == lead:
+        raise Unsupported('moves rows')
+    moved = [place for place, axis in enumerate(axes) if place != axis] or [lead]
+    begin, end = moved[0], moved[-1] + 1
+    middle = begin + axes[begin:end].index(begin)
+    if axes[begin:end] != [*range(axes[begin], end), *range(begin, axes[begin])]:
+        raise Unsupported('permutes axes')
+    sizes = node.shapes[0]
+    low.emit(Opcode.TRANSPOSE, low.out(node, value.ragged), value.view, numbers=(
+        width_of(sizes[middle:end]), width_of(sizes[begin:middle]), width_of(sizes[end:])))
+
+
 def _cut(low, node, value: Value, axis: int, begin: Optional[int], end: Optional[int],
          output: int) -> None:
     """Positions [begin, end) along an axis of the graph's entry."""
@@ -409,8 +448,8 @@ def _constant(number: float):
     return rule
 
 
-VIEWS = frozenset('''Reshape reshape Flatten flatten expand_dims squeeze slice_axis SliceChannel
-                      split Dropout SequenceMask'''.split())
+VIEWS = frozenset('''Reshape reshape Flatten flatten expand_dims squeeze slice_axis slice
+                      SliceChannel split Dropout SequenceMask'''.split())
 ADDITIONS = frozenset('elemwise_add _plus _add broadcast_add add_n ElementWiseSum'.split())
 
 
@@ -434,7 +473,8 @@ def _rules() -> Dict[str, Callable]:
         '_maximum_scalar': _unary(Unary.MAXIMUM, lambda attrs: (_scalar(attrs),)),
         '_minimum_scalar': _unary(Unary.MINIMUM, lambda attrs: (_scalar(attrs),)),
         'FullyConnected': _fully_connected, 'Concat': _concat, 'concat': _concat,
-        'slice_axis': _slice_axis, 'SliceChannel': _slice_channel, 'split': _slice_channel,
+        'slice_axis': _slice_axis, 'slice': _slice, 'transpose': _transpose,
+        'SwapAxis': _transpose, 'swapaxes': _transpose, 'SliceChannel': _slice_channel, 'split': _slice_channel,
         'Embedding': _embedding, 'take': _take, 'SequenceMask': _sequence_mask, 'batch_dot': _batch_dot,
         'log_softmax': _softmax(Opcode.LOG_SOFTMAX), 'softmax': _softmax(Opcode.SOFTMAX),
         'BlockGrad': _stop_gradient, 'stop_gradient': _stop_gradient,

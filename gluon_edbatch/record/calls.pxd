@@ -57,6 +57,8 @@ cdef class CallLog:
     cpdef operation(self, object function, tuple args, dict options)
     @cython.locals(position=Py_ssize_t, shared=list)
     cdef tuple _shared_among(self, tuple args)
+    @cython.locals(result=list)
+    cdef tuple _with_values(self, tuple args)
     cdef bint _lengths_fit(self, Form form, Py_ssize_t before)
     @cython.locals(value=lazy.LazyArray, several=lazy.RaggedArray, ragged=bint,
                    position=Py_ssize_t, scalars_before=Py_ssize_t)

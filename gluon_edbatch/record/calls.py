@@ -314,9 +314,10 @@ class CallLog:
         key, shared, every = [function], (), args
         for arg in args:
             if type(arg) is not lazy.LazyArray:
+                args = self._with_values(args)
                 shared = self._shared_among(args)
-                if not shared:
-                    return function(*args, **options)
+                if shared is None:
+                    return function(*every, **options)
                 for position, array in shared:
                     key.append(position)
                     key.append(id(array))
@@ -334,15 +335,23 @@ class CallLog:
             callee = self.callees[place] = Callee(None, function, options, shared)
         return self.call(callee, args)
 
+    def _with_values(self, args):
+        """The arguments with NumPy arrays as values."""
+        result = []
+        for arg in args:
+            value = self.given(arg) if type(arg) is ndarray else arg
+            result.append(arg if value is None else value)
+        return tuple(result)
+
     def _shared_among(self, args):
-        """(position, array) of the arguments that operators were found to share, if all others
-        are values."""
+        """(position, array) of the arguments that operators were found to share; None unless all
+        others are values."""
         shared = []
         for position in range(len(args)):
             arg = args[position]
             if type(arg) is not lazy.LazyArray:
                 if id(arg) not in self.shared:
-                    return ()
+                    return None
                 shared.append((position, arg))
         return tuple(shared)
 

@@ -257,13 +257,16 @@ class LazyArray(NDArray):
         index = basic_index(key, self.shape)
         if index is None or 0 in index.shape:
             return super().__getitem__(key)
+        recording = self._store.recording
+        if recording is None or not recording.active():
+            return super().__getitem__(key)
         value = self
-        if any(axis != slice(None) for axis in index.axes):
-            value = self._recorded('slice', **{
-                name: tuple([getattr(axis, attribute) for axis in index.axes])
-                for name, attribute in (('begin', 'start'), ('end', 'stop'), ('step', 'step'))})
-        return super().__getitem__(key) if value is None else (
-            value if value.shape == index.shape else value.reshape(index.shape))
+        if any([axis != _EVERYTHING for axis in index.axes]):
+            value = recording.operation(mx.nd.slice, (self,), {
+                'begin': tuple([axis.start for axis in index.axes]),
+                'end': tuple([axis.stop for axis in index.axes]),
+                'step': tuple([axis.step for axis in index.axes])})
+        return value if value.shape == index.shape else value.reshape(index.shape)
 
     def _slice(self, start, stop):
         length = self.shape[0]
@@ -325,7 +328,7 @@ def _arithmetic(name: str) -> Callable[[LazyArray, Any], NDArray]:
     def method(self, other):
         recording = self._store.recording
         if recording is not None and recording.active():
-            if other.__class__ is LazyArray:
+            if isinstance(other, NDArray):
                 return recording.operation(eager, (self, other), {})
             if other.__class__ in (int, float):
                 return recording.operation(eager, (self,), {'other': other})
@@ -336,6 +339,9 @@ def _arithmetic(name: str) -> Callable[[LazyArray, Any], NDArray]:
 
 for _name in 'add radd sub rsub mul rmul truediv rtruediv pow rpow mod rmod eq ne gt ge lt le'.split():
     setattr(LazyArray, f'__{_name}__', _arithmetic(f'__{_name}__'))
+
+
+_EVERYTHING = slice(None)
 
 
 class Index(NamedTuple):

@@ -201,6 +201,8 @@ class Recording(Inputs):
         """
         shared = self.sharing.positions(op, args)
         arrays = [args[position] for position in shared]
+        if arrays and self._ctx is None:
+            self._ctx = arrays[0].ctx
         leaves = self.values([arg for position, arg in enumerate(args) if position not in shared]
                              if shared else args)
         key = (op, attrs, shared, *map(id, arrays), *map(_key, leaves))

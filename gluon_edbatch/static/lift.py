@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 
 import mxnet as mx
 
-from .rowwise import (BINARY, RULES, Node, Shape, first_outputs, flag, infer_shape, integer,
+from .rowwise import (BINARY, RULES, UNARY, Node, Shape, first_outputs, flag, infer_shape, integer,
                       tuple_of)
 from .trace import symbol_function
 
@@ -221,10 +221,8 @@ def _elementwise(application: Application) -> mx.sym.Symbol:
     aligned = []
     for value in application.inputs:
         front = (1,) * (rank - len(value.shape))
-        if value.batched:
-            aligned.append(_shaped(value.symbol, front + value.shape) if front else value.symbol)
-        else:
-            aligned.append(mx.sym.reshape(value.symbol, shape=(1,) + front + value.shape))
+        aligned.append(_shaped(value.symbol, front + value.shape)
+                       if value.batched and front else value.symbol)
     if application.op in ('add_n', 'ElementWiseSum'):
         total = aligned[0]
         for other in aligned[1:]:
@@ -341,8 +339,8 @@ def _dot(application: Application) -> mx.sym.Symbol:
         result = mx.sym.batch_dot(a, b, transpose_a=across, transpose_b=along)
     elif left.batched:
         a = mx.sym.swapaxes(left.symbol, dim1=1, dim2=2) if across else left.symbol
-        depth = left.shape[0] if across else left.shape[-1]
-        result = mx.sym.dot(mx.sym.reshape(a, shape=(-1, depth)), right.symbol, transpose_b=along)
+        result = _layer(a, right, not along) if len(right.shape) == 2 else \
+            mx.sym.dot(a, right.symbol)
     else:
         result = _shared_times(left, right, across, along)
     return _shaped(result, application.outputs[0])
@@ -353,13 +351,36 @@ def _shared_times(left: Value, right: Value, across: bool, along: bool) -> mx.sy
     bias, whose weight is W."""
     if len(left.shape) != 2 or len(right.shape) > 2:
         raise NoRule('dot of a shared array that is no matrix')
-    depth, high = left.shape if across else left.shape[::-1]
+    depth = left.shape[0 if across else 1]
     columns = 1 if len(right.shape) == 1 else right.shape[0 if along else 1]
-    x = right.symbol if columns == 1 or along else mx.sym.swapaxes(right.symbol, dim1=1, dim2=2)
-    weight = mx.sym.transpose(left.symbol) if across else left.symbol
-    y = mx.sym.FullyConnected(mx.sym.reshape(x, shape=(-1, depth)), weight, no_bias=True,
-                              num_hidden=high)
-    return y if columns == 1 else mx.sym.swapaxes(_shaped(y, (columns, high)), dim1=1, dim2=2)
+    if columns == 1:
+        return _layer(_shaped(right.symbol, (depth,)), left, across)
+    x = right.symbol if along else mx.sym.swapaxes(right.symbol, dim1=1, dim2=2)
+    return mx.sym.swapaxes(_layer(x, left, across), dim1=1, dim2=2)
+
+
+def _layer(x: mx.sym.Symbol, matrix: Value, turned: bool) -> mx.sym.Symbol:
+    """(..., k) by a matrix (m, k) that all calls share, or by (k, m) if it is turned."""
+    weight = mx.sym.transpose(matrix.symbol) if turned else matrix.symbol
+    return mx.sym.FullyConnected(x, weight, no_bias=True, flatten=False,
+                                 num_hidden=matrix.shape[1 if turned else 0])
+
+
+def _fully_connected(application: Application) -> Optional[mx.sym.Symbol]:
+    """On (n, ...) of each call, without making rows of it."""
+    x, *weights = application.inputs
+    if not x.batched or any(value.batched for value in weights):
+        return None
+    symbol = x.symbol
+    if application.attrs.get('flatten', 'True') in ('True', '1'):
+        symbol = _shaped(symbol, (x.shape[0], _size(x.shape[1:])))
+    return _shaped(application.apply(symbol, *[value.symbol for value in weights], flatten=False),
+                   application.outputs[0])
+
+
+def _alike(application: Application) -> mx.sym.Symbol:
+    """Whatever the axes are."""
+    return application.apply(application.inputs[0].symbol)
 
 
 def _batch_dot(application: Application) -> Optional[mx.sym.Symbol]:
@@ -436,7 +457,7 @@ def _table(rule: Callable, names: str) -> Dict[str, Callable]:
 
 
 LIFTS: Dict[str, Callable[[Application], Optional[mx.sym.Symbol]]] = {
-    **_table(_elementwise, BINARY),
+    **_table(_alike, UNARY), **_table(_elementwise, BINARY),
     **_table(_reduction, 'sum mean prod nansum nanprod max min norm sum_axis max_axis min_axis'),
     **_table(_along_first('axis', -1), 'softmax log_softmax softmin LayerNorm'),
     **_table(_or_all('axis', -1), 'argsort sort topk'),
@@ -450,5 +471,5 @@ LIFTS: Dict[str, Callable[[Application], Optional[mx.sym.Symbol]]] = {
     **_table(_batch_dot, 'batch_dot'),
     'stack': _stack, 'slice': _slice, 'slice_like': _slice_like, 'transpose': _transpose,
     '_split_v2': _split_v2, 'tile': _tile, 'reverse': _reverse, 'dot': _dot, 'take': _take,
-    'where': _where, 'Dropout': _dropout,
+    'where': _where, 'FullyConnected': _fully_connected, 'Dropout': _dropout,
 }

@@ -337,7 +337,7 @@ def _table(rule: Callable[[Node], bool], names: str) -> Dict[str, Callable[[Node
     return dict.fromkeys(names.split(), rule)
 
 
-_UNARY = '''
+UNARY = '''
     abs sign round rint ceil floor trunc fix square sqrt rsqrt cbrt rcbrt exp log log10 log2 log1p
     expm1 sin cos tan arcsin arccos arctan degrees radians sinh cosh tanh arcsinh arccosh arctanh
     gamma gammaln erf erfinv relu sigmoid hard_sigmoid softsign reciprocal negative logical_not
@@ -359,7 +359,7 @@ BINARY = '''
     broadcast_logical_xor add_n ElementWiseSum
 '''
 RULES: Dict[str, Callable[[Node], bool]] = {
-    **_table(_any, _UNARY),
+    **_table(_any, UNARY),
     **_table(_elementwise, BINARY),
     **_table(_first_only, '''FullyConnected Convolution Deconvolution Pooling GroupNorm
                              InstanceNorm LeakyReLU UpSampling Pad pad LRN'''),

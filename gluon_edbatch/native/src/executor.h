@@ -130,6 +130,17 @@ template <typename T> class Executor {
     return address + (first(r) + (r.ragged ? batch_->value_begin : batch_->row_begin)) * r.width;
   }
 
+  // Where a register's rows begin in an arena whose rows are its pieces.
+  T* place(T* arena, const Register& r, int64_t begin) const {
+    return arena + begin * r.piece() + first(r) * r.width;
+  }
+  Rows<T> pieces(T* rows, const Register& r) const {
+    return Rows<T>{rows, r.piece(), r.piece(), count(r) * r.times};
+  }
+  const int32_t* indices(const Source& source, const Register& r) const {
+    return arrays_.indices + source.begin + first(r) * r.times;
+  }
+
   void bind_values(const Batch& batch, const Block&, bool again) {
     const auto& registers = program_->registers;
     values_.assign(registers.size(), nullptr);
@@ -142,7 +153,7 @@ template <typename T> class Executor {
         case kKept: values_[i] = arrays_.workspace + kept(r, r.value_at); break;
         case kOutput: {
           const Target& target = batch.targets[r.value_at];
-          values_[i] = arrays_.arenas[target.arena] + (target.begin + first(r)) * r.width;
+          values_[i] = place(arrays_.arenas[target.arena], r, target.begin);
           break;
         }
         case kInput: values_[i] = input(batch, r, again); break;
@@ -154,14 +165,13 @@ template <typename T> class Executor {
   T* input(const Batch& batch, const Register& r, bool again) {
     const Source& source = batch.sources[r.value_at];
     T* arena = arrays_.arenas[source.arena];
-    if (!source.gather) return arena + (source.begin + first(r)) * r.width;
+    if (!source.gather) return place(arena, r, source.begin);
     if (again && r.gathered_at < 0) return nullptr;
     T* rows = r.gathered_at >= 0 ? arrays_.workspace + kept(r, r.gathered_at)
                                  : block_scratch().template take<T>(r.width * count(r));
     if (!again) {
       const Stopwatch watch(kGathers);
-      gather(Rows<T>{rows, r.width, r.width, count(r)}, arena, r.width,
-             arrays_.indices + source.begin + first(r));
+      gather(pieces(rows, r), 1, arena, indices(source, r));
     }
     return rows;
   }
@@ -177,7 +187,7 @@ template <typename T> class Executor {
         case kKept: gradients_[i] = kept_gradients_ + kept(r, r.gradient_at); break;
         case kOutput: {
           const Target& target = batch.targets[r.gradient_at];
-          gradients_[i] = arrays_.gradients[target.arena] + (target.begin + first(r)) * r.width;
+          gradients_[i] = place(arrays_.gradients[target.arena], r, target.begin);
           fresh = false;
           break;
         }
@@ -186,7 +196,7 @@ template <typename T> class Executor {
           fresh = source.gather || source.write;
           gradients_[i] = source.gather
               ? block_scratch().template take<T>(r.width * count(r))
-              : arrays_.gradients[source.arena] + (source.begin + first(r)) * r.width;
+              : place(arrays_.gradients[source.arena], r, source.begin);
           break;
         }
         default: continue;
@@ -205,9 +215,8 @@ template <typename T> class Executor {
       if (r.gradient != kInput) continue;
       const Source& source = batch.sources[r.gradient_at];
       if (source.gather)
-        scatter_add(Rows<T>{gradients_[i], r.width, r.width, count(r)},
-                    arrays_.gradients[source.arena], r.width,
-                    arrays_.indices + source.begin + first(r));
+        scatter_add(pieces(gradients_[i], r), 1, arrays_.gradients[source.arena],
+                    indices(source, r));
     }
   }
 
@@ -309,11 +318,11 @@ template <typename T> class Executor {
     if (place == kKept) {
       base = (of_gradient ? kept_gradients_ : arrays_.workspace) + kept(r, at);
     } else if (place == kOutput) {
-      base = arenas[batch_->targets[at].arena] + batch_->targets[at].begin * r.width;
+      base = arenas[batch_->targets[at].arena] + batch_->targets[at].begin * r.piece();
     } else if (place == kInput) {
       const Source& source = batch_->sources[at];
       base = source.gather ? arrays_.workspace + kept(r, r.gathered_at)
-                           : arenas[source.arena] + source.begin * r.width;
+                           : arenas[source.arena] + source.begin * r.piece();
     } else {
       throw std::runtime_error("a product's operand was not kept");
     }
@@ -431,27 +440,29 @@ template <typename T> class Executor {
     }
   }
 
-  // An argument straight into some columns of a register.
+  // An argument straight into some columns of a register; i2 rows of the arena make one.
   void load(const Instruction& i, const Rows<T>& out) {
     const Source& source = batch_->sources[i.i0];
-    const int64_t begin = source.begin + first(program_->registers[i.out.reg]);
+    const int64_t row = first(program_->registers[i.out.reg]), piece = out.width / i.i2;
     const T* arena = arrays_.arenas[source.arena];
     if (source.gather)
-      gather(out, arena, out.width, arrays_.indices + begin);
+      gather(out, i.i2, arena, arrays_.indices + source.begin + row * i.i2);
     else
-      copy(out, Rows<T>{const_cast<T*>(arena) + begin * out.width, out.width, out.width, out.count});
+      copy(out, Rows<T>{const_cast<T*>(arena) + source.begin * piece + row * out.width, out.width,
+                        out.width, out.count});
   }
 
   void unload(const Instruction& i, const Rows<T>& dy) {
     if (!i.i1) return;  // not differentiable
     const Source& source = batch_->sources[i.i0];
-    const int64_t begin = source.begin + first(program_->registers[i.out.reg]);
+    const int64_t row = first(program_->registers[i.out.reg]), piece = dy.width / i.i2;
     T* arena = arrays_.gradients[source.arena];
     if (source.gather) {
-      scatter_add(dy, arena, dy.width, arrays_.indices + begin);
+      scatter_add(dy, i.i2, arena, arrays_.indices + source.begin + row * i.i2);
       return;
     }
-    const Rows<T> target{arena + begin * dy.width, dy.width, dy.width, dy.count};
+    const Rows<T> target{arena + source.begin * piece + row * dy.width, dy.width, dy.width,
+                         dy.count};
     if (source.write) copy(target, dy);
     else add(target, dy);
   }

@@ -419,19 +419,24 @@ void transpose(const Rows<T>& out, const Rows<T>& a, int64_t m, int64_t n, int64
 
 // --- rows of arenas and parameters -------------------------------------------------------------
 
+// Each row of `out` is made of `times` rows of the arena.
 template <typename T>
-void gather(const Rows<T>& out, const T* arena, int64_t width, const int32_t* rows) {
+void gather(const Rows<T>& out, int64_t times, const T* arena, const int32_t* rows) {
+  const int64_t width = out.width / times;
   for (int64_t row = 0; row < out.count; ++row)
-    std::memcpy(out[row], arena + rows[row] * width, width * sizeof(T));
+    for (int64_t i = 0; i < times; ++i)
+      std::memcpy(out[row] + i * width, arena + *rows++ * width, width * sizeof(T));
 }
 
 template <typename T>
-void scatter_add(const Rows<T>& gradient, T* arena, int64_t width, const int32_t* rows) {
-  for (int64_t row = 0; row < gradient.count; ++row) {
-    T* d = arena + rows[row] * width;
-    const T* g = gradient[row];
-    for (int64_t i = 0; i < width; ++i) d[i] += g[i];
-  }
+void scatter_add(const Rows<T>& gradient, int64_t times, T* arena, const int32_t* rows) {
+  const int64_t width = gradient.width / times;
+  for (int64_t row = 0; row < gradient.count; ++row)
+    for (int64_t i = 0; i < times; ++i) {
+      T* d = arena + *rows++ * width;
+      const T* g = gradient[row] + i * width;
+      for (int64_t j = 0; j < width; ++j) d[j] += g[j];
+    }
 }
 
 template <typename T>

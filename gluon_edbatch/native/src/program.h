@@ -38,8 +38,10 @@ struct Register {
   int64_t value, value_at;          // Place, and which output or input, or the kept address
   int64_t gradient, gradient_at;
   int64_t gathered_at;              // where rows of an input are kept that were gathered; or -1
+  int64_t times;                    // rows of the arena, of an input or output, that make a row
+  int64_t piece() const { return width / times; }
 };
-static_assert(sizeof(Register) == 7 * sizeof(int64_t), "no padding");
+static_assert(sizeof(Register) == 8 * sizeof(int64_t), "no padding");
 
 struct Parameter {
   int64_t index;       // of the run's parameters
