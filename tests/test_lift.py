@@ -82,6 +82,14 @@ CASES = {
     'mask': (lambda x, n: N.SequenceMask(x, n, use_sequence_length=True), ['5,2,3', 'i5:2']),
     'last': (lambda x, n: N.SequenceLast(x, n + 1, use_sequence_length=True), ['5,2,3', 'i5:2']),
     'reversed': (lambda x, n: N.SequenceReverse(x, n + 1, use_sequence_length=True), ['5,2,3', 'i5:2']),
+    'determinant': (lambda x: N.linalg_det(x), ['3,3']),
+    'inverse': (lambda x: N.linalg_inverse(x), ['2,2']),
+    'log of determinant': (lambda x: N.linalg_slogdet(x), ['3,3']),
+    'symmetric product': (lambda x: N.linalg_syrk(x), ['3,4']),
+    'gemm': (lambda x, y, z: N.linalg_gemm(x, y, z), ['3,4', '4,2', '3,2']),
+    'diagonal': (lambda x: N.linalg_extractdiag(x), ['3,3']),
+    'CTC': (lambda x, i: N.CTCLoss(x, i + 1), ['6,2,7', 'i5:2,2']),
+    'broadcast_plus': (lambda x, y: N.broadcast_plus(x, y), ['3,4', '1,4']),
     'smooth_l1': (lambda x: N.smooth_l1(x, scalar=1.), ['3,4']),
     'attention': (lambda q, k, v: N.dot(N.softmax(N.dot(q, k, transpose_b=True)), v),
                   ['2,4', '3,4', '3,5']),
@@ -171,6 +179,22 @@ def test_block_whose_rows_depend_on_each_other(dtype):
     with edb.batching('agenda') as scope:
         edb.forward([block(x) for x in samples])
     assert scope.report().batches == 2
+
+
+@pytest.mark.parametrize('layer', [gluon.rnn.LSTM, gluon.rnn.GRU, gluon.rnn.RNN])
+@pytest.mark.parametrize('bidirectional', [False, True])
+def test_recurrent_layer(layer, bidirectional):
+    """(T, 1, C): its batch axis is not axis 0; sequences of one length run together."""
+    net = layer(3, 2, bidirectional=bidirectional, input_size=4)
+    net.initialize(mx.init.Uniform(.5))
+    samples = [mx.nd.random.normal(shape=(2 + i % 2, 1, 4)) for i in range(6)]
+    for x in samples:
+        x.attach_grad()
+    assert_matches_eager(lambda x: net(x), samples, blocks=[net], hybridized=[False],
+                         schedulers=['agenda'], rtol=3e-5)
+    with edb.batching('agenda') as scope:
+        edb.forward([net(x) for x in samples])
+    assert scope.report().batches == 2, scope.report()
 
 
 def test_results_are_read_as_rows_and_whole():

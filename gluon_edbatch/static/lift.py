@@ -427,14 +427,58 @@ def _sequence(application: Application) -> Optional[mx.sym.Symbol]:
     if integer(application.node, 'axis', 0) != 0:
         return None
     symbols = application.batched_inputs()
-    length, *rest = application.inputs[0].shape
-    side = mx.sym.reshape(mx.sym.swapaxes(symbols[0], dim1=0, dim2=1),
-                          shape=(length, -1) + tuple(rest[1:]))
+    side = _side_by_side(symbols[0], application.inputs[0].shape)
     result = application.apply(side, *[mx.sym.reshape(each, shape=(-1,)) for each in symbols[1:]])
     if application.op == 'SequenceLast':
         return _shaped(result, application.outputs[0])
-    return mx.sym.swapaxes(mx.sym.reshape(result, shape=(length, -1) + tuple(rest)),
+    return _apart(result, application.outputs[0])
+
+
+def _matrices(application: Application) -> mx.sym.Symbol:
+    """Works on the last two axes, whatever is in front of them."""
+    result = application.apply(*application.batched_inputs())
+    if len(application.outputs) == 1:
+        return _shaped(result, application.outputs[0])
+    return mx.sym.Group([_shaped(each, shape)
+                         for each, shape in zip(result, application.outputs)])
+
+
+def _side_by_side(symbol: mx.sym.Symbol, shape: Shape) -> mx.sym.Symbol:
+    """(N, T, B, ...) as (T, N B, ...)."""
+    return mx.sym.reshape(mx.sym.swapaxes(symbol, dim1=0, dim2=1),
+                          shape=(shape[0], -1) + tuple(shape[2:]))
+
+
+def _apart(symbol: mx.sym.Symbol, shape: Shape) -> mx.sym.Symbol:
+    """The reverse, for (T, B, ...) of each call."""
+    return mx.sym.swapaxes(mx.sym.reshape(symbol, shape=(shape[0], -1) + tuple(shape[1:])),
                            dim1=0, dim2=1)
+
+
+def _rnn(application: Application) -> mx.sym.Symbol:
+    """A recurrent layer: input (T, B, C), states (L, B, H), weights that all calls share."""
+    x, weights, *states = application.inputs
+    if weights.batched or flag(application.node, 'use_sequence_length') or not x.batched:
+        raise NoRule('RNN with weights or lengths of each call')
+    like = x.symbol
+    sides = [_side_by_side(value.symbol if value.batched else _repeated(value, like), value.shape)
+             for value in (x, *states)]
+    result = application.apply(sides[0], weights.symbol, *sides[1:])
+    if len(application.outputs) == 1:
+        return _apart(result, application.outputs[0])
+    return mx.sym.Group([_apart(each, shape)
+                         for each, shape in zip(result, application.outputs)])
+
+
+def _ctc(application: Application) -> mx.sym.Symbol:
+    """Scores (T, B, C), labels (B, L), and lengths (B,) perhaps."""
+    scores, *others = application.batched_inputs()
+    shapes = [value.shape for value in application.inputs]
+    result = application.apply(
+        _side_by_side(scores, shapes[0]),
+        *[mx.sym.reshape(each, shape=(-1,) + shape[1:])
+          for each, shape in zip(others, shapes[1:])])
+    return _shaped(result[0], application.outputs[0])
 
 
 def _dropout(application: Application) -> Optional[mx.sym.Symbol]:
@@ -466,10 +510,15 @@ LIFTS: Dict[str, Callable[[Application], Optional[mx.sym.Symbol]]] = {
     **_table(_later('axis', -1), 'pick'),
     **_table(_reshaped, 'Reshape reshape Flatten flatten reshape_like expand_dims squeeze'),
     **_table(_swapaxes, 'SwapAxis swapaxes'), **_table(_split, 'SliceChannel split'),
-    **_table(_broadcast_to, 'broadcast_to broadcast_axis broadcast_like'),
+    **_table(_broadcast_to, 'broadcast_to broadcast_axis broadcast_axes broadcast_like'),
     **_table(_sequence, 'SequenceMask SequenceLast SequenceReverse'),
     **_table(_batch_dot, 'batch_dot'),
     'stack': _stack, 'slice': _slice, 'slice_like': _slice_like, 'transpose': _transpose,
     '_split_v2': _split_v2, 'tile': _tile, 'reverse': _reverse, 'dot': _dot, 'take': _take,
+    **_table(_matrices, '''
+        _linalg_det _linalg_inverse _linalg_gelqf _linalg_gemm _linalg_gemm2 _linalg_potrf
+        _linalg_potri _linalg_slogdet _linalg_sumlogdiag _linalg_syrk _linalg_trmm _linalg_trsm
+        _linalg_extractdiag _linalg_extracttrian _linalg_makediag _linalg_maketrian'''),
+    'RNN': _rnn, '_contrib_CTCLoss': _ctc, 'CTCLoss': _ctc, 'ctc_loss': _ctc,
     'where': _where, 'FullyConnected': _fully_connected, 'Dropout': _dropout,
 }

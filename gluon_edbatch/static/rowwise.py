@@ -347,6 +347,7 @@ UNARY = '''
     _minimum_scalar _hypot_scalar _equal_scalar _not_equal_scalar _greater_scalar
     _greater_equal_scalar _lesser_scalar _lesser_equal_scalar _logical_and_scalar
     _logical_or_scalar _logical_xor_scalar amp_cast isnan isinf isfinite
+    stop_gradient _contrib_round_ste _contrib_sign_ste
     _contrib_gradientmultiplier _contrib_quadratic _contrib_div_sqrt_dim one_hot
 '''
 BINARY = '''
@@ -356,13 +357,15 @@ BINARY = '''
     broadcast_mul broadcast_div broadcast_mod broadcast_power broadcast_maximum broadcast_minimum
     broadcast_hypot broadcast_equal broadcast_not_equal broadcast_greater broadcast_greater_equal
     broadcast_lesser broadcast_lesser_equal broadcast_logical_and broadcast_logical_or
-    broadcast_logical_xor add_n ElementWiseSum
+    broadcast_logical_xor broadcast_plus broadcast_minus add_n ElementWiseSum
 '''
 RULES: Dict[str, Callable[[Node], bool]] = {
     **_table(_any, UNARY),
     **_table(_elementwise, BINARY),
     **_table(_first_only, '''FullyConnected Convolution Deconvolution Pooling GroupNorm
-                             InstanceNorm LeakyReLU UpSampling Pad pad LRN'''),
+                             InstanceNorm LeakyReLU UpSampling Pad pad LRN depth_to_space
+                             space_to_depth im2col _contrib_AdaptiveAvgPooling2D
+                             _contrib_BilinearResize2D'''),
     **_table(_reduction, 'sum mean prod nansum nanprod max min norm sum_axis max_axis min_axis'),
     **_table(_normalised('axis', -1), 'softmax log_softmax softmin LayerNorm'),
     **_table(_topk, 'argmax argmin argsort sort topk'),
@@ -378,7 +381,8 @@ RULES: Dict[str, Callable[[Node], bool]] = {
     'SwapAxis': _swapaxes, 'swapaxes': _swapaxes, 'expand_dims': _expand_dims,
     'squeeze': _squeeze, 'dot': _dot, 'batch_dot': _batch_dot, '_linalg_gemm2': _batch_dot,
     'take': _take, 'Embedding': _embedding, 'pick': _pick, 'L2Normalization': _l2,
-    'where': _all_batched, 'reverse': _reverse, 'Dropout': _dropout, 'broadcast_to': _broadcast_to, 'broadcast_axis': _broadcast_axis,
+    'where': _all_batched, 'reverse': _reverse, 'Dropout': _dropout, 'broadcast_to': _broadcast_to,
+    'broadcast_axis': _broadcast_axis, 'broadcast_axes': _broadcast_axis,
 }
 
 
