@@ -254,3 +254,23 @@ def test_random_programs(operations, rows, columns):
     samples = samples_of([f'{rows},{columns}'], 3)
     assert_matches_eager(model, samples, unpack=True, blocks=[], hybridized=[False],
                          schedulers=['agenda'], rtol=1e-4)
+
+
+def test_what_has_no_rule_says_so():
+    """Both ways: by rows, and whole."""
+    with edb.batching('agenda') as scope:
+        edb.forward([N.cumsum(N.identity(x), axis=0) for x, in samples_of(['3,4'])])
+    kind = next(kind for kind in scope.report().types if 'cumsum' in kind.name)
+    assert kind.batches == COUNT
+    assert 'no batching rule is declared' in kind.note and 'on whole values' in kind.note
+
+
+@pytest.mark.parametrize('function', [N.argmax_channel, N.sort,
+                                      lambda x: N.khatri_rao(x, x)])
+def test_operators_without_gradients(function):
+    """MXNet cannot compile them as they are."""
+    samples = samples_of(['2,3'])
+    with edb.batching('agenda'):
+        values = [function(N.identity(x)) for x, in samples]
+    for (x,), value in zip(samples, values):
+        np.testing.assert_array_equal(value.asnumpy(), function(x).asnumpy())

@@ -306,7 +306,10 @@ def make_type(graph: StaticGraph, mode: Mode, leaves: Sequence[Tuple[Spec, Kind]
     verdict = _verdict(graph, mode, leaves, shapes)
     lifted = None
     if verdict.verdict is not Verdict.PROVED and options.whole_values:
-        lifted = _lifted(graph, leaves, shapes)
+        lifted, missing = _lifted(graph, leaves, shapes)
+        if missing:
+            verdict = verdict._replace(reason=f'{verdict.reason}; and there is no rule for '
+                                              f'{missing} on whole values')
     if verdict.verdict is Verdict.DEPENDENT and 'BatchNorm' in verdict.reason:
         raise RowDependenceError(
             f'{graph.name} cannot be batched: {verdict.reason}, so that a sample would see the '
@@ -330,16 +333,16 @@ def make_type(graph: StaticGraph, mode: Mode, leaves: Sequence[Tuple[Spec, Kind]
 
 
 def _lifted(graph: StaticGraph, leaves: Sequence[Tuple[Spec, Kind]],
-            shapes: Dict[str, Tuple[int, ...]]) -> Optional[mx.sym.Symbol]:
-    """The subgraph for batches of whole values, if every operator can be lifted."""
+            shapes: Dict[str, Tuple[int, ...]]) -> Tuple[Optional[mx.sym.Symbol], str]:
+    """The subgraph for batches of whole values, or None and for which operator there is no rule."""
     if any(kind is not Kind.ROWS for _, kind in leaves) or any(
             getattr(parameter, '_grad_stype', 'default') != 'default'  # see `look_ups`
             for parameter in graph.parameters.values()):
-        return None
+        return None, ''
     try:
-        return lift(graph.symbol, shapes)
-    except NoRule:
-        return None
+        return lift(graph.symbol, shapes), ''
+    except NoRule as missing:
+        return None, str(missing)
 
 
 def _infer(graph, shapes, dtypes, ctx):

@@ -110,8 +110,19 @@ def _compile(node_type: NodeType, reads: Tuple[str, ...], fused: bool) -> Progra
         known[PARENTS] = Source('parents', segmented[0])
         known[SEGMENTS] = Source('segments', segmented[0])
     sources: List[Source] = [known[name] for name in symbol.list_inputs()]
-    return Program(CachedOp(symbol), tuple(sources), len(operators(symbol)),
+    return Program(_compiled(symbol), tuple(sources), len(operators(symbol)),
                    tuple(tuple(place[name] for name in names) for names in packed.values()))
+
+
+def _compiled(symbol: mx.sym.Symbol) -> CachedOp:
+    """The graph as one operator. MXNet insists on gradients of everything in it, and some operators
+    have none, not even zero."""
+    try:
+        return CachedOp(symbol)
+    except mx.MXNetError as error:
+        if 'non-differentiable' not in str(error):
+            raise
+        return CachedOp(mx.sym.Group([mx.sym.BlockGrad(output) for output in symbol]))
 
 
 def tell_dtypes(symbol: mx.sym.Symbol, node_type: NodeType) -> None:

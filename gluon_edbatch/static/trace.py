@@ -7,7 +7,7 @@ import numpy as np
 from mxnet import gluon
 from mxnet.ndarray.ndarray import _DTYPE_NP_TO_MX
 
-from ..errors import RecordError
+from ..errors import RecordError, UnrecordableError
 from ..record.hooks import suspended
 from ..record.structure import flatten, unflatten
 from .fingerprint import changed_attributes, fingerprint
@@ -110,7 +110,10 @@ def trace_operator(op: str, attrs: Sequence[Tuple[str, str]], inputs: int,
     variables = [mx.sym.var(INPUT % i) for i in range(inputs)]
     for position, parameter in sorted(shared.items()):
         variables.insert(position, parameter.variable())
-    symbol = symbol_function(op)(*variables, **dict(attrs))
+    options = dict(attrs)
+    if op in ('sort', 'argsort', 'topk'):
+        options.setdefault('axis', '-1')  # MXNet's own default, which the gradient of sort forgets
+    symbol = symbol_function(op)(*variables, **options)
     count = len(symbol.list_outputs())
     leaf = flatten(symbol, _is_symbol, [])
     template = leaf if count == 1 else (list,) + (leaf,) * count
@@ -124,14 +127,18 @@ def symbol_function(op: str):
 
     Raises
     ------
-    AttributeError
+    UnrecordableError
         If there is none.
     """
     for prefix in ('_contrib_', '_linalg_', '_random_', '_image_', '_sparse_'):
         module = getattr(mx.sym, prefix.strip('_'))
         if op.startswith(prefix) and hasattr(module, op[len(prefix):]):
             return getattr(module, op[len(prefix):])
-    return getattr(mx.sym.op, op) if hasattr(mx.sym.op, op) else getattr(mx.sym._internal, op)
+    for module, name in ((mx.sym.op, op), (mx.sym._internal, op),
+                         (mx.sym.op, op[len('_np_'):] if op.startswith('_np_') else op)):
+        if hasattr(module, name):
+            return getattr(module, name)
+    raise UnrecordableError(f'MXNet has no function of Symbols for {op}')
 
 
 def _renew_variables(block: gluon.HybridBlock) -> None:
