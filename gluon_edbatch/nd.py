@@ -7,7 +7,6 @@ from typing import Any, Callable, List
 
 import mxnet as mx
 import numpy as np
-from mxnet.ndarray import NDArray
 
 from .record.hooks import current_recording
 from .record.lazy import LazyArray
