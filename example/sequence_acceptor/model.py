@@ -12,6 +12,10 @@ __all__ = ['LSTMAcceptor']
 class LSTMAcceptor(edb.AutoBatchMixin, gluon.Block):
     """Scores (1, C) of the classes of a sequence: an LSTM reads it, a layer scores its last state.
 
+    Gradients of the vectors of tokens are row_sparse, as DyNet's are: they hold those of the
+    minibatch only. Where calls are not batched, dense ones would take most of the time, as each
+    look-up would have one of the whole table's size.
+
     Parameters
     ----------
     vocab_size, num_classes : int
@@ -24,7 +28,7 @@ class LSTMAcceptor(edb.AutoBatchMixin, gluon.Block):
                  **kwargs):
         super().__init__(**kwargs)
         with self.name_scope():
-            self.embed = gluon.nn.Embedding(vocab_size, embed_dim)
+            self.embed = gluon.nn.Embedding(vocab_size, embed_dim, sparse_grad=True)
             self.cell = gluon.rnn.LSTMCell(hidden_size, input_size=embed_dim)
             self.scores = gluon.nn.Dense(num_classes, in_units=hidden_size)
         self._begin = [np.zeros((1, hidden_size), np.float32)] * 2
