@@ -22,6 +22,7 @@ WORKLOADS = {
     'treegru-sst': Entry('sst', 'TreeGRUSST'),
     'mvrnn-sst': Entry('sst', 'MVRNNSST'),
     'treelstm2-sst': Entry('sst', 'TwoCellTreeLSTMSST'),
+    'treenn-sst': Entry('sst', 'TreeNNSST'),
     'lattice-lstm': Entry('tagging', 'LatticeLSTM'),
     'lattice-gru': Entry('tagging', 'LatticeGRU'),
     'bilstm-tagger': Entry('tagging', 'BiLSTMTagger'),
