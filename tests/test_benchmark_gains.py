@@ -8,12 +8,21 @@ import pytest
 SCRIPTS = Path(__file__).resolve().parents[1] / 'scripts'
 sys.path.append(str(SCRIPTS))
 
+from bench import gains  # noqa: E402
 from bench.gains import COMPARISONS  # noqa: E402
 from bench.workloads import WORKLOADS  # noqa: E402
 from benchmark_gains import main  # noqa: E402
 
 TINY = ['--batch-size', '3', '--hidden', '6', '--embed', '4', '--repeat', '1', '--minibatches', '1',
         '--seconds', '0.05']
+
+
+@pytest.fixture(autouse=True)
+def in_this_process(monkeypatch):
+    """Systems share this process: starting one for each takes longer than all that is measured."""
+    measure_in_turn = gains.measure_in_turn
+    monkeypatch.setattr(gains, 'measure_in_turn',
+                        lambda cells, apart: measure_in_turn(cells, apart=False))
 
 
 def test_what_is_compared_is_there():

@@ -97,9 +97,14 @@ class LatticeGRU(LatticeLSTM):
 
 
 class BiLSTMTagger(_Tagging):
-    """WikiNER (or the example's own sample) and the BiLSTM tagger with two layers."""
+    """WikiNER (or the example's own sample) and the BiLSTM tagger with two layers.
+
+    Gradients of words' vectors are row_sparse: if calls are not batched, dense ones, one of the
+    whole table for each word, would take most of the time.
+    """
 
     task_class = TaggerTask
+    arguments = ('--sparse-grad',)
 
     def files(self, data: Path) -> Dict[str, Path]:
         return {'data': data / 'wikiner'}
@@ -135,7 +140,7 @@ class BiLSTMTagger(_Tagging):
 class BiLSTMTaggerChar(BiLSTMTagger):
     """The same with rare words by their characters."""
 
-    arguments = ('--char',)
+    arguments = (*BiLSTMTagger.arguments, '--char')
 
 
 class BiLSTMTaggerEqual(BiLSTMTagger):
