@@ -99,7 +99,8 @@ def _parser() -> argparse.ArgumentParser:
   {', '.join(RIVALS)}
       the same model written for the purpose: "plain" one sample at a time in Gluon alone,
       "manual" batched by hand, in Gluon and in PyTorch; "shared" projects each distinct word of
-      a minibatch once, which "all" leaves out
+      a minibatch once, which "all" leaves out; "fused" has MXNet's LSTM layer in the place of
+      cells
 
 Several systems, modes or sizes are measured in turn, each in a process of its own.''')
     parser.add_argument('workload', choices=sorted(WORKLOADS))

@@ -10,17 +10,19 @@ import pytest
 from lattice import make_sample as make_lattices
 from lattice.data import Arc, Lattice
 from tagger import make_sample as make_sentences
+from mxnet import autograd
 from tagger.data import Sentence, Token
 
 SCRIPTS = Path(__file__).resolve().parents[1] / 'scripts'
 sys.path.append(str(SCRIPTS))
 
-from bench.settings import Settings  # noqa: E402
+from bench.settings import EQUAL_LENGTH_RIVALS, Settings  # noqa: E402
 from bench.systems import build_system  # noqa: E402
 from bench.workloads import load_workload  # noqa: E402
 from benchmark import main  # noqa: E402
 
-NAMES = ['lattice-lstm', 'lattice-gru', 'bilstm-tagger', 'bilstm-tagger-char']
+NAMES = ['lattice-lstm', 'lattice-gru', 'bilstm-tagger', 'bilstm-tagger-char',
+         'bilstm-tagger-equal']
 
 
 def settings(name, system='agenda', mode='train', **fields):
@@ -94,3 +96,60 @@ def test_row(name, capsys):
 def test_rivals_are_refused(capsys):
     assert main(['lattice-lstm', '--scheduler', 'manual', '--minibatches', '1']) == 1
     assert 'lattice-lstm has no such rival' in capsys.readouterr().err
+
+
+# --- sentences of one length ---------------------------------------------------------------
+
+def test_sentences_of_one_length():
+    equal, all_sentences = (load_workload(settings(name)).samples
+                            for name in ('bilstm-tagger-equal', 'bilstm-tagger'))
+    length, = {len(sentence) for sentence in equal}
+    assert len(equal) >= len(all_sentences) / 2
+    long_enough = [sentence for sentence in all_sentences if len(sentence) >= length]
+    for cut, whole in zip(equal, long_enough):
+        assert cut.tokens == whole.tokens[:length]
+        assert cut.tags.tolist() == whole.tags[:length].tolist()
+
+
+@pytest.mark.parametrize('system', EQUAL_LENGTH_RIVALS)
+def test_rival_equals_the_model_one_sentence_at_a_time(system):
+    chosen = settings('bilstm-tagger-equal', system)
+    workload = load_workload(chosen)
+    (net, criterion), rival = workload.build(), workload.rival(system)
+    samples = workload.samples[:4]
+    with autograd.record():
+        losses = [workload.loss(net, criterion, sample, eager=True) for sample in samples]
+        loss = mx.nd.concat(*losses, dim=0).sum() / len(samples)
+    loss.backward()
+    scores = np.stack([net(sample).asnumpy() for sample in samples], axis=1)    # (T, N, tags)
+    expected = {name: parameter.grad().asnumpy()
+                for name, parameter in net._collect_params_with_prefix().items()}
+    plan = rival.plan(samples)
+    np.testing.assert_allclose(rival.predict(plan).asnumpy().reshape(scores.shape), scores,
+                               rtol=1e-4, atol=1e-5)
+    for _ in range(2):                      # a second pass must not add to the first
+        ours = rival.loss(plan, samples)
+        rival.backward(ours)
+        np.testing.assert_allclose(ours.asscalar(), loss.asscalar(), rtol=1e-5)
+        assert rival.gradients().keys() == expected.keys()
+        for name, gradient in rival.gradients().items():
+            assert abs(gradient - expected[name]).max() <= 1e-4 * abs(expected[name]).max(), name
+
+
+@pytest.mark.parametrize('system', EQUAL_LENGTH_RIVALS)
+def test_rival_trains_like_the_model(system):
+    losses = []
+    for name in (system, 'fsm'):
+        chosen = settings('bilstm-tagger-equal', name, optimizer='adam', learning_rate=0.01)
+        workload = load_workload(chosen)
+        built = build_system(workload, chosen)
+        losses.append([built.train(workload.samples[:4]).asscalar() for _ in range(4)])
+        built.wait()
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-3)
+    assert losses[0][3] < losses[0][0]
+
+
+def test_rival_refuses_other_lengths():
+    workload = load_workload(settings('bilstm-tagger-equal', 'manual'))
+    with pytest.raises(ValueError, match='batched by hand, no others'):
+        workload.rival('manual').plan([*workload.samples[:1], Sentence([Token(1)], [0])])

@@ -15,7 +15,7 @@ from mxnet import gluon
 from tree_sst import make_sample
 from tree_sst.data import Phrase, Tree, build_samples, load_split, parse_tree, tokens_of
 from tree_sst.metrics import accuracy
-from tree_sst.model import MODELS, MVRNN, MVLeaf
+from tree_sst.model import MODELS, ONE_WIDTH, MVLeaf
 from tree_sst.train import main
 
 import gluon_edbatch as edb
@@ -237,8 +237,23 @@ def test_matrix_of_a_word():
         + np.diag(values['diagonal'])
     np.testing.assert_allclose(found[1], expected, rtol=1e-5)
     np.testing.assert_array_equal(values['diagonal'], np.ones(4))
+
+
+def test_one_matrix():
+    net = started('treenn')
+    left, right = (sample.tree for sample in built('(2 a)', '(2 b)'))
+    words = net.leaf.embed.weight.data().asnumpy()[[left.token, right.token]].reshape(1, -1)
+    cell, scores = net.cell.both, net.scores
+    phrase = np.tanh(words @ cell.weight.data().asnumpy().T + cell.bias.data().asnumpy())
+    expected = phrase @ scores.weight.data().asnumpy().T + scores.bias.data().asnumpy()
+    found = net(Tree(None, (left, right))).asnumpy()
+    np.testing.assert_allclose(found[2:], expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize('model', ONE_WIDTH)
+def test_one_width(model):
     with pytest.raises(ValueError, match='one width, not 3 and 4'):
-        MVRNN(9, 3, 4)
+        MODELS[model](9, 3, 4)
 
 
 def test_accuracy():
@@ -278,7 +293,7 @@ def test_program_on_the_embedded_sample(tmp_path):
 @pytest.mark.parametrize('model', MODELS)
 def test_models_learn(tmp_path, capsys, model):
     make_sample.write_sample(tmp_path, splits={'train': 120, 'dev': 60, 'test': 6})
-    embed = [] if model == 'mvrnn' else ['--embed', '16']
+    embed = [] if model in ONE_WIDTH else ['--embed', '16']
     assert main(['--data', str(tmp_path), '--model', model, '--epochs', '4', *TINY, *embed,
                  '--batch-size', '10']) == 0
     first, *_, last = figures(capsys.readouterr().out)
@@ -340,6 +355,7 @@ def test_a_checkpoint_of_another_example(data, tmp_path, capsys):
     assert 'a checkpoint of another program (tree_sst, not tree_lstm' in capsys.readouterr().err
 
 
-def test_widths_that_do_not_go_together(capsys):
-    assert main(['--model', 'mvrnn', '--embed', '8', '--hidden', '4']) == 1
+@pytest.mark.parametrize('model', ONE_WIDTH)
+def test_widths_that_do_not_go_together(capsys, model):
+    assert main(['--model', model, '--embed', '8', '--hidden', '4']) == 1
     assert 'leave out --embed 8' in capsys.readouterr().err

@@ -79,13 +79,16 @@ class BiLSTMTagger(edb.AutoBatchMixin, gluon.Block):
         Size of the vocabulary of characters; with 0, no word can be spelt.
     char_dim : int, default 20
         Width of a character's vector.
+    sparse_grad : bool, default False
+        Gradients of words' vectors are row_sparse.
     """
 
     def __init__(self, num_words: int, num_tags: int, embed_dim: int, hidden_size: int,
-                 layers: int = 2, num_chars: int = 0, char_dim: int = 20, **kwargs):
+                 layers: int = 2, num_chars: int = 0, char_dim: int = 20,
+                 sparse_grad: bool = False, **kwargs):
         super().__init__(**kwargs)
         with self.name_scope():
-            self.embed = gluon.nn.Embedding(num_words, embed_dim)
+            self.embed = gluon.nn.Embedding(num_words, embed_dim, sparse_grad=sparse_grad)
             if num_chars:
                 self.spelling = SpellingLSTM(num_chars, char_dim, embed_dim)
             self.layers = gluon.nn.Sequential()

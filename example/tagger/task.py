@@ -25,6 +25,7 @@ class TaggerTask(TagTask):
     layout = LAYOUT
     defaults = {'batch_size': 32, 'hidden': 100, 'lr': 5e-3}
     shape = (*TagTask.shape, 'layers', 'char', 'char_embed')
+    training = (*TagTask.training, 'sparse_grad')
 
     @classmethod
     def add_options(cls, data, model) -> None:
@@ -37,6 +38,8 @@ class TaggerTask(TagTask):
                                 'one vector')
         model.add_argument('--char-embed', type=positive_int, default=20, metavar='D',
                            help="width of the characters' embedding")
+        model.add_argument('--sparse-grad', action='store_true',
+                           help='a step updates the vectors of the words in the minibatch only')
 
     def __init__(self, options, state=None):
         self.options = options
@@ -65,6 +68,7 @@ class TaggerTask(TagTask):
         num_words, num_chars, num_tags = (len(self.vocabs[name])
                                           for name in ('words', 'chars', 'tags'))
         net = BiLSTMTagger(num_words, num_tags, options.embed, options.hidden, options.layers,
-                           num_chars if options.char else 0, options.char_embed)
+                           num_chars if options.char else 0, options.char_embed,
+                           options.sparse_grad)
         self.initialize(net)
         return net

@@ -15,7 +15,8 @@ import gluon_edbatch as edb
 
 from .data import NUM_CLASSES, Tree
 
-__all__ = ['MODELS', 'MVRNN', 'RANK', 'SentimentModel', 'TreeGRU', 'TreeLSTM', 'TwoCellTreeLSTM']
+__all__ = ['MODELS', 'MVRNN', 'ONE_WIDTH', 'RANK', 'SentimentModel', 'TreeGRU', 'TreeLSTM',
+           'TreeNN', 'TwoCellTreeLSTM']
 
 RANK = 3                # of what a word's matrix has besides its diagonal
 
@@ -143,6 +144,50 @@ class TreeGRU(SentimentModel):
         return state
 
 
+class WordLeaf(gluon.HybridBlock):
+    """A word's vector (1, H), as it is."""
+
+    def __init__(self, vocab_size: int, hidden_size: int, sparse_grad: bool = False, **kwargs):
+        super().__init__(**kwargs)
+        with self.name_scope():
+            self.embed = nn.Embedding(vocab_size, hidden_size, sparse_grad=sparse_grad)
+
+    def hybrid_forward(self, F, token):
+        """token (N,)"""
+        return self.embed(token)
+
+
+class OneMatrixCell(gluon.HybridBlock):
+    """A phrase's vector from those of its two parts: ``tanh([left, right] W^T + b)``, (1, H)."""
+
+    def __init__(self, hidden_size: int, **kwargs):
+        super().__init__(**kwargs)
+        with self.name_scope():
+            self.both = nn.Dense(hidden_size, activation='tanh', in_units=2 * hidden_size)
+
+    def hybrid_forward(self, F, left, right):
+        """left, right (N, H)"""
+        return self.both(F.concat(left, right, dim=1))
+
+
+class TreeNN(SentimentModel):
+    """Recursive network with one matrix (the plain one of Socher et al., 2013); embedding and hidden
+    are one width."""
+
+    def __init__(self, vocab_size: int, embed_dim: int, hidden_size: int,
+                 sparse_grad: bool = False, **kwargs):
+        _check_one_width(embed_dim, hidden_size)
+        super().__init__(WordLeaf(vocab_size, hidden_size, sparse_grad), hidden_size, **kwargs)
+        with self.name_scope():
+            self.cell = OneMatrixCell(hidden_size)
+
+    def compose(self, tree, left, right):
+        return self.cell(left, right)
+
+    def vector(self, state):
+        return state
+
+
 class MVLeaf(gluon.HybridBlock):
     """Vector and matrix of a word, (1, H) and (1, H, H).
 
@@ -190,9 +235,7 @@ class MVRNN(SentimentModel):
 
     def __init__(self, vocab_size: int, embed_dim: int, hidden_size: int,
                  sparse_grad: bool = False, **kwargs):
-        if embed_dim != hidden_size:
-            raise ValueError(f'vectors of words and of phrases have one width, not {embed_dim} '
-                             f'and {hidden_size}')
+        _check_one_width(embed_dim, hidden_size)
         super().__init__(MVLeaf(vocab_size, hidden_size, sparse_grad), hidden_size, **kwargs)
         with self.name_scope():
             self.cell = edb.rnn.MVRNNCell(hidden_size,
@@ -202,5 +245,13 @@ class MVRNN(SentimentModel):
         return self.cell(left, right)
 
 
+def _check_one_width(embed_dim: int, hidden_size: int) -> None:
+    if embed_dim != hidden_size:
+        raise ValueError(f'vectors of words and of phrases have one width, not {embed_dim} and '
+                         f'{hidden_size}')
+
+
 MODELS: Dict[str, Type[SentimentModel]] = {
-    'treelstm': TreeLSTM, 'treegru': TreeGRU, 'mvrnn': MVRNN, 'treelstm2': TwoCellTreeLSTM}
+    'treelstm': TreeLSTM, 'treegru': TreeGRU, 'mvrnn': MVRNN, 'treelstm2': TwoCellTreeLSTM,
+    'treenn': TreeNN}
+ONE_WIDTH = ('mvrnn', 'treenn')     # those whose words and phrases have vectors of one width

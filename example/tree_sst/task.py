@@ -9,7 +9,7 @@ from mxnet import gluon
 
 from .data import LAYOUT, Sample, build_samples, load_split, tokens_of
 from .metrics import accuracy
-from .model import MODELS
+from .model import MODELS, ONE_WIDTH
 
 __all__ = ['SentimentTask']
 
@@ -36,8 +36,8 @@ class SentimentTask(WordTask):
     def add_options(cls, data, model) -> None:
         model.add_argument('--model', choices=MODELS, default='treelstm',
                            help=f'--hidden is {DEFAULT_HIDDEN} if it is not given, and '
-                                f'{HIDDEN["mvrnn"]} for mvrnn, whose --embed is the same (default: '
-                                'treelstm)')
+                                f'{HIDDEN["mvrnn"]} for mvrnn; --embed is the same for '
+                                f'{" and ".join(ONE_WIDTH)} (default: treelstm)')
         model.add_argument('--dense-grad', action='store_true',
                            help='let every step update the vectors of all words, and decay their '
                                 'moments and weights, as in training without sparse gradients; '
@@ -77,8 +77,8 @@ class SentimentTask(WordTask):
 
 def _settle_widths(options) -> None:
     options.hidden = options.hidden or HIDDEN.get(options.model, DEFAULT_HIDDEN)
-    if options.model == 'mvrnn':
+    if options.model in ONE_WIDTH:
         if options.embed not in (None, options.hidden):
-            raise OptionError(f'--model mvrnn has one width for words and phrases: leave out '
-                              f'--embed {options.embed}, or give --hidden {options.embed}')
+            raise OptionError(f'--model {options.model} has one width for words and phrases: leave '
+                              f'out --embed {options.embed}, or give --hidden {options.embed}')
         options.embed = options.hidden

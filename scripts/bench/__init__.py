@@ -5,5 +5,5 @@ it, and then the others.
 (samples, model, products) -> ``systems``, ``rivals`` (ways to run it) -> ``measure``, ``gemm``,
 ``machine`` (one system's row) -> ``runner`` (several systems in turn, a process each) ->
 ``output`` (rows as tables). ``ablation`` measures a workload without one optimisation at a time,
-``blocks`` single cells.
+``gains`` what batching brings, ``blocks`` single cells.
 """

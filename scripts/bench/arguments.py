@@ -1,7 +1,7 @@
 """Types of command-line arguments, and those that several scripts have. Needs nothing but the
 standard library."""
 import argparse
-from typing import Callable, List, Sequence
+from typing import Callable, List, Optional, Sequence
 
 __all__ = ['add_machine_arguments', 'add_workload_arguments', 'names', 'positive', 'sizes']
 
@@ -30,12 +30,15 @@ def names(known: Sequence[str]) -> Callable[[str], List[str]]:
     return parse
 
 
-def add_workload_arguments(parser: argparse.ArgumentParser) -> None:
-    """The sizes of a workload's model, and its data."""
-    parser.add_argument('--hidden', type=positive, default=150, metavar='H',
-                        help='width of the cell (default: 150)')
-    parser.add_argument('--embed', type=positive, default=300, metavar='D',
-                        help='width of the embedding (default: 300)')
+def add_workload_arguments(parser: argparse.ArgumentParser, hidden: Optional[int] = 150,
+                           embed: Optional[int] = 300) -> None:
+    """The sizes of a workload's model, and its data; None: each workload has its own size."""
+    def default(size):
+        return f'(default: {"that of the workload" if size is None else size})'
+    parser.add_argument('--hidden', type=positive, default=hidden, metavar='H',
+                        help=f'width of the cell {default(hidden)}')
+    parser.add_argument('--embed', type=positive, default=embed, metavar='D',
+                        help=f'width of the embedding {default(embed)}')
     parser.add_argument('--data', metavar='DIR',
                         help='holds the data sets, as DIR/sick, DIR/sst, … (default: the '
                              'samples that come with the examples)')

@@ -1,4 +1,4 @@
-"""Workloads on the Stanford Sentiment Treebank: the class of every phrase, by four tree models."""
+"""Workloads on the Stanford Sentiment Treebank: the class of every phrase, by five tree models."""
 from abc import abstractmethod
 from collections import Counter
 from pathlib import Path
@@ -13,20 +13,25 @@ from .contexts import context
 from .settings import Settings
 from .workloads import Products, Workload
 
-__all__ = ['MVRNNSST', 'SentimentWorkload', 'TreeGRUSST', 'TreeLSTMSST', 'TwoCellTreeLSTMSST']
+__all__ = ['MVRNNSST', 'SentimentWorkload', 'TreeGRUSST', 'TreeLSTMSST', 'TreeNNSST',
+           'TwoCellTreeLSTMSST']
 
 
 class SentimentWorkload(Workload):
-    """Trees of the treebank (or the example's own); a loss, and scores, at every node."""
+    """Trees of the treebank (or the example's own); a loss, and scores, at every node.
+
+    ``--embed`` does not apply to models whose words and phrases have one width.
+    """
 
     model: ClassVar[str]
 
     def __init__(self, settings: Settings):
+        from tree_sst.model import ONE_WIDTH
         super().__init__(settings)
         phrases = load_split(_directory(settings.data) / 'train.txt')
         words = build_words(tokens_of(phrases))
         self.vocab_size = len(words.vocab)
-        self.embed = settings.embed
+        self.embed = settings.hidden if self.model in ONE_WIDTH else settings.embed
         self.samples = build_samples(phrases, words.ids)
 
     def build(self):
@@ -92,18 +97,24 @@ class TreeGRUSST(SentimentWorkload):
 
 class MVRNNSST(SentimentWorkload):
     """``mvrnn-sst``: a word's matrix from its factors; at inner nodes two vectors through
-    matrices, and products of both vectors and of both matrices. ``--embed`` does not apply."""
+    matrices, and products of both vectors and of both matrices."""
 
     model = 'mvrnn'
-
-    def __init__(self, settings: Settings):
-        super().__init__(settings)
-        self.embed = settings.hidden
 
     def cell_products(self, leaves, inner):
         from tree_sst.model import RANK
         h = self.settings.hidden
         return [(RANK, h, h * leaves), (h, h, 2 * inner), (2 * h, h, (1 + h) * inner)]
+
+
+class TreeNNSST(SentimentWorkload):
+    """``treenn-sst``: one product at inner nodes, none at leaves."""
+
+    model = 'treenn'
+
+    def cell_products(self, leaves, inner):
+        h = self.settings.hidden
+        return [(2 * h, h, inner)]
 
 
 def _directory(data) -> Path:

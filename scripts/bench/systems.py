@@ -7,7 +7,7 @@ import mxnet as mx
 from mxnet import autograd, gluon
 
 from .settings import BATCHED, EAGER, Settings, scheduler_of
-from .workloads import Workload
+from .workloads import Workload, check_rival
 
 __all__ = ['Phases', 'System', 'build_system']
 
@@ -187,6 +187,7 @@ class RivalSystem(System):
 
     def __init__(self, workload: Workload, settings: Settings):
         super().__init__(workload, settings)
+        check_rival(settings)
         self.rival = workload.rival(settings.system)
 
     def train(self, samples: Sequence[Any]) -> Any:

@@ -1,8 +1,10 @@
-"""Workloads ``lattice-lstm``, ``lattice-gru``, ``bilstm-tagger``, ``bilstm-tagger-char``: named
-entities by the examples' taggers, with their default options but for the widths."""
+"""Workloads ``lattice-lstm``, ``lattice-gru``, ``bilstm-tagger``, ``bilstm-tagger-char``,
+``bilstm-tagger-equal``: named entities by the examples' taggers, with their default options but for
+the widths."""
 from abc import abstractmethod
 from collections import Counter
 from pathlib import Path
+from statistics import median_low
 from typing import Any, ClassVar, Dict, List, Sequence, Tuple, Type
 
 import mxnet as mx
@@ -17,7 +19,7 @@ from .contexts import context
 from .settings import Settings
 from .workloads import Products, Workload
 
-__all__ = ['BiLSTMTagger', 'BiLSTMTaggerChar', 'LatticeGRU', 'LatticeLSTM']
+__all__ = ['BiLSTMTagger', 'BiLSTMTaggerChar', 'BiLSTMTaggerEqual', 'LatticeGRU', 'LatticeLSTM']
 
 GATES = {'lstm': 4, 'gru': 3}
 
@@ -95,9 +97,14 @@ class LatticeGRU(LatticeLSTM):
 
 
 class BiLSTMTagger(_Tagging):
-    """WikiNER (or the example's own sample) and the BiLSTM tagger with two layers."""
+    """WikiNER (or the example's own sample) and the BiLSTM tagger with two layers.
+
+    Gradients of words' vectors are row_sparse: if calls are not batched, dense ones, one of the
+    whole table for each word, would take most of the time.
+    """
 
     task_class = TaggerTask
+    arguments = ('--sparse-grad',)
 
     def files(self, data: Path) -> Dict[str, Path]:
         return {'data': data / 'wikiner'}
@@ -133,4 +140,21 @@ class BiLSTMTagger(_Tagging):
 class BiLSTMTaggerChar(BiLSTMTagger):
     """The same with rare words by their characters."""
 
-    arguments = ('--char',)
+    arguments = (*BiLSTMTagger.arguments, '--char')
+
+
+class BiLSTMTaggerEqual(BiLSTMTagger):
+    """The same on sentences of one length, where batching by hand is easiest: the longer half of
+    them, each cut to the length of the shortest."""
+
+    def __init__(self, settings: Settings):
+        super().__init__(settings)
+        length = median_low(map(len, self.samples))
+        self.samples = [Sentence(sentence.tokens[:length], sentence.tags[:length])
+                        for sentence in self.samples if len(sentence) >= length]
+
+    def rival(self, system: str):
+        from .rivals.manual_bilstm import ManualBiLSTM
+        settings = self.settings
+        return ManualBiLSTM(self.task.build(), len(self.samples[0]), system == 'manual-fused',
+                            settings.optimizer, settings.learning_rate, settings.ctx)

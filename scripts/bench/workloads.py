@@ -3,9 +3,9 @@ from abc import ABC, abstractmethod
 from importlib import import_module
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
-from .settings import RIVALS, Settings
+from .settings import EQUAL_LENGTH_RIVALS, TREE_RIVALS, Settings
 
-__all__ = ['WORKLOADS', 'Entry', 'Products', 'Workload', 'load_workload']
+__all__ = ['WORKLOADS', 'Entry', 'Products', 'Workload', 'check_rival', 'load_workload']
 
 
 class Entry(NamedTuple):
@@ -17,15 +17,17 @@ class Entry(NamedTuple):
 
 
 WORKLOADS = {
-    'treelstm-sick': Entry('treelstm_sick', 'TreeLSTMSick', RIVALS),
+    'treelstm-sick': Entry('treelstm_sick', 'TreeLSTMSick', TREE_RIVALS),
     'treelstm-sst': Entry('sst', 'TreeLSTMSST'),
     'treegru-sst': Entry('sst', 'TreeGRUSST'),
     'mvrnn-sst': Entry('sst', 'MVRNNSST'),
     'treelstm2-sst': Entry('sst', 'TwoCellTreeLSTMSST'),
+    'treenn-sst': Entry('sst', 'TreeNNSST'),
     'lattice-lstm': Entry('tagging', 'LatticeLSTM'),
     'lattice-gru': Entry('tagging', 'LatticeGRU'),
     'bilstm-tagger': Entry('tagging', 'BiLSTMTagger'),
     'bilstm-tagger-char': Entry('tagging', 'BiLSTMTaggerChar'),
+    'bilstm-tagger-equal': Entry('tagging', 'BiLSTMTaggerEqual', EQUAL_LENGTH_RIVALS),
 }
 
 # (columns in, columns out) of a matrix product -> how many rows go through it.
@@ -79,18 +81,24 @@ class Workload(ABC):
     def rival(self, system: str):
         """The same model without gluon_edbatch: an object with the interface of `rivals.Rival`.
 
-        Raises
-        ------
-        ValueError
-            The workload has no such rival.
+        Parameters
+        ----------
+        system : str
+            One of the rivals in the workload's `Entry`.
         """
-        raise ValueError(f'{self.settings.workload} has no such rival')
+        raise NotImplementedError(f'{type(self).__name__} has no rivals')
 
     def flops(self, samples: Sequence[Any], training: bool) -> float:
         """Floating point operations in `products`; training counts them three times."""
         once = sum(2.0 * wide * high * rows
                    for (wide, high), rows in self.products(samples).items())
         return 3 * once if training else once
+
+
+def check_rival(settings: Settings) -> None:
+    """Raise `ValueError` if the workload has no such rival."""
+    if settings.system not in WORKLOADS[settings.workload].rivals:
+        raise ValueError(f'{settings.workload} has no such rival')
 
 
 def load_workload(settings: Settings) -> Workload:

@@ -1,0 +1,98 @@
+"""What batching gains, on the workloads of DyNet's page on automatic batching
+(https://dynet.io/autobatch), and what batching by hand would still gain."""
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from .output import aligned, rounded
+from .runner import MeasurementError, measure_in_turn
+from .settings import EQUAL_LENGTH_RIVALS, MODES, Settings
+
+__all__ = ['COMPARISONS', 'Comparison', 'gains_table', 'measure_gains']
+
+UNBATCHED = ('unbatched', 'unbatched-hybridized')
+AS_FAST_AS_BY_HAND = 1 / 1.1
+Row = Dict[str, Any]
+
+
+class Comparison(NamedTuple):
+    """How many times as fast as others a workload should run in batches.
+
+    Parameters
+    ----------
+    bar : float
+        The least gain: samples a second in batches by those of each of `others`.
+    hidden, embed : int
+        Widths, those of the programs that DyNet's page measures.
+    others : tuple of str
+        Systems.
+    modes : tuple of str
+    """
+
+    bar: float
+    hidden: int
+    embed: int
+    others: Tuple[str, ...] = UNBATCHED
+    modes: Tuple[str, ...] = ('train',)
+
+
+# By workload. The page's gains; by hand DyNet is overtaken 1.27 times, where 1.1 are allowed here.
+COMPARISONS = {
+    'bilstm-tagger': Comparison(9.0, hidden=50, embed=128),
+    'bilstm-tagger-char': Comparison(8.0, hidden=50, embed=128),
+    'treenn-sst': Comparison(7.0, hidden=128, embed=128),
+    'bilstm-tagger-equal': Comparison(AS_FAST_AS_BY_HAND, hidden=50, embed=128,
+                                      others=EQUAL_LENGTH_RIVALS, modes=MODES),
+}
+
+
+def measure_gains(workload: str, hidden: Optional[int], embed: Optional[int], **settings: Any
+                  ) -> List[Row]:
+    """Measure a workload's systems in turn, in each of its modes.
+
+    Parameters
+    ----------
+    workload : str
+        One of `COMPARISONS`.
+    hidden, embed : int, optional
+        In the place of the comparison's own widths.
+    settings
+        Further fields of `Settings`; ``system`` is the one that batches.
+
+    Returns
+    -------
+    list of dict
+        A row for each mode and system: that of `bench.measure`, its ``gain``, None for the system
+        that batches, and ``bar``.
+
+    Raises
+    ------
+    MeasurementError
+        A system could not be measured.
+    """
+    comparison, rows = COMPARISONS[workload], []
+    ours = settings.pop('system')
+    for mode in comparison.modes:
+        cells = [Settings(workload=workload, mode=mode, system=system,
+                          hidden=hidden or comparison.hidden, embed=embed or comparison.embed,
+                          **settings) for system in (ours, *comparison.others)]
+        found = [row for _, row in measure_in_turn(cells, apart=True)]
+        for row in found:
+            if isinstance(row, MeasurementError):
+                raise row
+        best = found[0]['samples_per_s']
+        rows += [dict(row, gain=rounded(best / row['samples_per_s']), bar=rounded(comparison.bar))
+                 if row is not found[0] else dict(row, gain=None, bar=None) for row in found]
+    return rows
+
+
+def gains_table(rows: Sequence[Row]) -> str:
+    """The rows of one workload for people."""
+    row = rows[0]
+    head = (f'{row["workload"]}, minibatches of {row["batch_size"]}, hidden {row["hidden"]}, '
+            f'embedding {row["embed"]}, {row["threads"]} thread(s) on {row["cpus"]} x {row["cpu"]}')
+    cells = [['mode', 'system', 'samples/s', 'min', 'max', 'gain', 'at least']]
+    for row in rows:
+        speeds = [f'{row[name]:.1f}' for name in
+                  ('samples_per_s', 'samples_per_s_min', 'samples_per_s_max')]
+        gain = ['' if row[name] is None else f'{row[name]:.2f}' for name in ('gain', 'bar')]
+        cells.append([row['mode'], row['scheduler'], *speeds, *gain])
+    return '\n'.join([head] + aligned(cells, left=('mode', 'system')))
