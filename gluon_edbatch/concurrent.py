@@ -41,9 +41,11 @@ def run_concurrently(samples: Iterable[Any], fn: Callable[[Any], Any]) -> List[A
         and dicts of values. Or a coroutine function: ``scores = await edb.value(lazy)``. What comes
         back has the same structure, with a NumPy array of its own in the place of each NDArray
         (they are cheap to look at, and those of a round are fetched together); all else in it
-        comes back as it is. Generators delegate with ``yield from``, coroutines with ``await``. If
-        `fn` is a method of a Block, eager calls put numbers and NumPy arrays where its parameters
-        are.
+        comes back as it is. A bare ``yield`` (``await edb.value()``) waits for all that is recorded
+        so far: otherwise nothing is computed that no sample waits for, and an encoder that all
+        later steps read would be computed bit by bit. Generators delegate with ``yield from``,
+        coroutines with ``await``. If `fn` is a method of a Block, eager calls put numbers and NumPy
+        arrays where its parameters are.
 
     Returns
     -------
@@ -61,9 +63,10 @@ def run_concurrently(samples: Iterable[Any], fn: Callable[[Any], Any]) -> List[A
     Examples
     --------
     >>> def parse(sentence):                              # one sentence
-    ...     state = Configuration(sentence)
+    ...     vectors, state = net.encode(sentence), Configuration(sentence)
+    ...     yield                                         # the vectors of all sentences at once
     ...     while not state.done:
-    ...         scores = yield net.score(state)           # (1, number of actions), now in NumPy
+    ...         scores = yield net.score(vectors, state)  # (1, number of actions), now in NumPy
     ...         state.apply(scores[0].argmax())
     ...     return state.heads
     >>> with edb.batching():
@@ -77,13 +80,13 @@ def run_concurrently(samples: Iterable[Any], fn: Callable[[Any], Any]) -> List[A
 
 
 @coroutine
-def value(values: Any) -> Any:
+def value(values: Any = None) -> Any:
     """Wait for values in a coroutine of `run_concurrently`: ``scores = await edb.value(lazy)``.
 
     Parameters
     ----------
     values : NDArray, or nested lists, tuples and dicts of them
-        Anything else in it is handed through.
+        Anything else in it is handed through. By default, wait for all that is recorded so far.
 
     Returns
     -------
@@ -177,8 +180,12 @@ def _run(fn: Callable[[Any], Any], samples: Sequence[Any], first: int = 0) -> Li
     return [sample.result for sample in running]
 
 
-def _contents(values: Any) -> Any:
-    """The same structure with NumPy arrays, by one evaluation and one copy of each kind."""
+def _contents(values: List[Any]) -> List[Any]:
+    """The same with NumPy arrays, by one evaluation and one copy of each kind; if there is None
+    among the values, of all that is recorded."""
+    recording = current_recording()
+    if recording is not None and any(value is None for value in values):
+        recording.flush()
     leaves: List[Any] = []
     template = flatten(values, lambda value: not isinstance(value, (list, tuple, dict)), leaves)
     _evaluate(leaves)

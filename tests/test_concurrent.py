@@ -124,6 +124,36 @@ def test_only_what_is_waited_for_is_computed():
     np.testing.assert_allclose(unread[1].asnumpy(), net(x[1]).asnumpy(), rtol=1e-6)
 
 
+@pytest.mark.parametrize('bare', ['yield', 'await', 'no'])
+def test_waiting_for_all_that_is_recorded(bare):
+    """Else a chain would be computed link by link, as its links are waited for."""
+    net, xs = started(nn.Dense(4, in_units=4)), ndarrays(3, (1, 4))
+
+    def chain(x):
+        links = [net(x)]
+        for _ in range(3):
+            links.append(net(links[-1]))
+        return links
+
+    def generator(x):
+        links = chain(x)
+        if bare == 'yield':
+            assert (yield) is None
+        for number, link in enumerate(links):
+            links[number] = yield link
+        return links
+
+    async def coroutine(x):
+        links = chain(x)
+        assert await edb.value() is None
+        return [await edb.value(link) for link in links]
+    fn = coroutine if bare == 'await' else generator
+    with edb.batching() as scope:
+        found = edb.run_concurrently(xs, fn)
+    assert scope.report().evaluations == (4 if bare == 'no' else 1)
+    np.testing.assert_allclose(found, edb.run_concurrently(xs, fn), rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize('lazy', [True, False])
 def test_structures(lazy):
     """What is not an array comes back as it is; each array comes back as NumPy of its own."""
@@ -143,7 +173,7 @@ def test_structures(lazy):
         assert np.isfinite(again).all() and np.isfinite(two).all()
         again[0, 0] = 7
         assert twice[0, 0] != 7
-        assert (yield) is None
+        assert (yield None) is None
         ragged = yield edb.ragged(list(both))
         assert ragged.shape == (2, 2, 3)
         return two

@@ -81,6 +81,7 @@ class TransitionParser(edb.AutoBatchMixin, gluon.Block):
     def parse(self, sentence: Sentence):
         """For `gluon_edbatch.run_concurrently`: heads and relations, (number of words, 2)."""
         vectors, state = self._vectors(sentence), Configuration(len(sentence))
+        yield                               # all of them at once, not as they come to be looked at
         while not state.done:
             features, action = state.features(), SHIFT
             if features.top != NOWHERE:
