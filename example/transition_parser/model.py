@@ -19,7 +19,7 @@ class TokenEmbedding(gluon.HybridBlock):
     def __init__(self, num_words: int, num_tags: int, word_dim: int, tag_dim: int, **kwargs):
         super().__init__(**kwargs)
         with self.name_scope():
-            self.words = gluon.nn.Embedding(num_words, word_dim)
+            self.words = gluon.nn.Embedding(num_words, word_dim, sparse_grad=True)
             self.tags = gluon.nn.Embedding(num_tags, tag_dim)
 
     def hybrid_forward(self, F, word, tag):
