@@ -8,8 +8,9 @@ compiled.load('gluon_edbatch.edges')
 
 # pylint: disable=wrong-import-position
 from . import nd, rnn, visualize
+from .concurrent import run_concurrently, value
 from .errors import (BatchError, EdbError, PolicyError, RecordError, RowDependenceError,
-                     StaleValueError)
+                     SampleError, StaleValueError)
 from .functional import add_n, concat, forward, ragged, stack
 from .mixin import AutoBatchMixin
 from .native.library import available as native_available
@@ -31,8 +32,9 @@ __all__ = [
     'AgendaScheduler', 'AutoBatchMixin', 'BatchError', 'BeamScheduler', 'CachedScheduler',
     'COMPILED', 'CompileOptions', 'DepthScheduler', 'EdbError', 'FSMScheduler', 'LazyArray',
     'Policy', 'PolicyError', 'QLearningConfig', 'RecordError', 'Report', 'Reuse',
-    'RowDependenceError', 'Scheduler', 'StaleValueError', 'StateEncoding',
+    'RowDependenceError', 'SampleError', 'Scheduler', 'StaleValueError', 'StateEncoding',
     'SufficientConditionScheduler',
     'UnbatchedScheduler', 'add_n', 'batching', 'compile_options', 'concat', 'forward',
-    'learn_policy', 'lower_bound', 'native_available', 'nd', 'ragged', 'rnn', 'stack', 'visualize',
+    'learn_policy', 'lower_bound', 'native_available', 'nd', 'ragged', 'rnn', 'run_concurrently',
+    'stack', 'value', 'visualize',
 ]

@@ -27,3 +27,20 @@ class StaleValueError(EdbError, RuntimeError):
 
 class PolicyError(EdbError, ValueError):
     """A file is not a policy that can be used; the message names it and says what is wrong."""
+
+
+class SampleError(EdbError, RuntimeError):
+    """The function of one of the samples of `run_concurrently` raised an exception, the cause.
+
+    Attributes
+    ----------
+    index : int
+        Which of the samples.
+    """
+
+    def __init__(self, message: str, index: int):
+        super().__init__(message, index)
+        self.index = index
+
+    def __str__(self) -> str:
+        return self.args[0]

@@ -115,7 +115,7 @@ class Machine:
     def _import(self, index, arena, array, imported, results) -> None:
         """Copy rows of an earlier evaluation; under autograd they are inputs of this one."""
         source = results[imported.evaluation][arena.key]
-        rows = mx.nd.array(imported.rows, ctx=arena.key[2], dtype='int32')
+        rows = upload(imported.rows.astype(np.int32), arena.key[2])
         begin, end = imported.begin, imported.begin + len(imported.rows)
         taped = imported.taped and source.taped is not None and self.taped
         previous = _set_recording(taped)

@@ -11,11 +11,11 @@ PUBLIC = {
     edb: ['AgendaScheduler', 'AutoBatchMixin', 'BatchError', 'BeamScheduler', 'COMPILED',
           'CachedScheduler', 'CompileOptions', 'DepthScheduler', 'EdbError', 'FSMScheduler',
           'LazyArray', 'Policy', 'PolicyError', 'QLearningConfig', 'RecordError', 'Report', 'Reuse',
-          'RowDependenceError', 'Scheduler', 'StaleValueError', 'StateEncoding',
+          'RowDependenceError', 'SampleError', 'Scheduler', 'StaleValueError', 'StateEncoding',
           'SufficientConditionScheduler',
           'UnbatchedScheduler', 'add_n', 'batching', 'compile_options', 'concat', 'forward',
-          'learn_policy', 'lower_bound', 'native_available', 'nd', 'ragged', 'rnn', 'stack',
-          'visualize'],
+          'learn_policy', 'lower_bound', 'native_available', 'nd', 'ragged', 'rnn',
+          'run_concurrently', 'stack', 'value', 'visualize'],
     rnn: ['ChildSumTreeLSTMCell', 'MVRNNCell', 'NaryTreeLSTMCell', 'TreeGRUCell'],
     schedule: ['AgendaScheduler', 'BaseEncoding', 'BeamScheduler', 'BoundEncoding',
                'CachedScheduler', 'DepthScheduler', 'FSMScheduler', 'Frontier', 'MaxEncoding',
@@ -55,13 +55,14 @@ def test_signatures():
     assert list(inspect.signature(edb.concat).parameters) == ['values', 'dim']
     assert list(inspect.signature(edb.add_n).parameters) == ['values']
     assert list(inspect.signature(edb.ragged).parameters) == ['values', 'shape', 'dtype', 'ctx']
+    assert list(inspect.signature(edb.run_concurrently).parameters) == ['samples', 'fn']
     assert list(inspect.signature(edb.AutoBatchMixin.batch).parameters) == [
         'self', 'samples', 'scheduler', 'unpack', 'keys', 'reuse']
 
 
 def test_errors():
     for error, base in [(edb.RecordError, ValueError), (edb.BatchError, RuntimeError),
-                        (edb.RowDependenceError, ValueError),
+                        (edb.RowDependenceError, ValueError), (edb.SampleError, RuntimeError),
                         (edb.StaleValueError, RuntimeError)]:
         assert issubclass(error, edb.EdbError) and issubclass(error, base)
 

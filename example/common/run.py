@@ -110,7 +110,7 @@ class Run:
             for start in range(0, len(samples), size):
                 minibatch = samples[start:start + size]
                 with self.batching() as scope:
-                    results = [self.task.predict(self.net, sample) for sample in minibatch]
+                    results = self.task.predict_all(self.net, minibatch)
                 outputs.append(edb.concat(results))
                 bar.update(len(minibatch))
             rows = np.concatenate([part.asnumpy() for part in outputs])

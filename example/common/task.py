@@ -96,6 +96,11 @@ class Task(ABC):
     def predict(self, net: gluon.Block, sample: Any) -> NDArray:
         """What the model says of one sample: (r, ...), any number of rows."""
 
+    def predict_all(self, net: gluon.Block, samples: Sequence[Any]) -> Sequence[NDArray]:
+        """`predict` for a minibatch: the rows of all samples, in one array or more. To be
+        overridden if what a sample does depends on values (`gluon_edbatch.run_concurrently`)."""
+        return [self.predict(net, sample) for sample in samples]
+
     @abstractmethod
     def measure(self, rows: np.ndarray, samples: Sequence[Any]) -> NamedTuple:
         """Figures of some samples, from the rows of `predict` of all of them in order.

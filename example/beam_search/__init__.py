@@ -1,0 +1,5 @@
+"""Words written without vowels are completed by a decoder and beam search.
+
+In the order in which data passes them: ``make_sample`` (or real data) -> ``data`` -> ``model`` ->
+``beam``; ``train`` is the program that runs them.
+"""

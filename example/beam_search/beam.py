@@ -1,0 +1,70 @@
+"""Beam search for the most probable way to write a word."""
+from typing import Any, List, NamedTuple, Sequence
+
+import numpy as np
+
+from .data import COPY, END, VOWELS, Step, letter_id
+
+__all__ = ['MOST_VOWELS', 'Hypothesis', 'expand', 'prune']
+
+MOST_VOWELS = 4     # in a row
+
+
+class Hypothesis(NamedTuple):
+    """A beginning of a word.
+
+    Attributes
+    ----------
+    score : float
+        Its log-probability.
+    text : str
+    position : int
+        How many consonants were written.
+    vowels : int
+        How many vowels were written since.
+    states
+        Of the decoder, before it reads the last letter.
+    complete : bool
+    """
+
+    score: float
+    text: str
+    position: int
+    vowels: int
+    states: Any
+    complete: bool = False
+
+    def step(self) -> Step:
+        """What the decoder goes by."""
+        return Step(letter_id(self.text[-1]) if self.text else END, self.position)
+
+
+def expand(hypothesis: Hypothesis, consonants: str, log_probs: np.ndarray, states: Any
+           ) -> List[Hypothesis]:
+    """What may follow.
+
+    Parameters
+    ----------
+    log_probs : numpy.ndarray
+        (number of actions,)
+    states
+        Of the decoder afterwards.
+    """
+    score, text, position, vowels, *_ = hypothesis
+    copied = consonants[position:position + 1]
+    found = [Hypothesis(score + float(log_probs[COPY]), text + copied, position + 1, 0, states,
+                        complete=not copied)]
+    if vowels < MOST_VOWELS:
+        found += [Hypothesis(score + float(log_prob), text + vowel, position, vowels + 1, states)
+                  for vowel, log_prob in zip(VOWELS, log_probs[COPY + 1:])]
+    return found
+
+
+def prune(hypotheses: Sequence[Hypothesis], width: int) -> List[Hypothesis]:
+    """The `width` best ones, best first, without those that cannot become better than a complete
+    one: probabilities only fall."""
+    best = sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)[:width]
+    for place, hypothesis in enumerate(best, 1):
+        if hypothesis.complete:
+            return best[:place]
+    return best

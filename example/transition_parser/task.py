@@ -1,0 +1,116 @@
+"""Dependency parsing as a task of the training program."""
+import argparse
+from pathlib import Path
+from typing import Dict, List
+
+import gluonnlp as nlp
+import mxnet as mx
+import numpy as np
+from common.options import positive_int
+from common.tag_task import build_vocab, saved_vocabs
+from common.task import SPLITS, Task
+from mxnet import gluon
+
+import gluon_edbatch as edb
+
+from .data import LAYOUT, ROOT, Sentence, Tree, load_split
+from .metrics import AttachmentScore, score
+from .model import TransitionParser
+
+__all__ = ['ParserTask']
+
+
+class ParserTask(Task):
+    """Heads and relations of words. One sample is one sentence.
+
+    Attributes
+    ----------
+    vocabs : dict
+        ``words``, ``tags``, ``relations`` -> `gluonnlp.Vocab`.
+    left_out : int
+        Training sentences that are not trained on, as their trees are not projective.
+    """
+
+    name = 'transition_parser'
+    description = 'Train a transition-based dependency parser (Universal Dependencies).'
+    sample = Path(__file__).with_name('sample')
+    layout = LAYOUT
+    unit, units = 'sentence', 'sentences'
+    columns = {'unlabelled': 'UAS', 'labelled': 'LAS'}
+    best_by = 'unlabelled'
+    defaults = {'batch_size': 32, 'hidden': 125}
+    shape = (*Task.shape, 'embed', 'tag_embed', 'layers', 'scorer_hidden')
+
+    options: argparse.Namespace
+    vocabs: Dict[str, nlp.Vocab]
+
+    @classmethod
+    def add_options(cls, data, model) -> None:
+        model.add_argument('--embed', type=positive_int, default=100, metavar='D',
+                           help="width of the words' embedding")
+        model.add_argument('--tag-embed', type=positive_int, default=25, metavar='D',
+                           help="width of the tags' embedding")
+        model.add_argument('--layers', type=positive_int, default=2, metavar='N',
+                           help='how many BiLSTMs, one over the other')
+        model.add_argument('--scorer-hidden', type=positive_int, default=100, metavar='H',
+                           help='width of the layer that scores actions')
+
+    def __init__(self, options, state=None):
+        self.options = options
+        trees = {split: load_split(options.data, split) for split in SPLITS}
+        self.vocabs = saved_vocabs(state) if state else _build_vocabs(trees['train'])
+        self.samples = {split: list(map(self.sentence, trees[split])) for split in SPLITS}
+        projective = [sentence for sentence in self.samples['train'] if sentence.steps]
+        self.left_out = len(self.samples['train']) - len(projective)
+        self.samples['train'] = projective
+
+    def sentence(self, tree: Tree) -> Sentence:
+        """A sample."""
+        words = self.vocabs['words'][[*map(str.lower, tree.words), ROOT]]
+        tags = self.vocabs['tags'][[*tree.tags, ROOT]]
+        relations = self.vocabs['relations'][list(tree.relations)]
+        return Sentence(list(zip(words, tags)), tree.heads, relations)
+
+    def state(self):
+        return {name: vocab.to_json() for name, vocab in self.vocabs.items()}
+
+    def build(self):
+        options = self.options
+        mx.random.seed(options.seed)
+        net = TransitionParser(*(len(self.vocabs[name]) for name in ('words', 'tags', 'relations')),
+                               options.embed, options.tag_embed, options.hidden,
+                               options.scorer_hidden, options.layers)
+        for parameter in net.collect_params('.*embedding.*_weight').values():
+            parameter.init = mx.init.Normal(0.3)
+        net.initialize(mx.init.Xavier(), ctx=options.ctx)
+        return net
+
+    def criterion(self) -> gluon.HybridBlock:
+        return gluon.loss.SoftmaxCrossEntropyLoss()
+
+    def loss(self, net, criterion, sample):
+        return criterion(net(sample), sample.actions)
+
+    def predict(self, net, sample):
+        return self.predict_all(net, [sample])[0]
+
+    def predict_all(self, net, samples):
+        """All sentences advance together; what they decide is one array."""
+        return [mx.nd.array(np.concatenate(edb.run_concurrently(samples, net.parse)))]
+
+    def measure(self, rows: np.ndarray, samples) -> AttachmentScore:
+        return score(rows, np.concatenate([
+            np.stack([sample.heads, sample.relations], axis=1) for sample in samples]))
+
+    def describe(self) -> str:
+        sizes = ', '.join(f'{name}: {len(vocab)}' for name, vocab in self.vocabs.items())
+        return (f'{self.left_out} more for training are not projective; {sizes}; hidden '
+                f'{self.options.hidden}, embedding {self.options.embed}')
+
+
+def _build_vocabs(trees: List[Tree]) -> Dict[str, nlp.Vocab]:
+    """Words seen once are the unknown word."""
+    return {'words': build_vocab((word for tree in trees
+                                  for word in [*map(str.lower, tree.words), ROOT]), min_freq=2),
+            'tags': build_vocab(tag for tree in trees for tag in [*tree.tags, ROOT]),
+            'relations': build_vocab(relation for tree in trees for relation in tree.relations)}
