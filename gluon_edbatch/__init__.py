@@ -10,6 +10,7 @@ compiled.load('gluon_edbatch.edges')
 from . import nd, rnn, visualize
 from .errors import (BatchError, EdbError, PolicyError, RecordError, RowDependenceError,
                      StaleValueError)
+from .fold import Fold, Unfold, fold_unroll
 from .functional import add_n, concat, forward, ragged, stack
 from .mixin import AutoBatchMixin
 from .native.library import available as native_available
@@ -29,10 +30,11 @@ COMPILED = compiled.all_compiled()
 
 __all__ = [
     'AgendaScheduler', 'AutoBatchMixin', 'BatchError', 'BeamScheduler', 'CachedScheduler',
-    'COMPILED', 'CompileOptions', 'DepthScheduler', 'EdbError', 'FSMScheduler', 'LazyArray',
-    'Policy', 'PolicyError', 'QLearningConfig', 'RecordError', 'Report', 'Reuse',
+    'COMPILED', 'CompileOptions', 'DepthScheduler', 'EdbError', 'FSMScheduler', 'Fold',
+    'LazyArray', 'Policy', 'PolicyError', 'QLearningConfig', 'RecordError', 'Report', 'Reuse',
     'RowDependenceError', 'Scheduler', 'StaleValueError', 'StateEncoding',
     'SufficientConditionScheduler',
-    'UnbatchedScheduler', 'add_n', 'batching', 'compile_options', 'concat', 'forward',
-    'learn_policy', 'lower_bound', 'native_available', 'nd', 'ragged', 'rnn', 'stack', 'visualize',
+    'UnbatchedScheduler', 'Unfold', 'add_n', 'batching', 'compile_options', 'concat',
+    'fold_unroll', 'forward', 'learn_policy', 'lower_bound', 'native_available', 'nd', 'ragged',
+    'rnn', 'stack', 'visualize',
 ]
