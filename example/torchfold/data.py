@@ -17,7 +17,8 @@ __all__ = ['Digits', 'LAYOUT', 'load_test', 'load_train']
 TRAIN = 'mnist_5k.csv.gz'
 TEST_IMAGES, TEST_LABELS = 't10k-images-idx3-ubyte.gz', 't10k-labels-idx1-ubyte.gz'
 LAYOUT = f'{TRAIN}, {TEST_IMAGES} and {TEST_LABELS}'
-PIXELS, CLASSES = 784, 10
+SIDE, CLASSES = 28, 10
+PIXELS = SIDE ** 2
 _IMAGES_MAGIC, _LABELS_MAGIC = 2051, 2049
 
 
@@ -60,7 +61,7 @@ def load_train(directory) -> Digits:
 def load_test(directory) -> Digits:
     """The test images. Raises a DataError as `load_train` does."""
     directory = Path(directory)
-    images = _read_idx(directory / TEST_IMAGES, _IMAGES_MAGIC, (28, 28))
+    images = _read_idx(directory / TEST_IMAGES, _IMAGES_MAGIC, (SIDE, SIDE))
     labels = _read_idx(directory / TEST_LABELS, _LABELS_MAGIC, ())
     if len(images) != len(labels):
         raise DataError(f'{directory / TEST_LABELS}: {len(labels)} labels for {len(images)} images')

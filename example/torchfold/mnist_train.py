@@ -7,15 +7,15 @@ from pathlib import Path
 if __package__ in (None, ''):               # run as a program: modules are found by package name
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from typing import List, Optional, Sequence, Tuple
+from typing import Optional, Sequence
 
 import mxnet as mx
 import numpy as np
 from common.options import positive_float, positive_int
 from mxnet import autograd, gluon
 from mxnet.ndarray import NDArray
-from torchfold.data import Digits, load_test, load_train
-from torchfold.mnist_forward import folded
+from torchfold.data import load_test, load_train
+from torchfold.mnist_forward import Sample, folded, note, samples_of
 from torchfold.model import DigitNet
 from torchfold.program import (FOLDED, ONE_BY_ONE, add_data_options, make_parser, report, run,
                                seconds_in_turns)
@@ -24,8 +24,6 @@ from tqdm import tqdm
 import gluon_edbatch as edb
 
 __all__ = ['FoldedTraining', 'OneByOneTraining', 'main']
-
-Samples = Sequence[Tuple[NDArray, int]]
 
 
 class FoldedTraining:
@@ -48,12 +46,13 @@ class FoldedTraining:
         self.trainer = gluon.Trainer(self.net.collect_params(), 'adam',
                                      {'learning_rate': options.lr})
 
-    def step(self, minibatch: Samples) -> NDArray:
+    def step(self, minibatch: Sequence[Sample]) -> NDArray:
         """One update of the parameters; gives the sum of the losses."""
         fold = edb.Fold()
-        nodes = [fold.add('scores', fold.add('hidden', image)) for image, _ in minibatch]
+        nodes = [note(fold, sample) for sample in minibatch]
         with autograd.record():
-            scores, labels = fold.apply(self.net, [nodes, [label for _, label in minibatch]])
+            scores, labels = fold.apply(self.net, [nodes, [
+                sample.label for sample in minibatch]])
             loss = self.loss(scores, labels).sum()
         loss.backward()
         self.trainer.step(len(minibatch))
@@ -65,12 +64,13 @@ class OneByOneTraining(FoldedTraining):
 
     grad_req = 'add'
 
-    def step(self, minibatch: Samples) -> NDArray:
+    def step(self, minibatch: Sequence[Sample]) -> NDArray:
         """One update of the parameters; gives the sum of the losses."""
         total = 0
-        for image, label in minibatch:
+        for sample in minibatch:
+            label = mx.nd.array([sample.label], ctx=sample.arrays[0].ctx)
             with autograd.record():
-                loss = self.loss(self.net(image), mx.nd.array([label], ctx=image.ctx))
+                loss = self.loss(self.net(sample.arrays), label)
             loss.backward()
             total = total + loss
         self.trainer.step(len(minibatch))
@@ -78,22 +78,17 @@ class OneByOneTraining(FoldedTraining):
         return total
 
 
-def samples_of(digits: Digits, ctx: mx.Context) -> List[Tuple[NDArray, int]]:
-    """An image (1, 784) and its digit each."""
-    return [(mx.nd.array(image[None], ctx=ctx), int(label))
-            for image, label in zip(digits.images, digits.labels)]
-
-
-def accuracy(net: DigitNet, samples: Samples) -> float:
+def accuracy(net: DigitNet, samples: Sequence[Sample]) -> float:
     """How many of the digits are told right."""
     right = 0
     for begin in range(0, len(samples), 256):
-        images, labels = zip(*samples[begin:begin + 256])
-        right += int((folded(net, images).asnumpy().argmax(axis=1) == labels).sum())
+        some = samples[begin:begin + 256]
+        found = folded(net, some).asnumpy().argmax(axis=1)
+        right += int((found == [sample.label for sample in some]).sum())
     return right / len(samples)
 
 
-def train(training: FoldedTraining, samples: Samples, test: Samples,
+def train(training: FoldedTraining, samples: Sequence[Sample], test: Sequence[Sample],
           options: argparse.Namespace) -> None:
     """Train all epochs, and print what was reached after each."""
     generator = np.random.RandomState(options.seed)
@@ -110,10 +105,11 @@ def train(training: FoldedTraining, samples: Samples, test: Samples,
               f'{accuracy(training.net, test):.4f}  {speed:.0f} images/s', flush=True)
 
 
-def compare(samples: Samples, options: argparse.Namespace) -> None:
+def compare(samples: Sequence[Sample], options: argparse.Namespace) -> None:
     """Time some minibatches of training both ways, in turns."""
-    minibatches = [samples[begin:begin + options.batch_size] for begin in
-                   range(0, min(len(samples), 10 * options.batch_size), options.batch_size)]
+    size = options.batch_size
+    minibatches = [samples[begin:begin + size]
+                   for begin in range(0, min(len(samples), 3 * size), size)]
 
     def steps(training: FoldedTraining):
         return lambda: [training.step(minibatch) for minibatch in minibatches]
@@ -139,7 +135,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     add_data_options(parser)
     parser.add_argument('--epochs', type=positive_int, default=5, metavar='N',
                         help='passes over the training images')
-    parser.add_argument('--lr', type=positive_float, default=2e-3, help='learning rate of Adam')
+    parser.add_argument('--lr', type=positive_float, default=3e-3, help='learning rate of Adam')
     parser.add_argument('--unbatched', action='store_true',
                         help='train one image at a time, which gives the same numbers')
     return run(parser, program, arguments)

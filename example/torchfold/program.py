@@ -37,8 +37,8 @@ def add_data_options(parser: argparse.ArgumentParser) -> None:
     """Those of the programs about digits."""
     parser.add_argument('--data', default=str(SAMPLE), metavar='DIR',
                         help=f'directory with {LAYOUT} (by default the embedded sample)')
-    parser.add_argument('--hidden', type=positive_int, default=256, metavar='H',
-                        help='width of the hidden layer')
+    parser.add_argument('--hidden', type=positive_int, default=128, metavar='H',
+                        help='width of the recurrent cell')
 
 
 def run(parser: argparse.ArgumentParser, program: Callable[[argparse.Namespace], None],

@@ -9,9 +9,9 @@ from mxnet.ndarray import NDArray
 
 from ..errors import EdbError, RecordError
 from ..functional import _evaluate
-from ..mixin import _context_of
 from ..record.hooks import current_recording
 from ..record.native import code_of, user_frame
+from ..record.recording import _contexts
 from ..schedule import Scheduler
 from ..scope import DEFAULT_SCHEDULER, batching
 from .arguments import key_of_op, note, resolve
@@ -174,7 +174,7 @@ class Fold:
             For each list its results, one after the other along their batch axis.
         """
         try:
-            return self._compute(nodes, None)
+            return self._compute(nodes, None, kept=not reset)
         finally:
             if reset:
                 self.reset()
@@ -196,20 +196,23 @@ class Fold:
         """
         self._forget_values(0)
         try:
-            return self._compute(nodes, block)
+            return self._compute(nodes, block, kept=False)
         finally:
             self._forget_values(0)
 
-    def _compute(self, nodes: Sequence[Sequence[Any]], block: Any) -> List[NDArray]:
+    def _compute(self, nodes: Sequence[Sequence[Any]], block: Any, kept: bool
+                 ) -> List[NDArray]:
         lists = [list(items) for items in nodes]
         note(lists, [], self._owner)    # are all handles of this fold?
-        ctx = self.ctx or (_context_of(block) if isinstance(block, gluon.Block) else None)
+        ctx = self.ctx or context_of(block)
         with ExitStack() as stack:
             if ctx is not None:
                 stack.enter_context(ctx)
             if self.volatile:
                 stack.enter_context(autograd.pause(train_mode=autograd.is_training()))
             with batching(self.scheduler, ctx) as self.scope:
+                if not kept:    # all is over before the user can write to an array
+                    current_recording().copied_below = 0
                 self._replay(block)
                 values = [resolve(items, self._parts) for items in lists]
             _evaluate([value for row in values for value in row])
@@ -267,6 +270,11 @@ def first_gpu() -> mx.Context:
         raise RuntimeError('cuda: this MXNet sees no GPU; install one of its CUDA builds, or leave '
                            'it out to compute on the CPU')
     return mx.gpu(0)
+
+
+def context_of(block: Any) -> Optional[mx.Context]:
+    """Where the parameters of a block are, if it is a block that has some."""
+    return next(_contexts(block), [None])[0] if isinstance(block, gluon.Block) else None
 
 
 def check_arguments(op: str, args: Sequence[Any]) -> None:

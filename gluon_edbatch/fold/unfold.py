@@ -3,12 +3,11 @@ from contextlib import ExitStack
 from typing import Any, Callable, List, Optional, Sequence
 
 import mxnet as mx
-from mxnet import autograd, gluon
+from mxnet import autograd
 from mxnet.ndarray import NDArray
 
-from ..mixin import _context_of
 from .arguments import like
-from .fold import check_arguments, first_gpu
+from .fold import check_arguments, context_of, first_gpu
 from .handles import Handle, part_of
 from .joined import indices, joined
 
@@ -88,9 +87,7 @@ class Unfold:
         return indices([number], self._ctx())
 
     def _ctx(self) -> Optional[mx.Context]:
-        if self.ctx is None and isinstance(self.block, gluon.Block):
-            return _context_of(self.block)
-        return self.ctx
+        return self.ctx or context_of(self.block)
 
     def __call__(self, nodes: Sequence[Sequence[Any]], reset: bool = True) -> List[NDArray]:
         """The results of each list as one array (see `Fold`)."""
