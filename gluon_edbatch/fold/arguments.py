@@ -68,7 +68,7 @@ def note(items: Any, key: List[Hashable], owner: object) -> Tuple[list, int]:
 
 
 def resolve(items: Any, parts: Dict[tuple, Any],
-            integer: Optional[Callable[[int], Any]] = None) -> list:
+            convert: Optional[Callable[[Any], Any]] = None) -> list:
     """Arguments with values in the place of handles.
 
     Parameters
@@ -77,8 +77,8 @@ def resolve(items: Any, parts: Dict[tuple, Any],
         As `note` gave them.
     parts : dict
         See `Virtual.value`.
-    integer : callable, optional
-        Makes an array of an int.
+    convert : callable, optional
+        Is given each other argument.
     """
     values = []
     for item in items:
@@ -86,11 +86,11 @@ def resolve(items: Any, parts: Dict[tuple, Any],
         if kind is Virtual:
             item = item.value(parts)
         elif isinstance(item, (list, tuple)):
-            item = like(item, resolve(item, parts, integer))
+            item = like(item, resolve(item, parts, convert))
         elif kind is dict:
-            item = like(item, resolve(item.values(), parts, integer))
-        elif kind is int and integer is not None:
-            item = integer(item)
+            item = like(item, resolve(item.values(), parts, convert))
+        elif convert is not None:
+            item = convert(item)
         values.append(item)
     return values
 

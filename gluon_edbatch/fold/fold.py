@@ -1,5 +1,6 @@
 """`Fold`: calls are noted sample by sample, and run together when their results are asked for."""
 from contextlib import ExitStack
+from itertools import chain
 from typing import Any, Callable, Dict, Hashable, List, Optional, Sequence, Union
 
 import mxnet as mx
@@ -10,6 +11,7 @@ from mxnet.ndarray import NDArray
 from ..errors import EdbError, RecordError
 from ..functional import _evaluate
 from ..record.hooks import current_recording
+from ..record.lazy import LazyArray
 from ..record.native import code_of, user_frame
 from ..record.recording import _contexts
 from ..schedule import Scheduler
@@ -17,7 +19,7 @@ from ..scope import DEFAULT_SCHEDULER, batching
 from .arguments import key_of_op, note, resolve
 from .handles import Call, Handle, Virtual
 from .joined import joined
-from .operators import batchable
+from .operators import Callees
 from .summary import summary
 
 
@@ -215,7 +217,10 @@ class Fold:
                     current_recording().copied_below = 0
                 self._replay(block)
                 values = [resolve(items, self._parts) for items in lists]
-            _evaluate([value for row in values for value in row])
+                for value in chain.from_iterable(values):
+                    if isinstance(value, LazyArray) and value._id < 0:
+                        value.evaluated()   # an argument that an op returned as it is
+            _evaluate(list(chain.from_iterable(values)))
             return [joined(items, row, ctx) for items, row in zip(lists, values)]
 
     def _replay(self, block: Any) -> None:
@@ -223,18 +228,13 @@ class Fold:
         others before it in this scope returned is forgotten."""
         calls = self._calls[self._ran:]
         recording = current_recording()
-        functions: Dict[Hashable, Callable] = {}
+        callees = Callees(recording, block)
         ends = []
         call = None
         try:
             for call in calls:
-                named = call.op.__class__ is str
-                function = functions.get(call.op if named else id(call.op))
-                if function is None:
-                    function = functions[call.op if named else id(call.op)] = \
-                        _method(block, call.op) if named else batchable(call)
-                call.value = function(*resolve(call.args, self._parts,
-                                               recording.number if named else None))
+                function, convert = callees.of(call)
+                call.value = function(*resolve(call.args, self._parts, convert))
                 ends.append(len(recording.node_forms))
         except Exception as error:
             self._forget_values(self._ran)
@@ -286,16 +286,6 @@ def check_arguments(op: str, args: Sequence[Any]) -> None:
             raise RecordError(f'add({op!r}, ...) takes arrays, handles and ints (which are '
                               f'indices), not {type(arg).__name__} {arg!r}; give a number that is '
                               f'no index as an array')
-
-
-def _method(block: Any, name: str) -> Callable:
-    if block is None:
-        raise RecordError('it was noted by name with add(): call apply(block, nodes) with the block '
-                          'whose method it is')
-    try:
-        return getattr(block, name)
-    except AttributeError:
-        raise RecordError(f'{type(block).__name__} has no method {name!r}') from None
 
 
 def _located(error: Exception, call: Call) -> EdbError:
