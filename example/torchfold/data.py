@@ -46,9 +46,9 @@ def load_train(directory) -> Digits:
         The file is missing, or not what the layout asks for.
     """
     path = Path(directory) / TRAIN
+    contents = _unpacked(path)
     try:
-        table = np.loadtxt(_unpacked(path).decode().splitlines(), dtype=np.int64, delimiter=',',
-                           ndmin=2)
+        table = np.loadtxt(contents.decode().splitlines(), dtype=np.int64, delimiter=',', ndmin=2)
     except ValueError as error:
         raise DataError(f'{path}: not lines of whole numbers with commas between ({error})'
                         ) from None
