@@ -11,6 +11,7 @@ from . import nd, rnn, visualize
 from .concurrent import run_concurrently, value
 from .errors import (BatchError, EdbError, PolicyError, RecordError, RowDependenceError,
                      SampleError, StaleValueError)
+from .fold import Fold, Unfold, fold_unroll
 from .functional import add_n, concat, forward, ragged, stack
 from .mixin import AutoBatchMixin
 from .native.library import available as native_available
@@ -29,12 +30,12 @@ __version__ = '0.1.0'
 COMPILED = compiled.all_compiled()
 
 __all__ = [
-    'AgendaScheduler', 'AutoBatchMixin', 'BatchError', 'BeamScheduler', 'CachedScheduler',
-    'COMPILED', 'CompileOptions', 'DepthScheduler', 'EdbError', 'FSMScheduler', 'LazyArray',
-    'Policy', 'PolicyError', 'QLearningConfig', 'RecordError', 'Report', 'Reuse',
+    'AgendaScheduler', 'AutoBatchMixin', 'BatchError', 'BeamScheduler', 'COMPILED',
+    'CachedScheduler', 'CompileOptions', 'DepthScheduler', 'EdbError', 'FSMScheduler', 'Fold',
+    'LazyArray', 'Policy', 'PolicyError', 'QLearningConfig', 'RecordError', 'Report', 'Reuse',
     'RowDependenceError', 'SampleError', 'Scheduler', 'StaleValueError', 'StateEncoding',
-    'SufficientConditionScheduler',
-    'UnbatchedScheduler', 'add_n', 'batching', 'compile_options', 'concat', 'forward',
-    'learn_policy', 'lower_bound', 'native_available', 'nd', 'ragged', 'rnn', 'run_concurrently',
-    'stack', 'value', 'visualize',
+    'SufficientConditionScheduler', 'UnbatchedScheduler', 'Unfold', 'add_n', 'batching',
+    'compile_options', 'concat', 'fold_unroll', 'forward', 'learn_policy', 'lower_bound',
+    'native_available', 'nd', 'ragged', 'rnn', 'run_concurrently', 'stack', 'value',
+    'visualize',
 ]

@@ -82,8 +82,11 @@ class Machine:
         device: List[tuple] = []
         for index, (arena, array) in enumerate(zip(self.plan.arenas, self.arenas)):
             self._fill_from_host(arena, array, device, index)
+        for rows in _neighbours(device):
+            index, _, begin, _ = rows[0]
+            _write([given.contents() for _, given, _, _ in rows],
+                   self.arenas[index]._slice(begin, rows[-1][3]))
         for index, given, begin, end in device:
-            given.contents().copyto(self.arenas[index]._slice(begin, end))
             if self.taped and self.gradients[index] is not None:
                 self.given.append((given.original, index, begin, end))
         for index, (arena, array) in enumerate(zip(self.plan.arenas, self.arenas)):
@@ -326,3 +329,24 @@ def _reading(read: Read) -> str:
 def _parents(read: Read) -> Read:
     """Where in the indices the parents of a ragged argument's values are."""
     return Read(read.arena, True, read.parents, read.parents + read.end - read.begin)
+
+
+def _neighbours(device: List[tuple]) -> Iterator[List[tuple]]:
+    """Inputs that lie one after the other in an arena, together."""
+    run: List[tuple] = []
+    for item in device:
+        if run and (item[0], item[2]) != (run[-1][0], run[-1][3]):
+            yield run
+            run = []
+        run.append(item)
+    if run:
+        yield run
+
+
+def _write(arrays: List[NDArray], target: NDArray) -> None:
+    """Copy arrays into the rows of another: the engine is given one operator, not one an array."""
+    if len(arrays) == 1 or target.dtype == np.bool_:
+        for array, begin in zip(arrays, np.cumsum([0] + [len(array) for array in arrays])):
+            array.copyto(target._slice(int(begin), int(begin) + len(array)))
+    else:
+        mx.nd.concat(*arrays, dim=0, out=target)

@@ -159,8 +159,9 @@ class Callee:
 
 def is_recorded(cls: type) -> bool:
     """A HybridBlock whose forward() is Gluon's own, or says that it is as good; any other
-    forward() is Python to be run for each sample."""
-    return issubclass(cls, gluon.HybridBlock) and (
+    forward() is Python to be run for each sample. So is that of a ZoneoutCell, which keeps what
+    it returned for its next call."""
+    return issubclass(cls, gluon.HybridBlock) and not issubclass(cls, gluon.rnn.ZoneoutCell) and (
         cls.forward.__module__.startswith('mxnet.gluon')
         or getattr(cls.forward, 'recorded', False))
 

@@ -31,11 +31,12 @@ _owners: Set[int] = set()  # scopes that are open, in all threads
 _collecting = True
 _op_names: Dict[int, str] = {}
 _UNSET = object()
+_COUNTED = frozenset(('_counter', '_init_counter', '_modified'))  # by cells, for names and checks
 
 
 def _hooked_setattr(self, name, value):
     recording = current_recording()
-    if recording is not None:
+    if recording is not None and name not in _COUNTED:
         old = self.__dict__.get(name, _UNSET)
         if old is not value and not (type(old) is type(value) and isinstance(
                 value, (int, float, str, bool)) and old == value):

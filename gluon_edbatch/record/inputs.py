@@ -50,7 +50,11 @@ class Inputs(CallLog):
     ----------
     arrays : list of (Spec, Given or numpy.ndarray)
         Arrays given by the user.
+    copied_below : int
+        NDArrays with fewer elements are copied when they are recorded, and others watched.
     """
+
+    copied_below = _LARGE
 
     def __init__(self, ctx: Optional[mx.Context]):
         super().__init__()
@@ -136,7 +140,8 @@ class Inputs(CallLog):
     def _ndarray(self, array: NDArray) -> LazyArray:
         """An NDArray as a value, with the contents that it has now.
 
-        Small ones are copied; a large one is watched instead, and the same one is one value.
+        Small ones are copied; a large one is watched instead, and the same one is one value. To
+        watch costs less than to copy, but writing through a view made before is not noticed.
         """
         large, watched = self._large.get(id(array), (None, None))
         if watched is not None and watched.copy is None:
@@ -152,12 +157,15 @@ class Inputs(CallLog):
             array = array.reshape((1,))
         spec = spec_of(array.shape, array.dtype, array.ctx)
         self._ctx = self._ctx or array.ctx
-        if array.size < _LARGE:
+        if array.size < self.copied_below:
             return self._append_array(Given(array, detached(array).copy()), spec)
-        watched = Watched(array, self.touched)
+        watched = Watched(array, self._keep_forms)
         value = self._append_array(Given(array, watched), spec)
         self._large[id(array)] = value, watched
         return value
+
+    def _keep_forms(self) -> None:
+        """A watched array was copied, as somebody touched it: `_ndarray` will see that."""
 
     def _append_array(self, array, spec) -> LazyArray:
         if 0 in spec.shape:

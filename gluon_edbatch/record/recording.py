@@ -14,7 +14,7 @@ from ..static.node_type import Kind, Mode, NodeType, make_type
 from ..static.options import CompileOptions
 from ..static.trace import describe, trace_block, trace_operator
 from .calls import (ANY, Callee, End, Form, Nothing, Number, Ragged, current_recording)
-from .guard import Watched, detached
+from .guard import GuardedArray, Watched, detached
 from .inputs import NUMBERS, SCALAR_DTYPE, Given, Inputs, is_array
 from .lazy import LazyArray, Locations, RaggedArray, Store
 from .shared import SharedTypes, Sharing
@@ -130,8 +130,9 @@ class Recording(Inputs):
         """
         for arg in args:
             cls = arg.__class__
-            if cls in (np.ndarray, NDArray) and self._ctx is not None and arg.ndim and not any(
-                    isinstance(other, NUMBERS) for other in args):
+            if self._ctx is not None and (cls is GuardedArray or cls in (
+                    np.ndarray, NDArray) and arg.ndim) and not any(
+                        isinstance(other, NUMBERS) for other in args):
                 arg = self._array(arg)
                 cls = LazyArray
             if cls is LazyArray and arg._store.recording is self:

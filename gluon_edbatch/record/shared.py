@@ -72,7 +72,7 @@ class Sharing:
         """Those of the arguments that are shared, if any argument is not."""
         found = [position for position, arg in enumerate(args)
                  if arg.__class__ in (NDArray, GuardedArray) and (
-                     position in _WEIGHTS.get(op, ()) or self._is_weight(arg))]
+                     position in _WEIGHTS.get(op, ()) or self.is_weight(arg))]
         known = self._of_operator.setdefault(op, set())
         known.update([id(args[position]) for position in found])
         if len(found) == len(args) or len(known) > _MOST_ARRAYS:
@@ -83,10 +83,11 @@ class Sharing:
         """Position of the array that is data, if any is an array: rather one that is no weight."""
         found = [position for position, arg in enumerate(args) if isinstance(arg, NDArray)]
         data = [position for position in found if args[position].__class__ is not NDArray
-                or not self._is_weight(args[position])]
+                or not self.is_weight(args[position])]
         return next(iter(data + found), None)
 
-    def _is_weight(self, array: NDArray) -> bool:
+    def is_weight(self, array: NDArray) -> bool:
+        """Whether an array is taken for a weight, and not for data of one sample."""
         known = self._weights.get(id(array))
         if known is None:
             known = self._weights[id(array)] = array, (

@@ -1,0 +1,308 @@
+"""`Fold`: calls are noted sample by sample, and run together when their results are asked for."""
+from contextlib import ExitStack
+from itertools import chain
+from typing import Any, Callable, Dict, Hashable, List, Optional, Sequence, Union
+
+import mxnet as mx
+import numpy as np
+from mxnet import autograd, gluon
+from mxnet.ndarray import NDArray
+
+from ..errors import EdbError, RecordError
+from ..functional import _evaluate
+from ..record.hooks import current_recording
+from ..record.lazy import LazyArray
+from ..record.native import code_of, user_frame
+from ..record.recording import _contexts
+from ..schedule import Scheduler
+from ..scope import DEFAULT_SCHEDULER, batching
+from .arguments import key_of_op, note, resolve
+from .handles import Call, Handle, Virtual
+from .joined import joined
+from .operators import Callees
+from .summary import summary
+
+
+class Fold:
+    """Notes calls sample by sample and runs them in batches: the `Fold` of mxnet-jit-batch and that
+    of torchfold.
+
+    With ``record(batch_axis, op, *args)`` any callable is noted, and ``fold([[...], [...]])`` gives
+    one array for each list of results. With ``add('method', *args)`` a method of the block is
+    noted which ``apply(block, [[...], [...]])`` is given. Nothing of the model runs before that, so
+    parameters may be uninitialised; then every noted call is made, for its sample alone and in the
+    order of noting, inside a `batching` scope, which batches what it records.
+
+    What is the same call is noted once: equal in `op`, batch axis and arguments, where numbers and
+    strings are compared by type and value, containers by what they hold, and arrays and all other
+    objects by identity. **That includes random ones**: two equal calls of a dropout are one draw.
+    Arrays are held, not copied: what counts is what they hold when results are asked for, as does
+    autograd's state then.
+
+    Parameters
+    ----------
+    ctx : mxnet.Context, optional
+        Where numbers and arrays go that the calls make. By default MXNet's current context when
+        results are asked for.
+    scheduler : str or Scheduler, default 'fsm'
+        See `batching`.
+    volatile : bool, default False
+        Compute without gradients, whatever autograd's state.
+    cuda : bool, default False
+        See `cuda`.
+
+    Attributes
+    ----------
+    scope : batching or None
+        The scope of the last computation, for its ``report()``.
+
+    Examples
+    --------
+    >>> fold = edb.Fold()
+    >>> h, c = fold.record(0, cell, word, states).split(2)
+    >>> loss = fold.record(0, loss_fn, fold.record(0, classify, h), label)
+    >>> with autograd.record():
+    ...     losses, = fold([[loss]])
+    """
+
+    def __init__(self, ctx: Optional[mx.Context] = None,
+                 scheduler: Union[str, Scheduler] = DEFAULT_SCHEDULER, volatile: bool = False,
+                 cuda: bool = False):
+        if ctx is not None and not isinstance(ctx, mx.Context):
+            raise TypeError(f'ctx is an mxnet.Context or None, not {ctx!r}')
+        self.ctx = ctx
+        self.scheduler = scheduler
+        self.volatile = volatile
+        self.scope: Optional[batching] = None
+        self._calls: List[Call] = []
+        self.reset()
+        if cuda:
+            self.cuda()
+
+    def cuda(self) -> 'Fold':
+        """Compute on the first GPU; gives the fold itself.
+
+        Raises
+        ------
+        RuntimeError
+            If there is none.
+        """
+        self.ctx = first_gpu()
+        return self
+
+    # --- noting ----------------------------------------------------------------------------------
+
+    def record(self, batch_axis: int, op: Callable, *args: Any) -> Virtual:
+        """Note a call.
+
+        Parameters
+        ----------
+        batch_axis : int
+            The axis along which results are put together when they are asked for.
+        op : callable
+            A Block, a function of ``mx.nd``, a method, any function.
+        *args
+            Handles, arrays, constants, and nested lists, tuples and dicts of them.
+
+        Returns
+        -------
+        Virtual
+            What stands for the results.
+        """
+        if not callable(op):
+            raise TypeError(f'record() takes something to call, not {op!r}; a method of the block '
+                            f'that is applied is noted by add(name, ...)')
+        return self._note(batch_axis, op, key_of_op(op), args)
+
+    def add(self, op: str, *args: Any) -> Virtual:
+        """Note a call of a method of the block that `apply` will be given.
+
+        Parameters
+        ----------
+        op : str
+            Name of the method.
+        *args
+            Handles, arrays, ints, and lists and tuples of them. An int is an index: the method
+            gets it as an array (1,).
+
+        Returns
+        -------
+        Virtual
+        """
+        if not isinstance(op, str):
+            raise TypeError(f'add() takes the name of a method, not {op!r}; a callable is noted by '
+                            f'record(batch_axis, op, ...)')
+        check_arguments(op, args)
+        return self._note(0, op, op, args)
+
+    def _note(self, batch_axis: int, op: Any, op_key: Hashable, args: Sequence[Any]) -> Virtual:
+        key: List[Hashable] = [batch_axis, op_key]
+        copies, depth = note(args, key, self._owner)
+        place = tuple(key)
+        handle = self._known.get(place)
+        if handle is None:
+            if type(batch_axis) is not int or batch_axis < 0:
+                raise RecordError(f'a batch axis is an int, 0 or more, not {batch_axis!r}')
+            frame = user_frame()
+            call = Call(op, batch_axis, copies, len(self._calls), depth, self._owner,
+                        frame.f_code, frame.f_lasti)
+            self._calls.append(call)
+            handle = self._known[place] = Virtual(call)
+        return handle
+
+    def reset(self) -> None:
+        """Forget all that was noted; handles of it cannot be used any more."""
+        self._forget_values(0)
+        self._calls = []
+        self._known: Dict[tuple, Virtual] = {}
+        self._owner = object()
+
+    # --- computing -------------------------------------------------------------------------------
+
+    def __call__(self, nodes: Sequence[Sequence[Any]], reset: bool = True) -> List[NDArray]:
+        """Compute results.
+
+        Parameters
+        ----------
+        nodes : list of list
+            Handles or arrays in each; or ints, which give an index array.
+        reset : bool, default True
+            Forget all that was noted, also if a call fails. Otherwise it can be continued, and
+            what ran will not run again; what comes of new parameters needs a `reset`.
+
+        Returns
+        -------
+        list of NDArray
+            For each list its results, one after the other along their batch axis.
+        """
+        try:
+            return self._compute(nodes, None, kept=not reset)
+        finally:
+            if reset:
+                self.reset()
+
+    def apply(self, block: Any, nodes: Sequence[Sequence[Any]]) -> List[NDArray]:
+        """Compute results with the methods of a block.
+
+        What was noted is kept, and runs anew whenever a block is applied.
+
+        Parameters
+        ----------
+        block : Block, or another object with these methods
+        nodes : list of list
+            As for ``fold(nodes)``.
+
+        Returns
+        -------
+        list of NDArray
+        """
+        self._forget_values(0)
+        try:
+            return self._compute(nodes, block, kept=False)
+        finally:
+            self._forget_values(0)
+
+    def _compute(self, nodes: Sequence[Sequence[Any]], block: Any, kept: bool
+                 ) -> List[NDArray]:
+        lists = [list(items) for items in nodes]
+        note(lists, [], self._owner)    # are all handles of this fold?
+        ctx = self.ctx or context_of(block)
+        with ExitStack() as stack:
+            if ctx is not None:
+                stack.enter_context(ctx)
+            if self.volatile:
+                stack.enter_context(autograd.pause(train_mode=autograd.is_training()))
+            with batching(self.scheduler, ctx) as self.scope:
+                if not kept:    # all is over before the user can write to an array
+                    current_recording().copied_below = 0
+                self._replay(block)
+                values = [resolve(items, self._parts) for items in lists]
+                for value in chain.from_iterable(values):
+                    if isinstance(value, LazyArray) and value._id < 0:
+                        value.evaluated()   # an argument that an op returned as it is
+            _evaluate(list(chain.from_iterable(values)))
+            return [joined(items, row, ctx) for items, row in zip(lists, values)]
+
+    def _replay(self, block: Any) -> None:
+        """Make the calls that were not made yet. A call that fails takes its scope along, so what
+        others before it in this scope returned is forgotten."""
+        calls = self._calls[self._ran:]
+        recording = current_recording()
+        callees = Callees(recording, block)
+        ends = []
+        call = None
+        try:
+            for call in calls:
+                function, convert = callees.of(call)
+                call.value = function(*resolve(call.args, self._parts, convert))
+                ends.append(len(recording.node_forms))
+        except Exception as error:
+            self._forget_values(self._ran)
+            raise _located(error, call) from error
+        self._ran += len(calls)
+        _tell_sites(recording, calls, ends)
+
+    def _forget_values(self, begin: int) -> None:
+        """Forget what calls returned, from some number on."""
+        for call in self._calls[begin:]:
+            call.value = None
+        self._parts: Dict[tuple, Any] = {
+            key: part for key, part in self._parts.items() if key[0] < begin} if begin else {}
+        self._ran = begin
+
+    def __len__(self) -> int:
+        """How many calls are noted."""
+        return len(self._calls)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __str__(self) -> str:
+        """What is noted, by depth."""
+        return summary(self._calls)
+
+    __repr__ = __str__
+
+
+def first_gpu() -> mx.Context:
+    """The first GPU, if there is one."""
+    if not mx.context.num_gpus():
+        raise RuntimeError('cuda: this MXNet sees no GPU; install one of its CUDA builds, or leave '
+                           'it out to compute on the CPU')
+    return mx.gpu(0)
+
+
+def context_of(block: Any) -> Optional[mx.Context]:
+    """Where the parameters of a block are, if it is a block that has some."""
+    return next(_contexts(block), [None])[0] if isinstance(block, gluon.Block) else None
+
+
+def check_arguments(op: str, args: Sequence[Any]) -> None:
+    """Raise if an argument of `add` is none that it takes."""
+    for arg in args:
+        if type(arg) in (list, tuple):
+            check_arguments(op, arg)
+        elif type(arg) is not int and not isinstance(arg, (Handle, NDArray, np.ndarray)):
+            raise RecordError(f'add({op!r}, ...) takes arrays, handles and ints (which are '
+                              f'indices), not {type(arg).__name__} {arg!r}; give a number that is '
+                              f'no index as an array')
+
+
+def _located(error: Exception, call: Call) -> EdbError:
+    """The error with the user's line that noted the call."""
+    if isinstance(error, EdbError):
+        return type(error)(f'{error}\n  in {call}, noted at {call.site}')
+    return RecordError(f'{call} failed: {type(error).__name__}: {error}\n  noted at {call.site}')
+
+
+def _tell_sites(recording: Any, calls: Sequence[Call], ends: Sequence[int]) -> None:
+    """What a call recorded at the user's line that asks for results is said to be recorded where
+    the call was noted."""
+    if not calls:
+        return
+    counts = np.diff(ends, prepend=0)
+    codes, instructions = recording.node_codes.since(0), recording.node_instructions.since(0)
+    here = np.flatnonzero(codes[:counts.sum()] == code_of(user_frame()))
+    of_call = np.repeat(np.arange(len(calls)), counts)[here]
+    codes[here] = np.array([id(call.code) for call in calls], np.int64)[of_call]
+    instructions[here] = np.array([call.instruction for call in calls], np.int64)[of_call]

@@ -1,0 +1,185 @@
+"""Calls that were noted, and what stands for their results until they run."""
+import operator
+from abc import ABC, abstractmethod
+from types import CodeType, MethodType
+from typing import Any, Callable, Dict, Tuple, Union
+
+from mxnet import gluon
+
+from ..errors import RecordError
+from ..record.sites import Site, site_of
+from ..static.trace import describe
+
+
+class Handle(ABC):
+    """What a noted call will return, or a part of it.
+
+    Attributes
+    ----------
+    batch_axis : int
+        The axis along which results in one list are put together.
+    batch : bool
+        False after `no_batch`.
+    """
+
+    __slots__ = ()
+
+    batch_axis: int
+    batch: bool
+
+    def __getitem__(self, index: Union[int, slice]) -> Union['Handle', Tuple['Handle', ...]]:
+        """An element of the list or tuple that the call returns, or a row of the array.
+
+        ``[:n]`` gives the first n; how many there are is not known before the call runs.
+        """
+        if not isinstance(index, slice):
+            return self._part(operator.index(index))
+        if index.stop is None or index.stop < 0 or (index.start or 0) < 0:
+            raise ValueError(f'{index} of {self}: how many results a call has is not known before '
+                             f'it runs, so a slice needs an end, and no bound below 0')
+        return tuple([self._part(i) for i in range(index.stop)[index]])
+
+    def __iter__(self):
+        raise TypeError(f'how many results {self} has is not known before it runs; to unpack n of '
+                        f'them use .split(n)')
+
+    def split(self, num: int) -> Tuple['Handle', ...]:
+        """The first `num` results."""
+        return self[:num]
+
+    def no_batch(self) -> 'Handle':
+        """This handle, marked as one value for all samples; gives the handle itself.
+
+        In mxnet-jit-batch and torchfold the calls of a batch shared such an argument, as it had
+        no batch axis. Here each call is one sample's, with whole arguments, so nothing is to be
+        said where it is passed on. The mark counts where results are asked for: a list of this
+        handle, however often it is in there, gives the value once.
+        """
+        self.batch = False
+        return self
+
+    nobatch = no_batch
+
+    def expand_dims(self, axis: int) -> 'Handle':
+        """The result with one more axis, of length 1."""
+        return self._part(('expand_dims', operator.index(axis)))
+
+    @abstractmethod
+    def _part(self, step: Any) -> 'Handle':
+        """The handle for an index, or for another axis, of this."""
+
+
+class Call:
+    """A call that was noted.
+
+    Attributes
+    ----------
+    op : callable or str
+        What is called; a string names a method of the block that is applied.
+    batch_axis : int
+    args : list
+        Arguments, with handles in place of results; containers are copies.
+    index : int
+        It is the so-many-th of its fold.
+    depth : int
+        One more than that of the calls that it reads; 0 if it reads none.
+    owner : object
+        Stands for the fold until its next reset.
+    value
+        What `op` returned, if it ran.
+    """
+
+    __slots__ = ('op', 'batch_axis', 'args', 'index', 'depth', 'owner', 'code', 'instruction',
+                 'value')
+
+    def __init__(self, op: Union[Callable, str], batch_axis: int, args: list, index: int,
+                 depth: int, owner: object, code: CodeType, instruction: int):
+        self.op = op
+        self.batch_axis = batch_axis
+        self.args = args
+        self.index = index
+        self.depth = depth
+        self.owner = owner
+        self.code = code
+        self.instruction = instruction
+        self.value = None
+
+    @property
+    def site(self) -> Site:
+        """The user's line that noted it."""
+        return site_of(self.code, self.instruction)
+
+    def __str__(self) -> str:
+        return op_name(self.op)
+
+
+class Virtual(Handle):
+    """A handle of a call of a `Fold`.
+
+    Attributes
+    ----------
+    call : Call
+    path : tuple
+        From what the call returns to this part of it: indices and ``('expand_dims', axis)``.
+    key : tuple
+        Two handles of one fold are the same part of the same call if their keys are equal.
+    """
+
+    __slots__ = ('call', 'path', 'key', 'batch', 'batch_axis')
+
+    def __init__(self, call: Call, path: tuple = (), batch: bool = True):
+        self.call = call
+        self.path = path
+        self.key = (call.index,) + path
+        self.batch = batch
+        self.batch_axis = call.batch_axis
+
+    def _part(self, step) -> 'Virtual':
+        added = type(step) is tuple     # an axis; elements may be batched whatever the whole is
+        return Virtual(self.call, self.path + (step,), self.batch if added else True)
+
+    def value(self, parts: Dict[tuple, Any]) -> Any:
+        """The value, once the call ran.
+
+        Parameters
+        ----------
+        parts : dict
+            Rows of arrays, and arrays with more axes, by key: each is made once.
+        """
+        value = self.call.value
+        for position, step in enumerate(self.path, 2):
+            if isinstance(value, (list, tuple)) and type(step) is int:
+                try:
+                    value = value[step]
+                except IndexError:
+                    raise RecordError(f'{self}: there are {len(value)} results') from None
+            else:
+                key = self.key[:position]
+                if key not in parts:
+                    parts[key] = part_of(value, step)
+                value = parts[key]
+        return value
+
+    def __repr__(self) -> str:
+        steps = ''.join([f'[{step}]' if type(step) is int else f'.expand_dims({step[1]})'
+                         for step in self.path])
+        return f'{self.call}@{self.call.depth}{steps}'
+
+
+def part_of(value: Any, step: Any) -> Any:
+    """An element or row, or the value with one more axis."""
+    return value.expand_dims(step[1]) if type(step) is tuple else value[step]
+
+
+def op_name(op: Union[Callable, str]) -> str:
+    """What is called, as its user knows it."""
+    if isinstance(op, str):
+        return op
+    if isinstance(op, gluon.Block):
+        return describe(op)
+    if isinstance(op, MethodType):
+        owner = op.__self__
+        name = describe(owner) if isinstance(owner, gluon.Block) else \
+            getattr(owner, '__name__', type(owner).__name__)
+        return f'{name}.{op.__name__}'
+    return getattr(op, '__qualname__', None) or repr(op)

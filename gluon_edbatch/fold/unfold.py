@@ -1,0 +1,122 @@
+"""`Unfold`: the interface of `Fold`, computed at once."""
+from contextlib import ExitStack
+from typing import Any, Callable, List, Optional, Sequence
+
+import mxnet as mx
+from mxnet import autograd
+from mxnet.ndarray import NDArray
+
+from .arguments import like
+from .fold import check_arguments, context_of, first_gpu
+from .handles import Handle, part_of
+from .joined import indices, joined
+
+
+class Value(Handle):
+    """A result of a call of an `Unfold`.
+
+    Attributes
+    ----------
+    value
+        What the call returned, or a part of it.
+    """
+
+    __slots__ = ('value', 'batch', 'batch_axis')
+
+    def __init__(self, value: Any, batch_axis: int, batch: bool = True):
+        self.value = value
+        self.batch_axis = batch_axis
+        self.batch = batch
+
+    def _part(self, step) -> 'Value':
+        return Value(part_of(self.value, step), self.batch_axis,
+                     self.batch if type(step) is tuple else True)
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+
+class Unfold:
+    """Takes the place of `Fold` for debugging: every call runs at once, eagerly and alone.
+
+    So its errors come from the line that noted the call, and handles show their values.
+
+    Parameters
+    ----------
+    block : Block or another object, optional
+        Whose methods `add` calls, and `apply` must be given.
+    ctx : mxnet.Context, optional
+        Where index arrays go; by default where the block's parameters are.
+    volatile : bool, default False
+        Compute without gradients, whatever autograd's state.
+    cuda : bool, default False
+        See `cuda`.
+    """
+
+    def __init__(self, block: Any = None, ctx: Optional[mx.Context] = None, volatile: bool = False,
+                 cuda: bool = False):
+        self.block = block
+        self.ctx = ctx
+        self.volatile = volatile
+        if cuda:
+            self.cuda()
+
+    def cuda(self) -> 'Unfold':
+        """Compute on the first GPU; gives the object itself. An error if there is none."""
+        self.ctx = first_gpu()
+        return self
+
+    def record(self, batch_axis: int, op: Callable, *args: Any) -> Value:
+        """Make a call (see `Fold.record`)."""
+        return self._call(batch_axis, op, [_value(arg, None) for arg in args])
+
+    def add(self, op: str, *args: Any) -> Value:
+        """Call a method of the block (see `Fold.add`)."""
+        check_arguments(op, args)
+        return self._call(0, getattr(self.block, op), [_value(arg, self._index) for arg in args])
+
+    def _call(self, batch_axis: int, op: Callable, args: Sequence[Any]) -> Value:
+        with ExitStack() as stack:
+            if self.ctx is not None:
+                stack.enter_context(self.ctx)
+            if self.volatile:
+                stack.enter_context(autograd.pause(train_mode=autograd.is_training()))
+            return Value(op(*args), batch_axis)
+
+    def _index(self, number: int) -> NDArray:
+        return indices([number], self._ctx())
+
+    def _ctx(self) -> Optional[mx.Context]:
+        return self.ctx or context_of(self.block)
+
+    def __call__(self, nodes: Sequence[Sequence[Any]], reset: bool = True) -> List[NDArray]:
+        """The results of each list as one array (see `Fold`)."""
+        lists = [list(items) for items in nodes]
+        return [joined(items, [_value(item, None) for item in items], self._ctx())
+                for items in lists]
+
+    def apply(self, block: Any, nodes: Sequence[Sequence[Any]]) -> List[NDArray]:
+        """The results of each list as one array.
+
+        Raises
+        ------
+        ValueError
+            If it is not the block that was given when this was made.
+        """
+        if block is not self.block:
+            raise ValueError(f'apply() of {type(block).__name__}: an Unfold computes at once, so it '
+                             f'must be made with the block that is applied, Unfold(block)')
+        return self(nodes)
+
+    def reset(self) -> None:
+        """Nothing is noted, so there is nothing to forget."""
+
+
+def _value(arg: Any, integer: Optional[Callable[[int], NDArray]]) -> Any:
+    """An argument with values in the place of handles, and ints as arrays if asked."""
+    if isinstance(arg, Value):
+        return arg.value
+    if isinstance(arg, (list, tuple)) or type(arg) is dict:
+        items = arg.values() if type(arg) is dict else arg
+        return like(arg, [_value(item, integer) for item in items])
+    return integer(arg) if integer is not None and type(arg) is int else arg

@@ -1,0 +1,85 @@
+"""Recurrent cells unrolled in a fold."""
+from typing import Any, List, Optional, Sequence, Tuple, Union
+
+import mxnet as mx
+from mxnet.gluon.rnn import RecurrentCell
+from mxnet.ndarray import NDArray
+
+from ..errors import RecordError
+from .fold import Fold
+from .handles import Handle
+from .unfold import Unfold
+
+
+def fold_unroll(cell: RecurrentCell, fold: Union[Fold, Unfold], length: int, inputs: Any,
+                begin_state: Optional[Sequence[Any]] = None, layout: str = 'NTC',
+                merge_outputs: Optional[bool] = None, valid_length: Optional[Any] = None
+                ) -> Tuple[Union[Handle, List[Handle]], List[Handle]]:
+    """Note what ``cell.unroll`` does; each step of each sample is a call that can be batched.
+
+    Parameters
+    ----------
+    cell : RecurrentCell
+        Any cell of Gluon.
+    fold : Fold or Unfold
+    length : int
+        Number of steps.
+    inputs : NDArray, Handle, or list of them
+        One array, (batch_size, length, ...) for the layout 'NTC' and (length, batch_size, ...) for
+        'TNC'; or a list of `length` arrays (batch_size, ...).
+    begin_state : list of (NDArray or Handle), optional
+        States before the first step. By default those of ``cell.begin_state``.
+    layout : str, default 'NTC'
+    merge_outputs : bool, optional
+        True: the outputs are one array in this layout. Otherwise they are a list, for None too.
+    valid_length : NDArray or Handle, optional
+        (batch_size,), how many steps each row has. Outputs of other steps are zero, and states are
+        those after the last valid one.
+
+    Returns
+    -------
+    outputs : list of Handle, or Handle
+    states : list of Handle
+    """
+    if not isinstance(cell, RecurrentCell):
+        raise TypeError(f'fold_unroll() takes a recurrent cell of Gluon, not {cell!r}')
+    if layout not in ('NTC', 'TNC'):
+        raise ValueError(f"layout is 'NTC' or 'TNC', not {layout!r}")
+    if isinstance(inputs, (list, tuple)):
+        inputs = list(inputs)
+        if len(inputs) != length:
+            raise RecordError(f'{len(inputs)} inputs for {length} steps')
+    elif isinstance(inputs, NDArray) and inputs.shape[layout.index('T')] != length:
+        raise RecordError(f'inputs of shape {inputs.shape}, {layout}, for {length} steps')
+    if begin_state is None:
+        begin_state = _begin_state(cell, inputs, layout)
+    node = fold.record(0, unroll, cell, length, inputs, begin_state, layout, bool(merge_outputs),
+                       valid_length)
+    outputs, states = node.split(2)
+    states = list(states.split(len(cell.state_info())))
+    if not merge_outputs:
+        return list(outputs.split(length)), states
+    return fold.record(layout.index('N'), _same, outputs), states
+
+
+def unroll(cell: RecurrentCell, length: int, inputs: Any, begin_state: Optional[Sequence[Any]],
+           layout: str, merge_outputs: bool, valid_length: Optional[NDArray]) -> Tuple[Any, Any]:
+    """``cell.unroll``."""
+    return cell.unroll(length, inputs, begin_state, layout, merge_outputs, valid_length)
+
+
+def _begin_state(cell: RecurrentCell, inputs: Any, layout: str) -> Optional[List[NDArray]]:
+    """What ``cell.unroll`` would begin with, if the inputs are known already. To make it within the
+    scope would count up in the cell, and so make the scope look at the cell anew."""
+    first, axis = (inputs[0], 0) if isinstance(inputs, list) else (inputs, layout.index('N'))
+    if not isinstance(first, NDArray):
+        return None
+    cell.reset()
+    with first.ctx:
+        states = cell.begin_state(batch_size=first.shape[axis], func=mx.nd.zeros)
+    cell.reset()
+    return states
+
+
+def _same(value: Any) -> Any:
+    return value
