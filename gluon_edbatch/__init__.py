@@ -10,6 +10,7 @@ compiled.load('gluon_edbatch.edges')
 from . import nd, rnn, visualize
 from .errors import (BatchError, EdbError, PolicyError, RecordError, RowDependenceError,
                      StaleValueError)
+from .explain import Cause, Explanation
 from .functional import add_n, concat, forward, ragged, stack
 from .mixin import AutoBatchMixin
 from .native.library import available as native_available
@@ -29,7 +30,8 @@ COMPILED = compiled.all_compiled()
 
 __all__ = [
     'AgendaScheduler', 'AutoBatchMixin', 'BatchError', 'BeamScheduler', 'CachedScheduler',
-    'COMPILED', 'CompileOptions', 'DepthScheduler', 'EdbError', 'FSMScheduler', 'LazyArray',
+    'Cause', 'COMPILED', 'CompileOptions', 'DepthScheduler', 'EdbError', 'Explanation',
+    'FSMScheduler', 'LazyArray',
     'Policy', 'PolicyError', 'QLearningConfig', 'RecordError', 'Report', 'Reuse',
     'RowDependenceError', 'Scheduler', 'StaleValueError', 'StateEncoding',
     'SufficientConditionScheduler',

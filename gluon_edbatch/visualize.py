@@ -1,19 +1,22 @@
-"""Pictures of graphs with their schedules, as SVG."""
+"""Pictures of graphs with their schedules, and of explanations, as SVG."""
 import os
 from html import escape
 from pathlib import Path
-from typing import Any, List, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, Sequence, Tuple, Union
 
 import numpy as np
 
+from .explain import Explanation, Place
+from .explain.explanation import headline, reason_text, shown
 from .graph import Graph
 from .schedule.protocol import Schedule
 
-__all__ = ['schedule']
+__all__ = ['explanation', 'schedule']
 
 _STEP_X, _STEP_Y, _RADIUS, _MARGIN, _LINE = 26, 46, 10, 30, 18
 _WIDE = 0.56            # of a letter of the legend, by its height
 _TEXT = 12
+_BAR_HEIGHT, _BARS_WIDTH = 40, 900
 # One outline a type: corners on the unit circle, as (number, turn in degrees); 0 for a circle.
 _OUTLINES = ((0, 0), (4, 45), (3, -90), (4, 0), (6, 0), (3, 90), (5, -90), (8, 22.5))
 
@@ -45,10 +48,33 @@ def schedule(source: Any, path: Union[str, Path], evaluation: int = -1) -> None:
             raise ValueError('nothing of this scope was evaluated yet; call '
                              'gluon_edbatch.forward on its results first')
         source = made[evaluation]
+    _write(path, lambda: _svg(*source))
+
+
+def explanation(source: Any, path: Union[str, Path]) -> None:
+    """Draw why calls were batched as they were, as an SVG file.
+
+    Places in the user's code are rows; each batch that calls of a place ran in is a bar, from left
+    to right as they ran, as high as it has calls (full height: the most that could be one batch),
+    in the colour of its type. Grey lines are the borders of evaluations. Below the bars is what
+    kept calls apart.
+
+    Parameters
+    ----------
+    source : batching or Explanation
+        A scope, or what its ``explain()`` gave.
+    path : str or Path
+        The file; an older one is replaced when all is written.
+    """
+    made = source if isinstance(source, Explanation) else source.explain()
+    _write(path, lambda: _explanation_svg(made))
+
+
+def _write(path: Union[str, Path], draw: Callable[[], str]) -> None:
     path = Path(path)
     temporary = path.with_name(f'{path.name}.{os.getpid()}.part')
     try:
-        temporary.write_text(_svg(*source), encoding='utf-8')
+        temporary.write_text(draw(), encoding='utf-8')
         os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
@@ -95,8 +121,7 @@ def _legend(graph: Graph, made: Schedule, names: Sequence[str]) -> List[Tuple[in
 
 
 def _mark(x: float, y: float, kind: int, batch: int, scale: float = 1.0) -> str:
-    # Hues a golden angle apart, so that batches that follow each other differ.
-    fill = f'hsl({batch * 137.508 % 360:.0f},70%,{(72, 82, 62)[batch // 8 % 3]}%)'
+    fill = _colour(batch)
     corners, turn = _OUTLINES[kind % len(_OUTLINES)]
     if not corners:
         return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{_RADIUS * scale:.1f}" fill="{fill}"/>'
@@ -104,6 +129,62 @@ def _mark(x: float, y: float, kind: int, batch: int, scale: float = 1.0) -> str:
     points = ' '.join(f'{x + 1.2 * _RADIUS * scale * np.cos(angle):.1f},'
                       f'{y + 1.2 * _RADIUS * scale * np.sin(angle):.1f}' for angle in angles)
     return f'<polygon points="{points}" fill="{fill}"/>'
+
+
+def _colour(number: int) -> str:
+    """Hues a golden angle apart, so that those of numbers that follow each other differ."""
+    return f'hsl({number * 137.508 % 360:.0f},70%,{(72, 82, 62)[number // 8 % 3]}%)'
+
+
+def _explanation_svg(made: Explanation) -> str:
+    step = min(_STEP_X, _BARS_WIDTH / max(1, made.batches))
+    colours: Dict[str, int] = {}
+    parts: List[str] = []
+    y, longest = _MARGIN, 0
+    for line in made.summary():
+        parts.append(_line_of_text(_MARGIN, y, line, 'bold'))
+        y, longest = y + _LINE, max(longest, len(line))
+    for place in made.places:
+        lines = [f'{shown(place.site)}   {place.source}', headline(place)]
+        lines += [f'– {reason_text(reason)}' for reason in place.reasons]
+        parts += [_line_of_text(_MARGIN, y + _LINE * (1 + number), line)
+                  for number, line in enumerate(lines[:2])]
+        y += 3 * _LINE + (_BAR_HEIGHT if place.bars else 0)
+        parts += _bars(place, y - _LINE / 2, step, colours)
+        parts += [_line_of_text(_MARGIN, y + _LINE * (number + 0.5), line, colour='#555')
+                  for number, line in enumerate(lines[2:])]
+        y += _LINE * len(lines[2:])
+        longest = max([longest] + [len(line) for line in lines])
+    width = 2 * _MARGIN + max(longest * _TEXT * _WIDE, step * made.batches)
+    return '\n'.join([
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{y + _MARGIN:.0f}" '
+        f'font-family="sans-serif" font-size="{_TEXT}">',
+        '<rect width="100%" height="100%" fill="white"/>', *parts, '</svg>', ''])
+
+
+def _bars(place: Place, base: float, step: float, colours: Dict[str, int]) -> List[str]:
+    """The batches of a place above the line `base`; types get their colours in turn."""
+    parts, evaluation = [], None
+    for bar in place.bars:
+        x = _MARGIN + step * bar.batch
+        if bar.evaluation != evaluation:
+            if evaluation is not None:
+                parts.append(f'<line x1="{x:.1f}" y1="{base - _BAR_HEIGHT}" x2="{x:.1f}" '
+                             f'y2="{base}" stroke="#999"/>')
+            evaluation = bar.evaluation
+        height = max(1.0, _BAR_HEIGHT * bar.calls / place.largest_possible)
+        colour = _colour(colours.setdefault(bar.type_name, len(colours)))
+        others = f' of {bar.size}' if bar.size != bar.calls else ''
+        parts.append(f'<rect x="{x:.1f}" y="{base - height:.1f}" width="{max(1.0, step - 1):.1f}" '
+                     f'height="{height:.1f}" fill="{colour}"><title>batch {bar.batch + 1}: '
+                     f'{bar.calls}{others} calls of {escape(bar.type_name)}</title></rect>')
+    return parts
+
+
+def _line_of_text(x: float, y: float, text: str, weight: str = 'normal', colour: str = 'black'
+                  ) -> str:
+    return (f'<text x="{x:.1f}" y="{y:.1f}" font-weight="{weight}" fill="{colour}">'
+            f'{escape(text)}</text>')
 
 
 def _layout(graph: Graph) -> Tuple[np.ndarray, np.ndarray]:

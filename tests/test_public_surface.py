@@ -9,8 +9,8 @@ from gluon_edbatch import report, rnn, schedule, testing
 
 PUBLIC = {
     edb: ['AgendaScheduler', 'AutoBatchMixin', 'BatchError', 'BeamScheduler', 'COMPILED',
-          'CachedScheduler', 'CompileOptions', 'DepthScheduler', 'EdbError', 'FSMScheduler',
-          'LazyArray', 'Policy', 'PolicyError', 'QLearningConfig', 'RecordError', 'Report', 'Reuse',
+          'CachedScheduler', 'Cause', 'CompileOptions', 'DepthScheduler', 'EdbError',
+          'Explanation', 'FSMScheduler', 'LazyArray', 'Policy', 'PolicyError', 'QLearningConfig', 'RecordError', 'Report', 'Reuse',
           'RowDependenceError', 'Scheduler', 'StaleValueError', 'StateEncoding',
           'SufficientConditionScheduler',
           'UnbatchedScheduler', 'add_n', 'batching', 'compile_options', 'concat', 'forward',

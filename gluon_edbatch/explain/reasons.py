@@ -1,0 +1,226 @@
+"""What kept the calls of a place apart, and what would help, in words.
+
+The batches of a place add up: it needs as many as its longest chain of calls; more if the chains
+of each block are counted apart, then of each type, then of each evaluation. What is more than that
+is the scheduler's. Calls of types that must run alone are a batch each.
+"""
+from collections import Counter
+from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+
+from mxnet import gluon
+
+from ..record.sites import Site
+from ..static.node_type import NodeType
+from .differences import Difference, differences, value_text
+from .explanation import TYPE_CAUSES, Cause, Reason, shown
+
+
+class Use(NamedTuple):
+    """The calls of one type at one place.
+
+    Attributes
+    ----------
+    calls, batches : int
+        All of them; the batches that some ran in.
+    needed : int
+        The batches that they need, since they depend on each other.
+    needed_apart : int
+        The batches that they need in all evaluations together.
+    """
+
+    node_type: NodeType
+    block: Optional[gluon.Block]
+    calls: int
+    batches: int
+    needed: int
+    needed_apart: int
+
+
+class Asked(NamedTuple):
+    """Who asked for an evaluation, and whether the scope was still recording then."""
+
+    site: Site
+    early: bool
+
+
+def block_reasons(uses: Sequence[Use], needed: int, by_block: Dict[int, int]) -> List[Reason]:
+    """Several blocks of one class are called.
+
+    Parameters
+    ----------
+    uses : sequence of Use
+        Those of a place.
+    needed : int
+        The batches that all their calls need, since they depend on each other.
+    by_block : dict
+        The same of the calls of each block.
+    """
+    calls: 'Counter[gluon.Block]' = Counter()
+    for use in uses:
+        calls[use.block] += use.calls
+    more = sum(by_block.values()) - needed
+    if len(by_block) == 1 or not more:
+        return []
+    first, second = (block for block, _ in calls.most_common(2))
+    named = [f'{block.name} ({count} calls)' for block, count in calls.most_common(3)]
+    text = f'{len(calls)} blocks are called here, each in batches of its own: ' + ', '.join(
+        named + ['…'] * (len(calls) > 3))
+    if {id(parameter) for parameter in first.collect_params().values()} == {
+            id(parameter) for parameter in second.collect_params().values()}:
+        advice = (f'{first.name} and {second.name} have the same parameters, or none: make one '
+                  f'block, once, and call that.')
+    else:
+        advice = ('Blocks with parameters of their own cannot share a batch. If they are to '
+                  'compute the same, make one block, once, and call that.')
+    return [Reason(Cause.BLOCK, text, advice, (first.name, second.name), (), more)]
+
+
+def type_reasons(uses: Sequence[Use], needed: int) -> List[Reason]:
+    """One block or operator has several types; `uses` are its, as in `block_reasons`."""
+    uses = [use for use in uses if not use.node_type.alone]
+    more = sum(use.needed for use in uses) - needed
+    if len(uses) < 2 or more <= 0:
+        return []
+    by_cause: Dict[Cause, List[Difference]] = {}
+    for difference in differences([use.node_type for use in uses], uses[0].block,
+                                  [use.calls for use in uses]):
+        by_cause.setdefault(difference.cause, []).append(difference)
+    return [Reason(cause, _in_words(found), _ADVICE[cause], found[0].values, (), more)
+            for cause, found in by_cause.items()]
+
+
+def merged(reasons: Iterable[Reason]) -> List[Reason]:
+    """Reasons of several blocks, one for each cause: that which costs most, with the costs of all."""
+    by_cause: Dict[Cause, List[Reason]] = {}
+    for reason in reasons:
+        by_cause.setdefault(reason.cause, []).append(reason)
+    return [max(same, key=lambda reason: reason.batches)._replace(
+        batches=sum(reason.batches for reason in same)) for same in by_cause.values()]
+
+
+def alone_reasons(uses: Sequence[Use]) -> List[Reason]:
+    """Calls that must run one by one."""
+    by_text: Dict[str, List[Use]] = {}
+    for use in uses:
+        if use.node_type.alone:
+            by_text.setdefault(use.node_type.reason, []).append(use)
+    reasons = []
+    for text, same in by_text.items():
+        calls = sum(use.calls for use in same)
+        more = calls - sum(use.needed for use in same)
+        if not more:
+            continue
+        cause = Cause.NO_RULE if 'no batching rule' in text else Cause.MIXED_ROWS
+        reasons.append(Reason(cause, f'{calls} calls run one by one: {text}',
+                              _advice_alone(cause, text, same[0].block), (text,), (), more))
+    return reasons
+
+
+def evaluation_reasons(uses: Sequence[Use], asked: Sequence[Asked], waiting: int) -> List[Reason]:
+    """Calls ran in several evaluations.
+
+    Parameters
+    ----------
+    uses : sequence of Use
+    asked : sequence of Asked
+        For the evaluations that calls of the place ran in, in order.
+    waiting : int
+        Calls that are left for a later one.
+    """
+    more = sum(use.needed_apart - use.needed for use in uses if not use.node_type.alone)
+    before = asked if waiting else asked[:-1]
+    if not more or not before:
+        return []
+    times = len(asked) + bool(waiting)
+    reasons = []
+    for cause, verb in ((Cause.READ_EARLY, 'a value was read early'),
+                        (Cause.ASKED_APART, 'some values were asked for alone')):
+        sites = Counter(one.site for one in before if one.early == (cause is Cause.READ_EARLY))
+        if sites:
+            share = sum(sites.values()) / len(before)
+            where = ', '.join(f'{shown(site)} ({count} times)' if count > 1 else shown(site)
+                              for site, count in sites.most_common(3))
+            text = f'{verb} at {where}, so the calls ran in {times} evaluations'
+            reasons.append(Reason(cause, text, _ADVICE[cause], (times,), tuple(sites),
+                                  max(1, round(more * share))))
+    return reasons
+
+
+def scheduler_reason(uses: Sequence[Use], name: str, taken: Dict[NodeType, Tuple[int, int]],
+                     advice: str) -> List[Reason]:
+    """The scheduler took more batches than the lower bound.
+
+    Parameters
+    ----------
+    taken : dict
+        Type -> batches that it took, in the whole scope, and the fewest that there might be.
+    """
+    found = [taken[use.node_type] for use in uses if use.node_type in taken]
+    batches, bound = (sum(column) for column in zip(*found)) if found else (0, 0)
+    if batches == bound:
+        return []
+    return [Reason(Cause.SCHEDULER,
+                   f'{name!r} ran calls of these types, wherever they were made, in {batches} '
+                   f'batches; not fewer than {bound} are possible', advice, (batches, bound), (),
+                   batches - bound)]
+
+
+def dependency_reason(needed: int, batches: int) -> List[Reason]:
+    """Calls of a place depend on each other."""
+    if needed < 2:
+        return []
+    return [Reason(Cause.DEPENDENCY,
+                   f'up to {needed} calls each need the result of the one before, so {needed} '
+                   f'batches are the fewest possible',
+                   'A larger minibatch makes such batches larger, not more. To have fewer of them, '
+                   'shorten the longest chain, or sort samples by its length.',
+                   (needed, batches))]
+
+
+def _in_words(found: Sequence[Difference]) -> str:
+    """The first difference with its values, and the names of the others."""
+    first = found[0]
+    pairs = [f'{value_text(first.cause, value)} in {count}'
+             for value, count in zip(first.values, first.calls)]
+    text = f'{first.what} is {pairs[0]} calls and {pairs[1]}'
+    if len(pairs) > 2:
+        text += f', and has {len(pairs) - 2} more values in {sum(first.calls[2:])}'
+    if len(found) > 1:
+        text += '; so it is with ' + ', '.join(other.what for other in found[1:4]) + (
+            ', …' if len(found) > 4 else '')
+    return text
+
+
+def _advice_alone(cause: Cause, text: str, block: Optional[gluon.Block]) -> str:
+    if cause is Cause.NO_RULE:
+        instead = 'Use operators that have a rule (gluon_edbatch/static/rowwise.py lists them)'
+        if block is None:
+            return f'{instead}, or declare one there.'
+        return (f'{instead}, or declare one there; or call this operator outside of {block.name}, '
+                f'so that the rest of the block is batched.')
+    if 'different numbers of rows' in text:
+        return ('Give all arguments of a call equally many rows along axis 0: a vector that '
+                'belongs to one row is (1, k), not (k,).')
+    return ('Axis 0 is the batch axis: let operators work along the others, and leave the number '
+            'of rows open in reshapes (-1 or 0).')
+
+
+_ADVICE = {
+    Cause.SHAPE: 'Only axis 0 may differ within a batch. Put what varies there, or into '
+                 'gluon_edbatch.ragged; or pad to one shape, or to few.',
+    Cause.DTYPE: 'Cast to one dtype where the values come from.',
+    Cause.CONTEXT: 'Put all arrays of a scope on one context.',
+    Cause.ARGUMENT: 'What is no array is compiled into a call. Pass it as an array or, to a block, '
+                    'as a number that it computes with; or have few different values.',
+    Cause.ATTRIBUTE: 'Change blocks between minibatches; or pass what changes as an argument.',
+    Cause.LENGTHS: 'Padding would show in the result, so only calls with equally many values are '
+                   'batched. Let it end in a sum along axis 1 to which padding adds zero; before '
+                   'a softmax mask by the lengths (SequenceMask); give ragged arguments that meet '
+                   'equally many values.',
+    Cause.MODE: 'Enter autograd.record(), pause() and train_mode() around all calls, not around '
+                'some of them.',
+    Cause.READ_EARLY: 'Look at values after the scope. Where the next step depends on them, let all '
+                      'samples record up to there, read the values of all, and only then go on.',
+    Cause.ASKED_APART: 'Ask for all values at once: gluon_edbatch.forward([...]), stack or concat.',
+}
+assert TYPE_CAUSES <= _ADVICE.keys()
