@@ -1,5 +1,6 @@
 """Pictures of graphs with their schedules, and of explanations, as SVG."""
 import os
+import textwrap
 from html import escape
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Sequence, Tuple, Union
@@ -16,7 +17,8 @@ __all__ = ['explanation', 'schedule']
 _STEP_X, _STEP_Y, _RADIUS, _MARGIN, _LINE = 26, 46, 10, 30, 18
 _WIDE = 0.56            # of a letter of the legend, by its height
 _TEXT = 12
-_BAR_HEIGHT, _BARS_WIDTH = 40, 900
+# Of explanations: bars of batches, letters in a line, types with a name in a row.
+_BAR_HEIGHT, _BARS_WIDTH, _LETTERS, _TYPES = 40, 900, 140, 6
 # One outline a type: corners on the unit circle, as (number, turn in degrees); 0 for a circle.
 _OUTLINES = ((0, 0), (4, 45), (3, -90), (4, 0), (6, 0), (3, 90), (5, -90), (8, 22.5))
 
@@ -56,8 +58,8 @@ def explanation(source: Any, path: Union[str, Path]) -> None:
 
     Places in the user's code are rows; each batch that calls of a place ran in is a bar, from left
     to right as they ran, as high as it has calls (full height: the most that could be one batch),
-    in the colour of its type. Grey lines are the borders of evaluations. Below the bars is what
-    kept calls apart.
+    in the colour of its type. Grey lines are borders of evaluations. Below the bars are the types,
+    and what kept calls apart.
 
     Parameters
     ----------
@@ -137,54 +139,86 @@ def _colour(number: int) -> str:
 
 
 def _explanation_svg(made: Explanation) -> str:
-    step = min(_STEP_X, _BARS_WIDTH / max(1, made.batches))
-    colours: Dict[str, int] = {}
-    parts: List[str] = []
-    y, longest = _MARGIN, 0
+    picture = _Rows(made)
     for line in made.summary():
-        parts.append(_line_of_text(_MARGIN, y, line, 'bold'))
-        y, longest = y + _LINE, max(longest, len(line))
+        picture.write(line, weight='bold')
     for place in made.places:
-        lines = [f'{shown(place.site)}   {place.source}', headline(place)]
-        lines += [f'– {reason_text(reason)}' for reason in place.reasons]
-        parts += [_line_of_text(_MARGIN, y + _LINE * (1 + number), line)
-                  for number, line in enumerate(lines[:2])]
-        y += 3 * _LINE + (_BAR_HEIGHT if place.bars else 0)
-        parts += _bars(place, y - _LINE / 2, step, colours)
-        parts += [_line_of_text(_MARGIN, y + _LINE * (number + 0.5), line, colour='#555')
-                  for number, line in enumerate(lines[2:])]
-        y += _LINE * len(lines[2:])
-        longest = max([longest] + [len(line) for line in lines])
-    width = 2 * _MARGIN + max(longest * _TEXT * _WIDE, step * made.batches)
-    return '\n'.join([
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{y + _MARGIN:.0f}" '
-        f'font-family="sans-serif" font-size="{_TEXT}">',
-        '<rect width="100%" height="100%" fill="white"/>', *parts, '</svg>', ''])
+        picture.space()
+        picture.write(f'{shown(place.site)}   {place.source}')
+        picture.write(headline(place))
+        if place.bars:
+            picture.draw(place)
+        for reason in place.reasons:
+            for line in textwrap.wrap(f'– {reason_text(reason)}', _LETTERS):
+                picture.write(line, colour='#555')
+    return picture.svg()
 
 
-def _bars(place: Place, base: float, step: float, colours: Dict[str, int]) -> List[str]:
-    """The batches of a place above the line `base`; types get their colours in turn."""
-    parts, evaluation = [], None
-    for bar in place.bars:
-        x = _MARGIN + step * bar.batch
-        if bar.evaluation != evaluation:
-            if evaluation is not None:
-                parts.append(f'<line x1="{x:.1f}" y1="{base - _BAR_HEIGHT}" x2="{x:.1f}" '
-                             f'y2="{base}" stroke="#999"/>')
-            evaluation = bar.evaluation
-        height = max(1.0, _BAR_HEIGHT * bar.calls / place.largest_possible)
-        colour = _colour(colours.setdefault(bar.type_name, len(colours)))
-        others = f' of {bar.size}' if bar.size != bar.calls else ''
-        parts.append(f'<rect x="{x:.1f}" y="{base - height:.1f}" width="{max(1.0, step - 1):.1f}" '
-                     f'height="{height:.1f}" fill="{colour}"><title>batch {bar.batch + 1}: '
-                     f'{bar.calls}{others} calls of {escape(bar.type_name)}</title></rect>')
-    return parts
+class _Rows:
+    """A picture of places that grows downwards."""
 
+    def __init__(self, made: Explanation):
+        bars = [bar for place in made.places for bar in place.bars]
+        self._step = min(_STEP_X, _BARS_WIDTH / max(1, made.batches))
+        self._end = _MARGIN + self._step * made.batches
+        self._borders = sorted({bar.evaluation: self._left(bar.batch) for bar in sorted(
+            bars, reverse=True)}.values())[1:]
+        self._colours: Dict[int, str] = {}
+        self._parts: List[str] = []
+        self._y = float(_MARGIN)
+        self._right = self._end
 
-def _line_of_text(x: float, y: float, text: str, weight: str = 'normal', colour: str = 'black'
-                  ) -> str:
-    return (f'<text x="{x:.1f}" y="{y:.1f}" font-weight="{weight}" fill="{colour}">'
-            f'{escape(text)}</text>')
+    def _left(self, batch: int) -> float:
+        return _MARGIN + self._step * batch
+
+    def space(self) -> None:
+        """Leave a line empty."""
+        self._y += _LINE
+
+    def write(self, text: str, x: float = _MARGIN, weight: str = 'normal', colour: str = 'black'
+              ) -> None:
+        """A line of text."""
+        self._parts.append(f'<text x="{x:.1f}" y="{self._y:.1f}" font-weight="{weight}" '
+                           f'fill="{colour}">{escape(text)}</text>')
+        self._right = max(self._right, x + len(text) * _TEXT * _WIDE)
+        self._y += _LINE
+
+    def draw(self, place: Place) -> None:
+        """The batches of a place, and its types."""
+        base = self._y + _BAR_HEIGHT - _LINE / 2
+        self._parts += [self._line(x, base - _BAR_HEIGHT, x, base) for x in self._borders]
+        for bar in place.bars:
+            height = max(1.0, _BAR_HEIGHT * bar.calls / place.largest_possible)
+            others = f' of {bar.size}' if bar.size != bar.calls else ''
+            self._parts.append(
+                f'<rect x="{self._left(bar.batch):.1f}" y="{base - height:.1f}" '
+                f'width="{max(1.0, self._step - 1):.1f}" height="{height:.1f}" '
+                f'fill="{self._colour(bar.type)}"><title>batch {bar.batch + 1}: {bar.calls}'
+                f'{others} calls of {escape(bar.type_name)}</title></rect>')
+        self._parts.append(self._line(_MARGIN, base, self._end, base))
+        self._y = base + _LINE
+        types = list({bar.type: bar.type_name for bar in place.bars}.items())
+        for kind, name in types[:_TYPES]:
+            self._parts.append(f'<rect x="{_MARGIN}" y="{self._y - 9:.1f}" width="10" height="10" '
+                               f'fill="{self._colour(kind)}"/>')
+            self.write(name, _MARGIN + 16)
+        if len(types) > _TYPES:
+            self.write(f'and {len(types) - _TYPES} more types', _MARGIN + 16)
+
+    def _colour(self, kind: int) -> str:
+        return self._colours.setdefault(kind, _colour(len(self._colours)))
+
+    @staticmethod
+    def _line(x: float, y: float, to_x: float, to_y: float) -> str:
+        return (f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{to_x:.1f}" y2="{to_y:.1f}" '
+                f'stroke="#999"/>')
+
+    def svg(self) -> str:
+        """All of it."""
+        return '\n'.join([
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{self._right + _MARGIN:.0f}" '
+            f'height="{self._y + _MARGIN:.0f}" font-family="sans-serif" font-size="{_TEXT}">',
+            '<rect width="100%" height="100%" fill="white"/>', *self._parts, '</svg>', ''])
 
 
 def _layout(graph: Graph) -> Tuple[np.ndarray, np.ndarray]:

@@ -65,13 +65,17 @@ class Bar(NamedTuple):
         Counts the scope's batches from 0, in the order in which they ran.
     evaluation : int
         Counts its evaluations from 0.
+    type : int
+        Counts its types from 0.
     type_name : str
+        As in the report; several types can have one name.
     calls, size : int
         Calls of this place in the batch, and all of its calls.
     """
 
     batch: int
     evaluation: int
+    type: int
     type_name: str
     calls: int
     size: int
@@ -206,7 +210,7 @@ def headline(place: Place) -> str:
 
 def reason_text(reason: Reason) -> str:
     """Cause and text of a reason."""
-    cost = f', up to {_batches(reason.batches)} fewer without' if reason.batches else ''
+    cost = f' (up to {_batches(reason.batches)})' if reason.batches else ''
     return f'{reason.cause.value}{cost}: {reason.text}'
 
 

@@ -2,7 +2,7 @@
 import linecache
 from collections import defaultdict
 from dataclasses import replace
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from typing import Dict, List, Optional, Tuple
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from ..schedule import Scheduler, get_scheduler, lower_bound
 from ..schedule.bound import ranks
 from ..static.node_type import NodeType
 from .explanation import Bar, Explanation, Place, Reason
-from .history import History
+from .history import Groups, History
 from .reasons import (Asked, Use, alone_reasons, block_reasons, dependency_reason,
                       evaluation_reasons, merged, scheduler_reason, type_reasons)
 
@@ -43,7 +43,7 @@ def explain(recording: Optional[Recording], scheduler: Scheduler) -> Explanation
     return Explanation(
         scheduler.name, len(counts), calls, len(history.batch) - calls,
         sum(len(count.schedule) for count in counts),
-        sum(lower_bound(count.graph) for count in counts), recording.error or '', tuple(places))
+        sum(lower_bound(replace(count.graph)) for count in counts), recording.error or '', tuple(places))
 
 
 class _Places:
@@ -57,10 +57,9 @@ class _Places:
         self._advice = _scheduler_advice(counts) if self._taken else ''
         place, kind = history.place, history.type
         self._of_place = history.groups(place)
-        self._block_needs: Dict[int, Dict[int, int]] = defaultdict(dict)
-        blocks = history.groups(place, history.block)
-        for (number, block), longest in zip(blocks.keys.tolist(), blocks.longest.tolist()):
-            self._block_needs[number][block] = longest
+        alone = np.array([node_type.alone for node_type in history.types], np.int64)[kind]
+        self._block_needs = _needs(history.groups(place, history.block))
+        self._batched_needs = _needs(history.groups(place, 2 * history.block + alone))
         self._uses = _uses(history)
         self._bars = _bars(history)
 
@@ -85,15 +84,25 @@ class _Places:
         by_block = self._uses[number]
         uses = [use for same in by_block.values() for use in same]
         needed, block_needs = int(self._of_place.longest[number]), self._block_needs[number]
+        batched_needs = {block: self._batched_needs[number].get(2 * block, 0) for block in by_block}
         asked = [self._asked[evaluation] for evaluation in sorted({bar.evaluation for bar in bars})]
         return [
             *block_reasons(uses, needed, block_needs),
             *merged(reason for block, same in by_block.items()
-                    for reason in type_reasons(same, block_needs[block])),
-            *alone_reasons(uses),
+                    for reason in type_reasons(same, batched_needs[block])),
+            *merged(reason for block, same in by_block.items()
+                    for reason in alone_reasons(same, block_needs[block], batched_needs[block])),
             *evaluation_reasons(uses, asked, waiting),
             *scheduler_reason(uses, self._scheduler, self._taken, self._advice),
             *dependency_reason(needed, len(bars))]
+
+
+def _needs(groups: Groups) -> Dict[int, Dict[int, int]]:
+    """The longest chain for both keys of each group."""
+    needs: Dict[int, Dict[int, int]] = defaultdict(dict)
+    for (place, key), longest in zip(groups.keys.tolist(), groups.longest.tolist()):
+        needs[place][key] = longest
+    return needs
 
 
 def _uses(history: History) -> Dict[int, Dict[int, List[Use]]]:
@@ -128,9 +137,9 @@ def _bars(history: History) -> Dict[int, List[Bar]]:
     bars: Dict[int, List[Bar]] = defaultdict(list)
     pairs, calls = _distinct(history.place[ran], batch)
     for (place, number), count in zip(pairs.tolist(), calls.tolist()):
-        bars[place].append(Bar(number, int(history.evaluation[one[number]]),
-                               repr(history.types[history.type[one[number]]]), count,
-                               int(sizes[number])))
+        kind = int(history.type[one[number]])
+        bars[place].append(Bar(number, int(history.evaluation[one[number]]), kind,
+                               repr(history.types[kind]), count, int(sizes[number])))
     return bars
 
 
@@ -143,11 +152,11 @@ def _taken(history: History, counts: List[EvaluationCounts]) -> Dict[NodeType, T
     """Batches and lower bound of the types for which they differ."""
     batches, bounds = np.zeros((2, len(history.types)), np.int64)
     for count in counts:
-        graph, made = count.graph, count.schedule
+        graph, made = replace(count.graph), count.schedule  # which keeps what is derived from it
         if len(made) == lower_bound(graph):
             continue
         bound = np.zeros(graph.num_types, np.int64)
-        np.maximum.at(bound, graph.types, ranks(replace(graph)))  # which keeps nothing for later
+        np.maximum.at(bound, graph.types, ranks(graph))
         bound[graph.alone] = graph.type_counts[graph.alone]
         first = made.order[made.bounds[:-1]]
         kinds, where = np.unique(graph.types, return_index=True)

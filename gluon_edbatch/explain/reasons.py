@@ -62,7 +62,7 @@ def block_reasons(uses: Sequence[Use], needed: int, by_block: Dict[int, int]) ->
     if len(by_block) == 1 or not more:
         return []
     first, second = (block for block, _ in calls.most_common(2))
-    named = [f'{block.name} ({count} calls)' for block, count in calls.most_common(3)]
+    named = [f'{block.name} ({count} call{"s" * (count > 1)})' for block, count in calls.most_common(3)]
     text = f'{len(calls)} blocks are called here, each in batches of its own: ' + ', '.join(
         named + ['…'] * (len(calls) > 3))
     if {id(parameter) for parameter in first.collect_params().values()} == {
@@ -76,7 +76,15 @@ def block_reasons(uses: Sequence[Use], needed: int, by_block: Dict[int, int]) ->
 
 
 def type_reasons(uses: Sequence[Use], needed: int) -> List[Reason]:
-    """One block or operator has several types; `uses` are its, as in `block_reasons`."""
+    """One block or operator has several types.
+
+    Parameters
+    ----------
+    uses : sequence of Use
+        Of that block or operator at a place.
+    needed : int
+        The batches that those of its calls need that can be batched.
+    """
     uses = [use for use in uses if not use.node_type.alone]
     more = sum(use.needed for use in uses) - needed
     if len(uses) < 2 or more <= 0:
@@ -98,22 +106,24 @@ def merged(reasons: Iterable[Reason]) -> List[Reason]:
         batches=sum(reason.batches for reason in same)) for same in by_cause.values()]
 
 
-def alone_reasons(uses: Sequence[Use]) -> List[Reason]:
-    """Calls that must run one by one."""
-    by_text: Dict[str, List[Use]] = {}
-    for use in uses:
-        if use.node_type.alone:
-            by_text.setdefault(use.node_type.reason, []).append(use)
-    reasons = []
-    for text, same in by_text.items():
-        calls = sum(use.calls for use in same)
-        more = calls - sum(use.needed for use in same)
-        if not more:
-            continue
-        cause = Cause.NO_RULE if 'no batching rule' in text else Cause.MIXED_ROWS
-        reasons.append(Reason(cause, f'{calls} calls run one by one: {text}',
-                              _advice_alone(cause, text, same[0].block), (text,), (), more))
-    return reasons
+def alone_reasons(uses: Sequence[Use], needed: int, batched: int) -> List[Reason]:
+    """Calls of one block or operator must run one by one.
+
+    Parameters
+    ----------
+    uses : sequence of Use
+    needed, batched : int
+        The batches that all its calls need, and those of them that can be batched.
+    """
+    alone = [use for use in uses if use.node_type.alone]
+    calls = sum(use.calls for use in alone)
+    more = calls + batched - needed
+    if not alone or not more:
+        return []
+    text = max(alone, key=lambda use: use.calls).node_type.reason
+    cause = Cause.NO_RULE if 'no batching rule' in text else Cause.MIXED_ROWS
+    return [Reason(cause, f'{calls} calls run one by one: {text}',
+                   _advice_alone(cause, text, alone[0].block), (text,), (), more)]
 
 
 def evaluation_reasons(uses: Sequence[Use], asked: Sequence[Asked], waiting: int) -> List[Reason]:
@@ -132,17 +142,17 @@ def evaluation_reasons(uses: Sequence[Use], asked: Sequence[Asked], waiting: int
     if not more or not before:
         return []
     times = len(asked) + bool(waiting)
+    early = round(more * sum(one.early for one in before) / len(before))
     reasons = []
-    for cause, verb in ((Cause.READ_EARLY, 'a value was read early'),
-                        (Cause.ASKED_APART, 'some values were asked for alone')):
+    for cause, verb, share in (
+            (Cause.READ_EARLY, 'a value was read early', early),
+            (Cause.ASKED_APART, 'some values were asked for alone', more - early)):
         sites = Counter(one.site for one in before if one.early == (cause is Cause.READ_EARLY))
         if sites:
-            share = sum(sites.values()) / len(before)
             where = ', '.join(f'{shown(site)} ({count} times)' if count > 1 else shown(site)
                               for site, count in sites.most_common(3))
             text = f'{verb} at {where}, so the calls ran in {times} evaluations'
-            reasons.append(Reason(cause, text, _ADVICE[cause], (times,), tuple(sites),
-                                  max(1, round(more * share))))
+            reasons.append(Reason(cause, text, _ADVICE[cause], (times,), tuple(sites), share))
     return reasons
 
 
@@ -219,8 +229,9 @@ _ADVICE = {
                    'equally many values.',
     Cause.MODE: 'Enter autograd.record(), pause() and train_mode() around all calls, not around '
                 'some of them.',
-    Cause.READ_EARLY: 'Look at values after the scope. Where the next step depends on them, let all '
-                      'samples record up to there, read the values of all, and only then go on.',
+    Cause.READ_EARLY: 'Look at values (asnumpy, asscalar, float, if, print) after the scope. Where '
+                      'the next step depends on them, let all samples record up to there, read the '
+                      'values of all, and only then go on.',
     Cause.ASKED_APART: 'Ask for all values at once: gluon_edbatch.forward([...]), stack or concat.',
 }
 assert TYPE_CAUSES <= _ADVICE.keys()
