@@ -36,6 +36,7 @@ class Word(str):
 
 
 _ARRAY = Word('an array')
+PARAMETERS = 'its parameters'
 _PLAIN = (bool, int, float, str, type(None))
 
 
@@ -102,7 +103,7 @@ def _of_block(node_type: NodeType, block: gluon.Block) -> Iterator[Tuple[Cause, 
             yield Cause.ARGUMENT, what, value
             if value is _ARRAY:
                 yield from _of_array(what, next(arguments))
-    yield Cause.DTYPE, 'its parameters', Word(', '.join(dict.fromkeys(
+    yield Cause.DTYPE, PARAMETERS, Word(', '.join(dict.fromkeys(
         dtype.name for dtype in node_type.parameter_dtypes)))
     for name, value in _attributes(mark, 'self'):
         yield Cause.ATTRIBUTE, name, value

@@ -181,9 +181,9 @@ class Explanation(NamedTuple):
                          f'at a value, or by gluon_edbatch.forward')
         lost = _batches_by_cause(self.places)
         if lost:
-            causes = ', '.join(f'{cause.value} ({_batches(count)})'
-                               for cause, count in lost.most_common())
-            lines += _wrapped(f'kept apart by {causes}', '', '  ')
+            causes = ', '.join(f'{cause.value} {count}' for cause, count in lost.most_common())
+            lines += _wrapped(f'what keeps calls apart, and how many batches it costs at most: '
+                              f'{causes}', '', '  ')
         else:
             lines.append('nothing but dependencies keeps calls apart')
         return lines
@@ -210,7 +210,7 @@ def headline(place: Place) -> str:
 
 def reason_text(reason: Reason) -> str:
     """Cause and text of a reason."""
-    cost = f' (up to {_batches(reason.batches)})' if reason.batches else ''
+    cost = f' (at most {_batches(reason.batches)})' if reason.batches else ''
     return f'{reason.cause.value}{cost}: {reason.text}'
 
 

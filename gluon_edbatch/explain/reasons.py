@@ -11,7 +11,7 @@ from mxnet import gluon
 
 from ..record.sites import Site
 from ..static.node_type import NodeType
-from .differences import Difference, differences, value_text
+from .differences import PARAMETERS, Difference, differences, value_text
 from .explanation import TYPE_CAUSES, Cause, Reason, shown
 
 
@@ -62,13 +62,14 @@ def block_reasons(uses: Sequence[Use], needed: int, by_block: Dict[int, int]) ->
     if len(by_block) == 1 or not more:
         return []
     first, second = (block for block, _ in calls.most_common(2))
-    named = [f'{block.name} ({count} call{"s" * (count > 1)})' for block, count in calls.most_common(3)]
+    named = [f'{block.name} ({_calls(count)})' for block, count in calls.most_common(3)]
     text = f'{len(calls)} blocks are called here, each in batches of its own: ' + ', '.join(
         named + ['…'] * (len(calls) > 3))
-    if {id(parameter) for parameter in first.collect_params().values()} == {
-            id(parameter) for parameter in second.collect_params().values()}:
-        advice = (f'{first.name} and {second.name} have the same parameters, or none: make one '
-                  f'block, once, and call that.')
+    own, others = ({id(parameter) for parameter in block.collect_params().values()}
+                   for block in (first, second))
+    if own == others:
+        advice = (f'{first.name} and {second.name} have {"the same" if own else "no"} parameters: '
+                  f'make one block, once, and call that.')
     else:
         advice = ('Blocks with parameters of their own cannot share a batch. If they are to '
                   'compute the same, make one block, once, and call that.')
@@ -141,17 +142,17 @@ def evaluation_reasons(uses: Sequence[Use], asked: Sequence[Asked], waiting: int
     before = asked if waiting else asked[:-1]
     if not more or not before:
         return []
-    times = len(asked) + bool(waiting)
+    times = len(asked) + bool(waiting)  # those that wait need one more at least
     early = round(more * sum(one.early for one in before) / len(before))
     reasons = []
     for cause, verb, share in (
-            (Cause.READ_EARLY, 'a value was read early', early),
-            (Cause.ASKED_APART, 'some values were asked for alone', more - early)):
+            (Cause.READ_EARLY, 'needed a value while the scope was recording', early),
+            (Cause.ASKED_APART, 'asked for some of the values only', more - early)):
         sites = Counter(one.site for one in before if one.early == (cause is Cause.READ_EARLY))
         if sites:
             where = ', '.join(f'{shown(site)} ({count} times)' if count > 1 else shown(site)
                               for site, count in sites.most_common(3))
-            text = f'{verb} at {where}, so the calls ran in {times} evaluations'
+            text = f'{where} {verb}, so the calls ran in {times} evaluations'
             reasons.append(Reason(cause, text, _ADVICE[cause], (times,), tuple(sites), share))
     return reasons
 
@@ -190,15 +191,23 @@ def dependency_reason(needed: int, batches: int) -> List[Reason]:
 def _in_words(found: Sequence[Difference]) -> str:
     """The first difference with its values, and the names of the others."""
     first = found[0]
-    pairs = [f'{value_text(first.cause, value)} in {count}'
-             for value, count in zip(first.values, first.calls)]
-    text = f'{first.what} is {pairs[0]} calls and {pairs[1]}'
-    if len(pairs) > 2:
-        text += f', and has {len(pairs) - 2} more values in {sum(first.calls[2:])}'
+    verb = 'are' if first.what == PARAMETERS else 'is'
+    one, other = (value_text(first.cause, value) for value in first.values[:2])
+    text = f'{first.what} {verb} {one} in {_calls(first.calls[0])}'
+    if len(first.values) == 2:
+        text += f' and {other} in {first.calls[1]}'
+    else:
+        more = len(first.values) - 2
+        text += (f', {other} in {first.calls[1]}, and {more} other{"s" * (more > 1)} in '
+                 f'{sum(first.calls[2:])}')
     if len(found) > 1:
-        text += '; so it is with ' + ', '.join(other.what for other in found[1:4]) + (
+        text += '; likewise ' + ', '.join(difference.what for difference in found[1:4]) + (
             ', …' if len(found) > 4 else '')
     return text
+
+
+def _calls(count: int) -> str:
+    return f'{count} call' + 's' * (count != 1)
 
 
 def _advice_alone(cause: Cause, text: str, block: Optional[gluon.Block]) -> str:
@@ -216,7 +225,7 @@ def _advice_alone(cause: Cause, text: str, block: Optional[gluon.Block]) -> str:
 
 
 _ADVICE = {
-    Cause.SHAPE: 'Only axis 0 may differ within a batch. Put what varies there, or into '
+    Cause.SHAPE: 'Only axis 0 (n) may differ within a batch. Put what varies there, or into '
                  'gluon_edbatch.ragged; or pad to one shape, or to few.',
     Cause.DTYPE: 'Cast to one dtype where the values come from.',
     Cause.CONTEXT: 'Put all arrays of a scope on one context.',
