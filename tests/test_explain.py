@@ -95,7 +95,7 @@ def test_another_shape():
     assert (found.largest, found.largest_possible, found.fewest) == (5, 7, 1)
     assert causes(found) == [Cause.SHAPE]
     why = reason(found, Cause.SHAPE)
-    assert why.values == ((WIDTH,), (4, WIDTH)) and why.batches == 1
+    assert why.values == (('n', WIDTH), ('n', 4, WIDTH)) and why.batches == 1
     assert why.text == 'x is (n, 3) in 5 calls and (n, 4, 3) in 2'
 
 
@@ -104,7 +104,7 @@ def test_many_shapes_are_counted_and_the_most_frequent_shown():
     with edb.batching() as scope:
         values = [net(x) for k in range(1, 6) for x in ndarrays(k, (1, k, WIDTH))]  # many
     why = reason(place(explained(scope, values), 'many'), Cause.SHAPE)
-    assert why.values[:2] == ((5, WIDTH), (4, WIDTH)) and len(why.values) == 5
+    assert why.values[:2] == (('n', 5, WIDTH), ('n', 4, WIDTH)) and len(why.values) == 5
     assert why.text == 'x is (n, 5, 3) in 5 calls, (n, 4, 3) in 4, and 3 others in 6'
 
 
@@ -278,6 +278,17 @@ def test_a_value_read_early():
     assert set(scope.report().forced) == {site('early')}
 
 
+def test_calls_that_wait_after_an_early_read():
+    net = dense()
+    with edb.batching() as scope:
+        for x in ndarrays(4, (1, WIDTH)):
+            value = net(x)  # middle
+            if scope.report().evaluations == 0:
+                value.asnumpy()
+        why = reason(place(scope.explain(), 'middle'), Cause.READ_EARLY)
+        assert why.values == (2,) and why.batches == 1
+
+
 def test_reading_early_where_nothing_could_have_run_together_is_no_cause():
     net = dense(WIDTH)
     x = mx.nd.ones((1, WIDTH))
@@ -302,17 +313,17 @@ class Unruled(gluon.HybridBlock):
     """Has an operator without a batching rule."""
 
     def hybrid_forward(self, F, x):
-        """x (N, 2, 2)"""
-        return F.linalg.det(x) + 1
+        """x (N, 6)"""
+        return F.GridGenerator(x, transform_type='affine', target_shape=(2, 2)) + 1
 
 
 def test_an_operator_without_a_rule():
     net = Unruled()
     with edb.batching() as scope:
-        values = [net(x) for x in ndarrays(3, (1, 2, 2))]  # det
-    found = place(explained(scope, values), 'det')
+        values = [net(x) for x in ndarrays(3, (1, 6))]  # grid
+    found = place(explained(scope, values), 'grid')
     why = reason(found, Cause.NO_RULE)
-    assert found.batches == 3 and why.batches == 2 and '_linalg_det' in why.values[0]
+    assert found.batches == 3 and why.batches == 2 and 'GridGenerator' in why.values[0]
     assert f'outside of {net.name}' in why.advice
 
 
@@ -324,22 +335,66 @@ class Centred(gluon.HybridBlock):
         return F.broadcast_sub(x, F.mean(x, axis=0, keepdims=True))
 
 
-def test_an_operator_that_mixes_rows():
-    net = Centred()
-    with edb.batching() as scope:
-        values = [net(x) for x in ndarrays(3, (2, 2))]  # mixed
-    why = reason(place(explained(scope, values), 'mixed'), Cause.MIXED_ROWS)
-    assert why.batches == 2 and 'mean(axis=0)' in why.text and 'Axis 0' in why.advice
+class Filter(gluon.HybridBlock):
+    """Filters of each call, which MXNet takes for weights of the batch."""
+
+    def hybrid_forward(self, F, x, kernel):
+        """x (N, 1, K), kernel (1, 1, 2)"""
+        return F.Convolution(x, kernel, kernel=(2,), num_filter=1, no_bias=True)
 
 
-def test_arguments_with_different_numbers_of_rows():
-    net = dense(flatten=False)
+@pytest.mark.parametrize('rows, text, advice', [
+    (1, 'do not fit a batch', 'Axis 0 is the batch axis'),
+    (2, 'different numbers of rows', 'equally many rows')])
+def test_an_operator_that_mixes_rows(rows, text, advice):
+    net = Filter()
     with edb.batching() as scope:
-        made = [net(x) for x in ndarrays(3, (2, WIDTH))]
-        values = [edb.nd.broadcast_add(x, x[0:1]) for x in made]  # unequal
-    found = place(explained(scope, values), 'unequal', 'broadcast_add')
+        values = [net(x, y) for x, y in zip(ndarrays(3, (rows, 1, 4)),  # mixed
+                                            ndarrays(3, (1, 1, 2)))]
+    found = place(explained(scope, values), 'mixed')
     why = reason(found, Cause.MIXED_ROWS)
-    assert 'different numbers of rows' in why.text and 'equally many rows' in why.advice
+    assert found.batches == 3 and why.batches == 2
+    assert text in why.text and advice in why.advice
+
+
+def test_whole_values_agree_in_all_axes():
+    net = Centred()
+
+    def call(x):
+        return net(x)  # whole
+
+    with edb.batching() as scope:
+        values = [call(x) for x in ndarrays(3, (2, 4)) + ndarrays(2, (3, 4))]
+    why = reason(place(explained(scope, values), 'whole'), Cause.SHAPE)
+    assert why.text == 'x is (2, 4) in 3 calls and (3, 4) in 2'
+    assert why.advice.startswith('Rows of these calls depend on each other')
+    with edb.batching(compile_options=edb.CompileOptions(whole_values=False)) as scope:
+        values = [call(x) for x in ndarrays(3, (2, 4))]
+    why = reason(place(explained(scope, values), 'whole'), Cause.MIXED_ROWS)
+    assert 'mean(axis=0)' in why.text and 'whole_values on' in why.advice
+
+
+def test_another_weight():
+    weights = ndarrays(2, (WIDTH, WIDTH), gradient=True)
+    net = dense(WIDTH)
+    with edb.batching() as scope:
+        made = [net(x) for x in ndarrays(3, (1, WIDTH))]
+        values = [edb.nd.dot(x, weights[i % 2]) for i, x in enumerate(made)]  # weights
+    found = place(explained(scope, values), 'weights')
+    why = reason(found, Cause.WEIGHT)
+    assert causes(found) == [Cause.WEIGHT] and (found.batches, why.batches) == (2, 1)
+    assert why.text == 'argument 2 is a weight of shape (3, 3) in 2 calls and another in 1'
+
+
+def test_values_that_nobody_asks_for_cost_nothing():
+    net = dense()
+    with edb.batching() as scope:
+        values = [net(x) for x in ndarrays(3, (1, WIDTH))]  # unwanted
+    edb.forward(values[:2])
+    explanation = scope.explain()
+    found = place(explanation, 'unwanted')
+    assert (found.calls, found.waiting, found.reasons) == (2, 1, ())
+    assert '1 call not evaluated yet' in str(explanation)
 
 
 def test_modes_on_two_lines_are_no_difference_of_either():
@@ -426,7 +481,7 @@ def test_calls_that_wait():
         explanation = scope.explain()
         found = place(explanation, 'waits')
         assert (found.calls, found.waiting, found.largest_possible) == (0, 3, 3)
-        assert reason(found, Cause.SHAPE).values == ((1, WIDTH), (2, WIDTH))
+        assert reason(found, Cause.SHAPE).values == (('n', 1, WIDTH), ('n', 2, WIDTH))
         assert explanation.waiting == 3 and '3 calls not evaluated yet' in str(explanation)
     edb.forward(values[0])
     explanation = scope.explain()

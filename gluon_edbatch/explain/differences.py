@@ -64,7 +64,7 @@ def differences(types: Sequence[NodeType], block: Optional[gluon.Block], calls: 
 def value_text(cause: Cause, value: Any) -> str:
     """A value of a difference in words."""
     if cause is Cause.SHAPE:
-        return f'({", ".join(map(str, ("n",) + value))}{"," * (not value)})'
+        return _shape_text(value)
     if cause is Cause.MODE:
         states = [name for name, on in zip(Mode._fields, value) if on]
         return ' and '.join(states) or 'off'
@@ -85,12 +85,20 @@ def _aspects(node_type: NodeType, block: Optional[gluon.Block]) -> Iterator[Tupl
 
 
 def _of_operator(node_type: NodeType) -> Iterator[Tuple[Cause, str, Any]]:
-    yield Cause.ARGUMENT, 'the number of arrays', len(node_type.arguments)
-    for number, argument in enumerate(node_type.arguments, 1):
-        yield from _of_array(f'argument {number}', argument)
-    for attributes in node_type.made_with[1:]:
-        for name, value in attributes:
-            yield Cause.ARGUMENT, name, Word(value)
+    _, attributes, shared = node_type.made_with
+    arguments, weights = iter(node_type.arguments), iter(node_type.parameters)
+    count = len(node_type.arguments) + len(shared)
+    yield Cause.ARGUMENT, 'the number of arrays', count
+    for position in range(count):
+        name = f'argument {position + 1}'
+        if position in shared:
+            array = next(weights).data(node_type.ctx)
+            yield Cause.WEIGHT, name, _Weight(id(array), array.shape)
+        else:
+            yield Cause.WEIGHT, name, Word('data')
+            yield from _of_array(name, next(arguments), node_type.whole)
+    for name, value in attributes:
+        yield Cause.ARGUMENT, name, Word(value)
 
 
 def _of_block(node_type: NodeType, block: gluon.Block) -> Iterator[Tuple[Cause, str, Any]]:
@@ -102,18 +110,18 @@ def _of_block(node_type: NodeType, block: gluon.Block) -> Iterator[Tuple[Cause, 
         for what, value in _parts(part, name):
             yield Cause.ARGUMENT, what, value
             if value is _ARRAY:
-                yield from _of_array(what, next(arguments))
+                yield from _of_array(what, next(arguments), node_type.whole)
     yield Cause.DTYPE, PARAMETERS, Word(', '.join(dict.fromkeys(
         dtype.name for dtype in node_type.parameter_dtypes)))
     for name, value in _attributes(mark, 'self'):
         yield Cause.ATTRIBUTE, name, value
 
 
-def _of_array(name: str, argument: Argument) -> Iterator[Tuple[Cause, str, Any]]:
+def _of_array(name: str, argument: Argument, whole: bool) -> Iterator[Tuple[Cause, str, Any]]:
     shape, dtype, ctx = argument.arena
     if argument.kind is Kind.RAGGED:
         shape = ('k',) + shape
-    yield Cause.SHAPE, name, shape
+    yield Cause.SHAPE, name, (argument.rows if whole else 'n',) + shape
     yield Cause.DTYPE, name, np.dtype(dtype).name
     yield Cause.CONTEXT, name, f'on {ctx}'
 
@@ -150,6 +158,20 @@ def _attributes(mark: tuple, owner: str) -> Iterator[Tuple[str, Any]]:
     for name, identity, inner in children:
         yield f'{owner}.{name}', _Other(identity)
         yield from _attributes(inner, f'{owner}.{name}')
+
+
+def _shape_text(shape: tuple) -> str:
+    return f'({", ".join(map(str, shape))}{"," * (len(shape) == 1)})'
+
+
+class _Weight(NamedTuple):
+    """An array that the calls of an operator share."""
+
+    identity: int
+    shape: Tuple[int, ...]
+
+    def __repr__(self) -> str:
+        return f'a weight of shape {_shape_text(self.shape)}'
 
 
 class _Other(NamedTuple):

@@ -18,6 +18,7 @@ class Cause(Enum):
     SHAPE = 'another shape'
     DTYPE = 'another dtype'
     CONTEXT = 'another context'
+    WEIGHT = 'another weight'
     ARGUMENT = 'another argument that is no array'
     ATTRIBUTE = 'a block that was changed'
     LENGTHS = 'lengths of ragged arguments'
@@ -243,8 +244,8 @@ def _batches_by_cause(places: Iterable[Place]) -> 'Counter[Cause]':
     return counts
 
 
-TYPE_CAUSES = frozenset((Cause.SHAPE, Cause.DTYPE, Cause.CONTEXT, Cause.ARGUMENT, Cause.ATTRIBUTE,
-                         Cause.LENGTHS, Cause.MODE))
+TYPE_CAUSES = frozenset((Cause.SHAPE, Cause.DTYPE, Cause.CONTEXT, Cause.WEIGHT, Cause.ARGUMENT,
+                         Cause.ATTRIBUTE, Cause.LENGTHS, Cause.MODE))
 
 
 def _calls(count: int) -> str:

@@ -60,7 +60,9 @@ class _Places:
         alone = np.array([node_type.alone for node_type in history.types], np.int64)[kind]
         self._block_needs = _needs(history.groups(place, history.block))
         self._batched_needs = _needs(history.groups(place, 2 * history.block + alone))
-        self._uses = _uses(history)
+        # Calls that wait may have been wanted by nobody, but those that a read came before.
+        self._early = bool(counts) and counts[-1].early
+        self._uses = _uses(history, (history.batch >= 0) | self._early)
         self._bars = _bars(history)
 
     def all(self) -> List[Place]:
@@ -92,7 +94,7 @@ class _Places:
                     for reason in type_reasons(same, batched_needs[block])),
             *merged(reason for block, same in by_block.items()
                     for reason in alone_reasons(same, block_needs[block], batched_needs[block])),
-            *evaluation_reasons(uses, asked, waiting),
+            *evaluation_reasons(uses, asked, waiting if self._early else 0),
             *scheduler_reason(uses, self._scheduler, self._taken, self._advice),
             *dependency_reason(needed, len(bars))]
 
@@ -105,13 +107,17 @@ def _needs(groups: Groups) -> Dict[int, Dict[int, int]]:
     return needs
 
 
-def _uses(history: History) -> Dict[int, Dict[int, List[Use]]]:
-    """The types of each block or operator (counted as in `History.block`), at each place."""
+def _uses(history: History, counted: np.ndarray) -> Dict[int, Dict[int, List[Use]]]:
+    """The types of each block or operator (counted as in `History.block`), at each place; what
+    evaluations cost is found from the calls that are `counted`."""
     place, kind, block = history.place, history.type, history.block
-    parts = history.groups(place, kind, history.evaluation)
+    evaluation = np.where(counted, history.evaluation, -2)
     apart: Dict[Tuple[int, int], int] = defaultdict(int)
-    for (number, node_type, _), longest in zip(parts.keys.tolist(), parts.longest.tolist()):
-        apart[number, node_type] += longest
+    for sign, groups in ((1, history.groups(place, kind, evaluation)),
+                         (-1, history.groups(place, kind, np.where(counted, 0, -2)))):
+        for (number, node_type, part), longest in zip(groups.keys.tolist(),
+                                                      groups.longest.tolist()):
+            apart[number, node_type] += sign * longest * (part != -2)
     ran = history.batch >= 0
     batches: Dict[Tuple[int, int], int] = defaultdict(int)
     for number, node_type, _ in _distinct(place[ran], kind[ran], history.batch[ran])[0].tolist():

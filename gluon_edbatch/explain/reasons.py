@@ -24,8 +24,8 @@ class Use(NamedTuple):
         All of them; the batches that some ran in.
     needed : int
         The batches that they need, since they depend on each other.
-    needed_apart : int
-        The batches that they need in all evaluations together.
+    more_apart : int
+        So many more they need because they are of several evaluations.
     """
 
     node_type: NodeType
@@ -33,7 +33,7 @@ class Use(NamedTuple):
     calls: int
     batches: int
     needed: int
-    needed_apart: int
+    more_apart: int
 
 
 class Asked(NamedTuple):
@@ -94,7 +94,9 @@ def type_reasons(uses: Sequence[Use], needed: int) -> List[Reason]:
     for difference in differences([use.node_type for use in uses], uses[0].block,
                                   [use.calls for use in uses]):
         by_cause.setdefault(difference.cause, []).append(difference)
-    return [Reason(cause, _in_words(found), _ADVICE[cause], found[0].values, (), more)
+    whole = any(use.node_type.whole for use in uses)
+    return [Reason(cause, _in_words(found), _WHOLE if whole and cause is Cause.SHAPE
+                   else _ADVICE[cause], found[0].values, (), more)
             for cause, found in by_cause.items()]
 
 
@@ -124,7 +126,7 @@ def alone_reasons(uses: Sequence[Use], needed: int, batched: int) -> List[Reason
     text = max(alone, key=lambda use: use.calls).node_type.reason
     cause = Cause.NO_RULE if 'no batching rule' in text else Cause.MIXED_ROWS
     return [Reason(cause, f'{calls} calls run one by one: {text}',
-                   _advice_alone(cause, text, alone[0].block), (text,), (), more)]
+                   _advice_alone(cause, alone[0]), (text,), (), more)]
 
 
 def evaluation_reasons(uses: Sequence[Use], asked: Sequence[Asked], waiting: int) -> List[Reason]:
@@ -138,7 +140,7 @@ def evaluation_reasons(uses: Sequence[Use], asked: Sequence[Asked], waiting: int
     waiting : int
         Calls that are left for a later one.
     """
-    more = sum(use.needed_apart - use.needed for use in uses if not use.node_type.alone)
+    more = sum(use.more_apart for use in uses if not use.node_type.alone)
     before = asked if waiting else asked[:-1]
     if not more or not before:
         return []
@@ -193,6 +195,8 @@ def _in_words(found: Sequence[Difference]) -> str:
     first = found[0]
     verb = 'are' if first.what == PARAMETERS else 'is'
     one, other = (value_text(first.cause, value) for value in first.values[:2])
+    if other == one:
+        other = 'another'
     text = f'{first.what} {verb} {one} in {_calls(first.calls[0])}'
     if len(first.values) == 2:
         text += f' and {other} in {first.calls[1]}'
@@ -210,25 +214,35 @@ def _calls(count: int) -> str:
     return f'{count} call' + 's' * (count != 1)
 
 
-def _advice_alone(cause: Cause, text: str, block: Optional[gluon.Block]) -> str:
+def _advice_alone(cause: Cause, use: Use) -> str:
+    block = use.block
+    if not use.node_type.options.whole_values:
+        return ('Leave the compile option whole_values on: it batches such calls where their '
+                'shapes agree.')
     if cause is Cause.NO_RULE:
         instead = 'Use operators that have a rule (gluon_edbatch/static/rowwise.py lists them)'
         if block is None:
             return f'{instead}, or declare one there.'
         return (f'{instead}, or declare one there; or call this operator outside of {block.name}, '
                 f'so that the rest of the block is batched.')
-    if 'different numbers of rows' in text:
+    if 'different numbers of rows' in use.node_type.reason:
         return ('Give all arguments of a call equally many rows along axis 0: a vector that '
                 'belongs to one row is (1, k), not (k,).')
     return ('Axis 0 is the batch axis: let operators work along the others, and leave the number '
-            'of rows open in reshapes (-1 or 0).')
+            'of rows open in reshapes (-1 or 0). (Operators in gluon_edbatch/static/lift.py may '
+            'work along all axes.)')
 
 
+_WHOLE = ('Rows of these calls depend on each other, so all axes must agree. Pad to one shape, or to '
+          'few; or let operators work along other axes than 0, and leave the number of rows open in '
+          'reshapes (-1 or 0).')
 _ADVICE = {
     Cause.SHAPE: 'Only axis 0 (n) may differ within a batch. Put what varies there, or into '
                  'gluon_edbatch.ragged; or pad to one shape, or to few.',
     Cause.DTYPE: 'Cast to one dtype where the values come from.',
     Cause.CONTEXT: 'Put all arrays of a scope on one context.',
+    Cause.WEIGHT: 'Arrays with a gradient, weights of layers and large arrays are weights, each one '
+                  'for itself: use one array in all calls, not copies or slices of it.',
     Cause.ARGUMENT: 'What is no array is compiled into a call. Pass it as an array or, to a block, '
                     'as a number that it computes with; or have few different values.',
     Cause.ATTRIBUTE: 'Change blocks between minibatches; or pass what changes as an argument.',

@@ -235,7 +235,7 @@ class Recording(Inputs):
             like = self.forms_by_key.get(key[:2])
             if like is None:
                 like = self.forms_by_key[key[:2]] = self._form(
-                    'concat', _operator_types, ('concat rows',), [(spec, Kind.FLAT)],
+                    'concat', _operator_types, ('concat rows', (), ()), [(spec, Kind.FLAT)],
                     lambda: trace_operator('_copy', (), 1)._replace(name='concat'))
             form = self.forms_by_key[key] = self.new_form(like.node_type, rows)
         return form

@@ -78,7 +78,8 @@ class NodeType:
     mode : Mode
     made_with : tuple
         What its calls have in common besides arrays and mode: template of the arguments and
-        fingerprint of a block, name and attributes of an operator.
+        fingerprint of a block; name and attributes of an operator, and positions of arrays that
+        its calls share.
     arguments : tuple of Argument
     outputs : tuple of Spec
         Of a call with ``rows`` rows.
