@@ -11,6 +11,7 @@ from . import nd, rnn, visualize
 from .concurrent import run_concurrently, value
 from .errors import (BatchError, EdbError, PolicyError, RecordError, RowDependenceError,
                      SampleError, StaleValueError)
+from .explain import Cause, Explanation
 from .fold import Fold, Unfold, fold_unroll
 from .functional import add_n, concat, forward, ragged, stack
 from .mixin import AutoBatchMixin
@@ -31,11 +32,11 @@ COMPILED = compiled.all_compiled()
 
 __all__ = [
     'AgendaScheduler', 'AutoBatchMixin', 'BatchError', 'BeamScheduler', 'COMPILED',
-    'CachedScheduler', 'CompileOptions', 'DepthScheduler', 'EdbError', 'FSMScheduler', 'Fold',
-    'LazyArray', 'Policy', 'PolicyError', 'QLearningConfig', 'RecordError', 'Report', 'Reuse',
-    'RowDependenceError', 'SampleError', 'Scheduler', 'StaleValueError', 'StateEncoding',
-    'SufficientConditionScheduler', 'UnbatchedScheduler', 'Unfold', 'add_n', 'batching',
-    'compile_options', 'concat', 'fold_unroll', 'forward', 'learn_policy', 'lower_bound',
-    'native_available', 'nd', 'ragged', 'rnn', 'run_concurrently', 'stack', 'value',
-    'visualize',
+    'CachedScheduler', 'Cause', 'CompileOptions', 'DepthScheduler', 'EdbError', 'Explanation',
+    'FSMScheduler', 'Fold', 'LazyArray', 'Policy', 'PolicyError', 'QLearningConfig',
+    'RecordError', 'Report', 'Reuse', 'RowDependenceError', 'SampleError', 'Scheduler',
+    'StaleValueError', 'StateEncoding', 'SufficientConditionScheduler', 'UnbatchedScheduler',
+    'Unfold', 'add_n', 'batching', 'compile_options', 'concat', 'fold_unroll', 'forward',
+    'learn_policy', 'lower_bound', 'native_available', 'nd', 'ragged', 'rnn',
+    'run_concurrently', 'stack', 'value', 'visualize',
 ]

@@ -61,8 +61,9 @@ class Evaluator:
 
     def _run(self, recording: Recording, wanted: Optional[np.ndarray]) -> None:
         started = time.perf_counter()
+        asked_by = current_site()
         if not recording.closed:
-            self.forced.append(current_site())
+            self.forced.append(asked_by)
         with suspended(), unrecorded():
             table = form_table(recording)
             calls = self.pending.calls(recording, table)
@@ -72,7 +73,7 @@ class Evaluator:
                 calls, edges = ancestors(calls, edges, wanted, evaluation)
             if len(calls):
                 recording.check_blocks()
-                self._evaluate(recording, calls, edges, table, started)
+                self._evaluate(recording, calls, edges, table, asked_by, started)
                 self.pending.ran(calls)
         if recording.closed:
             self.finish_if_done(recording)
@@ -94,7 +95,7 @@ class Evaluator:
             recording.finish()
 
     def _evaluate(self, recording: Recording, calls: Calls, edges: Edges, table: FormTable,
-                  started: float) -> None:
+                  asked_by: Site, started: float) -> None:
         locations = recording.locations
         types = _types(recording, calls, table)
         graph = to_graph(calls, edges, table, types)
@@ -117,9 +118,9 @@ class Evaluator:
         for offset in range(int(table.outputs.max())):
             has = table.outputs[calls.forms] > offset
             locations.evaluation[calls.outputs[has] + offset] = number
-        self.counts.append(EvaluationCounts(graph, schedule, plan, recorded - started,
-                                            scheduled - recorded,
-                                            time.perf_counter() - scheduled))
+        self.counts.append(EvaluationCounts(
+            calls.ids, asked_by, not recording.closed, graph, schedule, plan, recorded - started,
+            scheduled - recorded, time.perf_counter() - scheduled))
 
 
 def _types(recording, calls: Calls, table) -> List[NodeType]:

@@ -1,6 +1,8 @@
 """What was batched, and what not and why."""
 from typing import Any, Dict, List, NamedTuple, Tuple
 
+import numpy as np
+
 from .graph import Graph
 from .plan import Plan
 from .record.sites import Site
@@ -10,8 +12,21 @@ from .static.node_type import NodeType
 
 
 class EvaluationCounts(NamedTuple):
-    """What one evaluation did, and how long it took (seconds, until all was handed to MXNet)."""
+    """What one evaluation did, and how long it took (seconds, until all was handed to MXNet).
 
+    Attributes
+    ----------
+    calls : numpy.ndarray
+        (n,) int64, the number in the recording of each node of the graph.
+    asked_by : Site
+        The user's line that needed a value.
+    early : bool
+        Whether the scope was still recording.
+    """
+
+    calls: np.ndarray
+    asked_by: Site
+    early: bool
     graph: Graph
     schedule: Schedule
     plan: Plan

@@ -6,6 +6,7 @@ from typing import List, Optional, Tuple, Union
 import mxnet as mx
 
 from .evaluate import Evaluator
+from .explain import Explanation, explain
 from .graph import Graph
 from .record import hooks
 from .record.recording import Recording
@@ -102,6 +103,11 @@ class batching:  # pylint: disable=invalid-name
         evaluator = self._recording.evaluator if self._recording else Evaluator(self.scheduler)
         return make_report(self.scheduler.name, evaluator.counts, self._record_s,
                            evaluator.forced)
+
+    def explain(self) -> Explanation:
+        """Why calls were batched as they were, place by place in the user's code, and what would
+        help; ``print(scope.explain())`` shows it. Nothing is evaluated."""
+        return explain(self._recording, self.scheduler)
 
     def graph(self) -> Graph:
         """What is recorded and not computed yet, as a scheduler will see it: something to learn

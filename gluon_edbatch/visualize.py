@@ -1,19 +1,24 @@
-"""Pictures of graphs with their schedules, as SVG."""
+"""Pictures of graphs with their schedules, and of explanations, as SVG."""
 import os
+import textwrap
 from html import escape
 from pathlib import Path
-from typing import Any, List, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, Sequence, Tuple, Union
 
 import numpy as np
 
+from .explain import Explanation, Place
+from .explain.explanation import headline, reason_text, shown
 from .graph import Graph
 from .schedule.protocol import Schedule
 
-__all__ = ['schedule']
+__all__ = ['explanation', 'schedule']
 
 _STEP_X, _STEP_Y, _RADIUS, _MARGIN, _LINE = 26, 46, 10, 30, 18
 _WIDE = 0.56            # of a letter of the legend, by its height
 _TEXT = 12
+# Of explanations: bars of batches, letters in a line, types with a name in a row.
+_BAR_HEIGHT, _BARS_WIDTH, _LETTERS, _TYPES = 40, 900, 140, 6
 # One outline a type: corners on the unit circle, as (number, turn in degrees); 0 for a circle.
 _OUTLINES = ((0, 0), (4, 45), (3, -90), (4, 0), (6, 0), (3, 90), (5, -90), (8, 22.5))
 
@@ -45,10 +50,33 @@ def schedule(source: Any, path: Union[str, Path], evaluation: int = -1) -> None:
             raise ValueError('nothing of this scope was evaluated yet; call '
                              'gluon_edbatch.forward on its results first')
         source = made[evaluation]
+    _write(path, lambda: _svg(*source))
+
+
+def explanation(source: Any, path: Union[str, Path]) -> None:
+    """Draw why calls were batched as they were, as an SVG file.
+
+    Places in the user's code are rows; each batch that calls of a place ran in is a bar, from left
+    to right as they ran, as high as it has calls (full height: the most that could be one batch),
+    in the colour of its type. Grey lines are borders of evaluations. Below the bars are the types,
+    and what kept calls apart.
+
+    Parameters
+    ----------
+    source : batching or Explanation
+        A scope, or what its ``explain()`` gave.
+    path : str or Path
+        The file; an older one is replaced when all is written.
+    """
+    made = source if isinstance(source, Explanation) else source.explain()
+    _write(path, lambda: _explanation_svg(made))
+
+
+def _write(path: Union[str, Path], draw: Callable[[], str]) -> None:
     path = Path(path)
     temporary = path.with_name(f'{path.name}.{os.getpid()}.part')
     try:
-        temporary.write_text(_svg(*source), encoding='utf-8')
+        temporary.write_text(draw(), encoding='utf-8')
         os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
@@ -95,8 +123,7 @@ def _legend(graph: Graph, made: Schedule, names: Sequence[str]) -> List[Tuple[in
 
 
 def _mark(x: float, y: float, kind: int, batch: int, scale: float = 1.0) -> str:
-    # Hues a golden angle apart, so that batches that follow each other differ.
-    fill = f'hsl({batch * 137.508 % 360:.0f},70%,{(72, 82, 62)[batch // 8 % 3]}%)'
+    fill = _colour(batch)
     corners, turn = _OUTLINES[kind % len(_OUTLINES)]
     if not corners:
         return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{_RADIUS * scale:.1f}" fill="{fill}"/>'
@@ -104,6 +131,94 @@ def _mark(x: float, y: float, kind: int, batch: int, scale: float = 1.0) -> str:
     points = ' '.join(f'{x + 1.2 * _RADIUS * scale * np.cos(angle):.1f},'
                       f'{y + 1.2 * _RADIUS * scale * np.sin(angle):.1f}' for angle in angles)
     return f'<polygon points="{points}" fill="{fill}"/>'
+
+
+def _colour(number: int) -> str:
+    """Hues a golden angle apart, so that those of numbers that follow each other differ."""
+    return f'hsl({number * 137.508 % 360:.0f},70%,{(72, 82, 62)[number // 8 % 3]}%)'
+
+
+def _explanation_svg(made: Explanation) -> str:
+    picture = _Rows(made)
+    for line in made.summary():
+        picture.write(line, weight='bold')
+    for place in made.places:
+        picture.space()
+        picture.write(f'{shown(place.site)}   {place.source}')
+        picture.write(headline(place))
+        if place.bars:
+            picture.draw(place)
+        for reason in place.reasons:
+            for line in textwrap.wrap(f'– {reason_text(reason)}', _LETTERS):
+                picture.write(line, colour='#555')
+    return picture.svg()
+
+
+class _Rows:
+    """A picture of places that grows downwards."""
+
+    def __init__(self, made: Explanation):
+        bars = [bar for place in made.places for bar in place.bars]
+        self._step = min(_STEP_X, _BARS_WIDTH / max(1, made.batches))
+        self._end = _MARGIN + self._step * made.batches
+        self._borders = sorted({bar.evaluation: self._left(bar.batch) for bar in sorted(
+            bars, reverse=True)}.values())[1:]
+        self._colours: Dict[int, str] = {}
+        self._parts: List[str] = []
+        self._y = float(_MARGIN)
+        self._right = self._end
+
+    def _left(self, batch: int) -> float:
+        return _MARGIN + self._step * batch
+
+    def space(self) -> None:
+        """Leave a line empty."""
+        self._y += _LINE
+
+    def write(self, text: str, x: float = _MARGIN, weight: str = 'normal', colour: str = 'black'
+              ) -> None:
+        """A line of text."""
+        self._parts.append(f'<text x="{x:.1f}" y="{self._y:.1f}" font-weight="{weight}" '
+                           f'fill="{colour}">{escape(text)}</text>')
+        self._right = max(self._right, x + len(text) * _TEXT * _WIDE)
+        self._y += _LINE
+
+    def draw(self, place: Place) -> None:
+        """The batches of a place, and its types."""
+        base = self._y + _BAR_HEIGHT - _LINE / 2
+        self._parts += [self._line(x, base - _BAR_HEIGHT, x, base) for x in self._borders]
+        for bar in place.bars:
+            height = max(1.0, _BAR_HEIGHT * bar.calls / place.largest_possible)
+            others = f' of {bar.size}' if bar.size != bar.calls else ''
+            self._parts.append(
+                f'<rect x="{self._left(bar.batch):.1f}" y="{base - height:.1f}" '
+                f'width="{max(1.0, self._step - 1):.1f}" height="{height:.1f}" '
+                f'fill="{self._colour(bar.type)}"><title>batch {bar.batch + 1}: {bar.calls}'
+                f'{others} calls of {escape(bar.type_name)}</title></rect>')
+        self._parts.append(self._line(_MARGIN, base, self._end, base))
+        self._y = base + _LINE
+        types = list({bar.type: bar.type_name for bar in place.bars}.items())
+        for kind, name in types[:_TYPES]:
+            self._parts.append(f'<rect x="{_MARGIN}" y="{self._y - 9:.1f}" width="10" height="10" '
+                               f'fill="{self._colour(kind)}"/>')
+            self.write(name, _MARGIN + 16)
+        if len(types) > _TYPES:
+            self.write(f'and {len(types) - _TYPES} more types', _MARGIN + 16)
+
+    def _colour(self, kind: int) -> str:
+        return self._colours.setdefault(kind, _colour(len(self._colours)))
+
+    @staticmethod
+    def _line(x: float, y: float, to_x: float, to_y: float) -> str:
+        return (f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{to_x:.1f}" y2="{to_y:.1f}" '
+                f'stroke="#999"/>')
+
+    def svg(self) -> str:
+        """All of it."""
+        return '\n'.join([
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{self._right + _MARGIN:.0f}" '
+            f'height="{self._y + _MARGIN:.0f}" font-family="sans-serif" font-size="{_TEXT}">',
+            '<rect width="100%" height="100%" fill="white"/>', *self._parts, '</svg>', ''])
 
 
 def _layout(graph: Graph) -> Tuple[np.ndarray, np.ndarray]:

@@ -139,10 +139,11 @@ def test_inference_only(run, tmp_path):
     def figures(text):
         return [line.split()[:4] for line in text.splitlines() if line.startswith(('dev', 'test'))]
     assert figures(out) == figures(trained) != []
-    status, out, _ = run('--mode', 'infer', '--report')
+    status, out, _ = run('--mode', 'infer', '--report', '--explain')
     assert status == 0 and 'a fresh network' in out and 'Similarity' in out
-    status, out, _ = run('--inference-only', '--report', '--unbatched')
-    assert status == 0 and 'no report' in out
+    assert 'model.py:' in out and '- dependencies: ' in out
+    status, out, _ = run('--inference-only', '--report', '--explain', '--unbatched')
+    assert status == 0 and 'no report' in out and 'no explanation' in out
 
 
 def test_model_of_a_checkpoint_needs_no_options(data, tmp_path, capsys):

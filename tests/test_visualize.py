@@ -71,3 +71,34 @@ def test_what_was_there_stays_if_drawing_fails(tmp_path):
     with pytest.raises(TypeError):
         edb.visualize.schedule((NAMED, None), path)
     assert path.read_text() == 'old' and len(list(tmp_path.iterdir())) == 1
+
+
+def test_explanation(tmp_path):
+    net = gluon.nn.Dense(2, in_units=3, flatten=False)
+    net.initialize()
+    with edb.batching() as scope:
+        values = [net(mx.nd.ones(shape)) for shape in [(1, 3)] * 3 + [(1, 2, 3)]]
+        values[0].asnumpy()
+        values += [net(mx.nd.ones((1, 3)))]
+    edb.forward(values)
+    explanation = scope.explain()
+    edb.visualize.explanation(scope, tmp_path / 'scope.svg')
+    edb.visualize.explanation(explanation, tmp_path / 'explanation.svg')
+    assert (tmp_path / 'scope.svg').read_text() == (tmp_path / 'explanation.svg').read_text()
+    root = ElementTree.parse(tmp_path / 'scope.svg').getroot()
+    bars = [rect for rect in root.iter(f'{SVG}rect') if rect.find(f'{SVG}title') is not None]
+    places = explanation.places
+    assert len(bars) == sum(one.batches for one in places)
+    colours = {bar.get('fill') for bar in bars}
+    assert len(colours) == 2
+    heights = sorted(float(bar.get('height')) for bar in bars)
+    assert heights == [10, 30, 40]  # of 4 that are possible, and of 1
+    texts = '\n'.join(text.text for text in root.iter(f'{SVG}text'))
+    assert 'values = [net(mx.nd.ones(shape))' in texts and 'another shape' in texts
+    assert 'Dense: 4 calls in 2 batches, the largest of 3 (4 possible)' in texts
+
+
+def test_explanation_of_nothing(tmp_path):
+    edb.visualize.explanation(edb.batching(), tmp_path / 'none.svg')
+    assert drawn(tmp_path / 'none.svg')[0] == []
+    assert 'nothing was recorded' in (tmp_path / 'none.svg').read_text()

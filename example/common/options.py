@@ -184,3 +184,5 @@ def _add_run_options(group, units: str) -> None:
                        help='minibatches between updates of the loss in the progress bar')
     group.add_argument('--report', action='store_true',
                        help='print what was batched in the last minibatch')
+    group.add_argument('--explain', action='store_true',
+                       help='print why it was batched so, line by line of the model')

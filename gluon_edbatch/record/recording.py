@@ -236,7 +236,7 @@ class Recording(Inputs):
             like = self.forms_by_key.get(key[:2])
             if like is None:
                 like = self.forms_by_key[key[:2]] = self._form(
-                    'concat', _operator_types, ('concat rows',), [(spec, Kind.FLAT)],
+                    'concat', _operator_types, ('concat rows', (), ()), [(spec, Kind.FLAT)],
                     lambda: trace_operator('_copy', (), 1)._replace(name='concat'))
             form = self.forms_by_key[key] = self.new_form(like.node_type, rows)
         return form
@@ -364,6 +364,7 @@ class Recording(Inputs):
             node_type = types.get(exact) or (types.get(aligned) if len(rows) == 1 else None)
             if node_type is None or not node_type.fits():
                 node_type = make_type(trace(), self.mode, specs, contexts.pop(), self.options)
+                node_type.made_with = head
                 types[exact if node_type.alone or node_type.whole else aligned] = node_type
         for parameter in node_type.parameters:
             self._watch(name, parameter, node_type.ctx)
@@ -409,15 +410,16 @@ class Recording(Inputs):
         if exact is None:
             lengths = _lengths_of(args)
             types, head, specs = self._by_length[form.index]
-            head += (self.mode, self.options, tuple(specs), lengths)
-            node_type = types.get(head)
+            key = head + (self.mode, self.options, tuple(specs), lengths)
+            node_type = types.get(key)
             if node_type is None:
                 try:
-                    node_type = types.setdefault(head, make_type(
-                        form.node_type.graph, self.mode, specs, form.node_type.ctx, self.options,
-                        lengths))
+                    node_type = make_type(form.node_type.graph, self.mode, specs,
+                                          form.node_type.ctx, self.options, lengths)
                 except EdbError as error:
                     raise type(error)(f'{error}\n  called at {current_site()}') from None
+                node_type.made_with = head
+                node_type = types.setdefault(key, node_type)
             exact = self.forms_by_key[form.index, lengths] = self.new_form(
                 node_type, form.rows, form.block, form.mutable)
         return exact

@@ -93,6 +93,29 @@ def path_counts(graph: Graph, kinds: np.ndarray) -> np.ndarray:
     return counts
 
 
+def ranks(graph: Graph) -> np.ndarray:
+    """The most nodes of its own type on a path that ends at each node, the node included.
+
+    Nodes of a type with equal ranks do not depend on each other.
+
+    Returns
+    -------
+    numpy.ndarray
+        (n,) intp.
+    """
+    n = len(graph)
+    found = np.ones(n, np.intp)
+    order = graph.levels.order
+    step = max(1, _CHUNK // max(1, n))
+    for begin in range(0, graph.num_types, step):
+        kinds = np.arange(begin, min(begin + step, graph.num_types))
+        counts = path_counts(graph, kinds)
+        column = graph.types[order] - begin
+        own = np.flatnonzero((column >= 0) & (column < len(kinds)))
+        found[order[own]] = counts[own, column[own]]
+    return found
+
+
 class CostToGo:
     """The lower bound of what is left of a graph, kept up to date as batches run.
 
@@ -113,7 +136,7 @@ class CostToGo:
         self.bound = lower_bound(graph)
         self._types = graph.types
         self._alone: List[bool] = graph.alone.tolist()
-        self._rank = _ranks(graph)
+        self._rank = ranks(graph.reversed)[::-1]
         longest = np.zeros(graph.num_types, np.intp)
         np.maximum.at(longest, graph.types, self._rank)
         self._longest: List[int] = longest.tolist()
@@ -153,18 +176,3 @@ class CostToGo:
                 longest -= 1
             self.bound -= self._longest[kind] - longest
             self._longest[kind] = longest
-
-
-def _ranks(graph: Graph) -> np.ndarray:
-    """The most nodes of its own type on a path that begins at each node, the node included."""
-    n = len(graph)
-    ranks = np.ones(n, np.intp)
-    order = n - 1 - graph.reversed.levels.order
-    step = max(1, _CHUNK // max(1, n))
-    for begin in range(0, graph.num_types, step):
-        kinds = np.arange(begin, min(begin + step, graph.num_types))
-        counts = path_counts(graph.reversed, kinds)
-        column = graph.types[order] - begin
-        own = np.flatnonzero((column >= 0) & (column < len(kinds)))
-        ranks[order[own]] = counts[own, column[own]]
-    return ranks

@@ -76,6 +76,10 @@ class NodeType:
         Block or operator, for people.
     graph : StaticGraph
     mode : Mode
+    made_with : tuple
+        What its calls have in common besides arrays and mode: template of the arguments and
+        fingerprint of a block; name and attributes of an operator, and positions of arrays that
+        its calls share.
     arguments : tuple of Argument
     outputs : tuple of Spec
         Of a call with ``rows`` rows.
@@ -113,6 +117,8 @@ class NodeType:
         For each parameter, whether the backward pass may read its values.
     options : CompileOptions
         What it is compiled with.
+    parameter_dtypes : tuple of numpy.dtype
+        Those of the parameters when it was made.
     changed_by : set of str
         The options that made a difference to what was compiled so far; parts have that of the
         whole.
@@ -126,6 +132,7 @@ class NodeType:
         self.name = graph.name
         self.graph = graph
         self.mode = mode
+        self.made_with: Tuple[Hashable, ...] = ()
         self.options = options
         self.changed_by: Set[str] = set()
         self.arguments = arguments
@@ -140,7 +147,7 @@ class NodeType:
             name: (_TRIAL_ROWS * (shape[0] if whole else 1),) + shape[1:]
             for name, shape in shapes.items()}
         self.parameters: List[gluon.Parameter] = list(graph.parameters.values())
-        self._dtypes = self._dtypes_now()
+        self.parameter_dtypes = self._dtypes_now()
         self.ragged = any(argument.kind is Kind.RAGGED for argument in arguments)
         ops = operators(graph.symbol)
         self.random = any(op in _RANDOM or 'random' in op or 'sample' in op for op in ops)
@@ -238,7 +245,7 @@ class NodeType:
     def fits(self) -> bool:
         """Whether the parameters have the dtypes that it was made for: the arguments of a block
         that takes ids do not tell that it was cast."""
-        return self._dtypes == self._dtypes_now()
+        return self.parameter_dtypes == self._dtypes_now()
 
     def _dtypes_now(self) -> Tuple[np.dtype, ...]:
         return tuple([np.dtype(parameter.dtype) for parameter in self.parameters])
