@@ -7,7 +7,7 @@ import pytest
 from mxnet import autograd, gluon
 
 import gluon_edbatch as edb
-from gluon_edbatch.record import shared
+from gluon_edbatch.record import recording, shared
 from gluon_edbatch.testing import assert_matches_eager
 
 N = edb.nd
@@ -119,6 +119,17 @@ def test_layer_of_arrays(name, rows):
     assert report.batches <= len(report.types), report
 
 
+def test_data_that_are_ndarrays():
+    """In operators that get no lazy value; the weight's place does not matter."""
+    weight = array(4, 4)
+    samples = [array(4, 1, gradient=False) for _ in range(4)]
+    assert_matches_eager(lambda x: N.dot(weight, x), samples, blocks=[], inputs=[weight],
+                         hybridized=[False], schedulers=['agenda'], rtol=3e-5)
+    with edb.batching('agenda') as scope:
+        edb.forward([N.dot(weight, x) for x in samples])
+    assert operators_of(scope, 'dot') == (4, 1)
+
+
 def test_without_gradients():
     """Large arrays, and weights of layers, are shared without a gradient of their own."""
     weight = array(300, 300, gradient=False)
@@ -200,6 +211,21 @@ def test_types_that_are_not_used_go(monkeypatch):
         types.of('dot', [1], [other])
         assert types.of('dot', [1], kept[:1])[1] is first
     assert len(types._types) == 3
+
+
+def test_arrays_of_models_that_are_gone_go():
+    """Types hold arrays only as long as others do."""
+    types = recording._shared_types
+    weight = array(4, 4)
+    with edb.batching():
+        value = N.dot(N.identity(array(1, 4)), weight)
+    value.asnumpy()
+    key = next(key for key in types._types if id(weight) in key)
+    del value, weight
+    gc.collect()
+    kept = array(4, 4)
+    types.of('dot', [1], [kept])
+    assert key not in types._types
 
 
 def test_on_another_context():

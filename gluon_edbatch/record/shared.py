@@ -1,5 +1,6 @@
 """Arrays of the user that the calls of an operator share: weights, as parameters are to blocks."""
 import ctypes
+import sys
 from collections import OrderedDict
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
@@ -37,7 +38,7 @@ class SharedArray:
         self.shape, self.dtype = array.shape, array.dtype
         # To autograd's tape, which knows whether anybody wants it.
         self.grad_req = 'write' if np.issubdtype(array.dtype, np.floating) else 'null'
-        self._array, self._ctx = array, array.ctx
+        self._ctx = array.ctx
         self._data = [array]
 
     def data(self, ctx: mx.Context) -> NDArray:
@@ -50,7 +51,11 @@ class SharedArray:
         """
         if ctx != self._ctx:
             raise RuntimeError(f'the array {self.name} is on {self._ctx}')
-        return self._array
+        return self._data[0]
+
+    def is_forgotten(self) -> bool:
+        """Whether nobody else refers to the array."""
+        return sys.getrefcount(self._data[0]) <= 2  # the list, and the argument of this call
 
     def variable(self) -> mx.sym.Symbol:
         """What stands for it in a graph."""
@@ -82,7 +87,8 @@ class Sharing:
     def data_among(self, args: Sequence[Any]) -> Optional[int]:
         """Position of the array that is data, if any is an array: rather one that is no weight."""
         found = [position for position, arg in enumerate(args) if isinstance(arg, NDArray)]
-        data = [position for position in found if args[position].__class__ is not NDArray
+        data = [position for position in found
+                if args[position].__class__ not in (NDArray, GuardedArray)
                 or not self.is_weight(args[position])]
         return next(iter(data + found), None)
 
@@ -106,7 +112,8 @@ def _has_gradient(array: NDArray) -> bool:
 
 
 class SharedTypes:
-    """Types of operators on shared arrays, which they hold; the least recently used ones go."""
+    """Types of operators on shared arrays. They hold these, as an array tells nobody when it goes;
+    so those go that nobody else refers to, and the least recently used ones."""
 
     def __init__(self):
         self._types: 'OrderedDict[tuple, Tuple[List[SharedArray], dict]]' = OrderedDict()
@@ -117,6 +124,8 @@ class SharedTypes:
         that have them, by key."""
         key = (op, *positions, *map(id, arrays))
         known = self._types.pop(key, None)
+        if known is None:
+            self._forget()
         if known is None or any(shared.shape != array.shape or shared.dtype != array.dtype
                                 for shared, array in zip(known[0], arrays)):
             known = [SharedArray(f'array{position}', array)
@@ -125,3 +134,8 @@ class SharedTypes:
         while len(self._types) > _MOST_TYPES:
             self._types.popitem(last=False)
         return known
+
+    def _forget(self) -> None:
+        for key in [key for key, (weights, _) in self._types.items()
+                    if any(weight.is_forgotten() for weight in weights)]:
+            del self._types[key]
