@@ -184,7 +184,7 @@ def _contents(values: List[Any]) -> List[Any]:
     """The same with NumPy arrays, by one evaluation and one copy of each kind; if there is None
     among the values, of all that is recorded."""
     recording = current_recording()
-    if recording is not None and any(value is None for value in values):
+    if recording is not None and any(wanted is None for wanted in values):
         recording.flush()
     leaves: List[Any] = []
     template = flatten(values, lambda value: not isinstance(value, (list, tuple, dict)), leaves)
