@@ -177,7 +177,7 @@ def test_results_that_are_no_arrays():
                              ([pair[2]], r'split@0\[2\]: there are 2 results'),
                              ([fold.record(0, len, x)], 'no array, but int 1'),
                              ([pair[0], fold.record(1, same, x)], 'batch axes'),
-                             ([pair[0].no_batch(), x], 'has one value only')]:
+                             ([pair[1].no_batch(), x], 'has one value only')]:
         with pytest.raises(edb.RecordError, match=message):
             fold([results], reset=False)
 
