@@ -173,13 +173,15 @@ def test_lists_that_are_no_results(items, message):
 def test_results_that_are_no_arrays():
     fold, x = edb.Fold(), mx.nd.ones((1, 2))
     pair = fold.record(0, mx.nd.split, x, 2)
+    wide = fold.record(1, same, x)
     for results, message in [([pair], 'has 2 results; ask for one'),
                              ([pair[2]], r'split@0\[2\]: there are 2 results'),
                              ([fold.record(0, len, x)], 'no array, but int 1'),
-                             ([pair[0], fold.record(1, same, x)], 'batch axes'),
-                             ([pair[0].no_batch(), x], 'has one value only')]:
+                             ([pair[0], wide], 'batch axes'),
+                             ([fold.record(0, dbl, x).no_batch(), x], 'has one value only')]:
         with pytest.raises(edb.RecordError, match=message):
             fold([results], reset=False)
+    assert fold([[pair[0], pair[1]]])[0].asnumpy().tolist() == [[1], [1]]
 
 
 # --- handles -------------------------------------------------------------------------------------
@@ -561,6 +563,60 @@ def test_results_along_another_axis():
     fold, xs = edb.Fold(), ndarrays(3, (2, 1, 3))
     found, = fold([[fold.record(1, mx.nd.tanh, fold.record(1, dbl, x)) for x in xs]])
     close(found, mx.nd.tanh(2 * mx.nd.concat(*xs, dim=1)))
+
+
+@pytest.mark.parametrize('hybridized', [False, True])
+def test_blocks_with_another_batch_axis_are_batched(hybridized):
+    net, fold = started(nn.Dense(2, in_units=4, flatten=False)), edb.Fold()
+    net.hybridize(hybridized)
+    xs = ndarrays(4, (3, 1, 4)) + ndarrays(2, (3, 2, 4)) + ndarrays(1, (2, 1, 4))
+    values = [fold.record(1, net, x) for x in xs]
+    found, other = fold([values[:6], values[6:]])
+    close(found, net(mx.nd.concat(*xs[:6], dim=1)))
+    close(other, net(xs[6]))
+    report = fold.scope.report()
+    assert report.batches <= 3 < report.nodes
+
+
+def test_rows_that_depend_on_each_other():
+    # Along axis 1 each sample is a matrix: a mean over its axis 0 is none over the batch.
+    fold, xs = edb.Fold(), ndarrays(3, (4, 1, 2))
+    values = [fold.record(1, lambda x: x - x.mean(axis=0, keepdims=True), x) for x in xs]
+    together = mx.nd.concat(*xs, dim=1)
+    close(fold([values])[0], together - together.mean(axis=0, keepdims=True))
+
+
+def test_arguments_that_are_results():
+    fold, x = edb.Fold(), mx.nd.ones((1, 2))
+    x.attach_grad()
+    with autograd.record():
+        found, kept = fold([[fold.record(0, same, x)], [fold.record(0, lambda y: (y, 1), 2 * x)[0]]])
+        (found + kept).backward()
+    assert found.asnumpy().tolist() == [[1, 1]] and x.grad.asnumpy().tolist() == [[3, 3]]
+    again = fold.record(0, same, mx.nd.ones((1, 2)))
+    fold([[again]], reset=False)
+    assert fold([[fold.record(0, inc, again)]])[0].asnumpy().tolist() == [[2, 2]]
+    assert fold.apply(None, [[np.ones((2, 2)), x]])[0].shape == (3, 2)
+
+
+def test_arguments_cannot_be_written_to():
+    fold = edb.Fold()
+
+    def write(x):
+        x[:] = 0
+    with pytest.raises(edb.RecordError, match='cannot be written to'):
+        fold([[fold.record(0, write, mx.nd.ones((1, 2)))]])
+
+
+def test_weights_among_arguments_are_shared():
+    fold, xs, weight = edb.Fold(), ndarrays(5, (1, 4)), mx.nd.ones((4, 3))
+    weight.attach_grad()
+    with autograd.record():
+        found, = fold([[fold.record(0, lambda x, w: mx.nd.dot(x, w), x, weight) for x in xs]])
+    found.backward()
+    close(found, mx.nd.dot(mx.nd.concat(*xs, dim=0), weight))
+    close(weight.grad, mx.nd.dot(mx.nd.concat(*xs, dim=0).T, mx.nd.ones((5, 3))))
+    assert fold.scope.report().batches == 1
 
 
 # --- where ---------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Arguments of noted calls: when two calls are one, and values in the place of handles."""
 import math
 from types import MethodType
-from typing import Any, Callable, Dict, Hashable, List, Optional, Tuple
+from typing import Any, Callable, Dict, Hashable, Iterable, List, Optional, Tuple
 
 from ..errors import RecordError
 from .handles import Virtual
@@ -16,55 +16,57 @@ def key_of_op(op: Callable) -> Hashable:
     return id(op)
 
 
-def note(items: Any, key: List[Hashable], owner: object) -> Tuple[list, int]:
+def note(items: Iterable[Any], key: List[Hashable], owner: object) -> Tuple[Iterable[Any], int]:
     """Arguments as they are now.
 
-    Handles are the same if they are the same part of the same call; numbers, strings and None if
-    type and value are (0.0 is not -0.0); lists, tuples and dicts if they hold the same; arrays
-    and all else only if they are the same object, which the call keeps alive.
+    Handles, arrays and most else are the same only if they are the same object, which the call
+    keeps alive; numbers, strings and None if type and value are (0.0 is not -0.0); lists, tuples
+    and dicts if they hold the same.
 
     Parameters
     ----------
     items : iterable
     key : list
-        What tells these arguments from others is appended.
+        What tells these arguments from others is appended, in one row: the garbage collector would
+        walk through nested keys again and again.
     owner : object
         That of the handles that may be among them.
 
     Returns
     -------
-    copies : list
-        The same arguments, with copies of containers, which the user may change later on.
+    held : iterable
+        The same arguments, with copies of lists and dicts, which the user may change later on.
     depth : int
         Least depth of a call that reads them.
     """
-    copies, depth = [], 0
-    for item in items:
+    depth, copies = 0, None
+    for position, item in enumerate(items):
         kind = item.__class__
         if kind is Virtual:
             call = item.call
             if call.owner is not owner:
-                raise RecordError(f'{item}, recorded at {call.site}, is of another fold, or of '
-                                  f'this one before it was reset')
-            key.append(item.key)
+                raise RecordError(f'{item}, noted at {call.site}, is of another fold, or of this '
+                                  f'one before it was reset')
+            key.append(id(item))
             if call.depth >= depth:
                 depth = call.depth + 1
         elif kind in _CONSTANTS:
-            key.append((kind, item))
+            key += kind, item
         elif kind is float:
-            key.append((kind, item, math.copysign(1.0, item)))
-        elif isinstance(item, (list, tuple)) or kind is dict:
-            inner: List[Hashable] = [kind]
+            key += kind, item, math.copysign(1.0, item)
+        elif kind is dict or isinstance(item, (list, tuple)):
+            key += kind, len(item)
             if kind is dict:
-                inner.append(tuple([(type(name), name) for name in item]))
-            held, deep = note(item.values() if kind is dict else item, inner, owner)
-            key.append(tuple(inner))
-            item = like(item, held)
+                for name in item:
+                    key += name.__class__, name
+            held, deep = note(item.values() if kind is dict else item, key, owner)
             depth = max(depth, deep)
+            if kind is not tuple or held is not item:
+                copies = list(items) if copies is None else copies
+                copies[position] = like(item, list(held))
         else:
             key.append(id(item))
-        copies.append(item)
-    return copies, depth
+    return items if copies is None else copies, depth
 
 
 def resolve(items: Any, parts: Dict[tuple, Any],

@@ -37,7 +37,8 @@ class Fold:
     strings are compared by type and value, containers by what they hold, and arrays and all other
     objects by identity. **That includes random ones**: two equal calls of a dropout are one draw.
     Arrays are held, not copied: what counts is what they hold when results are asked for, as does
-    autograd's state then.
+    autograd's state then. Functions and methods get them as values of the scope, which are NDArrays
+    that cannot be written to, so that what they do with them is batched, too.
 
     Parameters
     ----------
@@ -212,6 +213,15 @@ class Fold:
                 stack.enter_context(ctx)
             if self.volatile:
                 stack.enter_context(autograd.pause(train_mode=autograd.is_training()))
+            values = self._replayed(lists, block, ctx, kept)
+            _evaluate(list(chain.from_iterable(values)))
+            return [joined(items, row, ctx) for items, row in zip(lists, values)]
+
+    def _replayed(self, lists: List[list], block: Any, ctx: Optional[mx.Context], kept: bool
+                  ) -> List[list]:
+        """Make the calls that were not made yet; gives the values that are wanted."""
+        ran = self._ran
+        try:
             with batching(self.scheduler, ctx) as self.scope:
                 if not kept:    # all is over before the user can write to an array
                     current_recording().copied_below = 0
@@ -220,12 +230,12 @@ class Fold:
                 for value in chain.from_iterable(values):
                     if isinstance(value, LazyArray) and value._id < 0:
                         value.evaluated()   # an argument that an op returned as it is
-            _evaluate(list(chain.from_iterable(values)))
-            return [joined(items, row, ctx) for items, row in zip(lists, values)]
+            return values
+        except BaseException:   # the values of a scope that an exception leaves are void
+            self._forget_values(ran)
+            raise
 
     def _replay(self, block: Any) -> None:
-        """Make the calls that were not made yet. A call that fails takes its scope along, so what
-        others before it in this scope returned is forgotten."""
         calls = self._calls[self._ran:]
         recording = current_recording()
         callees = Callees(recording, block)
@@ -237,7 +247,6 @@ class Fold:
                 call.value = function(*resolve(call.args, self._parts, convert))
                 ends.append(len(recording.node_forms))
         except Exception as error:
-            self._forget_values(self._ran)
             raise _located(error, call) from error
         self._ran += len(calls)
         _tell_sites(recording, calls, ends)

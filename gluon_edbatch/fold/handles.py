@@ -2,7 +2,7 @@
 import operator
 from abc import ABC, abstractmethod
 from types import CodeType, MethodType
-from typing import Any, Callable, Dict, Tuple, Union
+from typing import Any, Callable, Dict, Optional, Sequence, Tuple, Union
 
 from mxnet import gluon
 
@@ -32,6 +32,8 @@ class Handle(ABC):
 
         ``[:n]`` gives the first n; how many there are is not known before the call runs.
         """
+        if index.__class__ is int:
+            return self._part(index)
         if not isinstance(index, slice):
             return self._part(operator.index(index))
         if index.stop is None or index.stop < 0 or (index.start or 0) < 0:
@@ -45,7 +47,7 @@ class Handle(ABC):
 
     def split(self, num: int) -> Tuple['Handle', ...]:
         """The first `num` results."""
-        return self[:num]
+        return tuple([self._part(i) for i in range(num)]) if num > 0 else self[:num]
 
     def no_batch(self) -> 'Handle':
         """This handle, marked as one value for all samples; gives the handle itself.
@@ -77,8 +79,8 @@ class Call:
     op : callable or str
         What is called; a string names a method of the block that is applied.
     batch_axis : int
-    args : list
-        Arguments, with handles in place of results; containers are copies.
+    args : sequence
+        Arguments, with handles in place of results; lists and dicts are copies.
     index : int
         It is the so-many-th of its fold.
     depth : int
@@ -92,7 +94,7 @@ class Call:
     __slots__ = ('op', 'batch_axis', 'args', 'index', 'depth', 'owner', 'code', 'instruction',
                  'value')
 
-    def __init__(self, op: Union[Callable, str], batch_axis: int, args: list, index: int,
+    def __init__(self, op: Union[Callable, str], batch_axis: int, args: Sequence[Any], index: int,
                  depth: int, owner: object, code: CodeType, instruction: int):
         self.op = op
         self.batch_axis = batch_axis
@@ -114,29 +116,33 @@ class Call:
 
 
 class Virtual(Handle):
-    """A handle of a call of a `Fold`.
+    """A handle of a call of a `Fold`; there is one for each part of what the call returns.
 
     Attributes
     ----------
     call : Call
     path : tuple
         From what the call returns to this part of it: indices and ``('expand_dims', axis)``.
-    key : tuple
-        Two handles of one fold are the same part of the same call if their keys are equal.
     """
 
-    __slots__ = ('call', 'path', 'key', 'batch', 'batch_axis')
+    __slots__ = ('call', 'path', 'batch', 'batch_axis', '_parts')
 
     def __init__(self, call: Call, path: tuple = (), batch: bool = True):
         self.call = call
         self.path = path
-        self.key = (call.index,) + path
         self.batch = batch
         self.batch_axis = call.batch_axis
+        self._parts: Optional[Dict[Any, 'Virtual']] = None
 
     def _part(self, step) -> 'Virtual':
-        added = type(step) is tuple     # an axis; elements may be batched whatever the whole is
-        return Virtual(self.call, self.path + (step,), self.batch if added else True)
+        parts = self._parts
+        if parts is None:
+            parts = self._parts = {}
+        part = parts.get(step)
+        if part is None:
+            added = step.__class__ is tuple  # an axis; elements are batched whatever the whole is
+            part = parts[step] = Virtual(self.call, self.path + (step,), self.batch or not added)
+        return part
 
     def value(self, parts: Dict[tuple, Any]) -> Any:
         """The value, once the call ran.
@@ -144,17 +150,18 @@ class Virtual(Handle):
         Parameters
         ----------
         parts : dict
-            Rows of arrays, and arrays with more axes, by key: each is made once.
+            Rows of arrays, and arrays with more axes, by index of the call and path: each is made
+            once.
         """
         value = self.call.value
-        for position, step in enumerate(self.path, 2):
+        for position, step in enumerate(self.path, 1):
             if isinstance(value, (list, tuple)) and type(step) is int:
                 try:
                     value = value[step]
                 except IndexError:
                     raise RecordError(f'{self}: there are {len(value)} results') from None
             else:
-                key = self.key[:position]
+                key = (self.call.index, *self.path[:position])
                 if key not in parts:
                     parts[key] = part_of(value, step)
                 value = parts[key]
