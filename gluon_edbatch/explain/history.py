@@ -73,10 +73,11 @@ class History(NamedTuple):
                  for node_type, block in owners.items()]
         called = [id(block) if block is not None else name for block, name in zip(blocks, names)]
         sites, site = _sites(recording)
-        operations = sorted(set(names))
+        called_as = [(name, block is None) for name, block in zip(names, blocks)]
+        operations = sorted(set(called_as))  # a block and an operator may have one name
         keys, place = np.unique(
-            site * len(operations) + _numbered(names, operations)[kind], return_inverse=True)
-        places = [(sites[key // len(operations)], operations[key % len(operations)])
+            site * len(operations) + _numbered(called_as, operations)[kind], return_inverse=True)
+        places = [(sites[key // len(operations)], operations[key % len(operations)][0])
                   for key in keys.tolist()]
         batch, evaluation = _ran(recording)
         return cls(places, types, blocks, place, kind,
