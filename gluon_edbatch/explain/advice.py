@@ -86,8 +86,8 @@ _ADVICE = {
     Cause.MODE: 'Enter autograd.record(), pause() and train_mode() around all calls, not around '
                 'some of them.',
     Cause.READ_EARLY: 'Look at values (asnumpy, asscalar, float, if, print) after the scope. Where '
-                      'the next step depends on them, let all samples record up to there, read the '
-                      'values of all, and only then go on.',
+                      'the next step depends on them, gluon_edbatch.run_concurrently lets all '
+                      'samples come to it first; one evaluation a step is then the least.',
     Cause.DEPENDENCY: 'A larger minibatch makes such batches larger, not more. To have fewer of '
                       'them, shorten the longest chain, or sort samples by its length.',
     Cause.ASKED_APART: 'Ask for all values at once: gluon_edbatch.forward([...]), stack or concat.',
