@@ -14,7 +14,7 @@ from ..schedule.bound import ranks
 from ..static.node_type import NodeType
 from .advice import advice_for_scheduler
 from .explanation import Bar, Explanation, Place, Reason
-from .history import Groups, History
+from .history import Groups, History, distinct
 from .reasons import (Asked, Use, alone_reasons, block_reasons, dependency_reason,
                       evaluation_reasons, merged, scheduler_reason, type_reasons)
 
@@ -129,7 +129,7 @@ def _uses(history: History, more_apart: Dict[Tuple[int, int], int]
     """The types of each block or operator (counted as in `History.block`), at each place."""
     place, kind, block = history.place, history.type, history.block
     found = history.groups(place, block, kind)
-    _, calls = _distinct(place, block, kind)
+    _, _, calls = distinct(place, block, kind)
     uses: Dict[int, Dict[int, List[Use]]] = defaultdict(lambda: defaultdict(list))
     for (number, owner, node_type), longest, count in zip(
             found.keys.tolist(), found.longest.tolist(), calls.tolist()):
@@ -147,17 +147,12 @@ def _bars(history: History) -> Dict[int, List[Bar]]:
     one = np.zeros(len(sizes), np.int64)
     one[batch] = ran
     bars: Dict[int, List[Bar]] = defaultdict(list)
-    pairs, calls = _distinct(history.place[ran], batch)
+    pairs, _, calls = distinct(history.place[ran], batch)
     for (place, number), count in zip(pairs.tolist(), calls.tolist()):
         kind = int(history.type[one[number]])
         bars[place].append(Bar(number, int(history.evaluation[one[number]]), kind,
                                repr(history.types[kind]), count, int(sizes[number])))
     return bars
-
-
-def _distinct(*columns: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
-    """The distinct rows of some columns, ascending, and how often each occurs."""
-    return np.unique(np.stack(columns, axis=1), axis=0, return_counts=True)
 
 
 def _taken(history: History, counts: List[EvaluationCounts]) -> Dict[NodeType, Tuple[int, int]]:
