@@ -197,6 +197,15 @@ def test_blocks_without_parameters_are_as_good_as_one():
     assert 'have no parameters: make one block, once' in reason(found, Cause.BLOCK).advice
 
 
+def test_a_block_and_an_operator_of_one_name():
+    drop, net = nn.Dropout(0.5), dense()
+    with edb.batching() as scope:
+        made = [net(x) for x in ndarrays(2, (1, WIDTH))]
+        values = [x for y in made for x in (drop(y), edb.nd.Dropout(y, p=0.5))]  # one name
+    found = [one for one in explained(scope, values).places if one.site == site('one name')]
+    assert [(one.operation, one.calls, one.reasons) for one in found] == [('Dropout', 2, ())] * 2
+
+
 def test_layers_one_over_the_other_are_no_loss():
     layers = [dense(WIDTH) for _ in range(3)]
     values = []
@@ -242,7 +251,8 @@ def test_parameters_that_were_cast():
             values += [net(mx.nd.array([i])) for i in range(3)]  # cast
             values[0].asnumpy()
     why = reason(place(explained(scope, values), 'cast'), Cause.DTYPE)
-    assert why.values == ('float32', 'float64') and why.text == 'its parameters are float32 in 3 calls and float64 in 3'
+    assert why.values == ('float32', 'float64')
+    assert why.text == 'its parameters are float32 in 3 calls and float64 in 3'
 
 
 # --- other causes --------------------------------------------------------------------------------

@@ -181,6 +181,8 @@ class Explanation(NamedTuple):
             lines.append(f'{_calls(self.waiting)} not evaluated yet: they run when somebody looks '
                          f'at a value, or by gluon_edbatch.forward')
         lost = _batches_by_cause(self.places)
+        if Cause.SCHEDULER in lost:  # several places can have the same types
+            lost[Cause.SCHEDULER] = min(lost[Cause.SCHEDULER], self.batches - self.lower_bound)
         if lost:
             causes = ', '.join(f'{cause.value} {count}' for cause, count in lost.most_common())
             lines += _wrapped(f'what keeps calls apart, and how many batches it costs at most: '

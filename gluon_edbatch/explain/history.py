@@ -73,11 +73,10 @@ class History(NamedTuple):
                  for node_type, block in owners.items()]
         called = [id(block) if block is not None else name for block, name in zip(blocks, names)]
         sites, site = _sites(recording)
-        operations = sorted(set(names))
-        keys, place = np.unique(
-            site * len(operations) + _numbered(names, operations)[kind], return_inverse=True)
-        places = [(sites[key // len(operations)], operations[key % len(operations)])
-                  for key in keys.tolist()]
+        called_as = [(name, block is None) for name, block in zip(names, blocks)]
+        operations = sorted(set(called_as))  # a block and an operator may have one name
+        keys, place, _ = distinct(site, _numbered(called_as, operations)[kind])
+        places = [(sites[site], operations[operation][0]) for site, operation in keys.tolist()]
         batch, evaluation = _ran(recording)
         return cls(places, types, blocks, place, kind,
                    _numbered(called, list(dict.fromkeys(called)))[kind], batch, evaluation,
@@ -85,7 +84,7 @@ class History(NamedTuple):
 
     def groups(self, *columns: np.ndarray) -> Groups:
         """The calls by these columns, (n,) each."""
-        keys, group = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
+        keys, group, _ = distinct(*columns)
         rank = ranks(replace(self.graph, types=group.astype(np.int32), num_types=len(keys),
                              alone=np.zeros(len(keys), bool)))
         longest, widest = np.zeros((2, len(keys)), np.int64)
@@ -95,6 +94,18 @@ class History(NamedTuple):
         return Groups(keys, longest, widest)
 
 
+def distinct(*columns: np.ndarray) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The distinct rows of columns of small integers, ascending; which of them each row is; and
+    how often each occurs."""
+    code = np.zeros(len(columns[0]), np.int64)  # one sort of numbers is faster than one of rows
+    for column in columns:
+        lowest = column.min(initial=0)
+        code = code * (column.max(initial=0) - lowest + 1) + (column - lowest)
+    _, first, of_row, counts = np.unique(code, return_index=True, return_inverse=True,
+                                         return_counts=True)
+    return np.stack(columns, axis=1)[first], of_row, counts
+
+
 def _numbered(items: list, of: list) -> np.ndarray:
     numbers: Dict[object, int] = {item: number for number, item in enumerate(of)}
     return np.array([numbers[item] for item in items], np.int64)
@@ -102,11 +113,10 @@ def _numbered(items: list, of: list) -> np.ndarray:
 
 def _sites(recording: Recording) -> Tuple[List[Site], np.ndarray]:
     """The user's lines, and which of them each call was made on."""
-    codes, instructions = (log.since(0) for log in (recording.node_codes,
-                                                    recording.node_instructions))
-    pairs, of_call = np.unique(np.stack([codes, instructions], axis=1), axis=0,
-                               return_inverse=True)
-    found = [site_of(user_codes[code], instruction) for code, instruction in pairs.tolist()]
+    codes, code = np.unique(recording.node_codes.since(0), return_inverse=True)
+    pairs, of_call, _ = distinct(code, recording.node_instructions.since(0))
+    found = [site_of(user_codes[int(codes[code])], instruction)
+             for code, instruction in pairs.tolist()]
     sites = sorted(set(found))
     return sites, _numbered(found, sites)[of_call]
 

@@ -7,17 +7,16 @@ from typing import Dict, List, Optional, Tuple
 import numpy as np
 
 from ..record.recording import Recording
+from ..record.sites import Site
 from ..report import EvaluationCounts
-from ..schedule import Scheduler, get_scheduler, lower_bound
+from ..schedule import Scheduler, lower_bound
 from ..schedule.bound import ranks
 from ..static.node_type import NodeType
+from .advice import advice_for_scheduler
 from .explanation import Bar, Explanation, Place, Reason
-from .history import Groups, History
+from .history import Groups, History, distinct
 from .reasons import (Asked, Use, alone_reasons, block_reasons, dependency_reason,
                       evaluation_reasons, merged, scheduler_reason, type_reasons)
-
-_OTHER_SCHEDULERS = 'sufficient', 'agenda', 'depth'  # those that learn nothing and take no seconds
-
 
 def explain(recording: Optional[Recording], scheduler: Scheduler) -> Explanation:
     """Why the calls of a recording were batched as they were; evaluates nothing.
@@ -33,17 +32,21 @@ def explain(recording: Optional[Recording], scheduler: Scheduler) -> Explanation
     counts = recording.evaluator.counts
     history = History.of(recording)
     places = _Places(history, counts, scheduler.name).all()
-    last_of: Dict[str, Tuple[int, int]] = {}
-    for place in places:  # places on one line stay together
-        rank = (-place.avoidable, -place.batches)
-        last_of[place.site] = min(rank, last_of.get(place.site, rank))
-    places.sort(key=lambda place: (last_of[place.site], place.site, -place.avoidable,
-                                   -place.batches, place.operation))
+    places.sort(key=_rank)
+    first: Dict[Site, tuple] = {}
+    for place in places:
+        first.setdefault(place.site, _rank(place))
+    places.sort(key=lambda place: first[place.site])  # places on one line stay together
     calls = int((history.batch >= 0).sum())
     return Explanation(
         scheduler.name, len(counts), calls, len(history.batch) - calls,
         sum(len(count.schedule) for count in counts),
-        sum(lower_bound(replace(count.graph)) for count in counts), recording.error or '', tuple(places))
+        sum(lower_bound(replace(count.graph)) for count in counts), recording.error or '',
+        tuple(places))
+
+
+def _rank(place: Place) -> tuple:
+    return -place.avoidable, -place.batches, place.site, place.operation
 
 
 class _Places:
@@ -54,15 +57,17 @@ class _Places:
         self._scheduler = scheduler
         self._asked = [Asked(count.asked_by, count.early) for count in counts]
         self._taken = _taken(history, counts)
-        self._advice = _scheduler_advice(counts) if self._taken else ''
+        self._advice = advice_for_scheduler(counts) if self._taken else ''
         place, kind = history.place, history.type
         self._of_place = history.groups(place)
+        self._calls = np.bincount(place).tolist()
+        self._waiting = np.bincount(place[history.batch < 0], minlength=len(self._calls)).tolist()
         alone = np.array([node_type.alone for node_type in history.types], np.int64)[kind]
         self._block_needs = _needs(history.groups(place, history.block))
         self._batched_needs = _needs(history.groups(place, 2 * history.block + alone))
         # Calls that wait may have been wanted by nobody, but those that a read came before.
         self._early = bool(counts) and counts[-1].early
-        self._uses = _uses(history, (history.batch >= 0) | self._early)
+        self._uses = _uses(history, _more_apart(history, (history.batch >= 0) | self._early))
         self._bars = _bars(history)
 
     def all(self) -> List[Place]:
@@ -72,12 +77,10 @@ class _Places:
     def _place(self, number: int) -> Place:
         history = self._history
         site, operation = history.places[number]
-        members = history.place == number
-        waiting = int((members & (history.batch < 0)).sum())
-        bars = self._bars[number]
+        waiting, bars = self._waiting[number], self._bars[number]
         return Place(
             site, linecache.getline(site.filename, site.line).strip(), operation,
-            int(members.sum()) - waiting, waiting, tuple(bars),
+            self._calls[number] - waiting, waiting, tuple(bars),
             int(self._of_place.longest[number]),
             max([int(self._of_place.widest[number])] + [bar.calls for bar in bars]),
             tuple(self._reasons(number, bars, waiting)))
@@ -107,29 +110,32 @@ def _needs(groups: Groups) -> Dict[int, Dict[int, int]]:
     return needs
 
 
-def _uses(history: History, counted: np.ndarray) -> Dict[int, Dict[int, List[Use]]]:
-    """The types of each block or operator (counted as in `History.block`), at each place; what
-    evaluations cost is found from the calls that are `counted`."""
+def _more_apart(history: History, counted: np.ndarray) -> Dict[Tuple[int, int], int]:
+    """How many more batches than in one evaluation the calls of each type need at each place; of
+    those calls that are `counted`."""
+    together = history.groups(history.place, history.type, counted.astype(np.int64))
+    apart = history.groups(history.place, history.type, counted.astype(np.int64),
+                           history.evaluation)
+    more: Dict[Tuple[int, int], int] = defaultdict(int)
+    for groups, sign in ((apart, 1), (together, -1)):
+        for (place, node_type, count, *_), longest in zip(groups.keys.tolist(),
+                                                          groups.longest.tolist()):
+            more[place, node_type] += sign * count * longest
+    return more
+
+
+def _uses(history: History, more_apart: Dict[Tuple[int, int], int]
+          ) -> Dict[int, Dict[int, List[Use]]]:
+    """The types of each block or operator (counted as in `History.block`), at each place."""
     place, kind, block = history.place, history.type, history.block
-    evaluation = np.where(counted, history.evaluation, -2)
-    apart: Dict[Tuple[int, int], int] = defaultdict(int)
-    for sign, groups in ((1, history.groups(place, kind, evaluation)),
-                         (-1, history.groups(place, kind, np.where(counted, 0, -2)))):
-        for (number, node_type, part), longest in zip(groups.keys.tolist(),
-                                                      groups.longest.tolist()):
-            apart[number, node_type] += sign * longest * (part != -2)
-    ran = history.batch >= 0
-    batches: Dict[Tuple[int, int], int] = defaultdict(int)
-    for number, node_type, _ in _distinct(place[ran], kind[ran], history.batch[ran])[0].tolist():
-        batches[number, node_type] += 1
     found = history.groups(place, block, kind)
-    _, calls = _distinct(place, block, kind)
+    _, _, calls = distinct(place, block, kind)
     uses: Dict[int, Dict[int, List[Use]]] = defaultdict(lambda: defaultdict(list))
     for (number, owner, node_type), longest, count in zip(
             found.keys.tolist(), found.longest.tolist(), calls.tolist()):
         uses[number][owner].append(Use(
-            history.types[node_type], history.blocks[node_type], count,
-            batches[number, node_type], longest, apart[number, node_type]))
+            history.types[node_type], history.blocks[node_type], count, longest,
+            more_apart[number, node_type]))
     return uses
 
 
@@ -141,17 +147,12 @@ def _bars(history: History) -> Dict[int, List[Bar]]:
     one = np.zeros(len(sizes), np.int64)
     one[batch] = ran
     bars: Dict[int, List[Bar]] = defaultdict(list)
-    pairs, calls = _distinct(history.place[ran], batch)
+    pairs, _, calls = distinct(history.place[ran], batch)
     for (place, number), count in zip(pairs.tolist(), calls.tolist()):
         kind = int(history.type[one[number]])
         bars[place].append(Bar(number, int(history.evaluation[one[number]]), kind,
                                repr(history.types[kind]), count, int(sizes[number])))
     return bars
-
-
-def _distinct(*columns: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
-    """The distinct rows of some columns, ascending, and how often each occurs."""
-    return np.unique(np.stack(columns, axis=1), axis=0, return_counts=True)
 
 
 def _taken(history: History, counts: List[EvaluationCounts]) -> Dict[NodeType, Tuple[int, int]]:
@@ -171,19 +172,3 @@ def _taken(history: History, counts: List[EvaluationCounts]) -> Dict[NodeType, T
         bounds[here] += bound[kinds]
     return {history.types[kind]: (int(batches[kind]), int(bounds[kind]))
             for kind in np.flatnonzero(batches > bounds).tolist()}
-
-
-def _scheduler_advice(counts: List[EvaluationCounts]) -> str:
-    """What other schedulers would do, which is tried."""
-    taken = sum(len(count.schedule) for count in counts)
-    found = [(sum(len(get_scheduler(name).schedule(replace(count.graph))) for count in counts),
-              name) for name in _OTHER_SCHEDULERS]
-    fewest, name = min(found)
-    unseen = sum(count.schedule.unseen_states for count in counts)
-    learned = (f' Its policy met {unseen} states that it had not learned: compare a later '
-               f'minibatch, or learn on more (gluon_edbatch.learn_policy).' if unseen else '')
-    if fewest < taken:
-        return f'batching(scheduler={name!r}) would take {fewest} batches for all that took {taken}.' \
-            + learned
-    return (f'None of {", ".join(_OTHER_SCHEDULERS)} takes fewer; the lower bound cannot always be '
-            f"reached. 'beam' searches longer." + learned)

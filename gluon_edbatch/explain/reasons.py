@@ -11,8 +11,9 @@ from mxnet import gluon
 
 from ..record.sites import Site
 from ..static.node_type import NodeType
+from .advice import advice_for, advice_for_alone, advice_for_blocks
 from .differences import PARAMETERS, Difference, differences, value_text
-from .explanation import TYPE_CAUSES, Cause, Reason, shown
+from .explanation import Cause, Reason, shown
 
 
 class Use(NamedTuple):
@@ -20,8 +21,7 @@ class Use(NamedTuple):
 
     Attributes
     ----------
-    calls, batches : int
-        All of them; the batches that some ran in.
+    calls : int
     needed : int
         The batches that they need, since they depend on each other.
     more_apart : int
@@ -31,7 +31,6 @@ class Use(NamedTuple):
     node_type: NodeType
     block: Optional[gluon.Block]
     calls: int
-    batches: int
     needed: int
     more_apart: int
 
@@ -65,15 +64,8 @@ def block_reasons(uses: Sequence[Use], needed: int, by_block: Dict[int, int]) ->
     named = [f'{block.name} ({_calls(count)})' for block, count in calls.most_common(3)]
     text = f'{len(calls)} blocks are called here, each in batches of its own: ' + ', '.join(
         named + ['…'] * (len(calls) > 3))
-    own, others = ({id(parameter) for parameter in block.collect_params().values()}
-                   for block in (first, second))
-    if own == others:
-        advice = (f'{first.name} and {second.name} have {"the same" if own else "no"} parameters: '
-                  f'make one block, once, and call that.')
-    else:
-        advice = ('Blocks with parameters of their own cannot share a batch. If they are to '
-                  'compute the same, make one block, once, and call that.')
-    return [Reason(Cause.BLOCK, text, advice, (first.name, second.name), (), more)]
+    return [Reason(Cause.BLOCK, text, advice_for_blocks(first, second), (first.name, second.name),
+                   (), more)]
 
 
 def type_reasons(uses: Sequence[Use], needed: int) -> List[Reason]:
@@ -95,13 +87,12 @@ def type_reasons(uses: Sequence[Use], needed: int) -> List[Reason]:
                                   [use.calls for use in uses]):
         by_cause.setdefault(difference.cause, []).append(difference)
     whole = any(use.node_type.whole for use in uses)
-    return [Reason(cause, _in_words(found), _WHOLE if whole and cause is Cause.SHAPE
-                   else _ADVICE[cause], found[0].values, (), more)
+    return [Reason(cause, _in_words(found), advice_for(cause, whole), found[0].values, (), more)
             for cause, found in by_cause.items()]
 
 
 def merged(reasons: Iterable[Reason]) -> List[Reason]:
-    """Reasons of several blocks, one for each cause: that which costs most, with the costs of all."""
+    """Reasons of several blocks, one for each cause: that which costs most, at the cost of all."""
     by_cause: Dict[Cause, List[Reason]] = {}
     for reason in reasons:
         by_cause.setdefault(reason.cause, []).append(reason)
@@ -123,10 +114,11 @@ def alone_reasons(uses: Sequence[Use], needed: int, batched: int) -> List[Reason
     more = calls + batched - needed
     if not alone or not more:
         return []
-    text = max(alone, key=lambda use: use.calls).node_type.reason
+    most = max(alone, key=lambda use: use.calls)
+    text = most.node_type.reason
     cause = Cause.NO_RULE if 'no batching rule' in text else Cause.MIXED_ROWS
     return [Reason(cause, f'{calls} calls run one by one: {text}',
-                   _advice_alone(cause, alone[0]), (text,), (), more)]
+                   advice_for_alone(cause, most.node_type, most.block), (text,), (), more)]
 
 
 def evaluation_reasons(uses: Sequence[Use], asked: Sequence[Asked], waiting: int) -> List[Reason]:
@@ -155,7 +147,7 @@ def evaluation_reasons(uses: Sequence[Use], asked: Sequence[Asked], waiting: int
             where = ', '.join(f'{shown(site)} ({count} times)' if count > 1 else shown(site)
                               for site, count in sites.most_common(3))
             text = f'{where} {verb}, so the calls ran in {times} evaluations'
-            reasons.append(Reason(cause, text, _ADVICE[cause], (times,), tuple(sites), share))
+            reasons.append(Reason(cause, text, advice_for(cause), (times,), tuple(sites), share))
     return reasons
 
 
@@ -185,9 +177,7 @@ def dependency_reason(needed: int, batches: int) -> List[Reason]:
     return [Reason(Cause.DEPENDENCY,
                    f'up to {needed} calls each need the result of the one before, so {needed} '
                    f'batches are the fewest possible',
-                   'A larger minibatch makes such batches larger, not more. To have fewer of them, '
-                   'shorten the longest chain, or sort samples by its length.',
-                   (needed, batches))]
+                   advice_for(Cause.DEPENDENCY), (needed, batches))]
 
 
 def _in_words(found: Sequence[Difference]) -> str:
@@ -212,49 +202,3 @@ def _in_words(found: Sequence[Difference]) -> str:
 
 def _calls(count: int) -> str:
     return f'{count} call' + 's' * (count != 1)
-
-
-def _advice_alone(cause: Cause, use: Use) -> str:
-    block = use.block
-    if not use.node_type.options.whole_values:
-        return ('Leave the compile option whole_values on: it batches such calls where their '
-                'shapes agree.')
-    if cause is Cause.NO_RULE:
-        instead = 'Use operators that have a rule (gluon_edbatch/static/rowwise.py lists them)'
-        if block is None:
-            return f'{instead}, or declare one there.'
-        return (f'{instead}, or declare one there; or call this operator outside of {block.name}, '
-                f'so that the rest of the block is batched.')
-    if 'different numbers of rows' in use.node_type.reason:
-        return ('Give all arguments of a call equally many rows along axis 0: a vector that '
-                'belongs to one row is (1, k), not (k,).')
-    return ('Axis 0 is the batch axis: let operators work along the others, and leave the number '
-            'of rows open in reshapes (-1 or 0). (Operators in gluon_edbatch/static/lift.py may '
-            'work along all axes.)')
-
-
-_WHOLE = ('Rows of these calls depend on each other, so all axes must agree. Pad to one shape, or to '
-          'few; or let operators work along other axes than 0, and leave the number of rows open in '
-          'reshapes (-1 or 0).')
-_ADVICE = {
-    Cause.SHAPE: 'Only axis 0 (n) may differ within a batch. Put what varies there, or into '
-                 'gluon_edbatch.ragged; or pad to one shape, or to few.',
-    Cause.DTYPE: 'Cast to one dtype where the values come from.',
-    Cause.CONTEXT: 'Put all arrays of a scope on one context.',
-    Cause.WEIGHT: 'Arrays with a gradient, weights of layers and large arrays are weights, each one '
-                  'for itself: use one array in all calls, not copies or slices of it.',
-    Cause.ARGUMENT: 'What is no array is compiled into a call. Pass it as an array or, to a block, '
-                    'as a number that it computes with; or have few different values.',
-    Cause.ATTRIBUTE: 'Change blocks between minibatches; or pass what changes as an argument.',
-    Cause.LENGTHS: 'Padding would show in the result, so only calls with equally many values are '
-                   'batched. Let it end in a sum along axis 1 to which padding adds zero; before '
-                   'a softmax mask by the lengths (SequenceMask); give ragged arguments that meet '
-                   'equally many values.',
-    Cause.MODE: 'Enter autograd.record(), pause() and train_mode() around all calls, not around '
-                'some of them.',
-    Cause.READ_EARLY: 'Look at values (asnumpy, asscalar, float, if, print) after the scope. Where '
-                      'the next step depends on them, let all samples record up to there, read the '
-                      'values of all, and only then go on.',
-    Cause.ASKED_APART: 'Ask for all values at once: gluon_edbatch.forward([...]), stack or concat.',
-}
-assert TYPE_CAUSES <= _ADVICE.keys()
