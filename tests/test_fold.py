@@ -184,6 +184,14 @@ def test_results_that_are_no_arrays():
     assert fold([[pair[0], pair[1]]])[0].asnumpy().tolist() == [[1], [1]]
 
 
+def test_results_that_fail_leave_nothing_behind():
+    fold, x = edb.Fold(), mx.nd.array([[1, 2]])
+    pair = fold.record(0, mx.nd.split, x, 2)
+    with pytest.raises(edb.RecordError, match='there are 2 results'):
+        fold([[pair[0], pair[2]]], reset=False)
+    assert fold([[pair[0], pair[1]]])[0].asnumpy().tolist() == [[1], [2]]
+
+
 # --- handles -------------------------------------------------------------------------------------
 
 def test_parts_of_results():
@@ -476,6 +484,15 @@ def test_continued():
     loss.backward()
     np.testing.assert_allclose(found[0], x.grad.asnumpy(), rtol=1e-4)
     np.testing.assert_allclose(found[1], net.weight.grad().asnumpy(), rtol=1e-4)
+
+
+def test_what_ran_is_not_affected_by_later_writing():
+    fold, whole = edb.Fold(), mx.nd.ones((2, 2))
+    x = whole[0:1]
+    wanted, unread = fold.record(0, inc, x), fold.record(0, dbl, x)
+    fold([[wanted]], reset=False)
+    whole[:] = 9    # through another view of the memory
+    assert fold([[unread]])[0].asnumpy().tolist() == [[2, 2]]
 
 
 def test_handles_of_another_time_or_fold():
