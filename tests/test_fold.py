@@ -607,7 +607,8 @@ def test_arguments_that_are_results():
     fold, x = edb.Fold(), mx.nd.ones((1, 2))
     x.attach_grad()
     with autograd.record():
-        found, kept = fold([[fold.record(0, same, x)], [fold.record(0, lambda y: (y, 1), 2 * x)[0]]])
+        pair = fold.record(0, lambda y: (y, 1), 2 * x)
+        found, kept = fold([[fold.record(0, same, x)], [pair[0]]])
         (found + kept).backward()
     assert found.asnumpy().tolist() == [[1, 1]] and x.grad.asnumpy().tolist() == [[3, 3]]
     again = fold.record(0, same, mx.nd.ones((1, 2)))

@@ -1,5 +1,7 @@
-"""Makes sample/: digits as a seven-row font has them, shifted, turned, slanted and stretched, in the
-files of `data`."""
+"""Makes sample/: digits of a font seven cells high, shifted, turned, slanted and stretched.
+
+They are in the files that `data` reads.
+"""
 import argparse
 import gzip
 import io

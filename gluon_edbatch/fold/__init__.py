@@ -2,7 +2,7 @@
 
 In the order in which data passes them: ``handles`` (a call, and what stands for its results),
 ``arguments`` (are two calls the same one? and arguments with values in the place of handles),
-``moved`` (blocks whose batch axis is not axis 0), ``joined`` (results put together),
+``operators`` (what is called in the place of an op), ``joined`` (results put together),
 ``fold`` (notes calls and replays them in a `batching` scope), ``unfold`` (the same at once, for
 debugging), ``unroll`` (recurrent cells), ``summary`` (what was noted, as text).
 """

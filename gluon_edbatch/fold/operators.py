@@ -102,8 +102,8 @@ class Values:
 
 def _method(block: Any, name: str) -> Callable:
     if block is None:
-        raise RecordError('it was noted by name with add(): call apply(block, nodes) with the block '
-                          'whose method it is')
+        raise RecordError('it was noted by name with add(): call apply(block, nodes) with the '
+                          'block whose method it is')
     try:
         return getattr(block, name)
     except AttributeError:

@@ -104,8 +104,8 @@ class Unfold:
             If it is not the block that was given when this was made.
         """
         if block is not self.block:
-            raise ValueError(f'apply() of {type(block).__name__}: an Unfold computes at once, so it '
-                             f'must be made with the block that is applied, Unfold(block)')
+            raise ValueError(f'apply() of {type(block).__name__}: an Unfold computes at once, so '
+                             f'it must be made with the block that is applied, Unfold(block)')
         return self(nodes)
 
     def reset(self) -> None:
