@@ -203,6 +203,7 @@ def test_systems_agree_on_loss_and_outputs(name):
     ('treegru-sst', {(4, 6): 3 * 2, (6, 6): 2 * 4, (6, 5): 5}),
     ('mvrnn-sst', {(3, 6): 3 * 6, (6, 6): 2 * 2, (12, 6): 2 * 7, (6, 5): 5}),
     ('treenn-sst', {(12, 6): 2, (6, 5): 5}),
+    ('treenn-operators-sst', {(12, 6): 2, (6, 5): 5}),
 ])
 def test_products_of_sentiment_trees(name, products):
     workload = load_workload(Settings(name, 'train', 'agenda', hidden=6, embed=4))

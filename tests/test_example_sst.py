@@ -250,6 +250,23 @@ def test_one_matrix():
     np.testing.assert_allclose(found[2:], expected, rtol=1e-4)
 
 
+def test_operators_batch_as_well_as_a_cell():
+    """As many batches of each operator as of the cell, and the same scores."""
+    samples, scores, batches = built(*lines('dev')[:8]), [], []
+    for model in ('treenn', 'treenn-operators'):
+        mx.random.seed(0)
+        net = started(model)
+        with edb.batching() as scope:
+            trees = [net(sample.tree) for sample in samples]
+        scores.append(np.concatenate([tree.asnumpy() for tree in edb.forward(trees)]))
+        batches.append({kind.name.split('[')[0].split('(')[0]: kind.batches
+                        for kind in scope.report().types})
+    np.testing.assert_allclose(scores[0], scores[1], rtol=1e-4, atol=1e-5)
+    cell, operators = batches
+    assert {operators[name] for name in ('Concat', 'FullyConnected', 'tanh')} == {
+        cell['OneMatrixCell']}
+
+
 @pytest.mark.parametrize('model', ONE_WIDTH)
 def test_one_width(model):
     with pytest.raises(ValueError, match='one width, not 3 and 4'):

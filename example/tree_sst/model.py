@@ -15,7 +15,7 @@ import gluon_edbatch as edb
 
 from .data import NUM_CLASSES, Tree
 
-__all__ = ['MODELS', 'MVRNN', 'ONE_WIDTH', 'RANK', 'SentimentModel', 'TreeGRU', 'TreeLSTM',
+__all__ = ['MODELS', 'MVRNN', 'ONE_WIDTH', 'OperatorTreeNN', 'RANK', 'SentimentModel', 'TreeGRU', 'TreeLSTM',
            'TreeNN', 'TwoCellTreeLSTM']
 
 RANK = 3                # of what a word's matrix has besides its diagonal
@@ -188,6 +188,16 @@ class TreeNN(SentimentModel):
         return state
 
 
+class OperatorTreeNN(TreeNN):
+    """The same with operators in the place of the cell, as DyNet's users write it."""
+
+    def compose(self, tree, left, right):
+        weight, bias = (parameter.data(left.ctx) for parameter in
+                        (self.cell.both.weight, self.cell.both.bias))
+        both = edb.nd.concat(left, right, dim=1)
+        return edb.nd.tanh(edb.nd.FullyConnected(both, weight, bias, num_hidden=len(bias)))
+
+
 class MVLeaf(gluon.HybridBlock):
     """Vector and matrix of a word, (1, H) and (1, H, H).
 
@@ -253,5 +263,5 @@ def _check_one_width(embed_dim: int, hidden_size: int) -> None:
 
 MODELS: Dict[str, Type[SentimentModel]] = {
     'treelstm': TreeLSTM, 'treegru': TreeGRU, 'mvrnn': MVRNN, 'treelstm2': TwoCellTreeLSTM,
-    'treenn': TreeNN}
-ONE_WIDTH = ('mvrnn', 'treenn')     # those whose words and phrases have vectors of one width
+    'treenn': TreeNN, 'treenn-operators': OperatorTreeNN}
+ONE_WIDTH = ('mvrnn', 'treenn', 'treenn-operators')     # those whose words and phrases have vectors of one width

@@ -1,4 +1,4 @@
-"""Workloads on the Stanford Sentiment Treebank: the class of every phrase, by five tree models."""
+"""Workloads on the Stanford Sentiment Treebank: the class of every phrase, by tree models."""
 from abc import abstractmethod
 from collections import Counter
 from pathlib import Path
@@ -13,8 +13,8 @@ from .contexts import context
 from .settings import Settings
 from .workloads import Products, Workload
 
-__all__ = ['MVRNNSST', 'SentimentWorkload', 'TreeGRUSST', 'TreeLSTMSST', 'TreeNNSST',
-           'TwoCellTreeLSTMSST']
+__all__ = ['MVRNNSST', 'OperatorTreeNNSST', 'SentimentWorkload', 'TreeGRUSST', 'TreeLSTMSST',
+           'TreeNNSST', 'TwoCellTreeLSTMSST']
 
 
 class SentimentWorkload(Workload):
@@ -115,6 +115,12 @@ class TreeNNSST(SentimentWorkload):
     def cell_products(self, leaves, inner):
         h = self.settings.hidden
         return [(2 * h, h, inner)]
+
+
+class OperatorTreeNNSST(TreeNNSST):
+    """``treenn-operators-sst``: the same products by operators instead of a cell."""
+
+    model = 'treenn-operators'
 
 
 def _directory(data) -> Path:

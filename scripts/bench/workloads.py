@@ -23,6 +23,7 @@ WORKLOADS = {
     'mvrnn-sst': Entry('sst', 'MVRNNSST'),
     'treelstm2-sst': Entry('sst', 'TwoCellTreeLSTMSST'),
     'treenn-sst': Entry('sst', 'TreeNNSST'),
+    'treenn-operators-sst': Entry('sst', 'OperatorTreeNNSST'),
     'lattice-lstm': Entry('tagging', 'LatticeLSTM'),
     'lattice-gru': Entry('tagging', 'LatticeGRU'),
     'bilstm-tagger': Entry('tagging', 'BiLSTMTagger'),
