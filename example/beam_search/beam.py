@@ -1,13 +1,22 @@
 """Beam search for the most probable way to write a word."""
+import math
 from typing import Any, List, NamedTuple, Sequence
 
 import numpy as np
 
-from .data import COPY, END, VOWELS, Step, letter_id
+from .data import COPY, END, VOWELS, Step, Word, letter_id
 
-__all__ = ['MOST_VOWELS', 'Hypothesis', 'expand', 'prune']
+__all__ = ['MOST_VOWELS', 'Hypothesis', 'Search', 'expand', 'prune']
 
 MOST_VOWELS = 4     # in a row
+
+
+class Search(NamedTuple):
+    """What to look for, and how far: see `prune`."""
+
+    word: Word
+    width: int
+    margin: float = math.inf
 
 
 class Hypothesis(NamedTuple):
@@ -60,11 +69,15 @@ def expand(hypothesis: Hypothesis, consonants: str, log_probs: np.ndarray, state
     return found
 
 
-def prune(hypotheses: Sequence[Hypothesis], width: int) -> List[Hypothesis]:
-    """The `width` best ones, best first, without those that cannot become better than a complete
-    one: probabilities only fall."""
-    best = sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)[:width]
-    for place, hypothesis in enumerate(best, 1):
+def prune(hypotheses: Sequence[Hypothesis], width: int, margin: float) -> List[Hypothesis]:
+    """Those that are followed, best first: `width` at most, none whose log-probability is more
+    than `margin` below the best one's (Freitag and Al-Onaizan 2017), and none that cannot become
+    better than a complete one, as probabilities only fall."""
+    kept: List[Hypothesis] = []
+    for hypothesis in sorted(hypotheses, key=lambda one: -one.score)[:width]:
+        if kept and hypothesis.score < kept[0].score - margin:
+            break
+        kept.append(hypothesis)
         if hypothesis.complete:
-            return best[:place]
-    return best
+            break
+    return kept

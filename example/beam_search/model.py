@@ -1,6 +1,6 @@
 """The model, written for one word: an LSTM that writes with hard monotonic attention
 (Aharoni and Goldberg 2017), here to the next consonant."""
-from typing import Any, List, Tuple
+from typing import Any, List
 
 import numpy as np
 from mxnet import gluon
@@ -8,7 +8,7 @@ from tagger.model import BiLSTM
 
 import gluon_edbatch as edb
 
-from .beam import Hypothesis, expand, prune
+from .beam import Hypothesis, Search, expand, prune
 from .data import END, NUM_ACTIONS, NUM_LETTERS, Step, Word, letter_id
 
 __all__ = ['Decoder', 'VowelWriter']
@@ -66,10 +66,10 @@ class VowelWriter(edb.AutoBatchMixin, gluon.Block):
             rows.append(log_probs)
         return edb.concat(rows)
 
-    def search(self, task: Tuple[Word, int]):
-        """For `gluon_edbatch.run_concurrently`: the most probable text that is found for a word
-        with at most so many hypotheses, as a complete `Hypothesis`."""
-        word, width = task
+    def search(self, search: Search):
+        """For `gluon_edbatch.run_concurrently`: the most probable text that is found, as a complete
+        `Hypothesis`."""
+        word, width, margin = search
         vectors = self._encode(word)
         yield                               # all of them at once
         live = [Hypothesis(0.0, '', 0, 0, self._begin)]
@@ -81,7 +81,7 @@ class VowelWriter(edb.AutoBatchMixin, gluon.Block):
             log_probs = yield [scores for scores, _ in decoded]
             for hypothesis, scores, (_, states) in zip(followed, log_probs, decoded):
                 complete += expand(hypothesis, word.consonants, scores[0], states)
-            live = prune(complete, width)
+            live = prune(complete, width, margin)
         return live[0]
 
     def _encode(self, word: Word) -> List[Any]:

@@ -4,12 +4,13 @@ from typing import NamedTuple
 
 import mxnet as mx
 import numpy as np
-from common.options import positive_int
+from common.options import positive_float, positive_int
 from common.task import Task
 from mxnet import gluon
 
 import gluon_edbatch as edb
 
+from .beam import Search
 from .data import LAYOUT, Word, load_words
 from .model import VowelWriter
 
@@ -45,6 +46,9 @@ class VowelTask(Task):
                            help="width of the letters' embedding")
         model.add_argument('--beam', type=positive_int, default=8, metavar='K',
                            help='hypotheses for a word, at most')
+        model.add_argument('--margin', type=positive_float, default=2.0, metavar='M',
+                           help='hypotheses whose log-probability is that much below that of the '
+                                'best one are given up')
 
     def __init__(self, options, state=None):
         self.options = options
@@ -75,9 +79,10 @@ class VowelTask(Task):
         """Whether the text is right, with a beam and without: both searches of all words advance
         together."""
         widths = self.options.beam, 1
-        searches = [(word, width) for word in samples for width in widths]
+        searches = [Search(word, width, self.options.margin)
+                    for word in samples for width in widths]
         found = edb.run_concurrently(searches, net.search)
-        right = [best.text == word.text for best, (word, _) in zip(found, searches)]
+        right = [best.text == search.word.text for best, search in zip(found, searches)]
         return [mx.nd.array(np.reshape(right, (-1, len(widths))))]
 
     def measure(self, rows: np.ndarray, samples) -> VowelScore:
