@@ -192,10 +192,10 @@ class OperatorTreeNN(TreeNN):
     """The same with operators in the place of the cell, as DyNet's users write it."""
 
     def compose(self, tree, left, right):
-        weight, bias = (parameter.data(left.ctx) for parameter in
-                        (self.cell.both.weight, self.cell.both.bias))
+        weight, bias = self.cell.both.weight, self.cell.both.bias
         both = edb.nd.concat(left, right, dim=1)
-        return edb.nd.tanh(edb.nd.FullyConnected(both, weight, bias, num_hidden=len(bias)))
+        return edb.nd.tanh(edb.nd.FullyConnected(both, weight.data(left.ctx), bias.data(left.ctx),
+                                                 num_hidden=bias.shape[0]))
 
 
 class MVLeaf(gluon.HybridBlock):
