@@ -15,8 +15,8 @@ import gluon_edbatch as edb
 
 from .data import NUM_CLASSES, Tree
 
-__all__ = ['MODELS', 'MVRNN', 'ONE_WIDTH', 'OperatorTreeNN', 'RANK', 'SentimentModel', 'TreeGRU', 'TreeLSTM',
-           'TreeNN', 'TwoCellTreeLSTM']
+__all__ = ['MODELS', 'MVRNN', 'ONE_WIDTH', 'OperatorTreeNN', 'RANK', 'SentimentModel', 'TreeGRU',
+           'TreeLSTM', 'TreeNN', 'TwoCellTreeLSTM']
 
 RANK = 3                # of what a word's matrix has besides its diagonal
 
@@ -171,8 +171,8 @@ class OneMatrixCell(gluon.HybridBlock):
 
 
 class TreeNN(SentimentModel):
-    """Recursive network with one matrix (the plain one of Socher et al., 2013); embedding and hidden
-    are one width."""
+    """Recursive network with one matrix (the plain one of Socher et al., 2013); embedding and
+    hidden are one width."""
 
     def __init__(self, vocab_size: int, embed_dim: int, hidden_size: int,
                  sparse_grad: bool = False, **kwargs):
@@ -264,4 +264,5 @@ def _check_one_width(embed_dim: int, hidden_size: int) -> None:
 MODELS: Dict[str, Type[SentimentModel]] = {
     'treelstm': TreeLSTM, 'treegru': TreeGRU, 'mvrnn': MVRNN, 'treelstm2': TwoCellTreeLSTM,
     'treenn': TreeNN, 'treenn-operators': OperatorTreeNN}
-ONE_WIDTH = ('mvrnn', 'treenn', 'treenn-operators')     # those whose words and phrases have vectors of one width
+# those whose words and phrases have vectors of one width
+ONE_WIDTH = ('mvrnn', 'treenn', 'treenn-operators')
