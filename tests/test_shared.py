@@ -270,3 +270,17 @@ def test_forward_of_several_computes_no_others(net):
     report = scope.report()
     assert report.evaluations == 1
     assert operators_of(scope, 'tanh')[0] == 4
+
+
+def test_asking_weights_for_their_shapes_is_no_touch():
+    """As models do: num_hidden=len(bias)."""
+    weight, bias = array(6, 4), array(6)
+    with edb.batching('agenda') as scope:
+        for _ in range(3):
+            N.FullyConnected(N.identity(array(1, 4)), weight, bias, num_hidden=len(bias))
+            assert (weight.shape, weight.size, weight.ndim) == ((6, 4), 24, 2)
+            assert (weight.dtype, weight.ctx, weight.stype) == (np.float32, mx.cpu(), 'default')
+        watched = scope._recording.parameters.values()
+        assert len(watched) == 2 and all(each.copy is None for each in watched)
+        bias[:] = 1
+        assert [each.copy is None for each in watched].count(False) == 1

@@ -55,6 +55,29 @@ class GuardedArray(NDArray):
         _touched(self)
         _handle.__set__(self, value)
 
+    # What does not look at the contents is no touch: models ask weights for their shapes.
+    @property
+    def shape(self):
+        """Tuple of array dimensions."""
+        return alias(self).shape
+
+    @property
+    def dtype(self):
+        """NumPy scalar type."""
+        return alias(self).dtype
+
+    @property
+    def context(self):
+        """Device."""
+        return alias(self).context
+
+    ctx = context
+
+    @property
+    def stype(self):
+        """Storage type."""
+        return alias(self).stype
+
     def __del__(self):
         check_call(_LIB.MXNDArrayFree(_handle.__get__(self)))
 
