@@ -209,12 +209,21 @@ def _fully_connected(low, node, inputs) -> None:
     _emit_product(low, node, inputs, low.out(node, inputs[0].ragged), accumulate=False)
 
 
-def _emit_product(low, node, inputs, out: View, accumulate: bool) -> None:
+def _dot(low, node, inputs) -> None:
+    """Rows by a matrix, which is a layer's weight, turned or not."""
+    matrix = inputs[1]
+    if matrix.parameter < 0 or len(matrix.shape) != 2 or _true(node.attrs, 'transpose_a'):
+        raise Unsupported('has dot of something else than rows and a matrix')
+    _emit_product(low, node, inputs, low.out(node, inputs[0].ragged), accumulate=False,
+                  turned=not _true(node.attrs, 'transpose_b'))
+
+
+def _emit_product(low, node, inputs, out: View, accumulate: bool, turned: bool = False) -> None:
     _need_rows(node, inputs[0])
     if any(value.parameter < 0 for value in inputs[1:]):
         raise Unsupported('has FullyConnected of a weight that is no parameter')
     x = inputs[0]
-    flatten = _true(node.attrs, 'flatten', 'True')
+    flatten = _true(node.attrs, 'flatten', 'True') and node.op == 'FullyConnected'
     if flatten and x.ragged:
         raise Unsupported('multiplies all values of a row at once')
     times = 1 if flatten else width_of(x.shape[:-1])
@@ -222,7 +231,7 @@ def _emit_product(low, node, inputs, out: View, accumulate: bool) -> None:
         raise Unsupported('multiplies parts of rows')
     low.emit(Opcode.PRODUCT, out, x.view, parameter=low.parameter(inputs[1]),
              bias=low.parameter(inputs[2]) if len(inputs) > 2 else -1,
-             numbers=(int(accumulate), times))
+             numbers=(int(accumulate), times, int(turned)))
 
 
 def _whole(low, view: View) -> bool:
@@ -472,7 +481,7 @@ def _rules() -> Dict[str, Callable]:
         '_rdiv_scalar': _unary(Unary.RECIPROCAL, lambda attrs: (_scalar(attrs),)),
         '_maximum_scalar': _unary(Unary.MAXIMUM, lambda attrs: (_scalar(attrs),)),
         '_minimum_scalar': _unary(Unary.MINIMUM, lambda attrs: (_scalar(attrs),)),
-        'FullyConnected': _fully_connected, 'Concat': _concat, 'concat': _concat,
+        'FullyConnected': _fully_connected, 'dot': _dot, 'Concat': _concat, 'concat': _concat,
         'slice_axis': _slice_axis, 'slice': _slice, 'transpose': _transpose,
         'SwapAxis': _transpose, 'swapaxes': _transpose, 'SliceChannel': _slice_channel, 'split': _slice_channel,
         'Embedding': _embedding, 'take': _take, 'SequenceMask': _sequence_mask, 'batch_dot': _batch_dot,

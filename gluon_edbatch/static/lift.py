@@ -361,9 +361,10 @@ def _shared_times(left: Value, right: Value, across: bool, along: bool) -> mx.sy
 
 def _layer(x: mx.sym.Symbol, matrix: Value, turned: bool) -> mx.sym.Symbol:
     """(..., k) by a matrix (m, k) that all calls share, or by (k, m) if it is turned."""
-    weight = mx.sym.transpose(matrix.symbol) if turned else matrix.symbol
-    return mx.sym.FullyConnected(x, weight, no_bias=True, flatten=False,
-                                 num_hidden=matrix.shape[1 if turned else 0])
+    if turned:
+        return mx.sym.dot(x, matrix.symbol)
+    return mx.sym.FullyConnected(x, matrix.symbol, no_bias=True, flatten=False,
+                                 num_hidden=matrix.shape[0])
 
 
 def _fully_connected(application: Application) -> Optional[mx.sym.Symbol]:

@@ -2,8 +2,8 @@
 // the cache when the next one reads it.
 #pragma once
 
+#include <map>
 #include <memory>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -248,8 +248,8 @@ template <typename T> class Executor {
     return arrays[parameter.index] + parameter.begin;
   }
 
-  // Once for all batches of the run.
-  void pack_weights(bool transposed) {
+  // Once for all batches of the run. A weight is (out, in), or turned, (in, out).
+  void pack_weights(bool forward) {
     const Stopwatch watch(kPacking);
     whole_scratch().release();
     packed_.clear();
@@ -257,19 +257,21 @@ template <typename T> class Executor {
       for (const Instruction& instruction : program.instructions) {
         if (instruction.op != kProduct) continue;
         const T* weight = at(arrays_.parameters, program.parameters[instruction.parameter]);
-        T*& packed = packed_[weight];
+        const bool turned = instruction.i2 != 0;
+        T*& packed = packed_[{weight, turned}];
         if (packed) continue;
         const int64_t in = instruction.a.width / instruction.i1;
         const int64_t out = instruction.out.width / instruction.i1;
         packed = whole_scratch().template take<T>(
-            transposed ? packed_size<T>(in, out) : packed_size<T>(out, in));
-        if (transposed) pack<T>(weight, in, in, out, true, packed);
-        else pack<T>(weight, in, out, in, false, packed);
+            forward ? packed_size<T>(in, out) : packed_size<T>(out, in));
+        const int64_t stride = turned ? out : in;
+        if (forward) pack<T>(weight, stride, in, out, !turned, packed);
+        else pack<T>(weight, stride, out, in, turned, packed);
       }
   }
 
   // d weight (out, in) += the sum over rows of d out times in, over all batches at once: there are
-  // always many rows to sum over, however small the batches.
+  // always many rows to sum over, however small the batches. Of a turned weight the other way round.
   void weight_gradients() {
     const Stopwatch watch(kWeightProducts);
     for (size_t p = 0; p < run_.programs.size(); ++p)
@@ -284,7 +286,9 @@ template <typename T> class Executor {
 
   void weight_gradient(int64_t program, const Instruction& instruction, T* weight, T* bias) {
     const int64_t times = instruction.i1;
-    const int64_t in = instruction.a.width / times, out = instruction.out.width / times;
+    const bool turned = instruction.i2 != 0;
+    int64_t in = instruction.a.width / times, out = instruction.out.width / times;
+    if (turned) std::swap(in, out);
     block_scratch().release();
     T* panels = block_scratch().template take<T>(packed_size<T>(kDepth, in));
     T* tiles = block_scratch().template take<T>(tiles_size<T>(out));
@@ -298,8 +302,8 @@ template <typename T> class Executor {
       const Rows<T> dy = split(whole(instruction.out, true), times);
       if (bias) add_column_sums(bias, dy);
       for (int64_t row = 0; weight && row < x.count; ++row) {
-        pack_line(x[row], in, filled, kDepth, panels);
-        pack_tiles_line(dy[row], out, filled, tiles);
+        pack_line(turned ? dy[row] : x[row], in, filled, kDepth, panels);
+        pack_tiles_line(turned ? x[row] : dy[row], out, filled, tiles);
         if (++filled < kDepth) continue;
         multiply_transposed(out, in, filled, tiles, panels, weight);
         filled = 0;
@@ -351,8 +355,8 @@ template <typename T> class Executor {
       case kProduct: {
         const Rows<T> y = split(out, i.i1), x = split(a, i.i1);
         multiply<T>(y.count, y.width, x.width, x.data, x.stride,
-                    packed_.at(parameter(i.parameter)), y.data, y.stride, parameter(i.bias),
-                    i.i0 != 0);
+                    packed_.at({parameter(i.parameter), i.i2 != 0}), y.data, y.stride,
+                    parameter(i.bias), i.i0 != 0);
         break;
       }
       case kUnary:
@@ -399,7 +403,8 @@ template <typename T> class Executor {
         if (da) {
           const Rows<T> g = split(dy, i.i1), d = split(da, i.i1);
           multiply<T>(g.count, d.width, g.width, g.data, g.stride,
-                      packed_.at(parameter(i.parameter)), d.data, d.stride, nullptr, true);
+                      packed_.at({parameter(i.parameter), i.i2 != 0}), d.data, d.stride, nullptr,
+                      true);
         }
         break;
       case kUnary:
@@ -474,7 +479,7 @@ template <typename T> class Executor {
   Block block_{};
   const int32_t* parents_ = nullptr;
   std::vector<T*> values_, gradients_;
-  std::unordered_map<const T*, T*> packed_;  // weights
+  std::map<std::pair<const T*, bool>, T*> packed_;  // weights, and whether they are turned
   T* kept_gradients_ = nullptr;
 };
 
