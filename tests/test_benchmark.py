@@ -403,8 +403,8 @@ def test_bad_rows_are_said(tmp_path, content, message):
 
 
 def test_generated_scripts_run(tmp_path):
-    run('gen_benchmarks.py', '--out', tmp_path, '--hidden', '4,5', '--batch-size', '2',
-        '--scheduler', 'manual', '--mode', 'infer', '--repeat', '1')
+    run('gen_benchmarks.py', '--out', tmp_path, '--workload', 'treelstm-sick', '--hidden', '4,5',
+        '--batch-size', '2', '--scheduler', 'manual', '--mode', 'infer', '--repeat', '1')
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         'run_all.sh', 'treelstm-sick-cpu-h4.sh', 'treelstm-sick-cpu-h5.sh']
     done = subprocess.run(['bash', str(tmp_path / 'run_all.sh')], stdout=subprocess.PIPE,
