@@ -274,3 +274,25 @@ def test_operators_without_gradients(function):
         values = [function(N.identity(x)) for x, in samples]
     for (x,), value in zip(samples, values):
         np.testing.assert_array_equal(value.asnumpy(), function(x).asnumpy())
+
+
+@pytest.mark.parametrize('training', [False, True])
+@pytest.mark.parametrize('check_every', [1, 100])
+def test_recorded_graphs_are_used_again(training, check_every):
+    """Calls of whole values, and of operators with weights, in later epochs."""
+    block, weight = started(Attention(4)), mx.nd.random.normal(shape=(4, 3))
+    weight.attach_grad()
+    samples = [mx.nd.random.normal(shape=(2 + i % 2, 4)) for i in range(4)]
+    reuse = edb.Reuse(check_every=check_every)
+    results = []
+
+    def model(x):
+        rows, highest = block(x)
+        return N.sum(N.dot(rows, weight), axis=0), highest
+    for _ in range(3):
+        with mx.autograd.record() if training else mx.autograd.pause(), edb.batching():
+            values = [reuse(i, model, x) for i, x in enumerate(samples)]
+        results.append([value.asnumpy() for pair in values for value in pair])
+    for again in results[1:]:
+        for first, later in zip(results[0], again):
+            np.testing.assert_allclose(first, later, rtol=1e-5)
