@@ -219,9 +219,6 @@ def test_what_calls_share_is_random_for_each():
     assert (first != second).any() and (second != third).any()
 
 
-AXES = st.sampled_from([None, 0, 1, -1, (0, 1)])
-
-
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(['sum', 'softmax', 'T', 'dot', 'concat', 'slice',
                                            'tanh', 'add', 'reverse', 'stack']), st.integers(0, 1)),
@@ -296,3 +293,14 @@ def test_recorded_graphs_are_used_again(training, check_every):
     for again in results[1:]:
         for first, later in zip(results[0], again):
             np.testing.assert_allclose(first, later, rtol=1e-5)
+
+
+def test_shared_array_in_the_shape_of_a_value():
+    """What does not depend on a call's contents is no batch of whole values, and right all the same."""
+    weight = mx.nd.random.normal(shape=(2, 6))
+    weight.attach_grad()
+    samples = samples_of(['3,4'])
+    with edb.batching('agenda'):
+        values = [N.reshape_like(weight, N.identity(x)) * 2 for x, in samples]
+    for value in values:
+        np.testing.assert_allclose(value.asnumpy(), weight.asnumpy().reshape(3, 4) * 2, rtol=1e-6)

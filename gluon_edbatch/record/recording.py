@@ -507,8 +507,9 @@ class Recording(Inputs):
         for form in self.forms:
             form.release()
         for kept in (self._large, self._small, self._modes, self.forms_by_key, self.callees,
-                     self.adopted, self.trusted, self._stores):
+                     self.adopted, self.trusted, self._stores, self.shared):
             kept.clear()
+        self.sharing = Sharing()
         self._numbers = None
         if error is not None:
             self.error = f'{type(error).__name__} in the scope that {current_site()} left'

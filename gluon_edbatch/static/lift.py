@@ -159,15 +159,19 @@ def _by_rows(application: Application) -> mx.sym.Symbol:
     result = application.apply(*[
         mx.sym.reshape(value.symbol, shape=(-1,) + value.shape[1:]) if value.batched
         else value.symbol for value in application.inputs])
-    if len(application.outputs) == 1:
-        return _shaped(result, application.outputs[0])
-    return mx.sym.Group([_shaped(each, shape)
-                         for each, shape in zip(result, application.outputs)])
+    return _all_shaped(result, application.outputs)
 
 
-def _shaped(symbol, shape: Shape, *front: int) -> mx.sym.Symbol:
-    """(N, *front, *shape) from the same elements in another shape."""
-    return mx.sym.reshape(symbol, shape=(-1,) + front + tuple(shape))
+def _shaped(symbol, shape: Shape) -> mx.sym.Symbol:
+    """(N, *shape) from the same elements in another shape."""
+    return mx.sym.reshape(symbol, shape=(-1,) + tuple(shape))
+
+
+def _all_shaped(results: mx.sym.Symbol, shapes: Sequence[Shape]) -> mx.sym.Symbol:
+    """The same for each result of an operator."""
+    if len(shapes) == 1:
+        return _shaped(results, shapes[0])
+    return mx.sym.Group([_shaped(result, shape) for result, shape in zip(results, shapes)])
 
 
 def _repeated(value: Value, like: mx.sym.Symbol) -> mx.sym.Symbol:
@@ -203,15 +207,13 @@ def _along_first(key: str, default: int) -> Callable[[Application], Optional[mx.
 def _or_all(key: str, default: Optional[int]) -> Callable[[Application], mx.sym.Symbol]:
     """Along one axis of the only input, or along all as one."""
     def rule(application: Application) -> mx.sym.Symbol:
-        symbol, shape = application.inputs[0].symbol, application.outputs
+        symbol = application.inputs[0].symbol
         if application.attrs.get(key, default) in (None, 'None'):
             result = application.apply(mx.sym.reshape(symbol, shape=(0, -1)), **{key: 1})
         else:
             axis = integer(application.node, key, default)
             result = application.apply(symbol, **{key: axis % application.rank + 1})
-        if len(shape) > 1:
-            return mx.sym.Group([_shaped(each, own) for each, own in zip(result, shape)])
-        return _shaped(result, shape[0])
+        return _all_shaped(result, application.outputs)
     return rule
 
 
@@ -272,9 +274,11 @@ def _slice_like(application: Application) -> Optional[mx.sym.Symbol]:
         if value.batched else None
 
 
-def _reshaped(application: Application) -> Optional[mx.sym.Symbol]:
+def _reshaped(application: Application) -> mx.sym.Symbol:
     value = application.inputs[0]
-    return _shaped(value.symbol, application.outputs[0]) if value.batched else None
+    if not value.batched:
+        raise NoRule(f'{application.op} of an array that all calls share')
+    return _shaped(value.symbol, application.outputs[0])
 
 
 def _transpose(application: Application) -> mx.sym.Symbol:
@@ -438,10 +442,7 @@ def _sequence(application: Application) -> Optional[mx.sym.Symbol]:
 def _matrices(application: Application) -> mx.sym.Symbol:
     """Works on the last two axes, whatever is in front of them."""
     result = application.apply(*application.batched_inputs())
-    if len(application.outputs) == 1:
-        return _shaped(result, application.outputs[0])
-    return mx.sym.Group([_shaped(each, shape)
-                         for each, shape in zip(result, application.outputs)])
+    return _all_shaped(result, application.outputs)
 
 
 def _side_by_side(symbol: mx.sym.Symbol, shape: Shape) -> mx.sym.Symbol:
