@@ -260,9 +260,9 @@ def test_repr():
         '  step 0:',
         '    1 x tanh((1, 2))',
         '  step 1:',
-        f'    1 x Dense(d)(tanh@0)',
+        '    1 x Dense(d)(tanh@0)',
         '  step 2:',
-        f"    1 x concatenate([3 x (1, 2)], (Dense(d)@1, 'x'), {{'axis': 1}}), batch axis 1"])
+        "    1 x concatenate([3 x (1, 2)], (Dense(d)@1, 'x'), {'axis': 1}), batch axis 1"])
 
 
 def test_wrong_calls():
