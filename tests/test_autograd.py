@@ -7,7 +7,7 @@ from mxnet.gluon import nn
 
 import gluon_edbatch as edb
 from gluon_edbatch.testing import assert_matches_eager
-from models import CLASSES, Reader, TreeLSTM, ndarrays, random_trees, sentences, started
+from support.models import CLASSES, Reader, TreeLSTM, ndarrays, random_trees, sentences, started
 
 CLOSE = dict(rtol=1e-5, atol=1e-6)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import gluon_edbatch as edb
-from models import TreeLSTM, random_trees, started
+from support.models import TreeLSTM, random_trees, started
 
 SCRIPTS = Path(__file__).resolve().parents[1] / 'scripts'
 sys.path.append(str(SCRIPTS))

@@ -9,7 +9,7 @@ from mxnet import gluon
 import gluon_edbatch as edb
 from gluon_edbatch.static.options import current_options
 from gluon_edbatch.testing import assert_matches_eager
-from models import TreeLSTM, random_trees, started
+from support.models import TreeLSTM, random_trees, started
 
 ALL, NONE = edb.CompileOptions(), edb.CompileOptions.none()
 TREES = random_trees(5)

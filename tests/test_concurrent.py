@@ -11,7 +11,7 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
-from models import HIDDEN, ndarrays, started
+from support.models import HIDDEN, ndarrays, started
 
 WORDS = 7
 

@@ -7,8 +7,9 @@ from mxnet.gluon import nn
 
 import gluon_edbatch as edb
 from gluon_edbatch.testing import assert_matches_eager
-from models import (EMBED, HIDDEN, VOCAB, BinaryTreeLSTM, Reader, Tree, TreeGRU, TreeLSTM, arrays,
-                    binary_trees, ndarrays, random_trees, sentences, started)
+from support.models import (EMBED, HIDDEN, VOCAB, BinaryTreeLSTM, Reader, Tree, TreeGRU,
+                            TreeLSTM, arrays, binary_trees, ndarrays, random_trees, sentences,
+                            started)
 
 
 def image_net():

@@ -4,125 +4,20 @@ Every test here ends in the fixture `aftermath`: hooks gone, no array guarded, a
 minibatch of another model gives what eager Gluon gives.
 """
 import gc
-import inspect
-import re
 
 import mxnet as mx
 import numpy as np
 import pytest
 from mxnet import autograd, gluon
 from mxnet.gluon import nn
-from mxnet.ndarray import NDArray, register
 
 import gluon_edbatch as edb
-from gluon_edbatch.record import guard, hooks
+from gluon_edbatch.record import hooks
+from support.aftermath import assert_hooks_gone, assert_minibatch_right, assert_unguarded
+from support.lines import Line
+from support.models import dense, rows
 
-ORIGINALS = (gluon.Block.__call__, gluon.Block.__setattr__, register._imperative_invoke,
-             autograd.set_recording, autograd.set_training)
-
-
-def assert_hooks_gone():
-    """MXNet is as it was imported, in this thread and in all others."""
-    assert (gluon.Block.__call__, gluon.Block.__setattr__, register._imperative_invoke,
-            autograd.set_recording, autograd.set_training) == ORIGINALS
-    assert hooks.current_recording() is None
-    assert hooks.local.eager is None
-    assert not autograd.is_recording() and not autograd.is_training()
-
-
-def assert_unguarded(*blocks):
-    """No parameter of these blocks is watched by a recording."""
-    for block in blocks:
-        for parameter in block.collect_params().values():
-            for array in parameter._data or ():
-                assert array.__class__ is NDArray, f'{parameter.name} is still guarded'
-
-
-class Line:
-    """Remembers a line of this file: ``line.here()`` stands on the line that must be named."""
-
-    def __init__(self):
-        self.site = None
-
-    def here(self):
-        """Call on the line that is expected in the message."""
-        frame = inspect.currentframe().f_back
-        self.site = f'{frame.f_code.co_filename}:{frame.f_lineno}'
-
-    def assert_in(self, info, *words):
-        """The message of `info` names this line and contains all words."""
-        text = str(info.value)
-        assert self.site is not None and re.search(re.escape(self.site) + r'(?!\d)', text), \
-            f'{self.site} is not named in: {text}'
-        for word in words:
-            assert word in text, f'{word!r} is not in: {text}'
-
-
-def dense(units=3, in_units=4, **kwargs):
-    """An initialised Dense."""
-    net = nn.Dense(units, in_units=in_units, **kwargs)
-    net.initialize(mx.init.Xavier())
-    return net
-
-
-def rows(count, size=4, seed=0):
-    """`count` samples of one row."""
-    values = np.random.RandomState(seed).randn(count, 1, size).astype(np.float32)
-    return [mx.nd.array(value) for value in values]
-
-
-def assert_minibatch_right(net=None, samples=None, scheduler='agenda'):
-    """Train one step's worth of gradients batched and eagerly, and compare."""
-    net = dense() if net is None else net
-    samples = rows(5) if samples is None else samples
-    parameters = [parameter for parameter in net.collect_params().values()
-                  if parameter.grad_req != 'null']
-
-    def gradients(run):
-        for parameter in parameters:
-            parameter.zero_grad()
-        with autograd.record():
-            loss = run()
-        loss.backward()
-        return loss.asnumpy(), [parameter.grad().asnumpy().copy() for parameter in parameters]
-
-    def batched():
-        with edb.batching(scheduler):
-            values = [(net(sample) ** 2).sum(axis=1) for sample in samples]
-        return edb.stack(values).sum()
-
-    def eager():
-        return sum([(net(sample) ** 2).sum() for sample in samples[1:]],
-                   (net(samples[0]) ** 2).sum())
-
-    found, expected = gradients(batched), gradients(eager)
-    np.testing.assert_allclose(found[0], expected[0], rtol=1e-5)
-    for one, other in zip(found[1], expected[1]):
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
-
-
-def watching():
-    """The recordings that watch arrays, after garbage collection."""
-    mx.nd.waitall()
-    gc.collect()
-    found = {}
-    for owners in guard._guards.values():
-        for owner in owners:
-            found[id(owner)] = owner
-    return found
-
-
-@pytest.fixture(name='aftermath', autouse=True)
-def check_aftermath():
-    """What must hold after every test of this file."""
-    assert_hooks_gone()
-    before = watching()
-    yield
-    assert_hooks_gone()
-    assert_minibatch_right()
-    assert_hooks_gone()
-    leaked = len(set(watching()) - set(before))
-    assert not leaked, f'{leaked} recordings that nobody holds still guard arrays'
+pytestmark = pytest.mark.usefixtures('aftermath')
 
 
 # --- exceptions in the user's code ---------------------------------------------------------------

@@ -12,7 +12,7 @@ from mxnet.gluon import nn
 
 import gluon_edbatch as edb
 from gluon_edbatch.fold.handles import Virtual
-from models import ndarrays, started
+from support.models import ndarrays, started
 
 
 class Encoder(nn.Block):

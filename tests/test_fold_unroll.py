@@ -6,7 +6,7 @@ from mxnet import autograd, gluon
 from mxnet.gluon import rnn
 
 import gluon_edbatch as edb
-from models import started
+from support.models import started
 
 INPUT, HIDDEN = 3, 4
 

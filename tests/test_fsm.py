@@ -20,7 +20,7 @@ from gluon_edbatch.schedule.fsm import run_policy
 from gluon_edbatch.schedule.policy import UNSEEN
 from gluon_edbatch.schedule.sufficient import SufficientCondition
 from gluon_edbatch.testing.scheduling import check_schedule, check_scheduler
-from strategies import graphs
+from support.strategies import graphs
 
 ENCODINGS = ["E_base", "E_sort", "E_max", "E_path", "E_bound"]
 QUICK = QLearningConfig(effort=500, beam_width=2)

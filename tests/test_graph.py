@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 
 from gluon_edbatch.edges import Countdown
 from gluon_edbatch.graph import Graph, expand, stable_argsort
-from strategies import graphs
+from support.strategies import graphs
 
 def in_lists(graph):
     return [graph.inputs[a:b].tolist() for a, b in zip(graph.offsets[:-1], graph.offsets[1:])]

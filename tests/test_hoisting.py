@@ -9,8 +9,8 @@ from mxnet.gluon import nn
 
 import gluon_edbatch as edb
 from gluon_edbatch.testing import assert_matches_eager
-from models import TreeLSTM, random_trees, started
-from test_plan import assert_sound, plan_of
+from support.models import TreeLSTM, random_trees, started
+from support.plans import assert_sound, plan_of
 
 H = 4
 

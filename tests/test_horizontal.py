@@ -18,8 +18,8 @@ from gluon_edbatch import weights
 from gluon_edbatch.static import node_type
 from gluon_edbatch.static.passes.horizontal import horizontal, packs
 from gluon_edbatch.testing import assert_matches_eager
-from models import EMBED, HIDDEN, VOCAB, binary_trees, random_trees, sentences, started
-from test_plan import plan_of
+from support.models import EMBED, HIDDEN, VOCAB, binary_trees, random_trees, sentences, started
+from support.plans import plan_of
 
 F = mx.sym
 

@@ -17,8 +17,8 @@ from gluon_edbatch.native import library, stopwatch
 from gluon_edbatch.native.run import native_program
 from gluon_edbatch.static.node_type import NodeType
 from gluon_edbatch.testing import assert_matches_eager
-from models import started
-from random_blocks import H, SHAPES, blocks
+from support.models import started
+from support.random_blocks import H, SHAPES, blocks
 
 needs_native = pytest.mark.skipif(not edb.native_available(), reason='no native operators')
 pytestmark = needs_native

@@ -5,7 +5,7 @@ import pytest
 
 import gluon_edbatch as edb
 from gluon_edbatch.testing import assert_matches_eager
-from models import arrays, ndarrays
+from support.models import arrays, ndarrays
 
 UNARY = ['relu', 'sigmoid', 'tanh', 'exp', 'square', 'sin', 'abs', 'softmax', 'log_softmax',
          'zeros_like', 'sign', 'floor', 'erf', 'softsign', 'negative', 'BlockGrad', 'identity']

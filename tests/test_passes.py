@@ -17,8 +17,8 @@ from gluon_edbatch.static.passes.embeddings import embeddings
 from gluon_edbatch.static.passes.operators import operators
 from gluon_edbatch.static.passes.sums import sums
 from gluon_edbatch.testing import assert_matches_eager
-from models import started
-from random_blocks import H, PARAMETERS, assert_unchanged, blocks, shapes_of
+from support.models import started
+from support.random_blocks import H, PARAMETERS, assert_unchanged, blocks, shapes_of
 
 F = mx.sym
 X, Y = F.var('edb_input0', dtype='float32'), F.var('edb_input1', dtype='float32')

@@ -9,7 +9,7 @@ from mxnet import autograd
 import gluon_edbatch as edb
 from gluon_edbatch import pool
 from gluon_edbatch.pool import Memory
-from models import started
+from support.models import started
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ from mxnet import autograd, gluon
 
 import gluon_edbatch as edb
 from gluon_edbatch.testing import assert_matches_eager
-from models import started
+from support.models import started
 
 ARITHMETIC = {
     'add': lambda x, y: x + y, 'subtract': lambda x, y: x - y, 'multiply': lambda x, y: x * y,

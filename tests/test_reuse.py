@@ -9,8 +9,8 @@ from mxnet.gluon import nn
 
 import gluon_edbatch as edb
 from gluon_edbatch.testing import assert_matches_eager
-from models import HIDDEN, VOCAB, random_trees
-from test_memory import assert_flat, minibatch
+from support.memory import Model, assert_flat, minibatch
+from support.models import HIDDEN, VOCAB, random_trees
 
 NEVER = 10 ** 9  # for check_every
 
@@ -444,7 +444,6 @@ def test_threads():
 
 def test_memory_is_flat():
     reuse = edb.Reuse(limit=40)
-    from test_memory import Model
     model = Model(16)
     model.initialize()
     generator = np.random.RandomState(0)

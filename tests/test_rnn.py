@@ -6,8 +6,8 @@ from mxnet import gluon
 
 import gluon_edbatch as edb
 from gluon_edbatch.testing import assert_matches_eager
-from models import (EMBED, HIDDEN, MVRNN, BinaryTreeLSTM, TreeGRU, TreeLSTM, binary_trees, ndarrays,
-                    random_trees, started)
+from support.models import (EMBED, HIDDEN, MVRNN, BinaryTreeLSTM, TreeGRU, TreeLSTM, binary_trees,
+                            ndarrays, random_trees, started)
 
 
 def sigmoid(x):

@@ -15,10 +15,10 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
-from test_errors import (assert_hooks_gone, assert_minibatch_right, assert_unguarded,
-                         check_aftermath, dense, rows)
+from support.aftermath import assert_hooks_gone, assert_minibatch_right, assert_unguarded
+from support.models import dense, rows
 
-__all__ = ['check_aftermath']  # used by every test here, by its autouse
+pytestmark = pytest.mark.usefixtures('aftermath')
 SCHEDULERS = ['agenda', 'depth', 'unbatched']
 
 

@@ -9,8 +9,8 @@ from gluon_edbatch.graph import Graph
 from gluon_edbatch.layout.rows import arrange
 from gluon_edbatch.schedule import AgendaScheduler
 from gluon_edbatch.testing import assert_matches_eager
-from models import started
-from strategies import graphs
+from support.models import started
+from support.strategies import graphs
 
 HIDDEN = 4
 

@@ -8,7 +8,7 @@ from mxnet.gluon import nn
 import gluon_edbatch as edb
 from gluon_edbatch.static.rowwise import RULES, Verdict, analyse
 from gluon_edbatch.testing import assert_matches_eager
-from models import started
+from support.models import started
 
 S = mx.sym
 PROVED, UNKNOWN, DEPENDENT = Verdict.PROVED, Verdict.UNKNOWN, Verdict.DEPENDENT

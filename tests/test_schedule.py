@@ -15,7 +15,7 @@ from gluon_edbatch.schedule import (
     SufficientConditionScheduler, UnbatchedScheduler, bound, get_scheduler, lower_bound,
 )
 from gluon_edbatch.testing.scheduling import check_schedule, check_scheduler
-from strategies import graphs
+from support.strategies import graphs
 
 NAMES = ["agenda", "agenda-remaining", "depth", "unbatched"]  # test_fsm.py has the others
 EMBED, CELL, HEAD = range(3)

@@ -9,9 +9,11 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
-from test_errors import Line, assert_minibatch_right, check_aftermath, dense, rows
+from support.aftermath import assert_minibatch_right
+from support.lines import Line
+from support.models import dense, rows
 
-__all__ = ['check_aftermath']  # used by every test here, by its autouse
+pytestmark = pytest.mark.usefixtures('aftermath')
 
 
 def right_or_refused(net, samples, line_words=(), rtol=1e-4, train=False):

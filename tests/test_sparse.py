@@ -12,8 +12,8 @@ from gluon_edbatch import backward
 from gluon_edbatch.errors import BatchError
 from gluon_edbatch.lookup import with_dense_gradient
 from gluon_edbatch.testing import assert_matches_eager
-from models import EMBED, HIDDEN, VOCAB, Reader, TreeLSTM, random_trees, sentences, started
-from test_plan import assert_sound, plan_of
+from support.models import EMBED, HIDDEN, VOCAB, Reader, TreeLSTM, random_trees, sentences, started
+from support.plans import assert_sound, plan_of
 
 SENTENCES = [[1, 2, 3, 1], [5], [6, 7, 8], [9, 1]]
 BOTH_ENDS = dict(schedulers=['agenda', 'depth'])  # with native operators, and without

@@ -10,7 +10,7 @@ import gluon_edbatch as edb
 from gluon_edbatch.graph import Graph
 from gluon_edbatch.schedule import get_scheduler
 from gluon_edbatch.visualize import _layout
-from strategies import graphs
+from support.strategies import graphs
 
 SVG = '{http://www.w3.org/2000/svg}'
 NAMED = Graph.from_lists([0, 0, 1, 1], [[], [], [0, 1, 0], [2]], type_names=['<in> & "x"', 'cell'])

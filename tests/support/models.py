@@ -87,6 +87,19 @@ def ndarrays(count: int, shape: Tuple[int, ...], seed: int = 0, dtype='float32',
     return made
 
 
+def dense(units=3, in_units=4, **kwargs):
+    """An initialised Dense."""
+    net = nn.Dense(units, in_units=in_units, **kwargs)
+    net.initialize(mx.init.Xavier())
+    return net
+
+
+def rows(count, size=4, seed=0):
+    """`count` samples of one row."""
+    values = np.random.RandomState(seed).randn(count, 1, size).astype(np.float32)
+    return [mx.nd.array(value) for value in values]
+
+
 class TreeLSTM(edb.AutoBatchMixin, gluon.Block):
     """Scores of the root of a tree, from a child-sum Tree-LSTM."""
 

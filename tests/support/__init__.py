@@ -1,0 +1,1 @@
+"""What several test files use. No test file imports another; they import from here."""

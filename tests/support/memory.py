@@ -1,0 +1,97 @@
+"""Memory that a process uses, and a model whose minibatches vary, to see that it stays flat."""
+import ctypes
+import gc
+import resource
+import statistics
+
+import mxnet as mx
+import numpy as np
+from mxnet import gluon
+from mxnet.gluon import nn
+
+import gluon_edbatch as edb
+
+PAGE = resource.getpagesize()
+
+
+class _MallInfo(ctypes.Structure):
+    """``struct mallinfo2`` of glibc 2.33 and later."""
+
+    _fields_ = [(name, ctypes.c_size_t) for name in (
+        'arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost').split()]
+
+
+def settle():
+    """Everything queued is done, and what nobody refers to is gone."""
+    gc.collect()
+    mx.nd.waitall()  # frees, too, are done by the engine
+
+
+def resident():
+    """Resident memory of this process in bytes."""
+    settle()
+    with open('/proc/self/statm') as statm:
+        return int(statm.read().split()[1]) * PAGE
+
+
+def in_use():
+    """Bytes that this process has allocated and not freed; its resident memory may be more, by
+    what the allocator keeps, and that would hide a leak for a while, or look like one."""
+    settle()
+    mallinfo = getattr(ctypes.CDLL(None), 'mallinfo2', None)
+    if mallinfo is None:
+        return resident()
+    mallinfo.restype = _MallInfo
+    info = mallinfo()
+    return info.uordblks + info.hblkhd
+
+
+class Model(edb.AutoBatchMixin, gluon.Block):
+    """A Tree-LSTM on random trees, with a regression at the root."""
+
+    def __init__(self, size=64):
+        super().__init__()
+        with self.name_scope():
+            self.embed = nn.Embedding(200, size)
+            self.cell = edb.rnn.ChildSumTreeLSTMCell(size, input_size=size)
+            self.out = nn.Dense(1, in_units=size)
+
+    def forward(self, tree):
+        return self.out(self.state(tree)[0])
+
+    def state(self, tree):
+        """(h, c) of a tree (word, children)."""
+        word, children = tree
+        return self.cell(self.embed(word), [self.state(child) for child in children])
+
+
+def random_tree(generator, nodes):
+    """A random tree as nested (word, children)."""
+    trees = [(int(generator.randint(200)), []) for _ in range(nodes)]
+    for index in range(1, nodes):
+        trees[generator.randint(index)][1].append(trees[index])
+    return trees[0]
+
+
+def minibatch(generator, size=32):
+    """Trees of varying sizes; the number varies, too."""
+    return [random_tree(generator, generator.randint(1, 20))
+            for _ in range(generator.randint(size // 2, size + 1))]
+
+
+def assert_flat(step, warm_up, steps, allowed, measure=in_use):
+    """`step` does not grow the process by more than `allowed` bytes after its warm-up.
+
+    A leak grows all the time, but another thread's caches only once. So the steps are divided
+    into windows, and the median of their growth is taken for all.
+    """
+    for number in range(warm_up):
+        step(number)
+    windows, readings = 5, [measure()]
+    for number in range(steps):
+        step(warm_up + number)
+        if (number + 1) % (steps // windows) == 0:
+            readings.append(measure())
+    grown = windows * statistics.median(np.diff(readings))
+    assert grown < allowed, (f'grows by {grown / 1e6:.1f} MB in {steps} steps, from '
+                             f'{[round(reading / 1e6, 1) for reading in readings]} MB')
