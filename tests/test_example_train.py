@@ -1,9 +1,6 @@
 """The example as a program: it trains, stops, goes on, and says what is wrong."""
 import os
-import signal
-import subprocess
 import sys
-from pathlib import Path
 
 import mxnet as mx
 import numpy as np
@@ -17,8 +14,9 @@ from tree_lstm.task import SICKTask
 from tree_lstm.train import main
 
 from gluon_edbatch.testing.eager import SCHEDULERS
+from support.processes import interrupt, run_example, start_example
 
-ROOT = Path(__file__).resolve().parents[1]
+PROGRAM = 'tree_lstm/train'
 TINY = ['--hidden', '6', '--embed', '5', '--sim-hidden', '4', '--batch-size', '8']
 
 
@@ -39,36 +37,25 @@ def run(data, capsys):
     return start
 
 
-def start_program(*arguments, **options):
-    environment = {**os.environ, 'OMP_NUM_THREADS': '1',
-                   'PYTHONPATH': os.pathsep.join([str(ROOT), os.environ.get('PYTHONPATH', '')])}
-    return subprocess.Popen(
-        [sys.executable, str(ROOT / 'example' / 'tree_lstm' / 'train.py'), *arguments],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, **options)
-
-
 def test_program_on_the_embedded_sample(tmp_path):
     # Started elsewhere: neither sample nor modules are found by way of the directory.
-    process = start_program('--epochs', '1', *TINY, '--report', cwd=str(tmp_path))
-    out, err = process.communicate(timeout=300)
-    assert process.returncode == 0, err
-    assert err == ''                        # no progress bars: this is no terminal
-    assert 'pairs: 500 train, 100 dev, 150 test' in out
-    assert 'epoch   1  loss ' in out and 'samples/s' in out
-    assert 'best on dev: epoch 1 of 1' in out
-    assert 'ChildSumTreeLSTMCell' in out    # the report
+    done = run_example(PROGRAM, '--epochs', '1', *TINY, '--report', cwd=tmp_path)
+    assert done.returncode == 0 and done.stderr == '', done.stderr  # no bars: this is no terminal
+    assert 'pairs: 500 train, 100 dev, 150 test' in done.stdout
+    assert 'epoch   1  loss ' in done.stdout and 'samples/s' in done.stdout
+    assert 'best on dev: epoch 1 of 1' in done.stdout
+    assert 'ChildSumTreeLSTMCell' in done.stdout    # the report
     assert os.listdir(tmp_path) == []
 
 
 def test_interrupt_says_what_was_saved(tmp_path, data):
     path = str(tmp_path / 'run.ckpt')
     arguments = ['--data', data, *TINY, '--checkpoint', path]
-    process = start_program('--epochs', '1000', *arguments)
-    lines = [process.stdout.readline() for _ in range(3)]       # up to the second epoch's line
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert 'go on with --resume' in err and 'Traceback' not in err
+    with start_example(PROGRAM, '--epochs', '100000', *arguments) as process:
+        lines = [process.stdout.readline() for _ in range(3)]   # up to the second epoch's line
+        err = interrupt(process)
+        assert process.returncode == 130, err
+    assert 'go on with --resume' in err.splitlines()[-1]
     assert 'epoch   2' in lines[-1]
     done = len(checkpoints.load(path).history)
     assert f'has epoch 1 to {done}' in err and done >= 2
@@ -77,11 +64,11 @@ def test_interrupt_says_what_was_saved(tmp_path, data):
 
 def test_killed_program_leaves_a_whole_checkpoint(tmp_path, data):
     path = str(tmp_path / 'run.ckpt')
-    process = start_program('--data', data, *TINY, '--checkpoint', path, '--epochs', '1000')
-    for _ in range(4):
-        process.stdout.readline()
-    process.kill()
-    process.communicate(timeout=60)
+    with start_example(PROGRAM, '--data', data, *TINY, '--checkpoint', path,
+                       '--epochs', '100000') as process:
+        for _ in range(4):
+            process.stdout.readline()
+        process.kill()
     assert len(checkpoints.load(path).history) >= 3
 
 
