@@ -132,8 +132,8 @@ class Fold:
         Virtual
         """
         if not isinstance(op, str):
-            raise TypeError(f'add() takes the name of a method, not {brief(op)}; a callable is noted '
-                            f'by record(batch_axis, op, ...)')
+            raise TypeError(f'add() takes the name of a method, not {brief(op)}; a callable is '
+                            f'noted by record(batch_axis, op, ...)')
         check_arguments(op, args)
         return self._note(0, op, op, args)
 
@@ -294,8 +294,8 @@ def check_arguments(op: str, args: Sequence[Any]) -> None:
             check_arguments(op, arg)
         elif type(arg) is not int and not isinstance(arg, (Handle, NDArray, np.ndarray)):
             raise RecordError(f'add({op!r}, ...) takes arrays, handles and ints (which are '
-                              f'indices), not {type(arg).__name__} {brief(arg)}; give a number that '
-                              f'is no index as an array')
+                              f'indices), not {type(arg).__name__} {brief(arg)}; give a number '
+                              f'that is no index as an array')
 
 
 def _located(error: Exception, call: Call) -> EdbError:

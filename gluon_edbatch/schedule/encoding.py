@@ -170,6 +170,6 @@ def get_encoding(encoding: Union[str, StateEncoding]) -> StateEncoding:
         return _ENCODINGS[encoding]()
     if isinstance(encoding, type) or not all(
             callable(getattr(encoding, method, None)) for method in ("follow", "coarser")):
-        raise TypeError(f"{brief(encoding)} is not a state encoding: it must be a name or an object "
-                        "with methods follow(run) and coarser(state)")
+        raise TypeError(f"{brief(encoding)} is not a state encoding: it must be a name or an "
+                        "object with methods follow(run) and coarser(state)")
     return encoding
