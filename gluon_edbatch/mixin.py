@@ -8,6 +8,7 @@ from mxnet.ndarray import NDArray
 
 from .functional import forward
 from .record import hooks
+from .record.refused import model_codes, refused_eagerly
 from .record.structure import flatten, unflatten
 from .reuse import Reuse
 from .schedule import Scheduler
@@ -26,8 +27,14 @@ class AutoBatchMixin:
         """Run the model on one sample."""
         if hooks.current_recording() is not None or hooks.local.eager:
             return super().__call__(*args)
-        with _eager(_context_of(self)):
-            return super().__call__(*args)
+        try:
+            with _eager(_context_of(self)):
+                return super().__call__(*args)
+        except Exception as error:
+            message = refused_eagerly(error, error.__traceback__)
+            if message is None:
+                raise
+            raise TypeError(message) from error
 
     def batch(self, samples: Iterable[Any], scheduler: Union[str, Scheduler] = DEFAULT_SCHEDULER,
               unpack: bool = False, keys: Optional[Iterable[Hashable]] = None,
@@ -75,6 +82,9 @@ def _context_of(block: gluon.Block) -> Optional[mx.Context]:
         if parameter._data is not None or parameter._deferred_init:
             return parameter.list_ctx()[0]
     return None
+
+
+model_codes.add(AutoBatchMixin.__call__.__code__)
 
 
 class _eager:  # pylint: disable=invalid-name

@@ -8,8 +8,11 @@ from typing import Any, Callable, List
 import mxnet as mx
 import numpy as np
 
+from .errors import RecordError
 from .record.hooks import current_recording
 from .record.lazy import LazyArray
+from .record.refused import refused_operands
+from .record.sites import current_site
 
 
 def __getattr__(name: str) -> Callable[..., Any]:
@@ -27,7 +30,13 @@ def _function(name: str) -> Callable[..., Any]:
     def with_lazy_arrays(*args, **kwargs):
         recording = current_recording()
         arguments = _lazy(recording, [*args, *kwargs.values()])
-        return original(*arguments[:len(args)], **dict(zip(kwargs, arguments[len(args):])))
+        try:
+            return original(*arguments[:len(args)], **dict(zip(kwargs, arguments[len(args):])))
+        except Exception as error:
+            message = refused_operands(f'edb.nd.{name}', args, error)
+            if message is None:
+                raise
+            raise RecordError(f'{message}\n  called at {current_site()}') from error
 
     def function(*args, **kwargs):
         recording = current_recording()

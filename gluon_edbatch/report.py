@@ -1,5 +1,5 @@
 """What was batched, and what not and why."""
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Tuple
 
 import numpy as np
 
@@ -49,6 +49,8 @@ class TypeReport(NamedTuple):
         rows of tables with row_sparse gradients were looked up.
     passes : tuple of str
         The compile options that made a difference to the type (see `CompileOptions`).
+    alike : str
+        The same for types that differ in shapes and constants only.
     """
 
     name: str
@@ -57,6 +59,7 @@ class TypeReport(NamedTuple):
     note: str
     hoisted: int = 0
     passes: Tuple[str, ...] = ()
+    alike: str = ''
 
 
 class Report(NamedTuple):
@@ -119,8 +122,9 @@ class Report(NamedTuple):
             f'rows read: {self.gathered_rows} gathered, {self.sliced_rows} as slices',
             f'record {self.record_ms:.2f} ms, {learned}schedule {self.schedule_ms:.2f} ms, '
             f'execute {self.execute_ms:.2f} ms (submission)']
-        width = max([len(kind.name) for kind in self.types], default=0)
-        for kind in self.types:
+        folded = _folded(self.types)
+        width = max([len(kind.name) for kind in folded], default=0)
+        for kind in folded:
             note = f'   one by one: {kind.note}' if kind.note else ''
             passes = f'   ({", ".join(kind.passes)})' if kind.passes else ''
             lines.append(f'  {kind.name:{width}}  {kind.calls:7d} calls in {kind.batches:5d} '
@@ -128,6 +132,24 @@ class Report(NamedTuple):
         for site in dict.fromkeys(self.forced):
             lines.append(f'  evaluated early {self.forced.count(site)} times by {site}')
         return '\n'.join(lines)
+
+
+def _folded(types: Iterable[TypeReport]) -> List[TypeReport]:
+    """Types that differ in shapes and constants only as one, whose name says how many."""
+    groups: Dict[tuple, List[TypeReport]] = {}
+    for kind in types:
+        groups.setdefault((kind.alike, kind.note, kind.passes), []).append(kind)
+    return [alike[0]._replace(name=_name_of_all(alike), calls=sum([one.calls for one in alike]),
+                              batches=sum([one.batches for one in alike]))
+            for alike in groups.values()]
+
+
+def _name_of_all(alike: List[TypeReport]) -> str:
+    first, names = alike[0].name, len({kind.name for kind in alike})  # shapes are in the name
+    if len(alike) == 1:
+        return first
+    differing = ['shapes'] * (names > 1) + ['constants'] * (names < len(alike))
+    return f'{first} and {len(alike) - 1} with other {" or ".join(differing)}'
 
 
 def make_report(scheduler: str, counts: List[EvaluationCounts], record_s: float,
@@ -138,7 +160,8 @@ def make_report(scheduler: str, counts: List[EvaluationCounts], record_s: float,
         for group in count.plan.groups:
             kind = group.node_type
             known = types.get(kind.serial) or TypeReport(
-                repr(kind), 0, 0, kind.reason if kind.alone else '', passes=_passes(kind))
+                repr(kind), 0, 0, kind.reason if kind.alone else '', passes=_passes(kind),
+                alike=_alike(kind))
             if group.hoisted:
                 types[kind.serial] = known._replace(hoisted=known.hoisted + 1)
             else:
@@ -155,6 +178,13 @@ def make_report(scheduler: str, counts: List[EvaluationCounts], record_s: float,
         sum(count.schedule.unseen_states for count in counts),
         1e3 * sum(count.schedule_s - count.schedule.learn_s for count in counts),
         1e3 * sum(count.execute_s for count in counts), tuple(forced))
+
+
+def _alike(node_type: NodeType) -> str:
+    """All that distinguishes a type from others but shapes and constants."""
+    dtypes = ', '.join([np.dtype(argument.arena[1]).name for argument in node_type.arguments])
+    modes = ''.join([f', {name}' for name, on in node_type.mode._asdict().items() if on])
+    return f'{node_type.name}({dtypes}) on {node_type.ctx}{modes}'
 
 
 def _passes(node_type: NodeType) -> Tuple[str, ...]:

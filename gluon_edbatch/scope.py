@@ -99,7 +99,8 @@ class batching:  # pylint: disable=invalid-name
             hooks.remove(self)
 
     def report(self) -> Report:
-        """Counters of all evaluations so far; ``print(scope.report())`` shows them."""
+        """Counters of all evaluations so far; ``print(scope.report())`` shows them, types that
+        differ in shapes and constants only on one line."""
         evaluator = self._recording.evaluator if self._recording else Evaluator(self.scheduler)
         return make_report(self.scheduler.name, evaluator.counts, self._record_s,
                            evaluator.forced)

@@ -12,6 +12,7 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
+from gluon_edbatch.brief import brief
 from gluon_edbatch.record import hooks
 from support.aftermath import assert_hooks_gone, assert_minibatch_right, assert_unguarded
 from support.lines import Line
@@ -701,3 +702,124 @@ def test_many_failures_in_a_row():
     assert_unguarded(net)
     assert not hooks._owners
     assert_minibatch_right(net)
+
+
+# --- arguments that are no arrays: in the user's terms -------------------------------------------
+
+class PerSample(edb.AutoBatchMixin, gluon.Block):
+    """A model for one sample, whose Dense is called on `line`."""
+
+    def __init__(self):
+        super().__init__()
+        self.line = Line()
+        with self.name_scope():
+            self.dense = nn.Dense(3, in_units=4)
+
+    def forward(self, x):
+        return self.line.here(), self.dense(x)
+
+
+class Sample:
+    """Some object of the user's."""
+
+
+NO_ARRAYS = {
+    'nested list': ([[1., 2., 3., 4.], [5, 6, 7, 8]],
+                    ['x is a nested list of 8 numbers', "numpy.array(..., 'float32')"]),
+    'flat list': ([1., 2., 3., 4.], ['x is a list of 4 numbers', 'axis 0 has a row']),
+    'long list': (list(range(10000)), ['x is a list of 10000 numbers']),
+    'arrays': (rows(3), ['x is a list of 3 arrays', 'gluon_edbatch.stack or concat']),
+    'tuple of NumPy arrays': ((np.ones((1, 4)),) * 2, ['x is a tuple of 2 arrays']),
+    'string': ('word ' * 1000, ["x is the string 'word word", 'vocabulary', '...']),
+    'strings': (['one', 'two'], ["x is a list that holds the string 'one'", 'vocabulary']),
+    'None': (None, ['x is None', 'array of zeros']),
+    'bool': (True, ['x is True', 'int(True)']),
+    'object': (Sample(), ['of the class Sample', 'forward() of a Block with AutoBatchMixin']),
+}
+
+
+@pytest.mark.parametrize('name', NO_ARRAYS)
+@pytest.mark.parametrize('eager', [False, True])
+def test_no_array_is_named_with_what_to_write(name, eager):
+    """Inside a scope and, in a model with the mixin, outside."""
+    argument, words = NO_ARRAYS[name]
+    net = PerSample()
+    net.initialize()
+    with pytest.raises(TypeError if eager else edb.RecordError) as info:
+        if eager:
+            net(argument)
+        else:
+            with edb.batching():
+                net(argument)
+    net.line.assert_in(info, f'Dense({net.dense.name}) takes arrays and numbers, but ', *words)
+    assert len(str(info.value)) < 800
+
+
+@pytest.mark.parametrize('eager', [False, True])
+@pytest.mark.parametrize('samples', [rows(3), [[1., 2., 3., 4.]] * 500], ids=['arrays', 'lists'])
+def test_list_of_samples_to_a_model(samples, eager):
+    net, line = PerSample(), Line()
+    net.initialize()
+    with pytest.raises((TypeError, edb.RecordError)) as info:
+        if eager:
+            line.here(), net(samples)
+        else:
+            with edb.batching():
+                line.here(), net(samples)
+    line.assert_in(info, f'PerSample({net.name}) was called with at', 'write net.batch(samples)')
+    assert len(str(info.value)) < 800
+
+
+def test_other_errors_of_an_eager_model_are_as_they_were():
+    net = PerSample()
+    net.initialize()
+    with pytest.raises(mx.base.MXNetError):
+        net(mx.nd.ones((1, 5)))[1].asnumpy()
+    with pytest.raises(TypeError, match='positional argument'):
+        net()
+
+
+@pytest.mark.parametrize('call, words', [
+    (lambda x: edb.nd.tanh(None), ['edb.nd.tanh', 'argument 1 is None']),
+    (lambda x: edb.nd.dot(x, [1, 2]), ['edb.nd.dot', 'argument 2 is a list of 2 numbers']),
+    (lambda x: edb.nd.dot(x, [1] * 10000), ['argument 2 is a list of 10000 numbers']),
+    (lambda x: edb.nd.concat(x, 'word'), ['edb.nd.concat', "argument 2 is the string 'word'"]),
+    (lambda x: edb.ragged([x, 'word']), ["ragged() takes arrays, not 'word'"]),
+    (lambda x: gluon.loss.L2Loss()(x, None), ['L2Loss', 'label is None']),
+    (lambda x: gluon.loss.L2Loss()(x, 'word'), ['L2Loss', "label is the string 'word'"]),
+    (lambda x: edb.rnn.ChildSumTreeLSTMCell(3)(x, None),
+     ['takes a list of children, [] for none, not None']),
+    (lambda x: edb.rnn.TreeGRUCell(3)('word', []), ["x is the string 'word'"]),
+])
+def test_no_array_to_an_operator_or_a_cell(call, words):
+    line = Line()
+    line.site = f'{__file__}:{call.__code__.co_firstlineno}'
+    with edb.batching():
+        value = dense()(rows(1)[0])
+        with pytest.raises(edb.RecordError) as info:
+            call(value)
+    line.assert_in(info, *words)
+
+
+def test_none_where_it_is_meant_is_not_blamed():
+    """An optional argument that is not given is no reason for an error of another kind."""
+    class Optional(gluon.HybridBlock):
+        def hybrid_forward(self, F, x, bias=None):
+            if bias is not None:
+                x = x + bias
+            raise Oops(x)
+
+    with edb.batching():
+        with pytest.raises(edb.RecordError) as info:
+            Optional()(rows(1)[0], None)
+    assert 'None' not in str(info.value) and 'Oops' in str(info.value)
+
+
+def test_brief():
+    with edb.batching():
+        value = dense()(rows(1)[0])
+    assert brief(value) == 'float32(1, 3)'
+    assert brief([value] * 9) == '[' + 'float32(1, 3), ' * 3 + '...]'
+    assert brief({'a': (np.ones(2, 'int32'),)}) == "{'a': (int32(2,),)}"
+    assert len(brief('x' * 10 ** 6)) <= 62 and len(brief([[['x' * 99] * 99] * 99] * 99)) < 2000
+    edb.forward(value)

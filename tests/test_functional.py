@@ -214,6 +214,28 @@ def test_report_and_print():
     assert 'test_functional.py' in text
 
 
+def test_report_folds_types_that_differ_in_shapes_and_constants_only():
+    net = nn.Dense(3, in_units=4, flatten=False)
+    net.initialize()
+    with edb.batching() as scope:
+        states = [net(mx.nd.ones((1, 2 + number % 4, 4))) for number in range(12)]
+        scaled = [state * (number + 1.5) for number, state in enumerate(states)]
+        same = [net(mx.nd.ones((1, 2, 4))) * (number + 1.5) for number in range(3)]
+        with autograd.predict_mode(), autograd.record(train_mode=False):
+            taped = [net(mx.nd.ones((1, 2, 4)))]
+    edb.forward(scaled + same + taped)
+    report = scope.report()
+    lines = [' '.join(line.split()) for line in str(report).splitlines()[3:]]
+    expected = [
+        (f'Dense({net.name})[2x4] and 3 with other shapes', 15, 4),
+        ('_mul_scalar[2x3] and 13 with other shapes or constants', 15, 14),
+        (f'Dense({net.name})[2x4]', 1, 1)]  # on autograd's tape
+    assert len(lines) == len(expected) and len(report.types) == 19
+    for line, (name, calls, batches) in zip(lines, expected):
+        assert line.startswith(f'{name} {calls} calls in {batches} batches'), line
+    assert sum(kind.batches for kind in report.types) == report.batches == 19
+
+
 def test_agenda_reaches_the_lower_bound_of_trees():
     net = started(TreeLSTM())
     trees = random_trees(8, largest=15)

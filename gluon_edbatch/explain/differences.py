@@ -1,12 +1,13 @@
 """What distinguishes the types of calls of one block, or of one operator."""
-import inspect
 from collections import Counter
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 from mxnet import gluon
 
+from ..brief import brief
 from ..static.node_type import Argument, Kind, Mode, NodeType
+from ..static.trace import argument_names
 from .explanation import Cause
 
 
@@ -70,7 +71,9 @@ def value_text(cause: Cause, value: Any) -> str:
         return ' and '.join(states) or 'off'
     if cause is Cause.LENGTHS:
         return 'any' if value is None else ' and '.join(map(str, value))
-    return str(value) if cause in (Cause.DTYPE, Cause.CONTEXT) else repr(value)
+    if cause in (Cause.DTYPE, Cause.CONTEXT):
+        return str(value)
+    return repr(value) if isinstance(value, (Word, _Weight, _Other)) else brief(value)
 
 
 def _aspects(node_type: NodeType, block: Optional[gluon.Block]) -> Iterator[Tuple[Cause, str, Any]]:
@@ -104,7 +107,7 @@ def _of_operator(node_type: NodeType) -> Iterator[Tuple[Cause, str, Any]]:
 def _of_block(node_type: NodeType, block: gluon.Block) -> Iterator[Tuple[Cause, str, Any]]:
     template, mark = node_type.made_with
     arguments = iter(node_type.arguments)
-    names = _argument_names(block, len(template))
+    names = argument_names(block, len(template))
     yield Cause.ARGUMENT, 'the number of arguments', len(template)
     for name, part in zip(names, template):
         for what, value in _parts(part, name):
@@ -124,14 +127,6 @@ def _of_array(name: str, argument: Argument, whole: bool) -> Iterator[Tuple[Caus
     yield Cause.SHAPE, name, (argument.rows if whole else 'n',) + shape
     yield Cause.DTYPE, name, np.dtype(dtype).name
     yield Cause.CONTEXT, name, f'on {ctx}'
-
-
-def _argument_names(block: gluon.Block, count: int) -> List[str]:
-    """As ``hybrid_forward`` calls its arguments, after ``self`` and ``F``."""
-    parameters = list(inspect.signature(type(block).hybrid_forward).parameters.values())[2:]
-    names = [parameter.name for parameter in parameters
-             if parameter.kind is parameter.POSITIONAL_OR_KEYWORD][:count]
-    return names + [f'argument {number + 1}' for number in range(len(names), count)]
 
 
 def _parts(template: tuple, name: str) -> Iterator[Tuple[str, Any]]:

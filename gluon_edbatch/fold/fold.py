@@ -8,6 +8,7 @@ import numpy as np
 from mxnet import autograd, gluon
 from mxnet.ndarray import NDArray
 
+from ..brief import brief
 from ..errors import EdbError, RecordError
 from ..functional import _evaluate
 from ..record.hooks import current_recording
@@ -70,7 +71,7 @@ class Fold:
                  scheduler: Union[str, Scheduler] = DEFAULT_SCHEDULER, volatile: bool = False,
                  cuda: bool = False):
         if ctx is not None and not isinstance(ctx, mx.Context):
-            raise TypeError(f'ctx is an mxnet.Context or None, not {ctx!r}')
+            raise TypeError(f'ctx is an mxnet.Context or None, not {brief(ctx)}')
         self.ctx = ctx
         self.scheduler = scheduler
         self.volatile = volatile
@@ -111,8 +112,8 @@ class Fold:
             What stands for the results.
         """
         if not callable(op):
-            raise TypeError(f'record() takes something to call, not {op!r}; a method of the block '
-                            f'that is applied is noted by add(name, ...)')
+            raise TypeError(f'record() takes something to call, not {brief(op)}; a method of '
+                            f'the block that is applied is noted by add(name, ...)')
         return self._note(batch_axis, op, key_of_op(op), args)
 
     def add(self, op: str, *args: Any) -> Virtual:
@@ -131,8 +132,8 @@ class Fold:
         Virtual
         """
         if not isinstance(op, str):
-            raise TypeError(f'add() takes the name of a method, not {op!r}; a callable is noted by '
-                            f'record(batch_axis, op, ...)')
+            raise TypeError(f'add() takes the name of a method, not {brief(op)}; a callable is '
+                            f'noted by record(batch_axis, op, ...)')
         check_arguments(op, args)
         return self._note(0, op, op, args)
 
@@ -143,7 +144,7 @@ class Fold:
         handle = self._known.get(place)
         if handle is None:
             if type(batch_axis) is not int or batch_axis < 0:
-                raise RecordError(f'a batch axis is an int, 0 or more, not {batch_axis!r}')
+                raise RecordError(f'a batch axis is an int, 0 or more, not {brief(batch_axis)}')
             frame = user_frame()
             call = Call(op, batch_axis, copies, len(self._calls), depth, self._owner,
                         frame.f_code, frame.f_lasti)
@@ -293,8 +294,8 @@ def check_arguments(op: str, args: Sequence[Any]) -> None:
             check_arguments(op, arg)
         elif type(arg) is not int and not isinstance(arg, (Handle, NDArray, np.ndarray)):
             raise RecordError(f'add({op!r}, ...) takes arrays, handles and ints (which are '
-                              f'indices), not {type(arg).__name__} {arg!r}; give a number that is '
-                              f'no index as an array')
+                              f'indices), not {type(arg).__name__} {brief(arg)}; give a number '
+                              f'that is no index as an array')
 
 
 def _located(error: Exception, call: Call) -> EdbError:

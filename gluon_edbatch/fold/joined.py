@@ -5,6 +5,7 @@ import mxnet as mx
 import numpy as np
 from mxnet.ndarray import NDArray
 
+from ..brief import brief
 from ..errors import RecordError
 from ..functional import concat, forward
 from .handles import Handle
@@ -67,4 +68,4 @@ def _array(item: Any, value: Any, ctx: Optional[mx.Context]) -> NDArray:
     if isinstance(value, (list, tuple)):
         raise RecordError(f'{item} has {len(value)} results; ask for one of them, such as '
                           f'handle[0], or handle.split({len(value)})')
-    raise RecordError(f'{item} is no array, but {type(value).__name__} {value!r}')
+    raise RecordError(f'{item} is no array, but {type(value).__name__} {brief(value)}')

@@ -7,6 +7,7 @@ import numpy as np
 from mxnet import gluon
 from mxnet.ndarray import NDArray
 
+from ..brief import brief
 from .handles import Call, op_name
 
 
@@ -43,4 +44,4 @@ def _argument(item: Any) -> str:
         return f'({_arguments(item)})'
     if isinstance(item, dict):
         return f'{{{", ".join([f"{key!r}: {_argument(value)}" for key, value in item.items()])}}}'
-    return op_name(item) if isinstance(item, gluon.Block) else repr(item)
+    return op_name(item) if isinstance(item, gluon.Block) else brief(item)

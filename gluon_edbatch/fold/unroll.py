@@ -5,6 +5,7 @@ import mxnet as mx
 from mxnet.gluon.rnn import RecurrentCell
 from mxnet.ndarray import NDArray
 
+from ..brief import brief
 from ..errors import RecordError
 from .fold import Fold
 from .handles import Handle
@@ -42,9 +43,9 @@ def fold_unroll(cell: RecurrentCell, fold: Union[Fold, Unfold], length: int, inp
     states : list of Handle
     """
     if not isinstance(cell, RecurrentCell):
-        raise TypeError(f'fold_unroll() takes a recurrent cell of Gluon, not {cell!r}')
+        raise TypeError(f'fold_unroll() takes a recurrent cell of Gluon, not {brief(cell)}')
     if layout not in ('NTC', 'TNC'):
-        raise ValueError(f"layout is 'NTC' or 'TNC', not {layout!r}")
+        raise ValueError(f"layout is 'NTC' or 'TNC', not {brief(layout)}")
     if isinstance(inputs, (list, tuple)):
         inputs = list(inputs)
         if len(inputs) != length:

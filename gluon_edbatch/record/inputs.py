@@ -122,7 +122,8 @@ class Inputs(CallLog):
             array = array.astype(np.float32)  # as mx.nd.array does
         if array.dtype not in _MX_DTYPES:
             raise RecordError(f'an array of dtype {array.dtype} at {current_site()}: MXNet has no '
-                              f'such dtype')
+                              f'such dtype; give numbers, for words those that stand for them in a '
+                              f'vocabulary, and lists of different lengths one by one')
         spec = spec_of(array.shape, array.dtype, self.ctx)
         return self._append_array(array, spec) if fresh else self.known_array(spec, array, True)
 

@@ -8,6 +8,7 @@ import numpy as np
 from mxnet import autograd, gluon
 from mxnet.ndarray import NDArray
 
+from ..brief import brief
 from ..errors import EdbError, RecordError, StaleValueError
 from ..static.fingerprint import containers, contents, fingerprint
 from ..static.node_type import Kind, Mode, NodeType, make_type
@@ -17,6 +18,7 @@ from .calls import (ANY, Callee, End, Form, Nothing, Number, Ragged, current_rec
 from .guard import GuardedArray, Watched, detached
 from .inputs import NUMBERS, SCALAR_DTYPE, Given, Inputs, is_array
 from .lazy import LazyArray, Locations, RaggedArray, Store
+from .refused import current_model_call, refused_call
 from .shared import SharedTypes, Sharing
 from .sites import Site, current_site, site_of, user_codes
 from .spec import Spec, spec_of
@@ -82,6 +84,15 @@ class Recording(Inputs):
         """A call of a kind that was not met yet, or that the search in calls.py does not know."""
         if callee.block is None:
             return self._operation_unknown(callee, args)
+        try:
+            return self._block_unknown(callee, args)
+        except Exception as error:
+            message = refused_call(callee.block, args, error, current_model_call())
+            if message is None:
+                raise
+            raise RecordError(f'{message}\n  called at {current_site()}') from error
+
+    def _block_unknown(self, callee, args):
         block, childless = callee.block, False
         if callee.children and len(args) == 2:
             x, children = args
@@ -180,8 +191,9 @@ class Recording(Inputs):
         try:
             template = tuple(flatten(arg, is_array, leaves) for arg in args)
         except TypeError as error:
-            raise RecordError(f'{describe(block)} at {current_site()}: an argument is neither an '
-                              f'array nor a constant that can be compared ({error})') from None
+            raise RecordError(f'{describe(block)} at {current_site()}: {brief(args)} has what is '
+                              f'neither an array nor a constant that can be compared ({error})'
+                              ) from None
         self._find_ctx(block)
         leaves = self.values(leaves)
         key = (block, template, *map(_key, leaves))
@@ -259,6 +271,10 @@ class Recording(Inputs):
             else self._ragged_of_any(values)
 
     def _ragged_of_any(self, values) -> RaggedArray:
+        for value in values:
+            if not is_array(value):
+                raise RecordError(f'ragged() takes arrays, not {brief(value)}\n  called at '
+                                  f'{current_site()}')
         values = self.values(values)
         stores = {value._store for value in values}
         if len(stores) > 1:

@@ -2,7 +2,7 @@
 import dis
 import os
 import sys
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any, Dict, NamedTuple
 
 import mxnet
@@ -50,7 +50,11 @@ def site_of(code: CodeType, lasti: int) -> Site:
 
 def current_site() -> Site:
     """The user's line that is running now."""
-    frame = sys._getframe(1)
+    return site_above(sys._getframe(1))
+
+
+def site_above(frame: FrameType) -> Site:
+    """The user's line that this frame is, or that called it."""
     while is_library(frame.f_code, frame.f_globals) and frame.f_back is not None:
         frame = frame.f_back
     return Site(frame.f_code.co_filename, frame.f_lineno)

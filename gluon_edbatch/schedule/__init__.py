@@ -8,6 +8,7 @@ what they see of a graph in ``encoding``, and how they are learned in ``learning
 """
 from typing import Callable, Dict, Union
 
+from ..brief import brief
 from ..compiled import load
 
 load(f'{__name__}.frontier')
@@ -88,7 +89,7 @@ def get_scheduler(scheduler: Union[str, Scheduler]) -> Scheduler:
         return _SCHEDULERS[scheduler]()
     if isinstance(scheduler, type) or not callable(getattr(scheduler, "schedule", None)):
         raise TypeError(
-            f"{scheduler!r} is not a scheduler: it must be a name or an object with a method "
-            "schedule(graph)"
+            f"{brief(scheduler)} is not a scheduler: it must be a name or an object with a "
+            "method schedule(graph)"
         )
     return scheduler

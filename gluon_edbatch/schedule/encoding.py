@@ -11,6 +11,7 @@ References
 """
 from typing import Callable, Dict, Optional, Protocol, Tuple, Union
 
+from ..brief import brief
 from .bound import CostToGo
 from .paths import ReadyPaths
 from .run import Run
@@ -169,6 +170,6 @@ def get_encoding(encoding: Union[str, StateEncoding]) -> StateEncoding:
         return _ENCODINGS[encoding]()
     if isinstance(encoding, type) or not all(
             callable(getattr(encoding, method, None)) for method in ("follow", "coarser")):
-        raise TypeError(f"{encoding!r} is not a state encoding: it must be a name or an object with "
-                        "methods follow(run) and coarser(state)")
+        raise TypeError(f"{brief(encoding)} is not a state encoding: it must be a name or an "
+                        "object with methods follow(run) and coarser(state)")
     return encoding

@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tup
 
 import numpy as np
 
+from ..brief import brief
 from ..errors import PolicyError
 from ..graph import Graph
 from .agenda import least_deep
@@ -75,7 +76,7 @@ class QLearningConfig:
             whole = type(self.__dataclass_fields__[name].default) is int
             if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
                 raise ValueError(f"{name} must be a{' whole' if whole else ''} number, "
-                                 f"not {value!r}")
+                                 f"not {brief(value)}")
             if not low <= value <= high:
                 raise ValueError(f"{name} must be from {low} to {high}, not {value}")
 
@@ -239,7 +240,7 @@ def _policy(content: Any, encoding: Optional[StateEncoding]) -> Policy:
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise ValueError(f'this is no policy: it has no "format": "{FORMAT}"')
     if content.get("version") != VERSION:
-        raise ValueError(f"this is a policy of version {content.get('version')!r}, but only "
+        raise ValueError(f"this is a policy of version {brief(content.get('version'))}, but only "
                          f"version {VERSION} can be read; learn it again")
     types = content.get("types")
     if not isinstance(types, list) or not all(isinstance(name, str) for name in types) \
@@ -253,7 +254,7 @@ def _policy(content: Any, encoding: Optional[StateEncoding]) -> Policy:
 
 def _encoding(name: Any, given: Optional[StateEncoding]) -> StateEncoding:
     if not isinstance(name, str):
-        raise ValueError(f"encoding must be a name, not {name!r}")
+        raise ValueError(f"encoding must be a name, not {brief(name)}")
     if given is None:
         try:
             return get_encoding(name)
@@ -307,13 +308,13 @@ def _reached(values: Any) -> Reached:
 
 def _small(value: Any) -> int:
     if not _whole(value) or value < 0:
-        raise ValueError(f"small must be a whole number of nodes, not {value!r}")
+        raise ValueError(f"small must be a whole number of nodes, not {brief(value)}")
     return value
 
 
 def _unseen(value: Any) -> str:
     if not isinstance(value, str) or value not in UNSEEN:
-        raise ValueError(f"unseen must be one of {', '.join(UNSEEN)}, not {value!r}")
+        raise ValueError(f"unseen must be one of {', '.join(UNSEEN)}, not {brief(value)}")
     return value
 
 

@@ -3,6 +3,8 @@ import threading
 from dataclasses import dataclass, fields, replace
 from typing import Any, List, Tuple
 
+from ..brief import brief
+
 
 @dataclass(frozen=True)
 class CompileOptions:
@@ -58,7 +60,7 @@ class CompileOptions:
     def __post_init__(self):
         for name, value in self.items():
             if not isinstance(value, bool):
-                raise ValueError(f'compile option {name} is True or False, not {value!r}')
+                raise ValueError(f'compile option {name} is True or False, not {brief(value)}')
 
     @classmethod
     def names(cls) -> Tuple[str, ...]:

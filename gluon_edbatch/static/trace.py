@@ -1,4 +1,5 @@
 """A HybridBlock's call, or one operator, as a Symbol."""
+import inspect
 import json
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -13,6 +14,7 @@ from ..record.structure import flatten, unflatten
 from .fingerprint import changed_attributes, fingerprint
 
 INPUT = 'edb_input%d'
+WITHOUT_ARRAY = 'that is not given its array'
 
 
 def is_argument(name: str) -> bool:
@@ -51,6 +53,14 @@ def _is_symbol(value: Any) -> bool:
 def describe(block: gluon.Block) -> str:
     """Class and name of a block, as the user knows it."""
     return f'{type(block).__name__}({block.name})'
+
+
+def argument_names(block: gluon.Block, count: int) -> List[str]:
+    """As ``hybrid_forward`` calls its arguments, after ``self`` and ``F``."""
+    parameters = list(inspect.signature(type(block).hybrid_forward).parameters.values())[2:]
+    names = [parameter.name for parameter in parameters
+             if parameter.kind is parameter.POSITIONAL_OR_KEYWORD][:count]
+    return names + [f'argument {number + 1}' for number in range(len(names), count)]
 
 
 def trace_block(block: gluon.HybridBlock, template: Tuple, inputs: int) -> StaticGraph:
@@ -212,6 +222,10 @@ def _parameters(block, symbol):
                               f'{parameter.name!r}; give one of their blocks another prefix')
     names = [name for name in symbol.list_inputs() if not name.startswith(INPUT[:-2])]
     missing = [name for name in names if name not in known]
+    attributes = symbol.attr_dict()
+    for name in missing:
+        if '__dtype__' not in attributes.get(name, {}):  # no parameter's, but made by an operator
+            raise RecordError(f'{describe(block)} has an operator {WITHOUT_ARRAY} {name}')
     if missing:
         raise RecordError(f'{describe(block)} uses {", ".join(missing)}, which is not among its '
                           f'parameters; assign the block that owns it as an attribute')

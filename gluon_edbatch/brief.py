@@ -1,0 +1,27 @@
+"""Values of the user in messages and reports: short, and lazy ones without being computed."""
+import reprlib
+from typing import Any
+
+import numpy as np
+
+
+class _Brief(reprlib.Repr):
+    """Arrays by dtype and shape, the first items of containers, the ends of long texts."""
+
+    def __init__(self):
+        super().__init__()
+        self.maxlevel = self.maxlist = self.maxtuple = self.maxdict = 3
+        self.maxstring = self.maxother = self.maxlong = 60
+
+    def repr1(self, x, level):
+        """As the base class, but for arrays and for classes derived from containers."""
+        if hasattr(x, 'shape') and hasattr(x, 'dtype') and not isinstance(x, np.generic):
+            return f'{np.dtype(x.dtype).name}{x.shape}'
+        for kind, shown in ((tuple, self.repr_tuple), (list, self.repr_list),
+                            (dict, self.repr_dict), (str, self.repr_str)):
+            if isinstance(x, kind):
+                return shown(x, level)
+        return super().repr1(x, level)
+
+
+brief = _Brief().repr

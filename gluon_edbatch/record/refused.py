@@ -1,0 +1,143 @@
+"""Arguments that a block or an operator cannot take: what is wrong, and what to write instead."""
+import sys
+from types import CodeType, TracebackType
+from typing import Any, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+
+import numpy as np
+from mxnet import gluon
+from mxnet.ndarray import NDArray
+
+from ..brief import brief
+from ..static.trace import WITHOUT_ARRAY, argument_names, describe
+from .sites import Site, site_above
+
+# What MXNet says of an argument that is no array; it says which only where it is an operator's.
+_NO_ARRAY = ('there must be one NDArray or one Symbol in the input', 'must be Symbol instances',
+             'must have NDArray type', 'inputs, but got', WITHOUT_ARRAY)
+_call = gluon.Block.__call__
+_NUMBERS = (int, float, np.generic)
+model_codes: Set[CodeType] = set()  # of what calls a model for one sample (see `mixin`)
+
+
+class ModelCall(NamedTuple):
+    """A call of a model for one sample, by the user."""
+
+    model: gluon.Block
+    args: Tuple[Any, ...]
+    site: Site
+
+
+def refused_call(block: gluon.Block, args: Sequence[Any], error: BaseException,
+                 call: Optional[ModelCall]) -> Optional[str]:
+    """Why a block failed with `error`, if that is for an argument that is no array.
+
+    Parameters
+    ----------
+    block : gluon.Block
+    args : sequence
+        What it was called with.
+    error : Exception
+    call : ModelCall or None
+        The call of the model that the block is in.
+    """
+    blamed = _blamed(args, error)
+    if not blamed:
+        return None
+    names = argument_names(block, len(args))
+    if getattr(block, 'values_of_child', 0) and len(args) == 2:
+        names = ['x', 'children']
+        if not isinstance(args[1], (list, tuple)):
+            return f'{describe(block)} takes a list of children, [] for none, not {brief(args[1])}'
+    text = _refused(describe(block), [(names[position], args[position]) for position in blamed])
+    if call is not None and any(isinstance(args[position], (list, tuple)) for position in blamed) \
+            and any(isinstance(arg, (list, tuple)) for arg in call.args):
+        text += (f'\n  A model is called with one sample: if {brief(call.args[0])}, which '
+                 f'{describe(call.model)} was called with at {call.site}, is a list of samples, '
+                 f'write net.batch(samples), or [net(sample) for sample in samples] in a scope')
+    return text
+
+
+def refused_operands(name: str, args: Sequence[Any], error: BaseException) -> Optional[str]:
+    """The same for an operator."""
+    blamed = _blamed(args, error)
+    return _refused(name, [(f'argument {i + 1}', args[i]) for i in blamed]) if blamed else None
+
+
+def _blamed(args: Sequence[Any], error: BaseException) -> List[int]:
+    """Positions of the arguments that are no arrays, if the error says that it is for these."""
+    odd = [position for position, arg in enumerate(args) if not _is_value(arg)]
+    text = str(error.__cause__ or error)
+    if any(words in text for words in _NO_ARRAY):
+        return odd
+    return [position for position in odd if f"'{type(args[position]).__name__}' " in text]
+
+
+def _is_value(arg: Any) -> bool:
+    return isinstance(arg, (NDArray, np.ndarray) + _NUMBERS) and not isinstance(arg, bool)
+
+
+def _refused(who: str, given: Sequence[Tuple[str, Any]]) -> str:
+    reasons = '; '.join([f'{name} is {_what(arg)}' for name, arg in given])
+    return f'{who} takes arrays and numbers, but {reasons}'
+
+
+def _what(arg: Any) -> str:
+    """An argument that should have been an array, and what to give instead."""
+    if arg is None:
+        return 'None: call it only where there is a value, or give an array of zeros'
+    if isinstance(arg, bool):
+        return f'{arg}: write int({arg})'
+    if isinstance(arg, (str, bytes)):
+        return (f'the {"string" if isinstance(arg, str) else "bytes"} {brief(arg)}: give what '
+                f'stands for it in a vocabulary, an int')
+    if isinstance(arg, (list, tuple)):
+        return _what_items(arg)
+    return (f'{brief(arg)}, of the class {type(arg).__name__}: take the arrays and numbers out of '
+            f'it in the forward() of a Block with AutoBatchMixin, and give these')
+
+
+def _what_items(items: Sequence[Any]) -> str:
+    leaves = list(_leaves(items))
+    kind = f'a {"" if len(leaves) == len(items) else "nested "}{type(items).__name__}'
+    if not leaves:
+        return f'{kind} without a value'
+    if not all(map(_is_value, leaves)):
+        wrong = next(leaf for leaf in leaves if not _is_value(leaf))
+        return f'{kind} that holds {_what(wrong)}'
+    if all([isinstance(leaf, _NUMBERS) or leaf.shape == (1,) for leaf in leaves]):
+        return (f'{kind} of {len(leaves)} numbers: give one array, such as '
+                f"numpy.array(..., 'float32'), whose axis 0 has a row for the sample")
+    return (f'{kind} of {len(leaves)} arrays: call it for each of them, or put them together by '
+            f'gluon_edbatch.stack or concat')
+
+
+def _leaves(items: Any) -> Iterator[Any]:
+    if not isinstance(items, (list, tuple)):
+        yield items
+        return
+    for item in items:
+        yield from _leaves(item)
+
+
+def current_model_call() -> Optional[ModelCall]:
+    """The outermost call of a model that this thread is in."""
+    found, frame = None, sys._getframe(1)
+    while frame is not None:
+        if frame.f_code in model_codes:
+            found = frame
+        frame = frame.f_back
+    return None if found is None else ModelCall(
+        found.f_locals['self'], found.f_locals['args'], site_above(found))
+
+
+def refused_eagerly(error: BaseException, traceback: Optional[TracebackType]) -> Optional[str]:
+    """The same for a call inside an eager model, from what its error passed through."""
+    call = None
+    while traceback is not None:
+        if traceback.tb_frame.f_code is _call.__code__:
+            call = traceback.tb_frame
+        traceback = traceback.tb_next
+    if call is None:
+        return None
+    text = refused_call(call.f_locals['self'], call.f_locals['args'], error, current_model_call())
+    return text and f'{text}\n  called at {site_above(call)}'
