@@ -3,6 +3,8 @@ import contextlib
 
 import mxnet as mx
 import numpy as np
+import pytest
+from mxnet import gluon
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
@@ -73,8 +75,22 @@ def test_fault_11_scopes_that_end_out_of_order():
     raise AssertionError('not mended yet')
 
 
-def test_fault_12_imported_symbol_blocks_can_be_recorded():
-    raise AssertionError('not mended yet')
+@pytest.mark.filterwarnings('ignore:Cannot decide type:UserWarning:mxnet')
+def test_fault_12_imported_symbol_blocks_can_be_recorded(tmp_path):
+    net = nn.HybridSequential()
+    net.add(nn.Dense(3, activation='tanh'), nn.Dense(2))
+    net.initialize(mx.init.Normal(.5))
+    net.hybridize()
+    xs = [mx.nd.random.normal(shape=(1, 4)) for _ in range(3)]
+    expected = [net(x).asnumpy() for x in xs]
+    net.export(str(tmp_path / 'net'))
+    block = gluon.SymbolBlock.imports(str(tmp_path / 'net-symbol.json'), ['data'],
+                                      str(tmp_path / 'net-0000.params'))
+    for way in ways():
+        with way:
+            values = [block(x) for x in xs]
+        for value, wanted in zip(values, expected):
+            np.testing.assert_allclose(value.asnumpy(), wanted, rtol=1e-5, atol=1e-6)
 
 
 def test_fault_13_zero_and_minus_zero_are_two_constants():
