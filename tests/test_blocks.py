@@ -1,5 +1,6 @@
 """Any HybridBlock batches: losses, the user's own, shared, deferred, with nested arguments."""
 import collections
+import contextlib
 
 import mxnet as mx
 import numpy as np
@@ -8,6 +9,7 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
+from gluon_edbatch.record.structure import exact
 from gluon_edbatch.testing import assert_matches_eager
 from support.models import EMBED, VOCAB, arrays, ndarrays, started
 
@@ -221,6 +223,71 @@ def test_constants_split_types_by_class_too():
     with edb.batching():
         values = [net(x, True), net(x, None), net(x, 'a')]
     assert [value.asnumpy()[0, 0] for value in values] == [2, 1, 3]
+
+
+CONSTANTS = [0.0, -0.0, 0, False, 1, 1.0, True, float('nan'), np.nan, 0j, complex(0, -0.0), None,
+             (0.0, 1), (-0.0, 1), (False, 1), (0, True), frozenset([0.0]), frozenset([-0.0])]
+
+
+def test_constants_are_compared_exactly():
+    """One NaN is another, or each call would be of a type of its own; all else differs."""
+    marks = [exact(constant) for constant in CONSTANTS]
+    assert [(CONSTANTS[i], CONSTANTS[j]) for i in range(len(marks)) for j in range(i)
+            if marks[i] == marks[j]] == [(np.nan, CONSTANTS[7])]
+    assert len(set(marks)) == len(marks) - 1
+
+
+@pytest.mark.parametrize('native', [True, False])
+def test_constants_of_operators_are_compared_exactly(native):
+    x = mx.nd.array([[0.0, -0.0, 3, -2]])
+    found = []
+    for scope in (edb.batching(compile_options=edb.CompileOptions(native=native)),
+                  contextlib.nullcontext()):
+        with scope:
+            y = edb.nd.identity(x)
+            values = [y * number for number in (0.0, -0.0, 0, 1, 1.0, True)]
+            values += [edb.nd.clip(y, least, 1) for least in (0.0, -0.0, 0, -0.0)]
+            values += [edb.nd.slice(y, begin=begin, end=(1, 3)) for begin in
+                       ((0, 1), (0, None), (None, 1))]
+            values += [y, -y, y / 0.0, y / -0.0, edb.nd.concat(y, y, dim=1)]
+        found.append([value.asnumpy() for value in values])
+    for one, other in zip(*found):
+        np.testing.assert_array_equal(one, other)
+        np.testing.assert_array_equal(np.signbit(one), np.signbit(other))
+
+
+def test_nan_as_a_constant_makes_one_kind_of_call():
+    with edb.batching() as scope:
+        y = edb.nd.identity(mx.nd.ones((1, 4)))
+        for _ in range(5):
+            z = y * float('nan')
+        assert len(scope._recording.callees) == 1
+    assert np.isnan(z.asnumpy()).all()
+
+
+def test_keys_of_dicts_are_constants():
+    class Sum(gluon.HybridBlock):
+        """Weights its arguments by their keys."""
+
+        def hybrid_forward(self, F, x, arrays):
+            """1 / (0 or -0)"""
+            return F.add_n(*[1 / (array * key) for key, array in arrays.items()])
+
+    net, x = Sum(), mx.nd.ones((1, 2))
+    with edb.batching():
+        values = [net(x, {0.0: x}), net(x, {-0.0: x}), net(x, {0: x})]
+    assert [value.asnumpy()[0, 0] for value in values] == [np.inf, -np.inf, np.inf]
+
+
+def test_equal_small_arrays_are_one_value_but_for_signs_of_zero_and_dtype():
+    net = nn.HybridLambda(lambda F, x: 1 / x)
+    arrays_given = [np.zeros((1, 2), np.float32), -np.zeros((1, 2), np.float32),
+                    np.zeros((1, 2), np.float32), np.zeros((1, 2), np.float16)]
+    with edb.batching() as scope:
+        values = [net(array) for array in arrays_given]
+    assert [value.asnumpy()[0, 0] for value in values] == [np.inf, -np.inf, np.inf, np.inf]
+    assert [value.dtype for value in values] == [np.float32] * 3 + [np.float16]
+    assert len(scope._recording.arrays) == 3
 
 
 def test_rows_of_different_counts_in_one_batch():
@@ -566,3 +633,97 @@ def test_embedding_that_was_cast():
         found = edb.concat(values)
         assert np.dtype(found.dtype) == np.dtype(dtype)
         np.testing.assert_array_equal(found.asnumpy(), net.weight.data().asnumpy()[:4])
+
+
+# --- exported networks ---------------------------------------------------------------------------
+
+# MXNet warns of the input of what it imports, whose dtype it finds out later.
+importing = pytest.mark.filterwarnings('ignore:Cannot decide type:UserWarning:mxnet')
+
+
+class TwoIn(gluon.HybridBlock):
+    """Two arguments, three results."""
+
+    def __init__(self):
+        super().__init__()
+        with self.name_scope():
+            self.left = nn.Dense(3, in_units=4)
+            self.right = nn.Dense(3, in_units=2, activation='tanh')
+            self.norm = nn.BatchNorm(in_channels=3, use_global_stats=True)
+
+    def hybrid_forward(self, F, x, y):
+        """Of both, of each."""
+        left, right = self.left(x), self.right(y)
+        return self.norm(left * right), left, right
+
+
+def imported(net, path, *samples, inputs=('data',), **kwargs):
+    """`net` as a SymbolBlock of its exported files."""
+    net.hybridize()
+    net(*samples)
+    net.export(str(path / 'net'))
+    return gluon.SymbolBlock.imports(str(path / 'net-symbol.json'), list(inputs),
+                                     str(path / 'net-0000.params'), **kwargs)
+
+
+@importing
+@pytest.mark.parametrize('dtype', ['float32', 'float64'])
+def test_imported_block_of_several_arguments_and_results(tmp_path, dtype):
+    net = started(TwoIn(), dtype=dtype)
+    net.norm.running_mean.set_data(mx.nd.array([.5, -1, 2]))
+    samples = list(zip(ndarrays(5, (1, 4), gradient=True, dtype=dtype),
+                       ndarrays(5, (1, 2), seed=1, gradient=True, dtype=dtype)))
+    expected = [net(*sample) for sample in samples]
+    block = imported(net, tmp_path, *samples[0], inputs=('data0', 'data1'))
+    assert_matches_eager(block, samples, unpack=True)
+    for results, wanted in zip(samples, expected):
+        for one, other in zip(block(*results), wanted):
+            np.testing.assert_allclose(one.asnumpy(), other.asnumpy(), rtol=1e-5)
+
+
+@importing
+def test_imported_block_inside_a_model(tmp_path):
+    """Its parameters are trained with those of the blocks around it."""
+    inner = imported(started(nn.Dense(3, in_units=4, activation='tanh')), tmp_path,
+                     mx.nd.ones((1, 4)))
+    net = nn.HybridSequential()
+    net.add(started(nn.Dense(4, in_units=4)), inner, started(nn.Dense(2, in_units=3)))
+    assert_matches_eager(net, ndarrays(5, (1, 4), gradient=True))
+    assert_matches_eager(Wrapped(inner), ndarrays(5, (1, 4), gradient=True))
+
+
+@importing
+def test_imported_block_of_other_shapes_is_refused(tmp_path):
+    block = imported(started(nn.Dense(3, in_units=4)), tmp_path, mx.nd.ones((1, 4)))
+    with edb.batching(), pytest.raises(edb.RecordError, match=r'weight.*\(3, 4\)|shape'):
+        block(mx.nd.ones((1, 5)))
+
+
+@importing
+def test_symbol_block_of_outputs_inside_a_graph():
+    """As users take features out of a network, sharing its parameters."""
+    net = nn.HybridSequential(prefix='features_')
+    with net.name_scope():
+        net.add(nn.Dense(3, activation='tanh', in_units=4), nn.Dense(2, in_units=3))
+    started(net)
+    data = mx.sym.var('data')
+    inner = net(data).get_internals()
+    outputs = [inner[name] for name in inner.list_outputs() if name.endswith('fwd_output')]
+    block = gluon.SymbolBlock(outputs, data, params=net.collect_params())
+    assert_matches_eager(block, ndarrays(4, (1, 4), gradient=True))
+
+
+@importing
+def test_models_are_exported_after_scopes(tmp_path):
+    """Recording leaves nothing behind that `export` or a reloaded file would meet."""
+    net = started(TwoIn())
+    samples = list(zip(ndarrays(3, (1, 4)), ndarrays(3, (1, 2), seed=1)))
+    with edb.batching():
+        values = [net(*sample) for sample in samples]
+    expected = [[each.asnumpy() for each in value] for value in values]
+    block = imported(net, tmp_path, *samples[0], inputs=('data0', 'data1'))
+    with edb.batching():
+        values = [block(*sample) for sample in samples]
+    for value, wanted in zip(values, expected):
+        for one, other in zip(value, wanted):
+            np.testing.assert_allclose(one.asnumpy(), other, rtol=1e-5)

@@ -383,3 +383,24 @@ def test_ids_of_several_tables(stopped, types):
     block = started(SharedIds(stopped))
     assert_matches_eager(block, [0, 3, 1, 3], hybridized=[False], schedulers=['agenda'])
     assert any(native_program(kind) is not None for kind in types) != stopped
+
+
+@pytest.mark.parametrize('name, function', [
+    ('clip', lambda F, x: F.clip(x, 0, 1)), ('clip at -0', lambda F, x: F.clip(x, -0.0, 1)),
+    ('maximum', lambda F, x: F.maximum(x, 0.5)), ('minimum', lambda F, x: F.minimum(x, 0.5)),
+    ('larger', lambda F, x: F.maximum(x, F.reverse(x, axis=1))),
+    ('smaller', lambda F, x: F.minimum(x, F.reverse(x, axis=1))),
+    ('relu', lambda F, x: F.relu(x)), ('product', lambda F, x: x * -2),
+    ('quotient', lambda F, x: x / -0.0), ('negative', lambda F, x: -x),
+    ('copy', lambda F, x: F.identity(x)), ('pieces', lambda F, x: F.concat(x, x, dim=1))])
+def test_nan_and_signs_of_zero_are_as_mxnet_has_them(name, function):
+    net = nn.HybridLambda(function)
+    x = mx.nd.array([[np.nan, 0.0, -0.0, 2, -3, 1, 0.25]])
+    expected = net(x).asnumpy()
+    with edb.batching():
+        values = [net(x) for _ in range(2)]
+    for value in edb.forward(values):
+        np.testing.assert_array_equal(value.asnumpy(), expected)
+        zeros = expected == 0
+        np.testing.assert_array_equal(np.signbit(value.asnumpy()[zeros]),
+                                      np.signbit(expected[zeros]))

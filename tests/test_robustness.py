@@ -138,6 +138,33 @@ def test_numpy_view_and_fortran_order():
     close(values[4], net(mx.nd.array(array.T.copy())))
 
 
+@pytest.mark.parametrize('size', [4, 70000])
+@pytest.mark.parametrize('change', ['assign', 'add', 'view', 'base'])
+def test_numpy_mode_input_changed(change, size):
+    """Arrays of ``mx.np``, whatever their size, inside of a scope and after it."""
+    net = dense(in_units=size)
+    for inside in (True, False):
+        base = mx.np.ones((2, size))
+        array = base[:1] if change == 'base' else mx.np.ones((1, size))
+        write = {'assign': lambda array=array: array.__setitem__(slice(None), 7),
+                 'add': lambda array=array: array.__iadd__(7),
+                 'view': lambda array=array: array[:1].__setitem__(slice(None), 7),
+                 'base': lambda base=base: base.__setitem__(slice(None), 7)}[change]
+        expected = net(mx.nd.ones((1, size)))
+        expected.wait_to_read()
+        with edb.batching():
+            values = [net(array)]
+            if inside:
+                write()
+                values.append(net(array))
+        if not inside:
+            write()
+        close(values[0], expected, rtol=1e-4, atol=1e-4)
+        if inside:
+            close(values[1], net(mx.nd.full((1, size), 8 if change == 'add' else 7)), rtol=1e-4,
+                  atol=1e-3)
+
+
 def test_input_with_gradient_changed_under_record():
     net = dense()
     array, = rows(1)

@@ -137,7 +137,7 @@ def _parts(template: tuple, name: str) -> Iterator[Tuple[str, Any]]:
     elif kind == 'static':
         yield name, template[2]
     else:
-        keys, items = (template[1], template[2:]) if issubclass(kind, dict) else (
+        keys, items = (template[1], template[3:]) if issubclass(kind, dict) else (
             range(len(template) - 1), template[1:])
         yield name, Word(f'a {kind.__name__} of {len(items)}')
         for key, item in zip(keys, items):

@@ -49,6 +49,7 @@ class Unary(IntEnum):
     LEAKY = 12
     MAXIMUM = 13
     MINIMUM = 14
+    CLIP = 15
 
 
 class Binary(IntEnum):
@@ -116,6 +117,9 @@ class Instruction(NamedTuple):
     reals: Tuple[float, ...] = ()
 
 
+COPY = (1.0, -0.0)  # `reals` of Unary.AFFINE: x + -0.0 is x, also if that is -0.0
+
+
 class Register:
     """A matrix of intermediate values.
 
@@ -171,7 +175,7 @@ class RowProgram(NamedTuple):
 
 
 _FROM_X = {Unary.LOG, Unary.SQUARE, Unary.ABS, Unary.RECIPROCAL, Unary.SOFTSIGN, Unary.LEAKY,
-           Unary.MAXIMUM, Unary.MINIMUM}
+           Unary.MAXIMUM, Unary.MINIMUM, Unary.CLIP}
 _FROM_Y = {Unary.SIGMOID, Unary.TANH, Unary.RELU, Unary.EXP, Unary.SQRT, Unary.SOFTRELU}
 
 

@@ -18,7 +18,7 @@ import mxnet as mx
 
 _SOURCES = Path(__file__).parent / 'src'
 _FLAGS = ['-std=c++17', '-O3', '-march=native', '-fopenmp-simd', '-fno-math-errno',
-          '-fno-trapping-math', '-fno-signed-zeros', '-fPIC', '-shared', '-w']
+          '-fno-trapping-math', '-fPIC', '-shared', '-w']
 if os.environ.get('GLUON_EDBATCH_STOPWATCH') == '1':
     _FLAGS.append('-DEDB_STOPWATCH')
 _OPERATORS = ('edb_run_forward', 'edb_run_backward')

@@ -15,7 +15,7 @@ from ..static.passes import apply_passes
 from ..static.passes.horizontal import horizontal, packs
 from ..static.program import tell_dtypes
 from ..static.trace import INPUT
-from .instructions import (Instruction, Opcode, Place, Register, RowProgram, Unary, View,
+from .instructions import (COPY, Instruction, Opcode, Place, Register, RowProgram, Unary, View,
                            read_backward)
 from .rules import (ADDITIONS, RULES, VIEWS, Entry, Node, Shape, Unsupported, Value, axis_of,
                     width_of)
@@ -260,7 +260,7 @@ class Lowering:
                                        self.times[position]))
         self.instructions.append(Instruction(
             Opcode.UNARY, View(len(self.registers) - 1, 0, value.view.width), value.view,
-            numbers=(Unary.AFFINE,), reals=(1.0, 0.0)))
+            numbers=(Unary.AFFINE,), reals=COPY))
 
     # --- what rules use --------------------------------------------------------------------------
 

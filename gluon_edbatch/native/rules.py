@@ -4,11 +4,12 @@ A rule gets the program under way, the operator, and its inputs, and appends ins
 its result another view. To add an operator, write a rule and name it in `_rules`; an elementwise
 function also needs its formula in ``src/functions.h``.
 """
+import math
 from typing import TYPE_CHECKING, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from .instructions import Binary, Opcode, Spread, Unary, View
+from .instructions import COPY, Binary, Opcode, Spread, Unary, View
 
 if TYPE_CHECKING:
     from .lowering import Lowering
@@ -110,6 +111,10 @@ def _scalar(attrs: Dict[str, str]) -> float:
     return float(attrs['scalar'])
 
 
+def _inverse(number: float) -> float:
+    return 1.0 / number if number else math.copysign(math.inf, number)
+
+
 _ACTIVATIONS = {'relu': Unary.RELU, 'sigmoid': Unary.SIGMOID, 'tanh': Unary.TANH,
                 'softrelu': Unary.SOFTRELU, 'softsign': Unary.SOFTSIGN}
 
@@ -128,12 +133,8 @@ def _leaky(low, node, inputs) -> None:
 
 
 def _clip(low, node, inputs) -> None:
-    _need_rows(node, inputs[0])
-    raised = low.new(inputs[0].view.width, inputs[0].ragged)
-    low.emit(Opcode.UNARY, raised, inputs[0].view, numbers=(Unary.MAXIMUM,),
-             reals=(float(node.attrs['a_min']),))
-    low.emit(Opcode.UNARY, low.out(node, inputs[0].ragged), raised, numbers=(Unary.MINIMUM,),
-             reals=(float(node.attrs['a_max']),))
+    _unary(Unary.CLIP, lambda attrs: (float(attrs['a_min']), float(attrs['a_max'])))(
+        low, node, inputs)
 
 
 def _dropout(low, node, inputs) -> None:
@@ -175,7 +176,7 @@ def _add_n(low, node, inputs) -> None:
     views = [low.rows(node, value, ragged).view for value in inputs]
     out = low.out(node, ragged)
     if len(views) == 1:
-        low.emit(Opcode.UNARY, out, views[0], numbers=(Unary.AFFINE,), reals=(1.0, 0.0))
+        low.emit(Opcode.UNARY, out, views[0], numbers=(Unary.AFFINE,), reals=COPY)
     for position, view in enumerate(views[1:]):
         last = position == len(views) - 2
         total = out if last else low.new(out.width, ragged)
@@ -199,7 +200,7 @@ def _sum_of_products(low: 'Lowering', node: Node) -> None:
         if len(terms) > 2:
             raise Unsupported('adds many terms')
     elif terms:
-        low.emit(Opcode.UNARY, out, terms[0].view, numbers=(Unary.AFFINE,), reals=(1.0, 0.0))
+        low.emit(Opcode.UNARY, out, terms[0].view, numbers=(Unary.AFFINE,), reals=COPY)
     for position, product in enumerate(products):
         _emit_product(low, product, [low.values[source] for source in product.sources], out,
                       accumulate=bool(terms) or position > 0)
@@ -349,7 +350,7 @@ def _concat(low, node, inputs) -> None:
         if outer > 1:
             low.emit(Opcode.STRIDED, part, value.view, numbers=(outer, mine, size * inner, mine))
         elif value.view != part:
-            low.emit(Opcode.UNARY, part, value.view, numbers=(Unary.AFFINE,), reals=(1.0, 0.0))
+            low.emit(Opcode.UNARY, part, value.view, numbers=(Unary.AFFINE,), reals=COPY)
         offset += mine
 
 
@@ -470,11 +471,11 @@ def _rules() -> Dict[str, Callable]:
         'sqrt': _unary(Unary.SQRT), 'abs': _unary(Unary.ABS),
         'softsign': _unary(Unary.SOFTSIGN),
         'reciprocal': _unary(Unary.RECIPROCAL, lambda _: (1.0,)),
-        'negative': _unary(Unary.AFFINE, lambda _: (-1.0, 0.0)),
-        '_copy': _unary(Unary.AFFINE, lambda _: (1.0, 0.0)),
-        'identity': _unary(Unary.AFFINE, lambda _: (1.0, 0.0)),
-        '_mul_scalar': _unary(Unary.AFFINE, lambda attrs: (_scalar(attrs), 0.0)),
-        '_div_scalar': _unary(Unary.AFFINE, lambda attrs: (1.0 / _scalar(attrs), 0.0)),
+        'negative': _unary(Unary.AFFINE, lambda _: (-1.0, -0.0)),
+        '_copy': _unary(Unary.AFFINE, lambda _: COPY),
+        'identity': _unary(Unary.AFFINE, lambda _: COPY),
+        '_mul_scalar': _unary(Unary.AFFINE, lambda attrs: (_scalar(attrs), -0.0)),
+        '_div_scalar': _unary(Unary.AFFINE, lambda attrs: (_inverse(_scalar(attrs)), -0.0)),
         '_plus_scalar': _unary(Unary.AFFINE, lambda attrs: (1.0, _scalar(attrs))),
         '_minus_scalar': _unary(Unary.AFFINE, lambda attrs: (1.0, -_scalar(attrs))),
         '_rminus_scalar': _unary(Unary.AFFINE, lambda attrs: (-1.0, _scalar(attrs))),

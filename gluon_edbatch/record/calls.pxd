@@ -83,4 +83,5 @@ cdef class CallLog:
 @cython.locals(callee=Callee)
 cdef object _hooked_call(CallLog log, object block, tuple args)
 cdef bint _is_plain(object option) except -1
+cdef bint _tells_itself(object option) except -1
 cdef object _call_with_user_hooks(CallLog log, Callee callee, tuple args)

@@ -14,7 +14,7 @@ from mxnet.ndarray import NDArray
 from ..static.fingerprint import contents
 from . import lazy, native
 from .sites import is_library
-from .structure import unflatten
+from .structure import exact, unflatten
 
 # Which lengths of ragged arguments a call may have to be of its form.
 ANY = 0      # there are none, or padding them changes nothing
@@ -329,7 +329,7 @@ class CallLog:
                 return function(*every, **options)
             key.append(name)
             key.append(type(option))  # 1 is not True, nor 1.0
-            key.append(option)
+            key.append(option if _tells_itself(option) else exact(option))
         place = tuple(key)
         callee = self.callees.get(place)
         if callee is None:
@@ -516,6 +516,16 @@ def _is_plain(option) -> bool:
                 return False
         return True
     return type(option) in _PLAIN
+
+
+def _tells_itself(option) -> bool:
+    """Whether no other constant of its type equals it: most do, but 0.0 is -0.0."""
+    if type(option) is tuple:
+        for item in option:
+            if type(item) is not int and item is not None:
+                return False
+        return True
+    return type(option) is not float or (option != 0 and option == option)
 
 
 def hooked_call(self, *args):

@@ -142,7 +142,8 @@ class Inputs(CallLog):
         """An NDArray as a value, with the contents that it has now.
 
         Small ones are copied; a large one is watched instead, and the same one is one value. To
-        watch costs less than to copy, but writing through a view made before is not noticed.
+        watch costs less than to copy, but writing through a view made before is not noticed; so
+        what is a view itself, as of an array of ``mx.np``, is copied whatever its size.
         """
         large, watched = self._large.get(id(array), (None, None))
         if watched is not None and watched.copy is None:
@@ -152,13 +153,14 @@ class Inputs(CallLog):
         if array.stype != 'default':
             raise RecordError(f'a {array.stype} array at {current_site()}: only dense arrays can '
                               f'be arguments of a recorded call; use .tostype("default")')
+        given = array
         if isinstance(array, mx.np.ndarray):
             array = array.as_nd_ndarray()
         if not array.shape:
             array = array.reshape((1,))
         spec = spec_of(array.shape, array.dtype, array.ctx)
         self._ctx = self._ctx or array.ctx
-        if array.size < self.copied_below:
+        if array is not given or array.size < self.copied_below:
             return self._append_array(Given(array, detached(array).copy()), spec)
         watched = Watched(array, self._keep_forms)
         value = self._append_array(Given(array, watched), spec)

@@ -1,7 +1,7 @@
 """Nested lists, tuples and dicts of arguments and results: taken apart and put together again."""
 import itertools
 from functools import lru_cache
-from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Hashable, Iterator, List, Optional, Sequence, Tuple
 
 LEAF = ('leaf',)
 
@@ -10,7 +10,7 @@ def flatten(value: Any, is_leaf: Callable[[Any], bool], leaves: List[Any]) -> Tu
     """Append the leaves of `value` to `leaves` and return its template.
 
     A template is hashable and compares by value: containers with their lengths and keys, `LEAF`
-    where a leaf was, and whatever is neither with its class, because ``True == 1``.
+    where a leaf was, and whatever is neither as `exact` has it.
 
     Raises
     ------
@@ -23,10 +23,19 @@ def flatten(value: Any, is_leaf: Callable[[Any], bool], leaves: List[Any]) -> Tu
     if isinstance(value, (list, tuple)):
         return (type(value),) + tuple(flatten(item, is_leaf, leaves) for item in value)
     if isinstance(value, dict):
-        return (type(value), tuple(value)) + tuple(
+        return (type(value), tuple(value), exact(tuple(value))) + tuple(
             flatten(item, is_leaf, leaves) for item in value.values())
     hash(value)
-    return ('static', type(value), value)
+    return ('static', exact(value), value)
+
+
+def exact(constant: Any) -> Hashable:
+    """What is equal for the same constants only: 1 is neither True nor 1.0, 0.0 is not -0.0, but
+    one NaN is as good as another."""
+    kind = type(constant)
+    if isinstance(constant, (tuple, frozenset)):
+        return kind, (tuple if isinstance(constant, tuple) else frozenset)(map(exact, constant))
+    return kind, repr(constant) if isinstance(constant, (float, complex)) else constant
 
 
 def unflatten(template: Tuple, leaves: Iterator[Any]) -> Any:
@@ -37,7 +46,7 @@ def unflatten(template: Tuple, leaves: Iterator[Any]) -> Any:
     if kind == 'static':
         return template[2]
     if issubclass(kind, dict):
-        return kind(zip(template[1], [unflatten(item, leaves) for item in template[2:]]))
+        return kind(zip(template[1], [unflatten(item, leaves) for item in template[3:]]))
     items = [unflatten(item, leaves) for item in template[1:]]
     return kind(*items) if hasattr(kind, '_fields') else kind(items)
 

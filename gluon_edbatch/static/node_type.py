@@ -379,14 +379,14 @@ def _infer(graph, shapes, dtypes, ctx):
 
 def _initialise(owner, parameter, shape, ctx):
     try:
-        parameter.data(ctx)
+        found = parameter.data(ctx).shape  # an imported SymbolBlock's Parameter does not know it
     except DeferredInitializationError:
-        parameter.shape = shape
+        parameter.shape = found = shape
         parameter._finish_deferred_init()
     except RuntimeError as error:
         raise RecordError(f'{owner} cannot run on {ctx}: {error}') from None
-    if tuple(parameter.shape) != tuple(shape):
-        raise RecordError(f'{owner}: parameter {parameter.name} has shape {parameter.shape}, but '
+    if found != tuple(shape):
+        raise RecordError(f'{owner}: parameter {parameter.name} has shape {found}, but '
                           f'these arguments need {shape}')
 
 

@@ -360,7 +360,7 @@ template <typename T> class Executor {
         break;
       }
       case kUnary:
-        if (i.i0 == 0 && i.f0 == 1 && i.f1 == 0) copy(out, a);
+        if (i.i0 == 0 && i.f0 == 1 && i.f1 == 0 && std::signbit(i.f1)) copy(out, a);
         else with_unary<T>(i.i0, T(i.f0), T(i.f1), [&](auto f) { unary_forward(f, out, a); });
         break;
       case kBinary:

@@ -104,15 +104,20 @@ template <typename T> struct Leaky {
   T value(T x) const { return x > T(0) ? x : below * x; }
   T slope(T x, T) const { return x > T(0) ? T(1) : below; }
 };
-template <typename T> struct Maximum {
+template <typename T> struct Maximum {  // of NaN and a number: NaN, in those below, too
   T bound;
-  T value(T x) const { return x > bound ? x : bound; }
+  T value(T x) const { return x > bound || x != x ? x : bound; }
   T slope(T x, T) const { return x >= bound ? T(1) : T(0); }  // as MXNet at the bound
 };
 template <typename T> struct Minimum {
   T bound;
-  T value(T x) const { return x < bound ? x : bound; }
+  T value(T x) const { return x < bound || x != x ? x : bound; }
   T slope(T x, T) const { return x <= bound ? T(1) : T(0); }
+};
+template <typename T> struct Clip {
+  T least, greatest;
+  T value(T x) const { return x > greatest ? greatest : x < least ? least : x; }
+  T slope(T x, T) const { return x > greatest || x < least ? T(0) : T(1); }
 };
 
 // Calls body(function) with the function that `which` and its numbers stand for.
@@ -134,6 +139,7 @@ void with_unary(int64_t which, T first, T second, Body body) {
     case 12: body(Leaky<T>{first}); break;
     case 13: body(Maximum<T>{first}); break;
     case 14: body(Minimum<T>{first}); break;
+    case 15: body(Clip<T>{first, second}); break;
     default: throw std::runtime_error("unknown elementwise function");
   }
 }
@@ -160,12 +166,12 @@ template <typename T> struct Divide {
   T second(T a, T b) const { return -a / (b * b); }
 };
 template <typename T> struct Larger {  // at a tie MXNet gives the gradient to the first
-  T value(T a, T b) const { return a > b ? a : b; }
+  T value(T a, T b) const { return a > b || a != a ? a : b; }
   T first(T a, T b) const { return a >= b ? T(1) : T(0); }
   T second(T a, T b) const { return a >= b ? T(0) : T(1); }
 };
 template <typename T> struct Smaller {
-  T value(T a, T b) const { return a < b ? a : b; }
+  T value(T a, T b) const { return a < b || a != a ? a : b; }
   T first(T a, T b) const { return a <= b ? T(1) : T(0); }
   T second(T a, T b) const { return a <= b ? T(0) : T(1); }
 };

@@ -18,7 +18,8 @@ _ZEROS, _ONES = frozenset('zeros_like _zeros'.split()), frozenset('ones_like _on
 def constants(symbol: mx.sym.Symbol, shapes: Dict[str, Tuple[int, ...]]) -> mx.sym.Symbol:
     """Replace chains of sums and products with numbers, and those that change nothing.
 
-    Not if an input would be gone: a parameter that is read has a gradient, be it zero.
+    Not if an input would be gone: a parameter that is read has a gradient, be it zero. Results may
+    differ in rounding, and in the sign of zero: ``-0.0 + 0.0`` is 0.0.
     """
     changed = rewrite(symbol, shapes, _Rule())
     return changed if set(changed.list_inputs()) == set(symbol.list_inputs()) else symbol
