@@ -1,19 +1,73 @@
-"""What setup.cfg cannot say: some modules are compiled where that is possible."""
-from setuptools import Extension, setup
+"""What pyproject.toml cannot say: what is compiled, where that is possible."""
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from pathlib import Path
 
-COMPILED = ('edges', 'layout.rows', 'record.calls', 'schedule.frontier', 'schedule.paths',
-            'schedule.run')
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 
 try:
     from Cython.Build import cythonize
 except ImportError:
-    extensions = []  # the module then runs as the Python that it is
-else:
-    extensions = cythonize(
-        [Extension(f'gluon_edbatch.{name}', [f'gluon_edbatch/{name.replace(".", "/")}.py'],
-                   optional=True) for name in COMPILED],  # no compiler, no harm
-        build_dir='build',
-        compiler_directives={'language_level': 3, 'annotation_typing': False,
-                             'boundscheck': False, 'wraparound': False, 'initializedcheck': False})
+    cythonize = None  # the modules then run as the Python that they are
 
-setup(ext_modules=extensions)
+
+def load(path):
+    """A module of the package, which as a whole cannot be imported yet."""
+    spec = spec_from_file_location(Path(path).stem, path)
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+compiled = load('gluon_edbatch/compiled.py')
+compiler = load('gluon_edbatch/native/compiler.py')
+
+
+class BuildExt(build_ext):
+    """Modules by Cython, and native operators: what cannot be compiled is left out, and said."""
+
+    def run(self):
+        super().run()
+        for ext in self.extensions:
+            if not Path(self.get_ext_fullpath(ext.name)).exists():
+                self.warn(f'{ext.name} was not compiled: it runs as Python, slower')
+        if not self.inplace:  # in a checkout they are compiled at first use, as sources change
+            self.build_native_operators()
+
+    def build_extension(self, ext):
+        path = self.get_ext_fullpath(ext.name)
+        stamp, contents = compiled.stamp_of(path), compiled.contents(ext.name)
+        is_known = stamp.exists() and stamp.read_text(encoding='ascii') == contents
+        made, = cythonize(  # here, as it forgets that an extension is optional
+            [Extension(ext.name, ext.sources)], build_dir='build', force=not is_known,
+            compiler_directives={'language_level': 3, 'annotation_typing': False,
+                                 'boundscheck': False, 'wraparound': False,
+                                 'initializedcheck': False})
+        ext.sources = made.sources
+        super().build_extension(ext)
+        stamp.write_text(contents, encoding='ascii')
+
+    def copy_extensions_to_source(self):
+        super().copy_extensions_to_source()
+        for ext in self.extensions:
+            made, target = (compiled.stamp_of(path) for path in (
+                Path(self.build_lib, self.get_ext_filename(ext.name)),
+                self.get_ext_fullpath(ext.name)))
+            if made.exists():
+                self.copy_file(str(made), str(target))
+
+    def build_native_operators(self):
+        mxnet = find_spec('mxnet')  # for its sources: it is not imported
+        try:
+            if mxnet is None:
+                raise compiler.BuildError('MXNet is not there')
+            compiler.build_levels(
+                Path(mxnet.submodule_search_locations[0]),
+                Path(self.build_lib, 'gluon_edbatch', 'native', compiler.BUILT.name))
+        except compiler.BuildError as error:
+            self.warn(f'without native operators, which are compiled at first use: {error}')
+
+
+extensions = [Extension(f'gluon_edbatch.{name}', [f'gluon_edbatch/{name.replace(".", "/")}.py'],
+                        extra_compile_args=['-g0'], optional=True) for name in compiled.NAMES]
+setup(ext_modules=extensions if cythonize else [], cmdclass={'build_ext': BuildExt})

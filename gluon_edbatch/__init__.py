@@ -29,6 +29,7 @@ from .static.options import CompileOptions, compile_options
 __version__ = '0.1.0'
 
 COMPILED = compiled.all_compiled()
+compiled.say_what_is_slower()
 
 __all__ = [
     'AgendaScheduler', 'AutoBatchMixin', 'BatchError', 'BeamScheduler', 'COMPILED',

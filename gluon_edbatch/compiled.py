@@ -2,56 +2,91 @@
 
 Each is ordinary Python with its types in a ``.pxd`` file beside it. The compiled form is taken if
 there is one that fits this interpreter, it was not switched off by ``GLUON_EDBATCH_COMPILED=0``,
-and no source was changed since.
+and no source was changed since: beside it lies a file that tells the contents it was compiled
+from.
+
+``setup.py`` loads this module by its path: it is to need the standard library alone.
 """
+import hashlib
 import importlib
 import importlib.util
 import os
 import sys
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from typing import Dict, Sequence
+from typing import Dict, Optional
 
-LOADED: Dict[str, bool] = {}  # by module, whether it is the compiled form
+NAMES = ('edges', 'layout.rows', 'record.calls', 'schedule.frontier', 'schedule.paths',
+         'schedule.run')
+
+_ROOT = Path(__file__).parent
+_why_not: Dict[str, Optional[str]] = {}  # by module, why it is not the compiled form
 
 
-def load(name: str, *types: str) -> None:
+def load(name: str) -> None:
     """Import a module in its compiled form if that is possible, else from its source.
 
     Parameters
     ----------
     name : str
         Full name of a module that was not imported yet.
-    *types : str
-        Further ``.pxd`` files beside it that it was compiled with.
     """
-    LOADED[name] = _is_compiled(name, types)
-    if not LOADED[name]:
+    _why_not[name] = _load_compiled(name)
+    if _why_not[name]:
         _load_source(name)
 
 
 def all_compiled() -> bool:
     """Whether all of them are."""
-    return all(LOADED.values())
+    return not any(_why_not.values())
+
+
+def say_what_is_slower() -> None:
+    """One line, if something runs as Python that was not asked to."""
+    if not all_compiled() and not _is_switched_off():
+        name, reason = next(item for item in _why_not.items() if item[1])
+        print(f'gluon_edbatch: recording and scheduling run as Python, slower: {name} {reason} '
+              f'(GLUON_EDBATCH_COMPILED=0 if that is meant)', file=sys.stderr)
+
+
+def contents(name: str) -> str:
+    """A digest of what a module is compiled from: its source, and all types."""
+    types = sorted(_ROOT.rglob('*.pxd'))
+    headers = sorted({header for path in types for header in path.parent.glob('*.h')})
+    digest = hashlib.sha256()
+    for path in [_source(name), *types, *headers]:
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def stamp_of(extension: str) -> Path:
+    """The file beside an extension that tells the contents it was compiled from."""
+    return Path(extension).with_suffix('.contents')
 
 
 def _source(name: str) -> Path:
-    return Path(__file__).parent.joinpath(*name.split('.')[1:]).with_suffix('.py')
+    return _ROOT.joinpath(*name.split('.')[1:]).with_suffix('.py')
 
 
-def _is_compiled(name: str, types: Sequence[str]) -> bool:
-    source = _source(name)
-    origin = importlib.util.find_spec(name).origin
-    sources = [source] + [source.with_name(f'{stem}.pxd') for stem in (source.stem, *types)]
-    newest = max(path.stat().st_mtime for path in sources)
-    if (origin == str(source) or os.environ.get('GLUON_EDBATCH_COMPILED') == '0'
-            or newest > os.stat(origin).st_mtime):
-        return False
+def _is_switched_off() -> bool:
+    return os.environ.get('GLUON_EDBATCH_COMPILED') == '0'
+
+
+def _load_compiled(name: str) -> Optional[str]:
+    """Import a module's compiled form; if that is not possible, why."""
+    if _is_switched_off():
+        return 'was asked to'
+    extension = importlib.util.find_spec(name).origin
+    if extension == str(_source(name)):
+        return 'was not compiled, for which installing needs a C compiler'
+    stamp = stamp_of(extension)
+    if not stamp.exists() or stamp.read_text(encoding='ascii') != contents(name):
+        return 'was changed since it was compiled: `python setup.py build_ext --inplace`'
     try:
         importlib.import_module(name)
-    except (ImportError, ValueError):  # such as another layout of MXNet's arrays
-        return False
-    return True
+    except (ImportError, ValueError) as error:  # such as another layout of MXNet's arrays
+        return f'cannot be loaded: {error}'
+    return None
 
 
 def _load_source(name: str) -> None:

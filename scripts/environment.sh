@@ -41,7 +41,7 @@ stamp="$venv/.gluon-edbatch-installed"
 # The interpreter counts too: an environment made anew with another Python has to be filled again.
 # So do the sources that are compiled.
 fingerprint() {
-    { echo "$root $extras"; readlink -f "$python"; cat "$root"/setup.{cfg,py}
+    { echo "$root $extras"; readlink -f "$python"; cat "$root"/{pyproject.toml,setup.{cfg,py}}
       find "$root/gluon_edbatch" -name '*.pxd' | sort | while read -r types; do
           cat "$types" "${types%.pxd}.py"
       done; } | cksum

@@ -1,67 +1,204 @@
-"""Packaging: what is installed, what is required, and what importing says without MXNet."""
-import configparser
+"""Packaging: what is built and installed, what is required, and what importing says where something
+is missing. ``scripts/test_install.sh`` does the same with every Python, with and without compiler.
+"""
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tarfile
+import zipfile
+from email.parser import Parser
 from pathlib import Path
 
 import pytest
 
+import gluon_edbatch as edb
+from gluon_edbatch import compiled
+from gluon_edbatch.native import compiler
+
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPTS = sorted(ROOT.glob('scripts/*.sh')) + [ROOT / '.ci' / 'run']
+NO_COMPILER = {'CC': '/bin/false', 'CXX': '/bin/false'}
+BUILD = """
+import sys
+from setuptools import build_meta
+source, folder = sys.argv[1:]
+print(getattr(build_meta, 'build_' + source)(folder))
+"""
+
+
+def build(what, source, folder):
+    """Build a wheel or an sdist of a folder, where compilers fail; its path, and what was said."""
+    done = subprocess.run([sys.executable, '-c', BUILD, what, str(folder)], cwd=source,
+                          env={**os.environ, **NO_COMPILER}, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, universal_newlines=True, timeout=600)
+    assert done.returncode == 0, done.stdout[-5000:]
+    return folder / done.stdout.splitlines()[-1], done.stdout
 
 
 @pytest.fixture(scope='module')
-def config():
-    parser = configparser.ConfigParser()
-    parser.read(ROOT / 'setup.cfg', encoding='utf-8')
-    return parser
+def sdist(tmp_path_factory):
+    """Built from a copy of what git knows of this checkout, or would add."""
+    source, folder = tmp_path_factory.mktemp('source'), tmp_path_factory.mktemp('sdist')
+    for name in package_files() + ['README.md', 'LICENSE', 'CHANGELOG.md', 'MANIFEST.in',
+                                   'pyproject.toml', 'setup.cfg', 'setup.py']:
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / name, source / name)
+    path, _ = build('sdist', source, folder)
+    return path
 
 
-def requirements(text):
-    return text.split()
+@pytest.fixture(scope='module')
+def wheel(sdist, tmp_path_factory):
+    """Built from the sdist: its path, and what was said."""
+    source = tmp_path_factory.mktemp('unpacked')
+    with tarfile.open(sdist) as archive:
+        archive.extractall(source)
+    return build('wheel', next(source.iterdir()), tmp_path_factory.mktemp('wheel'))
 
 
-def test_package_itself_requires_no_mxnet(config):
-    assert requirements(config['options']['install_requires']) == ['numpy<1.24']
+@pytest.fixture(scope='module')
+def installed(wheel, tmp_path_factory):
+    """The folder of the wheel's files."""
+    folder = tmp_path_factory.mktemp('installed')
+    with zipfile.ZipFile(wheel[0]) as archive:
+        archive.extractall(folder)
+    return folder
 
 
-def test_extras(config):
-    extras = {name: requirements(text) for name, text in config['options.extras_require'].items()}
-    assert extras['cpu'] == ['mxnet==1.9.1']
-    assert extras['cu112'] == ['mxnet-cu112==1.9.1']
-    assert extras['cu117'] == ['mxnet-cu117==1.9.1']
-    assert extras['nlp'] == ['gluonnlp==0.10.0']
-    for name in ('nlp', 'test', 'example', 'benchmark'):
-        assert not any(requirement.startswith('mxnet') for requirement in extras[name])
+@pytest.fixture(scope='module')
+def metadata(installed):
+    """Of the wheel: `email.message.Message`."""
+    file, = installed.glob('*.dist-info/METADATA')
+    return Parser().parsestr(file.read_text(encoding='utf-8'))
 
 
-def test_version_is_told_once(config):
-    import gluon_edbatch
-    assert config['metadata']['version'] == gluon_edbatch.__version__
+def package_files():
+    """Names of the package's files, but for what is compiled from them."""
+    return sorted(str(path.relative_to(ROOT)) for path in (ROOT / 'gluon_edbatch').rglob('*')
+                  if path.is_file() and path.suffix not in ('.so', '.contents', '.pyc')
+                  and path.parent != compiler.BUILT)
 
 
-def test_every_folder_with_modules_is_installed():
-    setuptools = pytest.importorskip('setuptools')
-    found = set(setuptools.find_packages(str(ROOT), include=['gluon_edbatch', 'gluon_edbatch.*']))
-    folders = {'.'.join(path.parent.relative_to(ROOT).parts)
-               for path in (ROOT / 'gluon_edbatch').rglob('*.py')}
-    assert folders == found
+def test_sdist_and_wheel_have_every_file(sdist, installed):
+    with tarfile.open(sdist) as archive:
+        shipped = {name.partition('/')[2] for name in archive.getnames()}
+    assert not set(package_files()) - shipped
+    assert {'setup.py', 'setup.cfg', 'pyproject.toml', 'README.md', 'LICENSE'} <= shipped
+    missing = [name for name in package_files() if not (installed / name).exists()]
+    assert not missing
 
 
-def test_wheel_metadata(tmp_path):
-    """What setuptools makes of setup.cfg, without building anything."""
-    pytest.importorskip('setuptools')
-    subprocess.run([sys.executable, 'setup.py', '--quiet', 'egg_info', '--egg-base',
-                    str(tmp_path)], cwd=ROOT, check=True, timeout=120)
-    info, = tmp_path.glob('*.egg-info')
-    metadata = (info / 'PKG-INFO').read_text(encoding='utf-8')
-    assert re.search(r'^Name: gluon[-_]edbatch$', metadata, re.MULTILINE)
-    assert re.search(r'^Requires-Python: (>=3\.8,<3\.12|<3\.12,>=3\.8)$', metadata, re.MULTILINE)
-    required = (info / 'requires.txt').read_text(encoding='utf-8')
-    assert required.split('[')[0].split() == ['numpy<1.24']
+def requirements(metadata, extra=None):
+    """What the package, or one of its extras, requires."""
+    found = [re.sub(r"[\s'\"()]", '', line) for line in metadata.get_all('Requires-Dist')]
+    return sorted(line.partition(';')[0] for line in found
+                  if line.partition('extra==')[2] == (extra or ''))
 
+
+def test_package_itself_requires_no_mxnet(metadata):
+    assert requirements(metadata) == ['numpy<1.24']
+
+
+def test_extras(metadata):
+    assert requirements(metadata, 'cpu') == ['mxnet==1.9.1']
+    assert 'mxnet-cu117==1.9.1' in requirements(metadata, 'cu117')
+    assert requirements(metadata, 'nlp') == ['gluonnlp==0.10.0']
+    for extra in ('nlp', 'test', 'example', 'benchmark'):
+        assert extra in metadata.get_all('Provides-Extra')
+        assert not any(name.startswith('mxnet') for name in requirements(metadata, extra))
+
+
+def test_metadata(metadata):
+    assert re.match('gluon[-_]edbatch$', metadata['Name'])
+    assert metadata['Version'] == edb.__version__
+    assert sorted(metadata['Requires-Python'].split(',')) == ['<3.12', '>=3.8']
+    assert metadata['License'] == 'Apache-2.0'
+
+
+# --- without a compiler --------------------------------------------------------------------------
+
+PROGRAM = """
+import mxnet as mx, gluon_edbatch as edb
+net = mx.gluon.nn.Dense(2, in_units=2)
+net.initialize()
+with mx.autograd.record():
+    with edb.batching():
+        values = [net(mx.nd.ones((1, 2)) * i) for i in range(3)]
+    loss = edb.stack(values).sum()
+loss.backward()
+print(edb.__file__, edb.COMPILED, edb.native_available(), net.weight.grad().asnumpy().tolist())
+"""
+
+
+def run_installed(installed, folder, **variables):
+    """Run a program with the wheel's files, away from this checkout."""
+    environment = {**os.environ, 'PYTHONPATH': str(installed), 'GLUON_EDBATCH_CACHE': str(folder),
+                   **NO_COMPILER, 'GLUON_EDBATCH_COMPILED': '1', 'GLUON_EDBATCH_NATIVE': '1'}
+    return subprocess.run([sys.executable, '-W', 'ignore', '-c', PROGRAM], cwd=str(folder),
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=300, check=True,
+                          universal_newlines=True, env={**environment, **variables})
+
+
+def test_wheel_built_without_compiler_runs(wheel, installed, tmp_path):
+    assert 'without native operators' in wheel[1] and 'runs as Python, slower' in wheel[1]
+    result = run_installed(installed, tmp_path)
+    path, flag, native, gradient = result.stdout.split(maxsplit=3)
+    assert Path(path).parent == installed / 'gluon_edbatch'
+    assert (flag, native, gradient.strip()) == ('False', 'False', '[[3.0, 3.0], [3.0, 3.0]]')
+    assert result.stderr.count('slower') == 2 and result.stderr.count('run as Python') == 1
+    assert 'C compiler' in result.stderr
+
+
+def test_what_was_meant_is_not_told(installed, tmp_path):
+    result = run_installed(installed, tmp_path, GLUON_EDBATCH_COMPILED='0',
+                           GLUON_EDBATCH_NATIVE='0')
+    assert not result.stderr and 'False False' in result.stdout
+
+
+@pytest.mark.slow  # compiles a library
+def test_wheel_built_without_compiler_compiles_at_first_use(installed, tmp_path):
+    result = run_installed(installed, tmp_path, CXX=os.environ.get('CXX', ''))
+    assert result.stdout.split()[2] == 'True' and 'compiling' in result.stderr
+
+
+# --- compiled modules ----------------------------------------------------------------------------
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A copy of the package, with what was compiled for it."""
+    if not edb.COMPILED:
+        pytest.skip('nothing was compiled')
+    shutil.copytree(ROOT / 'gluon_edbatch', tmp_path / 'gluon_edbatch')
+    return tmp_path
+
+
+def test_times_of_files_do_not_matter(checkout):
+    for path in checkout.rglob('*.py'):
+        os.utime(path)
+    assert run_installed(checkout, checkout, GLUON_EDBATCH_NATIVE='0').stdout.split()[1] == 'True'
+
+
+@pytest.mark.parametrize('name', ['record/calls.py', 'record/lazy.pxd'])
+def test_changed_source_is_what_runs(checkout, name):
+    path = checkout / 'gluon_edbatch' / name
+    before = path.stat()
+    path.write_text(path.read_text() + '\n# changed\n')
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    result = run_installed(checkout, checkout, GLUON_EDBATCH_NATIVE='0')
+    assert result.stdout.split()[1] == 'False' and result.stderr.count('\n') == 1
+    assert 'gluon_edbatch.' in result.stderr and 'build_ext --inplace' in result.stderr
+
+
+def test_every_extension_tells_its_contents():
+    for name in compiled.NAMES:
+        source = (ROOT / 'gluon_edbatch').joinpath(*name.split('.'))
+        for extension in source.parent.glob(f'{source.name}.*.so'):
+            assert re.match('[0-9a-f]{64}$', compiled.stamp_of(extension).read_text())
+
+
+# --- importing without a usable MXNet ------------------------------------------------------------
 
 def import_with(path, name, text):
     """Import gluon_edbatch in another process in which module `name` is `text`."""

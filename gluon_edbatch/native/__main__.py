@@ -1,4 +1,5 @@
-"""``python -m gluon_edbatch.native``: compile the native operators now rather than at first use."""
+"""``python -m gluon_edbatch.native``: the path of the library for this processor, which is compiled
+now rather than at first use if none came with the package."""
 import sys
 
 from .library import BuildError, build

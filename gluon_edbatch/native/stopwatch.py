@@ -11,9 +11,10 @@ WORKS = ('products', 'products towards inputs', 'products towards weights', 'pac
 def seconds() -> Optional[Dict[str, float]]:
     """Seconds by kind of work since the last call, of runs that are finished; None if the native
     operators were compiled without a stopwatch, or cannot be."""
-    if not library.available():
+    path = library.loaded()
+    if path is None:
         return None
-    loaded = ctypes.CDLL(str(library.build()))
+    loaded = ctypes.CDLL(str(path))
     if not hasattr(loaded, 'edb_stopwatch'):
         return None
     nanoseconds = (ctypes.c_int64 * len(WORKS))()

@@ -1,4 +1,4 @@
 """Recording: the user's code runs once per sample, and its calls become nodes."""
 from ..compiled import load
 
-load(f'{__name__}.calls', 'lazy', 'native')
+load(f'{__name__}.calls')

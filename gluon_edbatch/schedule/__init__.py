@@ -13,7 +13,7 @@ from ..compiled import load
 
 load(f'{__name__}.frontier')
 load(f'{__name__}.paths')
-load(f'{__name__}.run', 'frontier')
+load(f'{__name__}.run')
 
 # pylint: disable=wrong-import-position
 from .agenda import AgendaScheduler

@@ -1,0 +1,145 @@
+"""How the native operators are compiled: when the package is built, and at first use.
+
+``setup.py`` loads this module by its path, where neither MXNet nor NumPy need be importable: it
+is to need the standard library alone.
+"""
+import hashlib
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Dict, FrozenSet, List, Sequence, Tuple
+
+SOURCES = Path(__file__).with_name('src')
+BUILT = Path(__file__).with_name('built')  # where an installed package has its libraries
+FLAGS = ('-std=c++17', '-O3', '-fopenmp-simd', '-fno-math-errno', '-fno-trapping-math',
+         '-fPIC', '-shared', '-w')
+FOR_THIS_PROCESSOR = ('-march=native',)
+
+# What the levels of x86-64 add to each other: a processor's feature as Linux calls it, and the
+# compiler's flag (compilers know the levels' own names only since GCC 11 and Clang 12).
+_V2 = {'cx16': '-mcx16', 'lahf_lm': '-msahf', 'popcnt': '-mpopcnt', 'pni': '-msse3',
+       'ssse3': '-mssse3', 'sse4_1': '-msse4.1', 'sse4_2': '-msse4.2'}
+_V3 = {**_V2, 'avx': '-mavx', 'avx2': '-mavx2', 'bmi1': '-mbmi', 'bmi2': '-mbmi2',
+       'f16c': '-mf16c', 'fma': '-mfma', 'abm': '-mlzcnt', 'movbe': '-mmovbe'}
+_V4 = {**_V3, 'avx512f': '-mavx512f', 'avx512bw': '-mavx512bw', 'avx512cd': '-mavx512cd',
+       'avx512dq': '-mavx512dq', 'avx512vl': '-mavx512vl'}
+# Some compilers would use half of AVX-512's width outside of products.
+_MORE = {'v4': ('-mprefer-vector-width=512',)}
+
+
+class BuildError(Exception):
+    """The native operators cannot be compiled or loaded."""
+
+
+def levels() -> Dict[str, FrozenSet[str]]:
+    """The instruction sets that a package is built for on this machine, the best one last, and
+    the features that each needs of a processor; elsewhere all is compiled at first use."""
+    if not sys.platform.startswith('linux'):
+        return {}
+    if platform.machine() != 'x86_64':
+        return {'baseline': frozenset()}
+    return {level: frozenset(flags) for level, flags in _x86_64().items()}
+
+
+def level_flags(level: str) -> Tuple[str, ...]:
+    """What makes the compiler use a level's instructions, and no others."""
+    if level == 'baseline':
+        return ()
+    return ('-march=x86-64', *_x86_64()[level].values(), *_MORE.get(level, ()))
+
+
+def _x86_64() -> Dict[str, Dict[str, str]]:
+    return {'v2': _V2, 'v3': _V3, 'v4': _V4}
+
+
+def features() -> FrozenSet[str]:
+    """Those of this processor that the system lets programs use."""
+    try:
+        with open('/proc/cpuinfo', encoding='ascii', errors='replace') as info:
+            line = next((line for line in info if line.startswith(('flags', 'Features'))), '')
+    except OSError:
+        line = ''
+    return frozenset(line.partition(':')[2].split())
+
+
+def library_name(level: str, mxnet: Path) -> str:
+    """The file name of a level's library, which tells the sources, MXNet's among them.
+
+    Parameters
+    ----------
+    level : str
+    mxnet : pathlib.Path
+        The folder of MXNet's package; all builds of a version have the same sources.
+    """
+    digest = hashlib.sha256(' '.join(FLAGS + level_flags(level)).encode())
+    for source in source_files(mxnet):
+        digest.update(source.read_bytes())
+    return f'{level}-{digest.hexdigest()[:16]}.so'
+
+
+def source_files(mxnet: Path) -> List[Path]:
+    """What a library is compiled from."""
+    return [*sorted(SOURCES.iterdir()), mxnet / 'include' / 'mxnet' / 'lib_api.h',
+            mxnet / 'src' / 'lib_api.cc']
+
+
+def find_compiler() -> str:
+    """The command that ``CXX`` names, or else what is there.
+
+    Raises
+    ------
+    BuildError
+        If there is none.
+    """
+    compiler = os.environ.get('CXX') or shutil.which('g++') or shutil.which('clang++')
+    if not compiler:
+        raise BuildError('no C++ compiler found; install g++, or name one in CXX')
+    return compiler
+
+
+def compile_library(compiler: str, mxnet: Path, flags: Sequence[str], path: Path) -> None:
+    """Compile a library.
+
+    Raises
+    ------
+    BuildError
+        If the compiler cannot be run, or fails.
+    """
+    command = [*shlex.split(compiler), *FLAGS, *flags, f'-I{mxnet / "include"}',
+               str(SOURCES / 'operators.cc'), str(mxnet / 'src' / 'lib_api.cc'), '-o', str(path)]
+    try:
+        result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                universal_newlines=True)
+    except OSError as error:
+        raise BuildError(f'{compiler} cannot be run: {error}') from None
+    if result.returncode:
+        lines = result.stderr.splitlines() or [f'exit status {result.returncode}']
+        raise BuildError(f'{compiler} failed: '
+                         f'{next((line for line in lines if "error" in line), lines[-1])}')
+
+
+def build_levels(mxnet: Path, folder: Path) -> None:
+    """Compile the libraries of all levels into a folder, and remove others that are there.
+
+    Raises
+    ------
+    BuildError
+        If one cannot be compiled; the folder is then empty.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    compiler = find_compiler()
+
+    def build(level: str) -> None:
+        compile_library(compiler, mxnet, level_flags(level), folder / library_name(level, mxnet))
+    try:
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            list(pool.map(build, levels()))
+    except BuildError:
+        shutil.rmtree(folder)
+        raise
