@@ -172,8 +172,14 @@ class BackwardPass:
             for _, index, begin, end in machine.given]
 
 
-def connect(machine: Machine) -> List[Optional[Callable[[], NDArray]]]:
+def connect(machine: Machine, eager: bool) -> List[Optional[Callable[[], NDArray]]]:
     """How to put each arena of an evaluation on autograd's tape.
+
+    Parameters
+    ----------
+    machine : Machine
+    eager : bool
+        Whether there are calls on the user's own tape, which may read inputs alone.
 
     Returns
     -------
@@ -182,7 +188,7 @@ def connect(machine: Machine) -> List[Optional[Callable[[], NDArray]]]:
         gradient.
     """
     inputs = machine.weights.arrays + [given[0] for given in machine.given]
-    if not inputs or not (machine.tapes or machine.looked_up):
+    if not inputs or not (machine.tapes or machine.looked_up or eager):
         return [None] * len(machine.arenas)
     inputs = list(map(with_dense_gradient, inputs))
     backward = BackwardPass(machine)

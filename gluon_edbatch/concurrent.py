@@ -191,7 +191,7 @@ def _contents(values: List[Any]) -> List[Any]:
     _evaluate(leaves)
     computed: Dict[Tuple[Store, int], List[int]] = {}
     for position, leaf in enumerate(leaves):
-        if leaf.__class__ is LazyArray and leaf._id >= 0:
+        if leaf.__class__ is LazyArray and leaf._id >= 0 and not leaf._store.spec.eager:
             evaluation = int(leaf._store.locations.evaluation[leaf._id])
             computed.setdefault((leaf._store, evaluation), []).append(position)
         elif isinstance(leaf, NDArray):

@@ -2,9 +2,10 @@
 import threading
 import time
 from dataclasses import replace
-from typing import Dict, List, Optional
+from typing import Dict, List, Optional, Union
 
 import numpy as np
+from mxnet.ndarray import NDArray
 
 from .backward import BackwardPass, connect
 from .errors import BatchError, EdbError
@@ -14,11 +15,13 @@ from .hoist import hoist
 from .layout.rows import arrange
 from .lookup import look_ups_apart
 from .native.run import native_program
+from .own_tape import EagerCalls, eager_last, given_rows
 from .pace import under_way, wait_for_engine
 from .pending import Calls, Edges, FormTable, Pending, ancestors, form_table, to_graph
+from .plan import Batch, Plan
 from .planner import Given, make_plan
 from .record.hooks import suspended, unrecorded
-from .record.lazy import Arena
+from .record.lazy import Arena, EagerArena
 from .record.inputs import SCALAR_DTYPE
 from .record.recording import Recording
 from .record.sites import Site, current_site
@@ -51,7 +54,7 @@ class Evaluator:
         self.counts: List[EvaluationCounts] = []
         self.forced: List[Site] = []
         self.inside_s = 0.0
-        self._results: Dict[int, Dict[tuple, Arena]] = {}
+        self._results: Dict[int, Dict[tuple, Union[Arena, EagerArena]]] = {}
         self._lock = threading.RLock()
 
     def run(self, recording: Recording, wanted: Optional[np.ndarray] = None) -> None:
@@ -107,14 +110,16 @@ class Evaluator:
                                               _given(recording), locations)))
         BackwardPass.begin_evaluation()
         wait_for_engine()
+        plan, eager = eager_last(plan)
         machine = Machine(recording, plan, self._results)
         for step in steps(plan):
             _run_step(machine, step, calls, recording)
-        under_way(machine.arenas[_last_written(plan)])
-        connections = connect(machine)
+        arenas = _arenas(plan, machine, bool(eager), recording, self._results)
+        _run_eager(recording, plan, arenas, eager, calls)
+        under_way(_last_written(plan, arenas))
         number = recording.evaluations
         recording.evaluations += 1
-        self._results[number] = _publish(number, plan, machine, connections, recording)
+        self._results[number] = _publish(number, plan, arenas, recording)
         for offset in range(int(table.outputs.max())):
             has = table.outputs[calls.forms] > offset
             locations.evaluation[calls.outputs[has] + offset] = number
@@ -148,8 +153,21 @@ def _given(recording) -> Given:
                  np.array([spec.rows for spec, _ in recording.arrays], np.int64))
 
 
-def _last_written(plan) -> int:
-    return max(plan.groups, key=lambda group: group.numbers[-1]).writes[0].arena
+def _last_written(plan: Plan, arenas: List[Union[Arena, EagerArena]]) -> NDArray:
+    group = max(plan.groups, key=lambda group: group.numbers[-1])
+    arena, write = arenas[group.writes[0].arena], group.writes[0].of(group.size - 1)
+    return arena.rows[write.begin] if isinstance(arena, EagerArena) else arena.raw
+
+
+def _run_eager(recording, plan, arenas, batches: List[Batch], calls) -> None:
+    eager = EagerCalls(recording, plan, arenas, batches)
+    for batch in batches:
+        try:
+            eager.run(batch)
+        except EdbError:
+            raise
+        except Exception as error:
+            raise BatchError(describe_failure([batch], calls, recording, error)) from error
 
 
 def _run_step(machine, step, calls, recording) -> None:
@@ -173,16 +191,24 @@ def _verify(machine, batch, calls, recording) -> None:
     verify(machine, batch, lengths, rows, str(recording.site(int(calls.ids[batch.nodes[0]]))))
 
 
-def _publish(number, plan, machine, connections, recording) -> Dict[tuple, Arena]:
+def _arenas(plan: Plan, machine: Machine, eager: bool, recording: Recording, results
+            ) -> List[Union[Arena, EagerArena]]:
+    """What the rows of each arena are to those who read values."""
+    return [
+        given_rows(arena, recording, results) if arena.key.eager else Arena(raw, connected, memory)
+        for arena, raw, connected, memory in zip(
+            plan.arenas, machine.arenas, connect(machine, eager), machine.memories)]
+
+
+def _publish(number, plan, arenas, recording) -> Dict[tuple, Union[Arena, EagerArena]]:
     """Let the values find their results."""
-    arenas = {arena.key: Arena(raw, connect_arena, memory) for arena, raw, connect_arena, memory
-              in zip(plan.arenas, machine.arenas, connections, machine.memories)
+    public = {arena.key: result for arena, result in zip(plan.arenas, arenas)
               if not arena.private}
     for store in recording.stores():
-        arena = arenas.get(store.spec.arena)
+        arena = public.get(store.spec.arena)
         if arena is not None:
             store.arenas[number] = arena
-    return arenas
+    return public
 
 
 def describe_failure(batches, calls, recording, error) -> str:

@@ -40,8 +40,9 @@ class Machine:
 
     Attributes
     ----------
-    arenas : list of NDArray
-        Unknown to autograd, as all its views that batches read.
+    arenas : list of (NDArray or None)
+        Unknown to autograd, as all its views that batches read; None for results on the user's
+        own tape (see `own_tape`).
     gradients : list of (NDArray or None)
         Gradient arenas, for the kinds that can have gradients.
     tapes : list of (Tape or NativeRun)
@@ -57,8 +58,8 @@ class Machine:
         self.arenas = [self._arena_for(arena) for arena in plan.arenas]
         self._gradient_memories = [
             Memory(array.shape, array.dtype, array.ctx)
-            if self.taped and np.issubdtype(array.dtype, np.floating) else None
-            for array in self.arenas]
+            if self.taped and array is not None and np.issubdtype(array.dtype, np.floating)
+            else None for array in self.arenas]
         self.gradients = [memory and memory.array for memory in self._gradient_memories]
         self.tapes: List[Union[Tape, NativeRun]] = []
         self.weights = Weights(recording, self.taped)
@@ -71,16 +72,21 @@ class Machine:
 
     # --- inputs ----------------------------------------------------------------------------------
 
-    def _arena_for(self, arena: ArenaPlan) -> NDArray:
+    def _arena_for(self, arena: ArenaPlan) -> Optional[NDArray]:
+        if arena.key.eager:
+            self.memories.append(None)
+            return None
         shape = (max(arena.rows, 1),) + arena.key[0]
         from_host = arena.scalars is not None or arena.arrays
-        self.memories.append(None if from_host else Memory(shape, *arena.key[1:]))
-        return allocated(shape, *arena.key[1:]) if from_host else self.memories[-1].array
+        self.memories.append(None if from_host else Memory(shape, *arena.key[1:3]))
+        return allocated(shape, *arena.key[1:3]) if from_host else self.memories[-1].array
 
     def _fill(self, results) -> None:
         """Write what was given: host arrays first, while nothing waits to write the arenas."""
         device: List[tuple] = []
-        for index, (arena, array) in enumerate(zip(self.plan.arenas, self.arenas)):
+        filled = [(index, arena, array) for index, (arena, array) in enumerate(
+            zip(self.plan.arenas, self.arenas)) if array is not None]
+        for index, arena, array in filled:
             self._fill_from_host(arena, array, device, index)
         for rows in _neighbours(device):
             index, _, begin, _ = rows[0]
@@ -89,7 +95,7 @@ class Machine:
         for index, given, begin, end in device:
             if self.taped and self.gradients[index] is not None:
                 self.given.append((given.original, index, begin, end))
-        for index, (arena, array) in enumerate(zip(self.plan.arenas, self.arenas)):
+        for index, arena, array in filled:
             for imported in arena.imports:
                 self._import(index, arena, array, imported, results)
 
@@ -278,12 +284,13 @@ class Step(NamedTuple):
 
 
 def steps(plan: Plan) -> Iterator[Step]:
-    """What to run at once: neighbours that run natively together, all else one by one.
+    """What to run at once of all that is batched: neighbours that run natively together, all else
+    one by one. (Calls on the user's own tape are the last of a plan.)
 
     Which types need verification is asked just before a step is given out.
     """
-    count = plan.size
-    kinds = np.zeros(count, np.int8)
+    count = sum([group.size for group in plan.groups if not group.node_type.eager])
+    kinds = np.zeros(plan.size, np.int8)
     for group in plan.groups:
         kinds[group.numbers] = kind_of_run(group)
     first, known = 0, None
@@ -291,17 +298,17 @@ def steps(plan: Plan) -> Iterator[Step]:
         verified = [(group.node_type.verified, group.node_type.verified_padding)
                     for group in plan.groups]
         if verified != known:  # a few times, while there are thousands of batches
-            known, unproved = verified, _unproved(plan, count)
+            known, unproved = verified, _unproved(plan)
             alone = unproved | (kinds == 0)
             begins = np.flatnonzero(alone[1:] | alone[:-1] | (kinds[1:] != kinds[:-1])) + 1
-            ends = np.append(begins, count)
+            ends = np.append(begins, plan.size)
         last = int(ends[np.searchsorted(ends, first, side='right')])
         yield Step(first, last, bool(kinds[first]), bool(unproved[first]))
         first = last
 
 
-def _unproved(plan: Plan, count: int) -> np.ndarray:
-    unproved = np.zeros(count, bool)
+def _unproved(plan: Plan) -> np.ndarray:
+    unproved = np.zeros(plan.size, bool)
     for group in plan.groups:
         if needs_verification(group.node_type):
             unproved[group.numbers] = (np.diff(group.bounds) > 1) & (

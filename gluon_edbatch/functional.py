@@ -70,7 +70,8 @@ def _checked(values, name) -> List[NDArray]:
 def _gathered(values: Sequence[NDArray]) -> Optional[NDArray]:
     """The rows of computed lazy values of one arena, one after the other, by one gather."""
     first = values[0]
-    if not all(value.__class__ is LazyArray and value._id >= 0 for value in values):
+    if not all(value.__class__ is LazyArray and value._id >= 0 for value in values) \
+            or first._store.spec.eager:
         return None
     _evaluate(values)
     locations = first._store.locations

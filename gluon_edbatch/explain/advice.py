@@ -30,6 +30,8 @@ def advice_for_blocks(first: gluon.Block, second: gluon.Block) -> str:
 
 def advice_for_alone(cause: Cause, node_type: NodeType, block: Optional[gluon.Block]) -> str:
     """For calls that run one by one."""
+    if node_type.eager:
+        return ('Use a loss of gluon.loss, whose gradient is that of its value: it is batched.')
     if not node_type.options.whole_values:
         return ('Leave the compile option whole_values on: it batches such calls where their '
                 'shapes agree.')

@@ -121,7 +121,7 @@ def _of_block(node_type: NodeType, block: gluon.Block) -> Iterator[Tuple[Cause, 
 
 
 def _of_array(name: str, argument: Argument, whole: bool) -> Iterator[Tuple[Cause, str, Any]]:
-    shape, dtype, ctx = argument.arena
+    shape, dtype, ctx, _ = argument.arena
     if argument.kind is Kind.RAGGED:
         shape = ('k',) + shape
     yield Cause.SHAPE, name, (argument.rows if whole else 'n',) + shape

@@ -25,6 +25,7 @@ class Cause(Enum):
     MODE = "autograd's mode"
     NO_RULE = 'an operator without a batching rule'
     MIXED_ROWS = 'rows that are not independent'
+    OWN_GRADIENT = 'an operator that makes a gradient of its own'
     READ_EARLY = 'a value read early'
     ASKED_APART = 'values asked for one after the other'
     SCHEDULER = 'the scheduler'

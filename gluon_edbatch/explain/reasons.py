@@ -116,7 +116,8 @@ def alone_reasons(uses: Sequence[Use], needed: int, batched: int) -> List[Reason
         return []
     most = max(alone, key=lambda use: use.calls)
     text = most.node_type.reason
-    cause = Cause.NO_RULE if 'no batching rule' in text else Cause.MIXED_ROWS
+    cause = Cause.OWN_GRADIENT if most.node_type.eager else (
+        Cause.NO_RULE if 'no batching rule' in text else Cause.MIXED_ROWS)
     return [Reason(cause, f'{calls} calls run one by one: {text}',
                    advice_for_alone(cause, most.node_type, most.block), (text,), (), more)]
 

@@ -148,8 +148,9 @@ class Inputs(CallLog):
         large, watched = self._large.get(id(array), (None, None))
         if watched is not None and watched.copy is None:
             return large
+        eager = False
         if isinstance(array, (LazyArray, RaggedArray)):  # of another scope
-            array = array.evaluated()
+            eager, array = array._store.spec.eager, array.evaluated()
         if array.stype != 'default':
             raise RecordError(f'a {array.stype} array at {current_site()}: only dense arrays can '
                               f'be arguments of a recorded call; use .tostype("default")')
@@ -158,9 +159,9 @@ class Inputs(CallLog):
             array = array.as_nd_ndarray()
         if not array.shape:
             array = array.reshape((1,))
-        spec = spec_of(array.shape, array.dtype, array.ctx)
+        spec = spec_of(array.shape, array.dtype, array.ctx, eager)
         self._ctx = self._ctx or array.ctx
-        if array is not given or array.size < self.copied_below:
+        if eager or array is not given or array.size < self.copied_below:
             return self._append_array(Given(array, detached(array).copy()), spec)
         watched = Watched(array, self._keep_forms)
         value = self._append_array(Given(array, watched), spec)

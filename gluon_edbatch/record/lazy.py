@@ -61,6 +61,25 @@ class Arena:
             _set_recording(previous)
 
 
+class EagerArena:
+    """Results of one kind that are on the user's own tape, each an array of its own.
+
+    Attributes
+    ----------
+    rows : dict
+        First row of a value -> what it is. There is no memory behind the numbers of rows.
+    """
+
+    __slots__ = ('rows',)
+
+    def __init__(self):
+        self.rows: Dict[int, NDArray] = {}
+
+    def read(self, begin: int, _end: int, taped: bool) -> NDArray:
+        """The value that begins at some row, connected to autograd if it was recorded so."""
+        return self.rows[begin] if taped else self.rows[begin].detach()
+
+
 class Locations:
     """Where the values of one recording are.
 
@@ -110,7 +129,7 @@ class Store:
     ragged : object
         Stands for "ragged values of this spec" in the key of a call.
     arenas : dict
-        Evaluation -> `Arena`.
+        Evaluation -> `Arena` or `EagerArena`.
     locations : Locations
         Shared by all stores of a recording.
     """

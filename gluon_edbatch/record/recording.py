@@ -232,7 +232,7 @@ class Recording(Inputs):
         store = self.common_store(args)
         if store is not None:
             return self.concat_call(self._concat_form(store.spec, store.spec.rows * len(args)), args)
-        leaves = self.values(args)
+        leaves = self._of_one_kind(self.values(args))
         arenas = {leaf._store.spec.arena for leaf in leaves}
         if len(arenas) != 1 or any(leaf.__class__ is RaggedArray for leaf in leaves):
             shapes = ', '.join(sorted(str(leaf._store.spec) for leaf in leaves))
@@ -275,13 +275,29 @@ class Recording(Inputs):
             if not is_array(value):
                 raise RecordError(f'ragged() takes arrays, not {brief(value)}\n  called at '
                                   f'{current_site()}')
-        values = self.values(values)
+        values = self._of_one_kind(self.values(values))
         stores = {value._store for value in values}
         if len(stores) > 1:
             kinds = ', '.join(sorted(str(store.spec) for store in stores))
             raise RecordError(f'ragged() needs values of one shape, dtype and context, got '
                               f'{kinds}\n  called at {current_site()}')
         return RaggedArray(stores.pop(), values, [value._id for value in values])
+
+    def _of_one_kind(self, values: Sequence[NDArray]) -> Sequence[NDArray]:
+        """The values, all on the user's own tape (see `own_tape`) if one of them is."""
+        if not any(value._store.spec.eager for value in values):
+            return values
+        return [value if value._store.spec.eager else self._eager_copy(value) for value in values]
+
+    def _eager_copy(self, value: LazyArray) -> LazyArray:
+        spec = value._store.spec
+        key = 'eager copy', spec
+        form = self.forms_by_key.get(key)
+        if form is None:
+            form = self.forms_by_key[key] = self._form(
+                'copy', _operator_types, ('eager copy', (), ()), [(spec, Kind.ROWS)],
+                lambda: trace_operator('_copy', (), 1)._replace(name='copy'), eager=True)
+        return self._append(form, [value])
 
     def _append(self, form: Form, leaves: Sequence[NDArray]) -> Any:
         if form.lengths != ANY:
@@ -367,7 +383,7 @@ class Recording(Inputs):
         except EdbError as error:
             raise type(error)(f'{error}\n  called at {current_site()}') from error.__cause__
 
-    def _form(self, name, types, head, specs, trace) -> Form:
+    def _form(self, name, types, head, specs, trace, eager: bool = False) -> Form:
         contexts = {spec.ctx for spec, _ in specs}
         if len(contexts) > 1:
             raise RecordError(f'{name} got arguments on different contexts: '
@@ -379,7 +395,8 @@ class Recording(Inputs):
         with _tracing:  # two threads get the same type
             node_type = types.get(exact) or (types.get(aligned) if len(rows) == 1 else None)
             if node_type is None or not node_type.fits():
-                node_type = make_type(trace(), self.mode, specs, contexts.pop(), self.options)
+                node_type = make_type(trace(), self.mode, specs, contexts.pop(), self.options,
+                                      eager=eager)
                 node_type.made_with = head
                 types[exact if node_type.alone or node_type.whole else aligned] = node_type
         for parameter in node_type.parameters:

@@ -10,11 +10,19 @@ class ArenaKey(NamedTuple):
 
     Equal ones are one object, so that they compare and hash by identity: a context hashes in
     Python, and these are looked up for every argument.
+
+    Attributes
+    ----------
+    row_shape, dtype, ctx
+    eager : bool
+        Whether they are results of calls that run on the user's own tape (see `own_tape`): there
+        is no memory in which they lie one after the other.
     """
 
     row_shape: Tuple[int, ...]
     dtype: type
     ctx: mx.Context
+    eager: bool = False
 
     __eq__ = object.__eq__
     __ne__ = object.__ne__
@@ -32,6 +40,8 @@ class Spec:
         NumPy scalar type, as ``NDArray.dtype`` gives it.
     ctx : mxnet.Context
         Device.
+    eager : bool
+        See `ArenaKey`.
     rows : int
         ``shape[0]``.
     row_shape : tuple of int
@@ -40,13 +50,13 @@ class Spec:
         Key of the arena that rows of this kind live in.
     """
 
-    __slots__ = ('shape', 'dtype', 'ctx', 'rows', 'row_shape', 'arena')
+    __slots__ = ('shape', 'dtype', 'ctx', 'eager', 'rows', 'row_shape', 'arena')
 
     def __init__(self, shape: Tuple[int, ...], arena: ArenaKey):
         self.shape = shape
         self.rows = shape[0]
         self.arena = arena
-        self.row_shape, self.dtype, self.ctx = arena
+        self.row_shape, self.dtype, self.ctx, self.eager = arena
 
     def __repr__(self) -> str:
         return f'{np.dtype(self.dtype).name}{self.shape}@{self.ctx}'
@@ -56,13 +66,14 @@ _specs: Dict[tuple, Spec] = {}
 _arenas: Dict[tuple, ArenaKey] = {}
 
 
-def spec_of(shape: Tuple[int, ...], dtype, ctx: mx.Context) -> Spec:
+def spec_of(shape: Tuple[int, ...], dtype, ctx: mx.Context, eager: bool = False) -> Spec:
     """The one `Spec` with this shape (at least one axis), dtype and context."""
-    key = (shape, dtype, ctx.device_typeid, ctx.device_id)
+    key = (shape, dtype, ctx.device_typeid, ctx.device_id, eager)
     spec = _specs.get(key)
     if spec is None:
         shape, dtype = tuple(shape), np.dtype(dtype).type
-        arena = _arenas.setdefault((shape[1:], dtype, *key[2:]), ArenaKey(shape[1:], dtype, ctx))
+        arena = _arenas.setdefault((shape[1:], dtype, *key[2:]),
+                                   ArenaKey(shape[1:], dtype, ctx, eager))
         spec = _specs.setdefault((shape, dtype, *key[2:]), Spec(shape, arena))
         _specs[key] = spec
     return spec

@@ -54,7 +54,7 @@ def look_ups(node_type: NodeType) -> Optional[LookUps]:
         whose ids are random, or are not one line for each row of the arguments: these tables get
         dense gradients, which are converted.
     """
-    if not node_type.mode.recording or node_type.tables:
+    if not node_type.mode.recording or node_type.tables or node_type.eager:
         return None
     tables = frozenset(name for name, parameter in node_type.graph.parameters.items()
                        if has_sparse_gradient(parameter))

@@ -18,6 +18,7 @@ from .options import CompileOptions
 from .padding import Padding, padding_of
 from .passes.horizontal import packs, pays
 from .segments import by_segments
+from .own_gradient import own_gradients
 from .rowwise import RowwiseResult, Verdict, analyse, infer_shape, operators
 from .trace import INPUT, StaticGraph
 
@@ -27,6 +28,7 @@ _RANDOM = ('Dropout', 'RNN')
 _INDICES = {('Embedding', 0), ('take', 1), ('pick', 1), ('one_hot', 0), ('SequenceMask', 1),
             ('SequenceLast', 1), ('SequenceReverse', 1), ('gather_nd', 1), ('batch_take', 1)}
 _TABLES = {('Embedding', 1), ('take', 0)}  # where a parameter's gradient does not need its value
+EAGER = 'makes a gradient of its own'  # in the reasons of types that are eager
 _serial = itertools.count()
 
 
@@ -90,6 +92,8 @@ class NodeType:
     whole : bool
         Whether a call counts as one row, whatever its arguments' rows: the subgraph was lifted
         (see `lift`), as rows of these do depend on each other.
+    eager : bool
+        Whether they run as without a scope, on the user's own tape (see `own_tape`).
     neutral : bool
         Whether ragged arguments may be padded: calls of a type that is not neutral get types of
         their own by the lengths of these arguments.
@@ -127,7 +131,8 @@ class NodeType:
     def __init__(self, graph: StaticGraph, mode: Mode, arguments: Tuple[Argument, ...],
                  outputs: Tuple[Spec, ...], rows: int, verdict: RowwiseResult, ctx: mx.Context,
                  shapes: Dict[str, Tuple[int, ...]], options: CompileOptions,
-                 lengths: Optional[Tuple[int, ...]] = None, whole: bool = False):
+                 lengths: Optional[Tuple[int, ...]] = None, whole: bool = False,
+                 eager: bool = False):
         self.serial = next(_serial)
         self.name = graph.name
         self.graph = graph
@@ -140,6 +145,7 @@ class NodeType:
         self.alone = verdict.verdict is not Verdict.PROVED
         self.reason = verdict.reason
         self.whole = whole
+        self.eager = eager
         self.factors = tuple(verdict.factors) or tuple(1 for _ in outputs)
         self.rows = rows
         self.ctx = ctx
@@ -238,6 +244,11 @@ class NodeType:
         return self.options.horizontal and pays(rows, self._columns)
 
     @cached_property
+    def nodes(self) -> dict:
+        """The subgraph as JSON has it."""
+        return json.loads(self.graph.symbol.tojson())
+
+    @cached_property
     def _columns(self) -> int:
         """Of the widest result."""
         return max(spec.row_shape[-1] if spec.row_shape else 1 for spec in self.outputs)
@@ -254,7 +265,7 @@ class NodeType:
         """Specs of the outputs of a call with this many rows."""
         if rows == self.rows:
             return self.outputs
-        return tuple(spec_of((rows * factor,) + spec.row_shape, spec.dtype, spec.ctx)
+        return tuple(spec_of((rows * factor,) + spec.row_shape, spec.dtype, spec.ctx, self.eager)
                      for factor, spec in zip(self.factors, self.outputs))
 
 
@@ -277,7 +288,7 @@ def _conditions(arguments, padding: Padding) -> Tuple[Tuple[int, int, bool], ...
 
 def make_type(graph: StaticGraph, mode: Mode, leaves: Sequence[Tuple[Spec, Kind]],
               ctx: mx.Context, options: CompileOptions,
-              lengths: Optional[Tuple[int, ...]] = None) -> NodeType:
+              lengths: Optional[Tuple[int, ...]] = None, eager: bool = False) -> NodeType:
     """Infer shapes and dtypes, finish deferred initialisation, and find out what may batch.
 
     Parameters
@@ -291,6 +302,8 @@ def make_type(graph: StaticGraph, mode: Mode, leaves: Sequence[Tuple[Spec, Kind]
     options : CompileOptions
     lengths : tuple of int, optional
         Lengths of the ragged arguments, for types whose calls all have the same.
+    eager : bool, default False
+        Whether calls run on the user's own tape even if nothing in the subgraph asks for it.
 
     Raises
     ------
@@ -309,10 +322,11 @@ def make_type(graph: StaticGraph, mode: Mode, leaves: Sequence[Tuple[Spec, Kind]
     used = set(graph.symbol.list_inputs())
     shapes = {name: shape for name, shape in shapes.items() if name in used}
     dtypes = {name: dtype for name, dtype in dtypes.items() if name in used}
-    outputs = _infer(graph, shapes, dtypes, ctx)
+    why_eager = _why_eager(graph, mode, leaves, eager)
+    outputs = _infer(graph, shapes, dtypes, ctx, bool(why_eager))
     verdict = _verdict(graph, mode, leaves, shapes)
     lifted = None
-    if verdict.verdict is not Verdict.PROVED and options.whole_values:
+    if verdict.verdict is not Verdict.PROVED and options.whole_values and not why_eager:
         lifted, missing = _lifted(graph, leaves, shapes)
         if missing:
             verdict = verdict._replace(reason=f'{verdict.reason}; and there is no rule for '
@@ -322,6 +336,8 @@ def make_type(graph: StaticGraph, mode: Mode, leaves: Sequence[Tuple[Spec, Kind]
             f'{graph.name} cannot be batched: {verdict.reason}, so that a sample would see the '
             f'others of its minibatch. Use LayerNorm, or use_global_stats=True, or run it in '
             f'autograd.predict_mode()')
+    if why_eager:
+        verdict = RowwiseResult(Verdict.DEPENDENT, why_eager, [])
     indices = _used_only(graph, _INDICES)  # operators refuse gradients for these
     arguments = tuple(
         Argument(spec.arena, kind,
@@ -330,13 +346,24 @@ def make_type(graph: StaticGraph, mode: Mode, leaves: Sequence[Tuple[Spec, Kind]
         for position, (spec, kind) in enumerate(leaves))
     if lifted is None:
         return NodeType(graph, mode, arguments, outputs, leaves[0][0].rows, verdict, ctx,
-                        shapes, options, lengths)
+                        shapes, options, lengths, eager=bool(why_eager))
     node_type = NodeType(
         graph._replace(symbol=lifted), mode, arguments, outputs, 1,
         RowwiseResult(Verdict.PROVED, '', [spec.rows for spec in outputs]), ctx, shapes, options,
         whole=True)
     node_type.changed_by.add('whole_values')
     return node_type
+
+
+def _why_eager(graph: StaticGraph, mode: Mode, leaves: Sequence[Tuple[Spec, Kind]], eager: bool
+               ) -> str:
+    """Why calls are to run as without a scope; nothing if they need not."""
+    heads = own_gradients(graph.symbol) if mode.recording else ()
+    if heads:
+        return f'{", ".join(heads)} {EAGER}, so it belongs to its own call'
+    if eager or any(spec.eager for spec, _ in leaves):
+        return f'an argument comes from an operator that {EAGER}'
+    return ''
 
 
 def _lifted(graph: StaticGraph, leaves: Sequence[Tuple[Spec, Kind]],
@@ -352,7 +379,7 @@ def _lifted(graph: StaticGraph, leaves: Sequence[Tuple[Spec, Kind]],
         return None, str(missing)
 
 
-def _infer(graph, shapes, dtypes, ctx):
+def _infer(graph, shapes, dtypes, ctx, eager):
     """Specs of the outputs; parameters whose shapes were unknown are initialised."""
     symbol, arguments = graph.symbol, _described(shapes, dtypes)
     try:
@@ -374,7 +401,7 @@ def _infer(graph, shapes, dtypes, ctx):
             raise RecordError(
                 f'{graph.name} got {arguments}, but its parameter {parameter.name} is '
                 f'{np.dtype(parameter.dtype).name}; cast one of them')
-    return tuple(spec_of(shape, dtype, ctx) for shape, dtype in zip(outputs, types))
+    return tuple(spec_of(shape, dtype, ctx, eager) for shape, dtype in zip(outputs, types))
 
 
 def _initialise(owner, parameter, shape, ctx):
