@@ -24,6 +24,9 @@ class batching:  # pylint: disable=invalid-name
     nothing; values are computed when somebody looks at one, or by `gluon_edbatch.forward`,
     `stack`, `concat` and `add_n`. If an exception leaves the scope, its values are void.
 
+    A thread or asyncio task records into the innermost scope that it, or for a task its creator,
+    has entered and that is still open; scopes may end in any order.
+
     Parameters
     ----------
     scheduler : str or Scheduler, default 'fsm'
@@ -56,7 +59,6 @@ class batching:  # pylint: disable=invalid-name
         self._ctx = ctx
         self._options = current_options() if compile_options is None else compile_options
         self._recording: Optional[Recording] = None
-        self._outer: Optional[Recording] = None
         self._started = self._record_s = 0.0
 
     def __enter__(self) -> 'batching':
@@ -64,7 +66,7 @@ class batching:  # pylint: disable=invalid-name
             raise RuntimeError('a batching scope records once; make a new one')
         self._recording = recording = Recording(
             Evaluator(self.scheduler), self._ctx, self._options)
-        self._outer = hooks.current_recording()
+        recording.outer = hooks.current_recording()
         self._open = True
         hooks.install(self)
         try:
@@ -72,21 +74,20 @@ class batching:  # pylint: disable=invalid-name
             self._started = time.perf_counter()
             return self
         except BaseException:  # an interrupt: __exit__ will not be called
-            hooks.set_recording(self._outer)
-            hooks.remove(self)
+            self._leave()
             raise
 
     def __exit__(self, kind, error, trace) -> None:
+        if not self._open:
+            return
         recording = self._recording
         try:
-            hooks.set_recording(self._outer)
-            self._outer = None
             recording.close(error)  # while Python's garbage collector still waits
         finally:
             try:
-                hooks.remove(self)
+                self._leave()
             except BaseException:
-                hooks.remove(self)
+                self._leave()
                 raise
             self._open = False
             self._record_s = (time.perf_counter() - self._started
@@ -94,9 +95,12 @@ class batching:  # pylint: disable=invalid-name
 
     def __del__(self):
         if self._open:  # an interrupt came just as Python was about to call __exit__
-            if hooks.current_recording() is self._recording:
-                hooks.set_recording(self._outer)
-            hooks.remove(self)
+            self._leave()
+
+    def _leave(self) -> None:
+        """Leave nothing behind; may be called again, as an interrupt can come in between."""
+        hooks.end_recording(self._recording)
+        hooks.remove(self)
 
     def report(self) -> Report:
         """Counters of all evaluations so far; ``print(scope.report())`` shows them, types that

@@ -8,7 +8,7 @@ from mxnet import autograd, gluon
 
 import gluon_edbatch as edb
 from gluon_edbatch.explain.explanation import Cause
-from models import ndarrays, started
+from support.models import ndarrays, started
 
 
 class Headed(gluon.HybridBlock):

@@ -49,6 +49,9 @@ cdef class CallLog:
     cdef public list scalars
     cdef public Py_ssize_t next_value
     cdef bint _given
+    cdef public bint closed
+    cdef public long long thread
+    cdef public CallLog outer
     cdef public dict callees, shared
     @cython.locals(step=Step, form=Form, args_before=Py_ssize_t, scalars_before=Py_ssize_t,
                    lengths_before=Py_ssize_t)
@@ -85,3 +88,5 @@ cdef object _hooked_call(CallLog log, object block, tuple args)
 cdef bint _is_plain(object option) except -1
 cdef bint _tells_itself(object option) except -1
 cdef object _call_with_user_hooks(CallLog log, Callee callee, tuple args)
+@cython.locals(log=CallLog)
+cpdef CallLog current_recording()

@@ -277,9 +277,18 @@ class CallLog:
         Of autograd's present mode.
     shared : dict of int to NDArray
         Arrays, by id, that operators on values were found to share.
+    outer : CallLog or None
+        Of the scope around this one, while this one is open.
+    thread : int
+        The one that records.
+    closed : bool
+        Whether the scope has ended.
     """
 
     def __init__(self):
+        self.outer: Optional['CallLog'] = None
+        self.thread = native.thread()
+        self.closed = False
         self.node_forms = Ints()
         self.node_ends = Ints()
         self.node_args = Ints()
@@ -530,7 +539,7 @@ def _tells_itself(option) -> bool:
 
 def hooked_call(self, *args):
     """What a scope puts in the place of ``Block.__call__``."""
-    recording = native.recording()
+    recording = current_recording()
     if recording is None:
         if local.eager is not None and isinstance(self, gluon.HybridBlock):
             args = local.eager(args)
@@ -556,11 +565,26 @@ def _call_with_user_hooks(log, callee, args):
     return out
 
 
-def current_recording() -> Optional[Any]:
-    """The recording of this thread's innermost scope, or None."""
-    return native.recording()
+def current_recording():
+    """The recording of the innermost scope that is open in this thread or asyncio task, or None."""
+    log = native.recording()
+    while log is not None and (log.closed or log.thread != native.thread()):
+        log = log.outer  # scopes may end in any order, and threads inherit contexts
+    return log
 
 
 def set_recording(recording: Optional[Any]) -> None:
-    """Make this thread record into another recording, or none."""
+    """Make this thread or asyncio task record into another recording, or none."""
     native.set_recording(recording)
+
+
+def end_recording(recording: Any) -> None:
+    """Nobody records into it any more: neither this thread or task, whichever scope it entered
+    last, nor a task that began within the scope. May be called again."""
+    recording.closed = True
+    if native.recording() is recording:
+        outer = current_recording()
+        native.set_recording(outer)
+        recording.outer = None
+        if outer is not None:
+            outer.update_mode()  # it may have changed meanwhile

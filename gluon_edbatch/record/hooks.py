@@ -2,10 +2,10 @@
 
 These functions are replaced: ``Block.__call__`` (calls of blocks), ``Block.__setattr__`` (blocks
 that change while their calls wait), the function behind all of ``mx.nd`` (operators), and
-autograd's two mode setters. Each asks first whether *this thread* is recording; MXNet itself runs
-unchanged in other threads, and in this one while `suspended`. Python's cyclic garbage collector is
-paused, too: a recording makes many objects and no cycles, and each full collection walks through
-all of the user's samples.
+autograd's two mode setters. Each asks first whether *this thread or asyncio task* is recording;
+MXNet itself runs unchanged in others, and in this one while `suspended`. Python's cyclic garbage
+collector is paused, too: a recording makes many objects and no cycles, and each full collection
+walks through all of the user's samples.
 """
 import ctypes
 import gc
@@ -18,7 +18,7 @@ from mxnet.base import _LIB, OpHandle, check_call, py_str
 from mxnet.ndarray import register
 
 from ..errors import UnrecordableError
-from .calls import current_recording, hooked_call, local, set_recording  # noqa: F401
+from .calls import current_recording, end_recording, hooked_call, local, set_recording  # noqa: F401
 from .lazy import LazyArray
 
 _call = gluon.Block.__call__

@@ -19,7 +19,7 @@ cdef extern from *:
     #define EDB_INSTRUCTION(frame) ((frame)->f_lasti * (PY_VERSION_HEX >= 0x030A0000 ? 2 : 1))
     #endif
 
-    static __thread PyObject *edb_recording = NULL;
+    static PyObject *edb_entered = NULL;  /* a context variable */
     static PyTypeObject *edb_lazy_array = NULL;
     static PyObject *edb_is_library = NULL;
     /* Codes that were met, by address: sites.py keeps them, so that addresses stay theirs. */
@@ -27,16 +27,14 @@ cdef extern from *:
     static struct { PyCodeObject *code; int library; } edb_codes[EDB_CODES];
 
     static inline PyObject *edb_get_recording(void) {
-        PyObject *value = edb_recording ? edb_recording : Py_None;
-        Py_INCREF(value);
-        return value;
+        PyObject *value;
+        return PyContextVar_Get(edb_entered, NULL, &value) < 0 ? NULL : value;
     }
 
-    static inline void edb_set_recording(PyObject *value) {
-        PyObject *before = edb_recording;
-        Py_INCREF(value);
-        edb_recording = value;
-        Py_XDECREF(before);
+    static inline int edb_set_recording(PyObject *value) {
+        PyObject *token = PyContextVar_Set(edb_entered, value);
+        Py_XDECREF(token);
+        return token ? 0 : -1;
     }
 
     /* The cyclic garbage collector is not told of lazy values, nor of pairs of them: there are
@@ -137,13 +135,16 @@ cdef extern from *:
         edb_lazy_array = (PyTypeObject *)lazy;
         Py_INCREF(is_library);
         edb_is_library = is_library;
+        edb_entered = PyContextVar_New("gluon_edbatch_scope", Py_None);
+        if (!edb_entered) return -1;
         return 0;
     }
     """
     ctypedef struct EdbFrame:
         pass
     object recording "edb_get_recording" ()
-    void set_recording "edb_set_recording" (object value)
+    int set_recording "edb_set_recording" (object value) except -1
+    long long thread "(long long)PyThread_get_thread_ident" ()
     object new_value "edb_new_value" (object store, Py_ssize_t value)
     object new_pair "edb_new_pair" (object first, object second, Py_ssize_t value)
     EdbFrame *user_frame "edb_user_frame" () except NULL

@@ -4,6 +4,7 @@ The compiled ``calls.py`` uses the C form and never runs what is here.
 """
 import sys
 import threading
+from contextvars import ContextVar
 from types import FrameType
 from typing import Any, Tuple
 
@@ -11,23 +12,18 @@ from .lazy import LazyArray
 from .sites import is_library
 
 _new = LazyArray.__new__
-
-
-class _Local(threading.local):
-    recording = None
-
-
-_local = _Local()
+_entered: ContextVar = ContextVar('gluon_edbatch_scope', default=None)
+thread = threading.get_ident
 
 
 def recording() -> Any:
-    """What `set_recording` was given in this thread, or None."""
-    return _local.recording
+    """What `set_recording` was given in this context, a thread's or an asyncio task's, or None."""
+    return _entered.get()
 
 
 def set_recording(value: Any) -> None:
-    """Of this thread's innermost scope; None outside."""
-    _local.recording = value
+    """Of the scope that this context entered last; None outside."""
+    _entered.set(value)
 
 
 def new_value(store, value: int) -> LazyArray:

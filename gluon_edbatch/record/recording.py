@@ -46,8 +46,6 @@ class Recording(Inputs):
         (id of a parameter, context) -> its array when a call that uses it was first recorded.
     options : CompileOptions
         What the types of its calls are compiled with.
-    thread : int
-        The one that records.
     """
 
     def __init__(self, evaluator: Any, ctx: Optional[mx.Context], options: CompileOptions):
@@ -59,9 +57,7 @@ class Recording(Inputs):
         self.output_rows: List[int] = []
         self.locations = Locations()
         self.evaluations = 0
-        self.closed = False
         self.parameters: Dict[Tuple[int, mx.Context], Watched] = {}
-        self.thread = threading.get_ident()
         self.replaced: Optional[str] = None
         self._known_parameters: Set[Tuple[gluon.Parameter, mx.Context]] = set()
         self.error: Optional[str] = None
