@@ -180,8 +180,9 @@ def tuple_of(node: Node, key: str) -> Optional[Tuple[Optional[int], ...]]:
 
 
 def integer(node: Node, key: str, default: Optional[int]) -> Optional[int]:
+    """An attribute; None if it says so, which is something else than not to be given."""
     text = node.attrs.get(key)
-    return default if text in (None, 'None') else int(text)
+    return default if text is None else None if text == 'None' else int(text)
 
 
 def flag(node: Node, key: str) -> bool:
@@ -318,9 +319,12 @@ def _l2(node: Node) -> bool:
     return node.attrs.get('mode', 'instance') in ('instance', 'channel', 'spatial')
 
 
-def _topk(node: Node) -> bool:
-    axis = integer(node, 'axis', -1)
-    return axis is not None and axis % len(node.inputs[0]) != 0
+def _along(default: Optional[int]) -> Callable[[Node], bool]:
+    """Works along one axis of its only input; without one, on all as one."""
+    def rule(node: Node) -> bool:
+        axis = integer(node, 'axis', default)
+        return axis is not None and axis % len(node.inputs[0]) != 0
+    return rule
 
 
 def _broadcast_to(node: Node) -> bool:
@@ -368,7 +372,7 @@ RULES: Dict[str, Callable[[Node], bool]] = {
                              _contrib_BilinearResize2D'''),
     **_table(_reduction, 'sum mean prod nansum nanprod max min norm sum_axis max_axis min_axis'),
     **_table(_normalised('axis', -1), 'softmax log_softmax softmin LayerNorm'),
-    **_table(_topk, 'argmax argmin argsort sort topk'),
+    **_table(_along(None), 'argmax argmin'), **_table(_along(-1), 'argsort sort topk'),
     **_table(_other_axis('dim', 1), 'Concat concat'),
     **_table(_other_axis('axis', None), 'slice_axis'),
     **_table(_split, 'SliceChannel split'),
