@@ -14,6 +14,7 @@ from mxnet.gluon.parameter import DeferredInitializationError
 from ..errors import RecordError, RowDependenceError, UnrecordableError
 from ..record.spec import Spec, spec_of
 from .lift import NoRule, lift
+from .mended import mended
 from .options import CompileOptions
 from .padding import Padding, padding_of
 from .passes.horizontal import packs, pays
@@ -324,6 +325,7 @@ def make_type(graph: StaticGraph, mode: Mode, leaves: Sequence[Tuple[Spec, Kind]
     dtypes = {name: dtype for name, dtype in dtypes.items() if name in used}
     why_eager = _why_eager(graph, mode, leaves, eager)
     outputs = _infer(graph, shapes, dtypes, ctx, bool(why_eager))
+    graph = graph._replace(symbol=mended(graph.symbol, shapes))
     verdict = _verdict(graph, mode, leaves, shapes)
     lifted = None
     if verdict.verdict is not Verdict.PROVED and options.whole_values and not why_eager:
