@@ -118,8 +118,51 @@ def test_fault_06_sequence_last_over_axis_0_without_lengths(shape, axis):
         assert (np.take(x.grad.asnumpy(), -1, axis) == 1).all()
 
 
-def test_fault_07_noise_that_depends_on_no_input():
-    raise AssertionError('not mended yet')
+class Noisy(gluon.HybridBlock):
+    """A function of F, x and a weight of ones."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+        self.weight = self.params.get('weight', shape=(4, 4), init='ones')
+
+    def hybrid_forward(self, F, x, weight):
+        """x"""
+        return self.function(F, x * 0, weight)
+
+
+@pytest.mark.parametrize('function', [
+    lambda F, x, w: F.broadcast_add(x, F.random.normal(shape=(4,))),
+    lambda F, x, w: F.broadcast_add(x, F.sample_normal(F.ones((4,)), F.ones((4,)))),
+    lambda F, x, w: F.FullyConnected(x + 1, F.Dropout(w), no_bias=True, num_hidden=4),
+    lambda F, x, w: F.Dropout(x + 1),
+    lambda F, x, w: x + F.random.uniform_like(x),
+    lambda F, x, w: F.broadcast_add(x, F.shuffle(F.arange(4)))])
+def test_fault_07_noise_that_depends_on_no_input(function):
+    """One draw a call."""
+    net = started(Noisy(function))
+    for native in (True, False):
+        with autograd.train_mode(), edb.compile_options(native=native), edb.batching():
+            values = [net(x) for x in ndarrays(16, (1, 4))]
+        assert len({value.asnumpy().tobytes() for value in values}) > 6
+
+
+def test_fault_07_noise_that_is_switched_off_is_batched():
+    net = started(Noisy(lambda F, x, w: F.FullyConnected(x, F.Dropout(w), no_bias=True,
+                                                         num_hidden=4)))
+    with edb.batching() as scope:
+        values = [net(x) for x in ndarrays(4, (1, 4))]
+    edb.forward(values)
+    assert scope.report().batches == 1
+
+
+def test_fault_07_the_report_says_so():
+    net = started(Noisy(lambda F, x, w: F.broadcast_add(x, F.random.normal(shape=(4,)))))
+    with edb.batching() as scope:
+        values = [net(x) for x in ndarrays(4, (1, 4))]
+    edb.forward(values)
+    kind, = scope.report().types
+    assert kind.batches == 4 and '_random_normal draws noise that depends on no argument' in kind.note
 
 
 def test_fault_08_writing_in_place_is_seen_by_all_who_hold_the_value():

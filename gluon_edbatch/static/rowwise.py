@@ -12,6 +12,8 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import mxnet as mx
 
+from .noise import draws
+
 Shape = Tuple[int, ...]
 _TRIAL_ROWS = (7, 11)  # primes, so that no other axis has them by accident
 
@@ -79,6 +81,9 @@ def analyse(symbol: mx.sym.Symbol, row_shapes: Dict[str, Shape], training: bool)
                          [trials[0][entries[i] + j] for i, j in sources],
                          trials[0][entry:entries[index + 1]])
             result = any(view.batched) and _apply(view, training, unknown)
+            if not result and draws(view.op, view.attrs, training):
+                raise _Dependent(f'{view.op} draws noise that depends on no argument, which is to '
+                                 f'be another for each call')
             for position in range(len(view.outputs)):
                 if result:
                     _factor(view.op, *(trial[entry + position] for trial in trials))
