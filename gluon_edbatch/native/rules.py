@@ -110,6 +110,11 @@ def _scalar(attrs: Dict[str, str]) -> float:
     return float(attrs['scalar'])
 
 
+def _single(text: str) -> float:
+    """A number that MXNet keeps in single precision, whatever the arrays are."""
+    return float(np.float32(text))
+
+
 _ACTIVATIONS = {'relu': Unary.RELU, 'sigmoid': Unary.SIGMOID, 'tanh': Unary.TANH,
                 'softrelu': Unary.SOFTRELU, 'softsign': Unary.SOFTSIGN}
 
@@ -124,16 +129,16 @@ def _activation(low, node, inputs) -> None:
 def _leaky(low, node, inputs) -> None:
     if node.attrs.get('act_type', 'leaky') != 'leaky':
         raise Unsupported(f'has LeakyReLU of type {node.attrs["act_type"]}')
-    _unary(Unary.LEAKY, lambda attrs: (float(attrs.get('slope', 0.25)),))(low, node, inputs)
+    _unary(Unary.LEAKY, lambda attrs: (_single(attrs.get('slope', '0.25')),))(low, node, inputs)
 
 
 def _clip(low, node, inputs) -> None:
     _need_rows(node, inputs[0])
     raised = low.new(inputs[0].view.width, inputs[0].ragged)
     low.emit(Opcode.UNARY, raised, inputs[0].view, numbers=(Unary.MAXIMUM,),
-             reals=(float(node.attrs['a_min']),))
+             reals=(_single(node.attrs['a_min']),))
     low.emit(Opcode.UNARY, low.out(node, inputs[0].ragged), raised, numbers=(Unary.MINIMUM,),
-             reals=(float(node.attrs['a_max']),))
+             reals=(_single(node.attrs['a_max']),))
 
 
 def _dropout(low, node, inputs) -> None:
