@@ -115,6 +115,11 @@ def _inverse(number: float) -> float:
     return 1.0 / number if number else math.copysign(math.inf, number)
 
 
+def _single(text: str) -> float:
+    """A number that MXNet keeps in single precision, whatever the arrays are."""
+    return float(np.float32(text))
+
+
 _ACTIVATIONS = {'relu': Unary.RELU, 'sigmoid': Unary.SIGMOID, 'tanh': Unary.TANH,
                 'softrelu': Unary.SOFTRELU, 'softsign': Unary.SOFTSIGN}
 
@@ -129,11 +134,11 @@ def _activation(low, node, inputs) -> None:
 def _leaky(low, node, inputs) -> None:
     if node.attrs.get('act_type', 'leaky') != 'leaky':
         raise Unsupported(f'has LeakyReLU of type {node.attrs["act_type"]}')
-    _unary(Unary.LEAKY, lambda attrs: (float(attrs.get('slope', 0.25)),))(low, node, inputs)
+    _unary(Unary.LEAKY, lambda attrs: (_single(attrs.get('slope', '0.25')),))(low, node, inputs)
 
 
 def _clip(low, node, inputs) -> None:
-    _unary(Unary.CLIP, lambda attrs: (float(attrs['a_min']), float(attrs['a_max'])))(
+    _unary(Unary.CLIP, lambda attrs: (_single(attrs['a_min']), _single(attrs['a_max'])))(
         low, node, inputs)
 
 

@@ -11,6 +11,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 
 import mxnet as mx
 
+from .noise import may_draw
 from .rowwise import (BINARY, RULES, UNARY, Node, Shape, first_outputs, flag, infer_shape, integer,
                       tuple_of)
 from .trace import symbol_function
@@ -135,7 +136,7 @@ def _result(value: Value) -> mx.sym.Symbol:
 def _lifted(application: Application) -> List[Value]:
     batched = any(value.batched for value in application.inputs)
     if not batched:
-        if not application.inputs or application.op == 'Dropout' or 'random' in application.op:
+        if not application.inputs or may_draw(application.op):
             raise NoRule(f'{application.op} of nothing that differs from call to call')
         symbol = application.apply(*[value.symbol for value in application.inputs])
     else:

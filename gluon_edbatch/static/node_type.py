@@ -14,6 +14,8 @@ from mxnet.gluon.parameter import DeferredInitializationError
 from ..errors import RecordError, RowDependenceError, UnrecordableError
 from ..record.spec import Spec, spec_of
 from .lift import NoRule, lift
+from .mended import mended
+from .noise import may_draw
 from .options import CompileOptions
 from .padding import Padding, padding_of
 from .passes.horizontal import packs, pays
@@ -24,7 +26,6 @@ from .trace import INPUT, StaticGraph
 
 _TRIAL_LENGTH = 3  # length of a ragged axis while shapes are inferred
 _TRIAL_ROWS = 5    # rows of a batch, for passes
-_RANDOM = ('Dropout', 'RNN')
 _INDICES = {('Embedding', 0), ('take', 1), ('pick', 1), ('one_hot', 0), ('SequenceMask', 1),
             ('SequenceLast', 1), ('SequenceReverse', 1), ('gather_nd', 1), ('batch_take', 1)}
 _TABLES = {('Embedding', 1), ('take', 0)}  # where a parameter's gradient does not need its value
@@ -155,8 +156,7 @@ class NodeType:
         self.parameters: List[gluon.Parameter] = list(graph.parameters.values())
         self.parameter_dtypes = self._dtypes_now()
         self.ragged = any(argument.kind is Kind.RAGGED for argument in arguments)
-        ops = operators(graph.symbol)
-        self.random = any(op in _RANDOM or 'random' in op or 'sample' in op for op in ops)
+        self.random = any(map(may_draw, operators(graph.symbol)))
         padding = self._padding() if self.ragged and lengths is None else None
         self.neutral = not self.ragged or (padding is not None and padding.neutral)
         self.conditions = _conditions(arguments, padding) if padding is not None else ()
@@ -324,6 +324,7 @@ def make_type(graph: StaticGraph, mode: Mode, leaves: Sequence[Tuple[Spec, Kind]
     dtypes = {name: dtype for name, dtype in dtypes.items() if name in used}
     why_eager = _why_eager(graph, mode, leaves, eager)
     outputs = _infer(graph, shapes, dtypes, ctx, bool(why_eager))
+    graph = graph._replace(symbol=mended(graph.symbol, shapes))
     verdict = _verdict(graph, mode, leaves, shapes)
     lifted = None
     if verdict.verdict is not Verdict.PROVED and options.whole_values and not why_eager:

@@ -12,6 +12,8 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import mxnet as mx
 
+from .noise import draws
+
 Shape = Tuple[int, ...]
 _TRIAL_ROWS = (7, 11)  # primes, so that no other axis has them by accident
 
@@ -79,6 +81,9 @@ def analyse(symbol: mx.sym.Symbol, row_shapes: Dict[str, Shape], training: bool)
                          [trials[0][entries[i] + j] for i, j in sources],
                          trials[0][entry:entries[index + 1]])
             result = any(view.batched) and _apply(view, training, unknown)
+            if not result and draws(view.op, view.attrs, training):
+                raise _Dependent(f'{view.op} draws noise that depends on no argument, which is to '
+                                 f'be another for each call')
             for position in range(len(view.outputs)):
                 if result:
                     _factor(view.op, *(trial[entry + position] for trial in trials))
@@ -180,8 +185,9 @@ def tuple_of(node: Node, key: str) -> Optional[Tuple[Optional[int], ...]]:
 
 
 def integer(node: Node, key: str, default: Optional[int]) -> Optional[int]:
+    """An attribute; None if it says so, which is something else than not to be given."""
     text = node.attrs.get(key)
-    return default if text in (None, 'None') else int(text)
+    return default if text is None else None if text == 'None' else int(text)
 
 
 def flag(node: Node, key: str) -> bool:
@@ -318,9 +324,12 @@ def _l2(node: Node) -> bool:
     return node.attrs.get('mode', 'instance') in ('instance', 'channel', 'spatial')
 
 
-def _topk(node: Node) -> bool:
-    axis = integer(node, 'axis', -1)
-    return axis is not None and axis % len(node.inputs[0]) != 0
+def _along(default: Optional[int]) -> Callable[[Node], bool]:
+    """Works along one axis of its only input; without one, on all as one."""
+    def rule(node: Node) -> bool:
+        axis = integer(node, 'axis', default)
+        return axis is not None and axis % len(node.inputs[0]) != 0
+    return rule
 
 
 def _broadcast_to(node: Node) -> bool:
@@ -368,7 +377,7 @@ RULES: Dict[str, Callable[[Node], bool]] = {
                              _contrib_BilinearResize2D'''),
     **_table(_reduction, 'sum mean prod nansum nanprod max min norm sum_axis max_axis min_axis'),
     **_table(_normalised('axis', -1), 'softmax log_softmax softmin LayerNorm'),
-    **_table(_topk, 'argmax argmin argsort sort topk'),
+    **_table(_along(None), 'argmax argmin'), **_table(_along(-1), 'argsort sort topk'),
     **_table(_other_axis('dim', 1), 'Concat concat'),
     **_table(_other_axis('axis', None), 'slice_axis'),
     **_table(_split, 'SliceChannel split'),

@@ -5,12 +5,11 @@ from typing import Dict, List, Optional, Tuple
 import mxnet as mx
 
 from ..rewrite import Entry, NodeView, Rewriter, rewrite
+from ..noise import may_draw
 from ..rowwise import RULES
 
 # Operators of which two calls with the same inputs differ. None updates an auxiliary state.
-_RANDOM = frozenset('''Dropout LeakyReLU _random_uniform_like _random_normal_like
-                       _random_gamma_like'''.split())
-_PURE = frozenset(RULES) - _RANDOM
+_PURE = frozenset(op for op in RULES if not may_draw(op))
 
 
 def common_subexpressions(symbol: mx.sym.Symbol, shapes: Dict[str, Tuple[int, ...]]
