@@ -135,7 +135,7 @@ class TestTheHelper:
             return net(x) * (1 + 1e-4 * (len(calls) > 6))
 
         with pytest.raises(AssertionError, match=r'scheduler depth, not hybridized, inference, .*: '
-                                                 r'result \[0\] differs from eager by up to'):
+                                                 r'result \[\d\] differs from eager by up to'):
             assert_matches_eager(model, ndarrays(6, (1, 4)), blocks=[net])
 
     def test_a_wrong_gradient(self):
@@ -157,7 +157,7 @@ class TestTheHelper:
             return edb.nd.tanh(x) if len(calls) <= 4 else edb.nd.tanh(x.copy() if 0 else x) * 1.0 \
                 + edb.nd.BlockGrad(x) - edb.nd.identity(x)
 
-        with pytest.raises(AssertionError, match='gradient of input 0'):
+        with pytest.raises(AssertionError, match=r'gradient of input \d'):
             assert_matches_eager(model, ndarrays(4, (1, 4), gradient=True), training=[True],
                                  hybridized=[False])
 

@@ -1,0 +1,224 @@
+"""What batched and eager results differ by, and which of them float64 is nearer to."""
+from typing import Dict, List, NamedTuple, Optional, Sequence, Union
+
+import numpy as np
+
+from ..brief import brief
+
+# Of the largest magnitude in an array. A sum over a batch adds in another order than eager's.
+_TOLERANCE = {'float16': 1e-2, 'float32': 1e-5, 'float64': 1e-10}
+_SMALLEST_SCALE = 1e-3   # of an array whose exact values are zero, where only rounding is left
+_NEARER = 3              # times eager's distance from float64 is as near as eager
+# Of the batched run's distance in float64, where hardly any rounding is left: of the scale, and of
+# eager's distance, as what a model makes of rounding it makes of float64's, too.
+_IN_FLOAT64, _OF_EAGER = 1e-7, 0.05
+_WORDS = {'results': 'result', 'gradients': 'gradient of'}
+_KNOBS = ('If this is rounding, give rtol or atol. To find what makes it, compare within '
+          'gluon_edbatch.compile_options(native=False), or with other options off')
+
+
+class Run(NamedTuple):
+    """What a run gave, as NumPy arrays: results by path, gradients by name."""
+
+    results: Dict[str, np.ndarray]
+    gradients: Dict[str, np.ndarray]
+
+
+class Exact(NamedTuple):
+    """The same in float64.
+
+    Attributes
+    ----------
+    added : dict of str to float
+        The scale of each gradient: the largest sum of the magnitudes that the samples add to an
+        element. They may cancel to nearly nothing, but their roundings do not.
+    """
+
+    results: Dict[str, np.ndarray]
+    gradients: Dict[str, np.ndarray]
+    added: Dict[str, float]
+
+
+class Suspect(NamedTuple):
+    """An array in which a batched run is not close to eager.
+
+    Attributes
+    ----------
+    part : str
+        The field of `Run` that has it, as `name`.
+    worst, allowed : float
+        The largest difference, and what may be.
+    tolerance, atol : float
+        Of the scale, and in addition.
+    """
+
+    part: str
+    name: str
+    found: np.ndarray
+    expected: np.ndarray
+    worst: float
+    allowed: float
+    tolerance: float
+    atol: float
+
+    def __str__(self) -> str:
+        return f'{_WORDS[self.part]} {self.name}'
+
+
+class Verdict(NamedTuple):
+    """A suspect that rounding does not explain, with its distances from float64."""
+
+    suspect: Suspect
+    exact: np.ndarray
+    batched: float
+    eager: float
+    allowed: float
+    scale: float
+    in_float64: Optional[float]
+
+
+def differences(found: Run, expected: Run, case: str, rtol: Optional[float], atol: float
+                ) -> List[Suspect]:
+    """The arrays that are further apart than the tolerance.
+
+    Raises
+    ------
+    AssertionError
+        For what no rounding explains: another structure, shape, dtype, integer, or an infinity
+        or NaN elsewhere.
+    """
+    suspects = []
+    for part in Run._fields:
+        got, wanted = getattr(found, part), getattr(expected, part)
+        ensure(list(got) == list(wanted), f'{case}: {_WORDS[part]} has structure '
+                                          f'{brief(list(got))}, eagerly {brief(list(wanted))}')
+        for name, array in wanted.items():
+            suspect = _difference(part, name, got[name], array, case, rtol, atol)
+            if suspect is not None:
+                suspects.append(suspect)
+    return suspects
+
+
+def _difference(part: str, name: str, found: np.ndarray, expected: np.ndarray, case: str,
+                rtol: Optional[float], atol: float) -> Optional[Suspect]:
+    suspect = Suspect(part, name, found, expected, 0., 0., 0., atol)
+    label = f'{case}: {suspect}'
+    ensure(found.shape == expected.shape and found.dtype == expected.dtype,
+           f'{label} is {brief(found)}, eagerly {brief(expected)}')
+    if not expected.size:
+        return None
+    if not np.issubdtype(expected.dtype, np.floating):
+        _ensure_nowhere(found != expected, f'{label} differs from eager', found, expected)
+        return None
+    finite = np.isfinite(expected)
+    same = np.isfinite(found) == finite
+    same[~finite] &= (found == expected)[~finite] | (np.isnan(found) & np.isnan(expected))[~finite]
+    _ensure_nowhere(~same, f'{label} is finite elsewhere than eagerly', found, expected)
+    worst = _distance(found, expected)
+    tolerance = _TOLERANCE[expected.dtype.name] if rtol is None else rtol
+    allowed = tolerance * _scale(expected) + atol
+    return None if worst <= allowed else suspect._replace(
+        worst=worst, allowed=allowed, tolerance=tolerance)
+
+
+def judge(suspects: Sequence[Suspect], eager: Sequence[Run], exact: Exact,
+          in_float64: Optional[Run]) -> List[Verdict]:
+    """Those that are no rounding: further from float64 than eager and than the tolerance, or
+    another result in float64, too.
+
+    Parameters
+    ----------
+    suspects : sequence of Suspect
+    eager : sequence of Run
+        Eager Gluon's distance from float64 is the largest of these runs.
+    exact : Exact
+    in_float64 : Run or None
+        The batched run in float64.
+    """
+    verdicts = []
+    for suspect in suspects:
+        part, name = suspect.part, suspect.name
+        wanted = getattr(exact, part)[name]
+        batched = _distance(suspect.found, wanted)
+        distance = max([_distance(getattr(run, part)[name], wanted) for run in eager])
+        scale = max(_scale(wanted), exact.added[name] if part == 'gradients' else 0.)
+        allowed = max(_NEARER * distance, suspect.tolerance * scale + suspect.atol)
+        again = None if in_float64 is None else _distance(getattr(in_float64, part)[name], wanted)
+        if not batched <= allowed or (again is not None and not again <= max(
+                _IN_FLOAT64 * scale, _OF_EAGER * distance)):
+            verdicts.append(Verdict(suspect, wanted, batched, distance, allowed, scale, again))
+    return verdicts
+
+
+def comparable(exact: Union[Run, Exact], found: Run) -> bool:
+    """Whether a run in float64 gave the same arrays as another one, so that they compare."""
+    return all([{name: array.shape for name, array in getattr(exact, part).items()}
+                == {name: array.shape for name, array in getattr(found, part).items()}
+                for part in Run._fields])
+
+
+def worst_by_float64(verdicts: Sequence[Verdict], case: str) -> str:
+    """The message for the worst of them."""
+    verdict = max(verdicts, key=lambda one: one.batched / max(one.allowed, 1e-300))
+    suspect = verdict.suspect
+    found, wanted = suspect.found, suspect.expected
+    lines = [f'{case}: {suspect} differs from eager by up to {suspect.worst:.2g}'
+             f'{_at_worst(found, wanted)}',
+             f'from float64 it differs by up to {verdict.batched:.2g}, eager by '
+             f'{verdict.eager:.2g}; {verdict.allowed:.2g} is allowed, the larger of {_NEARER} '
+             f'times eager\'s and {suspect.tolerance:g} of the scale, {verdict.scale:.3g}']
+    if verdict.in_float64 is not None:
+        lines.append(f'run in float64, batched differs from eager by up to '
+                     f'{verdict.in_float64:.2g}')
+    return _with_knobs(lines, len(verdicts))
+
+
+def worst_by_eager(suspects: Sequence[Suspect], case: str, unknown: Exception) -> str:
+    """The message for the worst of those that cannot be judged in float64, and why not."""
+    suspect = max(suspects, key=lambda one: one.worst / max(one.allowed, 1e-300))
+    reason = ' '.join(f'{type(unknown).__name__}: {unknown}'.split())
+    return _with_knobs([
+        f'{case}: {suspect} differs from eager by up to {suspect.worst:.2g} '
+        f'({suspect.allowed:.2g} is allowed){_at_worst(suspect.found, suspect.expected)}',
+        f'float64 cannot tell which of them is nearer: {reason[:200]}'], len(suspects))
+
+
+def _with_knobs(lines: List[str], count: int) -> str:
+    more = [f'{count - 1} more {"differ" if count > 2 else "differs"}, but less'] * (count > 1)
+    return '\n  '.join(lines + more + [_KNOBS])
+
+
+def _ensure_nowhere(differs: np.ndarray, message: str, found: np.ndarray, expected: np.ndarray
+                    ) -> None:
+    if differs.any():
+        raise AssertionError(message + _at(int(differs.argmax()), found, expected))
+
+
+def _at_worst(found: np.ndarray, expected: np.ndarray) -> str:
+    worst = np.abs(found.astype(np.float64) - expected)
+    return _at(int(np.where(np.isfinite(worst), worst, 0).argmax()), found, expected)
+
+
+def _at(index: int, found: np.ndarray, expected: np.ndarray) -> str:
+    """An element of both; `index` counts them."""
+    position = [int(number) for number in np.unravel_index(index, found.shape)]
+    return f': {found.flat[index]:.9g} and eagerly {expected.flat[index]:.9g}, at {position}'
+
+
+def _distance(one: np.ndarray, other: np.ndarray) -> float:
+    """The largest difference where both are finite; infinite if they are not so together."""
+    finite = np.isfinite(other)
+    if not np.array_equal(np.isfinite(one), finite):
+        return np.inf
+    return float(np.abs(one[finite].astype(np.float64) - other[finite]).max(initial=0))
+
+
+def _scale(array: np.ndarray) -> float:
+    finite = np.abs(array[np.isfinite(array)].astype(np.float64))
+    return max(float(finite.max(initial=0)), _SMALLEST_SCALE)
+
+
+def ensure(condition: bool, message: str) -> None:
+    """Raise AssertionError; not by the assert statement, which python -O leaves out."""
+    if not condition:
+        raise AssertionError(message)

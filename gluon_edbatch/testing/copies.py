@@ -1,0 +1,108 @@
+"""A model and its samples in float64, or with another last bit: what rounding can make of them."""
+from typing import Any, Callable, Dict, List, Sequence, Tuple
+
+import mxnet as mx
+import numpy as np
+from mxnet import gluon
+from mxnet.ndarray import NDArray
+
+from ..mixin import _eager
+from ..record.structure import flatten, unflatten
+
+
+Copy = Callable[[NDArray], NDArray]
+
+
+def in_float64(array: NDArray) -> NDArray:
+    """The same in float64."""
+    return array.astype('float64')
+
+
+def nudged(seed: int) -> Copy:
+    """Makes copies of which half of the numbers are the next ones of their dtype."""
+    generator = np.random.RandomState(seed)
+
+    def copy(array: NDArray) -> NDArray:
+        values = array.asnumpy()
+        steps = np.nextafter(values, np.where(generator.rand(*values.shape) < 0.5, values, np.inf
+                                              ).astype(values.dtype))
+        return mx.nd.array(steps, ctx=array.ctx, dtype=array.dtype).tostype(array.stype)
+    return copy
+
+
+class other_parameters:  # pylint: disable=invalid-name
+    """While it lasts, the parameters of these blocks are copies with gradients of their own. All
+    that is known of a parameter is put back afterwards: its arrays stay the same."""
+
+    def __init__(self, blocks: Sequence[gluon.Block], copy: Copy):
+        self._copy = copy
+        self._parameters = list({id(parameter): parameter for block in blocks
+                                 for parameter in block.collect_params().values()}.values())
+        self._before: List[Tuple[gluon.Parameter, Dict[str, Any]]] = []
+
+    def __enter__(self) -> None:
+        try:
+            for parameter in self._parameters:
+                if parameter._data is not None and np.issubdtype(parameter.dtype, np.floating):
+                    self._before.append((parameter, dict(parameter.__dict__)))
+                    self._replace(parameter)
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def _replace(self, parameter: gluon.Parameter) -> None:
+        """As ``Parameter.cast``, but with arrays that nobody else has."""
+        parameter._data = list(map(self._copy, parameter._data))
+        parameter.dtype, parameter._var = parameter._data[0].dtype, None
+        if parameter.grad_req != 'null':
+            parameter._init_grad()
+
+    def __exit__(self, *_) -> None:
+        for parameter, attributes in self._before:
+            parameter.__dict__.clear()
+            parameter.__dict__.update(attributes)
+        self._before = []
+
+
+def other_samples(value: Any, copy: Copy, copies: Dict[int, NDArray]) -> Any:
+    """The same with copies of the floating-point arrays in nested lists, tuples and dicts.
+
+    Parameters
+    ----------
+    value
+    copy : function
+    copies : dict
+        The copy of each NDArray by its id; these are added.
+    """
+    if isinstance(value, NDArray) and _is_floating(value):
+        if id(value) not in copies:
+            copies[id(value)] = copy(value.detach())
+            if value.grad is not None:
+                copies[id(value)].attach_grad()
+        return copies[id(value)]
+    if isinstance(value, np.ndarray) and _is_floating(value):
+        return copy(mx.nd.array(value, dtype=np.float32 if value.dtype == np.float64
+                                else value.dtype))
+    if isinstance(value, dict):
+        return type(value)((key, other_samples(item, copy, copies)) for key, item in value.items())
+    if isinstance(value, (list, tuple)):
+        items = [other_samples(item, copy, copies) for item in value]
+        return type(value)(*items) if hasattr(value, '_fields') else type(value)(items)
+    return value
+
+
+class eager_in_float64(_eager):  # pylint: disable=invalid-name
+    """Calls of HybridBlocks take their arguments in float64, wherever they come from: the data of
+    a tree, the zeros that a sequence begins with."""
+
+    def _convert(self, args):
+        leaves: List[Any] = []
+        template = flatten(list(super()._convert(args)),
+                           lambda value: isinstance(value, (NDArray, mx.sym.Symbol)), leaves)
+        return unflatten(template, iter([
+            leaf.astype('float64') if isinstance(leaf, NDArray) and _is_floating(leaf) else leaf
+            for leaf in leaves]))
+
+
+def _is_floating(array: Any) -> bool:
+    return np.issubdtype(array.dtype, np.floating)
