@@ -134,7 +134,9 @@ def _activation(low, node, inputs) -> None:
 def _leaky(low, node, inputs) -> None:
     if node.attrs.get('act_type', 'leaky') != 'leaky':
         raise Unsupported(f'has LeakyReLU of type {node.attrs["act_type"]}')
-    _unary(Unary.LEAKY, lambda attrs: (_single(attrs.get('slope', '0.25')),))(low, node, inputs)
+    if low.element_size != 4:
+        raise Unsupported('has LeakyReLU, which MXNet computes in single precision')
+    _unary(Unary.LEAKY, lambda attrs: (float(attrs.get('slope', 0.25)),))(low, node, inputs)
 
 
 def _clip(low, node, inputs) -> None:
