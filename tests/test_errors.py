@@ -801,6 +801,29 @@ def test_no_array_to_an_operator_or_a_cell(call, words):
     line.assert_in(info, *words)
 
 
+@pytest.mark.parametrize('argument', ['word', None, [1., 2.]])
+def test_containers_that_are_right_are_not_blamed(argument):
+    """States of a recurrent cell are a list of arrays."""
+    cell, line = gluon.rnn.LSTMCell(3, input_size=4), Line()
+    cell.initialize()
+    with edb.batching():
+        with pytest.raises(edb.RecordError) as info:
+            line.here(), cell(argument, cell.begin_state(1))
+    line.assert_in(info, 'LSTMCell', 'inputs is ')
+    assert ('states' in str(info.value)) is isinstance(argument, list)  # which of two lists?
+
+
+def test_what_the_users_own_code_said_is_in_the_message():
+    class Odd(gluon.HybridBlock):
+        def hybrid_forward(self, F, states):
+            return states.shape
+
+    with edb.batching():
+        with pytest.raises(edb.RecordError, match="AttributeError: 'list' object has no attribute "
+                                                  "'shape'\n  called at "):
+            Odd()(rows(2))
+
+
 def test_none_where_it_is_meant_is_not_blamed():
     """An optional argument that is not given is no reason for an error of another kind."""
     class Optional(gluon.HybridBlock):

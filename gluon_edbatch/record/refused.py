@@ -12,8 +12,9 @@ from ..static.trace import WITHOUT_ARRAY, argument_names, describe
 from .sites import Site, site_above
 
 # What MXNet says of an argument that is no array; it says which only where it is an operator's.
+_FOR_NONE = ('inputs, but got', WITHOUT_ARRAY)
 _NO_ARRAY = ('there must be one NDArray or one Symbol in the input', 'must be Symbol instances',
-             'must have NDArray type', 'inputs, but got', WITHOUT_ARRAY)
+             'must have NDArray type', *_FOR_NONE)
 _call = gluon.Block.__call__
 _NUMBERS = (int, float, np.generic)
 model_codes: Set[CodeType] = set()  # of what calls a model for one sample (see `mixin`)
@@ -49,6 +50,7 @@ def refused_call(block: gluon.Block, args: Sequence[Any], error: BaseException,
         if not isinstance(args[1], (list, tuple)):
             return f'{describe(block)} takes a list of children, [] for none, not {brief(args[1])}'
     text = _refused(describe(block), [(names[position], args[position]) for position in blamed])
+    text += _unlike_mxnet(error)
     if call is not None and any(isinstance(args[position], (list, tuple)) for position in blamed) \
             and any(isinstance(arg, (list, tuple)) for arg in call.args):
         text += (f'\n  A model is called with one sample: if {brief(call.args[0])}, which '
@@ -67,9 +69,18 @@ def _blamed(args: Sequence[Any], error: BaseException) -> List[int]:
     """Positions of the arguments that are no arrays, if the error says that it is for these."""
     odd = [position for position, arg in enumerate(args) if not _is_value(arg)]
     text = str(error.__cause__ or error)
+    if any(words in text for words in _FOR_NONE):
+        return [position for position in odd if args[position] is None] or odd
     if any(words in text for words in _NO_ARRAY):
-        return odd
+        got = text.partition('but got ')[2]  # what an operator was given, if it was given it at all
+        return [position for position in odd if got and _looks_like(args[position], got)] or odd
     return [position for position in odd if f"'{type(args[position]).__name__}' " in text]
+
+
+def _looks_like(arg: Any, text: str) -> bool:
+    """Whether MXNet may have shown this argument so; in containers there are then Symbols."""
+    return text.startswith(repr(type(arg)())[0]) if isinstance(arg, (list, tuple, dict)) \
+        else text == str(arg)
 
 
 def _is_value(arg: Any) -> bool:
@@ -79,6 +90,15 @@ def _is_value(arg: Any) -> bool:
 def _refused(who: str, given: Sequence[Tuple[str, Any]]) -> str:
     reasons = '; '.join([f'{name} is {_what(arg)}' for name, arg in given])
     return f'{who} takes arrays and numbers, but {reasons}'
+
+
+def _unlike_mxnet(error: BaseException) -> str:
+    """What the user's own code said, if it was that which failed."""
+    cause = error.__cause__ or error
+    lines = str(cause).splitlines() or ['']
+    if any(words in str(cause) for words in _NO_ARRAY):
+        return ''
+    return f'\n  {type(cause).__name__}: {lines[0][:120]}'
 
 
 def _what(arg: Any) -> str:

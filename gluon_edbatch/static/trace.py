@@ -94,13 +94,14 @@ def trace_block(block: gluon.HybridBlock, template: Tuple, inputs: int) -> Stati
     outputs: List[mx.sym.Symbol] = []
     positions = tuple(_position(leaf, outputs) for leaf in leaves)
     symbol = mx.sym.Group([_computed(output) for output in outputs])
+    parameters = _parameters(block, symbol)
     repeated: List[mx.sym.Symbol] = []
     flatten(_expand(again), _is_symbol, repeated)
     if _shape_of_graph(symbol) != _shape_of_graph(
             mx.sym.Group([_computed(leaf) for leaf in _unique(repeated)])):
         raise RecordError(f'{describe(block)} builds another graph each time it is called (does '
                           f'it draw random numbers in Python?), so calls cannot run as one')
-    return StaticGraph(describe(block), symbol, _parameters(block, symbol), structure, positions)
+    return StaticGraph(describe(block), symbol, parameters, structure, positions)
 
 
 def trace_operator(op: str, attrs: Sequence[Tuple[str, str]], inputs: int,
