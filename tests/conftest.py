@@ -4,7 +4,7 @@ import random
 import mxnet as mx
 import numpy as np
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 pytest.register_assert_rewrite('support')
 
@@ -12,8 +12,11 @@ from support import aftermath as left_behind  # noqa: E402, after its asserts ar
 
 # The same cases in every run: a failure in CI is a failure at home. To look for new ones:
 # pytest --hypothesis-profile explore
-settings.register_profile('ci', derandomize=True, deadline=None, database=None, print_blob=True)
-settings.register_profile('explore', deadline=None, print_blob=True, max_examples=2000)
+# How long something takes is no failure.
+settings.register_profile('ci', derandomize=True, deadline=None, database=None, print_blob=True,
+                          suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile('explore', settings.get_profile('ci'), derandomize=False,
+                          max_examples=2000)
 settings.load_profile('ci')
 
 
