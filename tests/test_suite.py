@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from support.processes import HANG, interrupt, run_python, start
+from support.tiers import FAST, is_fast
 
 TESTS = Path(__file__).resolve().parent
 MODULES = sorted(TESTS.rglob('*.py'))
@@ -28,6 +29,13 @@ def test_no_test_module_imports_another(module):
     """What several need stands in `support`."""
     others = {path.stem for path in TESTS.glob('*.py')}
     assert not others & set(imported(module))
+
+
+def test_the_fast_tier_names_files_that_exist():
+    names = [name for names in FAST.values() for name in names.split()]
+    assert len(names) == len(set(names))
+    assert all((TESTS / f'test_{name}.py').exists() for name in names), names
+    assert is_fast('test_plan') and not is_fast('test_benchmark')
 
 
 @pytest.fixture
