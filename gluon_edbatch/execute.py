@@ -242,8 +242,8 @@ class Machine:
 
     def _segments(self, batch: Batch, position: int) -> NDArray:
         parents = _parents(batch.reads[position])
-        return segment_matrix(self.plan.indices[parents.begin:parents.end], batch.rows,
-                              batch.node_type.arguments[position].arena[1])
+        _, dtype, ctx = batch.node_type.arguments[position].arena
+        return segment_matrix(self.plan.indices[parents.begin:parents.end], batch.rows, dtype, ctx)
 
     def read(self, batch: Batch, position: int) -> NDArray:
         """One argument of a batch as an array of its own, ragged ones padded."""

@@ -1,14 +1,35 @@
 #!/usr/bin/env bash
-# Makes the environment if need be and runs the tests; arguments go to pytest.
+# Makes the environment if need be and runs the tests.
 set -euo pipefail
 
-if [[ "${1:-}" == --help ]]; then
-    echo 'usage: bash scripts/test.sh [PYTEST ARGUMENTS]   (-m slow: the slow tests; -m "": all; -n 0: one process)'
-    exit 0
-fi
+usage() {
+    cat <<'EOT'
+usage: bash scripts/test.sh [--fast | PYTEST ARGUMENTS]
+
+  (nothing)         what CI runs, under 25 minutes on two cores: the package installed with
+                    Python 3.11, then all tests but the slow ones
+  --fast            under 3 minutes, for every commit: tests of each stage (tests/support/tiers.py)
+  PYTEST ARGUMENTS  go to pytest, and nothing else is run: tests/test_plan.py, -k NAME, -x,
+                    -m slow (the tests that take minutes), -m "" (all of them), -n 0 (one process)
+
+Runs in the background, too (nohup bash scripts/test.sh &), and beside other work. The last line is
+pytest's summary; the exit status is not 0 if anything failed.
+
+  EDB_VENV, EDB_PYTHON, EDB_EXTRAS  see scripts/environment.sh
+EOT
+}
+
+case "${1:-}" in
+    -h | --help) usage; exit 0 ;;
+esac
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 python="$(bash "$root/scripts/environment.sh")"
 cd "$root"
-# Two processes, each file of tests in one of them.
-OMP_NUM_THREADS=1 exec "$python" -m pytest -n 2 --dist loadfile "$@"
+status=0
+if [[ $# == 0 ]]; then
+    bash scripts/test_install.sh --python 3.11 || status=$?
+fi
+# Two processes; the one that is done first takes half of what the other has left.
+OMP_NUM_THREADS=1 "$python" -m pytest -n 2 --dist worksteal "$@" || status=$?
+exit "$status"

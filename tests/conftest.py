@@ -1,20 +1,46 @@
 """Every test starts from the same seeds, and none may leave a scope's hooks behind."""
+import gc
 import random
 
 import mxnet as mx
 import numpy as np
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 pytest.register_assert_rewrite('support')
 
-from support import aftermath as left_behind  # noqa: E402, after its asserts are rewritten
+# After their asserts are rewritten:
+from support import aftermath as left_behind  # noqa: E402
+from support.tiers import is_fast  # noqa: E402
 
 # The same cases in every run: a failure in CI is a failure at home. To look for new ones:
 # pytest --hypothesis-profile explore
-settings.register_profile('ci', derandomize=True, deadline=None, database=None, print_blob=True)
-settings.register_profile('explore', deadline=None, print_blob=True, max_examples=2000)
+# How long something takes is no failure.
+settings.register_profile('ci', derandomize=True, deadline=None, database=None, print_blob=True,
+                          suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile('explore', settings.get_profile('ci'), derandomize=False,
+                          max_examples=2000)
 settings.load_profile('ci')
+
+
+def pytest_addoption(parser):
+    """Options of pytest beside its own."""
+    parser.addoption('--fast', action='store_true', help='only what is quick: see support/tiers.py')
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leave out what is not for every commit."""
+    if config.getoption('--fast'):
+        left = [item for item in items if not is_fast(item.path.stem)]
+        items[:] = [item for item in items if is_fast(item.path.stem)]
+        config.hook.pytest_deselected(items=left)
+
+
+def pytest_collection_finish():
+    """What was imported is there to stay: no garbage collection need look at it again. (Many tests
+    collect, and MXNet's operators alone are some hundred thousand objects.)"""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -1,21 +1,16 @@
 """The hot paths of recording and scheduling work as Python and as compiled by Cython, and one knows which it is."""
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import gluon_edbatch as edb
 from gluon_edbatch.record import calls
-
-ROOT = Path(__file__).resolve().parents[1]
+from support.processes import ROOT, run_python
 
 
 def run(*arguments):
     """A program with the hot path as Python; its output."""
-    done = subprocess.run([sys.executable, *arguments], cwd=ROOT, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, universal_newlines=True, timeout=600,
-                          env=dict(os.environ, GLUON_EDBATCH_COMPILED='0'))
-    assert done.returncode == 0, done.stdout[-5000:]
+    done = run_python(*arguments, cwd=ROOT, GLUON_EDBATCH_COMPILED='0')
+    assert done.returncode == 0, (done.stdout + done.stderr)[-5000:]
     return done.stdout
 
 
@@ -75,9 +70,7 @@ print([type(form.node_type).__name__ + str(form.rows) for form in log.forms])
 def test_both_forms_record_the_same(tmp_path):
     program = tmp_path / 'record.py'
     program.write_text(RECORD)
-    path = dict(os.environ, PYTHONPATH=str(ROOT))
-    outputs = [subprocess.run([sys.executable, '-W', 'ignore', str(program)],
-                              env=dict(path, GLUON_EDBATCH_COMPILED=compiled), timeout=300,
-                              check=True, stdout=subprocess.PIPE, universal_newlines=True).stdout
-               for compiled in '01']
-    assert outputs[0] == outputs[1] and outputs[0].count('\n') == 7
+    runs = [run_python('-W', 'ignore', program, PYTHONPATH=str(ROOT),
+                       GLUON_EDBATCH_COMPILED=compiled) for compiled in '01']
+    assert all(done.returncode == 0 for done in runs), [done.stderr for done in runs]
+    assert runs[0].stdout == runs[1].stdout and runs[0].stdout.count('\n') == 7

@@ -1,6 +1,5 @@
 """The sentiment trees: loader, sample, models, metric and program."""
 import os
-import subprocess
 import sys
 from pathlib import Path
 from zlib import crc32
@@ -21,6 +20,7 @@ from tree_sst.train import main
 import gluon_edbatch as edb
 from gluon_edbatch.testing import assert_matches_eager
 from gluon_edbatch.testing.eager import SCHEDULERS
+from support.processes import run_example
 
 ROOT = Path(__file__).resolve().parents[1]
 SAMPLE = Path(make_sample.__file__).with_name('sample')
@@ -291,12 +291,8 @@ def figures(out):
 
 
 def test_program_on_the_embedded_sample(tmp_path):
-    done = subprocess.run(
-        [sys.executable, str(ROOT / 'example' / 'tree_sst' / 'train.py'), '--epochs', '4', *TINY,
-         '--embed', '16', '--report'], cwd=str(tmp_path),
-        env={**os.environ, 'OMP_NUM_THREADS': '1',
-             'PYTHONPATH': os.pathsep.join([str(ROOT), os.environ.get('PYTHONPATH', '')])},
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=300, check=False)
+    done = run_example('tree_sst/train', '--epochs', '4', *TINY, '--embed', '16', '--report',
+                       cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert os.listdir(tmp_path) == []
     assert all('lazy_update = True' in line for line in done.stderr.splitlines())  # MXNet's word

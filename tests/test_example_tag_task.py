@@ -1,9 +1,6 @@
 """The lattice and tagger examples as programs: they learn, go on, and say what is wrong."""
 import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +13,7 @@ from lattice.task import LatticeTask
 from tagger import make_sample as make_sentences
 from tagger.task import TaggerTask
 
-ROOT = Path(__file__).resolve().parents[1]
+from support.processes import run_example
 TINY = ['--hidden', '6', '--embed', '6', '--batch-size', '4', '--epochs', '1']
 
 
@@ -40,13 +37,8 @@ def sentences(tmp_path_factory):
     ('lattice --model lstm', 3), ('lattice --model gru', 3), ('tagger', 2), ('tagger --char', 2)])
 def test_program_learns_from_the_embedded_sample(tmp_path, arguments, epochs):
     example, *arguments = arguments.split()
-    command = [sys.executable, str(ROOT / 'example' / example / 'train.py'), *arguments,
-               '--epochs', str(epochs), '--hidden', '24', '--embed', '16', '--lr', '0.02',
-               '--batch-size', '16']
-    environment = {**os.environ, 'OMP_NUM_THREADS': '1',
-                   'PYTHONPATH': os.pathsep.join([str(ROOT), os.environ.get('PYTHONPATH', '')])}
-    done = subprocess.run(command, cwd=str(tmp_path), env=environment, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True, timeout=300, check=False)
+    done = run_example(f'{example}/train', *arguments, '--epochs', epochs, '--hidden', '24',
+                       '--embed', '16', '--lr', '0.02', '--batch-size', '16', cwd=tmp_path)
     assert done.returncode == 0 and done.stderr == '', done.stderr
     losses, figures = ([float(text) for text in re.findall(rf'^epoch .*{name} ([\d.]+)',
                                                            done.stdout, re.MULTILINE)]

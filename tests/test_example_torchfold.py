@@ -3,9 +3,6 @@ import argparse
 import gzip
 import os
 import struct
-import subprocess
-import sys
-from pathlib import Path
 
 import mxnet as mx
 import numpy as np
@@ -16,16 +13,13 @@ from torchfold.data import load_test, load_train
 from torchfold.mnist_forward import folded, one_by_one, samples_of
 from torchfold.model import DigitNet, strips_of
 
-ROOT = Path(__file__).resolve().parents[1]
+from support.processes import ROOT, run_example
+
 SAMPLE = ROOT / 'example' / 'torchfold' / 'sample'
 
 
 def run_program(name, *arguments, cwd=None):
-    environment = {**os.environ, 'OMP_NUM_THREADS': '1', 'PYTHONPATH': os.pathsep.join(
-        [str(ROOT), os.environ.get('PYTHONPATH', '')])}
-    return subprocess.run(
-        [sys.executable, str(ROOT / 'example' / 'torchfold' / f'{name}.py'), *arguments], cwd=cwd,
-        capture_output=True, text=True, env=environment, timeout=300, check=False)
+    return run_example(f'torchfold/{name}', *arguments, cwd=cwd)
 
 
 @pytest.mark.parametrize('name, arguments, unit, wanted', [

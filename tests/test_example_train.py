@@ -1,6 +1,7 @@
 """The example as a program: it trains, stops, goes on, and says what is wrong."""
 import os
 import sys
+from pathlib import Path
 
 import mxnet as mx
 import numpy as np

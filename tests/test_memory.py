@@ -1,4 +1,4 @@
-"""Resident memory stays flat over training, and nothing holds what nobody can use any more."""
+"""Memory stays flat over training, and nothing holds what nobody can use any more."""
 import gc
 import weakref
 
@@ -11,7 +11,7 @@ from mxnet.gluon import nn
 import gluon_edbatch as edb
 from gluon_edbatch.record import guard
 from support.aftermath import assert_hooks_gone, assert_minibatch_right, assert_unguarded
-from support.memory import Model, assert_flat, minibatch, resident
+from support.memory import Model, assert_flat, minibatch, settle
 from support.models import dense, rows
 
 pytestmark = pytest.mark.usefixtures('aftermath')
@@ -48,7 +48,7 @@ def test_training_60_steps():
 @pytest.mark.parametrize('scheduler', ['agenda', 'depth'])
 def test_training_300_steps(scheduler):
     # here they do not, so the warm-up is long
-    assert_flat(training_step(scheduler), 150, 300, 20e6, measure=resident)
+    assert_flat(training_step(scheduler), 150, 300, 20e6)
 
 
 def test_inference_100_steps():
@@ -239,11 +239,11 @@ def test_backward_functions_are_freed():
     step = training_step(size=8)
     for number in range(5):
         step(number)
-    resident()
+    settle()
     before = len(backward._alive)
     for number in range(20):
         step(number)
-    resident()
+    settle()
     assert len(backward._alive) <= before + 2
 
 

@@ -1,7 +1,4 @@
 """Native operators: the same results and gradients as eager Gluon, and optional."""
-import os
-import subprocess
-import sys
 
 import mxnet as mx
 import numpy as np
@@ -18,6 +15,7 @@ from gluon_edbatch.native.run import native_program
 from gluon_edbatch.static.node_type import NodeType
 from gluon_edbatch.testing import assert_matches_eager
 from support.models import started
+from support.processes import run_python
 from support.random_blocks import H, SHAPES, blocks
 
 needs_native = pytest.mark.skipif(not edb.native_available(), reason='no native operators')
@@ -285,8 +283,9 @@ print(edb.native_available(), edb.stack(values).shape)
 
 def run(**variables):
     """Run a program with these environment variables."""
-    return subprocess.run([sys.executable, '-c', PROGRAM], capture_output=True, text=True,
-                          check=True, timeout=120, env=dict(os.environ, **variables))
+    done = run_python('-c', PROGRAM, **variables)
+    assert done.returncode == 0, done.stderr
+    return done
 
 
 def test_switched_off():
@@ -333,8 +332,8 @@ taken, again = stopwatch.seconds(), stopwatch.seconds()
 assert 0 < taken['products'] < taken['all'] < 1, taken
 assert not any(again.values()), again
 """
-    subprocess.run([sys.executable, '-c', program], check=True, timeout=300, env=dict(
-        os.environ, GLUON_EDBATCH_STOPWATCH='1', GLUON_EDBATCH_CACHE=str(tmp_path)))
+    done = run_python('-c', program, GLUON_EDBATCH_STOPWATCH='1', GLUON_EDBATCH_CACHE=str(tmp_path))
+    assert done.returncode == 0, done.stderr
 
 
 def test_no_stopwatch_unless_asked_for():

@@ -194,7 +194,7 @@ def test_operators_on_values_of_all_types(dtype):
         for value, expected in zip(values, run(array)):
             np.testing.assert_allclose(value.asnumpy(), expected.asnumpy(), rtol=1e-3)
     tanh, = [kind for kind in scope.report().types if kind.name.startswith('tanh')]
-    assert tanh.passes == (() if dtype == 'int32' else ('operators',))
+    assert ('operators' in tanh.passes) == (dtype != 'int32')
 
 
 @pytest.mark.parametrize('transposed', [False, True])

@@ -1,8 +1,15 @@
 """What must hold of the tests themselves."""
 import ast
+import os
+import select
+import signal
+import sys
 from pathlib import Path
 
 import pytest
+
+from support.processes import HANG, interrupt, run_python, start
+from support.tiers import FAST, is_fast
 
 TESTS = Path(__file__).resolve().parent
 MODULES = sorted(TESTS.rglob('*.py'))
@@ -22,3 +29,82 @@ def test_no_test_module_imports_another(module):
     """What several need stands in `support`."""
     others = {path.stem for path in TESTS.glob('*.py')}
     assert not others & set(imported(module))
+
+
+def test_the_fast_tier_names_files_that_exist():
+    names = [name for names in FAST.values() for name in names.split()]
+    assert len(names) == len(set(names))
+    assert all((TESTS / f'test_{name}.py').exists() for name in names), names
+    assert is_fast('test_plan') and not is_fast('test_benchmark')
+
+
+@pytest.fixture
+def interrupts_ignored():
+    """As in a process that a shell started in the background."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_programs_hear_interrupts_where_the_tests_do_not(interrupts_ignored):
+    with start([sys.executable, '-c', 'while True: print("a line", flush=True)']) as process:
+        assert process.stdout.readline() == 'a line\n'
+        assert interrupt(process).splitlines()[-1] == 'KeyboardInterrupt'
+        assert process.returncode == -signal.SIGINT
+
+
+def test_an_interrupt_that_python_drops_is_sent_again():
+    program = """
+import sys, time
+class Deaf:
+    def __del__(self):
+        print('deleted', flush=True)
+        time.sleep(10 ** 6)
+Deaf()
+print('goes on', flush=True)
+while True:
+    print('a line')
+"""
+    with start([sys.executable, '-c', program]) as process:
+        assert process.stdout.readline() == 'deleted\n'
+        errors = interrupt(process)
+        assert errors.startswith('Exception ignored in') and 'KeyboardInterrupt' in errors
+        assert process.returncode == -signal.SIGINT
+
+
+ENDLESS = """
+import subprocess, sys, time
+subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(10 ** 6)'])
+print('begun', flush=True)
+time.sleep(10 ** 6)
+"""
+
+
+def test_a_failed_test_leaves_no_program_behind():
+    """Nor what the program has started: its output ends when the last of them is gone."""
+    with pytest.raises(ZeroDivisionError):
+        with start([sys.executable, '-c', ENDLESS]) as process:
+            assert process.stdout.readline() == 'begun\n'
+            1 / 0  # pylint: disable=pointless-statement
+    assert process.returncode == -signal.SIGKILL and process.stdout.closed
+
+
+def test_programs_end_with_a_killed_process_of_tests(tmp_path):
+    """A pipe that the program holds open is closed, and not by the process that started it."""
+    pipe = tmp_path / 'pipe'
+    os.mkfifo(pipe)
+    held = f'held = open({str(pipe)!r}, "w"); print(flush=True)'
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    done = run_python('-c', f"""
+import os, signal, sys
+sys.path.append({str(TESTS)!r})
+from support.processes import start
+with start([sys.executable, '-c', {held!r} + '; import time; time.sleep(10 ** 6)']) as process:
+    process.stdout.readline()
+    os.kill(os.getpid(), signal.SIGKILL)
+""")
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    closed = select.poll()
+    closed.register(reader, 0)
+    assert closed.poll(1000 * HANG) == [(reader, select.POLLHUP)]
+    os.close(reader)

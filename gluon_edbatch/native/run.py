@@ -68,12 +68,13 @@ class NativeRun:
         parts = [(group, *group.between(first, last)) for group in machine.plan.groups]
         parts = [part for part in parts if part[1] < part[2]]
         self.training = parts[0][0].node_type.mode.recording
+        self._ctx = parts[0][0].node_type.ctx
         self._arenas: Dict[int, int] = {}      # of the machine -> of the run
         self._parameters: List[NDArray] = []
         self._gradients: List[Optional[NDArray]] = []
         self._read_backward: List[bool] = []
-        table = upload(self._encode(machine, parts, first, last), mx.cpu())
-        self._inputs = [table, machine.index_array(mx.cpu()), *self._parameters,
+        table = upload(self._encode(machine, parts, first, last), self._ctx)
+        self._inputs = [table, machine.index_array(self._ctx), *self._parameters,
                         *[machine.arenas[arena] for arena in self._arenas],
                         self._workspace.array]
         # Not the machine itself: it refers to its runs, and its memory is to go with the last user.
@@ -92,7 +93,7 @@ class NativeRun:
 
     def backward(self) -> None:
         """Add to the gradients of what the batches read."""
-        nothing = mx.nd.empty((1,), dtype=self._dtype)
+        nothing = mx.nd.empty((1,), self._ctx, self._dtype)
         inputs = self._inputs + [nothing if gradient is None else gradient
                                  for gradient in self._gradients]
         # An update of a parameter may be queued already, and wait for this very backward pass.
@@ -121,7 +122,7 @@ class NativeRun:
             registers, workspace, gradients = place_kept(kept, rows, workspace, gradients)
             parameters = self._parameters_of(machine, group.node_type, native.program)
             pieces += program_words(native.program, kept, registers, parameters, batches)
-        self._workspace = Memory((max(workspace, 1),), self._dtype, mx.cpu())
+        self._workspace = Memory((max(workspace, 1),), self._dtype, self._ctx)
         start = header(element_size, self.training, len(self._arenas), len(self._parameters),
                        gradients, len(parts), last - first)
         return np.concatenate([np.array(start, np.int64), *pieces, order])

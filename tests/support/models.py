@@ -1,5 +1,5 @@
 """Models written for one sample, and generators of samples, that several test files use."""
-from typing import List, NamedTuple, Tuple
+from typing import List, NamedTuple, Optional, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -62,10 +62,11 @@ def binary_trees(count: int, seed: int = 0, most: int = 5) -> List[Tree]:
     return [binary_tree(generator, generator.randint(1, most + 1)) for _ in range(count)]
 
 
-def started(net: gluon.Block, seed: int = 0, dtype: str = 'float32') -> gluon.Block:
+def started(net: gluon.Block, seed: int = 0, dtype: str = 'float32',
+            ctx: Optional[mx.Context] = None) -> gluon.Block:
     """The block with parameters drawn from `seed`; deferred ones stay deferred."""
     mx.random.seed(seed)
-    net.initialize(mx.init.Uniform(0.5))
+    net.initialize(mx.init.Uniform(0.5), ctx=ctx)
     if dtype != 'float32':
         net.cast(dtype)
     return net
@@ -78,9 +79,9 @@ def arrays(count: int, shape: Tuple[int, ...], seed: int = 0, dtype='float32') -
 
 
 def ndarrays(count: int, shape: Tuple[int, ...], seed: int = 0, dtype='float32',
-             gradient: bool = False) -> List[mx.nd.NDArray]:
+             gradient: bool = False, ctx: Optional[mx.Context] = None) -> List[mx.nd.NDArray]:
     """NDArrays of one shape, with room for gradients if asked."""
-    made = [mx.nd.array(array, dtype=dtype) for array in arrays(count, shape, seed, dtype)]
+    made = [mx.nd.array(array, ctx, dtype) for array in arrays(count, shape, seed, dtype)]
     if gradient:
         for array in made:
             array.attach_grad()
@@ -183,7 +184,7 @@ class Reader(edb.AutoBatchMixin, gluon.Block):
 
     def forward(self, tokens):
         """Scores after the last word, (1, CLASSES)."""
-        states = self.cell.begin_state(batch_size=1)
+        states = self.cell.begin_state(batch_size=1, ctx=self.score.weight.list_ctx()[0])
         output = None
         for token in tokens:
             output, states = self.cell(self.embed(token), states)

@@ -4,20 +4,26 @@ A program takes SIGINT as one started from a terminal does, also where the tests
 background: a shell starts those with SIGINT ignored, and what is ignored is inherited.
 """
 import contextlib
+import fcntl
 import os
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import threading
 from pathlib import Path
 from typing import ContextManager, Iterator, Sequence
 
 ROOT = Path(__file__).resolve().parents[2]
-HANG = 900  # seconds that nothing takes unless it hangs, however busy the machine is
+HANG = 600  # seconds that nothing takes unless it hangs, however busy the machine is
 
-_HEARS_INTERRUPTS = [sys.executable, '-I', '-S', '-c', '''
-import os, signal, sys
+# Becomes the program, which then hears interrupts, and dies with the process of the tests.
+_BEGIN = [sys.executable, '-I', '-S', '-c', '''
+import ctypes, os, signal, sys
 signal.signal(signal.SIGINT, signal.SIG_DFL)
+PR_SET_PDEATHSIG = 1
+ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 os.execvp(sys.argv[1], sys.argv[1:])
 ''']
 
@@ -27,7 +33,7 @@ def start(command: Sequence, cwd=None, **environment: str) -> Iterator[subproces
     """A program that the test talks to while it runs; with all that it started, it ends with the
     ``with`` statement. `environment` has variables besides those of this process."""
     process = subprocess.Popen(
-        [*_HEARS_INTERRUPTS, *map(str, command)], cwd=cwd, text=True, stdin=subprocess.DEVNULL,
+        [*_BEGIN, *map(str, command)], cwd=cwd, text=True, stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
         env={**os.environ, 'OMP_NUM_THREADS': '1', **environment})
     watchdog = threading.Timer(HANG, _kill, [process])
@@ -74,17 +80,23 @@ def _finish(started: ContextManager[subprocess.Popen]) -> subprocess.CompletedPr
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
-def interrupt(process: subprocess.Popen, patience: int = 20, most: int = 12) -> str:
-    """Interrupt a program that goes on writing lines until it is, and return its errors.
+def interrupt(process: subprocess.Popen, patience: int = 50, most: int = 12) -> str:
+    """Interrupt a program that writes lines as long as it runs, and return its errors.
 
-    Python drops an interrupt that falls into a ``__del__``, so after `patience` further lines
-    another is sent, `most` in all.
+    Python drops an interrupt that falls into a ``__del__`` or a callback: after `patience` lines
+    that were written since, another is sent, `most` in all.
     """
+    output = process.stdout.fileno()
     for _ in range(most):
         process.send_signal(signal.SIGINT)
-        for _ in range(patience):
-            if not process.stdout.readline():
+        before, = struct.unpack('i', fcntl.ioctl(output, termios.FIONREAD, bytes(4)))
+        lines = 0
+        while lines <= patience:
+            text = os.read(output, 1 << 16)
+            if not text:
                 errors = process.stderr.read()
                 process.wait()
                 return errors
+            lines += text[before:].count(b'\n')
+            before = max(0, before - len(text))
     raise AssertionError(f'the program goes on after {most} interrupts')

@@ -1,0 +1,41 @@
+"""Another device than the default one, as a GPU would be, on machines that have none.
+
+``cpu(1)`` is the same processor, but MXNet keeps its arrays apart from those of ``cpu(0)``, the
+default. What makes an array without saying where therefore makes it on another device than all
+the rest, as it would beside a GPU; most operators then go on silently, so that is looked for.
+"""
+import contextlib
+import sys
+import traceback
+from typing import Iterator
+from unittest import mock
+
+import mxnet as mx
+from mxnet._ctypes.ndarray import NDArrayBase
+
+OTHER = mx.cpu(1)
+
+
+@contextlib.contextmanager
+def all_arrays_on(ctx: mx.Context) -> Iterator[None]:
+    """Every array that Python gets hold of in here, in whatever thread, is on this context."""
+    assert mx.current_context() != ctx, 'or nothing would be noticed'
+    elsewhere, initialise = [], NDArrayBase.__init__
+
+    def watched(array, handle, writable=True):
+        initialise(array, handle, writable)
+        if handle is not None and array.ctx != ctx and not _is_handed_to_backward():
+            elsewhere.append((array.ctx, ''.join(traceback.format_stack(limit=12)[:-1])))
+
+    with mock.patch.object(NDArrayBase, '__init__', watched):
+        yield
+        mx.nd.waitall()  # backward passes run in threads of the engine
+    assert not elsewhere, f'{len(elsewhere)} arrays on {elsewhere[0][0]}, the first made by\n' \
+                          f'{elsewhere[0][1]}'
+
+
+def _is_handed_to_backward() -> bool:
+    """MXNet wraps the memory that a custom function gets in its backward pass as arrays of
+    ``cpu(0)``, whatever processor's it is: they are not made by anybody."""
+    callers = sys._getframe(2), sys._getframe(3)  # a comprehension has a frame of its own
+    return any(caller.f_code.co_name == 'backward_entry' for caller in callers)

@@ -1,0 +1,23 @@
+"""Which tests are quick to run, for every commit: ``pytest --fast``, by stages of the flow.
+
+Together under 3 minutes on two cores (``--durations=30`` shows what takes how long). They start
+few programs, as importing MXNet takes longer than most tests.
+"""
+
+FAST = {
+    'recording': 'lazy_array recorded_operators operators blocks errors side_effects scope_order',
+    'scheduling': 'graph schedule fsm pq_tree',
+    'planning': 'plan alignment row_layout pool host',
+    'compiling': 'passes lift segments rowwise hoisting horizontal compile_options shared',
+    'results and gradients': 'eager_equality autograd functional rnn sparse own_tape device',
+    'other ways to call': 'fold fold_unroll fold_programs reuse concurrent',
+    'what is said': 'explain visualize public_surface judged_in_float64',
+    'found from outside': 'faults',
+    'examples': 'example_data example_words example_spans example_metrics example_checkpoint',
+    'the tests': 'suite',
+}
+
+
+def is_fast(module: str) -> bool:
+    """Whether a test module, as ``test_plan``, is among them."""
+    return any(module == f'test_{name}' for names in FAST.values() for name in names.split())
