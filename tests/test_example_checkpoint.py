@@ -86,6 +86,90 @@ def test_a_changed_byte_is_noticed(tmp_path):
         checkpoints.load(path)
 
 
+def damaged(whole, generator):
+    """A file with a few bits, bytes or pieces changed, put in, left out or moved."""
+    data = bytearray(whole)
+    for _ in range(generator.randint(1, 4)):
+        at, length = generator.randint(len(data)), generator.randint(1, 40)
+        piece = data[at:at + length]
+        kind = generator.randint(5)
+        if kind == 0:
+            data[at] ^= 1 << generator.randint(8)
+        elif kind == 1:
+            data[at] = generator.randint(256)
+        elif kind == 2:
+            del data[at:at + length]
+        elif kind == 3:
+            data[at:at] = piece
+        else:
+            other = generator.randint(len(data))
+            data[other:other + len(piece)] = piece
+    return bytes(data)
+
+
+def check_damaged_files(tmp_path, count, seed):
+    path = tmp_path / 'run.ckpt'
+    checkpoints.save(path, example())
+    whole, generator, refused = path.read_bytes(), np.random.RandomState(seed), 0
+    for _ in range(count):
+        path.write_bytes(damaged(whole, generator))
+        try:
+            found = checkpoints.load(path)
+        except CheckpointError as error:
+            assert str(path) in str(error)
+            refused += 1
+        else:  # what was damaged does not count, such as a date
+            assert_same(found, example())
+    assert refused > count // 2
+
+
+def test_damaged_files_are_refused_or_whole(tmp_path):
+    check_damaged_files(tmp_path, 1500, seed=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('seed', range(1, 21))
+def test_many_damaged_files_are_refused_or_whole(tmp_path, seed):
+    check_damaged_files(tmp_path, 5000, seed)
+
+
+@pytest.mark.parametrize('change', [
+    lambda members: members.pop('parameters/hidden.bias.npy'),
+    lambda members: members.update({'parameters/more.npy': members['parameters/hidden.bias.npy']}),
+    lambda members: members.update({'parameters/bias.npy': members.pop('parameters/hidden.bias.npy')}),
+    lambda members: members.update({
+        'best_parameters/hidden.bias.npy': members['parameters/hidden.bias.npy']}),
+    lambda members: members.update(trainer=b'other')])
+def test_an_archive_holds_what_was_written(tmp_path, change):
+    """The archive's own checksums are right here."""
+    path = tmp_path / 'run.ckpt'
+    checkpoints.save(path, example())
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    change(members)
+    with zipfile.ZipFile(path, 'w') as archive:
+        for name, contents in members.items():
+            archive.writestr(name, contents)
+    with pytest.raises(CheckpointError, match=r'run\.ckpt: not a checkpoint, or damaged \(in '):
+        checkpoints.load(path)
+
+
+def test_checkpoints_of_the_first_format_are_read(tmp_path):
+    """As commit 5c27bf8 wrote them: without checksums."""
+    path, wanted = tmp_path / 'run.ckpt', example()
+    fields = wanted._asdict()
+    with zipfile.ZipFile(path, 'w') as archive:
+        groups = {group: fields.pop(group) for group in ('parameters', 'best_parameters')}
+        archive.writestr('trainer', fields.pop('trainer'))
+        archive.writestr('meta.json', json.dumps({
+            'format': 'gluon_edbatch example checkpoint 1', **fields}))
+        for group, arrays in groups.items():
+            for name, array in arrays.items():
+                with archive.open(f'{group}/{name}.npy', 'w') as file:
+                    np.save(file, array)
+    assert_same(checkpoints.load(path), wanted)
+
+
 @pytest.mark.parametrize('content', [
     b'text', b'PK\x03\x04 not really', json.dumps({'format': 'other'}).encode()])
 def test_foreign_file(tmp_path, content):

@@ -1,13 +1,18 @@
 """The example's loader: what it accepts, and what it says of the rest."""
+import gzip
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
-from common.errors import DataError
+from common.errors import DataError, shortened
+from lattice import data as lattice
+from tagger import data as tagger
+from torchfold.data import load_train
 from tree_lstm import make_sample
 from tree_lstm.data import (FILES, Pair, RawPair, Sentence, Tree, build_pairs,
                             build_tree, load_split, score_distribution)
+from tree_sst import data as tree_sst
 
 SAMPLE = Path(make_sample.__file__).with_name('sample')
 
@@ -31,6 +36,40 @@ def split(tmp_path):
                 (tmp_path / name).write_bytes(text.encode() if isinstance(text, str) else text)
         return tmp_path
     return write
+
+
+def load_digits(path):
+    """NumPy, which reads it, cuts what it quotes itself."""
+    return load_train(path.parent)
+
+
+def load_lattice(path):
+    return lattice.load_split(path.parent, 'train')
+
+
+@pytest.mark.parametrize('load, name, text', [
+    (tagger.load_split, 'x', 'x' * 10 ** 6), (tagger.load_split, 'x', 'x|' + 'y' * 10 ** 6),
+    (load_lattice, 'x.train', 'x' * 10 ** 6),
+    (load_lattice, 'x.train', 'x' * 10 ** 6 + '\tO'),
+    (load_lattice, 'x.train', 'x0\t' + 'O' * 10 ** 6),
+    (tree_sst.load_split, 'x', '(' + 'x' * 10 ** 6 + ' y)'),
+    (tree_sst.load_split, 'x', '(2 ' + 'x ' * 10 ** 5 + ')'),
+    (load_digits, 'mnist_5k.csv.gz', 'x' * 10 ** 6)])
+def test_long_lines_are_not_quoted_whole(tmp_path, load, name, text):
+    """The message still begins with file and rule, and ends with the end of what is quoted."""
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(text.encode()) if name.endswith('.gz') else text.encode())
+    with pytest.raises(DataError) as info:
+        load(path)
+    message = str(info.value)
+    assert message.startswith(f'{path}') and len(message) < 500
+    assert load is load_digits or re.search(r' \[… \d+ more characters …\] ', message)
+
+
+def test_shortened():
+    text = ''.join(map(chr, range(256, 1256)))
+    assert shortened(text[:400]) == text[:400]
+    assert shortened(text) == f'{text[:340]} [… 600 more characters …] {text[-60:]}'
 
 
 def test_reads_pairs(split):

@@ -115,6 +115,7 @@ def idx(magic, *shape, items=None):
     (idx(2051, 2, 28, 28, items=100), idx(2049, 2), '100 bytes for 2 items'),
     (b'ab', idx(2049, 2), 'has 2 bytes only'),
     (idx(2051, 0, 28, 28), idx(2049, 0), 'there are no images'),
+    (b'', idx(2049, 0), 't10k-images-idx3-ubyte.gz: no idx file, as it has 0 bytes only'),
     (idx(2051, 1, 28, 28), idx(2049, 1)[:-1] + b'\x0c', 'a label is a digit, not 12'),
 ])
 def test_malformed_test_images(tmp_path, images, labels, message):
@@ -129,6 +130,10 @@ def test_malformed_test_images(tmp_path, images, labels, message):
     (gzip.compress(b'1,2\n3\n'), 'not lines of whole numbers'),
     (gzip.compress(b'a,b\n'), 'not lines of whole numbers'),
     (gzip.compress(','.join(['256'] * 785).encode()), 'from 256 to 256'),
+    (gzip.compress(b''), 'mnist_5k.csv.gz: there are no images'),
+    (gzip.compress(b'\n \n\n'), 'mnist_5k.csv.gz: there are no images'),
+    (gzip.compress(b'# nothing\n'), 'not lines of whole numbers'),
+    (b'', 'mnist_5k.csv.gz: there are no images'),
     (b'1,2,3\n', 'not a gzip file'),
     (gzip.compress(b'1,2,3\n')[:-4], 'not a gzip file, or damaged'),
 ])

@@ -1,6 +1,12 @@
 """Blocks that must not be batched as they are: each is either right, or an error naming it."""
 import contextlib
+import functools
+import gc
 import random
+import re
+import sys
+import types
+from collections import deque
 
 import mxnet as mx
 import numpy as np
@@ -9,6 +15,8 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
+from gluon_edbatch.record import recording
+from gluon_edbatch.static.fingerprint import fingerprint
 from support.aftermath import assert_minibatch_right
 from support.lines import Line
 from support.models import dense, rows
@@ -231,6 +239,400 @@ def test_plain_block_with_side_effects_runs_for_each_sample():
     for number, (value, sample) in enumerate(zip(found, samples)):
         np.testing.assert_allclose(value.asnumpy(), (model.dense(sample) * (number + 1)).asnumpy(),
                                    rtol=1e-5)
+
+# --- constants from elsewhere --------------------------------------------------------------------
+
+class Holder:
+    """An object of the user's."""
+
+    shared = 1.0
+
+    def __init__(self, value=1.0, inner=None):
+        self._value, self.inner = value, inner
+
+    @property
+    def value(self):
+        """Through a property."""
+        return self._value
+
+    def get(self):
+        """Through a method."""
+        return self._value
+
+    def __call__(self):
+        return self._value
+
+    def __getitem__(self, key):
+        return self._value
+
+
+class Slotted:
+    """Has no __dict__."""
+
+    __slots__ = ('value',)
+
+
+GLOBAL, GLOBAL_LIST = 1.0, [1.0]
+
+
+def scaled(x, factor=GLOBAL_LIST):
+    """A helper that reads global variables and a default."""
+    return x * GLOBAL * factor[0]
+
+
+scaled.attribute = 1.0
+
+
+class ReadsClass(gluon.HybridBlock):
+    """A class attribute, by itself and by another class."""
+
+    factor = 1.0
+
+    def hybrid_forward(self, F, x):
+        return x * self.factor * Holder.shared
+
+
+class Inherits(ReadsClass):
+    """Has what it reads from its base."""
+
+
+def _elsewhere():
+    """name -> (block, function that changes what it reads)"""
+    holder, slotted, module, deep = Holder(), Slotted(), types.ModuleType('users_module'), [1.0]
+    slotted.value = module.value = 1.0
+    outer, by_key, queue, array = Holder(inner=[Holder()]), {'a': [holder]}, deque([1.0]), np.ones(3)
+    for _ in range(12):
+        deep = [deep]
+    bottom = deep
+    while isinstance(bottom[0], list):
+        bottom = bottom[0]
+    cell = 1.0
+    closed = Holder()
+
+    def set_cell(value):
+        nonlocal cell
+        cell = value
+
+    def write(target, key='_value'):
+        return lambda value: setattr(target, key, value)
+
+    def item(target, key=0):
+        return lambda value: target.__setitem__(key, value)
+
+    def weighted(F, x, weight):
+        return x * weight.get()
+
+    reader = block_of(lambda F, x: x)
+    reader.holder = closed
+    reader.hybrid_forward = lambda F, x: x * reader.holder.get()
+    inner = block_of(lambda F, x: x * bottom[0])
+    nested = nn.HybridSequential()
+    nested.add(nn.HybridLambda(lambda F, x: x * holder.value), inner)
+    return {
+        'closure': (block_of(lambda F, x: x * cell), set_cell),
+        'object in a closure': (block_of(lambda F, x: x * holder._value), write(holder)),
+        'property': (block_of(lambda F, x: x * holder.value), write(holder)),
+        'method': (block_of(lambda F, x: x * holder.get()), write(holder)),
+        'bound method': (nn.HybridLambda(lambda F, x, get=holder.get: x * get()), write(holder)),
+        'call': (block_of(lambda F, x: x * holder()), write(holder)),
+        'getitem': (block_of(lambda F, x: x * holder['a']), write(holder)),
+        'getattr': (block_of(lambda F, x: x * getattr(holder, '_value')), write(holder)),
+        'object in an object': (block_of(lambda F, x: x * outer.inner[0].get()),
+                                write(outer.inner[0])),
+        'object in a dict': (block_of(lambda F, x: x * by_key['a'][0].value), write(holder)),
+        'slots': (block_of(lambda F, x: x * slotted.value), write(slotted, 'value')),
+        'module': (block_of(lambda F, x: x * module.value), write(module, 'value')),
+        'deep list': (block_of(lambda F, x: x * bottom[0]), item(bottom)),
+        'deque': (block_of(lambda F, x: x * queue[0]), item(queue)),
+        'array': (block_of(lambda F, x: x * float(array[1])), item(array, 1)),
+        'partial': (block_of(functools.partial(weighted, weight=holder)), write(holder)),
+        'lambda of Gluon': (nn.HybridLambda(lambda F, x: x * holder.value), write(holder)),
+        'sequence of blocks': (nested, write(holder)),
+        'block in a closure': (block_of(lambda F, x: inner(x)), item(bottom)),
+        'method put on an instance': (reader, write(closed)),
+        'class': (ReadsClass(), write(ReadsClass, 'factor')),
+        'base class': (Inherits(), write(ReadsClass, 'factor')),
+        'other class': (ReadsClass(), write(Holder, 'shared')),
+        'global': (block_of(lambda F, x: scaled(x)), write(sys.modules[__name__], 'GLOBAL')),
+        'default': (block_of(lambda F, x: scaled(x)), item(GLOBAL_LIST)),
+        'attribute of a function': (block_of(lambda F, x: x * scaled.attribute),
+                                    write(scaled, 'attribute')),
+    }
+
+
+ELSEWHERE = sorted(_elsewhere())
+
+
+@pytest.mark.parametrize('place', ELSEWHERE)
+def test_constant_from_elsewhere_changed_between_scopes(place):
+    net, change = _elsewhere()[place]
+    samples = rows(3)
+    try:
+        for value in (1.0, 2.0, 1.0, 3.0, -0.0, 0.0):
+            change(value)
+            expected = [net(sample).asnumpy() for sample in samples]
+            with edb.batching() as scope:
+                values = [net(sample) for sample in samples]
+            for one, other in zip(edb.forward(values), expected):
+                np.testing.assert_allclose(one.asnumpy(), other, rtol=1e-6)
+                np.testing.assert_array_equal(np.signbit(one.asnumpy()), np.signbit(other))
+            assert scope.report().batches == 1
+    finally:
+        change(1.0)
+
+
+@pytest.mark.parametrize('place', ELSEWHERE)
+@pytest.mark.parametrize('calls', [1, 2])
+def test_constant_from_elsewhere_changed_within_a_scope(place, calls):
+    """Right, or an error that says what was changed; after the scope it does not matter."""
+    net, change = _elsewhere()[place]
+    sample, = rows(1)
+    try:
+        before = net(sample).asnumpy()
+        with edb.batching():
+            value = net(sample)
+        change(2.0)
+        np.testing.assert_allclose(value.asnumpy(), before, rtol=1e-6)
+        change(1.0)
+        with edb.batching():
+            first = [net(sample) for _ in range(calls)][-1]
+            change(2.0)
+            second = net(sample)
+        after = net(sample).asnumpy()
+        try:
+            np.testing.assert_allclose(first.asnumpy(), before, rtol=1e-6)
+            np.testing.assert_allclose(second.asnumpy(), after, rtol=1e-6)
+        except edb.RecordError as error:
+            assert re.search(f'of {type(net).__name__}.* was changed while', str(error))
+        with edb.batching():
+            value = net(sample)
+        np.testing.assert_allclose(value.asnumpy(), after, rtol=1e-6)
+        assert not np.array_equal(before, after)
+    finally:
+        change(1.0)
+
+
+def test_objects_among_the_arguments():
+    """A call with an object as argument depends on what the block reads of it."""
+    class Argument(gluon.HybridBlock):
+        """Is told its scale by each call."""
+
+        def hybrid_forward(self, F, x, holder):
+            return x * holder.get() + 0 * (holder.inner is None)
+
+    net, holder, sample = Argument(), Holder(), rows(1)[0]
+    with edb.batching() as scope:
+        values = []
+        for value in (1.0, 2.0, 1.0):
+            holder._value = value
+            values.append(net(sample, holder))
+    for value, factor in zip(values, (1, 2, 1)):
+        np.testing.assert_allclose(value.asnumpy(), sample.asnumpy() * factor)
+    assert scope.report().batches == 2
+
+
+def test_what_the_code_does_not_mention_does_not_count():
+    """An object may change as it likes in what the block does not read."""
+    holder = Holder()
+    net = block_of(lambda F, x: x * holder.get())
+    with edb.batching() as scope:
+        values = []
+        for number in range(3):
+            holder.steps = number
+            values.append(net(rows(1)[0]))
+    assert scope.report().batches == 0 and len({id(value._store) for value in values}) == 1
+    edb.forward(values)
+    assert scope.report().batches == 1
+
+
+def test_filled_once_is_no_side_effect():
+    """What only the first call computes is the same for all."""
+    memory = {}
+
+    def function(F, x):
+        if 'factor' not in memory:
+            memory['factor'] = 2.0
+        return x * memory['factor']
+
+    net, sample = block_of(function), rows(1)[0]
+    for _ in range(2):
+        with edb.batching():
+            values = [net(sample), net(sample)]
+        for value in values:
+            np.testing.assert_allclose(value.asnumpy(), 2 * sample.asnumpy())
+
+
+def test_the_search_for_constants_is_bounded():
+    """Cycles, long chains of objects and large containers."""
+    cycle = []
+    cycle += [cycle, cycle, cycle]
+    chain = Holder()
+    for _ in range(5000):
+        chain = Holder(inner=chain)
+    everything = {'cycle': cycle, 'chain': chain, 'many': list(range(100_000)),
+                  'large': np.zeros(10_000_000)}
+    net = block_of(lambda F, x: x * len(everything) + 0 * everything['chain'].inner.get())
+    assert right_or_refused(net, [(row,) for row in rows(3)])
+    mark = fingerprint(net)
+    assert fingerprint(net) == mark and len(mark) < 20_000
+
+
+def test_types_of_constants_that_change_in_each_scope_go():
+    temperature = Holder()
+    net = nn.HybridLambda(lambda F, x: x * temperature.get())
+    for step in range(recording._MOST_FINGERPRINTS + 8):
+        temperature._value = step / 7
+        with edb.batching():
+            value = net(mx.nd.ones((1, 2)))
+        np.testing.assert_allclose(value.asnumpy(), step / 7, rtol=1e-6)
+    assert len(recording._block_types[net]) == recording._MOST_FINGERPRINTS
+
+
+def test_a_new_object_is_not_taken_for_one_that_went():
+    """Objects count by identity; another may come to lie where one was."""
+    sample = mx.nd.zeros((1, 2))
+    net = nn.HybridSequential()
+    net.add(nn.Dense(2, in_units=2, use_bias=False))
+    for number in range(20):
+        net._children['0'] = child = nn.Dense(2, in_units=2, bias_initializer=mx.init.Constant(number))
+        child.initialize()
+        with edb.batching():
+            value = net(sample)
+        np.testing.assert_array_equal(value.asnumpy(), number)
+        del child, value
+        gc.collect()
+
+
+# --- what is done to children after their first use ----------------------------------------------
+
+class Parent(gluon.HybridBlock):
+    """Has a child."""
+
+    def __init__(self):
+        super().__init__()
+        with self.name_scope():
+            self.child = dense(4)
+
+    def hybrid_forward(self, F, x):
+        return F.tanh(self.child(x))
+
+
+def _replaced_forward(self, x, *args):
+    return nn.HybridBlock.forward(self, x * 2, *args)
+
+
+def _replaced_hybrid_forward(self, F, x, weight, bias):
+    return F.FullyConnected(x, weight, bias, num_hidden=4) * 3
+
+
+def _new_parameter(net, **kwargs):
+    other = dense(4)
+    net.child._reg_params['weight'] = other.weight
+    net.child.params._params[net.child.weight.name] = other.weight
+    other.weight.name = net.child.weight.name
+
+
+CHILD_CHANGES = {
+    'hybridize': lambda net: net.hybridize(),
+    'hybridize child': lambda net: net.child.hybridize(static_alloc=True),
+    'apply': lambda net: net.apply(lambda block: setattr(block, 'seen', True)),
+    'cast and back': lambda net: (net.cast('float64'), net.cast('float32')),
+    'grad_req': lambda net: net.collect_params().setattr('grad_req', 'null'),
+    'forward of the child': lambda net: setattr(
+        net.child, 'forward', types.MethodType(_replaced_forward, net.child)),
+    'hybrid_forward of the child': lambda net: setattr(
+        net.child, 'hybrid_forward', types.MethodType(_replaced_hybrid_forward, net.child)),
+    'forward of the block': lambda net: setattr(
+        net, 'forward', types.MethodType(_replaced_forward, net)),
+    'child': lambda net: setattr(net, 'child', dense(4)),
+    'child, by register_child': lambda net: (
+        net.__dict__.update(child=dense(4)), net.register_child(net.child, 'child')),
+    'parameter': _new_parameter,
+    'set_data': lambda net: net.child.weight.set_data(mx.nd.ones((4, 4))),
+}
+
+
+@pytest.mark.parametrize('change', CHILD_CHANGES)
+def test_child_changed_after_its_first_use(change):
+    net = Parent()
+    samples = rows(3)
+    with edb.batching():
+        values = [net(sample) for sample in samples]
+    edb.forward(values)
+    CHILD_CHANGES[change](net)
+    expected = [net(sample).asnumpy() for sample in samples]
+    with edb.batching():
+        values = [net(sample) for sample in samples]
+    for value, wanted in zip(edb.forward(values), expected):
+        np.testing.assert_allclose(value.asnumpy(), wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize('owner, name, function', [
+    (nn.Dense, 'hybrid_forward', _replaced_hybrid_forward),
+    (nn.Dense, 'forward', _replaced_forward),
+    (Parent, 'hybrid_forward', lambda self, F, x: self.child(x) * 5)],
+    ids=['hybrid_forward', 'forward', "the block's own"])
+def test_class_changed_after_its_first_use(monkeypatch, owner, name, function):
+    net, sample = Parent(), rows(1)[0]
+    with edb.batching():
+        before = net(sample)
+    before.wait_to_read()
+    monkeypatch.setattr(owner, name, function)
+    expected = net(sample).asnumpy()
+    with edb.batching():
+        value = net(sample)
+    np.testing.assert_allclose(value.asnumpy(), expected, rtol=1e-5)
+    assert not np.array_equal(before.asnumpy(), expected)
+    monkeypatch.undo()
+    with edb.batching():
+        value = net(sample)
+    np.testing.assert_array_equal(value.asnumpy(), before.asnumpy())
+
+
+@pytest.mark.parametrize('register', ['register_forward_hook', 'register_forward_pre_hook'])
+def test_hook_on_a_child_within_a_scope(register):
+    """Registered between two calls: an error, as it would have been called for the second."""
+    net = Parent()
+    with pytest.raises(edb.RecordError, match=r'hooks of self\.child of Parent.* was changed'):
+        with edb.batching():
+            values = [net(rows(1)[0]) for _ in range(2)]
+            getattr(net.child, register)(lambda *_: None)
+            values.append(net(rows(1)[0]))
+        edb.forward(values)
+
+
+def test_hooks_on_the_block_itself_come_and_go():
+    net, seen = Parent(), []
+    for count in range(3):
+        with edb.batching():
+            net(rows(1)[0]).wait_to_read()
+            handle = net.register_forward_hook(lambda *_: seen.append(1))
+            net(rows(1)[0])
+            handle.detach()
+            net(rows(1)[0])
+        assert len(seen) == count + 1
+
+
+@pytest.mark.parametrize('nested', [False, True])
+def test_operator_hooks(nested):
+    """Gluon calls them for hybridized blocks only, and so they are refused for these only."""
+    net, seen, sample = Parent(), [], rows(1)[0]
+    expected = net(sample).asnumpy()
+    with edb.batching():
+        net(sample).wait_to_read()
+    (net.child if nested else net).register_op_hook(lambda *_: seen.append(1))
+    net(sample).wait_to_read()
+    with edb.batching():
+        value = net(sample)
+    np.testing.assert_allclose(value.asnumpy(), expected, rtol=1e-6)
+    assert not seen
+    net.hybridize()
+    with edb.batching(), pytest.raises(edb.RecordError, match='register_op_hook'):
+        net(sample)
+    net.hybridize(False)
+    with edb.batching():
+        value = net(sample)
+    np.testing.assert_allclose(value.asnumpy(), expected, rtol=1e-6)
 
 
 # --- hooks of the user's -------------------------------------------------------------------------

@@ -1,10 +1,12 @@
 """Checkpoints of a training run: one file, whole or not there.
 
-The file is a zip archive: ``meta.json`` (epoch, best figures, options, checksums), the parameters
-of now and of the best epoch as ``.npy`` files, and the trainer's states as `Trainer.save_states`
-writes them. It is written under another name, forced to disk and then renamed, so that whatever
+The file is a zip archive: ``meta.json`` (epoch, best figures, options, checksums of all else), the
+parameters of now and of the best epoch as ``.npy`` files, and the trainer's states as
+`Trainer.save_states` writes them. The archive has checksums of its own, but not of what it holds
+under which name. It is written under another name, forced to disk and then renamed, so that whatever
 happens meanwhile leaves either the old checkpoint or the new one.
 """
+import hashlib
 import io
 import json
 import os
@@ -19,7 +21,8 @@ from mxnet import gluon
 __all__ = ['Checkpoint', 'CheckpointError', 'load', 'parameter_arrays', 'restore_trainer', 'save',
            'set_parameters', 'trainer_states']
 
-FORMAT = 'gluon_edbatch example checkpoint 1'
+FORMAT = 'gluon_edbatch example checkpoint 2'
+_WITHOUT_CHECKSUMS = 'gluon_edbatch example checkpoint 1'  # is still read
 
 
 class CheckpointError(ValueError):
@@ -78,8 +81,7 @@ def load(path) -> Checkpoint:
         raise CheckpointError(f'{path}: there is no such checkpoint') from None
     except CheckpointError:
         raise
-    except (zipfile.BadZipFile, NotImplementedError, EOFError, OSError, ValueError, KeyError,
-            TypeError) as error:
+    except Exception as error:  # a damaged archive may ask for a password, or for anything
         raise CheckpointError(f'{path}: not a checkpoint, or damaged ({error})') from error
 
 
@@ -122,27 +124,47 @@ def _write_archive(file, checkpoint: Checkpoint) -> None:
     fields = checkpoint._asdict()
     arrays = {group: fields.pop(group) for group in ('parameters', 'best_parameters')}
     trainer = fields.pop('trainer')
+    checksums: Dict[str, str] = {}
     with zipfile.ZipFile(file, 'w', zipfile.ZIP_STORED) as archive:
-        archive.writestr('meta.json', json.dumps({'format': FORMAT, **fields}))
-        archive.writestr('trainer', trainer)
+        def write(member: str, contents: bytes) -> None:
+            checksums[member] = _checksum(contents)
+            archive.writestr(member, contents)
+        write('trainer', trainer)
         for group, members in arrays.items():
             for name, array in members.items():
                 buffer = io.BytesIO()
                 np.save(buffer, array, allow_pickle=False)
-                archive.writestr(f'{group}/{name}.npy', buffer.getvalue())
+                write(f'{group}/{name}.npy', buffer.getvalue())
+        archive.writestr('meta.json', json.dumps({
+            'format': FORMAT, **fields, 'checksums': checksums}))
+
+
+def _checksum(contents: bytes) -> str:
+    return hashlib.sha256(contents).hexdigest()
 
 
 def _read_archive(path: Path, archive: zipfile.ZipFile) -> Checkpoint:
-    fields = json.loads(archive.read('meta.json'))
-    if fields.pop('format', None) != FORMAT:
+    contents = {member: archive.read(member) for member in archive.namelist()}
+    fields = json.loads(contents.pop('meta.json'))
+    form = fields.pop('format', None)
+    if form not in (FORMAT, _WITHOUT_CHECKSUMS):
         raise CheckpointError(f'{path}: not a checkpoint of this program ("{FORMAT}")')
+    if form == FORMAT:
+        _compare(path, fields.pop('checksums'), contents)
     arrays: Dict[str, Dict[str, np.ndarray]] = {'parameters': {}, 'best_parameters': {}}
-    for member in archive.namelist():       # reading a member checks its checksum
+    for member, array in contents.items():
         group, _, name = member.partition('/')
         if group in arrays:
-            buffer = io.BytesIO(archive.read(member))
-            arrays[group][name[:-len('.npy')]] = np.load(buffer, allow_pickle=False)
-    return Checkpoint(trainer=archive.read('trainer'), **arrays, **fields)
+            arrays[group][name[:-len('.npy')]] = np.load(io.BytesIO(array), allow_pickle=False)
+    return Checkpoint(trainer=contents['trainer'], **arrays, **fields)
+
+
+def _compare(path: Path, checksums: Dict[str, str], contents: Dict[str, bytes]) -> None:
+    """Raise unless the archive holds what was written, no less and no more."""
+    found = {member: _checksum(content) for member, content in contents.items()}
+    if found != checksums:
+        odd = sorted(member for member, _ in found.items() ^ checksums.items())
+        raise CheckpointError(f'{path}: not a checkpoint, or damaged (in {", ".join(odd[:5])})')
 
 
 def _sync_directory(directory: Path) -> None:

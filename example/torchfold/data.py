@@ -48,11 +48,13 @@ def load_train(directory) -> Digits:
     path = Path(directory) / TRAIN
     contents = _unpacked(path)
     try:
-        table = np.loadtxt(contents.decode().splitlines(), dtype=np.int64, delimiter=',', ndmin=2)
+        lines = [line for line in contents.decode().splitlines() if line.strip()]
+        table = np.loadtxt(lines, dtype=np.int64, delimiter=',', ndmin=2, comments=None
+                           ) if lines else np.zeros((0, PIXELS + 1), np.int64)
     except ValueError as error:
         raise DataError(f'{path}: not lines of whole numbers with commas between ({error})'
                         ) from None
-    if table.shape[1] != PIXELS + 1 or table.min() < 0 or table.max() > 255:
+    if table.shape[1] != PIXELS + 1 or ((table < 0) | (table > 255)).any():
         raise DataError(f'{path}: a line has {PIXELS} pixels from 0 to 255 and a digit, not '
                         f'{table.shape[1]} numbers from {table.min()} to {table.max()}')
     return _digits(path, table[:, :PIXELS], table[:, PIXELS])

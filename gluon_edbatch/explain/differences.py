@@ -116,8 +116,9 @@ def _of_block(node_type: NodeType, block: gluon.Block) -> Iterator[Tuple[Cause, 
                 yield from _of_array(what, next(arguments), node_type.whole)
     yield Cause.DTYPE, PARAMETERS, Word(', '.join(dict.fromkeys(
         dtype.name for dtype in node_type.parameter_dtypes)))
-    for name, value in _attributes(mark, 'self'):
-        yield Cause.ATTRIBUTE, name, value
+    for name, frozen in mark:
+        plain = type(frozen) is tuple and frozen[0] in _PLAIN
+        yield Cause.ATTRIBUTE, name, frozen[1] if plain else _Other(frozen)
 
 
 def _of_array(name: str, argument: Argument, whole: bool) -> Iterator[Tuple[Cause, str, Any]]:
@@ -142,17 +143,6 @@ def _parts(template: tuple, name: str) -> Iterator[Tuple[str, Any]]:
         yield name, Word(f'a {kind.__name__} of {len(items)}')
         for key, item in zip(keys, items):
             yield from _parts(item, f'{name}[{key!r}]')
-
-
-def _attributes(mark: tuple, owner: str) -> Iterator[Tuple[str, Any]]:
-    """Attributes of a block and its children, from its fingerprint."""
-    own, children = mark
-    for name, frozen in own:
-        plain = type(frozen) is tuple and frozen[0] in _PLAIN
-        yield f'{owner}.{name}', frozen[1] if plain else _Other(frozen)
-    for name, identity, inner in children:
-        yield f'{owner}.{name}', _Other(identity)
-        yield from _attributes(inner, f'{owner}.{name}')
 
 
 def _shape_text(shape: tuple) -> str:

@@ -11,10 +11,10 @@ import numpy as np
 from mxnet import gluon
 from mxnet.ndarray import NDArray
 
-from ..static.fingerprint import contents
+from ..static.fingerprint import contents, exact
 from . import lazy, native
 from .sites import is_library
-from .structure import exact, unflatten
+from .structure import unflatten
 
 # Which lengths of ragged arguments a call may have to be of its form.
 ANY = 0      # there are none, or padding them changes nothing
@@ -149,7 +149,8 @@ class Callee:
     def __init__(self, block: Optional[gluon.Block], function=None, options=None, shared=()):
         self.block = block
         self.function, self.options, self.shared = function, options, shared
-        self.recorded = block is None or is_recorded(type(block))
+        self.recorded = block is None or (
+            is_recorded(type(block)) and 'forward' not in block.__dict__)
         self.children = getattr(block, 'values_of_child', 0) if self.recorded else 0
         self.hooks = getattr(block, '_forward_hooks', None)
         self.pre_hooks = getattr(block, '_forward_pre_hooks', None)

@@ -7,7 +7,7 @@ import numpy as np
 from mxnet import gluon
 from mxnet.ndarray import NDArray
 
-from ..static.fingerprint import contents
+from ..static.fingerprint import contents, has_hooks
 from ..static.node_type import NodeType
 from .lazy import LazyArray
 from .recording import Recording
@@ -103,7 +103,7 @@ class Kinds:
         if kind.node_type not in recording.trusted:
             if block is not None and (
                     recording.mark_of(block) != kind.mark or kind.parameters != _parameters(
-                        kind.node_type) or _has_hooks(block)):
+                        kind.node_type) or has_hooks(block)):
                 return None
             recording.trust(kind.node_type, block)
         return recording.new_form(kind.node_type, kind.rows, block, kind.mutable)
@@ -111,10 +111,6 @@ class Kinds:
 
 def _parameters(node_type) -> Tuple[tuple, ...]:
     return tuple((parameter.shape, parameter.dtype) for parameter in node_type.parameters)
-
-
-def _has_hooks(block) -> bool:
-    return bool(block._forward_hooks or block._forward_pre_hooks)
 
 
 class Piece:
@@ -175,7 +171,7 @@ class Piece:
             return None
         blocks = {recording.forms[form].block
                   for form in np.unique(recording.node_forms.since(begin.nodes)).tolist()}
-        if any(block is not None and _has_hooks(block) for block in blocks):
+        if any(block is not None and has_hooks(block) for block in blocks):
             return None
         leaves: List[Any] = []
         try:

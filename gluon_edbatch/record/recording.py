@@ -1,6 +1,7 @@
 """What a scope has recorded: append-only lists, two or three appends per call."""
 import threading
 import weakref
+from collections import OrderedDict
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 import mxnet as mx
@@ -10,7 +11,8 @@ from mxnet.ndarray import NDArray
 
 from ..brief import brief
 from ..errors import EdbError, RecordError, StaleValueError
-from ..static.fingerprint import containers, contents, fingerprint
+from ..static.fingerprint import (Fingerprint, changed, containers, contents, fingerprint,
+                                  state_of)
 from ..static.node_type import Kind, Mode, NodeType, make_type
 from ..static.options import CompileOptions
 from ..static.trace import describe, trace_block, trace_operator
@@ -22,11 +24,12 @@ from .refused import current_model_call, refused_call
 from .shared import SharedTypes, Sharing
 from .sites import Site, current_site, site_of, user_codes
 from .spec import Spec, spec_of
-from .structure import flatten
+from .structure import flatten, objects_in
 
 _tracing = threading.RLock()  # the name scope of a block serves one thread at a time
-# block -> {key: NodeType}; operators have no block
-_block_types: 'weakref.WeakKeyDictionary[gluon.Block, dict]' = weakref.WeakKeyDictionary()
+# block -> {fingerprint: {key: NodeType}}, those used last; operators have no block
+_block_types: 'weakref.WeakKeyDictionary[gluon.Block, OrderedDict]' = weakref.WeakKeyDictionary()
+_MOST_FINGERPRINTS = 32  # a block may read something else in each scope, as a temperature
 _operator_types: Dict[tuple, NodeType] = {}
 _shared_types = SharedTypes()
 
@@ -59,6 +62,7 @@ class Recording(Inputs):
         self.evaluations = 0
         self.parameters: Dict[Tuple[int, mx.Context], Watched] = {}
         self.replaced: Optional[str] = None
+        self.changed_block: Optional[str] = None
         self._known_parameters: Set[Tuple[gluon.Parameter, mx.Context]] = set()
         self.error: Optional[str] = None
         self._stores: Dict[Spec, Store] = {}  # while recording; values keep theirs alive later
@@ -192,10 +196,12 @@ class Recording(Inputs):
                               ) from None
         self._find_ctx(block)
         leaves = self.values(leaves)
-        key = (block, template, *map(_key, leaves))
+        objects = [value for argument in template for value in objects_in(argument)]
+        state = state_of(block, objects) if objects else ()
+        key = (block, template, state, *map(_key, leaves))
         form = self.forms_by_key.get(key)
         if form is None or form.changed():
-            form = self.forms_by_key[key] = self._resolve_block(block, template, leaves)
+            form = self.forms_by_key[key] = self._resolve_block(block, template, leaves, state)
         return self._append(form, leaves)
 
     def operator(self, op: str, attrs: Tuple[Tuple[str, str], ...], args: Sequence[Any]) -> Any:
@@ -337,11 +343,10 @@ class Recording(Inputs):
 
     # --- from a call to its type -----------------------------------------------------------------
 
-    def _resolve_block(self, block, template, leaves) -> Form:
+    def _resolve_block(self, block, template, leaves, state: Fingerprint = ()) -> Form:
         try:
             mark = self._fingerprints[block] = fingerprint(block)
-            types = _block_types.setdefault(block, {})
-            form = self._form(describe(block), types, (template, mark),
+            form = self._form(describe(block), _types_of(block, mark), (template, mark + state),
                               list(map(_spec_and_kind, leaves)),
                               lambda: self._trace(block, template, leaves))
             found = containers(block)
@@ -353,7 +358,9 @@ class Recording(Inputs):
 
     def _trace(self, block, template, leaves):
         try:
-            return trace_block(block, template, len(leaves))
+            graph = trace_block(block, template, len(leaves))
+            self._fingerprints[block] = fingerprint(block)  # a first run may set it up
+            return graph
         except EdbError:
             raise
         except Exception as error:
@@ -498,20 +505,29 @@ class Recording(Inputs):
                 self.replaced = parameter.name
                 break
 
+    def _check_fingerprints(self) -> None:
+        """Note if what blocks read was changed while the scope was recording. Once it is left, what
+        is recorded depends on blocks no more."""
+        for block, mark in self._fingerprints.items():
+            now = fingerprint(block)
+            if now != mark:
+                self.changed_block = f'{", ".join(changed(mark, now))} of {describe(block)}'
+                break
+
     def check_blocks(self) -> None:
         """Raise if blocks or parameters are not what they were when calls were recorded."""
         if not self.closed:
             self._check_parameters()
+            self._check_fingerprints()
         if self.replaced is not None:
             raise RecordError(
                 f'parameter {self.replaced} got a new array (by initialize, cast, reset_ctx, '
                 f'grad_req, …) while a scope was recording calls that use it; evaluate them '
                 f'(gluon_edbatch.forward) or leave the scope first')
-        for block, mark in self._fingerprints.items():
-            if fingerprint(block) != mark:
-                raise RecordError(
-                    f'{describe(block)} was changed between the recording of its calls and their '
-                    f'evaluation; evaluate (gluon_edbatch.forward) before changing attributes')
+        if self.changed_block is not None:
+            raise RecordError(
+                f'{self.changed_block} was changed while a scope was recording calls that read it; '
+                f'change it before the scope or after it')
 
     def site_of_use(self, value: int) -> Site:
         """The user's line of the first call that reads this value."""
@@ -532,6 +548,8 @@ class Recording(Inputs):
     def close(self, error: Optional[BaseException] = None) -> None:
         """End recording; after an exception, the values cannot be used any more."""
         self._check_parameters()
+        if error is None:
+            self._check_fingerprints()
         self.closed = True
         for form in self.forms:
             form.release()
@@ -575,6 +593,17 @@ class Recording(Inputs):
             raise StaleValueError(f'this value was recorded in a gluon_edbatch.batching() scope '
                                   f'that an exception left ({self.error}), so it was never '
                                   f'computed; record it again')
+
+
+def _types_of(block: gluon.Block, mark: Fingerprint) -> Dict[tuple, NodeType]:
+    """The types of a block's calls as long as it has this fingerprint."""
+    with _tracing:
+        marks = _block_types.setdefault(block, OrderedDict())
+        types = marks.setdefault(mark, {})
+        marks.move_to_end(mark)
+        if len(marks) > _MOST_FINGERPRINTS:
+            marks.popitem(last=False)
+        return types
 
 
 def _same(result: Any, other: Any) -> bool:

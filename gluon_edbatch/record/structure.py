@@ -1,7 +1,9 @@
 """Nested lists, tuples and dicts of arguments and results: taken apart and put together again."""
 import itertools
 from functools import lru_cache
-from typing import Any, Callable, Hashable, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple
+
+from ..static.fingerprint import PLAIN, exact
 
 LEAF = ('leaf',)
 
@@ -29,15 +31,6 @@ def flatten(value: Any, is_leaf: Callable[[Any], bool], leaves: List[Any]) -> Tu
     return ('static', exact(value), value)
 
 
-def exact(constant: Any) -> Hashable:
-    """What is equal for the same constants only: 1 is neither True nor 1.0, 0.0 is not -0.0, but
-    one NaN is as good as another."""
-    kind = type(constant)
-    if isinstance(constant, (tuple, frozenset)):
-        return kind, (tuple if isinstance(constant, tuple) else frozenset)(map(exact, constant))
-    return kind, repr(constant) if isinstance(constant, (float, complex)) else constant
-
-
 def unflatten(template: Tuple, leaves: Iterator[Any]) -> Any:
     """Build what `flatten` took apart, with the next of `leaves` at each leaf."""
     kind = template[0]
@@ -49,6 +42,16 @@ def unflatten(template: Tuple, leaves: Iterator[Any]) -> Any:
         return kind(zip(template[1], [unflatten(item, leaves) for item in template[3:]]))
     items = [unflatten(item, leaves) for item in template[1:]]
     return kind(*items) if hasattr(kind, '_fields') else kind(items)
+
+
+def objects_in(template: Tuple) -> Iterator[Any]:
+    """What is neither array nor container nor plain constant among what was taken apart."""
+    if template[0] == 'static':
+        if not isinstance(template[2], PLAIN):
+            yield template[2]
+    elif template != LEAF:
+        for item in template[3 if issubclass(template[0], dict) else 1:]:
+            yield from objects_in(item)
 
 
 @lru_cache(maxsize=None)

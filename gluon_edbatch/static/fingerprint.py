@@ -1,29 +1,119 @@
-"""What a block's Python attributes look like, to notice that they changed."""
-from typing import Any, Hashable, List
+"""What a block's calls read besides their arguments, to notice that it changed.
 
+A block is traced once for many calls, so whatever its Python code reads becomes a constant. It is
+found from the block: its attributes, children, parameters and hooks; attributes of its classes;
+what its functions have in closures, defaults and global variables; and so on from there. Of
+objects, classes and modules only what code that was found mentions by name counts: that keeps the
+search small, and what else happens to an object is nobody's business.
+"""
+import functools
+import os
+import sys
+import sysconfig
+import types
+import weakref
+from collections import deque
+from typing import Any, Callable, Dict, FrozenSet, Hashable, List, Optional, Sequence, Set, Tuple
+
+import mxnet as mx
 import numpy as np
 from mxnet import gluon
+
+Fingerprint = Tuple[Tuple[str, Hashable], ...]
 
 _GLUON_STATE = frozenset(
     ['_children', '_params', '_reg_params', '_scope', '_forward_hooks', '_forward_pre_hooks',
      '_cached_graph', '_cached_op', '_cached_op_args', '_out_format', '_in_format', '_active',
      '_flags', '_callback', '_monitor_all', '_backend', '_backend_opts', '_empty_prefix',
      '_prefix', '_name', '_counter', '_init_counter', '_modified'])
+PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic)
 _MUTABLE = (list, dict, set, np.ndarray)
-_MAX_DEPTH = 4
+_FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial)
+_OPAQUE = (mx.nd.NDArray, mx.sym.Symbol, gluon.Parameter, gluon.ParameterDict, mx.Context)
+_NOT_CALLED = frozenset(('__init__', '__new__', '__del__', '__repr__', '__str__'))
+_NO_KEY = object()
+_MOST_VALUES = 10_000
+_MOST_BYTES = 1 << 20  # of an array whose contents are compared
+_DEEPEST = 32
+
+# What the code mentions that a block's calls were found to run.
+_names: 'weakref.WeakKeyDictionary[gluon.Block, FrozenSet[str]]' = weakref.WeakKeyDictionary()
+_code_names: Dict[int, Tuple[types.CodeType, FrozenSet[str]]] = {}  # by id; the code pins it
 
 
-def fingerprint(block: gluon.Block) -> Hashable:
-    """A value that differs if the attributes of `block` or of its descendants differ.
+class Same:
+    """Stands for an object, and equals what stands for the same one, while that lives."""
 
-    Plain values and containers of them count by value, NumPy arrays by contents, all other
-    objects by identity.
+    __slots__ = ('_id', '_reference')
+
+    def __init__(self, value: Any):
+        self._id = id(value)
+        try:
+            self._reference = weakref.ref(value)
+        except TypeError:
+            self._reference = None
+
+    def __eq__(self, other: Any) -> bool:
+        if other.__class__ is not Same or self._id != other._id:
+            return False
+        mine, others = self._reference, other._reference
+        return mine is others or mine is not None and others is not None and (
+            mine() is not None and mine() is others())
+
+    def __hash__(self) -> int:
+        return self._id
+
+
+def exact(constant: Any) -> Hashable:
+    """What is equal for the same constants only: 1 is neither True nor 1.0, 0.0 is not -0.0, but
+    one NaN is as good as another."""
+    kind = type(constant)
+    if isinstance(constant, np.generic):
+        return kind, constant.tobytes()
+    if isinstance(constant, (tuple, frozenset)):
+        return kind, (tuple if isinstance(constant, tuple) else frozenset)(map(exact, constant))
+    if isinstance(constant, complex) or isinstance(constant, float) and not (
+            constant and constant == constant):
+        return kind, repr(constant)
+    return kind, constant
+
+
+def fingerprint(block: gluon.Block) -> Fingerprint:
+    """What the calls of a block read besides their arguments: differs if that does.
+
+    Returns
+    -------
+    tuple of (str, hashable)
+        Each value under the name by which the user knows it. Numbers, strings and containers of
+        them count by value, NumPy arrays by contents, all other objects by identity.
     """
-    attributes = tuple((name, _freeze(value, 0)) for name, value in block.__dict__.items()
-                       if name not in _GLUON_STATE)
-    children = tuple((name, id(child), fingerprint(child))
-                     for name, child in block._children.items())
-    return attributes, children
+    return _searched(block, lambda search: search.block(block, 'self'))
+
+
+def state_of(block: gluon.Block, constants: Sequence[Any]) -> Fingerprint:
+    """What the calls of a block read of objects among its arguments."""
+    if block not in _names:
+        fingerprint(block)
+    name = 'the {} among the arguments'
+    return _searched(block, lambda search: [
+        search.add(constant, name.format(type(constant).__name__)) for constant in constants])
+
+
+def _searched(block: gluon.Block, walk: Callable[['_Search'], Any]) -> Fingerprint:
+    """What a walk finds that looks for all names that a block's code mentions."""
+    names = _names.get(block, frozenset())
+    while True:
+        search = _Search(names)
+        walk(search)
+        if names.issuperset(search.mentioned):
+            return tuple(search.found)
+        names = _names[block] = names | search.mentioned
+
+
+def changed(before: Fingerprint, after: Fingerprint) -> List[str]:
+    """Names of what differs between two fingerprints."""
+    old, new = dict(before), dict(after)
+    return [name for name in {**old, **new} if old.get(name, _names) != new.get(name, _names)]
 
 
 def containers(block: gluon.Block) -> List[Any]:
@@ -40,30 +130,225 @@ def containers(block: gluon.Block) -> List[Any]:
 
 
 def contents(found: List[Any]) -> Hashable:
-    """What such containers hold now."""
-    return tuple([_freeze(value, 0) for value in found])
+    """What such containers hold now; other objects in them count by identity."""
+    search = _Search(None)
+    return tuple([search.frozen(value, '') for value in found])
 
 
-def changed_attributes(before: Hashable, after: Hashable, name: str = 'self') -> list:
-    """Names of the attributes in which two fingerprints differ."""
-    old, new = dict(before[0]), dict(after[0])
-    changed = [f'{name}.{key}' for key in {**old, **new} if old.get(key, _freeze) != new.get(key)]
-    for (key, _, child_before), (_, _, child_after) in zip(before[1], after[1]):
-        changed += changed_attributes(child_before, child_after, f'{name}.{key}')
-    return changed
+class _Search:
+    """One walk through what can be reached from a block.
 
+    Parameters
+    ----------
+    names : frozenset of str or None
+        What the code mentions that was found so far; None to walk through containers only.
 
-def _freeze(value: Any, depth: int) -> Hashable:
-    if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
-        return type(value), value
-    if isinstance(value, np.ndarray):
-        return 'array', value.shape, value.dtype.str, value.tobytes()
-    if depth < _MAX_DEPTH:
-        if isinstance(value, (list, tuple)):
-            return (type(value),) + tuple(_freeze(item, depth + 1) for item in value)
+    Attributes
+    ----------
+    found : list of (str, hashable)
+    mentioned : set of str
+        What the code mentions that was found in this walk.
+    """
+
+    def __init__(self, names: Optional[FrozenSet[str]]):
+        self._names = names
+        self.found: List[Tuple[str, Hashable]] = []
+        self.mentioned: Set[str] = set()
+        self._seen: Dict[int, Any] = {}  # by id; holds them
+        self._left = _MOST_VALUES
+        self._depth = 0
+
+    def block(self, block: gluon.Block, path: str) -> None:
+        """All attributes of a block count, and how it is called."""
+        if not self._is_new(block):
+            return
+        cls, children, parameters = type(block), block._children, block._reg_params
+        for name, value in block.__dict__.items():
+            if name not in _GLUON_STATE and name not in children and name not in parameters:
+                self.add(value, f'{path}.{name}')
+        for name in ('forward', 'hybrid_forward'):
+            self._function(getattr(cls, name, None), f'{path}.{name}')
+        if not _is_library(cls.__module__):
+            self._class(block, cls, path)
+        for name, parameter in parameters.items():
+            self.found.append((f'{path}.{name}', Same(parameter)))
+        if path != 'self' and has_hooks(block) or has_operator_hook(block):
+            self.found.append((f'the hooks of {path}', True))
+        for name, child in children.items():
+            place = f'{path}.{name}'
+            self.found.append((place, Same(child)))
+            self.block(child, place)
+
+    def frozen(self, value: Any, path: str, key: Any = _NO_KEY) -> Hashable:
+        """What a value is now; what can be reached from it is appended to `found`.
+
+        Parameters
+        ----------
+        value
+        path : str
+            What the user calls it, or the container that has it
+        key : optional
+            at this place.
+        """
+        self._left -= 1
+        if isinstance(value, PLAIN):
+            return exact(value)
+        if isinstance(value, np.ndarray) and value.dtype != object and value.nbytes <= _MOST_BYTES:
+            return 'array', value.shape, value.dtype.str, value.tobytes()
+        if self._left > 0 and self._depth < _DEEPEST and not isinstance(value, _OPAQUE):
+            self._depth += 1
+            path = path if key is _NO_KEY else f'{path}[{key!r}]'
+            items = self._items(value, path)
+            if items is None and self._names is not None:
+                self._reached(value, path)
+            self._depth -= 1
+            if items is not None:
+                return items
+        return Same(value)
+
+    def _items(self, value, path):
+        """What a container holds; None for anything else."""
+        if isinstance(value, (list, tuple, deque)):
+            return (type(value),) + tuple([
+                self.frozen(item, path, position) for position, item in enumerate(value)])
         if isinstance(value, (set, frozenset)):
-            return (type(value), frozenset(_freeze(item, depth + 1) for item in value))
-        if isinstance(value, dict):
-            return (type(value),) + tuple(
-                (_freeze(key, depth + 1), _freeze(item, depth + 1)) for key, item in value.items())
-    return id(value)
+            return type(value), frozenset([self.frozen(item, path) for item in value])
+        if isinstance(value, (dict, types.MappingProxyType)):
+            return (type(value),) + tuple([
+                (self.frozen(key, path), self.frozen(item, path, key))
+                for key, item in value.items()])
+        if isinstance(value, np.ndarray) and value.dtype == object:
+            return 'objects', value.shape, self._items(value.ravel().tolist(), path)
+        return (bytearray, bytes(value)) if isinstance(value, bytearray) else None
+
+    def _reached(self, value, path) -> None:
+        """An object that is no container: what is read of it by name."""
+        if isinstance(value, gluon.Block):
+            self.block(value, path)
+        elif isinstance(value, _FUNCTIONS):
+            self._function(value, path)
+        elif not self._is_new(value):
+            return
+        elif isinstance(value, types.ModuleType):
+            if not _is_library(value.__name__):
+                self._named(vars(value), path)
+        elif isinstance(value, type):
+            self._class(value, value, path)
+        elif not type(value).__module__.startswith('mxnet.'):
+            self._named(getattr(value, '__dict__', {}), path)
+            self._class(value, type(value), path)
+
+    def _named(self, values, path) -> None:
+        """Those of these variables whose names were mentioned."""
+        for name in sorted(self._names & values.keys()):
+            self.add(values[name], f'{path}.{name}')
+
+    def _class(self, owner, cls, path) -> None:
+        """Attributes of a class and of what it is derived from, slots, and methods."""
+        taken = set(() if owner is cls else getattr(owner, '__dict__', ()))
+        for base in cls.__mro__:
+            if _is_library(base.__module__):
+                continue
+            for name, value in vars(base).items():
+                if name in taken:
+                    continue
+                taken.add(name)
+                if isinstance(value, (staticmethod, classmethod)):
+                    value = value.__func__
+                elif isinstance(value, property):
+                    value = value.fget
+                elif isinstance(value, types.MemberDescriptorType) and owner is not cls:
+                    value = getattr(owner, name, None)
+                if name in self._names or (isinstance(value, types.FunctionType)
+                                           and name.startswith('__') and name not in _NOT_CALLED):
+                    self.add(value, f'{path}.{name}')
+
+    def _function(self, function, path) -> None:
+        """What a function reads: closure, defaults and global variables."""
+        if isinstance(function, functools.partial):
+            self.add((function.args, function.keywords), path)
+            self._function(function.func, path)
+        elif isinstance(function, types.MethodType):
+            self.add(function.__self__, path)
+            self._function(function.__func__, path)
+        else:
+            library = not isinstance(function, types.FunctionType) or _is_library(
+                function.__module__)
+            self.found.append((path, function if library else Same(function)))
+            if not library and self._is_new(function):
+                self._variables(function, path)
+
+    def _variables(self, function, path) -> None:
+        code, variables = function.__code__, function.__globals__
+        names = _names_in(code)
+        self.mentioned |= names
+        for name, cell in zip(code.co_freevars, function.__closure__ or ()):
+            if name != '__class__':
+                self.add(_cell_contents(cell), name)
+        for name in sorted(names & variables.keys()):
+            self.add(variables[name], name)
+        if function.__defaults__ or function.__kwdefaults__:
+            self.add((function.__defaults__, function.__kwdefaults__), f'the defaults of {path}')
+        self._named(function.__dict__, path)
+
+    def add(self, value: Any, path: str) -> None:
+        """Append what a value is now to `found`."""
+        self.found.append((path, self.frozen(value, path)))
+
+    def _is_new(self, value) -> bool:
+        """Whether it was not met before in this walk."""
+        if id(value) in self._seen:
+            return False
+        self._seen[id(value)] = value
+        return True
+
+
+def has_hooks(block: gluon.Block) -> bool:
+    """Whether forward hooks are registered on it."""
+    return bool(block._forward_hooks or block._forward_pre_hooks)
+
+
+def has_operator_hook(block: gluon.Block) -> bool:
+    """Whether Gluon would call what ``register_op_hook`` was given, as it does if hybridized."""
+    return bool(getattr(block, '_callback', None) and block._active)
+
+
+def _cell_contents(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # empty yet
+        return None
+
+
+def _names_in(code: types.CodeType) -> FrozenSet[str]:
+    """Names that a function and those inside it mention, strings included (getattr takes such)."""
+    known = _code_names.get(id(code))
+    if known is None:
+        names = set(code.co_names)
+        for constant in code.co_consts:
+            if isinstance(constant, types.CodeType):
+                names |= _names_in(constant)
+            elif isinstance(constant, str) and constant.isidentifier():
+                names.add(constant)
+        known = _code_names[id(code)] = code, frozenset(names)
+    return known[1]
+
+
+_LIBRARIES = tuple(os.path.dirname(os.path.abspath(path)) + os.sep for path in (
+    mx.__file__, np.__file__, os.path.dirname(__file__)))
+_STANDARD = sysconfig.get_paths()['stdlib'] + os.sep
+_INSTALLED = tuple(os.path.join(sysconfig.get_paths()[name], '') for name in ('purelib', 'platlib'))
+
+
+@functools.lru_cache(maxsize=None)
+def _is_library(module: str) -> bool:
+    """Whether a module is of Python itself, NumPy, MXNet or this package: none of these has
+    variables that a model would be changed by."""
+    if module == '__main__' or module not in sys.modules:
+        return False
+    path = getattr(sys.modules[module], '__file__', None)
+    if path is None:
+        return True
+    path = os.path.abspath(path)
+    return path.startswith(_LIBRARIES) or (
+        path.startswith(_STANDARD) and not path.startswith(_INSTALLED))

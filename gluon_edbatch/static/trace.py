@@ -11,7 +11,7 @@ from mxnet.ndarray.ndarray import _DTYPE_NP_TO_MX
 from ..errors import RecordError, UnrecordableError
 from ..record.hooks import suspended
 from ..record.structure import flatten, unflatten
-from .fingerprint import changed_attributes, fingerprint
+from .fingerprint import changed, fingerprint, has_hooks, has_operator_hook
 
 INPUT = 'edb_input%d'
 WITHOUT_ARRAY = 'that is not given its array'
@@ -72,19 +72,15 @@ def trace_block(block: gluon.HybridBlock, template: Tuple, inputs: int) -> Stati
         If the block cannot be traced, changes its own attributes, or comes out differently
         when traced again: one run for many samples would then not be what the user wrote.
     """
-    hooked = _hooked_child(block)
-    if hooked is not None:
-        raise RecordError(
-            f'{describe(hooked)} inside {describe(block)} has a forward hook, which would run once '
-            f'for many samples; register hooks on the blocks that the per-sample model calls')
+    _check_hooks(block, block)
     _renew_variables(block)
-    before = fingerprint(block)
     results = _run(block, template, inputs)
+    before = fingerprint(block)  # the first run may have filled what later ones only read
     again = _run(block, template, inputs)
-    changed = changed_attributes(before, fingerprint(block))
-    if changed:
+    differing = changed(before, fingerprint(block))
+    if differing:
         raise RecordError(
-            f'{describe(block)} changes {", ".join(changed)} while it runs. A HybridBlock runs '
+            f'{describe(block)} changes {", ".join(differing)} while it runs. A HybridBlock runs '
             f'once for many samples: keep such state in the forward() of a plain Block '
             f'with AutoBatchMixin')
     leaves: List[mx.sym.Symbol] = []
@@ -160,14 +156,20 @@ def _renew_variables(block: gluon.HybridBlock) -> None:
             parameter._var = None
 
 
-def _hooked_child(block):
+def _check_hooks(block: gluon.Block, outermost: gluon.Block) -> None:
+    """Raise if a block or one inside it has hooks that a trace would leave out."""
+    inside = '' if block is outermost else f' inside {describe(outermost)}'
+    if inside and has_hooks(block):
+        raise RecordError(
+            f'{describe(block)}{inside} has a forward hook, which would run once '
+            f'for many samples; register hooks on the blocks that the per-sample model calls')
+    if has_operator_hook(block):
+        raise RecordError(
+            f'{describe(block)}{inside} has an operator hook (register_op_hook), which Gluon calls '
+            f'for each operator of a hybridized block; there are none in a batching scope: call '
+            f'the block outside of it, or hybridize(False)')
     for child in block._children.values():
-        if child._forward_hooks or child._forward_pre_hooks:
-            return child
-        hooked = _hooked_child(child)
-        if hooked is not None:
-            return hooked
-    return None
+        _check_hooks(child, outermost)
 
 
 def _run(block, template, inputs):
