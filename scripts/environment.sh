@@ -8,7 +8,8 @@ usage: python="$(bash scripts/environment.sh)"
 
 Prints the path of a Python interpreter that has this checkout installed (editable, with MXNet,
 gluonnlp and what the tests and examples need); everything else it says goes to standard error.
-The first run makes the environment, later runs find it ready.
+The first run makes the environment, later runs find it ready. Without a C compiler it has no
+gluonnlp, and so not what most examples need.
 
 The environment is, in this order: $EDB_VENV, the active one ($VIRTUAL_ENV), .venv in the checkout.
 
@@ -39,9 +40,9 @@ python="$venv/bin/python"
 stamp="$venv/.gluon-edbatch-installed"
 
 # The interpreter counts too: an environment made anew with another Python has to be filled again.
-# So do the sources that are compiled.
+# So do the sources that are compiled, and whether there is a compiler.
 fingerprint() {
-    { echo "$root $extras"; readlink -f "$python"; cat "$root"/{pyproject.toml,setup.{cfg,py}}
+    { echo "$root $extras"; command -v ${CC:-cc} || true; readlink -f "$python"; cat "$root"/{pyproject.toml,setup.{cfg,py}}
       find "$root/gluon_edbatch" -name '*.pxd' | sort | while read -r types; do
           cat "$types" "${types%.pxd}.py"
       done; } | cksum
@@ -68,16 +69,24 @@ find_python() {
         "EDB_PYTHON names another interpreter"
 }
 
-# gluonnlp has a part in C, which pip compiles; so has this package, where it can be done.
-check_compiler() {
-    "$python" -c 'import gluonnlp' >/dev/null 2>&1 && return
-    command -v cc >/dev/null || command -v gcc >/dev/null ||
-        die 'no C compiler, which gluonnlp needs (on Debian: apt-get install gcc)'
-    "$python" -c 'import os, sysconfig as s, sys
-sys.exit(not os.path.exists(os.path.join(s.get_paths()["include"], "Python.h")))' ||
-        die "$("$python" -V) has no header files, which gluonnlp needs (on Debian:" \
-            'apt-get install python3-dev)'
+# Whether pip can compile extensions; a broken compiler counts as none.
+can_compile() {
+    local include
+    include="$("$python" -c 'import sysconfig; print(sysconfig.get_paths()["include"])')"
+    echo '#include <Python.h>' | ${CC:-cc} -I"$include" -x c -c -o /dev/null - 2>/dev/null
 }
+
+# gluonnlp has a part in C, and there are no wheels of it.
+drop_what_needs_a_compiler() {
+    "$python" -c 'import gluonnlp' >/dev/null 2>&1 && return
+    can_compile && return
+    say 'no working C compiler with header files of Python (on Debian: apt-get install gcc' \
+        'python3-dev): recording and scheduling run as Python, slower; leaving out gluonnlp,' \
+        'which most examples, their tests and benchmarks need'
+    requested="$(without nlp "$(without example "$requested")"),example-without-nlp"
+}
+
+without() { echo ",$2," | sed "s/,$1,/,/; s/^,//; s/,$//"; }
 
 make_venv() {
     [[ -x "$python" ]] && "$python" -m pip --version >/dev/null 2>&1 && return
@@ -97,7 +106,7 @@ drop_cpu_for_cuda() {
         grep -o '^mxnet-cu[0-9]*' || true)"
     if [[ -n "$cuda" && ",$extras," == *,cpu,* ]]; then
         say "$cuda is installed: leaving out the CPU build"
-        requested="$(echo ",$extras," | sed 's/,cpu,/,/; s/^,//; s/,$//')"
+        requested="$(without cpu "$requested")"
     fi
 }
 
@@ -105,14 +114,14 @@ install() {
     is_ready && return                     # another run may have held the lock meanwhile
     make_venv
     rm -f "$stamp"
-    check_compiler
     local requested="$extras"
     drop_cpu_for_cuda
+    drop_what_needs_a_compiler
     say "installing .[$requested] into $venv (minutes the first time)"
     "$python" -m pip install --disable-pip-version-check --quiet \
         --editable "$root[$requested]" >&2
-    "$python" -c 'import mxnet' >&2 || die "MXNet does not import in $venv"
-    "$python" -m gluon_edbatch.native >&2 || say 'going on without native operators'
+    "$python" -I -c 'import gluon_edbatch' >&2 || die "gluon_edbatch does not import in $venv"
+    "$python" -I -m gluon_edbatch.native >&2 || say 'going on without native operators'
     fingerprint >"$stamp.part"
     mv -f "$stamp.part" "$stamp"           # last: an interrupted run is no finished one
     say 'ready'

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import gluon_edbatch as edb
-from gluon_edbatch import compiled
+from gluon_edbatch import _cuda, compiled
 from gluon_edbatch.native import compiler
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -103,7 +103,10 @@ def test_package_itself_requires_no_mxnet(metadata):
 
 def test_extras(metadata):
     assert requirements(metadata, 'cpu') == ['mxnet==1.9.1']
-    assert 'mxnet-cu117==1.9.1' in requirements(metadata, 'cu117')
+    for cuda in ('cu112', 'cu117'):
+        assert f'mxnet-{cuda}==1.9.1' in requirements(metadata, cuda)
+        assert 'gluon-edbatch[cuda11]' in requirements(metadata, cuda)
+    assert len(requirements(metadata, 'cuda11')) == len(_cuda.LIBRARIES)
     assert requirements(metadata, 'nlp') == ['gluonnlp==0.10.0']
     for extra in ('nlp', 'test', 'example', 'benchmark'):
         assert extra in metadata.get_all('Provides-Extra')
@@ -218,6 +221,40 @@ def test_import_without_a_usable_mxnet_says_what_to_install(tmp_path, module, me
     assert result.returncode != 0
     last = result.stderr.strip().splitlines()[-1]
     assert last.startswith('ImportError') and message in last and 'pip install' in last
+
+
+@pytest.mark.parametrize('library, message', [
+    ('libcudnn.so.8', 'cu117'), ('libcuda.so.1', 'no NVIDIA driver')])
+def test_cuda_build_without_its_libraries(tmp_path, library, message):
+    result = import_with(tmp_path, 'mxnet', f"raise OSError('{library}: cannot open shared object "
+                                            f"file: No such file or directory')")
+    last = result.stderr.strip().splitlines()[-1]
+    assert last.startswith('ImportError') and library in last and message in last
+
+
+@pytest.mark.skipif(not shutil.which('gcc'), reason='no C compiler')
+def test_cuda_libraries_are_found(tmp_path):
+    """Where MXNet asks for a library that an installed package of NVIDIA's has: one is compiled that
+    stands for it, and a module that needs it stands for MXNet."""
+    folder = tmp_path / 'nvidia' / 'nccl' / 'lib'
+    folder.mkdir(parents=True)
+    (folder.parents[1] / '__init__.py').touch()
+    compile_c('int edb_nccl(void) { return 7; }', '-Wl,-soname,libnccl.so.2',
+              '-o', folder / 'libnccl.so.2')
+    compile_c('int edb_nccl(void); int edb_mxnet(void) { return edb_nccl(); }',
+              folder / 'libnccl.so.2', '-o', tmp_path / 'libmxnet.so')
+    result = import_with(tmp_path, 'mxnet', f"""
+import ctypes
+library = ctypes.CDLL({str(tmp_path / 'libmxnet.so')!r})
+raise RuntimeError(f'found {{library.edb_mxnet()}}')
+""")
+    assert result.stderr.strip().splitlines()[-1] == 'RuntimeError: found 7'
+
+
+def compile_c(source, *arguments):
+    """A shared library."""
+    subprocess.run(['gcc', '-shared', '-fPIC', '-x', 'c', '-', '-x', 'none', *map(str, arguments)],
+                   input=source, universal_newlines=True, check=True, timeout=60)
 
 
 @pytest.mark.parametrize('script', SCRIPTS, ids=lambda path: path.name)

@@ -10,7 +10,7 @@ from mxnet.gluon import nn
 
 import gluon_edbatch as edb
 from gluon_edbatch.execute import steps
-from gluon_edbatch.native import library, stopwatch
+from gluon_edbatch.native import compiler, library, stopwatch
 from gluon_edbatch.native.run import native_program
 from gluon_edbatch.static.node_type import NodeType
 from gluon_edbatch.testing import assert_matches_eager
@@ -322,6 +322,105 @@ def test_folder_that_cannot_be_written(tmp_path):
     (tmp_path / 'file').write_text('')
     result = run(GLUON_EDBATCH_CACHE=str(tmp_path / 'file'), GLUON_EDBATCH_NATIVE='1')
     assert result.stdout.startswith('False') and 'GLUON_EDBATCH_CACHE' in result.stderr
+
+
+# --- levels of the instruction set ---------------------------------------------------------------
+
+LEVEL_PROGRAM = """
+import sys
+import mxnet as mx, numpy as np, gluon_edbatch as edb
+from mxnet import autograd, gluon
+
+def tree(random, depth):
+    return [tree(random, depth - 1) for _ in range(random.randint(0, 4) if depth else 0)]
+
+results = {}
+for dtype in ('float32', 'float64'):
+    random = np.random.RandomState(1)
+    cell, head = edb.rnn.ChildSumTreeLSTMCell(50, input_size=30), gluon.nn.Dense(7, in_units=50)
+    parameters = [*cell.collect_params().values(), *head.collect_params().values()]
+    for block in (cell, head):
+        block.initialize()
+        block.cast(dtype)
+    for parameter in parameters:  # the same numbers for both
+        value = random.uniform(-0.5, 0.5, parameter.shape).astype('float32')
+        parameter.set_data(mx.nd.array(value, dtype=dtype))
+
+    def state(tree):
+        x = mx.nd.array(random.uniform(-1, 1, (1, 30)).astype('float32'), dtype=dtype)
+        return cell(x, [state(child) for child in tree])
+
+    with autograd.record():
+        with edb.batching():
+            values = [edb.nd.log_softmax(head(state(tree(random, 4))[0])) for _ in range(20)]
+        values = edb.concat(values)
+        loss = (values * values).sum()
+    loss.backward()
+    for name, array in (('values', values), *((str(i), parameter.grad())
+                                             for i, parameter in enumerate(parameters))):
+        results[name + ' ' + dtype] = array.asnumpy()
+assert edb.native_available()
+np.savez(sys.argv[1], **results)
+"""
+
+
+@pytest.fixture(scope='module')
+def level_results(tmp_path_factory):
+    """By level that this processor has, what a program computes, twice."""
+    folder = tmp_path_factory.mktemp('levels')
+    results = {}
+    for level, needed in compiler.levels().items():
+        if needed <= compiler.features():
+            for turn in range(2):
+                path = folder / f'{level}-{turn}.npz'
+                subprocess.run([sys.executable, '-W', 'ignore', '-c', LEVEL_PROGRAM, str(path)],
+                               check=True, timeout=600,
+                               env=dict(os.environ, GLUON_EDBATCH_NATIVE=level))
+                with np.load(path) as arrays:
+                    results.setdefault(level, []).append(dict(arrays))
+    if not results:
+        pytest.skip('all is compiled for this very processor')
+    return results
+
+
+def test_levels_agree_within_rounding(level_results):
+    """Each is as near to float64 as float32 can be; and in float64 they agree."""
+    judge = next(iter(level_results.values()))[0]
+    for results, _ in level_results.values():
+        for name, found in results.items():
+            exact = judge[name.replace('float32', 'float64')]
+            error = np.abs(found - exact).max() / np.abs(exact).max()
+            assert error < (1e-6 if 'float32' in name else 1e-14), name
+
+
+def test_one_level_gives_the_same_bits(level_results):
+    for first, second in level_results.values():
+        for name, array in first.items():
+            assert array.tobytes() == second[name].tobytes(), name
+
+
+@pytest.mark.parametrize('level', ['v9', 'yes'])
+def test_level_that_is_not_there(level):
+    result = run(GLUON_EDBATCH_NATIVE=level)
+    assert result.stdout.startswith('False')
+    assert f'GLUON_EDBATCH_NATIVE={level}, where this processor has 0, 1' in result.stderr
+
+
+@pytest.mark.parametrize('lacking, best', [((), 'v4'), (('avx512bw',), 'v3'), (('fma',), 'v2')])
+def test_best_level_is_taken(tmp_path, monkeypatch, lacking, best):
+    """Of those that were built and that the processor has."""
+    features = set().union(*compiler.levels().values())
+    if 'avx2' not in features:
+        pytest.skip('another architecture has one level')
+    monkeypatch.setattr(library, 'features', lambda: features - set(lacking))
+    monkeypatch.setattr(library, 'BUILT', tmp_path)
+    monkeypatch.setenv('GLUON_EDBATCH_NATIVE', '1')
+    assert library.built() is None
+    for level in compiler.levels():
+        (tmp_path / compiler.library_name(level, library._MXNET)).write_text('')
+    assert library.built().name.startswith(f'{best}-')
+    monkeypatch.setenv('GLUON_EDBATCH_NATIVE', 'v2')
+    assert library.built().name.startswith('v2-')
 
 
 @pytest.mark.slow  # compiles the library anew
