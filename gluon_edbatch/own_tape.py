@@ -3,13 +3,11 @@
 That is for operators that make a gradient of their own (see `static.own_gradient`), and for whatever
 reads their results. All else of an evaluation is batched before, so what they read of it is there.
 """
-import ctypes
 from typing import Dict, Iterator, List, NamedTuple, Sequence, Tuple, Union
 
 import mxnet as mx
 import numpy as np
 from mxnet._ctypes.ndarray import CachedOp
-from mxnet.base import _LIB, OpHandle, c_str, check_call
 from mxnet.ndarray import NDArray
 
 from .errors import RecordError
@@ -20,7 +18,7 @@ from .record.hooks import _invoke
 from .record.lazy import Arena, EagerArena, _set_recording, _set_training
 from .record.recording import Recording
 from .static.node_type import Kind, NodeType
-from .static.trace import INPUT
+from .static.trace import INPUT, operator_handle
 
 
 def eager_last(plan: Plan) -> Tuple[Plan, List[Batch]]:
@@ -176,19 +174,7 @@ def run_graph(node_type: NodeType, variables: Dict[str, NDArray]) -> List[NDArra
             continue
         attrs = {key: value for key, value in node.get('attrs', {}).items()
                  if not key.startswith('__')}
-        values.append(_invoke(_handle(node['op']), [values[source][output] for source, output, *_
+        values.append(_invoke(operator_handle(node['op']), [values[source][output] for source, output, *_
                                                     in node['inputs']],
                               list(attrs), list(attrs.values()), None, False, True))
     return [values[index][output] for index, output, *_ in graph['heads']]
-
-
-_handles: Dict[str, int] = {}
-
-
-def _handle(op: str) -> int:
-    handle = _handles.get(op)
-    if handle is None:
-        found = OpHandle()
-        check_call(_LIB.NNGetOpHandle(c_str(op), ctypes.byref(found)))
-        handle = _handles[op] = found.value
-    return handle

@@ -22,7 +22,7 @@ from .passes.horizontal import packs, pays
 from .segments import by_segments
 from .own_gradient import own_gradients
 from .rowwise import RowwiseResult, Verdict, analyse, infer_shape, operators
-from .trace import INPUT, StaticGraph
+from .trace import INPUT, StaticGraph, is_argument
 
 _TRIAL_LENGTH = 3  # length of a ragged axis while shapes are inferred
 _TRIAL_ROWS = 5    # rows of a batch, for passes
@@ -309,6 +309,8 @@ def make_type(graph: StaticGraph, mode: Mode, leaves: Sequence[Tuple[Spec, Kind]
     ------
     RecordError
         If shapes or dtypes do not fit, or a parameter is not initialised on `ctx`.
+    UnrecordableError
+        If an operator writes to an argument.
     RowDependenceError
         For BatchNorm in training mode, whose statistics would be taken over other samples.
     """
@@ -322,6 +324,7 @@ def make_type(graph: StaticGraph, mode: Mode, leaves: Sequence[Tuple[Spec, Kind]
     used = set(graph.symbol.list_inputs())
     shapes = {name: shape for name, shape in shapes.items() if name in used}
     dtypes = {name: dtype for name, dtype in dtypes.items() if name in used}
+    _refuse_writing(graph)
     why_eager = _why_eager(graph, mode, leaves, eager)
     outputs = _infer(graph, shapes, dtypes, ctx, bool(why_eager))
     graph = graph._replace(symbol=mended(graph.symbol, shapes))
@@ -354,6 +357,14 @@ def make_type(graph: StaticGraph, mode: Mode, leaves: Sequence[Tuple[Spec, Kind]
         whole=True)
     node_type.changed_by.add('whole_values')
     return node_type
+
+
+def _refuse_writing(graph: StaticGraph) -> None:
+    """Raise if an operator writes to an argument, as BatchNorm and optimizers do: a value is
+    not written to, and its rows are nobody's array."""
+    if any(map(is_argument, graph.symbol.list_auxiliary_states())):
+        raise UnrecordableError(f'{graph.name} writes to one of its arguments, which are to be '
+                                f'parameters then')
 
 
 def _why_eager(graph: StaticGraph, mode: Mode, leaves: Sequence[Tuple[Spec, Kind]], eager: bool

@@ -1,11 +1,13 @@
 """A HybridBlock's call, or one operator, as a Symbol."""
+import ctypes
 import inspect
 import json
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import mxnet as mx
 import numpy as np
 from mxnet import gluon
+from mxnet.base import _LIB, OpHandle, c_str, check_call
 from mxnet.ndarray.ndarray import _DTYPE_NP_TO_MX
 
 from ..errors import RecordError, UnrecordableError
@@ -117,10 +119,7 @@ def trace_operator(op: str, attrs: Sequence[Tuple[str, str]], inputs: int,
     variables = [mx.sym.var(INPUT % i) for i in range(inputs)]
     for position, parameter in sorted(shared.items()):
         variables.insert(position, parameter.variable())
-    options = dict(attrs)
-    if op in ('sort', 'argsort', 'topk'):
-        options.setdefault('axis', '-1')  # MXNet's own default, which the gradient of sort forgets
-    symbol = symbol_function(op)(*variables, **options)
+    symbol = symbol_function(op)(*variables, **dict(attrs))
     count = len(symbol.list_outputs())
     leaf = flatten(symbol, _is_symbol, [])
     template = leaf if count == 1 else (list,) + (leaf,) * count
@@ -129,14 +128,25 @@ def trace_operator(op: str, attrs: Sequence[Tuple[str, str]], inputs: int,
                                     if parameter.name in used}, template, tuple(range(count)))
 
 
-def symbol_function(op: str):
-    """The function of ``mx.sym`` that makes a node of this operator.
+def symbol_function(op: str) -> Callable[..., mx.sym.Symbol]:
+    """The function of ``mx.sym`` that makes a node of this operator; which takes no dtype for
+    float64, other than that of ``mx.nd``, and must not be given any.
 
     Raises
     ------
     UnrecordableError
         If there is none.
     """
+    function = _in_mx_sym(op)
+
+    def without_none(*symbols: mx.sym.Symbol, **attrs: Any) -> mx.sym.Symbol:
+        return function(*symbols, **{key: value for key, value in attrs.items()
+                                     if key != 'dtype' or str(value) != 'None'})
+
+    return without_none
+
+
+def _in_mx_sym(op: str) -> Callable[..., mx.sym.Symbol]:
     for prefix in ('_contrib_', '_linalg_', '_random_', '_image_', '_sparse_'):
         module = getattr(mx.sym, prefix.strip('_'))
         if op.startswith(prefix) and hasattr(module, op[len(prefix):]):
@@ -146,6 +156,19 @@ def symbol_function(op: str):
         if hasattr(module, name):
             return getattr(module, name)
     raise UnrecordableError(f'MXNet has no function of Symbols for {op}')
+
+
+_handles: Dict[str, int] = {}
+
+
+def operator_handle(op: str) -> int:
+    """MXNet's own handle of an operator."""
+    handle = _handles.get(op)
+    if handle is None:
+        found = OpHandle()
+        check_call(_LIB.NNGetOpHandle(c_str(op), ctypes.byref(found)))
+        handle = _handles[op] = found.value
+    return handle
 
 
 def _renew_variables(block: gluon.HybridBlock) -> None:

@@ -1,0 +1,318 @@
+"""Runs cases both ways, one a line of its input: ``python -m walk.worker``.
+
+It answers with lines of JSON: what it is at (a crash tells no more), and what came out.
+"""
+import json
+import os
+import sys
+import traceback
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import mxnet as mx
+import numpy as np
+from mxnet import autograd, gluon
+from mxnet.ndarray import NDArray, register
+
+import gluon_edbatch as edb
+from gluon_edbatch.errors import BatchError, EdbError
+from gluon_edbatch.record.lazy import LazyArray
+from gluon_edbatch.static.trace import symbol_function
+
+from .cases import Case, Input
+from .registry import handle
+
+CALLS = 4
+RULE, WHOLE, ONE_BY_ONE, REFUSED, EAGER_FAILS = (
+    'by rule', 'whole values', 'one by one', 'refused', 'eager fails')
+_TOLERANCE = {'float16': 2e-2, 'float32': 3e-5, 'float64': 1e-10}
+
+
+class Run(NamedTuple):
+    """What the calls gave: results of each, gradients of each input, inputs afterwards."""
+
+    results: List[List[np.ndarray]]
+    gradients: List[Optional[np.ndarray]]
+    inputs: List[np.ndarray]
+
+
+class Call:
+    """The calls of a case, on their arrays."""
+
+    def __init__(self, case: Case, dtype: str = ''):
+        self.case = case
+        random = np.random.RandomState(case.seed)
+        shared = {position: _array(each, case, random, 0, dtype)
+                  for position, each in enumerate(case.inputs) if each.shared}
+        self.arguments = [[shared[position] if each.shared else _array(each, case, random,
+                                                                       sample, dtype)
+                           for position, each in enumerate(case.inputs)]
+                          for sample in range(CALLS)]
+        self.arrays = list({id(array): array for arguments in self.arguments
+                            for array in arguments}.values())
+
+    def run(self, batched: bool, recorded: bool) -> Run:
+        """The calls, with or without a scope."""
+        for array in self.arrays:
+            if recorded and np.issubdtype(array.dtype, np.floating):
+                array.attach_grad()
+        mode = autograd.record(self.case.training) if recorded else autograd.pause(
+            self.case.training)
+        with mode:
+            results = self._batched() if batched else [
+                _listed(_invoke(self.case, arguments)) for arguments in self.arguments]
+        if recorded:
+            self._backward(results)
+        return Run([[value.asnumpy() for value in each] for each in results],
+                   [None if array.grad is None else array.grad.asnumpy() for array in self.arrays],
+                   [] if 'BatchNorm' in self.case.op else  # it writes ones to gamma, now or never
+                   [array.asnumpy() for array in self.arrays])
+
+    def _batched(self) -> List[List[NDArray]]:
+        case = self.case
+        block = _Block(case) if case.block else None
+        with edb.compile_options(native=case.native), edb.batching('agenda') as scope:
+            results = []
+            for arguments in self.arguments:
+                lazy = [argument if each.shared else edb.nd.identity(argument)
+                        for argument, each in zip(arguments, case.inputs)]
+                results.append(_listed(block(*lazy) if block else _invoke(case, lazy)))
+        self.how = _how(scope, case, results)
+        try:
+            edb.forward(results)
+        except EdbError as error:
+            raise BatchError(f'evaluation: {error}') from error
+        return [[value.evaluated() if isinstance(value, LazyArray) else value for value in each]
+                for each in results]
+
+    def _backward(self, results: List[List[NDArray]]) -> None:
+        random, heads, weights = np.random.RandomState(self.case.seed + 1), [], []
+        for each in results[1:3] if self.case.few else results:
+            for value in each:
+                weight = random.uniform(0.5, 1.5, value.shape)
+                if np.issubdtype(value.dtype, np.floating):
+                    heads.append(value)
+                    weights.append(mx.nd.array(weight, dtype=value.dtype))
+        if heads:
+            try:
+                autograd.backward(heads, weights)
+            except mx.base.MXNetError as error:
+                if 'not in a computational graph' not in str(error):
+                    raise
+
+
+class _Block(gluon.HybridBlock):
+    """The operator in a block."""
+
+    def __init__(self, case: Case):
+        super().__init__()
+        self.case = case
+
+    def hybrid_forward(self, F, *args):
+        """Of arrays or Symbols."""
+        return symbol_function(self.case.op)(*args, **self.case.attrs)
+
+
+def _invoke(case: Case, arguments: Sequence[NDArray]) -> Any:
+    return register._imperative_invoke(
+        handle(case.op).value, list(arguments), list(case.attrs), list(case.attrs.values()), None,
+        False, False)
+
+
+def _listed(results: Any) -> List[NDArray]:
+    return list(results) if isinstance(results, (list, tuple)) else [results]
+
+
+def _array(each: Input, case: Case, random: np.random.RandomState, sample: int, dtype: str
+           ) -> NDArray:
+    shape = tuple(each.shape)
+    if case.longer and not each.shared and sample % 2 and shape:
+        shape = (shape[0] + 1,) + shape[1:]
+    dtype = each.dtype or dtype or case.dtype
+    if each.sort in ('index', 'length'):
+        values = random.randint(each.sort == 'length', max(each.top, 1) + (each.sort == 'length'),
+                                shape)
+    elif each.sort in ('spd', 'lower'):
+        values = random.uniform(-1, 1, shape)
+        values = np.matmul(values, values.swapaxes(-1, -2)) + np.eye(shape[-1])
+        values = np.tril(values) if each.sort == 'lower' else values
+    else:
+        low, high = {'real': (-2, 2), 'positive': (.3, 3), 'unit': (-.9, .9), 'large': (1.5, 3),
+                     'half': (.5, .5)}[each.sort]
+        values = random.uniform(low, high, shape) if 'float' in dtype else random.randint(
+            -3 if each.sort == 'real' else 0, 4, shape)
+    return mx.nd.array(values, dtype=dtype)
+
+
+def _how(scope, case: Case, results) -> Tuple[str, str]:
+    """How the calls were recorded, and why not in a batch."""
+    owner = '_Block' if case.block else case.op
+    types = [form.node_type for form in scope._recording.forms
+             if form.node_type.name.split('(')[0] == owner]
+    if not types:
+        if not any(isinstance(value, LazyArray) for each in results for value in each):
+            return ONE_BY_ONE, 'cannot be recorded; runs at once'
+        return RULE, 'by way of other operators'
+    node_type = types[0]
+    if node_type.alone:
+        return ONE_BY_ONE, node_type.reason
+    return (WHOLE, '') if node_type.whole else (RULE, '')
+
+
+# --- comparison ----------------------------------------------------------------------------------
+
+def _difference(expected: Run, found: Run, exact: Optional[Run]) -> str:
+    """In what two runs differ; `exact` is one in float64, if there is one."""
+    if [len(each) for each in expected.results] != [len(each) for each in found.results]:
+        return 'another number of results'
+    pairs = [(f'result {call}.{position}', one, other)
+             for call, (ones, others) in enumerate(zip(expected.results, found.results))
+             for position, (one, other) in enumerate(zip(ones, others))]
+    pairs += [(f'gradient {position}', one, other) for position, (one, other)
+              in enumerate(zip(expected.gradients, found.gradients))]
+    pairs += [(f'input {position} afterwards', one, other) for position, (one, other)
+              in enumerate(zip(expected.inputs, found.inputs))]
+    judges = iter([None] * len(pairs) if exact is None else [
+        value for each in exact.results for value in each] + exact.gradients + exact.inputs)
+    for (what, one, other), judge in zip(pairs, judges):
+        if (one is None) != (other is None):
+            return f'{what}: only one of the two has it'
+        if one is not None and not _alike(one, other, judge):
+            return (f'{what}: {_shown(other)}, eagerly {_shown(one)}')
+    return ''
+
+
+def _alike(expected: np.ndarray, found: np.ndarray, exact: Optional[np.ndarray]) -> bool:
+    if expected.shape != found.shape or expected.dtype != found.dtype:
+        return False
+    if not np.issubdtype(expected.dtype, np.floating) or not expected.size:
+        return np.array_equal(expected, found)
+    finite = np.isfinite(expected)
+    if not np.array_equal(finite, np.isfinite(found)) or not np.array_equal(
+            expected[~finite], found[~finite], equal_nan=True):
+        return False
+    scale = max(float(np.abs(expected[finite], dtype=np.float64).max(initial=0)), 1e-2)
+    allowed = _TOLERANCE[expected.dtype.name] * scale
+
+    def distance(one, other):
+        return float(np.abs(one[finite].astype(np.float64) - other[finite]).max(initial=0))
+    if distance(found, expected) <= allowed:
+        return True
+    if exact is None or exact.shape != found.shape or not np.isfinite(exact[finite]).all():
+        return False
+    return distance(found, exact) <= max(3 * distance(expected, exact), allowed)
+
+
+def _shown(array: np.ndarray) -> str:
+    return f'{array.dtype.name}{array.shape} {np.array2string(array.ravel()[:6], precision=7)}'
+
+
+# --- one case ------------------------------------------------------------------------------------
+
+def outcome(case: Case, tell) -> Dict[str, str]:
+    """What came of a case: ``how`` it ran, and ``why``; and the ``difference``, if there is one."""
+    tell('eager')
+    for recorded in (True, False) if case.recorded else (False,):
+        try:
+            expected = Call(case).run(False, recorded)
+            break
+        except Exception as error:  # pylint: disable=broad-except
+            answer = {'how': EAGER_FAILS, 'why': _first(error)}
+            forget_errors()
+    else:
+        return answer
+    tell('batched')
+    return _batched_outcome(case, expected, recorded, tell)
+
+
+def forget_errors() -> None:
+    """MXNet's engine may raise what went wrong at any later call."""
+    for _ in range(20):
+        try:
+            mx.nd.waitall()
+            return
+        except mx.base.MXNetError:
+            pass
+
+
+def one_way(case: Case, only: str) -> Dict[str, str]:
+    """Run a case ``eager`` or ``batched``, to see whether that ends the process."""
+    for recorded in {case.recorded, False}:
+        try:
+            Call(case).run(only == 'batched', recorded)
+            mx.nd.waitall()
+        except Exception as error:  # pylint: disable=broad-except
+            return {'how': EAGER_FAILS, 'why': _first(error)}
+    return {'how': only, 'why': ''}
+
+
+def _batched_outcome(case: Case, expected: Run, recorded: bool, tell) -> Dict[str, str]:
+    call = Call(case)
+    try:
+        found = call.run(True, recorded)
+    except EdbError as error:
+        forget_errors()
+        if isinstance(error, BatchError):
+            return {'how': REFUSED, 'why': '', 'difference': f'fails: {error}'}
+        return {'how': REFUSED, 'why': str(error).splitlines()[0]}
+    except Exception:  # pylint: disable=broad-except
+        forget_errors()
+        return {'how': REFUSED, 'why': '',
+                'difference': f'fails: {traceback.format_exc(limit=-3)}'}
+    difference = _difference(expected, found, None)
+    tell('eager')
+    if difference and _is_random(case, expected, recorded):
+        difference = _of_shapes(expected, found)
+    elif difference:
+        difference = _difference(expected, found, _exact(case, recorded))
+    return dict(zip(('how', 'why'), call.how), difference=difference)
+
+
+def _is_random(case: Case, expected: Run, recorded: bool) -> bool:
+    """Whether eager code gives something else each time."""
+    return bool(_difference(expected, Call(case).run(False, recorded), None))
+
+
+def _exact(case: Case, recorded: bool) -> Optional[Run]:
+    if 'float' not in case.dtype or any('dtype' in key for key in case.attrs):
+        return None
+    try:
+        return Call(case, 'float64').run(False, recorded)
+    except Exception:  # pylint: disable=broad-except
+        forget_errors()
+        return None
+
+
+def _of_shapes(expected: Run, found: Run) -> str:
+    shapes = [[[(value.shape, value.dtype.name) for value in each] for each in run.results]
+              for run in (expected, found)]
+    return '' if shapes[0] == shapes[1] else f'{shapes[1]}, eagerly {shapes[0]}'
+
+
+def _first(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if 'Error' in line or 'failed' in line]
+    return (lines or [type(error).__name__])[-1][:200]
+
+
+def main() -> None:
+    """Read cases, and answer; MXNet may print what it likes."""
+    answers = os.fdopen(os.dup(1), 'w')
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+    def tell(**what: Any) -> None:
+        answers.write(json.dumps(what) + '\n')
+        answers.flush()
+
+    for text in sys.stdin:
+        fields = json.loads(text)
+        only = fields.pop('only')
+        case = Case(**dict(fields, inputs=[Input(*each) for each in fields['inputs']]))
+        try:
+            result = one_way(case, only) if only else outcome(
+                case, lambda phase: tell(phase=phase))
+        except Exception:  # pylint: disable=broad-except
+            result = {'how': REFUSED, 'why': '', 'difference': traceback.format_exc()}
+        tell(**result)
+
+
+if __name__ == '__main__':
+    main()
