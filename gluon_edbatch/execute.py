@@ -242,8 +242,9 @@ class Machine:
 
     def _segments(self, batch: Batch, position: int) -> NDArray:
         parents = _parents(batch.reads[position])
-        _, dtype, ctx = batch.node_type.arguments[position].arena
-        return segment_matrix(self.plan.indices[parents.begin:parents.end], batch.rows, dtype, ctx)
+        arena = batch.node_type.arguments[position].arena
+        return segment_matrix(self.plan.indices[parents.begin:parents.end], batch.rows,
+                              arena.dtype, arena.ctx)
 
     def read(self, batch: Batch, position: int) -> NDArray:
         """One argument of a batch as an array of its own, ragged ones padded."""

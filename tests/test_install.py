@@ -16,6 +16,7 @@ import pytest
 import gluon_edbatch as edb
 from gluon_edbatch import _cuda, compiled
 from gluon_edbatch.native import compiler
+from support.processes import HANG
 
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPTS = sorted(ROOT.glob('scripts/*.sh')) + [ROOT / '.ci' / 'run']
@@ -32,7 +33,7 @@ def build(what, source, folder):
     """Build a wheel or an sdist of a folder, where compilers fail; its path, and what was said."""
     done = subprocess.run([sys.executable, '-c', BUILD, what, str(folder)], cwd=source,
                           env={**os.environ, **NO_COMPILER}, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, universal_newlines=True, timeout=600)
+                          stderr=subprocess.STDOUT, universal_newlines=True, timeout=HANG)
     assert done.returncode == 0, done.stdout[-5000:]
     return folder / done.stdout.splitlines()[-1], done.stdout
 
@@ -140,7 +141,7 @@ def run_installed(installed, folder, **variables):
     environment = {**os.environ, 'PYTHONPATH': str(installed), 'GLUON_EDBATCH_CACHE': str(folder),
                    **NO_COMPILER, 'GLUON_EDBATCH_COMPILED': '1', 'GLUON_EDBATCH_NATIVE': '1'}
     return subprocess.run([sys.executable, '-W', 'ignore', '-c', PROGRAM], cwd=str(folder),
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=300, check=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=HANG, check=True,
                           universal_newlines=True, env={**environment, **variables})
 
 
@@ -208,7 +209,7 @@ def import_with(path, name, text):
     (path / f'{name}.py').write_text(text)
     environment = {**os.environ, 'PYTHONPATH': os.pathsep.join([str(path), str(ROOT)])}
     return subprocess.run([sys.executable, '-c', 'import gluon_edbatch'], env=environment,
-                          stderr=subprocess.PIPE, universal_newlines=True, timeout=120,
+                          stderr=subprocess.PIPE, universal_newlines=True, timeout=HANG,
                           cwd=str(path))
 
 
@@ -259,7 +260,7 @@ def compile_c(source, *arguments):
 
 @pytest.mark.parametrize('script', SCRIPTS, ids=lambda path: path.name)
 def test_scripts_are_sound(script):
-    subprocess.run(['bash', '-n', str(script)], check=True, timeout=60)
+    subprocess.run(['bash', '-n', str(script)], check=True, timeout=HANG)
     assert 'set -euo pipefail' in script.read_text()
 
 
@@ -268,7 +269,7 @@ def environment_script(arguments=(), **variables):
                    if not name.startswith('EDB_') and name != 'VIRTUAL_ENV'}
     return subprocess.run(['bash', str(ROOT / 'scripts' / 'environment.sh'), *arguments],
                           env={**environment, **variables}, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, universal_newlines=True, timeout=120)
+                          stderr=subprocess.PIPE, universal_newlines=True, timeout=HANG)
 
 
 def test_environment_help():
