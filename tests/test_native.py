@@ -373,9 +373,9 @@ def level_results(tmp_path_factory):
         if needed <= compiler.features():
             for turn in range(2):
                 path = folder / f'{level}-{turn}.npz'
-                subprocess.run([sys.executable, '-W', 'ignore', '-c', LEVEL_PROGRAM, str(path)],
-                               check=True, timeout=600,
-                               env=dict(os.environ, GLUON_EDBATCH_NATIVE=level))
+                done = run_python('-W', 'ignore', '-c', LEVEL_PROGRAM, path,
+                                  GLUON_EDBATCH_NATIVE=level)
+                assert done.returncode == 0, done.stderr
                 with np.load(path) as arrays:
                     results.setdefault(level, []).append(dict(arrays))
     if not results:

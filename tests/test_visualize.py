@@ -5,7 +5,6 @@ from collections import Counter
 from xml.etree import ElementTree
 
 import mxnet as mx
-import numpy as np
 import pytest
 import resvg_py
 from hypothesis import given, settings
