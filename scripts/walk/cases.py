@@ -166,9 +166,11 @@ def _any_inputs(operator: Operator, draw: Draw) -> List[Input]:
     shape = draw.shape()
     alike = draw.flag(0.6)
     sort = draw.pick(['real', 'real', 'real', 'positive', 'unit'])
+    names = operator.inputs if len(operator.inputs) == count else ('',) * count
     return [Input(shape if alike or not position else tuple(
-        1 if draw.flag(0.3) else length for length in shape), sort,
-        bool(position) and draw.flag(0.25)) for position in range(count)]
+        1 if draw.flag(0.3) else length for length in shape),
+        'index' if _WHICH.search(name) else sort, bool(position) and draw.flag(0.25), top=3)
+            for position, name in enumerate(names)]
 
 
 # --- attributes, by their descriptions -----------------------------------------------------------
@@ -186,6 +188,7 @@ def _any_attributes(operator: Operator, draw: Draw, rank: int, few: bool = False
 
 _LEFT_ALONE = ('ctx', 'workspace', 'cudnn_tune', 'cudnn_off', 'num_args', 'name', '__profiler_scope__')
 _NOTHING = object()
+_WHICH = re.compile('ind|label|length')  # names of inputs that have no gradient
 
 
 def _value(attribute: Attribute, draw: Draw, rank: int) -> Any:
