@@ -15,6 +15,7 @@ from ..record.structure import flatten, unflatten
 from .fingerprint import changed_attributes, fingerprint
 
 INPUT = 'edb_input%d'
+_WITHOUT_RESULTS = frozenset(['reset_arrays'])  # MXNet crashes if they are put into a graph
 
 
 def is_argument(name: str) -> bool:
@@ -135,6 +136,8 @@ def symbol_function(op: str) -> Callable[..., mx.sym.Symbol]:
     UnrecordableError
         If there is none.
     """
+    if op in _WITHOUT_RESULTS:
+        raise UnrecordableError(f'{op} has no results')
     function = _in_mx_sym(op)
 
     def without_none(*symbols: mx.sym.Symbol, **attrs: Any) -> mx.sym.Symbol:

@@ -19,7 +19,8 @@ class Input(NamedTuple):
     shape : tuple of int
     sort : str
         What is in it: ``real``, ``positive``, ``unit`` (0 to 1), ``index`` or ``length`` (below or
-        up to `top`), ``spd`` (a positive definite matrix), ``lower`` (a triangular one).
+        up to `top`), ``spd`` (a positive definite matrix), ``lower`` (a triangular one), ``state``
+        (what the operator writes to: it has no gradient), ``large``, ``half``.
     shared : bool
         Whether all calls have the same.
     dtype : str
