@@ -108,7 +108,7 @@ def _unary(function: Unary, reals: Callable[[Dict[str, str]], Tuple[float, ...]]
 
 
 def _scalar(attrs: Dict[str, str]) -> float:
-    return float(attrs['scalar'])
+    return float(attrs.get('scalar', '1'))
 
 
 def _inverse(number: float) -> float:

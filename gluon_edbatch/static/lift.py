@@ -504,7 +504,7 @@ def _table(rule: Callable, names: str) -> Dict[str, Callable]:
 
 
 LIFTS: Dict[str, Callable[[Application], Optional[mx.sym.Symbol]]] = {
-    **_table(_alike, UNARY), **_table(_elementwise, BINARY),
+    **_table(_alike, UNARY + ' _contrib_div_sqrt_dim'), **_table(_elementwise, BINARY),
     **_table(_reduction, 'sum mean prod nansum nanprod max min norm sum_axis max_axis min_axis'),
     **_table(_along_first('axis', -1), 'softmax log_softmax softmin LayerNorm'),
     **_table(_or_all('axis', -1), 'argsort sort topk'),

@@ -27,7 +27,8 @@ from .trace import INPUT, StaticGraph, is_argument
 _TRIAL_LENGTH = 3  # length of a ragged axis while shapes are inferred
 _TRIAL_ROWS = 5    # rows of a batch, for passes
 _INDICES = {('Embedding', 0), ('take', 1), ('pick', 1), ('one_hot', 0), ('SequenceMask', 1),
-            ('SequenceLast', 1), ('SequenceReverse', 1), ('gather_nd', 1), ('batch_take', 1)}
+            ('SequenceLast', 1), ('SequenceReverse', 1), ('gather_nd', 1), ('batch_take', 1),
+            ('softmax_cross_entropy', 1)}
 _TABLES = {('Embedding', 1), ('take', 0)}  # where a parameter's gradient does not need its value
 EAGER = 'makes a gradient of its own'  # in the reasons of types that are eager
 _serial = itertools.count()

@@ -198,6 +198,10 @@ def _any(node: Node) -> bool:
     return True
 
 
+def _several_axes(node: Node) -> bool:
+    return len(node.inputs[0]) > 1  # depends on the length of the last
+
+
 def _first_only(node: Node) -> bool:
     """The first input is batched, the others (weights) are not."""
     return node.batched[0] and not any(node.batched[1:])
@@ -357,7 +361,7 @@ UNARY = '''
     _greater_equal_scalar _lesser_scalar _lesser_equal_scalar _logical_and_scalar
     _logical_or_scalar _logical_xor_scalar amp_cast isnan isinf isfinite
     stop_gradient _contrib_round_ste _contrib_sign_ste
-    _contrib_gradientmultiplier _contrib_quadratic _contrib_div_sqrt_dim one_hot
+    _contrib_gradientmultiplier _contrib_quadratic one_hot
 '''
 BINARY = '''
     elemwise_add elemwise_sub elemwise_mul elemwise_div _grad_add _equal _not_equal _greater
@@ -386,6 +390,7 @@ RULES: Dict[str, Callable[[Node], bool]] = {
     **_table(_same_rows, 'broadcast_like slice_like'),
     **_table(_sequence, 'SequenceMask SequenceLast SequenceReverse'),
     **_table(_any, '_random_uniform_like _random_normal_like _random_gamma_like'),
+    '_contrib_div_sqrt_dim': _several_axes,
     'stack': _stack, 'slice': _slice, '_split_v2': _split_v2, 'transpose': _transpose,
     'SwapAxis': _swapaxes, 'swapaxes': _swapaxes, 'expand_dims': _expand_dims,
     'squeeze': _squeeze, 'dot': _dot, 'batch_dot': _batch_dot, '_linalg_gemm2': _batch_dot,

@@ -17,6 +17,7 @@ from .fingerprint import changed, fingerprint, has_hooks, has_operator_hook
 
 INPUT = 'edb_input%d'
 WITHOUT_ARRAY = 'that is not given its array'
+_WITHOUT_RESULTS = frozenset(['reset_arrays'])  # MXNet crashes if they are put into a graph
 
 
 def is_argument(name: str) -> bool:
@@ -119,7 +120,12 @@ def trace_operator(op: str, attrs: Sequence[Tuple[str, str]], inputs: int,
     variables = [mx.sym.var(INPUT % i) for i in range(inputs)]
     for position, parameter in sorted(shared.items()):
         variables.insert(position, parameter.variable())
-    symbol = symbol_function(op)(*variables, **dict(attrs))
+    try:
+        symbol = symbol_function(op)(*variables, **dict(attrs))
+    except mx.base.MXNetError as error:
+        if 'symbolic.cc' not in str(error):  # wrong attributes
+            raise
+        raise UnrecordableError(f'MXNet cannot put {op} into a graph: {error}') from None
     count = len(symbol.list_outputs())
     leaf = flatten(symbol, _is_symbol, [])
     template = leaf if count == 1 else (list,) + (leaf,) * count
@@ -137,6 +143,8 @@ def symbol_function(op: str) -> Callable[..., mx.sym.Symbol]:
     UnrecordableError
         If there is none.
     """
+    if op in _WITHOUT_RESULTS:
+        raise UnrecordableError(f'{op} has no results')
     function = _in_mx_sym(op)
 
     def without_none(*symbols: mx.sym.Symbol, **attrs: Any) -> mx.sym.Symbol:
@@ -151,10 +159,13 @@ def _in_mx_sym(op: str) -> Callable[..., mx.sym.Symbol]:
         module = getattr(mx.sym, prefix.strip('_'))
         if op.startswith(prefix) and hasattr(module, op[len(prefix):]):
             return getattr(module, op[len(prefix):])
-    for module, name in ((mx.sym.op, op), (mx.sym._internal, op),
-                         (mx.sym.op, op[len('_np_'):] if op.startswith('_np_') else op)):
-        if hasattr(module, name):
-            return getattr(module, name)
+    for module in (mx.sym.op, mx.sym._internal):
+        if hasattr(module, op):
+            return getattr(module, op)
+    alias = op[len('_np_'):]  # of _np_cumsum, but not of _np_max
+    if op.startswith('_np_') and hasattr(mx.sym.op, alias) and operator_handle(
+            alias) == operator_handle(op):
+        return getattr(mx.sym.op, alias)
     raise UnrecordableError(f'MXNet has no function of Symbols for {op}')
 
 

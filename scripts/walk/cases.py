@@ -19,7 +19,8 @@ class Input(NamedTuple):
     shape : tuple of int
     sort : str
         What is in it: ``real``, ``positive``, ``unit`` (0 to 1), ``index`` or ``length`` (below or
-        up to `top`), ``spd`` (a positive definite matrix), ``lower`` (a triangular one).
+        up to `top`), ``spd`` (a positive definite matrix), ``lower`` (a triangular one), ``state``
+        (what the operator writes to: it has no gradient), ``large``, ``half``.
     shared : bool
         Whether all calls have the same.
     dtype : str
@@ -166,9 +167,11 @@ def _any_inputs(operator: Operator, draw: Draw) -> List[Input]:
     shape = draw.shape()
     alike = draw.flag(0.6)
     sort = draw.pick(['real', 'real', 'real', 'positive', 'unit'])
+    names = operator.inputs if len(operator.inputs) == count else ('',) * count
     return [Input(shape if alike or not position else tuple(
-        1 if draw.flag(0.3) else length for length in shape), sort,
-        bool(position) and draw.flag(0.25)) for position in range(count)]
+        1 if draw.flag(0.3) else length for length in shape),
+        'index' if _WHICH.search(name) else sort, bool(position) and draw.flag(0.25), top=3)
+            for position, name in enumerate(names)]
 
 
 # --- attributes, by their descriptions -----------------------------------------------------------
@@ -186,6 +189,7 @@ def _any_attributes(operator: Operator, draw: Draw, rank: int, few: bool = False
 
 _LEFT_ALONE = ('ctx', 'workspace', 'cudnn_tune', 'cudnn_off', 'num_args', 'name', '__profiler_scope__')
 _NOTHING = object()
+_WHICH = re.compile('ind|label|length')  # names of inputs that have no gradient
 
 
 def _value(attribute: Attribute, draw: Draw, rank: int) -> Any:

@@ -84,8 +84,7 @@ def _(draw):
     shape = draw.shape(2, 4)
     draw.maybe('use_global_stats', True, False)
     draw.maybe('fix_gamma', True, False)
-    return [Input(shape)] + [_weight(shape[1])] * 2 + [
-        _weight(shape[1]), Input((shape[1],), 'positive', True)]
+    return [Input(shape)] + [_weight(shape[1])] * 2 + [Input((shape[1],), 'state', True)] * 2
 
 
 @_for('LayerNorm')

@@ -47,6 +47,8 @@ class Operator(NamedTuple):
         """Why users do not call it; nothing if they do."""
         if 'backward' in self.name:
             return 'is the gradient of another operator'
+        if self.name.startswith(('_npi_', '_npx_', '_np_')) and not self.recordable:
+            return 'is of NumPy mode (mx.np), which has no lazy values'
         if self.name in _INTERNAL:
             return _INTERNAL[self.name]
         return ''

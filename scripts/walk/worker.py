@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import traceback
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -16,12 +16,15 @@ from mxnet.ndarray import NDArray, register
 import gluon_edbatch as edb
 from gluon_edbatch.errors import BatchError, EdbError
 from gluon_edbatch.record.lazy import LazyArray
+from gluon_edbatch.static.own_gradient import OWN_GRADIENT
 from gluon_edbatch.static.trace import symbol_function
 
 from .cases import Case, Input
 from .registry import handle
 
 CALLS = 4
+_INTEGERS = ('index', 'length')
+_CONSTANT = _INTEGERS + ('state',)
 RULE, WHOLE, ONE_BY_ONE, REFUSED, EAGER_FAILS = (
     'by rule', 'whole values', 'one by one', 'refused', 'eager fails')
 _TOLERANCE = {'float16': 2e-2, 'float32': 3e-5, 'float64': 1e-10}
@@ -52,14 +55,15 @@ class Call:
 
     def run(self, batched: bool, recorded: bool) -> Run:
         """The calls, with or without a scope."""
-        for array in self.arrays:
-            if recorded and np.issubdtype(array.dtype, np.floating):
+        if recorded:
+            for array in self._differentiable():
                 array.attach_grad()
         mode = autograd.record(self.case.training) if recorded else autograd.pause(
             self.case.training)
         with mode:
             results = self._batched() if batched else [
-                _listed(_invoke(self.case, arguments)) for arguments in self.arguments]
+                _listed(_invoke(self.case, self._copied(arguments, mx.nd.identity)))
+                for arguments in self.arguments]
         if recorded:
             self._backward(results)
         return Run([[value.asnumpy() for value in each] for each in results],
@@ -67,14 +71,26 @@ class Call:
                    [] if 'BatchNorm' in self.case.op else  # it writes ones to gamma, now or never
                    [array.asnumpy() for array in self.arrays])
 
+    def _differentiable(self) -> Iterator[NDArray]:
+        """Not labels: loss heads leave anything in their gradients."""
+        for arguments in self.arguments:
+            for position, (array, each) in enumerate(zip(arguments, self.case.inputs)):
+                if np.issubdtype(array.dtype, np.floating) and each.sort not in _CONSTANT and not (
+                        position and self.case.op in OWN_GRADIENT):
+                    yield array
+
+    def _copied(self, arguments: List[NDArray], copy) -> List[NDArray]:
+        """What is not shared, as something that was computed."""
+        return [array if each.shared else copy(array)
+                for array, each in zip(arguments, self.case.inputs)]
+
     def _batched(self) -> List[List[NDArray]]:
         case = self.case
         block = _Block(case) if case.block else None
         with edb.compile_options(native=case.native), edb.batching('agenda') as scope:
             results = []
             for arguments in self.arguments:
-                lazy = [argument if each.shared else edb.nd.identity(argument)
-                        for argument, each in zip(arguments, case.inputs)]
+                lazy = self._copied(arguments, edb.nd.identity)
                 results.append(_listed(block(*lazy) if block else _invoke(case, lazy)))
         self.how = _how(scope, case, results)
         try:
@@ -86,10 +102,13 @@ class Call:
 
     def _backward(self, results: List[List[NDArray]]) -> None:
         random, heads, weights = np.random.RandomState(self.case.seed + 1), [], []
-        for each in results[1:3] if self.case.few else results:
+        for call, each in enumerate(results):
+            unused = self.case.few and call not in (1, 2)
             for value in each:
-                weight = random.uniform(0.5, 1.5, value.shape)
-                if np.issubdtype(value.dtype, np.floating):
+                weight = random.uniform(0.5, 1.5, value.shape) * (not unused)
+                # What is not used has the gradient zero, and zero times infinity, in a batch.
+                if np.issubdtype(value.dtype, np.floating) and not (
+                        unused and self.case.op in OWN_GRADIENT):
                     heads.append(value)
                     weights.append(mx.nd.array(weight, dtype=value.dtype))
         if heads:
@@ -128,7 +147,7 @@ def _array(each: Input, case: Case, random: np.random.RandomState, sample: int, 
     if case.longer and not each.shared and sample % 2 and shape:
         shape = (shape[0] + 1,) + shape[1:]
     dtype = each.dtype or dtype or case.dtype
-    if each.sort in ('index', 'length'):
+    if each.sort in _INTEGERS:
         values = random.randint(each.sort == 'length', max(each.top, 1) + (each.sort == 'length'),
                                 shape)
     elif each.sort in ('spd', 'lower'):
@@ -136,7 +155,7 @@ def _array(each: Input, case: Case, random: np.random.RandomState, sample: int, 
         values = np.matmul(values, values.swapaxes(-1, -2)) + np.eye(shape[-1])
         values = np.tril(values) if each.sort == 'lower' else values
     else:
-        low, high = {'real': (-2, 2), 'positive': (.3, 3), 'unit': (-.9, .9), 'large': (1.5, 3),
+        low, high = {'real': (-2, 2), 'positive': (.3, 3), 'state': (.3, 3), 'unit': (-.9, .9), 'large': (1.5, 3),
                      'half': (.5, .5)}[each.sort]
         values = random.uniform(low, high, shape) if 'float' in dtype else random.randint(
             -3 if each.sort == 'real' else 0, 4, shape)
@@ -273,10 +292,12 @@ def _is_random(case: Case, expected: Run, recorded: bool) -> bool:
 
 
 def _exact(case: Case, recorded: bool) -> Optional[Run]:
-    if 'float' not in case.dtype or any('dtype' in key for key in case.attrs):
+    if 'float' not in case.dtype:
         return None
+    attrs = {key: 'float64' if key == 'dtype' and 'float' in value else value
+             for key, value in case.attrs.items()}
     try:
-        return Call(case, 'float64').run(False, recorded)
+        return Call(case._replace(attrs=attrs), 'float64').run(False, recorded)
     except Exception:  # pylint: disable=broad-except
         forget_errors()
         return None

@@ -67,7 +67,7 @@ def _step(node: NodeView) -> Optional[_Linear]:
     """
     if node.op not in _WITH_NUMBER or not node.floating:
         return None
-    number = float(node.attrs['scalar'])
+    number = float(node.attrs.get('scalar', '1'))
     if number != 0 and not _LEAST <= abs(number) <= _GREATEST:
         return None
     if node.op in ('_mul_scalar', '_div_scalar'):

@@ -39,7 +39,7 @@ def operators(symbol: mx.sym.Symbol, shapes: Dict[str, Tuple[int, ...]]) -> mx.s
 def _rule(rewriter: Rewriter, node: NodeView) -> Union[Entry, Sequence[Entry], None]:
     if node.op in _ACTIVATIONS and node.floating:
         return rewriter.add('Activation', node.inputs, node.shape, act_type=node.op)
-    if node.op == '_power_scalar' and float(node.attrs['scalar']) == 2:
+    if node.op == '_power_scalar' and float(node.attrs.get('scalar', '1')) == 2:
         return rewriter.add('square', node.inputs, node.shape)
     if node.op in ('SliceChannel', '_split_v2') and not _is_true(node, 'squeeze_axis'):
         return _slices(rewriter, node)

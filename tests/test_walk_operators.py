@@ -1,0 +1,81 @@
+"""The walk over MXNet's operators (scripts/walk_operators.py): a slice of it, and that it finds faults."""
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import mxnet as mx
+import pytest
+
+SCRIPTS = Path(__file__).resolve().parents[1] / 'scripts'
+sys.path.insert(0, str(SCRIPTS))
+from walk.cases import make_case, make_cases  # noqa: E402
+from walk.makers import MAKERS  # noqa: E402
+from walk.registry import registry  # noqa: E402
+from walk.table import WAYS, lines_of  # noqa: E402
+from walk.workers import run_cases  # noqa: E402
+
+
+def run_script(*arguments):
+    """The script; its status is for the caller."""
+    return subprocess.run([sys.executable, str(SCRIPTS / 'walk_operators.py'), *arguments],
+                          capture_output=True, text=True, check=False)
+
+
+def test_a_slice(tmp_path):
+    """All of MXNet's operators are in the table, each in one way, and none differs."""
+    file = tmp_path / 'table.json'
+    done = run_script('--cases', '300', '--seed', '7', '--json', str(file))
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
+    table = json.loads(file.read_text())
+    assert table['cases'] == 300 and not table['differences']
+    names = [alias for line in table['operators'] for alias in line['aliases']]
+    known = [name for name in mx.operator.get_all_registered_operators()
+             if not name.startswith('edb_')]
+    assert sorted(names) == sorted(known)
+    assert {line['way'] for line in table['operators']} <= set(WAYS)
+    assert all(line['why'] for line in table['operators']
+               if line['way'] not in ('by rule', 'whole values'))
+
+
+def test_cases_are_the_same_for_the_same_seed():
+    known = registry()
+    chosen = [known['sort'], known['dot']]
+    first, second, other = (list(make_cases(chosen, seed, 20)) for seed in (3, 3, 4))
+    assert first == second != other
+    assert first[7] == make_case(known['dot'], 3, 3)
+
+
+def test_every_maker_is_of_an_operator():
+    assert not set(MAKERS) - set(registry())
+
+
+BROKEN = {
+    'a result': ("from gluon_edbatch.static import rowwise\n"
+                 "rowwise.RULES['sort'] = rowwise._any\n", 'sort'),
+    'a gradient': ("from gluon_edbatch.static import own_gradient\n"
+                   "own_gradient.own_gradients = lambda symbol: []\n"
+                   "from gluon_edbatch.static import node_type\n"
+                   "node_type.own_gradients = own_gradient.own_gradients\n", 'MakeLoss'),
+    'a crash': ("import os\nfrom gluon_edbatch.static import node_type\n"
+                "node_type.mended = lambda *_: os.abort()\n", 'tanh')}
+
+
+@pytest.mark.parametrize('name', BROKEN)
+def test_it_finds_faults(name):
+    """In a rule that is broken on purpose, and in code that ends the process."""
+    prelude, op = BROKEN[name]
+    operator = registry()[op]
+    cases = list(make_cases([operator], 1, 12 if name != 'a crash' else 1))
+    results = run_cases(cases, 1, prelude)
+    line, = lines_of([operator], results)
+    assert line.differences
+    assert not lines_of([operator], run_cases(cases, 1))[0].differences
+
+
+def test_one_case_alone_and_wrong_names():
+    done = run_script('--seed', '1', '--only', 'sort#0')
+    assert done.returncode == 0 and '1 cases' in done.stdout
+    assert 'there is no such operator' in run_script('--only', 'sorted#0').stderr
+    assert 'MXNet has no such operator' in run_script('--operators', 'sorted*').stderr
+    assert '--cases' in run_script('--help').stdout
