@@ -29,8 +29,7 @@ _BACKWARD = autograd.Function._bwd_functype
 _DELETE = autograd.Function._del_functype
 _alive = {}  # MXNet holds these by address only
 _serial = itertools.count()
-# At exit the engine must not call Python any more.
-atexit.register(mx.nd.waitall)
+_passes: 'weakref.WeakSet[BackwardPass]' = weakref.WeakSet()
 
 
 def record_function(inputs: Sequence[NDArray], outputs: Sequence[NDArray],
@@ -100,6 +99,7 @@ class BackwardPass:
 
     def __init__(self, machine: Machine):
         self._machine: Optional[Machine] = machine
+        _passes.add(self)
         self._connected: Set[int] = set()  # arenas on the user's tape
         self._ran: Set[int] = set()
         self._superseded = False
@@ -127,6 +127,10 @@ class BackwardPass:
             if self._ran:
                 self._machine = None
             return bool(self._ran)
+
+    def release(self) -> None:
+        """Free the tapes."""
+        self._machine = None
 
     def __call__(self, arena: int, head: NDArray, targets: List[NDArray],
                  requests: List[int]) -> None:
@@ -207,3 +211,14 @@ def connect(machine: Machine, eager: bool) -> List[Optional[Callable[[], NDArray
 
     return [None if gradient is None else partial(connected, index)
             for index, gradient in enumerate(machine.gradients)]
+
+
+@atexit.register
+def _finish() -> None:
+    """At exit the engine must not call Python any more, nor may tapes be freed after that of a
+    user's ``autograd.Function`` has lost its callbacks."""
+    try:
+        mx.nd.waitall()
+    finally:
+        for backward in list(_passes):
+            backward.release()

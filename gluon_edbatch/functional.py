@@ -30,7 +30,15 @@ def forward(values: Any) -> Any:
     leaves: List[LazyArray] = []
     template = flatten(values, lambda value: isinstance(value, LazyArray), leaves)
     _evaluate(leaves)
-    return unflatten(template, iter([leaf.evaluated() for leaf in leaves]))
+    return unflatten(template, iter([_to_write_to(leaf) for leaf in leaves]))
+
+
+def _to_write_to(value: LazyArray) -> NDArray:
+    """Its array, which the user may write to: not where calls yet to be recorded may read it."""
+    recording = value._store.recording
+    if recording is None or recording.closed or isinstance(value, RaggedArray):
+        return value.evaluated()
+    return value.settled()
 
 
 def _evaluate(leaves: Sequence[NDArray]) -> None:
@@ -86,13 +94,14 @@ def _gathered(values: Sequence[NDArray]) -> Optional[NDArray]:
     counts = locations.rows[ids]
     rows = np.repeat(locations.row[ids] - np.cumsum(counts) + counts, counts) \
         + np.arange(counts.sum())
-    if (np.diff(rows) == 1).all():
-        return arena.read(int(rows[0]), int(rows[-1]) + 1, taped)
-    index = mx.nd.array(rows, ctx=first.ctx, dtype='int32')
     connected = taped and arena.taped is not None
+    source = arena.taped if connected else arena.raw
     previous = _set_recording(connected)
     try:
-        return mx.nd.take(arena.taped if connected else arena.raw, index)
+        if (np.diff(rows) == 1).all():
+            return mx.nd.slice_axis(source, axis=0, begin=int(rows[0]), end=int(rows[-1]) + 1)
+        index = mx.nd.array(rows, ctx=first.ctx, dtype='int32')
+        return mx.nd.take(source, index)
     finally:
         _set_recording(previous)
 

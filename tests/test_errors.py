@@ -610,19 +610,6 @@ def test_sparse_array():
     line.assert_in(info, 'csr', 'tostype')
 
 
-def test_writing_to_a_lazy_value():
-    with edb.batching():
-        value = dense()(rows(1)[0])
-        with pytest.raises(TypeError, match='cannot be written'):
-            value[:] = 0
-        with pytest.raises(TypeError, match='cannot be written'):
-            value[0] = 0
-        before = value
-        value += 1
-        assert value is not before
-    np.testing.assert_allclose(value.asnumpy(), before.asnumpy() + 1, rtol=1e-6)
-
-
 # --- errors while a batch runs -------------------------------------------------------------------
 
 def test_failure_in_the_middle_of_a_batch(monkeypatch):

@@ -78,22 +78,6 @@ def test_function_of_a_value_with_several_rows(name):
                          schedulers=['agenda', 'unbatched'])
 
 
-def test_augmented_assignment_makes_a_new_value():
-    def augmented(x):
-        y = x * 1
-        before = y
-        y += x
-        y *= 3
-        y -= 1
-        y /= 2
-        y %= 5
-        return y, before if isinstance(x, edb.LazyArray) else x * 1
-
-    net = started(nn.Dense(6, in_units=6))
-    assert_matches_eager(lambda x: augmented(net(x)), ndarrays(4, (1, 6)), blocks=[net],
-                         training=[False])  # NDArrays under record() refuse it
-
-
 def lazy(scheduler='agenda'):
     """A scope, and a value recorded in it with known contents."""
     with edb.batching(scheduler) as scope:
@@ -135,14 +119,6 @@ def test_repr():
         value.asnumpy()
         assert '[[1. 2.]]' in repr(value)
     assert '<NDArray 1x2 @cpu(0)>' in repr(value)
-
-
-def test_cannot_be_written():
-    _, value = lazy()
-    with pytest.raises(TypeError, match='cannot be written to'):
-        value[0] = 1
-    with pytest.raises(TypeError, match='cannot be written to'):
-        value[:] = 1
 
 
 def test_copies_are_ordinary():

@@ -1,8 +1,8 @@
 """The hooks that a scope needs in MXNet: installed with the first scope, gone with the last.
 
 These functions are replaced: ``Block.__call__`` (calls of blocks), ``Block.__setattr__`` (blocks
-that change while their calls wait), the function behind all of ``mx.nd`` (operators), and
-autograd's two mode setters. Each asks first whether *this thread or asyncio task* is recording;
+that change while their calls wait), the function behind all of ``mx.nd`` (operators), autograd's two
+mode setters, and what makes arrays part of its tape by their handles. Each asks first whether *this thread or asyncio task* is recording;
 MXNet itself runs unchanged in others, and in this one while `suspended`. Python's cyclic garbage
 collector is paused, too: a recording makes many objects and no cycles, and each full collection
 walks through all of the user's samples.
@@ -11,20 +11,22 @@ import ctypes
 import gc
 import threading
 from contextlib import contextmanager
-from typing import Dict, Iterator, Set
+from typing import Any, Dict, Iterator, Set
 
 from mxnet import autograd, gluon
-from mxnet.base import _LIB, OpHandle, check_call, py_str
-from mxnet.ndarray import register
+from mxnet.base import _LIB, MXNetError, OpHandle, check_call, py_str
+from mxnet.ndarray import NDArray, register
 
 from ..errors import UnrecordableError
 from .calls import current_recording, end_recording, hooked_call, local, set_recording  # noqa: F401
-from .lazy import LazyArray
+from .lazy import LazyArray, writing_refused
 
 _call = gluon.Block.__call__
 _setattr = gluon.Block.__setattr__
 _invoke = register._imperative_invoke
 _set_recording, _set_training = autograd.set_recording, autograd.set_training
+_call_function = autograd.Function.__call__
+_mark_variables = autograd.mark_variables
 
 _lock = threading.Lock()
 _owners: Set[int] = set()  # scopes that are open, in all threads
@@ -46,7 +48,11 @@ def _hooked_setattr(self, name, value):
 
 def _hooked_invoke(handle, ndargs, keys, vals, out, is_np_op, output_is_list):
     recording = current_recording()
-    if recording is not None and out is None:
+    if recording is not None and out is not None:
+        for array in _listed(out):
+            if isinstance(array, LazyArray):
+                return _invoke_into(handle, ndargs, keys, vals, out, is_np_op, output_is_list)
+    elif recording is not None:
         for array in ndargs:
             if isinstance(array, LazyArray):
                 attrs = tuple(zip(keys, map(str, vals)))
@@ -55,6 +61,41 @@ def _hooked_invoke(handle, ndargs, keys, vals, out, is_np_op, output_is_list):
                 except UnrecordableError:
                     break
     return _invoke(handle, ndargs, keys, vals, out, is_np_op, output_is_list)
+
+
+def _invoke_into(handle, ndargs, keys, vals, out, is_np_op, output_is_list):
+    """The same where results are written to lazy values."""
+    for array in _listed(out):
+        if isinstance(array, LazyArray):
+            array.prepare_writing()
+    if out.__class__ is LazyArray:
+        value = _result_as_value(handle, ndargs, keys, vals, is_np_op)
+        if value.__class__ is LazyArray and value._store is out._store:
+            out.become(value)
+            return out
+    for array in _listed(out):
+        if isinstance(array, LazyArray):
+            array.settled()
+    try:
+        return _invoke(handle, ndargs, keys, vals, out, is_np_op, output_is_list)
+    except MXNetError as error:
+        raise writing_refused(error) from None
+
+
+def _result_as_value(handle, ndargs, keys, vals, is_np_op) -> Any:
+    """What an operator gives, as a value that is computed in the scope; None if it only writes."""
+    name, recording = operator_name(handle), current_recording()
+    if name == '_copyto':
+        return recording.operator('_copy', (), ndargs)
+    if name == '_scatter_set_nd':
+        return None
+    try:
+        result = _hooked_invoke(handle, ndargs, keys, vals, None, is_np_op, False)
+    except MXNetError:  # as it does not know the shape, or for a reason that it will give again
+        return None
+    if isinstance(result, NDArray) and not isinstance(result, LazyArray):
+        return recording.operator('_copy', (), [result])
+    return result
 
 
 def _hooked_set_recording(is_recording):
@@ -73,11 +114,33 @@ def _hooked_set_training(train_mode):
     return previous
 
 
+def _hooked_call_function(self, *inputs):
+    if current_recording() is None:
+        return _call_function(self, *inputs)
+    with suspended():  # its results join the tape by their handles, so they must be arrays
+        return _call_function(self, *[array.evaluated() if isinstance(array, LazyArray) else array
+                                      for array in inputs])
+
+
+def _hooked_mark_variables(variables, gradients, grad_reqs='write'):
+    if current_recording() is not None:
+        for array in (*_listed(variables), *_listed(gradients)):
+            if isinstance(array, LazyArray):
+                array.settled()
+    _mark_variables(variables, gradients, grad_reqs)
+
+
+def _listed(arrays) -> Any:
+    return (arrays,) if isinstance(arrays, NDArray) else arrays
+
+
 _HOOKS = ((gluon.Block, '__call__', hooked_call, _call),
           (gluon.Block, '__setattr__', _hooked_setattr, _setattr),
           (register, '_imperative_invoke', _hooked_invoke, _invoke),
           (autograd, 'set_recording', _hooked_set_recording, _set_recording),
-          (autograd, 'set_training', _hooked_set_training, _set_training))
+          (autograd, 'set_training', _hooked_set_training, _set_training),
+          (autograd, 'mark_variables', _hooked_mark_variables, _mark_variables),
+          (autograd.Function, '__call__', _hooked_call_function, _call_function))
 
 
 def operator_name(handle: int) -> str:

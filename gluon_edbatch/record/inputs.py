@@ -1,6 +1,7 @@
 """What users give as arguments: numbers and arrays, as values of a recording."""
 from abc import abstractmethod
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from functools import partial
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -8,7 +9,7 @@ from mxnet.ndarray import NDArray
 
 from ..errors import RecordError
 from .calls import CallLog
-from .guard import Watched, detached
+from .guard import Watched, alias, detached
 from .lazy import LazyArray, RaggedArray, Store
 from .sites import Site, current_site
 from .spec import Spec, spec_of
@@ -28,7 +29,7 @@ class Given(NamedTuple):
     Attributes
     ----------
     original : NDArray
-        The user's, for gradients.
+        The user's as autograd knew it then, for gradients: it may be marked anew later.
     values : NDArray or Watched
         Its values when the call was recorded.
     """
@@ -55,6 +56,7 @@ class Inputs(CallLog):
     """
 
     copied_below = _LARGE
+    mode: Any  # of autograd, see `Recording.update_mode`
 
     def __init__(self, ctx: Optional[mx.Context]):
         super().__init__()
@@ -145,12 +147,12 @@ class Inputs(CallLog):
         watch costs less than to copy, but writing through a view made before is not noticed; so
         what is a view itself, as of an array of ``mx.np``, is copied whatever its size.
         """
+        eager = False
+        if isinstance(array, LazyArray):  # of another scope, ragged or settled
+            eager, array = array._store.spec.eager, array.evaluated()
         large, watched = self._large.get(id(array), (None, None))
         if watched is not None and watched.copy is None:
             return large
-        eager = False
-        if isinstance(array, (LazyArray, RaggedArray)):  # of another scope
-            eager, array = array._store.spec.eager, array.evaluated()
         if array.stype != 'default':
             raise RecordError(f'a {array.stype} array at {current_site()}: only dense arrays can '
                               f'be arguments of a recorded call; use .tostype("default")')
@@ -162,9 +164,11 @@ class Inputs(CallLog):
         spec = spec_of(array.shape, array.dtype, array.ctx, eager)
         self._ctx = self._ctx or array.ctx
         if eager or array is not given or array.size < self.copied_below:
-            return self._append_array(Given(array, detached(array).copy()), spec)
+            values = detached(array).copy()
+            return self._append_array(
+                Given(alias(array) if self.mode.recording else values, values), spec)
         watched = Watched(array, self._keep_forms)
-        value = self._append_array(Given(array, watched), spec)
+        value = self._append_array(Given(alias(array), watched), spec)
         self._large[id(array)] = value, watched
         return value
 
@@ -209,13 +213,20 @@ class Inputs(CallLog):
                     f'  called at {self.site_of_use(-1 - 2 * (first + index))}')
         return exact.astype(SCALAR_DTYPE)
 
-    def original(self, value: int) -> NDArray:
-        """An array or number that the user gave, as an NDArray."""
+    def original(self, value: int) -> Callable[[], NDArray]:
+        """An array or number that the user gave, to be made an NDArray."""
         if value % 2:
-            return mx.nd.array([self.scalars[(-value - 1) // 2]], ctx=self.ctx)
+            return partial(mx.nd.array, [self.scalars[(-value - 1) // 2]], self.ctx)
         spec, array = self.arrays[-value // 2 - 1]
-        return array.original if isinstance(array, Given) else mx.nd.array(
-            array, ctx=spec.ctx, dtype=array.dtype)
+        if isinstance(array, Given):
+            return lambda: array.original
+        return partial(mx.nd.array, array, spec.ctx, array.dtype)
+
+    def handed_out(self, value: LazyArray) -> LazyArray:
+        """A value for the user to keep; it may be one that was given."""
+        if value._id < 0:
+            value._store.given[value._id] = self.original(value._id)
+        return LazyArray(value._store, value._id)  # which may become another value
 
 
 def is_array(value: Any) -> bool:

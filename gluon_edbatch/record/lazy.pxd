@@ -7,13 +7,13 @@ cdef extern from *:
         PyObject *writable;
         PyObject *_array;
         PyObject *_id;
+        PyObject *_memory;
         PyObject *_store;
     } EdbLazyArray;
 
     typedef struct {
         EdbLazyArray __pyx_base;
         PyObject *_ids;
-        PyObject *_values;
     } EdbRaggedArray;
     """
     ctypedef class gluon_edbatch.record.lazy.LazyArray [object EdbLazyArray, check_size error]:

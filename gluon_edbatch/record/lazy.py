@@ -1,15 +1,20 @@
 """Lazy values: NDArrays whose contents are computed when somebody looks at them."""
+import sys
 from functools import wraps
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import mxnet as mx
 import numpy as np
 from mxnet import autograd
+from mxnet.base import MXNetError
 from mxnet.ndarray import NDArray
 
+from ..errors import RecordError
 from ..pool import Memory
+from .sites import current_site
 from .spec import Spec
 
+_copyto = mx.nd._internal._copyto
 # The originals: a scope replaces these two to notice changes of mode (see hooks.py).
 _set_recording, _set_training = autograd.set_recording, autograd.set_training
 
@@ -132,9 +137,13 @@ class Store:
         Evaluation -> `Arena` or `EagerArena`.
     locations : Locations
         Shared by all stores of a recording.
+    given : dict
+        Numbers and arrays of the user that somebody may ask for when the recording is gone: value
+        -> a function that makes an NDArray of it.
     """
 
-    __slots__ = ('recording', 'spec', 'shape', 'ragged', 'arenas', 'locations', '__weakref__')
+    __slots__ = ('recording', 'spec', 'shape', 'ragged', 'arenas', 'locations', 'given',
+                 '__weakref__')
 
     def __init__(self, recording, spec: Spec):
         self.recording = recording
@@ -143,17 +152,31 @@ class Store:
         self.ragged = object()
         self.arenas: Dict[int, Arena] = {}
         self.locations: Locations = recording.locations
+        self.given: Dict[int, Callable[[], NDArray]] = {}
 
     def read(self, value: int) -> NDArray:
         """The computed value; if it is not there yet, run all that is recorded."""
         if value < 0:
-            return self.recording.original(value)
+            return (self.given.get(value) or self.recording.original(value))()
         locations = self.locations
         if not locations.known(value):
             self.recording.flush()
         row = int(locations.row[value])
-        return self.arenas[int(locations.evaluation[value])].read(
+        array = self.arenas[int(locations.evaluation[value])].read(
             row, row + self.spec.rows, locations.taped[value])
+        recording = self.recording
+        if recording is None or not recording.will_read(value):
+            return array
+        return copied(array)  # the user may write to it
+
+
+def copied(array: NDArray) -> NDArray:
+    """A copy, which is on a tape if the array is."""
+    previous = _set_recording(True)
+    try:
+        return array.copy()
+    finally:
+        _set_recording(previous)
 
 
 class LazyArray(NDArray):
@@ -161,10 +184,15 @@ class LazyArray(NDArray):
 
     Shape, dtype and context are known at once. Operators applied to it inside the scope are
     recorded; whatever needs its contents evaluates it, along with all that is recorded so far.
-    It cannot be written to: ``x += y`` makes a new value, ``x[...] = y`` is an error.
+
+    Writing to it (``x += y``, ``x[0] = y``, ``out=x``) makes this object another value, so that
+    all who hold it see that; calls that were recorded before have read what it was. It is an error
+    while another array shares its memory, as a slice does in eager Gluon.
     """
 
-    __slots__ = ('_store', '_id', '_array')
+    # _memory stands for the memory that, in eager Gluon, it shares with all values that have the
+    # same; it is not set if there are none.
+    __slots__ = ('_store', '_id', '_array', '_memory')
 
     def __init__(self, store: Store, value: int):  # pylint: disable=super-init-not-called
         self._store = store
@@ -206,8 +234,8 @@ class LazyArray(NDArray):
 
     @property
     def writable(self) -> bool:
-        """Lazy values are read-only."""
-        return False
+        """Whether it can be written to."""
+        return True
 
     # --- the contents ----------------------------------------------------------------------------
 
@@ -249,7 +277,9 @@ class LazyArray(NDArray):
             shape[0], (tuple, list)) else shape)
         result = self._recorded('Reshape', shape=tuple(wanted),
                                 reverse=bool(kwargs.get('reverse', False)))
-        return self.evaluated().reshape(*shape, **kwargs) if result is None else result
+        if result is None:
+            return self.settled().reshape(*shape, **kwargs)
+        return self._sharing_memory(result)
 
     def astype(self, dtype, copy=True) -> NDArray:
         """As ``NDArray.astype``."""
@@ -261,12 +291,18 @@ class LazyArray(NDArray):
     def detach(self) -> NDArray:
         """As ``NDArray.detach``."""
         result = self._recorded('BlockGrad')
-        return self.evaluated().detach() if result is None else result
+        return self.settled().detach() if result is None else self._sharing_memory(result)
 
     def copy(self) -> NDArray:
         """As ``NDArray.copy``."""
         result = self._recorded('_copy')
         return self.evaluated().copy() if result is None else result
+
+    def copyto(self, other):
+        """As ``NDArray.copyto``."""
+        if not isinstance(other, NDArray) or other is self:
+            return super().copyto(other)
+        return _copyto(self, out=other)  # the base class looks at both handles first
 
     def as_in_context(self, context) -> NDArray:
         """As ``NDArray.as_in_context``."""
@@ -274,10 +310,8 @@ class LazyArray(NDArray):
 
     def __getitem__(self, key):
         index = basic_index(key, self.shape)
-        if index is None or 0 in index.shape:
-            return super().__getitem__(key)
         recording = self._store.recording
-        if recording is None or not recording.active():
+        if index is None or 0 in index.shape or recording is None or not recording.active():
             return super().__getitem__(key)
         value = self
         if any([axis != _EVERYTHING for axis in index.axes]):
@@ -285,6 +319,8 @@ class LazyArray(NDArray):
                 'begin': tuple([axis.start for axis in index.axes]),
                 'end': tuple([axis.stop for axis in index.axes]),
                 'step': tuple([axis.step for axis in index.axes])})
+            if index.contiguous:
+                self._sharing_memory(value)
         return value if value.shape == index.shape else value.reshape(index.shape)
 
     def _slice(self, start, stop):
@@ -295,7 +331,9 @@ class LazyArray(NDArray):
         result = None
         if begin < end:
             result = self._recorded('slice_axis', axis=0, begin=begin, end=end)
-        return self.evaluated()._slice(start, stop) if result is None else result
+        if result is None:
+            return self.settled()._slice(start, stop)
+        return self._sharing_memory(result)
 
     def _at(self, idx):
         if idx < 0:
@@ -307,27 +345,78 @@ class LazyArray(NDArray):
         row = self._slice(idx, idx + 1)
         return row.reshape(self.shape[1:])
 
-    # --- read-only -------------------------------------------------------------------------------
+    # --- written to, and marked ------------------------------------------------------------------
 
-    def __setitem__(self, key, value):
-        raise TypeError('a recorded value cannot be written to, because other recorded calls may '
-                        'read it; make a new value instead (y = mx.nd.where(...), x + d, …) or '
-                        'write into x.copy()')
+    def _sharing_memory(self, view: 'LazyArray') -> 'LazyArray':
+        """Note that in eager Gluon `view`, which it gives back, shares the memory of this value."""
+        try:
+            view._memory = self._memory
+        except AttributeError:
+            view._memory = self._memory = object()
+        return view
 
-    def __iadd__(self, other):
-        return self + other
+    def prepare_writing(self) -> None:
+        """What is about to be written may be another value for this object, unless it is settled
+        now.
 
-    def __isub__(self, other):
-        return self - other
+        Raises
+        ------
+        RecordError
+            If somebody else would see it in eager Gluon, and cannot here.
+        """
+        self._check_no_views()
+        self._check_not_given_out()
+        recording = self._store.recording
+        if recording is None or not recording.active() or recording.knows_autograd():
+            self.settled()
 
-    def __imul__(self, other):
-        return self * other
+    def _check_no_views(self) -> None:
+        if _is_held_elsewhere(self, '_memory'):
+            raise RecordError(
+                f'{current_site()} writes to a recorded value of which there is a view (a slice, '
+                f'reshape() or detach()), or which is one: eager Gluon changes both, a scope '
+                f'cannot. Make a new value (h = h * 2), write to a copy (v = h[0:1].copy()), or '
+                f'to the whole (h[0:1] = h[0:1] * 2)')
 
-    def __itruediv__(self, other):
-        return self / other
+    def _check_not_given_out(self) -> None:
+        if _is_held_elsewhere(self, '_array'):
+            raise RecordError(
+                f'{current_site()} writes to or marks a recorded value whose array was given out, '
+                f'as by gluon_edbatch.forward(): in eager Gluon the two are one array, here they '
+                f'are not. Use that array from then on, or make a new value (h = h * 2)')
 
-    def __imod__(self, other):
-        return self % other
+    def become(self, value: 'LazyArray') -> None:
+        """Be another value of the same store from now on."""
+        self._id = value._id
+        if hasattr(self, '_array'):
+            del self._array
+
+    def settled(self) -> NDArray:
+        """Evaluate it, and be an array with memory of its own from now on, which everybody may
+        view, write to and mark; recorded calls take it as it is then, as they take any array."""
+        if _is_held_elsewhere(self, '_array'):
+            return self._array
+        self._array = copied(self.evaluated())
+        self.__class__ = SettledArray
+        return self._array
+
+    def attach_grad(self, grad_req='write', stype=None) -> None:
+        """As ``NDArray.attach_grad``."""
+        self._check_not_given_out()
+        self.settled().attach_grad(grad_req, stype)
+
+    def _sync_copyfrom(self, source_array) -> None:
+        _copyto(mx.nd.array(source_array, ctx=self.ctx, dtype=self.dtype).reshape(self.shape),
+                out=self)
+
+    def as_np_ndarray(self):
+        """As ``NDArray.as_np_ndarray``."""
+        return self.settled().as_np_ndarray()
+
+    def to_dlpack_for_write(self):
+        """As ``NDArray.to_dlpack_for_write``."""
+        self.prepare_writing()
+        return self.settled().to_dlpack_for_write()
 
     def __reduce__(self):
         return self.evaluated().__reduce__()
@@ -360,6 +449,74 @@ for _name in 'add radd sub rsub mul rmul truediv rtruediv pow rpow mod rmod eq n
     setattr(LazyArray, f'__{_name}__', _arithmetic(f'__{_name}__'))
 
 
+def _writing(name: str) -> Callable[..., Any]:
+    """A method of NDArrays that writes to them; in a scope the operator that it calls is recorded
+    (see `hooks`)."""
+    eager = getattr(NDArray, name)
+
+    @wraps(eager)
+    def method(self, *args):
+        self.prepare_writing()
+        recorded = self.__class__ is LazyArray
+        target = self if recorded else self.settled()
+        # MXNet assigns arrays of the target's own class only.
+        args = [arg.evaluated() if isinstance(arg, LazyArray) and not (
+            recorded and arg.__class__ is LazyArray) else arg for arg in args]
+        try:
+            result = eager(target, *args)
+        except MXNetError as error:
+            raise writing_refused(error) from None
+        return self if result is target else result
+
+    return method
+
+
+for _name in 'iadd isub imul idiv itruediv imod setitem'.split():
+    setattr(LazyArray, f'__{_name}__', _writing(f'__{_name}__'))
+
+
+def writing_refused(error: MXNetError) -> Exception:
+    """The same error, in the user's terms if it is that of writing under autograd."""
+    if 'Assigning to NDArrays that are already in a computational graph' not in str(error):
+        return error
+    return RecordError(
+        f'{current_site()} writes to a value that autograd has recorded, which eager Gluon refuses '
+        f'under autograd.record(), too; make a new value instead (h = h * 2 for h *= 2)')
+
+
+def _is_held_elsewhere(value: LazyArray, slot: str) -> bool:
+    """Whether somebody else refers to what is in a slot."""
+    held = getattr(value, slot, None)
+    return held is not None and sys.getrefcount(held) > 3  # the slot, `held`, and the argument
+
+
+class SettledArray(LazyArray):
+    """A lazy value that was evaluated, with memory of its own: an array like any other, also to
+    recorded calls."""
+
+    __slots__ = ()
+
+    def __del__(self):
+        pass  # the base class's would free a handle
+
+    def _recorded(self, op: str, *args: NDArray, **attrs: Any) -> None:
+        """Its methods run at once."""
+
+    def __getitem__(self, key):
+        return self._array[key]
+
+    def prepare_writing(self) -> None:
+        """See the base class."""
+        self._check_no_views()
+
+    def _check_not_given_out(self) -> None:
+        """It is one array with whatever was given out."""
+
+    def settled(self) -> NDArray:
+        """Its array."""
+        return self._array
+
+
 _EVERYTHING = slice(None)
 
 
@@ -372,10 +529,13 @@ class Index(NamedTuple):
         Of each axis.
     shape : tuple of int
         Of the result.
+    contiguous : bool
+        Whether it lies in one piece, so that eager Gluon gives a view of it.
     """
 
     axes: List[slice]
     shape: Tuple[int, ...]
+    contiguous: bool
 
 
 def basic_index(key: Any, shape: Tuple[int, ...]) -> Optional[Index]:
@@ -394,6 +554,7 @@ def basic_index(key: Any, shape: Tuple[int, ...]) -> Optional[Index]:
     keys[place:place + 1] = [slice(None)] * (len(shape) - named)
     axes: List[slice] = []
     result: List[int] = []
+    several, contiguous = False, True  # whether an axis so far has several, and is not whole
     for each in keys:
         length = shape[len(axes)] if each is not None else 0
         if each is None:
@@ -402,10 +563,18 @@ def basic_index(key: Any, shape: Tuple[int, ...]) -> Optional[Index]:
             if not -length <= each < length:
                 return None
             axes.append(slice(each % length, each % length + 1))
+            contiguous = contiguous and (not several or length == 1)
         else:
             axes.append(each)
-            result.append(len(range(*each.indices(length))))
-    return Index(axes, tuple(result) or (1,))
+            taken = range(*each.indices(length))
+            result.append(len(taken))
+            if len(taken) > 1:
+                contiguous = contiguous and taken.step == 1 and not (
+                    several and len(taken) < length)
+                several = True
+            else:
+                contiguous = contiguous and not (several and length > 1)
+    return Index(axes, tuple(result) or (1,), contiguous)
 
 
 class RaggedArray(LazyArray):
@@ -417,12 +586,10 @@ class RaggedArray(LazyArray):
         (rows,), how many values there are.
     """
 
-    __slots__ = ('_values', '_ids')
+    __slots__ = ('_ids',)
 
-    def __init__(self, store: Store, values: Optional[Sequence[NDArray]], ids: List[int]):
-        # pylint: disable=super-init-not-called
+    def __init__(self, store: Store, ids: List[int]):  # pylint: disable=super-init-not-called
         self._store = store
-        self._values = values
         self._ids = ids
 
     @property
@@ -436,15 +603,31 @@ class RaggedArray(LazyArray):
         """(rows,) float32, how many values there are, for operators such as SequenceMask."""
         recording, rows = self._store.recording, self._store.shape[0]
         length = float(len(self._ids))
-        if rows == 1:
-            return recording.number(length)
-        return recording.values([np.full((rows,), length, np.float32)])[0]
+        if recording is None or not recording.active():
+            return mx.nd.full((rows,), length, ctx=self.ctx)
+        return recording.handed_out(
+            recording.number(length) if rows == 1
+            else recording.values([np.full((rows,), length, np.float32)])[0])
+
+    def values(self) -> List[LazyArray]:
+        """Those that are stacked."""
+        return [LazyArray(self._store, value) for value in self._ids]
 
     def _compute(self) -> NDArray:
-        values = self._values
-        if values is None:
-            values = [LazyArray(self._store, value) for value in self._ids]
-        return stack_ragged([value.evaluated() for value in values], self._store.spec)
+        return stack_ragged([value.evaluated() for value in self.values()], self._store.spec)
+
+    def prepare_writing(self) -> None:
+        """See the base class."""
+        self.settled()
+
+    def settled(self) -> NDArray:
+        """See the base class; recorded calls read the values that it is made of."""
+        recording = self._store.recording
+        if recording is not None and recording.active():
+            raise RecordError(
+                f'{current_site()} writes to or marks a ragged value in the scope that recorded '
+                f'it; make a new value (r = r * 2), or do it to the values that it is made of')
+        return self.evaluated()
 
     def __repr__(self) -> str:
         return f'<RaggedArray {"x".join(map(str, self.shape))} @{self.context}>'

@@ -48,7 +48,7 @@ cdef extern from *:
         Py_INCREF(store);
         array->_store = store;
         array->_id = id;
-        array->handle = array->writable = array->_array = NULL;
+        array->handle = array->writable = array->_array = array->_memory = NULL;
         return (PyObject *)array;
     }
 
@@ -74,6 +74,7 @@ cdef extern from *:
         Py_CLEAR(array->writable);
         Py_CLEAR(array->_array);
         Py_CLEAR(array->_id);
+        Py_CLEAR(array->_memory);
         Py_CLEAR(array->_store);
         type->tp_free(self);
         Py_DECREF(type);
@@ -122,6 +123,7 @@ cdef extern from *:
 
     static int edb_prepare(PyObject *lazy, PyObject *ragged, PyObject *is_library) {
         if (!edb_lies_at(lazy, "_id", offsetof(EdbLazyArray, _id)) ||
+            !edb_lies_at(lazy, "_memory", offsetof(EdbLazyArray, _memory)) ||
             !edb_lies_at(lazy, "_store", offsetof(EdbLazyArray, _store)) ||
             !edb_lies_at(ragged, "_ids", offsetof(EdbRaggedArray, _ids))) {
             PyErr_SetString(PyExc_ImportError, "lazy values lie otherwise in memory");

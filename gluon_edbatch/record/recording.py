@@ -221,12 +221,26 @@ class Recording(Inputs):
         leaves = self.values([arg for position, arg in enumerate(args) if position not in shared]
                              if shared else args)
         key = (op, attrs, shared, *map(id, arrays), *map(_key, leaves))
-        form = self.forms_by_key.get(key)
-        if form is None:
-            form = self.forms_by_key[key] = self._resolve_operator(op, attrs, leaves, shared,
-                                                                   arrays)
-        self.shared.update([(id(array), array) for array in arrays])
-        return self._append(form, leaves)
+        try:
+            form = self.forms_by_key.get(key)
+            if form is None:
+                form = self.forms_by_key[key] = self._resolve_operator(op, attrs, leaves, shared,
+                                                                       arrays)
+            self.shared.update([(id(array), array) for array in arrays])
+            return self._append(form, leaves)
+        except RecordError:
+            if not any(leaf.__class__ is RaggedArray for leaf in leaves):
+                raise
+        # Not for any number of values, but maybe for this one: as if they were stacked.
+        return self.operator(op, attrs, [
+            self._stacked(arg) if arg.__class__ is RaggedArray else arg for arg in args])
+
+    def _stacked(self, ragged: RaggedArray) -> LazyArray:
+        """A ragged argument as a value of its own, for operators that must know its length."""
+        store, values = ragged._store, ragged.values()
+        if not values:
+            return self._array(np.zeros((store.shape[0], 1) + store.shape[1:], store.spec.dtype), fresh=True)
+        return self.operator('stack', (('axis', '1'), ('num_args', str(len(values)))), values)
 
     def concat(self, args: Sequence[Any]) -> LazyArray:
         """Record that the rows of some values, one after the other, are a value."""
@@ -262,14 +276,14 @@ class Recording(Inputs):
             if shape is None:
                 raise RecordError(f'ragged() of no values needs their shape: ragged(values, '
                                   f'shape=(1, hidden_size))\n  called at {current_site()}')
-            return RaggedArray(self.store(spec_of(shape, dtype, ctx or self.ctx)), None, [])
+            return RaggedArray(self.store(spec_of(shape, dtype, ctx or self.ctx)), [])
         store = values[0]._store if values[0].__class__ is LazyArray else None
         ids = []
         for value in values:
             if value.__class__ is not LazyArray or value._store is not store:
                 return self._ragged_of_any(values)
             ids.append(value._id)
-        return RaggedArray(store, None, ids) if store.recording is self \
+        return RaggedArray(store, ids) if store.recording is self \
             else self._ragged_of_any(values)
 
     def _ragged_of_any(self, values) -> RaggedArray:
@@ -283,7 +297,7 @@ class Recording(Inputs):
             kinds = ', '.join(sorted(str(store.spec) for store in stores))
             raise RecordError(f'ragged() needs values of one shape, dtype and context, got '
                               f'{kinds}\n  called at {current_site()}')
-        return RaggedArray(stores.pop(), values, [value._id for value in values])
+        return RaggedArray(stores.pop(), [self.handed_out(value)._id for value in values])
 
     def _of_one_kind(self, values: Sequence[NDArray]) -> Sequence[NDArray]:
         """The values, all on the user's own tape (see `own_tape`) if one of them is."""
@@ -586,6 +600,14 @@ class Recording(Inputs):
     def active(self) -> bool:
         """Whether this thread is recording into this recording."""
         return current_recording() is self
+
+    def knows_autograd(self) -> bool:
+        """Whether some of what it records may be on a tape; asked while it is recording."""
+        return any(mode.recording for mode in self._modes)
+
+    def will_read(self, value: int) -> bool:
+        """Whether calls that are recorded, but did not run yet, read this value."""
+        return self.closed and self.evaluator.pending.any_reads(value)
 
     def check_alive(self) -> None:
         """Raise if an exception ended this recording."""
