@@ -5,6 +5,7 @@ from typing import List, Optional, Tuple, Union
 
 import mxnet as mx
 
+from .errors import RecordError
 from .evaluate import Evaluator
 from .explain import Explanation, explain
 from .graph import Graph
@@ -64,6 +65,10 @@ class batching:  # pylint: disable=invalid-name
     def __enter__(self) -> 'batching':
         if self._recording is not None:
             raise RuntimeError('a batching scope records once; make a new one')
+        if mx.util.is_np_array():
+            raise RecordError('a batching scope records models of mx.nd, and this thread is in the '
+                              'NumPy mode of MXNet: call mx.npx.reset_np() before the model is '
+                              'used in a scope')
         self._recording = recording = Recording(
             Evaluator(self.scheduler), self._ctx, self._options)
         recording.outer = hooks.current_recording()

@@ -1,6 +1,8 @@
 """Any HybridBlock batches: losses, the user's own, shared, deferred, with nested arguments."""
 import collections
 import contextlib
+import copy
+import pickle
 
 import mxnet as mx
 import numpy as np
@@ -727,3 +729,74 @@ def test_models_are_exported_after_scopes(tmp_path):
     for value, wanted in zip(values, expected):
         for one, other in zip(value, wanted):
             np.testing.assert_allclose(one.asnumpy(), other, rtol=1e-5)
+
+
+# --- copies of models ----------------------------------------------------------------------------
+
+COPIES = {'deepcopy': copy.deepcopy, 'pickle': lambda net: pickle.loads(pickle.dumps(net))}
+
+
+def _used(net, how, samples):
+    """Use a model in one of these ways; gives its results."""
+    if how == 'eager':
+        return [net(sample) for sample in samples]
+    with edb.batching():
+        values = [net(sample) for sample in samples]
+    return values if how == 'not evaluated' else edb.forward(values)
+
+
+@pytest.mark.parametrize('how', ['eager', 'in scopes', 'not evaluated'])
+@pytest.mark.parametrize('way', COPIES)
+def test_models_can_be_copied_after_use(way, how):
+    """A copy is a model of its own: it gives the same, and changing it leaves the first alone."""
+    net = nn.HybridSequential()
+    net.add(nn.Dense(3, activation='tanh', in_units=4), nn.Dense(2, in_units=3))
+    started(net)
+    samples = ndarrays(3, (1, 4))
+    values = _used(net, how, samples)
+    other = COPIES[way](net)
+    expected = [value.asnumpy() for value in values]
+    for value, wanted in zip(_used(other, 'in scopes', samples), expected):
+        np.testing.assert_allclose(value.asnumpy(), wanted, rtol=1e-5)
+    other[0].weight.set_data(mx.nd.ones((3, 4)))
+    for value, wanted in zip(_used(net, 'in scopes', samples), expected):
+        np.testing.assert_allclose(value.asnumpy(), wanted, rtol=1e-5)
+
+
+@pytest.mark.filterwarnings('ignore::pytest.PytestUnraisableExceptionWarning')  # of half a CachedOp
+@pytest.mark.parametrize('way', COPIES)
+def test_hybridized_models_are_copied_as_in_gluon(way):
+    """Gluon itself cannot copy a block that it ran hybridized, as that holds a CachedOp; it can
+    after ``hybridize(False)``. Scopes change nothing about that, and use no CachedOp of Gluon's."""
+    for scopes in (False, True):
+        net, samples = started(nn.Dense(3, in_units=4)), ndarrays(3, (1, 4))
+        net.hybridize()
+        if scopes:
+            values = _used(net, 'in scopes', samples)
+            COPIES[way](net)
+        expected = [value.asnumpy() for value in _used(net, 'eager', samples)]
+        with pytest.raises(ValueError, match='ctypes objects containing pointers'):
+            COPIES[way](net)
+        net.hybridize(False)
+        other = COPIES[way](net)
+        for value, wanted in zip(_used(other, 'in scopes', samples), expected):
+            np.testing.assert_allclose(value.asnumpy(), wanted, rtol=1e-5)
+        if scopes:
+            for value, wanted in zip(values, expected):
+                np.testing.assert_allclose(value.asnumpy(), wanted, rtol=1e-5)
+
+
+# --- NumPy mode ----------------------------------------------------------------------------------
+
+def test_numpy_mode_gets_one_clear_sentence():
+    net = started(nn.Dense(3, in_units=4))
+    with mx.util.np_array(True):
+        with pytest.raises(edb.RecordError) as info:
+            with edb.batching():
+                net(mx.np.ones((1, 4)))
+    assert str(info.value) == (
+        'a batching scope records models of mx.nd, and this thread is in the NumPy mode of MXNet: '
+        'call mx.npx.reset_np() before the model is used in a scope')
+    with edb.batching():
+        value = net(mx.np.ones((1, 4)))
+    assert value.shape == (1, 3) and value.asnumpy().shape == (1, 3)

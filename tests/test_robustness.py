@@ -736,6 +736,46 @@ def test_two_threads_share_a_model():
     assert_unguarded(net)
 
 
+def _gradients_at_once(rounds):
+    """Four threads differentiate with one model; its gradients are added up, inputs have theirs."""
+    net = dense(4)
+    weight = net.weight.data().asnumpy()
+    net.collect_params().setattr('grad_req', 'add')
+    net.collect_params().zero_grad()
+    samples = [rows(3, seed=thread) for thread in range(4)]
+
+    def work(thread):
+        def run():
+            for _ in range(rounds):
+                mine = [sample.copy() for sample in samples[thread]]
+                for sample in mine:
+                    sample.attach_grad()
+                with autograd.record():
+                    with edb.batching():
+                        values = [net(sample) for sample in mine]
+                    loss = (edb.stack(values) * (thread + 1)).sum()
+                loss.backward()
+                for sample in mine:
+                    close(sample.grad, (thread + 1) * weight.sum(axis=0, keepdims=True), rtol=1e-4)
+        return run
+
+    _in_threads(*map(work, range(4)))
+    total = sum((thread + 1) * sum(sample.asnumpy() for sample in samples[thread])
+                for thread in range(4))
+    close(net.weight.grad(), rounds * total.repeat(4, axis=0), rtol=1e-3, atol=1e-3)
+    close(net.bias.grad(), np.full(4, rounds * 3 * (1 + 2 + 3 + 4)), rtol=1e-4)
+
+
+def test_gradients_in_four_threads_at_once():
+    _gradients_at_once(15)
+
+
+@pytest.mark.slow
+def test_gradients_in_four_threads_many_times():
+    """960 scopes in four threads."""
+    _gradients_at_once(240)
+
+
 def test_eager_thread_beside_a_recording_one():
     """Eager Gluon in another thread is neither recorded nor disturbed."""
     net, done, failures = dense(4), threading.Event(), []
