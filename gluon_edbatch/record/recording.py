@@ -6,6 +6,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 import mxnet as mx
 import numpy as np
 from mxnet import autograd, gluon
+from mxnet.base import NotImplementedForSymbol
 from mxnet.ndarray import NDArray
 
 from ..errors import EdbError, RecordError, StaleValueError
@@ -18,7 +19,7 @@ from .guard import GuardedArray, Watched, detached
 from .inputs import NUMBERS, SCALAR_DTYPE, Given, Inputs, is_array
 from .lazy import LazyArray, Locations, RaggedArray, Store
 from .shared import SharedTypes, Sharing
-from .sites import Site, current_site, site_of, user_codes
+from .sites import Site, current_site, site_of, site_of_error, user_codes
 from .spec import Spec, spec_of
 from .structure import flatten
 
@@ -338,6 +339,12 @@ class Recording(Inputs):
             return trace_block(block, template, len(leaves))
         except EdbError:
             raise
+        except NotImplementedForSymbol as error:
+            raise RecordError(
+                f'{describe(block)} looks at the contents of an array (if, while, bool(), asnumpy(), '
+                f'…) at {site_of_error(error)}, and cannot be traced as a static subgraph: choose '
+                f'by F.where(condition, one, other), or put the if into the forward() of a '
+                f'gluon.Block, which runs for each sample ({error})') from error
         except Exception as error:
             specs = ', '.join(str(leaf._store.spec) for leaf in leaves)
             raise RecordError(f'{describe(block)} cannot be traced as a static subgraph with '
