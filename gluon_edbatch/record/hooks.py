@@ -1,11 +1,11 @@
 """The hooks that a scope needs in MXNet: installed with the first scope, gone with the last.
 
 These functions are replaced: ``Block.__call__`` (calls of blocks), ``Block.__setattr__`` (blocks
-that change while their calls wait), the function behind all of ``mx.nd`` (operators), autograd's two
-mode setters, and what makes arrays part of its tape by their handles. Each asks first whether *this thread or asyncio task* is recording;
-MXNet itself runs unchanged in others, and in this one while `suspended`. Python's cyclic garbage
-collector is paused, too: a recording makes many objects and no cycles, and each full collection
-walks through all of the user's samples.
+that change while their calls wait), the function behind all of ``mx.nd`` (operators), autograd's
+two mode setters, and what makes arrays part of its tape by their handles. Each asks first whether
+*this thread or asyncio task* is recording; MXNet itself runs unchanged in others, and in this one
+while `suspended`. Python's cyclic garbage collector is paused, too: a recording makes many objects
+and no cycles, and each full collection walks through all of the user's samples.
 """
 import ctypes
 import gc

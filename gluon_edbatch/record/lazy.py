@@ -361,6 +361,10 @@ class LazyArray(NDArray):
             If somebody else would see it in eager Gluon, and cannot here.
         """
         self._check_no_views()
+        if self._id < 0:
+            raise RecordError(
+                f'{current_site()}: an argument of a recorded call cannot be written to, as others '
+                f'may read it; make a new value instead (x = x * 2), or write to x.copy()')
         self._check_not_given_out()
         recording = self._store.recording
         if recording is None or not recording.active() or recording.knows_autograd():

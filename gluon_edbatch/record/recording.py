@@ -222,7 +222,8 @@ class Recording(Inputs):
         """A ragged argument as a value of its own, for operators that must know its length."""
         store, values = ragged._store, ragged.values()
         if not values:
-            return self._array(np.zeros((store.shape[0], 1) + store.shape[1:], store.spec.dtype), fresh=True)
+            return self._array(np.zeros((store.shape[0], 1) + store.shape[1:], store.spec.dtype),
+                               fresh=True)
         return self.operator('stack', (('axis', '1'), ('num_args', str(len(values)))), values)
 
     def concat(self, args: Sequence[Any]) -> LazyArray:
@@ -341,9 +342,9 @@ class Recording(Inputs):
             raise
         except NotImplementedForSymbol as error:
             raise RecordError(
-                f'{describe(block)} looks at the contents of an array (if, while, bool(), asnumpy(), '
-                f'…) at {site_of_error(error)}, and cannot be traced as a static subgraph: choose '
-                f'by F.where(condition, one, other), or put the if into the forward() of a '
+                f'{describe(block)} looks at the contents of an array (if, while, bool(), '
+                f'asnumpy(), …) at {site_of_error(error)}, and cannot be traced as a static '
+                f'subgraph: choose by F.where(condition, one, other), or put the if into the forward() of a '
                 f'gluon.Block, which runs for each sample ({error})') from error
         except Exception as error:
             specs = ', '.join(str(leaf._store.spec) for leaf in leaves)
