@@ -34,9 +34,10 @@ def forward(values: Any) -> Any:
 
 
 def _to_write_to(value: LazyArray) -> NDArray:
-    """Its array, which the user may write to: not where calls yet to be recorded may read it."""
+    """Its array, which the user may write to: not where other calls will, or may, read it."""
     recording = value._store.recording
-    if recording is None or recording.closed or isinstance(value, RaggedArray):
+    if recording is None or isinstance(value, RaggedArray) or (
+            recording.closed and not recording.will_read(value._id)):
         return value.evaluated()
     return value.settled()
 

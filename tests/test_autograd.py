@@ -1,4 +1,6 @@
 """Autograd as ever: record, backward, grad_req, modes, Trainer."""
+import contextlib
+
 import mxnet as mx
 import numpy as np
 import pytest
@@ -586,3 +588,145 @@ def test_loss_over_several_arenas_of_an_earlier_evaluation():
         return [block.weight.grad().asnumpy().copy() for block in blocks]
     for found, expected in zip(gradients(True), gradients(False)):
         np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+# --- what joins the tape by the handles of arrays ------------------------------------------------
+
+class Product(autograd.Function):
+    """Two results, and gradients that are not theirs."""
+
+    def forward(self, x, y):
+        self.save_for_backward(x, y)
+        return x * y, x + y
+
+    def backward(self, first, second):
+        x, y = self.saved_tensors
+        return 3 * first * y + second, first * x + 2 * second
+
+
+class DoubleOp(mx.operator.CustomOp):
+    """A custom operator whose gradient is not that of what it computes."""
+
+    def forward(self, is_train, req, in_data, out_data, aux):
+        self.assign(out_data[0], req[0], in_data[0] * 2)
+
+    def backward(self, req, out_grad, in_data, out_data, in_grad, aux):
+        self.assign(in_grad[0], req[0], out_grad[0] * 5)
+
+
+@mx.operator.register('test_autograd_double')
+class DoubleProp(mx.operator.CustomOpProp):
+    """How MXNet finds it."""
+
+    def __init__(self):
+        super().__init__(need_top_grad=True)
+
+    def create_operator(self, ctx, shapes, dtypes):
+        return DoubleOp()
+
+
+def _function(x, first, second, _):
+    one, other = Product()(first(x), second(x))
+    return second(one) + other
+
+
+def _foreach(x, first, second, _):
+    hidden = first(x)
+    out, state = mx.nd.contrib.foreach(lambda a, s: (a * s, a + s),
+                                       mx.nd.concat(hidden, hidden, dim=0), hidden[0])
+    return second(out.sum(axis=0, keepdims=True) + state)
+
+
+def _while_loop(x, first, second, _):
+    _, (_, state) = mx.nd.contrib.while_loop(
+        lambda i, s: i < 3, lambda i, s: (s * 2, (i + 1, second(s))),
+        (mx.nd.array([0]), first(x)), max_iterations=3)
+    return state
+
+
+def _cond(x, first, second, _):
+    hidden = first(x)
+    return mx.nd.contrib.cond(hidden.sum() > 0, lambda: second(hidden),
+                              lambda: second(hidden * 2))
+
+
+def _attach(x, first, second, marked, grad_req='write'):
+    hidden = first(x)
+    before, view = second(hidden), hidden[0:1] * 2
+    hidden.attach_grad(grad_req)
+    marked.append(hidden)
+    return second(hidden) + second(hidden * 3) + before + view
+
+
+def _attach_twice(x, first, second, marked):
+    hidden = first(x)
+    hidden.attach_grad()
+    before = second(hidden)
+    hidden.attach_grad()  # what was recorded before has the gradient that was attached first
+    marked.append(hidden)
+    return before + second(hidden) * 3
+
+
+def _attach_null(x, first, second, _):
+    hidden = first(x)
+    hidden.attach_grad('null')
+    return second(hidden) + first(x)
+
+
+def _attach_given(x, first, second, marked):
+    x = x * 1
+    before = first(x)
+    x.attach_grad()
+    marked.append(x)
+    return before + second(x)
+
+
+def _mark(x, first, second, marked):
+    hidden = first(x)
+    autograd.mark_variables([hidden], [mx.nd.zeros_like(hidden)])
+    marked.append(hidden)
+    return second(hidden) * hidden
+
+
+def _ragged(x, first, second, marked):
+    hidden = first(x)
+    hidden.attach_grad()
+    marked.append(hidden)
+    return edb.ragged([hidden, second(hidden)]).sum(axis=1)
+
+
+HANDLES = {
+    'Function': _function, 'foreach': _foreach, 'while_loop': _while_loop, 'cond': _cond,
+    'Custom': lambda x, first, second, _: second(mx.nd.Custom(
+        first(x), op_type='test_autograd_double')),
+    'sparse.dot': lambda x, first, second, _: mx.nd.sparse.dot(first(x), second.weight.data()),
+    'detach': lambda x, first, second, _: second(first(x).detach()) + first(x),
+    'attach_grad': _attach, 'attach_grad add': lambda *args: _attach(*args, grad_req='add'),
+    'attach_grad null': _attach_null, 'attach_grad twice': _attach_twice,
+    'attach_grad of an input': _attach_given, 'mark_variables': _mark, 'ragged': _ragged,
+}
+
+
+@pytest.mark.parametrize('native', [True, False])
+@pytest.mark.parametrize('name', HANDLES)
+def test_what_joins_the_tape_by_handles(name, native):
+    blocks = [nn.Dense(4, in_units=4, activation='tanh') for _ in range(2)]
+    for block in blocks:
+        block.initialize(mx.init.Normal(0.5))
+    samples = [mx.nd.array(np.random.RandomState(seed).randn(1, 4)) for seed in range(3)]
+    found = []
+    for batched in (False, True):
+        marked = []
+        for block in blocks:
+            block.collect_params().zero_grad()
+        with autograd.record(), edb.compile_options(native=native):
+            with edb.batching() if batched else contextlib.nullcontext():
+                values = [HANDLES[name](sample, *blocks, marked) for sample in samples]
+            loss = edb.stack(values).sum()
+        loss.backward()
+        found.append([loss.asnumpy()] + [value.asnumpy() for value in values]
+                     + [parameter.grad().asnumpy() for block in blocks
+                        for parameter in block.collect_params().values()]
+                     + [array.grad.asnumpy() for array in marked])
+    for expected, batched in zip(*found):
+        np.testing.assert_allclose(batched, expected, rtol=1e-4, atol=1e-5)

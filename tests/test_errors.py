@@ -610,6 +610,60 @@ def test_sparse_array():
     line.assert_in(info, 'csr', 'tostype')
 
 
+# --- autograd ------------------------------------------------------------------------------------
+
+def test_a_condition_in_hybrid_forward():
+    class Condition(gluon.HybridBlock):
+        def hybrid_forward(self, F, x):
+            if x.sum() > 0: within.here()  # noqa: E701
+            return x
+
+    net, line, within = Condition(), Line(), Line()
+    within.site = f'{__file__}:{inspect.getsourcelines(Condition)[1] + 2}'
+    with edb.batching():
+        with pytest.raises(edb.RecordError) as info:
+            line.here(), net(rows(1)[0])
+    line.assert_in(info, net.name, 'F.where')
+    within.assert_in(info, 'gluon.Block')
+
+
+def test_forgotten_record():
+    net, line = dense(), Line()
+    with edb.batching():
+        value = net(rows(1)[0])
+    with pytest.raises(edb.RecordError) as info:
+        line.here(), value.backward()
+    line.assert_in(info, 'with autograd.record():')
+
+
+def test_nothing_has_a_gradient():
+    line = Line()
+    with autograd.record(), edb.batching():
+        value = edb.nd.tanh(rows(1)[0])
+    with pytest.raises(edb.RecordError) as info:
+        line.here(), value.backward()
+    line.assert_in(info, 'attach_grad()')
+
+
+def test_second_derivatives():
+    net, line, sample = dense(), Line(), rows(1)[0]
+    sample.attach_grad()
+    with autograd.record():
+        with edb.batching():
+            value = net(sample)
+            with pytest.raises(edb.RecordError) as info:
+                line.here(), autograd.grad(value, sample, create_graph=True)
+            first, = autograd.grad(value, sample, retain_graph=True)
+        line.assert_in(info, 'second derivatives')
+        np.testing.assert_allclose(first.asnumpy(), net.weight.data().asnumpy().sum(
+            axis=0, keepdims=True), rtol=1e-5)
+        value = edb.stack([value])
+        gradient, = autograd.grad(value, sample, create_graph=True)
+        penalty = (gradient ** 2).sum() + value.sum()
+    with pytest.raises(mx.base.MXNetError):  # not as if the gradient were a constant
+        penalty.backward()
+
+
 # --- errors while a batch runs -------------------------------------------------------------------
 
 def test_failure_in_the_middle_of_a_batch(monkeypatch):

@@ -1,11 +1,11 @@
 """The hooks that a scope needs in MXNet: installed with the first scope, gone with the last.
 
 These functions are replaced: ``Block.__call__`` (calls of blocks), ``Block.__setattr__`` (blocks
-that change while their calls wait), the function behind all of ``mx.nd`` (operators), autograd's two
-mode setters, and what makes arrays part of its tape by their handles. Each asks first whether *this thread or asyncio task* is recording;
-MXNet itself runs unchanged in others, and in this one while `suspended`. Python's cyclic garbage
-collector is paused, too: a recording makes many objects and no cycles, and each full collection
-walks through all of the user's samples.
+that change while their calls wait), the function behind all of ``mx.nd`` (operators), autograd's
+two mode setters, and what makes arrays part of its tape by their handles. Each asks first whether
+*this thread or asyncio task* is recording; MXNet itself runs unchanged in others, and in this one
+while `suspended`. Python's cyclic garbage collector is paused, too: a recording makes many objects
+and no cycles, and each full collection walks through all of the user's samples.
 """
 import ctypes
 import gc
@@ -17,16 +17,17 @@ from mxnet import autograd, gluon
 from mxnet.base import _LIB, MXNetError, OpHandle, check_call, py_str
 from mxnet.ndarray import NDArray, register
 
-from ..errors import UnrecordableError
+from ..errors import RecordError, UnrecordableError
 from .calls import current_recording, end_recording, hooked_call, local, set_recording  # noqa: F401
 from .lazy import LazyArray, writing_refused
+from .sites import current_site
 
 _call = gluon.Block.__call__
 _setattr = gluon.Block.__setattr__
 _invoke = register._imperative_invoke
 _set_recording, _set_training = autograd.set_recording, autograd.set_training
 _call_function = autograd.Function.__call__
-_mark_variables = autograd.mark_variables
+_mark_variables, _grad = autograd.mark_variables, autograd.grad
 
 _lock = threading.Lock()
 _owners: Set[int] = set()  # scopes that are open, in all threads
@@ -130,6 +131,17 @@ def _hooked_mark_variables(variables, gradients, grad_reqs='write'):
     _mark_variables(variables, gradients, grad_reqs)
 
 
+def _hooked_grad(heads, variables, head_grads=None, retain_graph=None, create_graph=False,
+                 train_mode=True):
+    if create_graph and current_recording() is not None and any(
+            [isinstance(array, LazyArray) for array in _listed(heads)]):
+        raise RecordError(
+            f'{current_site()}: there are no second derivatives through a batch, so that '
+            f'autograd.grad(..., create_graph=True) is not possible for its values; run what needs '
+            f'them outside of the scope, sample by sample')
+    return _grad(heads, variables, head_grads, retain_graph, create_graph, train_mode)
+
+
 def _listed(arrays) -> Any:
     return (arrays,) if isinstance(arrays, NDArray) else arrays
 
@@ -140,6 +152,7 @@ _HOOKS = ((gluon.Block, '__call__', hooked_call, _call),
           (autograd, 'set_recording', _hooked_set_recording, _set_recording),
           (autograd, 'set_training', _hooked_set_training, _set_training),
           (autograd, 'mark_variables', _hooked_mark_variables, _mark_variables),
+          (autograd, 'grad', _hooked_grad, _grad),
           (autograd.Function, '__call__', _hooked_call_function, _call_function))
 
 

@@ -259,7 +259,22 @@ class LazyArray(NDArray):
     def backward(self, out_grad=None, retain_graph=False, train_mode=True) -> None:
         """Compute gradients, as ``NDArray.backward``. Other values of the scope can be
         differentiated afterwards as if each had a graph of its own."""
-        self.evaluated().backward(out_grad, True, train_mode)
+        array = self.evaluated()
+        try:
+            array.backward(out_grad, True, train_mode)
+        except MXNetError as error:
+            raise self._not_differentiable(error) from None
+
+    def _not_differentiable(self, error: MXNetError) -> Exception:
+        """The same error, in the user's terms if it is that of a value without a gradient."""
+        if 'is not in a computational graph' not in str(error):
+            return error
+        if self._id >= 0 and not self._store.locations.taped[self._id]:
+            return RecordError(f'{current_site()} differentiates a value that was not recorded '
+                               f'under autograd.record(); put "with autograd.record():" around '
+                               f'"with batching():", or around the calls in it')
+        return RecordError(f'{current_site()} differentiates a value that depends on nothing with '
+                           f'a gradient: no trained parameter, and no array with attach_grad()')
 
     # --- recorded, where the base class would look at the handle ---------------------------------
 
@@ -365,6 +380,10 @@ class LazyArray(NDArray):
             If somebody else would see it in eager Gluon, and cannot here.
         """
         self._check_no_views()
+        if self._id < 0:
+            raise RecordError(
+                f'{current_site()}: an argument of a recorded call cannot be written to, as others '
+                f'may read it; make a new value instead (x = x * 2), or write to x.copy()')
         self._check_not_given_out()
         recording = self._store.recording
         if recording is None or not recording.active() or recording.knows_autograd():

@@ -7,6 +7,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 import mxnet as mx
 import numpy as np
 from mxnet import autograd, gluon
+from mxnet.base import NotImplementedForSymbol
 from mxnet.ndarray import NDArray
 
 from ..brief import brief
@@ -22,7 +23,7 @@ from .inputs import NUMBERS, SCALAR_DTYPE, Given, Inputs, is_array
 from .lazy import LazyArray, Locations, RaggedArray, Store
 from .refused import current_model_call, refused_call
 from .shared import SharedTypes, Sharing
-from .sites import Site, current_site, site_of, user_codes
+from .sites import Site, current_site, site_of, site_of_error, user_codes
 from .spec import Spec, spec_of
 from .structure import flatten, objects_in
 
@@ -239,7 +240,8 @@ class Recording(Inputs):
         """A ragged argument as a value of its own, for operators that must know its length."""
         store, values = ragged._store, ragged.values()
         if not values:
-            return self._array(np.zeros((store.shape[0], 1) + store.shape[1:], store.spec.dtype), fresh=True)
+            return self._array(np.zeros((store.shape[0], 1) + store.shape[1:], store.spec.dtype),
+                               fresh=True)
         return self.operator('stack', (('axis', '1'), ('num_args', str(len(values)))), values)
 
     def concat(self, args: Sequence[Any]) -> LazyArray:
@@ -377,6 +379,12 @@ class Recording(Inputs):
             return graph
         except EdbError:
             raise
+        except NotImplementedForSymbol as error:
+            raise RecordError(
+                f'{describe(block)} looks at the contents of an array (if, while, bool(), '
+                f'asnumpy(), …) at {site_of_error(error)}, and cannot be traced as a static '
+                f'subgraph: choose by F.where(condition, one, other), or put the if into the forward() of a '
+                f'gluon.Block, which runs for each sample ({error})') from error
         except Exception as error:
             specs = ', '.join(str(leaf._store.spec) for leaf in leaves)
             raise RecordError(f'{describe(block)} cannot be traced as a static subgraph with '

@@ -2,6 +2,7 @@
 import dis
 import os
 import sys
+from traceback import walk_tb
 from types import CodeType, FrameType
 from typing import Any, Dict, NamedTuple
 
@@ -58,3 +59,13 @@ def site_above(frame: FrameType) -> Site:
     while is_library(frame.f_code, frame.f_globals) and frame.f_back is not None:
         frame = frame.f_back
     return Site(frame.f_code.co_filename, frame.f_lineno)
+
+
+def site_of_error(error: BaseException) -> Site:
+    """The innermost of the user's lines that an exception has passed."""
+    passed = [(frame, line) for frame, line in walk_tb(error.__traceback__)
+              if not is_library(frame.f_code, frame.f_globals)]
+    if not passed:
+        return current_site()
+    frame, line = passed[-1]
+    return Site(frame.f_code.co_filename, line)
