@@ -1,6 +1,6 @@
 """Values of the user in messages and reports: short, and lazy ones without being computed."""
 import reprlib
-from typing import Any
+XX
 
 import numpy as np
 

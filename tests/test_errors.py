@@ -4,6 +4,7 @@ Every test here ends in the fixture `aftermath`: hooks gone, no array guarded, a
 minibatch of another model gives what eager Gluon gives.
 """
 import gc
+import inspect
 
 import mxnet as mx
 import numpy as np

@@ -392,7 +392,7 @@ def test_fault_16_scalars_with_float64(operator):
 
 
 def test_fault_17_ragged_values_outside_blocks():
-    xs = rows(5)
+    xs = ndarrays(5, (1, 4))
 
     def function():
         found = []
