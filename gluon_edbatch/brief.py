@@ -1,6 +1,5 @@
 """Values of the user in messages and reports: short, and lazy ones without being computed."""
 import reprlib
-XX
 
 import numpy as np
 
