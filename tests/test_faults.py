@@ -12,7 +12,7 @@ from mxnet.gluon import nn
 import gluon_edbatch as edb
 from gluon_edbatch.record.hooks import current_recording
 from gluon_edbatch.testing import assert_matches_eager
-from support.models import ndarrays, started
+from support.models import ndarrays, rows, started
 
 
 def dense(units=4, in_units=4):

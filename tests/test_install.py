@@ -255,7 +255,7 @@ raise RuntimeError(f'found {{library.edb_mxnet()}}')
 def compile_c(source, *arguments):
     """A shared library."""
     subprocess.run(['gcc', '-shared', '-fPIC', '-x', 'c', '-', '-x', 'none', *map(str, arguments)],
-                   input=source, universal_newlines=True, check=True, timeout=60)
+                   input=source, universal_newlines=True, check=True, timeout=HANG)
 
 
 @pytest.mark.parametrize('script', SCRIPTS, ids=lambda path: path.name)

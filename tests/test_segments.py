@@ -82,7 +82,7 @@ def test_the_same_results_and_gradients(name, counts):
         padded[key] = mx.nd.array(array)
         values[key] = mx.nd.array(long[key])
     values[PARENTS] = mx.nd.array(parents, dtype='int32')
-    values[SEGMENTS] = segment_matrix(parents, rows, np.float32)
+    values[SEGMENTS] = segment_matrix(parents, rows, np.float32, mx.cpu())
     expected, expected_gradients = outputs_and_gradients(symbol, padded)
     found, gradients = outputs_and_gradients(rewritten, values)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
@@ -100,11 +100,13 @@ def test_what_the_rules_do_not_cover_keeps_its_padding(name):
 
 
 @pytest.mark.parametrize('dtype', ['float32', 'float64'])
-def test_segment_matrix(dtype):
+@pytest.mark.parametrize('ctx', [mx.cpu(0), mx.cpu(1)])
+def test_segment_matrix(dtype, ctx):
     parents = np.array([0, 0, 2, 3, 3, 3])
     expected = csr_matrix((np.ones(6), parents, np.arange(7)), shape=(6, 5), dtype=dtype)
-    found = segment_matrix(parents, 5, np.dtype(dtype).type)
-    assert found.stype == 'csr' and found.shape == (6, 5) and found.dtype == np.dtype(dtype).type
+    found = segment_matrix(parents, 5, np.dtype(dtype).type, ctx)
+    assert found.stype == 'csr' and found.ctx == ctx
+    assert found.shape == (6, 5) and found.dtype == np.dtype(dtype).type
     np.testing.assert_array_equal(found.asnumpy(), expected.asnumpy())
     np.testing.assert_array_equal(found.indices.asnumpy(), expected.indices.asnumpy())
     np.testing.assert_array_equal(found.indptr.asnumpy(), expected.indptr.asnumpy())

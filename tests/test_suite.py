@@ -31,6 +31,18 @@ def test_no_test_module_imports_another(module):
     assert not others & set(imported(module))
 
 
+@pytest.mark.parametrize('module', MODULES, ids=lambda path: path.stem)
+def test_no_test_goes_by_the_clock(module):
+    """How fast a machine is, and what else it does, decides nothing (`support.processes.HANG` is
+    there for what hangs)."""
+    for node in ast.walk(ast.parse(module.read_text(encoding='utf-8'))):
+        clock = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) \
+            and node.value.id == 'time'
+        limit = isinstance(node, ast.keyword) and node.arg == 'timeout' \
+            and isinstance(node.value, ast.Constant)
+        assert not clock and not limit, f'{module}:{getattr(node, "lineno", "?")}'
+
+
 def test_the_fast_tier_names_files_that_exist():
     names = [name for names in FAST.values() for name in names.split()]
     assert len(names) == len(set(names))
