@@ -11,7 +11,7 @@ from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optiona
 
 from .cases import Case
 
-TIMEOUT = 30.0  # seconds without an answer
+TIMEOUT = 120.0  # seconds without an answer, on a busy machine, too
 _REPEATED = 5   # runs of a crashed case one way only, to see which way crashes
 EAGER_FAILS = 'eager fails'
 _SCRIPTS = Path(__file__).resolve().parents[1]
