@@ -54,6 +54,8 @@ class Worker:
             if answer is None:
                 return self._died(phase)
             if 'phase' not in answer:
+                if answer.pop('again'):
+                    self.close()
                 return answer
             phase = answer['phase']
 
