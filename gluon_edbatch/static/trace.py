@@ -123,7 +123,7 @@ def trace_operator(op: str, attrs: Sequence[Tuple[str, str]], inputs: int,
     try:
         symbol = symbol_function(op)(*variables, **dict(attrs))
     except mx.base.MXNetError as error:
-        if 'symbolic.cc' not in str(error):  # wrong attributes
+        if 'symbolic.cc' not in str(error) and '<Symbol ' not in str(error):  # wrong attributes
             raise
         raise UnrecordableError(f'MXNet cannot put {op} into a graph: {error}') from None
     count = len(symbol.list_outputs())

@@ -167,6 +167,8 @@ def _any_inputs(operator: Operator, draw: Draw) -> List[Input]:
     shape = draw.shape()
     alike = draw.flag(0.6)
     sort = draw.pick(['real', 'real', 'real', 'positive', 'unit'])
+    if operator.name.startswith(('_sample_', '_random_')):
+        sort = 'positive'
     names = operator.inputs if len(operator.inputs) == count else ('',) * count
     return [Input(shape if alike or not position else tuple(
         1 if draw.flag(0.3) else length for length in shape),
@@ -189,6 +191,7 @@ def _any_attributes(operator: Operator, draw: Draw, rank: int, few: bool = False
 
 _LEFT_ALONE = ('ctx', 'workspace', 'cudnn_tune', 'cudnn_off', 'num_args', 'name', '__profiler_scope__')
 _NOTHING = object()
+_OF_NOISE = ('lam', 'alpha', 'beta', 'scale', 'sigma', 'k', 'p')
 _WHICH = re.compile('ind|label|length')  # names of inputs that have no gradient
 
 
@@ -207,6 +210,8 @@ def _value(attribute: Attribute, draw: Draw, rank: int) -> Any:
     if kind.startswith('Shape') or 'tuple of' in kind:
         return draw.axes(rank, optional) if name in ('axis', 'axes') else tuple(
             draw.number(1, 3) for _ in range(draw.number(1, rank)))
+    if name in _OF_NOISE:  # some draw for ever if they are negative
+        return draw.pick([0.3, 0.5, 1.0])
     if re.match(r'float|double|real', kind):
         return draw.pick([0.5, 1.0, 0.3, -0.7, 2.0])
     if name == 'dtype':

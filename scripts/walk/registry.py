@@ -68,6 +68,9 @@ _INTERNAL = dict.fromkeys(
     '_CrossDeviceCopy _foreach _while_loop _cond Custom'.split(),
     'takes a function or a graph; MXNet calls it by its own Python functions')
 _INTERNAL.update(dict.fromkeys(
+    '''_sg_mkldnn_conv _sg_mkldnn_fully_connected _sg_mkldnn_selfatt_qk
+    _sg_mkldnn_selfatt_valatt'''.split(), 'is what MXNet makes of a part of a graph'))
+_INTERNAL.update(dict.fromkeys(
     '_cvimread _cvimdecode _imdecode _npi_share_memory'.split(), 'reads a file or an encoded image'))
 _INTERNAL.update(dict.fromkeys(
     '''_contrib_dgl_adjacency _contrib_dgl_csr_neighbor_non_uniform_sample

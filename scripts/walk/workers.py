@@ -11,7 +11,7 @@ from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optiona
 
 from .cases import Case
 
-TIMEOUT = 30.0  # seconds without an answer
+STARTING, TIMEOUT = 120.0, 30.0  # seconds without an answer, on a busy machine, too
 _REPEATED = 5   # runs of a crashed case one way only, to see which way crashes
 EAGER_FAILS = 'eager fails'
 _SCRIPTS = Path(__file__).resolve().parents[1]
@@ -38,7 +38,7 @@ class Worker:
     def __init__(self, prelude: str = ''):
         self._prelude = prelude
         self._process: Optional[subprocess.Popen] = None
-        self._unread = b''
+        self._unread, self._patience = b'', STARTING
 
     def run(self, case: Case, only: str = '') -> Dict[str, str]:
         """Its answer; one with ``died`` if there is none, and what the process was at."""
@@ -54,6 +54,8 @@ class Worker:
             if answer is None:
                 return self._died(phase)
             if 'phase' not in answer:
+                if answer.pop('again'):
+                    self.close()
                 return answer
             phase = answer['phase']
 
@@ -73,17 +75,18 @@ class Worker:
         self._process = subprocess.Popen(
             [sys.executable, '-W', 'ignore', '-c', code], stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0, env=environment)
-        self._unread = b''
+        self._unread, self._patience = b'', STARTING
 
     def _line(self) -> Optional[dict]:
         while b'\n' not in self._unread:
             with selectors.DefaultSelector() as ready:
                 ready.register(self._process.stdout, selectors.EVENT_READ)
                 piece = os.read(self._process.stdout.fileno(), 1 << 16) if ready.select(
-                    TIMEOUT) else b''
+                    self._patience) else b''
             if not piece:
                 return None
             self._unread += piece
+            self._patience = TIMEOUT
         line, self._unread = self._unread.split(b'\n', 1)
         return json.loads(line)
 
