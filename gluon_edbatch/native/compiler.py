@@ -99,6 +99,8 @@ def find_compiler() -> str:
     compiler = os.environ.get('CXX') or shutil.which('g++') or shutil.which('clang++')
     if not compiler:
         raise BuildError('no C++ compiler found; install g++, or name one in CXX')
+    if not shutil.which(shlex.split(compiler)[0]):
+        raise BuildError(f'there is no {compiler}, which CXX names')
     return compiler
 
 
