@@ -3,15 +3,19 @@ import json
 import os
 import queue
 import selectors
+import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
 from .cases import Case
 
-STARTING, TIMEOUT = 120.0, 30.0  # seconds without an answer, on a busy machine, too
+# Seconds without a word on a busy machine, for what waits for ever; what computes for ever ends itself
+# (`worker.SECONDS`).
+TIMEOUT = 120.0
 _REPEATED = 5   # runs of a crashed case one way only, to see which way crashes
 EAGER_FAILS = 'eager fails'
 _SCRIPTS = Path(__file__).resolve().parents[1]
@@ -27,7 +31,7 @@ class Result(NamedTuple):
 
 
 class Worker:
-    """A process that runs one case after the other; started anew when it has died.
+    """A process whose children run one case after the other, until one dies.
 
     Parameters
     ----------
@@ -38,35 +42,36 @@ class Worker:
     def __init__(self, prelude: str = ''):
         self._prelude = prelude
         self._process: Optional[subprocess.Popen] = None
-        self._unread, self._patience = b'', STARTING
+        self._unread = b''
+        self._child = 0  # 0: not known yet, or dead
 
     def run(self, case: Case, only: str = '') -> Dict[str, str]:
         """Its answer; one with ``died`` if there is none, and what the process was at."""
         if self._process is None:
             self._start()
-        phase = 'start'
-        try:
-            self._process.stdin.write(f'{json.dumps(dict(case._asdict(), only=only))}\n'.encode())
-        except BrokenPipeError:
-            return self._died('start')
+        while not self._child:
+            self._child = self._line().get('child', 0)
+        self._process.stdin.write(f'{json.dumps(dict(case._asdict(), only=only))}\n'.encode())
+        phase = 'eager'
         while True:
             answer = self._line()
-            if answer is None:
-                return self._died(phase)
+            if 'child' in answer:  # which has taken the place of another
+                self._child = answer['child']
+                return {'died': phase}
             if 'phase' not in answer:
                 if answer.pop('again'):
-                    self.close()
+                    self._child = 0
                 return answer
             phase = answer['phase']
 
     def close(self) -> None:
-        """End the process."""
+        """End the process and its child."""
         if self._process is not None:
-            self._process.kill()
+            os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
             self._process.stdin.close()
             self._process.stdout.close()
-            self._process = None
+            self._process, self._child = None, 0
 
     def _start(self) -> None:
         environment = dict(os.environ, OMP_NUM_THREADS='1', PYTHONPATH=os.pathsep.join(
@@ -74,25 +79,26 @@ class Worker:
         code = f'{self._prelude}\nfrom walk.worker import main\nmain()'
         self._process = subprocess.Popen(
             [sys.executable, '-W', 'ignore', '-c', code], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0, env=environment)
-        self._unread, self._patience = b'', STARTING
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0, env=environment,
+            start_new_session=True)
+        self._unread = b''
 
-    def _line(self) -> Optional[dict]:
+    def _line(self) -> Dict[str, Any]:
+        """What it says next; a child that says nothing for long is ended."""
         while b'\n' not in self._unread:
             with selectors.DefaultSelector() as ready:
                 ready.register(self._process.stdout, selectors.EVENT_READ)
-                piece = os.read(self._process.stdout.fileno(), 1 << 16) if ready.select(
-                    self._patience) else b''
+                if not ready.select(TIMEOUT):
+                    if not self._child:
+                        raise RuntimeError('a process of the walk does not start')
+                    os.kill(self._child, signal.SIGKILL)
+                    continue
+            piece = os.read(self._process.stdout.fileno(), 1 << 16)
             if not piece:
-                return None
+                raise RuntimeError('a process of the walk has ended by itself')
             self._unread += piece
-            self._patience = TIMEOUT
         line, self._unread = self._unread.split(b'\n', 1)
         return json.loads(line)
-
-    def _died(self, phase: str) -> Dict[str, str]:
-        self.close()
-        return {'died': phase}
 
 
 def run_cases(cases: Iterable[Case], jobs: int, prelude: str = '',
@@ -115,11 +121,9 @@ def run_cases(cases: Iterable[Case], jobs: int, prelude: str = '',
         finally:
             worker.close()
 
-    threads = [threading.Thread(target=work) for _ in range(jobs)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(jobs) as pool:
+        for done in [pool.submit(work) for _ in range(jobs)]:
+            done.result()
     return [results[number] for number in sorted(results)]
 
 

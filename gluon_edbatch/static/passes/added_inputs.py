@@ -5,8 +5,8 @@ read a variable directly:
 
 - ``x + y``, if the sum is a result: the gradient is that of the result, handed through in place,
   and in a compiled graph the request is then forgotten. ``add_n(x, y)`` does it right.
-- operators whose backward pass writes whatever is requested. They read a copy; so do all that have
-  no batching rule, of which nobody has tried.
+- operators whose backward pass writes whatever is requested, or nothing (`amp_cast`), or fails (`RNN`).
+  They read a copy; so do all that have no batching rule, of which nobody has tried.
 """
 from typing import Dict, List, Tuple, Union
 
@@ -17,7 +17,7 @@ from ..rewrite import Entry, NodeView, Rewriter, rewrite
 from ..rowwise import RULES
 
 _ADDITIONS = frozenset('elemwise_add _plus _add _grad_add'.split())
-_WRITE_ALWAYS = frozenset('clip mean reverse _split_v2 _linalg_gemm2'.split())
+_NEVER_ADD = frozenset('clip mean reverse _split_v2 _linalg_gemm2 amp_cast RNN'.split())
 
 
 def added_inputs(symbol: mx.sym.Symbol, shapes: Dict[str, Tuple[int, ...]]) -> mx.sym.Symbol:
@@ -30,7 +30,7 @@ def _rule(rewriter: Rewriter, node: NodeView) -> Union[Entry, List[Entry], None]
         return None
     if node.op in _ADDITIONS:
         return rewriter.add('add_n', node.inputs, node.shape, num_args=2)
-    if node.op in _WRITE_ALWAYS or not (node.op in RULES or node.op in LIFTS):
+    if node.op in _NEVER_ADD or not (node.op in RULES or node.op in LIFTS):
         inputs = [rewriter.add('_copy', [entry], entry.shape) if _is_variable(rewriter, entry)
                   else entry for entry in node.inputs]
         entry = rewriter.add(node.op, inputs, node.shape, **node.attrs)
