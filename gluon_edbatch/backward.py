@@ -7,6 +7,8 @@ backward stops at the first input without a gradient, and drops gradients that a
 import atexit
 import ctypes
 import itertools
+import os
+import sys
 import threading
 import traceback
 import weakref
@@ -222,3 +224,30 @@ def _finish() -> None:
     finally:
         for backward in list(_passes):
             backward.release()
+
+
+def _finish_before_fork() -> None:
+    """Before a fork MXNet waits for its engine, which may have to call Python; but who forks keeps
+    the interpreter's lock. Here it is free meanwhile.
+
+    No error can be raised from here, and none is left to see once it was waited for: so that
+    nobody reads an array that was not computed, the program ends, as MXNet's own waiting ends it.
+    """
+    if not _passes:
+        return
+    try:
+        mx.nd.waitall()
+    except mx.base.MXNetError:
+        print(f'Error in what MXNet had to finish before a fork:\n{traceback.format_exc()}',
+              file=sys.stderr, flush=True)
+        os.abort()
+
+
+os.register_at_fork(before=_finish_before_fork)  # before others take locks for the fork
+_finish_before_any_fork = ctypes.CFUNCTYPE(None)(_finish_before_fork)
+try:  # `subprocess` forks without telling Python (3.8 and 3.9 always)
+    _register_at_fork = getattr(ctypes.CDLL(None), '__register_atfork')
+except AttributeError:  # not the GNU C library
+    pass
+else:
+    _register_at_fork(_finish_before_any_fork, None, None, None)

@@ -467,3 +467,33 @@ def test_an_array_on_the_default_device_is_noticed(make):
     with pytest.raises(AssertionError, match=r'arrays on cpu\(0\)'):
         with all_arrays_on(OTHER):
             make(x)
+
+
+@pytest.mark.parametrize('kind', ['cpu_shared', 'cpu_pinned'])
+def test_other_memory_of_the_host(native, kind):
+    """As the CPU's: data, as from a DataLoader's workers, and weights of operators."""
+    memory = mx.Context(kind, 0)
+    net = started(gluon.nn.Dense(3, in_units=4))
+    weight, = ndarrays(1, (2, 3), seed=1, gradient=True, ctx=memory)
+    table, = ndarrays(1, (1 << 15, 2), seed=2, ctx=memory)
+    samples = ndarrays(5, (1, 4), gradient=True, ctx=memory)
+    assert {array.ctx for array in (weight, table, *samples)} == {memory}
+
+    def model(sample):
+        hidden = mx.nd.FullyConnected(net(sample), weight, num_hidden=2, no_bias=True)
+        found = mx.nd.take(table, mx.nd.argmax(hidden, axis=1))
+        return hidden * found + sample.sum(axis=1, keepdims=True)
+
+    assert_matches_eager(model, samples, **BOTH)
+
+
+@pytest.mark.parametrize('size', [1, 1 << 15])
+def test_other_memory_of_the_host_changed_in_place(size):
+    """What was recorded counts, however large it is."""
+    net = started(gluon.nn.Dense(3, in_units=4))
+    given = mx.nd.ones((size, 4), mx.Context('cpu_shared', 0))
+    expected = net(given.copyto(mx.cpu())).asnumpy()
+    with edb.batching():
+        value = net(given)
+        given[:] = 7
+    np.testing.assert_allclose(value.asnumpy(), expected, rtol=1e-5)

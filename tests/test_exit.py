@@ -132,6 +132,66 @@ threads = [threading.Thread(target=work) for _ in range(2)]
 [thread.start() for thread in threads]
 [thread.join() for thread in threads]
 ''',
+    'forked child': '''
+import os
+expected = train().asnumpy()
+train()  # its gradients are still to be computed
+child = os.fork()
+if not child:
+    np.testing.assert_allclose(train().asnumpy(), expected, rtol=1e-5)
+    mx.nd.waitall()
+    os._exit(7)
+assert os.WEXITSTATUS(os.waitpid(child, 0)[1]) == 7
+np.testing.assert_allclose(train().asnumpy(), expected, rtol=1e-5)
+''',
+    'forked by subprocess': '''
+import subprocess
+subprocess._USE_VFORK = False  # as Python 3.8 and 3.9
+for _ in range(3):
+    train()
+    subprocess.run(['true'], check=True)
+''',
+    'workers of a DataLoader': '''
+train()
+loader = gluon.data.DataLoader(gluon.data.SimpleDataset(list(data)), batch_size=8, num_workers=2)
+weight = net[0].weight
+
+def gradients(losses):
+    with autograd.record():
+        loss = losses()
+    loss.backward()
+    return loss.asnumpy(), weight.grad().asnumpy(), batch.grad.asnumpy()
+
+def batched():
+    with edb.batching():
+        losses = [(net(sample) ** 2).sum(axis=1) for sample in batch]
+    return edb.stack(losses).sum()
+
+count = 0
+for _ in range(2):
+    for batch in loader:
+        assert batch.ctx.device_type == 'cpu_shared'
+        batch.attach_grad()
+        eager = gradients(lambda: (net(batch.reshape((-1, 32))) ** 2).sum())
+        for found, expected in zip(gradients(batched), eager):
+            np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+        trainer.step(8)
+        count += len(batch)
+assert count == 2 * len(data)
+''',
+    'scopes in the workers of a DataLoader': '''
+def encoded(sample):
+    with edb.batching():
+        values = [net(row.reshape((1, -1))) for row in sample]
+    return edb.stack(values)
+expected = encoded(data[0]).asnumpy()
+train()  # its gradients are still to be computed
+loader = gluon.data.DataLoader(gluon.data.SimpleDataset(list(data)).transform(encoded),
+                               batch_size=4, num_workers=2)
+found = list(loader)
+assert len(found) == 10
+np.testing.assert_allclose(found[0][0].asnumpy(), expected, rtol=1e-5)
+''',
     'a reference cycle with values': '''
 class Holder: pass
 holder = Holder()
@@ -225,6 +285,20 @@ with autograd.record(), edb.batching():
 ''')
     assert done.returncode == 1, done.stderr
     assert done.stderr.strip().endswith('ValueError: mine')
+
+
+def test_an_error_that_waits_at_a_fork_ends_the_program():
+    """As without a scope: who goes on would read an array that was not computed."""
+    done = run(SET_UP + '''
+import os
+train()
+broken = mx.nd.random.normal(0, -1, (2, 2))
+os.fork()
+print('went on')
+''')
+    assert done.returncode == -signal.SIGABRT, done.stderr
+    assert 'before a fork' in done.stderr and 'has to be positive' in done.stderr
+    assert not done.stdout
 
 
 def test_status_of_sys_exit_is_kept():

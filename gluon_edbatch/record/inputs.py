@@ -12,7 +12,7 @@ from .calls import CallLog
 from .guard import Watched, alias, detached
 from .lazy import LazyArray, RaggedArray, Store
 from .sites import Site, current_site
-from .spec import Spec, spec_of
+from .spec import Spec, device_of, spec_of
 
 SCALAR_DTYPE = np.float32
 NUMBERS = (int, float, np.generic)
@@ -145,7 +145,8 @@ class Inputs(CallLog):
 
         Small ones are copied; a large one is watched instead, and the same one is one value. To
         watch costs less than to copy, but writing through a view made before is not noticed; so
-        what is a view itself, as of an array of ``mx.np``, is copied whatever its size.
+        what is a view itself, as of an array of ``mx.np``, is copied whatever its size. So is what
+        lies in host memory of another kind: see `device_of`.
         """
         eager = False
         if isinstance(array, LazyArray):  # of another scope, ragged or settled
@@ -161,10 +162,11 @@ class Inputs(CallLog):
             array = array.as_nd_ndarray()
         if not array.shape:
             array = array.reshape((1,))
-        spec = spec_of(array.shape, array.dtype, array.ctx, eager)
-        self._ctx = self._ctx or array.ctx
-        if eager or array is not given or array.size < self.copied_below:
-            values = detached(array).copy()
+        ctx = device_of(array)
+        spec = spec_of(array.shape, array.dtype, ctx, eager)
+        self._ctx = self._ctx or ctx
+        if eager or array is not given or array.ctx != ctx or array.size < self.copied_below:
+            values = detached(array).copyto(ctx)
             return self._append_array(
                 Given(alias(array) if self.mode.recording else values, values), spec)
         watched = Watched(array, self._keep_forms)

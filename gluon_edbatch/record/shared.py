@@ -10,6 +10,7 @@ from mxnet.base import _LIB, NDArrayHandle, check_call
 from mxnet.ndarray import NDArray
 
 from .guard import GuardedArray, raw_handle
+from .spec import device_of
 
 _LARGE = 1 << 16  # elements
 _MOST_TYPES = 512
@@ -66,18 +67,21 @@ class Sharing:
     """Which arrays of a recording its operators share.
 
     An array does not tell whether it is data of one sample or a weight. Taken for a weight are the
-    weights of layers, arrays with a gradient of their own, and large ones.
+    weights of layers, arrays with a gradient of their own, and large ones. Where batches cannot
+    read an array as it lies, it is data (see `device_of`).
     """
 
     def __init__(self):
-        self._weights: Dict[int, Tuple[NDArray, bool]] = {}  # by id; these hold the arrays
+        # By id: the array, which they hold; whether batches can read it; whether it is a weight.
+        self._known: Dict[int, Tuple[NDArray, bool, bool]] = {}
         self._of_operator: Dict[str, set] = {}
 
     def positions(self, op: str, args: Sequence[Any]) -> Tuple[int, ...]:
         """Those of the arguments that are shared, if any argument is not."""
         found = [position for position, arg in enumerate(args)
                  if arg.__class__ in (NDArray, GuardedArray) and (
-                     position in _WEIGHTS.get(op, ()) or self.is_weight(arg))]
+                     self._is_readable(arg) if position in _WEIGHTS.get(op, ())
+                     else self.is_weight(arg))]
         known = self._of_operator.setdefault(op, set())
         known.update([id(args[position]) for position in found])
         if len(found) == len(args) or len(known) > _MOST_ARRAYS:
@@ -94,11 +98,18 @@ class Sharing:
 
     def is_weight(self, array: NDArray) -> bool:
         """Whether an array is taken for a weight, and not for data of one sample."""
-        known = self._weights.get(id(array))
+        return self._facts(array)[2]
+
+    def _is_readable(self, array: NDArray) -> bool:
+        return self._facts(array)[1]
+
+    def _facts(self, array: NDArray) -> Tuple[NDArray, bool, bool]:
+        known = self._known.get(id(array))
         if known is None:
-            known = self._weights[id(array)] = array, (
+            readable = device_of(array) == array.ctx
+            known = self._known[id(array)] = array, readable, readable and (
                 array.size >= _LARGE or _has_gradient(array))
-        return known[1]
+        return known
 
 
 def _has_gradient(array: NDArray) -> bool:

@@ -62,6 +62,14 @@ class Spec:
         return f'{np.dtype(self.dtype).name}{self.shape}@{self.ctx}'
 
 
+def device_of(array: mx.nd.NDArray) -> mx.Context:
+    """Where what is computed from an array lies. Memory of the host that processes share
+    (``cpu_shared``, of a DataLoader's workers) or that stays in place (``cpu_pinned``) is the
+    CPU's, too: operators take all of these together, but a CachedOp takes none but ``cpu``."""
+    ctx = array.ctx
+    return mx.cpu() if ctx.device_type in ('cpu_shared', 'cpu_pinned') else ctx
+
+
 _specs: Dict[tuple, Spec] = {}
 _arenas: Dict[tuple, ArenaKey] = {}
 
