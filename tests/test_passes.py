@@ -5,7 +5,7 @@ import mxnet as mx
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
-from mxnet import gluon
+from mxnet import autograd, gluon
 
 import gluon_edbatch as edb
 from gluon_edbatch.static.options import CompileOptions
@@ -187,7 +187,9 @@ def test_operators_on_values_of_all_types(dtype):
     outer = edb.nd.tanh
 
     def run(x):
-        return (outer(x) * 3 * 2 + 0).sum(axis=1), x * 2 / 3, (x ** 2).clip(0, 4)
+        middle = edb.nd.reshape(x, shape=(2, 2))
+        return ((outer(x) * 3 * 2 + 0).sum(axis=1), x * 2 / 3, (x ** 2).clip(0, 4),
+                middle.sum(axis=0), middle * x[:, :2])
     with edb.batching('agenda', compile_options=edb.CompileOptions(native=False)) as scope:
         found = [run(array) for _ in range(2)]
     for values in edb.forward(found):
@@ -218,3 +220,45 @@ def test_gradients_of_a_bias_that_became_part_of_a_product(transposed, frozen):
         sample.attach_grad()
     assert_matches_eager(lambda x: block(block(x) * 2), samples, blocks=[block],
                          schedulers=['agenda', 'depth'])
+
+
+def test_gradients_that_mxnet_does_not_add():
+    """`amp_cast` to the type that there is leaves them out."""
+    def gradients(call):
+        xs = [mx.nd.ones((2, 2)) * number for number in range(4)]
+        for x in xs:
+            x.attach_grad()
+        with autograd.record():
+            results = call(xs)
+        autograd.backward(results[1:3])
+        return [x.grad.asnumpy() for x in xs]
+
+    def cast(x):
+        return mx.nd.amp_cast(x, dtype='float32')
+
+    def batched(xs):
+        with edb.batching('agenda'):
+            return edb.forward([cast(edb.nd.identity(x)) for x in xs])
+    np.testing.assert_array_equal(gradients(batched), gradients(lambda xs: [cast(x) for x in xs]))
+
+
+def test_axis_of_a_split_that_names_none():
+    """MXNet's own default is 1, though its Python function gives 0."""
+    class Halves(gluon.HybridBlock):
+        def hybrid_forward(self, F, x):
+            first, second = F._internal._split_v2(x, indices=(0,), sections=2)
+            return F.tanh(first) * second
+    assert_matches_eager(Halves(), [mx.nd.random.normal(shape=(3, 4)) for _ in range(3)])
+
+
+def test_sums_of_images_with_one_that_all_calls_share():
+    shared = mx.nd.ones((1, 1, 2, 2))
+    xs = [mx.nd.full((1, 1, 2, 2), number) for number in range(3)]
+
+    def scaled(x):
+        return mx.nd.UpSampling(x, shared, scale=2, sample_type='nearest', num_args=2,
+                                multi_input_mode='sum')
+    with edb.batching('agenda'):
+        found = [scaled(edb.nd.identity(x)) for x in xs]
+    for value, x in zip(edb.forward(found), xs):
+        np.testing.assert_array_equal(value.asnumpy(), scaled(x).asnumpy())

@@ -295,7 +295,7 @@ def _swapaxes(application: Application) -> mx.sym.Symbol:
 
 
 def _split_v2(application: Application) -> Optional[mx.sym.Symbol]:
-    axis = integer(application.node, 'axis', 0) % application.rank
+    axis = integer(application.node, 'axis', 1) % application.rank
     ends = [0]
     for shape in application.outputs:
         ends.append(ends[-1] + (1 if flag(application.node, 'squeeze_axis') else shape[axis]))

@@ -259,8 +259,13 @@ def _split(node: Node) -> bool:
     return integer(node, 'axis', 1) % len(node.inputs[0]) != 0
 
 
+def _upsampling(node: Node) -> bool:
+    """Images of several sizes are put side by side or added; what is learnt is a kernel."""
+    return _first_only(node) if node.attrs.get('sample_type') == 'bilinear' else all(node.batched)
+
+
 def _split_v2(node: Node) -> bool:
-    return integer(node, 'axis', 0) % len(node.inputs[0]) != 0
+    return integer(node, 'axis', 1) % len(node.inputs[0]) != 0
 
 
 def _transpose(node: Node) -> bool:
@@ -376,9 +381,10 @@ RULES: Dict[str, Callable[[Node], bool]] = {
     **_table(_any, UNARY),
     **_table(_elementwise, BINARY),
     **_table(_first_only, '''FullyConnected Convolution Deconvolution Pooling GroupNorm
-                             InstanceNorm LeakyReLU UpSampling Pad pad LRN depth_to_space
+                             InstanceNorm LeakyReLU Pad pad LRN depth_to_space
                              space_to_depth im2col _contrib_AdaptiveAvgPooling2D
                              _contrib_BilinearResize2D'''),
+    'UpSampling': _upsampling,
     **_table(_reduction, 'sum mean prod nansum nanprod max min norm sum_axis max_axis min_axis'),
     **_table(_normalised('axis', -1), 'softmax log_softmax softmin LayerNorm'),
     **_table(_along(None), 'argmax argmin'), **_table(_along(-1), 'argsort sort topk'),

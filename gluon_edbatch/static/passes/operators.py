@@ -56,7 +56,7 @@ def _is_true(node: NodeView, name: str) -> bool:
 
 def _slices(rewriter: Rewriter, node: NodeView) -> List[Entry]:
     """Each part of a split on its own."""
-    axis = int(node.attrs.get('axis', '1' if node.op == 'SliceChannel' else '0'))
+    axis = int(node.attrs.get('axis', '1'))
     axis %= len(node.shape)
     parts, begin = [], 0
     for shape in node.shapes:
