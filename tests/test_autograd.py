@@ -730,3 +730,18 @@ def test_what_joins_the_tape_by_handles(name, native):
                      + [array.grad.asnumpy() for array in marked])
     for expected, batched in zip(*found):
         np.testing.assert_allclose(batched, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_values_of_six_axes():
+    """MXNet cannot differentiate a view of so many."""
+    found = []
+    for scope in (contextlib.nullcontext, edb.batching):
+        xs = ndarrays(3, (1, 2, 1, 2, 1, 2), gradient=True)
+        with autograd.record():
+            with scope():
+                values = [mx.nd.tanh(edb.nd.identity(x)) for x in xs]
+            loss = mx.nd.add_n(*[(value * value).sum() for value in values])
+        loss.backward()
+        found.append([loss.asnumpy()] + [x.grad.asnumpy() for x in xs])
+    for eager, batched in zip(*found):
+        np.testing.assert_allclose(batched, eager, rtol=1e-5)

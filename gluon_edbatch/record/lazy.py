@@ -14,6 +14,7 @@ from ..pool import Memory
 from .sites import current_site
 from .spec import Spec
 
+_MOST_AXES = 5  # of arrays whose views MXNet can differentiate
 _copyto = mx.nd._internal._copyto
 # The originals: a scope replaces these two to notice changes of mode (see hooks.py).
 _set_recording, _set_training = autograd.set_recording, autograd.set_training
@@ -61,6 +62,8 @@ class Arena:
             return self.raw._slice(begin, end)
         previous = _set_recording(True)
         try:
+            if source.ndim > _MOST_AXES:
+                return mx.nd.slice_axis(source, axis=0, begin=begin, end=end)
             return source._slice(begin, end)
         finally:
             _set_recording(previous)
