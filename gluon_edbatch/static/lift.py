@@ -320,6 +320,8 @@ def _broadcast_to(application: Application) -> Optional[mx.sym.Symbol]:
 
 def _tile(application: Application) -> mx.sym.Symbol:
     value, reps = application.inputs[0], tuple_of(application.node, 'reps') or ()
+    if sum(count > 1 for count in reps) > 2:
+        raise NoRule('tile along three axes: MXNet has no gradient of four')
     rank = max(len(reps), application.rank)
     return mx.sym.tile(_shaped(value.symbol, (1,) * (rank - application.rank) + value.shape),
                        reps=(1,) * (1 + rank - len(reps)) + tuple(reps))

@@ -168,6 +168,16 @@ def _(draw):
     return [Input((steps, batch, width)), _weight(size)] + states * (1 + (mode == 'lstm'))
 
 
+@_for('_mp_adamw_update')
+def _(draw):
+    """Of one shape: MXNet checks none of them, and reads beyond those that are too small."""
+    draw.attrs.update(lr=0.3, eta=draw.pick([1.0, 0.5]))
+    draw.maybe('wd', 0.3)
+    draw.maybe('beta1', 0.5)
+    shape = draw.shape(1, 3)
+    return [Input(shape, shared=draw.flag(0.3)) for _ in range(5)] + [Input((1,))]
+
+
 @_for('UpSampling')
 def _(draw):
     draw.attrs.update(scale=draw.number(1, 3), sample_type='nearest', num_args=1)
