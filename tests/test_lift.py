@@ -304,3 +304,18 @@ def test_shared_array_in_the_shape_of_a_value():
         values = [N.reshape_like(weight, N.identity(x)) * 2 for x, in samples]
     for value in values:
         np.testing.assert_allclose(value.asnumpy(), weight.asnumpy().reshape(3, 4) * 2, rtol=1e-6)
+
+
+def test_tile_along_three_axes_runs_alone():
+    """A batch would have one axis more, of which MXNet has no gradient."""
+    xs = [mx.nd.random.normal(shape=(3, 1, 2)) for _ in range(COUNT)]
+    for x in xs:
+        x.attach_grad()
+    with mx.autograd.record():
+        with edb.batching():
+            values = [N.tile(N.identity(x), reps=(2, 2, 2)) for x in xs]
+        loss = edb.stack(values).sum()
+    loss.backward()
+    for x, value in zip(xs, values):
+        np.testing.assert_array_equal(value.asnumpy(), np.tile(x.asnumpy(), (2, 2, 2)))
+        np.testing.assert_array_equal(x.grad.asnumpy(), np.full(x.shape, 8))
