@@ -10,6 +10,7 @@ import itertools
 import os
 import sys
 import threading
+import time
 import traceback
 import weakref
 from functools import partial
@@ -31,6 +32,7 @@ _BACKWARD = autograd.Function._bwd_functype
 _DELETE = autograd.Function._del_functype
 _alive = {}  # MXNet holds these by address only
 _serial = itertools.count()
+_DELETING_S = 0.1
 _passes: 'weakref.WeakSet[BackwardPass]' = weakref.WeakSet()
 
 
@@ -232,6 +234,9 @@ def _finish_before_fork() -> None:
 
     No error can be raised from here, and none is left to see once it was waited for: so that
     nobody reads an array that was not computed, the program ends, as MXNet's own waiting ends it.
+
+    MXNet's threads may still have to call Python after the last result is there, to delete what
+    they hold; nothing tells when they have, so they get some time for it.
     """
     if not _passes:
         return
@@ -241,6 +246,7 @@ def _finish_before_fork() -> None:
         print(f'Error in what MXNet had to finish before a fork:\n{traceback.format_exc()}',
               file=sys.stderr, flush=True)
         os.abort()
+    time.sleep(_DELETING_S)
 
 
 os.register_at_fork(before=_finish_before_fork)  # before others take locks for the fork
