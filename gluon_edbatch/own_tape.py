@@ -163,18 +163,17 @@ def _values(arena: EagerArena, numbers: List[int], firsts: bool) -> Iterator[NDA
 
 def run_graph(node_type: NodeType, variables: Dict[str, NDArray]) -> List[NDArray]:
     """The results of a type's subgraph, computed as the user's code would have done."""
-    graph, symbol = node_type.nodes, node_type.graph.symbol
-    if any('subgraphs' in node for node in graph['nodes']):
-        results = CachedOp(symbol)(*[variables[name] for name in symbol.list_inputs()])
+    graph = node_type.graph.subgraph
+    if any(node.bodies for node in graph.nodes):
+        results = CachedOp(graph.symbol)(*[variables[name] for name in graph.variables])
         return [results] if isinstance(results, NDArray) else results
     values: List[List[NDArray]] = []
-    for node in graph['nodes']:
-        if node['op'] == 'null':
-            values.append([variables[node['name']]])
+    for node in graph.nodes:
+        if node.is_variable:
+            values.append([variables[node.name]])
             continue
-        attrs = {key: value for key, value in node.get('attrs', {}).items()
-                 if not key.startswith('__')}
-        values.append(_invoke(operator_handle(node['op']), [values[source][output] for source, output, *_
-                                                    in node['inputs']],
-                              list(attrs), list(attrs.values()), None, False, True))
-    return [values[index][output] for index, output, *_ in graph['heads']]
+        attrs = {key: value for key, value in node.attrs.items() if not key.startswith('__')}
+        inputs = [values[entry.node][entry.output] for entry in node.inputs]
+        values.append(_invoke(operator_handle(node.op), inputs, list(attrs), list(attrs.values()),
+                              None, False, True))
+    return [values[index][output] for index, output in graph.heads]

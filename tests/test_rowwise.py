@@ -6,6 +6,7 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
+from gluon_edbatch.static.ir import Subgraph
 from gluon_edbatch.static.rowwise import RULES, Verdict, analyse
 from gluon_edbatch.testing import assert_matches_eager
 from support.models import started
@@ -142,7 +143,7 @@ def symbol_of(name):
 @pytest.mark.parametrize('name', CASES)
 def test_verdict(name):
     symbol, rows, verdict = symbol_of(name)
-    found = analyse(symbol, rows, training=True)
+    found = analyse(Subgraph(symbol), rows, training=True)
     if verdict is DEPENDENT and found.verdict is UNKNOWN:
         pytest.skip('no rule: the comparison with a run alone decides')
     assert found.verdict is verdict, found.reason
@@ -161,7 +162,7 @@ def evaluate(symbol, inputs, others):
 @pytest.mark.parametrize('rows', [1, 2, 5])
 def test_proved_operators_are_row_by_row(name, rows):
     symbol, shapes, _ = symbol_of(name)
-    result = analyse(symbol, shapes, training=False)
+    result = analyse(Subgraph(symbol), shapes, training=False)
     generator = np.random.RandomState(3)
     inputs = {key: generator.uniform(0, 3, (rows,) + shape) for key, shape in shapes.items()}
     arguments, _, auxiliary = symbol.infer_shape(**{k: v.shape for k, v in inputs.items()})

@@ -11,6 +11,7 @@ from mxnet.ndarray.sparse import csr_matrix
 
 import gluon_edbatch as edb
 from gluon_edbatch.segment_matrix import segment_matrix
+from gluon_edbatch.static.ir import Subgraph
 from gluon_edbatch.static.segments import PARENTS, SEGMENTS, by_segments
 from gluon_edbatch.testing import assert_matches_eager
 
@@ -66,7 +67,7 @@ def outputs_and_gradients(symbol, values):
 def test_the_same_results_and_gradients(name, counts):
     symbol = graph(COVERED[name])
     shapes = {key: shape for key, shape in SHAPES.items() if key in symbol.list_inputs()}
-    rewritten = by_segments(symbol, shapes, {'x', 'y'} & set(shapes))
+    rewritten = by_segments(Subgraph(symbol), shapes, {'x', 'y'} & set(shapes))
     assert rewritten is not None
     rows, total, longest = len(counts), sum(counts), max(counts)
     random = np.random.RandomState(0)
@@ -84,7 +85,7 @@ def test_the_same_results_and_gradients(name, counts):
     values[PARENTS] = mx.nd.array(parents, dtype='int32')
     values[SEGMENTS] = segment_matrix(parents, rows, np.float32, mx.cpu())
     expected, expected_gradients = outputs_and_gradients(symbol, padded)
-    found, gradients = outputs_and_gradients(rewritten, values)
+    found, gradients = outputs_and_gradients(rewritten.symbol, values)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
     for key, gradient in gradients.items():
         wanted = expected_gradients[key]
@@ -96,7 +97,7 @@ def test_the_same_results_and_gradients(name, counts):
 def test_what_the_rules_do_not_cover_keeps_its_padding(name):
     symbol = graph(NOT_COVERED[name])
     shapes = {key: shape for key, shape in SHAPES.items() if key in symbol.list_inputs()}
-    assert by_segments(symbol, shapes, {'x', 'y'} & set(shapes)) is None
+    assert by_segments(Subgraph(symbol), shapes, {'x', 'y'} & set(shapes)) is None
 
 
 @pytest.mark.parametrize('dtype', ['float32', 'float64'])

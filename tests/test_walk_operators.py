@@ -54,7 +54,7 @@ BROKEN = {
     'a result': ("from gluon_edbatch.static import rowwise\n"
                  "rowwise.RULES['sort'] = rowwise._any\n", 'sort'),
     'a gradient': ("from gluon_edbatch.static import own_gradient\n"
-                   "own_gradient.own_gradients = lambda symbol: []\n"
+                   "own_gradient.own_gradients = lambda graph: []\n"
                    "from gluon_edbatch.static import node_type\n"
                    "node_type.own_gradients = own_gradient.own_gradients\n", 'MakeLoss'),
     'a crash': ("import os\nfrom gluon_edbatch.static import node_type\n"

@@ -4,23 +4,19 @@ Rows of more than one axis are laid out as MXNet does, so that reshaping is free
 (N, K, ...) in the graph, are never padded: an entry with their axis 1 has a row for each value. What
 has no rule here runs as a `CachedOp`, as do types whose rows are not of one floating-point type.
 """
-import json
 from typing import Dict, List, Optional, Set, Tuple
 
-import mxnet as mx
 import numpy as np
 
+from ..static.ir import Entry, Shape, Subgraph
 from ..static.node_type import Kind, NodeType, one_group
 from ..static.passes import apply_passes
 from ..static.passes.horizontal import horizontal, packs
-from ..static.program import tell_dtypes
-from ..static.trace import INPUT
+from ..static.program import with_dtypes
+from ..static.trace import INPUT, is_argument
 from .instructions import (COPY, Instruction, Opcode, Place, Register, RowProgram, Unary, View,
                            read_backward)
-from .rules import (ADDITIONS, RULES, VIEWS, Entry, Node, Shape, Unsupported, Value, axis_of,
-                    width_of)
-
-_PREFIX = INPUT.replace('%d', '')
+from .rules import ADDITIONS, RULES, VIEWS, Node, Unsupported, Value, width_of
 
 
 def lower(node_type: NodeType) -> RowProgram:
@@ -48,37 +44,46 @@ def lower(node_type: NodeType) -> RowProgram:
     dtypes |= {np.dtype(parameter.dtype) for parameter in node_type.parameters}
     if len(dtypes) != 1 or next(iter(dtypes)) not in (np.float32, np.float64):
         raise Unsupported('mixes element types')
-    symbol = node_type.graph.symbol.__copy__()
-    tell_dtypes(symbol, node_type)
     # The other passes choose among MXNet's operators.
     options = node_type.options.but(operators=False, middle_axis=False, sums=False)
-    symbol, changed = apply_passes(symbol, node_type.trial_shapes, options, 'cpu')
-    symbol = horizontal(symbol) if options.horizontal else symbol
-    program = Lowering(node_type, symbol, node_type.trial_shapes,
-                        next(iter(dtypes)).itemsize).program()
+    graph, changed = apply_passes(with_dtypes(node_type.graph.subgraph, node_type),
+                                  node_type.trial_shapes, options, 'cpu')
+    graph = horizontal(graph) if options.horizontal else graph
+    program = Lowering(node_type, graph, next(iter(dtypes)).itemsize).program()
     node_type.changed_by.update(changed + ['segments'] * bool(ragged)
                                 + ['horizontal'] * bool(program.packs))
     return program
 
 
+def _nodes(graph: Subgraph, shapes: Dict[str, Shape]) -> List[Node]:
+    found = graph.infer(shapes)
+    if found is None:
+        raise Unsupported('shapes cannot be inferred')
+    return [Node(index, node.op, node.attrs, node.inputs, own, node.name)
+            for index, (node, own) in enumerate(zip(graph.nodes, found))]
+
+
+def _position(node: Node) -> int:
+    """Which argument a variable is."""
+    return int(node.name[len(INPUT % 0) - 1:])
+
+
 class Lowering:
     """The program under way: what rules read and write."""
 
-    def __init__(self, node_type: NodeType, symbol: mx.sym.Symbol, shapes: Dict[str, Shape],
-                 element_size: int):
+    def __init__(self, node_type: NodeType, graph: Subgraph, element_size: int):
         self.node_type = node_type
         self.element_size = element_size
-        self.graph = json.loads(symbol.tojson())
-        self.heads: List[Entry] = [tuple(head[:2]) for head in self.graph['heads']]
+        self.heads: List[Entry] = list(graph.heads)
         place = {name: i for i, name in enumerate(node_type.graph.parameters)}
-        packed = packs(symbol)
+        packed = packs(graph)
         self.packs = [tuple(place[name] for name in names) for names in packed.values()]
         self.names = {name: i for i, name in enumerate([*place, *packed])}
-        self.nodes = self._nodes(symbol, shapes)
+        self.nodes = _nodes(graph, node_type.trial_shapes)
         self.times = [1] * len(self.heads)  # rows of its arena that make a row of each result
         if node_type.whole:
             self._see_whole_values()
-        self.batch_shape = self._batch_shape(shapes)
+        self.batch_shape = self._batch_shape(node_type.trial_shapes)
         self.uses = self._uses()
         self.registers: List[Register] = []
         self.instructions: List[Instruction] = []
@@ -89,36 +94,16 @@ class Lowering:
 
     # --- the graph -------------------------------------------------------------------------------
 
-    def _nodes(self, symbol, shapes) -> List[Node]:
-        internals = symbol.get_internals()
-        used = set(symbol.list_inputs())
-        _, found, _ = internals.infer_shape(
-            **{name: shape for name, shape in shapes.items() if name in used})
-        if found is None:
-            raise Unsupported('shapes cannot be inferred')
-        names = [output.name for output in internals]
-        nodes, position = [], 0
-        for index, node in enumerate(self.graph['nodes']):
-            first = position
-            position += 1
-            while node['op'] != 'null' and position < len(names) \
-                    and names[position] == node['name']:
-                position += 1
-            nodes.append(Node(index, node['op'], node.get('attrs', {}),
-                              [tuple(source[:2]) for source in node['inputs']],
-                              [tuple(shape) for shape in found[first:position]]))
-        return nodes
-
     def _see_whole_values(self) -> None:
         """A row of the program is a call: what is reshaped on the way in and out (see `lift`) has
         its shape to begin with."""
         for node in self.nodes:
-            if node.op == 'null' and self._is_argument(node):
-                rows = self.node_type.arguments[self._position(node)].rows
+            if is_argument(node.name):
+                rows = self.node_type.arguments[_position(node)].rows
                 shape = node.shapes[0]
                 node.shapes[0] = (shape[0] // rows, rows) + shape[1:]
         self.times = [spec.rows for spec in self.node_type.outputs]
-        self.heads = [self.nodes[index].sources[0] for index, _ in self.heads]
+        self.heads = [self.nodes[entry.node].sources[0] for entry in self.heads]
         if len(set(self.heads)) != len(self.heads):
             raise Unsupported('gives a result twice')
 
@@ -126,7 +111,7 @@ class Lowering:
         """How many rows the trial shapes have, and how many values for each."""
         if self.node_type.whole:
             return next(node.shapes[0][:1] for node in self.nodes
-                        if node.op == 'null' and self._is_argument(node))
+                        if is_argument(node.name))
         for position, argument in enumerate(self.node_type.arguments):
             if argument.kind is Kind.RAGGED and INPUT % position in shapes:
                 return tuple(shapes[INPUT % position][:2])
@@ -141,7 +126,7 @@ class Lowering:
 
     def _is_needed(self, node: Node) -> bool:
         """False for the last reshapes of whole values."""
-        return any((node.index, output) in self.uses or (node.index, output) in self.heads
+        return any(Entry(node.index, output) in self.uses or Entry(node.index, output) in self.heads
                    for output in range(len(node.shapes)))
 
     def _only_use(self, entry: Entry) -> Optional[Node]:
@@ -155,7 +140,7 @@ class Lowering:
         for node in reversed(self.nodes):
             self._place(node)
         for node in self.nodes:
-            if node.op == 'null':
+            if not node.op:
                 self._variable(node)
             elif node.index not in self.folded and self._is_needed(node):
                 self._operator(node)
@@ -168,9 +153,9 @@ class Lowering:
 
     def _place(self, node: Node) -> None:
         """Decide where results go before they are computed: to a result, into a concatenation."""
-        if node.op == 'null' or len(node.shapes) != 1 or node.op in VIEWS:
+        if not node.op or len(node.shapes) != 1 or node.op in VIEWS:
             return
-        entry = (node.index, 0)
+        entry = Entry(node.index)
         if entry in self.heads and entry not in self.placed:
             width = width_of(node.shapes[0][1:])
             position = self.heads.index(entry)
@@ -183,11 +168,11 @@ class Lowering:
             self.folded.update(self._products_to_sum(node))
 
     def _pieces_lie_side_by_side(self, node: Node) -> bool:
-        axis = axis_of(node.attrs.get('dim', '1'), len(node.shapes[0]))
+        axis = node.attrs.axis('dim', len(node.shapes[0]), 1)
         return axis > 0 and width_of(node.shapes[0][1:axis]) == 1
 
     def _place_pieces(self, node: Node) -> None:
-        entry = (node.index, 0)
+        entry = Entry(node.index)
         whole = self.placed.get(entry)
         if whole is None:
             whole = self.placed[entry] = self.new(width_of(node.shapes[0][1:]), None)
@@ -197,16 +182,9 @@ class Lowering:
             piece = self.nodes[source[0]]
             if (self._only_use(source) is not None and source not in self.placed
                     and piece.op not in VIEWS and len(piece.shapes) == 1
-                    and (piece.op != 'null' or self._is_argument(piece))):
+                    and (piece.op or is_argument(piece.name))):
                 self.placed[source] = View(whole.register, offset, width)
             offset += width
-
-    def _is_argument(self, node: Node) -> bool:
-        return self.graph['nodes'][node.index]['name'].startswith(_PREFIX)
-
-    def _position(self, node: Node) -> int:
-        """Which argument a variable is."""
-        return int(self.graph['nodes'][node.index]['name'][len(_PREFIX):])
 
     def _products_to_sum(self, node: Node) -> List[int]:
         """The products among the terms of an addition that nothing else reads."""
@@ -217,12 +195,11 @@ class Lowering:
                 and self._only_use(source) is node]
 
     def _variable(self, node: Node) -> None:
-        name = self.graph['nodes'][node.index]['name']
-        entry, shape = (node.index, 0), node.shapes[0]
-        if name in self.names:
-            self.values[entry] = Value(shape, parameter=self.names[name])
+        entry, shape = Entry(node.index), node.shapes[0]
+        if node.name in self.names:
+            self.values[entry] = Value(shape, parameter=self.names[node.name])
         else:
-            position = self._position(node)
+            position = _position(node)
             argument = self.node_type.arguments[position]
             ragged = argument.kind is Kind.RAGGED
             shape = shape[2:] if ragged else shape[1:]
@@ -278,7 +255,7 @@ class Lowering:
 
     def out(self, node: Node, ragged: bool, output: int = 0) -> View:
         """Where a result goes; from here on it is known to the operators that read it."""
-        entry = (node.index, output)
+        entry = Entry(node.index, output)
         shape = node.shapes[output][2 if ragged else 1:]
         view = self.placed.get(entry)
         if view is None:
@@ -296,7 +273,7 @@ class Lowering:
 
     def alias(self, node: Node, value: Value, view: View, output: int = 0) -> None:
         """A result that is a part, or another shape, of what is there."""
-        self.values[node.index, output] = Value(node.shapes[output][value.lead:], view,
+        self.values[Entry(node.index, output)] = Value(node.shapes[output][value.lead:], view,
                                                 value.ragged)
 
     def emit(self, op: Opcode, out: View, *views: View, **rest) -> None:

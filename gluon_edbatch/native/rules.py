@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Callable, Dict, List, NamedTuple, Optional, Se
 
 import numpy as np
 
+from ..static.ir import Attrs, Entry, Shape
 from .instructions import COPY, Binary, Opcode, Spread, Unary, View
 
 if TYPE_CHECKING:
     from .lowering import Lowering
 
-Shape = Tuple[int, ...]
-Entry = Tuple[int, int]  # node and output
 
 
 class Unsupported(Exception):
@@ -57,35 +56,23 @@ class Node(NamedTuple):
     ----------
     index : int
     op : str
-    attrs : dict
-    sources : list of Entry
+    attrs : Attrs
+    sources : tuple of Entry
     shapes : list of tuple
         Of its outputs, with axis 0.
+    name : str
     """
 
     index: int
     op: str
-    attrs: Dict[str, str]
-    sources: List[Entry]
+    attrs: Attrs
+    sources: Tuple[Entry, ...]
     shapes: List[Shape]
+    name: str
 
 
 def width_of(shape: Sequence[int]) -> int:
     return int(np.prod(shape, dtype=np.int64))
-
-
-def axis_of(text: str, rank: int) -> int:
-    axis = int(text)
-    return axis + rank if axis < 0 else axis
-
-
-def _true(attrs: Dict[str, str], name: str, default: str = 'False') -> bool:
-    return attrs.get(name, default) in ('True', 'true', '1')
-
-
-def _numbers(text: str) -> List[Optional[int]]:
-    return [None if part.strip() in ('', 'None') else int(part)
-            for part in text.strip('()[] ').split(',') if part.strip()]
 
 
 def _is_rows(*values: Optional[Value]) -> bool:
@@ -99,7 +86,7 @@ def _need_rows(node: Node, *values: Value) -> None:
 
 # --- rules: one for each operator ----------------------------------------------------------------
 
-def _unary(function: Unary, reals: Callable[[Dict[str, str]], Tuple[float, ...]] = lambda _: ()):
+def _unary(function: Unary, reals: Callable[[Attrs], Tuple[float, ...]] = lambda _: ()):
     def rule(low: 'Lowering', node: Node, inputs: List[Value]) -> None:
         _need_rows(node, inputs[0])
         low.emit(Opcode.UNARY, low.out(node, inputs[0].ragged), inputs[0].view,
@@ -107,8 +94,8 @@ def _unary(function: Unary, reals: Callable[[Dict[str, str]], Tuple[float, ...]]
     return rule
 
 
-def _scalar(attrs: Dict[str, str]) -> float:
-    return float(attrs.get('scalar', '1'))
+def _scalar(attrs: Attrs) -> float:
+    return attrs.number('scalar', 1)
 
 
 def _inverse(number: float) -> float:
@@ -136,7 +123,7 @@ def _leaky(low, node, inputs) -> None:
         raise Unsupported(f'has LeakyReLU of type {node.attrs["act_type"]}')
     if low.element_size != 4:
         raise Unsupported('has LeakyReLU, which MXNet computes in single precision')
-    _unary(Unary.LEAKY, lambda attrs: (float(attrs.get('slope', 0.25)),))(low, node, inputs)
+    _unary(Unary.LEAKY, lambda attrs: (attrs.number('slope', 0.25),))(low, node, inputs)
 
 
 def _clip(low, node, inputs) -> None:
@@ -220,10 +207,10 @@ def _fully_connected(low, node, inputs) -> None:
 def _dot(low, node, inputs) -> None:
     """Rows by a matrix, which is a layer's weight, turned or not."""
     matrix = inputs[1]
-    if matrix.parameter < 0 or len(matrix.shape) != 2 or _true(node.attrs, 'transpose_a'):
+    if matrix.parameter < 0 or len(matrix.shape) != 2 or node.attrs.flag('transpose_a'):
         raise Unsupported('has dot of something else than rows and a matrix')
     _emit_product(low, node, inputs, low.out(node, inputs[0].ragged), accumulate=False,
-                  turned=not _true(node.attrs, 'transpose_b'))
+                  turned=not node.attrs.flag('transpose_b'))
 
 
 def _emit_product(low, node, inputs, out: View, accumulate: bool, turned: bool = False) -> None:
@@ -231,7 +218,7 @@ def _emit_product(low, node, inputs, out: View, accumulate: bool, turned: bool =
     if any(value.parameter < 0 for value in inputs[1:]):
         raise Unsupported('has FullyConnected of a weight that is no parameter')
     x = inputs[0]
-    flatten = _true(node.attrs, 'flatten', 'True') and node.op == 'FullyConnected'
+    flatten = node.attrs.flag('flatten', True) and node.op == 'FullyConnected'
     if flatten and x.ragged:
         raise Unsupported('multiplies all values of a row at once')
     times = 1 if flatten else width_of(x.shape[:-1])
@@ -255,14 +242,14 @@ def _reshape(low, node, inputs) -> None:
 
 
 def _slice_axis(low, node, inputs) -> None:
-    begin, end = _numbers(node.attrs['begin'])[0], _numbers(node.attrs['end'])
-    _cut(low, node, inputs[0], axis_of(node.attrs['axis'], len(node.shapes[0])), begin,
+    begin, end = node.attrs.integers('begin')[0], node.attrs.integers('end')
+    _cut(low, node, inputs[0], node.attrs.axis('axis', len(node.shapes[0])), begin,
          end[0] if end else None, 0)
 
 
 def _slice(low, node, inputs) -> None:
     """Along one axis."""
-    bounds = [_numbers(node.attrs.get(key, '()')) for key in ('begin', 'end', 'step')]
+    bounds = [node.attrs.integers(key) for key in ('begin', 'end', 'step')]
     shape = (*low.lead(inputs[0]), *inputs[0].shape)
     cuts = []
     for axis, length in enumerate(shape):
@@ -282,10 +269,10 @@ def _transpose(low, node, inputs) -> None:
     value, lead = inputs[0], inputs[0].lead
     rank = len(value.shape) + lead
     if node.op == 'transpose':
-        axes = _numbers(node.attrs.get('axes', '()')) or list(reversed(range(rank)))
+        axes = list(node.attrs.integers('axes')) or list(reversed(range(rank)))
     else:
         axes = list(range(rank))
-        first, second = (axis_of(node.attrs.get(key, '0'), rank) for key in ('dim1', 'dim2'))
+        first, second = (node.attrs.axis(key, rank, 0) for key in ('dim1', 'dim2'))
         axes[first], axes[second] = second, first
     if axes[:lead] != list(range(lead)) or rank == lead:
         raise Unsupported('moves rows')
@@ -327,14 +314,14 @@ def _cut_parameter(low, node, value: Value, axis: int, begin: Optional[int], end
         raise Unsupported('takes some columns of a parameter')
     begin, end, _ = slice(begin, end).indices(value.shape[axis])
     inner = width_of(value.shape[axis + 1:])
-    low.values[node.index, output] = Value(node.shapes[output], parameter=value.parameter,
+    low.values[Entry(node.index, output)] = Value(node.shapes[output], parameter=value.parameter,
                                            begin=value.begin + begin * inner)
 
 
 def _slice_channel(low, node, inputs) -> None:
-    count = int(node.attrs['num_outputs'])
+    count = node.attrs.integer('num_outputs')
     _need_rows(node, inputs[0])
-    axis = axis_of(node.attrs.get('axis', '1'), len(inputs[0].shape) + inputs[0].lead)
+    axis = node.attrs.axis('axis', len(inputs[0].shape) + inputs[0].lead, 1)
     if axis < inputs[0].lead:
         raise Unsupported('cuts across rows')
     size = inputs[0].shape[axis - inputs[0].lead] // count
@@ -345,7 +332,7 @@ def _slice_channel(low, node, inputs) -> None:
 def _concat(low, node, inputs) -> None:
     _need_rows(node, *inputs)
     ragged, lead = inputs[0].ragged, inputs[0].lead
-    axis = axis_of(node.attrs.get('dim', '1'), len(node.shapes[0]))
+    axis = node.attrs.axis('dim', len(node.shapes[0]), 1)
     if axis < lead or any(value.ragged != ragged for value in inputs):
         raise Unsupported('joins rows')
     out = low.out(node, ragged)
@@ -376,10 +363,10 @@ def _look_up(low, node, table: Value, index: Value) -> None:
 
 def _stop_gradient(low, node, inputs) -> None:
     # The ids of look-ups get no gradient anyway.
-    entry = (node.index, 0)
+    entry = Entry(node.index)
     _need_rows(node, inputs[0])
     readers = [other for other in low.nodes if entry in other.sources]
-    if entry in low.heads or any(reader.op != 'Embedding' or entry == tuple(reader.sources[1])
+    if entry in low.heads or any(reader.op != 'Embedding' or entry == reader.sources[1]
                                  for reader in readers):
         raise Unsupported(f'has {node.op}')
     low.alias(node, inputs[0], inputs[0].view)
@@ -387,14 +374,14 @@ def _stop_gradient(low, node, inputs) -> None:
 
 def _take(low, node, inputs) -> None:
     table, index = inputs
-    if node.attrs.get('axis', '0') != '0' or node.attrs.get('mode', 'clip') != 'clip':
+    if node.attrs.integer('axis', 0) != 0 or node.attrs.get('mode', 'clip') != 'clip':
         raise Unsupported('has take with options')
     _look_up(low, node, table, index)
 
 
 def _sequence_mask(low, node, inputs) -> None:
     # What it would mask is padding: that its lengths say so is a condition of the type.
-    if not inputs[0].ragged or node.attrs.get('axis') != '1':
+    if not inputs[0].ragged or node.attrs.integer('axis', 0) != 1:
         raise Unsupported('has SequenceMask')
     low.alias(node, inputs[0], inputs[0].view)
 
@@ -404,7 +391,7 @@ def _batch_dot(low, node, inputs) -> None:
     a, b = inputs
     if len(a.shape) != 2 or a.ragged or b.ragged:
         raise Unsupported('has batch_dot of more axes')
-    turned_a, turned_b = _true(node.attrs, 'transpose_a'), _true(node.attrs, 'transpose_b')
+    turned_a, turned_b = node.attrs.flag('transpose_a'), node.attrs.flag('transpose_b')
     m, n = node.shapes[0][1:]
     low.emit(Opcode.BATCH_PRODUCT, low.out(node, a.ragged), a.view, b.view,
              numbers=(m, n, a.shape[0] if turned_a else a.shape[1], turned_a + 2 * turned_b))
@@ -413,7 +400,7 @@ def _batch_dot(low, node, inputs) -> None:
 def _softmax(op: Opcode):
     def rule(low, node, inputs) -> None:
         _need_rows(node, inputs[0])
-        axis = axis_of(node.attrs.get('axis', '-1'), len(node.shapes[0]))
+        axis = node.attrs.axis('axis', len(node.shapes[0]), -1)
         if len(inputs) > 1 or node.attrs.get('temperature', 'None') != 'None':
             raise Unsupported(f'has {node.op} with options')
         if inputs[0].ragged and axis == 1 and op is Opcode.SOFTMAX:
@@ -429,7 +416,7 @@ def _softmax(op: Opcode):
 def _pick(low, node, inputs) -> None:
     _need_rows(node, *inputs)
     rank = len(inputs[0].shape) + inputs[0].lead
-    axis = axis_of(node.attrs.get('axis', '-1'), rank)
+    axis = node.attrs.axis('axis', rank, -1)
     if axis != rank - 1 or inputs[0].ragged != inputs[1].ragged or node.attrs.get('mode', 'clip') != 'clip':
         raise Unsupported('has pick along another axis')
     low.emit(Opcode.PICK, low.out(node, inputs[0].ragged), inputs[0].view, inputs[1].view)
@@ -438,10 +425,10 @@ def _pick(low, node, inputs) -> None:
 def _reduce(mean: bool):
     def rule(low, node, inputs) -> None:
         _need_rows(node, inputs[0])
-        value, named = inputs[0], _numbers(node.attrs.get('axis', '()'))
+        value, named = inputs[0], node.attrs.integers('axis')
         rank = len(value.shape) + value.lead
-        axes = {axis_of(str(axis), rank) for axis in named}
-        if _true(node.attrs, 'exclude'):
+        axes = {axis % rank for axis in named}
+        if node.attrs.flag('exclude'):
             axes = set(range(rank)) - axes
         if value.ragged and axes == {1} and not mean:
             low.emit(Opcode.SEGMENT_SUM, low.out(node, False), value.view)

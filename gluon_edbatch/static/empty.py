@@ -5,12 +5,9 @@ has no arrays of size zero, so the graph is rewritten instead. An *empty* entry 
 axis 1; its sum over that axis is *zero*; zero vanishes in sums and products. If an operator
 outside these rules meets an empty or zero entry, the caller pads with one row of zeros.
 """
-import json
-from typing import Any, Dict, List, Optional, Set, Tuple
+from typing import Dict, List, Optional, Set, Union
 
-import mxnet as mx
-
-from .rewrite import load
+from .ir import Entry, Node, Subgraph
 
 _EMPTY, _ZERO = 'empty', 'zero'
 _KEEP_EMPTY = frozenset(
@@ -25,54 +22,45 @@ _KEEP_ZERO = frozenset('_copy tanh relu sqrt square abs negative _mul_scalar _di
                        'slice_axis Dropout'.split())
 
 
-def specialise(symbol: mx.sym.Symbol, empty: Set[str]) -> Optional[mx.sym.Symbol]:
-    """The Symbol for the case that the inputs named in `empty` have length 0 along axis 1.
+def specialise(graph: Subgraph, empty: Set[str]) -> Optional[Subgraph]:
+    """The subgraph for the case that the inputs named in `empty` have length 0 along axis 1.
 
     Returns None if that cannot be expressed.
     """
-    graph = json.loads(symbol.tojson())
-    nodes = graph['nodes']
+    nodes = list(graph.nodes)
     state: Dict[int, str] = {}            # node -> empty or zero
-    replaced: Dict[Tuple[int, int], List[int]] = {}
-
-    def resolve(source):
-        entry = (source[0], source[1])
-        return replaced.get(entry, list(source))
-
+    replaced: Dict[Entry, Entry] = {}
     for index, node in enumerate(nodes):
-        if node['op'] == 'null':
-            if node['name'] in empty:
+        if node.is_variable:
+            if node.name in empty:
                 state[index] = _EMPTY
             continue
-        node['inputs'] = [resolve(source) for source in node['inputs']]
-        states = [state.get(source[0]) for source in node['inputs']]
+        inputs = tuple([replaced.get(entry, entry) for entry in node.inputs])
+        nodes[index] = node = node._replace(inputs=inputs)
+        states = [state.get(entry.node) for entry in inputs]
         if not any(states):
             continue
         outcome = _rule(node, states)
         if outcome is None:
             return None
-        if outcome in (_EMPTY, _ZERO):
-            state[index] = outcome
+        if isinstance(outcome, Entry):
+            replaced[Entry(index)] = outcome
         else:
-            replaced[index, 0] = outcome
-    heads = [resolve(head) for head in graph['heads']]
-    if any(head[0] in state or nodes[head[0]]['op'] == 'null' for head in heads):
-        return None  # (a compiled graph does not write a variable to its output)
-    graph['heads'] = heads
-    return load(graph)
+            state[index] = outcome
+    heads = [replaced.get(entry, entry) for entry in graph.heads]
+    return None if any(entry.node in state for entry in heads) else Subgraph.of(nodes, heads)
 
 
-def _rule(node: Dict[str, Any], states: List[Optional[str]]):
+def _rule(node: Node, states: List[Optional[str]]) -> Union[str, Entry, None]:
     """What an operator makes of empty or zero inputs: a state, the entry that stands for its
     result, or None."""
-    op, attrs, inputs = node['op'], node.get('attrs', {}), node['inputs']
+    op, attrs, inputs = node.op, node.attrs, node.inputs
     if _EMPTY in states:
-        if op == 'sum' and attrs.get('axis') in ('1', '(1,)', '[1]') \
-                and attrs.get('exclude', 'False') == 'False':
+        if op == 'sum' and attrs.integers('axis') == (1,) and not attrs.flag('exclude'):
             return _ZERO
         if op in _KEEP_EMPTY:
             return _EMPTY
-        if op == 'FullyConnected' and attrs.get('flatten') in ('False', '0') \
+        if op == 'FullyConnected' and not attrs.flag('flatten', True) \
                 and states[0] == _EMPTY and not any(states[1:]):
             return _EMPTY
         return None
@@ -87,6 +75,6 @@ def _rule(node: Dict[str, Any], states: List[Optional[str]]):
     if op == 'Activation' and attrs.get('act_type') in ('tanh', 'relu', 'softsign'):
         return _ZERO
     if op == 'FullyConnected' and states[0] == _ZERO and not any(states[1:]) \
-            and attrs.get('no_bias') in ('True', '1'):
+            and attrs.flag('no_bias'):
         return _ZERO
     return None

@@ -4,20 +4,16 @@ Of ``act(W x + U h)`` in a recurrent cell, W x depends on the input alone. Once 
 one large product instead of many small ones, and its result lies in the order in which the
 batches read it.
 """
-import json
-from typing import FrozenSet, List, NamedTuple, Optional, Sequence, Set, Tuple
-
-import mxnet as mx
+from typing import Any, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from ..record.spec import Spec
+from .ir import Attrs, Entry, Node, Shape, Subgraph
 from .node_type import Argument, Kind, NodeType
 from .passes.horizontal import horizontal
-from .rewrite import load
-from .rowwise import Verdict, analyse, infer_shape
+from .rowwise import Verdict, analyse
 from .trace import INPUT, is_argument
 
 _HEAVY = frozenset('FullyConnected Convolution dot batch_dot'.split())
-Entry = Tuple[int, int]
 
 
 class Split(NamedTuple):
@@ -59,73 +55,75 @@ def split(node_type: NodeType, positions: FrozenSet[int], fused: bool) -> Option
 
 
 def _split(node_type: NodeType, positions: FrozenSet[int], fused: bool) -> Optional[Split]:
-    symbol = node_type.graph.symbol
-    graph = json.loads((horizontal(symbol) if fused else symbol).tojson())
-    nodes, heads = graph['nodes'], [tuple(head[:2]) for head in graph['heads']]
-    early = _early_nodes(nodes, {INPUT % position for position in positions})
-    crossing = _crossing(nodes, early)
-    if (not any(nodes[index]['op'] in _HEAVY for index in early)
-            or any(index in early for index, _ in heads)):
+    graph = node_type.graph.subgraph
+    graph = horizontal(graph) if fused else graph
+    early = _early_nodes(graph, {INPUT % position for position in positions})
+    crossing = _crossing(graph, early)
+    if (not any(graph.nodes[index].op in _HEAVY for index in early)
+            or any(head.node in early for head in graph.heads)):
         return None
-    read = {nodes[source[0]]['name'] for index in early for source in nodes[index]['inputs']}
+    read = {graph.nodes[entry.node].name for index in early for entry in graph.nodes[index].inputs}
     known = [position for position in sorted(positions) if INPUT % position in read]
-    renamed = {INPUT % position: INPUT % index for index, position in enumerate(known)}
-    early_nodes = [dict(node, name=renamed.get(node['name'], node['name'])) for node in nodes]
-    first = _type_of_early(
-        node_type, load(dict(graph, nodes=early_nodes, heads=[[*entry, 0] for entry in crossing])),
-        known)
+    first = _type_of_early(node_type, Subgraph.of(graph.nodes, crossing), known)
     if first is None:
         return None
     return Split(tuple(known), first, type_of_rest(node_type, graph, crossing, first.outputs))
 
 
-def _early_nodes(nodes: List[dict], known: Set[str]) -> Set[int]:
+def _early_nodes(graph: Subgraph, known: Set[str]) -> Set[int]:
     """Operators with an input that is known, and no other input that is not."""
     early: Set[int] = set()
-    for index, node in enumerate(nodes):
-        sources = [source[0] for source in node['inputs']]
-        if node['op'] == 'null' or not sources:
+    for index, node in enumerate(graph.nodes):
+        sources = [entry.node for entry in node.inputs]
+        if node.is_variable or not sources:
             continue
-        mine = [source in early or nodes[source]['name'] in known for source in sources]
-        others = [source for source, is_early in zip(sources, mine) if not is_early]
-        if any(mine) and all(nodes[source]['op'] == 'null'
-                             and not is_argument(nodes[source]['name']) for source in others):
+        mine = [source in early or graph.nodes[source].name in known for source in sources]
+        others = [graph.nodes[source] for source, is_early in zip(sources, mine) if not is_early]
+        if any(mine) and all(other.is_variable and not is_argument(other.name)
+                             for other in others):
             early.add(index)
     return early
 
 
-def _crossing(nodes: List[dict], early: Set[int]) -> List[Entry]:
+def _crossing(graph: Subgraph, early: Set[int]) -> List[Entry]:
     """What early operators give to others."""
-    return sorted({(source[0], source[1]) for index, node in enumerate(nodes)
-                   if index not in early for source in node['inputs'] if source[0] in early})
+    return sorted({entry for index, node in enumerate(graph.nodes) if index not in early
+                   for entry in node.inputs if entry.node in early})
 
 
-def _type_of_early(node_type: NodeType, symbol: mx.sym.Symbol, known: List[int]
-                   ) -> Optional[NodeType]:
-    names = set(symbol.list_inputs())
-    arguments = tuple(node_type.arguments[position] for position in known)
-    shapes = {INPUT % index: node_type.trial_shapes[INPUT % position]
-              for index, position in enumerate(known) if INPUT % index in names}
-    verdict = analyse(symbol, {name: shape[1:] for name, shape in shapes.items()},
+def _type_of_early(node_type: NodeType, graph: Subgraph, known: List[int]) -> Optional[NodeType]:
+    graph, arguments, shapes = of_arguments(node_type, graph, known)
+    verdict = analyse(graph, {name: shape[1:] for name, shape in shapes.items()},
                       node_type.mode.training)
     if verdict.verdict is not Verdict.PROVED or any(factor != 1 for factor in verdict.factors):
         return None
-    _, outputs, _ = infer_shape(symbol, shapes)
-    _, dtypes, _ = symbol.infer_type(**{
-        INPUT % index: argument.arena[1] for index, argument in enumerate(arguments)
-        if INPUT % index in names})
-    return node_type.part(symbol, arguments, list(zip(outputs, dtypes)), shapes,
+    return node_type.part(graph, arguments, graph.results(shapes, dtypes_of(arguments)), shapes,
                           verdict.factors)
 
 
-def type_of_rest(node_type: NodeType, graph: dict, crossing: List[Entry], specs: Sequence[Spec]
-                 ) -> NodeType:
+def of_arguments(node_type: NodeType, graph: Subgraph, positions: Sequence[int]
+                 ) -> Tuple[Subgraph, Tuple[Argument, ...], Dict[str, Shape]]:
+    """A part of a type's subgraph that takes some of its arguments: with these renumbered; what
+    they are, and their shapes in a trial."""
+    renamed = {INPUT % position: INPUT % index for index, position in enumerate(positions)}
+    graph = graph.with_variables(renamed)
+    shapes = {new: node_type.trial_shapes[old] for old, new in renamed.items()
+              if new in graph.variables}
+    return graph, tuple(node_type.arguments[position] for position in positions), shapes
+
+
+def dtypes_of(arguments: Sequence[Argument]) -> Dict[str, Any]:
+    """By the names of inputs."""
+    return {INPUT % index: argument.arena.dtype for index, argument in enumerate(arguments)}
+
+
+def type_of_rest(node_type: NodeType, graph: Subgraph, crossing: Sequence[Entry],
+                 specs: Sequence[Spec]) -> NodeType:
     """What is left of a type if others compute some entries of its graph.
 
     Parameters
     ----------
-    graph : dict
-        Its subgraph, as JSON has it.
+    graph : Subgraph
     crossing : list of Entry
         They become arguments after those that the type has.
     specs : sequence of Spec
@@ -133,16 +131,14 @@ def type_of_rest(node_type: NodeType, graph: dict, crossing: List[Entry], specs:
     """
     count, shift = len(node_type.arguments), len(crossing)
     # Variables come first: nodes are in an order in which inputs precede those that read them.
-    place = {entry: index for index, entry in enumerate(crossing)}
+    place = {entry: Entry(index) for index, entry in enumerate(crossing)}
 
-    def moved(source: List[int]) -> List[int]:
-        entry = (source[0], source[1])
-        return [place[entry], 0, 0] if entry in place else [source[0] + shift] + source[1:]
+    def moved(entries: Sequence[Entry]) -> Tuple[Entry, ...]:
+        return tuple([place.get(entry, Entry(entry.node + shift, entry.output))
+                      for entry in entries])
 
-    nodes = [{'op': 'null', 'name': INPUT % (count + index), 'inputs': []}
-             for index in range(shift)]
-    nodes += [dict(node, inputs=list(map(moved, node['inputs']))) for node in graph['nodes']]
-    symbol = load(dict(graph, nodes=nodes, heads=list(map(moved, graph['heads']))))
+    nodes = [Node('', INPUT % (count + index), Attrs()) for index in range(shift)]
+    nodes += [node._replace(inputs=moved(node.inputs)) for node in graph.nodes]
     arguments = node_type.arguments + tuple(
         Argument(spec.arena, Kind.ROWS, True) for spec in specs)
     shapes = dict(node_type.trial_shapes)
@@ -150,4 +146,5 @@ def type_of_rest(node_type: NodeType, graph: dict, crossing: List[Entry], specs:
     shapes.update({INPUT % (count + index): spec.shape if node_type.alone
                    else (rows,) + spec.row_shape for index, spec in enumerate(specs)})
     outputs = [(spec.shape, spec.dtype) for spec in node_type.outputs]
-    return node_type.part(symbol, arguments, outputs, shapes, list(node_type.factors))
+    return node_type.part(Subgraph.of(nodes, moved(graph.heads)), arguments, outputs, shapes,
+                          list(node_type.factors))

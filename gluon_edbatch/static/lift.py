@@ -6,17 +6,14 @@ it takes; in between each operator works on one axis more. What it becomes is a 
 operator that leaves rows alone (see `rowwise`) needs none, as the rows of all values are rows, too.
 The idea is that of JAX's ``vmap``.
 """
-import json
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 
 import mxnet as mx
 
+from .ir import Attrs, Entry, Shape, Subgraph
 from .noise import may_draw
-from .rowwise import (BINARY, RULES, UNARY, Node, Shape, first_outputs, flag, infer_shape, integer,
-                      tuple_of)
+from .rowwise import BINARY, RULES, UNARY, Node
 from .trace import symbol_function
-
-Entry = Tuple[int, int]
 
 
 class NoRule(Exception):
@@ -47,14 +44,14 @@ class Application(NamedTuple):
     Attributes
     ----------
     op : str
-    attrs : dict
+    attrs : Attrs
     inputs : list of Value
     outputs : list of tuple of int
         Shapes as the user sees them.
     """
 
     op: str
-    attrs: Dict[str, str]
+    attrs: Attrs
     inputs: List[Value]
     outputs: List[Shape]
 
@@ -80,19 +77,19 @@ class Application(NamedTuple):
                 for value in self.inputs]
 
 
-def lift(symbol: mx.sym.Symbol, shapes: Dict[str, Shape]) -> mx.sym.Symbol:
+def lift(graph: Subgraph, shapes: Dict[str, Shape]) -> Subgraph:
     """The subgraph for a batch of whole values.
 
     Parameters
     ----------
-    symbol : Symbol
+    graph : Subgraph
     shapes : dict
         Of its inputs in one call, (n, ...) each. In the result they are (N n, ...); all other
         variables are shared by the calls, and their shapes must be known to MXNet.
 
     Returns
     -------
-    Symbol
+    Subgraph
         Results that are (p, ...) of one call are (N p, ...).
 
     Raises
@@ -100,25 +97,18 @@ def lift(symbol: mx.sym.Symbol, shapes: Dict[str, Shape]) -> mx.sym.Symbol:
     NoRule
         If an operator has none for what it is applied to.
     """
-    graph, internals = json.loads(symbol.tojson()), symbol.get_internals()
-    used = set(symbol.list_inputs())
-    _, found, _ = infer_shape(internals, {
-        name: shape for name, shape in shapes.items() if name in used})
-    first = first_outputs(graph['nodes'], internals)
-    if found is None or first is None:
+    found = graph.infer(shapes)
+    if found is None:
         raise NoRule('shapes that cannot be inferred')
     values: Dict[Entry, Value] = {}
-    for index, node in enumerate(graph['nodes']):
-        own = [tuple(shape) for shape in found[first[index]:first[index + 1]]]
-        if node['op'] == 'null':
-            values[index, 0] = _variable(internals[first[index]], node['name'], own[0], shapes)
+    for index, (node, own) in enumerate(zip(graph.nodes, found)):
+        if node.is_variable:
+            values[Entry(index)] = _variable(graph.variable(node.name), node.name, own[0], shapes)
             continue
-        application = Application(node['op'], node.get('attrs', {}), [
-            values[source, output] for source, output, *_ in node['inputs']], own)
+        application = Application(node.op, node.attrs, [values[entry] for entry in node.inputs], own)
         for output, value in enumerate(_lifted(application)):
-            values[index, output] = value
-    return mx.sym.Group([_result(values[entry, output])
-                         for entry, output, *_ in graph['heads']])
+            values[Entry(index, output)] = value
+    return Subgraph(mx.sym.Group([_result(values[entry]) for entry in graph.heads]))
 
 
 def _variable(symbol, name: str, shape: Shape, shapes: Dict[str, Shape]) -> Value:
@@ -186,7 +176,7 @@ def _repeated(value: Value, like: mx.sym.Symbol) -> mx.sym.Symbol:
 def _later(key: str, default: Optional[int]) -> Callable[[Application], Optional[mx.sym.Symbol]]:
     """Works along one axis, which is counted from the first input's."""
     def rule(application: Application) -> Optional[mx.sym.Symbol]:
-        axis = integer(application.node, key, default)
+        axis = application.attrs.integer(key, default)
         if axis is None:
             return None
         return application.apply(*application.batched_inputs(),
@@ -199,7 +189,7 @@ def _along_first(key: str, default: int) -> Callable[[Application], Optional[mx.
     def rule(application: Application) -> Optional[mx.sym.Symbol]:
         if any(value.batched for value in application.inputs[1:]):
             return None
-        axis = integer(application.node, key, default)
+        axis = application.attrs.integer(key, default)
         return application.apply(*[value.symbol for value in application.inputs],
                                  **{key: axis % application.rank + 1})
     return rule
@@ -212,7 +202,7 @@ def _or_all(key: str, default: Optional[int]) -> Callable[[Application], mx.sym.
         if application.attrs.get(key, default) in (None, 'None'):
             result = application.apply(mx.sym.reshape(symbol, shape=(0, -1)), **{key: 1})
         else:
-            axis = integer(application.node, key, default)
+            axis = application.attrs.integer(key, default)
             result = application.apply(symbol, **{key: axis % application.rank + 1})
         return _all_shaped(result, application.outputs)
     return rule
@@ -245,10 +235,8 @@ def _broadcast(op: str) -> str:
 
 
 def _reduction(application: Application) -> mx.sym.Symbol:
-    node, rank = application.node, application.rank
-    axes = {axis % rank for axis in tuple_of(node, 'axis') or range(rank)}
-    if flag(node, 'exclude'):
-        axes = set(range(rank)) - axes if tuple_of(node, 'axis') else axes
+    rank = application.rank
+    axes = application.attrs.axes(rank)
     symbol = application.inputs[0].symbol
     if len(axes) == rank:
         symbol, axes = mx.sym.reshape(symbol, shape=(0, -1)), {0}
@@ -259,12 +247,12 @@ def _reduction(application: Application) -> mx.sym.Symbol:
 
 
 def _stack(application: Application) -> mx.sym.Symbol:
-    axis = integer(application.node, 'axis', 0) % len(application.outputs[0])
+    axis = application.attrs.integer('axis', 0) % len(application.outputs[0])
     return application.apply(*application.batched_inputs(), axis=axis + 1)
 
 
 def _slice(application: Application) -> mx.sym.Symbol:
-    attrs = {key: (None,) + tuple(tuple_of(application.node, key) or ())
+    attrs = {key: (None,) + application.attrs.integers(key)
              for key in ('begin', 'end', 'step') if key in application.attrs}
     return application.apply(application.inputs[0].symbol, **attrs)
 
@@ -283,22 +271,22 @@ def _reshaped(application: Application) -> mx.sym.Symbol:
 
 
 def _transpose(application: Application) -> mx.sym.Symbol:
-    axes = tuple_of(application.node, 'axes') or tuple(reversed(range(application.rank)))
+    axes = application.attrs.integers('axes') or tuple(reversed(range(application.rank)))
     return application.apply(application.inputs[0].symbol,
                              axes=(0,) + tuple(axis % application.rank + 1 for axis in axes))
 
 
 def _swapaxes(application: Application) -> mx.sym.Symbol:
     return application.apply(application.inputs[0].symbol, **{
-        key: integer(application.node, key, 0) % application.rank + 1
+        key: application.attrs.integer(key, 0) % application.rank + 1
         for key in ('dim1', 'dim2')})
 
 
 def _split_v2(application: Application) -> Optional[mx.sym.Symbol]:
-    axis = integer(application.node, 'axis', 1) % application.rank
+    axis = application.attrs.integer('axis', 1) % application.rank
     ends = [0]
     for shape in application.outputs:
-        ends.append(ends[-1] + (1 if flag(application.node, 'squeeze_axis') else shape[axis]))
+        ends.append(ends[-1] + (1 if application.attrs.flag('squeeze_axis') else shape[axis]))
     symbol = application.inputs[0].symbol
     return mx.sym.Group([
         _shaped(mx.sym.slice_axis(symbol, axis=axis + 1, begin=begin, end=end), shape)
@@ -306,7 +294,7 @@ def _split_v2(application: Application) -> Optional[mx.sym.Symbol]:
 
 
 def _split(application: Application) -> mx.sym.Symbol:
-    axis = integer(application.node, 'axis', 1) % application.rank
+    axis = application.attrs.integer('axis', 1) % application.rank
     return application.apply(application.inputs[0].symbol, axis=axis + 1)
 
 
@@ -319,23 +307,23 @@ def _broadcast_to(application: Application) -> Optional[mx.sym.Symbol]:
 
 
 def _tile(application: Application) -> mx.sym.Symbol:
-    value, reps = application.inputs[0], tuple_of(application.node, 'reps') or ()
+    value, reps = application.inputs[0], application.attrs.integers('reps')
     if sum(count > 1 for count in reps) > 2:
         raise NoRule('tile along three axes: MXNet has no gradient of four')
     rank = max(len(reps), application.rank)
     return mx.sym.tile(_shaped(value.symbol, (1,) * (rank - application.rank) + value.shape),
-                       reps=(1,) * (1 + rank - len(reps)) + tuple(reps))
+                       reps=(1,) * (1 + rank - len(reps)) + reps)
 
 
 def _reverse(application: Application) -> mx.sym.Symbol:
-    axes = tuple_of(application.node, 'axis') or (0,)
+    axes = application.attrs.integers('axis') or (0,)
     return application.apply(application.inputs[0].symbol,
                              axis=tuple(axis % application.rank + 1 for axis in axes))
 
 
 def _dot(application: Application) -> mx.sym.Symbol:
     left, right = application.inputs
-    across, along = (flag(application.node, key) for key in ('transpose_a', 'transpose_b'))
+    across, along = (application.attrs.flag(key) for key in ('transpose_a', 'transpose_b'))
     if (across and len(left.shape) != 2) or (along and len(right.shape) != 2):
         raise NoRule('dot that transposes something else than a matrix')
     if left.batched and right.batched:
@@ -380,7 +368,7 @@ def _fully_connected(application: Application) -> Optional[mx.sym.Symbol]:
     if not x.batched or any(value.batched for value in weights):
         return None
     symbol = x.symbol
-    if application.attrs.get('flatten', 'True') in ('True', '1'):
+    if application.attrs.flag('flatten', True):
         symbol = _shaped(symbol, (x.shape[0], _size(x.shape[1:])))
     return _shaped(application.apply(symbol, *[value.symbol for value in weights], flatten=False),
                    application.outputs[0])
@@ -402,7 +390,7 @@ def _batch_dot(application: Application) -> Optional[mx.sym.Symbol]:
 
 def _take(application: Application) -> Optional[mx.sym.Symbol]:
     data, index = application.inputs
-    axis = integer(application.node, 'axis', 0) % len(data.shape)
+    axis = application.attrs.integer('axis', 0) % len(data.shape)
     if data.batched and not index.batched:
         return application.apply(data.symbol, index.symbol, axis=axis + 1)
     if axis != 0:
@@ -432,7 +420,7 @@ def _where(application: Application) -> mx.sym.Symbol:
 
 def _sequence(application: Application) -> Optional[mx.sym.Symbol]:
     """(T, B, ...): the sequences of all calls, side by side."""
-    if integer(application.node, 'axis', 0) != 0:
+    if application.attrs.integer('axis', 0) != 0:
         return None
     symbols = application.batched_inputs()
     side = _side_by_side(symbols[0], application.inputs[0].shape)
@@ -463,7 +451,7 @@ def _apart(symbol: mx.sym.Symbol, shape: Shape) -> mx.sym.Symbol:
 def _rnn(application: Application) -> mx.sym.Symbol:
     """A recurrent layer: input (T, B, C), states (L, B, H), weights that all calls share."""
     x, weights, *states = application.inputs
-    if weights.batched or flag(application.node, 'use_sequence_length') or not x.batched:
+    if weights.batched or application.attrs.flag('use_sequence_length') or not x.batched:
         raise NoRule('RNN with weights or lengths of each call')
     like = x.symbol
     sides = [_side_by_side(value.symbol if value.batched else _repeated(value, like), value.shape)
@@ -487,7 +475,7 @@ def _ctc(application: Application) -> mx.sym.Symbol:
 
 
 def _dropout(application: Application) -> Optional[mx.sym.Symbol]:
-    axes = tuple_of(application.node, 'axes')
+    axes = application.attrs.integers('axes')
     if not axes:
         return None
     return application.apply(application.inputs[0].symbol, axes=tuple(

@@ -4,16 +4,15 @@ What a type computes gets dense gradients, as large as the parameters. For a tab
 ``gluon.nn.Embedding(..., sparse_grad=True)`` that would be most of a training step, so its rows are
 looked up outside, by MXNet's own operator, and come to the type as an argument.
 """
-import json
-from typing import List, NamedTuple, Optional, Set, Tuple
+from typing import FrozenSet, List, NamedTuple, Optional, Tuple
 
 from mxnet import gluon
 
 from ..record.spec import Spec, spec_of
-from .hoisting import Entry, type_of_rest
+from .hoisting import dtypes_of, of_arguments, type_of_rest
+from .ir import Entry, Node, Subgraph
 from .node_type import NodeType
-from .rewrite import load
-from .rowwise import Verdict, analyse, infer_shape
+from .rowwise import Verdict, analyse
 from .trace import INPUT
 
 
@@ -65,80 +64,49 @@ def look_ups(node_type: NodeType) -> Optional[LookUps]:
     return node_type.splits[tables]
 
 
-def _split(node_type: NodeType, tables) -> Optional[LookUps]:
-    graph = json.loads(node_type.graph.symbol.tojson())
-    nodes, heads = graph['nodes'], [tuple(head[:2]) for head in graph['heads']]
-    crossing = [(index, 0) for index, node in enumerate(nodes)
-                if node['op'] == 'Embedding' and nodes[node['inputs'][1][0]]['name'] in tables
-                and _type_of_ids(node_type, graph, [node]) is not None]
+def _split(node_type: NodeType, tables: FrozenSet[str]) -> Optional[LookUps]:
+    graph = node_type.graph.subgraph
+
+    def table_of(node: Node) -> str:
+        return graph.nodes[node.inputs[1].node].name
+
+    crossing = [Entry(index) for index, node in enumerate(graph.nodes)
+                if node.op == 'Embedding' and table_of(node) in tables
+                and _type_of_ids(node_type, [node]) is not None]
     if not crossing:
         return None
-    is_all = set(crossing) == set(heads)
-    crossing = heads if is_all else crossing
-    embeddings = [nodes[index] for index, _ in crossing]
-    positions, ids = _type_of_ids(node_type, graph, embeddings)
-    ids.tables = tuple(node_type.graph.parameters[nodes[node['inputs'][1][0]]['name']]
-                       for node in embeddings)
+    is_all = set(crossing) == set(graph.heads)
+    crossing = list(graph.heads) if is_all else crossing
+    embeddings = [graph.nodes[entry.node] for entry in crossing]
+    positions, ids = _type_of_ids(node_type, embeddings)
+    ids.tables = tuple(node_type.graph.parameters[table_of(node)] for node in embeddings)
     found = tuple(spec_of(spec.shape + table.shape[1:], table.dtype, node_type.ctx)
                   for spec, table in zip(ids.outputs, ids.tables))
-    rest = None if is_all else type_of_rest(
-        node_type, _with_copied_heads(graph, crossing), crossing, found)
+    rest = None if is_all else type_of_rest(node_type, graph, crossing, found)
     return LookUps(positions, ids, found, rest)
 
 
-def _type_of_ids(node_type: NodeType, graph: dict, embeddings: List[dict]
+def _type_of_ids(node_type: NodeType, embeddings: List[Node]
                  ) -> Optional[Tuple[Tuple[int, ...], NodeType]]:
     """Arguments, and type, of what gives the ids of these look-ups, if it can be told apart."""
-    heads = [tuple(node['inputs'][0][:2]) for node in embeddings]
-    needed = _ancestors(graph['nodes'], heads)
-    names = {graph['nodes'][index]['name'] for index in needed}
+    graph = node_type.graph.subgraph
+    heads = [node.inputs[0] for node in embeddings]
+    names = {graph.nodes[index].name for index in graph.ancestors(heads)}
     positions = tuple(position for position in range(len(node_type.arguments))
                       if INPUT % position in names)
     if not positions:
         return None
-    renamed = {INPUT % position: INPUT % index for index, position in enumerate(positions)}
-    symbol = load(_with_copied_heads(
-        dict(graph, heads=[[*head, 0] for head in heads],
-             nodes=[dict(node, name=renamed.get(node['name'], node['name']))
-                    for node in graph['nodes']]), heads))
-    shapes = {INPUT % index: node_type.trial_shapes[INPUT % position]
-              for index, position in enumerate(positions)}
+    graph, arguments, shapes = of_arguments(node_type, Subgraph.of(graph.nodes, heads), positions)
     factors = [1] * len(heads)
     if not node_type.alone:
-        verdict = analyse(symbol, {name: shape[1:] for name, shape in shapes.items()},
+        verdict = analyse(graph, {name: shape[1:] for name, shape in shapes.items()},
                           node_type.mode.training)
         if verdict.verdict is not Verdict.PROVED or verdict.factors != factors:
             return None
-    arguments = tuple(node_type.arguments[position] for position in positions)
-    _, outputs, _ = infer_shape(symbol, shapes)
-    _, dtypes, _ = symbol.infer_type(**{INPUT % index: argument.arena.dtype
-                                        for index, argument in enumerate(arguments)})
-    ids = node_type.part(symbol, arguments, list(zip(outputs, dtypes)), shapes, factors)
+    ids = node_type.part(graph, arguments, graph.results(shapes, dtypes_of(arguments)), shapes,
+                         factors)
     if ids.random:
         return None
     ids.verified = ids.verified_padding = True  # the rest of the type is compared
     ids.not_native = 'computes ids'
     return positions, ids
-
-
-def _ancestors(nodes: List[dict], heads: List[Entry]) -> Set[int]:
-    """All nodes that these entries need."""
-    needed: Set[int] = set()
-    waiting = [index for index, _ in heads]
-    while waiting:
-        index = waiting.pop()
-        if index not in needed:
-            needed.add(index)
-            waiting += [source[0] for source in nodes[index]['inputs']]
-    return needed
-
-
-def _with_copied_heads(graph: dict, entries: List[Entry]) -> dict:
-    """The graph with a copy of each head that is among these entries."""
-    nodes, heads = list(graph['nodes']), []
-    for head in graph['heads']:
-        if tuple(head[:2]) in entries:
-            nodes.append({'op': '_copy', 'name': f'edb_copied{len(nodes)}', 'inputs': [head]})
-            head = [len(nodes) - 1, 0, 0]
-        heads.append(head)
-    return dict(graph, nodes=nodes, heads=heads)

@@ -1,49 +1,47 @@
 """Operators of MXNet 1.9.1 that do harm in a graph, by others that do the same."""
-from typing import Callable, Dict, List, Optional, Tuple, Union
+from typing import Callable, Dict, List, Optional, Union
 
-import mxnet as mx
-
-from .rewrite import Entry, NodeView, Rewriter, rewrite
-from .rowwise import operators
+from .ir import Shape, Subgraph
+from .rewrite import NodeView, Operand, Rewriter, rewrite
 
 
-def mended(symbol: mx.sym.Symbol, shapes: Dict[str, Tuple[int, ...]]) -> mx.sym.Symbol:
-    """The Symbol without such operators.
+def mended(graph: Subgraph, shapes: Dict[str, Shape]) -> Subgraph:
+    """The subgraph without such operators.
 
     Parameters
     ----------
-    symbol : Symbol
+    graph : Subgraph
     shapes : dict
         Of its inputs for some number of rows.
     """
-    if _RULES.keys().isdisjoint(operators(symbol)):
-        return symbol
-    return rewrite(symbol, shapes, _rule)
+    if _RULES.keys().isdisjoint(graph.operators):
+        return graph
+    return rewrite(graph, shapes, _rule)
 
 
-def _rule(rewriter: Rewriter, node: NodeView) -> Union[Entry, List[Entry], None]:
+def _rule(rewriter: Rewriter, node: NodeView) -> Union[Operand, List[Operand], None]:
     rule = _RULES.get(node.op)
     return None if rule is None else rule(rewriter, node)
 
 
-def _sequence_last(rewriter: Rewriter, node: NodeView) -> Optional[Entry]:
+def _sequence_last(rewriter: Rewriter, node: NodeView) -> Optional[Operand]:
     """Without lengths its gradient is written beside the array."""
-    if node.attrs.get('use_sequence_length') in ('True', '1'):
+    if node.attrs.flag('use_sequence_length'):
         return None
-    axis = int(node.attrs.get('axis', '0'))
+    axis = node.attrs.integer('axis', 0)
     shape = node.inputs[0].shape
     last = rewriter.add('slice_axis', node.inputs[:1], shape[:axis] + (1,) + shape[axis + 1:],
                         axis=axis, begin=-1, end=None)
     return rewriter.add('Reshape', [last], node.shape, shape='(-3, -2)')  # two axes, one of them 1
 
 
-def _sort(rewriter: Rewriter, node: NodeView) -> Optional[List[Entry]]:
+def _sort(rewriter: Rewriter, node: NodeView) -> Optional[List[Operand]]:
     """Its gradient forgets that the last axis is the default."""
     if 'axis' in node.attrs:
         return None
-    entry = rewriter.add(node.op, node.inputs, node.shape, axis=-1, **node.attrs)
-    return [Entry(entry.node, output, shape) for output, shape in enumerate(node.shapes)]
+    operand = rewriter.add(node.op, node.inputs, node.shape, axis=-1, **node.attrs)
+    return [Operand(operand.node, output, shape) for output, shape in enumerate(node.shapes)]
 
 
-_RULES: Dict[str, Callable[[Rewriter, NodeView], Union[Entry, List[Entry], None]]] = {
+_RULES: Dict[str, Callable[[Rewriter, NodeView], Union[Operand, List[Operand], None]]] = {
     'SequenceLast': _sequence_last, 'sort': _sort, 'argsort': _sort, 'topk': _sort}

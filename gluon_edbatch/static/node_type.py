@@ -1,6 +1,5 @@
 """Node types: calls that agree in everything that matters, and so may run as one batch."""
 import itertools
-import json
 import re
 from enum import Enum
 from functools import cached_property
@@ -13,15 +12,16 @@ from mxnet.gluon.parameter import DeferredInitializationError
 
 from ..errors import RecordError, RowDependenceError, UnrecordableError
 from ..record.spec import Spec, spec_of
+from .ir import Shape, Subgraph, infer_shape
 from .lift import NoRule, lift
 from .mended import mended
 from .noise import may_draw
 from .options import CompileOptions
+from .own_gradient import own_gradients
 from .padding import Padding, padding_of
 from .passes.horizontal import packs, pays
 from .segments import by_segments
-from .own_gradient import own_gradients
-from .rowwise import RowwiseResult, Verdict, analyse, infer_shape, operators
+from .rowwise import RowwiseResult, Verdict, analyse
 from .trace import INPUT, StaticGraph, is_argument
 
 _TRIAL_LENGTH = 3  # length of a ragged axis while shapes are inferred
@@ -112,7 +112,7 @@ class NodeType:
         For the native operators (see `native.run`), once it is known;
     not_native : str or None
         or why there is none.
-    by_segments : Symbol or None
+    by_segments : Subgraph or None
         The subgraph for ragged arguments that are not padded (see `segments`).
     verified, verified_padding : bool
         Whether batched results were compared with a run alone, or need not be; the same for
@@ -157,7 +157,7 @@ class NodeType:
         self.parameters: List[gluon.Parameter] = list(graph.parameters.values())
         self.parameter_dtypes = self._dtypes_now()
         self.ragged = any(argument.kind is Kind.RAGGED for argument in arguments)
-        self.random = any(map(may_draw, operators(graph.symbol)))
+        self.random = any(map(may_draw, graph.subgraph.operators))
         padding = self._padding() if self.ragged and lengths is None else None
         self.neutral = not self.ragged or (padding is not None and padding.neutral)
         self.conditions = _conditions(arguments, padding) if padding is not None else ()
@@ -174,7 +174,7 @@ class NodeType:
         self.native: Optional[object] = None
         self.not_native: Optional[str] = None
 
-    def part(self, symbol: mx.sym.Symbol, arguments: Tuple[Argument, ...],
+    def part(self, subgraph: Subgraph, arguments: Tuple[Argument, ...],
              outputs: Sequence[tuple], shapes: Dict[str, Tuple[int, ...]],
              factors: List[int]) -> 'NodeType':
         """A type for a part of this one's subgraph (see `hoisting` and `look_ups`).
@@ -188,8 +188,8 @@ class NodeType:
         factors : list of int
             Rows of each output per row of the arguments.
         """
-        names = set(symbol.list_inputs()).union(*packs(symbol).values())
-        graph = self.graph._replace(symbol=symbol, parameters={
+        names = set(subgraph.variables).union(*packs(subgraph).values())
+        graph = self.graph._replace(subgraph=subgraph, parameters={
             name: parameter for name, parameter in self.graph.parameters.items()
             if name in names})
         specs = tuple(spec_of(tuple(shape) if self.alone else
@@ -204,11 +204,11 @@ class NodeType:
         return part
 
     def _padding(self) -> Padding:
-        return padding_of(self.graph.symbol, {
+        return padding_of(self.graph.subgraph, {
             INPUT % position for position, argument in enumerate(self.arguments)
             if argument.kind is Kind.RAGGED})
 
-    def _by_segments(self) -> Optional[mx.sym.Symbol]:
+    def _by_segments(self) -> Optional[Subgraph]:
         """Where it was measured to be faster, and all ragged arguments have one length."""
         ragged = [position for position, argument in enumerate(self.arguments)
                   if argument.kind is Kind.RAGGED]
@@ -219,7 +219,7 @@ class NodeType:
                 or any(self.arguments[position].arena[1] not in (np.float32, np.float64)
                        for position in ragged)):
             return None
-        return by_segments(self.graph.symbol, self.trial_shapes,
+        return by_segments(self.graph.subgraph, self.trial_shapes,
                            {INPUT % position for position in ragged})
 
     def __repr__(self) -> str:
@@ -243,11 +243,6 @@ class NodeType:
     def fused(self, rows: int) -> bool:
         """Whether to run a batch of so many rows with horizontal fusion."""
         return self.options.horizontal and pays(rows, self._columns)
-
-    @cached_property
-    def nodes(self) -> dict:
-        """The subgraph as JSON has it."""
-        return json.loads(self.graph.symbol.tojson())
 
     @cached_property
     def _columns(self) -> int:
@@ -322,13 +317,13 @@ def make_type(graph: StaticGraph, mode: Mode, leaves: Sequence[Tuple[Spec, Kind]
         shapes[name] = spec.shape if kind is not Kind.RAGGED else (
             spec.shape[:1] + (max(1, next(ragged_lengths)),) + spec.shape[1:])
         dtypes[name] = spec.dtype
-    used = set(graph.symbol.list_inputs())
+    used = set(graph.subgraph.variables)
     shapes = {name: shape for name, shape in shapes.items() if name in used}
     dtypes = {name: dtype for name, dtype in dtypes.items() if name in used}
     _refuse_writing(graph)
     why_eager = _why_eager(graph, mode, leaves, eager)
     outputs = _infer(graph, shapes, dtypes, ctx, bool(why_eager))
-    graph = graph._replace(symbol=mended(graph.symbol, shapes))
+    graph = graph._replace(subgraph=mended(graph.subgraph, shapes))
     verdict = _verdict(graph, mode, leaves, shapes)
     lifted = None
     if verdict.verdict is not Verdict.PROVED and options.whole_values and not why_eager:
@@ -353,7 +348,7 @@ def make_type(graph: StaticGraph, mode: Mode, leaves: Sequence[Tuple[Spec, Kind]
         return NodeType(graph, mode, arguments, outputs, leaves[0][0].rows, verdict, ctx,
                         shapes, options, lengths, eager=bool(why_eager))
     node_type = NodeType(
-        graph._replace(symbol=lifted), mode, arguments, outputs, 1,
+        graph._replace(subgraph=lifted), mode, arguments, outputs, 1,
         RowwiseResult(Verdict.PROVED, '', [spec.rows for spec in outputs]), ctx, shapes, options,
         whole=True)
     node_type.changed_by.add('whole_values')
@@ -363,7 +358,7 @@ def make_type(graph: StaticGraph, mode: Mode, leaves: Sequence[Tuple[Spec, Kind]
 def _refuse_writing(graph: StaticGraph) -> None:
     """Raise if an operator writes to an argument, as BatchNorm and optimizers do: a value is
     not written to, and its rows are nobody's array."""
-    if any(map(is_argument, graph.symbol.list_auxiliary_states())):
+    if any(map(is_argument, graph.subgraph.states)):
         raise UnrecordableError(f'{graph.name} writes to one of its arguments, which are to be '
                                 f'parameters then')
 
@@ -371,7 +366,7 @@ def _refuse_writing(graph: StaticGraph) -> None:
 def _why_eager(graph: StaticGraph, mode: Mode, leaves: Sequence[Tuple[Spec, Kind]], eager: bool
                ) -> str:
     """Why calls are to run as without a scope; nothing if they need not."""
-    heads = own_gradients(graph.symbol) if mode.recording else ()
+    heads = own_gradients(graph.subgraph) if mode.recording else ()
     if heads:
         return f'{", ".join(heads)} {EAGER}, so it belongs to its own call'
     if eager or any(spec.eager for spec, _ in leaves):
@@ -380,21 +375,21 @@ def _why_eager(graph: StaticGraph, mode: Mode, leaves: Sequence[Tuple[Spec, Kind
 
 
 def _lifted(graph: StaticGraph, leaves: Sequence[Tuple[Spec, Kind]],
-            shapes: Dict[str, Tuple[int, ...]]) -> Tuple[Optional[mx.sym.Symbol], str]:
+            shapes: Dict[str, Tuple[int, ...]]) -> Tuple[Optional[Subgraph], str]:
     """The subgraph for batches of whole values, or None and for which operator there is no rule."""
     if any(kind is not Kind.ROWS for _, kind in leaves) or any(
             getattr(parameter, '_grad_stype', 'default') != 'default'  # see `look_ups`
             for parameter in graph.parameters.values()):
         return None, ''
     try:
-        return lift(graph.symbol, shapes), ''
+        return lift(graph.subgraph, shapes), ''
     except NoRule as missing:
         return None, str(missing)
 
 
 def _infer(graph, shapes, dtypes, ctx, eager):
     """Specs of the outputs; parameters whose shapes were unknown are initialised."""
-    symbol, arguments = graph.symbol, _described(shapes, dtypes)
+    symbol, arguments = graph.subgraph.symbol, _described(shapes, dtypes)
     try:
         parameter_shapes, outputs, aux_shapes = infer_shape(symbol, shapes)
         parameter_types, types, _ = symbol.infer_type(**dtypes)
@@ -446,14 +441,14 @@ def _verdict(graph, mode, leaves, shapes) -> RowwiseResult:
     row_shapes = {name: shape[1:] for name, shape in shapes.items()}
     if not row_shapes:
         return RowwiseResult(Verdict.DEPENDENT, 'its result does not depend on its inputs', [])
-    return analyse(graph.symbol, row_shapes, mode.training)
+    return analyse(graph.subgraph, row_shapes, mode.training)
 
 
-def _used_only(graph, uses: Set[Tuple[str, int]]) -> Set[str]:
+def _used_only(graph: StaticGraph, uses: Set[Tuple[str, int]]) -> Set[str]:
     """Names of the variables that occur only as these (operator, position of input)."""
-    nodes = json.loads(graph.symbol.tojson())['nodes']
+    nodes = graph.subgraph.nodes
     found, other = set(), set()
     for node in nodes:
-        for slot, source in enumerate(node['inputs']):
-            (found if (node['op'], slot) in uses else other).add(nodes[source[0]]['name'])
+        for slot, entry in enumerate(node.inputs):
+            (found if (node.op, slot) in uses else other).add(nodes[entry.node].name)
     return found - other

@@ -6,10 +6,9 @@ number of their rows. In a batch neither would be so: MXNet hands a batch one gr
 rows, where nothing tells a row that is zero from one that has no part in the loss. So under
 autograd their calls, and those that read their results, run as in eager code (see `own_tape`).
 """
-import json
-from typing import List
+from typing import List, Sequence, Set
 
-import mxnet as mx
+from .ir import Node, Subgraph
 
 # Custom and _CustomFunction are Python of the user, who may do the same.
 OWN_GRADIENT = frozenset('''
@@ -18,12 +17,11 @@ OWN_GRADIENT = frozenset('''
 '''.split())
 
 
-def own_gradients(symbol: mx.sym.Symbol) -> List[str]:
-    """Names of such operators in a Symbol, also in the bodies of its loops and conditions."""
-    return sorted(_own(json.loads(symbol.tojson())))
+def own_gradients(graph: Subgraph) -> List[str]:
+    """Names of such operators in a subgraph, also in the bodies of its loops and conditions."""
+    return sorted(_own(graph.nodes))
 
 
-def _own(graph: dict) -> set:
-    found = {node['op'] for node in graph['nodes']} & OWN_GRADIENT
-    return found.union(*[_own(inner) for node in graph['nodes']
-                         for inner in node.get('subgraphs', ())])
+def _own(nodes: Sequence[Node]) -> Set[str]:
+    found = {node.op for node in nodes} & OWN_GRADIENT
+    return found.union(*[_own(body.nodes) for node in nodes for body in node.bodies])

@@ -8,11 +8,10 @@ ragged argument to a result ends in an exact sum, calls with any number of value
 gradients too: what is zero gets and gives none. All else is not proved, and such calls batch only
 with calls of the same lengths, which need no padding.
 """
-import json
 from enum import Enum
-from typing import Any, Dict, FrozenSet, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Set, Tuple
 
-import mxnet as mx
+from .ir import Attrs, Entry, Node, Subgraph
 
 
 class _At(Enum):
@@ -60,39 +59,35 @@ class _Unproved(Exception):
     pass
 
 
-def padding_of(symbol: mx.sym.Symbol, ragged: Set[str]) -> Padding:
+def padding_of(graph: Subgraph, ragged: Set[str]) -> Padding:
     """Analyse the padding of the inputs named in `ragged`."""
-    graph = json.loads(symbol.tojson())
-    nodes = graph['nodes']
-    states: Dict[Tuple[int, int], Optional[_State]] = {}
+    states: Dict[Entry, Optional[_State]] = {}
     linked: Set[Tuple[str, str]] = set()
     lengths: Set[Tuple[str, str]] = set()
     try:
-        for index, node in enumerate(nodes):
-            if node['op'] == 'null':
-                if node['name'] in ragged:
-                    states[index, 0] = _State(_At.ZERO, frozenset([node['name']]))
+        for index, node in enumerate(graph.nodes):
+            if node.is_variable:
+                if node.name in ragged:
+                    states[Entry(index)] = _State(_At.ZERO, frozenset([node.name]))
                 continue
-            inputs = [states.get((source[0], source[1])) for source in node['inputs']]
+            inputs = [states.get(entry) for entry in node.inputs]
             if not any(inputs):
                 continue
             sources = frozenset().union(*[state.sources for state in inputs if state])
             linked.update((a, b) for a in sources for b in sources if a < b)
-            if node['op'] == 'SequenceMask':
-                _check_mask(node, nodes, inputs)
-                name = nodes[node['inputs'][1][0]]['name']
+            if node.op == 'SequenceMask':
+                name = _check_mask(node, graph.nodes, inputs)
                 lengths.update((name, source) for source in sources)
-            at = _rule(node['op'], node.get('attrs', {}),
-                       [state and state.at for state in inputs])
-            states[index, 0] = None if at is None else _State(at, sources)
-        if any(states.get((head[0], head[1])) for head in graph['heads']):
+            at = _rule(node.op, node.attrs, [state and state.at for state in inputs])
+            states[Entry(index)] = None if at is None else _State(at, sources)
+        if any(map(states.get, graph.heads)):
             raise _Unproved
     except _Unproved:
         return Padding(False, frozenset(), frozenset())
     return Padding(True, frozenset(linked), frozenset(lengths))
 
 
-def _rule(op: str, attrs: Dict[str, str], inputs: List[Optional[_At]]) -> Optional[_At]:
+def _rule(op: str, attrs: Attrs, inputs: List[Optional[_At]]) -> Optional[_At]:
     """What the result is at the padding; None if it has no ragged axis any more."""
     zero = _At.ZERO if set(inputs) == {_At.ZERO} else _At.FINITE
     if op == 'sum':
@@ -102,15 +97,15 @@ def _rule(op: str, attrs: Dict[str, str], inputs: List[Optional[_At]]) -> Option
             raise _Unproved
         return _At.FINITE  # not zero: with no values at all, the padding shares out the whole
     if op == 'SequenceMask':
-        return _At.ZERO if float(attrs.get('value', '0')) == 0 else _At.MASKED
+        return _At.ZERO if attrs.number('value', 0) == 0 else _At.MASKED
     if op in _PRODUCTS:
         return _At.ZERO if _At.ZERO in inputs else _At.FINITE
     if op in _BROADCAST_SUMS:
         return _At.ZERO if inputs == [_At.ZERO, _At.ZERO] else _At.FINITE
     if op == 'FullyConnected':
-        if attrs.get('flatten') not in ('False', '0') or any(inputs[1:]):
+        if attrs.flag('flatten', True) or any(inputs[1:]):
             raise _Unproved
-        return zero if attrs.get('no_bias') in ('True', '1') else _At.FINITE
+        return zero if attrs.flag('no_bias') else _At.FINITE
     if op == 'Activation':
         return zero if attrs.get('act_type') in _ZERO_AT_ZERO else _At.FINITE
     if op in _SHAPED:
@@ -124,22 +119,22 @@ def _rule(op: str, attrs: Dict[str, str], inputs: List[Optional[_At]]) -> Option
     raise _Unproved
 
 
-def _sum(attrs: Dict[str, str], state: Any) -> Optional[_At]:
-    axis = attrs.get('axis', '').strip('()[], ')
-    if attrs.get('exclude') in ('True', '1') or axis not in ('1', '2', '3'):
+def _sum(attrs: Attrs, state: Any) -> Optional[_At]:
+    axes = attrs.integers('axis')
+    if attrs.flag('exclude') or axes not in ((1,), (2,), (3,)):
         raise _Unproved
-    if axis != '1':
+    if axes != (1,):
         return _At.ZERO if state is _At.ZERO else _At.FINITE
     if state is not _At.ZERO:
         raise _Unproved
     return None
 
 
-def _check_mask(node, nodes, inputs) -> None:
-    """SequenceMask along axis 1 with an input of the graph as lengths."""
-    attrs = node.get('attrs', {})
-    value = float(attrs.get('value', '0'))
-    if (attrs.get('axis') != '1' or attrs.get('use_sequence_length') not in ('True', '1')
+def _check_mask(node: Node, nodes: Sequence[Node], inputs) -> str:
+    """SequenceMask along axis 1 with an input of the graph as lengths; its name."""
+    value = node.attrs.number('value', 0)
+    if (node.attrs.integer('axis', 0) != 1 or not node.attrs.flag('use_sequence_length')
             or not inputs[0] or len(inputs) != 2 or inputs[1]
-            or nodes[node['inputs'][1][0]]['op'] != 'null' or not (value == 0 or value <= _MASK)):
+            or not nodes[node.inputs[1].node].is_variable or not (value == 0 or value <= _MASK)):
         raise _Unproved
+    return nodes[node.inputs[1].node].name

@@ -2,15 +2,13 @@
 from typing import Dict, List, NamedTuple, Tuple
 
 import mxnet as mx
-import numpy as np
 from mxnet._ctypes.ndarray import CachedOp
-from mxnet.ndarray.ndarray import _DTYPE_NP_TO_MX
 
 from .empty import specialise
+from .ir import Shape, Subgraph
 from .node_type import Kind, NodeType
 from .passes import apply_passes
 from .passes.horizontal import horizontal, packs
-from .rowwise import operators
 from .segments import PARENTS, SEGMENTS
 from .trace import INPUT
 
@@ -80,24 +78,24 @@ def program_for(node_type: NodeType, reads: Tuple[str, ...], fused: bool = False
 def _compile(node_type: NodeType, reads: Tuple[str, ...], fused: bool) -> Program:
     segmented = [position for position, read in enumerate(reads)
                  if read in (LONG_SLICE, LONG_GATHER)]
-    symbol = (node_type.by_segments if segmented else node_type.graph.symbol).__copy__()
+    graph = node_type.by_segments if segmented else node_type.graph.subgraph
     empty = {INPUT % position for position, read in enumerate(reads) if read == EMPTY}
     if empty and node_type.neutral:  # else execution gives one row of zeros, as eager code does
-        specialised = specialise(symbol, empty)
-        symbol = symbol if specialised is None else specialised
-    tell_dtypes(symbol, node_type)
-    symbol, changed = apply_passes(symbol, trial_shapes(node_type, bool(segmented)),
-                                   node_type.options, node_type.ctx.device_type)
-    symbol = horizontal(symbol) if fused else symbol
-    packed = packs(symbol)
+        graph = specialise(graph, empty) or graph
+    graph, changed = apply_passes(
+        with_dtypes(graph, node_type), trial_shapes(node_type, bool(segmented)), node_type.options,
+        node_type.ctx.device_type)
+    graph = horizontal(graph) if fused else graph
+    packed = packs(graph)
     node_type.changed_by.update(changed + ['segments'] * bool(segmented)
                                 + ['horizontal'] * bool(packed))
     gathers = {INPUT % position: mx.sym.take(mx.sym.var(_ARENA % position),
                                              mx.sym.var(_INDEX % position))
                for position, read in enumerate(reads) if read in _GATHERS}
-    inputs = set(symbol.list_inputs())
-    gathers = {name: gather for name, gather in gathers.items() if name in inputs}
+    symbol, gathers = graph.symbol, {name: gather for name, gather in gathers.items()
+                                     if name in graph.variables}
     if gathers:
+        symbol = symbol.__copy__()
         symbol._compose(**gathers)
     place = {name: position for position, name in enumerate(node_type.graph.parameters)}
     known = {name: Source('parameter', position) for name, position in place.items()}
@@ -110,7 +108,7 @@ def _compile(node_type: NodeType, reads: Tuple[str, ...], fused: bool) -> Progra
         known[PARENTS] = Source('parents', segmented[0])
         known[SEGMENTS] = Source('segments', segmented[0])
     sources: List[Source] = [known[name] for name in symbol.list_inputs()]
-    return Program(_compiled(symbol), tuple(sources), len(operators(symbol)),
+    return Program(_compiled(symbol), tuple(sources), len(graph.operators) + len(gathers),
                    tuple(tuple(place[name] for name in names) for names in packed.values()))
 
 
@@ -125,16 +123,13 @@ def _compiled(symbol: mx.sym.Symbol) -> CachedOp:
         return CachedOp(mx.sym.Group([mx.sym.BlockGrad(output) for output in symbol]))
 
 
-def tell_dtypes(symbol: mx.sym.Symbol, node_type: NodeType) -> None:
-    """Write the dtypes of the arguments into the graph, as those of parameters are."""
-    internals, names = symbol.get_internals(), set(symbol.list_inputs())
-    for position, argument in enumerate(node_type.arguments):
-        if INPUT % position in names:
-            internals[INPUT % position]._set_attr(
-                __dtype__=str(_DTYPE_NP_TO_MX[np.dtype(argument.arena[1]).type]))
+def with_dtypes(graph: Subgraph, node_type: NodeType) -> Subgraph:
+    """With the dtypes of the arguments in the graph, as those of parameters are."""
+    return graph.with_dtypes({INPUT % position: argument.arena.dtype
+                              for position, argument in enumerate(node_type.arguments)})
 
 
-def trial_shapes(node_type: NodeType, segmented: bool) -> Dict[str, Tuple[int, ...]]:
+def trial_shapes(node_type: NodeType, segmented: bool) -> Dict[str, Shape]:
     """Shapes of the inputs for some batch, from which passes take ranks."""
     shapes = dict(node_type.trial_shapes)
     if segmented:

@@ -1,20 +1,22 @@
-"""Rewriting a Symbol: its nodes are visited in order, and each is kept or replaced."""
-import json
-from collections import Counter
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+"""Rewriting a subgraph: its nodes are visited in order, and each is kept or replaced."""
+from typing import Any, Callable, List, Mapping, NamedTuple, Optional, Sequence, Union
 
-import mxnet as mx
 import numpy as np
 
-Shape = Tuple[int, ...]
+from .ir import Attrs, Entry, Node, Shape, Subgraph
 
 
-class Entry(NamedTuple):
+class Operand(NamedTuple):
     """One output of a node of the new graph."""
 
     node: int
     output: int
     shape: Shape
+
+    @property
+    def entry(self) -> Entry:
+        """It without its shape."""
+        return Entry(self.node, self.output)
 
 
 class NodeView(NamedTuple):
@@ -23,8 +25,8 @@ class NodeView(NamedTuple):
     Attributes
     ----------
     op : str
-    attrs : dict of str to str
-    inputs : list of Entry
+    attrs : Attrs
+    inputs : list of Operand
         In the new graph.
     shapes : list of tuple of int
         Of the node's outputs.
@@ -35,8 +37,8 @@ class NodeView(NamedTuple):
     """
 
     op: str
-    attrs: Dict[str, str]
-    inputs: List[Entry]
+    attrs: Attrs
+    inputs: List[Operand]
     shapes: List[Shape]
     dtype: Optional[type]
     uses: List[int]
@@ -55,128 +57,62 @@ class NodeView(NamedTuple):
 class Rewriter:
     """Builds a new graph node by node; a rule calls `add` for what replaces a node."""
 
-    def __init__(self):
-        self.nodes: List[Dict[str, Any]] = []
+    def __init__(self) -> None:
+        self.nodes: List[Node] = []
 
-    def add(self, op: str, inputs: List[Entry], result: Shape, **attrs: Any) -> Entry:
+    def add(self, op: str, inputs: Sequence[Operand], result: Shape, **attrs: Any) -> Operand:
         """Append an operator with one output, of shape `result`; attributes become text."""
-        self.nodes.append({
-            'op': op, 'name': f'edb_{op.strip("_").lower()}{len(self.nodes)}',
-            'attrs': {key: str(value) for key, value in attrs.items()},
-            'inputs': [[entry.node, entry.output, 0] for entry in inputs]})
-        return Entry(len(self.nodes) - 1, 0, result)
+        self.nodes.append(Node(
+            op, f'edb_{op.strip("_").lower()}{len(self.nodes)}',
+            Attrs({key: str(value) for key, value in attrs.items()}),
+            tuple([operand.entry for operand in inputs])))
+        return Operand(len(self.nodes) - 1, 0, result)
 
-    def variable(self, name: str) -> Entry:
+    def variable(self, name: str, **attrs: str) -> Operand:
         """Append a further input of the graph."""
-        self.nodes.append({'op': 'null', 'name': name, 'inputs': []})
-        return Entry(len(self.nodes) - 1, 0, ())
+        self.nodes.append(Node('', name, Attrs(attrs)))
+        return Operand(len(self.nodes) - 1, 0, ())
+
+    def keep(self, node: Node, inputs: Sequence[Operand]) -> int:
+        """Append a node as it is, of these inputs; returns its place."""
+        self.nodes.append(node._replace(inputs=tuple([operand.entry for operand in inputs])))
+        return len(self.nodes) - 1
+
+    def op_of(self, operand: Operand) -> str:
+        """The operator that makes an operand; empty for a variable."""
+        return self.nodes[operand.node].op
 
 
-Rule = Callable[[Rewriter, NodeView], Union[Entry, Sequence[Entry], None]]
+Rule = Callable[[Rewriter, NodeView], Union[Operand, Sequence[Operand], None]]
 
 
-def rewrite(symbol: mx.sym.Symbol, shapes: Dict[str, Shape], rule: Rule) -> mx.sym.Symbol:
-    """A Symbol in which `rule` has replaced nodes.
+def rewrite(graph: Subgraph, shapes: Mapping[str, Shape], rule: Rule) -> Subgraph:
+    """A subgraph in which `rule` has replaced nodes; the same if it replaced none.
 
     Parameters
     ----------
-    symbol : mxnet.symbol.Symbol
+    graph : Subgraph
     shapes : dict
         Shapes of its inputs for some number of rows; parameters know theirs.
     rule : callable
-        (rewriter, node) -> the entry that stands for the node's only output, or a list with one
+        (rewriter, node) -> the operand that stands for the node's only output, or a list with one
         for each of its outputs, or None to keep it. A node that is kept becomes the next of
         ``rewriter.nodes``.
     """
-    graph = json.loads(symbol.tojson())
-    outputs = _outputs(symbol, graph['nodes'], shapes)
+    outputs = graph.outputs(shapes)
     if outputs is None:
-        return symbol
-    uses = _uses(graph)
+        return graph
     rewriter, moved, changed = Rewriter(), {}, False
-    for index, node in enumerate(graph['nodes']):
-        inputs = [moved[source[0], source[1]] for source in node['inputs']]
-        replaced = None
-        if node['op'] != 'null':
-            replaced = rule(rewriter, NodeView(
-                node['op'], node.get('attrs', {}), inputs, outputs[index].shapes,
-                outputs[index].dtype, [uses[tuple(source[:2])] for source in node['inputs']]))
+    for index, (node, (own, dtype)) in enumerate(zip(graph.nodes, outputs)):
+        inputs = [moved[entry] for entry in node.inputs]
+        replaced = None if node.is_variable else rule(rewriter, NodeView(
+            node.op, node.attrs, inputs, own, dtype, [graph.uses[entry] for entry in node.inputs]))
         if replaced is None:
-            rewriter.nodes.append(dict(node, inputs=[
-                [entry.node, entry.output, source[2]]
-                for entry, source in zip(inputs, node['inputs'])]))
-            replaced = [Entry(len(rewriter.nodes) - 1, output, shape)
-                        for output, shape in enumerate(outputs[index].shapes)]
+            place = rewriter.keep(node, inputs)
+            replaced = [Operand(place, output, shape) for output, shape in enumerate(own)]
         else:
-            replaced, changed = [replaced] if isinstance(replaced, Entry) else replaced, True
-        moved.update({(index, output): entry for output, entry in enumerate(replaced)})
+            replaced, changed = [replaced] if isinstance(replaced, Operand) else replaced, True
+        moved.update({Entry(index, output): operand for output, operand in enumerate(replaced)})
     if not changed:
-        return symbol
-    heads = [_computed(rewriter, moved[head[0], head[1]]) for head in graph['heads']]
-    return load(dict(graph, nodes=rewriter.nodes,
-                     heads=[[entry.node, entry.output, 0] for entry in heads]))
-
-
-def _computed(rewriter: Rewriter, entry: Entry) -> Entry:
-    """A compiled graph does not write a variable to its output."""
-    if rewriter.nodes[entry.node]['op'] != 'null':
-        return entry
-    return rewriter.add('_copy', [entry], entry.shape)
-
-
-class _Outputs(NamedTuple):
-    """Of one node."""
-
-    shapes: List[Shape]
-    dtype: Optional[type]
-
-
-def _outputs(symbol: mx.sym.Symbol, nodes: List[dict], shapes: Dict[str, Shape]
-             ) -> Optional[List[_Outputs]]:
-    """Shapes and dtypes in a graph, node by node; None if the shapes cannot be inferred."""
-    internals, used = symbol.get_internals(), set(symbol.list_inputs())
-    _, found, _ = internals.infer_shape(
-        **{name: shape for name, shape in shapes.items() if name in used})
-    if found is None:
-        return None
-    try:
-        dtypes = internals.infer_type_partial()[1]
-    except mx.base.MXNetError:  # some operators insist on knowing
-        dtypes = [None] * len(found)
-    names, outputs, position = [output.name for output in internals], [], 0
-    for node in nodes:
-        first = position
-        position += 1
-        while node['op'] != 'null' and position < len(names) and names[position] == node['name']:
-            position += 1
-        outputs.append(_Outputs(found[first:position], dtypes[first]))
-    return outputs
-
-
-def _uses(graph: Dict[str, Any]) -> Counter:
-    """How often each output of each node is read, or is a result."""
-    return Counter(tuple(source[:2]) for sources in
-                   [node['inputs'] for node in graph['nodes']] + [graph['heads']]
-                   for source in sources)
-
-
-def load(graph: Dict[str, Any]) -> mx.sym.Symbol:
-    """A Symbol from its JSON form, without the nodes that its heads do not need."""
-    nodes, needed = graph['nodes'], set()
-    stack = [head[0] for head in graph['heads']]
-    while stack:
-        index = stack.pop()
-        if index not in needed:
-            needed.add(index)
-            stack += [source[0] for source in nodes[index]['inputs']]
-    position = {index: new for new, index in enumerate(sorted(needed))}
-
-    def moved(source):
-        return [position[source[0]]] + list(source[1:])
-
-    kept = [dict(nodes[index], inputs=[moved(source) for source in nodes[index]['inputs']])
-            for index in sorted(needed)]
-    graph = dict(graph, nodes=kept, heads=[moved(head) for head in graph['heads']],
-                 arg_nodes=[i for i, node in enumerate(kept) if node['op'] == 'null'])
-    graph.pop('node_row_ptr', None)
-    return mx.sym.load_json(json.dumps(graph))
+        return graph
+    return Subgraph.of(rewriter.nodes, [moved[head].entry for head in graph.heads])

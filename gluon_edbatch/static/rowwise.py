@@ -6,15 +6,14 @@ positions for each row; it is *constant* if it does not depend on the inputs at 
 inferred for two numbers of rows, so a reshape that names the batch size, or a mean over all
 rows, shows itself without anything being run.
 """
-import json
 from enum import Enum
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import mxnet as mx
 
+from .ir import Attrs, Shape, Subgraph
 from .noise import draws
 
-Shape = Tuple[int, ...]
 _TRIAL_ROWS = (7, 11)  # primes, so that no other axis has them by accident
 
 
@@ -47,7 +46,7 @@ class Node(NamedTuple):
     """One operator application, as a rule sees it."""
 
     op: str
-    attrs: Dict[str, str]
+    attrs: Attrs
     batched: List[bool]
     inputs: List[Shape]
     outputs: List[Shape]
@@ -57,42 +56,39 @@ class _Dependent(Exception):
     pass
 
 
-def analyse(symbol: mx.sym.Symbol, row_shapes: Dict[str, Shape], training: bool) -> RowwiseResult:
-    """Analyse a Symbol whose inputs `row_shapes` (name -> shape without axis 0) are batched.
+def analyse(graph: Subgraph, row_shapes: Dict[str, Shape], training: bool) -> RowwiseResult:
+    """Analyse a subgraph whose inputs `row_shapes` (name -> shape without axis 0) are batched.
 
     All other variables (parameters, auxiliary states) must have shapes known to MXNet.
     """
     try:
-        trials = [_infer(symbol, row_shapes, rows) for rows in _TRIAL_ROWS]
+        trials = [_infer(graph, row_shapes, rows) for rows in _TRIAL_ROWS]
     except mx.base.MXNetError as error:
         return RowwiseResult(Verdict.DEPENDENT, 'its shapes do not fit a batch of '
                              f'{_TRIAL_ROWS[0]} rows: {_first_line(error)}', [])
-    nodes, heads, entries = _graph(symbol)
     unknown: List[str] = []
-    batched: Dict[Tuple[int, int], bool] = {}
+    batched: Dict[int, bool] = {}  # nodes
     try:
-        for index, node in enumerate(nodes):
-            entry = entries[index]
-            if node['op'] == 'null':
-                batched[index, 0] = node['name'] in row_shapes
+        for index, node in enumerate(graph.nodes):
+            if node.is_variable:
+                batched[index] = node.name in row_shapes
                 continue
-            sources = [(i, j) for i, j, *_ in node['inputs']]
-            view = Node(node['op'], node.get('attrs', {}), [batched[s] for s in sources],
-                         [trials[0][entries[i] + j] for i, j in sources],
-                         trials[0][entry:entries[index + 1]])
+            view = Node(node.op, node.attrs, [batched[entry.node] for entry in node.inputs],
+                        [trials[0][entry.node][entry.output] for entry in node.inputs],
+                        trials[0][index])
             result = any(view.batched) and _apply(view, training, unknown)
             if not result and draws(view.op, view.attrs, training):
                 raise _Dependent(f'{view.op} draws noise that depends on no argument, which is to '
                                  f'be another for each call')
-            for position in range(len(view.outputs)):
-                if result:
-                    _factor(view.op, *(trial[entry + position] for trial in trials))
-                batched[index, position] = result
+            if result:
+                for shapes in zip(*(trial[index] for trial in trials)):
+                    _factor(view.op, *shapes)
+            batched[index] = result
         factors = []
-        for i, j, *_ in heads:
-            if not batched[i, j]:
+        for index, output in graph.heads:
+            if not batched[index]:
                 raise _Dependent('a result does not depend on the inputs')
-            factors.append(_factor('result', *(trial[entries[i] + j] for trial in trials)))
+            factors.append(_factor('result', *(trial[index][output] for trial in trials)))
     except _Dependent as dependent:
         return RowwiseResult(Verdict.DEPENDENT, str(dependent), [])
     if unknown:
@@ -106,42 +102,11 @@ def _first_line(error: Exception) -> str:
     return (lines or str(error).splitlines() or [''])[0].strip()[:200]
 
 
-def _infer(symbol, row_shapes, rows) -> List[Shape]:
-    shapes = {name: (rows,) + shape for name, shape in row_shapes.items()}
-    used = set(symbol.list_inputs())
-    _, outputs, _ = infer_shape(symbol.get_internals(), {
-        name: shape for name, shape in shapes.items() if name in used})
-    if outputs is None:
+def _infer(graph: Subgraph, row_shapes: Dict[str, Shape], rows: int) -> List[List[Shape]]:
+    found = graph.infer({name: (rows,) + shape for name, shape in row_shapes.items()})
+    if found is None:
         raise mx.base.MXNetError('shapes cannot be inferred')
-    return outputs
-
-
-def infer_shape(symbol: mx.sym.Symbol, shapes: Dict[str, Shape]):
-    """As ``Symbol.infer_shape``, which prints its arguments if shapes do not fit."""
-    return symbol._infer_shape_impl(False, **shapes)
-
-
-def _graph(symbol):
-    """JSON nodes, heads, and for each node the position of its first output in the internals."""
-    graph = json.loads(symbol.tojson())
-    entries = first_outputs(graph['nodes'], symbol.get_internals())
-    if entries is None:
-        raise _Dependent('two of its operators have one name')
-    return graph['nodes'], graph['heads'], entries
-
-
-def first_outputs(nodes: Sequence[dict], internals: mx.sym.Symbol) -> Optional[List[int]]:
-    """For each node of a graph the position of its first output among all, and where the last
-    ends; None if names do not tell."""
-    names = [output.name for output in internals]
-    entries, position = [], 0
-    for node in nodes:
-        entries.append(position)
-        position += 1
-        while position < len(names) and names[position] == node['name'] and node['op'] != 'null':
-            position += 1
-    entries.append(position)
-    return entries if position == len(names) and len(entries) == len(nodes) + 1 else None
+    return found
 
 
 def _factor(op: str, first: Shape, second: Shape) -> int:
@@ -154,9 +119,9 @@ def _factor(op: str, first: Shape, second: Shape) -> int:
 
 def _apply(node: Node, training: bool, unknown: List[str]) -> bool:
     if node.op == 'BatchNorm':
-        if training and not flag(node, 'use_global_stats'):
+        if training and not node.attrs.flag('use_global_stats'):
             raise _Dependent('BatchNorm in training mode takes its statistics over the batch')
-        if integer(node, 'axis', 1) % len(node.inputs[0]) == 0:
+        if node.attrs.integer('axis', 1) % len(node.inputs[0]) == 0:
             raise _Dependent('BatchNorm over axis 0')
         return True
     rule = RULES.get(node.op)
@@ -175,24 +140,6 @@ def _shown(node: Node) -> str:
 
 
 # --- rules: True if a batched input gives a batched output, row by row ---------------------------
-
-def tuple_of(node: Node, key: str) -> Optional[Tuple[Optional[int], ...]]:
-    text = node.attrs.get(key)
-    if text in (None, 'None', '()', '[]'):
-        return None
-    parts = text.strip('()[] ').rstrip(',').split(',')
-    return tuple(None if part.strip() == 'None' else int(part) for part in parts)
-
-
-def integer(node: Node, key: str, default: Optional[int]) -> Optional[int]:
-    """An attribute; None if it says so, which is something else than not to be given."""
-    text = node.attrs.get(key)
-    return default if text is None else None if text == 'None' else int(text)
-
-
-def flag(node: Node, key: str) -> bool:
-    return node.attrs.get(key) in ('True', '1', 'true')
-
 
 def _any(node: Node) -> bool:
     return True
@@ -225,38 +172,37 @@ def _elementwise(node: Node) -> bool:
 def _other_axis(key: str, default: Optional[int]) -> Callable[[Node], bool]:
     """Works along one axis, which must not be axis 0; all inputs are batched."""
     def rule(node: Node) -> bool:
-        axis = integer(node, key, default)
+        axis = node.attrs.integer(key, default)
         return axis is not None and axis % len(node.inputs[0]) != 0 and _all_batched(node)
     return rule
 
 
 def _normalised(key: str, default: int) -> Callable[[Node], bool]:
     def rule(node: Node) -> bool:
-        axis = integer(node, key, default)
+        axis = node.attrs.integer(key, default)
         return axis % len(node.inputs[0]) != 0 and _first_only(node)
     return rule
 
 
 def _reduction(node: Node) -> bool:
-    axes = tuple_of(node, 'axis')
     rank = len(node.inputs[0])
-    axes = set() if axes is None else {axis % rank for axis in axes}
-    if flag(node, 'exclude'):
+    axes = {axis % rank for axis in node.attrs.integers('axis')}
+    if node.attrs.flag('exclude'):
         return bool(axes) and 0 in axes
     return bool(axes) and 0 not in axes
 
 
 def _stack(node: Node) -> bool:
-    return integer(node, 'axis', 0) % len(node.outputs[0]) != 0 and _all_batched(node)
+    return node.attrs.integer('axis', 0) % len(node.outputs[0]) != 0 and _all_batched(node)
 
 
 def _slice(node: Node) -> bool:
-    begin, end, step = (tuple_of(node, key) or (None,) for key in ('begin', 'end', 'step'))
+    begin, end, step = (node.attrs.integers(key) or (None,) for key in ('begin', 'end', 'step'))
     return begin[0] in (None, 0) and end[0] is None and step[0] in (None, 1)
 
 
 def _split(node: Node) -> bool:
-    return integer(node, 'axis', 1) % len(node.inputs[0]) != 0
+    return node.attrs.integer('axis', 1) % len(node.inputs[0]) != 0
 
 
 def _upsampling(node: Node) -> bool:
@@ -265,32 +211,32 @@ def _upsampling(node: Node) -> bool:
 
 
 def _split_v2(node: Node) -> bool:
-    return integer(node, 'axis', 1) % len(node.inputs[0]) != 0
+    return node.attrs.integer('axis', 1) % len(node.inputs[0]) != 0
 
 
 def _transpose(node: Node) -> bool:
-    axes = tuple_of(node, 'axes')
-    return axes is not None and axes[0] == 0
+    axes = node.attrs.integers('axes')
+    return bool(axes) and axes[0] == 0
 
 
 def _swapaxes(node: Node) -> bool:
     rank = len(node.inputs[0])
-    axes = [integer(node, key, 0) % rank for key in ('dim1', 'dim2')]
+    axes = [node.attrs.integer(key, 0) % rank for key in ('dim1', 'dim2')]
     return 0 not in axes or axes[0] == axes[1]
 
 
 def _expand_dims(node: Node) -> bool:
-    return integer(node, 'axis', 0) % len(node.outputs[0]) != 0
+    return node.attrs.integer('axis', 0) % len(node.outputs[0]) != 0
 
 
 def _squeeze(node: Node) -> bool:
-    axes = tuple_of(node, 'axis')  # without axes, a batch of one row would lose its axis 0
-    return axes is not None and 0 not in {axis % len(node.inputs[0]) for axis in axes}
+    axes = node.attrs.integers('axis')  # without axes, a batch of one row would lose its axis 0
+    return bool(axes) and 0 not in {axis % len(node.inputs[0]) for axis in axes}
 
 
 def _dot(node: Node) -> bool:
     return (node.batched == [True, False] and len(node.inputs[0]) >= 2
-            and not flag(node, 'transpose_a'))
+            and not node.attrs.flag('transpose_a'))
 
 
 def _batch_dot(node: Node) -> bool:
@@ -299,9 +245,9 @@ def _batch_dot(node: Node) -> bool:
 
 def _take(node: Node) -> bool:
     if node.batched == [False, True]:
-        return integer(node, 'axis', 0) == 0
+        return node.attrs.integer('axis', 0) == 0
     return (node.batched == [True, False]
-            and integer(node, 'axis', 0) % len(node.inputs[0]) != 0)
+            and node.attrs.integer('axis', 0) % len(node.inputs[0]) != 0)
 
 
 def _embedding(node: Node) -> bool:
@@ -309,7 +255,7 @@ def _embedding(node: Node) -> bool:
 
 
 def _pick(node: Node) -> bool:
-    axis = integer(node, 'axis', -1)
+    axis = node.attrs.integer('axis', -1)
     return axis is not None and axis % len(node.inputs[0]) != 0 and _all_batched(node)
 
 
@@ -318,15 +264,15 @@ def _same_rows(node: Node) -> bool:
 
 
 def _reverse(node: Node) -> bool:
-    return 0 not in {axis % len(node.inputs[0]) for axis in tuple_of(node, 'axis') or (0,)}
+    return 0 not in {axis % len(node.inputs[0]) for axis in node.attrs.integers('axis') or (0,)}
 
 
 def _dropout(node: Node) -> bool:
-    return 0 not in (tuple_of(node, 'axes') or ())  # else all rows would share one mask
+    return 0 not in (node.attrs.integers('axes'))  # else all rows would share one mask
 
 
 def _sequence(node: Node) -> bool:
-    return integer(node, 'axis', 0) == 1 and all(node.batched)
+    return node.attrs.integer('axis', 0) == 1 and all(node.batched)
 
 
 def _l2(node: Node) -> bool:
@@ -336,18 +282,18 @@ def _l2(node: Node) -> bool:
 def _along(default: Optional[int]) -> Callable[[Node], bool]:
     """Works along one axis of its only input; without one, on all as one."""
     def rule(node: Node) -> bool:
-        axis = integer(node, 'axis', default)
+        axis = node.attrs.integer('axis', default)
         return axis is not None and axis % len(node.inputs[0]) != 0
     return rule
 
 
 def _broadcast_to(node: Node) -> bool:
-    shape = tuple_of(node, 'shape')
-    return shape is not None and len(shape) == len(node.inputs[0]) and shape[0] == 0
+    shape = node.attrs.integers('shape')
+    return bool(shape) and len(shape) == len(node.inputs[0]) and shape[0] == 0
 
 
 def _broadcast_axis(node: Node) -> bool:
-    axes = tuple_of(node, 'axis') or ()
+    axes = node.attrs.integers('axis')
     return 0 not in {axis % len(node.inputs[0]) for axis in axes}
 
 
@@ -404,8 +350,3 @@ RULES: Dict[str, Callable[[Node], bool]] = {
     'where': _all_batched, 'reverse': _reverse, 'Dropout': _dropout, 'broadcast_to': _broadcast_to,
     'broadcast_axis': _broadcast_axis, 'broadcast_axes': _broadcast_axis,
 }
-
-
-def operators(symbol: mx.sym.Symbol) -> Sequence[str]:
-    """Names of the operators in a Symbol, in topological order."""
-    return [node['op'] for node in json.loads(symbol.tojson())['nodes'] if node['op'] != 'null']

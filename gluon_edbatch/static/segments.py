@@ -12,12 +12,10 @@ Whatever else meets a ragged argument keeps the padded form.
 """
 from typing import Dict, List, Optional, Set, Tuple
 
-import mxnet as mx
-
-from .rewrite import Entry, NodeView, Rewriter, rewrite
+from .ir import Entry, Shape, Subgraph
+from .rewrite import NodeView, Operand, Rewriter, rewrite
 
 SEGMENTS, PARENTS = 'edb_segments', 'edb_parents'
-Shape = Tuple[int, ...]
 
 _UNARY = frozenset(
     '''Activation relu sigmoid tanh exp square abs negative _copy identity Dropout LeakyReLU Cast
@@ -36,13 +34,13 @@ class _Unsupported(Exception):
     """An operator that these rules do not cover."""
 
 
-def by_segments(symbol: mx.sym.Symbol, shapes: Dict[str, Shape], ragged: Set[str]
-                ) -> Optional[mx.sym.Symbol]:
-    """The Symbol with inputs (M, H) in the place of (N, K, H).
+def by_segments(graph: Subgraph, shapes: Dict[str, Shape], ragged: Set[str]
+                ) -> Optional[Subgraph]:
+    """The subgraph with inputs (M, H) in the place of (N, K, H).
 
     Parameters
     ----------
-    symbol : mxnet.symbol.Symbol
+    graph : Subgraph
     shapes : dict
         Shapes of its inputs for some N and K, from which ranks are taken.
     ragged : set of str
@@ -51,13 +49,13 @@ def by_segments(symbol: mx.sym.Symbol, shapes: Dict[str, Shape], ragged: Set[str
 
     Returns
     -------
-    Symbol or None
+    Subgraph or None
         With the further inputs `SEGMENTS` and `PARENTS`; None if the rules do not suffice.
     """
     if any(len(shapes.get(name, ())) != 3 for name in ragged):
         return None
     try:
-        return rewrite(symbol, shapes, _Rules(ragged))
+        return rewrite(graph, shapes, _Rules(ragged))
     except _Unsupported:
         return None
 
@@ -67,11 +65,11 @@ class _Rules:
 
     def __init__(self, ragged: Set[str]):
         self._ragged = ragged
-        self._long: Set[Tuple[int, int]] = set()
-        self._extra: Dict[str, Entry] = {}
+        self._long: Set[Entry] = set()
+        self._extra: Dict[str, Operand] = {}
 
-    def __call__(self, rewriter: Rewriter, node: NodeView) -> Optional[Entry]:
-        long = [self._is_long(rewriter, entry) for entry in node.inputs]
+    def __call__(self, rewriter: Rewriter, node: NodeView) -> Optional[Operand]:
+        long = [self._is_long(rewriter, operand) for operand in node.inputs]
         if not any(long):
             return None
         if node.op == 'sum':
@@ -79,48 +77,46 @@ class _Rules:
         if node.op in _UNARY and len(long) == 1:
             return self._row_by_row(rewriter, node, node.op, node.inputs)
         if node.op == 'FullyConnected' and long[0] and not any(long[1:]) \
-                and node.attrs.get('flatten') in ('False', '0'):
+                and not node.attrs.flag('flatten', True):
             return self._row_by_row(rewriter, node, node.op, node.inputs)
         if node.op in _ELEMENTWISE:
-            inputs = [entry if is_long else self._of_parents(rewriter, entry, node.shape)
-                      for entry, is_long in zip(node.inputs, long)]
+            inputs = [operand if is_long else self._of_parents(rewriter, operand, node.shape)
+                      for operand, is_long in zip(node.inputs, long)]
             return self._row_by_row(rewriter, node._replace(attrs={}), _ELEMENTWISE[node.op],
                                     inputs)
         raise _Unsupported(node.op)
 
-    def _is_long(self, rewriter: Rewriter, entry: Entry) -> bool:
-        node = rewriter.nodes[entry.node]
-        return (entry.node, entry.output) in self._long or (
-            node['op'] == 'null' and node['name'] in self._ragged)
+    def _is_long(self, rewriter: Rewriter, operand: Operand) -> bool:
+        node = rewriter.nodes[operand.node]
+        return operand.entry in self._long or (node.is_variable and node.name in self._ragged)
 
-    def _row_by_row(self, rewriter, node: NodeView, op: str, inputs: List[Entry]) -> Entry:
-        entry = rewriter.add(op, inputs, node.shape, **node.attrs)
-        self._long.add((entry.node, entry.output))
-        return entry
+    def _row_by_row(self, rewriter, node: NodeView, op: str, inputs: List[Operand]) -> Operand:
+        operand = rewriter.add(op, inputs, node.shape, **node.attrs)
+        self._long.add(operand.entry)
+        return operand
 
-    def _variable(self, rewriter: Rewriter, name: str) -> Entry:
+    def _variable(self, rewriter: Rewriter, name: str) -> Operand:
         if name not in self._extra:
             self._extra[name] = rewriter.variable(name)
         return self._extra[name]
 
-    def _of_parents(self, rewriter: Rewriter, entry: Entry, result: Shape) -> Entry:
+    def _of_parents(self, rewriter: Rewriter, operand: Operand, result: Shape) -> Operand:
         """The row of its parent for each value."""
-        if entry.shape != (result[0], 1, result[2]):
+        if operand.shape != (result[0], 1, result[2]):
             raise _Unsupported('broadcast')
-        node = rewriter.nodes[entry.node]
-        if node['op'] == 'expand_dims':
-            entry = Entry(*node['inputs'][0][:2], entry.shape[::2])
+        node = rewriter.nodes[operand.node]
+        if node.op == 'expand_dims':
+            operand = Operand(*node.inputs[0], operand.shape[::2])
         else:
-            entry = rewriter.add('Reshape', [entry], entry.shape[::2], shape='(0, -1)')
-        return rewriter.add('take', [entry, self._variable(rewriter, PARENTS)], result)
+            operand = rewriter.add('Reshape', [operand], operand.shape[::2], shape='(0, -1)')
+        return rewriter.add('take', [operand, self._variable(rewriter, PARENTS)], result)
 
-    def _sum(self, rewriter: Rewriter, node: NodeView) -> Entry:
-        if (node.attrs.get('axis') not in ('1', '(1,)', '[1]')
-                or node.attrs.get('exclude') in ('True', '1')):
+    def _sum(self, rewriter: Rewriter, node: NodeView) -> Operand:
+        if node.attrs.integers('axis') != (1,) or node.attrs.flag('exclude'):
             raise _Unsupported('sum')
         rows, _, width = node.inputs[0].shape
         total = rewriter.add('dot', [self._variable(rewriter, SEGMENTS), node.inputs[0]],
                              (rows, width), transpose_a=True, forward_stype='default')
-        if node.attrs.get('keepdims') in ('True', '1'):
+        if node.attrs.flag('keepdims'):
             return rewriter.add('expand_dims', [total], (rows, 1, width), axis=1)
         return total

@@ -1,18 +1,16 @@
 """A HybridBlock's call, or one operator, as a Symbol."""
 import ctypes
 import inspect
-import json
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import mxnet as mx
-import numpy as np
 from mxnet import gluon
 from mxnet.base import _LIB, OpHandle, c_str, check_call
-from mxnet.ndarray.ndarray import _DTYPE_NP_TO_MX
 
 from ..errors import RecordError, UnrecordableError
 from ..record.hooks import suspended
 from ..record.structure import flatten, unflatten
+from .ir import Subgraph, dtype_number
 from .fingerprint import changed, fingerprint, has_hooks, has_operator_hook
 
 INPUT = 'edb_input%d'
@@ -32,18 +30,18 @@ class StaticGraph(NamedTuple):
     ----------
     name : str
         For messages and reports.
-    symbol : mxnet.symbol.Symbol
-        The outputs as one group; inputs are named `INPUT` % position.
+    subgraph : Subgraph
+        Inputs are named `INPUT` % position.
     parameters : dict
         Variable name -> `Parameter`.
     results : tuple
         Template of the structure that the call returns (see `structure.flatten`).
     leaves : tuple of int
-        For each leaf of `results`, which output of `symbol` it is.
+        For each leaf of `results`, which output of the subgraph it is.
     """
 
     name: str
-    symbol: mx.sym.Symbol
+    subgraph: Subgraph
     parameters: Dict[str, gluon.Parameter]
     results: Tuple
     leaves: Tuple[int, ...]
@@ -92,15 +90,14 @@ def trace_block(block: gluon.HybridBlock, template: Tuple, inputs: int) -> Stati
         raise RecordError(f'{describe(block)} returns no array')
     outputs: List[mx.sym.Symbol] = []
     positions = tuple(_position(leaf, outputs) for leaf in leaves)
-    symbol = mx.sym.Group([_computed(output) for output in outputs])
-    parameters = _parameters(block, symbol)
+    graph = _grouped(outputs)
+    parameters = _parameters(block, graph)
     repeated: List[mx.sym.Symbol] = []
     flatten(_expand(again), _is_symbol, repeated)
-    if _shape_of_graph(symbol) != _shape_of_graph(
-            mx.sym.Group([_computed(leaf) for leaf in _unique(repeated)])):
+    if _without_names(graph) != _without_names(_grouped(_unique(repeated))):
         raise RecordError(f'{describe(block)} builds another graph each time it is called (does '
                           f'it draw random numbers in Python?), so calls cannot run as one')
-    return StaticGraph(describe(block), symbol, parameters, structure, positions)
+    return StaticGraph(describe(block), graph, parameters, structure, positions)
 
 
 def trace_operator(op: str, attrs: Sequence[Tuple[str, str]], inputs: int,
@@ -130,7 +127,7 @@ def trace_operator(op: str, attrs: Sequence[Tuple[str, str]], inputs: int,
     leaf = flatten(symbol, _is_symbol, [])
     template = leaf if count == 1 else (list,) + (leaf,) * count
     used = symbol.list_inputs()
-    return StaticGraph(op, symbol, {parameter.name: parameter for parameter in shared.values()
+    return StaticGraph(op, Subgraph(symbol), {parameter.name: parameter for parameter in shared.values()
                                     if parameter.name in used}, template, tuple(range(count)))
 
 
@@ -186,7 +183,7 @@ def _renew_variables(block: gluon.HybridBlock) -> None:
     """After ``cast``, MXNet 1.9.1 keeps a parameter's variable, which names the old dtype."""
     for parameter in block.collect_params().values():
         if parameter._var is not None and parameter._var.attr('__dtype__') != str(
-                _DTYPE_NP_TO_MX[np.dtype(parameter.dtype).type]):
+                dtype_number(parameter.dtype)):
             parameter._var = None
 
 
@@ -239,29 +236,29 @@ def _unique(leaves):
     return outputs
 
 
-def _computed(output):
+def _grouped(outputs: Sequence[mx.sym.Symbol]) -> Subgraph:
     """An input that is handed through must be written to the arena like any result."""
-    return mx.sym.identity(output) if output.get_children() is None else output
+    return Subgraph(mx.sym.Group([mx.sym.identity(output) if output.get_children() is None
+                                  else output for output in outputs]))
 
 
-def _shape_of_graph(symbol):
+def _without_names(graph: Subgraph) -> Tuple:
     """The graph without the names of its operators, which differ between traces."""
-    graph = json.loads(symbol.tojson())
-    return [(node['op'], node['name'] if node['op'] == 'null' else '', node.get('attrs'),
-             [source[:2] for source in node['inputs']]) for node in graph['nodes']], graph['heads']
+    return [node if node.is_variable else node._replace(name='', bodies=len(node.bodies))
+            for node in graph.nodes], graph.heads
 
 
-def _parameters(block, symbol):
+def _parameters(block: gluon.Block, graph: Subgraph) -> Dict[str, gluon.Parameter]:
     known: Dict[str, gluon.Parameter] = {}
     for parameter in block.collect_params().values():
         if known.setdefault(parameter.name, parameter) is not parameter:
             raise RecordError(f'{describe(block)} holds two parameters named '
                               f'{parameter.name!r}; give one of their blocks another prefix')
-    names = [name for name in symbol.list_inputs() if not name.startswith(INPUT[:-2])]
+    names = [name for name in graph.variables if not is_argument(name)]
     missing = [name for name in names if name not in known]
-    attributes = symbol.attr_dict()
+    attributes = {node.name: node.attrs for node in graph.nodes if node.is_variable}
     for name in missing:
-        if '__dtype__' not in attributes.get(name, {}):  # no parameter's, but made by an operator
+        if '__dtype__' not in attributes[name]:  # no parameter's, but made by an operator
             raise RecordError(f'{describe(block)} has an operator {WITHOUT_ARRAY} {name}')
     if missing:
         raise RecordError(f'{describe(block)} uses {", ".join(missing)}, which is not among its '

@@ -53,7 +53,7 @@ def verify(machine, batch, lengths: np.ndarray, rows: np.ndarray, line: str) -> 
     single = _cut(node_type, inputs, begin, begin + int(rows[which]), lengths[which])
     kinds = _kinds(node_type, lengths[which])
     switched = node_type.mode.training and (
-        node_type.random or bool(node_type.graph.symbol.list_auxiliary_states()))
+        node_type.random or bool(node_type.graph.subgraph.states))
     if switched:  # neither dropout nor moving averages may tell the two apart, or be changed
         together = run_unrecorded(machine, node_type, inputs, _kinds(node_type, longest), False)
     else:

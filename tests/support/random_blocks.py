@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 from mxnet import autograd
 from mxnet._ctypes.ndarray import CachedOp
 
+from gluon_edbatch.static.ir import Subgraph
+
 F = mx.sym
 H, ROWS = 4, 5
 SHAPES = {'edb_input0': (ROWS, H), 'edb_input1': (ROWS, H), 'edb_input2': (ROWS, 3, H)}
@@ -113,9 +115,10 @@ def outputs_and_gradients(symbol: mx.sym.Symbol, grad_req: str, seed: int = 0
             {name: value.grad.asnumpy() - begin for name, value in inputs.items()})
 
 
-def assert_unchanged(change: Callable, symbol: mx.sym.Symbol) -> mx.sym.Symbol:
+def assert_unchanged(change: Callable, symbol: mx.sym.Symbol) -> Subgraph:
     """Compare a Symbol with what a pass makes of it, which is returned."""
-    changed = change(symbol, shapes_of(symbol))
+    graph = change(Subgraph(symbol), shapes_of(symbol))
+    changed = graph.symbol
     assert changed.list_outputs() and len(changed.list_outputs()) == len(symbol.list_outputs())
     expected, expected_gradients = outputs_and_gradients(symbol, 'write')
     for grad_req in ('write', 'add'):
@@ -127,7 +130,7 @@ def assert_unchanged(change: Callable, symbol: mx.sym.Symbol) -> mx.sym.Symbol:
             np.testing.assert_allclose(gradient, wanted, rtol=1e-4, atol=1e-5 * _scale(wanted),
                                        err_msg=f'gradient of {name}, {grad_req}')
         assert set(gradients) == set(expected_gradients)
-    return changed
+    return graph
 
 
 def _scale(values: np.ndarray) -> float:

@@ -1,8 +1,7 @@
-"""Passes: functions from Symbol to Symbol that change the speed of a subgraph, not its results."""
+"""Passes: functions from subgraph to subgraph that change the speed of a subgraph, not its results."""
 from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 
-import mxnet as mx
-
+from ..ir import Shape, Subgraph
 from ..options import CompileOptions
 from .added_inputs import added_inputs
 from .common_subexpressions import common_subexpressions
@@ -12,7 +11,7 @@ from .middle_axis import middle_axis
 from .operators import operators
 from .sums import sums
 
-Shapes = Dict[str, Tuple[int, ...]]
+Shapes = Dict[str, Shape]
 
 
 class Pass(NamedTuple):
@@ -23,13 +22,13 @@ class Pass(NamedTuple):
     option : str or None
         The name in `CompileOptions` that switches it; None if it must always run.
     apply : callable
-        (symbol, shapes of its inputs) -> the symbol itself, or what takes its place.
+        (subgraph, shapes of its inputs) -> the subgraph itself, or what takes its place.
     devices : tuple of str
         Where it was measured to help, or may be expected to.
     """
 
     option: Optional[str]
-    apply: Callable[[mx.sym.Symbol, Shapes], mx.sym.Symbol]
+    apply: Callable[[Subgraph, Shapes], Subgraph]
     devices: Tuple[str, ...] = ('cpu', 'gpu')
 
 
@@ -44,13 +43,13 @@ PASSES = (
 )
 
 
-def apply_passes(symbol: mx.sym.Symbol, shapes: Shapes, options: CompileOptions, device: str
-                 ) -> Tuple[mx.sym.Symbol, List[str]]:
+def apply_passes(graph: Subgraph, shapes: Shapes, options: CompileOptions, device: str
+                 ) -> Tuple[Subgraph, List[str]]:
     """Those passes in turn that are switched on, and made for the device.
 
     Parameters
     ----------
-    symbol : mxnet.symbol.Symbol
+    graph : Subgraph
     shapes : dict
         Shapes of its inputs for some number of rows, from which ranks are taken.
     options : CompileOptions
@@ -59,14 +58,14 @@ def apply_passes(symbol: mx.sym.Symbol, shapes: Shapes, options: CompileOptions,
 
     Returns
     -------
-    symbol : mxnet.symbol.Symbol
+    graph : Subgraph
     changed : list of str
         The options whose passes changed something.
     """
     changed = []
     for one in PASSES:
         if device in one.devices and (one.option is None or getattr(options, one.option)):
-            before, symbol = symbol, one.apply(symbol, shapes)
-            if one.option is not None and symbol is not before:
+            before, graph = graph, one.apply(graph, shapes)
+            if one.option is not None and graph is not before:
                 changed.append(one.option)
-    return symbol, changed
+    return graph, changed

@@ -9,39 +9,38 @@ read a variable directly:
   They read a copy; so do all that have no batching rule, of which nobody has tried.
 """
 from functools import partial
-from typing import Dict, FrozenSet, List, Tuple, Union
-
-import mxnet as mx
+from typing import Dict, FrozenSet, List, Union
 
 from ..lift import LIFTS
-from ..rewrite import Entry, NodeView, Rewriter, rewrite
+from ..ir import Shape, Subgraph
+from ..rewrite import NodeView, Operand, Rewriter, rewrite
 from ..rowwise import RULES
 
 _ADDITIONS = frozenset('elemwise_add _plus _add _grad_add'.split())
 _NEVER_ADD = frozenset('clip mean reverse _split_v2 _linalg_gemm2 amp_cast RNN'.split())
 
 
-def added_inputs(symbol: mx.sym.Symbol, shapes: Dict[str, Tuple[int, ...]]) -> mx.sym.Symbol:
+def added_inputs(graph: Subgraph, shapes: Dict[str, Shape]) -> Subgraph:
     """Replace these operators where they read variables; to run after passes that make some."""
-    states = frozenset(symbol.list_auxiliary_states())
-    return rewrite(symbol, shapes, partial(_rule, states))
+    states = frozenset(graph.states)
+    return rewrite(graph, shapes, partial(_rule, states))
 
 
 def _rule(states: FrozenSet[str], rewriter: Rewriter, node: NodeView
-          ) -> Union[Entry, List[Entry], None]:
-    added = [_is_variable(rewriter, entry, states) for entry in node.inputs]
+          ) -> Union[Operand, List[Operand], None]:
+    added = [_is_variable(rewriter, operand, states) for operand in node.inputs]
     if not any(added):
         return None
     if node.op in _ADDITIONS:
         return rewriter.add('add_n', node.inputs, node.shape, num_args=2)
     if node.op in _NEVER_ADD or not (node.op in RULES or node.op in LIFTS):
-        inputs = [rewriter.add('_copy', [entry], entry.shape) if is_added else entry
-                  for entry, is_added in zip(node.inputs, added)]
-        entry = rewriter.add(node.op, inputs, node.shape, **node.attrs)
-        return [Entry(entry.node, output, shape) for output, shape in enumerate(node.shapes)]
+        inputs = [rewriter.add('_copy', [operand], operand.shape) if is_added else operand
+                  for operand, is_added in zip(node.inputs, added)]
+        operand = rewriter.add(node.op, inputs, node.shape, **node.attrs)
+        return [Operand(operand.node, output, shape) for output, shape in enumerate(node.shapes)]
     return None
 
 
-def _is_variable(rewriter: Rewriter, entry: Entry, states: FrozenSet[str]) -> bool:
-    node = rewriter.nodes[entry.node]
-    return node['op'] == 'null' and node['name'] not in states
+def _is_variable(rewriter: Rewriter, operand: Operand, states: FrozenSet[str]) -> bool:
+    node = rewriter.nodes[operand.node]
+    return node.is_variable and node.name not in states

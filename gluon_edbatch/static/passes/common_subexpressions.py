@@ -1,10 +1,8 @@
 """What is computed twice from the same inputs is computed once."""
-import json
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, List, Optional
 
-import mxnet as mx
-
-from ..rewrite import Entry, NodeView, Rewriter, rewrite
+from ..ir import Shape, Subgraph
+from ..rewrite import NodeView, Operand, Rewriter, rewrite
 from ..noise import may_draw
 from ..rowwise import RULES
 
@@ -12,10 +10,9 @@ from ..rowwise import RULES
 _PURE = frozenset(op for op in RULES if not may_draw(op))
 
 
-def common_subexpressions(symbol: mx.sym.Symbol, shapes: Dict[str, Tuple[int, ...]]
-                          ) -> mx.sym.Symbol:
+def common_subexpressions(graph: Subgraph, shapes: Dict[str, Shape]) -> Subgraph:
     """Merge operators that agree in name, attributes and inputs."""
-    return rewrite(symbol, shapes, _Merge())
+    return rewrite(graph, shapes, _Merge())
 
 
 class _Merge:
@@ -24,12 +21,12 @@ class _Merge:
     def __init__(self):
         self._seen: Dict[tuple, int] = {}
 
-    def __call__(self, rewriter: Rewriter, node: NodeView) -> Optional[List[Entry]]:
+    def __call__(self, rewriter: Rewriter, node: NodeView) -> Optional[List[Operand]]:
         if node.op not in _PURE:
             return None
-        key = (node.op, json.dumps(node.attrs, sort_keys=True),
-               tuple((entry.node, entry.output) for entry in node.inputs))
+        key = (node.op, frozenset(node.attrs.items()),
+               tuple([operand.entry for operand in node.inputs]))
         first = self._seen.setdefault(key, len(rewriter.nodes))
         if first == len(rewriter.nodes):  # where the node will be
             return None
-        return [Entry(first, output, shape) for output, shape in enumerate(node.shapes)]
+        return [Operand(first, output, shape) for output, shape in enumerate(node.shapes)]

@@ -1,9 +1,8 @@
 """Arithmetic with numbers that is known beforehand: ``x * 1``, ``x + 0``, ``x * 2 * 3``."""
-from typing import Dict, NamedTuple, Optional, Tuple
+from typing import Dict, NamedTuple, Optional
 
-import mxnet as mx
-
-from ..rewrite import Entry, NodeView, Rewriter, rewrite
+from ..ir import Entry, Shape, Subgraph
+from ..rewrite import NodeView, Operand, Rewriter, rewrite
 
 _ADDITIONS = frozenset('elemwise_add _plus _add broadcast_add'.split())
 _SUBTRACTIONS = frozenset('elemwise_sub _minus _sub broadcast_sub'.split())
@@ -15,20 +14,20 @@ _LEAST, _GREATEST = 2.0 ** -14, 2.0 ** 15  # of what no floating type rounds to 
 _ZEROS, _ONES = frozenset('zeros_like _zeros'.split()), frozenset('ones_like _ones'.split())
 
 
-def constants(symbol: mx.sym.Symbol, shapes: Dict[str, Tuple[int, ...]]) -> mx.sym.Symbol:
+def constants(graph: Subgraph, shapes: Dict[str, Shape]) -> Subgraph:
     """Replace chains of sums and products with numbers, and those that change nothing.
 
     Not if an input would be gone: a parameter that is read has a gradient, be it zero. Results may
     differ in rounding, and in the sign of zero: ``-0.0 + 0.0`` is 0.0.
     """
-    changed = rewrite(symbol, shapes, _Rule())
-    return changed if set(changed.list_inputs()) == set(symbol.list_inputs()) else symbol
+    changed = rewrite(graph, shapes, _Rule())
+    return changed if set(changed.variables) == set(graph.variables) else graph
 
 
 class _Linear(NamedTuple):
     """``factor * base + offset``"""
 
-    base: Entry
+    base: Operand
     factor: float
     offset: float
 
@@ -37,9 +36,9 @@ class _Rule:
     """What operators become; knows which entries of the new graph are linear in another."""
 
     def __init__(self):
-        self._linear: Dict[Tuple[int, int], _Linear] = {}
+        self._linear: Dict[Entry, _Linear] = {}
 
-    def __call__(self, rewriter: Rewriter, node: NodeView) -> Optional[Entry]:
+    def __call__(self, rewriter: Rewriter, node: NodeView) -> Optional[Operand]:
         if len(node.inputs) == 2:
             return _neutral(rewriter, node)
         own = _step(node)
@@ -47,16 +46,16 @@ class _Rule:
             return None
         if (own.factor, own.offset) == (1, 0):
             return own.base
-        before = self._linear.get(own.base[:2])
+        before = self._linear.get(own.base.entry)
         if before is not None:
             both = _Linear(before.base, own.factor * before.factor,
                            own.factor * before.offset + own.offset)
-            entry = _computed(rewriter, both)
-            if entry is not None:
-                if entry != both.base:
-                    self._linear[entry[:2]] = both
-                return entry
-        self._linear[len(rewriter.nodes), 0] = own  # where the node will be, which is kept
+            operand = _computed(rewriter, both)
+            if operand is not None:
+                if operand != both.base:
+                    self._linear[operand.entry] = both
+                return operand
+        self._linear[Entry(len(rewriter.nodes))] = own  # where the node will be, which is kept
         return None
 
 
@@ -67,7 +66,7 @@ def _step(node: NodeView) -> Optional[_Linear]:
     """
     if node.op not in _WITH_NUMBER or not node.floating:
         return None
-    number = float(node.attrs.get('scalar', '1'))
+    number = node.attrs.number('scalar', 1)
     if number != 0 and not _LEAST <= abs(number) <= _GREATEST:
         return None
     if node.op in ('_mul_scalar', '_div_scalar'):
@@ -78,8 +77,8 @@ def _step(node: NodeView) -> Optional[_Linear]:
     return _Linear(node.inputs[0], sign, -number if node.op == '_minus_scalar' else number)
 
 
-def _computed(rewriter: Rewriter, linear: _Linear) -> Optional[Entry]:
-    """A linear function of an entry by at most one operator."""
+def _computed(rewriter: Rewriter, linear: _Linear) -> Optional[Operand]:
+    """A linear function of an operand by at most one operator."""
     base, factor, offset = linear
     if (factor, offset) == (1, 0):
         return base
@@ -93,10 +92,10 @@ def _computed(rewriter: Rewriter, linear: _Linear) -> Optional[Entry]:
     return None
 
 
-def _neutral(rewriter: Rewriter, node: NodeView) -> Optional[Entry]:
+def _neutral(rewriter: Rewriter, node: NodeView) -> Optional[Operand]:
     """A sum with zeros, a product with ones."""
     left, right = node.inputs
-    left_op, right_op = (rewriter.nodes[entry.node]['op'] for entry in node.inputs)
+    left_op, right_op = (rewriter.op_of(operand) for operand in node.inputs)
     if (node.op in _ADDITIONS | _SUBTRACTIONS and right_op in _ZEROS
             or node.op in _PRODUCTS | _QUOTIENTS and right_op in _ONES):
         return left if left.shape == node.shape else None

@@ -4,25 +4,23 @@ MXNet 1.9.1 refuses to compute one of the ids, which they would get if they are 
 numbers, too; and one of a table that is row_sparse, where there is an array for a dense one. (Which
 gradients the user's parameters get does not depend on that: see `lookup`.)
 """
-from typing import Dict, Optional, Tuple
+from typing import Dict, Optional
 
-import mxnet as mx
-
-from ..rewrite import Entry, NodeView, Rewriter, rewrite
-from ..rowwise import operators
+from ..ir import Shape, Subgraph
+from ..rewrite import NodeView, Operand, Rewriter, rewrite
 
 
-def embeddings(symbol: mx.sym.Symbol, shapes: Dict[str, Tuple[int, ...]]) -> mx.sym.Symbol:
+def embeddings(graph: Subgraph, shapes: Dict[str, Shape]) -> Subgraph:
     """Cut ids off from autograd, and let the gradients of tables be dense."""
-    return rewrite(symbol, shapes, _rule) if 'Embedding' in operators(symbol) else symbol
+    return rewrite(graph, shapes, _rule) if 'Embedding' in graph.operators else graph
 
 
-def _rule(rewriter: Rewriter, node: NodeView) -> Optional[Entry]:
+def _rule(rewriter: Rewriter, node: NodeView) -> Optional[Operand]:
     if node.op != 'Embedding':
         return None
     ids, table = node.inputs
-    plain = rewriter.nodes[ids.node]['op'] == 'null' and node.uses[0] == 1
-    if plain and node.attrs.get('sparse_grad', 'False') in ('False', '0'):
+    plain = not rewriter.op_of(ids) and node.uses[0] == 1
+    if plain and not node.attrs.flag('sparse_grad'):
         return None
     if not plain:
         ids = rewriter.add('BlockGrad', [ids], ids.shape)

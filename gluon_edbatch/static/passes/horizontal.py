@@ -9,13 +9,13 @@ operator on one slice if these gates lie together, in the same order, in every a
 What does not come out as one slice is left apart: to gather columns costs more than it saves.
 """
 import json
-from typing import Any, Dict, Hashable, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Dict, Hashable, List, NamedTuple, Optional, Sequence, Set, Tuple
 
-import mxnet as mx
 import numpy as np
 
 from ...layout import Batch, Read, align
-from ..rewrite import Entry, Rewriter, load
+from ..ir import Attrs, Entry, Node, Subgraph
+from ..rewrite import Operand, Rewriter
 from ..trace import is_argument
 
 MOST_ELEMENTS = 1 << 15  # of a gate in a batch; see `pays`
@@ -29,23 +29,22 @@ _ELEMENTWISE = frozenset(
     'broadcast_mul broadcast_div add_n'.split())
 
 
-def horizontal(symbol: mx.sym.Symbol) -> mx.sym.Symbol:
+def horizontal(graph: Subgraph) -> Subgraph:
     """Fuse products with the same input, and elementwise operators on their results.
 
     Parameters
     ----------
-    symbol : mxnet.symbol.Symbol
+    graph : Subgraph
 
     Returns
     -------
-    mxnet.symbol.Symbol
-        The symbol itself if there is nothing to fuse. Else its new variables stand for several
-        parameters one after the other along axis 0; see `packs`.
+    Subgraph
+        The same if there is nothing to fuse. Else its new variables stand for several parameters
+        one after the other along axis 0; see `packs`.
     """
-    graph = json.loads(symbol.tojson())
     apart: Set[int] = set()
     while True:
-        groups = _groups(graph['nodes'], apart)
+        groups = _groups(graph.nodes, apart)
         batches = [Batch(group.members, group.operands, [group.width] * len(group.operands))
                    for group in groups]
         layout = align([member for group in groups for member in group.members], batches)
@@ -55,9 +54,9 @@ def horizontal(symbol: mx.sym.Symbol) -> mx.sym.Symbol:
             break
         apart |= scattered
     if not groups:
-        return symbol
+        return graph
     return _Fusion(graph, [group.ordered(members)
-                           for group, members in zip(groups, layout.members)]).symbol()
+                           for group, members in zip(groups, layout.members)]).fused()
 
 
 def pays(rows: int, columns: int) -> bool:
@@ -70,10 +69,10 @@ def pays(rows: int, columns: int) -> bool:
     return rows * columns <= MOST_ELEMENTS
 
 
-def packs(symbol: mx.sym.Symbol) -> Dict[str, List[str]]:
+def packs(graph: Subgraph) -> Dict[str, List[str]]:
     """The parameters, by name, that variables made by `horizontal` stand for."""
-    return {name: json.loads(attrs[_NAMES]) for name, attrs in symbol.attr_dict().items()
-            if _NAMES in attrs}
+    return {node.name: json.loads(node.attrs[_NAMES]) for node in graph.nodes
+            if _NAMES in node.attrs}
 
 
 class _Group(NamedTuple):
@@ -104,7 +103,7 @@ class _Group(NamedTuple):
         return _Group(pick(self.members), list(map(pick, self.operands)), pick(self.widths))
 
 
-def _groups(nodes: List[Dict[str, Any]], apart: Set[int]) -> List[_Group]:
+def _groups(nodes: Sequence[Node], apart: Set[int]) -> List[_Group]:
     """The groups of two and more.
 
     Products are alike if they have the same input, elementwise operators if what they read at
@@ -123,37 +122,34 @@ def _groups(nodes: List[Dict[str, Any]], apart: Set[int]) -> List[_Group]:
         if kind == len(members):
             members.append([])
         members[kind].append(index)
-        widths[index] = (int(node['attrs']['num_hidden']) if node['op'] == _PRODUCT
-                         else widths[node['inputs'][0][0]])
+        widths[index] = (node.attrs.integer('num_hidden') if node.op == _PRODUCT
+                         else widths[node.inputs[0].node])
     return [_Group(mine, _operands(nodes, mine), [widths[member] for member in mine])
             for mine in members if len(mine) > 1]
 
 
-def _key(nodes, node, kind_of: Dict[int, int], widths: Dict[int, int]) -> Optional[Hashable]:
+def _key(nodes: Sequence[Node], node: Node, kind_of: Dict[int, int], widths: Dict[int, int]
+         ) -> Optional[Hashable]:
     """What nodes have in common that can be one; None for those that cannot be in a group."""
-    attrs, sources = node.get('attrs', {}), node['inputs']
-    if node['op'] == _PRODUCT and all(_is_parameter(nodes[source[0]]) for source in sources[1:]):
-        common = {name: value for name, value in attrs.items() if name != 'num_hidden'}
-        return _PRODUCT, _text(common), tuple(sources[0][:2]), len(sources)
-    if node['op'] in _ELEMENTWISE and all(source[0] in kind_of for source in sources) and len(
-            {widths[source[0]] for source in sources}) == 1:
-        return node['op'], _text(attrs), tuple(kind_of[source[0]] for source in sources)
+    if node.op == _PRODUCT and all(_is_parameter(nodes[entry.node]) for entry in node.inputs[1:]):
+        common = frozenset(item for item in node.attrs.items() if item[0] != 'num_hidden')
+        return _PRODUCT, common, node.inputs[0], len(node.inputs)
+    if node.op in _ELEMENTWISE and all(entry.node in kind_of for entry in node.inputs) and len(
+            {widths[entry.node] for entry in node.inputs}) == 1:
+        return (node.op, frozenset(node.attrs.items()),
+                tuple(kind_of[entry.node] for entry in node.inputs))
     return None
 
 
-def _text(attrs: Dict[str, str]) -> str:
-    return json.dumps(attrs, sort_keys=True)
+def _is_parameter(node: Node) -> bool:
+    return node.is_variable and not is_argument(node.name)
 
 
-def _is_parameter(node: Dict[str, Any]) -> bool:
-    return node['op'] == 'null' and not is_argument(node['name'])
-
-
-def _operands(nodes, members: List[int]) -> List[List[int]]:
-    if nodes[members[0]]['op'] == _PRODUCT:
+def _operands(nodes: Sequence[Node], members: List[int]) -> List[List[int]]:
+    if nodes[members[0]].op == _PRODUCT:
         return []
     return [list(sources) for sources in zip(
-        *([source[0] for source in nodes[member]['inputs']] for member in members))]
+        *([entry.node for entry in nodes[member].inputs] for member in members))]
 
 
 # --- the new graph -------------------------------------------------------------------------------
@@ -172,9 +168,9 @@ class _Fusion:
     It takes the place of the first member: all that it needs comes before that (see `_groups`).
     """
 
-    def __init__(self, graph: Dict[str, Any], groups: List[_Group]):
+    def __init__(self, graph: Subgraph, groups: List[_Group]):
         self._graph = graph
-        self._nodes = graph['nodes']
+        self._nodes = graph.nodes
         self._groups = groups
         self._places = {}
         for number, group in enumerate(groups):
@@ -184,41 +180,39 @@ class _Fusion:
                 for member, end, width in zip(group.members, ends, group.widths))
         self._rewriter = Rewriter()
         self._kept: Dict[int, int] = {}  # old node: new node
-        self._results: Dict[int, Entry] = {}  # of groups
-        self._slices: Dict[_Place, Entry] = {}
-        self._packs: Dict[Tuple[str, ...], Entry] = {}
+        self._results: Dict[int, Operand] = {}  # of groups
+        self._slices: Dict[_Place, Operand] = {}
+        self._packs: Dict[Tuple[str, ...], Operand] = {}
 
-    def symbol(self) -> mx.sym.Symbol:
+    def fused(self) -> Subgraph:
         """The new one."""
         for index, node in enumerate(self._nodes):
             if index not in self._places:
-                moved = [[*self._moved(source)[:2], *source[2:]] for source in node['inputs']]
-                self._rewriter.nodes.append(dict(node, inputs=moved))
-                self._kept[index] = len(self._rewriter.nodes) - 1
+                self._kept[index] = self._rewriter.keep(node, list(map(self._moved, node.inputs)))
             elif self._places[index].group not in self._results:
                 number = self._places[index].group
                 self._results[number] = self._operator(self._groups[number])
-        heads = [[*self._moved(head)[:2], 0] for head in self._graph['heads']]
-        return load(dict(self._graph, nodes=self._rewriter.nodes, heads=heads))
+        return Subgraph.of(self._rewriter.nodes, [self._moved(head).entry
+                                                  for head in self._graph.heads])
 
-    def _operator(self, group: _Group) -> Entry:
+    def _operator(self, group: _Group) -> Operand:
         nodes = [self._nodes[member] for member in group.members]
-        op, attrs = nodes[0]['op'], dict(nodes[0].get('attrs', {}))
+        op, attrs = nodes[0].op, Attrs(nodes[0].attrs)
         if op != _PRODUCT:
             inputs = [self._columns(operands[0], operands[-1]) for operands in group.operands]
             return self._rewriter.add(op, inputs, (), **attrs)
-        attrs['num_hidden'] = group.width
-        parameters = zip(*([source[0] for source in node['inputs'][1:]] for node in nodes))
-        inputs = [self._moved(nodes[0]['inputs'][0]), *map(self._pack, parameters)]
+        attrs['num_hidden'] = str(group.width)
+        parameters = zip(*([entry.node for entry in node.inputs[1:]] for node in nodes))
+        inputs = [self._moved(nodes[0].inputs[0]), *map(self._pack, parameters)]
         return self._rewriter.add(op, inputs, (), **attrs)
 
-    def _moved(self, source: List[int]) -> Entry:
+    def _moved(self, entry: Entry) -> Operand:
         """What the new graph has instead of an output of the old one."""
-        if source[0] in self._places:
-            return self._columns(source[0], source[0])
-        return Entry(self._kept[source[0]], source[1], ())
+        if entry.node in self._places:
+            return self._columns(entry.node, entry.node)
+        return Operand(self._kept[entry.node], entry.output, ())
 
-    def _columns(self, first: int, last: int) -> Entry:
+    def _columns(self, first: int, last: int) -> Operand:
         """Those of neighbouring members of a group."""
         number, begin, end = (self._places[first].group, self._places[first].begin,
                               self._places[last].end)
@@ -230,9 +224,9 @@ class _Fusion:
                                                      axis=-1, begin=begin, end=end)
         return self._slices[place]
 
-    def _pack(self, parameters: Sequence[int]) -> Entry:
-        names = tuple(self._nodes[parameter]['name'] for parameter in parameters)
+    def _pack(self, parameters: Sequence[int]) -> Operand:
+        names = tuple(self._nodes[parameter].name for parameter in parameters)
         if names not in self._packs:
-            self._packs[names] = self._rewriter.variable(PACK % len(self._packs))
-            self._rewriter.nodes[-1]['attrs'] = {_NAMES: json.dumps(names)}
+            self._packs[names] = self._rewriter.variable(
+                PACK % len(self._packs), **{_NAMES: json.dumps(names)})
         return self._packs[names]

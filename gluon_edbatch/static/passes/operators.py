@@ -19,29 +19,27 @@ product + bias -> with bias      132, 132   533, 418      281, 232   2200, 982
 
 ``relu`` and ``softsign`` are as fast as ``Activation``, and there is nothing faster for ``exp``.
 """
-from typing import Dict, List, Optional, Sequence, Tuple, Union
+from typing import Dict, List, Optional, Sequence, Union
 
-import mxnet as mx
-
-from ..rewrite import Entry, NodeView, Rewriter, rewrite
-from ..trace import INPUT
+from ..ir import Shape, Subgraph
+from ..rewrite import NodeView, Operand, Rewriter, rewrite
+from ..trace import is_argument
 
 _ACTIVATIONS = frozenset('tanh sigmoid'.split())
 _DENSE = (None, '-1', '0')  # MXNet's numbers for storage types: not known, not known, default
-_ARGUMENT = INPUT.split('%', maxsplit=1)[0]
 
 
-def operators(symbol: mx.sym.Symbol, shapes: Dict[str, Tuple[int, ...]]) -> mx.sym.Symbol:
+def operators(graph: Subgraph, shapes: Dict[str, Shape]) -> Subgraph:
     """Replace operators by faster ones that compute the same."""
-    return rewrite(symbol, shapes, _rule)
+    return rewrite(graph, shapes, _rule)
 
 
-def _rule(rewriter: Rewriter, node: NodeView) -> Union[Entry, Sequence[Entry], None]:
+def _rule(rewriter: Rewriter, node: NodeView) -> Union[Operand, Sequence[Operand], None]:
     if node.op in _ACTIVATIONS and node.floating:
         return rewriter.add('Activation', node.inputs, node.shape, act_type=node.op)
-    if node.op == '_power_scalar' and float(node.attrs.get('scalar', '1')) == 2:
+    if node.op == '_power_scalar' and node.attrs.number('scalar', 1) == 2:
         return rewriter.add('square', node.inputs, node.shape)
-    if node.op in ('SliceChannel', '_split_v2') and not _is_true(node, 'squeeze_axis'):
+    if node.op in ('SliceChannel', '_split_v2') and not node.attrs.flag('squeeze_axis'):
         return _slices(rewriter, node)
     if node.op == 'dot':
         return _product(rewriter, node)
@@ -50,14 +48,9 @@ def _rule(rewriter: Rewriter, node: NodeView) -> Union[Entry, Sequence[Entry], N
     return None
 
 
-def _is_true(node: NodeView, name: str) -> bool:
-    return node.attrs.get(name) in ('True', '1', 'true')
-
-
-def _slices(rewriter: Rewriter, node: NodeView) -> List[Entry]:
+def _slices(rewriter: Rewriter, node: NodeView) -> List[Operand]:
     """Each part of a split on its own."""
-    axis = int(node.attrs.get('axis', '1'))
-    axis %= len(node.shape)
+    axis = node.attrs.axis('axis', len(node.shape), 1)
     parts, begin = [], 0
     for shape in node.shapes:
         parts.append(rewriter.add('slice_axis', node.inputs, shape, axis=axis, begin=begin,
@@ -66,38 +59,38 @@ def _slices(rewriter: Rewriter, node: NodeView) -> List[Entry]:
     return parts
 
 
-def _product(rewriter: Rewriter, node: NodeView) -> Optional[Entry]:
+def _product(rewriter: Rewriter, node: NodeView) -> Optional[Operand]:
     """``dot`` with a matrix as ``FullyConnected``, which takes it transposed."""
     left, right = node.inputs
-    if (_is_true(node, 'transpose_a') or len(left.shape) < 2 or len(right.shape) != 2
-            or any(_storage(rewriter, entry) not in _DENSE for entry in node.inputs)):
+    if (node.attrs.flag('transpose_a') or len(left.shape) < 2 or len(right.shape) != 2
+            or any(_storage(rewriter, operand) not in _DENSE for operand in node.inputs)):
         return None
-    if not _is_true(node, 'transpose_b'):
+    if not node.attrs.flag('transpose_b'):
         right = rewriter.add('transpose', [right], right.shape[::-1])
     return rewriter.add('FullyConnected', [left, right], node.shape, num_hidden=right.shape[0],
                         no_bias=True, flatten=False)
 
 
-def _storage(rewriter: Rewriter, entry: Entry) -> Optional[str]:
-    return rewriter.nodes[entry.node].get('attrs', {}).get('__storage_type__')
+def _storage(rewriter: Rewriter, operand: Operand) -> Optional[str]:
+    return rewriter.nodes[operand.node].attrs.get('__storage_type__')
 
 
-def _bias(rewriter: Rewriter, node: NodeView) -> Optional[Entry]:
+def _bias(rewriter: Rewriter, node: NodeView) -> Optional[Operand]:
     """The sum of a product and a row that is a parameter, as a product with a bias."""
     for (product, row), uses in ((node.inputs, node.uses[0]),
                                  (node.inputs[::-1], node.uses[1])):
         source, columns = rewriter.nodes[product.node], node.shape[-1]
-        if (source['op'] == 'FullyConnected' and source['attrs'].get('no_bias') in ('True', '1')
+        if (source.op == 'FullyConnected' and source.attrs.flag('no_bias')
                 and uses == 1 and product.shape == node.shape and _is_parameter(rewriter, row)
                 and row.shape == (1,) * (len(row.shape) - 1) + (columns,)):
             if len(row.shape) > 1:
                 row = rewriter.add('Reshape', [row], (columns,), shape='(-1,)')
-            inputs = [Entry(*source['inputs'][i][:2], ()) for i in range(2)] + [row]
+            inputs = [Operand(*source.inputs[i], ()) for i in range(2)] + [row]
             return rewriter.add('FullyConnected', inputs, node.shape,
-                                **dict(source['attrs'], no_bias=False))
+                                **dict(source.attrs, no_bias=False))
     return None
 
 
-def _is_parameter(rewriter: Rewriter, entry: Entry) -> bool:
-    node = rewriter.nodes[entry.node]
-    return node['op'] == 'null' and not node['name'].startswith(_ARGUMENT)
+def _is_parameter(rewriter: Rewriter, operand: Operand) -> bool:
+    node = rewriter.nodes[operand.node]
+    return node.is_variable and not is_argument(node.name)

@@ -3,33 +3,33 @@
 Of three arrays of 256 x 150 floats, one thread: 49 µs against 89 forward, 192 against 200 with
 the backward pass; of 16 rows 19 against 29, and 85 against 106.
 """
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, List, Optional
 
-import mxnet as mx
-
-from ..rewrite import Entry, NodeView, Rewriter, rewrite
+from ..ir import Entry, Shape, Subgraph
+from ..rewrite import NodeView, Operand, Rewriter, rewrite
 
 _ADDITIONS = frozenset('elemwise_add broadcast_add _plus _add add_n'.split())
 
 
-def sums(symbol: mx.sym.Symbol, shapes: Dict[str, Tuple[int, ...]]) -> mx.sym.Symbol:
+def sums(graph: Subgraph, shapes: Dict[str, Shape]) -> Subgraph:
     """Replace sums of sums that nothing else reads."""
-    return rewrite(symbol, shapes, _Flatten())
+    return rewrite(graph, shapes, _Flatten())
 
 
 class _Flatten:
     """The rule; knows what the sums of the new graph add up."""
 
     def __init__(self):
-        self._terms: Dict[Tuple[int, int], List[Entry]] = {}
+        self._terms: Dict[Entry, List[Operand]] = {}
 
-    def __call__(self, rewriter: Rewriter, node: NodeView) -> Optional[Entry]:
-        if node.op not in _ADDITIONS or any(entry.shape != node.shape for entry in node.inputs):
+    def __call__(self, rewriter: Rewriter, node: NodeView) -> Optional[Operand]:
+        if node.op not in _ADDITIONS or any(
+                operand.shape != node.shape for operand in node.inputs):
             return None
-        terms: List[Entry] = []
-        for entry, uses in zip(node.inputs, node.uses):
-            terms += self._terms.get(entry[:2], [entry]) if uses == 1 else [entry]
-        self._terms[len(rewriter.nodes), 0] = terms  # where the sum will be, kept or replaced
+        terms: List[Operand] = []
+        for operand, uses in zip(node.inputs, node.uses):
+            terms += self._terms.get(operand.entry, [operand]) if uses == 1 else [operand]
+        self._terms[Entry(len(rewriter.nodes))] = terms  # where the sum will be, kept or replaced
         if len(terms) == len(node.inputs):
             return None
         return rewriter.add('add_n', terms, node.shape, num_args=len(terms))

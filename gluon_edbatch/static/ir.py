@@ -1,0 +1,317 @@
+"""The one representation of static subgraphs: from MXNet's Symbol, and back.
+
+Analyses, passes, splits and the lowering to native programs all read a `Subgraph`. MXNet's JSON is
+read and written here only, and so is the text of its attributes.
+"""
+import json
+from collections import Counter
+from functools import cached_property, lru_cache
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+
+import mxnet as mx
+import numpy as np
+
+Shape = Tuple[int, ...]
+_VARIABLE = 'null'  # what MXNet calls the operator of a variable
+
+
+class Entry(NamedTuple):
+    """One output of a node."""
+
+    node: int
+    output: int = 0
+
+
+class Attrs(Dict[str, str]):
+    """Attributes of a node: MXNet's text, read as what it means."""
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        """Whether an attribute is true."""
+        text = self.get(name)
+        return default if text is None else text in ('True', 'true', '1')
+
+    def integer(self, name: str, default: Optional[int] = None) -> Optional[int]:
+        """A whole number; None if it says so, which is something else than not to be given."""
+        text = self.get(name)
+        return default if text is None else None if text == 'None' else int(text)
+
+    def number(self, name: str, default: float) -> float:
+        """Any number."""
+        return float(self.get(name, default))
+
+    def integers(self, name: str) -> Tuple[Optional[int], ...]:
+        """A tuple of whole numbers and None, or one that stands for itself; empty if there is none."""
+        parts = self.get(name, '').strip('()[] ').split(',')
+        return () if parts == ['None'] else tuple(
+            None if part.strip() == 'None' else int(part) for part in parts if part.strip())
+
+    def axis(self, name: str, rank: int, default: Optional[int] = None) -> Optional[int]:
+        """An axis of an array, counted from the first."""
+        axis = self.integer(name, default)
+        return axis if axis is None else axis % rank
+
+    def axes(self, rank: int, name: str = 'axis') -> Set[int]:
+        """Those that a reduction is over, whether they are named or excluded."""
+        named = {axis % rank for axis in self.integers(name)}
+        every = set(range(rank))
+        return every - named if self.flag('exclude') and named else named or every
+
+
+class Node(NamedTuple):
+    """A variable, or an operator that is applied.
+
+    Attributes
+    ----------
+    op : str
+        Of MXNet's registry; empty for a variable.
+    name : str
+        Unique among the operators of a subgraph, and among its variables.
+    attrs : Attrs
+    inputs : tuple of Entry
+    bodies : tuple of Subgraph
+        Of loops and conditions.
+    """
+
+    op: str
+    name: str
+    attrs: Attrs
+    inputs: Tuple[Entry, ...] = ()
+    bodies: Tuple['Subgraph', ...] = ()
+
+    @property
+    def is_variable(self) -> bool:
+        """Whether it is an argument, a parameter or an auxiliary state."""
+        return not self.op
+
+
+class Outputs(NamedTuple):
+    """What is inferred of a node's outputs.
+
+    Attributes
+    ----------
+    shapes : list of tuple of int
+    dtype : type or None
+        Of the first, where those of the inputs tell.
+    """
+
+    shapes: List[Shape]
+    dtype: Optional[type]
+
+
+class Subgraph:
+    """Nodes in an order in which inputs come first, and which outputs of them are the results.
+
+    It is not changed once it is made. Its nodes are in MXNet's own order, so that what MXNet infers
+    of them can be told apart.
+
+    Attributes
+    ----------
+    symbol : mxnet.symbol.Symbol
+    nodes : tuple of Node
+    heads : tuple of Entry
+        The results.
+    """
+
+    def __init__(self, symbol: mx.sym.Symbol):
+        graph = json.loads(symbol.tojson())
+        names = Counter(node['name'] for node in graph['nodes'])
+        if max(names.values(), default=1) > 1:  # MXNet allows it, and would not tell them apart
+            for index, node in enumerate(graph['nodes']):
+                if node['op'] != _VARIABLE:
+                    node['name'] = f'{node["name"]}_{index}'
+            symbol = mx.sym.load_json(json.dumps(graph))
+            graph = json.loads(symbol.tojson())
+        self.symbol = symbol
+        self.nodes, self.heads = _parsed(graph)
+
+    @classmethod
+    def of(cls, nodes: Sequence[Node], heads: Iterable[Entry]) -> 'Subgraph':
+        """From nodes of which inputs come first; those that no head needs are left out.
+
+        A compiled graph writes neither a variable to its results nor one entry to two of them: such
+        heads become copies.
+        """
+        nodes, distinct = list(nodes), []
+        for entry in heads:
+            if entry in distinct or nodes[entry.node].is_variable:
+                nodes.append(Node('_copy', f'edb_copy{len(nodes)}', Attrs(), (entry,)))
+                entry = Entry(len(nodes) - 1)
+            distinct.append(entry)
+        kept = sorted(_ancestors(nodes, distinct))
+        place = {index: new for new, index in enumerate(kept)}
+
+        def moved(entries: Iterable[Entry]) -> Tuple[Entry, ...]:
+            return tuple([Entry(place[index], output) for index, output in entries])
+
+        return cls(mx.sym.load_json(json.dumps({**_as_json(
+            [nodes[index]._replace(inputs=moved(nodes[index].inputs)) for index in kept],
+            moved(distinct)), 'attrs': _version()})))
+
+    def __str__(self) -> str:
+        """One line a node."""
+        lines = []
+        for index, node in enumerate(self.nodes):
+            arguments = [self._named(entry) for entry in node.inputs]
+            arguments += [f'{key}={value}' for key, value in sorted(node.attrs.items())
+                          if not key.startswith('__')]
+            lines.append(f'%{index} = {node.name}' if node.is_variable
+                         else f'%{index} = {node.op}({", ".join(arguments)})')
+        return '\n'.join(lines + [f'return {", ".join(map(self._named, self.heads))}'])
+
+    def _named(self, entry: Entry) -> str:
+        return f'%{entry.node}' + (f'.{entry.output}' if entry.output else '')
+
+    @cached_property
+    def variables(self) -> List[str]:
+        """Names of its variables, in the order in which a compiled call takes them."""
+        return self.symbol.list_inputs()
+
+    def variable(self, name: str) -> mx.sym.Symbol:
+        """One of them, to build another graph on."""
+        return self._internals[name]
+
+    @cached_property
+    def states(self) -> List[str]:
+        """Names of those that operators write to."""
+        return self.symbol.list_auxiliary_states()
+
+    @cached_property
+    def operators(self) -> List[str]:
+        """Names of its operators, one for each node that is one."""
+        return [node.op for node in self.nodes if node.op]
+
+    @cached_property
+    def uses(self) -> 'Counter[Entry]':
+        """How many operators and results read each entry."""
+        return Counter(entry for entries in [*[node.inputs for node in self.nodes], self.heads]
+                       for entry in entries)
+
+    def with_variables(self, renamed: Mapping[str, str]) -> 'Subgraph':
+        """With other names of some variables."""
+        return Subgraph.of([node._replace(name=renamed.get(node.name, node.name))
+                            if node.is_variable else node for node in self.nodes], self.heads)
+
+    def with_dtypes(self, dtypes: Mapping[str, Any]) -> 'Subgraph':
+        """With dtypes written at some variables, as Gluon does at parameters."""
+        return Subgraph.of([
+            node._replace(attrs=Attrs(node.attrs, __dtype__=str(dtype_number(dtypes[node.name]))))
+            if node.is_variable and node.name in dtypes else node for node in self.nodes],
+            self.heads)
+
+    def ancestors(self, heads: Iterable[Entry]) -> Set[int]:
+        """All nodes that some entries need."""
+        return _ancestors(self.nodes, heads)
+
+    # --- shapes and dtypes -----------------------------------------------------------------------
+
+    def infer(self, shapes: Mapping[str, Shape]) -> Optional[List[List[Shape]]]:
+        """Shapes of each node's outputs; None if they cannot be inferred.
+
+        Raises
+        ------
+        mxnet.base.MXNetError
+            If shapes do not fit.
+        """
+        _, found, _ = infer_shape(self._internals, self._known(shapes))
+        if found is None:
+            return None
+        return [[tuple(shape) for shape in found[begin:end]]
+                for begin, end in zip(self._bounds, self._bounds[1:])]
+
+    def outputs(self, shapes: Mapping[str, Shape]) -> Optional[List[Outputs]]:
+        """Shapes and dtypes of each node's outputs; None if shapes cannot be inferred."""
+        found = self.infer(shapes)
+        if found is None:
+            return None
+        try:
+            dtypes = self._internals.infer_type_partial()[1]
+        except mx.base.MXNetError:  # some operators insist on knowing
+            dtypes = [None] * self._bounds[-1]
+        return [Outputs(own, dtypes[begin]) for own, begin in zip(found, self._bounds)]
+
+    def results(self, shapes: Mapping[str, Shape], dtypes: Mapping[str, Any]
+                ) -> List[Tuple[Shape, type]]:
+        """Shape and dtype of each result."""
+        _, found, _ = infer_shape(self.symbol, self._known(shapes))
+        return list(zip(found, self.symbol.infer_type(**self._known(dtypes))[1]))
+
+    def _known(self, of_variables: Mapping[str, Any]) -> Dict[str, Any]:
+        """Without those that it does not have."""
+        return {name: of_variables[name] for name in self.variables if name in of_variables}
+
+    @cached_property
+    def _internals(self) -> mx.sym.Symbol:
+        return self.symbol.get_internals()
+
+    @cached_property
+    def _bounds(self) -> List[int]:
+        """Where the outputs of each node begin among all, and where the last end."""
+        names = [output.name for output in self._internals]
+        bounds = []
+        for position, name in enumerate(names):
+            node = self.nodes[len(bounds) - 1] if bounds else None
+            if node is None or node.is_variable or node.name != name:
+                bounds.append(position)
+        return bounds + [len(names)]
+
+
+def infer_shape(symbol: mx.sym.Symbol, shapes: Dict[str, Shape]):
+    """As ``Symbol.infer_shape``, which prints its arguments if shapes do not fit."""
+    return symbol._infer_shape_impl(False, **shapes)
+
+
+def dtype_number(dtype: Any) -> int:
+    """MXNet's number for a dtype."""
+    return mx.ndarray.ndarray._DTYPE_NP_TO_MX[np.dtype(dtype).type]
+
+
+def _ancestors(nodes: Sequence[Node], heads: Iterable[Entry]) -> Set[int]:
+    needed: Set[int] = set()
+    waiting = [entry.node for entry in heads]
+    while waiting:
+        index = waiting.pop()
+        if index not in needed:
+            needed.add(index)
+            waiting += [entry.node for entry in nodes[index].inputs]
+    return needed
+
+
+def _parsed(graph: Dict[str, Any]) -> Tuple[Tuple[Node, ...], Tuple[Entry, ...]]:
+    def entries(sources):
+        return tuple([Entry(*source[:2]) for source in sources])
+
+    nodes = tuple([Node('' if node['op'] == _VARIABLE else node['op'], node['name'],
+                        Attrs(node.get('attrs', {})), entries(node['inputs']),
+                        tuple([Body(inner) for inner in node.get('subgraphs', ())]))
+                   for node in graph['nodes']])
+    return nodes, entries(graph['heads'])
+
+
+class Body:
+    """A subgraph inside an operator, as MXNet wrote it; only looked at."""
+
+    def __init__(self, graph: Dict[str, Any]):
+        self.json = graph
+        self.nodes, self.heads = _parsed(graph)
+
+
+def _as_json(nodes: Sequence[Node], heads: Sequence[Entry]) -> Dict[str, Any]:
+    def sources(entries):
+        return [[entry.node, entry.output, 0] for entry in entries]
+
+    written = []
+    for node in nodes:
+        item = {'op': node.op or _VARIABLE, 'name': node.name, 'inputs': sources(node.inputs)}
+        if node.attrs:
+            item['attrs'] = node.attrs
+        if node.bodies:
+            item['subgraphs'] = [body.json for body in node.bodies]
+        written.append(item)
+    return {'nodes': written, 'heads': sources(heads),
+            'arg_nodes': [index for index, node in enumerate(nodes) if node.is_variable]}
+
+
+@lru_cache(maxsize=None)
+def _version() -> Dict[str, Any]:
+    """What says which MXNet wrote a graph, as it takes others for older than they are."""
+    return json.loads(mx.sym.var('x').tojson())['attrs']
