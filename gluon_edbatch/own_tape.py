@@ -18,7 +18,8 @@ from .record.hooks import _invoke
 from .record.lazy import Arena, EagerArena, _set_recording, _set_training
 from .record.recording import Recording
 from .static.node_type import Kind, NodeType
-from .static.trace import INPUT, operator_handle
+from .ops.symbols import operator_handle
+from .static.trace import INPUT
 
 
 def eager_last(plan: Plan) -> Tuple[Plan, List[Batch]]:

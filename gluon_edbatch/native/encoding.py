@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Dict, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
-from .instructions import Instruction, Place, RowProgram
+from ..ops.instructions import Instruction, Place, RowProgram
 
 if TYPE_CHECKING:
     from ..plan import Group

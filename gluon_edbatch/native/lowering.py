@@ -8,15 +8,17 @@ from typing import Dict, List, Optional, Set, Tuple
 
 import numpy as np
 
-from ..static.ir import Entry, Shape, Subgraph
+from ..ops import Arithmetic, op_of
+from ..ops.attrs import Shape
+from ..ops.instructions import (AFFINE, COPY, Instruction, Opcode, Place, Register, RowProgram, View,
+                                read_backward)
+from ..ops.native import Node, Unsupported, Value, width_of
+from ..static.ir import Entry, Subgraph
 from ..static.node_type import Kind, NodeType, one_group
 from ..static.passes import apply_passes
 from ..static.passes.horizontal import horizontal, packs
 from ..static.program import with_dtypes
 from ..static.trace import INPUT, is_argument
-from .instructions import (COPY, Instruction, Opcode, Place, Register, RowProgram, Unary, View,
-                           read_backward)
-from .rules import ADDITIONS, RULES, VIEWS, Node, Unsupported, Value, width_of
 
 
 def lower(node_type: NodeType) -> RowProgram:
@@ -74,6 +76,7 @@ class Lowering:
     def __init__(self, node_type: NodeType, graph: Subgraph, element_size: int):
         self.node_type = node_type
         self.element_size = element_size
+        self.training = node_type.mode.training
         self.heads: List[Entry] = list(graph.heads)
         place = {name: i for i, name in enumerate(node_type.graph.parameters)}
         packed = packs(graph)
@@ -153,7 +156,7 @@ class Lowering:
 
     def _place(self, node: Node) -> None:
         """Decide where results go before they are computed: to a result, into a concatenation."""
-        if not node.op or len(node.shapes) != 1 or node.op in VIEWS:
+        if not node.op or len(node.shapes) != 1 or op_of(node.op).is_view:
             return
         entry = Entry(node.index)
         if entry in self.heads and entry not in self.placed:
@@ -162,9 +165,9 @@ class Lowering:
             register = Register(width, False, Place.OUTPUT, position, self.times[position])
             self.registers.append(register)
             self.placed[entry] = View(len(self.registers) - 1, 0, width)
-        if node.op in ('Concat', 'concat') and self._pieces_lie_side_by_side(node):
+        if node.op == 'Concat' and self._pieces_lie_side_by_side(node):
             self._place_pieces(node)
-        elif node.op in ADDITIONS:
+        elif op_of(node.op).arithmetic is Arithmetic.SUM:
             self.folded.update(self._products_to_sum(node))
 
     def _pieces_lie_side_by_side(self, node: Node) -> bool:
@@ -181,7 +184,7 @@ class Lowering:
             width = width_of(self.nodes[source[0]].shapes[source[1]][1:])
             piece = self.nodes[source[0]]
             if (self._only_use(source) is not None and source not in self.placed
-                    and piece.op not in VIEWS and len(piece.shapes) == 1
+                    and not op_of(piece.op).is_view and len(piece.shapes) == 1
                     and (piece.op or is_argument(piece.name))):
                 self.placed[source] = View(whole.register, offset, width)
             offset += width
@@ -216,7 +219,7 @@ class Lowering:
             self.values[entry] = Value(shape, view, ragged)
 
     def _operator(self, node: Node) -> None:
-        rule = RULES.get(node.op)
+        rule = op_of(node.op).native
         if rule is None:
             raise Unsupported(f'has {node.op}')
         rule(self, node, [self._value(source) for source in node.sources])
@@ -237,7 +240,7 @@ class Lowering:
                                        self.times[position]))
         self.instructions.append(Instruction(
             Opcode.UNARY, View(len(self.registers) - 1, 0, value.view.width), value.view,
-            numbers=(Unary.AFFINE,), reals=COPY))
+            numbers=(AFFINE.number,), reals=COPY))
 
     # --- what rules use --------------------------------------------------------------------------
 

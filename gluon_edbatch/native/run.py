@@ -10,9 +10,9 @@ from ..pool import Memory
 from ..static.node_type import Kind, NodeType
 from . import library
 from .encoding import Layout, batch_words, header, layout, place_kept, program_words
-from .instructions import RowProgram
+from ..ops.instructions import RowProgram
 from .lowering import lower
-from .rules import Unsupported
+from ..ops.native import Unsupported
 
 if TYPE_CHECKING:
     from ..plan import Group

@@ -9,17 +9,13 @@ import numpy as np
 from mxnet.base import _LIB, NDArrayHandle, check_call
 from mxnet.ndarray import NDArray
 
+from ..ops import op_of
 from .guard import GuardedArray, raw_handle
 from .spec import device_of
 
 _LARGE = 1 << 16  # elements
 _MOST_TYPES = 512
 _MOST_ARRAYS = 64  # of one operator in a recording; more are data
-# Inputs that are weights whatever their size.
-_WEIGHTS = {
-    'FullyConnected': (1, 2), 'Convolution': (1, 2), 'Deconvolution': (1, 2), 'Embedding': (1,),
-    'LayerNorm': (1, 2), 'GroupNorm': (1, 2), 'InstanceNorm': (1, 2), 'LeakyReLU': (1,),
-    'take': (0,)}
 
 
 class SharedArray:
@@ -80,7 +76,7 @@ class Sharing:
         """Those of the arguments that are shared, if any argument is not."""
         found = [position for position, arg in enumerate(args)
                  if arg.__class__ in (NDArray, GuardedArray) and (
-                     self._is_readable(arg) if position in _WEIGHTS.get(op, ())
+                     self._is_readable(arg) if position in op_of(op).weights
                      else self.is_weight(arg))]
         known = self._of_operator.setdefault(op, set())
         known.update([id(args[position]) for position in found])

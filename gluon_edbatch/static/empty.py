@@ -7,19 +7,11 @@ outside these rules meets an empty or zero entry, the caller pads with one row o
 """
 from typing import Dict, List, Optional, Set, Union
 
+from ..ops import Arithmetic, op_of
+from ..ops.padding import At, Unproved
 from .ir import Entry, Node, Subgraph
 
 _EMPTY, _ZERO = 'empty', 'zero'
-_KEEP_EMPTY = frozenset(
-    '''Activation relu sigmoid tanh exp log sqrt square abs negative _copy Dropout LeakyReLU Cast
-    BlockGrad _mul_scalar _plus_scalar _minus_scalar _rminus_scalar _div_scalar elemwise_add
-    elemwise_sub elemwise_mul elemwise_div broadcast_add broadcast_sub broadcast_mul broadcast_div
-    _plus _minus _mul _div softsign hard_sigmoid'''.split())
-_SUMS = frozenset('elemwise_add broadcast_add _plus'.split())
-_DIFFERENCES = frozenset('elemwise_sub broadcast_sub _minus'.split())
-_PRODUCTS = frozenset('elemwise_mul broadcast_mul _mul'.split())
-_KEEP_ZERO = frozenset('_copy tanh relu sqrt square abs negative _mul_scalar _div_scalar BlockGrad '
-                       'slice_axis Dropout'.split())
 
 
 def specialise(graph: Subgraph, empty: Set[str]) -> Optional[Subgraph]:
@@ -54,27 +46,32 @@ def specialise(graph: Subgraph, empty: Set[str]) -> Optional[Subgraph]:
 def _rule(node: Node, states: List[Optional[str]]) -> Union[str, Entry, None]:
     """What an operator makes of empty or zero inputs: a state, the entry that stands for its
     result, or None."""
-    op, attrs, inputs = node.op, node.attrs, node.inputs
+    op, attrs, inputs = op_of(node.op), node.attrs, node.inputs
     if _EMPTY in states:
-        if op == 'sum' and attrs.integers('axis') == (1,) and not attrs.flag('exclude'):
+        if node.op == 'sum' and attrs.integers('axis') == (1,) and not attrs.flag('exclude'):
             return _ZERO
-        if op in _KEEP_EMPTY:
+        if op.elementwise or node.op == 'Dropout':
             return _EMPTY
-        if op == 'FullyConnected' and not attrs.flag('flatten', True) \
+        if node.op == 'FullyConnected' and not attrs.flag('flatten', True) \
                 and states[0] == _EMPTY and not any(states[1:]):
             return _EMPTY
         return None
-    if op in _SUMS and states.count(_ZERO) == 1:
+    if op.arithmetic is Arithmetic.SUM and states.count(_ZERO) == 1 and len(states) == 2:
         return inputs[1 - states.index(_ZERO)]
-    if op in _SUMS | _DIFFERENCES and states == [_ZERO, _ZERO]:
-        return _ZERO
-    if op in _DIFFERENCES and states == [None, _ZERO]:
+    if op.arithmetic is Arithmetic.DIFFERENCE and states == [None, _ZERO]:
         return inputs[0]
-    if op in _PRODUCTS or op in _KEEP_ZERO:
-        return _ZERO
-    if op == 'Activation' and attrs.get('act_type') in ('tanh', 'relu', 'softsign'):
-        return _ZERO
-    if op == 'FullyConnected' and states[0] == _ZERO and not any(states[1:]) \
-            and attrs.flag('no_bias'):
-        return _ZERO
-    return None
+    return _ZERO if _is_zero(node, states) else None
+
+
+def _is_zero(node: Node, states: List[Optional[str]]) -> bool:
+    """Whether a result is zero: sums are as padding is, but have no ragged axis."""
+    op, attrs = op_of(node.op), node.attrs
+    if None not in states and (op.is_view or node.op == 'Concat'):
+        return True
+    if node.op == 'FullyConnected':
+        return states[0] == _ZERO and not any(states[1:]) and attrs.flag('no_bias')
+    try:
+        return op.padding is not None and op.padding(
+            attrs, [state and At.ZERO for state in states]) is At.ZERO
+    except Unproved:
+        return False

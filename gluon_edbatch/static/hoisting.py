@@ -6,6 +6,7 @@ batches read it.
 """
 from typing import Any, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Set, Tuple
 
+from ..ops import op_of
 from ..record.spec import Spec
 from .ir import Attrs, Entry, Node, Shape, Subgraph
 from .node_type import Argument, Kind, NodeType
@@ -13,7 +14,6 @@ from .passes.horizontal import horizontal
 from .rowwise import Verdict, analyse
 from .trace import INPUT, is_argument
 
-_HEAVY = frozenset('FullyConnected Convolution dot batch_dot'.split())
 
 
 class Split(NamedTuple):
@@ -59,7 +59,7 @@ def _split(node_type: NodeType, positions: FrozenSet[int], fused: bool) -> Optio
     graph = horizontal(graph) if fused else graph
     early = _early_nodes(graph, {INPUT % position for position in positions})
     crossing = _crossing(graph, early)
-    if (not any(graph.nodes[index].op in _HEAVY for index in early)
+    if (not any(op_of(graph.nodes[index].op).heavy for index in early)
             or any(head.node in early for head in graph.heads)):
         return None
     read = {graph.nodes[entry.node].name for index in early for entry in graph.nodes[index].inputs}

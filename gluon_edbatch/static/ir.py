@@ -1,7 +1,7 @@
 """The one representation of static subgraphs: from MXNet's Symbol, and back.
 
 Analyses, passes, splits and the lowering to native programs all read a `Subgraph`. MXNet's JSON is
-read and written here only, and so is the text of its attributes.
+read and written here only.
 """
 import json
 from collections import Counter
@@ -11,7 +11,8 @@ from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Seq
 import mxnet as mx
 import numpy as np
 
-Shape = Tuple[int, ...]
+from ..ops.attrs import Attrs, Shape
+
 _VARIABLE = 'null'  # what MXNet calls the operator of a variable
 
 
@@ -20,41 +21,6 @@ class Entry(NamedTuple):
 
     node: int
     output: int = 0
-
-
-class Attrs(Dict[str, str]):
-    """Attributes of a node: MXNet's text, read as what it means."""
-
-    def flag(self, name: str, default: bool = False) -> bool:
-        """Whether an attribute is true."""
-        text = self.get(name)
-        return default if text is None else text in ('True', 'true', '1')
-
-    def integer(self, name: str, default: Optional[int] = None) -> Optional[int]:
-        """A whole number; None if it says so, which is something else than not to be given."""
-        text = self.get(name)
-        return default if text is None else None if text == 'None' else int(text)
-
-    def number(self, name: str, default: float) -> float:
-        """Any number."""
-        return float(self.get(name, default))
-
-    def integers(self, name: str) -> Tuple[Optional[int], ...]:
-        """A tuple of whole numbers and None, or one that stands for itself; empty if there is none."""
-        parts = self.get(name, '').strip('()[] ').split(',')
-        return () if parts == ['None'] else tuple(
-            None if part.strip() == 'None' else int(part) for part in parts if part.strip())
-
-    def axis(self, name: str, rank: int, default: Optional[int] = None) -> Optional[int]:
-        """An axis of an array, counted from the first."""
-        axis = self.integer(name, default)
-        return axis if axis is None else axis % rank
-
-    def axes(self, rank: int, name: str = 'axis') -> Set[int]:
-        """Those that a reduction is over, whether they are named or excluded."""
-        named = {axis % rank for axis in self.integers(name)}
-        every = set(range(rank))
-        return every - named if self.flag('exclude') and named else named or every
 
 
 class Node(NamedTuple):

@@ -11,11 +11,12 @@ from mxnet import gluon
 from mxnet.gluon.parameter import DeferredInitializationError
 
 from ..errors import RecordError, RowDependenceError, UnrecordableError
+from ..ops import op_of
+from ..ops.whole import NoRule
 from ..record.spec import Spec, spec_of
-from .ir import Shape, Subgraph, infer_shape
-from .lift import NoRule, lift
+from .ir import Subgraph, infer_shape
+from .lift import lift
 from .mended import mended
-from .noise import may_draw
 from .options import CompileOptions
 from .own_gradient import own_gradients
 from .padding import Padding, padding_of
@@ -26,10 +27,6 @@ from .trace import INPUT, StaticGraph, is_argument
 
 _TRIAL_LENGTH = 3  # length of a ragged axis while shapes are inferred
 _TRIAL_ROWS = 5    # rows of a batch, for passes
-_INDICES = {('Embedding', 0), ('take', 1), ('pick', 1), ('one_hot', 0), ('SequenceMask', 1),
-            ('SequenceLast', 1), ('SequenceReverse', 1), ('gather_nd', 1), ('batch_take', 1),
-            ('softmax_cross_entropy', 1)}
-_TABLES = {('Embedding', 1), ('take', 0)}  # where a parameter's gradient does not need its value
 EAGER = 'makes a gradient of its own'  # in the reasons of types that are eager
 _serial = itertools.count()
 
@@ -157,7 +154,7 @@ class NodeType:
         self.parameters: List[gluon.Parameter] = list(graph.parameters.values())
         self.parameter_dtypes = self._dtypes_now()
         self.ragged = any(argument.kind is Kind.RAGGED for argument in arguments)
-        self.random = any(map(may_draw, graph.subgraph.operators))
+        self.random = any(op_of(op).noise for op in graph.subgraph.operators)
         padding = self._padding() if self.ragged and lengths is None else None
         self.neutral = not self.ragged or (padding is not None and padding.neutral)
         self.conditions = _conditions(arguments, padding) if padding is not None else ()
@@ -165,7 +162,7 @@ class NodeType:
         self.by_segments = self._by_segments()
         self.verified = self.alone or not graph.parameters
         self.verified_padding = self.verified and (not self.ragged or lengths is not None)
-        tables = _used_only(graph, _TABLES)
+        tables = _used_only(graph, 'unread')
         self.read_backward = [name not in tables for name in graph.parameters]
         self.programs: Dict[tuple, object] = {}
         self.shown = self._shown()
@@ -338,7 +335,7 @@ def make_type(graph: StaticGraph, mode: Mode, leaves: Sequence[Tuple[Spec, Kind]
             f'autograd.predict_mode()')
     if why_eager:
         verdict = RowwiseResult(Verdict.DEPENDENT, why_eager, [])
-    indices = _used_only(graph, _INDICES)  # operators refuse gradients for these
+    indices = _used_only(graph, 'indices')  # operators refuse gradients for these
     arguments = tuple(
         Argument(spec.arena, kind,
                  np.issubdtype(spec.dtype, np.floating) and INPUT % position not in indices,
@@ -444,11 +441,12 @@ def _verdict(graph, mode, leaves, shapes) -> RowwiseResult:
     return analyse(graph.subgraph, row_shapes, mode.training)
 
 
-def _used_only(graph: StaticGraph, uses: Set[Tuple[str, int]]) -> Set[str]:
-    """Names of the variables that occur only as these (operator, position of input)."""
+def _used_only(graph: StaticGraph, role: str) -> Set[str]:
+    """Names of the variables that occur only as inputs of operators in this role (see `Op`)."""
     nodes = graph.subgraph.nodes
     found, other = set(), set()
     for node in nodes:
+        slots = getattr(op_of(node.op), role)
         for slot, entry in enumerate(node.inputs):
-            (found if (node.op, slot) in uses else other).add(nodes[entry.node].name)
+            (found if slot in slots else other).add(nodes[entry.node].name)
     return found - other

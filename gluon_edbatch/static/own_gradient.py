@@ -8,13 +8,8 @@ autograd their calls, and those that read their results, run as in eager code (s
 """
 from typing import List, Sequence, Set
 
+from ..ops import op_of
 from .ir import Node, Subgraph
-
-# Custom and _CustomFunction are Python of the user, who may do the same.
-OWN_GRADIENT = frozenset('''
-    MakeLoss make_loss SoftmaxOutput Softmax LinearRegressionOutput MAERegressionOutput
-    LogisticRegressionOutput SVMOutput IdentityAttachKLSparseReg Custom _CustomFunction
-'''.split())
 
 
 def own_gradients(graph: Subgraph) -> List[str]:
@@ -23,5 +18,5 @@ def own_gradients(graph: Subgraph) -> List[str]:
 
 
 def _own(nodes: Sequence[Node]) -> Set[str]:
-    found = {node.op for node in nodes} & OWN_GRADIENT
+    found = {node.op for node in nodes if op_of(node.op).own_gradient}
     return found.union(*[_own(body.nodes) for node in nodes for body in node.bodies])

@@ -10,24 +10,14 @@ batch that each belongs to, and ``segments`` (M, N) the sparse matrix with a one
 
 Whatever else meets a ragged argument keeps the padded form.
 """
-from typing import Dict, List, Optional, Set, Tuple
+from typing import Dict, List, Optional, Set
 
-from .ir import Entry, Shape, Subgraph
+from ..ops import op_of
+from ..ops.attrs import Shape
+from .ir import Entry, Subgraph
 from .rewrite import NodeView, Operand, Rewriter, rewrite
 
 SEGMENTS, PARENTS = 'edb_segments', 'edb_parents'
-
-_UNARY = frozenset(
-    '''Activation relu sigmoid tanh exp square abs negative _copy identity Dropout LeakyReLU Cast
-    BlockGrad softsign hard_sigmoid sin cos arctan clip _mul_scalar _plus_scalar _minus_scalar
-    _rminus_scalar _div_scalar _maximum_scalar _minimum_scalar'''.split())
-_ELEMENTWISE = {
-    'broadcast_add': 'elemwise_add', 'broadcast_sub': 'elemwise_sub',
-    'broadcast_mul': 'elemwise_mul', 'broadcast_div': 'elemwise_div',
-    'elemwise_add': 'elemwise_add', 'elemwise_sub': 'elemwise_sub',
-    'elemwise_mul': 'elemwise_mul', 'elemwise_div': 'elemwise_div',
-    '_plus': 'elemwise_add', '_minus': 'elemwise_sub', '_mul': 'elemwise_mul',
-    '_div': 'elemwise_div', '_add': 'elemwise_add', '_sub': 'elemwise_sub'}
 
 
 class _Unsupported(Exception):
@@ -74,15 +64,16 @@ class _Rules:
             return None
         if node.op == 'sum':
             return self._sum(rewriter, node)
-        if node.op in _UNARY and len(long) == 1:
+        op = op_of(node.op)
+        if len(long) == 1 and (op.elementwise or node.op == 'Dropout' and not node.attrs.integers('axes')):
             return self._row_by_row(rewriter, node, node.op, node.inputs)
         if node.op == 'FullyConnected' and long[0] and not any(long[1:]) \
                 and not node.attrs.flag('flatten', True):
             return self._row_by_row(rewriter, node, node.op, node.inputs)
-        if node.op in _ELEMENTWISE:
+        if op.aligned:
             inputs = [operand if is_long else self._of_parents(rewriter, operand, node.shape)
                       for operand, is_long in zip(node.inputs, long)]
-            return self._row_by_row(rewriter, node._replace(attrs={}), _ELEMENTWISE[node.op],
+            return self._row_by_row(rewriter, node._replace(attrs={}), op.aligned,
                                     inputs)
         raise _Unsupported(node.op)
 

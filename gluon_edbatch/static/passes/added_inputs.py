@@ -11,13 +11,9 @@ read a variable directly:
 from functools import partial
 from typing import Dict, FrozenSet, List, Union
 
-from ..lift import LIFTS
+from ...ops import Arithmetic, op_of
 from ..ir import Shape, Subgraph
 from ..rewrite import NodeView, Operand, Rewriter, rewrite
-from ..rowwise import RULES
-
-_ADDITIONS = frozenset('elemwise_add _plus _add _grad_add'.split())
-_NEVER_ADD = frozenset('clip mean reverse _split_v2 _linalg_gemm2 amp_cast RNN'.split())
 
 
 def added_inputs(graph: Subgraph, shapes: Dict[str, Shape]) -> Subgraph:
@@ -31,9 +27,10 @@ def _rule(states: FrozenSet[str], rewriter: Rewriter, node: NodeView
     added = [_is_variable(rewriter, operand, states) for operand in node.inputs]
     if not any(added):
         return None
-    if node.op in _ADDITIONS:
+    op = op_of(node.op)
+    if op.arithmetic is Arithmetic.SUM and op.broadcasting not in (None, node.op):
         return rewriter.add('add_n', node.inputs, node.shape, num_args=2)
-    if node.op in _NEVER_ADD or not (node.op in RULES or node.op in LIFTS):
+    if op.never_adds or not op.batches:
         inputs = [rewriter.add('_copy', [operand], operand.shape) if is_added else operand
                   for operand, is_added in zip(node.inputs, added)]
         operand = rewriter.add(node.op, inputs, node.shape, **node.attrs)

@@ -1,13 +1,9 @@
 """What is computed twice from the same inputs is computed once."""
 from typing import Dict, List, Optional
 
+from ...ops import op_of
 from ..ir import Shape, Subgraph
 from ..rewrite import NodeView, Operand, Rewriter, rewrite
-from ..noise import may_draw
-from ..rowwise import RULES
-
-# Operators of which two calls with the same inputs differ. None updates an auxiliary state.
-_PURE = frozenset(op for op in RULES if not may_draw(op))
 
 
 def common_subexpressions(graph: Subgraph, shapes: Dict[str, Shape]) -> Subgraph:
@@ -22,8 +18,9 @@ class _Merge:
         self._seen: Dict[tuple, int] = {}
 
     def __call__(self, rewriter: Rewriter, node: NodeView) -> Optional[List[Operand]]:
-        if node.op not in _PURE:
-            return None
+        op = op_of(node.op)
+        if op.rows is None or op.noise is not None or node.op == 'BatchNorm':
+            return None  # two calls differ, or it updates an auxiliary state
         key = (node.op, frozenset(node.attrs.items()),
                tuple([operand.entry for operand in node.inputs]))
         first = self._seen.setdefault(key, len(rewriter.nodes))

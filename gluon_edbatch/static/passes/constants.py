@@ -1,13 +1,10 @@
 """Arithmetic with numbers that is known beforehand: ``x * 1``, ``x + 0``, ``x * 2 * 3``."""
 from typing import Dict, NamedTuple, Optional
 
+from ...ops import Arithmetic, op_of
 from ..ir import Entry, Shape, Subgraph
 from ..rewrite import NodeView, Operand, Rewriter, rewrite
 
-_ADDITIONS = frozenset('elemwise_add _plus _add broadcast_add'.split())
-_SUBTRACTIONS = frozenset('elemwise_sub _minus _sub broadcast_sub'.split())
-_PRODUCTS = frozenset('elemwise_mul _mul broadcast_mul'.split())
-_QUOTIENTS = frozenset('elemwise_div _div broadcast_div'.split())
 _WITH_NUMBER = frozenset(
     '_plus_scalar _minus_scalar _rminus_scalar _mul_scalar _div_scalar'.split())
 _LEAST, _GREATEST = 2.0 ** -14, 2.0 ** 15  # of what no floating type rounds to zero or infinity
@@ -95,11 +92,11 @@ def _computed(rewriter: Rewriter, linear: _Linear) -> Optional[Operand]:
 def _neutral(rewriter: Rewriter, node: NodeView) -> Optional[Operand]:
     """A sum with zeros, a product with ones."""
     left, right = node.inputs
-    left_op, right_op = (rewriter.op_of(operand) for operand in node.inputs)
-    if (node.op in _ADDITIONS | _SUBTRACTIONS and right_op in _ZEROS
-            or node.op in _PRODUCTS | _QUOTIENTS and right_op in _ONES):
+    kind = op_of(node.op).arithmetic
+    neutral = _ZEROS if kind in (Arithmetic.SUM, Arithmetic.DIFFERENCE) else _ONES
+    commutes = kind in (Arithmetic.SUM, Arithmetic.PRODUCT)
+    if kind is not None and rewriter.op_of(right) in neutral:
         return left if left.shape == node.shape else None
-    if (node.op in _ADDITIONS and left_op in _ZEROS
-            or node.op in _PRODUCTS and left_op in _ONES):
+    if commutes and rewriter.op_of(left) in neutral:
         return right if right.shape == node.shape else None
     return None

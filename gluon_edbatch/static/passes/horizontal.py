@@ -14,6 +14,7 @@ from typing import Dict, Hashable, List, NamedTuple, Optional, Sequence, Set, Tu
 import numpy as np
 
 from ...layout import Batch, Read, align
+from ...ops import op_of
 from ..ir import Attrs, Entry, Node, Subgraph
 from ..rewrite import Operand, Rewriter
 from ..trace import is_argument
@@ -22,11 +23,6 @@ MOST_ELEMENTS = 1 << 15  # of a gate in a batch; see `pays`
 PACK = 'edb_pack%d'
 _NAMES = '__edb_pack__'  # MXNet keeps attributes of variables that look like this
 _PRODUCT = 'FullyConnected'
-_ELEMENTWISE = frozenset(
-    'Activation sigmoid tanh relu softsign exp square negative _copy clip _plus_scalar '
-    '_minus_scalar _rminus_scalar _mul_scalar _div_scalar elemwise_add elemwise_sub '
-    'elemwise_mul elemwise_div _plus _minus _mul _div _add _sub broadcast_add broadcast_sub '
-    'broadcast_mul broadcast_div add_n'.split())
 
 
 def horizontal(graph: Subgraph) -> Subgraph:
@@ -134,7 +130,8 @@ def _key(nodes: Sequence[Node], node: Node, kind_of: Dict[int, int], widths: Dic
     if node.op == _PRODUCT and all(_is_parameter(nodes[entry.node]) for entry in node.inputs[1:]):
         common = frozenset(item for item in node.attrs.items() if item[0] != 'num_hidden')
         return _PRODUCT, common, node.inputs[0], len(node.inputs)
-    if node.op in _ELEMENTWISE and all(entry.node in kind_of for entry in node.inputs) and len(
+    op = op_of(node.op)
+    if op.elementwise and op.noise is None and all(entry.node in kind_of for entry in node.inputs) and len(
             {widths[entry.node] for entry in node.inputs}) == 1:
         return (node.op, frozenset(node.attrs.items()),
                 tuple(kind_of[entry.node] for entry in node.inputs))

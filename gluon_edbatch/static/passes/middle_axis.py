@@ -9,11 +9,9 @@ from typing import Dict, Optional
 
 import numpy as np
 
+from ...ops import op_of
 from ..ir import Shape, Subgraph
 from ..rewrite import NodeView, Operand, Rewriter, rewrite
-
-_BROADCAST = {'broadcast_add': 'elemwise_add', 'broadcast_sub': 'elemwise_sub',
-              'broadcast_mul': 'elemwise_mul'}
 
 
 def middle_axis(graph: Subgraph, shapes: Dict[str, Shape]) -> Subgraph:
@@ -26,8 +24,9 @@ def _rule(rewriter: Rewriter, node: NodeView) -> Optional[Operand]:
         return None
     if node.op == 'sum':
         return _sum(rewriter, node)
-    if node.op in _BROADCAST and len(node.shape) == 3:
-        return _broadcast(rewriter, node)
+    op = op_of(node.op)
+    if op.arithmetic and op.broadcasting == node.op and len(node.shape) == 3:
+        return _broadcast(rewriter, node, op.aligned)
     return None
 
 
@@ -50,13 +49,13 @@ def _sum(rewriter: Rewriter, node: NodeView) -> Optional[Operand]:
     return rewriter.add('Reshape', [total], (rows, width), shape='(0, -1)')
 
 
-def _broadcast(rewriter: Rewriter, node: NodeView) -> Optional[Operand]:
+def _broadcast(rewriter: Rewriter, node: NodeView, aligned: str) -> Optional[Operand]:
     rows, _, width = node.shape
     left, right = node.inputs
     if left.shape == node.shape and right.shape == (rows, 1, width):
         repeated = rewriter.add('batch_dot', [_ones(rewriter, left), right], node.shape)
-        return rewriter.add(_BROADCAST[node.op], [left, repeated], node.shape)
+        return rewriter.add(aligned, [left, repeated], node.shape)
     if right.shape == node.shape and left.shape == (rows, 1, width):
         repeated = rewriter.add('batch_dot', [_ones(rewriter, right), left], node.shape)
-        return rewriter.add(_BROADCAST[node.op], [repeated, right], node.shape)
+        return rewriter.add(aligned, [repeated, right], node.shape)
     return None

@@ -5,10 +5,10 @@ the backward pass; of 16 rows 19 against 29, and 85 against 106.
 """
 from typing import Dict, List, Optional
 
+from ...ops import Arithmetic, op_of
 from ..ir import Entry, Shape, Subgraph
 from ..rewrite import NodeView, Operand, Rewriter, rewrite
 
-_ADDITIONS = frozenset('elemwise_add broadcast_add _plus _add add_n'.split())
 
 
 def sums(graph: Subgraph, shapes: Dict[str, Shape]) -> Subgraph:
@@ -23,7 +23,7 @@ class _Flatten:
         self._terms: Dict[Entry, List[Operand]] = {}
 
     def __call__(self, rewriter: Rewriter, node: NodeView) -> Optional[Operand]:
-        if node.op not in _ADDITIONS or any(
+        if op_of(node.op).arithmetic is not Arithmetic.SUM or any(
                 operand.shape != node.shape for operand in node.inputs):
             return None
         terms: List[Operand] = []

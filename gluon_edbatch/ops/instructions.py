@@ -3,7 +3,8 @@
 A program computes with *registers*: matrices with a row for each row of the batch (or, if
 `ragged`, for each value of its ragged arguments). An instruction reads and writes *views*, which
 are ranges of a register's columns, so that cutting a row into pieces, or laying pieces side by
-side, costs nothing. The numbers here are those of ``src/program.h`` and ``src/functions.h``.
+side, costs nothing. ``src/opcodes.h`` is made of what is declared here and in
+`ops.table` (see `ops.header`).
 """
 from enum import IntEnum
 from typing import List, NamedTuple, Tuple
@@ -31,36 +32,54 @@ class Opcode(IntEnum):
     SEGMENT_SOFTMAX = 16
 
 
-class Unary(IntEnum):
-    """Elementwise functions of one argument."""
+class Function(NamedTuple):
+    """An elementwise function, whose formula is a struct in ``src/functions.h``.
 
-    AFFINE = 0
-    SIGMOID = 1
-    TANH = 2
-    RELU = 3
-    EXP = 4
-    LOG = 5
-    SQUARE = 6
-    SQRT = 7
-    ABS = 8
-    RECIPROCAL = 9
-    SOFTRELU = 10
-    SOFTSIGN = 11
-    LEAKY = 12
-    MAXIMUM = 13
-    MINIMUM = 14
-    CLIP = 15
+    Attributes
+    ----------
+    name : str
+        Of the struct.
+    number : int
+        By which programs call it.
+    needs : str
+        What the backward pass reads: of one argument ``'x'`` (the argument), ``'y'`` (the result)
+        or neither; of two ``'xy'`` (both arguments) or neither.
+    reals : int
+        How many numbers of an instruction it takes.
+    """
+
+    name: str
+    number: int
+    needs: str
+    reals: int
 
 
-class Binary(IntEnum):
-    """Elementwise functions of two arguments."""
+UNARY: List[Function] = []   # by number: of one argument
+BINARY: List[Function] = []  # of two
 
-    ADD = 0
-    SUBTRACT = 1
-    MULTIPLY = 2
-    DIVIDE = 3
-    LARGER = 4
-    SMALLER = 5
+
+def unary_function(name: str, needs: str = '', reals: int = 0) -> Function:
+    """Declare a function of one argument."""
+    return _declared(UNARY, name, needs, reals)
+
+
+def binary_function(name: str, needs: str = '') -> Function:
+    """Declare a function of two arguments."""
+    return _declared(BINARY, name, needs, 0)
+
+
+def _declared(functions: List[Function], name: str, needs: str, reals: int) -> Function:
+    for known in functions:
+        if known.name == name:
+            assert (known.needs, known.reals) == (needs, reals), f'{name} is declared in two ways'
+            return known
+    functions.append(Function(name, len(functions), needs, reals))
+    return functions[-1]
+
+
+AFFINE = unary_function('Affine', reals=2)
+COPY = (1.0, -0.0)  # what AFFINE multiplies by and adds: x + -0.0 is x, also if that is -0.0
+ADD = binary_function('Add')
 
 
 class Spread(IntEnum):
@@ -117,9 +136,6 @@ class Instruction(NamedTuple):
     reals: Tuple[float, ...] = ()
 
 
-COPY = (1.0, -0.0)  # `reals` of Unary.AFFINE: x + -0.0 is x, also if that is -0.0
-
-
 class Register:
     """A matrix of intermediate values.
 
@@ -174,20 +190,13 @@ class RowProgram(NamedTuple):
     element_size: int
 
 
-_FROM_X = {Unary.LOG, Unary.SQUARE, Unary.ABS, Unary.RECIPROCAL, Unary.SOFTSIGN, Unary.LEAKY,
-           Unary.MAXIMUM, Unary.MINIMUM, Unary.CLIP}
-_FROM_Y = {Unary.SIGMOID, Unary.TANH, Unary.RELU, Unary.EXP, Unary.SQRT, Unary.SOFTRELU}
-
-
 def read_backward(instruction: Instruction) -> List[View]:
     """The views whose values the backward pass of an instruction reads."""
     op, out, a, b = instruction[:4]
     if op is Opcode.UNARY:
-        function = Unary(instruction.numbers[0])
-        return [a] if function in _FROM_X else [out] if function in _FROM_Y else []
+        return {'x': [a], 'y': [out], '': []}[UNARY[instruction.numbers[0]].needs]
     if op is Opcode.BINARY:
-        linear = instruction.numbers[0] in (Binary.ADD, Binary.SUBTRACT)
-        return [] if linear else [a, b]
+        return {'xy': [a, b], '': []}[BINARY[instruction.numbers[0]].needs]
     return {Opcode.PRODUCT: [a], Opcode.LOOKUP: [a], Opcode.LOG_SOFTMAX: [out],
             Opcode.SOFTMAX: [out], Opcode.PICK: [b], Opcode.BATCH_PRODUCT: [a, b],
             Opcode.SEGMENT_SOFTMAX: [out]}.get(op, [])

@@ -1,20 +1,18 @@
-"""Rules of lowering: what each operator of MXNet becomes in a program for rows.
+"""Rules of lowering: what an operator becomes in a program for rows.
 
 A rule gets the program under way, the operator, and its inputs, and appends instructions or gives
-its result another view. To add an operator, write a rule and name it in `_rules`; an elementwise
-function also needs its formula in ``src/functions.h``.
+its result another view.
 """
 import math
-from typing import TYPE_CHECKING, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, NamedTuple, Optional, Protocol, Sequence, Set, Tuple
 
 import numpy as np
 
-from ..static.ir import Attrs, Entry, Shape
-from .instructions import COPY, Binary, Opcode, Spread, Unary, View
+from .attrs import Attrs, Shape
+from .instructions import (ADD, AFFINE, COPY, Function, Opcode, Register, Spread, View,
+                           unary_function)
 
-if TYPE_CHECKING:
-    from .lowering import Lowering
-
+Entry = Tuple[int, int]  # node and output
 
 
 class Unsupported(Exception):
@@ -71,6 +69,61 @@ class Node(NamedTuple):
     name: str
 
 
+Values = List[Optional[Value]]  # None for a product that the operator computes itself
+
+
+class Lowering(Protocol):
+    """The program under way: what rules read and write.
+
+    Attributes
+    ----------
+    training : bool
+        Whether autograd is in training mode.
+    element_size : int
+        Bytes: 4 or 8.
+    registers : list of Register
+    nodes : list of Node
+    heads : list of Entry
+        The results.
+    values : dict
+        What each entry is so far.
+    folded : set of int
+        Products that an addition computes into its result.
+    """
+
+    training: bool
+    element_size: int
+    registers: List[Register]
+    nodes: List[Node]
+    heads: List[Entry]
+    values: Dict[Entry, Value]
+    folded: Set[int]
+
+    def new(self, width: int, ragged: Optional[bool]) -> View:
+        """A register of its own."""
+
+    def out(self, node: Node, ragged: bool, output: int = 0) -> View:
+        """Where a result goes; from here on it is known to the operators that read it."""
+
+    def lead(self, value: Value) -> Shape:
+        """The axes in front of those of a row."""
+
+    def alias(self, node: Node, value: Value, view: View, output: int = 0) -> None:
+        """A result that is a part, or another shape, of what is there."""
+
+    def emit(self, op: Opcode, out: View, *views: View, **rest: object) -> None:
+        """Append an instruction."""
+
+    def parameter(self, value: Value) -> int:
+        """Its number in the program."""
+
+    def rows(self, node: Node, value: Value, ragged: bool) -> Value:
+        """A parameter as rows that are all the same."""
+
+
+NativeRule = Callable[[Lowering, Node, Values], None]
+
+
 def width_of(shape: Sequence[int]) -> int:
     return int(np.prod(shape, dtype=np.int64))
 
@@ -86,19 +139,21 @@ def _need_rows(node: Node, *values: Value) -> None:
 
 # --- rules: one for each operator ----------------------------------------------------------------
 
-def _unary(function: Unary, reals: Callable[[Attrs], Tuple[float, ...]] = lambda _: ()):
-    def rule(low: 'Lowering', node: Node, inputs: List[Value]) -> None:
+def unary(function: Function, reals: Callable[[Attrs], Tuple[float, ...]] = lambda _: ()
+          ) -> NativeRule:
+    """An elementwise function; `reals` gives its numbers."""
+    def rule(low: Lowering, node: Node, inputs: Values) -> None:
         _need_rows(node, inputs[0])
         low.emit(Opcode.UNARY, low.out(node, inputs[0].ragged), inputs[0].view,
-                 numbers=(function,), reals=reals(node.attrs))
+                 numbers=(function.number,), reals=reals(node.attrs))
     return rule
 
 
-def _scalar(attrs: Attrs) -> float:
+def scalar(attrs: Attrs) -> float:
     return attrs.number('scalar', 1)
 
 
-def _inverse(number: float) -> float:
+def inverse(number: float) -> float:
     return 1.0 / number if number else math.copysign(math.inf, number)
 
 
@@ -107,46 +162,49 @@ def _single(text: str) -> float:
     return float(np.float32(text))
 
 
-_ACTIVATIONS = {'relu': Unary.RELU, 'sigmoid': Unary.SIGMOID, 'tanh': Unary.TANH,
-                'softrelu': Unary.SOFTRELU, 'softsign': Unary.SOFTSIGN}
+_ACTIVATIONS = {'relu': unary_function('Relu', 'y'), 'sigmoid': unary_function('Sigmoid', 'y'),
+                'tanh': unary_function('Tanh', 'y'), 'softrelu': unary_function('SoftRelu', 'y'),
+                'softsign': unary_function('SoftSign', 'x')}
+_LEAKY, _CLIP = unary_function('Leaky', 'x', 1), unary_function('Clip', 'x', 2)
 
 
-def _activation(low, node, inputs) -> None:
+def activation(low: Lowering, node: Node, inputs: Values) -> None:
     function = _ACTIVATIONS.get(node.attrs['act_type'])
     if function is None:
         raise Unsupported(f'has Activation of type {node.attrs["act_type"]}')
-    _unary(function)(low, node, inputs)
+    unary(function)(low, node, inputs)
 
 
-def _leaky(low, node, inputs) -> None:
+def leaky(low: Lowering, node: Node, inputs: Values) -> None:
     if node.attrs.get('act_type', 'leaky') != 'leaky':
         raise Unsupported(f'has LeakyReLU of type {node.attrs["act_type"]}')
     if low.element_size != 4:
         raise Unsupported('has LeakyReLU, which MXNet computes in single precision')
-    _unary(Unary.LEAKY, lambda attrs: (attrs.number('slope', 0.25),))(low, node, inputs)
+    unary(_LEAKY, lambda attrs: (attrs.number('slope', 0.25),))(low, node, inputs)
 
 
-def _clip(low, node, inputs) -> None:
-    _unary(Unary.CLIP, lambda attrs: (_single(attrs['a_min']), _single(attrs['a_max'])))(
+def clip(low: Lowering, node: Node, inputs: Values) -> None:
+    unary(_CLIP, lambda attrs: (_single(attrs['a_min']), _single(attrs['a_max'])))(
         low, node, inputs)
 
 
-def _dropout(low, node, inputs) -> None:
-    if low.node_type.mode.training or node.attrs.get('mode') == 'always':
+def dropout(low: Lowering, node: Node, inputs: Values) -> None:
+    if low.training or node.attrs.get('mode') == 'always':
         raise Unsupported('has Dropout in training')
     low.alias(node, inputs[0], inputs[0].view)
 
 
-def _binary(function: Binary):
-    def rule(low: 'Lowering', node: Node, inputs: List[Optional[Value]]) -> None:
-        if function is Binary.ADD and None in inputs:
+def binary(function: Function) -> NativeRule:
+    """An elementwise function of two arguments, with broadcasting."""
+    def rule(low: Lowering, node: Node, inputs: Values) -> None:
+        if function is ADD and None in inputs:
             _sum_of_products(low, node)
             return
         ragged = any(value.ragged for value in inputs)
         a, b = [low.rows(node, value, ragged) for value in inputs]
         out = node.shapes[0][a.lead:]
         low.emit(Opcode.BINARY, low.out(node, ragged), a.view, b.view,
-                 numbers=(function, _spread(a.shape, out), _spread(b.shape, out)))
+                 numbers=(function.number, _spread(a.shape, out), _spread(b.shape, out)))
     return rule
 
 
@@ -162,7 +220,7 @@ def _spread(shape: Shape, out: Shape) -> Spread:
     raise Unsupported('broadcasts along a middle axis')
 
 
-def _add_n(low, node, inputs) -> None:
+def add_n(low: Lowering, node: Node, inputs: Values) -> None:
     if None in inputs:
         _sum_of_products(low, node)
         return
@@ -170,16 +228,16 @@ def _add_n(low, node, inputs) -> None:
     views = [low.rows(node, value, ragged).view for value in inputs]
     out = low.out(node, ragged)
     if len(views) == 1:
-        low.emit(Opcode.UNARY, out, views[0], numbers=(Unary.AFFINE,), reals=COPY)
+        low.emit(Opcode.UNARY, out, views[0], numbers=(AFFINE.number,), reals=COPY)
     for position, view in enumerate(views[1:]):
         last = position == len(views) - 2
         total = out if last else low.new(out.width, ragged)
         low.emit(Opcode.BINARY, total, views[0], view,
-                 numbers=(Binary.ADD, Spread.SAME, Spread.SAME))
+                 numbers=(ADD.number, Spread.SAME, Spread.SAME))
         views[0] = total
 
 
-def _sum_of_products(low: 'Lowering', node: Node) -> None:
+def _sum_of_products(low: Lowering, node: Node) -> None:
     """An addition of which some terms are products: these add to its result where it lies."""
     products = [low.nodes[source[0]] for source in node.sources if source[0] in low.folded]
     others = [low.values[source] for source in node.sources if source[0] not in low.folded]
@@ -190,21 +248,21 @@ def _sum_of_products(low: 'Lowering', node: Node) -> None:
     out = low.out(node, ragged)
     if len(terms) > 1:
         low.emit(Opcode.BINARY, out, terms[0].view, terms[1].view,
-                 numbers=(Binary.ADD, Spread.SAME, Spread.SAME))
+                 numbers=(ADD.number, Spread.SAME, Spread.SAME))
         if len(terms) > 2:
             raise Unsupported('adds many terms')
     elif terms:
-        low.emit(Opcode.UNARY, out, terms[0].view, numbers=(Unary.AFFINE,), reals=COPY)
+        low.emit(Opcode.UNARY, out, terms[0].view, numbers=(AFFINE.number,), reals=COPY)
     for position, product in enumerate(products):
         _emit_product(low, product, [low.values[source] for source in product.sources], out,
                       accumulate=bool(terms) or position > 0)
 
 
-def _fully_connected(low, node, inputs) -> None:
+def fully_connected(low: Lowering, node: Node, inputs: Values) -> None:
     _emit_product(low, node, inputs, low.out(node, inputs[0].ragged), accumulate=False)
 
 
-def _dot(low, node, inputs) -> None:
+def dot(low: Lowering, node: Node, inputs: Values) -> None:
     """Rows by a matrix, which is a layer's weight, turned or not."""
     matrix = inputs[1]
     if matrix.parameter < 0 or len(matrix.shape) != 2 or node.attrs.flag('transpose_a'):
@@ -213,7 +271,8 @@ def _dot(low, node, inputs) -> None:
                   turned=not node.attrs.flag('transpose_b'))
 
 
-def _emit_product(low, node, inputs, out: View, accumulate: bool, turned: bool = False) -> None:
+def _emit_product(low: Lowering, node: Node, inputs: Values, out: View, accumulate: bool,
+                  turned: bool = False) -> None:
     _need_rows(node, inputs[0])
     if any(value.parameter < 0 for value in inputs[1:]):
         raise Unsupported('has FullyConnected of a weight that is no parameter')
@@ -229,11 +288,11 @@ def _emit_product(low, node, inputs, out: View, accumulate: bool, turned: bool =
              numbers=(int(accumulate), times, int(turned)))
 
 
-def _whole(low, view: View) -> bool:
+def _whole(low: Lowering, view: View) -> bool:
     return view.width == low.registers[view.register].width
 
 
-def _reshape(low, node, inputs) -> None:
+def reshape(low: Lowering, node: Node, inputs: Values) -> None:
     _need_rows(node, inputs[0])
     value, shape = inputs[0], node.shapes[0]
     if width_of(shape[value.lead:]) != value.view.width or shape[:value.lead] != low.lead(value):
@@ -241,13 +300,13 @@ def _reshape(low, node, inputs) -> None:
     low.alias(node, inputs[0], inputs[0].view)
 
 
-def _slice_axis(low, node, inputs) -> None:
+def slice_axis(low: Lowering, node: Node, inputs: Values) -> None:
     begin, end = node.attrs.integers('begin')[0], node.attrs.integers('end')
     _cut(low, node, inputs[0], node.attrs.axis('axis', len(node.shapes[0])), begin,
          end[0] if end else None, 0)
 
 
-def _slice(low, node, inputs) -> None:
+def slice_axes(low: Lowering, node: Node, inputs: Values) -> None:
     """Along one axis."""
     bounds = [node.attrs.integers(key) for key in ('begin', 'end', 'step')]
     shape = (*low.lead(inputs[0]), *inputs[0].shape)
@@ -263,7 +322,7 @@ def _slice(low, node, inputs) -> None:
     _cut(low, node, inputs[0], *cuts[0], 0)
 
 
-def _transpose(low, node, inputs) -> None:
+def transpose(low: Lowering, node: Node, inputs: Values) -> None:
     """Two groups of neighbouring axes change places."""
     _need_rows(node, inputs[0])
     value, lead = inputs[0], inputs[0].lead
@@ -286,8 +345,8 @@ def _transpose(low, node, inputs) -> None:
         width_of(sizes[middle:end]), width_of(sizes[begin:middle]), width_of(sizes[end:])))
 
 
-def _cut(low, node, value: Value, axis: int, begin: Optional[int], end: Optional[int],
-         output: int) -> None:
+def _cut(low: Lowering, node: Node, value: Value, axis: int, begin: Optional[int],
+         end: Optional[int], output: int) -> None:
     """Positions [begin, end) along an axis of the graph's entry."""
     if value.parameter >= 0:
         _cut_parameter(low, node, value, axis, begin, end, output)
@@ -308,8 +367,8 @@ def _cut(low, node, value: Value, axis: int, begin: Optional[int], end: Optional
              numbers=(outer, (end - begin) * inner, (end - begin) * inner, size * inner))
 
 
-def _cut_parameter(low, node, value: Value, axis: int, begin: Optional[int], end: Optional[int],
-                   output: int) -> None:
+def _cut_parameter(low: Lowering, node: Node, value: Value, axis: int, begin: Optional[int],
+                   end: Optional[int], output: int) -> None:
     if width_of(value.shape[:axis]) != 1:
         raise Unsupported('takes some columns of a parameter')
     begin, end, _ = slice(begin, end).indices(value.shape[axis])
@@ -318,7 +377,7 @@ def _cut_parameter(low, node, value: Value, axis: int, begin: Optional[int], end
                                            begin=value.begin + begin * inner)
 
 
-def _slice_channel(low, node, inputs) -> None:
+def slice_channel(low: Lowering, node: Node, inputs: Values) -> None:
     count = node.attrs.integer('num_outputs')
     _need_rows(node, inputs[0])
     axis = node.attrs.axis('axis', len(inputs[0].shape) + inputs[0].lead, 1)
@@ -329,7 +388,7 @@ def _slice_channel(low, node, inputs) -> None:
         _cut(low, node, inputs[0], axis, output * size, (output + 1) * size, output)
 
 
-def _concat(low, node, inputs) -> None:
+def concat(low: Lowering, node: Node, inputs: Values) -> None:
     _need_rows(node, *inputs)
     ragged, lead = inputs[0].ragged, inputs[0].lead
     axis = node.attrs.axis('dim', len(node.shapes[0]), 1)
@@ -344,16 +403,16 @@ def _concat(low, node, inputs) -> None:
         if outer > 1:
             low.emit(Opcode.STRIDED, part, value.view, numbers=(outer, mine, size * inner, mine))
         elif value.view != part:
-            low.emit(Opcode.UNARY, part, value.view, numbers=(Unary.AFFINE,), reals=COPY)
+            low.emit(Opcode.UNARY, part, value.view, numbers=(AFFINE.number,), reals=COPY)
         offset += mine
 
 
-def _embedding(low, node, inputs) -> None:
+def embedding(low: Lowering, node: Node, inputs: Values) -> None:
     index, table = inputs
     _look_up(low, node, table, index)
 
 
-def _look_up(low, node, table: Value, index: Value) -> None:
+def _look_up(low: Lowering, node: Node, table: Value, index: Value) -> None:
     _need_rows(node, index)
     if table.parameter < 0:
         raise Unsupported(f'has {node.op} from something else than a parameter')
@@ -361,7 +420,7 @@ def _look_up(low, node, table: Value, index: Value) -> None:
              numbers=(table.shape[0], width_of(table.shape[1:])))
 
 
-def _stop_gradient(low, node, inputs) -> None:
+def stop_gradient(low: Lowering, node: Node, inputs: Values) -> None:
     # The ids of look-ups get no gradient anyway.
     entry = Entry(node.index)
     _need_rows(node, inputs[0])
@@ -372,21 +431,21 @@ def _stop_gradient(low, node, inputs) -> None:
     low.alias(node, inputs[0], inputs[0].view)
 
 
-def _take(low, node, inputs) -> None:
+def take(low: Lowering, node: Node, inputs: Values) -> None:
     table, index = inputs
     if node.attrs.integer('axis', 0) != 0 or node.attrs.get('mode', 'clip') != 'clip':
         raise Unsupported('has take with options')
     _look_up(low, node, table, index)
 
 
-def _sequence_mask(low, node, inputs) -> None:
+def sequence_mask(low: Lowering, node: Node, inputs: Values) -> None:
     # What it would mask is padding: that its lengths say so is a condition of the type.
     if not inputs[0].ragged or node.attrs.integer('axis', 0) != 1:
         raise Unsupported('has SequenceMask')
     low.alias(node, inputs[0], inputs[0].view)
 
 
-def _batch_dot(low, node, inputs) -> None:
+def batch_dot(low: Lowering, node: Node, inputs: Values) -> None:
     _need_rows(node, *inputs)
     a, b = inputs
     if len(a.shape) != 2 or a.ragged or b.ragged:
@@ -397,8 +456,8 @@ def _batch_dot(low, node, inputs) -> None:
              numbers=(m, n, a.shape[0] if turned_a else a.shape[1], turned_a + 2 * turned_b))
 
 
-def _softmax(op: Opcode):
-    def rule(low, node, inputs) -> None:
+def softmax(op: Opcode) -> NativeRule:
+    def rule(low: Lowering, node: Node, inputs: Values) -> None:
         _need_rows(node, inputs[0])
         axis = node.attrs.axis('axis', len(node.shapes[0]), -1)
         if len(inputs) > 1 or node.attrs.get('temperature', 'None') != 'None':
@@ -413,7 +472,7 @@ def _softmax(op: Opcode):
     return rule
 
 
-def _pick(low, node, inputs) -> None:
+def pick(low: Lowering, node: Node, inputs: Values) -> None:
     _need_rows(node, *inputs)
     rank = len(inputs[0].shape) + inputs[0].lead
     axis = node.attrs.axis('axis', rank, -1)
@@ -422,8 +481,8 @@ def _pick(low, node, inputs) -> None:
     low.emit(Opcode.PICK, low.out(node, inputs[0].ragged), inputs[0].view, inputs[1].view)
 
 
-def _reduce(mean: bool):
-    def rule(low, node, inputs) -> None:
+def reduce(mean: bool) -> NativeRule:
+    def rule(low: Lowering, node: Node, inputs: Values) -> None:
         _need_rows(node, inputs[0])
         value, named = inputs[0], node.attrs.integers('axis')
         rank = len(value.shape) + value.lead
@@ -445,56 +504,8 @@ def _reduce(mean: bool):
     return rule
 
 
-def _constant(number: float):
-    def rule(low, node, inputs) -> None:
+def constant(number: float) -> NativeRule:
+    def rule(low: Lowering, node: Node, inputs: Values) -> None:
         _need_rows(node, inputs[0])
         low.emit(Opcode.CONSTANT, low.out(node, inputs[0].ragged), reals=(number,))
     return rule
-
-
-VIEWS = frozenset('''Reshape reshape Flatten flatten expand_dims squeeze slice_axis slice
-                      SliceChannel split Dropout SequenceMask'''.split())
-ADDITIONS = frozenset('elemwise_add _plus _add broadcast_add add_n ElementWiseSum'.split())
-
-
-def _rules() -> Dict[str, Callable]:
-    rules: Dict[str, Callable] = {
-        'Activation': _activation, 'LeakyReLU': _leaky, 'clip': _clip, 'Dropout': _dropout,
-        'sigmoid': _unary(Unary.SIGMOID), 'tanh': _unary(Unary.TANH), 'relu': _unary(Unary.RELU),
-        'exp': _unary(Unary.EXP), 'log': _unary(Unary.LOG), 'square': _unary(Unary.SQUARE),
-        'sqrt': _unary(Unary.SQRT), 'abs': _unary(Unary.ABS),
-        'softsign': _unary(Unary.SOFTSIGN),
-        'reciprocal': _unary(Unary.RECIPROCAL, lambda _: (1.0,)),
-        'negative': _unary(Unary.AFFINE, lambda _: (-1.0, -0.0)),
-        '_copy': _unary(Unary.AFFINE, lambda _: COPY),
-        'identity': _unary(Unary.AFFINE, lambda _: COPY),
-        '_mul_scalar': _unary(Unary.AFFINE, lambda attrs: (_scalar(attrs), -0.0)),
-        '_div_scalar': _unary(Unary.AFFINE, lambda attrs: (_inverse(_scalar(attrs)), -0.0)),
-        '_plus_scalar': _unary(Unary.AFFINE, lambda attrs: (1.0, _scalar(attrs))),
-        '_minus_scalar': _unary(Unary.AFFINE, lambda attrs: (1.0, -_scalar(attrs))),
-        '_rminus_scalar': _unary(Unary.AFFINE, lambda attrs: (-1.0, _scalar(attrs))),
-        '_rdiv_scalar': _unary(Unary.RECIPROCAL, lambda attrs: (_scalar(attrs),)),
-        '_maximum_scalar': _unary(Unary.MAXIMUM, lambda attrs: (_scalar(attrs),)),
-        '_minimum_scalar': _unary(Unary.MINIMUM, lambda attrs: (_scalar(attrs),)),
-        'FullyConnected': _fully_connected, 'dot': _dot, 'Concat': _concat, 'concat': _concat,
-        'slice_axis': _slice_axis, 'slice': _slice, 'transpose': _transpose,
-        'SwapAxis': _transpose, 'swapaxes': _transpose, 'SliceChannel': _slice_channel, 'split': _slice_channel,
-        'Embedding': _embedding, 'take': _take, 'SequenceMask': _sequence_mask, 'batch_dot': _batch_dot,
-        'log_softmax': _softmax(Opcode.LOG_SOFTMAX), 'softmax': _softmax(Opcode.SOFTMAX),
-        'BlockGrad': _stop_gradient, 'stop_gradient': _stop_gradient,
-        'pick': _pick, 'sum': _reduce(False), 'mean': _reduce(True), 'add_n': _add_n,
-        'ElementWiseSum': _add_n, 'zeros_like': _constant(0.0), 'ones_like': _constant(1.0)}
-    for name in 'Reshape reshape Flatten flatten expand_dims squeeze'.split():
-        rules[name] = _reshape
-    for function, names in ((Binary.ADD, 'elemwise_add _plus _add broadcast_add'),
-                            (Binary.SUBTRACT, 'elemwise_sub _minus _sub broadcast_sub'),
-                            (Binary.MULTIPLY, 'elemwise_mul _mul broadcast_mul'),
-                            (Binary.DIVIDE, 'elemwise_div _div broadcast_div'),
-                            (Binary.LARGER, '_maximum broadcast_maximum'),
-                            (Binary.SMALLER, '_minimum broadcast_minimum')):
-        for name in names.split():
-            rules[name] = _binary(function)
-    return rules
-
-
-RULES = _rules()

@@ -1,0 +1,39 @@
+"""Attributes of operators: MXNet's text, read as what it means."""
+from typing import Dict, Optional, Set, Tuple
+
+Shape = Tuple[int, ...]
+
+
+class Attrs(Dict[str, str]):
+    """Attributes of a node: MXNet's text, read as what it means."""
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        """Whether an attribute is true."""
+        text = self.get(name)
+        return default if text is None else text in ('True', 'true', '1')
+
+    def integer(self, name: str, default: Optional[int] = None) -> Optional[int]:
+        """A whole number; None if it says so, which is something else than not to be given."""
+        text = self.get(name)
+        return default if text is None else None if text == 'None' else int(text)
+
+    def number(self, name: str, default: float) -> float:
+        """Any number."""
+        return float(self.get(name, default))
+
+    def integers(self, name: str) -> Tuple[Optional[int], ...]:
+        """A tuple of whole numbers and None, or one that stands for itself; empty if there is none."""
+        parts = self.get(name, '').strip('()[] ').split(',')
+        return () if parts == ['None'] else tuple(
+            None if part.strip() == 'None' else int(part) for part in parts if part.strip())
+
+    def axis(self, name: str, rank: int, default: Optional[int] = None) -> Optional[int]:
+        """An axis of an array, counted from the first."""
+        axis = self.integer(name, default)
+        return axis if axis is None else axis % rank
+
+    def axes(self, rank: int, name: str = 'axis') -> Set[int]:
+        """Those that a reduction is over, whether they are named or excluded."""
+        named = {axis % rank for axis in self.integers(name)}
+        every = set(range(rank))
+        return every - named if self.flag('exclude') and named else named or every

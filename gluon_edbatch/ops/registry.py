@@ -1,0 +1,115 @@
+"""What the package knows of MXNet's operators: one entry for each, from which all stages read."""
+from dataclasses import dataclass
+from enum import Enum
+from typing import Callable, Dict, Optional, Tuple
+
+from .attrs import Attrs
+from .native import NativeRule
+from .padding import PaddingRule
+from .rows import RowsRule
+from .whole import WholeRule
+
+NoiseRule = Callable[[Attrs, bool], bool]  # attributes, training: whether it draws random numbers
+_NOISE = ('_random_', '_sample_', '_image_random_')  # begin names of operators that draw
+
+
+class Arithmetic(Enum):
+    """What a sum, difference, product or quotient of arrays is."""
+
+    SUM = 'sum'
+    DIFFERENCE = 'difference'
+    PRODUCT = 'product'
+    QUOTIENT = 'quotient'
+
+
+def always(attrs: Attrs, training: bool) -> bool:
+    """It draws in every mode."""
+    return True
+
+
+@dataclass(frozen=True)
+class Op:
+    """What is known of an operator. What is not said is not assumed: it is not batched, not padded,
+    not run natively.
+
+    Attributes
+    ----------
+    name : str
+        MXNet's own, which graphs have; never an alias.
+    rows : callable, optional
+        Whether a batched input gives a batched output, row by row (see `ops.rows`).
+    whole : callable, optional
+        The operator on one axis more (see `ops.whole`).
+    padding : callable, optional
+        What it makes of padding (see `ops.padding`).
+    native : callable, optional
+        What it becomes in a program for rows (see `ops.native`).
+    elementwise : bool
+        Whether each element of the result depends on those at its place only, with gradients that
+        are so, too; inputs may be broadcast.
+    arithmetic : Arithmetic, optional
+    broadcasting, aligned : str, optional
+        Of arithmetic and comparisons: the operator that broadcasts, and the one that takes equal
+        shapes only.
+    indices : tuple of int
+        Inputs that are positions, for which operators refuse gradients.
+    weights : tuple of int
+        Inputs that all calls share, however small.
+    unread : tuple of int
+        Inputs whose values the backward pass does not read.
+    own_gradient : bool
+        Whether its gradient is its own, whatever that of its result is (see `subgraph.eager`).
+    noise : callable, optional
+        Whether it draws random numbers.
+    never_adds : bool
+        Whether its backward pass does not add to a gradient of a variable when asked to.
+    heavy : bool
+        Whether to run it early, once for all batches, pays (see `plan.split`).
+    is_view : bool
+        Whether a native program gives its input another shape, and computes nothing.
+    """
+
+    name: str
+    rows: Optional[RowsRule] = None
+    whole: Optional[WholeRule] = None
+    padding: Optional[PaddingRule] = None
+    native: Optional[NativeRule] = None
+    elementwise: bool = False
+    arithmetic: Optional[Arithmetic] = None
+    broadcasting: Optional[str] = None
+    aligned: Optional[str] = None
+    indices: Tuple[int, ...] = ()
+    weights: Tuple[int, ...] = ()
+    unread: Tuple[int, ...] = ()
+    own_gradient: bool = False
+    noise: Optional[NoiseRule] = None
+    never_adds: bool = False
+    heavy: bool = False
+    is_view: bool = False
+
+    @property
+    def batches(self) -> bool:
+        """Whether it has any rule for batches."""
+        return self.rows is not None or self.whole is not None
+
+    def draws(self, attrs: Attrs, training: bool) -> bool:
+        """Whether it draws random numbers."""
+        return self.noise is not None and self.noise(attrs, training)
+
+
+OPS: Dict[str, Op] = {}
+
+
+def register(op: Op) -> None:
+    """Make an entry; there is one for each operator."""
+    assert op.name not in OPS, f'{op.name} has two entries'
+    OPS[op.name] = op
+
+
+def op_of(name: str) -> Op:
+    """What is known of an operator: an entry that says nothing, if there is none."""
+    op = OPS.get(name)
+    if op is None:
+        draws = name.startswith(_NOISE) and not name.startswith('_random_pdf_')
+        op = Op(name, noise=always if draws else None)
+    return op

@@ -1,0 +1,188 @@
+"""Rules for rows: does a batched input of an operator give a batched output, row by row?
+
+True if axis 0 of the results runs over the rows of the batch, in order, and each row of them depends
+on its own rows only. That each keeps a whole number of positions is checked for all operators alike.
+"""
+from typing import Callable, List, NamedTuple, Optional
+
+from .attrs import Attrs, Shape
+
+
+class Call(NamedTuple):
+    """An operator and what it is applied to, as rules see it.
+
+    Attributes
+    ----------
+    op : str
+    attrs : Attrs
+    batched : list of bool
+        Which inputs differ from call to call.
+    inputs, outputs : list of tuple of int
+        Shapes, for some number of rows.
+    """
+
+    op: str
+    attrs: Attrs
+    batched: List[bool]
+    inputs: List[Shape]
+    outputs: List[Shape]
+
+
+RowsRule = Callable[[Call], bool]
+
+
+def always(call: Call) -> bool:
+    return True
+
+
+def several_axes(call: Call) -> bool:
+    return len(call.inputs[0]) > 1  # depends on the length of the last
+
+
+def first_only(call: Call) -> bool:
+    """The first input is batched, the others (weights) are not."""
+    return call.batched[0] and not any(call.batched[1:])
+
+
+def all_batched(call: Call) -> bool:
+    return all(call.batched) and len({shape[0] for shape in call.inputs}) == 1
+
+
+def elementwise(call: Call) -> bool:
+    """Right-aligned broadcasting leaves axis 0 of every batched input where it is."""
+    rank, rows = len(call.outputs[0]), call.outputs[0][0]
+    for batched, shape in zip(call.batched, call.inputs):
+        if batched and (len(shape) != rank or shape[0] != rows):
+            return False
+        if not batched and len(shape) == rank and shape[0] != 1:
+            return False
+    return True
+
+
+def other_axis(key: str, default: Optional[int]) -> Callable[[Call], bool]:
+    """Works along one axis, which must not be axis 0; all inputs are batched."""
+    def rule(call: Call) -> bool:
+        axis = call.attrs.integer(key, default)
+        return axis is not None and axis % len(call.inputs[0]) != 0 and all_batched(call)
+    return rule
+
+
+def normalised(key: str, default: int) -> Callable[[Call], bool]:
+    def rule(call: Call) -> bool:
+        axis = call.attrs.integer(key, default)
+        return axis % len(call.inputs[0]) != 0 and first_only(call)
+    return rule
+
+
+def reduction(call: Call) -> bool:
+    rank = len(call.inputs[0])
+    axes = {axis % rank for axis in call.attrs.integers('axis')}
+    if call.attrs.flag('exclude'):
+        return bool(axes) and 0 in axes
+    return bool(axes) and 0 not in axes
+
+
+def stack(call: Call) -> bool:
+    return call.attrs.integer('axis', 0) % len(call.outputs[0]) != 0 and all_batched(call)
+
+
+def slice_(call: Call) -> bool:
+    begin, end, step = (call.attrs.integers(key) or (None,) for key in ('begin', 'end', 'step'))
+    return begin[0] in (None, 0) and end[0] is None and step[0] in (None, 1)
+
+
+def split(call: Call) -> bool:
+    return call.attrs.integer('axis', 1) % len(call.inputs[0]) != 0
+
+
+def upsampling(call: Call) -> bool:
+    """Images of several sizes are put side by side or added; what is learnt is a kernel."""
+    return first_only(call) if call.attrs.get('sample_type') == 'bilinear' else all(call.batched)
+
+
+def transpose(call: Call) -> bool:
+    axes = call.attrs.integers('axes')
+    return bool(axes) and axes[0] == 0
+
+
+def swapaxes(call: Call) -> bool:
+    rank = len(call.inputs[0])
+    axes = [call.attrs.integer(key, 0) % rank for key in ('dim1', 'dim2')]
+    return 0 not in axes or axes[0] == axes[1]
+
+
+def expand_dims(call: Call) -> bool:
+    return call.attrs.integer('axis', 0) % len(call.outputs[0]) != 0
+
+
+def squeeze(call: Call) -> bool:
+    axes = call.attrs.integers('axis')  # without axes, a batch of one row would lose its axis 0
+    return bool(axes) and 0 not in {axis % len(call.inputs[0]) for axis in axes}
+
+
+def dot(call: Call) -> bool:
+    return (call.batched == [True, False] and len(call.inputs[0]) >= 2
+            and not call.attrs.flag('transpose_a'))
+
+
+def batch_dot(call: Call) -> bool:
+    return all_batched(call) and all(len(shape) >= 3 for shape in call.inputs)
+
+
+def take(call: Call) -> bool:
+    if call.batched == [False, True]:
+        return call.attrs.integer('axis', 0) == 0
+    return (call.batched == [True, False]
+            and call.attrs.integer('axis', 0) % len(call.inputs[0]) != 0)
+
+
+def embedding(call: Call) -> bool:
+    return call.batched == [True, False]
+
+
+def pick(call: Call) -> bool:
+    axis = call.attrs.integer('axis', -1)
+    return axis is not None and axis % len(call.inputs[0]) != 0 and all_batched(call)
+
+
+def same_rows(call: Call) -> bool:
+    return all(call.batched) and call.inputs[0][0] == call.inputs[1][0]
+
+
+def reverse(call: Call) -> bool:
+    return 0 not in {axis % len(call.inputs[0]) for axis in call.attrs.integers('axis') or (0,)}
+
+
+def dropout(call: Call) -> bool:
+    return 0 not in (call.attrs.integers('axes'))  # else all rows would share one mask
+
+
+def sequence(call: Call) -> bool:
+    return call.attrs.integer('axis', 0) == 1 and all(call.batched)
+
+
+def l2(call: Call) -> bool:
+    return call.attrs.get('mode', 'instance') in ('instance', 'channel', 'spatial')
+
+
+def along(default: Optional[int]) -> Callable[[Call], bool]:
+    """Works along one axis of its only input; without one, on all as one."""
+    def rule(call: Call) -> bool:
+        axis = call.attrs.integer('axis', default)
+        return axis is not None and axis % len(call.inputs[0]) != 0
+    return rule
+
+
+def broadcast_to(call: Call) -> bool:
+    shape = call.attrs.integers('shape')
+    return bool(shape) and len(shape) == len(call.inputs[0]) and shape[0] == 0
+
+
+def broadcast_axis(call: Call) -> bool:
+    axes = call.attrs.integers('axis')
+    return 0 not in {axis % len(call.inputs[0]) for axis in axes}
+
+
+def batch_norm(call: Call) -> bool:
+    """With statistics that are given; those of a batch are refused before (see `subgraph.rowwise`)."""
+    return call.attrs.axis('axis', len(call.inputs[0]), 1) != 0

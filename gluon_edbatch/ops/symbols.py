@@ -1,0 +1,58 @@
+"""Operators of MXNet's registry by their names: as functions of Symbols, and as handles."""
+import ctypes
+from typing import Any, Callable, Dict
+
+import mxnet as mx
+from mxnet.base import _LIB, OpHandle, c_str, check_call
+
+from ..errors import UnrecordableError
+
+_WITHOUT_RESULTS = frozenset(['reset_arrays'])  # MXNet crashes if they are put into a graph
+
+
+def symbol_function(op: str) -> Callable[..., mx.sym.Symbol]:
+    """The function of ``mx.sym`` that makes a node of this operator; which takes no dtype for
+    float64, other than that of ``mx.nd``, and must not be given any.
+
+    Raises
+    ------
+    UnrecordableError
+        If there is none.
+    """
+    if op in _WITHOUT_RESULTS:
+        raise UnrecordableError(f'{op} has no results')
+    function = _in_mx_sym(op)
+
+    def without_none(*symbols: mx.sym.Symbol, **attrs: Any) -> mx.sym.Symbol:
+        return function(*symbols, **{key: value for key, value in attrs.items()
+                                     if key != 'dtype' or str(value) != 'None'})
+
+    return without_none
+
+
+def _in_mx_sym(op: str) -> Callable[..., mx.sym.Symbol]:
+    for prefix in ('_contrib_', '_linalg_', '_random_', '_image_', '_sparse_'):
+        module = getattr(mx.sym, prefix.strip('_'))
+        if op.startswith(prefix) and hasattr(module, op[len(prefix):]):
+            return getattr(module, op[len(prefix):])
+    for module in (mx.sym.op, mx.sym._internal):
+        if hasattr(module, op):
+            return getattr(module, op)
+    alias = op[len('_np_'):]  # of _np_cumsum, but not of _np_max
+    if op.startswith('_np_') and hasattr(mx.sym.op, alias) and operator_handle(
+            alias) == operator_handle(op):
+        return getattr(mx.sym.op, alias)
+    raise UnrecordableError(f'MXNet has no function of Symbols for {op}')
+
+
+_handles: Dict[str, int] = {}
+
+
+def operator_handle(op: str) -> int:
+    """MXNet's own handle of an operator."""
+    handle = _handles.get(op)
+    if handle is None:
+        found = OpHandle()
+        check_call(_LIB.NNGetOpHandle(c_str(op), ctypes.byref(found)))
+        handle = _handles[op] = found.value
+    return handle
