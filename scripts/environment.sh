@@ -45,6 +45,7 @@ fingerprint() {
     { echo "$root $extras"; command -v ${CC:-cc} || true; readlink -f "$python"; cat "$root"/{pyproject.toml,setup.{cfg,py}}
       find "$root/gluon_edbatch" -name '*.pxd' | sort | while read -r types; do
           cat "$types" "${types%.pxd}.py"
+          cat "${types%/*}"/*.h 2>/dev/null || true
       done; } | cksum
 }
 

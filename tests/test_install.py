@@ -184,7 +184,7 @@ def test_times_of_files_do_not_matter(checkout):
     assert run_installed(checkout, checkout, GLUON_EDBATCH_NATIVE='0').stdout.split()[1] == 'True'
 
 
-@pytest.mark.parametrize('name', ['record/calls.py', 'record/lazy.pxd'])
+@pytest.mark.parametrize('name', ['record/calls.py', 'record/lazy.pxd', 'record/interpreter.h'])
 def test_changed_source_is_what_runs(checkout, name):
     path = checkout / 'gluon_edbatch' / name
     before = path.stat()
