@@ -97,7 +97,10 @@ template <typename T> struct SoftRelu {
 };
 template <typename T> struct SoftSign {
   T value(T x) const { return x / (T(1) + std::fabs(x)); }
-  T slope(T x, T) const { const T d = T(1) + std::fabs(x); return T(1) / (d * d); }
+  T slope(T x, T) const {
+    const T d = T(1) + std::fabs(x);
+    return T(1) / (d * d);
+  }
 };
 template <typename T> struct Leaky {
   T below;

@@ -35,7 +35,11 @@ template <typename T> void copy(const Rows<T>& out, const Rows<T>& a) {
 }
 
 template <typename T> void add(const Rows<T>& out, const Rows<T>& a) {
-  sweep([](int64_t n, T* y, const T* x) { for (int64_t i = 0; i < n; ++i) y[i] += x[i]; }, out, a);
+  sweep(
+      [](int64_t n, T* y, const T* x) {
+        for (int64_t i = 0; i < n; ++i) y[i] += x[i];
+      },
+      out, a);
 }
 
 template <typename T> void clear(const Rows<T>& out) {
@@ -46,9 +50,11 @@ template <typename T> void clear(const Rows<T>& out) {
 
 template <typename T, typename F>
 void unary_forward(F f, const Rows<T>& out, const Rows<T>& a) {
-  sweep([f](int64_t n, T* __restrict y, const T* __restrict x) {
-    for (int64_t i = 0; i < n; ++i) y[i] = f.value(x[i]);
-  }, out, a);
+  sweep(
+      [f](int64_t n, T* __restrict y, const T* __restrict x) {
+        for (int64_t i = 0; i < n; ++i) y[i] = f.value(x[i]);
+      },
+      out, a);
 }
 
 // x or y may be missing where the slope does not need it: the other then stands in.
@@ -56,10 +62,12 @@ template <typename T, typename F>
 void unary_backward(F f, const Rows<T>& dy, const Rows<T>& dx, Rows<T> x, Rows<T> y) {
   if (!x) x = y ? y : dy;
   if (!y) y = x;
-  sweep([f](int64_t n, const T* g, T* d, const T* u, const T* v) {
+  sweep(
+      [f](int64_t n, const T* g, T* d, const T* u, const T* v) {
 #pragma GCC ivdep
-    for (int64_t i = 0; i < n; ++i) d[i] += g[i] * f.slope(u[i], v[i]);
-  }, dy, dx, x, y);
+        for (int64_t i = 0; i < n; ++i) d[i] += g[i] * f.slope(u[i], v[i]);
+      },
+      dy, dx, x, y);
 }
 
 enum Spread : int64_t { kSame, kRepeat, kTile };  // how an operand of fewer columns fills a row
@@ -95,9 +103,11 @@ template <typename T, typename F>
 void binary_forward(F f, const Rows<T>& out, const Rows<T>& a, const Rows<T>& b, int64_t how_a,
                     int64_t how_b) {
   if (how_a == kSame && how_b == kSame) {
-    sweep([f](int64_t n, T* __restrict y, const T* __restrict u, const T* __restrict v) {
-      for (int64_t i = 0; i < n; ++i) y[i] = f.value(u[i], v[i]);
-    }, out, a, b);
+    sweep(
+        [f](int64_t n, T* __restrict y, const T* __restrict u, const T* __restrict v) {
+          for (int64_t i = 0; i < n; ++i) y[i] = f.value(u[i], v[i]);
+        },
+        out, a, b);
     return;
   }
   const int64_t width = out.width;
@@ -132,15 +142,19 @@ void binary_backward(F f, const Rows<T>& dy, const Rows<T>& da, const Rows<T>& d
     if (!a) a = b ? b : dy;
     if (!b) b = a;
     if (da)
-      sweep([f](int64_t n, const T* g, T* d, const T* u, const T* v) {
+      sweep(
+          [f](int64_t n, const T* g, T* d, const T* u, const T* v) {
 #pragma GCC ivdep
-        for (int64_t i = 0; i < n; ++i) d[i] += g[i] * f.first(u[i], v[i]);
-      }, dy, da, a, b);
+            for (int64_t i = 0; i < n; ++i) d[i] += g[i] * f.first(u[i], v[i]);
+          },
+          dy, da, a, b);
     if (db)
-      sweep([f](int64_t n, const T* g, T* d, const T* u, const T* v) {
+      sweep(
+          [f](int64_t n, const T* g, T* d, const T* u, const T* v) {
 #pragma GCC ivdep
-        for (int64_t i = 0; i < n; ++i) d[i] += g[i] * f.second(u[i], v[i]);
-      }, dy, db, a, b);
+            for (int64_t i = 0; i < n; ++i) d[i] += g[i] * f.second(u[i], v[i]);
+          },
+          dy, db, a, b);
     return;
   }
   const T zero = 0;  // of values that are missing
