@@ -4,6 +4,8 @@
 
 #include <map>
 #include <memory>
+#include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -240,6 +242,15 @@ template <typename T> class Executor {
   Rows<T> value(const View& view) const { return rows(view, values_); }
   Rows<T> gradient(const View& view) const { return rows(view, gradients_); }
 
+  // A value that a gradient reads: where it was not kept, no other may take its place.
+  Rows<T> kept_value(const View& view, const char* function) const {
+    const Rows<T> found = value(view);
+    if (!found)
+      throw std::runtime_error(std::string("the gradient of ") + function +
+                               " reads a value that was not kept");
+    return found;
+  }
+
   // A register seen as `times` as many rows, each that much narrower.
   static Rows<T> split(Rows<T> all, int64_t times) {
     return times == 1 ? all
@@ -341,7 +352,7 @@ template <typename T> class Executor {
       base = source.gather ? arrays_.workspace + kept(r, r.gathered_at)
                            : arenas[source.arena] + source.begin * r.piece();
     } else {
-      throw std::runtime_error("a product's operand was not kept");
+      throw std::runtime_error("the gradient of a weight reads a value that was not kept");
     }
     return Rows<T>{base + view.offset, r.width, view.width, count(r)};
   }
@@ -425,13 +436,21 @@ template <typename T> class Executor {
         break;
       case kUnary:
         if (!da) break;
-        with_unary<T>(i.i0, T(i.f0), T(i.f1),
-                      [&](auto f) { unary_backward(f, dy, da, value(i.a), value(i.out)); });
+        with_unary<T>(i.i0, T(i.f0), T(i.f1), [&](auto f) {
+          constexpr Slope slope = decltype(f)::kSlope;
+          const View& read = slope.reads == kFromArgument ? i.a : i.out;
+          unary_backward(f, dy, da,
+                         slope.reads == kFromNothing ? dy : kept_value(read, slope.name));
+        });
         break;
       case kBinary:
         if (!da && !db) break;
         with_binary<T>(i.i0, [&](auto f) {
-          binary_backward(f, dy, da, db, value(i.a), value(i.b), i.i1, i.i2);
+          constexpr Slope slope = decltype(f)::kSlope;
+          const auto read = [&](const View& view) {
+            return slope.reads == kFromNothing ? value(view) : kept_value(view, slope.name);
+          };
+          binary_backward(f, dy, da, db, read(i.a), read(i.b), i.i1, i.i2);
         });
         break;
       case kExpand:
@@ -442,22 +461,23 @@ template <typename T> class Executor {
         break;
       case kLookup:
         if (T* table = parameter_gradient(i.parameter))
-          lookup_backward(dy, table, i.i0, i.i1, value(i.a));
+          lookup_backward(dy, table, i.i0, i.i1, kept_value(i.a, "lookup"));
         break;
       case kLogSoftmax:
-        if (da) softmax_backward(dy, da, value(i.out), i.i0, true);
+        if (da) softmax_backward(dy, da, kept_value(i.out, "log_softmax"), i.i0, true);
         break;
       case kSoftmax:
-        if (da) softmax_backward(dy, da, value(i.out), i.i0, false);
+        if (da) softmax_backward(dy, da, kept_value(i.out, "softmax"), i.i0, false);
         break;
       case kPick:
-        if (da) pick_backward(dy, da, value(i.b));
+        if (da) pick_backward(dy, da, kept_value(i.b, "pick"));
         break;
       case kReduce:
         if (da) reduce_backward(dy, da, i.i0, i.i1, T(i.f0));
         break;
       case kBatchProduct:
-        batch_product_backward(dy, da, db, value(i.a), value(i.b), product_shape(i));
+        batch_product_backward(dy, da, db, kept_value(i.a, "batch_dot"),
+                               kept_value(i.b, "batch_dot"), product_shape(i));
         break;
       case kConstant: break;
       case kStrided:
@@ -470,7 +490,7 @@ template <typename T> class Executor {
         if (T* sums = parameter_gradient(i.parameter)) add_column_sums(sums, dy);
         break;
       case kSegmentSoftmax:
-        if (da) segment_softmax_backward(dy, da, value(i.out), parents_);
+        if (da) segment_softmax_backward(dy, da, kept_value(i.out, "ragged softmax"), parents_);
         break;
       default: throw std::runtime_error("unknown instruction");
     }

@@ -62,8 +62,8 @@ template <typename T>
 inline void transpose4(const T* source, int64_t stride, T* target, int64_t target_stride) {
   using V = typename Four<T>::type;
   using L = typename Four<T>::loose;
-  const auto line = [&](int i) -> V { return *reinterpret_cast<const L*>(source + i * stride); };
-  const V a = line(0), b = line(1), c = line(2), d = line(3);
+  const auto line = [&](int i) { return reinterpret_cast<const L*>(source + i * stride); };
+  const V a = *line(0), b = *line(1), c = *line(2), d = *line(3);
   const V low = EDB_SHUFFLE(a, b, 0, 4, 1, 5), high = EDB_SHUFFLE(a, b, 2, 6, 3, 7);
   const V low2 = EDB_SHUFFLE(c, d, 0, 4, 1, 5), high2 = EDB_SHUFFLE(c, d, 2, 6, 3, 7);
   const V out[4] = {EDB_SHUFFLE(low, low2, 0, 1, 4, 5), EDB_SHUFFLE(low, low2, 2, 3, 6, 7),
