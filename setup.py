@@ -68,6 +68,9 @@ class BuildExt(build_ext):
             self.warn(f'without native operators, which are compiled at first use: {error}')
 
 
-extensions = [Extension(f'gluon_edbatch.{name}', [f'gluon_edbatch/{name.replace(".", "/")}.py'],
-                        extra_compile_args=['-g0'], optional=True) for name in compiled.NAMES]
+sources = {name: Path('gluon_edbatch', *name.split('.')).with_suffix('.py')
+           for name in compiled.NAMES}
+extensions = [Extension(f'gluon_edbatch.{name}', [str(path)], include_dirs=[str(path.parent)],
+                        extra_compile_args=['-g0'], optional=True)
+              for name, path in sources.items()]
 setup(ext_modules=extensions if cythonize else [], cmdclass={'build_ext': BuildExt})

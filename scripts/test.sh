@@ -15,6 +15,7 @@ usage: bash scripts/test.sh [--fast | PYTEST ARGUMENTS]
 Runs in the background, too (nohup bash scripts/test.sh &), and beside other work. The last line is
 pytest's summary, or says that the installation failed; the exit status is not 0 if anything did.
 
+  EDB_LINT=1  (with no arguments) runs scripts/lint.sh, too
   EDB_VENV, EDB_PYTHON, EDB_EXTRAS  see scripts/environment.sh
 EOT
 }
@@ -26,13 +27,19 @@ esac
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 python="$(bash "$root/scripts/environment.sh")"
 cd "$root"
-installed=0 passed=0
+installed=0 linted=0 passed=0
+if [[ $# == 0 && "${EDB_LINT:-}" == 1 ]]; then  # without a condition, once the sources fit
+    bash scripts/lint.sh || linted=$?
+fi
 if [[ $# == 0 ]]; then
     bash scripts/test_install.sh --python 3.11 || installed=$?
 fi
 # Two processes; the one that is done first takes half of what the other has left.
 OMP_NUM_THREADS=1 "$python" -m pytest -n 2 --dist worksteal "$@" || passed=$?
+if ((linted)); then
+    echo 'test: scripts/lint.sh found something, see above'
+fi
 if ((installed)); then
     echo 'test: the installation failed, see above'
 fi
-exit $((installed ? installed : passed))
+exit $((installed ? installed : linted ? linted : passed))

@@ -109,7 +109,7 @@ def test_extras(metadata):
         assert 'gluon-edbatch[cuda11]' in requirements(metadata, cuda)
     assert len(requirements(metadata, 'cuda11')) == len(_cuda.LIBRARIES)
     assert requirements(metadata, 'nlp') == ['gluonnlp==0.10.0']
-    for extra in ('nlp', 'test', 'example', 'benchmark'):
+    for extra in ('nlp', 'test', 'example', 'benchmark', 'lint'):
         assert extra in metadata.get_all('Provides-Extra')
         assert not any(name.startswith('mxnet') for name in requirements(metadata, extra))
 
@@ -184,7 +184,7 @@ def test_times_of_files_do_not_matter(checkout):
     assert run_installed(checkout, checkout, GLUON_EDBATCH_NATIVE='0').stdout.split()[1] == 'True'
 
 
-@pytest.mark.parametrize('name', ['record/calls.py', 'record/lazy.pxd'])
+@pytest.mark.parametrize('name', ['record/calls.py', 'record/lazy.pxd', 'record/interpreter.h'])
 def test_changed_source_is_what_runs(checkout, name):
     path = checkout / 'gluon_edbatch' / name
     before = path.stat()

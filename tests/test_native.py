@@ -324,6 +324,72 @@ def test_folder_that_cannot_be_written(tmp_path):
     assert result.stdout.startswith('False') and 'GLUON_EDBATCH_CACHE' in result.stderr
 
 
+# --- what the backward pass reads ----------------------------------------------------------------
+
+LACKING_PROGRAM = """
+import mxnet as mx, gluon_edbatch as edb
+from gluon_edbatch.native import lowering
+from gluon_edbatch.native.instructions import Binary, Opcode, Unary
+
+MODELS = {
+    'affine': lambda F, x: x * 2 + 1, 'sigmoid': lambda F, x: F.sigmoid(x),
+    'tanh': lambda F, x: F.tanh(x), 'relu': lambda F, x: F.relu(x), 'exp': lambda F, x: F.exp(x),
+    'log': lambda F, x: F.log(x), 'square': lambda F, x: F.square(x),
+    'sqrt': lambda F, x: F.sqrt(x), 'abs': lambda F, x: F.abs(x),
+    'reciprocal': lambda F, x: 2 / x,
+    'softrelu': lambda F, x: F.Activation(x, act_type='softrelu'),
+    'softsign': lambda F, x: F.softsign(x), 'leaky relu': lambda F, x: F.LeakyReLU(x, slope=0.1),
+    'maximum': lambda F, x: F.maximum(x, 1.0), 'minimum': lambda F, x: F.minimum(x, 1.0),
+    'clip': lambda F, x: F.clip(x, 0.5, 1), 'sum': lambda F, x: x + F.identity(x * 2),
+    'difference': lambda F, x: x - F.identity(x * 2), 'product': lambda F, x: x * (x + 1),
+    'quotient': lambda F, x: x / (x + 1), 'larger of two': lambda F, x: F.maximum(x, x + 1),
+    'smaller of two': lambda F, x: F.minimum(x, x + 1), 'softmax': lambda F, x: F.softmax(x),
+    'log_softmax': lambda F, x: F.log_softmax(x), 'pick': lambda F, x: F.pick(x, F.sum(x, axis=1)),
+    'batch_dot': lambda F, x: F.batch_dot(F.expand_dims(x, 1), F.expand_dims(x, 2)),
+}
+kept, used = lowering.read_backward, set()
+
+def keep_nothing(instruction):
+    if instruction.op in (Opcode.UNARY, Opcode.BINARY):
+        used.add((instruction.op, instruction.numbers[0]))
+    lowered.append(bool(kept(instruction)))
+    return []
+
+lowering.read_backward = keep_nothing
+for name, function in MODELS.items():
+    lowered = []
+    net = mx.gluon.nn.HybridLambda(lambda F, x: function(F, x * 2) * 3)
+    samples = [mx.nd.ones((1, 3)) * i for i in range(1, 4)]
+    for sample in samples:
+        sample.attach_grad()
+    error = ''
+    try:
+        with mx.autograd.record():
+            with edb.batching():
+                values = [net(sample) for sample in samples]
+            loss = edb.stack(values).sum()
+        loss.backward()
+        mx.nd.waitall()
+    except mx.MXNetError as raised:
+        error = str(raised).strip().splitlines()[-1].partition('operators: ')[2]
+    assert lowered, name
+    print(name, any(lowered), error, sep='|')
+for opcode, functions in (Opcode.UNARY, Unary), (Opcode.BINARY, Binary):
+    for function in functions:
+        assert (opcode, function) in used, function
+"""
+
+
+def test_gradients_that_lack_a_value_that_was_not_kept_are_errors():
+    """Of exactly the functions that `read_backward` keeps a value for."""
+    done = run_python('-W', 'ignore', '-c', LACKING_PROGRAM)
+    assert done.returncode == 0, done.stderr
+    for line in done.stdout.splitlines():
+        name, reads, error = line.split('|')
+        expected = f'the gradient of {name} reads a value that was not kept'
+        assert error == (expected if reads == 'True' else ''), line
+
+
 # --- levels of the instruction set ---------------------------------------------------------------
 
 LEVEL_PROGRAM = """

@@ -17,8 +17,12 @@ from typing import Dict, FrozenSet, List, Sequence, Tuple
 SOURCES = Path(__file__).with_name('src')
 BUILT = Path(__file__).with_name('built')  # where an installed package has its libraries
 FLAGS = ('-std=c++17', '-O3', '-fopenmp-simd', '-fno-math-errno', '-fno-trapping-math',
-         '-fPIC', '-shared', '-w')
+         '-fPIC')
 FOR_THIS_PROCESSOR = ('-march=native',)
+# For tests, not for users: a newer compiler may warn of more.
+NO_WARNINGS = ('-Wall', '-Wextra', '-Werror')
+SANITIZED = ('-fsanitize=address,undefined,float-cast-overflow', '-fno-sanitize-recover=all',
+             '-fno-omit-frame-pointer', '-g1', '-O1')
 
 # What the levels of x86-64 add to each other: a processor's feature as Linux calls it, and the
 # compiler's flag (compilers know the levels' own names only since GCC 11 and Clang 12).
@@ -112,8 +116,25 @@ def compile_library(compiler: str, mxnet: Path, flags: Sequence[str], path: Path
     BuildError
         If the compiler cannot be run, or fails.
     """
-    command = [*shlex.split(compiler), *FLAGS, *flags, f'-I{mxnet / "include"}',
-               str(SOURCES / 'operators.cc'), str(mxnet / 'src' / 'lib_api.cc'), '-o', str(path)]
+    _run(compiler, mxnet, [*flags, '-shared', str(SOURCES / 'operators.cc'),
+                           str(mxnet / 'src' / 'lib_api.cc'), '-o', str(path)])
+
+
+def compile_without_warnings(compiler: str, mxnet: Path, flags: Sequence[str], path: Path) -> None:
+    """Compile our own sources, not MXNet's, to an object file.
+
+    Raises
+    ------
+    BuildError
+        If the compiler warns, cannot be run, or fails.
+    """
+    _run(compiler, mxnet, [*flags, *NO_WARNINGS, '-c', str(SOURCES / 'operators.cc'),
+                           '-o', str(path)])
+
+
+def _run(compiler: str, mxnet: Path, arguments: Sequence[str]) -> None:
+    # A system's header: MXNet's gives warnings, which are not ours.
+    command = [*shlex.split(compiler), *FLAGS, '-isystem', str(mxnet / 'include'), *arguments]
     try:
         result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                 universal_newlines=True)

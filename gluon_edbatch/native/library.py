@@ -7,6 +7,11 @@ takes another level. Where none was built, or sources were edited since, one is 
 use for this very processor (``GLUON_EDBATCH_NATIVE=native`` always does that), and kept in
 ``$GLUON_EDBATCH_CACHE``, or else in the user's cache folder, under a name that tells sources,
 compiler and processor.
+
+For those who change the sources: ``GLUON_EDBATCH_STOPWATCH=1`` compiles one that clocks what it
+does (`stopwatch`), ``GLUON_EDBATCH_SANITIZE=1`` one that ends the program where memory is read that
+nobody has, or what is done has no defined result. Python must then run with ``LD_PRELOAD`` of the
+compiler's ``libasan.so`` (``tests/test_sanitizers.py``).
 """
 import hashlib
 import os
@@ -19,11 +24,13 @@ from typing import Optional, Tuple
 
 import mxnet as mx
 
-from .compiler import (BUILT, FLAGS, FOR_THIS_PROCESSOR, BuildError, compile_library, features,
-                       find_compiler, level_flags, levels, library_name, source_files)
+from .compiler import (BUILT, FLAGS, FOR_THIS_PROCESSOR, SANITIZED, BuildError, compile_library,
+                       features, find_compiler, level_flags, levels, library_name, source_files)
 
 _MXNET = Path(mx.__file__).parent
-_STOPWATCH = ('-DEDB_STOPWATCH',) if os.environ.get('GLUON_EDBATCH_STOPWATCH') == '1' else ()
+_INSTRUMENTS = (
+    *(('-DEDB_STOPWATCH',) if os.environ.get('GLUON_EDBATCH_STOPWATCH') == '1' else ()),
+    *(SANITIZED if os.environ.get('GLUON_EDBATCH_SANITIZE') == '1' else ()))
 _OPERATORS = ('edb_run_forward', 'edb_run_backward')
 _lock = threading.Lock()
 _available: Optional[bool] = None
@@ -101,7 +108,7 @@ def built() -> Optional[Path]:
     BuildError
         If a level is asked for that this processor does not have.
     """
-    if _STOPWATCH or _wanted() == 'native':
+    if _INSTRUMENTS or _wanted() == 'native':
         return None
     for level in reversed(_runnable()):
         path = BUILT / library_name(level, _MXNET)
@@ -137,7 +144,7 @@ def compiled() -> Path:
     BuildError
         If there is no C++ compiler, or it fails.
     """
-    flags = (*_STOPWATCH, *(FOR_THIS_PROCESSOR if _wanted() in ('1', 'native')
+    flags = (*_INSTRUMENTS, *(FOR_THIS_PROCESSOR if _wanted() in ('1', 'native')
                             else level_flags(*_runnable())))
     compiler = find_compiler()
     path = _cache() / f'edb_native_{_fingerprint(compiler, flags)}.so'

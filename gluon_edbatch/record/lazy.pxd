@@ -1,21 +1,5 @@
-# How lazy values lie in memory: Python sorts slots by name. `native.prepare` checks it.
-cdef extern from *:
-    """
-    typedef struct {
-        PyObject_HEAD
-        PyObject *handle;
-        PyObject *writable;
-        PyObject *_array;
-        PyObject *_id;
-        PyObject *_memory;
-        PyObject *_store;
-    } EdbLazyArray;
-
-    typedef struct {
-        EdbLazyArray __pyx_base;
-        PyObject *_ids;
-    } EdbRaggedArray;
-    """
+# Lazy values as C sees them (interpreter.h).
+cdef extern from "interpreter.h":
     ctypedef class gluon_edbatch.record.lazy.LazyArray [object EdbLazyArray, check_size error]:
         cdef object _id
         cdef object _store

@@ -4,6 +4,8 @@
 
 #include <map>
 #include <memory>
+#include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -31,8 +33,13 @@ class Scratch {
   void release() { chunk_ = used_ = 0; }
 
  private:
-  struct Free { void operator()(char* memory) const { std::free(memory); } };
-  void next() { ++chunk_; used_ = 0; }
+  struct Free {
+    void operator()(char* memory) const { std::free(memory); }
+  };
+  void next() {
+    ++chunk_;
+    used_ = 0;
+  }
   void grow(size_t bytes) {
     const size_t size = std::max<size_t>(bytes, size_t(1) << 20);
     char* memory = static_cast<char*>(std::aligned_alloc(64, size));
@@ -62,11 +69,12 @@ template <typename T> class Executor {
   void forward() {
     const Stopwatch all(kAllOfARun);
     pack_weights(true);
-    for (const Batch& batch : run_.batches) each_block(batch, [&](const Block& block) {
-      block_scratch().release();
-      bind_values(batch, block, false);
-      for (const Instruction& instruction : program_->instructions) forward(instruction);
-    });
+    for (const Batch& batch : run_.batches)
+      each_block(batch, [&](const Block& block) {
+        block_scratch().release();
+        bind_values(batch, block, false);
+        for (const Instruction& instruction : program_->instructions) forward(instruction);
+      });
   }
 
   void backward() {
@@ -89,8 +97,14 @@ template <typename T> class Executor {
 
  private:
   // Each thread of MXNet's engine keeps its memory from one run to the next.
-  static Scratch& block_scratch() { thread_local Scratch scratch; return scratch; }
-  static Scratch& whole_scratch() { thread_local Scratch scratch; return scratch; }
+  static Scratch& block_scratch() {
+    thread_local Scratch scratch;
+    return scratch;
+  }
+  static Scratch& whole_scratch() {
+    thread_local Scratch scratch;
+    return scratch;
+  }
 
   // --- blocks ----------------------------------------------------------------------------------
 
@@ -106,8 +120,8 @@ template <typename T> class Executor {
       block_.rows = std::min(step, batch.rows - row);
       block_.value = value;
       if (parents)
-        value = std::lower_bound(parents + value, parents + batch.values, row + block_.rows)
-                - parents;
+        value =
+            std::lower_bound(parents + value, parents + batch.values, row + block_.rows) - parents;
       block_.values = value - block_.value;
       parents_ = parents ? parents + block_.value : nullptr;
       body(block_);
@@ -194,9 +208,8 @@ template <typename T> class Executor {
         case kInput: {
           const Source& source = batch.sources[r.gradient_at];
           fresh = source.gather || source.write;
-          gradients_[i] = source.gather
-              ? block_scratch().template take<T>(r.width * count(r))
-              : place(arrays_.gradients[source.arena], r, source.begin);
+          gradients_[i] = source.gather ? block_scratch().template take<T>(r.width * count(r))
+                                        : place(arrays_.gradients[source.arena], r, source.begin);
           break;
         }
         default: continue;
@@ -229,10 +242,19 @@ template <typename T> class Executor {
   Rows<T> value(const View& view) const { return rows(view, values_); }
   Rows<T> gradient(const View& view) const { return rows(view, gradients_); }
 
+  // A value that a gradient reads: where it was not kept, no other may take its place.
+  Rows<T> kept_value(const View& view, const char* function) const {
+    const Rows<T> found = value(view);
+    if (!found)
+      throw std::runtime_error(std::string("the gradient of ") + function +
+                               " reads a value that was not kept");
+    return found;
+  }
+
   // A register seen as `times` as many rows, each that much narrower.
   static Rows<T> split(Rows<T> all, int64_t times) {
-    return times == 1 ? all : Rows<T>{all.data, all.width / times, all.width / times,
-                                      all.count * times};
+    return times == 1 ? all
+                      : Rows<T>{all.data, all.width / times, all.width / times, all.count * times};
   }
 
   // --- parameters ------------------------------------------------------------------------------
@@ -242,7 +264,8 @@ template <typename T> class Executor {
   }
   T* parameter_gradient(int64_t position) const {
     return position < 0 || !program_->parameters[position].trained
-        ? nullptr : at(arrays_.parameter_gradients, program_->parameters[position]);
+               ? nullptr
+               : at(arrays_.parameter_gradients, program_->parameters[position]);
   }
   static T* at(const std::vector<T*>& arrays, const Parameter& parameter) {
     return arrays[parameter.index] + parameter.begin;
@@ -262,8 +285,8 @@ template <typename T> class Executor {
         if (packed) continue;
         const int64_t in = instruction.a.width / instruction.i1;
         const int64_t out = instruction.out.width / instruction.i1;
-        packed = whole_scratch().template take<T>(
-            forward ? packed_size<T>(in, out) : packed_size<T>(out, in));
+        packed = whole_scratch().template take<T>(forward ? packed_size<T>(in, out)
+                                                          : packed_size<T>(out, in));
         const int64_t stride = turned ? out : in;
         if (forward) pack<T>(weight, stride, in, out, !turned, packed);
         else pack<T>(weight, stride, out, in, turned, packed);
@@ -271,7 +294,8 @@ template <typename T> class Executor {
   }
 
   // d weight (out, in) += the sum over rows of d out times in, over all batches at once: there are
-  // always many rows to sum over, however small the batches. Of a turned weight the other way round.
+  // always many rows to sum over, however small the batches. Of a turned weight the other way
+  // round.
   void weight_gradients() {
     const Stopwatch watch(kWeightProducts);
     for (size_t p = 0; p < run_.programs.size(); ++p)
@@ -328,7 +352,7 @@ template <typename T> class Executor {
       base = source.gather ? arrays_.workspace + kept(r, r.gathered_at)
                            : arenas[source.arena] + source.begin * r.piece();
     } else {
-      throw std::runtime_error("a product's operand was not kept");
+      throw std::runtime_error("the gradient of a weight reads a value that was not kept");
     }
     return Rows<T>{base + view.offset, r.width, view.width, count(r)};
   }
@@ -342,7 +366,10 @@ template <typename T> class Executor {
   static Work work(const Instruction& i, Work of_products) {
     switch (i.op) {
       case kProduct: return of_products;
-      case kLoad: case kLookup: case kExpand: case kSegmentSum: return kGathers;
+      case kLoad:
+      case kLookup:
+      case kExpand:
+      case kSegmentSum: return kGathers;
       default: return kElementwise;
     }
   }
@@ -410,36 +437,60 @@ template <typename T> class Executor {
       case kUnary:
         if (!da) break;
         with_unary<T>(i.i0, T(i.f0), T(i.f1), [&](auto f) {
-          unary_backward(f, dy, da, value(i.a), value(i.out));
+          constexpr Slope slope = decltype(f)::kSlope;
+          const View& read = slope.reads == kFromArgument ? i.a : i.out;
+          unary_backward(f, dy, da,
+                         slope.reads == kFromNothing ? dy : kept_value(read, slope.name));
         });
         break;
       case kBinary:
         if (!da && !db) break;
         with_binary<T>(i.i0, [&](auto f) {
-          binary_backward(f, dy, da, db, value(i.a), value(i.b), i.i1, i.i2);
+          constexpr Slope slope = decltype(f)::kSlope;
+          const auto read = [&](const View& view) {
+            return slope.reads == kFromNothing ? value(view) : kept_value(view, slope.name);
+          };
+          binary_backward(f, dy, da, db, read(i.a), read(i.b), i.i1, i.i2);
         });
         break;
-      case kExpand: if (da) segment_add(da, dy, parents_, block_.row); break;
-      case kSegmentSum: if (da) expand_add(da, dy, parents_, block_.row); break;
+      case kExpand:
+        if (da) segment_add(da, dy, parents_, block_.row);
+        break;
+      case kSegmentSum:
+        if (da) expand_add(da, dy, parents_, block_.row);
+        break;
       case kLookup:
         if (T* table = parameter_gradient(i.parameter))
-          lookup_backward(dy, table, i.i0, i.i1, value(i.a));
+          lookup_backward(dy, table, i.i0, i.i1, kept_value(i.a, "lookup"));
         break;
-      case kLogSoftmax: if (da) softmax_backward(dy, da, value(i.out), i.i0, true); break;
-      case kSoftmax: if (da) softmax_backward(dy, da, value(i.out), i.i0, false); break;
-      case kPick: if (da) pick_backward(dy, da, value(i.b)); break;
-      case kReduce: if (da) reduce_backward(dy, da, i.i0, i.i1, T(i.f0)); break;
+      case kLogSoftmax:
+        if (da) softmax_backward(dy, da, kept_value(i.out, "log_softmax"), i.i0, true);
+        break;
+      case kSoftmax:
+        if (da) softmax_backward(dy, da, kept_value(i.out, "softmax"), i.i0, false);
+        break;
+      case kPick:
+        if (da) pick_backward(dy, da, kept_value(i.b, "pick"));
+        break;
+      case kReduce:
+        if (da) reduce_backward(dy, da, i.i0, i.i1, T(i.f0));
+        break;
       case kBatchProduct:
-        batch_product_backward(dy, da, db, value(i.a), value(i.b), product_shape(i));
+        batch_product_backward(dy, da, db, kept_value(i.a, "batch_dot"),
+                               kept_value(i.b, "batch_dot"), product_shape(i));
         break;
       case kConstant: break;
-      case kStrided: if (da) strided(da, dy, i.i0, i.i1, i.i3, i.i2, true); break;
-      case kTranspose: if (da) transpose(da, dy, i.i1, i.i0, i.i2, true); break;
+      case kStrided:
+        if (da) strided(da, dy, i.i0, i.i1, i.i3, i.i2, true);
+        break;
+      case kTranspose:
+        if (da) transpose(da, dy, i.i1, i.i0, i.i2, true);
+        break;
       case kParameterRow:
         if (T* sums = parameter_gradient(i.parameter)) add_column_sums(sums, dy);
         break;
       case kSegmentSoftmax:
-        if (da) segment_softmax_backward(dy, da, value(i.out), parents_);
+        if (da) segment_softmax_backward(dy, da, kept_value(i.out, "ragged softmax"), parents_);
         break;
       default: throw std::runtime_error("unknown instruction");
     }
@@ -450,8 +501,7 @@ template <typename T> class Executor {
     const Source& source = batch_->sources[i.i0];
     const int64_t row = first(program_->registers[i.out.reg]), piece = out.width / i.i2;
     const T* arena = arrays_.arenas[source.arena];
-    if (source.gather)
-      gather(out, i.i2, arena, arrays_.indices + source.begin + row * i.i2);
+    if (source.gather) gather(out, i.i2, arena, arrays_.indices + source.begin + row * i.i2);
     else
       copy(out, Rows<T>{const_cast<T*>(arena) + source.begin * piece + row * out.width, out.width,
                         out.width, out.count});

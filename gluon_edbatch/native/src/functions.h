@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <stdexcept>
 
 namespace edb {
 
@@ -22,7 +23,7 @@ inline float exponential(float x) {
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
   p = p * (r * r) + r + 1.0f;
-  const int32_t bits = (static_cast<int32_t>(rounded) + 127) << 23;
+  const uint32_t bits = static_cast<uint32_t>(static_cast<int32_t>(rounded) + 127) << 23;
   float scale;
   std::memcpy(&scale, &bits, sizeof(scale));
   return p * scale;
@@ -46,78 +47,105 @@ inline float hyperbolic_tangent(float x) {
 }
 inline double hyperbolic_tangent(double x) { return std::tanh(x); }
 
-// Each has `value(x)`, and `slope(x, y)` at x where y is the value there. The order is that of
-// `Unary` in gluon_edbatch/native/instructions.py, which also says which of x and y slope reads.
+enum Read { kFromNothing, kFromArgument, kFromResult };
+
+struct Slope {  // a function's name for messages, and what its gradient reads
+  const char* name;
+  Read reads;
+};
+
+// Each has `value(x)`, and its `slope`, which gets the one value that it reads: the argument x or
+// the result y. The order is that of `Unary` in gluon_edbatch/native/instructions.py, which keeps
+// for the backward pass what is read there.
 template <typename T> struct Affine {
+  static constexpr Slope kSlope{"affine", kFromNothing};
   T factor, term;
   T value(T x) const { return factor * x + term; }
-  T slope(T, T) const { return factor; }
+  T slope(T) const { return factor; }
 };
 template <typename T> struct Sigmoid {
+  static constexpr Slope kSlope{"sigmoid", kFromResult};
   T value(T x) const { return sigmoid(x); }
-  T slope(T, T y) const { return y * (T(1) - y); }
+  T slope(T y) const { return y * (T(1) - y); }
 };
 template <typename T> struct Tanh {
+  static constexpr Slope kSlope{"tanh", kFromResult};
   T value(T x) const { return hyperbolic_tangent(x); }
-  T slope(T, T y) const { return T(1) - y * y; }
+  T slope(T y) const { return T(1) - y * y; }
 };
 template <typename T> struct Relu {
+  static constexpr Slope kSlope{"relu", kFromResult};
   T value(T x) const { return x > T(0) ? x : (x == x ? T(0) : x); }
-  T slope(T, T y) const { return y > T(0) ? T(1) : T(0); }
+  T slope(T y) const { return y > T(0) ? T(1) : T(0); }
 };
 template <typename T> struct Exp {
+  static constexpr Slope kSlope{"exp", kFromResult};
   T value(T x) const { return exponential_full(x); }
-  T slope(T, T y) const { return y; }
+  T slope(T y) const { return y; }
   static T exponential_full(T x) { return std::exp(x); }  // infinities and denormals as expected
 };
 template <typename T> struct Log {
+  static constexpr Slope kSlope{"log", kFromArgument};
   T value(T x) const { return std::log(x); }
-  T slope(T x, T) const { return T(1) / x; }
+  T slope(T x) const { return T(1) / x; }
 };
 template <typename T> struct Square {
+  static constexpr Slope kSlope{"square", kFromArgument};
   T value(T x) const { return x * x; }
-  T slope(T x, T) const { return T(2) * x; }
+  T slope(T x) const { return T(2) * x; }
 };
 template <typename T> struct Sqrt {
+  static constexpr Slope kSlope{"sqrt", kFromResult};
   T value(T x) const { return std::sqrt(x); }
-  T slope(T, T y) const { return T(0.5) / y; }
+  T slope(T y) const { return T(0.5) / y; }
 };
 template <typename T> struct Abs {
+  static constexpr Slope kSlope{"abs", kFromArgument};
   T value(T x) const { return std::fabs(x); }
-  T slope(T x, T) const { return T(x > T(0)) - T(x < T(0)); }
+  T slope(T x) const { return T(x > T(0)) - T(x < T(0)); }
 };
 template <typename T> struct Reciprocal {
+  static constexpr Slope kSlope{"reciprocal", kFromArgument};
   T factor;
   T value(T x) const { return factor / x; }
-  T slope(T x, T) const { return -factor / (x * x); }
+  T slope(T x) const { return -factor / (x * x); }
 };
 template <typename T> struct SoftRelu {
+  static constexpr Slope kSlope{"softrelu", kFromResult};
   T value(T x) const { return x > T(20) ? x : std::log1p(std::exp(x)); }
-  T slope(T, T y) const { return T(1) - std::exp(-y); }
+  T slope(T y) const { return T(1) - std::exp(-y); }
 };
 template <typename T> struct SoftSign {
+  static constexpr Slope kSlope{"softsign", kFromArgument};
   T value(T x) const { return x / (T(1) + std::fabs(x)); }
-  T slope(T x, T) const { const T d = T(1) + std::fabs(x); return T(1) / (d * d); }
+  T slope(T x) const {
+    const T d = T(1) + std::fabs(x);
+    return T(1) / (d * d);
+  }
 };
 template <typename T> struct Leaky {
+  static constexpr Slope kSlope{"leaky relu", kFromArgument};
   T below;
   T value(T x) const { return x > T(0) ? x : below * x; }
-  T slope(T x, T) const { return x > T(0) ? T(1) : below; }
+  T slope(T x) const { return x > T(0) ? T(1) : below; }
 };
 template <typename T> struct Maximum {  // of NaN and a number: NaN, in those below, too
+  static constexpr Slope kSlope{"maximum", kFromArgument};
   T bound;
   T value(T x) const { return x > bound || x != x ? x : bound; }
-  T slope(T x, T) const { return x >= bound ? T(1) : T(0); }  // as MXNet at the bound
+  T slope(T x) const { return x >= bound ? T(1) : T(0); }  // as MXNet at the bound
 };
 template <typename T> struct Minimum {
+  static constexpr Slope kSlope{"minimum", kFromArgument};
   T bound;
   T value(T x) const { return x < bound || x != x ? x : bound; }
-  T slope(T x, T) const { return x <= bound ? T(1) : T(0); }
+  T slope(T x) const { return x <= bound ? T(1) : T(0); }
 };
 template <typename T> struct Clip {
+  static constexpr Slope kSlope{"clip", kFromArgument};
   T least, greatest;
   T value(T x) const { return x > greatest ? greatest : x < least ? least : x; }
-  T slope(T x, T) const { return x > greatest || x < least ? T(0) : T(1); }
+  T slope(T x) const { return x > greatest || x < least ? T(0) : T(1); }
 };
 
 // Calls body(function) with the function that `which` and its numbers stand for.
@@ -144,33 +172,39 @@ void with_unary(int64_t which, T first, T second, Body body) {
   }
 }
 
-// Of two arguments: the value, and the slopes towards each.
+// Of two arguments: the value, and the slopes towards each, which read both or none.
 template <typename T> struct Add {
+  static constexpr Slope kSlope{"sum", kFromNothing};
   T value(T a, T b) const { return a + b; }
   T first(T, T) const { return T(1); }
   T second(T, T) const { return T(1); }
 };
 template <typename T> struct Subtract {
+  static constexpr Slope kSlope{"difference", kFromNothing};
   T value(T a, T b) const { return a - b; }
   T first(T, T) const { return T(1); }
   T second(T, T) const { return T(-1); }
 };
 template <typename T> struct Multiply {
+  static constexpr Slope kSlope{"product", kFromArgument};
   T value(T a, T b) const { return a * b; }
   T first(T, T b) const { return b; }
   T second(T a, T) const { return a; }
 };
 template <typename T> struct Divide {
+  static constexpr Slope kSlope{"quotient", kFromArgument};
   T value(T a, T b) const { return a / b; }
   T first(T, T b) const { return T(1) / b; }
   T second(T a, T b) const { return -a / (b * b); }
 };
 template <typename T> struct Larger {  // at a tie MXNet gives the gradient to the first
+  static constexpr Slope kSlope{"larger of two", kFromArgument};
   T value(T a, T b) const { return a > b || a != a ? a : b; }
   T first(T a, T b) const { return a >= b ? T(1) : T(0); }
   T second(T a, T b) const { return a >= b ? T(0) : T(1); }
 };
 template <typename T> struct Smaller {
+  static constexpr Slope kSlope{"smaller of two", kFromArgument};
   T value(T a, T b) const { return a < b || a != a ? a : b; }
   T first(T a, T b) const { return a <= b ? T(1) : T(0); }
   T second(T a, T b) const { return a <= b ? T(0) : T(1); }

@@ -33,7 +33,8 @@ template <typename T> struct Vector {
 };
 template <typename T> constexpr int kPanel = 2 * Vector<T>::lanes;
 
-// How the left-hand side lies in memory: element (row, k) at row * stride + k, or at k * stride + row.
+// How the left-hand side lies in memory: element (row, k) at row * stride + k, or at k * stride +
+// row.
 enum class Side { kRows, kColumns };
 
 template <typename T> int64_t panels(int64_t columns) {
@@ -52,8 +53,8 @@ template <typename T> struct Four {
 #if defined(__clang__) || __GNUC__ >= 12
 #define EDB_SHUFFLE(a, b, i, j, k, l) __builtin_shufflevector(a, b, i, j, k, l)
 #else
-#define EDB_SHUFFLE(a, b, i, j, k, l) __builtin_shuffle(a, b, decltype(__builtin_shuffle( \
-    a, a < a)){i, j, k, l})
+#define EDB_SHUFFLE(a, b, i, j, k, l) \
+  __builtin_shuffle(a, b, decltype(__builtin_shuffle(a, a < a)){i, j, k, l})
 #endif
 
 // Four lines of four elements become columns.
@@ -61,8 +62,8 @@ template <typename T>
 inline void transpose4(const T* source, int64_t stride, T* target, int64_t target_stride) {
   using V = typename Four<T>::type;
   using L = typename Four<T>::loose;
-  const auto line = [&](int i) -> V { return *reinterpret_cast<const L*>(source + i * stride); };
-  const V a = line(0), b = line(1), c = line(2), d = line(3);
+  const auto line = [&](int i) { return reinterpret_cast<const L*>(source + i * stride); };
+  const V a = *line(0), b = *line(1), c = *line(2), d = *line(3);
   const V low = EDB_SHUFFLE(a, b, 0, 4, 1, 5), high = EDB_SHUFFLE(a, b, 2, 6, 3, 7);
   const V low2 = EDB_SHUFFLE(c, d, 0, 4, 1, 5), high2 = EDB_SHUFFLE(c, d, 2, 6, 3, 7);
   const V out[4] = {EDB_SHUFFLE(low, low2, 0, 1, 4, 5), EDB_SHUFFLE(low, low2, 2, 3, 6, 7),
@@ -125,10 +126,11 @@ inline __attribute__((always_inline)) void hold(V (&vectors)[Count]) {
 
 // One tile of `Rows` rows and `vectors` vectors of columns: half of a panel, or whole panels.
 template <typename T, Side S, int Rows, int vectors>
-inline __attribute__((always_inline)) void tile(
-    int64_t depth, const T* __restrict a, int64_t stride, const T* __restrict packed,
-    int64_t panel_size, T* __restrict c, int64_t c_stride, int64_t width, const T* bias,
-    bool accumulate) {
+inline __attribute__((always_inline)) void tile(int64_t depth, const T* __restrict a,
+                                                int64_t stride, const T* __restrict packed,
+                                                int64_t panel_size, T* __restrict c,
+                                                int64_t c_stride, int64_t width, const T* bias,
+                                                bool accumulate) {
   using V = typename Vector<T>::type;
   using L = typename Vector<T>::loose;
   constexpr int lanes = Vector<T>::lanes;
@@ -157,8 +159,8 @@ inline __attribute__((always_inline)) void tile(
     std::memcpy(rest, sums, sizeof(rest));
     for (int i = 0; i < Rows; ++i)
       for (int64_t j = 0; j < width; ++j)
-        c[i * c_stride + j] = rest[i][j] + (bias ? bias[j] : T(0)) +
-                              (accumulate ? c[i * c_stride + j] : T(0));
+        c[i * c_stride + j] =
+            rest[i][j] + (bias ? bias[j] : T(0)) + (accumulate ? c[i * c_stride + j] : T(0));
     return;
   }
 #pragma GCC unroll 16
@@ -227,7 +229,8 @@ void multiply(int64_t rows, int64_t columns, int64_t depth, const T* a, int64_t 
                        bias, accumulate);
 }
 
-// --- sums over rows: c (out, in) += the transpose of (depth, out) times (depth, in) ---------------
+// --- sums over rows: c (out, in) += the transpose of (depth, out) times (depth, in)
+// ---------------
 
 template <typename T> int64_t tiles_size(int64_t columns) {
   return (columns + kTileRows - 1) / kTileRows * kTileRows * kDepth;

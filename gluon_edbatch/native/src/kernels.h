@@ -35,7 +35,11 @@ template <typename T> void copy(const Rows<T>& out, const Rows<T>& a) {
 }
 
 template <typename T> void add(const Rows<T>& out, const Rows<T>& a) {
-  sweep([](int64_t n, T* y, const T* x) { for (int64_t i = 0; i < n; ++i) y[i] += x[i]; }, out, a);
+  sweep(
+      [](int64_t n, T* y, const T* x) {
+        for (int64_t i = 0; i < n; ++i) y[i] += x[i];
+      },
+      out, a);
 }
 
 template <typename T> void clear(const Rows<T>& out) {
@@ -46,20 +50,22 @@ template <typename T> void clear(const Rows<T>& out) {
 
 template <typename T, typename F>
 void unary_forward(F f, const Rows<T>& out, const Rows<T>& a) {
-  sweep([f](int64_t n, T* __restrict y, const T* __restrict x) {
-    for (int64_t i = 0; i < n; ++i) y[i] = f.value(x[i]);
-  }, out, a);
+  sweep(
+      [f](int64_t n, T* __restrict y, const T* __restrict x) {
+        for (int64_t i = 0; i < n; ++i) y[i] = f.value(x[i]);
+      },
+      out, a);
 }
 
-// x or y may be missing where the slope does not need it: the other then stands in.
+// `read` is what the slope reads; if that is nothing, any rows.
 template <typename T, typename F>
-void unary_backward(F f, const Rows<T>& dy, const Rows<T>& dx, Rows<T> x, Rows<T> y) {
-  if (!x) x = y ? y : dy;
-  if (!y) y = x;
-  sweep([f](int64_t n, const T* g, T* d, const T* u, const T* v) {
+void unary_backward(F f, const Rows<T>& dy, const Rows<T>& dx, const Rows<T>& read) {
+  sweep(
+      [f](int64_t n, const T* g, T* d, const T* u) {
 #pragma GCC ivdep
-    for (int64_t i = 0; i < n; ++i) d[i] += g[i] * f.slope(u[i], v[i]);
-  }, dy, dx, x, y);
+        for (int64_t i = 0; i < n; ++i) d[i] += g[i] * f.slope(u[i]);
+      },
+      dy, dx, read);
 }
 
 enum Spread : int64_t { kSame, kRepeat, kTile };  // how an operand of fewer columns fills a row
@@ -95,9 +101,11 @@ template <typename T, typename F>
 void binary_forward(F f, const Rows<T>& out, const Rows<T>& a, const Rows<T>& b, int64_t how_a,
                     int64_t how_b) {
   if (how_a == kSame && how_b == kSame) {
-    sweep([f](int64_t n, T* __restrict y, const T* __restrict u, const T* __restrict v) {
-      for (int64_t i = 0; i < n; ++i) y[i] = f.value(u[i], v[i]);
-    }, out, a, b);
+    sweep(
+        [f](int64_t n, T* __restrict y, const T* __restrict u, const T* __restrict v) {
+          for (int64_t i = 0; i < n; ++i) y[i] = f.value(u[i], v[i]);
+        },
+        out, a, b);
     return;
   }
   const int64_t width = out.width;
@@ -124,23 +132,27 @@ void slopes(T* d, bool fixed, int64_t n, const T* a, bool fixed_a, const T* b, b
   }
 }
 
-// Values may be missing where no slope needs them.
+// Values may be missing where slopes read none; any stand in for them.
 template <typename T, typename F>
 void binary_backward(F f, const Rows<T>& dy, const Rows<T>& da, const Rows<T>& db, Rows<T> a,
                      Rows<T> b, int64_t how_a, int64_t how_b) {
   if (how_a == kSame && how_b == kSame) {
-    if (!a) a = b ? b : dy;
-    if (!b) b = a;
+    if (!a) a = dy;
+    if (!b) b = dy;
     if (da)
-      sweep([f](int64_t n, const T* g, T* d, const T* u, const T* v) {
+      sweep(
+          [f](int64_t n, const T* g, T* d, const T* u, const T* v) {
 #pragma GCC ivdep
-        for (int64_t i = 0; i < n; ++i) d[i] += g[i] * f.first(u[i], v[i]);
-      }, dy, da, a, b);
+            for (int64_t i = 0; i < n; ++i) d[i] += g[i] * f.first(u[i], v[i]);
+          },
+          dy, da, a, b);
     if (db)
-      sweep([f](int64_t n, const T* g, T* d, const T* u, const T* v) {
+      sweep(
+          [f](int64_t n, const T* g, T* d, const T* u, const T* v) {
 #pragma GCC ivdep
-        for (int64_t i = 0; i < n; ++i) d[i] += g[i] * f.second(u[i], v[i]);
-      }, dy, db, a, b);
+            for (int64_t i = 0; i < n; ++i) d[i] += g[i] * f.second(u[i], v[i]);
+          },
+          dy, db, a, b);
     return;
   }
   const T zero = 0;  // of values that are missing
@@ -268,7 +280,7 @@ void softmax_backward(const Rows<T>& dy, const Rows<T>& dx, const Rows<T>& y, in
 
 template <typename T> int64_t clipped(T index, int64_t count) {
   if (!(index > T(0))) return 0;
-  return std::min<int64_t>(static_cast<int64_t>(index), count - 1);
+  return index < T(count) ? std::min(static_cast<int64_t>(index), count - 1) : count - 1;
 }
 
 template <typename T>

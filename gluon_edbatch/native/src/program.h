@@ -14,8 +14,23 @@ namespace edb {
 constexpr int64_t kMagic = 0x45444231;  // 'EDB1'
 
 enum Opcode : int64_t {
-  kLoad, kProduct, kUnary, kBinary, kExpand, kSegmentSum, kLookup, kLogSoftmax, kSoftmax, kPick,
-  kReduce, kBatchProduct, kConstant, kStrided, kTranspose, kParameterRow, kSegmentSoftmax
+  kLoad,
+  kProduct,
+  kUnary,
+  kBinary,
+  kExpand,
+  kSegmentSum,
+  kLookup,
+  kLogSoftmax,
+  kSoftmax,
+  kPick,
+  kReduce,
+  kBatchProduct,
+  kConstant,
+  kStrided,
+  kTranspose,
+  kParameterRow,
+  kSegmentSoftmax
 };
 
 struct View {  // columns [offset, offset + width) of a register; reg < 0 where there is none
@@ -103,8 +118,8 @@ class Reader {
 constexpr int64_t kBatchWords = 5;  // before the sources
 
 inline int64_t batch_words(const Program& program) {
-  return kBatchWords + (program.arguments * sizeof(Source) + program.outputs * sizeof(Target)) /
-      sizeof(int64_t);
+  return kBatchWords +
+         (program.arguments * sizeof(Source) + program.outputs * sizeof(Target)) / sizeof(int64_t);
 }
 
 inline Run read_run(const int64_t* words, int64_t count) {
@@ -140,9 +155,8 @@ inline Run read_run(const int64_t* words, int64_t count) {
     if (words == end[which]) throw std::runtime_error("a program has too few batches");
     next[which] += batch_words(program);
     const Source* sources = reinterpret_cast<const Source*>(words + kBatchWords);
-    run.batches.push_back(Batch{
-        which, words[0], words[1], words[2], words[3], words[4], sources,
-        reinterpret_cast<const Target*>(sources + program.arguments)});
+    run.batches.push_back(Batch{which, words[0], words[1], words[2], words[3], words[4], sources,
+                                reinterpret_cast<const Target*>(sources + program.arguments)});
   }
   return run;
 }

@@ -9,7 +9,14 @@
 namespace edb {
 
 enum Work : int {
-  kProducts, kInputProducts, kWeightProducts, kPacking, kGathers, kElementwise, kZeros, kAllOfARun,
+  kProducts,
+  kInputProducts,
+  kWeightProducts,
+  kPacking,
+  kGathers,
+  kElementwise,
+  kZeros,
+  kAllOfARun,
   kWorks
 };
 

@@ -1,0 +1,166 @@
+/* What recording needs of the interpreter, which native.py says in Python: lazy values by their
+   place in memory, and the user's frame without making objects of frames. Cython includes it in
+   what it makes of calls.py (see native.pxd, lazy.pxd). */
+#pragma once
+
+#include <Python.h>
+#include <structmember.h>
+#if PY_VERSION_HEX >= 0x030B0000  /* frames are made into objects only when somebody asks */
+#ifndef Py_BUILD_CORE
+#define Py_BUILD_CORE 1
+#endif
+#include "internal/pycore_frame.h"
+typedef _PyInterpreterFrame EdbFrame;
+#define EDB_RUNNING() (PyThreadState_Get()->cframe->current_frame)
+#define EDB_PREVIOUS(frame) ((frame)->previous)
+#define EDB_INSTRUCTION(frame) (_PyInterpreterFrame_LASTI(frame) * (int)sizeof(_Py_CODEUNIT))
+#else
+#include "frameobject.h"
+typedef PyFrameObject EdbFrame;
+#define EDB_RUNNING() PyEval_GetFrame()
+#define EDB_PREVIOUS(frame) ((frame)->f_back)
+#define EDB_INSTRUCTION(frame) ((frame)->f_lasti * (PY_VERSION_HEX >= 0x030A0000 ? 2 : 1))
+#endif
+
+/* How lazy values lie in memory: Python sorts slots by name. `edb_prepare` checks it. */
+typedef struct {
+  PyObject_HEAD
+  PyObject *handle;
+  PyObject *writable;
+  PyObject *_array;
+  PyObject *_id;
+  PyObject *_memory;
+  PyObject *_store;
+} EdbLazyArray;
+
+typedef struct {
+  EdbLazyArray __pyx_base;
+  PyObject *_ids;
+} EdbRaggedArray;
+
+static PyObject *edb_entered = NULL;  /* a context variable */
+static PyTypeObject *edb_lazy_array = NULL;
+static PyObject *edb_is_library = NULL;
+/* Codes that were met, by address: sites.py keeps them, so that addresses stay theirs. */
+#define EDB_CODES 512
+static struct {
+  PyCodeObject *code;
+  int library;
+} edb_codes[EDB_CODES];
+
+static inline PyObject *edb_get_recording(void) {
+  PyObject *value;
+  return PyContextVar_Get(edb_entered, NULL, &value) < 0 ? NULL : value;
+}
+
+static inline int edb_set_recording(PyObject *value) {
+  PyObject *token = PyContextVar_Set(edb_entered, value);
+  Py_XDECREF(token);
+  return token ? 0 : -1;
+}
+
+/* The cyclic garbage collector is not told of lazy values, nor of pairs of them: there are
+   thousands, which it would walk through whenever a scope ends, and they make no cycles. */
+static inline PyObject *edb_new_value(PyObject *store, Py_ssize_t value) {
+  PyObject *id = PyLong_FromSsize_t(value);
+  EdbLazyArray *array;
+  if (!id) return NULL;
+  array = PyObject_GC_New(EdbLazyArray, edb_lazy_array);
+  if (!array) {
+    Py_DECREF(id);
+    return NULL;
+  }
+  Py_INCREF(store);
+  array->_store = store;
+  array->_id = id;
+  array->handle = array->writable = array->_array = array->_memory = NULL;
+  return (PyObject *)array;
+}
+
+static inline PyObject *edb_new_pair(PyObject *first, PyObject *second, Py_ssize_t value) {
+  PyObject *pair = PyTuple_New(2), *one = edb_new_value(first, value);
+  PyObject *other = edb_new_value(second, value + 1);
+  if (!pair || !one || !other) {
+    Py_XDECREF(pair);
+    Py_XDECREF(one);
+    Py_XDECREF(other);
+    return NULL;
+  }
+  PyObject_GC_UnTrack(pair);
+  PyTuple_SET_ITEM(pair, 0, one);
+  PyTuple_SET_ITEM(pair, 1, other);
+  return pair;
+}
+
+/* Python's own would look for slots, weak references and a finalizer through all bases. */
+static void edb_free_value(PyObject *self) {
+  EdbLazyArray *array = (EdbLazyArray *)self;
+  PyTypeObject *type = Py_TYPE(self);
+  PyObject_GC_UnTrack(self);
+  Py_CLEAR(array->handle);
+  Py_CLEAR(array->writable);
+  Py_CLEAR(array->_array);
+  Py_CLEAR(array->_id);
+  Py_CLEAR(array->_memory);
+  Py_CLEAR(array->_store);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+static int edb_ask_whether_library(EdbFrame *frame) {
+  PyObject *answer = PyObject_CallFunctionObjArgs(edb_is_library, (PyObject *)frame->f_code,
+                                                  frame->f_globals, NULL);
+  int library = answer ? PyObject_IsTrue(answer) : -1;
+  Py_XDECREF(answer);
+  return library;
+}
+
+static inline EdbFrame *edb_user_frame(void) {
+  EdbFrame *frame = EDB_RUNNING();
+  for (;;) {
+    PyCodeObject *code = frame->f_code;
+    size_t place = ((size_t)code >> 5) % EDB_CODES;
+    if (edb_codes[place].code != code) {
+      int library = edb_ask_whether_library(frame);
+      if (library < 0) return NULL;
+      edb_codes[place].code = code;
+      edb_codes[place].library = library;
+    }
+    if (!edb_codes[place].library || !EDB_PREVIOUS(frame)) return frame;
+    frame = EDB_PREVIOUS(frame);
+  }
+}
+
+static inline long long edb_code_of(EdbFrame *frame) { return (long long)(size_t)frame->f_code; }
+
+static inline long long edb_instruction_of(EdbFrame *frame) { return EDB_INSTRUCTION(frame); }
+
+static int edb_lies_at(PyObject *type, const char *slot, size_t offset) {
+  PyObject *member = PyObject_GetAttrString(type, slot);
+  int right = member && Py_TYPE(member) == &PyMemberDescr_Type &&
+              ((PyMemberDescrObject *)member)->d_member->offset == (Py_ssize_t)offset;
+  PyErr_Clear();
+  Py_XDECREF(member);
+  return right;
+}
+
+static int edb_prepare(PyObject *lazy, PyObject *ragged, PyObject *is_library) {
+  if (!edb_lies_at(lazy, "_id", offsetof(EdbLazyArray, _id)) ||
+      !edb_lies_at(lazy, "_memory", offsetof(EdbLazyArray, _memory)) ||
+      !edb_lies_at(lazy, "_store", offsetof(EdbLazyArray, _store)) ||
+      !edb_lies_at(ragged, "_ids", offsetof(EdbRaggedArray, _ids))) {
+    PyErr_SetString(PyExc_ImportError, "lazy values lie otherwise in memory");
+    return -1;
+  }
+  /* The base class's finalizer would ask for a handle to free; a lazy value has none. */
+  ((PyTypeObject *)lazy)->tp_finalize = NULL;
+  ((PyTypeObject *)ragged)->tp_finalize = NULL;
+  ((PyTypeObject *)lazy)->tp_dealloc = edb_free_value;
+  Py_INCREF(lazy);
+  edb_lazy_array = (PyTypeObject *)lazy;
+  Py_INCREF(is_library);
+  edb_is_library = is_library;
+  edb_entered = PyContextVar_New("gluon_edbatch_scope", Py_None);
+  if (!edb_entered) return -1;
+  return 0;
+}
