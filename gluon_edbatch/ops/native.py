@@ -373,7 +373,7 @@ def _cut_parameter(low: Lowering, node: Node, value: Value, axis: int, begin: Op
         raise Unsupported('takes some columns of a parameter')
     begin, end, _ = slice(begin, end).indices(value.shape[axis])
     inner = width_of(value.shape[axis + 1:])
-    low.values[Entry(node.index, output)] = Value(node.shapes[output], parameter=value.parameter,
+    low.values[node.index, output] = Value(node.shapes[output], parameter=value.parameter,
                                            begin=value.begin + begin * inner)
 
 
@@ -422,7 +422,7 @@ def _look_up(low: Lowering, node: Node, table: Value, index: Value) -> None:
 
 def stop_gradient(low: Lowering, node: Node, inputs: Values) -> None:
     # The ids of look-ups get no gradient anyway.
-    entry = Entry(node.index)
+    entry = (node.index, 0)
     _need_rows(node, inputs[0])
     readers = [other for other in low.nodes if entry in other.sources]
     if entry in low.heads or any(reader.op != 'Embedding' or entry == reader.sources[1]

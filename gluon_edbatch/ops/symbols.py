@@ -1,9 +1,9 @@
 """Operators of MXNet's registry by their names: as functions of Symbols, and as handles."""
 import ctypes
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, Set
 
 import mxnet as mx
-from mxnet.base import _LIB, OpHandle, c_str, check_call
+from mxnet.base import _LIB, OpHandle, c_str, check_call, py_str
 
 from ..errors import UnrecordableError
 
@@ -56,3 +56,16 @@ def operator_handle(op: str) -> int:
         check_call(_LIB.NNGetOpHandle(c_str(op), ctypes.byref(found)))
         handle = _handles[op] = found.value
     return handle
+
+
+def registered() -> Set[str]:
+    """MXNet's own names of all operators; aliases and gradients left out."""
+    return {name for name in map(own_name, mx.operator.get_all_registered_operators())
+            if 'backward' not in name and not name.startswith('edb_')}
+
+
+def own_name(op: str) -> str:
+    """The name that an operator has in graphs, whichever of its aliases is given."""
+    name = ctypes.c_char_p()
+    check_call(_LIB.MXSymbolGetAtomicSymbolName(OpHandle(operator_handle(op)), ctypes.byref(name)))
+    return py_str(name.value)

@@ -16,9 +16,8 @@ from mxnet.ndarray import NDArray, register
 import gluon_edbatch as edb
 from gluon_edbatch.errors import BatchError, EdbError
 from gluon_edbatch.record.lazy import LazyArray
-from gluon_edbatch.static.noise import draws
-from gluon_edbatch.static.own_gradient import OWN_GRADIENT
-from gluon_edbatch.static.trace import symbol_function
+from gluon_edbatch.ops import OPS, op_of
+from gluon_edbatch.ops.symbols import symbol_function
 
 from .cases import Case, Input
 from .registry import handle

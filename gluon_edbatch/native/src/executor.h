@@ -388,10 +388,10 @@ template <typename T> class Executor {
       }
       case kUnary:
         if (i.i0 == 0 && i.f0 == 1 && i.f1 == 0 && std::signbit(i.f1)) copy(out, a);
-        else with_unary<T>(i.i0, T(i.f0), T(i.f1), [&](auto f) { unary_forward(f, out, a); });
+        else with_unary<T>(i.i0, T(i.f0), T(i.f1), [&](auto f, Slope) { unary_forward(f, out, a); });
         break;
       case kBinary:
-        with_binary<T>(i.i0, [&](auto f) { binary_forward(f, out, a, b, i.i1, i.i2); });
+        with_binary<T>(i.i0, [&](auto f, Slope) { binary_forward(f, out, a, b, i.i1, i.i2); });
         break;
       case kExpand: expand(out, a, parents_, block_.row); break;
       case kSegmentSum:
@@ -436,8 +436,7 @@ template <typename T> class Executor {
         break;
       case kUnary:
         if (!da) break;
-        with_unary<T>(i.i0, T(i.f0), T(i.f1), [&](auto f) {
-          constexpr Slope slope = decltype(f)::kSlope;
+        with_unary<T>(i.i0, T(i.f0), T(i.f1), [&](auto f, Slope slope) {
           const View& read = slope.reads == kFromArgument ? i.a : i.out;
           unary_backward(f, dy, da,
                          slope.reads == kFromNothing ? dy : kept_value(read, slope.name));
@@ -445,8 +444,7 @@ template <typename T> class Executor {
         break;
       case kBinary:
         if (!da && !db) break;
-        with_binary<T>(i.i0, [&](auto f) {
-          constexpr Slope slope = decltype(f)::kSlope;
+        with_binary<T>(i.i0, [&](auto f, Slope slope) {
           const auto read = [&](const View& view) {
             return slope.reads == kFromNothing ? value(view) : kept_value(view, slope.name);
           };

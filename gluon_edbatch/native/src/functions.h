@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <stdexcept>
 
 namespace edb {
 
@@ -47,76 +46,56 @@ inline float hyperbolic_tangent(float x) {
 }
 inline double hyperbolic_tangent(double x) { return std::tanh(x); }
 
-enum Read { kFromNothing, kFromArgument, kFromResult };
-
-struct Slope {  // a function's name for messages, and what its gradient reads
-  const char* name;
-  Read reads;
-};
-
 // Each has `value(x)`, and its `slope`, which gets the one value that it reads: the argument x or
-// the result y. The order is that of `Unary` in gluon_edbatch/native/instructions.py, which keeps
-// for the backward pass what is read there.
+// the result y, as the operator's declaration in gluon_edbatch/ops says.
 template <typename T> struct Affine {
-  static constexpr Slope kSlope{"affine", kFromNothing};
   T factor, term;
   T value(T x) const { return factor * x + term; }
   T slope(T) const { return factor; }
 };
 template <typename T> struct Sigmoid {
-  static constexpr Slope kSlope{"sigmoid", kFromResult};
   T value(T x) const { return sigmoid(x); }
   T slope(T y) const { return y * (T(1) - y); }
 };
 template <typename T> struct Tanh {
-  static constexpr Slope kSlope{"tanh", kFromResult};
   T value(T x) const { return hyperbolic_tangent(x); }
   T slope(T y) const { return T(1) - y * y; }
 };
 template <typename T> struct Relu {
-  static constexpr Slope kSlope{"relu", kFromResult};
   T value(T x) const { return x > T(0) ? x : (x == x ? T(0) : x); }
   T slope(T y) const { return y > T(0) ? T(1) : T(0); }
 };
 template <typename T> struct Exp {
-  static constexpr Slope kSlope{"exp", kFromResult};
   T value(T x) const { return exponential_full(x); }
   T slope(T y) const { return y; }
   static T exponential_full(T x) { return std::exp(x); }  // infinities and denormals as expected
 };
 template <typename T> struct Log {
-  static constexpr Slope kSlope{"log", kFromArgument};
   T value(T x) const { return std::log(x); }
   T slope(T x) const { return T(1) / x; }
 };
 template <typename T> struct Square {
-  static constexpr Slope kSlope{"square", kFromArgument};
   T value(T x) const { return x * x; }
   T slope(T x) const { return T(2) * x; }
 };
 template <typename T> struct Sqrt {
-  static constexpr Slope kSlope{"sqrt", kFromResult};
   T value(T x) const { return std::sqrt(x); }
   T slope(T y) const { return T(0.5) / y; }
 };
 template <typename T> struct Abs {
-  static constexpr Slope kSlope{"abs", kFromArgument};
   T value(T x) const { return std::fabs(x); }
   T slope(T x) const { return T(x > T(0)) - T(x < T(0)); }
 };
 template <typename T> struct Reciprocal {
-  static constexpr Slope kSlope{"reciprocal", kFromArgument};
   T factor;
   T value(T x) const { return factor / x; }
   T slope(T x) const { return -factor / (x * x); }
 };
 template <typename T> struct SoftRelu {
-  static constexpr Slope kSlope{"softrelu", kFromResult};
   T value(T x) const { return x > T(20) ? x : std::log1p(std::exp(x)); }
   T slope(T y) const { return T(1) - std::exp(-y); }
 };
 template <typename T> struct SoftSign {
-  static constexpr Slope kSlope{"softsign", kFromArgument};
   T value(T x) const { return x / (T(1) + std::fabs(x)); }
   T slope(T x) const {
     const T d = T(1) + std::fabs(x);
@@ -124,102 +103,56 @@ template <typename T> struct SoftSign {
   }
 };
 template <typename T> struct Leaky {
-  static constexpr Slope kSlope{"leaky relu", kFromArgument};
   T below;
   T value(T x) const { return x > T(0) ? x : below * x; }
   T slope(T x) const { return x > T(0) ? T(1) : below; }
 };
 template <typename T> struct Maximum {  // of NaN and a number: NaN, in those below, too
-  static constexpr Slope kSlope{"maximum", kFromArgument};
   T bound;
   T value(T x) const { return x > bound || x != x ? x : bound; }
   T slope(T x) const { return x >= bound ? T(1) : T(0); }  // as MXNet at the bound
 };
 template <typename T> struct Minimum {
-  static constexpr Slope kSlope{"minimum", kFromArgument};
   T bound;
   T value(T x) const { return x < bound || x != x ? x : bound; }
   T slope(T x) const { return x <= bound ? T(1) : T(0); }
 };
 template <typename T> struct Clip {
-  static constexpr Slope kSlope{"clip", kFromArgument};
   T least, greatest;
   T value(T x) const { return x > greatest ? greatest : x < least ? least : x; }
   T slope(T x) const { return x > greatest || x < least ? T(0) : T(1); }
 };
 
-// Calls body(function) with the function that `which` and its numbers stand for.
-template <typename T, typename Body>
-void with_unary(int64_t which, T first, T second, Body body) {
-  switch (which) {
-    case 0: body(Affine<T>{first, second}); break;
-    case 1: body(Sigmoid<T>{}); break;
-    case 2: body(Tanh<T>{}); break;
-    case 3: body(Relu<T>{}); break;
-    case 4: body(Exp<T>{}); break;
-    case 5: body(Log<T>{}); break;
-    case 6: body(Square<T>{}); break;
-    case 7: body(Sqrt<T>{}); break;
-    case 8: body(Abs<T>{}); break;
-    case 9: body(Reciprocal<T>{first}); break;
-    case 10: body(SoftRelu<T>{}); break;
-    case 11: body(SoftSign<T>{}); break;
-    case 12: body(Leaky<T>{first}); break;
-    case 13: body(Maximum<T>{first}); break;
-    case 14: body(Minimum<T>{first}); break;
-    case 15: body(Clip<T>{first, second}); break;
-    default: throw std::runtime_error("unknown elementwise function");
-  }
-}
-
 // Of two arguments: the value, and the slopes towards each, which read both or none.
 template <typename T> struct Add {
-  static constexpr Slope kSlope{"sum", kFromNothing};
   T value(T a, T b) const { return a + b; }
   T first(T, T) const { return T(1); }
   T second(T, T) const { return T(1); }
 };
 template <typename T> struct Subtract {
-  static constexpr Slope kSlope{"difference", kFromNothing};
   T value(T a, T b) const { return a - b; }
   T first(T, T) const { return T(1); }
   T second(T, T) const { return T(-1); }
 };
 template <typename T> struct Multiply {
-  static constexpr Slope kSlope{"product", kFromArgument};
   T value(T a, T b) const { return a * b; }
   T first(T, T b) const { return b; }
   T second(T a, T) const { return a; }
 };
 template <typename T> struct Divide {
-  static constexpr Slope kSlope{"quotient", kFromArgument};
   T value(T a, T b) const { return a / b; }
   T first(T, T b) const { return T(1) / b; }
   T second(T a, T b) const { return -a / (b * b); }
 };
 template <typename T> struct Larger {  // at a tie MXNet gives the gradient to the first
-  static constexpr Slope kSlope{"larger of two", kFromArgument};
   T value(T a, T b) const { return a > b || a != a ? a : b; }
   T first(T a, T b) const { return a >= b ? T(1) : T(0); }
   T second(T a, T b) const { return a >= b ? T(0) : T(1); }
 };
 template <typename T> struct Smaller {
-  static constexpr Slope kSlope{"smaller of two", kFromArgument};
   T value(T a, T b) const { return a < b || a != a ? a : b; }
   T first(T a, T b) const { return a <= b ? T(1) : T(0); }
   T second(T a, T b) const { return a <= b ? T(0) : T(1); }
 };
-
-template <typename T, typename Body> void with_binary(int64_t which, Body body) {
-  switch (which) {
-    case 0: body(Add<T>{}); break;
-    case 1: body(Subtract<T>{}); break;
-    case 2: body(Multiply<T>{}); break;
-    case 3: body(Divide<T>{}); break;
-    case 4: body(Larger<T>{}); break;
-    case 5: body(Smaller<T>{}); break;
-    default: throw std::runtime_error("unknown elementwise function");
-  }
-}
 
 }  // namespace edb

@@ -7,7 +7,7 @@
 #include <limits>
 #include <numeric>
 
-#include "functions.h"
+#include "opcodes.h"
 
 namespace edb {
 
@@ -67,8 +67,6 @@ void unary_backward(F f, const Rows<T>& dy, const Rows<T>& dx, const Rows<T>& re
       },
       dy, dx, read);
 }
-
-enum Spread : int64_t { kSame, kRepeat, kTile };  // how an operand of fewer columns fills a row
 
 // Columns in which an operand goes on by one from column to column, or stays where it is.
 inline int64_t run(int64_t how, int64_t width, int64_t own) {

@@ -1,6 +1,6 @@
 // Programs for rows, and the runs of batches that execute them, as Python encodes them.
 //
-// gluon_edbatch/native/{instructions,encoding}.py write what is read here; keep them alike.
+// gluon_edbatch/native/encoding.py writes what is read here; keep them alike.
 #pragma once
 
 #include <cstdint>
@@ -9,29 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "opcodes.h"
+
 namespace edb {
 
 constexpr int64_t kMagic = 0x45444231;  // 'EDB1'
-
-enum Opcode : int64_t {
-  kLoad,
-  kProduct,
-  kUnary,
-  kBinary,
-  kExpand,
-  kSegmentSum,
-  kLookup,
-  kLogSoftmax,
-  kSoftmax,
-  kPick,
-  kReduce,
-  kBatchProduct,
-  kConstant,
-  kStrided,
-  kTranspose,
-  kParameterRow,
-  kSegmentSoftmax
-};
 
 struct View {  // columns [offset, offset + width) of a register; reg < 0 where there is none
   int64_t reg, offset, width;
@@ -45,8 +27,6 @@ struct Instruction {
   double f0, f1;
 };
 static_assert(sizeof(Instruction) == 18 * sizeof(int64_t), "no padding");
-
-enum Place : int64_t { kNowhere, kScratch, kKept, kOutput, kInput };
 
 struct Register {
   int64_t width, ragged;            // a row each for the batch's rows, or for its ragged values

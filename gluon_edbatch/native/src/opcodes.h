@@ -1,0 +1,90 @@
+// Made by `python -m gluon_edbatch.ops --header` from the declarations in gluon_edbatch/ops.
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+
+#include "functions.h"
+
+namespace edb {
+
+enum Opcode : int64_t {
+  kLoad = 0,
+  kProduct = 1,
+  kUnary = 2,
+  kBinary = 3,
+  kExpand = 4,
+  kSegmentSum = 5,
+  kLookup = 6,
+  kLogSoftmax = 7,
+  kSoftmax = 8,
+  kPick = 9,
+  kReduce = 10,
+  kBatchProduct = 11,
+  kConstant = 12,
+  kStrided = 13,
+  kTranspose = 14,
+  kParameterRow = 15,
+  kSegmentSoftmax = 16
+};
+
+enum Place : int64_t {
+  kNowhere = 0,
+  kScratch = 1,
+  kKept = 2,
+  kOutput = 3,
+  kInput = 4
+};
+
+enum Spread : int64_t {
+  kSame = 0,
+  kRepeat = 1,
+  kTile = 2
+};
+
+enum Read { kFromNothing, kFromArgument, kFromResult };
+
+struct Slope {  // a function's name for messages, and what its gradient reads
+  const char* name;
+  Read reads;
+};
+
+// Calls body(function, slope) with the function that `which` stands for.
+template <typename T, typename Body>
+void with_unary(int64_t which, T first, T second, Body body) {
+  switch (which) {
+    case 0: body(Affine<T>{first, second}, Slope{"Affine", kFromNothing}); break;
+    case 1: body(Relu<T>{}, Slope{"Relu", kFromResult}); break;
+    case 2: body(Sigmoid<T>{}, Slope{"Sigmoid", kFromResult}); break;
+    case 3: body(Tanh<T>{}, Slope{"Tanh", kFromResult}); break;
+    case 4: body(SoftRelu<T>{}, Slope{"SoftRelu", kFromResult}); break;
+    case 5: body(SoftSign<T>{}, Slope{"SoftSign", kFromArgument}); break;
+    case 6: body(Leaky<T>{first}, Slope{"Leaky", kFromArgument}); break;
+    case 7: body(Clip<T>{first, second}, Slope{"Clip", kFromArgument}); break;
+    case 8: body(Square<T>{}, Slope{"Square", kFromArgument}); break;
+    case 9: body(Abs<T>{}, Slope{"Abs", kFromArgument}); break;
+    case 10: body(Exp<T>{}, Slope{"Exp", kFromResult}); break;
+    case 11: body(Log<T>{}, Slope{"Log", kFromArgument}); break;
+    case 12: body(Sqrt<T>{}, Slope{"Sqrt", kFromResult}); break;
+    case 13: body(Reciprocal<T>{first}, Slope{"Reciprocal", kFromArgument}); break;
+    case 14: body(Maximum<T>{first}, Slope{"Maximum", kFromArgument}); break;
+    case 15: body(Minimum<T>{first}, Slope{"Minimum", kFromArgument}); break;
+    default: throw std::runtime_error("unknown elementwise function");
+  }
+}
+
+// Calls body(function, slope) with the function that `which` stands for.
+template <typename T, typename Body>
+void with_binary(int64_t which, Body body) {
+  switch (which) {
+    case 0: body(Add<T>{}, Slope{"Add", kFromNothing}); break;
+    case 1: body(Subtract<T>{}, Slope{"Subtract", kFromNothing}); break;
+    case 2: body(Multiply<T>{}, Slope{"Multiply", kFromArgument}); break;
+    case 3: body(Divide<T>{}, Slope{"Divide", kFromArgument}); break;
+    case 4: body(Larger<T>{}, Slope{"Larger", kFromArgument}); break;
+    case 5: body(Smaller<T>{}, Slope{"Smaller", kFromArgument}); break;
+    default: throw std::runtime_error("unknown elementwise function");
+  }
+}
+
+}  // namespace edb

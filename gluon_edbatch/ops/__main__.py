@@ -1,0 +1,27 @@
+"""``python -m gluon_edbatch.ops``: which operators of MXNet have no entry here.
+
+``--header`` writes ``native/src/opcodes.h``, after an operator with a formula of its own was added.
+"""
+import argparse
+from pathlib import Path
+
+from ..native.compiler import SOURCES
+from . import OPS
+from .header import header
+from .symbols import registered
+
+
+def main() -> None:
+    """See the module."""
+    parser = argparse.ArgumentParser(prog='python -m gluon_edbatch.ops', description=__doc__)
+    parser.add_argument('--header', action='store_true', help='write the header for C++')
+    if parser.parse_args().header:
+        Path(SOURCES, 'opcodes.h').write_text(header(), encoding='ascii')
+        return
+    missing = sorted(registered() - set(OPS))
+    print('\n'.join(missing))
+    print(f'{len(missing)} operators without an entry, which run one by one; {len(OPS)} with one')
+
+
+if __name__ == '__main__':
+    main()
