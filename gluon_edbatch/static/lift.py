@@ -442,8 +442,15 @@ def _sequence(application: Application) -> Optional[mx.sym.Symbol]:
     return _apart(result, application.outputs[0])
 
 
-def _matrices(application: Application) -> mx.sym.Symbol:
+def _matrices(application: Application) -> Optional[mx.sym.Symbol]:
     """Works on the last two axes, whatever is in front of them."""
+    if any(len(value.shape) < 2 for value in application.inputs):
+        return None  # some take such an array for a matrix, and have no gradient or a wrong one
+    return _vectors(application)
+
+
+def _vectors(application: Application) -> mx.sym.Symbol:
+    """Works on the last axis."""
     result = application.apply(*application.batched_inputs())
     return _all_shaped(result, application.outputs)
 
@@ -523,7 +530,8 @@ LIFTS: Dict[str, Callable[[Application], Optional[mx.sym.Symbol]]] = {
     **_table(_matrices, '''
         _linalg_det _linalg_inverse _linalg_gelqf _linalg_gemm _linalg_gemm2 _linalg_potrf
         _linalg_potri _linalg_slogdet _linalg_sumlogdiag _linalg_syrk _linalg_trmm _linalg_trsm
-        _linalg_extractdiag _linalg_extracttrian _linalg_makediag _linalg_maketrian'''),
+        _linalg_extractdiag _linalg_extracttrian'''),
+    **_table(_vectors, '_linalg_makediag _linalg_maketrian'),
     'RNN': _rnn, '_contrib_CTCLoss': _ctc, 'CTCLoss': _ctc, 'ctc_loss': _ctc,
     'where': _where, 'FullyConnected': _fully_connected, 'Dropout': _dropout,
 }

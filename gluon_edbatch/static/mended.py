@@ -2,12 +2,16 @@
 from typing import Callable, Dict, List, Optional, Tuple, Union
 
 import mxnet as mx
+import numpy as np
 
+from ..errors import RecordError
 from .rewrite import Entry, NodeView, Rewriter, rewrite
 from .rowwise import operators
+from .trace import is_argument
 
 
-def mended(symbol: mx.sym.Symbol, shapes: Dict[str, Tuple[int, ...]]) -> mx.sym.Symbol:
+def mended(symbol: mx.sym.Symbol, shapes: Dict[str, Tuple[int, ...]], trial: bool = False
+           ) -> mx.sym.Symbol:
     """The Symbol without such operators.
 
     Parameters
@@ -15,15 +19,22 @@ def mended(symbol: mx.sym.Symbol, shapes: Dict[str, Tuple[int, ...]]) -> mx.sym.
     symbol : Symbol
     shapes : dict
         Of its inputs for some number of rows.
+    trial : bool, default False
+        Whether these are not shapes of a call, because the lengths of ragged arguments differ.
+
+    Raises
+    ------
+    RecordError
+        If no other operator does the same without harm.
     """
-    if _RULES.keys().isdisjoint(operators(symbol)):
+    rules = _RULES if trial else {**_RULES, **_RULES_OF_CALLS}
+    if rules.keys().isdisjoint(operators(symbol)):
         return symbol
-    return rewrite(symbol, shapes, _rule)
 
-
-def _rule(rewriter: Rewriter, node: NodeView) -> Union[Entry, List[Entry], None]:
-    rule = _RULES.get(node.op)
-    return None if rule is None else rule(rewriter, node)
+    def rule(rewriter: Rewriter, node: NodeView) -> Union[Entry, List[Entry], None]:
+        own = rules.get(node.op)
+        return None if own is None else own(rewriter, node)
+    return rewrite(symbol, shapes, rule)
 
 
 def _sequence_last(rewriter: Rewriter, node: NodeView) -> Optional[Entry]:
@@ -45,5 +56,26 @@ def _sort(rewriter: Rewriter, node: NodeView) -> Optional[List[Entry]]:
     return [Entry(entry.node, output, shape) for output, shape in enumerate(node.shapes)]
 
 
-_RULES: Dict[str, Callable[[Rewriter, NodeView], Union[Entry, List[Entry], None]]] = {
-    'SequenceLast': _sequence_last, 'sort': _sort, 'argsort': _sort, 'topk': _sort}
+def _deconvolution(rewriter: Rewriter, node: NodeView) -> Optional[Entry]:
+    """Outside training oneDNN's way of storing weights is written over the memory that they are in.
+    Rows of an arena are a part of theirs, which MXNet then refuses to read."""
+    weight = rewriter.nodes[node.inputs[1].node]
+    if weight['op'] == 'null' and not is_argument(weight['name']):
+        return None
+    own = rewriter.add('_copy', [node.inputs[1]], node.inputs[1].shape)
+    return rewriter.add(node.op, [node.inputs[0], own, *node.inputs[2:]], node.shape, **node.attrs)
+
+
+def _reshape(_: Rewriter, node: NodeView) -> None:
+    """MXNet does not compare the numbers of elements: the gradient, or the result, is then beyond
+    the array."""
+    old = node.inputs[0].shape
+    if np.prod(old) != np.prod(node.shape):
+        raise RecordError(f'Reshape of {old} to {node.shape}, which has another number of elements')
+
+
+_Rule = Callable[[Rewriter, NodeView], Union[Entry, List[Entry], None]]
+_RULES: Dict[str, _Rule] = {
+    'SequenceLast': _sequence_last, 'sort': _sort, 'argsort': _sort, 'topk': _sort,
+    'Deconvolution': _deconvolution}
+_RULES_OF_CALLS: Dict[str, _Rule] = {'Reshape': _reshape, 'reshape': _reshape}

@@ -328,7 +328,8 @@ def make_type(graph: StaticGraph, mode: Mode, leaves: Sequence[Tuple[Spec, Kind]
     _refuse_writing(graph)
     why_eager = _why_eager(graph, mode, leaves, eager)
     outputs = _infer(graph, shapes, dtypes, ctx, bool(why_eager))
-    graph = graph._replace(symbol=mended(graph.symbol, shapes))
+    trial = lengths is None and any(kind is Kind.RAGGED for _, kind in leaves)
+    graph = graph._replace(symbol=mended(graph.symbol, shapes, trial))
     verdict = _verdict(graph, mode, leaves, shapes)
     lifted = None
     if verdict.verdict is not Verdict.PROVED and options.whole_values and not why_eager:
