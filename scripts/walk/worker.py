@@ -32,6 +32,7 @@ _INTEGERS = ('index', 'length')
 _CONSTANT = _INTEGERS + ('state',)
 RULE, WHOLE, ONE_BY_ONE, REFUSED, EAGER_FAILS = (
     'by rule', 'whole values', 'one by one', 'refused', 'eager fails')
+OWN = 'own gradient'  # what a worker can be asked for instead, as `eager` and `batched` one way
 _TOLERANCE = {'float16': 2e-2, 'float32': 3e-5, 'float64': 1e-10}
 # MXNet's relu in rnn_impl.h is `x > 0.0f ? static_cast<float>(x) : 0.0f`, and so is its gradient: in
 # float64, too, each step is rounded to single precision, 1e-7 from what NumPy computes in double.
@@ -47,10 +48,11 @@ class Run(NamedTuple):
 
 
 class Call:
-    """The calls of a case, on their arrays."""
+    """The calls of a case, on their arrays; the gradients of their results are so much times what
+    is drawn for them."""
 
-    def __init__(self, case: Case, dtype: str = ''):
-        self.case = case
+    def __init__(self, case: Case, dtype: str = '', times: float = 1.0):
+        self.case, self._times = case, times
         random = np.random.RandomState(case.seed)
         shared = {position: _array(each, case, random, 0, dtype)
                   for position, each in enumerate(case.inputs) if each.shared}
@@ -113,7 +115,7 @@ class Call:
         for call, each in enumerate(results):
             unused = self.case.few and call not in (1, 2)
             for value in each:
-                weight = random.uniform(0.5, 1.5, value.shape) * (not unused)
+                weight = random.uniform(0.5, 1.5, value.shape) * (not unused) * self._times
                 # What is not used has the gradient zero, and zero times infinity, in a batch.
                 if np.issubdtype(value.dtype, np.floating) and not (
                         unused and self.case.op in OWN_GRADIENT):
@@ -291,6 +293,26 @@ def one_way(case: Case, only: str) -> Dict[str, str]:
     return {'how': only, 'why': ''}
 
 
+def own_gradient(case: Case) -> Dict[str, str]:
+    """Whether the operator gives a gradient, in eager code, though that of its results is zero;
+    what it leaves in memory as it was is none, and neither is zero times infinity."""
+    try:
+        first = _gradients_of_zero(case, _JUNK[0])
+        second = _gradients_of_zero(case, _JUNK[1]) if any(map(np.any, first)) else first
+    except Exception as error:  # pylint: disable=broad-except
+        forget_errors()
+        return {'how': EAGER_FAILS, 'why': _first(error)}
+    own = any((np.isfinite(one) & (one != 0) & (one == other)).any()
+              for one, other in zip(first, second))
+    return {'how': OWN if own else RULE, 'why': ''}
+
+
+def _gradients_of_zero(case: Case, byte: int) -> List[np.ndarray]:
+    with _memory_of(byte):
+        run = Call(case._replace(few=False), times=0.0).run(False, True)
+    return [gradient for gradient in run.gradients if gradient is not None]
+
+
 def _batched_outcome(case: Case, expected: Run, recorded: bool, tell) -> Dict[str, str]:
     call = Call(case)
     try:
@@ -389,7 +411,8 @@ def _answer(answers: int) -> None:
         case = Case(**dict(fields, inputs=[Input(*each) for each in fields['inputs']]))
         phase(only or 'eager')
         try:
-            result = one_way(case, only) if only else outcome(case, phase)
+            result = outcome(case, phase) if not only else own_gradient(case) if only == OWN \
+                else one_way(case, only)
         except Exception:  # pylint: disable=broad-except
             result = {'how': REFUSED, 'why': '', 'difference': traceback.format_exc()}
         sound = is_sound()
