@@ -229,6 +229,12 @@ def _(draw):
     return [Input(draw.shape(1, 3)) for _ in range(draw.attrs['num_arrays'])]
 
 
+@_for('multi_sum_sq')
+def _(draw):
+    draw.attrs['num_arrays'] = draw.number(1, 3)
+    return [Input(draw.shape(1, 3)) for _ in range(draw.attrs['num_arrays'])]
+
+
 @_for('_mp_adamw_update')
 def _(draw):
     """Of one shape: MXNet checks none of them, and reads beyond those that are too small."""
