@@ -27,7 +27,7 @@ from .registry import handle
 
 CALLS = 4
 SECONDS = 5.0  # of processor time for a case, one way
-_M_PERTURB, _JUNK = -6, (0x41, 0xc2)  # of <malloc.h>
+_M_PERTURB, _JUNK = -6, (0x41, 0xc2, 0xff)  # of <malloc.h>; the last fills with zeros
 _INTEGERS = ('index', 'length')
 _CONSTANT = _INTEGERS + ('state',)
 RULE, WHOLE, ONE_BY_ONE, REFUSED, EAGER_FAILS = (
