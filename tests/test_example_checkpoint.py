@@ -9,6 +9,7 @@ import pytest
 from mxnet import autograd, gluon
 from common import checkpoint as checkpoints
 from common.checkpoint import Checkpoint, CheckpointError
+from support.damage import damaged
 
 
 def example(value=1.0, epochs=2):
@@ -84,27 +85,6 @@ def test_a_changed_byte_is_noticed(tmp_path):
     path.write_bytes(whole)
     with pytest.raises(CheckpointError, match='damaged.*CRC'):
         checkpoints.load(path)
-
-
-def damaged(whole, generator):
-    """A file with a few bits, bytes or pieces changed, put in, left out or moved."""
-    data = bytearray(whole)
-    for _ in range(generator.randint(1, 4)):
-        at, length = generator.randint(len(data)), generator.randint(1, 40)
-        piece = data[at:at + length]
-        kind = generator.randint(5)
-        if kind == 0:
-            data[at] ^= 1 << generator.randint(8)
-        elif kind == 1:
-            data[at] = generator.randint(256)
-        elif kind == 2:
-            del data[at:at + length]
-        elif kind == 3:
-            data[at:at] = piece
-        else:
-            other = generator.randint(len(data))
-            data[other:other + len(piece)] = piece
-    return bytes(data)
 
 
 def check_damaged_files(tmp_path, count, seed):
