@@ -114,6 +114,7 @@ class Evaluator:
         machine = Machine(recording, plan, self._results)
         for step in steps(plan):
             _run_step(machine, step, calls, recording)
+        machine.finish()
         arenas = _arenas(plan, machine, bool(eager), recording, self._results)
         _run_eager(recording, plan, arenas, eager, calls)
         under_way(_last_written(plan, arenas))

@@ -180,6 +180,25 @@ def test_partly_evaluated_scope_is_freed():
     assert_unguarded(net)
 
 
+@pytest.mark.parametrize('early', [False, True])
+def test_partly_evaluated_scope_is_freed_under_autograd(early):
+    """What autograd's tape has of it does not keep all else alive."""
+    net = dense(4)
+    with autograd.record():
+        with edb.batching() as scope:
+            values = [net(row) for row in rows(4)]
+            if early:
+                values[0].asnumpy()
+            unused = net(values[0])
+        loss = edb.stack(values).sum()
+    loss.wait_to_read()
+    recording = weakref.ref(scope._recording)
+    del scope, values, unused, loss
+    settle()
+    assert recording() is None
+    assert_unguarded(net)
+
+
 def test_recording_is_freed_when_all_is_evaluated():
     """Values live on without the recording that made them."""
     net = dense()
