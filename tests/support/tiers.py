@@ -13,7 +13,7 @@ FAST = {
                              'device',
     'other ways to call': 'fold fold_unroll fold_programs reuse concurrent',
     'what is said': 'explain visualize public_surface judged_in_float64',
-    'found from outside': 'faults',
+    'found from outside': 'faults interrupts',
     'examples': 'example_data example_words example_spans example_metrics example_checkpoint',
     'the tests': 'suite',
 }
