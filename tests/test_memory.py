@@ -51,6 +51,12 @@ def test_training_300_steps(scheduler):
     assert_flat(training_step(scheduler), 150, 300, 20e6)
 
 
+@pytest.mark.slow
+def test_training_10000_steps():
+    # a step that left 400 bytes behind would show
+    assert_flat(training_step(size=16, minibatches=20), 500, 10_000, 4e6)
+
+
 def test_inference_100_steps():
     model = Model()
     model.initialize()
