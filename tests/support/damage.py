@@ -3,7 +3,8 @@ import copy
 import json
 
 _JUNK = [None, True, False, 0, 1, -1, 7, 2 ** 31, -2 ** 63, 10 ** 4000, 0.5, -0.0, 1e308,
-         float('nan'), float('inf'), '', 'x', '\ud800', '\0', 'E_max', 'least deep', [], [[]], {}, {'': 0},
+         float('nan'), float('inf'), '', 'x',
+         '\ud800', '\0', 'E_max', 'least deep', [], [[]], {}, {'': 0},
          [[0], 0], [[[0, 1], 0]]]
 _DEEP = 'lists in lists'  # Python itself would not write them
 
