@@ -127,7 +127,7 @@ class NodeType:
         Those of the parameters when it was made.
     changed_by : set of str
         The options that made a difference to what was compiled so far; parts have that of the
-        whole.
+        whole. (What differs from evaluation to evaluation is found by `report.passes_of`.)
     """
 
     def __init__(self, graph: StaticGraph, mode: Mode, arguments: Tuple[Argument, ...],
