@@ -8,28 +8,27 @@ from types import SimpleNamespace
 import mxnet as mx
 import numpy as np
 import pytest
+from bench.commands import COMMANDS, workloads
+from bench.gemm import best_rate
+from bench.measure import _phase_fields
+from bench.output import tables
+from bench.rivals.levels import plan_levels
+from bench.runner import MeasurementError, measure_in_turn
+from bench.settings import Settings
+from bench.systems import Phases, build_system
+from bench.treelstm_sick import TreeLSTMSick, initial_weights, weights_of
+from bench.where import Where
+from bench.workloads import WORKLOADS, load_workload
+from benchmark import main
 from mxnet import autograd, nd
+from tree_lstm.data import Pair, Tree
+from tree_sst.data import build_samples, parse_tree
 
+from gluon_edbatch.native import stopwatch
 from support import processes
+from support.models import random_tree
 
 SCRIPTS = processes.ROOT / 'scripts'
-sys.path.append(str(SCRIPTS))
-
-from bench.commands import COMMANDS, workloads  # noqa: E402
-from bench.gemm import best_rate  # noqa: E402
-from bench.measure import _phase_fields  # noqa: E402
-from bench.output import tables  # noqa: E402
-from bench.rivals.levels import plan_levels  # noqa: E402
-from bench.runner import MeasurementError, measure_in_turn  # noqa: E402
-from bench.settings import Settings  # noqa: E402
-from bench.systems import Phases, build_system  # noqa: E402
-from bench.treelstm_sick import TreeLSTMSick, initial_weights, weights_of  # noqa: E402
-from bench.where import Where  # noqa: E402
-from bench.workloads import WORKLOADS, load_workload  # noqa: E402
-from benchmark import main  # noqa: E402
-from gluon_edbatch.native import stopwatch  # noqa: E402
-from tree_lstm.data import Pair, Tree  # noqa: E402
-from tree_sst.data import build_samples, parse_tree  # noqa: E402
 
 needs_torch = pytest.mark.skipif(find_spec('torch') is None, reason='PyTorch is not installed')
 RIVALS = [pytest.param(name, marks=needs_torch) if 'torch' in name else name
@@ -251,16 +250,9 @@ def node_by_node(weights, pairs):
         nd.concat(*outputs, dim=0).asnumpy()
 
 
-def random_tree(rng, size, vocab):
-    nodes = [Tree(int(rng.randint(vocab))) for _ in range(size)]
-    for k in range(1, size):
-        nodes[rng.randint(max(0, k - 4), k)].children.append(nodes[k])
-    return nodes[0]
-
-
 def random_pairs(sizes, seed=0, vocab=7):
     rng = np.random.RandomState(seed)
-    return [Pair(random_tree(rng, left, vocab), random_tree(rng, right, vocab),
+    return [Pair(random_tree(rng, left, vocab=vocab), random_tree(rng, right, vocab=vocab),
                  rng.uniform(1, 5)) for left, right in sizes]
 
 

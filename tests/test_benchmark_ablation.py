@@ -1,19 +1,14 @@
 """scripts/benchmark.py ablation: a row for each optimisation that is switched off."""
 import json
-import sys
-from pathlib import Path
 
 import pytest
+from bench.ablation import measure_ablation, variants
+from bench.measure import Measurement
+from bench.settings import Settings
+from benchmark import main
 
 import gluon_edbatch as edb
 
-SCRIPTS = Path(__file__).resolve().parents[1] / 'scripts'
-sys.path.append(str(SCRIPTS))
-
-from bench.ablation import measure_ablation, variants  # noqa: E402
-from bench.measure import Measurement  # noqa: E402
-from bench.settings import Settings  # noqa: E402
-from benchmark import main  # noqa: E402
 
 FIELDS = {'workload', 'mode', 'batch_size', 'hidden', 'embed', 'scheduler', 'threads', 'off',
           'samples_per_s', 'samples_per_s_min', 'samples_per_s_max', 'ratio', 'cpu_ms',

@@ -1,18 +1,12 @@
 """scripts/benchmark.py blocks: both sides compute the same, and rows are complete."""
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
-
-SCRIPTS = Path(__file__).resolve().parents[1] / 'scripts'
-sys.path.append(str(SCRIPTS))
-
-from bench.blocks import BlockSettings, CompiledBatch, PlainBatch  # noqa: E402
-from bench.cells import CELLS  # noqa: E402
-from bench.commands.blocks import NAMES  # noqa: E402
-from benchmark import main  # noqa: E402
+from bench.blocks import BlockSettings, CompiledBatch, PlainBatch
+from bench.cells import CELLS
+from bench.commands.blocks import NAMES
+from benchmark import main
 
 FIELDS = {'cell', 'gates', 'mode', 'rows', 'hidden', 'embed', 'reads', 'off', 'plain_us',
           'compiled_us', 'speedup', 'plain_cpu_us', 'compiled_cpu_us', 'cpu_speedup',

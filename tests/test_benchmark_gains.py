@@ -1,17 +1,11 @@
 """scripts/benchmark.py gains: rows of all workloads that are compared."""
 import json
-import sys
-from pathlib import Path
 
 import pytest
-
-SCRIPTS = Path(__file__).resolve().parents[1] / 'scripts'
-sys.path.append(str(SCRIPTS))
-
-from bench import gains  # noqa: E402
-from bench.gains import COMPARISONS  # noqa: E402
-from bench.workloads import WORKLOADS  # noqa: E402
-from benchmark import main  # noqa: E402
+from bench import gains
+from bench.gains import COMPARISONS
+from bench.workloads import WORKLOADS
+from benchmark import main
 
 TINY = ['--batch-size', '3', '--hidden', '6', '--embed', '4', '--repeat', '1', '--minibatches', '1',
         '--seconds', '0.05']

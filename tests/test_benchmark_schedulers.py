@@ -1,19 +1,13 @@
 """scripts/benchmark.py schedulers and the graphs that it records."""
 import json
-import sys
-from pathlib import Path
 
 import pytest
+from bench.graphs import GraphSource
+from bench.workloads import WORKLOADS
+from benchmark import main
 
 import gluon_edbatch as edb
 from support.models import TreeLSTM, random_trees, started
-
-SCRIPTS = Path(__file__).resolve().parents[1] / 'scripts'
-sys.path.append(str(SCRIPTS))
-
-from bench.graphs import GraphSource  # noqa: E402
-from bench.workloads import WORKLOADS  # noqa: E402
-from benchmark import main  # noqa: E402
 
 FIELDS = {'workload', 'scheduler', 'batch_size', 'nodes', 'types', 'batches', 'lower_bound',
           'ratio', 'schedule_ms', 'learn_s', 'unseen_states', 'minibatches'}

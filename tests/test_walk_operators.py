@@ -6,14 +6,13 @@ from pathlib import Path
 
 import mxnet as mx
 import pytest
+from walk.cases import make_case, make_cases
+from walk.makers import MAKERS
+from walk.registry import registry
+from walk.table import WAYS, lines_of
+from walk.workers import run_cases
 
 SCRIPTS = Path(__file__).resolve().parents[1] / 'scripts'
-sys.path.insert(0, str(SCRIPTS))
-from walk.cases import make_case, make_cases  # noqa: E402
-from walk.makers import MAKERS  # noqa: E402
-from walk.registry import registry  # noqa: E402
-from walk.table import WAYS, lines_of  # noqa: E402
-from walk.workers import run_cases  # noqa: E402
 
 
 def run_script(*arguments):
