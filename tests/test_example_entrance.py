@@ -1,6 +1,9 @@
-"""python -m example: one entrance to all programs of the examples."""
+"""python -m example, the entrance to all programs of the examples; and those that make samples."""
+from importlib import import_module
+from pathlib import Path
 
 import pytest
+from common.samples import Writer, different, write_files
 
 from support import processes
 
@@ -38,7 +41,7 @@ def test_a_program_gets_its_options_and_gives_its_status(tmp_path):
     for path in tmp_path.iterdir():
         assert path.read_bytes() == (EXAMPLES / 'lattice' / 'sample' / path.name).read_bytes()
     done = run('tree_lstm', '--data', tmp_path / 'nowhere')
-    assert done.returncode == 1 and 'there is no such file' in done.stderr
+    assert done.returncode == 1 and 'nowhere: there is no such directory' in done.stderr
 
 
 def test_both_ways_to_call_say_the_same():
@@ -48,7 +51,43 @@ def test_both_ways_to_call_say_the_same():
     assert figures[0] == figures[1] and figures[0][0] == 'dev', ways
 
 
-@pytest.mark.parametrize('path', [path for path in PROGRAMS if path.endswith('make_sample')])
-def test_files_are_programs(path):
+# --- samples -------------------------------------------------------------------------------
+
+MAKERS = [path for path in PROGRAMS if path.endswith('make_sample')]
+
+
+def files_below(directory):
+    return {str(path.relative_to(directory)): path.read_bytes()
+            for path in Path(directory).rglob('*') if path.is_file()}
+
+
+@pytest.mark.parametrize('path', MAKERS)
+def test_a_maker_is_a_program(path):
     done = processes.run_example(path, '--help')
     assert done.returncode == 0 and 'usage: ' in done.stdout, done.stderr
+
+
+# Images are not the same to the byte: another NumPy may round otherwise.
+@pytest.mark.parametrize('path', [path for path in MAKERS if 'torchfold' not in path])
+def test_the_embedded_sample_is_what_its_maker_makes(path, tmp_path):
+    main = import_module(path.replace('/', '.')).main
+    assert main(['--out', str(tmp_path)]) == 0
+    kept = files_below((EXAMPLES / path).with_name('sample'))
+    assert kept and files_below(tmp_path) == kept
+    assert main(['--out', str(tmp_path), '--seed', '1']) == 0
+    made = files_below(tmp_path)
+    assert set(made) == set(kept) and made != kept
+
+
+def test_what_is_drawn_by_a_seed():
+    one, same, other = (Writer(seed) for seed in ('a', 'a', 'b'))
+    letters = [writer.pick('abcdefgh') for writer in (one, same, other) for _ in range(20)]
+    assert letters[:20] == letters[20:40] != letters[40:]
+    assert not one.chance(0) and one.chance(1)
+    assert sorted(different(3, lambda: one.pick('abc'))) == ['a', 'b', 'c']
+    assert different(2, iter([1, 3, 2]).__next__, key=lambda number: number % 2) == [1, 2]
+
+
+def test_files_are_whole_and_in_folders(tmp_path):
+    write_files(tmp_path / 'new', {'text': 'ä\n', 'folder/bytes': b'\0'})
+    assert files_below(tmp_path / 'new') == {'text': 'ä\n'.encode(), 'folder/bytes': b'\0'}
