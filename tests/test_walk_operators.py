@@ -7,17 +7,16 @@ from pathlib import Path
 import mxnet as mx
 import numpy as np
 import pytest
+from walk.cases import Input, make_case, make_cases
+from walk.makers import MAKERS
+from walk.registry import registry
+from walk.table import WAYS, lines_of
+from walk.worker import OWN, _alike, _tolerance
+from walk.workers import run_cases
 
 from gluon_edbatch.static.own_gradient import OWN_GRADIENT
 
 SCRIPTS = Path(__file__).resolve().parents[1] / 'scripts'
-sys.path.insert(0, str(SCRIPTS))
-from walk.cases import Input, make_case, make_cases  # noqa: E402
-from walk.makers import MAKERS  # noqa: E402
-from walk.registry import registry  # noqa: E402
-from walk.table import WAYS, lines_of  # noqa: E402
-from walk.worker import OWN, _alike, _tolerance  # noqa: E402
-from walk.workers import run_cases  # noqa: E402
 
 
 def run_script(*arguments):
