@@ -14,7 +14,7 @@ import time
 import traceback
 import weakref
 from functools import partial
-from typing import Callable, List, Optional, Sequence, Set
+from typing import Callable, List, Optional, Sequence
 
 import mxnet as mx
 from mxnet import autograd
@@ -24,6 +24,7 @@ from mxnet.ndarray import NDArray
 from .errors import StaleValueError
 from .execute import Machine
 from .lookup import with_dense_gradient
+from .pace import wait_for_all
 from .record.guard import raw_handle
 from .record.lazy import _set_recording
 
@@ -93,10 +94,10 @@ class BackwardPass:
     """The gradient computation of one evaluation.
 
     Its tapes hold every intermediate result. MXNet does not say whether a backward pass is the
-    last one (``retain_graph``), so they are kept after the first until the thread's next
-    evaluation under ``autograd.record()`` begins, and freed then. A pass that only then runs
-    frees them itself, when it has come to all arenas that are on the user's tape: a loss may
-    depend on several.
+    last one (``retain_graph``), and its engine runs passes late: when the first one is over, more
+    may have been asked for, through other arenas of the same loss or through other values. So
+    tapes are kept until the thread's next evaluation but one after that, which waits for what was
+    asked for before it frees them. Most are gone by then, with the values.
     """
 
     _latest = threading.local()
@@ -104,33 +105,27 @@ class BackwardPass:
     def __init__(self, machine: Machine):
         self._machine: Optional[Machine] = machine
         _passes.add(self)
-        self._connected: Set[int] = set()  # arenas on the user's tape
-        self._ran: Set[int] = set()
-        self._superseded = False
+        self._ran = False
+        self._ran_before = False  # the latest evaluation of the thread
         self._lock = threading.Lock()
 
     @classmethod
     def begin_evaluation(cls) -> None:
-        """Let the previous evaluations of this thread free their tapes once differentiated."""
-        before = [reference() for reference in getattr(cls._latest, 'references', ())]
-        cls._latest.references = [weakref.ref(previous) for previous in before
-                                  if previous is not None and not previous._supersede()]
+        """Free the tapes of this thread that were differentiated before its latest evaluation."""
+        tracked = [reference() for reference in getattr(cls._latest, 'references', ())]
+        alive = [backward for backward in tracked if backward is not None]
+        if any([backward._ran_before for backward in alive]):
+            wait_for_all()
+        for backward in alive:
+            if backward._ran_before:
+                backward.release()
+            backward._ran_before = backward._ran
+        cls._latest.references = [weakref.ref(backward) for backward in alive
+                                  if backward._machine is not None]
 
     def track(self) -> None:
-        """Be one that the next evaluation of this thread supersedes."""
+        """Be one that later evaluations of this thread free."""
         self._latest.references.append(weakref.ref(self))
-
-    def put_on_tape(self, arena: int) -> None:
-        """Passes may come to this arena."""
-        self._connected.add(arena)
-
-    def _supersede(self) -> bool:
-        """Gives whether the tapes are freed."""
-        with self._lock:
-            self._superseded = True
-            if self._ran:
-                self._machine = None
-            return bool(self._ran)
 
     def release(self) -> None:
         """Free the tapes."""
@@ -156,13 +151,11 @@ class BackwardPass:
             machine = self._machine
             if machine is None:
                 raise StaleValueError(
-                    'a second backward pass through values of a batching scope, after a later '
-                    'scope was evaluated: their intermediate results are freed. Differentiate '
+                    'a second backward pass through values of a batching scope, after later '
+                    'scopes were evaluated: their intermediate results are freed. Differentiate '
                     'them before the next minibatch is evaluated')
             deliver(self._run(machine, arena, head), targets, requests)
-            self._ran.add(arena)
-            if self._superseded and self._ran == self._connected:
-                self._machine = None
+            self._ran = True
 
     def _run(self, machine: Machine, arena: int, head: NDArray) -> List[NDArray]:
         for index, gradient in enumerate(machine.gradients):
@@ -203,7 +196,6 @@ def connect(machine: Machine, eager: bool) -> List[Optional[Callable[[], NDArray
     backward.track()
 
     def connected(index: int) -> NDArray:
-        backward.put_on_tape(index)
         output = machine.arenas[index].detach()
         previous = _set_recording(True)
         try:

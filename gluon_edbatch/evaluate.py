@@ -2,7 +2,7 @@
 import threading
 import time
 from dataclasses import replace
-from typing import Dict, List, Optional, Union
+from typing import Dict, List, Optional, Tuple, Union
 
 import numpy as np
 from mxnet.ndarray import NDArray
@@ -26,7 +26,7 @@ from .record.inputs import SCALAR_DTYPE
 from .record.recording import Recording
 from .record.sites import Site, current_site
 from .record.spec import spec_of
-from .report import EvaluationCounts
+from .report import EvaluationCounts, passes_of
 from .schedule import Schedule, Scheduler
 from .static.node_type import Kind, NodeType
 from .static.verify import verify
@@ -105,7 +105,7 @@ class Evaluator:
         recorded = time.perf_counter()
         schedule = self.scheduler.schedule(graph)
         scheduled = time.perf_counter()
-        schedule = _arranged(graph, schedule, types)
+        schedule, arranged = _arranged(graph, schedule, types)
         plan = look_ups_apart(hoist(make_plan(calls, table, types, schedule, graph.types,
                                               _given(recording), locations)))
         BackwardPass.begin_evaluation()
@@ -114,6 +114,7 @@ class Evaluator:
         machine = Machine(recording, plan, self._results)
         for step in steps(plan):
             _run_step(machine, step, calls, recording)
+        machine.finish()
         arenas = _arenas(plan, machine, bool(eager), recording, self._results)
         _run_eager(recording, plan, arenas, eager, calls)
         under_way(_last_written(plan, arenas))
@@ -125,7 +126,7 @@ class Evaluator:
             locations.evaluation[calls.outputs[has] + offset] = number
         self.counts.append(EvaluationCounts(
             calls.ids, asked_by, not recording.closed, graph, schedule, plan, recorded - started,
-            scheduled - recorded, time.perf_counter() - scheduled))
+            scheduled - recorded, time.perf_counter() - scheduled, passes_of(plan, arranged)))
 
 
 def _types(recording, calls: Calls, table) -> List[NodeType]:
@@ -135,16 +136,16 @@ def _types(recording, calls: Calls, table) -> List[NodeType]:
     return sorted(types, key=lambda node_type: node_type.serial)
 
 
-def _arranged(graph: Graph, schedule: Schedule, types: List[NodeType]) -> Schedule:
-    """The schedule with calls in the order in which they are read, where that pays."""
+def _arranged(graph: Graph, schedule: Schedule, types: List[NodeType]
+              ) -> Tuple[Schedule, List[NodeType]]:
+    """The schedule with calls in the order in which they are read, where that pays; the types
+    that are read in another one."""
     wanted = [node_type for node_type in types
               if node_type.options.row_layout and native_program(node_type) is None]
     order = arrange(graph, schedule.order, schedule.bounds) if wanted else schedule.order
     if np.array_equal(order, schedule.order):
-        return schedule
-    for node_type in wanted:
-        node_type.changed_by.add('row_layout')
-    return replace(schedule, order=order)
+        return schedule, []
+    return replace(schedule, order=order), wanted
 
 
 def _given(recording) -> Given:

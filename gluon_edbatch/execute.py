@@ -151,6 +151,13 @@ class Machine:
             else:
                 self._call(batch)
 
+    def finish(self) -> None:
+        """All has run. Backward does not need the recording, which refers to arenas that are on
+        autograd's tape, which refers to this machine: none of them would ever be freed, as
+        Python's garbage collector does not see MXNet's references."""
+        del self.recording
+        self.weights.finish()
+
     def _call(self, batch: Batch) -> None:
         node_type = batch.node_type
         mode = node_type.mode

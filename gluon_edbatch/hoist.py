@@ -33,7 +33,6 @@ def hoist(plan: Plan) -> Plan:
                 and node_type.options.hoisting and _pays(group):
             hoisted = _hoist_group(plan, group, indices)
             if hoisted is not None:
-                node_type.changed_by.add('hoisting')
                 found[index] = hoisted
     if not found:
         return plan

@@ -30,6 +30,14 @@ def wait_for_engine() -> None:
             pass  # whoever looks at the values of that evaluation will hear of it
 
 
+def wait_for_all() -> None:
+    """Wait until nothing is under way, in whichever thread it was begun."""
+    try:
+        mx.nd.waitall()
+    except mx.base.MXNetError:
+        pass  # the same
+
+
 def under_way(written: NDArray) -> None:
     """To be called after it, with something that it writes late."""
     _local.fences.append(written._slice(0, 1).copy())  # the row alone, not its arena

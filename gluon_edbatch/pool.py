@@ -9,7 +9,7 @@ import bisect
 import itertools
 import threading
 from collections import deque
-from typing import Any, Deque, Dict, List, Tuple
+from typing import Any, Deque, Dict, List, Optional, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -41,18 +41,19 @@ class Memory:
     __slots__ = ('array', 'shown', '_pool', '_ticket')
 
     def __init__(self, shape: Tuple[int, ...], dtype: Any, ctx: mx.Context):
-        size = int(np.prod(shape, dtype=np.int64))
+        self._ticket: Optional[int] = None
         self.shown = False
-        self._ticket = None
+        size = int(np.prod(shape, dtype=np.int64))
         if ctx.device_type != 'cpu' or size * np.dtype(dtype).itemsize < _SMALLEST:
             self.array = NDArray(_new_alloc_handle(tuple(shape), ctx, True, dtype))
             return
         self._pool = _pool
-        self._ticket, piece = _pool.take((_rounded(size), np.dtype(dtype), ctx))
+        self._ticket = _pool.ticket()  # before the piece, or an interrupt would leave it lent
+        piece = _pool.take(self._ticket, (_rounded(size), np.dtype(dtype), ctx))
         self.array = piece._slice(0, size).reshape(shape)
 
     def __del__(self):
-        if self._ticket is not None:
+        if getattr(self, '_ticket', None) is not None:  # it has none after an early interrupt
             self._pool.give_back(self._ticket, not self.shown)
 
 
@@ -68,6 +69,9 @@ class _Pool:
     The pool refers to what it has lent, so that the garbage collector never finalizes a piece
     together with the `Memory` that would give it back. Giving back happens whenever and wherever
     that collector runs, so it takes no lock: the next `take` does the rest.
+
+    An interrupt may come anywhere: it may cost a piece, but no later `take`, so nothing is lent
+    twice, and what is free is never counted as more than it is.
     """
 
     def __init__(self):
@@ -80,42 +84,49 @@ class _Pool:
         self._free_bytes = self._lent_bytes = 0
         self._peak = 0.0
 
-    def take(self, key: tuple) -> Tuple[int, NDArray]:
-        """A piece of (size, dtype, ctx) or somewhat more, and the ticket with which it returns."""
+    def ticket(self) -> int:
+        """A number to take one piece with, and to give it back."""
+        return next(self._tickets)
+
+    def take(self, ticket: int, key: tuple) -> NDArray:
+        """A piece of (size, dtype, ctx) or somewhat more."""
         with self._lock:
             self._settle()
             size, dtype, ctx = key
             pieces = self._free.get((dtype, ctx), [])
             fitting = bisect.bisect_left(pieces, (size,))
             if fitting < len(pieces) and pieces[fitting][0] <= 2 * size:
-                size, _, piece = pieces.pop(fitting)
+                size = pieces[fitting][0]
                 self._free_bytes -= _bytes((size, dtype, ctx))
+                piece = pieces.pop(fitting)[2]
             else:
                 piece = NDArray(_new_alloc_handle((size,), ctx, True, dtype.type))
-            ticket = next(self._tickets)
             self._lent[ticket] = (size, dtype, ctx), piece
             self._lent_bytes += _bytes((size, dtype, ctx))
             self._peak = max(self._peak * _DECAY, self._lent_bytes)
-            return ticket, piece
+            return piece
 
     def give_back(self, ticket: int, reusable: bool) -> None:
-        """What was lent is not needed any more; if not `reusable` others may still see it."""
+        """What was taken, if it was, is not needed any more; if not `reusable` others may still
+        see it."""
         self._returned.append((ticket, reusable))
 
     def _settle(self) -> None:
         while self._returned:
-            ticket, reusable = self._returned.popleft()
-            key, piece = self._lent.pop(ticket)
-            self._lent_bytes -= _bytes(key)
-            if reusable:
+            ticket, reusable = self._returned[0]
+            key, piece = self._lent.pop(ticket, (None, None))
+            if key is not None:
+                self._lent_bytes -= _bytes(key)
+            if key is not None and reusable:
                 bisect.insort(self._free.setdefault(key[1:], []), (key[0], ticket, piece))
                 self._free_bytes += _bytes(key)
+            self._returned.popleft()
         while self._free_bytes > self._peak:  # sizes that are not asked for any more
             kind, pieces = min(((kind, pieces) for kind, pieces in self._free.items() if pieces),
                                key=lambda item: min(ticket for _, ticket, _ in item[1]))
             oldest = min(pieces, key=lambda piece: piece[1])
-            pieces.remove(oldest)
             self._free_bytes -= _bytes((oldest[0],) + kind)
+            pieces.remove(oldest)
 
 
 def _bytes(key) -> int:

@@ -22,6 +22,8 @@ class EvaluationCounts(NamedTuple):
         The user's line that needed a value.
     early : bool
         Whether the scope was still recording.
+    passes : dict
+        Serial of a type -> the compile options that made a difference to it by then.
     """
 
     calls: np.ndarray
@@ -33,6 +35,7 @@ class EvaluationCounts(NamedTuple):
     collect_s: float
     schedule_s: float
     execute_s: float
+    passes: Dict[int, Tuple[str, ...]]
 
 
 class TypeReport(NamedTuple):
@@ -160,8 +163,8 @@ def make_report(scheduler: str, counts: List[EvaluationCounts], record_s: float,
         for group in count.plan.groups:
             kind = group.node_type
             known = types.get(kind.serial) or TypeReport(
-                repr(kind), 0, 0, kind.reason if kind.alone else '', passes=_passes(kind),
-                alike=_alike(kind))
+                repr(kind), 0, 0, kind.reason if kind.alone else '', alike=_alike(kind))
+            known = known._replace(passes=_union(kind, known.passes, count.passes[kind.serial]))
             if group.hoisted:
                 types[kind.serial] = known._replace(hoisted=known.hoisted + 1)
             else:
@@ -187,5 +190,26 @@ def _alike(node_type: NodeType) -> str:
     return f'{node_type.name}({dtypes}) on {node_type.ctx}{modes}'
 
 
-def _passes(node_type: NodeType) -> Tuple[str, ...]:
-    return tuple(name for name in node_type.options.names() if name in node_type.changed_by)
+def passes_of(plan: Plan, arranged: Iterable[NodeType]) -> Dict[int, Tuple[str, ...]]:
+    """For each type of an evaluation the compile options that made a difference: to what is
+    compiled, and in this evaluation.
+
+    Parameters
+    ----------
+    plan : Plan
+    arranged : iterable of NodeType
+        Those whose calls were put into another order.
+    """
+    changed = {group.node_type.serial: set(group.node_type.changed_by) for group in plan.groups}
+    for group in plan.groups:
+        if group.hoisted and not group.node_type.tables:
+            changed[group.node_type.serial].add('hoisting')
+    for node_type in arranged:
+        changed[node_type.serial].add('row_layout')
+    return {group.node_type.serial: _union(group.node_type, changed[group.node_type.serial])
+            for group in plan.groups}
+
+
+def _union(node_type: NodeType, *names: Iterable[str]) -> Tuple[str, ...]:
+    found = set().union(*names)
+    return tuple([name for name in node_type.options.names() if name in found])

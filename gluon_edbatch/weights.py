@@ -135,6 +135,10 @@ class Weights:
             self.arrays.append(own)
             self.gradients.append(part)
 
+    def finish(self) -> None:
+        """No more are asked for (see `Machine.finish`)."""
+        del self._recording
+
     # --- in a backward pass ----------------------------------------------------------------------
 
     def begin(self) -> None:

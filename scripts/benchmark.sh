@@ -5,11 +5,11 @@ set -euo pipefail
 usage() {
     cat <<'EOF'
 usage: bash scripts/benchmark.sh [--workload NAME] [--data DIR] [--out DIR] [--quick]
-                                 [OPTIONS OF benchmark.py ...]
+                                 [OPTIONS OF benchmark.py workloads ...]
 
 Writes DIR/table.jsonl and .csv (all systems at one minibatch size), DIR/sweep.jsonl and .csv
 (minibatches of 1 to 512), and plots of both; DIR is results/ by default. The table is printed.
-Other options go to benchmark.py as they are: --hidden, --embed, --threads, --cpus, --repeat, …
+Other options go to benchmark.py workloads as they are: --hidden, --embed, --threads, --cpus, --repeat, …
 
   --workload NAME  default: treelstm-sick
   --data DIR       the data sets (default: the samples that come with the examples)
@@ -56,7 +56,7 @@ systems="${SWEEP_SYSTEMS:-$systems}"
 measure() {   # NAME OPTIONS...: a system that fails is reported, and the others go on
     local name="$1"
     shift
-    "$python" "$root/scripts/benchmark.py" "$workload" --mode train,infer --json \
+    "$python" "$root/scripts/benchmark.py" workloads "$workload" --mode train,infer --json \
         ${options[@]+"${options[@]}"} "$@" >"$out/$name.jsonl" || status=$?
 }
 
@@ -64,5 +64,5 @@ status=0
 mkdir -p "$out"
 measure table --scheduler all --batch-size "$batch_size"
 measure sweep --scheduler "$systems" --batch-size "$sizes"
-"$python" "$root/scripts/plot_benchmarks.py" --out "$out" "$out/table.jsonl" "$out/sweep.jsonl"
+"$python" "$root/scripts/benchmark.py" plots --out "$out" "$out/table.jsonl" "$out/sweep.jsonl"
 exit "$status"

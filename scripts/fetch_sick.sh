@@ -21,10 +21,35 @@ EOF
 sick_url=https://raw.githubusercontent.com/castorini/MP-CNN-Torch/68cb72f677062113f54071fc9b8c05e7b5ff6152/data/sick
 glove_url=https://nlp.stanford.edu/data/glove.840B.300d.zip
 
-die() { echo "fetch_sick: $*" >&2; exit 1; }
+# shellcheck source=scripts/fetching.sh
+source "$(dirname "${BASH_SOURCE[0]}")/fetching.sh"
 
-sums() {
-    cat <<'EOF'
+# The owner publishes no checksum: unzip checks the archive's own.
+fetch_glove() {
+    local text="$target/glove.840B.300d.txt" archive="$target/glove.840B.300d.zip"
+    [[ -f "$text" ]] && return
+    mkdir -p "$target"
+    if [[ ! -f "$archive" ]]; then
+        if ! unzip -tqq "$archive.part" >/dev/null 2>&1; then   # not there, or broken off
+            curl --fail --location --retry 3 --continue-at - --output "$archive.part" "$glove_url"
+            unzip -tqq "$archive.part" || die "$archive.part is damaged: remove it and try again"
+        fi
+        mv "$archive.part" "$archive"
+    fi
+    unzip -p "$archive" glove.840B.300d.txt >"$text.part"
+    mv "$text.part" "$text"
+    rm "$archive"
+}
+
+glove=no
+arguments=()
+for argument in "$@"; do
+    if [[ "$argument" == --glove ]]; then glove=yes; else arguments+=("$argument"); fi
+done
+only_directory ${arguments[@]+"${arguments[@]}"}
+[[ $glove == no ]] || need curl unzip
+
+fetch_files "$sick_url" "$target/sick" <<'EOF'
 2ca991af7081514100e10383cd2607f925912a8eceaa8cbae309ca6583ffc2b3  dev/a.parents
 81a5f0b3798fc15e8a0476a977c3709b652c098fe103343a1a81ed656da7eef7  dev/a.toks
 ccde3959a9f675db299c570fef622da0d349b1702a9ef62295cc94b9d9cefc61  dev/b.parents
@@ -45,57 +70,5 @@ b2b441a0c22188f2f5634b14dacd2330c16eff822ff1c6d03edda0a0eb73df68  train/a.toks
 d481958e387884984fd40305ad0a265b1d6c53aeff4cbb2502b7141eb821d5cd  train/id.txt
 0738b8a17effeaf36a9a4f82d0530f7ae0e549196db341d35bb6e86423977c6e  train/sim.txt
 EOF
-}
-
-has_sum() { [[ -f "$2" && "$(sha256sum <"$2" | cut -d' ' -f1)" == "$1" ]]; }
-
-fetch_sick() {
-    local sum name file
-    while read -r sum name; do
-        file="$target/sick/$name"
-        has_sum "$sum" "$file" && continue
-        mkdir -p "$(dirname "$file")"
-        echo "$name"
-        curl --fail --silent --show-error --location --retry 3 \
-            --output "$file.part" "$sick_url/$name"
-        has_sum "$sum" "$file.part" ||
-            die "$name is not the file expected: its SHA-256 differs (left as $file.part)"
-        mv "$file.part" "$file"
-    done < <(sums)
-}
-
-# The owner publishes no checksum: unzip checks the archive's own.
-fetch_glove() {
-    local text="$target/glove.840B.300d.txt" archive="$target/glove.840B.300d.zip"
-    [[ -f "$text" ]] && return
-    mkdir -p "$target"
-    if [[ ! -f "$archive" ]]; then
-        if ! unzip -tqq "$archive.part" >/dev/null 2>&1; then   # not there, or broken off
-            curl --fail --location --retry 3 --continue-at - --output "$archive.part" "$glove_url"
-            unzip -tqq "$archive.part" || die "$archive.part is damaged: remove it and try again"
-        fi
-        mv "$archive.part" "$archive"
-    fi
-    unzip -p "$archive" glove.840B.300d.txt >"$text.part"
-    mv "$text.part" "$text"
-    rm "$archive"
-}
-
-glove=no
-target=
-for argument in "$@"; do
-    case "$argument" in
-        -h | --help) usage; exit 0 ;;
-        --glove) glove=yes ;;
-        -*) die "unknown option $argument (see --help)" ;;
-        *) [[ -z "$target" ]] || die 'one directory, please (see --help)'; target="$argument" ;;
-    esac
-done
-[[ -n "$target" ]] || { usage >&2; exit 2; }
-for program in curl sha256sum $([[ $glove == yes ]] && echo unzip); do
-    command -v "$program" >/dev/null || die "needs $program"
-done
-
-fetch_sick
 [[ $glove == no ]] || fetch_glove
 echo "done: $target"

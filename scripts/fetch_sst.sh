@@ -17,36 +17,12 @@ EOF
 
 url=https://raw.githubusercontent.com/neulab/dynet-benchmark/b23f01f6f3c5386f67c9a355d9b25d72deb03ced/data/trees
 
-die() { echo "fetch_sst: $*" >&2; exit 1; }
-
-sums() {
-    cat <<'EOF'
+# shellcheck source=scripts/fetching.sh
+source "$(dirname "${BASH_SOURCE[0]}")/fetching.sh"
+only_directory "$@"
+fetch_files "$url" "$target/sst" <<'EOF'
 e2f3f41b0b1e6d4dddc0effe3bfc2d27ed8928079aa9a03d652311614fc5feb7  train.txt
 0e9336aed6e4730e19f58d00a77b3f0297efdb755f7b5e598c98a05e3f97ea40  dev.txt
 6e54806dee95cf80cd918e7dfb3f6770f6df24bf826f289a4d1f709e1c8f6761  test.txt
 EOF
-}
-
-has_sum() { [[ -f "$2" && "$(sha256sum <"$2" | cut -d' ' -f1)" == "$1" ]]; }
-
-case "${1:-}" in
-    -h | --help) usage; exit 0 ;;
-    '') usage >&2; exit 2 ;;
-    -*) die "unknown option $1 (see --help)" ;;
-esac
-[[ $# == 1 ]] || die 'one directory, please (see --help)'
-for program in curl sha256sum; do
-    command -v "$program" >/dev/null || die "needs $program"
-done
-
-mkdir -p "$1/sst"
-while read -r sum name; do
-    file="$1/sst/$name"
-    has_sum "$sum" "$file" && continue
-    echo "$name"
-    curl --fail --silent --show-error --location --retry 3 --output "$file.part" "$url/$name"
-    has_sum "$sum" "$file.part" ||
-        die "$name is not the file expected: its SHA-256 differs (left as $file.part)"
-    mv "$file.part" "$file"
-done < <(sums)
-echo "done: $1/sst"
+echo "done: $target/sst"

@@ -37,6 +37,6 @@ libraries="$("$python" -W ignore -c 'from gluon_edbatch import _cuda; print(*_cu
 export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$libraries"
 "$python" -m pytest -m gpu -n 0
 for workload in treelstm-sick lattice-lstm bilstm-tagger; do
-    "$python" scripts/benchmark.py "$workload" --mode train,infer --batch-size 64,256 \
+    "$python" scripts/benchmark.py workloads "$workload" --mode train,infer --batch-size 64,256 \
         --scheduler fsm,unbatched-hybridized --ctx gpu --repeat 3 "${data[@]}"
 done

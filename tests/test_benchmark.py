@@ -8,26 +8,27 @@ from types import SimpleNamespace
 import mxnet as mx
 import numpy as np
 import pytest
+from bench.commands import COMMANDS, workloads
+from bench.gemm import best_rate
+from bench.measure import _phase_fields
+from bench.output import tables
+from bench.rivals.levels import plan_levels
+from bench.runner import MeasurementError, measure_in_turn
+from bench.settings import Settings
+from bench.systems import Phases, build_system
+from bench.treelstm_sick import TreeLSTMSick, initial_weights, weights_of
+from bench.where import Where
+from bench.workloads import WORKLOADS, load_workload
+from benchmark import main
 from mxnet import autograd, nd
+from tree_lstm.data import Pair, Tree
+from tree_sst.data import build_samples, parse_tree
 
+from gluon_edbatch.native import stopwatch
 from support import processes
+from support.models import random_tree
 
 SCRIPTS = processes.ROOT / 'scripts'
-sys.path.append(str(SCRIPTS))
-
-from bench.gemm import best_rate  # noqa: E402
-from bench.measure import _phase_fields  # noqa: E402
-from bench.output import tables  # noqa: E402
-from bench.rivals.levels import plan_levels  # noqa: E402
-from bench.runner import MeasurementError, measure_in_turn  # noqa: E402
-from bench.settings import Settings  # noqa: E402
-from bench.systems import Phases, build_system  # noqa: E402
-from bench.treelstm_sick import TreeLSTMSick, initial_weights, weights_of  # noqa: E402
-from bench.where import Where  # noqa: E402
-from bench.workloads import WORKLOADS, load_workload  # noqa: E402
-from gluon_edbatch.native import stopwatch  # noqa: E402
-from tree_lstm.data import Pair, Tree  # noqa: E402
-from tree_sst.data import build_samples, parse_tree  # noqa: E402
 
 needs_torch = pytest.mark.skipif(find_spec('torch') is None, reason='PyTorch is not installed')
 RIVALS = [pytest.param(name, marks=needs_torch) if 'torch' in name else name
@@ -249,16 +250,9 @@ def node_by_node(weights, pairs):
         nd.concat(*outputs, dim=0).asnumpy()
 
 
-def random_tree(rng, size, vocab):
-    nodes = [Tree(int(rng.randint(vocab))) for _ in range(size)]
-    for k in range(1, size):
-        nodes[rng.randint(max(0, k - 4), k)].children.append(nodes[k])
-    return nodes[0]
-
-
 def random_pairs(sizes, seed=0, vocab=7):
     rng = np.random.RandomState(seed)
-    return [Pair(random_tree(rng, left, vocab), random_tree(rng, right, vocab),
+    return [Pair(random_tree(rng, left, vocab=vocab), random_tree(rng, right, vocab=vocab),
                  rng.uniform(1, 5)) for left, right in sizes]
 
 
@@ -383,13 +377,14 @@ def test_plots_and_csv(tmp_path, sizes):
     rows = [row for row in sample_rows() if row['batch_size'] in sizes]
     source = tmp_path / 'sweep.jsonl'
     source.write_text(''.join(json.dumps(row) + '\n' for row in rows))
-    text = run('plot_benchmarks.py', source, '--out', tmp_path / 'out')
+    text = run('benchmark.py', 'plots', source, '--out', tmp_path / 'out')
     assert text.count('manual') == 2 * len(sizes)
     assert (tmp_path / 'out' / 'sweep-treelstm-sick.png').stat().st_size > 1000
     with (tmp_path / 'out' / 'sweep.csv').open(newline='') as file:
         assert [float(row['samples_per_s']) for row in csv.DictReader(file)] == [
             row['samples_per_s'] for row in rows]
-    again = run('plot_benchmarks.py', tmp_path / 'out' / 'sweep.csv', '--out', tmp_path / 'again')
+    again = run('benchmark.py', 'plots', tmp_path / 'out' / 'sweep.csv', '--out',
+                tmp_path / 'again')
     assert again == text
 
 
@@ -398,13 +393,13 @@ def test_plots_and_csv(tmp_path, sizes):
 def test_bad_rows_are_said(tmp_path, content, message):
     path = tmp_path / 'rows.jsonl'
     path.write_text(content)
-    done = processes.run_python(SCRIPTS / 'plot_benchmarks.py', path)
-    assert done.returncode == 1 and message in done.stderr and 'Traceback' not in done.stderr
+    done = processes.run_python(SCRIPTS / 'benchmark.py', 'plots', path)
+    assert done.returncode == 2 and message in done.stderr and 'Traceback' not in done.stderr
 
 
 def test_generated_scripts_run(tmp_path):
-    run('gen_benchmarks.py', '--out', tmp_path, '--workload', 'treelstm-sick', '--hidden', '4,5',
-        '--batch-size', '2', '--scheduler', 'manual', '--mode', 'infer', '--repeat', '1')
+    run('benchmark.py', 'generate', '--out', tmp_path, '--workload', 'treelstm-sick', '--hidden',
+        '4,5', '--batch-size', '2', '--scheduler', 'manual', '--mode', 'infer', '--repeat', '1')
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         'run_all.sh', 'treelstm-sick-cpu-h4.sh', 'treelstm-sick-cpu-h5.sh']
     done = processes.run(['bash', tmp_path / 'run_all.sh'], PYTHON=sys.executable)
@@ -414,8 +409,8 @@ def test_generated_scripts_run(tmp_path):
 
 
 def test_generator_refuses_unknown_names(tmp_path):
-    done = processes.run_python(SCRIPTS / 'gen_benchmarks.py', '--out', tmp_path, '--scheduler',
-                                'fastest')
+    done = processes.run_python(SCRIPTS / 'benchmark.py', 'generate', '--out', tmp_path,
+                                '--scheduler', 'fastest')
     assert done.returncode == 2 and "'fastest' is none of" in done.stderr
 
 
@@ -430,7 +425,39 @@ def test_benchmark_sh(tmp_path):
     assert {'depth', 'agenda', 'unbatched', 'unbatched-hybridized', 'manual'} <= systems
 
 
-@pytest.mark.parametrize('script', ['benchmark.py', 'benchmark.sh', 'gen_benchmarks.py',
-                                    'plot_benchmarks.py'])
-def test_help(script):
-    assert 'usage' in run(script, '--help')
+@pytest.mark.parametrize('command', ['benchmark.py', 'benchmark.sh'] + [
+    f'benchmark.py {name}' for name in COMMANDS])
+def test_help(command):
+    script, *words = command.split()
+    assert 'usage: ' in run(script, *words, '--help')
+
+
+def test_help_lists_the_commands():
+    text = run('benchmark.py', '--help')
+    assert set(COMMANDS) == {'workloads', 'schedulers', 'blocks', 'ablation', 'gains', 'generate',
+                             'plots'}
+    for name in COMMANDS:
+        assert f'\n    {name}' in text
+
+
+@pytest.mark.parametrize('arguments, message', [
+    ([], 'required: COMMAND'), (['gain'], "invalid choice: 'gain' (choose from 'workloads', "),
+    (['workloads', 'gains'], "argument workload: invalid choice: 'gains'"),
+    (['--mode', 'infer'], 'required: workload')])
+def test_wrong_commands_are_said(arguments, message, capsys):
+    with pytest.raises(SystemExit):
+        main(arguments)
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize('arguments', [
+    ['treelstm-sick', '--mode', 'infer'], ['--mode', 'infer', 'treelstm-sick'],
+    ['workloads', 'treelstm-sick', '--mode', 'infer']])
+def test_a_workload_is_short_for_its_command(arguments, monkeypatch):
+    seen = []
+    monkeypatch.setattr(workloads, 'run', seen.append)
+    assert main(arguments) == 0
+    options, = seen
+    assert (options.command, options.workload, options.mode) == ('workloads', 'treelstm-sick',
+                                                                 ['infer'])
+    assert (options.batch_size, options.scheduler) == ([256], ['agenda'])

@@ -1,19 +1,14 @@
-"""scripts/benchmark_ablation.py: a row for each optimisation that is switched off."""
+"""scripts/benchmark.py ablation: a row for each optimisation that is switched off."""
 import json
-import sys
-from pathlib import Path
 
 import pytest
+from bench.ablation import measure_ablation, variants
+from bench.measure import Measurement
+from bench.settings import Settings
+from benchmark import main
 
 import gluon_edbatch as edb
 
-SCRIPTS = Path(__file__).resolve().parents[1] / 'scripts'
-sys.path.append(str(SCRIPTS))
-
-from bench.ablation import measure_ablation, variants  # noqa: E402
-from bench.measure import Measurement  # noqa: E402
-from bench.settings import Settings  # noqa: E402
-from benchmark_ablation import main  # noqa: E402
 
 FIELDS = {'workload', 'mode', 'batch_size', 'hidden', 'embed', 'scheduler', 'threads', 'off',
           'samples_per_s', 'samples_per_s_min', 'samples_per_s_max', 'ratio', 'cpu_ms',
@@ -26,7 +21,7 @@ NAMES = list(edb.CompileOptions.names())
 
 @pytest.mark.parametrize('workload, mode', [('bilstm-tagger', 'infer'), ('treelstm-sick', 'train')])
 def test_rows(workload, mode, capsys):
-    assert main([workload, '--mode', mode, '--json', *TINY]) == 0
+    assert main(['ablation', workload, '--mode', mode, '--json', *TINY]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [row['off'] for row in rows] == ['all on', *NAMES, 'all off']
     for row in rows:
@@ -74,7 +69,7 @@ def test_variants():
 
 
 def test_table_and_several_modes(capsys):
-    assert main(['treelstm-sick', '--option', 'hoisting', '--without', 'native', '--mode',
+    assert main(['ablation', 'treelstm-sick', '--option', 'hoisting', '--without', 'native', '--mode',
                  'infer,train', *TINY]) == 0
     out = capsys.readouterr().out
     assert 'treelstm-sick, infer' in out and 'treelstm-sick, train' in out
@@ -84,10 +79,10 @@ def test_table_and_several_modes(capsys):
 @pytest.mark.parametrize('arguments, message', [
     (['--option', 'speed'], '--option, --without: no compile option is called speed; there are '),
     (['--without', 'fast'], 'no compile option is called fast'),
-    (['--data', '/nowhere'], 'benchmark_ablation.py: '),
+    (['--data', '/nowhere'], 'benchmark.py: '),
 ])
 def test_errors(arguments, message, capsys):
-    assert main(['treelstm-sick', *arguments, *TINY]) == 2
+    assert main(['ablation', 'treelstm-sick', *arguments, *TINY]) == 2
     assert message in capsys.readouterr().err
 
 
@@ -96,5 +91,5 @@ def test_errors(arguments, message, capsys):
     (['--repeat', '0'], '0 is less than 1')])
 def test_wrong_arguments(arguments, message, capsys):
     with pytest.raises(SystemExit):
-        main(arguments)
+        main(['ablation', *arguments])
     assert message in capsys.readouterr().err

@@ -1,17 +1,12 @@
-"""scripts/benchmark_blocks.py: both sides compute the same, and rows are complete."""
+"""scripts/benchmark.py blocks: both sides compute the same, and rows are complete."""
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
-
-SCRIPTS = Path(__file__).resolve().parents[1] / 'scripts'
-sys.path.append(str(SCRIPTS))
-
-from bench.blocks import BlockSettings, CompiledBatch, PlainBatch  # noqa: E402
-from bench.cells import CELLS  # noqa: E402
-from benchmark_blocks import NAMES, main  # noqa: E402
+from bench.blocks import BlockSettings, CompiledBatch, PlainBatch
+from bench.cells import CELLS
+from bench.commands.blocks import NAMES
+from benchmark import main
 
 FIELDS = {'cell', 'gates', 'mode', 'rows', 'hidden', 'embed', 'reads', 'off', 'plain_us',
           'compiled_us', 'speedup', 'plain_cpu_us', 'compiled_cpu_us', 'cpu_speedup',
@@ -68,7 +63,7 @@ def test_backward_adds_gradients_of_the_parameters():
 
 
 def test_rows_and_options(capsys):
-    command = ['gru', '--gates', 'fused', '--json', *TINY]
+    command = ['blocks', 'gru', '--gates', 'fused', '--json', *TINY]
     assert main([*command, '--rows', '1,4', '--off', 'native']) == 0
     assert main([*command, '--rows', '4', '--off', 'native,operators']) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -82,7 +77,7 @@ def test_rows_and_options(capsys):
 
 
 def test_table(capsys):
-    assert main(['mv', 'treegru-leaf', '--rows', '2', *TINY]) == 0
+    assert main(['blocks', 'mv', 'treegru-leaf', '--rows', '2', *TINY]) == 0
     out = capsys.readouterr().out
     for title in ('mv, gates apart, hidden 3', 'mv, gates fused', 'treegru-leaf, gates apart'):
         assert title in out
@@ -90,8 +85,8 @@ def test_table(capsys):
 
 
 def test_errors(capsys):
-    assert main(['gru', '--off', 'speed', *TINY]) == 2
+    assert main(['blocks', 'gru', '--off', 'speed', *TINY]) == 2
     assert 'no compile option is called speed' in capsys.readouterr().err
     with pytest.raises(SystemExit):
-        main(['gru', '--gates', 'both'])
+        main(['blocks', 'gru', '--gates', 'both'])
     assert "'both' is none of apart, fused" in capsys.readouterr().err

@@ -1,17 +1,11 @@
-"""scripts/benchmark_gains.py: rows of all workloads that are compared."""
+"""scripts/benchmark.py gains: rows of all workloads that are compared."""
 import json
-import sys
-from pathlib import Path
 
 import pytest
-
-SCRIPTS = Path(__file__).resolve().parents[1] / 'scripts'
-sys.path.append(str(SCRIPTS))
-
-from bench import gains  # noqa: E402
-from bench.gains import COMPARISONS  # noqa: E402
-from bench.workloads import WORKLOADS  # noqa: E402
-from benchmark_gains import main  # noqa: E402
+from bench import gains
+from bench.gains import COMPARISONS
+from bench.workloads import WORKLOADS
+from benchmark import main
 
 TINY = ['--batch-size', '3', '--hidden', '6', '--embed', '4', '--repeat', '1', '--minibatches', '1',
         '--seconds', '0.05']
@@ -35,7 +29,7 @@ def test_what_is_compared_is_there():
 @pytest.mark.parametrize('workload, modes', [('treenn-sst', ['train']),
                                              ('bilstm-tagger-equal', ['train', 'infer'])])
 def test_rows(workload, modes, capsys):
-    assert main([workload, '--json', *TINY]) == 0
+    assert main(['gains', workload, '--json', *TINY]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     comparison = COMPARISONS[workload]
     systems = ['fsm', *comparison.others]
@@ -51,7 +45,7 @@ def test_rows(workload, modes, capsys):
 
 
 def test_table(capsys):
-    assert main(['treenn-sst', '--scheduler', 'depth', *TINY]) == 0
+    assert main(['gains', 'treenn-sst', '--scheduler', 'depth', *TINY]) == 0
     head, headings, *rows = capsys.readouterr().out.strip().splitlines()
     assert head.startswith('treenn-sst, minibatches of 3, hidden 6') and 'at least' in headings
     assert [row.split()[1] for row in rows] == ['depth', 'unbatched', 'unbatched-hybridized']
@@ -59,8 +53,8 @@ def test_table(capsys):
 
 
 def test_a_workload_that_cannot_be_measured(capsys):
-    assert main(['treenn-sst', '--data', '/nowhere', *TINY]) == 1
-    assert 'benchmark_gains.py: treenn-sst: fsm: ' in capsys.readouterr().err
+    assert main(['gains', 'treenn-sst', '--data', '/nowhere', *TINY]) == 1
+    assert 'benchmark.py: treenn-sst: fsm: ' in capsys.readouterr().err
 
 
 @pytest.mark.parametrize('arguments, message', [
@@ -68,5 +62,5 @@ def test_a_workload_that_cannot_be_measured(capsys):
     (['--batch-size', '0'], '0 is less than 1')])
 def test_wrong_arguments(arguments, message, capsys):
     with pytest.raises(SystemExit):
-        main(arguments)
+        main(['gains', *arguments])
     assert message in capsys.readouterr().err

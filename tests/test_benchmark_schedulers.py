@@ -1,19 +1,13 @@
-"""scripts/benchmark_schedulers.py and the graphs that it records."""
+"""scripts/benchmark.py schedulers and the graphs that it records."""
 import json
-import sys
-from pathlib import Path
 
 import pytest
+from bench.graphs import GraphSource
+from bench.workloads import WORKLOADS
+from benchmark import main
 
 import gluon_edbatch as edb
 from support.models import TreeLSTM, random_trees, started
-
-SCRIPTS = Path(__file__).resolve().parents[1] / 'scripts'
-sys.path.append(str(SCRIPTS))
-
-import benchmark_schedulers  # noqa: E402
-from bench.graphs import GraphSource  # noqa: E402
-from bench.workloads import WORKLOADS  # noqa: E402
 
 FIELDS = {'workload', 'scheduler', 'batch_size', 'nodes', 'types', 'batches', 'lower_bound',
           'ratio', 'schedule_ms', 'learn_s', 'unseen_states', 'minibatches'}
@@ -22,7 +16,7 @@ QUICK = ['--minibatches', '2', '--hidden', '4', '--json']
 
 @pytest.mark.parametrize('workload', ['treelstm-sick', 'treelstm2-sst', 'bilstm-tagger-char'])
 def test_rows(workload, capsys):
-    assert benchmark_schedulers.main([workload, '--batch-size', '1,8', *QUICK]) == 0
+    assert main(['schedulers', workload, '--batch-size', '1,8', *QUICK]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(row['batch_size'], row['scheduler']) for row in rows] == [
         (size, name) for size in (1, 8) for name in ('depth', 'agenda', 'sufficient', 'fsm')]
@@ -36,12 +30,12 @@ def test_rows(workload, capsys):
 def test_policies_are_read_again_and_pictures_drawn(tmp_path, capsys):
     rows = []
     for _ in range(2):
-        benchmark_schedulers.main(['lattice-gru', '--policies', str(tmp_path), '--scheduler',
-                                   'fsm', '--batch-size', '4', *QUICK])
+        main(['schedulers', 'lattice-gru', '--policies', str(tmp_path), '--scheduler', 'fsm',
+              '--batch-size', '4', *QUICK])
         rows.append([json.loads(line) for line in capsys.readouterr().out.splitlines()])
     assert rows[0][0]['batches'] == rows[1][0]['batches'] and rows[1][0]['learn_s'] == 0
     (tmp_path / 'rows.jsonl').write_text('\n'.join(map(json.dumps, rows[0])))
-    benchmark_schedulers.main(['--plot', str(tmp_path / 'rows.jsonl'), '--out', str(tmp_path)])
+    main(['schedulers', '--plot', str(tmp_path / 'rows.jsonl'), '--out', str(tmp_path)])
     assert {path.name for path in tmp_path.iterdir()} == {
         'lattice-gru.json', 'rows.jsonl', 'schedulers-lattice-gru.png'}
 

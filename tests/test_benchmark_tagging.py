@@ -1,25 +1,19 @@
 """The taggers among the workloads of scripts/benchmark.py."""
 import json
-import sys
 from collections import Counter
-from pathlib import Path
 
 import mxnet as mx
 import numpy as np
 import pytest
+from bench.settings import EQUAL_LENGTH_RIVALS, Settings
+from bench.systems import build_system
+from bench.workloads import load_workload
+from benchmark import main
 from lattice import make_sample as make_lattices
 from lattice.data import Arc, Lattice
-from tagger import make_sample as make_sentences
 from mxnet import autograd
+from tagger import make_sample as make_sentences
 from tagger.data import Sentence, Token
-
-SCRIPTS = Path(__file__).resolve().parents[1] / 'scripts'
-sys.path.append(str(SCRIPTS))
-
-from bench.settings import EQUAL_LENGTH_RIVALS, Settings  # noqa: E402
-from bench.systems import build_system  # noqa: E402
-from bench.workloads import load_workload  # noqa: E402
-from benchmark import main  # noqa: E402
 
 NAMES = ['lattice-lstm', 'lattice-gru', 'bilstm-tagger', 'bilstm-tagger-char',
          'bilstm-tagger-equal']

@@ -58,6 +58,23 @@ def test_the_report_says_what_changed_a_type():
         'middle_axis',)
 
 
+@pytest.mark.parametrize('native', [False, True])
+def test_a_report_is_about_its_own_scope(native):
+    """Minibatches of leaves alone have nothing to hoist or to arrange, whatever was before."""
+    net = started(TreeLSTM())
+    reports = []
+    for trees in (random_trees(5, largest=1), TREES, random_trees(5, largest=1)):
+        with edb.batching('agenda', compile_options=ALL.but(native=native)) as scope:
+            values = [net(tree) for tree in trees]
+        edb.forward(values)
+        reports.append((scope, passes_of(scope.report(), 'TreeLSTMCell')))
+    assert 'hoisting' in reports[1][1] or native
+    for scope, passes in reports[::2]:
+        assert not {'hoisting', 'row_layout'} & set(passes)
+    for scope, passes in reports:
+        assert passes_of(scope.report(), 'TreeLSTMCell') == passes
+
+
 def test_types_of_other_options_are_other_types():
     net = started(TreeLSTM())
     kinds = []

@@ -4,12 +4,14 @@ Every test has its parameters and data on ``cpu(1)``, the stand-in for a GPU (`s
 compares with eager Gluon there. Without native operators all runs as it does on a GPU; with them,
 what they need goes to the same device, too.
 """
-import sys
 from random import Random
 
 import mxnet as mx
 import numpy as np
 import pytest
+from bench.settings import Settings
+from bench.systems import build_system
+from bench.workloads import WORKLOADS, load_workload
 from mxnet import autograd, gluon
 from mxnet.gluon import nn, rnn
 
@@ -19,13 +21,6 @@ from support.device import OTHER, all_arrays_on
 from support.models import (CLASSES, EMBED, HIDDEN, MVRNN, VOCAB, BinaryTreeLSTM, Reader, TreeGRU,
                             TreeLSTM, arrays, binary_trees, ndarrays, random_trees, sentences,
                             started)
-from support.processes import ROOT
-
-sys.path.append(str(ROOT / 'scripts'))
-
-from bench.settings import Settings  # noqa: E402
-from bench.systems import build_system  # noqa: E402
-from bench.workloads import WORKLOADS, load_workload  # noqa: E402
 
 BOTH = dict(schedulers=['agenda', 'depth'])  # with native operators, and without
 

@@ -131,13 +131,6 @@ def test_batched_training_equals_eager():
 
 # --- the sample and the program ------------------------------------------------------------
 
-def test_sample_is_what_the_program_makes(tmp_path):
-    make_sample.write_sample(tmp_path)
-    kept = make_sample.Path(make_sample.__file__).with_name('sample')
-    assert sorted(path.name for path in tmp_path.iterdir()) == ['dev.txt', 'train.txt']
-    for path in tmp_path.iterdir():
-        assert path.read_bytes() == (kept / path.name).read_bytes()
-
 
 def test_program(tmp_path):
     make_sample.write_sample(tmp_path / 'data', splits={'train': 150, 'dev': 20})

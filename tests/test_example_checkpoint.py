@@ -1,6 +1,10 @@
 """The example's checkpoints: whole or not there."""
 import json
 import os
+import pickle
+import random
+import select
+import sys
 import zipfile
 
 import mxnet as mx
@@ -9,6 +13,8 @@ import pytest
 from mxnet import autograd, gluon
 from common import checkpoint as checkpoints
 from common.checkpoint import Checkpoint, CheckpointError
+from support.damage import damaged
+from support.processes import ROOT, start
 
 
 def example(value=1.0, epochs=2):
@@ -65,6 +71,73 @@ def test_what_a_killed_program_left_is_written_over(tmp_path):
     assert os.listdir(tmp_path) == ['run.ckpt']
 
 
+WRITER = """
+import itertools, os, sys
+sys.path[:0] = sys.argv[2:]
+import mxnet as mx
+from mxnet import autograd, gluon
+import gluon_edbatch as edb
+from common import checkpoint as checkpoints
+
+path = sys.argv[1]
+net = gluon.nn.Dense(1024, in_units=512)  # so that most of the time is spent on writing
+net.initialize()
+trainer = gluon.Trainer(net.collect_params(), 'adam')
+samples = [mx.nd.full((1, 512), i / 8) for i in range(8)]
+history = []
+if os.path.exists(path):
+    last = checkpoints.load(path)
+    history = last.history
+    checkpoints.set_parameters(net, last.parameters)
+    checkpoints.restore_trainer(trainer, last.trainer)
+while True:
+    with autograd.record():
+        with edb.batching():
+            losses = [(net(sample) ** 2).sum(axis=1) for sample in samples]
+        loss = edb.stack(losses).sum()
+    loss.backward()
+    trainer.step(8)
+    parameters = checkpoints.parameter_arrays(net)
+    history.append({'sum': float(parameters['weight'].sum()), 'loss': loss.asscalar().item()})
+    best = {name: array + len(history) for name, array in parameters.items()}
+    checkpoints.save(path, checkpoints.Checkpoint(
+        'writer', {}, {}, history, parameters, len(history), best,
+        checkpoints.trainer_states(trainer)))
+    print(len(history), flush=True)
+"""
+
+
+def check_kills(tmp_path, kills, seed):
+    """A program that trains and writes one checkpoint after the other is killed at random moments,
+    and goes on from what it left: the last checkpoint that it told of, or the one after that."""
+    path, generator, partly = tmp_path / 'run.ckpt', random.Random(seed), 0
+    for _ in range(kills):
+        with start([sys.executable, '-c', WRITER, path, ROOT, ROOT / 'example']) as process:
+            for _ in range(generator.randint(1, 4)):
+                told = int(process.stdout.readline())
+            select.select([process.stderr], [], [], generator.uniform(0, 0.1))
+            process.kill()
+            told = int((process.stdout.read().split() or [told])[-1])
+        found = checkpoints.load(path)
+        assert len(found.history) in (told, told + 1) and found.best_epoch == len(found.history)
+        assert found.history[-1]['sum'] == float(found.parameters['weight'].sum())
+        for name, array in found.parameters.items():
+            np.testing.assert_array_equal(found.best_parameters[name], array + found.best_epoch)
+        assert pickle.loads(found.trainer)
+        assert set(os.listdir(tmp_path)) <= {path.name, f'{path.name}.part'}
+        partly += len(os.listdir(tmp_path)) == 2
+    return partly
+
+
+def test_killed_while_checkpoints_are_written(tmp_path):
+    check_kills(tmp_path, 4, seed=0)
+
+
+@pytest.mark.slow
+def test_killed_many_times_while_checkpoints_are_written(tmp_path):
+    assert check_kills(tmp_path, 50, seed=1), 'none came while one was written'
+
+
 def test_truncated_at_any_length(tmp_path):
     path = tmp_path / 'run.ckpt'
     checkpoints.save(path, example())
@@ -84,27 +157,6 @@ def test_a_changed_byte_is_noticed(tmp_path):
     path.write_bytes(whole)
     with pytest.raises(CheckpointError, match='damaged.*CRC'):
         checkpoints.load(path)
-
-
-def damaged(whole, generator):
-    """A file with a few bits, bytes or pieces changed, put in, left out or moved."""
-    data = bytearray(whole)
-    for _ in range(generator.randint(1, 4)):
-        at, length = generator.randint(len(data)), generator.randint(1, 40)
-        piece = data[at:at + length]
-        kind = generator.randint(5)
-        if kind == 0:
-            data[at] ^= 1 << generator.randint(8)
-        elif kind == 1:
-            data[at] = generator.randint(256)
-        elif kind == 2:
-            del data[at:at + length]
-        elif kind == 3:
-            data[at:at] = piece
-        else:
-            other = generator.randint(len(data))
-            data[other:other + len(piece)] = piece
-    return bytes(data)
 
 
 def check_damaged_files(tmp_path, count, seed):

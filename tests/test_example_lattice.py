@@ -188,14 +188,6 @@ def test_from_right_to_left():
 
 # --- the sample ----------------------------------------------------------------------------
 
-def test_sample_is_what_the_program_makes(tmp_path):
-    make_sample.write_sample(tmp_path)
-    kept = make_sample.Path(make_sample.__file__).with_name('sample')
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
-        path.name for path in kept.iterdir())
-    for path in tmp_path.iterdir():
-        assert path.read_bytes() == (kept / path.name).read_bytes()
-
 
 def test_sample_has_lattices(tmp_path):
     make_sample.write_sample(tmp_path, {'train': 50})

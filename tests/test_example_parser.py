@@ -228,14 +228,6 @@ def test_score():
 
 # --- the sample and the program ------------------------------------------------------------
 
-def test_sample_is_what_the_program_makes(tmp_path):
-    make_sample.write_sample(tmp_path)
-    kept = make_sample.Path(make_sample.__file__).with_name('sample')
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        'dev.conllu', 'test.conllu', 'train.conllu']
-    for path in tmp_path.iterdir():
-        assert path.read_bytes() == (kept / path.name).read_bytes()
-
 
 def test_sample_has_trees_that_are_not_projective():
     kept = make_sample.Path(make_sample.__file__).with_name('sample')

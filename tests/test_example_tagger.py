@@ -112,13 +112,6 @@ def test_types():
 
 # --- the sample ----------------------------------------------------------------------------
 
-def test_sample_is_what_the_program_makes(tmp_path):
-    make_sample.write_sample(tmp_path)
-    kept = make_sample.Path(make_sample.__file__).with_name('sample')
-    assert sorted(path.name for path in tmp_path.iterdir()) == ['dev.txt', 'train.txt']
-    for path in tmp_path.iterdir():
-        assert path.read_bytes() == (kept / path.name).read_bytes()
-
 
 def test_sample_tells_neighbours_of_one_kind_apart():
     phrases = [make_sample.Phrase('A B', 'LOC'), make_sample.Phrase('C', 'LOC'),

@@ -407,3 +407,47 @@ def test_fault_17_ragged_values_outside_blocks():
         values = edb.ragged([edb.nd.tanh(x) for x in xs[:2]])
         with pytest.raises(edb.RecordError, match=r'\(1, 2, 4\), float32\(1, 4, 4\)'):
             values * edb.ragged([edb.nd.tanh(x) for x in xs[:4]]).reshape((1, 4, 4))
+
+
+def test_fault_18_weights_of_a_deconvolution_that_were_computed():
+    """Outside training its weight is stored anew where it lies, which may be a part of an array."""
+    xs = ndarrays(4, (2, 2, 5))
+    weights = [mx.nd.array(array) for array in np.random.RandomState(1).rand(4, 2, 2, 2)]
+
+    def function():
+        found = []
+        for x, weight in zip(xs, weights):
+            weight = edb.nd.tanh(weight)
+            found += [edb.nd.Deconvolution(x, weight, kernel=(2,), num_filter=2, no_bias=True),
+                      weight * 2]
+        return [value.asnumpy() for value in found]
+
+    found = []
+    for scope in ways():
+        with scope:
+            found.append(function())
+    for expected, *batched in zip(*reversed(found)):
+        for got in batched:
+            np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
+
+
+class Resized(gluon.HybridBlock):
+    """MXNet lets it, though the gradient is then written beyond its array."""
+
+    def __init__(self, shape):
+        super().__init__()
+        self.shape = shape
+
+    def hybrid_forward(self, F, x):
+        """The first elements, or what lies behind them, too"""
+        return F.Reshape(x, shape=self.shape)
+
+
+@pytest.mark.parametrize('shape', [(3,), (2, 4)])
+def test_fault_19_reshape_to_another_number_of_elements(shape):
+    x = mx.nd.ones((2, 3))
+    for call in (Resized(shape), lambda x: mx.nd.Reshape(x, shape=shape)):
+        with edb.batching(), autograd.record():
+            with pytest.raises(edb.RecordError, match='another number of elements'):
+                call(edb.nd.tanh(x))
+    assert_matches_eager(Resized((3, 2)), [x] * 3)

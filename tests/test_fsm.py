@@ -218,16 +218,18 @@ def test_equal_names_are_told_apart_by_their_order():
     assert learn_policy([same], config=QUICK).types == ("x", "y", "y #2", "z")
 
 
-def test_save_and_load(tmp_path):
-    path, graph = tmp_path / "policy.json", two_kinds(2)
-    policy = learn_policy([graph], "E_path", QUICK)
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_save_and_load(encoding, tmp_path):
+    path, graph = tmp_path / "policy.json", two_kinds(2, trees=12, leaves=14)
+    policy = learn_policy([graph], encoding, QLearningConfig(effort=3000))
+    assert policy.table or encoding != "E_bound"
     policy.save(path)
     policy.save(path)
     again = Policy.load(path)
     assert [entry.name for entry in tmp_path.iterdir()] == ["policy.json"]
     assert again.table == policy.table and again.types == policy.types
     assert again.config == policy.config and again.reached == policy.reached
-    assert again.encoding.name == "E_path" and repr(again) == repr(policy)
+    assert again.encoding.name == encoding and repr(again) == repr(policy)
     assert np.array_equal(run_policy(graph, again).order, run_policy(graph, policy).order)
 
 
@@ -252,9 +254,11 @@ def test_own_encoding(tmp_path):
     (dict(encoding="E_none"), "there is no state encoding 'E_none'"),
     (dict(encoding=3), "encoding must be a name"),
     (dict(types=["a", "a"]), "types must be a list of different names"),
+    (dict(types=["a\ud800", "b"]), "types must be a list of different names"),
     (dict(types=None), "types must be a list of different names"),
     (dict(table=[[[0], 9]]), "entry 0 of the table chooses the type 9, but types go from 0 to 3"),
     (dict(table=[[[0], True]]), "chooses the type True"),
+    (dict(table=[[[0], [[[[[[3]]]]]]]]), r"chooses the type \[\[\[\[\.\.\.\]\]\]\], but"),
     (dict(table=[[[0], 1], [[0], 2]]), "entry 1 of the table has the same state"),
     (dict(table=[[["x"], 1]]), "entry 0 of the table has a state that is no list of whole"),
     (dict(table=[[[1 << 70], 1]]), "entry 0 of the table has a state that is no list of whole"),

@@ -319,3 +319,12 @@ def test_tile_along_three_axes_runs_alone():
     for x, value in zip(xs, values):
         np.testing.assert_array_equal(value.asnumpy(), np.tile(x.asnumpy(), (2, 2, 2)))
         np.testing.assert_array_equal(x.grad.asnumpy(), np.full(x.shape, 8))
+
+
+def test_a_vector_instead_of_a_matrix_runs_alone():
+    """MXNet takes (1,) for a matrix, and (4, 1), which a batch would be, for none."""
+    xs = [mx.nd.random.uniform(1, 2, shape=(1,)) for _ in range(COUNT)]
+    with edb.batching():
+        values = [N.linalg_potri(N.identity(x)) for x in xs]
+    for x, value in zip(xs, values):
+        np.testing.assert_allclose(value.asnumpy(), mx.nd.linalg.potri(x).asnumpy(), rtol=1e-6)

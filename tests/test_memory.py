@@ -51,6 +51,12 @@ def test_training_300_steps(scheduler):
     assert_flat(training_step(scheduler), 150, 300, 20e6)
 
 
+@pytest.mark.slow
+def test_training_10000_steps():
+    # a step that left 400 bytes behind would show
+    assert_flat(training_step(size=16, minibatches=20), 500, 10_000, 4e6)
+
+
 def test_inference_100_steps():
     model = Model()
     model.initialize()
@@ -177,6 +183,25 @@ def test_partly_evaluated_scope_is_freed():
     del values, unused
     gc.collect()
     assert store is None or store() is None
+    assert_unguarded(net)
+
+
+@pytest.mark.parametrize('early', [False, True])
+def test_partly_evaluated_scope_is_freed_under_autograd(early):
+    """What autograd's tape has of it does not keep all else alive."""
+    net = dense(4)
+    with autograd.record():
+        with edb.batching() as scope:
+            values = [net(row) for row in rows(4)]
+            if early:
+                values[0].asnumpy()
+            unused = net(values[0])
+        loss = edb.stack(values).sum()
+    loss.wait_to_read()
+    recording = weakref.ref(scope._recording)
+    del scope, values, unused, loss
+    settle()
+    assert recording() is None
     assert_unguarded(net)
 
 

@@ -329,21 +329,21 @@ def test_folder_that_cannot_be_written(tmp_path):
 LACKING_PROGRAM = """
 import mxnet as mx, gluon_edbatch as edb
 from gluon_edbatch.native import lowering
-from gluon_edbatch.native.instructions import Binary, Opcode, Unary
+from gluon_edbatch.ops.instructions import BINARY, UNARY, Opcode
 
 MODELS = {
-    'affine': lambda F, x: x * 2 + 1, 'sigmoid': lambda F, x: F.sigmoid(x),
-    'tanh': lambda F, x: F.tanh(x), 'relu': lambda F, x: F.relu(x), 'exp': lambda F, x: F.exp(x),
-    'log': lambda F, x: F.log(x), 'square': lambda F, x: F.square(x),
-    'sqrt': lambda F, x: F.sqrt(x), 'abs': lambda F, x: F.abs(x),
-    'reciprocal': lambda F, x: 2 / x,
-    'softrelu': lambda F, x: F.Activation(x, act_type='softrelu'),
-    'softsign': lambda F, x: F.softsign(x), 'leaky relu': lambda F, x: F.LeakyReLU(x, slope=0.1),
-    'maximum': lambda F, x: F.maximum(x, 1.0), 'minimum': lambda F, x: F.minimum(x, 1.0),
-    'clip': lambda F, x: F.clip(x, 0.5, 1), 'sum': lambda F, x: x + F.identity(x * 2),
-    'difference': lambda F, x: x - F.identity(x * 2), 'product': lambda F, x: x * (x + 1),
-    'quotient': lambda F, x: x / (x + 1), 'larger of two': lambda F, x: F.maximum(x, x + 1),
-    'smaller of two': lambda F, x: F.minimum(x, x + 1), 'softmax': lambda F, x: F.softmax(x),
+    'Affine': lambda F, x: x * 2 + 1, 'Sigmoid': lambda F, x: F.sigmoid(x),
+    'Tanh': lambda F, x: F.tanh(x), 'Relu': lambda F, x: F.relu(x), 'Exp': lambda F, x: F.exp(x),
+    'Log': lambda F, x: F.log(x), 'Square': lambda F, x: F.square(x),
+    'Sqrt': lambda F, x: F.sqrt(x), 'Abs': lambda F, x: F.abs(x),
+    'Reciprocal': lambda F, x: 2 / x,
+    'SoftRelu': lambda F, x: F.Activation(x, act_type='softrelu'),
+    'SoftSign': lambda F, x: F.softsign(x), 'Leaky': lambda F, x: F.LeakyReLU(x, slope=0.1),
+    'Maximum': lambda F, x: F.maximum(x, 1.0), 'Minimum': lambda F, x: F.minimum(x, 1.0),
+    'Clip': lambda F, x: F.clip(x, 0.5, 1), 'Add': lambda F, x: x + F.identity(x * 2),
+    'Subtract': lambda F, x: x - F.identity(x * 2), 'Multiply': lambda F, x: x * (x + 1),
+    'Divide': lambda F, x: x / (x + 1), 'Larger': lambda F, x: F.maximum(x, x + 1),
+    'Smaller': lambda F, x: F.minimum(x, x + 1), 'softmax': lambda F, x: F.softmax(x),
     'log_softmax': lambda F, x: F.log_softmax(x), 'pick': lambda F, x: F.pick(x, F.sum(x, axis=1)),
     'batch_dot': lambda F, x: F.batch_dot(F.expand_dims(x, 1), F.expand_dims(x, 2)),
 }
@@ -374,9 +374,9 @@ for name, function in MODELS.items():
         error = str(raised).strip().splitlines()[-1].partition('operators: ')[2]
     assert lowered, name
     print(name, any(lowered), error, sep='|')
-for opcode, functions in (Opcode.UNARY, Unary), (Opcode.BINARY, Binary):
+for opcode, functions in (Opcode.UNARY, UNARY), (Opcode.BINARY, BINARY):
     for function in functions:
-        assert (opcode, function) in used, function
+        assert (opcode, function.number) in used, function
 """
 
 

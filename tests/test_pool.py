@@ -1,5 +1,7 @@
 """Memory is handed on, but never what a user may still see."""
 import gc
+import itertools
+import sys
 
 import mxnet as mx
 import numpy as np
@@ -74,6 +76,55 @@ def test_pool_is_bounded():
     memory(1000)
     assert pool._pool._free_bytes <= 9000 * 64 * 4 * 1.2
     assert pool._pool._lent_bytes <= 9000 * 64 * 4 * 1.2
+
+
+def interrupted(number, function):
+    """Run a function; KeyboardInterrupt comes at one of the places of the pool's module where
+    Python looks for it: where a function begins, and where one of C has ended. (What comes in a
+    ``__del__`` is dropped.) Gives whether it came."""
+    places = itertools.count()
+
+    def profile(frame, event, _argument):
+        if event in ('call', 'c_return') and frame.f_code.co_filename == pool.__file__ \
+                and frame.f_code.co_name not in ('__del__', 'give_back') \
+                and next(places) == number:
+            raise KeyboardInterrupt
+
+    sys.setprofile(profile)
+    try:
+        function()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.setprofile(None)
+    return False
+
+
+@pytest.mark.filterwarnings('error::pytest.PytestUnraisableExceptionWarning')
+@pytest.mark.parametrize('kinds', ['new', 'free', 'too large', 'shown'])
+def test_an_interrupt_at_any_place(kinds, monkeypatch):
+    """Nothing is lent twice or for ever, and memory is to be had as before."""
+    for number in itertools.count():
+        monkeypatch.setattr(pool, '_pool', pool._Pool())
+        held = [memory(), memory()]
+        if kinds != 'new':
+            held[1].shown = kinds == 'shown'
+            held.append(memory(2000) if kinds == 'too large' else held[0])
+            del held[1:]
+        came = interrupted(number, lambda: held.append(memory(990)))
+        held += [memory(rows) for rows in (1000, 980, 3000)]
+        lent = [id(piece) for _, piece in pool._pool._lent.values()]
+        free = {id(piece): pool._bytes((size, *kind)) for kind, pieces in pool._pool._free.items()
+                for size, _, piece in pieces}
+        assert len(lent) == len(set(lent)) == len(held) and not free.keys() & set(lent)
+        assert pool._pool._free_bytes <= sum(free.values())
+        del held
+        memory(4000), memory(10)
+        pool._pool._settle()
+        assert not pool._pool._lent
+        if not came:
+            break
+    assert number > 5
 
 
 @pytest.mark.parametrize('native', [False, True])

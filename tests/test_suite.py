@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+import gluon_edbatch as edb
+from gluon_edbatch.record import hooks
+from support.aftermath import assert_hooks_gone
 from support.processes import HANG, interrupt, run_python, start
 from support.tiers import FAST, is_fast
 
@@ -48,6 +51,33 @@ def test_the_fast_tier_names_files_that_exist():
     assert len(names) == len(set(names))
     assert all((TESTS / f'test_{name}.py').exists() for name in names), names
     assert is_fast('test_plan') and not is_fast('test_benchmark')
+
+
+@pytest.mark.parametrize('place', range(len(hooks._HOOKS)), ids=lambda i: hooks._HOOKS[i][1])
+def test_a_hook_that_stays_is_noticed(place, monkeypatch):
+    owner, name, hook, _ = hooks._HOOKS[place]
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, hook)
+        with pytest.raises(AssertionError, match=f'{name} is still hooked'):
+            assert_hooks_gone()
+    assert_hooks_gone()
+
+
+def replaced_by_the_package():
+    """Names of functions in modules and classes of MXNet that are not MXNet's own."""
+    modules = [module for name, module in sys.modules.items() if name.startswith('mxnet')]
+    classes = [item for module in modules for item in vars(module).values()
+               if isinstance(item, type) and item.__module__.startswith('mxnet')]
+    return {(owner.__name__, name) for owner in modules + classes
+            for name, item in vars(owner).items() if not isinstance(item, type)
+            and str(getattr(item, '__module__', '')).startswith('gluon_edbatch')}
+
+
+def test_all_that_a_scope_replaces_in_mxnet_is_watched():
+    before = replaced_by_the_package()
+    with edb.batching():
+        replaced = replaced_by_the_package() - before
+    assert replaced == {(owner.__name__, name) for owner, name, _, _ in hooks._HOOKS}
 
 
 @pytest.fixture

@@ -7,10 +7,15 @@ An "e" is thus the most probable first vowel, but "a" begins the most probable w
 one hypothesis goes wrong where a beam does not. The same seed gives the same files, byte for byte,
 with every version of Python.
 """
-import argparse
-import random
+import sys
 from pathlib import Path
-from typing import List, Sequence
+
+if __package__ in (None, ''):               # run as a program: modules are found by package name
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+from typing import List, Optional, Sequence
+
+from common.samples import Writer, different, run_maker, write_files
 
 __all__ = ['SPLITS', 'make_words', 'write_sample']
 
@@ -21,17 +26,11 @@ WITH_A = 0.4            # share of the words whose vowels are all "a"
 WORDS_ON_A_LINE = 10
 
 
-class Writer:
-    """Draws words. Uses only `random.random`, which stays the same between versions of Python."""
-
-    def __init__(self, seed: str):
-        self._random = random.Random(seed).random
-
-    def pick(self, items: Sequence):
-        return items[int(self._random() * len(items))]
+class Language(Writer):
+    """Draws words."""
 
     def word(self) -> str:
-        later = 'a' if self._random() < WITH_A else 'eio'
+        later = 'a' if self.chance(WITH_A) else 'eio'
         vowel, word = later[0], self.pick(CONSONANTS)
         for _ in range(self.pick([2, 3])):
             word += vowel + self.pick(CONSONANTS)
@@ -41,32 +40,25 @@ class Writer:
 
 def make_words(count: int, seed: str) -> List[str]:
     """Different words."""
-    writer, words = Writer(seed), {}
-    while len(words) < count:
-        words[writer.word()] = None
-    return list(words)
+    return different(count, Language(seed).word)
 
 
 def write_sample(directory, splits=None, seed: int = 0) -> None:
     """Write the splits into a directory."""
-    directory = Path(directory)
-    directory.mkdir(parents=True, exist_ok=True)
-    for split, count in (splits or SPLITS).items():
-        words = make_words(count, f'{seed} {split}')
-        with (directory / f'{split}.txt').open('w', encoding='utf-8', newline='\n') as file:
-            for start in range(0, count, WORDS_ON_A_LINE):
-                file.write(' '.join(words[start:start + WORDS_ON_A_LINE]) + '\n')
+    write_files(directory, {f'{split}.txt': _lines(make_words(count, f'{seed} {split}'))
+                            for split, count in (splits or SPLITS).items()})
 
 
-def main() -> None:
-    """Command line."""
-    parser = argparse.ArgumentParser(description='Make a sample of words.')
-    parser.add_argument('--out', default=str(Path(__file__).with_name('sample')), metavar='DIR',
-                        help='where to write it (default: %(default)s)')
-    parser.add_argument('--seed', type=int, default=0)
-    options = parser.parse_args()
-    write_sample(options.out, seed=options.seed)
+def _lines(words: Sequence[str]) -> str:
+    return ''.join(' '.join(words[start:start + WORDS_ON_A_LINE]) + '\n'
+                   for start in range(0, len(words), WORDS_ON_A_LINE))
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """Command line; gives the exit status."""
+    return run_maker(write_sample, Path(__file__).with_name('sample'),
+                     'Make a sample of words.', arguments)
 
 
 if __name__ == '__main__':
-    main()
+    sys.exit(main())

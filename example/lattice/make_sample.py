@@ -8,10 +8,15 @@ with ordinary words, and words overlap (北京, 北京大学, 大学, 大学生,
 more than its characters. The same seed gives the same files, byte for byte, with every version of
 Python.
 """
-import argparse
-import random
+import sys
 from pathlib import Path
-from typing import List, NamedTuple, Sequence
+
+if __package__ in (None, ''):               # run as a program: modules are found by package name
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+from typing import List, NamedTuple, Optional, Sequence
+
+from common.samples import Writer, run_maker, write_files
 
 __all__ = ['SPLITS', 'Word', 'make_sentences', 'word_list', 'write_sample']
 
@@ -37,18 +42,8 @@ class Word(NamedTuple):
     kind: str = ''
 
 
-class Writer:
-    """Draws sentences. Uses only `random.random`, which stays the same between versions of
-    Python."""
-
-    def __init__(self, seed: str):
-        self._random = random.Random(seed).random
-
-    def chance(self, probability: float) -> bool:
-        return self._random() < probability
-
-    def pick(self, items: Sequence):
-        return items[int(self._random() * len(items))]
+class Grammar(Writer):
+    """Draws sentences."""
 
     def sentence(self) -> List[Word]:
         words = [Word(self.pick(TIMES))] if self.chance(0.4) else []
@@ -87,8 +82,8 @@ class Writer:
 
 def make_sentences(count: int, seed: str) -> List[List[Word]]:
     """Sentences as words."""
-    writer = Writer(seed)
-    return [writer.sentence() for _ in range(count)]
+    grammar = Grammar(seed)
+    return [grammar.sentence() for _ in range(count)]
 
 
 def word_list() -> List[str]:
@@ -101,13 +96,10 @@ def word_list() -> List[str]:
 
 def write_sample(directory, splits=None, seed: int = 0) -> None:
     """Write the splits and the word list into a directory."""
-    directory = Path(directory)
-    directory.mkdir(parents=True, exist_ok=True)
-    for split, count in (splits or SPLITS).items():
-        sentences = make_sentences(count, f'{seed} {split}')
-        text = ''.join(map(_lines, sentences))
-        _write(directory / f'sample.{split}', text)
-    _write(directory / 'words.txt', ''.join(f'{word} 1 x\n' for word in word_list()))
+    contents = {f'sample.{split}': ''.join(map(_lines, make_sentences(count, f'{seed} {split}')))
+                for split, count in (splits or SPLITS).items()}
+    contents['words.txt'] = ''.join(f'{word} 1 x\n' for word in word_list())
+    write_files(directory, contents)
 
 
 def _lines(sentence: Sequence[Word]) -> str:
@@ -119,20 +111,11 @@ def _lines(sentence: Sequence[Word]) -> str:
     return ''.join(lines) + '\n'
 
 
-def _write(path: Path, text: str) -> None:
-    with path.open('w', encoding='utf-8', newline='\n') as file:
-        file.write(text)
-
-
-def main() -> None:
-    """Command line."""
-    parser = argparse.ArgumentParser(description='Make a sample in the form of Weibo NER.')
-    parser.add_argument('--out', default=str(Path(__file__).with_name('sample')), metavar='DIR',
-                        help='where to write it (default: %(default)s)')
-    parser.add_argument('--seed', type=int, default=0)
-    options = parser.parse_args()
-    write_sample(options.out, seed=options.seed)
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """Command line; gives the exit status."""
+    return run_maker(write_sample, Path(__file__).with_name('sample'),
+                     'Make a sample in the form of Weibo NER.', arguments)
 
 
 if __name__ == '__main__':
-    main()
+    sys.exit(main())

@@ -7,10 +7,15 @@ syllables, with endings that tell what they name (-son, -ville, -ish), so that a
 the characters of rare words knows more. Tags are in IOB1, as in WikiNER. The same seed gives the
 same files, byte for byte, with every version of Python.
 """
-import argparse
-import random
+import sys
 from pathlib import Path
-from typing import List, NamedTuple, Sequence
+
+if __package__ in (None, ''):               # run as a program: modules are found by package name
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+from typing import List, NamedTuple, Optional, Sequence
+
+from common.samples import Writer, run_maker, write_files
 
 __all__ = ['SPLITS', 'Phrase', 'make_sentences', 'tagged', 'write_sample']
 
@@ -35,18 +40,8 @@ class Phrase(NamedTuple):
     kind: str = ''
 
 
-class Writer:
-    """Draws sentences. Uses only `random.random`, which stays the same between versions of
-    Python."""
-
-    def __init__(self, seed: str):
-        self._random = random.Random(seed).random
-
-    def chance(self, probability: float) -> bool:
-        return self._random() < probability
-
-    def pick(self, items: Sequence):
-        return items[int(self._random() * len(items))]
+class Grammar(Writer):
+    """Draws sentences."""
 
     def sentence(self) -> List[Phrase]:
         sentence = [Phrase(f'In {self.pick(YEARS)} ,')] if self.chance(0.3) else []
@@ -104,28 +99,22 @@ def tagged(sentence: Sequence[Phrase]) -> str:
 
 def make_sentences(count: int, seed: str) -> List[str]:
     """Lines of a file."""
-    writer = Writer(seed)
-    return [tagged(writer.sentence()) for _ in range(count)]
+    grammar = Grammar(seed)
+    return [tagged(grammar.sentence()) for _ in range(count)]
 
 
 def write_sample(directory, splits=None, seed: int = 0) -> None:
     """Write the splits into a directory."""
-    directory = Path(directory)
-    directory.mkdir(parents=True, exist_ok=True)
-    for split, count in (splits or SPLITS).items():
-        with (directory / f'{split}.txt').open('w', encoding='utf-8', newline='\n') as file:
-            file.writelines(line + '\n' for line in make_sentences(count, f'{seed} {split}'))
+    write_files(directory, {
+        f'{split}.txt': ''.join(f'{line}\n' for line in make_sentences(count, f'{seed} {split}'))
+        for split, count in (splits or SPLITS).items()})
 
 
-def main() -> None:
-    """Command line."""
-    parser = argparse.ArgumentParser(description='Make a sample in the form of WikiNER.')
-    parser.add_argument('--out', default=str(Path(__file__).with_name('sample')), metavar='DIR',
-                        help='where to write it (default: %(default)s)')
-    parser.add_argument('--seed', type=int, default=0)
-    options = parser.parse_args()
-    write_sample(options.out, seed=options.seed)
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """Command line; gives the exit status."""
+    return run_maker(write_sample, Path(__file__).with_name('sample'),
+                     'Make a sample in the form of WikiNER.', arguments)
 
 
 if __name__ == '__main__':
-    main()
+    sys.exit(main())

@@ -1,19 +1,26 @@
-"""Makes sample/: digits of a font seven cells high, shifted, turned, slanted and stretched.
+"""Makes the embedded sample: digits of a font, shifted, turned, slanted and stretched.
 
-They are in the files that `data` reads.
+    python example/torchfold/make_sample.py            # writes example/torchfold/sample
+
+The font is seven cells high. The files are those that `data` reads.
 """
-import argparse
 import gzip
 import io
 import struct
+import sys
 from pathlib import Path
-from typing import Dict, Optional
+
+if __package__ in (None, ''):               # run as a program: modules are found by package name
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+from typing import Optional, Sequence
 
 import numpy as np
+from common.samples import run_maker, write_files
 
 __all__ = ['main', 'write_sample']
 
-COUNTS = {'train': 400, 'test': 150}
+SPLITS = {'train': 400, 'test': 150}
 SIDE = 28
 GLYPHS = [glyph.split() for glyph in (
     '.###. #...# #..## #.#.# ##..# #...# .###.', '..#.. .##.. ..#.. ..#.. ..#.. ..#.. .###.',
@@ -45,20 +52,19 @@ def draw(digit: int, generator: np.random.RandomState) -> np.ndarray:
     return (17 * np.round(15 * ink)).astype(np.uint8).reshape(SIDE, SIDE)    # 16 shades
 
 
-def write_sample(directory, counts: Optional[Dict[str, int]] = None, seed: int = 0) -> None:
+def write_sample(directory, splits=None, seed: int = 0) -> None:
     """Write training and test images into a directory."""
-    directory = Path(directory)
-    directory.mkdir(parents=True, exist_ok=True)
-    counts = counts or COUNTS
+    counts = splits or SPLITS
     images, labels = _make(counts['train'], [seed, 0])
     lines = io.StringIO()
     np.savetxt(lines, np.column_stack([images.reshape(len(images), -1), labels]), '%d', ',')
-    _write(directory / 'mnist_5k.csv.gz', lines.getvalue().encode())
+    contents = {'mnist_5k.csv.gz': lines.getvalue().encode()}
     images, labels = _make(counts['test'], [seed, 1])
-    _write(directory / 't10k-images-idx3-ubyte.gz',
-           struct.pack('>4I', 2051, *images.shape) + images.tobytes())
-    _write(directory / 't10k-labels-idx1-ubyte.gz',
-           struct.pack('>2I', 2049, len(labels)) + labels.tobytes())
+    contents['t10k-images-idx3-ubyte.gz'] = \
+        struct.pack('>4I', 2051, *images.shape) + images.tobytes()
+    contents['t10k-labels-idx1-ubyte.gz'] = struct.pack('>2I', 2049, len(labels)) + labels.tobytes()
+    write_files(directory, {name: gzip.compress(content, mtime=0)
+                            for name, content in contents.items()})
 
 
 def _make(count: int, seed):
@@ -67,21 +73,11 @@ def _make(count: int, seed):
     return np.stack([draw(label, generator) for label in labels]), labels
 
 
-def _write(path: Path, contents: bytes) -> None:
-    part = path.with_name(f'{path.name}.part')
-    part.write_bytes(gzip.compress(contents, mtime=0))
-    part.replace(path)
-
-
-def main() -> None:
-    """Command line."""
-    parser = argparse.ArgumentParser(description="Make a sample in the form of MNIST's files.")
-    parser.add_argument('--out', default=str(Path(__file__).with_name('sample')), metavar='DIR',
-                        help='where to write it (default: %(default)s)')
-    parser.add_argument('--seed', type=int, default=0)
-    options = parser.parse_args()
-    write_sample(options.out, seed=options.seed)
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """Command line; gives the exit status."""
+    return run_maker(write_sample, Path(__file__).with_name('sample'),
+                     "Make a sample in the form of MNIST's files.", arguments)
 
 
 if __name__ == '__main__':
-    main()
+    sys.exit(main())

@@ -7,10 +7,15 @@ with who has it. Some relative clauses stand at the end of the sentence ("A pain
 which makes trees that are not projective. The files are CoNLL-U. The same seed gives the same
 files, byte for byte, with every version of Python.
 """
-import argparse
-import random
+import sys
 from pathlib import Path
+
+if __package__ in (None, ''):               # run as a program: modules are found by package name
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
 from typing import List, Optional, Sequence
+
+from common.samples import Writer, run_maker, write_files
 
 __all__ = ['SPLITS', 'Word', 'conllu', 'make_sentences', 'write_sample']
 
@@ -69,18 +74,8 @@ class Word:
                 *(word for side in self.right for word in side.phrase())]
 
 
-class Writer:
-    """Draws sentences. Uses only `random.random`, which stays the same between versions of
-    Python."""
-
-    def __init__(self, seed: str):
-        self._random = random.Random(seed).random
-
-    def chance(self, probability: float) -> bool:
-        return self._random() < probability
-
-    def pick(self, items: Sequence):
-        return items[int(self._random() * len(items))]
+class Grammar(Writer):
+    """Draws sentences."""
 
     def sentence(self) -> List[Word]:
         """Its words, as they are read."""
@@ -138,28 +133,22 @@ def conllu(sentence: Sequence[Word]) -> str:
 
 def make_sentences(count: int, seed: str) -> List[str]:
     """The sentences of a file."""
-    writer = Writer(seed)
-    return [conllu(writer.sentence()) for _ in range(count)]
+    grammar = Grammar(seed)
+    return [conllu(grammar.sentence()) for _ in range(count)]
 
 
 def write_sample(directory, splits=None, seed: int = 0) -> None:
     """Write the splits into a directory."""
-    directory = Path(directory)
-    directory.mkdir(parents=True, exist_ok=True)
-    for split, count in (splits or SPLITS).items():
-        with (directory / f'{split}.conllu').open('w', encoding='utf-8', newline='\n') as file:
-            file.writelines(make_sentences(count, f'{seed} {split}'))
+    write_files(directory, {
+        f'{split}.conllu': ''.join(make_sentences(count, f'{seed} {split}'))
+        for split, count in (splits or SPLITS).items()})
 
 
-def main() -> None:
-    """Command line."""
-    parser = argparse.ArgumentParser(description='Make a sample of dependency trees in CoNLL-U.')
-    parser.add_argument('--out', default=str(Path(__file__).with_name('sample')), metavar='DIR',
-                        help='where to write it (default: %(default)s)')
-    parser.add_argument('--seed', type=int, default=0)
-    options = parser.parse_args()
-    write_sample(options.out, seed=options.seed)
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """Command line; gives the exit status."""
+    return run_maker(write_sample, Path(__file__).with_name('sample'),
+                     'Make a sample of dependency trees in CoNLL-U.', arguments)
 
 
 if __name__ == '__main__':
-    main()
+    sys.exit(main())

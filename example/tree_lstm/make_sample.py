@@ -6,11 +6,16 @@ A scene (who does what to what, where) is drawn; the second sentence tells an ed
 are exchanged for synonyms, active for passive, and the score says how much of the two scenes
 agrees. The same seed gives the same files, byte for byte, with every version of Python.
 """
-import argparse
-import random
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+if __package__ in (None, ''):               # run as a program: modules are found by package name
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from common.samples import Writer, different, run_maker, write_files
 
 __all__ = ['SPLITS', 'Scene', 'Word', 'make_pairs', 'relatedness', 'write_sample']
 
@@ -82,21 +87,8 @@ class Word(NamedTuple):
         return tokens, [heads[i + 1] for i in range(len(tokens))]
 
 
-class Writer:
-    """Draws scenes and puts them into words. Uses only `random.random`, which stays the same
-    between versions of Python."""
-
-    def __init__(self, seed: str):
-        self._random = random.Random(seed).random
-
-    def chance(self, probability: float) -> bool:
-        return self._random() < probability
-
-    def pick(self, items: Sequence):
-        return items[int(self._random() * len(items))]
-
-    def index(self, items: Sequence) -> int:
-        return int(self._random() * len(items))
+class Grammar(Writer):
+    """Draws scenes and puts them into words."""
 
     # Scenes ---------------------------------------------------------------------------------
 
@@ -136,6 +128,14 @@ class Writer:
         now = getattr(scene, what)
         return replace(scene, **{what: self.index(items) if now is None or self.chance(0.4)
                                  else None})
+
+    def pair(self) -> Tuple[Word, Word, float]:
+        """Two sentences, the second of scenes like those of the first, and their score."""
+        left = [self.scene() for _ in range(2 if self.chance(0.3) else 1)]
+        right = [self.edited(scene) for scene in left]
+        if len(right) == 2 and self.chance(0.5):
+            right = right[::-1] if self.chance(0.6) else right[:1]
+        return self.sentence(left), self.sentence(right), relatedness(left, right)
 
     # Words ----------------------------------------------------------------------------------
 
@@ -219,20 +219,11 @@ def _agreement(left: Scene, right: Scene) -> float:
 
 def make_pairs(count: int, seed: str) -> List[Tuple[Word, Word, float]]:
     """Pairs of sentences with their scores, no two alike."""
-    writer = Writer(seed)
-    pairs: Dict[Tuple[str, str], Tuple[Word, Word, float]] = {}
-    while len(pairs) < count:
-        left = [writer.scene() for _ in range(2 if writer.chance(0.3) else 1)]
-        right = [writer.edited(scene) for scene in left]
-        if len(right) == 2 and writer.chance(0.5):
-            right = right[::-1] if writer.chance(0.6) else right[:1]
-        words = writer.sentence(left), writer.sentence(right)
-        texts = tuple(' '.join(word.flatten()[0]) for word in words)
-        pairs.setdefault(texts, (*words, relatedness(left, right)))
-    return list(pairs.values())
+    return different(count, Grammar(seed).pair,
+                     key=lambda pair: tuple(' '.join(word.flatten()[0]) for word in pair[:2]))
 
 
-def write_sample(directory, seed: int = 0, splits: Optional[Dict[str, int]] = None) -> None:
+def write_sample(directory, splits=None, seed: int = 0) -> None:
     """Write the sample in SICK's layout."""
     for split, count in (splits or SPLITS).items():
         lines: Dict[str, List[str]] = {name: [] for name in (
@@ -244,10 +235,8 @@ def write_sample(directory, seed: int = 0, splits: Optional[Dict[str, int]] = No
                 lines[f'{side}.parents'].append(' '.join(map(str, parents)))
             lines['sim.txt'].append(f'{score:g}')
             lines['id.txt'].append(str(i + 1))
-        (Path(directory) / split).mkdir(parents=True, exist_ok=True)
-        for name, content in lines.items():
-            with (Path(directory) / split / name).open('w', encoding='utf-8', newline='\n') as file:
-                file.write('\n'.join(content) + '\n')
+        write_files(directory, {f'{split}/{name}': '\n'.join(content) + '\n'
+                                for name, content in lines.items()})
 
 
 def _spelled(tokens: Sequence[str]) -> str:
@@ -257,15 +246,11 @@ def _spelled(tokens: Sequence[str]) -> str:
     return ' '.join([tokens[0].capitalize(), *tokens[1:]])
 
 
-def main(arguments: Optional[Sequence[str]] = None) -> None:
-    """Command line."""
-    parser = argparse.ArgumentParser(description='Make the embedded sample of the example.')
-    parser.add_argument('--out', default=str(Path(__file__).with_name('sample')),
-                        help='directory to write (default: %(default)s)')
-    parser.add_argument('--seed', type=int, default=0, help='seed (default: %(default)s)')
-    options = parser.parse_args(arguments)
-    write_sample(options.out, options.seed)
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """Command line; gives the exit status."""
+    return run_maker(write_sample, Path(__file__).with_name('sample'),
+                     'Make a sample in the form of SICK.', arguments)
 
 
 if __name__ == '__main__':
-    main()
+    sys.exit(main())

@@ -7,11 +7,15 @@ each other: an intensifier makes more of an adjective, "not" turns it round and 
 lets the second clause win. The same seed gives the same files, byte for byte, with every version
 of Python.
 """
-import argparse
-import os
-import random
+import sys
 from pathlib import Path
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+if __package__ in (None, ''):               # run as a program: modules are found by package name
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+from typing import List, NamedTuple, Optional, Sequence, Tuple
+
+from common.samples import Writer, different, run_maker, write_files
 
 __all__ = ['SPLITS', 'Phrase', 'make_trees', 'write_sample']
 
@@ -76,18 +80,8 @@ def both(left: Phrase, right: Phrase, value: Optional[int] = None) -> Phrase:
     return Phrase(joined(left.value, right.value) if value is None else value, None, (left, right))
 
 
-class Writer:
-    """Draws sentences. Uses only `random.random`, which stays the same between versions of
-    Python."""
-
-    def __init__(self, seed: str):
-        self._random = random.Random(seed).random
-
-    def chance(self, probability: float) -> bool:
-        return self._random() < probability
-
-    def pick(self, items: Sequence):
-        return items[int(self._random() * len(items))]
+class Grammar(Writer):
+    """Draws sentences."""
 
     def word(self, items: Sequence[str], value: int = 0) -> Phrase:
         return Phrase(value, self.pick(items))
@@ -145,33 +139,21 @@ class Writer:
 
 def make_trees(count: int, seed: str) -> List[str]:
     """Lines of a file, no two alike."""
-    writer = Writer(seed)
-    lines: Dict[str, None] = {}
-    while len(lines) < count:
-        lines[str(writer.sentence())] = None
-    return list(lines)
+    return list(map(str, different(count, Grammar(seed).sentence)))
 
 
-def write_sample(directory, seed: int = 0, splits: Optional[Dict[str, int]] = None) -> None:
+def write_sample(directory, splits=None, seed: int = 0) -> None:
     """Write ``train.txt``, ``dev.txt`` and ``test.txt``."""
-    directory = Path(directory)
-    directory.mkdir(parents=True, exist_ok=True)
-    for split, count in (splits or SPLITS).items():
-        text = '\n'.join(make_trees(count, f'{split}-{seed}')) + '\n'
-        part = directory / f'{split}.txt.part'
-        part.write_bytes(text.encode())
-        os.replace(part, directory / f'{split}.txt')
+    write_files(directory, {
+        f'{split}.txt': ''.join(f'{line}\n' for line in make_trees(count, f'{split}-{seed}'))
+        for split, count in (splits or SPLITS).items()})
 
 
-def main(arguments: Optional[Sequence[str]] = None) -> None:
-    """Command line."""
-    parser = argparse.ArgumentParser(description='Make the embedded sample of the example.')
-    parser.add_argument('--out', default=str(Path(__file__).with_name('sample')),
-                        help='directory to write (default: %(default)s)')
-    parser.add_argument('--seed', type=int, default=0, help='seed (default: %(default)s)')
-    options = parser.parse_args(arguments)
-    write_sample(options.out, options.seed)
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """Command line; gives the exit status."""
+    return run_maker(write_sample, Path(__file__).with_name('sample'),
+                     'Make a sample in the form of the Stanford Sentiment Treebank.', arguments)
 
 
 if __name__ == '__main__':
-    main()
+    sys.exit(main())

@@ -138,11 +138,12 @@ class Watched:
     def release(self) -> None:
         """End the guard; later changes of the array are nobody's business any more."""
         with _lock:
-            owners = _guards.get(id(self.array))
+            array = getattr(self, 'array', None)  # it has none after an early interrupt
+            owners = _guards.get(id(array))
             if owners is not None:
                 owners.discard(self)
                 if not owners:
-                    del _guards[id(self.array)]
-                    self.array.__class__ = NDArray
+                    del _guards[id(array)]
+                    array.__class__ = NDArray
 
     __del__ = release

@@ -136,7 +136,7 @@ class BoundEncoding:
             togo.run(run.batches[seen:])
             seen = len(run.batches)
             return tuple(number for _, kind, _ in order()
-                         for number in (kind, togo.lowers(kind, frontier.ready(kind))))
+                         for number in (kind, int(togo.lowers(kind, frontier.ready(kind)))))
 
         return encode
 

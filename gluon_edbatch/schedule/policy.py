@@ -78,7 +78,7 @@ class QLearningConfig:
                 raise ValueError(f"{name} must be a{' whole' if whole else ''} number, "
                                  f"not {brief(value)}")
             if not low <= value <= high:
-                raise ValueError(f"{name} must be from {low} to {high}, not {value}")
+                raise ValueError(f"{name} must be from {low} to {high}, not {brief(value)}")
 
 
 class Reached(NamedTuple):
@@ -214,7 +214,7 @@ class Policy:
         if path.stat().st_size > _LARGEST:
             raise PolicyError(f"{path} is no policy: it has more than {_LARGEST} bytes")
         try:
-            # A surrogate or a number like NaN is refused as well as what is no JSON at all.
+            # A number like NaN is refused as well as what is no JSON at all.
             content = json.loads(path.read_bytes().decode("utf-8"), parse_constant=_refuse)
         except (ValueError, RecursionError) as error:
             raise PolicyError(f"{path} is no policy, or only a part of one: it is not JSON "
@@ -243,7 +243,7 @@ def _policy(content: Any, encoding: Optional[StateEncoding]) -> Policy:
         raise ValueError(f"this is a policy of version {brief(content.get('version'))}, but only "
                          f"version {VERSION} can be read; learn it again")
     types = content.get("types")
-    if not isinstance(types, list) or not all(isinstance(name, str) for name in types) \
+    if not isinstance(types, list) or not all(map(_is_text, types)) \
             or len(set(types)) != len(types):
         raise ValueError("types must be a list of different names")
     return Policy(_encoding(content.get("encoding"), encoding), tuple(types),
@@ -277,7 +277,7 @@ def _table(rows: Any, num_types: int) -> Dict[State, int]:
             raise ValueError(f"{where} must be [[numbers of a state], type]")
         state, kind = row
         if not _whole(kind) or not 0 <= kind < num_types:
-            raise ValueError(f"{where} chooses the type {kind!r}, but types go from 0 to "
+            raise ValueError(f"{where} chooses the type {brief(kind)}, but types go from 0 to "
                              f"{num_types - 1}")
         if len(state) > _LONGEST_STATE or not all(
                 _whole(number) and abs(number) < 1 << 62 for number in state):
@@ -301,8 +301,8 @@ def _reached(values: Any) -> Reached:
         raise ValueError(f"reached must have whole numbers {', '.join(Reached._fields)}")
     reached = Reached(**values)
     if not reached.lower_bound <= reached.batches <= reached.nodes:
-        raise ValueError(f"reached has {reached.batches} batches for {reached.nodes} nodes and a "
-                         f"lower bound of {reached.lower_bound}")
+        raise ValueError(f"reached has {brief(reached.batches)} batches for {brief(reached.nodes)} "
+                         f"nodes and a lower bound of {brief(reached.lower_bound)}")
     return reached
 
 
@@ -316,6 +316,11 @@ def _unseen(value: Any) -> str:
     if not isinstance(value, str) or value not in UNSEEN:
         raise ValueError(f"unseen must be one of {', '.join(UNSEEN)}, not {brief(value)}")
     return value
+
+
+def _is_text(value: Any) -> bool:
+    """Half of a surrogate pair, which JSON can hold, could not be written again."""
+    return isinstance(value, str) and value.encode(errors="replace").decode() == value
 
 
 def _whole(value: Any) -> bool:

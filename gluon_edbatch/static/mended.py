@@ -1,11 +1,16 @@
 """Operators of MXNet 1.9.1 that do harm in a graph, by others that do the same."""
 from typing import Callable, Dict, List, Optional, Union
 
-from .ir import Shape, Subgraph
+import numpy as np
+
+from ..errors import RecordError
+from ..ops.attrs import Shape
+from .ir import Subgraph
 from .rewrite import NodeView, Operand, Rewriter, rewrite
+from .trace import is_argument
 
 
-def mended(graph: Subgraph, shapes: Dict[str, Shape]) -> Subgraph:
+def mended(graph: Subgraph, shapes: Dict[str, Shape], trial: bool = False) -> Subgraph:
     """The subgraph without such operators.
 
     Parameters
@@ -13,15 +18,22 @@ def mended(graph: Subgraph, shapes: Dict[str, Shape]) -> Subgraph:
     graph : Subgraph
     shapes : dict
         Of its inputs for some number of rows.
+    trial : bool, default False
+        Whether these are not shapes of a call, because the lengths of ragged arguments differ.
+
+    Raises
+    ------
+    RecordError
+        If no other operator does the same without harm.
     """
-    if _RULES.keys().isdisjoint(graph.operators):
+    rules = _RULES if trial else {**_RULES, **_RULES_OF_CALLS}
+    if rules.keys().isdisjoint(graph.operators):
         return graph
-    return rewrite(graph, shapes, _rule)
 
-
-def _rule(rewriter: Rewriter, node: NodeView) -> Union[Operand, List[Operand], None]:
-    rule = _RULES.get(node.op)
-    return None if rule is None else rule(rewriter, node)
+    def rule(rewriter: Rewriter, node: NodeView) -> Union[Operand, List[Operand], None]:
+        own = rules.get(node.op)
+        return None if own is None else own(rewriter, node)
+    return rewrite(graph, shapes, rule)
 
 
 def _sequence_last(rewriter: Rewriter, node: NodeView) -> Optional[Operand]:
@@ -43,5 +55,26 @@ def _sort(rewriter: Rewriter, node: NodeView) -> Optional[List[Operand]]:
     return [Operand(operand.node, output, shape) for output, shape in enumerate(node.shapes)]
 
 
-_RULES: Dict[str, Callable[[Rewriter, NodeView], Union[Operand, List[Operand], None]]] = {
-    'SequenceLast': _sequence_last, 'sort': _sort, 'argsort': _sort, 'topk': _sort}
+def _deconvolution(rewriter: Rewriter, node: NodeView) -> Optional[Operand]:
+    """Outside training oneDNN's way of storing weights is written over the memory that they are in.
+    Rows of an arena are a part of theirs, which MXNet then refuses to read."""
+    weight = rewriter.nodes[node.inputs[1].node]
+    if weight.is_variable and not is_argument(weight.name):
+        return None
+    own = rewriter.add('_copy', [node.inputs[1]], node.inputs[1].shape)
+    return rewriter.add(node.op, [node.inputs[0], own, *node.inputs[2:]], node.shape, **node.attrs)
+
+
+def _reshape(_: Rewriter, node: NodeView) -> None:
+    """MXNet does not compare the numbers of elements: the gradient, or the result, is then beyond
+    the array."""
+    old = node.inputs[0].shape
+    if np.prod(old) != np.prod(node.shape):
+        raise RecordError(f'Reshape of {old} to {node.shape}, which has another number of elements')
+
+
+_Rule = Callable[[Rewriter, NodeView], Union[Operand, List[Operand], None]]
+_RULES: Dict[str, _Rule] = {
+    'SequenceLast': _sequence_last, 'sort': _sort, 'argsort': _sort, 'topk': _sort,
+    'Deconvolution': _deconvolution}
+_RULES_OF_CALLS: Dict[str, _Rule] = {'Reshape': _reshape}

@@ -124,7 +124,7 @@ class NodeType:
         Those of the parameters when it was made.
     changed_by : set of str
         The options that made a difference to what was compiled so far; parts have that of the
-        whole.
+        whole. (What differs from evaluation to evaluation is found by `report.passes_of`.)
     """
 
     def __init__(self, graph: StaticGraph, mode: Mode, arguments: Tuple[Argument, ...],
@@ -320,7 +320,8 @@ def make_type(graph: StaticGraph, mode: Mode, leaves: Sequence[Tuple[Spec, Kind]
     _refuse_writing(graph)
     why_eager = _why_eager(graph, mode, leaves, eager)
     outputs = _infer(graph, shapes, dtypes, ctx, bool(why_eager))
-    graph = graph._replace(subgraph=mended(graph.subgraph, shapes))
+    trial = lengths is None and any(kind is Kind.RAGGED for _, kind in leaves)
+    graph = graph._replace(subgraph=mended(graph.subgraph, shapes, trial))
     verdict = _verdict(graph, mode, leaves, shapes)
     lifted = None
     if verdict.verdict is not Verdict.PROVED and options.whole_values and not why_eager:

@@ -117,8 +117,9 @@ def trace_operator(op: str, attrs: Sequence[Tuple[str, str]], inputs: int,
         variables.insert(position, parameter.variable())
     try:
         symbol = symbol_function(op)(*variables, **dict(attrs))
-    except mx.base.MXNetError as error:
-        if 'symbolic.cc' not in str(error) and '<Symbol ' not in str(error):  # wrong attributes
+    except (mx.base.MXNetError, TypeError) as error:  # TypeError: it takes fewer arrays
+        if not isinstance(error, TypeError) and 'symbolic.cc' not in str(error) \
+                and '<Symbol ' not in str(error):  # wrong attributes
             raise
         raise UnrecordableError(f'MXNet cannot put {op} into a graph: {error}') from None
     count = len(symbol.list_outputs())

@@ -1,6 +1,7 @@
 """What batching gains, on the workloads of DyNet's page on automatic batching
 (https://dynet.io/autobatch), and what batching by hand would still gain."""
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from dataclasses import replace
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 from .output import aligned, rounded
 from .runner import MeasurementError, measure_in_turn
@@ -44,18 +45,13 @@ COMPARISONS = {
 }
 
 
-def measure_gains(workload: str, hidden: Optional[int], embed: Optional[int], **settings: Any
-                  ) -> List[Row]:
+def measure_gains(settings: Settings) -> List[Row]:
     """Measure a workload's systems in turn, in each of its modes.
 
     Parameters
     ----------
-    workload : str
-        One of `COMPARISONS`.
-    hidden, embed : int, optional
-        In the place of the comparison's own widths.
-    settings
-        Further fields of `Settings`; ``system`` is the one that batches.
+    settings : Settings
+        Of the system that batches, for one of the workloads of `COMPARISONS`; `mode` is not used.
 
     Returns
     -------
@@ -68,12 +64,10 @@ def measure_gains(workload: str, hidden: Optional[int], embed: Optional[int], **
     MeasurementError
         A system could not be measured.
     """
-    comparison, rows = COMPARISONS[workload], []
-    ours = settings.pop('system')
+    comparison, rows = COMPARISONS[settings.workload], []
     for mode in comparison.modes:
-        cells = [Settings(workload=workload, mode=mode, system=system,
-                          hidden=hidden or comparison.hidden, embed=embed or comparison.embed,
-                          **settings) for system in (ours, *comparison.others)]
+        cells = [replace(settings, mode=mode, system=system)
+                 for system in (settings.system, *comparison.others)]
         found = [row for _, row in measure_in_turn(cells, apart=True)]
         for row in found:
             if isinstance(row, MeasurementError):

@@ -1,7 +1,9 @@
-"""Rows as tables for people."""
-from typing import Any, Dict, List, Optional, Sequence
+"""What is printed: rows, as JSON or as tables for people, and what went wrong."""
+import json
+import sys
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
-__all__ = ['aligned', 'rounded', 'tables']
+__all__ = ['aligned', 'complain', 'print_rows', 'rounded', 'tables']
 
 # heading, field, format
 COLUMNS = (
@@ -15,6 +17,17 @@ COLUMNS = (
     ('µs/call', 'record_us_per_call', '{:.2f}'), ('cpu', 'cpu_ms', '{:.1f}'),
     ('MB', 'peak_rss_mb', '{:.0f}'))
 LEFT = ('system',)
+
+
+def complain(message: Any) -> None:
+    """Tell the user what could not be done."""
+    print(f'benchmark.py: {message}', file=sys.stderr)
+
+
+def print_rows(rows: Sequence[Dict[str, Any]], as_json: bool,
+               table: Callable[[Sequence[Dict[str, Any]]], str]) -> None:
+    """Rows as one JSON object a line, or as a table with an empty line behind it."""
+    print('\n'.join(map(json.dumps, rows)) if as_json else table(rows) + '\n', flush=True)
 
 
 def tables(rows: Sequence[Dict[str, Any]]) -> str:

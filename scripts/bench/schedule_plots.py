@@ -2,7 +2,29 @@
 from pathlib import Path
 from typing import Any, Dict, Sequence
 
-__all__ = ['plot']
+from .plots import MARKERS, by, new_figure, read_rows, save
+
+__all__ = ['plot', 'plot_file']
+
+FIELDS = ('workload', 'scheduler', 'batch_size', 'batches', 'lower_bound', 'ratio')
+
+
+def plot_file(path: Path, out: Path, suffix: str) -> None:
+    """Draw the rows of a file, a picture a workload.
+
+    Parameters
+    ----------
+    path : Path
+        What ``benchmark.py schedulers --json`` printed.
+    out : Path
+        A directory, which is made if need be.
+    suffix : str
+        ``png``, ``svg`` or ``pdf``.
+    """
+    rows = read_rows(path, FIELDS)
+    out.mkdir(parents=True, exist_ok=True)
+    for workload, some in by(rows, 'workload').items():
+        plot(some, workload, out / f'schedulers-{workload}.{suffix}')
 
 
 def plot(rows: Sequence[Dict[str, Any]], title: str, path: Path) -> None:
@@ -11,21 +33,16 @@ def plot(rows: Sequence[Dict[str, Any]], title: str, path: Path) -> None:
     Parameters
     ----------
     rows : sequence of dict
-        What ``scripts/benchmark_schedulers.py --json`` printed for one workload.
+        What ``benchmark.py schedulers --json`` printed for one workload.
     title : str
     path : Path
         A picture is written there.
     """
-    import matplotlib
-    matplotlib.use('Agg')
-    from matplotlib import pyplot
     sizes = sorted({row['batch_size'] for row in rows})
     bound = {row['batch_size']: row['lower_bound'] for row in rows if row['scheduler'] != 'beam'}
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 4))
-    for marker, scheduler in zip('osD^v<>Pp*' * 9,
-                                 dict.fromkeys(row['scheduler'] for row in rows)):
-        some = sorted((row for row in rows if row['scheduler'] == scheduler),
-                      key=lambda row: row['batch_size'])
+    figure, (left, right) = new_figure(2, 5)
+    for marker, (scheduler, some) in zip(MARKERS * 9, by(rows, 'scheduler').items()):
+        some = sorted(some, key=lambda row: row['batch_size'])
         where = [sizes.index(row['batch_size']) for row in some]
         left.plot(where, [row['batches'] for row in some], marker=marker, label=scheduler)
         right.plot(where, [row['ratio'] for row in some], marker=marker, label=scheduler)
@@ -44,6 +61,4 @@ def plot(rows: Sequence[Dict[str, Any]], title: str, path: Path) -> None:
         panel.set_xlabel('samples in a minibatch')
         panel.grid(alpha=0.3, which='both')
     left.legend(fontsize='small')
-    figure.tight_layout()
-    figure.savefig(path, dpi=150)
-    pyplot.close(figure)
+    save(figure, path)

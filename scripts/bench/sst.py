@@ -1,17 +1,17 @@
 """Workloads on the Stanford Sentiment Treebank: the class of every phrase, by tree models."""
 from abc import abstractmethod
 from collections import Counter
-from pathlib import Path
 from typing import Any, ClassVar, List, Sequence, Tuple
 
 import mxnet as mx
 from common.words import build_words
 from mxnet import gluon
-from tree_sst.data import NUM_CLASSES, Sample, Tree, build_samples, load_split, tokens_of
+from tree_sst.data import NUM_CLASSES, Sample, build_samples, load_split, tokens_of
 
 from .contexts import context
 from .settings import Settings
-from .workloads import Products, Workload
+from .trees import layers
+from .workloads import Products, Workload, data_directory
 
 __all__ = ['MVRNNSST', 'OperatorTreeNNSST', 'SentimentWorkload', 'TreeGRUSST', 'TreeLSTMSST',
            'TreeNNSST', 'TwoCellTreeLSTMSST']
@@ -28,7 +28,7 @@ class SentimentWorkload(Workload):
     def __init__(self, settings: Settings):
         from tree_sst.model import ONE_WIDTH
         super().__init__(settings)
-        phrases = load_split(_directory(settings.data) / 'train.txt')
+        phrases = load_split(data_directory(settings, 'sst', 'tree_sst') / 'train.txt')
         words = build_words(tokens_of(phrases))
         self.vocab_size = len(words.vocab)
         self.embed = settings.hidden if self.model in ONE_WIDTH else settings.embed
@@ -65,7 +65,7 @@ class SentimentWorkload(Workload):
         """(columns in, columns out, rows) of the products of so many nodes of either sort."""
 
     def levels(self, samples: Sequence[Sample]) -> int:
-        return max(_levels(sample.tree) for sample in samples)
+        return max(len(layers(sample.tree)) for sample in samples)
 
 
 class TreeLSTMSST(SentimentWorkload):
@@ -121,18 +121,3 @@ class OperatorTreeNNSST(TreeNNSST):
     """``treenn-operators-sst``: the same products by operators instead of a cell."""
 
     model = 'treenn-operators'
-
-
-def _directory(data) -> Path:
-    if data is not None:
-        return Path(data) / 'sst'
-    return Path(__file__).resolve().parents[2] / 'example' / 'tree_sst' / 'sample'
-
-
-def _levels(tree: Tree) -> int:
-    deepest, waiting = 0, [(tree, 1)]
-    while waiting:
-        node, level = waiting.pop()
-        deepest = max(deepest, level)
-        waiting += [(child, level + 1) for child in node.children]
-    return deepest

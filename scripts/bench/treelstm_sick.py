@@ -1,7 +1,5 @@
 """Workload ``treelstm-sick``: relatedness of two sentences by a child-sum Tree-LSTM."""
 from collections import Counter
-from itertools import chain
-from pathlib import Path
 from typing import Any, Dict, List, Sequence
 
 import mxnet as mx
@@ -11,7 +9,8 @@ from tree_lstm.data import NUM_CLASSES, Pair, Tree, build_pairs, load_split, tok
 
 from .contexts import context
 from .settings import Settings
-from .workloads import Products, Workload
+from .trees import layers
+from .workloads import Products, Workload, data_directory
 
 __all__ = ['TreeLSTMSick', 'initial_weights', 'weights_of']
 
@@ -23,7 +22,7 @@ class TreeLSTMSick(Workload):
 
     def __init__(self, settings: Settings):
         super().__init__(settings)
-        raw = load_split(_directory(settings.data) / 'train')
+        raw = load_split(data_directory(settings, 'sick', 'tree_lstm') / 'train')
         words = build_words(tokens_of(raw))
         self.vocab_size = len(words.vocab)
         self.samples = build_pairs(raw, words.ids)
@@ -61,7 +60,7 @@ class TreeLSTMSick(Workload):
         return dict(products)
 
     def levels(self, samples: Sequence[Pair]) -> int:
-        return max(_levels(tree) for pair in samples for tree in (pair.left, pair.right))
+        return max(len(layers(tree)) for pair in samples for tree in (pair.left, pair.right))
 
     def rival(self, system: str):
         settings = self.settings
@@ -103,23 +102,5 @@ def weights_of(net) -> Dict[str, List[Any]]:
                 out_w=[similarity.scores.weight], out_b=[similarity.scores.bias])
 
 
-def _directory(data) -> Path:
-    if data is not None:
-        return Path(data) / 'sick'
-    return Path(__file__).resolve().parents[2] / 'example' / 'tree_lstm' / 'sample'
-
-
-def _layers(tree: Tree) -> List[List[Tree]]:
-    """Nodes by distance from the root."""
-    layers = [[tree]]
-    while layers[-1]:
-        layers.append(list(chain.from_iterable(node.children for node in layers[-1])))
-    return layers[:-1]
-
-
 def _count(tree: Tree) -> int:
-    return sum(map(len, _layers(tree)))
-
-
-def _levels(tree: Tree) -> int:
-    return len(_layers(tree))
+    return sum(map(len, layers(tree)))

@@ -1,11 +1,13 @@
 """What a workload has to say of itself, and which there are."""
 from abc import ABC, abstractmethod
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 from .settings import EQUAL_LENGTH_RIVALS, TREE_RIVALS, Settings
 
-__all__ = ['WORKLOADS', 'Entry', 'Products', 'Workload', 'check_rival', 'load_workload']
+__all__ = ['WORKLOADS', 'Entry', 'Products', 'Workload', 'check_rival', 'data_directory',
+           'load_workload']
 
 
 class Entry(NamedTuple):
@@ -94,6 +96,13 @@ class Workload(ABC):
         once = sum(2.0 * wide * high * rows
                    for (wide, high), rows in self.products(samples).items())
         return 3 * once if training else once
+
+
+def data_directory(settings: Settings, name: str, example: str) -> Path:
+    """Of a data set called `name`, or of the sample that comes with an example."""
+    if settings.data is not None:
+        return Path(settings.data) / name
+    return Path(__file__).resolve().parents[2] / 'example' / example / 'sample'
 
 
 def check_rival(settings: Settings) -> None:

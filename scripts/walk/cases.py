@@ -87,11 +87,17 @@ class Draw:
     ----------
     attrs : dict
         What they set.
+    dtypes : sequence of str
+        Of the arrays; they leave out what MXNet has no such operator for.
+    longer : bool
+        Whether some calls may have one row more; not where arrays have different rows.
     """
 
     def __init__(self, seed: int):
         self.random = np.random.RandomState(seed)
         self.attrs: Dict[str, Any] = {}
+        self.dtypes: Sequence[str] = FLOATS
+        self.longer = True
 
     def pick(self, choices: Sequence[Any]) -> Any:
         """One of these."""
@@ -150,8 +156,9 @@ def make_case(operator: Operator, seed: int, index: int) -> Case:
         _any_attributes(operator, draw, len(inputs[0].shape) if inputs else 2, True)
     attrs = {key: _text(value) for key, value in draw.attrs.items()}
     recorded = draw.flag(0.75)
-    return Case(operator.name, index, own, attrs, inputs, draw.pick(FLOATS), recorded,
-                draw.flag(0.3), draw.flag(), draw.flag(0.3), draw.flag(0.3), draw.flag(0.15))
+    return Case(operator.name, index, own, attrs, inputs, draw.pick(draw.dtypes), recorded,
+                draw.flag(0.3), draw.flag(), draw.flag(0.3), draw.flag(0.3),
+                draw.flag(0.15) and draw.longer)
 
 
 def _text(value: Any) -> str:

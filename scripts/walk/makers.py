@@ -22,6 +22,11 @@ def _weight(*shape: int) -> Input:
     return Input(shape, shared=True)
 
 
+def _single(draw: Draw) -> None:
+    """MXNet has the operator in single precision only."""
+    draw.dtypes = ('float32',)
+
+
 # --- layers --------------------------------------------------------------------------------------
 
 @_for('FullyConnected')
@@ -51,22 +56,53 @@ def _window(draw, axes):
     return kernel
 
 
-@_for('Convolution Deconvolution Convolution_v1')
-def _(draw):
-    axes, groups = draw.number(1, 3), draw.number(1, 2)
+def _filters(draw, axes):
+    """Shapes of the image and of what the filters are."""
+    groups = draw.number(1, 2)
     channels, filters = groups * draw.number(1, 2), groups * draw.number(1, 2)
     kernel = _window(draw, axes)
     draw.attrs.update(num_filter=filters, num_group=groups, no_bias=draw.flag())
-    image = Input((draw.number(1, 2), channels) + (5,) * axes)
-    # The weight of a deconvolution is turned; with as many filters as channels both fit.
-    weight = (filters, channels // groups) + kernel
-    if channels != filters:
-        draw.attrs['num_filter'] = filters = channels
-        weight = (filters, channels // groups) + kernel
-    return [image, _weight(*weight)] + [_weight(filters)] * (not draw.attrs['no_bias'])
+    return (draw.number(1, 2), channels) + (5,) * axes, (channels, filters, groups) + kernel
 
 
-@_for('Pooling Pooling_v1')
+def _filtered(draw, image, weight):
+    bias = [_weight(draw.attrs['num_filter'])] * (not draw.attrs['no_bias'])
+    return [Input(image), Input(weight, shared=draw.flag(0.8))] + bias
+
+
+@_for('Convolution')
+def _(draw):
+    image, (channels, filters, groups, *kernel) = _filters(draw, draw.number(1, 3))
+    return _filtered(draw, image, (filters, channels // groups, *kernel))
+
+
+@_for('Convolution_v1')
+def _(draw):
+    image, (channels, filters, groups, *kernel) = _filters(draw, 2)
+    return _filtered(draw, image, (filters, channels // groups, *kernel))
+
+
+@_for('Deconvolution')
+def _(draw):
+    image, (channels, filters, groups, *kernel) = _filters(draw, draw.pick([1, 2, 2, 3]))
+    if len(kernel) == 3:
+        _single(draw)
+    if draw.flag(0.3):
+        draw.attrs['adj'] = tuple(draw.number(0, step - 1) for step in draw.attrs.get(
+            'stride', (1,) * len(kernel)))
+    return _filtered(draw, image, (channels, filters // groups, *kernel))
+
+
+@_for('Pooling_v1')
+def _(draw):
+    _window(draw, 2)
+    draw.maybe('global_pool', True, False)
+    draw.maybe('pool_type', 'max', 'avg', 'sum')
+    draw.maybe('pooling_convention', 'valid', 'full')
+    return [Input((draw.number(1, 2), draw.number(1, 2), 5, 5))]
+
+
+@_for('Pooling')
 def _(draw):
     axes = draw.number(1, 3)
     if draw.maybe('global_pool', True, False) is not True:
@@ -79,9 +115,24 @@ def _(draw):
     return [Input((draw.number(1, 2), draw.number(1, 2)) + (5,) * axes)]
 
 
-@_for('BatchNorm BatchNorm_v1 _contrib_BatchNormWithReLU _contrib_SyncBatchNorm')
+@_for('BatchNorm_v1 _contrib_BatchNormWithReLU _contrib_SyncBatchNorm')
 def _(draw):
-    shape = draw.shape(2, 4)
+    _single(draw)
+    return _normalised(draw, draw.shape(4, 4))
+
+
+@_for('_contrib_SyncBatchNorm')
+def _(draw):
+    draw.attrs.update(key='walk', ndev=1)
+    return MAKERS['BatchNorm_v1'](draw)
+
+
+@_for('BatchNorm')
+def _(draw):
+    return _normalised(draw, draw.shape(2, 4))
+
+
+def _normalised(draw, shape):
     draw.maybe('use_global_stats', True, False)
     draw.maybe('fix_gamma', True, False)
     return [Input(shape)] + [_weight(shape[1])] * 2 + [Input((shape[1],), 'state', True)] * 2
@@ -101,12 +152,13 @@ def _(draw):
     groups = draw.number(1, 2)
     channels = groups * draw.number(1, 2)
     draw.attrs['num_groups'] = groups
-    return [Input((draw.number(1, 3), channels) + draw.shape(1, 2)), _weight(channels),
-            _weight(channels)]
+    return [Input((draw.number(1, 3), channels) + draw.shape(1, 2)), _weight(groups),
+            _weight(groups)]
 
 
 @_for('InstanceNorm')
 def _(draw):
+    _single(draw)
     shape = draw.shape(3, 4)
     return [Input(shape), _weight(shape[1]), _weight(shape[1])]
 
@@ -119,6 +171,7 @@ def _(draw):
 
 @_for('LRN')
 def _(draw):
+    _single(draw)
     draw.attrs['nsize'] = draw.pick([1, 3])
     return [Input((draw.number(1, 3), draw.number(1, 4), 3, 3))]
 
@@ -149,8 +202,9 @@ def _(draw):
 
 @_for('SoftmaxActivation')
 def _(draw):
-    draw.maybe('mode', 'instance', 'channel')
-    return [Input(draw.shape(2, 4))]
+    _single(draw)
+    mode = draw.maybe('mode', 'instance', 'channel')
+    return [Input(draw.shape(3 if mode == 'channel' else 2, 4))]
 
 
 @_for('RNN')
@@ -166,6 +220,19 @@ def _(draw):
         size += ways * gates * hidden * ((width if not layer else hidden * ways) + hidden + 2)
     states = [Input((layers * ways, batch, hidden), shared=draw.flag(0.3))]
     return [Input((steps, batch, width)), _weight(size)] + states * (1 + (mode == 'lstm'))
+
+
+@_for('multi_all_finite')
+def _(draw):
+    """Not ``init_output=False``, which reads what happens to lie where the result will be."""
+    draw.attrs['num_arrays'] = draw.number(1, 3)
+    return [Input(draw.shape(1, 3)) for _ in range(draw.attrs['num_arrays'])]
+
+
+@_for('multi_sum_sq')
+def _(draw):
+    draw.attrs['num_arrays'] = draw.number(1, 3)
+    return [Input(draw.shape(1, 3)) for _ in range(draw.attrs['num_arrays'])]
 
 
 @_for('_mp_adamw_update')
@@ -243,17 +310,35 @@ def _(draw):
     return [Input((rows, classes)), Input((rows,), 'index', top=classes)]
 
 
-@_for('SoftmaxOutput SVMOutput')
+@_for('SoftmaxOutput')
 def _(draw):
-    rows, classes = draw.number(1, 3), draw.number(2, 4)
     draw.maybe('normalization', 'null', 'batch', 'valid')
     draw.maybe('use_ignore', True, False)
     draw.maybe('ignore_label', 0, 1)
     draw.maybe('grad_scale', 0.5, 3.0)
-    for name in ('normalization', 'use_ignore', 'ignore_label', 'grad_scale'):
-        if 'margin' in draw.attrs:
-            draw.attrs.pop(name, None)
+    return _classified(draw)
+
+
+@_for('SVMOutput')
+def _(draw):
+    draw.maybe('margin', 0.5, 1.0)
+    draw.maybe('regularization_coefficient', 0.5, 3.0)
+    draw.maybe('use_linear', True, False)
+    return _classified(draw)
+
+
+def _classified(draw):
+    rows, classes = draw.number(1, 3), draw.number(2, 4)
     return [Input((rows, classes)), Input((rows,), 'index', draw.flag(0.2), '', classes)]
+
+
+@_for('IdentityAttachKLSparseReg')
+def _(draw):
+    draw.maybe('penalty', 0.5, 0.01)
+    draw.maybe('sparseness_target', 0.3, 0.1)
+    _single(draw)
+    shape = draw.shape(2, 2)
+    return [Input(shape, 'half'), Input(shape[1:], 'state', True)]
 
 
 @_for('LinearRegressionOutput MAERegressionOutput LogisticRegressionOutput')
@@ -273,9 +358,13 @@ def _(draw):
 
 @_for('CTCLoss')
 def _(draw):
+    """MXNet computes nothing of a call whose labels are all empty."""
+    _single(draw)
+    draw.longer = False
     steps, batch, classes, labels = draw.number(3, 5), draw.number(1, 2), 4, 2
-    draw.maybe('blank_label', 'first', 'last')
-    inputs = [Input((steps, batch, classes)), Input((batch, labels), 'index', top=3)]
+    last = draw.maybe('blank_label', 'first', 'last') == 'last'
+    inputs = [Input((steps, batch, classes)),
+              Input((batch, labels), 'index' if last else 'length', top=3)]
     if draw.flag(0.4):
         draw.attrs['use_data_lengths'] = True
         inputs.append(Input((batch,), 'length', top=steps))
@@ -318,13 +407,13 @@ def _(draw):
 @_for('pick')
 def _(draw):
     shape = draw.shape(1, 3)
-    axis = draw.axis(len(shape), none=True)
-    draw.attrs['axis'] = axis
+    axis = draw.axis(len(shape))
+    if axis != -1 or draw.flag():
+        draw.attrs['axis'] = axis
     draw.maybe('keepdims', True, False)
     draw.maybe('mode', 'clip', 'wrap')
-    if axis is None:
-        return [Input(shape), _index(draw, (1,), 4)]
     axis %= len(shape)
+    draw.longer = axis > 0
     index = shape[:axis] + shape[axis + 1:] or (1,)
     return [Input(shape), _index(draw, index, shape[axis] + draw.number(0, 1), draw.flag(0.2))]
 
@@ -361,14 +450,22 @@ def _(draw):
             Input(shape, shared=draw.flag(0.2))]
 
 
-@_for('SequenceMask SequenceReverse SequenceLast')
+@_for('SequenceReverse')
 def _(draw):
-    shape = draw.shape(2, 4)
-    axis = draw.maybe('axis', 0, 1) or 0
-    lengths = draw.flag(0.6)
+    return _sequences(draw, 0)
+
+
+@_for('SequenceMask SequenceLast')
+def _(draw):
+    return _sequences(draw, draw.maybe('axis', 0, 1) or 0)
+
+
+def _sequences(draw, axis):
+    shape, lengths = draw.shape(2, 4), draw.flag(0.6)
     draw.attrs['use_sequence_length'] = lengths
     if not lengths:
         return [Input(shape)]
+    draw.longer = axis == 1
     return [Input(shape), Input(shape[1 - axis:2 - axis], 'length', draw.flag(0.2),
                                 draw.pick(['', 'float32']), shape[axis])]
 
@@ -545,8 +642,13 @@ def _(draw):
 @_for('reverse')
 def _(draw):
     shape = draw.shape(1, 3)
-    draw.attrs['axis'] = draw.axes(len(shape), none=False)
+    axes = tuple(axis % len(shape) for axis in _several(draw.axes(len(shape), none=False)))
+    draw.attrs['axis'] = axes[0] if len(axes) == 1 and draw.flag() else axes
     return [Input(shape)]
+
+
+def _several(axes):
+    return axes if isinstance(axes, tuple) else (axes,)
 
 
 @_for('broadcast_to _npi_broadcast_to')
@@ -560,8 +662,9 @@ def _(draw):
 @_for('broadcast_axis')
 def _(draw):
     shape = (draw.pick([1, 2]), 1, 3)
-    draw.attrs.update(draw.pick([dict(axis=1, size=2), dict(axis=(0, 1), size=(2, 2)),
-                                 dict(axis=-2, size=3)]))
+    draw.attrs.update(draw.pick([dict(axis=1, size=2), dict(axis=(1,), size=(3,))] + [
+        dict(axis=(0, 1), size=(2, 2)), dict(axis=0, size=2)] * (shape[0] == 1)))
+    draw.longer = False
     return [Input(shape)]
 
 
@@ -574,6 +677,7 @@ def _(draw):
 
 @_for('Crop')
 def _(draw):
+    _single(draw)
     draw.attrs.update(num_args=1, h_w=(2, 2), offset=(1, 0))
     return [Input((draw.number(1, 2), 2, 4, 3))]
 
@@ -782,29 +886,35 @@ def _(draw):
     return [Input(_front(draw) + (6,))]
 
 
+def _heads(draw):
+    _single(draw)
+    draw.attrs['heads'] = 2
+    draw.longer = False
+
+
 @_for('_contrib_interleaved_matmul_selfatt_qk')
 def _(draw):
-    draw.attrs['heads'] = 2
+    _heads(draw)
     return [Input((draw.number(1, 3), draw.number(1, 2), 12))]
 
 
 @_for('_contrib_interleaved_matmul_selfatt_valatt')
 def _(draw):
-    draw.attrs['heads'] = 2
+    _heads(draw)
     steps, batch = draw.number(1, 3), draw.number(1, 2)
     return [Input((steps, batch, 12)), Input((2 * batch, steps, steps))]
 
 
 @_for('_contrib_interleaved_matmul_encdec_qk')
 def _(draw):
-    draw.attrs['heads'] = 2
+    _heads(draw)
     batch = draw.number(1, 2)
     return [Input((draw.number(1, 3), batch, 4)), Input((draw.number(1, 3), batch, 8))]
 
 
 @_for('_contrib_interleaved_matmul_encdec_valatt')
 def _(draw):
-    draw.attrs['heads'] = 2
+    _heads(draw)
     batch, long, steps = draw.number(1, 2), draw.number(1, 3), draw.number(1, 3)
     return [Input((long, batch, 8)), Input((2 * batch, steps, long))]
 
@@ -867,6 +977,10 @@ def _(draw):
 
 @_for('GridGenerator')
 def _(draw):
+    _single(draw)
+    if draw.flag(0.4):
+        draw.attrs['transform_type'] = 'warp'
+        return [Input((draw.number(1, 2), 2, 3, 3))]
     draw.attrs.update(transform_type='affine', target_shape=(3, 3))
     return [Input((draw.number(1, 2), 6))]
 
@@ -908,9 +1022,110 @@ def _(draw):
     return [Input((draw.number(1, 2), draw.number(1, 3), 6), 'unit')]
 
 
-@_for('_image_to_tensor _image_flip_left_right _image_flip_top_bottom')
+@_for('_contrib_box_decode')
+def _(draw):
+    draw.longer, anchors = False, draw.number(1, 3)
+    draw.maybe('clip', 1.0, -1.0)
+    draw.maybe('format', 'corner', 'center')
+    return [Input((draw.number(1, 2), anchors, 4)),
+            Input((1, anchors, 4), 'positive', draw.flag(0.3))]
+
+
+@_for('_contrib_box_encode')
+def _(draw):
+    rows, anchors, boxes = draw.number(1, 2), draw.number(1, 3), draw.number(1, 3)
+    return [Input((rows, anchors)), Input((rows, anchors), 'index', top=boxes),
+            Input((rows, anchors, 4), 'positive'), Input((rows, boxes, 4), 'positive'),
+            Input((4,), shared=True), Input((4,), 'positive', True)]
+
+
+@_for('_contrib_MultiBoxPrior')
+def _(draw):
+    _single(draw)
+    draw.maybe('sizes', (0.5,), (0.5, 0.3))
+    draw.maybe('ratios', (1.0,), (1.0, 2.0))
+    draw.maybe('clip', True, False)
+    return [Input((draw.number(1, 2), 2, draw.number(1, 3), 2))]
+
+
+@_for('_contrib_MultiBoxTarget')
+def _(draw):
+    _single(draw)
+    rows, anchors = draw.number(1, 2), draw.number(1, 3)
+    draw.longer = False
+    return [Input((1, anchors, 4), 'positive', draw.flag(0.5)),
+            Input((rows, draw.number(1, 2), 5), 'unit'), Input((rows, 3, anchors))]
+
+
+@_for('_contrib_MultiBoxDetection')
+def _(draw):
+    _single(draw)
+    rows, anchors = draw.number(1, 2), draw.number(1, 3)
+    draw.longer = False
+    return [Input((rows, 3, anchors), 'unit'), Input((rows, 4 * anchors)),
+            Input((1, anchors, 4), 'positive', draw.flag(0.5))]
+
+
+@_for('_contrib_PSROIPooling')
+def _(draw):
+    draw.attrs.update(spatial_scale=1.0, output_dim=2, pooled_size=2)
+    return [Input((draw.number(1, 2), 8, 4, 4)), Input((draw.number(1, 2), 5), 'index', top=1)]
+
+
+@_for('_contrib_RROIAlign')
+def _(draw):
+    draw.attrs.update(pooled_size=(2, 2), spatial_scale=1.0)
+    return [Input((draw.number(1, 2), 2, 4, 4)), Input((draw.number(1, 2), 6), 'index', top=1)]
+
+
+@_for('_contrib_hawkesll')
+def _(draw):
+    rows, marks, steps = draw.number(1, 2), draw.number(1, 3), draw.number(1, 3)
+    return [Input((rows, marks), 'positive'), Input((marks,), 'positive', True),
+            Input((marks,), 'positive', True), Input((rows, marks), 'positive'),
+            Input((rows, steps), 'positive'), Input((rows, steps), 'index', dtype='int32', top=marks),
+            Input((rows,), 'length', top=steps), Input((rows,), 'large')]
+
+
+@_for('_image_random_flip_left_right _image_random_flip_top_bottom _image_random_lighting')
+def _(draw):
+    return [Input((4, 2, 3), 'positive')]
+
+
+@_for('''_image_random_brightness _image_random_contrast _image_random_saturation
+         _image_random_hue''')
+def _(draw):
+    draw.attrs.update(min_factor=0.5, max_factor=1.5)
+    return [Input((4, 3, 3), 'positive')]
+
+
+@_for('_image_random_color_jitter')
+def _(draw):
+    draw.attrs.update(brightness=0.3, contrast=0.3, saturation=0.3, hue=0.1)
+    return [Input((4, 3, 3), 'positive')]
+
+
+@_for('_image_adjust_lighting')
+def _(draw):
+    draw.attrs['alpha'] = (0.1, 0.2, 0.3)
+    return [Input((4, 3, 3), 'positive')]
+
+
+@_for('_contrib_quantize')
+def _(draw):
+    _single(draw)
+    return [Input(draw.shape()), Input((1,), 'unit', True), Input((1,), 'large', True)]
+
+
+@_for('_image_to_tensor')
 def _(draw):
     return [Input((4, 3, 3), 'positive')]
+
+
+@_for('_image_flip_left_right _image_flip_top_bottom')
+def _(draw):
+    """Not of odd numbers, as MXNet leaves out what is in the middle."""
+    return [Input((4, 2, 3), 'positive')]
 
 
 @_for('_image_normalize')

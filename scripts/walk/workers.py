@@ -102,19 +102,22 @@ class Worker:
 
 
 def run_cases(cases: Iterable[Case], jobs: int, prelude: str = '',
-              seen: Callable[[Result], None] = lambda _: None) -> List[Result]:
-    """Run cases in so many processes; `seen` is called with each result."""
+              seen: Callable[[Any], None] = lambda _: None,
+              judge: Optional[Callable[[Worker, Case, str], Any]] = None) -> List[Any]:
+    """What `judge` (`judged`, if it is not given) says of cases, in so many processes; `seen` is
+    called with each result."""
+    judge = judge or judged
     waiting: 'queue.Queue[Tuple[int, Case]]' = queue.Queue()
     for item in enumerate(cases):
         waiting.put(item)
-    results: Dict[int, Result] = {}
+    results: Dict[int, Any] = {}
     lock = threading.Lock()
 
     def work() -> None:
         worker = Worker(prelude)
         try:
             for number, case in _taken(waiting):
-                result = judged(worker, case, prelude)
+                result = judge(worker, case, prelude)
                 with lock:
                     results[number] = result
                     seen(result)

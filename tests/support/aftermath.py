@@ -3,21 +3,22 @@ import gc
 
 import mxnet as mx
 import numpy as np
-from mxnet import autograd, gluon
-from mxnet.ndarray import NDArray, register
+from mxnet import autograd
+from mxnet.ndarray import NDArray
 
 import gluon_edbatch as edb
 from gluon_edbatch.record import guard, hooks
 from support.models import dense, rows
 
-ORIGINALS = (gluon.Block.__call__, gluon.Block.__setattr__, register._imperative_invoke,
-             autograd.set_recording, autograd.set_training)
+ORIGINALS = [(owner, name, original) for owner, name, _, original in hooks._HOOKS]
 
 
 def assert_hooks_gone():
     """MXNet is as it was imported, in this thread and in all others."""
-    assert (gluon.Block.__call__, gluon.Block.__setattr__, register._imperative_invoke,
-            autograd.set_recording, autograd.set_training) == ORIGINALS
+    for owner, name, original in ORIGINALS:
+        assert original.__module__.startswith('mxnet.'), f'{name} was a hook to begin with'
+        assert getattr(owner, name) is original, f'{owner.__name__}.{name} is still hooked'
+    assert gc.isenabled()
     assert hooks.current_recording() is None
     assert hooks.local.eager is None
     assert not autograd.is_recording() and not autograd.is_training()

@@ -10,6 +10,9 @@ from mxnet import gluon
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
+from support.models import random_tree
+
+WORDS = 200
 
 
 class _MallInfo(ctypes.Structure):
@@ -43,7 +46,7 @@ class Model(edb.AutoBatchMixin, gluon.Block):
     def __init__(self, size=64):
         super().__init__()
         with self.name_scope():
-            self.embed = nn.Embedding(200, size)
+            self.embed = nn.Embedding(WORDS, size)
             self.cell = edb.rnn.ChildSumTreeLSTMCell(size, input_size=size)
             self.out = nn.Dense(1, in_units=size)
 
@@ -51,22 +54,13 @@ class Model(edb.AutoBatchMixin, gluon.Block):
         return self.out(self.state(tree)[0])
 
     def state(self, tree):
-        """(h, c) of a tree (word, children)."""
-        word, children = tree
-        return self.cell(self.embed(word), [self.state(child) for child in children])
-
-
-def random_tree(generator, nodes):
-    """A random tree as nested (word, children)."""
-    trees = [(int(generator.randint(200)), []) for _ in range(nodes)]
-    for index in range(1, nodes):
-        trees[generator.randint(index)][1].append(trees[index])
-    return trees[0]
+        """(h, c) of a tree."""
+        return self.cell(self.embed(tree.token), [self.state(child) for child in tree.children])
 
 
 def minibatch(generator, size=32):
     """Trees of varying sizes; the number varies, too."""
-    return [random_tree(generator, generator.randint(1, 20))
+    return [random_tree(generator, generator.randint(1, 20), vocab=WORDS)
             for _ in range(generator.randint(size // 2, size + 1))]
 
 

@@ -26,7 +26,8 @@ class Tree(NamedTuple):
         return 1 + sum(child.size() for child in self.children)
 
 
-def random_tree(generator: np.random.RandomState, nodes: int, arity: int = 4) -> Tree:
+def random_tree(generator: np.random.RandomState, nodes: int, arity: int = 4, vocab: int = VOCAB
+                ) -> Tree:
     """A tree with this many nodes and up to `arity` children a node."""
     sizes: List[int] = []
     left = nodes - 1
@@ -36,8 +37,8 @@ def random_tree(generator: np.random.RandomState, nodes: int, arity: int = 4) ->
         left -= size
         if not left:
             break
-    return Tree(int(generator.randint(VOCAB)),
-                tuple(random_tree(generator, size, arity) for size in sizes))
+    return Tree(int(generator.randint(vocab)),
+                tuple(random_tree(generator, size, arity, vocab) for size in sizes))
 
 
 def random_trees(count: int, seed: int = 0, largest: int = 9, arity: int = 4) -> List[Tree]:

@@ -1,8 +1,7 @@
-#!/usr/bin/env python3
 """Single cells by rows: plain Gluon, hybridized, against what gluon_edbatch compiles.
 
-    python scripts/benchmark_blocks.py --json > results/blocks.jsonl
-    python scripts/benchmark_blocks.py lstm treelstm-inner --gates apart --rows 32,256
+    python scripts/benchmark.py blocks --json > results/blocks.jsonl
+    python scripts/benchmark.py blocks lstm treelstm-inner --gates apart --rows 32,256
 
 Measured is the execution of one batch and nothing else, forward, and forward with backward, in
 turn (A B A B …): medians of microseconds a call, and the median of their ratio, on the clock and
@@ -13,39 +12,18 @@ one.
 """
 import argparse
 import json
-import sys
-from pathlib import Path
-from typing import Optional, Sequence
 
-ROOT = Path(__file__).resolve().parents[1]
-if str(ROOT) not in sys.path:       # also without an installation
-    sys.path.append(str(ROOT))
-
-from bench.arguments import add_machine_arguments, names, positive, sizes  # noqa: E402
-from bench.machine import set_threads, use_cpus  # noqa: E402
+from ..arguments import (add_machine_arguments, add_names_argument, check_compile_options, listed,
+                         names, positive, sizes)
 
 NAMES = ('lstm', 'gru', 'mv', 'treelstm-leaf', 'treelstm-inner', 'treegru-leaf', 'treegru-inner')
 GATES = ('apart', 'fused')
 
 
-def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Command line; gives the exit status."""
-    options = _parser().parse_args(arguments)
-    set_threads(options.threads)                # before anything loads MXNet
-    try:
-        if options.cpus is not None:
-            use_cpus(options.cpus)
-        _measure(options)
-    except (TypeError, ValueError) as error:
-        print(f'benchmark_blocks.py: {error}', file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 130
-    return 0
-
-
-def _measure(options: argparse.Namespace) -> None:
-    from bench.blocks import BlockSettings, block_table, measure_block
+def run(options: argparse.Namespace) -> None:
+    """Measure, cell by cell."""
+    from ..blocks import BlockSettings, block_table, measure_block
+    check_compile_options('--off', options.off)
     for cell in options.cells or NAMES:
         for gates in options.gates:
             rows = []
@@ -62,11 +40,9 @@ def _measure(options: argparse.Namespace) -> None:
                 print(block_table(rows) + '\n', flush=True)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(formatter_class=argparse.RawDescriptionHelpFormatter,
-                                     description=__doc__)
-    parser.add_argument('cells', nargs='*', metavar='CELL', choices=[*NAMES, []],
-                        help=f'some of {", ".join(NAMES)} (default: all)')
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Of this command."""
+    add_names_argument(parser, 'cells', NAMES)
     parser.add_argument('--gates', type=names(GATES), default=GATES, metavar='apart|fused',
                         help='a Dense layer for each gate; one for all, split by hand; both with '
                              'a comma (default: both)')
@@ -80,12 +56,6 @@ def _parser() -> argparse.ArgumentParser:
                         help='width of the input (default: 256)')
     parser.add_argument('--reads', choices=('gather', 'slice'), default='gather',
                         help='how the compiled batch reads its arguments (default: gather)')
-    parser.add_argument('--off', type=lambda text: text.split(','), default=[],
-                        metavar='NAME[,NAME…]',
+    parser.add_argument('--off', type=listed, default=[], metavar='NAME[,NAME…]',
                         help='compile options that are off (see gluon_edbatch.CompileOptions)')
     add_machine_arguments(parser, seconds=0.05)
-    return parser
-
-
-if __name__ == '__main__':
-    sys.exit(main())

@@ -1,56 +1,23 @@
-#!/usr/bin/env python3
-"""CSV, tables and plots from the rows that scripts/benchmark.py --json prints.
-
-    python scripts/plot_benchmarks.py results/table.jsonl results/sweep.jsonl --out results
-
-For each file NAME.jsonl (or NAME.csv): NAME.csv, a table on standard output, and a plot for each
-workload: samples a second over the size of the minibatch, or bars if there is but one size.
-"""
-import argparse
+"""Rows of measurements in files, and pictures of them."""
 import csv
 import json
-import sys
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
-from bench.output import tables
+__all__ = ['MARKERS', 'by', 'new_figure', 'plot', 'read_rows', 'save', 'write_csv']
 
 Row = Dict[str, Any]
 MARKERS = 'osD^v<>Pp*'
+FIELDS = ('workload', 'mode', 'scheduler', 'batch_size', 'samples_per_s')
 
 
 class RowError(ValueError):
     """A file of results is missing or malformed; the message names file and line."""
 
 
-def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Command line; gives the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('files', nargs='+', metavar='FILE', type=Path, help='.jsonl or .csv')
-    parser.add_argument('--out', metavar='DIR', type=Path,
-                        help='where to write (default: beside each file)')
-    parser.add_argument('--format', choices=('png', 'svg', 'pdf'), default='png',
-                        help='of the plots (default: png)')
-    options = parser.parse_args(arguments)
-    try:
-        for path in options.files:
-            rows = read_rows(path)
-            out = options.out or path.parent
-            out.mkdir(parents=True, exist_ok=True)
-            if path.suffix != '.csv':
-                write_csv(rows, out / f'{path.stem}.csv')
-            print(tables(rows), end='\n\n')
-            for workload, some in _by(rows, 'workload').items():
-                plot(some, workload, out / f'{path.stem}-{workload}.{options.format}')
-    except RowError as error:
-        print(f'plot_benchmarks.py: {error}', file=sys.stderr)
-        return 1
-    return 0
-
-
-def read_rows(path: Path) -> List[Row]:
-    """Rows of a JSONL or CSV file; numbers are numbers, nothing is None."""
+def read_rows(path: Path, fields: Sequence[str] = FIELDS) -> List[Row]:
+    """Rows of a JSONL or CSV file, with these fields at least; numbers are numbers, nothing is
+    None."""
     if not path.is_file():
         raise RowError(f'{path}: there is no such file')
     if path.suffix == '.csv':
@@ -64,7 +31,7 @@ def read_rows(path: Path) -> List[Row]:
     if not rows:
         raise RowError(f'{path}: has no rows')
     for number, row in enumerate(rows, 1):
-        for name in ('workload', 'mode', 'scheduler', 'batch_size', 'samples_per_s'):
+        for name in fields:
             if row.get(name) is None:
                 raise RowError(f'{path}: row {number} has no {name!r}')
     return rows
@@ -82,22 +49,34 @@ def write_csv(rows: Sequence[Row], path: Path) -> None:
 
 def plot(rows: Sequence[Row], title: str, path: Path) -> None:
     """A panel for each mode."""
+    modes = by(rows, 'mode')
+    figure, panels = new_figure(len(modes), 6)
+    for panel, (mode, some) in zip(panels, modes.items()):
+        draw = _draw_sweep if len(by(some, 'batch_size')) > 1 else _draw_bars
+        draw(panel, some)
+        panel.set_title(f'{title}, {mode}')
+    save(figure, path)
+
+
+def new_figure(panels: int, width: float):
+    """A figure, and its panels side by side, each so many inches wide."""
     import matplotlib
     matplotlib.use('Agg')
     from matplotlib import pyplot
-    modes = _by(rows, 'mode')
-    figure, panels = pyplot.subplots(1, len(modes), figsize=(6 * len(modes), 4), squeeze=False)
-    for panel, (mode, some) in zip(panels[0], modes.items()):
-        draw = _draw_sweep if len(_by(some, 'batch_size')) > 1 else _draw_bars
-        draw(panel, some)
-        panel.set_title(f'{title}, {mode}')
+    figure, axes = pyplot.subplots(1, panels, figsize=(width * panels, 4), squeeze=False)
+    return figure, axes[0]
+
+
+def save(figure, path: Path) -> None:
+    """Write a picture, and forget the figure."""
+    from matplotlib import pyplot
     figure.tight_layout()
     figure.savefig(path, dpi=150)
     pyplot.close(figure)
 
 
 def _draw_sweep(panel, rows: Sequence[Row]) -> None:
-    for marker, (system, some) in zip(MARKERS * 9, _by(rows, 'scheduler').items()):
+    for marker, (system, some) in zip(MARKERS * 9, by(rows, 'scheduler').items()):
         some = sorted(some, key=lambda row: row['batch_size'])
         sizes, speeds, spread = [row['batch_size'] for row in some], *_speeds(some)
         panel.errorbar(sizes, speeds, yerr=spread, label=system, marker=marker, capsize=2)
@@ -133,7 +112,7 @@ def _speeds(rows: Sequence[Row]) -> Tuple[List[float], List[List[float]]]:
     return speeds, [lows, highs]
 
 
-def _by(rows: Sequence[Row], name: str) -> Dict[Any, List[Row]]:
+def by(rows: Sequence[Row], name: str) -> Dict[Any, List[Row]]:
     """Rows by the value of a field, in the order in which it first occurs."""
     groups: Dict[Any, List[Row]] = {}
     for row in rows:
@@ -159,7 +138,3 @@ def _value(text: str) -> Any:
         return json.loads(text)
     except json.JSONDecodeError:
         return text
-
-
-if __name__ == '__main__':
-    sys.exit(main())
