@@ -8,9 +8,9 @@ from common.samples import Writer, different, write_files
 from support import processes
 
 EXAMPLES = processes.ROOT / 'example'
-PROGRAMS = sorted(str(path.relative_to(EXAMPLES).with_suffix('')) for path in EXAMPLES.glob('*/*.py')
-                  if path.stem in ('train', 'page', 'powers', 'trees', 'mnist_forward',
-                                   'mnist_train', 'make_sample'))
+STEMS = 'train page powers trees mnist_forward mnist_train make_sample'.split()
+PROGRAMS = sorted(str(path.relative_to(EXAMPLES).with_suffix(''))
+                  for path in EXAMPLES.glob('*/*.py') if path.stem in STEMS)
 NAMES = [path.replace('/train', '').replace('/', '.') for path in PROGRAMS]
 
 
