@@ -9,7 +9,7 @@ from mxnet import autograd, gluon
 from mxnet.ndarray import register
 
 import gluon_edbatch as edb
-from gluon_edbatch.static.trace import operator_handle
+from gluon_edbatch.ops.symbols import operator_handle
 from gluon_edbatch.testing import assert_matches_eager
 from support.models import started
 

@@ -12,7 +12,7 @@ import mxnet as mx
 
 from ..ops import op_of
 from ..ops.attrs import Shape
-from ..ops.whole import LiftedCall, LiftedValue, NoRule, shaped
+from ..ops.whole import LiftedCall, LiftedValue, NoRule, all_shaped, shaped
 from .ir import Entry, Subgraph
 
 
