@@ -4,11 +4,18 @@ set -euo pipefail
 
 usage() {
     cat <<'EOT'
-usage: bash scripts/lint.sh [--fix]
+usage: bash scripts/lint.sh [--fix] [TOOL]...
 
-Runs ruff (rules, then format), mypy, the import linter and clang-format, all of them whatever the
-others say. The exit status is not 0 if one of them found something. The settings are in
-pyproject.toml and .clang-format. Needs Python 3.11 in the environment.
+Runs the tools that are named, or all of them, whatever the others say:
+
+  ruff          rules, import order included
+  format        ruff's format of Python
+  mypy          types
+  imports       the import linter: a stage imports earlier stages only
+  clang-format  format of C++ and C
+
+The exit status is not 0 if one of them found something. The settings are in pyproject.toml and
+.clang-format. Needs Python 3.11 in the environment.
 
   --fix   lets ruff and clang-format write what they can mend, and then tells what is left
 
@@ -16,13 +23,17 @@ pyproject.toml and .clang-format. Needs Python 3.11 in the environment.
 EOT
 }
 
-check=(check) format=(format --check) clang=(--dry-run --Werror)
-case "${1:-}" in
-    '') ;;
-    --fix) check=(check --fix) format=(format) clang=(-i) ;;
-    -h | --help) usage; exit 0 ;;
-    *) usage >&2; exit 2 ;;
-esac
+check=(check) format=(format --check) clang=(--dry-run --Werror) tools=()
+while [[ $# -gt 0 ]]; do
+    case "$1" in
+        -h | --help) usage; exit 0 ;;
+        --fix) check=(check --fix) format=(format) clang=(-i) ;;
+        ruff | format | mypy | imports | clang-format) tools+=("$1") ;;
+        *) usage >&2; exit 2 ;;
+    esac
+    shift
+done
+((${#tools[@]})) || tools=(ruff format mypy imports clang-format)
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 bin="$(dirname "$(bash "$root/scripts/environment.sh")")"
@@ -32,23 +43,25 @@ if [[ ! -x "$bin/ruff" ]]; then
     exit 2
 fi
 
-failed=()
-run() {   # a name, and what is run
-    local name="$1"
-    shift
-    echo "lint: $name"
-    "$bin/$1" "${@:2}" || failed+=("$name")
+run() {
+    case "$1" in
+        ruff) "$bin/ruff" "${check[@]}" . ;;
+        format) "$bin/ruff" "${format[@]}" . ;;
+        mypy) "$bin/mypy" ;;
+        imports) "$bin/lint-imports" ;;
+        clang-format)
+            git ls-files -z --cached --others --exclude-standard '*.cc' '*.h' |
+                xargs -0 "$bin/clang-format" "${clang[@]}" ;;
+    esac
 }
 
-run ruff ruff "${check[@]}" .
-run 'ruff format' ruff "${format[@]}" .
-run mypy mypy
-run import-linter lint-imports
-mapfile -t sources < <(git ls-files --cached --others --exclude-standard '*.cc' '*.h')
-run clang-format clang-format "${clang[@]}" "${sources[@]}"
-
+failed=()
+for tool in "${tools[@]}"; do
+    echo "lint: $tool"
+    run "$tool" || failed+=("$tool")
+done
 if ((${#failed[@]})); then
-    printf 'lint: found by %s\n' "$(IFS=,; echo "${failed[*]}")"
+    echo "lint: found by ${failed[*]}"
     exit 1
 fi
 echo 'lint: nothing found'

@@ -538,6 +538,20 @@ def test_ids_of_several_tables(stopped, types):
     assert any(native_program(kind) is not None for kind in types) != stopped
 
 
+@pytest.mark.parametrize('index, position',
+                         [(1e30, 2), (np.inf, 2), (2, 2), (np.nan, 0), (-np.inf, 0)])
+@pytest.mark.parametrize('dtype', ['float32', 'float64'])
+def test_an_index_beyond_all_rows_is_clipped(index, position, dtype, types):
+    """Also one that no integer can be; eager MXNet takes whatever the processor makes of it."""
+    net = nn.HybridLambda(lambda F, x, index: F.pick(x, index, axis=1, keepdims=True) * 2)
+    x = mx.nd.array([[1, 2, 3]], dtype=dtype)
+    with edb.batching():
+        values = [net(x, mx.nd.array([[index]], dtype=dtype).reshape((-1,))) for _ in range(2)]
+    for value in edb.forward(values):
+        assert value.asscalar() == 2 * x[0, position].asscalar()
+    assert any(native_program(kind) is not None for kind in types)
+
+
 @pytest.mark.parametrize('name, function', [
     ('clip', lambda F, x: F.clip(x, 0, 1)), ('clip at -0', lambda F, x: F.clip(x, -0.0, 1)),
     ('maximum', lambda F, x: F.maximum(x, 0.5)), ('minimum', lambda F, x: F.minimum(x, 0.5)),
