@@ -10,8 +10,8 @@ from mxnet import autograd
 import gluon_edbatch as edb
 from gluon_edbatch.execute import Machine, Step, steps
 from gluon_edbatch.native.run import native_program
+from gluon_edbatch.static.ir import Subgraph
 from gluon_edbatch.static.program import program_for
-from gluon_edbatch.static.rowwise import operators
 
 from .cells import CELLS, Cell
 from .contexts import context
@@ -97,7 +97,7 @@ class PlainBatch:
             array.attach_grad()
         self._heads = [mx.nd.ones_like(output) for output in self.forward()]
         symbols = cell(*[mx.sym.var(f'x{i}') for i in range(len(self._arguments))])
-        self.operators = len(operators(mx.sym.Group(_listed(symbols))))
+        self.operators = len(Subgraph(mx.sym.Group(_listed(symbols))).operators)
 
     def forward(self) -> List[mx.nd.NDArray]:
         """Without autograd."""
