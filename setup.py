@@ -20,7 +20,7 @@ def load(path):
 
 
 compiled = load('gluon_edbatch/compiled.py')
-compiler = load('gluon_edbatch/native/compiler.py')
+compiler = load('gluon_edbatch/execute/native/compiler.py')
 
 
 class BuildExt(build_ext):
@@ -63,7 +63,7 @@ class BuildExt(build_ext):
                 raise compiler.BuildError('MXNet is not there')
             compiler.build_levels(
                 Path(mxnet.submodule_search_locations[0]),
-                Path(self.build_lib, 'gluon_edbatch', 'native', compiler.BUILT.name))
+                Path(self.build_lib, 'gluon_edbatch', 'execute', 'native', compiler.BUILT.name))
         except compiler.BuildError as error:
             self.warn(f'without native operators, which are compiled at first use: {error}')
 

@@ -1,30 +1,29 @@
 """Automatic batching of dynamic neural networks for Apache MXNet Gluon."""
-from ._require import require_mxnet
+from .mx.require import require_mxnet
 
 from . import compiled
 
 require_mxnet()
-compiled.load('gluon_edbatch.edges')
 
 # pylint: disable=wrong-import-position
-from . import nd, rnn, visualize
-from .concurrent import run_concurrently, value
-from .errors import (BatchError, EdbError, PolicyError, RecordError, RowDependenceError,
-                     SampleError, StaleValueError)
-from .explain import Cause, Explanation
+from .api import nd
+from . import rnn
+from .report import visualize
+from .api.concurrent import run_concurrently, value
+from .errors import (
+    BatchError, EdbError, PolicyError, RecordError, RowDependenceError, SampleError, StaleValueError)
+from .report.explain import Cause, Explanation
 from .fold import Fold, Unfold, fold_unroll
-from .functional import add_n, concat, forward, ragged, stack
-from .mixin import AutoBatchMixin
-from .native.library import available as native_available
+from .api.functional import add_n, concat, forward, ragged, stack
+from .api.mixin import AutoBatchMixin
+from .execute.native.library import available as native_available
 from .record.lazy import LazyArray
-from .report import Report
-from .reuse import Reuse
-from .schedule import (AgendaScheduler, BeamScheduler, CachedScheduler, DepthScheduler,
-                       FSMScheduler, Policy, QLearningConfig, Scheduler, StateEncoding,
-                       SufficientConditionScheduler, UnbatchedScheduler, learn_policy,
-                       lower_bound)
-from .scope import batching
-from .static.options import CompileOptions, compile_options
+from .report.counters import Report
+from .api.reuse import Reuse
+from .schedule import (
+    AgendaScheduler, BeamScheduler, CachedScheduler, DepthScheduler, FSMScheduler, Policy, QLearningConfig, Scheduler, StateEncoding, SufficientConditionScheduler, UnbatchedScheduler, learn_policy, lower_bound)
+from .api.scope import batching
+from .subgraph.options import CompileOptions, compile_options
 
 __version__ = '0.1.0'
 

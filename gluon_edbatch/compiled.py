@@ -16,7 +16,7 @@ from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Dict, Optional
 
-NAMES = ('edges', 'layout.rows', 'record.calls', 'schedule.frontier', 'schedule.paths',
+NAMES = ('graph.edges', 'graph.rows', 'record.calls', 'schedule.frontier', 'schedule.paths',
          'schedule.run')
 
 _ROOT = Path(__file__).parent

@@ -13,7 +13,7 @@ import gluon_edbatch as edb
 import mxnet as mx
 import numpy as np
 from mxnet import autograd, gluon
-from gluon_edbatch.native import compiler, library
+from gluon_edbatch.execute.native import compiler, library
 from gluon_edbatch.testing import assert_matches_eager
 
 

@@ -9,7 +9,7 @@ usage: bash scripts/test.sh [--fast | PYTEST ARGUMENTS]
   (nothing)         what CI runs, under 25 minutes on two cores: the package installed with
                     Python 3.11, then all tests but the slow ones
   --fast            under 3 minutes, for every commit: tests of each stage (tests/support/tiers.py)
-  PYTEST ARGUMENTS  go to pytest, and nothing else is run: tests/test_plan.py, -k NAME, -x,
+  PYTEST ARGUMENTS  go to pytest, and nothing else is run: tests/unit/test_plan.py, -k NAME, -x,
                     -m slow (the tests that take minutes), -m "" (all of them), -n 0 (one process)
 
 Runs in the background, too (nohup bash scripts/test.sh &), and beside other work. The last line is

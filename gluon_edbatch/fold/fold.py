@@ -10,13 +10,13 @@ from mxnet.ndarray import NDArray
 
 from ..brief import brief
 from ..errors import EdbError, RecordError
-from ..functional import _evaluate
+from ..api.functional import _evaluate
 from ..record.hooks import current_recording
 from ..record.lazy import LazyArray
-from ..record.native import code_of, user_frame
+from ..record.interpreter import code_of, user_frame
 from ..record.recording import _contexts
 from ..schedule import Scheduler
-from ..scope import DEFAULT_SCHEDULER, batching
+from ..api.scope import DEFAULT_SCHEDULER, batching
 from .arguments import key_of_op, note, resolve
 from .handles import Call, Handle, Virtual
 from .joined import joined

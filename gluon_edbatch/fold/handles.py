@@ -8,7 +8,7 @@ from mxnet import gluon
 
 from ..errors import RecordError
 from ..record.sites import Site, site_of
-from ..static.trace import describe
+from ..subgraph.trace import describe
 
 
 class Handle(ABC):

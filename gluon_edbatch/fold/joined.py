@@ -7,7 +7,7 @@ from mxnet.ndarray import NDArray
 
 from ..brief import brief
 from ..errors import RecordError
-from ..functional import concat, forward
+from ..api.functional import concat, forward
 from .handles import Handle
 
 _EXACT = 2 ** 24  # all integers up to it are exact in float32

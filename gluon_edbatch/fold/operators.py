@@ -6,9 +6,9 @@ import numpy as np
 from mxnet import gluon
 from mxnet.ndarray import NDArray
 
-from .. import nd
+from ..api import nd
 from ..errors import RecordError
-from ..record.guard import GuardedArray
+from ..mx.guard import GuardedArray
 from .handles import Call
 
 

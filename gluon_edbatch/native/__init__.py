@@ -1,1 +1,1 @@
-"""Native operators for the CPU: whole runs of batches in one call. Optional."""
+"""``python -m gluon_edbatch.native``; the operators themselves are in `execute.native`."""

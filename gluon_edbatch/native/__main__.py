@@ -2,7 +2,7 @@
 now rather than at first use if none came with the package."""
 import sys
 
-from .library import BuildError, build
+from ..execute.native.library import BuildError, build
 
 try:
     print(build())

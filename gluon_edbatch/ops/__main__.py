@@ -5,10 +5,10 @@
 import argparse
 from pathlib import Path
 
-from ..native.compiler import SOURCES
+from ..execute.native.compiler import SOURCES
 from . import OPS
 from .header import header
-from .symbols import registered
+from ..mx.symbols import registered
 
 
 def main() -> None:

@@ -9,8 +9,8 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Protocol, Sequenc
 import numpy as np
 
 from .attrs import Attrs, Shape
-from .instructions import (ADD, AFFINE, COPY, Function, Opcode, Register, Spread, View,
-                           unary_function)
+from .instructions import (
+    ADD, AFFINE, COPY, Function, Opcode, Register, Spread, View, unary_function)
 
 Entry = Tuple[int, int]  # node and output
 

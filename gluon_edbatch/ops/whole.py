@@ -9,7 +9,7 @@ import mxnet as mx
 
 from .attrs import Attrs, Shape
 from .rows import Call
-from .symbols import symbol_function
+from ..mx.symbols import symbol_function
 
 
 class NoRule(Exception):

@@ -2,7 +2,7 @@
 cimport cython
 
 cimport gluon_edbatch.record.lazy as lazy  # in this form setup.py sees that they changed
-cimport gluon_edbatch.record.native as native
+cimport gluon_edbatch.record.interpreter as interpreter
 
 @cython.final
 cdef class Ints:
@@ -76,7 +76,7 @@ cdef class CallLog:
     cdef Step _follow_children(self, Callee callee, tuple args)
     @cython.locals(value=lazy.LazyArray)
     cdef Step _follow_ragged(self, Step step, list children, Py_ssize_t position)
-    @cython.locals(frame=native.Frame, base=Py_ssize_t)
+    @cython.locals(frame=interpreter.Frame, base=Py_ssize_t)
     cdef _finish_call(self, Form form)
     @cython.locals(value=lazy.LazyArray)
     cpdef common_store(self, list values)

@@ -11,10 +11,10 @@ import numpy as np
 from mxnet import gluon
 from mxnet.ndarray import NDArray
 
-from ..static.fingerprint import contents, exact
-from . import lazy, native
+from ..subgraph.fingerprint import contents, exact
+from . import interpreter, lazy
 from .sites import is_library
-from .structure import unflatten
+from ..subgraph.structure import unflatten
 
 # Which lengths of ragged arguments a call may have to be of its form.
 ANY = 0      # there are none, or padding them changes nothing
@@ -26,7 +26,7 @@ _PLAIN = frozenset((int, float, bool, str, type(None)))
 _call = gluon.Block.__call__
 ndarray = np.ndarray
 
-native.prepare(lazy.LazyArray, lazy.RaggedArray, is_library)
+interpreter.prepare(lazy.LazyArray, lazy.RaggedArray, is_library)
 
 
 class _Local(threading.local):
@@ -217,18 +217,18 @@ class Form:
     def results(self, base):
         """The structure of lazy values that a call returns whose first output is value `base`."""
         if self.shape == _ONE:
-            return native.new_value(self.first, base)
+            return interpreter.new_value(self.first, base)
         if self.shape == _PAIR:
-            return native.new_pair(self.first, self.second, base)
+            return interpreter.new_pair(self.first, self.second, base)
         if self.shape == _NESTED:
             return self._values(self.nested, base)
         return unflatten(self.template, iter([
-            native.new_value(self.stores[leaf], base + leaf) for leaf in self.leaves]))
+            interpreter.new_value(self.stores[leaf], base + leaf) for leaf in self.leaves]))
 
     def _values(self, nested, base):
         """Lists and tuples of the values, as `nested` has them of their numbers."""
         if type(nested) is int:
-            return native.new_value(self.stores[nested], base + nested)
+            return interpreter.new_value(self.stores[nested], base + nested)
         values = [self._values(item, base) for item in nested]
         return values if type(nested) is list else tuple(values)
 
@@ -288,7 +288,7 @@ class CallLog:
 
     def __init__(self):
         self.outer: Optional['CallLog'] = None
-        self.thread = native.thread()
+        self.thread = interpreter.thread()
         self.closed = False
         self.node_forms = Ints()
         self.node_ends = Ints()
@@ -486,9 +486,9 @@ class CallLog:
         return self._finish_call(form)
 
     def _finish_call(self, form):
-        frame = native.user_frame()
-        self.node_codes.append(native.code_of(frame))
-        self.node_instructions.append(native.instruction_of(frame))
+        frame = interpreter.user_frame()
+        self.node_codes.append(interpreter.code_of(frame))
+        self.node_instructions.append(interpreter.instruction_of(frame))
         self.node_forms.append(form.index)
         self.node_ends.append(self.node_args.size)
         base = self.next_value
@@ -568,24 +568,24 @@ def _call_with_user_hooks(log, callee, args):
 
 def current_recording():
     """The recording of the innermost scope that is open in this thread or asyncio task, or None."""
-    log = native.recording()
-    while log is not None and (log.closed or log.thread != native.thread()):
+    log = interpreter.recording()
+    while log is not None and (log.closed or log.thread != interpreter.thread()):
         log = log.outer  # scopes may end in any order, and threads inherit contexts
     return log
 
 
 def set_recording(recording: Optional[Any]) -> None:
     """Make this thread or asyncio task record into another recording, or none."""
-    native.set_recording(recording)
+    interpreter.set_recording(recording)
 
 
 def end_recording(recording: Any) -> None:
     """Nobody records into it any more: neither this thread or task, whichever scope it entered
     last, nor a task that began within the scope. May be called again."""
     recording.closed = True
-    if native.recording() is recording:
+    if interpreter.recording() is recording:
         outer = current_recording()
-        native.set_recording(outer)
+        interpreter.set_recording(outer)
         recording.outer = None
         if outer is not None:
             outer.update_mode()  # it may have changed meanwhile

@@ -9,10 +9,10 @@ from mxnet.ndarray import NDArray
 
 from ..errors import RecordError
 from .calls import CallLog
-from .guard import Watched, alias, detached
+from ..mx.guard import Watched, alias, detached
 from .lazy import LazyArray, RaggedArray, Store
 from .sites import Site, current_site
-from .spec import Spec, device_of, spec_of
+from ..subgraph.spec import Spec, device_of, spec_of
 
 SCALAR_DTYPE = np.float32
 NUMBERS = (int, float, np.generic)

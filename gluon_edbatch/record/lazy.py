@@ -10,9 +10,9 @@ from mxnet.base import MXNetError
 from mxnet.ndarray import NDArray
 
 from ..errors import RecordError
-from ..pool import Memory
+from ..mx.pool import Memory
 from .sites import current_site
-from .spec import Spec
+from ..subgraph.spec import Spec
 
 _MOST_AXES = 5  # of arrays whose views MXNet can differentiate
 _copyto = mx.nd._internal._copyto

@@ -7,12 +7,12 @@ import numpy as np
 from mxnet import gluon
 from mxnet.ndarray import NDArray
 
-from ..static.fingerprint import contents, has_hooks
-from ..static.node_type import NodeType
+from ..subgraph.fingerprint import contents, has_hooks
+from ..subgraph.node_type import NodeType
 from .lazy import LazyArray
 from .recording import Recording
 from .sites import Site, site_of, user_codes
-from .structure import builder, flatten
+from ..subgraph.structure import builder, flatten
 
 
 _VALUE, _NUMBER, _ARRAY = 0, 1, 2  # sorts of arguments

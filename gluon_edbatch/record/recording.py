@@ -12,20 +12,20 @@ from mxnet.ndarray import NDArray
 
 from ..brief import brief
 from ..errors import EdbError, RecordError, StaleValueError
-from ..static.fingerprint import (Fingerprint, changed, containers, contents, fingerprint,
-                                  state_of)
-from ..static.node_type import Kind, Mode, NodeType, make_type
-from ..static.options import CompileOptions
-from ..static.trace import describe, trace_block, trace_operator
-from .calls import (ANY, Callee, End, Form, Nothing, Number, Ragged, current_recording)
-from .guard import GuardedArray, Watched, detached
+from ..subgraph.fingerprint import (
+    Fingerprint, changed, containers, contents, fingerprint, state_of)
+from ..subgraph.node_type import Kind, Mode, NodeType, make_type
+from ..subgraph.options import CompileOptions
+from ..subgraph.trace import describe, trace_block, trace_operator
+from .calls import ANY, Callee, End, Form, Nothing, Number, Ragged, current_recording
+from ..mx.guard import GuardedArray, Watched, detached
 from .inputs import NUMBERS, SCALAR_DTYPE, Given, Inputs, is_array
 from .lazy import LazyArray, Locations, RaggedArray, Store
 from .refused import current_model_call, refused_call
 from .shared import SharedTypes, Sharing
 from .sites import Site, current_site, site_of, site_of_error, user_codes
-from .spec import Spec, spec_of
-from .structure import flatten, objects_in
+from ..subgraph.spec import Spec, spec_of
+from ..subgraph.structure import flatten, objects_in
 
 _tracing = threading.RLock()  # the name scope of a block serves one thread at a time
 # block -> {fingerprint: {key: NodeType}}, those used last; operators have no block

@@ -8,7 +8,7 @@ from mxnet import gluon
 from mxnet.ndarray import NDArray
 
 from ..brief import brief
-from ..static.trace import WITHOUT_ARRAY, argument_names, describe
+from ..subgraph.trace import WITHOUT_ARRAY, argument_names, describe
 from .sites import Site, site_above
 
 # What MXNet says of an argument that is no array; it says which only where it is an operator's.

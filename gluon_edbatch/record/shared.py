@@ -10,8 +10,8 @@ from mxnet.base import _LIB, NDArrayHandle, check_call
 from mxnet.ndarray import NDArray
 
 from ..ops import op_of
-from .guard import GuardedArray, raw_handle
-from .spec import device_of
+from ..mx.guard import GuardedArray, raw_handle
+from ..subgraph.spec import device_of
 
 _LARGE = 1 << 16  # elements
 _MOST_TYPES = 512

@@ -5,7 +5,7 @@ import numpy as np
 from mxnet import gluon
 from mxnet.ndarray import NDArray
 
-from ..functional import ragged
+from ..api.functional import ragged
 
 
 class ChildrenCell(gluon.HybridBlock):

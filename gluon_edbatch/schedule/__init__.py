@@ -21,8 +21,8 @@ from .beam import BeamScheduler
 from .bound import lower_bound
 from .cache import CachedScheduler
 from .depth import DepthScheduler
-from .encoding import (BaseEncoding, BoundEncoding, MaxEncoding, PathEncoding, SortEncoding,
-                       StateEncoding, get_encoding)
+from .encoding import (
+    BaseEncoding, BoundEncoding, MaxEncoding, PathEncoding, SortEncoding, StateEncoding, get_encoding)
 from .frontier import Frontier
 from .fsm import FSMScheduler
 from .learning import learn_policy

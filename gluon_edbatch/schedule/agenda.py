@@ -4,7 +4,7 @@ from typing import Callable, List
 
 import numpy as np
 
-from ..graph import Graph
+from ..graph.graph import Graph
 from .frontier import Frontier
 from .protocol import Schedule
 from .run import Run

@@ -3,7 +3,7 @@ from typing import Dict, List, NamedTuple
 
 import numpy as np
 
-from ..graph import Graph
+from ..graph.graph import Graph
 from .bound import CostToGo, lower_bound
 from .protocol import Schedule
 from .run import Run

@@ -13,7 +13,7 @@ from typing import Iterable, List
 
 import numpy as np
 
-from ..graph import Graph, expand
+from ..graph.graph import Graph, expand
 
 # Counts are kept for all nodes and as many types at a time as fit into so many numbers (64 MB).
 _CHUNK = 1 << 24

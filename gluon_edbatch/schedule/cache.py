@@ -3,7 +3,7 @@ import threading
 from collections import OrderedDict
 from typing import Optional, Tuple
 
-from ..graph import Graph
+from ..graph.graph import Graph
 from .protocol import Schedule, Scheduler
 
 

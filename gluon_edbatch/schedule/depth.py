@@ -1,7 +1,7 @@
 """Depth-based batching: nodes of one type and one depth run together."""
 import numpy as np
 
-from ..graph import Graph, stable_argsort
+from ..graph.graph import Graph, stable_argsort
 from .protocol import Schedule
 
 

@@ -19,7 +19,7 @@ from typing import Any, Dict, List
 
 import numpy as np
 
-from ..edges import Countdown
+from ..graph.edges import Countdown
 
 
 class Frontier:

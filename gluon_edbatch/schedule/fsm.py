@@ -13,7 +13,7 @@ import time
 from dataclasses import replace
 from typing import Dict, List, Optional, Tuple
 
-from ..graph import Graph
+from ..graph.graph import Graph
 from .bound import lower_bound
 from .cache import ScheduleCache
 from .learning import learn_policy

@@ -12,7 +12,7 @@ References
 from random import Random
 from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
-from ..graph import Graph
+from ..graph.graph import Graph
 from .beam import BeamScheduler
 from .bound import CostToGo, lower_bound
 from .encoding import State, StateEncoding, get_encoding

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..brief import brief
 from ..errors import PolicyError
-from ..graph import Graph
+from ..graph.graph import Graph
 from .agenda import least_deep
 from .encoding import State, StateEncoding, get_encoding
 from .paths import longest_way

@@ -4,7 +4,7 @@ from typing import Iterator, Protocol, Sequence
 
 import numpy as np
 
-from ..graph import Graph
+from ..graph.graph import Graph
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ from typing import List
 
 import numpy as np
 
-from ..graph import Graph
+from ..graph.graph import Graph
 from .frontier import Frontier
 from .protocol import Schedule
 

@@ -14,8 +14,8 @@ from typing import List, Tuple
 
 import numpy as np
 
-from ..edges import Countdown
-from ..graph import Graph
+from ..graph.edges import Countdown
+from ..graph.graph import Graph
 from .bound import path_counts
 from .protocol import Schedule
 from .run import Run

@@ -1,7 +1,7 @@
 """No batching at all: what every other scheduler is compared with."""
 import numpy as np
 
-from ..graph import Graph
+from ..graph.graph import Graph
 from .protocol import Schedule
 
 

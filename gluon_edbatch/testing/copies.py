@@ -6,8 +6,8 @@ import numpy as np
 from mxnet import gluon
 from mxnet.ndarray import NDArray
 
-from ..mixin import _eager
-from ..record.structure import flatten, unflatten
+from ..api.mixin import _eager
+from ..subgraph.structure import flatten, unflatten
 
 
 Copy = Callable[[NDArray], NDArray]

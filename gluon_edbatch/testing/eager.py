@@ -12,15 +12,15 @@ from mxnet.ndarray import NDArray
 
 from ..brief import brief
 from ..errors import EdbError
-from ..functional import forward
-from ..mixin import _context_of, _eager
+from ..api.functional import forward
+from ..api.mixin import _context_of, _eager
 from ..record.lazy import LazyArray
 from ..schedule import Scheduler
-from ..scope import batching
-from ..static.options import compile_options, current_options
-from .closeness import (Exact, Run, comparable, differences, ensure, judge, worst_by_eager,
-                        worst_by_float64)
-from .copies import (Copy, eager_in_float64, in_float64, nudged, other_parameters, other_samples)
+from ..api.scope import batching
+from ..subgraph.options import compile_options, current_options
+from .closeness import (
+    Exact, Run, comparable, differences, ensure, judge, worst_by_eager, worst_by_float64)
+from .copies import Copy, eager_in_float64, in_float64, nudged, other_parameters, other_samples
 
 SCHEDULERS = ('depth', 'agenda', 'fsm', 'sufficient', 'unbatched')
 # Gradients of functions so many times as steep are rounded otherwise, unless by a power of two.

@@ -1,7 +1,7 @@
 """What every scheduler must keep to, whoever wrote it."""
 import numpy as np
 
-from ..graph import Graph
+from ..graph.graph import Graph
 from ..schedule.bound import lower_bound
 from ..schedule.protocol import Schedule, Scheduler
 

@@ -8,10 +8,10 @@ import numpy as np
 from mxnet import autograd
 
 import gluon_edbatch as edb
-from gluon_edbatch.execute import Machine, Step, steps
-from gluon_edbatch.native.run import native_program
-from gluon_edbatch.static.ir import Subgraph
-from gluon_edbatch.static.program import program_for
+from gluon_edbatch.execute.machine import Machine, Step, steps
+from gluon_edbatch.execute.native.run import native_program
+from gluon_edbatch.subgraph.ir import Subgraph
+from gluon_edbatch.execute.cached.program import program_for
 
 from .cells import CELLS, Cell
 from .contexts import context

@@ -3,7 +3,7 @@ from pathlib import Path
 from typing import Any, List, Optional, Sequence
 
 import gluon_edbatch as edb
-from gluon_edbatch.graph import Graph
+from gluon_edbatch.graph.graph import Graph
 
 from .settings import Settings
 from .workloads import load_workload

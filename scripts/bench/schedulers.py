@@ -6,9 +6,9 @@ from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 import numpy as np
 
-from gluon_edbatch.graph import Graph
-from gluon_edbatch.schedule import (FSMScheduler, Policy, QLearningConfig, Schedule, Scheduler,
-                                    get_scheduler, learn_policy, lower_bound)
+from gluon_edbatch.graph.graph import Graph
+from gluon_edbatch.schedule import (
+    FSMScheduler, Policy, QLearningConfig, Schedule, Scheduler, get_scheduler, learn_policy, lower_bound)
 
 from .graphs import GraphSource
 

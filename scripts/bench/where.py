@@ -46,5 +46,5 @@ class Where:
 
 
 def _stopwatch() -> Dict[str, float]:
-    from gluon_edbatch.native import stopwatch
+    from gluon_edbatch.execute.native import stopwatch
     return stopwatch.seconds() or {}

@@ -6,7 +6,7 @@ import mxnet as mx
 from mxnet.base import _LIB, OpHandle, c_str, check_call, py_str
 
 from gluon_edbatch.errors import UnrecordableError
-from gluon_edbatch.ops.symbols import symbol_function
+from gluon_edbatch.mx.symbols import symbol_function
 
 
 class Attribute(NamedTuple):

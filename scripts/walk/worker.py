@@ -19,7 +19,7 @@ import gluon_edbatch as edb
 from gluon_edbatch.errors import BatchError, EdbError
 from gluon_edbatch.record.lazy import LazyArray
 from gluon_edbatch.ops import op_of
-from gluon_edbatch.ops.symbols import symbol_function
+from gluon_edbatch.mx.symbols import symbol_function
 
 from .cases import Case, Input
 from .registry import handle

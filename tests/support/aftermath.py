@@ -7,7 +7,8 @@ from mxnet import autograd
 from mxnet.ndarray import NDArray
 
 import gluon_edbatch as edb
-from gluon_edbatch.record import guard, hooks
+from gluon_edbatch.mx import guard
+from gluon_edbatch.record import hooks
 from support.models import dense, rows
 
 ORIGINALS = [(owner, name, original) for owner, name, _, original in hooks._HOOKS]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from mxnet import autograd
 from mxnet._ctypes.ndarray import CachedOp
 
-from gluon_edbatch.static.ir import Subgraph
+from gluon_edbatch.subgraph.ir import Subgraph
 
 F = mx.sym
 H, ROWS = 4, 5

@@ -3,7 +3,7 @@ from typing import List
 
 from hypothesis import strategies as st
 
-from gluon_edbatch.graph import Graph
+from gluon_edbatch.graph.graph import Graph
 
 Inputs = List[List[int]]
 

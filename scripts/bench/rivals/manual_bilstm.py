@@ -4,7 +4,7 @@ Equal lengths are where batching by hand excels: no padding, no masks, all sente
 word together, and a minibatch is one graph that is always the same. It is written in two ways: the
 model's own cells unrolled over all words, as DyNet's page compares with, and MXNet's fused LSTM
 layer, which multiplies the inputs of all words at once. Both are hybridized with static memory.
-Checked against the per-sample model in ``tests/test_benchmark_tagging.py``.
+Checked against the per-sample model in ``tests/bench/test_benchmark_tagging.py``.
 """
 from itertools import chain
 from typing import Any, Dict, Sequence

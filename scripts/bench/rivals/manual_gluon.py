@@ -4,7 +4,7 @@ The same plan as in PyTorch, written for what MXNet does fast on a CPU: one prod
 slicing a joint one costs more than it saves; oneDNN's ``Activation``; children summed by a
 product with a sparse matrix, as ``sum`` is ten times slower; and `_Cuts`, because the gradient of
 a slice fills an array of the whole size. Checked against a node-by-node implementation in
-``tests/test_benchmark.py``.
+``tests/bench/test_benchmark.py``.
 """
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 

@@ -1,0 +1,1 @@
+"""What users call: scopes, the mixin, functions on values, concurrent samples, reused pieces."""

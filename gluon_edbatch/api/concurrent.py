@@ -1,0 +1,225 @@
+"""Control flow that depends on computed values, for many samples at once.
+
+What a sample does next may depend on numbers: a parser's next action, a search, an early exit. Its
+function then waits for them (``yield`` or ``await``), which lets the other samples go on until they
+wait, too; one evaluation serves all.
+"""
+from contextlib import ExitStack, nullcontext
+from inspect import isasyncgen, iscoroutine, isgenerator
+from types import coroutine
+from typing import Any, Callable, Dict, Iterable, List, Sequence, Tuple
+
+import numpy as np
+from mxnet import gluon
+from mxnet.ndarray import NDArray
+
+from ..errors import RecordError, SampleError
+from .functional import _evaluate
+from .mixin import _context_of, _eager
+from ..record.hooks import current_recording, local
+from ..record.lazy import LazyArray, Store
+from ..record.sites import Site, site_of
+from ..subgraph.structure import flatten, unflatten
+
+
+def run_concurrently(samples: Iterable[Any], fn: Callable[[Any], Any]) -> List[Any]:
+    """``[fn(sample) for sample in samples]``, where `fn` looks at values on its way.
+
+    In a `batching` scope all samples advance together: each runs until it waits for values, then
+    one evaluation computes what they all wait for, and they go on. So there are as many
+    evaluations as the sample that waits most often has waits. Outside a scope the samples run
+    eagerly, one after the other, with the same results: that is the debugger.
+
+    Under ``autograd.record()`` the lazy values of all rounds stay connected, and a loss may be made
+    of them all; what comes back from waiting is numbers only.
+
+    Parameters
+    ----------
+    samples : iterable
+    fn : callable
+        A generator function: ``scores = yield lazy`` waits for a value, or for nested lists, tuples
+        and dicts of values. Or a coroutine function: ``scores = await edb.value(lazy)``. What comes
+        back has the same structure, with a NumPy array of its own in the place of each NDArray
+        (they are cheap to look at, and those of a round are fetched together); all else in it
+        comes back as it is. A bare ``yield`` (``await edb.value()``) waits for all that is recorded
+        so far: otherwise nothing is computed that no sample waits for, and an encoder that all
+        later steps read would be computed bit by bit. Generators delegate with ``yield from``,
+        coroutines with ``await``. If `fn` is a method of a Block, eager calls put numbers and NumPy
+        arrays where its parameters are.
+
+    Returns
+    -------
+    list
+        What `fn` returns for each sample, in the order of the samples. Lazy values in it stay lazy.
+
+    Raises
+    ------
+    SampleError
+        `fn` raised an exception, which is the cause of this one. All samples are closed.
+    RecordError
+        A sample waits inside of a scope of autograd or `batching` that it has entered: the others
+        would go on in it.
+
+    Examples
+    --------
+    >>> def parse(sentence):                              # one sentence
+    ...     vectors, state = net.encode(sentence), Configuration(sentence)
+    ...     yield                                         # the vectors of all sentences at once
+    ...     while not state.done:
+    ...         scores = yield net.score(vectors, state)  # (1, number of actions), now in NumPy
+    ...         state.apply(scores[0].argmax())
+    ...     return state.heads
+    >>> with edb.batching():
+    ...     heads = edb.run_concurrently(sentences, parse)
+    """
+    samples = list(samples)
+    if current_recording() is not None:
+        return _run(fn, samples)
+    with _eager_calls(fn):
+        return [_run(fn, [sample], index)[0] for index, sample in enumerate(samples)]
+
+
+@coroutine
+def value(values: Any = None) -> Any:
+    """Wait for values in a coroutine of `run_concurrently`: ``scores = await edb.value(lazy)``.
+
+    Parameters
+    ----------
+    values : NDArray, or nested lists, tuples and dicts of them
+        Anything else in it is handed through. By default, wait for all that is recorded so far.
+
+    Returns
+    -------
+    The same structure with NumPy arrays.
+    """
+    return (yield values)
+
+
+class _Sample:
+    """One of the samples on its way.
+
+    Attributes
+    ----------
+    wanted
+        What it waits for.
+    result
+        What it has returned.
+    """
+
+    __slots__ = ('_fn', '_index', '_steps', 'wanted', 'result')
+
+    def __init__(self, fn: Callable[[Any], Any], sample: Any, index: int):
+        self._fn, self._index = fn, index
+        self.wanted = self.result = None
+        try:
+            steps = fn(sample)
+        except Exception as error:
+            raise self._failed(error) from error
+        if isasyncgen(steps):
+            raise TypeError(f'{_name(fn)} is an asynchronous generator; run_concurrently takes '
+                            f'generator functions (yield) or coroutine functions (await '
+                            f'edb.value(...)), not both in one')
+        self._steps = steps if isgenerator(steps) or iscoroutine(steps) else _returned(steps)
+
+    def advance(self, answer: Any) -> bool:
+        """Run until it waits again; False if it has come to its end."""
+        recording = current_recording()
+        mode = recording and recording.mode
+        try:
+            self.wanted = self._steps.send(answer)
+        except StopIteration as stop:
+            self.result = stop.value
+            return False
+        except Exception as error:
+            raise self._failed(error) from error
+        if current_recording() is not recording or (recording and recording.mode != mode):
+            raise RecordError(
+                f'sample {self._index} waits for a value inside of a scope that it has entered '
+                f'(autograd.record(), pause(), batching(), …), and the other samples would go on '
+                f'in it; leave it before waiting\n  waits at {self._site()}')
+        return True
+
+    def close(self) -> None:
+        """Let it clean up, if it has not come to its end."""
+        self._steps.close()
+
+    def _failed(self, error: Exception) -> SampleError:
+        return SampleError(f'sample {self._index} failed in {_name(self._fn)}: '
+                           f'{type(error).__name__}: {error}', self._index)
+
+    def _site(self) -> Site:
+        steps = self._steps
+        frame = steps.gi_frame if isgenerator(steps) else steps.cr_frame
+        return site_of(frame.f_code, frame.f_lasti)
+
+
+def _returned(result: Any):
+    """The result of a plain function, as a generator that does not wait."""
+    return result
+    yield  # pylint: disable=unreachable
+
+
+def _run(fn: Callable[[Any], Any], samples: Sequence[Any], first: int = 0) -> List[Any]:
+    """Advance samples together until all have come to their ends; gives their results.
+
+    Parameters
+    ----------
+    first : int
+        Index of the first of them.
+    """
+    with ExitStack() as stack:
+        running = []
+        for index, sample in enumerate(samples, first):
+            running.append(_Sample(fn, sample, index))
+            stack.callback(running[-1].close)
+        waiting = [sample for sample in running if sample.advance(None)]
+        while waiting:
+            answers = _contents([sample.wanted for sample in waiting])
+            waiting = [sample for sample, answer in zip(waiting, answers)
+                       if sample.advance(answer)]
+    return [sample.result for sample in running]
+
+
+def _contents(values: List[Any]) -> List[Any]:
+    """The same with NumPy arrays, by one evaluation and one copy of each kind; if there is None
+    among the values, of all that is recorded."""
+    recording = current_recording()
+    if recording is not None and any(wanted is None for wanted in values):
+        recording.flush()
+    leaves: List[Any] = []
+    template = flatten(values, lambda value: not isinstance(value, (list, tuple, dict)), leaves)
+    _evaluate(leaves)
+    computed: Dict[Tuple[Store, int], List[int]] = {}
+    for position, leaf in enumerate(leaves):
+        if leaf.__class__ is LazyArray and leaf._id >= 0 and not leaf._store.spec.eager:
+            evaluation = int(leaf._store.locations.evaluation[leaf._id])
+            computed.setdefault((leaf._store, evaluation), []).append(position)
+        elif isinstance(leaf, NDArray):
+            leaves[position] = leaf.asnumpy()
+    for (store, evaluation), positions in computed.items():
+        arrays = _copied(store, evaluation, [leaves[position]._id for position in positions])
+        for position, array in zip(positions, arrays):
+            leaves[position] = array
+    return unflatten(template, iter(leaves))
+
+
+def _copied(store: Store, evaluation: int, values: List[int]) -> List[np.ndarray]:
+    """Values of one arena. What lies between their rows is copied along, which costs less than an
+    operator that picks rows, and is no more than the evaluation has computed."""
+    begins = store.locations.row[values]
+    first, rows = int(begins.min()), store.spec.rows
+    block = store.arenas[evaluation].raw._slice(first, int(begins.max()) + rows).asnumpy()
+    # One by one, as a user may write into what is theirs: scores[0, illegal] = -inf.
+    return [block[begin:begin + rows].copy() for begin in (begins - first).tolist()]
+
+
+def _eager_calls(fn: Callable[[Any], Any]):
+    """Let blocks take numbers and NumPy arrays, as in a scope."""
+    if local.eager is not None:
+        return nullcontext()
+    owner = getattr(fn, '__self__', None)
+    return _eager(_context_of(owner) if isinstance(owner, gluon.Block) else None)
+
+
+def _name(fn: Callable[[Any], Any]) -> str:
+    return getattr(fn, '__qualname__', repr(fn))

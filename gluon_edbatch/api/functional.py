@@ -1,0 +1,264 @@
+"""Functions on values, lazy or not: the same model text works inside a scope and outside."""
+import ctypes
+from typing import Any, List, Optional, Sequence, Tuple
+
+import mxnet as mx
+import numpy as np
+from mxnet.base import _LIB, NDArrayHandle, check_call
+from mxnet.ndarray import NDArray
+
+from ..errors import RecordError
+from ..record.hooks import current_recording
+from ..record.lazy import EagerRagged, LazyArray, RaggedArray, _set_recording, stack_ragged
+from ..record.sites import current_site
+from ..subgraph.spec import spec_of
+from ..subgraph.structure import flatten, unflatten
+
+
+def forward(values: Any) -> Any:
+    """Evaluate lazy values together, and nothing that they do not need.
+
+    Parameters
+    ----------
+    values : LazyArray, or nested lists, tuples and dicts of them
+        Anything else in it is handed through.
+
+    Returns
+    -------
+    The same structure with ordinary NDArrays.
+    """
+    leaves: List[LazyArray] = []
+    template = flatten(values, lambda value: isinstance(value, LazyArray), leaves)
+    _evaluate(leaves)
+    return unflatten(template, iter([_to_write_to(leaf) for leaf in leaves]))
+
+
+def _to_write_to(value: LazyArray) -> NDArray:
+    """Its array, which the user may write to: not where other calls will, or may, read it."""
+    recording = value._store.recording
+    if recording is None or isinstance(value, RaggedArray) or (
+            recording.closed and not recording.will_read(value._id)):
+        return value.evaluated()
+    return value.settled()
+
+
+def _evaluate(leaves: Sequence[NDArray]) -> None:
+    """Run what the lazy ones among `leaves` need, one evaluation for each scope concerned."""
+    by_recording = {}
+    for leaf in leaves:
+        if isinstance(leaf, LazyArray) and leaf._store.recording is not None:
+            values = leaf._ids if isinstance(leaf, RaggedArray) else [leaf._id]
+            by_recording.setdefault(leaf._store.recording, []).extend(values)
+    for recording, values in by_recording.items():
+        wanted = np.array([value for value in values
+                           if value >= 0 and not recording.locations.known(value)], np.int64)
+        if len(wanted):
+            recording.flush(wanted)
+
+
+def _recording_of(values: Sequence[NDArray]):
+    """The open scope, if any of the values is lazy there."""
+    recording = current_recording()
+    if recording is not None and any(
+            isinstance(value, LazyArray) and value._store.recording is recording
+            for value in values):
+        return recording
+    return None
+
+
+def _checked(values, name) -> List[NDArray]:
+    values = list(values)
+    if not values:
+        raise RecordError(f'{name}() of no values')
+    for value in values:
+        if not isinstance(value, NDArray):
+            raise TypeError(f'{name}() takes NDArrays, not {type(value).__name__}')
+    return values
+
+
+def _gathered(values: Sequence[NDArray]) -> Optional[NDArray]:
+    """The rows of computed lazy values of one arena, one after the other, by one gather."""
+    first = values[0]
+    if not all(value.__class__ is LazyArray and value._id >= 0 for value in values) \
+            or first._store.spec.eager:
+        return None
+    _evaluate(values)
+    locations = first._store.locations
+    ids = np.array([value._id for value in values])
+    evaluation, taped = locations.evaluation[ids[0]], bool(locations.taped[ids[0]])
+    arena = first._store.arenas.get(int(evaluation))
+    if any(value._store.locations is not locations
+           or value._store.spec.arena != first._store.spec.arena for value in values) or \
+            (locations.evaluation[ids] != evaluation).any() or \
+            (locations.taped[ids] != taped).any():
+        return None
+    counts = locations.rows[ids]
+    rows = np.repeat(locations.row[ids] - np.cumsum(counts) + counts, counts) \
+        + np.arange(counts.sum())
+    connected = taped and arena.taped is not None
+    source = arena.taped if connected else arena.raw
+    previous = _set_recording(connected)
+    try:
+        if (np.diff(rows) == 1).all():
+            return mx.nd.slice_axis(source, axis=0, begin=int(rows[0]), end=int(rows[-1]) + 1)
+        index = mx.nd.array(rows, ctx=first.ctx, dtype='int32')
+        return mx.nd.take(source, index)
+    finally:
+        _set_recording(previous)
+
+
+def _same_shape(values: Sequence[NDArray], name: str) -> Tuple[int, ...]:
+    shape = values[0].shape
+    for value in values:
+        if value.shape != shape:
+            raise RecordError(f'{name}() needs values of one shape, got {shape} and '
+                              f'{value.shape}\n  called at {current_site()}')
+    return shape
+
+
+def stack(values: Sequence[NDArray], axis: int = 0) -> NDArray:
+    """As ``mx.nd.stack``, for any number of values.
+
+    Inside the scope of lazy values the result is recorded; elsewhere they are evaluated, and the
+    result is an ordinary NDArray, connected to autograd if they were recorded so.
+
+    Parameters
+    ----------
+    values : sequence of NDArray
+        k values of one shape (r, ...).
+    axis : int, default 0
+
+    Returns
+    -------
+    NDArray
+        (k, r, ...) for axis 0.
+    """
+    values = _checked(values, 'stack')
+    shape = _same_shape(values, 'stack')
+    recording = _recording_of(values)
+    if recording is not None:
+        if axis == 0:
+            return recording.concat(values).reshape((len(values),) + shape)
+        return mx.nd.stack(*values, axis=axis)
+    rows = _gathered(values) if axis == 0 else None
+    if rows is None:
+        _evaluate(values)
+        return mx.nd.stack(*values, axis=axis)
+    with _connected(values[0]):
+        return rows.reshape((len(values),) + shape)
+
+
+def concat(values: Sequence[NDArray], dim: int = 0) -> NDArray:
+    """As ``mx.nd.concat``, for any number of values; `dim` is 0 by default.
+
+    Inside the scope of lazy values the result is recorded: along axis 0 it is one value with the
+    rows of all, and costs nothing but the reading.
+
+    Parameters
+    ----------
+    values : sequence of NDArray
+        Values that differ in the length of axis `dim` only.
+    dim : int, default 0
+
+    Returns
+    -------
+    NDArray
+    """
+    values = list(values)
+    recording = current_recording()
+    if recording is not None and dim == 0 and recording.common_store(values) is not None:
+        return recording.concat(values)
+    values = _checked(values, 'concat')
+    recording = _recording_of(values)
+    if recording is not None:
+        return recording.concat(values) if dim == 0 else mx.nd.concat(*values, dim=dim)
+    rows = _gathered(values) if dim == 0 else None
+    if rows is not None:
+        return rows
+    _evaluate(values)
+    return mx.nd.concat(*values, dim=dim)
+
+
+def add_n(values: Sequence[NDArray]) -> NDArray:
+    """The sum of any number of values of one shape; recorded inside their scope as one call.
+
+    Parameters
+    ----------
+    values : sequence of NDArray
+        k values of one shape (r, ...).
+
+    Returns
+    -------
+    NDArray
+        (r, ...)
+    """
+    values = _checked(values, 'add_n')
+    shape = _same_shape(values, 'add_n')
+    recording = _recording_of(values)
+    if recording is not None:
+        return recording.operator('sum', (('axis', '1'),), [ragged(values)])
+    rows = _gathered(values)
+    if rows is None:
+        _evaluate(values)
+        return mx.nd.add_n(*values)
+    with _connected(values[0]):
+        return rows.reshape((len(values),) + shape).sum(axis=0)
+
+
+def ragged(values: Sequence[NDArray], shape: Optional[Tuple[int, ...]] = None,
+           dtype='float32', ctx: Optional[mx.Context] = None) -> NDArray:
+    """Any number of values (none included) stacked along axis 1, as one argument of a block.
+
+    How many there are does not split types: a batch pads with rows of zeros to its longest. The
+    block sees (N, K, ...); what it computes must not depend on the padding, which is checked
+    once. ``result.lengths`` is (r,), the number of values, for masks.
+
+    Parameters
+    ----------
+    values : sequence of NDArray
+        k values of one shape (r, ...).
+    shape : tuple of int, optional
+        Their shape; needed if there may be none.
+    dtype, ctx
+        Of the result if there are no values.
+
+    Returns
+    -------
+    NDArray
+        (r, k, ...); (r, 1, ...) of zeros if k is 0.
+
+    Raises
+    ------
+    RecordError
+        If shapes differ, or there are no values and no shape.
+    """
+    recording = current_recording()
+    if recording is not None:
+        return recording.ragged(values, shape, dtype, ctx)
+    values = list(values)
+    if not values and shape is None:
+        raise RecordError(f'ragged() of no values needs their shape: ragged(values, shape=(1, '
+                          f'hidden_size))\n  called at {current_site()}')
+    if values:
+        _same_shape(values, 'ragged')
+        _evaluate(values)
+        shape, dtype, ctx = values[0].shape, values[0].dtype, values[0].ctx
+    stacked = stack_ragged(values, spec_of(tuple(shape), dtype, ctx or mx.current_context()))
+    handle = NDArrayHandle()
+    check_call(_LIB.MXShallowCopyNDArray(stacked.handle, ctypes.byref(handle)))
+    result = EagerRagged(handle)
+    result._length = len(values)
+    return result
+
+
+class _connected:  # pylint: disable=invalid-name
+    """Record autograd's tape while a value that was recorded there is reshaped."""
+
+    def __init__(self, value: LazyArray):
+        self._taped = bool(value._store.locations.taped[value._id])
+
+    def __enter__(self):
+        self._previous = _set_recording(self._taped)
+
+    def __exit__(self, *_):
+        _set_recording(self._previous)

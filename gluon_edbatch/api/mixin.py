@@ -1,0 +1,133 @@
+"""The mixin of per-sample models."""
+from typing import Any, Hashable, Iterable, List, Optional, Tuple, Union
+
+import mxnet as mx
+import numpy as np
+from mxnet import gluon
+from mxnet.ndarray import NDArray
+
+from .functional import forward
+from ..record import hooks
+from ..record.refused import model_codes, refused_eagerly
+from ..subgraph.structure import flatten, unflatten
+from .reuse import Reuse
+from ..schedule import Scheduler
+from .scope import DEFAULT_SCHEDULER, batching
+
+
+class AutoBatchMixin:
+    """For Gluon models written for one sample: ``class Net(edb.AutoBatchMixin, gluon.Block)``.
+
+    Inside `batching` their calls are recorded and batched. Outside they run as ever, one sample
+    at a time, and blocks inside them accept the same arguments, Python numbers and NumPy arrays
+    included: eager Gluon is the debugger.
+    """
+
+    def __call__(self, *args: Any) -> Any:
+        """Run the model on one sample."""
+        if hooks.current_recording() is not None or hooks.local.eager:
+            return super().__call__(*args)
+        try:
+            with _eager(_context_of(self)):
+                return super().__call__(*args)
+        except Exception as error:
+            message = refused_eagerly(error, error.__traceback__)
+            if message is None:
+                raise
+            raise TypeError(message) from error
+
+    def batch(self, samples: Iterable[Any], scheduler: Union[str, Scheduler] = DEFAULT_SCHEDULER,
+              unpack: bool = False, keys: Optional[Iterable[Hashable]] = None,
+              reuse: Optional[Reuse] = None) -> List[Any]:
+        """The results for many samples, computed in batches.
+
+        Parameters
+        ----------
+        samples : iterable
+            One argument of the model each.
+        scheduler : str or Scheduler
+            See `batching`.
+        unpack : bool, default False
+            Samples are tuples of arguments.
+        keys : iterable, optional
+            A key for each sample, to use again what it recorded; only with `reuse`.
+        reuse : Reuse, optional
+            Where that is kept.
+
+        Returns
+        -------
+        list
+            What the model returns for each sample, with ordinary NDArrays.
+        """
+        if (keys is None) != (reuse is None):
+            raise ValueError('batch() takes keys and reuse together')
+        arguments = [sample if unpack else (sample,) for sample in samples]
+        with batching(scheduler):
+            if reuse is None:
+                results = [self(*args) for args in arguments]
+            else:
+                results = [reuse(key, self, *args) for key, args in _paired(keys, arguments)]
+        return forward(results)
+
+
+def _paired(keys: Iterable[Hashable], arguments: List[Any]) -> Iterable[Tuple[Hashable, Any]]:
+    keys = list(keys)
+    if len(keys) != len(arguments):
+        raise ValueError(f'{len(keys)} keys for {len(arguments)} samples')
+    return zip(keys, arguments)
+
+
+def _context_of(block: gluon.Block) -> Optional[mx.Context]:
+    for parameter in block.collect_params().values():
+        if parameter._data is not None or parameter._deferred_init:
+            return parameter.list_ctx()[0]
+    return None
+
+
+model_codes.add(AutoBatchMixin.__call__.__code__)
+
+
+class _eager:  # pylint: disable=invalid-name
+    """While a mixin model runs eagerly, calls of HybridBlocks take numbers and NumPy arrays."""
+
+    def __init__(self, ctx: Optional[mx.Context]):
+        self._ctx = ctx
+
+    def __enter__(self):
+        hooks.install(self)
+        hooks.local.eager = self._convert
+
+    def __exit__(self, *_):
+        hooks.local.eager = None
+        try:
+            hooks.remove(self)
+        except BaseException:
+            hooks.remove(self)
+            raise
+
+    def _convert(self, args):
+        """Arguments of a block with everything that is not an array yet as one."""
+        if all(isinstance(arg, NDArray) for arg in args):
+            return args
+        leaves: List[Any] = []
+        template = flatten(list(args), _convertible, leaves)
+        dtypes = {leaf.dtype for leaf in leaves
+                  if isinstance(leaf, NDArray) and np.issubdtype(leaf.dtype, np.floating)}
+        dtype = dtypes.pop() if len(dtypes) == 1 else np.float32
+        ctx = next((leaf.ctx for leaf in leaves if isinstance(leaf, NDArray)), self._ctx)
+        return unflatten(template, iter([_as_array(leaf, dtype, ctx) for leaf in leaves]))
+
+
+def _convertible(value: Any) -> bool:
+    return isinstance(value, (NDArray, np.ndarray, np.generic, int, float, mx.sym.Symbol)) \
+        and not isinstance(value, bool)
+
+
+def _as_array(value: Any, dtype, ctx) -> NDArray:
+    """As a recorded call would take it: see `Recording.values`."""
+    if isinstance(value, (NDArray, mx.sym.Symbol)):  # Symbols: MXNet traces a hybridized block
+        return value
+    if isinstance(value, np.ndarray) and value.ndim:
+        kept = np.float32 if value.dtype == np.float64 else value.dtype
+        return mx.nd.array(value, ctx=ctx, dtype=kept)
+    return mx.nd.array([value], ctx=ctx, dtype=dtype)

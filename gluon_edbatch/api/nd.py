@@ -1,0 +1,60 @@
+"""``edb.nd.<op>``: any operator of MXNet's registry under its usual name, recorded in a scope.
+
+Inside a scope Python numbers and NumPy arrays are accepted where ``mx.nd`` insists on NDArrays.
+Outside, the functions are those of ``mx.nd``.
+"""
+from typing import Any, Callable, List
+
+import mxnet as mx
+import numpy as np
+
+from ..errors import RecordError
+from ..record.hooks import current_recording
+from ..record.lazy import LazyArray
+from ..record.refused import refused_operands
+from ..record.sites import current_site
+
+
+def __getattr__(name: str) -> Callable[..., Any]:
+    if name.startswith('__'):
+        raise AttributeError(name)
+    function = globals()[name] = _function(name)  # not to be asked again
+    return function
+
+
+def _function(name: str) -> Callable[..., Any]:
+    original = getattr(mx.nd, name, None)
+    if not callable(original) or isinstance(original, type):
+        raise AttributeError(f'MXNet has no operator {name!r}')
+
+    def with_lazy_arrays(*args, **kwargs):
+        recording = current_recording()
+        arguments = _lazy(recording, [*args, *kwargs.values()])
+        try:
+            return original(*arguments[:len(args)], **dict(zip(kwargs, arguments[len(args):])))
+        except Exception as error:
+            message = refused_operands(f'edb.nd.{name}', args, error)
+            if message is None:
+                raise
+            raise RecordError(f'{message}\n  called at {current_site()}') from error
+
+    def function(*args, **kwargs):
+        recording = current_recording()
+        if recording is None:
+            return original(*args, **kwargs)
+        return recording.operation(with_lazy_arrays, args, kwargs)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = original.__doc__
+    return function
+
+
+def _lazy(recording, args) -> List[Any]:
+    """NumPy arrays as values of the recording, and an NDArray if there is no value yet, so that an
+    operator on them is recorded."""
+    args = [recording.values([arg])[0] if isinstance(arg, np.ndarray) else arg for arg in args]
+    if not any(isinstance(arg, LazyArray) for arg in args):
+        position = recording.sharing.data_among(args)
+        if position is not None:
+            args[position], = recording.values([args[position]])
+    return args

@@ -1,0 +1,122 @@
+"""What a sample recorded is kept, and appended again when the sample comes back."""
+import threading
+from collections import OrderedDict
+from typing import Any, Callable, Hashable
+
+from ..errors import RecordError
+from ..record.hooks import current_recording
+from ..record.pieces import Kinds, Mark, Piece
+from ..record.recording import Recording
+
+
+class Reuse:
+    """Recorded graphs of samples, to be used again in later epochs.
+
+    ``reuse(key, function, *args)`` is ``function(*args)``. In a `batching` scope, what it recorded
+    is kept under the key; when the key comes again, the calls are appended without running the
+    function, several times as fast. Parameters have their present values; **numbers and NumPy
+    arrays have those of the first time**, so the key must stand for all else that the result
+    depends on, and the function must have no effects but what it returns.
+
+    The function runs as ever outside of scopes, and where its calls cannot be used again: a value
+    was read meanwhile, NDArrays or values of calls outside were given, a block has forward hooks
+    or had attributes set. It runs again if blocks, the shapes of their parameters, the context
+    or the mode of autograd are not as they were.
+
+    Parameters
+    ----------
+    limit : int, default 100_000
+        So many samples are kept, those used last. One takes about 100 bytes a call, and its
+        arrays.
+    check_every : int, default 100
+        At every so-many-th use the function runs again, and what it records is compared.
+
+    Attributes
+    ----------
+    recorded, reused, checked : int
+        How often the function ran, its calls were appended, and the two were compared.
+
+    Raises
+    ------
+    RecordError
+        When called: a comparison found that a function does not record what it recorded under
+        this key before.
+
+    Examples
+    --------
+    >>> reuse = edb.Reuse()
+    >>> for epoch in range(epochs):
+    ...     for minibatch in minibatches:                 # of indices
+    ...         with autograd.record():
+    ...             with edb.batching():
+    ...                 losses = [reuse(i, loss_of, samples[i]) for i in minibatch]
+    ...             loss = edb.stack(losses).mean()
+    """
+
+    def __init__(self, limit: int = 100_000, check_every: int = 100):
+        if limit < 1 or check_every < 1:
+            raise ValueError(f'limit and check_every are at least 1, not {limit} and '
+                             f'{check_every}')
+        self.limit = limit
+        self.check_every = check_every
+        self.recorded = self.reused = self.checked = 0
+        self._kinds = Kinds()
+        self._pieces: 'OrderedDict[tuple, Piece]' = OrderedDict()
+        self._lock = threading.Lock()  # around what several threads change in _pieces
+        self._uses = 0
+
+    def __len__(self) -> int:
+        """How many samples are kept."""
+        return len(self._pieces)
+
+    def clear(self) -> None:
+        """Forget all samples."""
+        self._pieces.clear()
+        self._kinds = Kinds()
+
+    def __call__(self, key: Hashable, function: Callable[..., Any], *args: Any) -> Any:
+        """``function(*args)``, recorded or as it was recorded under this key."""
+        recording = current_recording()
+        if recording is None:
+            return function(*args)
+        name = key, function, recording.mode, recording.options
+        with self._lock:
+            piece = self._pieces.get(name)
+            if piece is not None:
+                self._pieces.move_to_end(name)
+        forms = None if piece is None else piece.forms(recording)
+        if forms is None:
+            return self._record(recording, name, function, args)[0]
+        self._uses += 1
+        if self._uses % self.check_every == 0:
+            return self._check(recording, name, piece, function, args)
+        self.reused += 1
+        return piece.append_to(recording, forms)
+
+    def _record(self, recording: Recording, name, function, args):
+        """Run the function and keep what it recorded, if it can be used again."""
+        begin = Mark.of(recording)
+        result = function(*args)
+        self.recorded += 1
+        piece = None
+        if recording is current_recording() and recording.mode == name[2]:
+            piece = Piece.cut(self._kinds, recording, begin, result)
+        with self._lock:
+            if piece is None:
+                self._pieces.pop(name, None)
+            else:
+                self._pieces[name] = piece
+                while len(self._pieces) > self.limit:
+                    self._pieces.popitem(last=False)
+        return result, piece
+
+    def _check(self, recording: Recording, name, piece: Piece, function, args) -> Any:
+        result, now = self._record(recording, name, function, args)
+        self.checked += 1
+        site = None if now is None else piece.difference(now)
+        if site is not None:
+            raise RecordError(
+                f'what {name[0]!r} records is not what it recorded the first time, from the call '
+                f'at {site} on; a key must stand for all that the recorded calls depend on: use '
+                f'another key, call the function without reuse, or clear() what is kept')
+        return result

@@ -1,0 +1,1 @@
+"""Running a plan, forward and backward: an evaluation (`evaluate`), by the backends that there are."""

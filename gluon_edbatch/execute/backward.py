@@ -1,0 +1,251 @@
+"""Gradients: the batches in reverse, chained through gradient arenas, as one node of autograd.
+
+Towards MXNet a whole evaluation is one custom function: its inputs are the parameters and arrays
+that the calls read, its outputs are the arenas. ``autograd.Function`` could not be used: its
+backward stops at the first input without a gradient, and drops gradients that are to be added.
+"""
+import atexit
+import ctypes
+import itertools
+import os
+import sys
+import threading
+import time
+import traceback
+import weakref
+from functools import partial
+from typing import Callable, List, Optional, Sequence
+
+import mxnet as mx
+from mxnet import autograd
+from mxnet.base import (_LIB, MXCallbackList, NDArrayHandle, c_array, c_handle_array, check_call)
+from mxnet.ndarray import NDArray
+
+from ..errors import StaleValueError
+from .machine import Machine
+from .sparse_tables import with_dense_gradient
+from ..mx.pace import wait_for_all
+from ..mx.guard import raw_handle
+from ..record.lazy import _set_recording
+
+_NULL, _WRITE, _INPLACE, _ADD = range(4)
+_BACKWARD = autograd.Function._bwd_functype
+_DELETE = autograd.Function._del_functype
+_alive = {}  # MXNet holds these by address only
+_serial = itertools.count()
+_DELETING_S = 0.1
+_passes: 'weakref.WeakSet[BackwardPass]' = weakref.WeakSet()
+
+
+def record_function(inputs: Sequence[NDArray], outputs: Sequence[NDArray],
+                    backward: Callable[[List[NDArray], List[NDArray], List[int]], None]) -> None:
+    """Tell autograd that `outputs` were computed from `inputs`.
+
+    Parameters
+    ----------
+    inputs : sequence of NDArray
+        At least one of them must carry a gradient.
+    outputs : sequence of NDArray
+        Computed already; not known to autograd.
+    backward : callable
+        Gets the gradients of the outputs, the arrays where those of the inputs belong, and for
+        each of these what to do (`deliver`). Called from a thread of the engine.
+    """
+    key = next(_serial)
+
+    def backward_entry(num_heads, num_inputs, handles, requests, _is_train, _context):
+        try:
+            arrays = [NDArray(ctypes.cast(handle, NDArrayHandle), writable=i >= num_heads)
+                      for i, handle in enumerate(handles[:num_heads + num_inputs])]
+            backward(arrays[:num_heads], arrays[num_heads:], requests[:num_inputs])
+        except Exception:  # pylint: disable=broad-except
+            print(f'Error in the backward pass of gluon_edbatch:\n{traceback.format_exc()}')
+            return False
+        return True
+
+    def delete_entry(_context):
+        _alive.pop(key, None)
+        return True
+
+    callbacks = [ctypes.cast(callback, ctypes.CFUNCTYPE(ctypes.c_int)) for callback in
+                 (_BACKWARD(backward_entry), _DELETE(delete_entry))]
+    context = MXCallbackList(
+        ctypes.c_int(len(callbacks)),
+        ctypes.cast(c_array(ctypes.CFUNCTYPE(ctypes.c_int), callbacks),
+                    ctypes.POINTER(ctypes.CFUNCTYPE(ctypes.c_int))),
+        ctypes.cast(c_array(ctypes.c_void_p, [None] * len(callbacks)),
+                    ctypes.POINTER(ctypes.c_void_p)))
+    _alive[key] = context
+    check_call(_LIB.MXCustomFunctionRecord(
+        ctypes.c_int(len(inputs)), c_array(ctypes.c_void_p, list(map(raw_handle, inputs))),
+        ctypes.c_int(len(outputs)), c_handle_array(outputs), ctypes.byref(context)))
+
+
+def deliver(gradients: List[NDArray], targets: List[NDArray], requests: List[int]) -> None:
+    """Write gradients to where MXNet wants them, add them, or neither, as it requests."""
+    for gradient, target, request in zip(gradients, targets, requests):
+        if request in (_WRITE, _INPLACE):
+            gradient.copyto(target)
+        elif request == _ADD:
+            target += gradient
+
+
+class BackwardPass:
+    """The gradient computation of one evaluation.
+
+    Its tapes hold every intermediate result. MXNet does not say whether a backward pass is the
+    last one (``retain_graph``), and its engine runs passes late: when the first one is over, more
+    may have been asked for, through other arenas of the same loss or through other values. So
+    tapes are kept until the thread's next evaluation but one after that, which waits for what was
+    asked for before it frees them. Most are gone by then, with the values.
+    """
+
+    _latest = threading.local()
+
+    def __init__(self, machine: Machine):
+        self._machine: Optional[Machine] = machine
+        _passes.add(self)
+        self._ran = False
+        self._ran_before = False  # the latest evaluation of the thread
+        self._lock = threading.Lock()
+
+    @classmethod
+    def begin_evaluation(cls) -> None:
+        """Free the tapes of this thread that were differentiated before its latest evaluation."""
+        tracked = [reference() for reference in getattr(cls._latest, 'references', ())]
+        alive = [backward for backward in tracked if backward is not None]
+        if any([backward._ran_before for backward in alive]):
+            wait_for_all()
+        for backward in alive:
+            if backward._ran_before:
+                backward.release()
+            backward._ran_before = backward._ran
+        cls._latest.references = [weakref.ref(backward) for backward in alive
+                                  if backward._machine is not None]
+
+    def track(self) -> None:
+        """Be one that later evaluations of this thread free."""
+        self._latest.references.append(weakref.ref(self))
+
+    def release(self) -> None:
+        """Free the tapes."""
+        self._machine = None
+
+    def __call__(self, arena: int, head: NDArray, targets: List[NDArray],
+                 requests: List[int]) -> None:
+        """Gradients of the parameters and of the given arrays, in this order.
+
+        Passes over one evaluation share its gradient arenas, so they must not mix; each has
+        handed all its work to the engine when the lock is free again.
+
+        Parameters
+        ----------
+        arena : int
+            Which of the arenas has gradients.
+        head : NDArray
+            Its gradients.
+        targets, requests
+            See `deliver`.
+        """
+        with self._lock:
+            machine = self._machine
+            if machine is None:
+                raise StaleValueError(
+                    'a second backward pass through values of a batching scope, after later '
+                    'scopes were evaluated: their intermediate results are freed. Differentiate '
+                    'them before the next minibatch is evaluated')
+            deliver(self._run(machine, arena, head), targets, requests)
+            self._ran = True
+
+    def _run(self, machine: Machine, arena: int, head: NDArray) -> List[NDArray]:
+        for index, gradient in enumerate(machine.gradients):
+            if index == arena:
+                head.copyto(gradient)
+            elif gradient is not None and not machine.plan.arenas[index].private:
+                gradient[:] = 0
+        machine.weights.begin()
+        for gradient in machine.unread:
+            gradient[:] = 0
+        for tape in reversed(machine.tapes):
+            tape.backward()
+        return machine.weights.collected() + [
+            machine.gradients[index]._slice(begin, end)
+            for _, index, begin, end in machine.given]
+
+
+def connect(machine: Machine, eager: bool) -> List[Optional[Callable[[], NDArray]]]:
+    """How to put each arena of an evaluation on autograd's tape.
+
+    Parameters
+    ----------
+    machine : Machine
+    eager : bool
+        Whether there are calls on the user's own tape, which may read inputs alone.
+
+    Returns
+    -------
+    list of (callable or None)
+        Called once, it gives the arena as an output of the tape; None where nothing has a
+        gradient.
+    """
+    inputs = machine.weights.arrays + [given[0] for given in machine.given]
+    if not inputs or not (machine.tapes or machine.looked_up or eager):
+        return [None] * len(machine.arenas)
+    inputs = list(map(with_dense_gradient, inputs))
+    backward = BackwardPass(machine)
+    backward.track()
+
+    def connected(index: int) -> NDArray:
+        output = machine.arenas[index].detach()
+        previous = _set_recording(True)
+        try:
+            record_function(inputs, [output], lambda heads, targets, requests: backward(
+                index, heads[0], targets, requests))
+        finally:
+            _set_recording(previous)
+        return output
+
+    return [None if gradient is None else partial(connected, index)
+            for index, gradient in enumerate(machine.gradients)]
+
+
+@atexit.register
+def _finish() -> None:
+    """At exit the engine must not call Python any more, nor may tapes be freed after that of a
+    user's ``autograd.Function`` has lost its callbacks."""
+    try:
+        mx.nd.waitall()
+    finally:
+        for backward in list(_passes):
+            backward.release()
+
+
+def _finish_before_fork() -> None:
+    """Before a fork MXNet waits for its engine, which may have to call Python; but who forks keeps
+    the interpreter's lock. Here it is free meanwhile.
+
+    No error can be raised from here, and none is left to see once it was waited for: so that
+    nobody reads an array that was not computed, the program ends, as MXNet's own waiting ends it.
+
+    MXNet's threads may still have to call Python after the last result is there, to delete what
+    they hold; nothing tells when they have, so they get some time for it.
+    """
+    if not _passes:
+        return
+    try:
+        mx.nd.waitall()
+    except mx.base.MXNetError:
+        print(f'Error in what MXNet had to finish before a fork:\n{traceback.format_exc()}',
+              file=sys.stderr, flush=True)
+        os.abort()
+    time.sleep(_DELETING_S)
+
+
+os.register_at_fork(before=_finish_before_fork)  # before others take locks for the fork
+_finish_before_any_fork = ctypes.CFUNCTYPE(None)(_finish_before_fork)
+try:  # `subprocess` forks without telling Python (3.8 and 3.9 always)
+    _register_at_fork = getattr(ctypes.CDLL(None), '__register_atfork')
+except AttributeError:  # not the GNU C library
+    pass
+else:
+    _register_at_fork(_finish_before_any_fork, None, None, None)

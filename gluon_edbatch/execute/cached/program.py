@@ -1,0 +1,141 @@
+"""From a static subgraph to one compiled call per batch: ``take -> body -> outputs``."""
+from typing import Dict, List, NamedTuple, Tuple
+
+import mxnet as mx
+from mxnet._ctypes.ndarray import CachedOp
+
+from ...subgraph.empty import specialise
+from ...subgraph.ir import Shape, Subgraph
+from ...subgraph.node_type import Kind, NodeType
+from ...subgraph.passes import apply_passes
+from ...subgraph.passes.horizontal import horizontal, packs
+from ...subgraph.segments import PARENTS, SEGMENTS
+from ...subgraph.trace import INPUT
+
+SLICE, GATHER, EMPTY = 'slice', 'gather', 'empty'
+LONG_SLICE, LONG_GATHER = 'long slice', 'long gather'  # ragged, not padded
+_GATHERS = (GATHER, LONG_GATHER)
+_ARENA, _INDEX = 'edb_arena%d', 'edb_index%d'
+
+
+class Source(NamedTuple):
+    """What a compiled call gets at one position.
+
+    Attributes
+    ----------
+    kind : str
+        ``'rows'`` (a slice of an arena), ``'arena'``, ``'index'``, ``'parameter'`` or ``'pack'``;
+        for ragged arguments that are not padded, ``'parents'`` and ``'segments'``.
+    position : int
+        Which argument, parameter of the type, or pack of the program.
+    """
+
+    kind: str
+    position: int
+
+
+class Program(NamedTuple):
+    """A type's static subgraph, compiled for one way of reading its arguments.
+
+    Attributes
+    ----------
+    call : CachedOp
+    sources : tuple of Source
+        What to pass, in order.
+    operators : int
+        How many there are in it, gathers included.
+    packs : tuple of (tuple of int)
+        Parameters of the type that the program wants as one array, one after the other.
+    """
+
+    call: CachedOp
+    sources: Tuple[Source, ...]
+    operators: int
+    packs: Tuple[Tuple[int, ...], ...] = ()
+
+    def parameters(self, source: Source) -> Tuple[int, ...]:
+        """The positions of the parameters that a source stands for."""
+        return self.packs[source.position] if source.kind == 'pack' else (source.position,)
+
+
+def program_for(node_type: NodeType, reads: Tuple[str, ...], fused: bool = False) -> Program:
+    """The program of a type for arguments read as `reads` says (compiled at first use).
+
+    Parameters
+    ----------
+    node_type : NodeType
+    reads : tuple of str
+        `SLICE`, `GATHER`, `EMPTY`, `LONG_SLICE` or `LONG_GATHER` for each argument.
+    fused : bool
+        With horizontal fusion (see `passes.horizontal`).
+    """
+    program = node_type.programs.get((reads, fused))
+    if program is None:
+        program = node_type.programs[reads, fused] = _compile(node_type, reads, fused)
+    return program
+
+
+def _compile(node_type: NodeType, reads: Tuple[str, ...], fused: bool) -> Program:
+    segmented = [position for position, read in enumerate(reads)
+                 if read in (LONG_SLICE, LONG_GATHER)]
+    graph = node_type.by_segments if segmented else node_type.graph.subgraph
+    empty = {INPUT % position for position, read in enumerate(reads) if read == EMPTY}
+    if empty and node_type.neutral:  # else execution gives one row of zeros, as eager code does
+        graph = specialise(graph, empty) or graph
+    graph, changed = apply_passes(
+        with_dtypes(graph, node_type), trial_shapes(node_type, bool(segmented)), node_type.options,
+        node_type.ctx.device_type)
+    graph = horizontal(graph) if fused else graph
+    packed = packs(graph)
+    node_type.changed_by.update(changed + ['segments'] * bool(segmented)
+                                + ['horizontal'] * bool(packed))
+    gathers = {INPUT % position: mx.sym.take(mx.sym.var(_ARENA % position),
+                                             mx.sym.var(_INDEX % position))
+               for position, read in enumerate(reads) if read in _GATHERS}
+    symbol, gathers = graph.symbol, {name: gather for name, gather in gathers.items()
+                                     if name in graph.variables}
+    if gathers:
+        symbol = symbol.__copy__()
+        symbol._compose(**gathers)
+    place = {name: position for position, name in enumerate(node_type.graph.parameters)}
+    known = {name: Source('parameter', position) for name, position in place.items()}
+    known.update({name: Source('pack', index) for index, name in enumerate(packed)})
+    for position in range(len(reads)):
+        known[INPUT % position] = Source('rows', position)
+        known[_ARENA % position] = Source('arena', position)
+        known[_INDEX % position] = Source('index', position)
+    if segmented:
+        known[PARENTS] = Source('parents', segmented[0])
+        known[SEGMENTS] = Source('segments', segmented[0])
+    sources: List[Source] = [known[name] for name in symbol.list_inputs()]
+    return Program(_compiled(symbol), tuple(sources), len(graph.operators) + len(gathers),
+                   tuple(tuple(place[name] for name in names) for names in packed.values()))
+
+
+def _compiled(symbol: mx.sym.Symbol) -> CachedOp:
+    """The graph as one operator. MXNet insists on gradients of everything in it, and some operators
+    have none, not even zero."""
+    try:
+        return CachedOp(symbol)
+    except mx.MXNetError as error:
+        if 'non-differentiable' not in str(error):
+            raise
+        return CachedOp(mx.sym.Group([mx.sym.BlockGrad(output) for output in symbol]))
+
+
+def with_dtypes(graph: Subgraph, node_type: NodeType) -> Subgraph:
+    """With the dtypes of the arguments in the graph, as those of parameters are."""
+    return graph.with_dtypes({INPUT % position: argument.arena.dtype
+                              for position, argument in enumerate(node_type.arguments)})
+
+
+def trial_shapes(node_type: NodeType, segmented: bool) -> Dict[str, Shape]:
+    """Shapes of the inputs for some batch, from which passes take ranks."""
+    shapes = dict(node_type.trial_shapes)
+    if segmented:
+        ragged = [INPUT % position for position, argument in enumerate(node_type.arguments)
+                  if argument.kind is Kind.RAGGED]
+        rows, length, _ = shapes[ragged[0]]
+        shapes.update({name: (rows * length,) + shapes[name][2:] for name in ragged})
+        shapes[PARENTS], shapes[SEGMENTS] = (rows * length,), (rows * length, rows)
+    return shapes

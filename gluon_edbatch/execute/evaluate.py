@@ -1,0 +1,222 @@
+"""One evaluation: graph, schedule, plan, execute, backward, in a function that fits a screen."""
+import threading
+import time
+from dataclasses import replace
+from typing import Dict, List, Optional, Tuple, Union
+
+import numpy as np
+from mxnet.ndarray import NDArray
+
+from .backward import BackwardPass, connect
+from ..errors import BatchError, EdbError
+from .machine import Machine, steps
+from ..graph.graph import Graph
+from ..plan.hoist import hoist
+from ..graph.rows import arrange
+from .sparse_tables import look_ups_apart
+from .native.run import native_program
+from .own_tape import EagerCalls, eager_last, given_rows
+from ..mx.pace import under_way, wait_for_engine
+from ..graph.collect import Calls, Edges, FormTable, Pending, ancestors, form_table, to_graph
+from ..plan.plan import Batch, Plan
+from ..plan.layout import Given, make_plan
+from ..record.hooks import suspended, unrecorded
+from ..record.lazy import Arena, EagerArena
+from ..record.inputs import SCALAR_DTYPE
+from ..record.recording import Recording
+from ..record.sites import Site, current_site
+from ..subgraph.spec import spec_of
+from ..report.counters import EvaluationCounts, passes_of
+from ..schedule import Schedule, Scheduler
+from ..subgraph.node_type import Kind, NodeType
+from .verify import verify
+
+
+class Evaluator:
+    """Evaluates the calls of one recording, all or some, any number of times.
+
+    It is owned by the recording and does not refer to it, so that both go when the last of the
+    user's values goes.
+
+    Attributes
+    ----------
+    counts : list of EvaluationCounts
+        One entry for each evaluation.
+    forced : list of Site
+        The user's lines that needed a value while the scope was recording.
+    inside_s : float
+        Seconds that these evaluations took.
+    """
+
+    def __init__(self, scheduler: Scheduler):
+        self.scheduler = scheduler
+        self.pending = Pending()
+        self.counts: List[EvaluationCounts] = []
+        self.forced: List[Site] = []
+        self.inside_s = 0.0
+        self._results: Dict[int, Dict[tuple, Union[Arena, EagerArena]]] = {}
+        self._lock = threading.RLock()
+
+    def run(self, recording: Recording, wanted: Optional[np.ndarray] = None) -> None:
+        """Compute the values `wanted`, or all that is recorded."""
+        with self._lock:
+            self._run(recording, wanted)
+
+    def _run(self, recording: Recording, wanted: Optional[np.ndarray]) -> None:
+        started = time.perf_counter()
+        asked_by = current_site()
+        if not recording.closed:
+            self.forced.append(asked_by)
+        with suspended(), unrecorded():
+            table = form_table(recording)
+            calls = self.pending.calls(recording, table)
+            evaluation = recording.locations.evaluation
+            edges = calls.edges(evaluation)
+            if wanted is not None:
+                calls, edges = ancestors(calls, edges, wanted, evaluation)
+            if len(calls):
+                recording.check_blocks()
+                self._evaluate(recording, calls, edges, table, asked_by, started)
+                self.pending.ran(calls)
+        if recording.closed:
+            self.finish_if_done(recording)
+        else:
+            self.inside_s += time.perf_counter() - started
+
+    def graph(self, recording: Recording) -> Graph:
+        """The calls that wait, as a scheduler will see them."""
+        with self._lock, suspended(), unrecorded():
+            table = form_table(recording)
+            calls = self.pending.calls(recording, table)
+            return to_graph(calls, calls.edges(recording.locations.evaluation), table,
+                            _types(recording, calls, table))
+
+    def finish_if_done(self, recording: Recording) -> None:
+        """If nothing is left to run, keep nothing but the results that values refer to."""
+        if not self.pending.any_left(recording):
+            self._results.clear()
+            recording.finish()
+
+    def _evaluate(self, recording: Recording, calls: Calls, edges: Edges, table: FormTable,
+                  asked_by: Site, started: float) -> None:
+        locations = recording.locations
+        types = _types(recording, calls, table)
+        graph = to_graph(calls, edges, table, types)
+        recorded = time.perf_counter()
+        schedule = self.scheduler.schedule(graph)
+        scheduled = time.perf_counter()
+        schedule, arranged = _arranged(graph, schedule, types)
+        plan = look_ups_apart(hoist(make_plan(calls, table, types, schedule, graph.types,
+                                              _given(recording), locations)))
+        BackwardPass.begin_evaluation()
+        wait_for_engine()
+        plan, eager = eager_last(plan)
+        machine = Machine(recording, plan, self._results)
+        for step in steps(plan):
+            _run_step(machine, step, calls, recording)
+        machine.finish()
+        arenas = _arenas(plan, machine, bool(eager), recording, self._results)
+        _run_eager(recording, plan, arenas, eager, calls)
+        under_way(_last_written(plan, arenas))
+        number = recording.evaluations
+        recording.evaluations += 1
+        self._results[number] = _publish(number, plan, arenas, recording)
+        for offset in range(int(table.outputs.max())):
+            has = table.outputs[calls.forms] > offset
+            locations.evaluation[calls.outputs[has] + offset] = number
+        self.counts.append(EvaluationCounts(
+            calls.ids, asked_by, not recording.closed, graph, schedule, plan, recorded - started,
+            scheduled - recorded, time.perf_counter() - scheduled, passes_of(plan, arranged)))
+
+
+def _types(recording, calls: Calls, table) -> List[NodeType]:
+    """The types of these calls, by serial."""
+    used = np.flatnonzero(np.bincount(calls.forms, minlength=len(table.types)))
+    types = {recording.forms[form].node_type for form in used.tolist()}
+    return sorted(types, key=lambda node_type: node_type.serial)
+
+
+def _arranged(graph: Graph, schedule: Schedule, types: List[NodeType]
+              ) -> Tuple[Schedule, List[NodeType]]:
+    """The schedule with calls in the order in which they are read, where that pays; the types
+    that are read in another one."""
+    wanted = [node_type for node_type in types
+              if node_type.options.row_layout and native_program(node_type) is None]
+    order = arrange(graph, schedule.order, schedule.bounds) if wanted else schedule.order
+    if np.array_equal(order, schedule.order):
+        return schedule, []
+    return replace(schedule, order=order), wanted
+
+
+def _given(recording) -> Given:
+    return Given(spec_of((1,), SCALAR_DTYPE, recording.ctx).arena,
+                 [spec.arena for spec, _ in recording.arrays],
+                 np.array([spec.rows for spec, _ in recording.arrays], np.int64))
+
+
+def _last_written(plan: Plan, arenas: List[Union[Arena, EagerArena]]) -> NDArray:
+    group = max(plan.groups, key=lambda group: group.numbers[-1])
+    arena, write = arenas[group.writes[0].arena], group.writes[0].of(group.size - 1)
+    return arena.rows[write.begin] if isinstance(arena, EagerArena) else arena.raw
+
+
+def _run_eager(recording, plan, arenas, batches: List[Batch], calls) -> None:
+    eager = EagerCalls(recording, plan, arenas, batches)
+    for batch in batches:
+        try:
+            eager.run(batch)
+        except EdbError:
+            raise
+        except Exception as error:
+            raise BatchError(describe_failure([batch], calls, recording, error)) from error
+
+
+def _run_step(machine, step, calls, recording) -> None:
+    try:
+        machine.run(step)
+        if step.unproved:
+            batch, = machine.plan.batches_between(step.first, step.last)
+            _verify(machine, batch, calls, recording)
+    except EdbError:
+        raise
+    except Exception as error:
+        batches = machine.plan.batches_between(step.first, step.last)
+        raise BatchError(describe_failure(batches, calls, recording, error)) from error
+
+
+def _verify(machine, batch, calls, recording) -> None:
+    ragged = sum(argument.kind is Kind.RAGGED for argument in batch.node_type.arguments)
+    first = calls.length_offsets[batch.nodes]
+    lengths = calls.lengths[first[:, None] + np.arange(ragged)]
+    rows = np.array([recording.forms[form].rows for form in calls.forms[batch.nodes]])
+    verify(machine, batch, lengths, rows, str(recording.site(int(calls.ids[batch.nodes[0]]))))
+
+
+def _arenas(plan: Plan, machine: Machine, eager: bool, recording: Recording, results
+            ) -> List[Union[Arena, EagerArena]]:
+    """What the rows of each arena are to those who read values."""
+    return [
+        given_rows(arena, recording, results) if arena.key.eager else Arena(raw, connected, memory)
+        for arena, raw, connected, memory in zip(
+            plan.arenas, machine.arenas, connect(machine, eager), machine.memories)]
+
+
+def _publish(number, plan, arenas, recording) -> Dict[tuple, Union[Arena, EagerArena]]:
+    """Let the values find their results."""
+    public = {arena.key: result for arena, result in zip(plan.arenas, arenas)
+              if not arena.private}
+    for store in recording.stores():
+        arena = public.get(store.spec.arena)
+        if arena is not None:
+            store.arenas[number] = arena
+    return public
+
+
+def describe_failure(batches, calls, recording, error) -> str:
+    """What ran, on what, and which of the user's lines recorded it."""
+    nodes = np.concatenate([batch.nodes for batch in batches])
+    types = ', '.join(dict.fromkeys(repr(batch.node_type) for batch in batches))
+    sites = sorted({str(recording.site(int(node))) for node in calls.ids[nodes[:1000]]})
+    shown = '\n    '.join(sites[:5]) + ('\n    …' if len(sites) > 5 else '')
+    return (f'a batch of {len(nodes)} calls of {types} failed: '
+            f'{type(error).__name__}: {str(error).strip()}\n  recorded at\n    {shown}')

@@ -1,0 +1,182 @@
+"""The native operators: the library for this processor, loaded into MXNet.
+
+They are optional. Without a library, or with ``GLUON_EDBATCH_NATIVE=0``, everything runs as
+`CachedOp`\\ s. An installed package has one for each level of the instruction set, compiled when it
+was built, and the best one that ``/proc/cpuinfo`` allows is loaded; ``GLUON_EDBATCH_NATIVE=v3``
+takes another level. Where none was built, or sources were edited since, one is compiled at first
+use for this very processor (``GLUON_EDBATCH_NATIVE=native`` always does that), and kept in
+``$GLUON_EDBATCH_CACHE``, or else in the user's cache folder, under a name that tells sources,
+compiler and processor.
+
+For those who change the sources: ``GLUON_EDBATCH_STOPWATCH=1`` compiles one that clocks what it
+does (`stopwatch`), ``GLUON_EDBATCH_SANITIZE=1`` one that ends the program where memory is read that
+nobody has, or what is done has no defined result. Python must then run with ``LD_PRELOAD`` of the
+compiler's ``libasan.so`` (``tests/unit/test_sanitizers.py``).
+"""
+import hashlib
+import os
+import platform
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import Optional, Tuple
+
+import mxnet as mx
+
+from .compiler import (
+    BUILT, FLAGS, FOR_THIS_PROCESSOR, SANITIZED, BuildError, compile_library, features, find_compiler, level_flags, levels, library_name, source_files)
+
+_MXNET = Path(mx.__file__).parent
+_INSTRUMENTS = (
+    *(('-DEDB_STOPWATCH',) if os.environ.get('GLUON_EDBATCH_STOPWATCH') == '1' else ()),
+    *(SANITIZED if os.environ.get('GLUON_EDBATCH_SANITIZE') == '1' else ()))
+_OPERATORS = ('edb_run_forward', 'edb_run_backward')
+_lock = threading.Lock()
+_available: Optional[bool] = None
+_loaded: Optional[Path] = None
+
+
+def available() -> bool:
+    """Whether the native operators are loaded; the first call loads them, and compiles them if
+    need be."""
+    global _available
+    if _available is None:
+        with _lock:
+            if _available is None:
+                _available = _load()
+    return _available
+
+
+def loaded() -> Optional[Path]:
+    """The library that was loaded; None if there is none."""
+    return _loaded if available() else None
+
+
+def _load() -> bool:
+    global _loaded
+    if _wanted() == '0':
+        return False
+    try:
+        _loaded = _load_built() or _load_into_mxnet(compiled())
+    except BuildError as error:
+        print(f'gluon_edbatch: running without native operators, slower: {error}',
+              file=sys.stderr)
+        return False
+    return all(hasattr(mx.nd.op, name) for name in _OPERATORS)
+
+
+def _load_built() -> Optional[Path]:
+    path = built()
+    try:
+        return path and _load_into_mxnet(path)
+    except BuildError as error:  # such as one that needs a newer C library
+        print(f'gluon_edbatch: {error}', file=sys.stderr)
+        return None
+
+
+def _load_into_mxnet(path: Path) -> Path:
+    try:
+        mx.library.load(str(path), verbose=False)
+    except mx.MXNetError as error:
+        reason = str(error).strip().splitlines()[-1]
+        raise BuildError(f'MXNet cannot load {path} ({reason}); remove the file, and it is '
+                         f'compiled anew') from None
+    return path
+
+
+def build() -> Path:
+    """The library for this processor; compiles it if it is not there yet.
+
+    Returns
+    -------
+    pathlib.Path
+
+    Raises
+    ------
+    BuildError
+        If it has to be compiled, and there is no C++ compiler, or it fails.
+    """
+    return built() or compiled()
+
+
+def built() -> Optional[Path]:
+    """The best library that came with the package; None if this processor can run none of them.
+
+    Raises
+    ------
+    BuildError
+        If a level is asked for that this processor does not have.
+    """
+    if _INSTRUMENTS or _wanted() == 'native':
+        return None
+    for level in reversed(_runnable()):
+        path = BUILT / library_name(level, _MXNET)
+        if path.exists():
+            return path
+    return None
+
+
+def _runnable() -> Tuple[str, ...]:
+    """Levels that this processor has, the best one last; only that which was asked for, if one
+    was."""
+    here = features()
+    runnable = tuple(level for level, needed in levels().items() if needed <= here)
+    wanted = _wanted()
+    if wanted in ('1', 'native'):
+        return runnable
+    if wanted not in runnable:
+        raise BuildError(f'GLUON_EDBATCH_NATIVE={wanted}, where this processor has '
+                         f'{", ".join(("0", "1", "native", *runnable))}')
+    return (wanted,)
+
+
+def _wanted() -> str:
+    return os.environ.get('GLUON_EDBATCH_NATIVE') or '1'
+
+
+def compiled() -> Path:
+    """A library in the cache, of the level that was asked for, or else for this very processor;
+    compiles it if it is not there yet.
+
+    Raises
+    ------
+    BuildError
+        If there is no C++ compiler, or it fails.
+    """
+    flags = (*_INSTRUMENTS, *(FOR_THIS_PROCESSOR if _wanted() in ('1', 'native')
+                            else level_flags(*_runnable())))
+    compiler = find_compiler()
+    path = _cache() / f'edb_native_{_fingerprint(compiler, flags)}.so'
+    if path.exists():
+        return path
+    print('gluon_edbatch: compiling native operators (once, about half a minute)',
+          file=sys.stderr)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+            made = Path(folder) / path.name
+            compile_library(compiler, _MXNET, flags, made)
+            os.replace(made, path)
+    except OSError as error:
+        raise BuildError(f'cannot write to {path.parent}: {error}; '
+                         f'name another folder in GLUON_EDBATCH_CACHE') from None
+    return path
+
+
+def _cache() -> Path:
+    folder = os.environ.get('GLUON_EDBATCH_CACHE')
+    if folder:
+        return Path(folder).absolute()
+    try:
+        return Path(os.environ.get('XDG_CACHE_HOME') or Path.home() / '.cache') / 'gluon_edbatch'
+    except RuntimeError as error:
+        raise BuildError(f'{error}; name a folder in GLUON_EDBATCH_CACHE') from None
+
+
+def _fingerprint(compiler: str, flags: Tuple[str, ...]) -> str:
+    digest = hashlib.sha256(' '.join([compiler, *FLAGS, *flags]).encode())
+    for source in source_files(_MXNET):
+        digest.update(source.read_bytes())
+    digest.update(' '.join([platform.machine(), *sorted(features())]).encode())
+    return digest.hexdigest()[:16]

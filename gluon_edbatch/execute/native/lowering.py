@@ -1,0 +1,349 @@
+"""From a Symbol to a program for rows, operator by operator.
+
+Rows of more than one axis are laid out as MXNet does, so that reshaping is free. Ragged arguments,
+(N, K, ...) in the graph, are never padded: an entry with their axis 1 has a row for each value. What
+has no rule here runs as a `CachedOp`, as do types whose rows are not of one floating-point type.
+"""
+from typing import Dict, List, Optional, Set, Tuple
+
+import numpy as np
+
+from ...ops import Arithmetic, op_of
+from ...ops.attrs import Shape
+from ...ops.instructions import (
+    AFFINE, COPY, Instruction, Opcode, Place, Register, RowProgram, View, read_backward)
+from ...ops.native import Node, Unsupported, Value, width_of
+from ...subgraph.ir import Entry, Subgraph
+from ...subgraph.node_type import Kind, NodeType, one_group
+from ...subgraph.passes import apply_passes
+from ...subgraph.passes.horizontal import horizontal, packs
+from ..cached.program import with_dtypes
+from ...subgraph.trace import INPUT, is_argument
+
+
+def lower(node_type: NodeType) -> RowProgram:
+    """The program of a type.
+
+    Raises
+    ------
+    Unsupported
+        With the reason, for the report.
+    """
+    if node_type.alone:
+        raise Unsupported('runs alone')
+    if not node_type.whole and any(factor != 1 for factor in node_type.factors):
+        raise Unsupported('gives several rows for each of a call')
+    if node_type.ctx.device_type != 'cpu':
+        raise Unsupported('is not on a CPU')
+    ragged = [position for position, argument in enumerate(node_type.arguments)
+              if argument.kind is Kind.RAGGED]
+    if ragged and (node_type.lengths is not None or not node_type.neutral
+                   or not node_type.options.segments
+                   or not one_group(ragged, node_type.conditions)):
+        raise Unsupported('pads its ragged arguments')
+    dtypes = {np.dtype(argument.arena[1]) for argument in node_type.arguments}
+    dtypes |= {np.dtype(spec.dtype) for spec in node_type.outputs}
+    dtypes |= {np.dtype(parameter.dtype) for parameter in node_type.parameters}
+    if len(dtypes) != 1 or next(iter(dtypes)) not in (np.float32, np.float64):
+        raise Unsupported('mixes element types')
+    # The other passes choose among MXNet's operators.
+    options = node_type.options.but(operators=False, middle_axis=False, sums=False)
+    graph, changed = apply_passes(with_dtypes(node_type.graph.subgraph, node_type),
+                                  node_type.trial_shapes, options, 'cpu')
+    graph = horizontal(graph) if options.horizontal else graph
+    program = Lowering(node_type, graph, next(iter(dtypes)).itemsize).program()
+    node_type.changed_by.update(changed + ['segments'] * bool(ragged)
+                                + ['horizontal'] * bool(program.packs))
+    return program
+
+
+def _nodes(graph: Subgraph, shapes: Dict[str, Shape]) -> List[Node]:
+    found = graph.infer(shapes)
+    if found is None:
+        raise Unsupported('shapes cannot be inferred')
+    return [Node(index, node.op, node.attrs, node.inputs, own, node.name)
+            for index, (node, own) in enumerate(zip(graph.nodes, found))]
+
+
+def _position(node: Node) -> int:
+    """Which argument a variable is."""
+    return int(node.name[len(INPUT % 0) - 1:])
+
+
+class Lowering:
+    """The program under way: what rules read and write."""
+
+    def __init__(self, node_type: NodeType, graph: Subgraph, element_size: int):
+        self.node_type = node_type
+        self.element_size = element_size
+        self.training = node_type.mode.training
+        self.heads: List[Entry] = list(graph.heads)
+        place = {name: i for i, name in enumerate(node_type.graph.parameters)}
+        packed = packs(graph)
+        self.packs = [tuple(place[name] for name in names) for names in packed.values()]
+        self.names = {name: i for i, name in enumerate([*place, *packed])}
+        self.nodes = _nodes(graph, node_type.trial_shapes)
+        self.times = [1] * len(self.heads)  # rows of its arena that make a row of each result
+        if node_type.whole:
+            self._see_whole_values()
+        self.batch_shape = self._batch_shape(node_type.trial_shapes)
+        self.uses = self._uses()
+        self.registers: List[Register] = []
+        self.instructions: List[Instruction] = []
+        self.values: Dict[Entry, Value] = {}
+        self.placed: Dict[Entry, View] = {}
+        self.parameters: List[Tuple[int, int]] = []
+        self.folded: Set[int] = set()  # products that an addition computes into its result
+
+    # --- the graph -------------------------------------------------------------------------------
+
+    def _see_whole_values(self) -> None:
+        """A row of the program is a call: what is reshaped on the way in and out (see `lift`) has
+        its shape to begin with."""
+        for node in self.nodes:
+            if is_argument(node.name):
+                rows = self.node_type.arguments[_position(node)].rows
+                shape = node.shapes[0]
+                node.shapes[0] = (shape[0] // rows, rows) + shape[1:]
+        self.times = [spec.rows for spec in self.node_type.outputs]
+        self.heads = [self.nodes[entry.node].sources[0] for entry in self.heads]
+        if len(set(self.heads)) != len(self.heads):
+            raise Unsupported('gives a result twice')
+
+    def _batch_shape(self, shapes) -> Shape:
+        """How many rows the trial shapes have, and how many values for each."""
+        if self.node_type.whole:
+            return next(node.shapes[0][:1] for node in self.nodes
+                        if is_argument(node.name))
+        for position, argument in enumerate(self.node_type.arguments):
+            if argument.kind is Kind.RAGGED and INPUT % position in shapes:
+                return tuple(shapes[INPUT % position][:2])
+        return tuple(next(iter(shapes.values()))[:1])
+
+    def _uses(self) -> Dict[Entry, List[int]]:
+        uses: Dict[Entry, List[int]] = {}
+        for node in self.nodes:
+            for source in node.sources:
+                uses.setdefault(source, []).append(node.index)
+        return uses
+
+    def _is_needed(self, node: Node) -> bool:
+        """False for the last reshapes of whole values."""
+        return any(Entry(node.index, output) in self.uses or Entry(node.index, output) in self.heads
+                   for output in range(len(node.shapes)))
+
+    def _only_use(self, entry: Entry) -> Optional[Node]:
+        """The one operator that reads an entry, which is no result either."""
+        uses = self.uses.get(entry, [])
+        return self.nodes[uses[0]] if len(uses) == 1 and entry not in self.heads else None
+
+    # --- the program -----------------------------------------------------------------------------
+
+    def program(self) -> RowProgram:
+        for node in reversed(self.nodes):
+            self._place(node)
+        for node in self.nodes:
+            if not node.op:
+                self._variable(node)
+            elif node.index not in self.folded and self._is_needed(node):
+                self._operator(node)
+        for position, head in enumerate(self.heads):
+            self._result(position, head)
+        _mark_kept(self.registers, self.instructions)
+        _mark_gradients(self.registers, self.instructions, self.node_type)
+        return RowProgram(self.registers, self.instructions, self.parameters, self.packs,
+                          len(self.node_type.arguments), len(self.heads), self.element_size)
+
+    def _place(self, node: Node) -> None:
+        """Decide where results go before they are computed: to a result, into a concatenation."""
+        if not node.op or len(node.shapes) != 1 or op_of(node.op).is_view:
+            return
+        entry = Entry(node.index)
+        if entry in self.heads and entry not in self.placed:
+            width = width_of(node.shapes[0][1:])
+            position = self.heads.index(entry)
+            register = Register(width, False, Place.OUTPUT, position, self.times[position])
+            self.registers.append(register)
+            self.placed[entry] = View(len(self.registers) - 1, 0, width)
+        if node.op == 'Concat' and self._pieces_lie_side_by_side(node):
+            self._place_pieces(node)
+        elif op_of(node.op).arithmetic is Arithmetic.SUM:
+            self.folded.update(self._products_to_sum(node))
+
+    def _pieces_lie_side_by_side(self, node: Node) -> bool:
+        axis = node.attrs.axis('dim', len(node.shapes[0]), 1)
+        return axis > 0 and width_of(node.shapes[0][1:axis]) == 1
+
+    def _place_pieces(self, node: Node) -> None:
+        entry = Entry(node.index)
+        whole = self.placed.get(entry)
+        if whole is None:
+            whole = self.placed[entry] = self.new(width_of(node.shapes[0][1:]), None)
+        offset = whole.offset
+        for source in node.sources:
+            width = width_of(self.nodes[source[0]].shapes[source[1]][1:])
+            piece = self.nodes[source[0]]
+            if (self._only_use(source) is not None and source not in self.placed
+                    and not op_of(piece.op).is_view and len(piece.shapes) == 1
+                    and (piece.op or is_argument(piece.name))):
+                self.placed[source] = View(whole.register, offset, width)
+            offset += width
+
+    def _products_to_sum(self, node: Node) -> List[int]:
+        """The products among the terms of an addition that nothing else reads."""
+        if len(set(self.nodes[source[0]].shapes[source[1]] for source in node.sources)) != 1:
+            return []
+        return [source[0] for source in node.sources
+                if self.nodes[source[0]].op == 'FullyConnected'
+                and self._only_use(source) is node]
+
+    def _variable(self, node: Node) -> None:
+        entry, shape = Entry(node.index), node.shapes[0]
+        if node.name in self.names:
+            self.values[entry] = Value(shape, parameter=self.names[node.name])
+        else:
+            position = _position(node)
+            argument = self.node_type.arguments[position]
+            ragged = argument.kind is Kind.RAGGED
+            shape = shape[2:] if ragged else shape[1:]
+            view = self.placed.get(entry)
+            if view is None:
+                self.registers.append(Register(width_of(shape), ragged, Place.INPUT, position,
+                                               argument.rows))
+                view = View(len(self.registers) - 1, 0, width_of(shape))
+            else:
+                self._set_ragged(view, ragged)
+                self.instructions.append(Instruction(
+                    Opcode.LOAD, view,
+                    numbers=(position, int(argument.differentiable), argument.rows)))
+            self.values[entry] = Value(shape, view, ragged)
+
+    def _operator(self, node: Node) -> None:
+        rule = op_of(node.op).native
+        if rule is None:
+            raise Unsupported(f'has {node.op}')
+        rule(self, node, [self._value(source) for source in node.sources])
+
+    def _value(self, source: Entry) -> Optional[Value]:
+        """None for a product that the reading operator computes itself."""
+        return None if source[0] in self.folded else self.values[source]
+
+    def _result(self, position: int, head: Entry) -> None:
+        value = self.values[head]
+        if value.view is None or value.ragged:
+            raise Unsupported('returns something else than rows')
+        register = self.registers[value.view.register]
+        if (register.place, register.position) == (Place.OUTPUT, position) \
+                and value.view.width == register.width:
+            return
+        self.registers.append(Register(value.view.width, False, Place.OUTPUT, position,
+                                       self.times[position]))
+        self.instructions.append(Instruction(
+            Opcode.UNARY, View(len(self.registers) - 1, 0, value.view.width), value.view,
+            numbers=(AFFINE.number,), reals=COPY))
+
+    # --- what rules use --------------------------------------------------------------------------
+
+    def new(self, width: int, ragged: Optional[bool]) -> View:
+        """A register of its own."""
+        self.registers.append(Register(width, ragged))
+        return View(len(self.registers) - 1, 0, width)
+
+    def _set_ragged(self, view: View, ragged: bool) -> None:
+        register = self.registers[view.register]
+        if register.ragged is None:
+            register.ragged = ragged
+        elif register.ragged != ragged:
+            raise Unsupported('lays ragged values beside others')
+
+    def out(self, node: Node, ragged: bool, output: int = 0) -> View:
+        """Where a result goes; from here on it is known to the operators that read it."""
+        entry = Entry(node.index, output)
+        shape = node.shapes[output][2 if ragged else 1:]
+        view = self.placed.get(entry)
+        if view is None:
+            view = self.new(width_of(shape), ragged)
+        elif view.width != width_of(shape):
+            raise Unsupported('lays ragged values beside others')
+        else:
+            self._set_ragged(view, ragged)
+        self.values[entry] = Value(shape, view, ragged)
+        return view
+
+    def lead(self, value: Value) -> Shape:
+        """The axes in front of those of a row."""
+        return self.batch_shape[:value.lead]
+
+    def alias(self, node: Node, value: Value, view: View, output: int = 0) -> None:
+        """A result that is a part, or another shape, of what is there."""
+        self.values[Entry(node.index, output)] = Value(node.shapes[output][value.lead:], view,
+                                                value.ragged)
+
+    def emit(self, op: Opcode, out: View, *views: View, **rest) -> None:
+        """Append an instruction."""
+        self.instructions.append(Instruction(op, out, *views, **rest))
+
+    def parameter(self, value: Value) -> int:
+        """Its number in the program."""
+        key = value.parameter, value.begin
+        if key not in self.parameters:
+            self.parameters.append(key)
+        return self.parameters.index(key)
+
+    def rows(self, node: Node, value: Value, ragged: bool) -> Value:
+        """A parameter as rows that are all the same."""
+        if value.parameter < 0:
+            return self.expanded(node, value) if ragged and not value.ragged else value
+        lead, rank = 2 if ragged else 1, len(node.shapes[0])
+        shape = (1,) * (rank - len(value.shape)) + value.shape
+        if len(shape) != rank or width_of(shape[:lead]) != 1:
+            raise Unsupported(f'has {node.op} of a parameter across rows')
+        view = self.new(width_of(shape), ragged)
+        self.emit(Opcode.PARAMETER_ROW, view, parameter=self.parameter(value))
+        return Value(shape[lead:], view, ragged)
+
+    def expanded(self, node: Node, value: Value) -> Value:
+        """(N, 1, ...) broadcast along the ragged axis: each value gets its row's."""
+        if len(value.shape) + 1 != len(node.shapes[0]) or value.shape[0] != 1:
+            raise Unsupported(f'has {node.op} of ragged values and others')
+        view = self.new(value.view.width, True)
+        self.emit(Opcode.EXPAND, view, value.view)
+        return Value(value.shape[1:], view, True)
+
+
+# --- what the backward pass needs ----------------------------------------------------------------
+
+def _mark_kept(registers: List[Register], instructions: List[Instruction]) -> None:
+    for instruction in instructions:
+        for view in read_backward(instruction):
+            registers[view.register].kept = True
+
+
+def _mark_gradients(registers: List[Register], instructions: List[Instruction],
+                    node_type: NodeType) -> None:
+    """Where gradients of registers are; nowhere for those that lead to nothing."""
+    for register in registers:
+        if register.place is Place.INPUT and node_type.arguments[register.position].differentiable:
+            register.gradient = Place.INPUT
+    for instruction in instructions:
+        leads = instruction.parameter >= 0 or (
+            instruction.op is Opcode.LOAD and instruction.numbers[1]) or any(
+                view.register >= 0 and registers[view.register].gradient is not Place.NOWHERE
+                for view in _differentiated(instruction))
+        register = registers[instruction.out.register]
+        if leads and register.gradient is Place.NOWHERE:
+            register.gradient = Place.SCRATCH
+    for register in registers:
+        if register.place is Place.OUTPUT:
+            register.gradient = Place.OUTPUT
+    for instruction in instructions:
+        if instruction.op is Opcode.PRODUCT:
+            register = registers[instruction.out.register]
+            if register.gradient is Place.SCRATCH:
+                register.gradient = Place.KEPT
+
+
+def _differentiated(instruction: Instruction) -> List[View]:
+    if instruction.op is Opcode.LOOKUP:
+        return []
+    return [instruction.a] if instruction.op is Opcode.PICK else [instruction.a, instruction.b]

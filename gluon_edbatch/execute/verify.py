@@ -1,0 +1,125 @@
+"""Once per type: does a batch give the same as one of its calls run alone?
+
+Types whose every operator has a batching rule are proved already; all others, and all with ragged
+arguments (whose padding must not matter), are compared at their first batch that could differ.
+"""
+from typing import List, Sequence, Tuple
+
+import mxnet as mx
+import numpy as np
+from mxnet.ndarray import NDArray
+
+from ..errors import RowDependenceError
+from ..record.lazy import _set_recording, _set_training
+from ..subgraph.node_type import Kind, NodeType
+from .cached.program import EMPTY, SLICE, program_for
+
+_SMALLEST_SCALE = 4e-3  # where exact results are zero, only rounding is left
+_TOLERANCE = {'float16': 2e-2, 'float32': 1e-3, 'float64': 1e-7}
+
+
+def needs_verification(node_type: NodeType) -> bool:
+    """Whether a batch of several calls should be compared."""
+    return not (node_type.verified and node_type.verified_padding)
+
+
+def verify(machine, batch, lengths: np.ndarray, rows: np.ndarray, line: str) -> None:
+    """Compare the batch that just ran with one of its calls.
+
+    Parameters
+    ----------
+    machine : Machine
+    batch : Batch
+    lengths : numpy.ndarray
+        (calls, ragged arguments) how many values each call gave.
+    rows : numpy.ndarray
+        (calls,) rows of each call.
+    line : str
+        The user's line that recorded the first call.
+
+    Raises
+    ------
+    RowDependenceError
+        If they differ; the message names the block and the line that called it.
+    """
+    node_type = batch.node_type
+    longest = lengths.max(axis=0) if lengths.size else np.zeros(0, int)
+    which = int(lengths.sum(axis=1).argmin()) if lengths.size else len(rows) - 1
+    padded = bool((lengths[which] < longest).any()) if lengths.size else True
+    if node_type.verified and not padded:
+        return
+    inputs = [machine.read(batch, position) for position in range(len(batch.reads))]
+    begin = int(rows[:which].sum())
+    single = _cut(node_type, inputs, begin, begin + int(rows[which]), lengths[which])
+    kinds = _kinds(node_type, lengths[which])
+    switched = node_type.mode.training and (
+        node_type.random or bool(node_type.graph.subgraph.states))
+    if switched:  # neither dropout nor moving averages may tell the two apart, or be changed
+        together = run_unrecorded(machine, node_type, inputs, _kinds(node_type, longest), False)
+    else:
+        together = [machine.arenas[write.arena]._slice(write.begin, write.end)
+                    for write in batch.writes]
+    alone = run_unrecorded(machine, node_type, single, kinds,
+                           node_type.mode.training and not switched)
+    for mine, others, factor in zip(alone, together, node_type.factors):
+        expected = mine.asnumpy()
+        found = others._slice(begin * factor, begin * factor + len(expected)).asnumpy()
+        if not _close(found, expected):
+            raise RowDependenceError(_message(node_type, found, expected, padded, line))
+    node_type.verified = True
+    node_type.verified_padding = node_type.verified_padding or padded
+
+
+def _cut(node_type, inputs, begin, end, lengths) -> List[NDArray]:
+    lengths = iter(lengths.tolist())
+    cut = []
+    for argument, array in zip(node_type.arguments, inputs):
+        rows = array._slice(begin * argument.rows, end * argument.rows)
+        if argument.kind is Kind.RAGGED:
+            length = next(lengths)
+            rows = rows.slice_axis(axis=1, begin=0, end=max(length, 1))
+        cut.append(rows)
+    return cut
+
+
+def _kinds(node_type, lengths) -> Tuple[str, ...]:
+    lengths = iter(np.asarray(lengths).tolist())
+    return tuple(EMPTY if argument.kind is Kind.RAGGED and next(lengths) == 0 else SLICE
+                 for argument in node_type.arguments)
+
+
+def run_unrecorded(machine, node_type: NodeType, inputs: Sequence[NDArray],
+                   kinds: Tuple[str, ...], training: bool) -> List[NDArray]:
+    """What a type makes of arrays, without autograd."""
+    program = program_for(node_type, kinds)
+    arguments = [inputs[source.position] if source.kind == 'rows'
+                 else machine.weights.of(node_type, program, source) for source in program.sources]
+    previous = _set_recording(False), _set_training(training)
+    try:
+        results = program.call(*arguments)
+    finally:
+        _set_recording(previous[0])
+        _set_training(previous[1])
+    return [results] if isinstance(results, mx.nd.NDArray) else results
+
+
+def _close(found: np.ndarray, expected: np.ndarray) -> bool:
+    if not np.issubdtype(expected.dtype, np.floating):
+        return np.array_equal(found, expected)
+    tolerance = _TOLERANCE[expected.dtype.name]
+    finite = expected[np.isfinite(expected)]
+    scale = float(np.abs(finite).max()) if finite.size else 1.0
+    return np.allclose(found, expected, rtol=tolerance, equal_nan=True,
+                       atol=tolerance * max(scale, _SMALLEST_SCALE))
+
+
+def _message(node_type, found, expected, padded, line) -> str:
+    cause = ('it lets the padding of its ragged argument change the result: use the lengths '
+             '(ragged.lengths) to mask it' if padded and not node_type.verified_padding
+             and any(argument.kind is Kind.RAGGED for argument in node_type.arguments) else
+             'its result for a sample depends on the others of the batch')
+    extra = f' ({node_type.reason})' if node_type.reason else ''
+    with np.errstate(all='ignore'):
+        worst = float(np.nanmax(np.abs(found.astype(np.float64) - expected)))
+    return (f'{node_type.name} gives another result in a batch than alone (largest difference '
+            f'{worst:.3g}), so {cause}{extra}\n  called at {line}')

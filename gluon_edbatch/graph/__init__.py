@@ -1,0 +1,9 @@
+"""The recorded calls of an evaluation as arrays: what scheduling sees of a minibatch."""
+from ..compiled import load
+
+load(f'{__name__}.edges')
+load(f'{__name__}.rows')
+
+from .graph import Graph
+
+__all__ = ['Graph']

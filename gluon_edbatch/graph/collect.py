@@ -1,0 +1,240 @@
+"""From recorded lists to arrays: the calls that wait, and those of them that are wanted."""
+from typing import NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from .graph import Graph
+from ..record.recording import Recording
+from ..subgraph.node_type import NodeType
+
+
+class Calls(NamedTuple):
+    """Recorded calls as arrays, in the order in which they were recorded.
+
+    Attributes
+    ----------
+    ids : numpy.ndarray
+        (n,) number of each call in the recording.
+    forms : numpy.ndarray
+        (n,) index of its `Form`.
+    outputs : numpy.ndarray
+        (n,) value of its first output.
+    offsets, args : numpy.ndarray
+        (n + 1,) and (m,): call ``i`` reads the values ``args[offsets[i]:offsets[i + 1]]``.
+    length_offsets, lengths : numpy.ndarray
+        The same for the lengths of its ragged or flat arguments.
+    """
+
+    ids: np.ndarray
+    forms: np.ndarray
+    outputs: np.ndarray
+    offsets: np.ndarray
+    args: np.ndarray
+    length_offsets: np.ndarray
+    lengths: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def select(self, keep: np.ndarray) -> 'Calls':
+        """The calls at these positions (ascending)."""
+        if len(keep) == len(self.ids):
+            return self
+        offsets, args = _select(self.offsets, self.args, keep)
+        length_offsets, lengths = _select(self.length_offsets, self.lengths, keep)
+        return Calls(self.ids[keep], self.forms[keep], self.outputs[keep], offsets, args,
+                     length_offsets, lengths)
+
+    def producer(self, values: np.ndarray) -> np.ndarray:
+        """Position of the call that makes each of these values."""
+        if len(values) < 256:
+            return np.searchsorted(self.outputs, values, side='right') - 1
+        first = int(self.outputs[0])  # a table is several times as fast for many values
+        bounds = np.append(self.outputs[1:], max(int(values.max()), int(self.outputs[-1])) + 1)
+        return np.arange(len(self)).repeat(bounds - self.outputs)[values - first]
+
+    def edges(self, evaluation: np.ndarray) -> 'Edges':
+        """What these calls read of each other; `evaluation` tells which values are there."""
+        inner = self.args >= 0
+        values = self.args[inner]
+        waiting = evaluation[values] < 0
+        if not waiting.all():
+            inner[inner] = waiting
+            values = values[waiting]
+        before = np.zeros(len(inner) + 1, np.int64)
+        np.cumsum(inner, out=before[1:])
+        return Edges(before[self.offsets], self.producer(values))
+
+
+class Edges(NamedTuple):
+    """Which calls read what others compute, by position in `Calls`.
+
+    Attributes
+    ----------
+    offsets, producers : numpy.ndarray
+        (n + 1,) and (e,): call ``i`` reads ``producers[offsets[i]:offsets[i + 1]]``.
+    """
+
+    offsets: np.ndarray
+    producers: np.ndarray
+
+
+class FormTable(NamedTuple):
+    """The forms of a recording as arrays, one entry a form."""
+
+    types: np.ndarray     # serial of the node type
+    rows: np.ndarray
+    outputs: np.ndarray   # how many
+    variable: np.ndarray  # how many arguments have a length of their own
+    taped: np.ndarray     # recorded under autograd.record()
+    output_rows: np.ndarray  # rows of each output, form after form
+
+
+def expand(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """``[s, s + 1, ..., s + c - 1]`` for each start and count, one after the other."""
+    total = int(counts.sum())
+    ends = np.cumsum(counts)
+    return np.arange(total) + np.repeat(starts - (ends - counts), counts)
+
+
+def _select(offsets, items, keep):
+    counts = offsets[keep + 1] - offsets[keep]
+    bounds = np.zeros(len(keep) + 1, np.int64)
+    np.cumsum(counts, out=bounds[1:])
+    return bounds, items[expand(offsets[keep], counts)]
+
+
+def form_table(recording: Recording) -> FormTable:
+    """The forms met so far."""
+    columns = np.array(recording.form_summaries, np.int64).reshape(-1, 5).T.copy()
+    return FormTable(*columns[:4], columns[4].astype(bool),
+                     np.array(recording.output_rows, np.int64))
+
+
+class Pending:
+    """The calls of one recording that were not run yet."""
+
+    def __init__(self):
+        self._seen_nodes = self._seen_lengths = self._seen_values = 0
+        self._waiting: Optional[Calls] = None
+        self._read: Optional[np.ndarray] = None  # by value, whether calls that wait read it
+
+    def calls(self, recording: Recording, table: FormTable) -> Calls:
+        """All calls that wait, those recorded since the last look included."""
+        begin = self._seen_nodes
+        if begin == len(recording.node_forms):
+            return self._waiting if self._waiting is not None else _NO_CALLS
+        forms = recording.node_forms.since(begin)
+        count = len(forms)
+        first = recording.node_ends[begin - 1] if begin else 0
+        offsets = np.zeros(count + 1, np.int64)
+        np.subtract(recording.node_ends.since(begin), first, out=offsets[1:])
+        values = recording.node_args.since(first)
+        counts = table.outputs[forms]
+        outputs = np.cumsum(counts)
+        outputs += self._seen_values - counts
+        length_offsets = np.zeros(count + 1, np.int64)
+        if table.variable.any():
+            np.cumsum(table.variable[forms], out=length_offsets[1:])
+        lengths = recording.node_lengths.since(self._seen_lengths)
+        new = Calls(np.arange(begin, begin + count), forms, outputs, offsets, values,
+                    length_offsets, lengths)
+        self._seen_nodes += count
+        self._seen_lengths += len(lengths)
+        _grow_locations(recording.locations, self._seen_values, forms, counts, table)
+        self._seen_values = recording.next_value
+        self._waiting = new if self._waiting is None else _joined(self._waiting, new)
+        self._read = None
+        return self._waiting
+
+    def ran(self, calls: Calls) -> None:
+        """These calls are done."""
+        self._read = None
+        if self._waiting is None or len(calls) == len(self._waiting):
+            self._waiting = None
+            return
+        left = np.ones(len(self._waiting), bool)
+        left[np.searchsorted(self._waiting.ids, calls.ids)] = False
+        self._waiting = self._waiting.select(np.flatnonzero(left))
+
+    def any_left(self, recording: Recording) -> bool:
+        """Whether calls wait."""
+        return self._waiting is not None or self._seen_nodes < len(recording.node_forms)
+
+    def any_reads(self, value: int) -> bool:
+        """Whether one of the calls that waited at the last look reads this value."""
+        if self._waiting is None:
+            return False
+        if self._read is None:
+            read = self._waiting.args[self._waiting.args >= 0]
+            self._read = np.zeros(read.max(initial=-1) + 1, bool)
+            self._read[read] = True
+        return value < len(self._read) and bool(self._read[value])
+
+
+def _grow_locations(locations, begin, forms, counts, table):
+    """Say of the new values what is known of them before they are computed."""
+    first = (np.cumsum(table.outputs) - table.outputs)[forms]
+    if (counts != 1).any():
+        first = expand(first, counts)
+    end = begin + len(first)
+    locations.grow(end)
+    locations.rows[begin:end] = table.output_rows[first]
+    taped = table.taped
+    locations.taped[begin:end] = taped[0] if (taped == taped[0]).all() else np.repeat(
+        taped[forms], counts)
+
+
+_NO_CALLS = Calls(*(np.zeros(0, np.int64),) * 3, np.zeros(1, np.int64), np.zeros(0, np.int64),
+                  np.zeros(1, np.int64), np.zeros(0, np.int64))
+
+
+def _joined(first: Calls, second: Calls) -> Calls:
+    def stitch(a, b):
+        return np.concatenate([a, b[1:] + a[-1]])
+    both = [np.concatenate(pair) for pair in zip(first, second)]
+    return Calls(both[0], both[1], both[2], stitch(first.offsets, second.offsets), both[4],
+                 stitch(first.length_offsets, second.length_offsets), both[6])
+
+
+def ancestors(calls: Calls, edges: Edges, wanted: np.ndarray, evaluation: np.ndarray
+              ) -> Tuple[Calls, Edges]:
+    """The calls that the values `wanted` need; `evaluation` tells which values are there."""
+    keep = np.zeros(len(calls), bool)
+    keep[calls.producer(wanted[evaluation[wanted] < 0])] = True
+    if _all_needed(keep, edges.producers):
+        return calls, edges
+    begins, ends = edges.offsets[:-1], edges.offsets[1:]
+    frontier = np.flatnonzero(keep)
+    while len(frontier):
+        found = edges.producers[expand(begins[frontier], ends[frontier] - begins[frontier])]
+        frontier = np.unique(found[~keep[found]])
+        keep[frontier] = True
+    calls = calls.select(np.flatnonzero(keep))
+    return calls, calls.edges(evaluation)
+
+
+def _all_needed(wanted: np.ndarray, producers: np.ndarray) -> bool:
+    """Whether each call is wanted or read by another: then nothing is left out."""
+    read = wanted.copy()
+    read[producers] = True
+    return bool(read.all())
+
+
+def to_graph(calls: Calls, edges: Edges, table: FormTable, types: Sequence[NodeType]) -> Graph:
+    """What a scheduler sees: types, and the edges among these calls.
+
+    Parameters
+    ----------
+    types : sequence of NodeType
+        Those that occur, by ascending serial; their positions become the graph's types.
+    """
+    serials = np.array([node_type.serial for node_type in types], np.int64)
+    of_form = np.searchsorted(serials, table.types).astype(np.int32)
+    return Graph(
+        types=of_form[calls.forms],
+        offsets=edges.offsets,
+        inputs=edges.producers.astype(np.int32),
+        num_types=len(types),
+        alone=np.array([node_type.alone for node_type in types], bool),
+        type_names=[node_type.stable_name for node_type in types])

@@ -1,0 +1,1 @@
+"""All that touches MXNet where its interface is not public, and NDArrays of our own."""

@@ -1,0 +1,54 @@
+"""Checks, before anything else is imported, that a usable MXNet is there."""
+import sys
+from importlib import import_module
+
+from . import cuda as _cuda
+
+_INSTALL = (
+    "install one with `pip install 'gluon_edbatch[cpu]'` (CPU), or one of the extras cu112 or "
+    "cu117 for the CUDA builds; NumPy must be older than 1.24")
+_OLDEST, _TOO_NEW = (1, 7), (2, 0)
+
+
+def require_mxnet():
+    """Import MXNet; a CUDA build also where its libraries are in NVIDIA's packages.
+
+    Raises
+    ------
+    ImportError
+        If there is no MXNet, one that cannot be imported, or one of an unsupported version;
+        the message says what to install.
+    """
+    try:
+        mxnet = _import_mxnet()
+    except ModuleNotFoundError as error:
+        if error.name != 'mxnet':
+            raise
+        raise ImportError(f'gluon_edbatch needs Apache MXNet 1.9.1, which is not installed: '
+                          f'{_INSTALL}') from error
+    except AttributeError as error:  # NumPy 1.24 removed the aliases that MXNet 1.x uses
+        raise ImportError(f'MXNet cannot be imported with this NumPy ({error}): '
+                          f'{_INSTALL}') from error
+    except OSError as error:
+        missing = _cuda.what_is_missing(error)
+        if not missing:
+            raise
+        raise ImportError(f'MXNet cannot be loaded ({error}): {missing}') from error
+    version = tuple(int(part) for part in mxnet.__version__.split('.')[:2])
+    if not _OLDEST <= version < _TOO_NEW:
+        age = 'old' if version < _OLDEST else 'new'
+        raise ImportError(f'gluon_edbatch needs MXNet 1.9.1 (1.7 to 1.9 may work); '
+                          f'{mxnet.__version__} is too {age}: {_INSTALL}')
+    return mxnet
+
+
+def _import_mxnet():
+    try:
+        return import_module('mxnet')
+    except OSError as error:
+        if not _cuda.what_is_missing(error):
+            raise
+    for name in [name for name in sys.modules if name.partition('.')[0] == 'mxnet']:
+        del sys.modules[name]  # what the first attempt left
+    _cuda.load_libraries()
+    return import_module('mxnet')

@@ -1,0 +1,329 @@
+"""Laying out an evaluation: rows for what is given and for what batches write, then who reads what.
+
+The work is a few NumPy calls for each type, argument and output, whatever the number of batches.
+"""
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from ..execute.native.run import native_program
+from ..graph.collect import Calls, FormTable, expand
+from .plan import ArenaPlan, Group, Import, Plan, Reads, Writes
+from ..record.lazy import Locations
+from ..schedule.protocol import Schedule
+from ..subgraph.node_type import Argument, Kind, NodeType
+
+
+class Given(NamedTuple):
+    """The inputs that a recording holds: their arenas and rows."""
+
+    scalar_arena: tuple
+    array_arenas: Sequence[tuple]
+    array_rows: np.ndarray
+
+
+def make_plan(calls: Calls, table: FormTable, types: Sequence[NodeType], schedule: Schedule,
+              node_types: np.ndarray, given: Given, locations: Locations) -> Plan:
+    """Lay out an evaluation; the rows of its values are written to ``locations.row``.
+
+    Parameters
+    ----------
+    calls : Calls
+    table : FormTable
+    types : sequence of NodeType
+    schedule : Schedule
+    node_types : numpy.ndarray
+        (n,) index into `types` of each call.
+    given : Given
+    locations : Locations
+    """
+    return _Planner(calls, table, types, schedule, node_types, given, locations).plan()
+
+
+class _Planner:
+    def __init__(self, calls, table, types, schedule, node_types, given, locations):
+        self.calls, self.table, self.types = calls, table, types
+        self.schedule, self.node_types = schedule, node_types
+        self.given, self.locations = given, locations
+        self.arenas: List[ArenaPlan] = []
+        self.arena_index: Dict[tuple, int] = {}
+        self.rows = table.rows[calls.forms]
+        self.indices: List[np.ndarray] = []
+        self.index_count = self.gathered = self.sliced = 0
+
+    def plan(self) -> Plan:
+        for node_type in self.types:
+            for argument in node_type.arguments:
+                arena = self.arenas[self._arena(argument.arena)]
+                if argument.kind is Kind.RAGGED and arena.zero is None:
+                    arena.zero = arena.allocate(1)
+            for spec in node_type.outputs:
+                self._arena(spec.arena)
+        arg_rows = self._place_inputs()
+        groups = self._place_outputs()
+        inner = arg_rows < 0
+        arg_rows[inner] = self.locations.row[self.calls.args[inner]]
+        groups = [self._with_reads(group, arg_rows) for group in groups]
+        indices = np.concatenate(self.indices + [[0]]).astype(np.int32)  # never empty
+        return Plan(self.arenas, groups, indices, self.gathered, self.sliced)
+
+    def _arena(self, key: tuple) -> int:
+        index = self.arena_index.get(key)
+        if index is None:
+            index = self.arena_index[key] = len(self.arenas)
+            self.arenas.append(ArenaPlan(key))
+        return index
+
+    # --- rows of inputs --------------------------------------------------------------------------
+
+    def _place_inputs(self) -> np.ndarray:
+        """First row of each argument that is not computed in this evaluation; -1 for the rest."""
+        args = self.calls.args
+        rows = np.full(len(args), -1, np.int64)
+        outside = np.flatnonzero(args < 0)
+        numbers = outside[args[outside] % 2 == 1]
+        if len(numbers):
+            which = (-args[numbers] - 1) // 2
+            first, last = int(which.min()), int(which.max()) + 1
+            arena = self.arenas[self._arena(self.given.scalar_arena)]
+            begin = arena.allocate(last - first)
+            arena.scalars = (begin, first, last)
+            rows[numbers] = begin + which - first
+        arrays = outside[args[outside] % 2 == 0]
+        if len(arrays):
+            used, inverse = np.unique(-args[arrays] // 2 - 1, return_inverse=True)
+            rows[arrays] = np.array([self._place_array(int(index)) for index in used])[inverse]
+        computed = np.flatnonzero(args >= 0)
+        earlier = computed[self.locations.evaluation[args[computed]] >= 0]
+        if len(earlier):
+            rows[earlier] = self._place_imports(earlier)
+        return rows
+
+    def _place_array(self, index: int) -> int:
+        arena = self.arenas[self._arena(self.given.array_arenas[index])]
+        begin = arena.allocate(int(self.given.array_rows[index]))
+        arena.arrays.append((begin, index))
+        return begin
+
+    def _place_imports(self, positions: np.ndarray) -> np.ndarray:
+        """Values of earlier evaluations are copied, one gather for each evaluation and arena."""
+        locations = self.locations
+        values, first, inverse = np.unique(self.calls.args[positions], return_index=True,
+                                           return_inverse=True)
+        arenas = self._argument_arenas()[positions[first]]
+        groups = np.stack([arenas, locations.evaluation[values], locations.taped[values]], axis=1)
+        placed = np.zeros(len(values), np.int64)
+        for arena, evaluation, taped in np.unique(groups, axis=0):
+            members = np.flatnonzero((groups == (arena, evaluation, taped)).all(axis=1))
+            counts = locations.rows[values[members]]
+            total = int(counts.sum())
+            begin = self.arenas[arena].allocate(total)
+            placed[members] = begin + np.cumsum(counts) - counts
+            source = expand(locations.row[values[members]], counts)
+            self.arenas[arena].imports.append(Import(int(evaluation), source, begin, bool(taped)))
+        return placed[inverse]
+
+    def _argument_arenas(self) -> np.ndarray:
+        """Arena of each entry of ``calls.args``."""
+        arenas = np.zeros(len(self.calls.args), np.int64)
+        for index, node_type in enumerate(self.types):
+            nodes = np.flatnonzero(self.node_types == index)
+            for argument, (starts, counts) in zip(node_type.arguments,
+                                                  self._argument_spans(node_type, nodes)):
+                arenas[expand(starts, counts)] = self._arena(argument.arena)
+        return arenas
+
+    def _argument_spans(self, node_type, nodes):
+        """For each argument, where its values start in ``calls.args`` and how many there are."""
+        calls, spans = self.calls, [None] * len(node_type.arguments)
+        start = calls.offsets[nodes]
+        for position, argument in enumerate(node_type.arguments):
+            if argument.kind is Kind.ROWS:
+                spans[position] = (start, np.ones(len(nodes), np.int64))
+                start = start + 1
+        length = calls.length_offsets[nodes]
+        for position, argument in enumerate(node_type.arguments):
+            if argument.kind is not Kind.ROWS:
+                counts = calls.lengths[length]
+                spans[position] = (start, counts)
+                start, length = start + counts, length + 1
+        return spans
+
+    # --- rows of outputs -------------------------------------------------------------------------
+
+    def _place_outputs(self) -> List[Group]:
+        """Batches by type, and rows for what they write; those go to ``locations.row``, too."""
+        order, bounds = self.schedule.order, self.schedule.bounds
+        ends = _bounds(self.rows[order])
+        totals = ends[bounds[1:]] - ends[bounds[:-1]]
+        sizes = np.diff(bounds)
+        within = ends[:-1] - np.repeat(ends[bounds[:-1]], sizes)
+        ordered_types = self.node_types[order]
+        batch_types = ordered_types[bounds[:-1]]
+        groups, members = [], []
+        for index, node_type in enumerate(self.types):
+            numbers = np.flatnonzero(batch_types == index)
+            members.append(np.flatnonzero(ordered_types == index))
+            groups.append(Group(node_type, numbers, totals[numbers], order[members[-1]],
+                                _bounds(sizes[numbers]), (), ()))
+        groups = self._place_writes(groups)
+        for group, own in zip(groups, members):
+            outputs = self.calls.outputs[group.nodes]
+            for position, (write, factor) in enumerate(zip(group.writes, group.node_type.factors)):
+                self.locations.row[outputs + position] = (
+                    np.repeat(write.begin, np.diff(group.bounds)) + within[own] * factor)
+        return groups
+
+    def _place_writes(self, groups: List[Group]) -> List[Group]:
+        """Rows of each arena for all batches that write there, in the order in which they run."""
+        asked: Dict[int, List[Tuple[int, int, np.ndarray]]] = {}  # arena: group, output, rows
+        for index, group in enumerate(groups):
+            node_type = group.node_type
+            for position, (spec, factor) in enumerate(zip(node_type.outputs, node_type.factors)):
+                rows = np.full(group.size, spec.rows) if node_type.alone else group.rows * factor
+                asked.setdefault(self.arena_index[spec.arena], []).append((index, position, rows))
+        writes: List[List[Writes]] = [[None] * len(group.node_type.outputs) for group in groups]
+        for arena, parts in asked.items():
+            rows = np.concatenate([rows for _, _, rows in parts])
+            # Stable: of one batch, earlier outputs come first.
+            order = np.argsort(np.concatenate([groups[index].numbers for index, _, _ in parts]),
+                               kind='stable')
+            ends = np.cumsum(rows[order])
+            begins = np.empty_like(rows)
+            begins[order] = self.arenas[arena].allocate(int(ends[-1])) + ends - rows[order]
+            cuts = np.cumsum([len(rows) for _, _, rows in parts])[:-1]
+            for (index, position, mine), begin in zip(parts, np.split(begins, cuts)):
+                writes[index][position] = Writes(arena, begin, begin + mine)
+        return [group._replace(writes=tuple(mine)) for group, mine in zip(groups, writes)]
+
+    # --- reads -----------------------------------------------------------------------------------
+
+    def _with_reads(self, group: Group, arg_rows: np.ndarray) -> Group:
+        node_type, nodes, parents = group.node_type, group.nodes, None
+        reads = []
+        for argument, (starts, counts) in zip(node_type.arguments,
+                                              self._argument_spans(node_type, nodes)):
+            arena = self.arena_index[argument.arena]
+            if argument.kind is Kind.RAGGED and _unpadded(node_type) and (
+                    self.rows[nodes] == 1).all():
+                read, parents = self._segment_reads(arena, arg_rows, starts, counts, group.bounds,
+                                                    parents)
+            elif argument.kind is Kind.RAGGED:
+                read = self._ragged_reads(arena, arg_rows, starts, counts, group)
+            else:
+                read = self._row_reads(arena, arg_rows, argument, starts, counts, group)
+            reads.append(read)
+        return group._replace(reads=tuple(reads))
+
+    def _row_reads(self, arena, arg_rows, argument: Argument, starts, counts, group: Group
+                   ) -> Reads:
+        """Slices or gathers for an argument of one type, batch by batch."""
+        if argument.kind is Kind.FLAT:
+            entries = expand(starts, counts)
+            rows, spans = arg_rows[entries], self._value_rows(self.calls.args[entries])
+            rows = expand(rows, spans)
+            per_node = np.add.reduceat(spans, np.cumsum(counts) - counts)
+        else:
+            rows, per_node = arg_rows[starts], self._argument_rows(group, starts, argument.rows)
+            if (per_node != 1).any():
+                rows = expand(rows, per_node)
+        return self._reads_of(arena, rows, _bounds(per_node)[group.bounds])
+
+    def _argument_rows(self, group: Group, starts, times: int):
+        """Rows of one argument of each node: `times` those of the call, unless it runs alone."""
+        if group.node_type.alone:
+            return self._value_rows(self.calls.args[starts])
+        return self.rows[group.nodes] * times
+
+    def _value_rows(self, values) -> np.ndarray:
+        """How many rows each of these values has."""
+        rows = np.ones(len(values), np.int64)
+        computed = values >= 0
+        rows[computed] = self.locations.rows[values[computed]]
+        arrays = (values < 0) & (values % 2 == 0)
+        if arrays.any():
+            rows[arrays] = self.given.array_rows[-values[arrays] // 2 - 1]
+        return rows
+
+    def _reads_of(self, arena, rows, edges) -> Reads:
+        """Cut rows at `edges`; each piece is a slice if its rows are neighbours."""
+        jumps = np.zeros(len(rows), np.int64)
+        np.cumsum(np.diff(rows) != 1, out=jumps[1:])
+        begins, ends = edges[:-1], edges[1:]
+        gather = jumps[ends - 1] != jumps[begins]
+        sizes = ends - begins
+        first = np.where(gather, begins + self.index_count, rows[begins])
+        gathered = int(sizes[gather].sum())
+        self.gathered += gathered
+        self.sliced += int(sizes.sum()) - gathered
+        if gathered:
+            self._add_indices(rows)
+        return Reads(arena, gather, first, first + sizes)
+
+    def _add_indices(self, rows) -> int:
+        begin = self.index_count
+        self.indices.append(rows)
+        self.index_count += len(rows)
+        return begin
+
+    def _segment_reads(self, arena, arg_rows, starts, counts, edges, parents):
+        """The rows of all values, one after the other; `parents` are shared by arguments."""
+        ends = _bounds(counts)
+        if parents is None:
+            first = np.repeat(edges[:-1], np.diff(edges))
+            parents = self._add_indices(np.repeat(np.arange(len(counts)) - first, counts))
+        cuts = ends[edges]
+        full = np.flatnonzero(np.diff(cuts))
+        reads = Reads(arena, np.zeros(len(edges) - 1, bool),
+                      *np.zeros((3, len(edges) - 1), np.int64), np.full(len(edges) - 1, -1),
+                      _uneven(counts, edges))
+        if len(full):
+            found = self._reads_of(arena, arg_rows[expand(starts, counts)],
+                                   np.append(cuts[full], cuts[-1]))
+            reads.gather[full], reads.begin[full], reads.end[full] = found[1:4]
+            reads.length[full], reads.parents[full] = -1, parents + cuts[full]
+        return reads, parents
+
+    def _ragged_reads(self, arena, arg_rows, starts, counts, group: Group) -> Reads:
+        """Padded (rows, K) index matrices, K being the longest of a batch."""
+        zero, node_rows, edges = self.arenas[arena].zero, self.rows[group.nodes], group.bounds
+        values = arg_rows[expand(starts, counts)]
+        ends = _bounds(counts)
+        longest = np.maximum.reduceat(counts, edges[:-1])
+        gather = np.zeros(group.size, bool)
+        first, last = np.zeros((2, group.size), np.int64)
+        for batch, (begin, end) in enumerate(zip(edges[:-1].tolist(), edges[1:].tolist())):
+            most = int(longest[batch])
+            if most == 0:
+                continue
+            padded = np.full((end - begin, most), zero, np.int64)
+            padded[np.arange(most) < counts[begin:end, None]] = values[ends[begin]:ends[end]]
+            flat = _by_row(padded, node_rows[begin:end], zero).ravel()
+            read = self._reads_of(arena, flat, np.array([0, len(flat)]))
+            gather[batch], first[batch], last[batch] = read[1][0], read[2][0], read[3][0]
+        return Reads(arena, gather, first, last, longest, uneven=_uneven(counts, edges))
+
+
+def _bounds(sizes: np.ndarray) -> np.ndarray:
+    """Where pieces of these sizes begin if one follows the other, and where the last ends."""
+    bounds = np.zeros(len(sizes) + 1, np.int64)
+    np.cumsum(sizes, out=bounds[1:])
+    return bounds
+
+
+def _uneven(counts: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """Whether the counts of each batch differ."""
+    return np.maximum.reduceat(counts, edges[:-1]) != np.minimum.reduceat(counts, edges[:-1])
+
+
+def _unpadded(node_type: NodeType) -> bool:
+    return node_type.by_segments is not None or native_program(node_type) is not None
+
+
+def _by_row(padded: np.ndarray, rows: np.ndarray, zero: Optional[int]) -> np.ndarray:
+    """Repeat the line of a value of several rows for each of its rows, counting up."""
+    if (rows == 1).all():
+        return padded
+    lines = np.repeat(padded, rows, axis=0)
+    lines += np.where(lines == zero, 0, expand(np.zeros(len(rows), np.int64), rows)[:, None])
+    return lines

@@ -1,0 +1,246 @@
+"""The memory plan of an evaluation: which rows each batch writes, and which it reads how.
+
+Rows of an arena are given out in the order in which they are written, so that what a batch writes
+is one slice. What it reads is a slice where the rows happen to be neighbours, and a gather by
+index where not. All indices of the evaluation are one array. Batches are kept by type, as columns
+of numbers: there are hundreds of them, and few types. Nothing here touches MXNet's engine.
+"""
+from typing import List, NamedTuple, Optional, Tuple
+
+import numpy as np
+
+from ..subgraph.node_type import NodeType
+
+
+class Read(NamedTuple):
+    """How a batch reads one argument.
+
+    Attributes
+    ----------
+    arena : int
+    gather : bool
+        True: the rows ``indices[begin:end]``; False: the rows ``begin:end`` themselves.
+    begin, end : int
+    length : int or None
+        For ragged arguments the padded length K of axis 1; 0 if no sample has any value.
+    parents : int or None
+        For ragged arguments that are not padded: from here on in ``indices``, the row of the
+        batch that each of the rows read belongs to.
+    """
+
+    arena: int
+    gather: bool
+    begin: int
+    end: int
+    length: Optional[int] = None
+    parents: Optional[int] = None
+
+
+class Write(NamedTuple):
+    """The rows that a batch writes."""
+
+    arena: int
+    begin: int
+    end: int
+
+
+class Batch(NamedTuple):
+    """One call of a static subgraph.
+
+    Attributes
+    ----------
+    node_type : NodeType
+    nodes : numpy.ndarray
+        Positions in the evaluation's `Calls`.
+    rows : int
+        Rows of the whole batch.
+    reads : tuple of Read
+        One for each argument.
+    writes : tuple of Write
+        One for each output.
+    hoisted : bool
+        Whether it is the part of a type that runs ahead for all batches (see `hoist`).
+    """
+
+    node_type: NodeType
+    nodes: np.ndarray
+    rows: int
+    reads: Tuple[Read, ...]
+    writes: Tuple[Write, ...]
+    hoisted: bool = False
+
+
+class Reads(NamedTuple):
+    """How the batches of a group read one argument: `Read` with an entry a batch.
+
+    Attributes
+    ----------
+    arena : int
+    gather : numpy.ndarray
+        bool.
+    begin, end : numpy.ndarray
+        int64.
+    length, parents : numpy.ndarray or None
+        int64 of ragged arguments, with -1 for None.
+    uneven : numpy.ndarray or None
+        bool of ragged arguments, whether the calls of a batch have different numbers of values.
+    """
+
+    arena: int
+    gather: np.ndarray
+    begin: np.ndarray
+    end: np.ndarray
+    length: Optional[np.ndarray] = None
+    parents: Optional[np.ndarray] = None
+    uneven: Optional[np.ndarray] = None
+
+    def of(self, position: int) -> Read:
+        """Of one batch of the group."""
+        length, parents = (None if column is None or column[position] < 0 else
+                           int(column[position]) for column in (self.length, self.parents))
+        return Read(self.arena, bool(self.gather[position]), int(self.begin[position]),
+                    int(self.end[position]), length, parents)
+
+
+class Writes(NamedTuple):
+    """The rows that the batches of a group write for one output: `Write` with an entry a batch."""
+
+    arena: int
+    begin: np.ndarray
+    end: np.ndarray
+
+    def of(self, position: int) -> Write:
+        """Of one batch of the group."""
+        return Write(self.arena, int(self.begin[position]), int(self.end[position]))
+
+
+class Group(NamedTuple):
+    """The batches of one type, in the order in which they run.
+
+    Attributes
+    ----------
+    node_type : NodeType
+    numbers : numpy.ndarray
+        (b,) int64, place of each batch among all of the plan, ascending.
+    rows : numpy.ndarray
+        (b,) int64, rows of each batch.
+    nodes, bounds : numpy.ndarray
+        Batch ``i`` has the calls ``nodes[bounds[i]:bounds[i + 1]]``.
+    reads : tuple of Reads
+        One for each argument.
+    writes : tuple of Writes
+        One for each output.
+    hoisted : bool
+        See `Batch`.
+    """
+
+    node_type: NodeType
+    numbers: np.ndarray
+    rows: np.ndarray
+    nodes: np.ndarray
+    bounds: np.ndarray
+    reads: Tuple[Reads, ...]
+    writes: Tuple[Writes, ...]
+    hoisted: bool = False
+
+    @property
+    def size(self) -> int:
+        """Number of batches."""
+        return len(self.numbers)
+
+    def batch(self, position: int) -> Batch:
+        """One of the batches."""
+        return Batch(self.node_type,
+                     self.nodes[self.bounds[position]:self.bounds[position + 1]],
+                     int(self.rows[position]), tuple([read.of(position) for read in self.reads]),
+                     tuple([write.of(position) for write in self.writes]), self.hoisted)
+
+    def between(self, first: int, last: int) -> Tuple[int, int]:
+        """Which of its batches have numbers from `first` to before `last`."""
+        begin, end = np.searchsorted(self.numbers, (first, last)).tolist()
+        return begin, end
+
+
+class Import(NamedTuple):
+    """Rows that an earlier evaluation computed, copied to the rows from `begin` on."""
+
+    evaluation: int
+    rows: np.ndarray
+    begin: int
+    taped: bool
+
+
+class ArenaPlan:
+    """The rows of one arena.
+
+    Attributes
+    ----------
+    key : tuple
+        (row_shape, dtype, ctx)
+    rows : int
+        How many there are.
+    zero : int or None
+        A row of zeros, which pads ragged arguments.
+    scalars : tuple of (int, int, int) or None
+        First row, and the range of recorded numbers that go there.
+    arrays : list of (int, int)
+        First row and index of each array given by the user.
+    imports : list of Import
+    private : bool
+        Whether no value lives there, and each row is read once.
+    """
+
+    def __init__(self, key: tuple, private: bool = False):
+        self.key = key
+        self.private = private
+        self.rows = 0
+        self.zero: Optional[int] = None
+        self.scalars: Optional[Tuple[int, int, int]] = None
+        self.arrays: List[Tuple[int, int]] = []
+        self.imports: List[Import] = []
+
+    def allocate(self, rows: int) -> int:
+        """Give out the next rows."""
+        begin = self.rows
+        self.rows += rows
+        return begin
+
+
+class Plan(NamedTuple):
+    """Everything that execution needs to know.
+
+    Attributes
+    ----------
+    arenas : list of ArenaPlan
+    groups : list of Group
+    indices : numpy.ndarray
+        int32.
+    gathered_rows, sliced_rows : int
+        Rows that batches read by index, and as slices.
+    """
+
+    arenas: List[ArenaPlan]
+    groups: List[Group]
+    indices: np.ndarray
+    gathered_rows: int
+    sliced_rows: int
+
+    @property
+    def size(self) -> int:
+        """Number of batches."""
+        return sum([group.size for group in self.groups])
+
+    def batches_between(self, first: int, last: int) -> List[Batch]:
+        """Some of the batches in the order in which they run."""
+        found = [(int(group.numbers[position]), group, position) for group in self.groups
+                 for position in range(*group.between(first, last))]
+        return [group.batch(position) for _, group, position in sorted(found, key=_number)]
+
+    @property
+    def batches(self) -> List[Batch]:
+        """All of them; to look at: execution goes by groups."""
+        return self.batches_between(0, self.size)
+
+
+def _number(found: tuple) -> int:
+    return found[0]

@@ -1,0 +1,15 @@
+# What interpreter.py says, in C (interpreter.h).
+cdef extern from "interpreter.h":
+    ctypedef struct EdbFrame:
+        pass
+    object recording "edb_get_recording" ()
+    int set_recording "edb_set_recording" (object value) except -1
+    long long thread "(long long)PyThread_get_thread_ident" ()
+    object new_value "edb_new_value" (object store, Py_ssize_t value)
+    object new_pair "edb_new_pair" (object first, object second, Py_ssize_t value)
+    EdbFrame *user_frame "edb_user_frame" () except NULL
+    long long code_of "edb_code_of" (EdbFrame *frame)
+    long long instruction_of "edb_instruction_of" (EdbFrame *frame)
+    int prepare "edb_prepare" (object lazy, object ragged, object is_library) except -1
+
+ctypedef EdbFrame *Frame

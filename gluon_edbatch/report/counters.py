@@ -1,0 +1,215 @@
+"""What was batched, and what not and why."""
+from typing import Any, Dict, Iterable, List, NamedTuple, Tuple
+
+import numpy as np
+
+from ..graph.graph import Graph
+from ..plan.plan import Plan
+from ..record.sites import Site
+from ..schedule import lower_bound
+from ..schedule.protocol import Schedule
+from ..subgraph.node_type import NodeType
+
+
+class EvaluationCounts(NamedTuple):
+    """What one evaluation did, and how long it took (seconds, until all was handed to MXNet).
+
+    Attributes
+    ----------
+    calls : numpy.ndarray
+        (n,) int64, the number in the recording of each node of the graph.
+    asked_by : Site
+        The user's line that needed a value.
+    early : bool
+        Whether the scope was still recording.
+    passes : dict
+        Serial of a type -> the compile options that made a difference to it by then.
+    """
+
+    calls: np.ndarray
+    asked_by: Site
+    early: bool
+    graph: Graph
+    schedule: Schedule
+    plan: Plan
+    collect_s: float
+    schedule_s: float
+    execute_s: float
+    passes: Dict[int, Tuple[str, ...]]
+
+
+class TypeReport(NamedTuple):
+    """Calls of one type.
+
+    Attributes
+    ----------
+    name : str
+    calls, batches : int
+    note : str
+        Why calls run one by one, if they do.
+    hoisted : int
+        How often the part that depends on known values only ran ahead, for all calls at once, or
+        rows of tables with row_sparse gradients were looked up.
+    passes : tuple of str
+        The compile options that made a difference to the type (see `CompileOptions`).
+    alike : str
+        The same for types that differ in shapes and constants only.
+    """
+
+    name: str
+    calls: int
+    batches: int
+    note: str
+    hoisted: int = 0
+    passes: Tuple[str, ...] = ()
+    alike: str = ''
+
+
+class Report(NamedTuple):
+    """Counters of a scope, over all its evaluations.
+
+    Attributes
+    ----------
+    scheduler : str
+    evaluations, nodes, batches, lower_bound : int
+    types : tuple of TypeReport
+    gathered_rows, sliced_rows : int
+        Rows that batches read by index, and as slices of an arena.
+    record_ms : float
+        From the beginning of the scope to the first evaluation (the user's code included), and
+        turning what was recorded into a graph.
+    learn_ms : float
+        Learning a policy before choosing batches, as the FSM scheduler does on the first
+        minibatches of a model.
+    unseen_states : int
+        How often a policy had nothing learned to go by.
+    schedule_ms, execute_ms : float
+        Choosing batches; planning them and handing them to MXNet, whose engine runs behind.
+    forced : tuple of Site
+        The user's lines that asked for a value while the scope was still recording.
+    """
+
+    scheduler: str
+    evaluations: int
+    nodes: int
+    batches: int
+    lower_bound: int
+    types: tuple
+    gathered_rows: int
+    sliced_rows: int
+    record_ms: float
+    learn_ms: float
+    unseen_states: int
+    schedule_ms: float
+    execute_ms: float
+    forced: tuple
+
+    @property
+    def mean_batch_size(self) -> float:
+        """Calls per batch."""
+        return self.nodes / self.batches if self.batches else 0.0
+
+    def as_dict(self) -> Dict[str, Any]:
+        """All counters, for JSON."""
+        fields = dict(self._asdict(), mean_batch_size=self.mean_batch_size)
+        fields['types'] = [kind._asdict() for kind in self.types]
+        fields['forced'] = [str(site) for site in self.forced]
+        return fields
+
+    def __str__(self) -> str:
+        learned = f'learn a policy {self.learn_ms:.0f} ms, ' if self.learn_ms else ''
+        lines = [
+            f'{self.nodes} calls of {len(self.types)} types in {self.batches} batches '
+            f'({self.scheduler}; lower bound {self.lower_bound}), '
+            f'{self.mean_batch_size:.1f} calls a batch',
+            f'rows read: {self.gathered_rows} gathered, {self.sliced_rows} as slices',
+            f'record {self.record_ms:.2f} ms, {learned}schedule {self.schedule_ms:.2f} ms, '
+            f'execute {self.execute_ms:.2f} ms (submission)']
+        folded = _folded(self.types)
+        width = max([len(kind.name) for kind in folded], default=0)
+        for kind in folded:
+            note = f'   one by one: {kind.note}' if kind.note else ''
+            passes = f'   ({", ".join(kind.passes)})' if kind.passes else ''
+            lines.append(f'  {kind.name:{width}}  {kind.calls:7d} calls in {kind.batches:5d} '
+                         f'batches{passes}{note}')
+        for site in dict.fromkeys(self.forced):
+            lines.append(f'  evaluated early {self.forced.count(site)} times by {site}')
+        return '\n'.join(lines)
+
+
+def _folded(types: Iterable[TypeReport]) -> List[TypeReport]:
+    """Types that differ in shapes and constants only as one, whose name says how many."""
+    groups: Dict[tuple, List[TypeReport]] = {}
+    for kind in types:
+        groups.setdefault((kind.alike, kind.note, kind.passes), []).append(kind)
+    return [alike[0]._replace(name=_name_of_all(alike), calls=sum([one.calls for one in alike]),
+                              batches=sum([one.batches for one in alike]))
+            for alike in groups.values()]
+
+
+def _name_of_all(alike: List[TypeReport]) -> str:
+    first, names = alike[0].name, len({kind.name for kind in alike})  # shapes are in the name
+    if len(alike) == 1:
+        return first
+    differing = ['shapes'] * (names > 1) + ['constants'] * (names < len(alike))
+    return f'{first} and {len(alike) - 1} with other {" or ".join(differing)}'
+
+
+def make_report(scheduler: str, counts: List[EvaluationCounts], record_s: float,
+                forced: List[Site]) -> Report:
+    """Add up the evaluations of a scope."""
+    types: Dict[int, TypeReport] = {}
+    for count in counts:
+        for group in count.plan.groups:
+            kind = group.node_type
+            known = types.get(kind.serial) or TypeReport(
+                repr(kind), 0, 0, kind.reason if kind.alone else '', alike=_alike(kind))
+            known = known._replace(passes=_union(kind, known.passes, count.passes[kind.serial]))
+            if group.hoisted:
+                types[kind.serial] = known._replace(hoisted=known.hoisted + 1)
+            else:
+                types[kind.serial] = known._replace(calls=known.calls + len(group.nodes),
+                                                    batches=known.batches + group.size)
+    return Report(
+        scheduler, len(counts), sum(len(count.graph) for count in counts),
+        sum(len(count.schedule) for count in counts),
+        sum(lower_bound(count.graph) for count in counts), tuple(types.values()),
+        sum(count.plan.gathered_rows for count in counts),
+        sum(count.plan.sliced_rows for count in counts),
+        1e3 * (record_s + sum(count.collect_s for count in counts)),
+        1e3 * sum(count.schedule.learn_s for count in counts),
+        sum(count.schedule.unseen_states for count in counts),
+        1e3 * sum(count.schedule_s - count.schedule.learn_s for count in counts),
+        1e3 * sum(count.execute_s for count in counts), tuple(forced))
+
+
+def _alike(node_type: NodeType) -> str:
+    """All that distinguishes a type from others but shapes and constants."""
+    dtypes = ', '.join([np.dtype(argument.arena[1]).name for argument in node_type.arguments])
+    modes = ''.join([f', {name}' for name, on in node_type.mode._asdict().items() if on])
+    return f'{node_type.name}({dtypes}) on {node_type.ctx}{modes}'
+
+
+def passes_of(plan: Plan, arranged: Iterable[NodeType]) -> Dict[int, Tuple[str, ...]]:
+    """For each type of an evaluation the compile options that made a difference: to what is
+    compiled, and in this evaluation.
+
+    Parameters
+    ----------
+    plan : Plan
+    arranged : iterable of NodeType
+        Those whose calls were put into another order.
+    """
+    changed = {group.node_type.serial: set(group.node_type.changed_by) for group in plan.groups}
+    for group in plan.groups:
+        if group.hoisted and not group.node_type.tables:
+            changed[group.node_type.serial].add('hoisting')
+    for node_type in arranged:
+        changed[node_type.serial].add('row_layout')
+    return {group.node_type.serial: _union(group.node_type, changed[group.node_type.serial])
+            for group in plan.groups}
+
+
+def _union(node_type: NodeType, *names: Iterable[str]) -> Tuple[str, ...]:
+    found = set().union(*names)
+    return tuple([name for name in node_type.options.names() if name in found])

@@ -1,0 +1,168 @@
+"""What distinguishes the types of calls of one block, or of one operator."""
+from collections import Counter
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+from mxnet import gluon
+
+from ...brief import brief
+from ...subgraph.node_type import Argument, Kind, Mode, NodeType
+from ...subgraph.trace import argument_names
+from .explanation import Cause
+
+
+class Difference(NamedTuple):
+    """Something in which calls differ.
+
+    Attributes
+    ----------
+    what : str
+        An argument, attribute, …
+    values : tuple
+        The most frequent first.
+    calls : tuple of int
+        How many calls have each.
+    """
+
+    cause: Cause
+    what: str
+    values: Tuple[Any, ...]
+    calls: Tuple[int, ...]
+
+
+class Word(str):
+    """A value that stands for itself in a text, without quotes."""
+
+    __repr__ = str.__str__
+
+
+_ARRAY = Word('an array')
+PARAMETERS = 'its parameters'
+_PLAIN = (bool, int, float, str, type(None))
+
+
+def differences(types: Sequence[NodeType], block: Optional[gluon.Block], calls: Sequence[int]
+                ) -> List[Difference]:
+    """In what some types of one block or operator differ.
+
+    Parameters
+    ----------
+    types : sequence of NodeType
+    block : gluon.Block or None
+    calls : sequence of int
+        How many calls there are of each type.
+    """
+    seen: Dict[Tuple[Cause, str], 'Counter[tuple]'] = {}
+    for node_type, count in zip(types, calls):
+        for cause, what, value in _aspects(node_type, block):
+            # The class counts, too: 1 == True.
+            seen.setdefault((cause, what), Counter())[type(value), value] += count
+    return [Difference(cause, what, tuple(value for (_, value), _ in counts.most_common()),
+                       tuple(count for _, count in counts.most_common()))
+            for (cause, what), counts in seen.items() if len(counts) > 1]
+
+
+def value_text(cause: Cause, value: Any) -> str:
+    """A value of a difference in words."""
+    if cause is Cause.SHAPE:
+        return _shape_text(value)
+    if cause is Cause.MODE:
+        states = [name for name, on in zip(Mode._fields, value) if on]
+        return ' and '.join(states) or 'off'
+    if cause is Cause.LENGTHS:
+        return 'any' if value is None else ' and '.join(map(str, value))
+    if cause in (Cause.DTYPE, Cause.CONTEXT):
+        return str(value)
+    return repr(value) if isinstance(value, (Word, _Weight, _Other)) else brief(value)
+
+
+def _aspects(node_type: NodeType, block: Optional[gluon.Block]) -> Iterator[Tuple[Cause, str, Any]]:
+    """All that makes a type: (cause of a difference, what, value)."""
+    if block is None:
+        yield from _of_operator(node_type)
+    else:
+        yield from _of_block(node_type, block)
+    yield Cause.MODE, "autograd's mode", node_type.mode
+    if node_type.ragged:
+        yield Cause.LENGTHS, 'the number of ragged values', node_type.lengths
+
+
+def _of_operator(node_type: NodeType) -> Iterator[Tuple[Cause, str, Any]]:
+    _, attributes, shared = node_type.made_with
+    arguments, weights = iter(node_type.arguments), iter(node_type.parameters)
+    count = len(node_type.arguments) + len(shared)
+    yield Cause.ARGUMENT, 'the number of arrays', count
+    for position in range(count):
+        name = f'argument {position + 1}'
+        if position in shared:
+            array = next(weights).data(node_type.ctx)
+            yield Cause.WEIGHT, name, _Weight(id(array), array.shape)
+        else:
+            yield Cause.WEIGHT, name, Word('data')
+            yield from _of_array(name, next(arguments), node_type.whole)
+    for name, value in attributes:
+        yield Cause.ARGUMENT, name, Word(value)
+
+
+def _of_block(node_type: NodeType, block: gluon.Block) -> Iterator[Tuple[Cause, str, Any]]:
+    template, mark = node_type.made_with
+    arguments = iter(node_type.arguments)
+    names = argument_names(block, len(template))
+    yield Cause.ARGUMENT, 'the number of arguments', len(template)
+    for name, part in zip(names, template):
+        for what, value in _parts(part, name):
+            yield Cause.ARGUMENT, what, value
+            if value is _ARRAY:
+                yield from _of_array(what, next(arguments), node_type.whole)
+    yield Cause.DTYPE, PARAMETERS, Word(', '.join(dict.fromkeys(
+        dtype.name for dtype in node_type.parameter_dtypes)))
+    for name, frozen in mark:
+        plain = type(frozen) is tuple and frozen[0] in _PLAIN
+        yield Cause.ATTRIBUTE, name, frozen[1] if plain else _Other(frozen)
+
+
+def _of_array(name: str, argument: Argument, whole: bool) -> Iterator[Tuple[Cause, str, Any]]:
+    shape, dtype, ctx, _ = argument.arena
+    if argument.kind is Kind.RAGGED:
+        shape = ('k',) + shape
+    yield Cause.SHAPE, name, (argument.rows if whole else 'n',) + shape
+    yield Cause.DTYPE, name, np.dtype(dtype).name
+    yield Cause.CONTEXT, name, f'on {ctx}'
+
+
+def _parts(template: tuple, name: str) -> Iterator[Tuple[str, Any]]:
+    """The arrays, constants and containers in an argument (see `structure.flatten`)."""
+    kind = template[0]
+    if kind == 'leaf':
+        yield name, _ARRAY
+    elif kind == 'static':
+        yield name, template[2]
+    else:
+        keys, items = (template[1], template[3:]) if issubclass(kind, dict) else (
+            range(len(template) - 1), template[1:])
+        yield name, Word(f'a {kind.__name__} of {len(items)}')
+        for key, item in zip(keys, items):
+            yield from _parts(item, f'{name}[{key!r}]')
+
+
+def _shape_text(shape: tuple) -> str:
+    return f'({", ".join(map(str, shape))}{"," * (len(shape) == 1)})'
+
+
+class _Weight(NamedTuple):
+    """An array that the calls of an operator share."""
+
+    identity: int
+    shape: Tuple[int, ...]
+
+    def __repr__(self) -> str:
+        return f'a weight of shape {_shape_text(self.shape)}'
+
+
+class _Other(NamedTuple):
+    """A value that is not shown."""
+
+    contents: Any
+
+    def __repr__(self) -> str:
+        return 'something else'

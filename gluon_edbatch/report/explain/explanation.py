@@ -1,0 +1,259 @@
+"""What an explanation is, and its text."""
+import os
+import textwrap
+from collections import Counter
+from enum import Enum
+from itertools import groupby
+from typing import Any, Iterable, List, NamedTuple, Set, Tuple
+
+from ...record.sites import Site
+
+_WIDTH = 100
+
+
+class Cause(Enum):
+    """What keeps calls out of a batch."""
+
+    BLOCK = 'another block'
+    SHAPE = 'another shape'
+    DTYPE = 'another dtype'
+    CONTEXT = 'another context'
+    WEIGHT = 'another weight'
+    ARGUMENT = 'another argument that is no array'
+    ATTRIBUTE = 'a block that was changed'
+    LENGTHS = 'lengths of ragged arguments'
+    MODE = "autograd's mode"
+    NO_RULE = 'an operator without a batching rule'
+    MIXED_ROWS = 'rows that are not independent'
+    OWN_GRADIENT = 'an operator that makes a gradient of its own'
+    READ_EARLY = 'a value read early'
+    ASKED_APART = 'values asked for one after the other'
+    SCHEDULER = 'the scheduler'
+    DEPENDENCY = 'dependencies'
+
+
+class Reason(NamedTuple):
+    """What kept calls of a place apart.
+
+    Attributes
+    ----------
+    cause : Cause
+    text, advice : str
+        In words, with the values; what would help.
+    values : tuple
+        In what the calls differ, the most frequent values first; for dependencies the longest
+        chain of calls and the batches they ran in, for the scheduler the batches that it took and
+        the fewest that there might be.
+    sites : tuple of Site
+        The user's lines that asked for values early or one after the other, each once.
+    batches : int
+        At most so many batches fewer there would be without it.
+    """
+
+    cause: Cause
+    text: str
+    advice: str
+    values: Tuple[Any, ...] = ()
+    sites: Tuple[Site, ...] = ()
+    batches: int = 0
+
+
+class Bar(NamedTuple):
+    """The part that a place has in a batch.
+
+    Attributes
+    ----------
+    batch : int
+        Counts the scope's batches from 0, in the order in which they ran.
+    evaluation : int
+        Counts its evaluations from 0.
+    type : int
+        Counts its types from 0.
+    type_name : str
+        As in the report; several types can have one name.
+    calls, size : int
+        Calls of this place in the batch, and all of its calls.
+    """
+
+    batch: int
+    evaluation: int
+    type: int
+    type_name: str
+    calls: int
+    size: int
+
+
+class Place(NamedTuple):
+    """Calls of one operator, or of blocks of one class, on one line of the user's code.
+
+    Attributes
+    ----------
+    site : Site
+    source : str
+        The line, if it can be read.
+    operation : str
+        Operator, or class of the blocks.
+    calls, waiting : int
+        Calls that were evaluated, and calls that were not yet.
+    bars : tuple of Bar
+        The batches that they ran in.
+    fewest : int
+        So many batches all of its calls need because they depend on each other.
+    largest_possible : int
+        So many of them could be in one batch if nothing but dependencies kept them apart. (There
+        may be still larger sets of independent calls: these are equally deep.)
+    reasons : tuple of Reason
+    """
+
+    site: Site
+    source: str
+    operation: str
+    calls: int
+    waiting: int
+    bars: Tuple[Bar, ...]
+    fewest: int
+    largest_possible: int
+    reasons: Tuple[Reason, ...]
+
+    @property
+    def batches(self) -> int:
+        """Batches with calls of this place; they may hold calls of other places, too."""
+        return len(self.bars)
+
+    @property
+    def largest(self) -> int:
+        """The most calls of this place in one batch."""
+        return max([bar.calls for bar in self.bars], default=0)
+
+    @property
+    def avoidable(self) -> int:
+        """At most so many batches fewer there would be if only dependencies kept calls apart."""
+        return sum(_batches_by_cause([self]).values())
+
+
+class Explanation(NamedTuple):
+    """Why the calls of a scope were batched as they were (see `batching.explain`).
+
+    Attributes
+    ----------
+    scheduler : str
+    evaluations, calls, batches, lower_bound : int
+        As in `Report`.
+    waiting : int
+        Calls that are recorded and not evaluated.
+    error : str
+        What ended the scope, if its values are void.
+    places : tuple of Place
+        Those first where most batches could be avoided, then those with most batches.
+    """
+
+    scheduler: str
+    evaluations: int
+    calls: int
+    waiting: int
+    batches: int
+    lower_bound: int
+    error: str
+    places: Tuple[Place, ...]
+
+    def __str__(self) -> str:
+        lines = self.summary()
+        given: Set[str] = set()
+        for site, places in groupby(self.places, lambda place: place.site):
+            places = list(places)
+            lines += ['', f'{shown(site)}: {places[0].source}'.rstrip(': ')]
+            for place in places:
+                lines += _place_lines(place, given)
+        return '\n'.join(lines)
+
+    def summary(self) -> List[str]:
+        """The lines on the whole scope."""
+        if not self.places:
+            return ['nothing was recorded in this scope: there is nothing to explain']
+        lines = []
+        if self.calls:
+            lines.append(
+                f'{_calls(self.calls)} at {len(self.places)} places in {_batches(self.batches)} '
+                f'({self.scheduler}; lower bound {self.lower_bound}), '
+                f'{self.calls / self.batches:.1f} calls a batch')
+        if self.error:
+            lines.append(f'{_calls(self.waiting)} will never be evaluated: {self.error}')
+        elif self.waiting:
+            lines.append(f'{_calls(self.waiting)} not evaluated yet: they run when somebody looks '
+                         f'at a value, or by gluon_edbatch.forward')
+        lost = _batches_by_cause(self.places)
+        if Cause.SCHEDULER in lost:  # several places can have the same types
+            lost[Cause.SCHEDULER] = min(lost[Cause.SCHEDULER], self.batches - self.lower_bound)
+        if lost:
+            causes = ', '.join(f'{cause.value} {count}' for cause, count in lost.most_common())
+            lines += _wrapped(f'what keeps calls apart, and how many batches it costs at most: '
+                              f'{causes}', '', '  ')
+        else:
+            lines.append('nothing but dependencies keeps calls apart')
+        return lines
+
+
+def shown(site: Site) -> str:
+    """A place as people read it: from the working directory, if it is below that."""
+    here = os.getcwd() + os.sep
+    name = site.filename[len(here):] if site.filename.startswith(here) else site.filename
+    return f'{name}:{site.line}'
+
+
+def headline(place: Place) -> str:
+    """The figures of a place in one line."""
+    if not place.bars:
+        return (f'{place.operation}: {_calls(place.waiting)} not evaluated yet, of which '
+                f'{place.largest_possible} could be one batch')
+    largest = f'{place.largest}' + (
+        '' if place.largest == place.largest_possible else f' ({place.largest_possible} possible)')
+    waiting = f'; {_calls(place.waiting)} not evaluated yet' if place.waiting else ''
+    return (f'{place.operation}: {_calls(place.calls)} in {_batches(place.batches)}, the largest '
+            f'of {largest}{waiting}')
+
+
+def reason_text(reason: Reason) -> str:
+    """Cause and text of a reason."""
+    cost = f' (at most {_batches(reason.batches)})' if reason.batches else ''
+    return f'{reason.cause.value}{cost}: {reason.text}'
+
+
+def _place_lines(place: Place, given: Set[str]) -> List[str]:
+    """The lines of a place; advice that was `given` already is not repeated."""
+    lines = _wrapped(headline(place), '  ', '    ')
+    for reason in place.reasons:
+        lines += _wrapped(reason_text(reason), '  - ', '    ')
+        if reason.advice and reason.advice not in given:
+            given.add(reason.advice)
+            lines += _wrapped(reason.advice, '    -> ', '       ')
+    return lines
+
+
+def _wrapped(text: str, first: str, other: str) -> List[str]:
+    return textwrap.wrap(text, _WIDTH, initial_indent=first, subsequent_indent=other,
+                         break_long_words=False, break_on_hyphens=False)
+
+
+def _batches_by_cause(places: Iterable[Place]) -> 'Counter[Cause]':
+    """How many batches there are because of each cause; those that several differences of types
+    explain together count for the first."""
+    counts: 'Counter[Cause]' = Counter()
+    for place in places:
+        types = False
+        for reason in place.reasons:
+            if reason.batches and not (types and reason.cause in TYPE_CAUSES):
+                counts[reason.cause] += reason.batches
+            types = types or reason.cause in TYPE_CAUSES
+    return counts
+
+
+TYPE_CAUSES = frozenset((Cause.SHAPE, Cause.DTYPE, Cause.CONTEXT, Cause.WEIGHT, Cause.ARGUMENT,
+                         Cause.ATTRIBUTE, Cause.LENGTHS, Cause.MODE))
+
+
+def _calls(count: int) -> str:
+    return f'{count} call' + 's' * (count != 1)
+
+
+def _batches(count: int) -> str:
+    return f'{count} batch' + 'es' * (count != 1)

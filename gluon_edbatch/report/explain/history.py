@@ -1,0 +1,144 @@
+"""All calls of a scope, whether they ran or wait, as arrays."""
+from dataclasses import replace
+from typing import Dict, List, NamedTuple, Optional, Tuple
+
+import numpy as np
+from mxnet import gluon
+
+from ...graph.graph import Graph
+from ...graph.collect import form_table
+from ...record.recording import Recording
+from ...record.sites import Site, site_of, user_codes
+from ...schedule.bound import ranks
+from ...subgraph.node_type import NodeType
+
+
+class Groups(NamedTuple):
+    """Calls that agree in some columns, one entry a group.
+
+    Attributes
+    ----------
+    keys : numpy.ndarray
+        (k, columns), what they agree in; ascending.
+    longest : numpy.ndarray
+        (k,), the most calls of the group of which each depends on the one before: so many batches
+        a group needs at least, and with nothing else in the way it needs no more.
+    widest : numpy.ndarray
+        (k,), the most calls of the group that have equally many of it below them: these do not
+        depend on each other.
+    """
+
+    keys: np.ndarray
+    longest: np.ndarray
+    widest: np.ndarray
+
+
+class History(NamedTuple):
+    """The calls of a scope in the order in which they were recorded; n of them.
+
+    Attributes
+    ----------
+    places : list of (Site, str)
+        Where calls were made, and of which operator or class of blocks.
+    types : list of NodeType
+    blocks : list of gluon.Block or None
+        What was called, by type; None for operators.
+    place, type, block : numpy.ndarray
+        (n,) int64; blocks are counted in the order in which they were met.
+    batch, evaluation : numpy.ndarray
+        (n,) int64, over all evaluations; -1 for calls that wait.
+    graph : Graph
+        All calls, with their places as types.
+    """
+
+    places: List[Tuple[Site, str]]
+    types: List[NodeType]
+    blocks: List[Optional[gluon.Block]]
+    place: np.ndarray
+    type: np.ndarray
+    block: np.ndarray
+    batch: np.ndarray
+    evaluation: np.ndarray
+    graph: Graph
+
+    @classmethod
+    def of(cls, recording: Recording) -> 'History':
+        """That of a recording with one call or more."""
+        forms = recording.node_forms.since(0)
+        owners = {form.node_type: form.block for form in recording.forms}
+        types, blocks = list(owners), list(owners.values())
+        of_form = _numbered([form.node_type for form in recording.forms], types)
+        kind = of_form[forms]
+        names = [node_type.name if block is None else type(block).__name__
+                 for node_type, block in owners.items()]
+        called = [id(block) if block is not None else name for block, name in zip(blocks, names)]
+        sites, site = _sites(recording)
+        called_as = [(name, block is None) for name, block in zip(names, blocks)]
+        operations = sorted(set(called_as))  # a block and an operator may have one name
+        keys, place, _ = distinct(site, _numbered(called_as, operations)[kind])
+        places = [(sites[site], operations[operation][0]) for site, operation in keys.tolist()]
+        batch, evaluation = _ran(recording)
+        return cls(places, types, blocks, place, kind,
+                   _numbered(called, list(dict.fromkeys(called)))[kind], batch, evaluation,
+                   _graph(recording, place, len(places)))
+
+    def groups(self, *columns: np.ndarray) -> Groups:
+        """The calls by these columns, (n,) each."""
+        keys, group, _ = distinct(*columns)
+        rank = ranks(replace(self.graph, types=group.astype(np.int32), num_types=len(keys),
+                             alone=np.zeros(len(keys), bool)))
+        longest, widest = np.zeros((2, len(keys)), np.int64)
+        np.maximum.at(longest, group, rank)
+        steps, sizes = np.unique(group * (len(rank) + 1) + rank, return_counts=True)
+        np.maximum.at(widest, steps // (len(rank) + 1), sizes)
+        return Groups(keys, longest, widest)
+
+
+def distinct(*columns: np.ndarray) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The distinct rows of columns of small integers, ascending; which of them each row is; and
+    how often each occurs."""
+    code = np.zeros(len(columns[0]), np.int64)  # one sort of numbers is faster than one of rows
+    for column in columns:
+        lowest = column.min(initial=0)
+        code = code * (column.max(initial=0) - lowest + 1) + (column - lowest)
+    _, first, of_row, counts = np.unique(code, return_index=True, return_inverse=True,
+                                         return_counts=True)
+    return np.stack(columns, axis=1)[first], of_row, counts
+
+
+def _numbered(items: list, of: list) -> np.ndarray:
+    numbers: Dict[object, int] = {item: number for number, item in enumerate(of)}
+    return np.array([numbers[item] for item in items], np.int64)
+
+
+def _sites(recording: Recording) -> Tuple[List[Site], np.ndarray]:
+    """The user's lines, and which of them each call was made on."""
+    codes, code = np.unique(recording.node_codes.since(0), return_inverse=True)
+    pairs, of_call, _ = distinct(code, recording.node_instructions.since(0))
+    found = [site_of(user_codes[int(codes[code])], instruction)
+             for code, instruction in pairs.tolist()]
+    sites = sorted(set(found))
+    return sites, _numbered(found, sites)[of_call]
+
+
+def _ran(recording: Recording) -> Tuple[np.ndarray, np.ndarray]:
+    """Batch and evaluation of each call."""
+    batch, evaluation = np.full((2, len(recording.node_forms)), -1, np.int64)
+    first = 0
+    for number, count in enumerate(recording.evaluator.counts):
+        made = count.schedule
+        batch[count.calls[made.order]] = first + np.repeat(np.arange(len(made)),
+                                                           np.diff(made.bounds))
+        evaluation[count.calls] = number
+        first += len(made)
+    return batch, evaluation
+
+
+def _graph(recording: Recording, place: np.ndarray, places: int) -> Graph:
+    calls = np.arange(len(recording.node_forms))
+    producer = calls.repeat(form_table(recording).outputs[recording.node_forms.since(0)])
+    args = recording.node_args.since(0)
+    computed = args >= 0
+    offsets = np.append(0, np.cumsum(computed))[np.append(0, recording.node_ends.since(0))]
+    return Graph(place.astype(np.int32), offsets, producer[args[computed]].astype(np.int32),
+                 places, np.zeros(places, bool))

@@ -1,0 +1,205 @@
+"""What kept the calls of a place apart, and what would help, in words.
+
+The batches of a place add up: it needs as many as its longest chain of calls; more if the chains
+of each block are counted apart, then of each type, then of each evaluation. What is more than that
+is the scheduler's. Calls of types that must run alone are a batch each.
+"""
+from collections import Counter
+from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+
+from mxnet import gluon
+
+from ...record.sites import Site
+from ...subgraph.node_type import NodeType
+from .advice import advice_for, advice_for_alone, advice_for_blocks
+from .differences import PARAMETERS, Difference, differences, value_text
+from .explanation import Cause, Reason, shown
+
+
+class Use(NamedTuple):
+    """The calls of one type at one place.
+
+    Attributes
+    ----------
+    calls : int
+    needed : int
+        The batches that they need, since they depend on each other.
+    more_apart : int
+        So many more they need because they are of several evaluations.
+    """
+
+    node_type: NodeType
+    block: Optional[gluon.Block]
+    calls: int
+    needed: int
+    more_apart: int
+
+
+class Asked(NamedTuple):
+    """Who asked for an evaluation, and whether the scope was still recording then."""
+
+    site: Site
+    early: bool
+
+
+def block_reasons(uses: Sequence[Use], needed: int, by_block: Dict[int, int]) -> List[Reason]:
+    """Several blocks of one class are called.
+
+    Parameters
+    ----------
+    uses : sequence of Use
+        Those of a place.
+    needed : int
+        The batches that all their calls need, since they depend on each other.
+    by_block : dict
+        The same of the calls of each block.
+    """
+    calls: 'Counter[gluon.Block]' = Counter()
+    for use in uses:
+        calls[use.block] += use.calls
+    more = sum(by_block.values()) - needed
+    if len(by_block) == 1 or not more:
+        return []
+    first, second = (block for block, _ in calls.most_common(2))
+    named = [f'{block.name} ({_calls(count)})' for block, count in calls.most_common(3)]
+    text = f'{len(calls)} blocks are called here, each in batches of its own: ' + ', '.join(
+        named + ['…'] * (len(calls) > 3))
+    return [Reason(Cause.BLOCK, text, advice_for_blocks(first, second), (first.name, second.name),
+                   (), more)]
+
+
+def type_reasons(uses: Sequence[Use], needed: int) -> List[Reason]:
+    """One block or operator has several types.
+
+    Parameters
+    ----------
+    uses : sequence of Use
+        Of that block or operator at a place.
+    needed : int
+        The batches that those of its calls need that can be batched.
+    """
+    uses = [use for use in uses if not use.node_type.alone]
+    more = sum(use.needed for use in uses) - needed
+    if len(uses) < 2 or more <= 0:
+        return []
+    by_cause: Dict[Cause, List[Difference]] = {}
+    for difference in differences([use.node_type for use in uses], uses[0].block,
+                                  [use.calls for use in uses]):
+        by_cause.setdefault(difference.cause, []).append(difference)
+    whole = any(use.node_type.whole for use in uses)
+    return [Reason(cause, _in_words(found), advice_for(cause, whole), found[0].values, (), more)
+            for cause, found in by_cause.items()]
+
+
+def merged(reasons: Iterable[Reason]) -> List[Reason]:
+    """Reasons of several blocks, one for each cause: that which costs most, at the cost of all."""
+    by_cause: Dict[Cause, List[Reason]] = {}
+    for reason in reasons:
+        by_cause.setdefault(reason.cause, []).append(reason)
+    return [max(same, key=lambda reason: reason.batches)._replace(
+        batches=sum(reason.batches for reason in same)) for same in by_cause.values()]
+
+
+def alone_reasons(uses: Sequence[Use], needed: int, batched: int) -> List[Reason]:
+    """Calls of one block or operator must run one by one.
+
+    Parameters
+    ----------
+    uses : sequence of Use
+    needed, batched : int
+        The batches that all its calls need, and those of them that can be batched.
+    """
+    alone = [use for use in uses if use.node_type.alone]
+    calls = sum(use.calls for use in alone)
+    more = calls + batched - needed
+    if not alone or not more:
+        return []
+    most = max(alone, key=lambda use: use.calls)
+    text = most.node_type.reason
+    cause = Cause.OWN_GRADIENT if most.node_type.eager else (
+        Cause.NO_RULE if 'no batching rule' in text else Cause.MIXED_ROWS)
+    return [Reason(cause, f'{calls} calls run one by one: {text}',
+                   advice_for_alone(cause, most.node_type, most.block), (text,), (), more)]
+
+
+def evaluation_reasons(uses: Sequence[Use], asked: Sequence[Asked], waiting: int) -> List[Reason]:
+    """Calls ran in several evaluations.
+
+    Parameters
+    ----------
+    uses : sequence of Use
+    asked : sequence of Asked
+        For the evaluations that calls of the place ran in, in order.
+    waiting : int
+        Calls that are left for a later one.
+    """
+    more = sum(use.more_apart for use in uses if not use.node_type.alone)
+    before = asked if waiting else asked[:-1]
+    if not more or not before:
+        return []
+    times = len(asked) + bool(waiting)  # those that wait need one more at least
+    early = round(more * sum(one.early for one in before) / len(before))
+    reasons = []
+    for cause, verb, share in (
+            (Cause.READ_EARLY, 'needed a value while the scope was recording', early),
+            (Cause.ASKED_APART, 'asked for some of the values only', more - early)):
+        sites = Counter(one.site for one in before if one.early == (cause is Cause.READ_EARLY))
+        if sites:
+            where = ', '.join(f'{shown(site)} ({count} times)' if count > 1 else shown(site)
+                              for site, count in sites.most_common(3))
+            text = f'{where} {verb}, so the calls ran in {times} evaluations'
+            reasons.append(Reason(cause, text, advice_for(cause), (times,), tuple(sites), share))
+    return reasons
+
+
+def scheduler_reason(uses: Sequence[Use], name: str, taken: Dict[NodeType, Tuple[int, int]],
+                     advice: str) -> List[Reason]:
+    """The scheduler took more batches than the lower bound.
+
+    Parameters
+    ----------
+    taken : dict
+        Type -> batches that it took, in the whole scope, and the fewest that there might be.
+    """
+    found = [taken[use.node_type] for use in uses if use.node_type in taken]
+    batches, bound = (sum(column) for column in zip(*found)) if found else (0, 0)
+    if batches == bound:
+        return []
+    return [Reason(Cause.SCHEDULER,
+                   f'{name!r} ran calls of these types, wherever they were made, in {batches} '
+                   f'batches; not fewer than {bound} are possible', advice, (batches, bound), (),
+                   batches - bound)]
+
+
+def dependency_reason(needed: int, batches: int) -> List[Reason]:
+    """Calls of a place depend on each other."""
+    if needed < 2:
+        return []
+    return [Reason(Cause.DEPENDENCY,
+                   f'up to {needed} calls each need the result of the one before, so {needed} '
+                   f'batches are the fewest possible',
+                   advice_for(Cause.DEPENDENCY), (needed, batches))]
+
+
+def _in_words(found: Sequence[Difference]) -> str:
+    """The first difference with its values, and the names of the others."""
+    first = found[0]
+    verb = 'are' if first.what == PARAMETERS else 'is'
+    one, other = (value_text(first.cause, value) for value in first.values[:2])
+    if other == one:
+        other = 'another'
+    text = f'{first.what} {verb} {one} in {_calls(first.calls[0])}'
+    if len(first.values) == 2:
+        text += f' and {other} in {first.calls[1]}'
+    else:
+        more = len(first.values) - 2
+        text += (f', {other} in {first.calls[1]}, and {more} other{"s" * (more > 1)} in '
+                 f'{sum(first.calls[2:])}')
+    if len(found) > 1:
+        text += '; likewise ' + ', '.join(difference.what for difference in found[1:4]) + (
+            ', …' if len(found) > 4 else '')
+    return text
+
+
+def _calls(count: int) -> str:
+    return f'{count} call' + 's' * (count != 1)

@@ -1,1 +1,0 @@
-"""Static subgraphs: a HybridBlock's call as a Symbol, analysed, specialised and compiled."""

@@ -1,0 +1,104 @@
+"""Backward passes run when MXNet's engine comes to them, which may be after later evaluations."""
+import gc
+import itertools
+import threading
+import weakref
+
+import mxnet as mx
+import numpy as np
+import pytest
+from mxnet import autograd
+from mxnet.gluon import nn
+
+import gluon_edbatch as edb
+from gluon_edbatch.execute.backward import BackwardPass
+from support.models import ndarrays, started
+from support.processes import HANG
+
+
+@pytest.fixture
+def held_up(monkeypatch):
+    """Two events: the first backward pass is over; those after it may begin."""
+    over, may_begin, count = threading.Event(), threading.Event(), itertools.count()
+    run = BackwardPass.__call__
+
+    def late(self, *arguments):
+        if next(count):
+            assert may_begin.wait(HANG)
+        run(self, *arguments)
+        over.set()
+
+    monkeypatch.setattr(BackwardPass, '__call__', late)
+    yield over, may_begin
+    may_begin.set()
+
+
+def two_kinds(net, samples):
+    """Losses in two arenas."""
+    hidden = [net(x) for x in samples]
+    return ([value.square().sum(axis=1) for value in hidden],
+            [value.sin().sum(axis=1, keepdims=True) for value in hidden])
+
+
+LATE_PASSES = {
+    'of one loss': lambda first, second: [edb.stack(first).sum() + edb.stack(second).sum()],
+    'of two losses': lambda first, second: [edb.stack(first).sum(), edb.stack(second).sum()],
+    'of one arena': lambda first, _: [edb.stack(first[:2]).sum(), edb.stack(first[2:]).sum()],
+    'of lazy values': lambda first, second: [first[0], first[1], second[0]]}
+
+
+@pytest.mark.parametrize('later', [1, 2])
+@pytest.mark.parametrize('kind', LATE_PASSES)
+def test_passes_that_were_asked_for_before_later_evaluations(kind, later, held_up):
+    """The engine may come to them when those have begun."""
+    net, samples = started(nn.Dense(3, in_units=4)), ndarrays(5, (1, 4))
+    net.collect_params().setattr('grad_req', 'add')
+
+    def differentiate(values):
+        losses = LATE_PASSES[kind](*values)
+        with autograd.pause():
+            net.collect_params().zero_grad()
+        for loss in losses:
+            loss.backward(retain_graph=loss is not losses[-1])
+        return losses, values
+
+    def evaluate():
+        with autograd.record(), edb.batching():
+            values = [net(x) for x in samples]
+        edb.forward(values)
+
+    with autograd.record():
+        expected = two_kinds(net, samples)
+        differentiate(expected)
+        wanted = net.weight.grad().asnumpy()
+        with edb.batching():
+            values = two_kinds(net, samples)
+        edb.forward(values)
+        kept = differentiate(values)
+    over, may_begin = held_up
+    assert over.wait(HANG)
+    evaluate()
+    threading.Timer(.1, may_begin.set).start()
+    if later == 2:
+        evaluate()  # waits for them
+    np.testing.assert_allclose(net.weight.grad().asnumpy(), wanted, rtol=1e-5, atol=1e-6)
+    del kept
+
+
+def test_tapes_are_freed_while_values_are_kept():
+    """With the second evaluation after their backward pass."""
+    net, samples = started(nn.Dense(3, in_units=4)), ndarrays(3, (1, 4))
+    machines, kept = [], []
+    for _ in range(5):
+        with autograd.record():
+            with edb.batching():
+                values = [net(x).sum() for x in samples]
+            values[0].backward()
+        kept.append(values)
+        mx.nd.waitall()
+        machines.append(weakref.ref(list(BackwardPass._latest.references)[-1]()._machine))
+    gc.collect()
+    assert [machine() is None for machine in machines] == [True] * 3 + [False] * 2
+    with pytest.raises(mx.base.MXNetError, match='CustomFunctionBackward'):
+        kept[0][1].backward()
+        net.weight.grad().asnumpy()

@@ -1,0 +1,573 @@
+"""Native operators: the same results and gradients as eager Gluon, and optional."""
+
+import mxnet as mx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mxnet import autograd, gluon
+from mxnet.gluon import nn
+
+import gluon_edbatch as edb
+from gluon_edbatch.execute.machine import steps
+from gluon_edbatch.execute.native import compiler, library, stopwatch
+from gluon_edbatch.execute.native.run import native_program
+from gluon_edbatch.subgraph.node_type import NodeType
+from gluon_edbatch.testing import assert_matches_eager
+from support.models import started
+from support.processes import run_python
+from support.random_blocks import H, SHAPES, blocks
+
+needs_native = pytest.mark.skipif(not edb.native_available(), reason='no native operators')
+pytestmark = needs_native
+F = mx.sym
+
+
+@pytest.fixture
+def types(monkeypatch):
+    """The types that are made in a test."""
+    made = []
+    original = NodeType.__init__
+
+    def noted(self, *args, **kwargs):
+        original(self, *args, **kwargs)
+        made.append(self)
+    monkeypatch.setattr(NodeType, '__init__', noted)
+    return made
+
+
+def block_of(symbol):
+    """A block that computes a Symbol of `random_blocks`."""
+    names = [name for name in symbol.list_inputs() if name in SHAPES]
+    block = started(gluon.SymbolBlock(symbol, [F.var(name) for name in names]))
+    return block, names
+
+
+def arrays(shape, count, seed=0, dtype='float32'):
+    """NDArrays that want gradients."""
+    random = np.random.RandomState(seed)
+    made = [mx.nd.array(random.uniform(-1, 1, shape), dtype=dtype) for _ in range(count)]
+    for array in made:
+        array.attach_grad()
+    return made
+
+
+@pytest.mark.filterwarnings('ignore:Cannot decide type')
+@settings(max_examples=60)
+@given(symbol=blocks(14), rows=st.integers(1, 3))
+def test_random_blocks(symbol, rows):
+    """Rows of one and two axes; some operators have no rule, and then run as before."""
+    block, names = block_of(symbol)
+    if not names:
+        return
+    samples = list(zip(*[arrays((rows,) + SHAPES[name][1:], 4, seed)
+                         for seed, name in enumerate(names)]))
+    assert_matches_eager(block, samples, unpack=True, hybridized=[False], rtol=3e-5,
+                         schedulers=['agenda'])
+
+
+@pytest.mark.filterwarnings('ignore:Cannot decide type')
+@settings(max_examples=60)
+@given(symbol=blocks(14), lengths=st.lists(st.integers(0, 5), min_size=2, max_size=5))
+def test_random_blocks_with_ragged_arguments(symbol, lengths):
+    """Any number of values for each row, none included."""
+    block, names = block_of(symbol)
+    if 'edb_input2' not in names:
+        return
+    others = [name for name in names if name != 'edb_input2']
+    values = [arrays((1, H), length, seed) for seed, length in enumerate(lengths)]
+    samples = [([x] * len(others), list(ragged)) for x, ragged in
+               zip(arrays((1, H), len(lengths), 7), values)]
+
+    def model(rest, ragged):
+        rest = iter(rest)
+        together = edb.ragged(ragged, (1, H), 'float32', mx.cpu())
+        return block(*[together if name == 'edb_input2' else next(rest) for name in names])
+    assert_matches_eager(model, samples, unpack=True, blocks=[block], hybridized=[False],
+                         rtol=3e-5, schedulers=['agenda'])
+
+
+class Gates(gluon.HybridBlock):
+    """Everything that the rules of lowering tell apart, in one cell."""
+
+    def __init__(self, width, **kwargs):
+        super().__init__(**kwargs)
+        self._width = width
+        with self.name_scope():
+            self.own = nn.Dense(3 * width, in_units=width)
+            self.other = nn.Dense(3 * width, in_units=width, use_bias=False)
+            self.last = nn.Dense(width, in_units=2 * width, activation='tanh')
+            self.scale = self.params.get('scale', shape=(1, width), init=mx.init.Normal(1))
+
+    def hybrid_forward(self, F, x, h, scale):
+        own = self.own(x) + self.other(h)
+        gate, new, kept = F.split(own, num_outputs=3, axis=1)
+        gate = F.sigmoid(gate)
+        mixed = F.broadcast_mul(gate * F.tanh(new) + (1 - gate) * h, scale)
+        out = self.last(F.concat(mixed, F.relu(kept), dim=1))
+        return out, F.log_softmax(mixed), F.sum(F.abs(kept), axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize('width', [2, 7, 16, 33, 150])
+@pytest.mark.parametrize('dtype', ['float32', 'float64'])
+def test_cell_of_any_width(types, width, dtype):
+    """Chains in batches of more and fewer rows than a tile and a block have."""
+    cell = Gates(width)
+    cell.initialize(mx.init.Normal(width ** -0.5))
+    cell.cast(dtype)
+
+    def chain(x, length):
+        h = x
+        results = []
+        for _ in range(length):
+            h, scores, total = cell(x, h)
+            results += [scores, total]
+        return results
+    samples = list(zip(arrays((1, width), 40, dtype=dtype), [1 + i % 4 for i in range(40)]))
+    assert_matches_eager(chain, samples, unpack=True, blocks=[cell], hybridized=[False],
+                         schedulers=['agenda'], rtol=1e-10 if dtype == 'float64' else 3e-5)
+    assert any(kind.native is not None for kind in types)
+
+
+@pytest.mark.parametrize('dtype', ['float32', 'float64'])
+def test_products_of_any_number_of_rows(types, dtype):
+    """Tiles of every height, and of half a vector's to several panels' width."""
+    for inputs, units in (3, 5), (40, 20), (17, 90):
+        layer = started(nn.Dense(units, in_units=inputs))
+        layer.cast(dtype)
+        data = arrays((1, inputs), 60, dtype=dtype)
+        for rows in list(range(1, 34)) + [57]:
+            assert_matches_eager(lambda x: layer(x), data[:rows], blocks=[layer],
+                                 hybridized=[False], schedulers=['agenda'],
+                                 rtol=1e-10 if dtype == 'float64' else 3e-5)
+    assert all(kind.native is not None for kind in types)
+
+
+def test_many_rows_and_wide_fans(types):
+    """Blocks of rows end where a row has more values than a block has rows."""
+    cell = started(edb.rnn.ChildSumTreeLSTMCell(5, 4))
+    leaf = [arrays((1, 4), 300, seed=1), arrays((1, 4), 300, seed=2)]
+
+    def model(x, many):
+        children = [cell(child, []) for child in many]
+        return cell(x, children)
+    samples = [(leaf[0][0], leaf[1][:250]), (leaf[0][1], []), (leaf[0][2], leaf[1][250:]),
+               *[(x, leaf[1][i:i + 1]) for i, x in enumerate(leaf[0][3:200])]]
+    assert_matches_eager(model, samples, unpack=True, blocks=[cell], hybridized=[False],
+                         schedulers=['agenda'], rtol=3e-5)
+    assert any(kind.native is not None and kind.ragged for kind in types)
+
+
+def test_attention_over_ragged_values(types):
+    """A softmax along the ragged axis, over as many values as there are."""
+    class Attention(gluon.HybridBlock):
+        def __init__(self):
+            super().__init__()
+            with self.name_scope():
+                self.score = nn.Dense(1, in_units=4, flatten=False, use_bias=False)
+
+        def hybrid_forward(self, F, length, values):
+            scores = F.SequenceMask(self.score(values), length, axis=1, value=-1e9,
+                                    use_sequence_length=True)
+            return F.sum(F.broadcast_mul(F.softmax(scores, axis=1), values), axis=1)
+    block = started(Attention())
+    samples = [arrays((1, 4), k, seed=k) for k in (1, 3, 2, 5)]
+
+    def model(values):
+        values = edb.ragged(values)
+        return block(values.lengths, values)
+    assert_matches_eager(model, samples, blocks=[block], hybridized=[False],
+                         schedulers=['agenda'])
+    assert any(kind.native is not None and kind.ragged for kind in types), [
+        kind.not_native for kind in types]
+
+
+def test_what_has_no_rule_says_so(types):
+    """And runs as a compiled call among native ones."""
+    first, last = started(nn.Dense(3, in_units=4)), started(nn.Dense(2, in_units=3))
+    samples = arrays((1, 4), 5)
+    assert_matches_eager(lambda x: last(mx.nd.sort(first(x), axis=1)), samples,
+                         blocks=[first, last], hybridized=[False], schedulers=['agenda'])
+    reasons = {kind.not_native for kind in types if kind.not_native}
+    assert any('sort' in reason for reason in reasons)
+    assert any(native_program(kind) is not None for kind in types)
+
+
+BOUNDS = {'clip': lambda F, x: F.clip(x, -1, 1), 'maximum': lambda F, x: F.maximum(x, 1.0),
+          'minimum': lambda F, x: F.minimum(x, 1.0), 'relu': lambda F, x: F.relu(x),
+          'clipped relu': lambda F, x: F.clip(F.relu(x), 0, 1),
+          'of two': lambda F, x: F.broadcast_maximum(x, F.reverse(x, axis=1))}
+
+
+class Bounded(gluon.HybridBlock):
+    """An operator that has two slopes at some points."""
+
+    def __init__(self, bound):
+        super().__init__()
+        self.bound = bound
+
+    def hybrid_forward(self, F, x):
+        return BOUNDS[self.bound](F, x) * 3
+
+
+@pytest.mark.parametrize('bound', BOUNDS)
+def test_slopes_at_bounds_are_those_of_mxnet(bound, types):
+    block, samples = Bounded(bound), arrays((1, 5), 3)
+    for sample in samples:
+        sample[:] = mx.nd.array([[-2, -1, 0, 1, 2]])
+    assert_matches_eager(block, samples, blocks=[block], hybridized=[False],
+                         schedulers=['agenda'], rtol=1e-6)
+    assert bound == 'of two' or any(native_program(kind) is not None for kind in types)
+
+
+@pytest.mark.parametrize('frozen', ['weight', 'bias'])
+def test_parameters_that_are_not_trained(frozen):
+    """(Eager MXNet computes no gradient for a bias whose weight needs none.)"""
+    net = started(nn.Dense(3, in_units=4))
+
+    def gradients():
+        with autograd.record():
+            with edb.batching():
+                values = [net(x) for x in arrays((1, 4), 5)]
+            loss = edb.stack(values).square().sum()
+        loss.backward()
+        return {name: getattr(net, name).grad().asnumpy().copy() for name in ('weight', 'bias')
+                if getattr(net, name).grad_req != 'null'}
+    expected = gradients()
+    getattr(net, frozen).grad_req = 'null'
+    for name, found in gradients().items():
+        np.testing.assert_allclose(found, expected[name], rtol=1e-5)
+
+
+def test_second_backward_pass_gives_the_same():
+    net = started(Gates(6))
+    with autograd.record():
+        with edb.batching():
+            values = [net(x, x)[0] for x in arrays((1, 6), 4)]
+        loss = edb.stack(values).sum()
+    loss.backward(retain_graph=True)
+    once = net.own.weight.grad().asnumpy().copy()
+    loss.backward()
+    np.testing.assert_allclose(net.own.weight.grad().asnumpy(), once, rtol=1e-6)
+
+
+def test_updates_between_recording_backward_and_step():
+    """The backward pass computes with the weights of the forward pass."""
+    net = started(nn.Dense(1, in_units=2))
+    trainer = gluon.Trainer(net.collect_params(), 'sgd', {'learning_rate': 0.5})
+    for native in (True, False):
+        net.initialize(mx.init.One(), force_reinit=True)
+        for _ in range(5):
+            with autograd.record(), edb.compile_options(native=native):
+                with edb.batching():
+                    values = [net(net.weight.data() * 0 + i) for i in range(3)]
+                loss = edb.stack(values).square().mean()
+            loss.backward()
+            trainer.step(1)
+        if native:
+            expected = net.weight.data().asnumpy()
+    np.testing.assert_allclose(net.weight.data().asnumpy(), expected, rtol=1e-4)
+
+
+# --- optional ------------------------------------------------------------------------------------
+
+PROGRAM = '''
+import mxnet as mx, gluon_edbatch as edb
+net = mx.gluon.nn.Dense(2, in_units=2)
+net.initialize()
+with edb.batching():
+    values = [net(mx.nd.ones((1, 2)) * i) for i in range(3)]
+print(edb.native_available(), edb.stack(values).shape)
+'''
+
+
+def run(**variables):
+    """Run a program with these environment variables."""
+    done = run_python('-c', PROGRAM, **variables)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def test_switched_off():
+    result = run(GLUON_EDBATCH_NATIVE='0')
+    assert result.stdout.startswith('False') and not result.stderr
+
+
+def test_without_compiler(tmp_path):
+    result = run(CXX='/no/such/compiler', GLUON_EDBATCH_CACHE=str(tmp_path),
+                 GLUON_EDBATCH_NATIVE='1')
+    assert result.stdout.startswith('False') and 'slower' in result.stderr
+    assert not any(path.suffix == '.so' for path in tmp_path.iterdir())
+
+
+def test_failing_compiler(tmp_path):
+    compiler = tmp_path / 'c++'
+    compiler.write_text('#!/bin/sh\necho "fatal error: no such header" >&2\nexit 1\n')
+    compiler.chmod(0o755)
+    result = run(CXX=str(compiler), GLUON_EDBATCH_CACHE=str(tmp_path / 'cache'),
+                 GLUON_EDBATCH_NATIVE='1')
+    assert result.stdout.startswith('False') and 'no such header' in result.stderr
+
+
+def test_compiler_that_writes_rubbish(tmp_path):
+    compiler = tmp_path / 'c++'
+    compiler.write_text('#!/bin/sh\nfor last; do :; done\necho rubbish > "$last"\n')
+    compiler.chmod(0o755)
+    result = run(CXX=str(compiler), GLUON_EDBATCH_CACHE=str(tmp_path / 'cache'),
+                 GLUON_EDBATCH_NATIVE='1')
+    assert result.stdout.startswith('False') and 'remove the file' in result.stderr
+
+
+def test_folder_that_cannot_be_written(tmp_path):
+    (tmp_path / 'file').write_text('')
+    result = run(GLUON_EDBATCH_CACHE=str(tmp_path / 'file'), GLUON_EDBATCH_NATIVE='1')
+    assert result.stdout.startswith('False') and 'GLUON_EDBATCH_CACHE' in result.stderr
+
+
+# --- what the backward pass reads ----------------------------------------------------------------
+
+LACKING_PROGRAM = """
+import mxnet as mx, gluon_edbatch as edb
+from gluon_edbatch.native import lowering
+from gluon_edbatch.ops.instructions import BINARY, UNARY, Opcode
+
+MODELS = {
+    'Affine': lambda F, x: x * 2 + 1, 'Sigmoid': lambda F, x: F.sigmoid(x),
+    'Tanh': lambda F, x: F.tanh(x), 'Relu': lambda F, x: F.relu(x), 'Exp': lambda F, x: F.exp(x),
+    'Log': lambda F, x: F.log(x), 'Square': lambda F, x: F.square(x),
+    'Sqrt': lambda F, x: F.sqrt(x), 'Abs': lambda F, x: F.abs(x),
+    'Reciprocal': lambda F, x: 2 / x,
+    'SoftRelu': lambda F, x: F.Activation(x, act_type='softrelu'),
+    'SoftSign': lambda F, x: F.softsign(x), 'Leaky': lambda F, x: F.LeakyReLU(x, slope=0.1),
+    'Maximum': lambda F, x: F.maximum(x, 1.0), 'Minimum': lambda F, x: F.minimum(x, 1.0),
+    'Clip': lambda F, x: F.clip(x, 0.5, 1), 'Add': lambda F, x: x + F.identity(x * 2),
+    'Subtract': lambda F, x: x - F.identity(x * 2), 'Multiply': lambda F, x: x * (x + 1),
+    'Divide': lambda F, x: x / (x + 1), 'Larger': lambda F, x: F.maximum(x, x + 1),
+    'Smaller': lambda F, x: F.minimum(x, x + 1), 'softmax': lambda F, x: F.softmax(x),
+    'log_softmax': lambda F, x: F.log_softmax(x), 'pick': lambda F, x: F.pick(x, F.sum(x, axis=1)),
+    'batch_dot': lambda F, x: F.batch_dot(F.expand_dims(x, 1), F.expand_dims(x, 2)),
+}
+kept, used = lowering.read_backward, set()
+
+def keep_nothing(instruction):
+    if instruction.op in (Opcode.UNARY, Opcode.BINARY):
+        used.add((instruction.op, instruction.numbers[0]))
+    lowered.append(bool(kept(instruction)))
+    return []
+
+lowering.read_backward = keep_nothing
+for name, function in MODELS.items():
+    lowered = []
+    net = mx.gluon.nn.HybridLambda(lambda F, x: function(F, x * 2) * 3)
+    samples = [mx.nd.ones((1, 3)) * i for i in range(1, 4)]
+    for sample in samples:
+        sample.attach_grad()
+    error = ''
+    try:
+        with mx.autograd.record():
+            with edb.batching():
+                values = [net(sample) for sample in samples]
+            loss = edb.stack(values).sum()
+        loss.backward()
+        mx.nd.waitall()
+    except mx.MXNetError as raised:
+        error = str(raised).strip().splitlines()[-1].partition('operators: ')[2]
+    assert lowered, name
+    print(name, any(lowered), error, sep='|')
+for opcode, functions in (Opcode.UNARY, UNARY), (Opcode.BINARY, BINARY):
+    for function in functions:
+        assert (opcode, function.number) in used, function
+"""
+
+
+def test_gradients_that_lack_a_value_that_was_not_kept_are_errors():
+    """Of exactly the functions that `read_backward` keeps a value for."""
+    done = run_python('-W', 'ignore', '-c', LACKING_PROGRAM)
+    assert done.returncode == 0, done.stderr
+    for line in done.stdout.splitlines():
+        name, reads, error = line.split('|')
+        expected = f'the gradient of {name} reads a value that was not kept'
+        assert error == (expected if reads == 'True' else ''), line
+
+
+# --- levels of the instruction set ---------------------------------------------------------------
+
+LEVEL_PROGRAM = """
+import sys
+import mxnet as mx, numpy as np, gluon_edbatch as edb
+from mxnet import autograd, gluon
+
+def tree(random, depth):
+    return [tree(random, depth - 1) for _ in range(random.randint(0, 4) if depth else 0)]
+
+results = {}
+for dtype in ('float32', 'float64'):
+    random = np.random.RandomState(1)
+    cell, head = edb.rnn.ChildSumTreeLSTMCell(50, input_size=30), gluon.nn.Dense(7, in_units=50)
+    parameters = [*cell.collect_params().values(), *head.collect_params().values()]
+    for block in (cell, head):
+        block.initialize()
+        block.cast(dtype)
+    for parameter in parameters:  # the same numbers for both
+        value = random.uniform(-0.5, 0.5, parameter.shape).astype('float32')
+        parameter.set_data(mx.nd.array(value, dtype=dtype))
+
+    def state(tree):
+        x = mx.nd.array(random.uniform(-1, 1, (1, 30)).astype('float32'), dtype=dtype)
+        return cell(x, [state(child) for child in tree])
+
+    with autograd.record():
+        with edb.batching():
+            values = [edb.nd.log_softmax(head(state(tree(random, 4))[0])) for _ in range(20)]
+        values = edb.concat(values)
+        loss = (values * values).sum()
+    loss.backward()
+    for name, array in (('values', values), *((str(i), parameter.grad())
+                                             for i, parameter in enumerate(parameters))):
+        results[name + ' ' + dtype] = array.asnumpy()
+assert edb.native_available()
+np.savez(sys.argv[1], **results)
+"""
+
+
+def test_levels_agree_within_rounding(tmp_path):
+    """Those that this processor has: each gives the same bits every time, is as near to float64 as
+    float32 can be, and in float64 they agree."""
+    judge = None
+    for level, needed in compiler.levels().items():
+        if not needed <= compiler.features():
+            continue
+        first, second = (level_results(level, tmp_path / f'{level}-{i}.npz') for i in range(2))
+        judge = judge or first
+        for name, found in first.items():
+            assert found.tobytes() == second[name].tobytes(), (level, name)
+            exact = judge[name.replace('float32', 'float64')]
+            error = np.abs(found - exact).max() / np.abs(exact).max()
+            assert error < (1e-6 if 'float32' in name else 1e-14), (level, name)
+
+
+def level_results(level, path):
+    """What a program computes on a level of the instruction set: arrays by name."""
+    done = run_python('-W', 'ignore', '-c', LEVEL_PROGRAM, path, GLUON_EDBATCH_NATIVE=level)
+    assert done.returncode == 0, done.stderr
+    with np.load(path) as arrays:
+        return dict(arrays)
+
+
+@pytest.mark.parametrize('level', ['v9', 'yes'])
+def test_level_that_is_not_there(level):
+    result = run(GLUON_EDBATCH_NATIVE=level)
+    assert result.stdout.startswith('False')
+    assert f'GLUON_EDBATCH_NATIVE={level}, where this processor has 0, 1' in result.stderr
+
+
+@pytest.mark.parametrize('lacking, best', [((), 'v4'), (('avx512bw',), 'v3'), (('fma',), 'v2')])
+def test_best_level_is_taken(tmp_path, monkeypatch, lacking, best):
+    """Of those that were built and that the processor has."""
+    features = set().union(*compiler.levels().values())
+    if 'avx2' not in features:
+        pytest.skip('another architecture has one level')
+    monkeypatch.setattr(library, 'features', lambda: features - set(lacking))
+    monkeypatch.setattr(library, 'BUILT', tmp_path)
+    monkeypatch.setenv('GLUON_EDBATCH_NATIVE', '1')
+    assert library.built() is None
+    for level in compiler.levels():
+        (tmp_path / compiler.library_name(level, library._MXNET)).write_text('')
+    assert library.built().name.startswith(f'{best}-')
+    monkeypatch.setenv('GLUON_EDBATCH_NATIVE', 'v2')
+    assert library.built().name.startswith('v2-')
+
+
+@pytest.mark.slow  # compiles the library anew
+def test_stopwatch(tmp_path):
+    program = PROGRAM + """
+from gluon_edbatch.native import stopwatch
+taken, again = stopwatch.seconds(), stopwatch.seconds()
+assert 0 < taken['products'] < taken['all'] < 1, taken
+assert not any(again.values()), again
+"""
+    done = run_python('-c', program, GLUON_EDBATCH_STOPWATCH='1', GLUON_EDBATCH_CACHE=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+
+
+def test_no_stopwatch_unless_asked_for():
+    assert stopwatch.seconds() is None
+
+
+def test_library_is_kept():
+    assert library.build() == library.build()
+
+
+@pytest.mark.parametrize('uneven', [False, True])
+def test_batches_that_need_no_comparison_run_together(uneven):
+    """Once compared, calls with as many children each have no padding to compare."""
+    cell = started(edb.rnn.ChildSumTreeLSTMCell(4, 3))
+
+    def scope_of_trees():
+        with edb.batching('agenda') as scope:
+            states = [[cell(np.ones((1, 3), np.float32) * i, []) for i in range(8)]]
+            while len(states[-1]) > 1:
+                below = states[-1]
+                states.append([cell(0 * below[i][0].slice_axis(axis=1, begin=0, end=3),
+                                    [below[i], below[i + 1]][:1 if uneven and i else 2])
+                               for i in range(0, len(below), 2)])
+        edb.forward(states[-1])
+        return list(steps(scope._recording.evaluator.counts[-1].plan))
+    scope_of_trees()
+    assert len(scope_of_trees()) == 1
+
+
+class SharedIds(gluon.HybridBlock):
+    """Ids that are looked up in two tables; `stopped` cuts a result off from autograd, too."""
+
+    def __init__(self, stopped=False):
+        super().__init__()
+        self.stopped = stopped
+        with self.name_scope():
+            self.one, self.other = nn.Embedding(5, 4), nn.Embedding(5, 4)
+
+    def hybrid_forward(self, F, token):
+        one = self.one(token)
+        return (F.BlockGrad(one) if self.stopped else one) * self.other(token)
+
+
+@pytest.mark.parametrize('stopped', [False, True])
+def test_ids_of_several_tables(stopped, types):
+    block = started(SharedIds(stopped))
+    assert_matches_eager(block, [0, 3, 1, 3], hybridized=[False], schedulers=['agenda'])
+    assert any(native_program(kind) is not None for kind in types) != stopped
+
+
+@pytest.mark.parametrize('index, position',
+                         [(1e30, 2), (np.inf, 2), (2, 2), (np.nan, 0), (-np.inf, 0)])
+@pytest.mark.parametrize('dtype', ['float32', 'float64'])
+def test_an_index_beyond_all_rows_is_clipped(index, position, dtype, types):
+    """Also one that no integer can be; eager MXNet takes whatever the processor makes of it."""
+    net = nn.HybridLambda(lambda F, x, index: F.pick(x, index, axis=1, keepdims=True) * 2)
+    x = mx.nd.array([[1, 2, 3]], dtype=dtype)
+    with edb.batching():
+        values = [net(x, mx.nd.array([[index]], dtype=dtype).reshape((-1,))) for _ in range(2)]
+    for value in edb.forward(values):
+        assert value.asscalar() == 2 * x[0, position].asscalar()
+    assert any(native_program(kind) is not None for kind in types)
+
+
+@pytest.mark.parametrize('name, function', [
+    ('clip', lambda F, x: F.clip(x, 0, 1)), ('clip at -0', lambda F, x: F.clip(x, -0.0, 1)),
+    ('maximum', lambda F, x: F.maximum(x, 0.5)), ('minimum', lambda F, x: F.minimum(x, 0.5)),
+    ('larger', lambda F, x: F.maximum(x, F.reverse(x, axis=1))),
+    ('smaller', lambda F, x: F.minimum(x, F.reverse(x, axis=1))),
+    ('relu', lambda F, x: F.relu(x)), ('product', lambda F, x: x * -2),
+    ('quotient', lambda F, x: x / -0.0), ('negative', lambda F, x: -x),
+    ('copy', lambda F, x: F.identity(x)), ('pieces', lambda F, x: F.concat(x, x, dim=1))])
+def test_nan_and_signs_of_zero_are_as_mxnet_has_them(name, function):
+    net = nn.HybridLambda(function)
+    x = mx.nd.array([[np.nan, 0.0, -0.0, 2, -3, 1, 0.25]])
+    expected = net(x).asnumpy()
+    with edb.batching():
+        values = [net(x) for _ in range(2)]
+    for value in edb.forward(values):
+        np.testing.assert_array_equal(value.asnumpy(), expected)
+        zeros = expected == 0
+        np.testing.assert_array_equal(np.signbit(value.asnumpy()[zeros]),
+                                      np.signbit(expected[zeros]))

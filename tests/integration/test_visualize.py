@@ -1,0 +1,209 @@
+"""Pictures of schedules: every node once, one colour a batch, well-formed whatever the names; as
+SVG, and as the pixels that a renderer makes of it."""
+import re
+from collections import Counter
+from xml.etree import ElementTree
+
+import mxnet as mx
+import pytest
+import resvg_py
+from hypothesis import given, settings
+from mxnet import gluon
+
+import gluon_edbatch as edb
+from gluon_edbatch.graph.graph import Graph
+from gluon_edbatch.schedule import get_scheduler
+from gluon_edbatch.report.visualize import _samples, _Section, _colour
+from support.models import TreeLSTM, random_trees, started
+from support.strategies import graphs
+
+SVG = '{http://www.w3.org/2000/svg}'
+NAMED = Graph.from_lists([0, 0, 1, 1], [[], [], [0, 1, 0], [2]], type_names=['<in> & "x"', 'cell'])
+
+
+def drawn(path):
+    """(title, colour) of each node, the headings and lines of the legend, and the edges."""
+    root = ElementTree.parse(path).getroot()
+    groups = [group for group in root.iter(f'{SVG}g') if group.find(f'{SVG}title') is not None]
+    numbers = {text for group in groups for text in group.iter(f'{SVG}text')}
+    return ([(group.find(f'{SVG}title').text, group[1].get('fill')) for group in groups],
+            [text.text for text in root.iter(f'{SVG}text') if text not in numbers],
+            list(root.iter(f'{SVG}line')))
+
+
+def pixels(path):
+    """How often each colour occurs when a program draws the picture, and its size."""
+    png = bytes(resvg_py.svg_to_bytes(svg_path=str(path)))
+    image = mx.image.imdecode(png).asnumpy()
+    assert (image[0, 0] == 255).all()  # the background
+    return (Counter(map('#{:02x}{:02x}{:02x}'.format, *image.reshape(-1, 3).T.tolist())),
+            image.shape[:2])
+
+
+def assert_known_colours(path):
+    """Such as every program knows."""
+    root = ElementTree.parse(path).getroot()
+    for element in root.iter():
+        for name in ('fill', 'stroke'):
+            assert re.fullmatch('#[0-9a-f]{6}|none|black', element.get(name, 'none'))
+
+
+def test_nodes_have_the_colour_of_their_batch(tmp_path):
+    path = tmp_path / 'graph.svg'
+    edb.visualize.schedule((NAMED, get_scheduler('depth').schedule(NAMED)), path)
+    nodes, legend, lines = drawn(path)
+    assert [title for title, _ in nodes] == [
+        '<in> & "x", node 0, batch 1', '<in> & "x", node 1, batch 1', 'cell, node 2, batch 2',
+        'cell, node 3, batch 3']
+    colours = [colour for _, colour in nodes]
+    assert colours[0] == colours[1] and len(set(colours)) == 3
+    assert legend == ['4 calls in 3 batches (lower bound 3)', '1: 2 x <in> & "x"', '2: 1 x cell',
+                      '3: 1 x cell']
+    assert len(lines) == 3 and [entry.name for entry in tmp_path.iterdir()] == ['graph.svg']
+
+
+@settings(max_examples=100, deadline=None)
+@given(graph=graphs())
+def test_no_two_nodes_are_in_one_place_and_results_are_above(graph):
+    samples = _samples(graph)
+    assert sorted(node for sample in samples for node in sample.nodes) == list(range(len(graph)))
+    of = {node: sample for sample in samples for node in sample.nodes.tolist()}
+    section = _Section(graph, get_scheduler('depth').schedule(graph), 0, 1)
+    for width in (1, 200, 10 ** 6):
+        x, y = section._places(width)
+        assert len(set(zip(x.round(3).tolist(), y.tolist()))) == len(graph)
+        assert not len(graph) or (min(x.min(), y.min()) > 0 and x.max() < section.width(width))
+        for a, b in zip(graph.inputs.tolist(), graph.readers.tolist()):
+            assert y[b] < y[a] or of[a] is not of[b]
+
+
+def minibatch(count, read=()):
+    """A scope of trees, evaluated after those of some numbers and after all."""
+    net = started(TreeLSTM())
+    with edb.batching() as scope:
+        values = []
+        for number, tree in enumerate(random_trees(count)):
+            values.append(net(tree))
+            if number in read:
+                values[-1].asnumpy()
+    edb.forward(values)
+    return scope
+
+
+def test_64_trees_fit_a_screen_and_each_batch_has_its_colour(tmp_path):
+    scope, path = minibatch(64), tmp_path / 'trees.svg'
+    edb.visualize.schedule(scope, path)
+    assert_known_colours(path)
+    colours, (height, width) = pixels(path)
+    assert width <= 1600 and height <= 900 and 1.2 < width / height < 2.6
+    (graph, made), = scope.schedules()
+    assert len({_colour(number) for number in range(len(made))}) == len(made)
+    each = [colours[_colour(number)] / len(nodes) for number, nodes in enumerate(made)]
+    assert min(each) > 10, 'a node is some pixels'
+    assert colours['#ffffff'] > .6 * height * width
+    dark = sum([n for colour, n in colours.items() if int(colour[1:3], 16) < 40
+                and int(colour[3:5], 16) < 40 and int(colour[5:], 16) < 40])
+    assert dark < .02 * height * width, 'text and outlines'
+
+
+def test_all_evaluations_are_drawn(tmp_path):
+    scope, path = minibatch(9, read=(2, 5)), tmp_path / 'scope.svg'
+    edb.visualize.schedule(scope, path)
+    nodes, texts, _ = drawn(path)
+    schedules = scope.schedules()
+    assert len(schedules) == 3 and len(nodes) == sum([len(graph) for graph, _ in schedules])
+    assert [text for text in texts if text.startswith('Evaluation')] == [
+        f'Evaluation {i + 1} of 3: {len(graph)} calls in {len(made)} batches (lower bound '
+        f'{len(made)})' for i, (graph, made) in enumerate(schedules)]
+    for evaluation in (0, 1, -1):
+        edb.visualize.schedule(scope, path, evaluation)
+        nodes, texts, _ = drawn(path)
+        assert len(nodes) == len(schedules[evaluation][0])
+        assert texts[0].startswith(f'Evaluation {evaluation % 3 + 1} of 3')
+    with pytest.raises(IndexError):
+        edb.visualize.schedule(scope, path, 3)
+
+
+def test_sum_over_the_samples_does_not_make_them_one(tmp_path):
+    net = started(TreeLSTM())
+    with edb.batching() as scope:
+        total = edb.add_n([net(tree) for tree in random_trees(64)])
+    total.asnumpy()
+    (graph, made), = scope.schedules()
+    samples = _samples(graph)
+    assert len(samples) == 65 and samples[0].joins and samples[0].nodes.tolist() == [len(graph) - 1]
+    edb.visualize.schedule(scope, tmp_path / 'sum.svg')
+    _, (height, width) = pixels(tmp_path / 'sum.svg')
+    assert width <= 1600 and height <= 900
+    x, y = _Section(graph, made, 0, 1)._places(1500)
+    assert y.argmin() == len(graph) - 1 and .2 < x[-1] / x.max() < .8
+
+
+def test_large_legends_are_cut(tmp_path):
+    graph = Graph.from_lists([0] * 300, [[]] * 300, type_names=['x' * 300])
+    made = get_scheduler('unbatched').schedule(graph)
+    edb.visualize.schedule((graph, made), tmp_path / 'graph.svg')
+    nodes, texts, _ = drawn(tmp_path / 'graph.svg')
+    assert len(nodes) == 300 and len(texts) < 60 and max(map(len, texts)) <= 60
+    assert re.fullmatch(r'and 2\d\d more batches', texts[-1])
+
+
+def test_empty_graph(tmp_path):
+    graph = Graph.from_lists([], [])
+    edb.visualize.schedule((graph, get_scheduler('depth').schedule(graph)), tmp_path / 'none.svg')
+    assert drawn(tmp_path / 'none.svg') == ([], ['0 calls in 0 batches (lower bound 0)'], [])
+
+
+def test_scope(tmp_path):
+    net = gluon.nn.Dense(2, in_units=3)
+    net.initialize()
+    with edb.batching() as scope:
+        values = [net(mx.nd.ones((1, 3))) for _ in range(4)]
+    with pytest.raises(ValueError, match='nothing of this scope was evaluated yet'):
+        edb.visualize.schedule(scope, tmp_path / 'scope.svg')
+    edb.forward(values)
+    edb.visualize.schedule(scope, tmp_path / 'scope.svg')
+    nodes, legend, _ = drawn(tmp_path / 'scope.svg')
+    assert len(nodes) == 4 and len(legend) == 2 and legend[1].startswith('1: 4 x Dense(dense')
+
+
+def test_what_was_there_stays_if_drawing_fails(tmp_path):
+    path = tmp_path / 'graph.svg'
+    path.write_text('old')
+    with pytest.raises(TypeError):
+        edb.visualize.schedule((NAMED, None), path)
+    assert path.read_text() == 'old' and len(list(tmp_path.iterdir())) == 1
+
+
+def test_explanation(tmp_path):
+    net = gluon.nn.Dense(2, in_units=3, flatten=False)
+    net.initialize()
+    with edb.batching() as scope:
+        values = [net(mx.nd.ones(shape)) for shape in [(1, 3)] * 3 + [(1, 2, 3)]]
+        values[0].asnumpy()
+        values += [net(mx.nd.ones((1, 3)))]
+    edb.forward(values)
+    explanation = scope.explain()
+    edb.visualize.explanation(scope, tmp_path / 'scope.svg')
+    edb.visualize.explanation(explanation, tmp_path / 'explanation.svg')
+    assert (tmp_path / 'scope.svg').read_text() == (tmp_path / 'explanation.svg').read_text()
+    root = ElementTree.parse(tmp_path / 'scope.svg').getroot()
+    bars = [rect for rect in root.iter(f'{SVG}rect') if rect.find(f'{SVG}title') is not None]
+    places = explanation.places
+    assert len(bars) == sum(one.batches for one in places)
+    colours = {bar.get('fill') for bar in bars}
+    assert len(colours) == 2
+    assert_known_colours(tmp_path / 'scope.svg')
+    drawn_colours, _ = pixels(tmp_path / 'scope.svg')
+    assert all(drawn_colours[colour] >= 200 for colour in colours)  # bars of 10 to 40 pixels
+    heights = sorted(float(bar.get('height')) for bar in bars)
+    assert heights == [10, 30, 40]  # of 4 that are possible, and of 1
+    texts = '\n'.join(text.text for text in root.iter(f'{SVG}text'))
+    assert 'values = [net(mx.nd.ones(shape))' in texts and 'another shape' in texts
+    assert 'Dense: 4 calls in 2 batches, the largest of 3 (4 possible)' in texts
+
+
+def test_explanation_of_nothing(tmp_path):
+    edb.visualize.explanation(edb.batching(), tmp_path / 'none.svg')
+    assert drawn(tmp_path / 'none.svg')[0] == []
+    assert 'nothing was recorded' in (tmp_path / 'none.svg').read_text()

@@ -1,0 +1,379 @@
+"""Schedulers that choose among ready types: sufficient condition, beam search, learned policies."""
+import json
+from dataclasses import replace
+from itertools import combinations
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from gluon_edbatch.errors import PolicyError
+from gluon_edbatch.graph.graph import Graph
+from gluon_edbatch.schedule import (
+    BaseEncoding, BeamScheduler, CachedScheduler, DepthScheduler, FSMScheduler, Policy, QLearningConfig, Run, SufficientConditionScheduler, get_encoding, get_scheduler, learn_policy, lower_bound)
+from gluon_edbatch.schedule.bound import CostToGo
+from gluon_edbatch.schedule.fsm import run_policy
+from gluon_edbatch.schedule.policy import UNSEEN
+from gluon_edbatch.schedule.sufficient import SufficientCondition
+from gluon_edbatch.testing.scheduling import check_schedule, check_scheduler
+from support.strategies import graphs
+
+ENCODINGS = ["E_base", "E_sort", "E_max", "E_path", "E_bound"]
+QUICK = QLearningConfig(effort=500, beam_width=2)
+
+
+def in_lists(graph):
+    return [graph.inputs[a:b].tolist() for a, b in zip(graph.offsets[:-1], graph.offsets[1:])]
+
+
+def two_kinds(seed, trees=6, leaves=8):
+    """Binary trees with two kinds of inner node, which no table of ready types gets right."""
+    random, types, inputs = Random(seed), [], []
+
+    def call(kind, *row):
+        types.append(kind)
+        inputs.append(list(row))
+        return len(types) - 1
+
+    for _ in range(trees):
+        nodes = [call(0) for _ in range(random.randint(2, leaves))]
+        while len(nodes) > 1:
+            place = random.randrange(len(nodes) - 1)
+            nodes[place:place + 2] = [call(random.randint(1, 2), *nodes[place:place + 2])]
+        call(3, *nodes)
+    return Graph.from_lists(types, inputs, 4, type_names=["leaf", "one", "two", "head"])
+
+
+def policy_of(graph, encoding):
+    return learn_policy([graph], encoding, QUICK)
+
+
+# The rules, for every scheduler
+
+
+@pytest.mark.parametrize("scheduler", [
+    SufficientConditionScheduler(), BeamScheduler(1), BeamScheduler(3), FSMScheduler(learn=False),
+    FSMScheduler(config=QUICK), CachedScheduler(BeamScheduler(2)),
+], ids=repr)
+@settings(max_examples=250, deadline=None)
+@given(graph=graphs())
+def test_schedulers_keep_the_rules(scheduler, graph):
+    check_scheduler(scheduler, graph)
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@settings(max_examples=60, deadline=None)
+@given(graph=graphs(), other=graphs())
+def test_learned_policies_keep_the_rules(encoding, graph, other):
+    policy = policy_of(graph, encoding)
+    check_scheduler(FSMScheduler(policy), graph)
+    check_scheduler(FSMScheduler(policy), other)
+    assert len(run_policy(graph, policy)) == policy.reached.batches
+
+
+# Against the optimum
+
+
+def fewest_batches(graph):
+    """Search through all sets of nodes that can have run, with any batch from any of them."""
+    rows, everything = in_lists(graph), frozenset(range(len(graph)))
+    reached, steps = {frozenset()}, 0
+    while everything not in reached:
+        following = set()
+        for done in reached:
+            ready = {}
+            for node in everything - done:
+                if done.issuperset(rows[node]):
+                    ready.setdefault(int(graph.types[node]), []).append(node)
+            for kind, nodes in ready.items():
+                sizes = [1] if graph.alone[kind] else range(1, len(nodes) + 1)
+                following.update(done.union(some) for size in sizes
+                                 for some in combinations(nodes, size))
+        reached, steps = following, steps + 1
+    return steps
+
+
+@settings(max_examples=150, deadline=None)
+@given(graph=graphs(max_nodes=9, max_types=3))
+def test_no_scheduler_beats_the_optimum_and_a_wide_beam_finds_it(graph):
+    optimum = fewest_batches(graph)
+    for scheduler in (SufficientConditionScheduler(), FSMScheduler(policy_of(graph, "E_path")),
+                      BeamScheduler(1)):
+        assert len(scheduler.schedule(graph)) >= optimum
+    # No more sets of nodes than there can be: the beam leaves nothing out.
+    assert len(BeamScheduler(1 << 9).schedule(graph)) == optimum
+
+
+@settings(max_examples=300, deadline=None)
+@given(graph=graphs())
+def test_what_a_run_does_by_itself_costs_nothing(graph):
+    """A batch that need not be chosen lowers the bound, so that nobody can save it."""
+    run, togo, seen = Run(graph), CostToGo(graph), 0
+    assert togo.bound == lower_bound(graph)
+    while True:
+        more = run.settle()
+        new = len(run.batches) - seen
+        before = togo.bound
+        togo.run(run.batches[seen:])
+        assert togo.bound == before - new
+        seen = len(run.batches)
+        if not more:
+            break
+        kind = min(run.frontier.counts)
+        lowers = togo.lowers(kind, run.frontier.ready(kind))
+        before = togo.bound
+        togo.run([run.take(kind)])
+        assert togo.bound == before - lowers
+        seen += 1
+    assert togo.bound == 0
+
+
+# The sufficient condition against its definition
+
+
+@settings(max_examples=300, deadline=None)
+@given(graph=graphs(), seed=st.integers(0, 100), late=st.booleans())
+def test_shares_are_as_defined(graph, seed, late):
+    random, rows, run, condition = Random(seed), in_lists(graph), Run(graph), None
+    while run.settle():
+        if condition is None and not (late and len(run.batches) < 4):
+            condition = SufficientCondition(run)
+        if condition is not None:
+            done = set(np.concatenate(run.batches).tolist()) if run.batches else set()
+            above = []  # types of the ancestors that have not run
+            for row in rows:
+                above.append(set().union(*(above[node] | ({int(graph.types[node])} - set(
+                    [int(graph.types[node])] if node in done else [])) for node in row)))
+            for share, kind in condition.shares():
+                first = [node for node in range(len(graph)) if node not in done
+                         and graph.types[node] == kind and kind not in above[node]]
+                assert share == run.frontier.counts[kind] / len(first)
+        run.take(random.choice(sorted(run.frontier.counts)))
+
+
+def test_sufficient_condition_by_hand():
+    # Type 0 lies before and after type 1; running all ready nodes of 0 at first costs a batch.
+    graph = Graph.from_lists([0, 1, 0, 0, 1], [[], [0], [1], [], [3]])
+    assert len(SufficientConditionScheduler().schedule(graph)) == 3
+
+
+# Policies
+
+
+def test_a_seed_gives_one_policy():
+    some = [two_kinds(seed) for seed in range(3)]
+    first, again = (learn_policy(some, config=QLearningConfig(effort=3000)) for _ in range(2))
+    assert first.table == again.table and list(first.table) == list(again.table)
+    assert first.reached == again.reached and first.reached.batches <= first.reached.sufficient
+
+
+def test_policy_does_not_depend_on_numbers_of_types():
+    graph = two_kinds(1)
+    turned = Graph(3 - graph.types, graph.offsets, graph.inputs, 4, graph.alone,
+                   graph.type_names[::-1])
+    policy = learn_policy([graph], config=QUICK)
+    assert np.array_equal(run_policy(graph, policy).order, run_policy(turned, policy).order)
+    assert learn_policy([turned], config=QUICK).table == policy.table
+
+
+def test_small_graphs_are_left_to_the_sufficient_condition_where_it_is_best():
+    some = [two_kinds(seed, trees=1, leaves=3) for seed in range(4)]
+    some += [two_kinds(seed, trees=20, leaves=14) for seed in range(2)]
+    best = [len(SufficientConditionScheduler().schedule(graph)) for graph in some[:4]]
+    assert best == [lower_bound(graph) for graph in some[:4]]
+    policy = learn_policy(some, "E_base", QUICK)
+    assert max(map(len, some[:4])) <= policy.small < len(some[5])
+    assert [len(run_policy(graph, policy)) for graph in some[:4]] == best
+
+
+def test_unknown_types_are_chosen_by_the_sufficient_condition():
+    graph = two_kinds(1)
+    other = Graph(graph.types, graph.offsets, graph.inputs, 4, graph.alone, list("abcd"))
+    policy = replace(learn_policy([graph], "E_base", QUICK), table={(0, 1): 0},
+                     unseen="sufficient")
+    schedule = run_policy(other, policy)
+    assert schedule.unseen_states
+    assert len(schedule) == len(SufficientConditionScheduler().schedule(other))
+
+
+@pytest.mark.parametrize("unseen", UNSEEN)
+def test_policy_without_a_table_goes_by_its_rule(unseen):
+    graph = two_kinds(1)
+    policy = replace(learn_policy([graph], "E_base", QUICK), table={}, unseen=unseen)
+    run = Run(policy.number(graph))
+    choose = UNSEEN[unseen](run)
+    while run.settle():
+        run.take(choose())
+    schedule = run_policy(graph, policy)
+    assert np.array_equal(schedule.order, run.schedule().order) and not schedule.unseen_states
+
+
+def test_equal_names_are_told_apart_by_their_order():
+    graph = two_kinds(1)
+    same = Graph(graph.types, graph.offsets, graph.inputs, 4, graph.alone, ["x", "y", "y", "z"])
+    assert learn_policy([same], config=QUICK).types == ("x", "y", "y #2", "z")
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_save_and_load(encoding, tmp_path):
+    path, graph = tmp_path / "policy.json", two_kinds(2, trees=12, leaves=14)
+    policy = learn_policy([graph], encoding, QLearningConfig(effort=3000))
+    assert policy.table or encoding != "E_bound"
+    policy.save(path)
+    policy.save(path)
+    again = Policy.load(path)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["policy.json"]
+    assert again.table == policy.table and again.types == policy.types
+    assert again.config == policy.config and again.reached == policy.reached
+    assert again.encoding.name == encoding and repr(again) == repr(policy)
+    assert np.array_equal(run_policy(graph, again).order, run_policy(graph, policy).order)
+
+
+class Own(BaseEncoding):
+    name = "mine"
+
+
+def test_own_encoding(tmp_path):
+    path = tmp_path / "policy.json"
+    learn_policy([two_kinds(2)], Own(), QUICK).save(path)
+    assert Policy.load(path, encoding=Own()).encoding.name == "mine"
+    with pytest.raises(PolicyError, match="no state encoding 'mine'.*give it to Policy.load"):
+        Policy.load(path)
+    with pytest.raises(PolicyError, match="with the encoding 'mine', not with 'E_base'"):
+        Policy.load(path, encoding=BaseEncoding())
+
+
+@pytest.mark.parametrize("changes, message", [
+    (dict(format="x"), "this is no policy"),
+    (dict(version=3), "a policy of version 3, but only version 2"),
+    (dict(unseen="oracle"), "unseen must be one of sufficient, least deep"),
+    (dict(encoding="E_none"), "there is no state encoding 'E_none'"),
+    (dict(encoding=3), "encoding must be a name"),
+    (dict(types=["a", "a"]), "types must be a list of different names"),
+    (dict(types=["a\ud800", "b"]), "types must be a list of different names"),
+    (dict(types=None), "types must be a list of different names"),
+    (dict(table=[[[0], 9]]), "entry 0 of the table chooses the type 9, but types go from 0 to 3"),
+    (dict(table=[[[0], True]]), "chooses the type True"),
+    (dict(table=[[[0], [[[[[[3]]]]]]]]), r"chooses the type \[\[\[\[\.\.\.\]\]\]\], but"),
+    (dict(table=[[[0], 1], [[0], 2]]), "entry 1 of the table has the same state"),
+    (dict(table=[[["x"], 1]]), "entry 0 of the table has a state that is no list of whole"),
+    (dict(table=[[[1 << 70], 1]]), "entry 0 of the table has a state that is no list of whole"),
+    (dict(table=[3]), "entry 0 of the table must be"),
+    (dict(table=None), "table must be a list"),
+    (dict(config={}), "config must have beam_width"),
+    (dict(small=-1), "small must be a whole number of nodes, not -1"),
+    (dict(reached={}), "reached must have whole numbers"),
+])
+def test_load_says_what_is_wrong(tmp_path, changes, message):
+    path = tmp_path / "policy.json"
+    learn_policy([two_kinds(2)], config=QUICK).save(path)
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps({**content, **changes}))
+    with pytest.raises(PolicyError, match=message):
+        Policy.load(path)
+
+
+@pytest.mark.parametrize("values, message", [
+    (dict(seed=-1), "seed must be from 0"), (dict(steps=1.5), "steps must be a whole number"),
+    (dict(epsilon=2), "epsilon must be from 0 to 1"), (dict(effort=True), "effort must be a whole"),
+    (dict(learning_rate="x"), "learning_rate must be a number"),
+])
+def test_config_says_what_is_wrong(tmp_path, values, message):
+    with pytest.raises(ValueError, match=message):
+        QLearningConfig(**values)
+    path = tmp_path / "policy.json"
+    learn_policy([two_kinds(2)], config=QUICK).save(path)
+    content = json.loads(path.read_text())
+    content["config"].update(values)
+    path.write_text(json.dumps(content))
+    with pytest.raises(PolicyError, match=message):
+        Policy.load(path)
+
+
+def test_load_refuses_what_is_no_policy(tmp_path):
+    path = tmp_path / "policy.json"
+    learn_policy([two_kinds(2)], config=QUICK).save(path)
+    whole = path.read_bytes()
+    for junk in (b"", whole[:len(whole) // 2], whole[:-3], b"\xff\xfe" * 500_000,
+                 bytes(np.random.RandomState(0).bytes(1 << 20)), b"[" * (1 << 20), b"[]", b"null",
+                 whole.replace(b'"effort": 500', b'"effort": NaN')):
+        path.write_bytes(junk)
+        with pytest.raises(PolicyError, match="no policy"):
+            Policy.load(path)
+    with pytest.raises(FileNotFoundError):
+        Policy.load(tmp_path / "none.json")
+
+
+# The scheduler that learns by itself
+
+
+def test_fsm_learns_on_the_first_minibatches_and_then_looks_up():
+    fsm = FSMScheduler(config=QUICK)
+    learned = [fsm.schedule(two_kinds(seed)).learn_s for seed in range(8)]
+    assert learned[0] > 0 and learned[4:] == [0] * 4
+    assert len(fsm.policies) == 1 and fsm.learn_s == pytest.approx(sum(learned))
+
+
+def test_learning_is_over_where_the_bound_is_reached():
+    chain = Graph.from_lists([0, 1, 1, 1], [[], [0], [1], [2]], type_names=["in", "cell"])
+    fsm = FSMScheduler()
+    for length in range(2, 9):
+        fsm.schedule(Graph.from_lists([0] + [1] * length, [[]] + [[i] for i in range(length)],
+                                      type_names=["in", "cell"]))
+    assert fsm.schedule(chain).learn_s == 0 and fsm.policies[0].reached.graphs == 1
+
+
+def test_models_have_policies_of_their_own():
+    fsm, graph = FSMScheduler(config=QUICK), two_kinds(3)
+    fsm.schedule(graph)
+    fsm.schedule(Graph(graph.types, graph.offsets, graph.inputs, 4, graph.alone, list("abcd")))
+    assert [policy.types for policy in fsm.policies] == [
+        ("head", "leaf", "one", "two"), ("a", "b", "c", "d")]
+
+
+def test_a_model_with_ever_new_types_is_not_learned_for_ever():
+    fsm, graph = FSMScheduler(config=QUICK), two_kinds(3)
+    learned = [fsm.schedule(Graph(graph.types, graph.offsets, graph.inputs, 4, graph.alone,
+                                  ["leaf", "one", "two", f"head {number}"])).learn_s
+               for number in range(16)]
+    assert len(fsm.policies) == 1 and learned[0] > 0 and learned[-2:] == [0, 0]
+
+
+def test_without_learning_the_sufficient_condition_decides():
+    graph = two_kinds(3)
+    fsm = FSMScheduler(learn=False)
+    assert np.array_equal(fsm.schedule(graph).order,
+                          SufficientConditionScheduler().schedule(graph).order)
+    assert fsm.policies == [] and fsm.unseen_states == 0
+
+
+# Caches
+
+
+def test_equal_graphs_are_scheduled_once():
+    cached = CachedScheduler(DepthScheduler(), capacity=2)
+    first = cached.schedule(two_kinds(1))
+    assert cached.schedule(two_kinds(1)) is first and cached.cache.hits == 1
+    for seed in (2, 3):
+        assert cached.schedule(two_kinds(seed)) is not first
+    assert len(cached.cache) == 2 and cached.schedule(two_kinds(1)) is not first
+    graph = two_kinds(1)
+    for other in (
+        Graph(graph.types[::-1].copy(), graph.offsets, graph.inputs, 4, graph.alone),
+        Graph(graph.types, graph.offsets, graph.inputs, 4, ~graph.alone),
+    ):
+        check_schedule(cached.schedule(other), other)
+
+
+def test_wrong_arguments():
+    with pytest.raises(ValueError, match="width must be at least 1"):
+        BeamScheduler(0)
+    with pytest.raises(ValueError, match="there must be a graph"):
+        learn_policy([])
+    with pytest.raises(ValueError, match="no state encoding 'E'; there are 'E_base'"):
+        get_encoding("E")
+    with pytest.raises(TypeError, match="is not a state encoding"):
+        get_encoding(BaseEncoding)
+    with pytest.raises(ValueError, match="capacity must be at least 0"):
+        CachedScheduler(get_scheduler("depth"), -1)

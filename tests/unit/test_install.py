@@ -1,0 +1,311 @@
+"""Packaging: what is built and installed, what is required, and what importing says where something
+is missing. ``scripts/test_install.sh`` does the same with every Python, with and without compiler.
+"""
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from email.parser import Parser
+from pathlib import Path
+
+import pytest
+
+import gluon_edbatch as edb
+from gluon_edbatch.mx import cuda as _cuda
+from gluon_edbatch import compiled
+from gluon_edbatch.execute.native import compiler
+from support.processes import HANG
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPTS = sorted(ROOT.glob('scripts/*.sh')) + [ROOT / '.ci' / 'run']
+NO_COMPILER = {'CC': '/bin/false', 'CXX': '/bin/false'}
+BUILD = """
+import sys
+from setuptools import build_meta
+source, folder = sys.argv[1:]
+print(getattr(build_meta, 'build_' + source)(folder))
+"""
+
+
+def build(what, source, folder):
+    """Build a wheel or an sdist of a folder, where compilers fail; its path, and what was said."""
+    done = subprocess.run([sys.executable, '-c', BUILD, what, str(folder)], cwd=source,
+                          env={**os.environ, **NO_COMPILER}, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, universal_newlines=True, timeout=HANG)
+    assert done.returncode == 0, done.stdout[-5000:]
+    return folder / done.stdout.splitlines()[-1], done.stdout
+
+
+@pytest.fixture(scope='module')
+def sdist(tmp_path_factory):
+    """Built from a copy of what git knows of this checkout, or would add."""
+    source, folder = tmp_path_factory.mktemp('source'), tmp_path_factory.mktemp('sdist')
+    for name in package_files() + ['README.md', 'LICENSE', 'CHANGELOG.md', 'MANIFEST.in',
+                                   'pyproject.toml', 'setup.cfg', 'setup.py']:
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / name, source / name)
+    path, _ = build('sdist', source, folder)
+    return path
+
+
+@pytest.fixture(scope='module')
+def wheel(sdist, tmp_path_factory):
+    """Built from the sdist: its path, and what was said."""
+    source = tmp_path_factory.mktemp('unpacked')
+    with tarfile.open(sdist) as archive:
+        archive.extractall(source)
+    return build('wheel', next(source.iterdir()), tmp_path_factory.mktemp('wheel'))
+
+
+@pytest.fixture(scope='module')
+def installed(wheel, tmp_path_factory):
+    """The folder of the wheel's files."""
+    folder = tmp_path_factory.mktemp('installed')
+    with zipfile.ZipFile(wheel[0]) as archive:
+        archive.extractall(folder)
+    return folder
+
+
+@pytest.fixture(scope='module')
+def metadata(installed):
+    """Of the wheel: `email.message.Message`."""
+    file, = installed.glob('*.dist-info/METADATA')
+    return Parser().parsestr(file.read_text(encoding='utf-8'))
+
+
+def package_files():
+    """Names of the package's files, but for what is compiled from them."""
+    return sorted(str(path.relative_to(ROOT)) for path in (ROOT / 'gluon_edbatch').rglob('*')
+                  if path.is_file() and path.suffix not in ('.so', '.contents', '.pyc')
+                  and path.parent != compiler.BUILT)
+
+
+def test_sdist_and_wheel_have_every_file(sdist, installed):
+    with tarfile.open(sdist) as archive:
+        shipped = {name.partition('/')[2] for name in archive.getnames()}
+    assert not set(package_files()) - shipped
+    assert {'setup.py', 'setup.cfg', 'pyproject.toml', 'README.md', 'LICENSE'} <= shipped
+    missing = [name for name in package_files() if not (installed / name).exists()]
+    assert not missing
+
+
+def requirements(metadata, extra=None):
+    """What the package, or one of its extras, requires."""
+    found = [re.sub(r"[\s'\"()]", '', line) for line in metadata.get_all('Requires-Dist')]
+    return sorted(line.partition(';')[0] for line in found
+                  if line.partition('extra==')[2] == (extra or ''))
+
+
+def test_package_itself_requires_no_mxnet(metadata):
+    assert requirements(metadata) == ['numpy<1.24']
+
+
+def test_extras(metadata):
+    assert requirements(metadata, 'cpu') == ['mxnet==1.9.1']
+    for cuda in ('cu112', 'cu117'):
+        assert f'mxnet-{cuda}==1.9.1' in requirements(metadata, cuda)
+        assert 'gluon-edbatch[cuda11]' in requirements(metadata, cuda)
+    assert len(requirements(metadata, 'cuda11')) == len(_cuda.LIBRARIES)
+    assert requirements(metadata, 'nlp') == ['gluonnlp==0.10.0']
+    for extra in ('nlp', 'test', 'example', 'benchmark', 'lint'):
+        assert extra in metadata.get_all('Provides-Extra')
+        assert not any(name.startswith('mxnet') for name in requirements(metadata, extra))
+
+
+def test_metadata(metadata):
+    assert re.match('gluon[-_]edbatch$', metadata['Name'])
+    assert metadata['Version'] == edb.__version__
+    assert sorted(metadata['Requires-Python'].split(',')) == ['<3.12', '>=3.8']
+    assert metadata['License'] == 'Apache-2.0'
+
+
+# --- without a compiler --------------------------------------------------------------------------
+
+PROGRAM = """
+import mxnet as mx, gluon_edbatch as edb
+net = mx.gluon.nn.Dense(2, in_units=2)
+net.initialize()
+with mx.autograd.record():
+    with edb.batching():
+        values = [net(mx.nd.ones((1, 2)) * i) for i in range(3)]
+    loss = edb.stack(values).sum()
+loss.backward()
+print(edb.__file__, edb.COMPILED, edb.native_available(), net.weight.grad().asnumpy().tolist())
+"""
+
+
+def run_installed(installed, folder, **variables):
+    """Run a program with the wheel's files, away from this checkout."""
+    environment = {**os.environ, 'PYTHONPATH': str(installed), 'GLUON_EDBATCH_CACHE': str(folder),
+                   **NO_COMPILER, 'GLUON_EDBATCH_COMPILED': '1', 'GLUON_EDBATCH_NATIVE': '1'}
+    return subprocess.run([sys.executable, '-W', 'ignore', '-c', PROGRAM], cwd=str(folder),
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=HANG, check=True,
+                          universal_newlines=True, env={**environment, **variables})
+
+
+def test_wheel_built_without_compiler_runs(wheel, installed, tmp_path):
+    assert 'without native operators' in wheel[1] and 'runs as Python, slower' in wheel[1]
+    result = run_installed(installed, tmp_path)
+    path, flag, native, gradient = result.stdout.split(maxsplit=3)
+    assert Path(path).parent == installed / 'gluon_edbatch'
+    assert (flag, native, gradient.strip()) == ('False', 'False', '[[3.0, 3.0], [3.0, 3.0]]')
+    assert result.stderr.count('slower') == 2 and result.stderr.count('run as Python') == 1
+    assert 'C compiler' in result.stderr
+
+
+def test_what_was_meant_is_not_told(installed, tmp_path):
+    result = run_installed(installed, tmp_path, GLUON_EDBATCH_COMPILED='0',
+                           GLUON_EDBATCH_NATIVE='0')
+    assert not result.stderr and 'False False' in result.stdout
+
+
+@pytest.mark.slow  # compiles a library
+def test_wheel_built_without_compiler_compiles_at_first_use(installed, tmp_path):
+    result = run_installed(installed, tmp_path, CXX=os.environ.get('CXX', ''))
+    assert result.stdout.split()[2] == 'True' and 'compiling' in result.stderr
+
+
+# --- compiled modules ----------------------------------------------------------------------------
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A copy of the package, with what was compiled for it."""
+    if not edb.COMPILED:
+        pytest.skip('nothing was compiled')
+    shutil.copytree(ROOT / 'gluon_edbatch', tmp_path / 'gluon_edbatch')
+    return tmp_path
+
+
+def test_times_of_files_do_not_matter(checkout):
+    for path in checkout.rglob('*.py'):
+        os.utime(path)
+    assert run_installed(checkout, checkout, GLUON_EDBATCH_NATIVE='0').stdout.split()[1] == 'True'
+
+
+@pytest.mark.parametrize('name', ['record/calls.py', 'record/lazy.pxd', 'record/interpreter.h'])
+def test_changed_source_is_what_runs(checkout, name):
+    path = checkout / 'gluon_edbatch' / name
+    before = path.stat()
+    path.write_text(path.read_text() + '\n# changed\n')
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    result = run_installed(checkout, checkout, GLUON_EDBATCH_NATIVE='0')
+    assert result.stdout.split()[1] == 'False' and result.stderr.count('\n') == 1
+    assert 'gluon_edbatch.' in result.stderr and 'build_ext --inplace' in result.stderr
+
+
+def test_every_extension_tells_its_contents():
+    for name in compiled.NAMES:
+        source = (ROOT / 'gluon_edbatch').joinpath(*name.split('.'))
+        for extension in source.parent.glob(f'{source.name}.*.so'):
+            assert re.match('[0-9a-f]{64}$', compiled.stamp_of(extension).read_text())
+
+
+# --- importing without a usable MXNet ------------------------------------------------------------
+
+def import_with(path, name, text):
+    """Import gluon_edbatch in another process in which module `name` is `text`."""
+    (path / f'{name}.py').write_text(text)
+    environment = {**os.environ, 'PYTHONPATH': os.pathsep.join([str(path), str(ROOT)])}
+    return subprocess.run([sys.executable, '-c', 'import gluon_edbatch'], env=environment,
+                          stderr=subprocess.PIPE, universal_newlines=True, timeout=HANG,
+                          cwd=str(path))
+
+
+@pytest.mark.parametrize('module, message', [
+    ("raise ModuleNotFoundError('No module named mxnet', name='mxnet')", 'not installed'),
+    ("__version__ = '1.6.0'", 'too old'), ("__version__ = '2.0.0b1'", 'too new'),
+    ("raise AttributeError('module numpy has no attribute bool')", 'NumPy')])
+def test_import_without_a_usable_mxnet_says_what_to_install(tmp_path, module, message):
+    result = import_with(tmp_path, 'mxnet', module)
+    assert result.returncode != 0
+    last = result.stderr.strip().splitlines()[-1]
+    assert last.startswith('ImportError') and message in last and 'pip install' in last
+
+
+@pytest.mark.parametrize('library, message', [
+    ('libcudnn.so.8', 'cu117'), ('libcuda.so.1', 'no NVIDIA driver')])
+def test_cuda_build_without_its_libraries(tmp_path, library, message):
+    result = import_with(tmp_path, 'mxnet', f"raise OSError('{library}: cannot open shared object "
+                                            f"file: No such file or directory')")
+    last = result.stderr.strip().splitlines()[-1]
+    assert last.startswith('ImportError') and library in last and message in last
+
+
+@pytest.mark.skipif(not shutil.which('gcc'), reason='no C compiler')
+def test_cuda_libraries_are_found(tmp_path):
+    """Where MXNet asks for a library that an installed package of NVIDIA's has: one is compiled that
+    stands for it, and a module that needs it stands for MXNet."""
+    folder = tmp_path / 'nvidia' / 'nccl' / 'lib'
+    folder.mkdir(parents=True)
+    (folder.parents[1] / '__init__.py').touch()
+    compile_c('int edb_nccl(void) { return 7; }', '-Wl,-soname,libnccl.so.2',
+              '-o', folder / 'libnccl.so.2')
+    compile_c('int edb_nccl(void); int edb_mxnet(void) { return edb_nccl(); }',
+              folder / 'libnccl.so.2', '-o', tmp_path / 'libmxnet.so')
+    result = import_with(tmp_path, 'mxnet', f"""
+import ctypes
+library = ctypes.CDLL({str(tmp_path / 'libmxnet.so')!r})
+raise RuntimeError(f'found {{library.edb_mxnet()}}')
+""")
+    assert result.stderr.strip().splitlines()[-1] == 'RuntimeError: found 7'
+
+
+def compile_c(source, *arguments):
+    """A shared library."""
+    subprocess.run(['gcc', '-shared', '-fPIC', '-x', 'c', '-', '-x', 'none', *map(str, arguments)],
+                   input=source, universal_newlines=True, check=True, timeout=HANG)
+
+
+@pytest.mark.parametrize('script', SCRIPTS, ids=lambda path: path.name)
+def test_scripts_are_sound(script):
+    subprocess.run(['bash', '-n', str(script)], check=True, timeout=HANG)
+    assert 'set -euo pipefail' in script.read_text()
+
+
+def environment_script(arguments=(), **variables):
+    environment = {name: value for name, value in os.environ.items()
+                   if not name.startswith('EDB_') and name != 'VIRTUAL_ENV'}
+    return subprocess.run(['bash', str(ROOT / 'scripts' / 'environment.sh'), *arguments],
+                          env={**environment, **variables}, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, universal_newlines=True, timeout=HANG)
+
+
+def test_environment_help():
+    result = environment_script(['--help'])
+    assert result.returncode == 0 and 'EDB_VENV' in result.stdout
+    assert environment_script(['--what']).returncode == 2
+
+
+def test_environment_without_a_python(tmp_path):
+    result = environment_script(EDB_VENV=str(tmp_path / 'venv'), EDB_PYTHON='no-such-python')
+    assert result.returncode == 1 and result.stdout == ''
+    assert 'needs Python 3.8 to 3.11' in result.stderr
+    assert not (tmp_path / 'venv').exists()
+
+
+def test_environment_does_not_clear_other_directories(tmp_path):
+    (tmp_path / 'precious').write_text('x')
+    result = environment_script(EDB_VENV=str(tmp_path))
+    assert result.returncode == 1 and 'is no virtual environment' in result.stderr
+    assert (tmp_path / 'precious').exists()
+
+
+def test_environment_that_is_ready_is_left_alone(tmp_path):
+    """The stamp alone decides: no network and no pip the second time."""
+    venv = tmp_path / 'venv'
+    (venv / 'bin').mkdir(parents=True)
+    (venv / 'bin' / 'python').symlink_to(sys.executable)
+    script = (ROOT / 'scripts' / 'environment.sh').read_text()
+    function = re.search(r'^fingerprint\(\) \{.*?^\}', script, re.MULTILINE | re.DOTALL).group()
+    default = re.search(r'EDB_EXTRAS:-([\w,]+)', script).group(1)
+    stamp = subprocess.run(
+        ['bash', '-c', f'root={ROOT}; extras={default}; python={venv}/bin/python\n'
+                       f'{function}\nfingerprint'],
+        stdout=subprocess.PIPE, universal_newlines=True, check=True).stdout
+    (venv / '.gluon-edbatch-installed').write_text(stamp)
+    result = environment_script(EDB_VENV=str(venv))
+    assert result.returncode == 0 and result.stderr == ''
+    assert result.stdout == f'{venv}/bin/python\n'

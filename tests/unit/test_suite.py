@@ -1,0 +1,152 @@
+"""What must hold of the tests themselves."""
+import ast
+import os
+import select
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+import gluon_edbatch as edb
+from gluon_edbatch.record import hooks
+from support.aftermath import assert_hooks_gone
+from support.processes import HANG, interrupt, run_python, start
+from support.tiers import FAST, is_fast
+
+TESTS = Path(__file__).resolve().parents[1]
+MODULES = sorted(TESTS.rglob('*.py'))
+
+
+def imported(module):
+    """First names of all that a module imports, anywhere in it."""
+    for node in ast.walk(ast.parse(module.read_text(encoding='utf-8'))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split('.')[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module.split('.')[0]
+
+
+@pytest.mark.parametrize('module', MODULES, ids=lambda path: path.stem)
+def test_no_test_module_imports_another(module):
+    """What several need stands in `support`."""
+    others = {path.stem for path in TESTS.glob('*.py')}
+    assert not others & set(imported(module))
+
+
+@pytest.mark.parametrize('module', MODULES, ids=lambda path: path.stem)
+def test_no_test_goes_by_the_clock(module):
+    """How fast a machine is, and what else it does, decides nothing (`support.processes.HANG` is
+    there for what hangs)."""
+    for node in ast.walk(ast.parse(module.read_text(encoding='utf-8'))):
+        clock = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) \
+            and node.value.id == 'time'
+        limit = isinstance(node, ast.keyword) and node.arg == 'timeout' \
+            and isinstance(node.value, ast.Constant)
+        assert not clock and not limit, f'{module}:{getattr(node, "lineno", "?")}'
+
+
+def test_the_fast_tier_names_files_that_exist():
+    names = [name for names in FAST.values() for name in names.split()]
+    assert len(names) == len(set(names))
+    assert all((TESTS / f'test_{name}.py').exists() for name in names), names
+    assert is_fast('test_plan') and not is_fast('test_benchmark')
+
+
+@pytest.mark.parametrize('place', range(len(hooks._HOOKS)), ids=lambda i: hooks._HOOKS[i][1])
+def test_a_hook_that_stays_is_noticed(place, monkeypatch):
+    owner, name, hook, _ = hooks._HOOKS[place]
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, hook)
+        with pytest.raises(AssertionError, match=f'{name} is still hooked'):
+            assert_hooks_gone()
+    assert_hooks_gone()
+
+
+def replaced_by_the_package():
+    """Names of functions in modules and classes of MXNet that are not MXNet's own."""
+    modules = [module for name, module in sys.modules.items() if name.startswith('mxnet')]
+    classes = [item for module in modules for item in vars(module).values()
+               if isinstance(item, type) and item.__module__.startswith('mxnet')]
+    return {(owner.__name__, name) for owner in modules + classes
+            for name, item in vars(owner).items() if not isinstance(item, type)
+            and str(getattr(item, '__module__', '')).startswith('gluon_edbatch')}
+
+
+def test_all_that_a_scope_replaces_in_mxnet_is_watched():
+    before = replaced_by_the_package()
+    with edb.batching():
+        replaced = replaced_by_the_package() - before
+    assert replaced == {(owner.__name__, name) for owner, name, _, _ in hooks._HOOKS}
+
+
+@pytest.fixture
+def interrupts_ignored():
+    """As in a process that a shell started in the background."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_programs_hear_interrupts_where_the_tests_do_not(interrupts_ignored):
+    with start([sys.executable, '-c', 'while True: print("a line", flush=True)']) as process:
+        assert process.stdout.readline() == 'a line\n'
+        assert interrupt(process).splitlines()[-1] == 'KeyboardInterrupt'
+        assert process.returncode == -signal.SIGINT
+
+
+def test_an_interrupt_that_python_drops_is_sent_again():
+    program = """
+import sys, time
+class Deaf:
+    def __del__(self):
+        print('deleted', flush=True)
+        time.sleep(10 ** 6)
+Deaf()
+print('goes on', flush=True)
+while True:
+    print('a line')
+"""
+    with start([sys.executable, '-c', program]) as process:
+        assert process.stdout.readline() == 'deleted\n'
+        errors = interrupt(process)
+        assert errors.startswith('Exception ignored in') and 'KeyboardInterrupt' in errors
+        assert process.returncode == -signal.SIGINT
+
+
+ENDLESS = """
+import subprocess, sys, time
+subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(10 ** 6)'])
+print('begun', flush=True)
+time.sleep(10 ** 6)
+"""
+
+
+def test_a_failed_test_leaves_no_program_behind():
+    """Nor what the program has started: its output ends when the last of them is gone."""
+    with pytest.raises(ZeroDivisionError):
+        with start([sys.executable, '-c', ENDLESS]) as process:
+            assert process.stdout.readline() == 'begun\n'
+            1 / 0  # pylint: disable=pointless-statement
+    assert process.returncode == -signal.SIGKILL and process.stdout.closed
+
+
+def test_programs_end_with_a_killed_process_of_tests(tmp_path):
+    """A pipe that the program holds open is closed, and not by the process that started it."""
+    pipe = tmp_path / 'pipe'
+    os.mkfifo(pipe)
+    held = f'held = open({str(pipe)!r}, "w"); print(flush=True)'
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    done = run_python('-c', f"""
+import os, signal, sys
+sys.path.append({str(TESTS)!r})
+from support.processes import start
+with start([sys.executable, '-c', {held!r} + '; import time; time.sleep(10 ** 6)']) as process:
+    process.stdout.readline()
+    os.kill(os.getpid(), signal.SIGKILL)
+""")
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    closed = select.poll()
+    closed.register(reader, 0)
+    assert closed.poll(1000 * HANG) == [(reader, select.POLLHUP)]
+    os.close(reader)
