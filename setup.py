@@ -1,4 +1,5 @@
 """What pyproject.toml cannot say: what is compiled, where that is possible."""
+
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 
@@ -38,11 +39,18 @@ class BuildExt(build_ext):
         path = self.get_ext_fullpath(ext.name)
         stamp, contents = compiled.stamp_of(path), compiled.contents(ext.name)
         is_known = stamp.exists() and stamp.read_text(encoding='ascii') == contents
-        made, = cythonize(  # here, as it forgets that an extension is optional
-            [Extension(ext.name, ext.sources)], build_dir='build', force=not is_known,
-            compiler_directives={'language_level': 3, 'annotation_typing': False,
-                                 'boundscheck': False, 'wraparound': False,
-                                 'initializedcheck': False})
+        (made,) = cythonize(  # here, as it forgets that an extension is optional
+            [Extension(ext.name, ext.sources)],
+            build_dir='build',
+            force=not is_known,
+            compiler_directives={
+                'language_level': 3,
+                'annotation_typing': False,
+                'boundscheck': False,
+                'wraparound': False,
+                'initializedcheck': False,
+            },
+        )
         ext.sources = made.sources
         super().build_extension(ext)
         stamp.write_text(contents, encoding='ascii')
@@ -50,9 +58,13 @@ class BuildExt(build_ext):
     def copy_extensions_to_source(self):
         super().copy_extensions_to_source()
         for ext in self.extensions:
-            made, target = (compiled.stamp_of(path) for path in (
-                Path(self.build_lib, self.get_ext_filename(ext.name)),
-                self.get_ext_fullpath(ext.name)))
+            made, target = (
+                compiled.stamp_of(path)
+                for path in (
+                    Path(self.build_lib, self.get_ext_filename(ext.name)),
+                    self.get_ext_fullpath(ext.name),
+                )
+            )
             if made.exists():
                 self.copy_file(str(made), str(target))
 
@@ -63,14 +75,23 @@ class BuildExt(build_ext):
                 raise compiler.BuildError('MXNet is not there')
             compiler.build_levels(
                 Path(mxnet.submodule_search_locations[0]),
-                Path(self.build_lib, 'gluon_edbatch', 'execute', 'native', compiler.BUILT.name))
+                Path(self.build_lib, 'gluon_edbatch', 'execute', 'native', compiler.BUILT.name),
+            )
         except compiler.BuildError as error:
             self.warn(f'without native operators, which are compiled at first use: {error}')
 
 
-sources = {name: Path('gluon_edbatch', *name.split('.')).with_suffix('.py')
-           for name in compiled.NAMES}
-extensions = [Extension(f'gluon_edbatch.{name}', [str(path)], include_dirs=[str(path.parent)],
-                        extra_compile_args=['-g0'], optional=True)
-              for name, path in sources.items()]
+sources = {
+    name: Path('gluon_edbatch', *name.split('.')).with_suffix('.py') for name in compiled.NAMES
+}
+extensions = [
+    Extension(
+        f'gluon_edbatch.{name}',
+        [str(path)],
+        include_dirs=[str(path.parent)],
+        extra_compile_args=['-g0'],
+        optional=True,
+    )
+    for name, path in sources.items()
+]
 setup(ext_modules=extensions if cythonize else [], cmdclass={'build_ext': BuildExt})

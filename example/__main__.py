@@ -2,6 +2,7 @@
 
 They run from their own files as well: ``python example/tree_lstm/train.py …``.
 """
+
 import ast
 import runpy
 import sys
@@ -20,11 +21,13 @@ def main() -> int:
         print(listing(found))
         return 0
     if name not in found:
-        print(f'python -m example: there is no {name!r}; there are {", ".join(found)}',
-              file=sys.stderr)
+        print(
+            f'python -m example: there is no {name!r}; there are {", ".join(found)}',
+            file=sys.stderr,
+        )
         return 2
     module = '.'.join(found[name].relative_to(HERE).with_suffix('').parts)
-    sys.path.insert(0, str(HERE))           # modules are found by package name
+    sys.path.insert(0, str(HERE))  # modules are found by package name
     sys.argv[1:] = rest
     runpy.run_module(module, run_name='__main__', alter_sys=True)
     return 0
@@ -32,10 +35,15 @@ def main() -> int:
 
 def programs() -> Dict[str, Path]:
     """Files by the names they are called by: FOLDER.MODULE, or FOLDER alone for its train.py."""
-    files = [path for path in HERE.glob('*/*.py')
-             if "\nif __name__ == '__main__':" in path.read_text(encoding='utf-8')]
-    named = {path.parent.name if path.stem == 'train' else f'{path.parent.name}.{path.stem}': path
-             for path in files}
+    files = [
+        path
+        for path in HERE.glob('*/*.py')
+        if "\nif __name__ == '__main__':" in path.read_text(encoding='utf-8')
+    ]
+    named = {
+        path.parent.name if path.stem == 'train' else f'{path.parent.name}.{path.stem}': path
+        for path in files
+    }
     return dict(sorted(named.items()))
 
 

@@ -1,28 +1,48 @@
 """Automatic batching of dynamic neural networks for Apache MXNet Gluon."""
-from .mx.require import require_mxnet
 
 from . import compiled
+from .mx.require import require_mxnet
 
 require_mxnet()
 
 # pylint: disable=wrong-import-position
-from .api import nd
 from . import rnn
-from .report import visualize
+from .api import nd
 from .api.concurrent import run_concurrently, value
-from .errors import (
-    BatchError, EdbError, PolicyError, RecordError, RowDependenceError, SampleError, StaleValueError)
-from .report.explain import Cause, Explanation
-from .fold import Fold, Unfold, fold_unroll
 from .api.functional import add_n, concat, forward, ragged, stack
 from .api.mixin import AutoBatchMixin
-from .execute.native.library import available as native_available
-from .record.lazy import LazyArray
-from .report.counters import Report
 from .api.reuse import Reuse
-from .schedule import (
-    AgendaScheduler, BeamScheduler, CachedScheduler, DepthScheduler, FSMScheduler, Policy, QLearningConfig, Scheduler, StateEncoding, SufficientConditionScheduler, UnbatchedScheduler, learn_policy, lower_bound)
 from .api.scope import batching
+from .errors import (
+    BatchError,
+    EdbError,
+    PolicyError,
+    RecordError,
+    RowDependenceError,
+    SampleError,
+    StaleValueError,
+)
+from .execute.native.library import available as native_available
+from .fold import Fold, Unfold, fold_unroll
+from .record.lazy import LazyArray
+from .report import visualize
+from .report.counters import Report
+from .report.explain import Cause, Explanation
+from .schedule import (
+    AgendaScheduler,
+    BeamScheduler,
+    CachedScheduler,
+    DepthScheduler,
+    FSMScheduler,
+    Policy,
+    QLearningConfig,
+    Scheduler,
+    StateEncoding,
+    SufficientConditionScheduler,
+    UnbatchedScheduler,
+    learn_policy,
+    lower_bound,
+)
 from .subgraph.options import CompileOptions, compile_options
 
 __version__ = '0.1.0'
@@ -31,12 +51,48 @@ COMPILED = compiled.all_compiled()
 compiled.say_what_is_slower()
 
 __all__ = [
-    'AgendaScheduler', 'AutoBatchMixin', 'BatchError', 'BeamScheduler', 'COMPILED',
-    'CachedScheduler', 'Cause', 'CompileOptions', 'DepthScheduler', 'EdbError', 'Explanation',
-    'FSMScheduler', 'Fold', 'LazyArray', 'Policy', 'PolicyError', 'QLearningConfig',
-    'RecordError', 'Report', 'Reuse', 'RowDependenceError', 'SampleError', 'Scheduler',
-    'StaleValueError', 'StateEncoding', 'SufficientConditionScheduler', 'UnbatchedScheduler',
-    'Unfold', 'add_n', 'batching', 'compile_options', 'concat', 'fold_unroll', 'forward',
-    'learn_policy', 'lower_bound', 'native_available', 'nd', 'ragged', 'rnn',
-    'run_concurrently', 'stack', 'value', 'visualize',
+    'AgendaScheduler',
+    'AutoBatchMixin',
+    'BatchError',
+    'BeamScheduler',
+    'COMPILED',
+    'CachedScheduler',
+    'Cause',
+    'CompileOptions',
+    'DepthScheduler',
+    'EdbError',
+    'Explanation',
+    'FSMScheduler',
+    'Fold',
+    'LazyArray',
+    'Policy',
+    'PolicyError',
+    'QLearningConfig',
+    'RecordError',
+    'Report',
+    'Reuse',
+    'RowDependenceError',
+    'SampleError',
+    'Scheduler',
+    'StaleValueError',
+    'StateEncoding',
+    'SufficientConditionScheduler',
+    'UnbatchedScheduler',
+    'Unfold',
+    'add_n',
+    'batching',
+    'compile_options',
+    'concat',
+    'fold_unroll',
+    'forward',
+    'learn_policy',
+    'lower_bound',
+    'native_available',
+    'nd',
+    'ragged',
+    'rnn',
+    'run_concurrently',
+    'stack',
+    'value',
+    'visualize',
 ]

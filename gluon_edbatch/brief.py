@@ -1,4 +1,5 @@
 """Values of the user in messages and reports: short, and lazy ones without being computed."""
+
 import reprlib
 
 import numpy as np
@@ -16,8 +17,12 @@ class _Brief(reprlib.Repr):
         """As the base class, but for arrays and for classes derived from containers."""
         if hasattr(x, 'shape') and hasattr(x, 'dtype') and not isinstance(x, np.generic):
             return f'{np.dtype(x.dtype).name}{x.shape}'
-        for kind, shown in ((tuple, self.repr_tuple), (list, self.repr_list),
-                            (dict, self.repr_dict), (str, self.repr_str)):
+        for kind, shown in (
+            (tuple, self.repr_tuple),
+            (list, self.repr_list),
+            (dict, self.repr_dict),
+            (str, self.repr_str),
+        ):
             if isinstance(x, kind):
                 return shown(x, level)
         return super().repr1(x, level)

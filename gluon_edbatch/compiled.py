@@ -7,6 +7,7 @@ from.
 
 ``setup.py`` loads this module by its path: it is to need the standard library alone.
 """
+
 import hashlib
 import importlib
 import importlib.util
@@ -16,8 +17,14 @@ from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Dict, Optional
 
-NAMES = ('graph.edges', 'graph.rows', 'record.calls', 'schedule.frontier', 'schedule.paths',
-         'schedule.run')
+NAMES = (
+    'graph.edges',
+    'graph.rows',
+    'record.calls',
+    'schedule.frontier',
+    'schedule.paths',
+    'schedule.run',
+)
 
 _ROOT = Path(__file__).parent
 _why_not: Dict[str, Optional[str]] = {}  # by module, why it is not the compiled form
@@ -45,8 +52,11 @@ def say_what_is_slower() -> None:
     """One line, if something runs as Python that was not asked to."""
     if not all_compiled() and not _is_switched_off():
         name, reason = next(item for item in _why_not.items() if item[1])
-        print(f'gluon_edbatch: recording and scheduling run as Python, slower: {name} {reason} '
-              f'(GLUON_EDBATCH_COMPILED=0 if that is meant)', file=sys.stderr)
+        print(
+            f'gluon_edbatch: recording and scheduling run as Python, slower: {name} {reason} '
+            f'(GLUON_EDBATCH_COMPILED=0 if that is meant)',
+            file=sys.stderr,
+        )
 
 
 def contents(name: str) -> str:

@@ -5,14 +5,16 @@
 
 Prints one line: what runs in compiled form, and the losses. Used by scripts/test_install.sh.
 """
+
 import argparse
 import sys
 from pathlib import Path
 
-import gluon_edbatch as edb
 import mxnet as mx
 import numpy as np
 from mxnet import autograd, gluon
+
+import gluon_edbatch as edb
 from gluon_edbatch.execute.native import compiler, library
 from gluon_edbatch.testing import assert_matches_eager
 
@@ -71,21 +73,31 @@ def train():
 
 def main() -> int:
     """Command line; gives the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument('--expect', choices=('compiled', 'python'), required=True)
     expected = parser.parse_args().expect == 'compiled'
     before, after = train()
     path = library.loaded()
-    print(f"modules: {'compiled' if edb.COMPILED else 'Python'}, native operators: "
-          f"{path.stem.partition('-')[0] if path else 'none'}, loss: {before:.2f} to {after:.2f}")
-    faults = [fault for fault, is_one in (
-        ('the package is not that of the environment',
-         Path(sys.prefix) not in Path(edb.__file__).parents),
-        (f'COMPILED is {edb.COMPILED}', edb.COMPILED != expected),
-        (f'native_available() is {edb.native_available()}', edb.native_available() != expected),
-        (f'{path} did not come with the package', bool(path) and path.parent != compiler.BUILT),
-        ('the loss did not fall', not after < 0.5 * before)) if is_one]
+    print(
+        f'modules: {"compiled" if edb.COMPILED else "Python"}, native operators: '
+        f'{path.stem.partition("-")[0] if path else "none"}, loss: {before:.2f} to {after:.2f}'
+    )
+    faults = [
+        fault
+        for fault, is_one in (
+            (
+                'the package is not that of the environment',
+                Path(sys.prefix) not in Path(edb.__file__).parents,
+            ),
+            (f'COMPILED is {edb.COMPILED}', expected != edb.COMPILED),
+            (f'native_available() is {edb.native_available()}', edb.native_available() != expected),
+            (f'{path} did not come with the package', bool(path) and path.parent != compiler.BUILT),
+            ('the loss did not fall', not after < 0.5 * before),
+        )
+        if is_one
+    ]
     for fault in faults:
         print(f'check_install: {fault}', file=sys.stderr)
     return int(bool(faults))

@@ -8,6 +8,7 @@ of MXNet's registry is batched, and how; the exit status says whether there was 
     python scripts/walk_operators.py --cases 10000 --seed 1
     python scripts/walk_operators.py --seed 1 --only 'sort#3'       # one case
 """
+
 import argparse
 import fnmatch
 import json
@@ -22,12 +23,18 @@ from walk.workers import run_cases
 
 def arguments(argv=None) -> argparse.Namespace:
     """Of the command line."""
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument('--cases', type=int, default=1000, help='how many (default: 1000)')
     parser.add_argument('--seed', type=int, default=1, help='which (default: 1)')
-    parser.add_argument('--operators', nargs='+', default=['*'], metavar='GLOB',
-                        help='these operators only (names or patterns, aliases included)')
+    parser.add_argument(
+        '--operators',
+        nargs='+',
+        default=['*'],
+        metavar='GLOB',
+        help='these operators only (names or patterns, aliases included)',
+    )
     parser.add_argument('--only', metavar='OPERATOR#NUMBER', help='this case only')
     parser.add_argument('--jobs', type=int, default=2, help='processes at once (default: 2)')
     parser.add_argument('--json', metavar='FILE', help='write the table there, too')
@@ -44,9 +51,15 @@ def main(argv=None) -> int:
             sys.exit(f'--only {options.only}: there is no such operator; write OPERATOR#NUMBER')
         chosen, cases = [known[case.op]], [case]
     else:
-        chosen = [operator for operator in known.values() if any(
-            fnmatch.fnmatchcase(alias, glob) for alias in operator.aliases
-            for glob in options.operators)]
+        chosen = [
+            operator
+            for operator in known.values()
+            if any(
+                fnmatch.fnmatchcase(alias, glob)
+                for alias in operator.aliases
+                for glob in options.operators
+            )
+        ]
         if not chosen:
             sys.exit(f'--operators {" ".join(options.operators)}: MXNet has no such operator')
         cases = list(make_cases(chosen, options.seed, options.cases))
@@ -56,11 +69,15 @@ def main(argv=None) -> int:
     print(shown(lines))
     failed = [result for result in results if result.difference]
     for result in failed:
-        print(f'\n{result.case}\n  {result.difference}\n  again: python scripts/walk_operators.py '
-              f'--seed {options.seed} --only {result.case.name!r}')
+        print(
+            f'\n{result.case}\n  {result.difference}\n  again: python scripts/walk_operators.py '
+            f'--seed {options.seed} --only {result.case.name!r}'
+        )
     counted = sum(result.how != 'eager fails' for result in results)
-    print(f'{len(results)} cases, {counted} without those in which eager MXNet fails: '
-          f'{len(failed)} differences')
+    print(
+        f'{len(results)} cases, {counted} without those in which eager MXNet fails: '
+        f'{len(failed)} differences'
+    )
     if options.json:
         with open(options.json, 'w', encoding='utf-8') as file:
             json.dump(as_json(lines, results), file, indent=1)
@@ -82,8 +99,11 @@ class Progress:
         now = time.perf_counter()
         if now - self.said > 10:
             self.said = now
-            print(f'{self.done} of {self.total} cases, {self.failed} differences, '
-                  f'{now - self.begin:.0f} s', file=sys.stderr)
+            print(
+                f'{self.done} of {self.total} cases, {self.failed} differences, '
+                f'{now - self.begin:.0f} s',
+                file=sys.stderr,
+            )
 
 
 if __name__ == '__main__':

@@ -1,4 +1,5 @@
 """Every test starts from the same seeds, and none may leave a scope's hooks behind."""
+
 import gc
 import random
 from importlib.util import find_spec
@@ -17,10 +18,17 @@ from support.tiers import is_fast  # noqa: E402
 # The same cases in every run: a failure in CI is a failure at home. To look for new ones:
 # pytest --hypothesis-profile explore
 # How long something takes is no failure.
-settings.register_profile('ci', derandomize=True, deadline=None, database=None, print_blob=True,
-                          suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile('explore', settings.get_profile('ci'), derandomize=False,
-                          max_examples=2000)
+settings.register_profile(
+    'ci',
+    derandomize=True,
+    deadline=None,
+    database=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile(
+    'explore', settings.get_profile('ci'), derandomize=False, max_examples=2000
+)
 settings.load_profile('ci')
 
 # Without a C compiler there is no gluonnlp (see scripts/environment.sh), nor what needs it.

@@ -1,4 +1,5 @@
 """Beam search for the most probable way to write a word."""
+
 import math
 from typing import Any, List, NamedTuple, Sequence
 
@@ -8,7 +9,7 @@ from .data import COPY, END, VOWELS, Step, Word, letter_id
 
 __all__ = ['MOST_VOWELS', 'Hypothesis', 'Search', 'expand', 'prune']
 
-MOST_VOWELS = 4     # in a row
+MOST_VOWELS = 4  # in a row
 
 
 class Search(NamedTuple):
@@ -48,8 +49,9 @@ class Hypothesis(NamedTuple):
         return Step(letter_id(self.text[-1]) if self.text else END, self.position)
 
 
-def expand(hypothesis: Hypothesis, consonants: str, log_probs: np.ndarray, states: Any
-           ) -> List[Hypothesis]:
+def expand(
+    hypothesis: Hypothesis, consonants: str, log_probs: np.ndarray, states: Any
+) -> List[Hypothesis]:
     """What may follow.
 
     Parameters
@@ -60,12 +62,22 @@ def expand(hypothesis: Hypothesis, consonants: str, log_probs: np.ndarray, state
         Of the decoder afterwards.
     """
     score, text, position, vowels, *_ = hypothesis
-    copied = consonants[position:position + 1]
-    found = [Hypothesis(score + float(log_probs[COPY]), text + copied, position + 1, 0, states,
-                        complete=not copied)]
+    copied = consonants[position : position + 1]
+    found = [
+        Hypothesis(
+            score + float(log_probs[COPY]),
+            text + copied,
+            position + 1,
+            0,
+            states,
+            complete=not copied,
+        )
+    ]
     if vowels < MOST_VOWELS:
-        found += [Hypothesis(score + float(log_prob), text + vowel, position, vowels + 1, states)
-                  for vowel, log_prob in zip(VOWELS, log_probs[COPY + 1:])]
+        found += [
+            Hypothesis(score + float(log_prob), text + vowel, position, vowels + 1, states)
+            for vowel, log_prob in zip(VOWELS, log_probs[COPY + 1 :])
+        ]
     return found
 
 

@@ -4,6 +4,7 @@ A data directory holds ``train.txt`` and ``dev.txt``: text with spaces between w
 (``word|tag``, as in WikiNER). The samples are the different words of small English letters, three
 or more; for dev, those that do not occur in the training data.
 """
+
 import re
 from pathlib import Path
 from typing import List, NamedTuple
@@ -12,14 +13,24 @@ import numpy as np
 from common.errors import DataError
 from common.files import read_lines
 
-__all__ = ['COPY', 'END', 'LAYOUT', 'NUM_ACTIONS', 'NUM_LETTERS', 'VOWELS', 'Step', 'Word',
-           'letter_id', 'load_words']
+__all__ = [
+    'COPY',
+    'END',
+    'LAYOUT',
+    'NUM_ACTIONS',
+    'NUM_LETTERS',
+    'VOWELS',
+    'Step',
+    'Word',
+    'letter_id',
+    'load_words',
+]
 
 LAYOUT = 'train.txt and dev.txt, with text (or word|tag)'
 VOWELS = 'aeiou'
-END = 0             # of a word, among the ids of letters; a is 1
+END = 0  # of a word, among the ids of letters; a is 1
 NUM_LETTERS = 27
-COPY = 0            # the next consonant, or, if there is none, the end; vowels are 1 to 5
+COPY = 0  # the next consonant, or, if there is none, the end; vowels are 1 to 5
 NUM_ACTIONS = 6
 
 _WORD = re.compile(r'([a-z]{3,})(\|\S+)?')
@@ -77,8 +88,9 @@ def load_words(path) -> List[str]:
         The file is missing or has no such word.
     """
     path = Path(path)
-    found = (_WORD.fullmatch(token) for line in read_lines(path, LAYOUT)
-             for token in line.split(' '))
+    found = (
+        _WORD.fullmatch(token) for line in read_lines(path, LAYOUT) for token in line.split(' ')
+    )
     words = list(dict.fromkeys(match.group(1) for match in found if match))
     if not words:
         raise DataError(f'{path}: has no word of three small English letters or more')

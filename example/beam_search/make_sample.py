@@ -7,10 +7,11 @@ An "e" is thus the most probable first vowel, but "a" begins the most probable w
 one hypothesis goes wrong where a beam does not. The same seed gives the same files, byte for byte,
 with every version of Python.
 """
+
 import sys
 from pathlib import Path
 
-if __package__ in (None, ''):               # run as a program: modules are found by package name
+if __package__ in (None, ''):  # run as a program: modules are found by package name
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from typing import List, Optional, Sequence
@@ -22,7 +23,7 @@ __all__ = ['SPLITS', 'make_words', 'write_sample']
 SPLITS = {'train': 800, 'dev': 150}
 
 CONSONANTS = 'bdfgklmnprst'
-WITH_A = 0.4            # share of the words whose vowels are all "a"
+WITH_A = 0.4  # share of the words whose vowels are all "a"
 WORDS_ON_A_LINE = 10
 
 
@@ -45,19 +46,27 @@ def make_words(count: int, seed: str) -> List[str]:
 
 def write_sample(directory, splits=None, seed: int = 0) -> None:
     """Write the splits into a directory."""
-    write_files(directory, {f'{split}.txt': _lines(make_words(count, f'{seed} {split}'))
-                            for split, count in (splits or SPLITS).items()})
+    write_files(
+        directory,
+        {
+            f'{split}.txt': _lines(make_words(count, f'{seed} {split}'))
+            for split, count in (splits or SPLITS).items()
+        },
+    )
 
 
 def _lines(words: Sequence[str]) -> str:
-    return ''.join(' '.join(words[start:start + WORDS_ON_A_LINE]) + '\n'
-                   for start in range(0, len(words), WORDS_ON_A_LINE))
+    return ''.join(
+        ' '.join(words[start : start + WORDS_ON_A_LINE]) + '\n'
+        for start in range(0, len(words), WORDS_ON_A_LINE)
+    )
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Command line; gives the exit status."""
-    return run_maker(write_sample, Path(__file__).with_name('sample'),
-                     'Make a sample of words.', arguments)
+    return run_maker(
+        write_sample, Path(__file__).with_name('sample'), 'Make a sample of words.', arguments
+    )
 
 
 if __name__ == '__main__':

@@ -1,5 +1,6 @@
 """The model, written for one word: an LSTM that writes with hard monotonic attention
 (Aharoni and Goldberg 2017), here to the next consonant."""
+
 from typing import Any, List
 
 import numpy as np
@@ -71,13 +72,15 @@ class VowelWriter(edb.AutoBatchMixin, gluon.Block):
         `Hypothesis`."""
         word, width, margin = search
         vectors = self._encode(word)
-        yield                               # all of them at once
+        yield  # all of them at once
         live = [Hypothesis(0.0, '', 0, 0, self._begin)]
         while not live[0].complete:
             followed = [hypothesis for hypothesis in live if not hypothesis.complete]
-            complete = live[len(followed):]
-            decoded = [self._decode(hypothesis.step(), vectors, hypothesis.states)
-                       for hypothesis in followed]
+            complete = live[len(followed) :]
+            decoded = [
+                self._decode(hypothesis.step(), vectors, hypothesis.states)
+                for hypothesis in followed
+            ]
             log_probs = yield [scores for scores, _ in decoded]
             for hypothesis, scores, (_, states) in zip(followed, log_probs, decoded):
                 complete += expand(hypothesis, word.consonants, scores[0], states)

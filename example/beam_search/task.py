@@ -1,4 +1,5 @@
 """Writing vowels as a task of the training program."""
+
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,13 +43,28 @@ class VowelTask(Task):
 
     @classmethod
     def add_options(cls, data, model) -> None:
-        model.add_argument('--embed', type=positive_int, default=30, metavar='D',
-                           help="width of the letters' embedding")
-        model.add_argument('--beam', type=positive_int, default=8, metavar='K',
-                           help='hypotheses for a word, at most')
-        model.add_argument('--margin', type=positive_float, default=2.0, metavar='M',
-                           help='hypotheses whose log-probability is that much below that of the '
-                                'best one are given up')
+        model.add_argument(
+            '--embed',
+            type=positive_int,
+            default=30,
+            metavar='D',
+            help="width of the letters' embedding",
+        )
+        model.add_argument(
+            '--beam',
+            type=positive_int,
+            default=8,
+            metavar='K',
+            help='hypotheses for a word, at most',
+        )
+        model.add_argument(
+            '--margin',
+            type=positive_float,
+            default=2.0,
+            metavar='M',
+            help='hypotheses whose log-probability is that much below that of the '
+            'best one are given up',
+        )
 
     def __init__(self, options, state=None):
         self.options = options
@@ -79,8 +95,9 @@ class VowelTask(Task):
         """Whether the text is right, with a beam and without: both searches of all words advance
         together."""
         widths = self.options.beam, 1
-        searches = [Search(word, width, self.options.margin)
-                    for word in samples for width in widths]
+        searches = [
+            Search(word, width, self.options.margin) for word in samples for width in widths
+        ]
         found = edb.run_concurrently(searches, net.search)
         right = [best.text == search.word.text for best, search in zip(found, searches)]
         return [mx.nd.array(np.reshape(right, (-1, len(widths))))]
@@ -89,5 +106,7 @@ class VowelTask(Task):
         return VowelScore(*rows.mean(axis=0).tolist())
 
     def describe(self) -> str:
-        return (f'dev: not among the words to train on; hidden {self.options.hidden}, embedding '
-                f'{self.options.embed}, beam {self.options.beam}')
+        return (
+            f'dev: not among the words to train on; hidden {self.options.hidden}, embedding '
+            f'{self.options.embed}, beam {self.options.beam}'
+        )

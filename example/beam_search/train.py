@@ -1,13 +1,15 @@
 """Train a model that completes words, by beam search; see --help."""
+
 import sys
 from pathlib import Path
 
-if __package__ in (None, ''):               # run as a program: modules are found by package name
+if __package__ in (None, ''):  # run as a program: modules are found by package name
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from typing import Optional, Sequence
 
 from common.program import run_program
+
 from beam_search.task import VowelTask
 
 __all__ = ['main']

@@ -6,6 +6,7 @@ parameters of now and of the best epoch as ``.npy`` files, and the trainer's sta
 under which name. It is written under another name, forced to disk and then renamed, so that whatever
 happens meanwhile leaves either the old checkpoint or the new one.
 """
+
 import hashlib
 import io
 import json
@@ -18,8 +19,16 @@ from typing import Any, Dict, List, NamedTuple
 import numpy as np
 from mxnet import gluon
 
-__all__ = ['Checkpoint', 'CheckpointError', 'load', 'parameter_arrays', 'restore_trainer', 'save',
-           'set_parameters', 'trainer_states']
+__all__ = [
+    'Checkpoint',
+    'CheckpointError',
+    'load',
+    'parameter_arrays',
+    'restore_trainer',
+    'save',
+    'set_parameters',
+    'trainer_states',
+]
 
 FORMAT = 'gluon_edbatch example checkpoint 2'
 _WITHOUT_CHECKSUMS = 'gluon_edbatch example checkpoint 1'  # is still read
@@ -36,10 +45,10 @@ class Checkpoint(NamedTuple):
     ``options['seed']`` and the epoch's number.
     """
 
-    task: str                               # name of the example
-    options: Dict[str, Any]                 # of the command line
-    state: Dict[str, Any]                   # `Task.state`
-    history: List[Dict[str, float]]         # what was measured in each epoch
+    task: str  # name of the example
+    options: Dict[str, Any]  # of the command line
+    state: Dict[str, Any]  # `Task.state`
+    history: List[Dict[str, float]]  # what was measured in each epoch
     parameters: Dict[str, np.ndarray]
     best_epoch: int
     best_parameters: Dict[str, np.ndarray]
@@ -87,8 +96,10 @@ def load(path) -> Checkpoint:
 
 def parameter_arrays(net: gluon.Block) -> Dict[str, np.ndarray]:
     """Copies of a network's parameters, by their place in it (``tree_lstm.embed.weight``)."""
-    return {name: parameter.data(parameter.list_ctx()[0]).asnumpy()
-            for name, parameter in net._collect_params_with_prefix().items()}
+    return {
+        name: parameter.data(parameter.list_ctx()[0]).asnumpy()
+        for name, parameter in net._collect_params_with_prefix().items()
+    }
 
 
 def set_parameters(net: gluon.Block, arrays: Dict[str, np.ndarray]) -> None:
@@ -99,8 +110,10 @@ def set_parameters(net: gluon.Block, arrays: Dict[str, np.ndarray]) -> None:
         raise CheckpointError(f'checkpoint and model differ in their parameters: {odd}')
     for name, parameter in parameters.items():
         if parameter.shape != arrays[name].shape:
-            raise CheckpointError(f'parameter {name} has shape {arrays[name].shape} in the '
-                                  f'checkpoint and {parameter.shape} in the model')
+            raise CheckpointError(
+                f'parameter {name} has shape {arrays[name].shape} in the '
+                f'checkpoint and {parameter.shape} in the model'
+            )
         parameter.set_data(arrays[name])
 
 
@@ -126,17 +139,20 @@ def _write_archive(file, checkpoint: Checkpoint) -> None:
     trainer = fields.pop('trainer')
     checksums: Dict[str, str] = {}
     with zipfile.ZipFile(file, 'w', zipfile.ZIP_STORED) as archive:
+
         def write(member: str, contents: bytes) -> None:
             checksums[member] = _checksum(contents)
             archive.writestr(member, contents)
+
         write('trainer', trainer)
         for group, members in arrays.items():
             for name, array in members.items():
                 buffer = io.BytesIO()
                 np.save(buffer, array, allow_pickle=False)
                 write(f'{group}/{name}.npy', buffer.getvalue())
-        archive.writestr('meta.json', json.dumps({
-            'format': FORMAT, **fields, 'checksums': checksums}))
+        archive.writestr(
+            'meta.json', json.dumps({'format': FORMAT, **fields, 'checksums': checksums})
+        )
 
 
 def _checksum(contents: bytes) -> str:
@@ -155,7 +171,7 @@ def _read_archive(path: Path, archive: zipfile.ZipFile) -> Checkpoint:
     for member, array in contents.items():
         group, _, name = member.partition('/')
         if group in arrays:
-            arrays[group][name[:-len('.npy')]] = np.load(io.BytesIO(array), allow_pickle=False)
+            arrays[group][name[: -len('.npy')]] = np.load(io.BytesIO(array), allow_pickle=False)
     return Checkpoint(trainer=contents['trainer'], **arrays, **fields)
 
 

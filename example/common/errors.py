@@ -21,8 +21,9 @@ def shortened(text: str) -> str:
     left_out = len(text) - _LONGEST
     if left_out <= 0:
         return text
-    return (f'{text[:_LONGEST - _LAST]} [… {left_out} more characters …] '
-            f'{text[len(text) - _LAST:]}')
+    return (
+        f'{text[: _LONGEST - _LAST]} [… {left_out} more characters …] {text[len(text) - _LAST :]}'
+    )
 
 
 class OptionError(ValueError):

@@ -1,4 +1,5 @@
 """Reading the lines of a data set's files."""
+
 import gzip
 import zlib
 from pathlib import Path
@@ -29,8 +30,7 @@ def read_lines(path, layout: str) -> List[str]:
         with (gzip.open if path.suffix == '.gz' else open)(path, 'rt', encoding='utf-8') as file:
             return [line.rstrip('\n') for line in file]
     except FileNotFoundError:
-        raise DataError(f'{path}: there is no such file; a data directory holds {layout}'
-                        ) from None
+        raise DataError(f'{path}: there is no such file; a data directory holds {layout}') from None
     except UnicodeDecodeError as error:
         raise DataError(f'{path}: not UTF-8 text ({error})') from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:

@@ -1,4 +1,5 @@
 """The command line of a training program."""
+
 import argparse
 from pathlib import Path
 from typing import Optional, Sequence, Tuple, Type
@@ -11,12 +12,19 @@ from . import checkpoint as checkpoints
 from .errors import DataError, OptionError
 from .task import Task
 
-__all__ = ['nonnegative_float', 'parse', 'parse_context', 'positive_float', 'positive_int',
-           'saved_options']
+__all__ = [
+    'nonnegative_float',
+    'parse',
+    'parse_context',
+    'positive_float',
+    'positive_int',
+    'saved_options',
+]
 
 
-def parse(task: Type[Task], arguments: Optional[Sequence[str]] = None
-          ) -> Tuple[argparse.Namespace, Optional[checkpoints.Checkpoint]]:
+def parse(
+    task: Type[Task], arguments: Optional[Sequence[str]] = None
+) -> Tuple[argparse.Namespace, Optional[checkpoints.Checkpoint]]:
     """Options of a task, and the checkpoint they go on from, if any.
 
     What was not given is taken from that checkpoint; what was must not contradict it.
@@ -30,15 +38,17 @@ def parse(task: Type[Task], arguments: Optional[Sequence[str]] = None
         options = parser.parse_args(arguments)
         for name in task.shape + (task.training if options.resume else ()):
             if getattr(options, name) != found.options[name]:
-                raise OptionError(f'--{name.replace("_", "-")} {getattr(options, name)}: the run '
-                                  f'in {options.checkpoint} has {found.options[name]}')
+                raise OptionError(
+                    f'--{name.replace("_", "-")} {getattr(options, name)}: the run '
+                    f'in {options.checkpoint} has {found.options[name]}'
+                )
     return options, found
 
 
 def saved_options(task: Type[Task], options: argparse.Namespace) -> dict:
     """The options that a checkpoint keeps."""
     saved = {name: getattr(options, name) for name in _remembered(task)}
-    for name in task.paths:                 # the next run may start in another directory
+    for name in task.paths:  # the next run may start in another directory
         saved[name] = saved[name] and str(Path(saved[name]).resolve())
     return saved
 
@@ -60,8 +70,9 @@ def _remembered(task: Type[Task]) -> Tuple[str, ...]:
     return task.shape + task.training + task.paths
 
 
-def _open_checkpoint(task: Type[Task], options: argparse.Namespace
-                     ) -> Optional[checkpoints.Checkpoint]:
+def _open_checkpoint(
+    task: Type[Task], options: argparse.Namespace
+) -> Optional[checkpoints.Checkpoint]:
     if options.checkpoint is None:
         return None
     if options.resume or options.mode == 'infer':
@@ -72,11 +83,13 @@ def _open_checkpoint(task: Type[Task], options: argparse.Namespace
         if found.task != task.name or found.options.keys() != set(_remembered(task)):
             raise checkpoints.CheckpointError(
                 f'{options.checkpoint}: a checkpoint of another program ({found.task}, not '
-                f'{task.name}, or another version of it)')
+                f'{task.name}, or another version of it)'
+            )
         return found
     if Path(options.checkpoint).exists():
-        raise OptionError(f'{options.checkpoint} is there already: go on from it with --resume, '
-                          'or remove it')
+        raise OptionError(
+            f'{options.checkpoint} is there already: go on from it with --resume, or remove it'
+        )
     return None
 
 
@@ -100,7 +113,7 @@ def positive_int(text: str) -> int:
 def seed_number(text: str) -> int:
     """What all generators accept as a seed."""
     number = int(text)
-    if not 0 <= number < 2 ** 31:
+    if not 0 <= number < 2**31:
         raise argparse.ArgumentTypeError(f'{text} is not between 0 and 2**31 - 1')
     return number
 
@@ -137,11 +150,16 @@ class _Help(argparse.ArgumentDefaultsHelpFormatter):
 
 
 def _parser(task: Type[Task]) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog='train.py', formatter_class=_Help,
-                                     description=task.description)
+    parser = argparse.ArgumentParser(
+        prog='train.py', formatter_class=_Help, description=task.description
+    )
     data = parser.add_argument_group('data')
-    data.add_argument('--data', metavar='DIR', default=str(task.sample),
-                      help=f'directory with {task.layout} (default: the embedded sample)')
+    data.add_argument(
+        '--data',
+        metavar='DIR',
+        default=str(task.sample),
+        help=f'directory with {task.layout} (default: the embedded sample)',
+    )
     model = parser.add_argument_group('model and training')
     _add_model_options(model, task.units)
     task.add_options(data, model)
@@ -151,38 +169,76 @@ def _parser(task: Type[Task]) -> argparse.ArgumentParser:
 
 
 def _add_model_options(group, units: str) -> None:
-    group.add_argument('--epochs', type=positive_int, default=10, metavar='N',
-                       help='passes over the data')
-    group.add_argument('--batch-size', type=positive_int, default=64, metavar='N',
-                       help=f'{units} in a minibatch')
-    group.add_argument('--hidden', type=positive_int, default=150, metavar='H',
-                       help='width of the cell')
+    group.add_argument(
+        '--epochs', type=positive_int, default=10, metavar='N', help='passes over the data'
+    )
+    group.add_argument(
+        '--batch-size', type=positive_int, default=64, metavar='N', help=f'{units} in a minibatch'
+    )
+    group.add_argument(
+        '--hidden', type=positive_int, default=150, metavar='H', help='width of the cell'
+    )
     group.add_argument('--lr', type=positive_float, default=1e-3, help='learning rate')
-    group.add_argument('--weight-decay', type=nonnegative_float, default=0.0, metavar='WD',
-                       help='L2 penalty')
-    group.add_argument('--seed', type=seed_number, default=0, metavar='N',
-                       help='of parameters and order of samples')
+    group.add_argument(
+        '--weight-decay', type=nonnegative_float, default=0.0, metavar='WD', help='L2 penalty'
+    )
+    group.add_argument(
+        '--seed',
+        type=seed_number,
+        default=0,
+        metavar='N',
+        help='of parameters and order of samples',
+    )
 
 
 def _add_run_options(group, units: str) -> None:
-    group.add_argument('--mode', choices=('train', 'infer'), default='train',
-                       help='infer does not train: it evaluates --checkpoint, or a fresh network')
-    group.add_argument('--inference-only', dest='mode', action='store_const', const='infer',
-                       help='the same as --mode infer')
-    group.add_argument('--scheduler', type=scheduler_name, metavar='NAME',
-                       help='how the calls of a minibatch are grouped, by a name that '
-                            "gluon_edbatch.batching knows (default: the package's)")
-    group.add_argument('--unbatched', action='store_true',
-                       help='run one sample at a time, without gluon_edbatch')
-    group.add_argument('--ctx', type=parse_context, default='cpu', metavar='cpu|gpu[:N]',
-                       help='where to compute')
-    group.add_argument('--eval-batch-size', type=positive_int, default=256, metavar='N',
-                       help=f'{units} in a minibatch where nothing is trained')
+    group.add_argument(
+        '--mode',
+        choices=('train', 'infer'),
+        default='train',
+        help='infer does not train: it evaluates --checkpoint, or a fresh network',
+    )
+    group.add_argument(
+        '--inference-only',
+        dest='mode',
+        action='store_const',
+        const='infer',
+        help='the same as --mode infer',
+    )
+    group.add_argument(
+        '--scheduler',
+        type=scheduler_name,
+        metavar='NAME',
+        help='how the calls of a minibatch are grouped, by a name that '
+        "gluon_edbatch.batching knows (default: the package's)",
+    )
+    group.add_argument(
+        '--unbatched', action='store_true', help='run one sample at a time, without gluon_edbatch'
+    )
+    group.add_argument(
+        '--ctx', type=parse_context, default='cpu', metavar='cpu|gpu[:N]', help='where to compute'
+    )
+    group.add_argument(
+        '--eval-batch-size',
+        type=positive_int,
+        default=256,
+        metavar='N',
+        help=f'{units} in a minibatch where nothing is trained',
+    )
     group.add_argument('--checkpoint', metavar='FILE', help='written after every epoch')
     group.add_argument('--resume', action='store_true', help='go on from --checkpoint')
-    group.add_argument('--log-interval', type=positive_int, default=20, metavar='N',
-                       help='minibatches between updates of the loss in the progress bar')
-    group.add_argument('--report', action='store_true',
-                       help='print what was batched in the last minibatch')
-    group.add_argument('--explain', action='store_true',
-                       help='print why it was batched so, line by line of the model')
+    group.add_argument(
+        '--log-interval',
+        type=positive_int,
+        default=20,
+        metavar='N',
+        help='minibatches between updates of the loss in the progress bar',
+    )
+    group.add_argument(
+        '--report', action='store_true', help='print what was batched in the last minibatch'
+    )
+    group.add_argument(
+        '--explain',
+        action='store_true',
+        help='print why it was batched so, line by line of the model',
+    )

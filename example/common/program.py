@@ -1,4 +1,5 @@
 """A task as a program: exit status, final table, and errors in one line."""
+
 import sys
 from typing import Optional, Sequence, Type
 
@@ -34,33 +35,39 @@ def run_program(task: Type[Task], arguments: Optional[Sequence[str]] = None) -> 
         print(_interrupted(run), file=sys.stderr)
         return 130
     finally:
-        mx.nd.waitall()                     # nothing may be under way when Python ends
+        mx.nd.waitall()  # nothing may be under way when Python ends
     return 0
 
 
 def _describe(run: Run) -> str:
     task, options = run.task, run.options
     counts = ', '.join(f'{len(task.samples[split])} {split}' for split in task.samples)
-    how = 'one by one' if options.unbatched else \
-        f'batched, scheduler {run.batching().scheduler.name}'
-    return (f'{task.units}: {counts}; {task.describe()}, minibatch {options.batch_size}; {how}; '
-            f'on {options.ctx}')
+    how = (
+        'one by one' if options.unbatched else f'batched, scheduler {run.batching().scheduler.name}'
+    )
+    return (
+        f'{task.units}: {counts}; {task.describe()}, minibatch {options.batch_size}; {how}; '
+        f'on {options.ctx}'
+    )
 
 
 def _final_table(run: Run) -> str:
     """Figures of the network as it is now, on all that was not trained on."""
     columns = run.task.columns
     widths = [max(12, len(heading) + 2) for heading in [*columns.values(), 'samples/s']]
-    heading = ''.join(text.rjust(width)
-                      for text, width in zip([*columns.values(), 'samples/s'], widths))
+    heading = ''.join(
+        text.rjust(width) for text, width in zip([*columns.values(), 'samples/s'], widths)
+    )
     rows = [f'{"":8}{heading}']
     for split in [name for name in run.task.samples if name != 'train']:
         figures, speed = run.evaluate(split)
         texts = [*(f'{getattr(figures, name):.4f}' for name in columns), f'{speed:.1f}']
-        rows.append(f'{split:8}' + ''.join(text.rjust(width)
-                                           for text, width in zip(texts, widths)))
-    of = f'best on dev: epoch {run.best[0]} of {len(run.history)}' if run.history \
+        rows.append(f'{split:8}' + ''.join(text.rjust(width) for text, width in zip(texts, widths)))
+    of = (
+        f'best on dev: epoch {run.best[0]} of {len(run.history)}'
+        if run.history
         else 'a fresh network'
+    )
     rule = '-' * len(rows[0])
     return '\n'.join(['', of, rule, rows[0], rule, *rows[1:], rule])
 
@@ -70,5 +77,7 @@ def _interrupted(run: Optional[Run]) -> str:
         return '\ninterrupted; nothing was saved (--checkpoint FILE saves every epoch)'
     if not run.epochs_saved:
         return '\ninterrupted before the end of the first epoch; nothing was saved'
-    return (f'\ninterrupted; {run.options.checkpoint} has epoch 1 to {run.epochs_saved}: '
-            'go on with --resume')
+    return (
+        f'\ninterrupted; {run.options.checkpoint} has epoch 1 to {run.epochs_saved}: '
+        'go on with --resume'
+    )

@@ -1,4 +1,5 @@
 """One training run: task, model, trainer, and what was measured."""
+
 import argparse
 import contextlib
 import time
@@ -32,21 +33,24 @@ class Run:
         Where to go on from.
     """
 
-    def __init__(self, task: Type[Task], options: argparse.Namespace,
-                 found: Optional[Checkpoint] = None):
+    def __init__(
+        self, task: Type[Task], options: argparse.Namespace, found: Optional[Checkpoint] = None
+    ):
         self.options = options
         self.task = task(options, found.state if found else None)
         self.net = self.task.build()
         self.objective = Objective(self.task, self.net)
-        if options.unbatched:               # as fast as one sample at a time gets
+        if options.unbatched:  # as fast as one sample at a time gets
             self.objective.hybridize()
         self.trainer = gluon.Trainer(
-            self.net.collect_params(), task.optimizer,
-            {'learning_rate': options.lr, 'wd': options.weight_decay, **task.optimizer_options})
+            self.net.collect_params(),
+            task.optimizer,
+            {'learning_rate': options.lr, 'wd': options.weight_decay, **task.optimizer_options},
+        )
         self.history: List[Dict[str, float]] = []
         self.epochs_saved = 0
         self.best = (0, checkpoints.parameter_arrays(self.net))
-        self.scope = None                   # of the last minibatch, for its report
+        self.scope = None  # of the last minibatch, for its report
         if found is not None:
             self._go_on_from(found)
 
@@ -56,28 +60,30 @@ class Run:
         for epoch in range(len(self.history) + 1, self.options.epochs + 1):
             loss, speed = self.train_epoch(epoch)
             dev, _ = self.evaluate('dev')
-            self.history.append({'epoch': epoch, 'loss': loss, 'samples_per_s': speed,
-                                 **dev._asdict()})
+            self.history.append(
+                {'epoch': epoch, 'loss': loss, 'samples_per_s': speed, **dev._asdict()}
+            )
             if epoch == 1 or getattr(dev, by) > self.history[self.best[0] - 1][by]:
                 self.best = (epoch, checkpoints.parameter_arrays(self.net))
             if self.options.checkpoint is not None:
                 self.save()
-            print(f'epoch {epoch:3d}  loss {loss:.4f}  dev {dev}  {speed:7.1f} samples/s',
-                  flush=True)
+            print(
+                f'epoch {epoch:3d}  loss {loss:.4f}  dev {dev}  {speed:7.1f} samples/s', flush=True
+            )
         checkpoints.set_parameters(self.net, self.best[1])
 
     def train_epoch(self, epoch: int) -> Tuple[float, float]:
         """One pass over the training samples: their mean loss, and samples a second."""
         samples = self.task.samples['train']
-        seed = [self.options.seed, epoch]   # of each epoch alone, so that a run can be resumed
+        seed = [self.options.seed, epoch]  # of each epoch alone, so that a run can be resumed
         order = np.random.RandomState(seed).permutation(len(samples))
-        mx.random.seed(int(np.random.RandomState(seed).randint(2 ** 31)))
+        mx.random.seed(int(np.random.RandomState(seed).randint(2**31)))
         size = self.options.batch_size
         losses: List[Tuple[mx.nd.NDArray, int]] = []
         begin = time.perf_counter()
         with self._bar(f'epoch {epoch}/{self.options.epochs}', len(samples)) as bar:
             for start in range(0, len(samples), size):
-                minibatch = [samples[i] for i in order[start:start + size]]
+                minibatch = [samples[i] for i in order[start : start + size]]
                 losses.append((self.step(minibatch), len(minibatch)))
                 bar.update(len(minibatch))
                 if not bar.disable and len(losses) % self.options.log_interval == 0:
@@ -96,7 +102,7 @@ class Run:
                 losses = [self.objective(sample) for sample in minibatch]
             loss = edb.concat(losses).sum() / len(minibatch)
         loss.backward()
-        self.trainer.step(1, ignore_stale_grad=True)    # not every minibatch meets every cell
+        self.trainer.step(1, ignore_stale_grad=True)  # not every minibatch meets every cell
         self.scope = scope
         return loss.detach()
 
@@ -108,7 +114,7 @@ class Run:
         begin = time.perf_counter()
         with self._bar(split, len(samples)) as bar:
             for start in range(0, len(samples), size):
-                minibatch = samples[start:start + size]
+                minibatch = samples[start : start + size]
                 with self.batching() as scope:
                     results = self.task.predict_all(self.net, minibatch)
                 outputs.append(edb.concat(results))
@@ -129,12 +135,19 @@ class Run:
 
     def save(self) -> None:
         """Write the checkpoint."""
-        checkpoints.save(self.options.checkpoint, Checkpoint(
-            task=self.task.name, options=saved_options(type(self.task), self.options),
-            state=self.task.state(), history=self.history,
-            parameters=checkpoints.parameter_arrays(self.net),
-            best_epoch=self.best[0], best_parameters=self.best[1],
-            trainer=checkpoints.trainer_states(self.trainer)))
+        checkpoints.save(
+            self.options.checkpoint,
+            Checkpoint(
+                task=self.task.name,
+                options=saved_options(type(self.task), self.options),
+                state=self.task.state(),
+                history=self.history,
+                parameters=checkpoints.parameter_arrays(self.net),
+                best_epoch=self.best[0],
+                best_parameters=self.best[1],
+                trainer=checkpoints.trainer_states(self.trainer),
+            ),
+        )
         self.epochs_saved = len(self.history)
 
     def _go_on_from(self, found: Checkpoint) -> None:
@@ -142,8 +155,9 @@ class Run:
         self.epochs_saved = len(self.history)
         self.best = (found.best_epoch, found.best_parameters)
         training = self.options.mode == 'train'
-        checkpoints.set_parameters(self.net,
-                                   found.parameters if training else found.best_parameters)
+        checkpoints.set_parameters(
+            self.net, found.parameters if training else found.best_parameters
+        )
         if training:
             checkpoints.restore_trainer(self.trainer, found.trainer)
 

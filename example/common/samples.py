@@ -3,6 +3,7 @@
 A maker (``NAME/make_sample.py``) has a grammar and a function ``write_sample(directory, splits,
 seed)``. The same seed gives the same files, byte for byte, with every version of Python.
 """
+
 import argparse
 import os
 import random
@@ -57,8 +58,12 @@ def write_files(directory, contents: Dict[str, Union[str, bytes]]) -> None:
         os.replace(part, path)
 
 
-def run_maker(write_sample: Callable[..., None], sample: Path, description: str,
-              arguments: Optional[Sequence[str]] = None) -> int:
+def run_maker(
+    write_sample: Callable[..., None],
+    sample: Path,
+    description: str,
+    arguments: Optional[Sequence[str]] = None,
+) -> int:
     """Write a sample as the command line says; gives the exit status.
 
     Parameters
@@ -73,8 +78,9 @@ def run_maker(write_sample: Callable[..., None], sample: Path, description: str,
         By default those of the process.
     """
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument('--out', default=str(sample), metavar='DIR',
-                        help='where to write it (default: %(default)s)')
+    parser.add_argument(
+        '--out', default=str(sample), metavar='DIR', help='where to write it (default: %(default)s)'
+    )
     parser.add_argument('--seed', type=int, default=0, help='(default: %(default)s)')
     options = parser.parse_args(arguments)
     write_sample(options.out, seed=options.seed)

@@ -1,4 +1,5 @@
 """Named entities in sequences of tags, and how well predicted ones agree with true ones."""
+
 from typing import Iterable, List, NamedTuple, Sequence, Set, Tuple
 
 __all__ = ['Span', 'SpanScore', 'TAG_FORM', 'is_tag', 'score_spans', 'spans']
@@ -17,19 +18,21 @@ class Span(NamedTuple):
 class SpanScore(NamedTuple):
     """Figures of a tagger. A span counts as found if type, begin and end are all right."""
 
-    accuracy: float     # of single tags
+    accuracy: float  # of single tags
     precision: float
     recall: float
     f1: float
 
     def __str__(self) -> str:
-        return (f'accuracy {self.accuracy:.4f}  F1 {self.f1:.4f} '
-                f'(precision {self.precision:.4f}, recall {self.recall:.4f})')
+        return (
+            f'accuracy {self.accuracy:.4f}  F1 {self.f1:.4f} '
+            f'(precision {self.precision:.4f}, recall {self.recall:.4f})'
+        )
 
 
 def is_tag(tag: str) -> bool:
     """Whether a text is a tag at all: ``O``, ``B-TYPE`` or ``I-TYPE``."""
-    return tag == 'O' or tag[:2] in ('B-', 'I-') and len(tag) > 2
+    return tag == 'O' or (tag[:2] in ('B-', 'I-') and len(tag) > 2)
 
 
 def spans(tags: Sequence[str]) -> List[Span]:

@@ -1,4 +1,5 @@
 """Tasks that tag the units of a sentence, with the spans of named entities as the aim."""
+
 import argparse
 from collections import Counter
 from typing import Any, ClassVar, Dict, Iterable, Sequence
@@ -39,15 +40,22 @@ class TagTask(Task):
 
     @classmethod
     def add_options(cls, data, model) -> None:
-        model.add_argument('--embed', type=positive_int, default=cls.embed_width, metavar='D',
-                           help='width of the embeddings')
+        model.add_argument(
+            '--embed',
+            type=positive_int,
+            default=cls.embed_width,
+            metavar='D',
+            help='width of the embeddings',
+        )
 
     def tag_id(self, tag: str) -> int:
         """The id of a tag."""
         tags = self.vocabs['tags']
         if tag not in tags:
-            raise DataError(f'{self.options.data}: the tag {tag} is none of those that the '
-                            f'checkpoint knows ({" ".join(tags.idx_to_token)})')
+            raise DataError(
+                f'{self.options.data}: the tag {tag} is none of those that the '
+                f'checkpoint knows ({" ".join(tags.idx_to_token)})'
+            )
         return tags[tag]
 
     def state(self) -> Dict[str, str]:
@@ -72,8 +80,10 @@ class TagTask(Task):
         names = self.vocabs['tags'].idx_to_token
         ends = np.cumsum([len(sample.tags) for sample in samples])
         predicted = np.split(rows.argmax(axis=1), ends[:-1])
-        return score_spans([[names[int(tag)] for tag in sample.tags] for sample in samples],
-                           [[names[tag] for tag in tags] for tags in predicted])
+        return score_spans(
+            [[names[int(tag)] for tag in sample.tags] for sample in samples],
+            [[names[tag] for tag in tags] for tags in predicted],
+        )
 
     def describe(self) -> str:
         sizes = ', '.join(f'{name}: {len(vocab)}' for name, vocab in self.vocabs.items())
@@ -82,8 +92,14 @@ class TagTask(Task):
 
 def build_vocab(units: Iterable[str], min_freq: int = 1, unknown: bool = True) -> nlp.Vocab:
     """A vocabulary of units that occur often enough; all others are its unknown unit, if any."""
-    return nlp.Vocab(Counter(units), min_freq=min_freq, unknown_token='<unk>' if unknown else None,
-                     padding_token=None, bos_token=None, eos_token=None)
+    return nlp.Vocab(
+        Counter(units),
+        min_freq=min_freq,
+        unknown_token='<unk>' if unknown else None,
+        padding_token=None,
+        bos_token=None,
+        eos_token=None,
+    )
 
 
 def saved_vocabs(state: Dict[str, str]) -> Dict[str, nlp.Vocab]:

@@ -1,4 +1,5 @@
 """What an example supplies to become a training program."""
+
 import argparse
 from abc import ABC, abstractmethod
 from pathlib import Path

@@ -1,4 +1,5 @@
 """Tasks whose samples are made of words."""
+
 import argparse
 from typing import Any, ClassVar, Dict, Optional, Sequence
 
@@ -33,18 +34,33 @@ class WordTask(Task):
 
     @classmethod
     def add_options(cls, data, model) -> None:
-        data.add_argument('--glove', metavar='FILE',
-                          help='word vectors: GloVe text, or .npz with "vectors" and words in it '
-                               'or in words.txt beside it')
-        model.add_argument('--embed', type=positive_int, metavar='D',
-                           help='width of the word vectors (default: that of --glove, or '
-                                f'{cls.embed_width})')
-        model.add_argument('--embed-lr', type=nonnegative_float, metavar='LR',
-                           help='learning rate of word vectors; 0 leaves them as they are '
-                                '(default: 0 with --glove, else --lr)')
+        data.add_argument(
+            '--glove',
+            metavar='FILE',
+            help='word vectors: GloVe text, or .npz with "vectors" and words in it '
+            'or in words.txt beside it',
+        )
+        model.add_argument(
+            '--embed',
+            type=positive_int,
+            metavar='D',
+            help=f'width of the word vectors (default: that of --glove, or {cls.embed_width})',
+        )
+        model.add_argument(
+            '--embed-lr',
+            type=nonnegative_float,
+            metavar='LR',
+            help='learning rate of word vectors; 0 leaves them as they are '
+            '(default: 0 with --glove, else --lr)',
+        )
 
-    def settle_words(self, options: argparse.Namespace, state: Optional[Dict[str, Any]],
-                     train: Sequence[str], others: Sequence[str]) -> None:
+    def settle_words(
+        self,
+        options: argparse.Namespace,
+        state: Optional[Dict[str, Any]],
+        train: Sequence[str],
+        others: Sequence[str],
+    ) -> None:
         """The vocabulary, and what depends on ``--glove``.
 
         Parameters
@@ -75,11 +91,14 @@ class WordTask(Task):
     def _take_vectors(self, known) -> None:
         options, width = self.options, known.vectors.shape[1]
         if options.embed not in (None, width):
-            raise OptionError(f'--embed {options.embed}: the vectors in {options.glove} have '
-                              f'{width} numbers')
+            raise OptionError(
+                f'--embed {options.embed}: the vectors in {options.glove} have {width} numbers'
+            )
         self._rows, missing = embedding_rows(self.words, known, options.seed)
-        print(f'{len(self.words.vocab) - len(missing)} of {len(self.words.vocab)} words '
-              f'({"cased" if self.words.cased else "lower case"}) have a vector')
+        print(
+            f'{len(self.words.vocab) - len(missing)} of {len(self.words.vocab)} words '
+            f'({"cased" if self.words.cased else "lower case"}) have a vector'
+        )
         options.embed = width
 
     def state(self) -> Dict[str, Any]:
@@ -96,5 +115,7 @@ class WordTask(Task):
             embedding.set_data(self._rows)
 
     def describe(self) -> str:
-        return (f'words: {len(self.words.vocab)}; hidden {self.options.hidden}, embedding '
-                f'{self.options.embed}')
+        return (
+            f'words: {len(self.words.vocab)}; hidden {self.options.hidden}, embedding '
+            f'{self.options.embed}'
+        )

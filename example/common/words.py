@@ -1,4 +1,5 @@
 """Vocabulary and word vectors, with gluonnlp."""
+
 import json
 import zipfile
 from pathlib import Path
@@ -43,8 +44,9 @@ class WordVectors(NamedTuple):
     vectors: np.ndarray
 
 
-def build_words(train: Sequence[str], others: Iterable[str] = (),
-                known: Optional[WordVectors] = None) -> Words:
+def build_words(
+    train: Sequence[str], others: Iterable[str] = (), known: Optional[WordVectors] = None
+) -> Words:
     """The vocabulary: training tokens, and those of ``others`` that have a vector.
 
     A word that is not trained on means something only if it brings a vector. Capitals are kept
@@ -56,8 +58,12 @@ def build_words(train: Sequence[str], others: Iterable[str] = (),
     counter = nlp.data.count_tokens(_fold(token, cased) for token in train)
     new = (_fold(token, cased) for token in others)
     nlp.data.count_tokens([token for token in new if token in have], counter=counter)
-    return Words(nlp.Vocab(counter, unknown_token=UNKNOWN, padding_token=None, bos_token=None,
-                           eos_token=None), cased)
+    return Words(
+        nlp.Vocab(
+            counter, unknown_token=UNKNOWN, padding_token=None, bos_token=None, eos_token=None
+        ),
+        cased,
+    )
 
 
 def embedding_rows(words: Words, known: WordVectors, seed: int, scale: float = 0.05):
@@ -73,18 +79,23 @@ def embedding_rows(words: Words, known: WordVectors, seed: int, scale: float = 0
         The words without a vector.
     """
     source = nlp.embedding.TokenEmbedding(
-        unknown_token=UNKNOWN, init_unknown_vec=None, idx_to_token=[UNKNOWN] + known.words,
-        idx_to_vec=mx.nd.array(np.concatenate([np.zeros_like(known.vectors[:1]),
-                                               known.vectors])))
+        unknown_token=UNKNOWN,
+        init_unknown_vec=None,
+        idx_to_token=[UNKNOWN] + known.words,
+        idx_to_vec=mx.nd.array(np.concatenate([np.zeros_like(known.vectors[:1]), known.vectors])),
+    )
     words.vocab.set_embedding(source)
     rows = words.vocab.embedding.idx_to_vec.asnumpy().copy()
-    words.vocab.set_embedding(None)         # the model's parameter takes over
+    words.vocab.set_embedding(None)  # the model's parameter takes over
     without = np.array([token not in source for token in words.vocab.idx_to_token])
     without[words.vocab[UNKNOWN]] = True
     draw = np.random.RandomState(seed).uniform(-scale, scale, rows.shape)
     rows[without] = draw[without]
-    missing = [token for token, lacks in zip(words.vocab.idx_to_token, without)
-               if lacks and token != UNKNOWN]
+    missing = [
+        token
+        for token, lacks in zip(words.vocab.idx_to_token, without)
+        if lacks and token != UNKNOWN
+    ]
     return rows, missing
 
 
@@ -155,6 +166,7 @@ def _text_rows(path: Path):
                 if len(vector) != width:
                     raise DataError(f'{path}:{line}: {len(vector)} numbers, {width} on line 1')
                 return vector
+
             yield word, parse
 
 

@@ -10,6 +10,7 @@ sentence::
 A word list has a word a line; what follows the word after a space (counts, parts of speech) is
 ignored, so that the dictionaries of jieba can be used as they are.
 """
+
 from pathlib import Path
 from typing import Callable, FrozenSet, Iterable, List, NamedTuple, Sequence, Tuple
 
@@ -18,8 +19,18 @@ from common.errors import DataError
 from common.files import read_lines
 from common.spans import TAG_FORM, is_tag
 
-__all__ = ['Arc', 'CharSentence', 'LAYOUT', 'Lattice', 'WordArc', 'WordList', 'build_lattice',
-           'find_words', 'load_split', 'load_words']
+__all__ = [
+    'Arc',
+    'CharSentence',
+    'LAYOUT',
+    'Lattice',
+    'WordArc',
+    'WordList',
+    'build_lattice',
+    'find_words',
+    'load_split',
+    'load_words',
+]
 
 LAYOUT = 'one file each that ends in .train, .dev and .test, with a character and a tag a line'
 
@@ -85,21 +96,29 @@ class Lattice:
 
 def find_words(chars: Sequence[str], dictionary: WordList) -> List[WordArc]:
     """All dictionary words in a sentence, by their begin, then by their end."""
-    return [WordArc(begin, end, word)
-            for begin in range(len(chars) - 1)
-            for end in range(begin + 2, min(begin + dictionary.longest, len(chars)) + 1)
-            for word in (''.join(chars[begin:end]),) if word in dictionary.words]
+    return [
+        WordArc(begin, end, word)
+        for begin in range(len(chars) - 1)
+        for end in range(begin + 2, min(begin + dictionary.longest, len(chars)) + 1)
+        for word in (''.join(chars[begin:end]),)
+        if word in dictionary.words
+    ]
 
 
-def build_lattice(sentence: CharSentence, words: Iterable[WordArc],
-                  char_id: Callable[[str], int], word_id: Callable[[str], int],
-                  tag_id: Callable[[str], int]) -> Lattice:
+def build_lattice(
+    sentence: CharSentence,
+    words: Iterable[WordArc],
+    char_id: Callable[[str], int],
+    word_id: Callable[[str], int],
+    tag_id: Callable[[str], int],
+) -> Lattice:
     """A sample for a model whose vocabularies turn texts into ids."""
     arcs: List[List[Arc]] = [[] for _ in sentence.chars]
     for begin, end, word in words:
         arcs[end - 1].append(Arc(begin, word_id(word)))
-    return Lattice([char_id(char) for char in sentence.chars], arcs,
-                   [tag_id(tag) for tag in sentence.tags])
+    return Lattice(
+        [char_id(char) for char in sentence.chars], arcs, [tag_id(tag) for tag in sentence.tags]
+    )
 
 
 def load_split(directory, split: str) -> List[CharSentence]:
@@ -169,8 +188,10 @@ def _parse_line(line: str, place: str) -> Tuple[str, str]:
         raise DataError(f'{place}: a line is a character, a tab and a tag, not {line!r}')
     text, tag = fields
     if len(text) < 2 or text[-1] not in '0123456789':
-        raise DataError(f'{place}: a character comes with its position in its word, a digit '
-                        f'(口0), not as {text!r}')
+        raise DataError(
+            f'{place}: a character comes with its position in its word, a digit '
+            f'(口0), not as {text!r}'
+        )
     if not is_tag(tag):
         raise DataError(f'{place}: a tag is {TAG_FORM}, not {tag!r}')
     return text[:-1], tag

@@ -8,10 +8,11 @@ with ordinary words, and words overlap (北京, 北京大学, 大学, 大学生,
 more than its characters. The same seed gives the same files, byte for byte, with every version of
 Python.
 """
+
 import sys
 from pathlib import Path
 
-if __package__ in (None, ''):               # run as a program: modules are found by package name
+if __package__ in (None, ''):  # run as a program: modules are found by package name
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from typing import List, NamedTuple, Optional, Sequence
@@ -32,7 +33,9 @@ VERBS = '喜欢 看见 认识 帮助 等'.split()
 DOINGS = '学习 工作 生活 看海 爬山 学中文 看新闻 开会'.split()
 TIMES = '今天 明天 春天 上学时 平时 天天'.split()
 PARTICLES = '在 的 和 去 了 说 ， 。 ！'.split()
-MORE_WORDS = '学文 海上 中文 国文 天生 明文 生平 平安 文明 上学 江山 新生 安生 云海 新闻 开会了'.split()
+MORE_WORDS = (
+    '学文 海上 中文 国文 天生 明文 生平 平安 文明 上学 江山 新生 安生 云海 新闻 开会了'.split()
+)
 
 
 class Word(NamedTuple):
@@ -89,15 +92,27 @@ def make_sentences(count: int, seed: str) -> List[List[Word]]:
 def word_list() -> List[str]:
     """All words that a dictionary would have: no names of people, no institutions of a place but
     the universities."""
-    words = [*PLACES, *INSTITUTIONS, *SIGHTS, *PEOPLE, *VERBS, *DOINGS, *TIMES, *PARTICLES,
-             *MORE_WORDS, *(place + '大学' for place in PLACES)]
+    words = [
+        *PLACES,
+        *INSTITUTIONS,
+        *SIGHTS,
+        *PEOPLE,
+        *VERBS,
+        *DOINGS,
+        *TIMES,
+        *PARTICLES,
+        *MORE_WORDS,
+        *(place + '大学' for place in PLACES),
+    ]
     return sorted(set(words))
 
 
 def write_sample(directory, splits=None, seed: int = 0) -> None:
     """Write the splits and the word list into a directory."""
-    contents = {f'sample.{split}': ''.join(map(_lines, make_sentences(count, f'{seed} {split}')))
-                for split, count in (splits or SPLITS).items()}
+    contents = {
+        f'sample.{split}': ''.join(map(_lines, make_sentences(count, f'{seed} {split}')))
+        for split, count in (splits or SPLITS).items()
+    }
     contents['words.txt'] = ''.join(f'{word} 1 x\n' for word in word_list())
     write_files(directory, contents)
 
@@ -113,8 +128,12 @@ def _lines(sentence: Sequence[Word]) -> str:
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Command line; gives the exit status."""
-    return run_maker(write_sample, Path(__file__).with_name('sample'),
-                     'Make a sample in the form of Weibo NER.', arguments)
+    return run_maker(
+        write_sample,
+        Path(__file__).with_name('sample'),
+        'Make a sample in the form of Weibo NER.',
+        arguments,
+    )
 
 
 if __name__ == '__main__':

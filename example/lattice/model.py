@@ -1,4 +1,5 @@
 """The model, written for one lattice."""
+
 from typing import Any, List, Sequence
 
 import numpy as np
@@ -29,8 +30,9 @@ class Merge(gluon.HybridBlock):
     def __init__(self, hidden_size: int, **kwargs):
         super().__init__(**kwargs)
         with self.name_scope():
-            self.gate = gluon.nn.Dense(hidden_size, use_bias=False, flatten=False,
-                                       in_units=hidden_size)     # a softmax cancels a bias
+            self.gate = gluon.nn.Dense(
+                hidden_size, use_bias=False, flatten=False, in_units=hidden_size
+            )  # a softmax cancels a bias
 
     def __call__(self, states: Sequence[Sequence[Any]]) -> List[Any]:
         parts = [edb.ragged(part) for part in zip(*states)]
@@ -62,8 +64,9 @@ class LatticeRNN(edb.AutoBatchMixin, gluon.Block):
         E and H.
     """
 
-    def __init__(self, kind: str, num_chars: int, num_words: int, embed_dim: int,
-                 hidden_size: int, **kwargs):
+    def __init__(
+        self, kind: str, num_chars: int, num_words: int, embed_dim: int, hidden_size: int, **kwargs
+    ):
         super().__init__(**kwargs)
         with self.name_scope():
             self.char_embed = gluon.nn.Embedding(num_chars, embed_dim)
@@ -71,16 +74,18 @@ class LatticeRNN(edb.AutoBatchMixin, gluon.Block):
             self.char_cell = CELLS[kind](hidden_size, input_size=embed_dim)
             self.word_cell = CELLS[kind](hidden_size, input_size=embed_dim)
             self.merge = Merge(hidden_size)
-        self._begin = [np.zeros(info['shape'], np.float32)
-                       for info in self.char_cell.state_info(batch_size=1)]
+        self._begin = [
+            np.zeros(info['shape'], np.float32) for info in self.char_cell.state_info(batch_size=1)
+        ]
 
     def forward(self, lattice: Lattice):
         states = [self._begin]
         for char, arcs in zip(lattice.chars, lattice.arcs):
             _, state = self.char_cell(self.char_embed(char), states[-1])
             if arcs:
-                words = [self.word_cell(self.word_embed(word), states[begin])[1]
-                         for begin, word in arcs]
+                words = [
+                    self.word_cell(self.word_embed(word), states[begin])[1] for begin, word in arcs
+                ]
                 state = self.merge([state] + words)
             states.append(state)
         return [state[0] for state in states[1:]]
@@ -98,8 +103,17 @@ class LatticeTagger(edb.AutoBatchMixin, gluon.Block):
         Read the lattice from right to left as well, with a network of its own.
     """
 
-    def __init__(self, kind: str, num_chars: int, num_words: int, num_tags: int, embed_dim: int,
-                 hidden_size: int, bidirectional: bool = False, **kwargs):
+    def __init__(
+        self,
+        kind: str,
+        num_chars: int,
+        num_words: int,
+        num_tags: int,
+        embed_dim: int,
+        hidden_size: int,
+        bidirectional: bool = False,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         self._bidirectional = bidirectional
         with self.name_scope():

@@ -3,6 +3,7 @@
 The files are those of `tree_sst.data`, of which a sentence's words and the label of the whole are
 read. Neutral sentences are left out, as is usual where the treebank serves for two classes.
 """
+
 from typing import Callable, Iterable, List, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from tree_sst.data import Phrase
 __all__ = ['NUM_CLASSES', 'Sentence', 'build_sentences', 'load_split']
 
 NUM_CLASSES = 2
-NEUTRAL = 2             # of the five labels
+NEUTRAL = 2  # of the five labels
 
 
 class Sentence(NamedTuple):
@@ -23,11 +24,14 @@ class Sentence(NamedTuple):
     label: np.ndarray
 
 
-def build_sentences(phrases: Iterable[Phrase], to_ids: Callable[[List[str]], List[int]]
-                    ) -> List[Sentence]:
+def build_sentences(
+    phrases: Iterable[Phrase], to_ids: Callable[[List[str]], List[int]]
+) -> List[Sentence]:
     """Samples for a model whose vocabulary turns words into ids with `to_ids`."""
-    return [Sentence(to_ids(phrase.words()), np.array([phrase.label > NEUTRAL], np.float32))
-            for phrase in phrases]
+    return [
+        Sentence(to_ids(phrase.words()), np.array([phrase.label > NEUTRAL], np.float32))
+        for phrase in phrases
+    ]
 
 
 def load_split(path) -> List[Phrase]:
@@ -40,6 +44,7 @@ def load_split(path) -> List[Phrase]:
     """
     phrases = [phrase for phrase in tree_sst.data.load_split(path) if phrase.label != NEUTRAL]
     if not phrases:
-        raise DataError(f'{path}: all sentences are neutral (label {NEUTRAL}), and these are left '
-                        'out')
+        raise DataError(
+            f'{path}: all sentences are neutral (label {NEUTRAL}), and these are left out'
+        )
     return phrases

@@ -1,4 +1,5 @@
 """The model, written for one sequence."""
+
 from typing import Sequence
 
 import numpy as np
@@ -24,8 +25,9 @@ class LSTMAcceptor(edb.AutoBatchMixin, gluon.Block):
         Widths of the embedding and of the LSTM.
     """
 
-    def __init__(self, vocab_size: int, embed_dim: int, hidden_size: int, num_classes: int,
-                 **kwargs):
+    def __init__(
+        self, vocab_size: int, embed_dim: int, hidden_size: int, num_classes: int, **kwargs
+    ):
         super().__init__(**kwargs)
         with self.name_scope():
             self.embed = gluon.nn.Embedding(vocab_size, embed_dim, sparse_grad=True)

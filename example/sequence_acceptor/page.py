@@ -7,6 +7,7 @@ One minibatch is trained on ten times: its losses are built one by one, and summ
 ``edb.batching()`` around that they run in batches, without it one after the other; nothing else
 differs, and the losses agree.
 """
+
 import argparse
 import contextlib
 import sys
@@ -14,7 +15,7 @@ import time
 from pathlib import Path
 from statistics import median
 
-if __package__ in (None, ''):               # run as a program: modules are found by package name
+if __package__ in (None, ''):  # run as a program: modules are found by package name
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from typing import Callable, ContextManager, List, NamedTuple, Optional, Sequence, Tuple
@@ -25,11 +26,11 @@ from common.errors import DataError
 from common.options import positive_int
 from common.words import build_words
 from mxnet import autograd, gluon
-from sequence_acceptor.data import NUM_CLASSES, build_sentences, load_split
-from sequence_acceptor.model import LSTMAcceptor
 from tree_sst.data import tokens_of
 
 import gluon_edbatch as edb
+from sequence_acceptor.data import NUM_CLASSES, build_sentences, load_split
+from sequence_acceptor.model import LSTMAcceptor
 
 __all__ = ['PAGE', 'Problem', 'main', 'predict', 'train']
 
@@ -43,12 +44,17 @@ class Problem(NamedTuple):
     num_classes: int
 
 
-PAGE = Problem([((1, 4, 5, 1), 1), ((42, 1), 2), ((56, 2, 17), 1)],
-               [(1, 4, 12, 1), (42, 2), (56, 2, 17)], vocab_size=1000, num_classes=3)
+PAGE = Problem(
+    [((1, 4, 5, 1), 1), ((42, 1), 2), ((56, 2, 17), 1)],
+    [(1, 4, 12, 1), (42, 2), (56, 2, 17)],
+    vocab_size=1000,
+    num_classes=3,
+)
 
 
-def train(problem: Problem, batching: Callable[[], ContextManager], epochs: int, width: int
-          ) -> Tuple[LSTMAcceptor, List[float], List[float]]:
+def train(
+    problem: Problem, batching: Callable[[], ContextManager], epochs: int, width: int
+) -> Tuple[LSTMAcceptor, List[float], List[float]]:
     """A trained acceptor, the loss of each epoch, and how many seconds it took.
 
     `batching` makes the scope that losses are built in: ``edb.batching``, or one that does nothing.
@@ -86,13 +92,19 @@ def predict(acceptor: LSTMAcceptor, sequences: Sequence[Sequence[int]]) -> List[
 
 def read_problem(directory: str, size: int) -> Problem:
     """The first sentences of the treebank to train on, and three others."""
-    train_split, dev_split = (load_split(Path(directory) / f'{split}.txt')
-                              for split in ('train', 'dev'))
+    train_split, dev_split = (
+        load_split(Path(directory) / f'{split}.txt') for split in ('train', 'dev')
+    )
     words = build_words(tokens_of(train_split))
-    minibatch, unseen = (build_sentences(phrases, words.ids)
-                         for phrases in (train_split[:size], dev_split[:3]))
-    return Problem([(sentence.tokens, int(sentence.label)) for sentence in minibatch],
-                   [sentence.tokens for sentence in unseen], len(words.vocab), NUM_CLASSES)
+    minibatch, unseen = (
+        build_sentences(phrases, words.ids) for phrases in (train_split[:size], dev_split[:3])
+    )
+    return Problem(
+        [(sentence.tokens, int(sentence.label)) for sentence in minibatch],
+        [sentence.tokens for sentence in unseen],
+        len(words.vocab),
+        NUM_CLASSES,
+    )
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
@@ -116,16 +128,33 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(formatter_class=argparse.RawDescriptionHelpFormatter,
-                                     description=__doc__)
-    parser.add_argument('--data', metavar='DIR', help='directory of the treebank (default: the '
-                                                      "page's sequences)")
-    parser.add_argument('--batch-size', type=positive_int, default=64, metavar='N',
-                        help='sentences in the minibatch of --data (default: 64)')
-    parser.add_argument('--epochs', type=positive_int, default=10, metavar='N',
-                        help='how often it is trained on (default: 10)')
-    parser.add_argument('--width', type=positive_int, default=100, metavar='H',
-                        help='of embedding and LSTM (default: 100)')
+    parser = argparse.ArgumentParser(
+        formatter_class=argparse.RawDescriptionHelpFormatter, description=__doc__
+    )
+    parser.add_argument(
+        '--data', metavar='DIR', help="directory of the treebank (default: the page's sequences)"
+    )
+    parser.add_argument(
+        '--batch-size',
+        type=positive_int,
+        default=64,
+        metavar='N',
+        help='sentences in the minibatch of --data (default: 64)',
+    )
+    parser.add_argument(
+        '--epochs',
+        type=positive_int,
+        default=10,
+        metavar='N',
+        help='how often it is trained on (default: 10)',
+    )
+    parser.add_argument(
+        '--width',
+        type=positive_int,
+        default=100,
+        metavar='H',
+        help='of embedding and LSTM (default: 100)',
+    )
     return parser
 
 

@@ -1,4 +1,5 @@
 """The sentiment of whole sentences as a task of the training program."""
+
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,7 +31,7 @@ class AcceptorTask(WordTask):
 
     name = 'sequence_acceptor'
     description = 'Train an LSTM to tell positive sentences from negative ones (SST).'
-    sample = Path(tree_sst.__file__).with_name('sample')    # its files are read here, too
+    sample = Path(tree_sst.__file__).with_name('sample')  # its files are read here, too
     layout = LAYOUT
     unit, units = 'sentence', 'sentences'
     columns = {'accuracy': 'accuracy'}
@@ -40,8 +41,9 @@ class AcceptorTask(WordTask):
 
     def __init__(self, options, state=None):
         raw = {split: load_split(Path(options.data) / f'{split}.txt') for split in SPLITS}
-        self.settle_words(options, state, tokens_of(raw['train']),
-                          tokens_of(raw['dev'] + raw['test']))
+        self.settle_words(
+            options, state, tokens_of(raw['train']), tokens_of(raw['dev'] + raw['test'])
+        )
         self.samples = {split: build_sentences(raw[split], self.words.ids) for split in SPLITS}
 
     def build(self):

@@ -1,13 +1,15 @@
 """Train an LSTM to tell positive sentences from negative ones; see --help."""
+
 import sys
 from pathlib import Path
 
-if __package__ in (None, ''):               # run as a program: modules are found by package name
+if __package__ in (None, ''):  # run as a program: modules are found by package name
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from typing import Optional, Sequence
 
 from common.program import run_program
+
 from sequence_acceptor.task import AcceptorTask
 
 __all__ = ['main']

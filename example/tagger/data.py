@@ -2,6 +2,7 @@
 
 A data directory holds ``train.txt`` and ``dev.txt``.
 """
+
 from typing import Callable, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
@@ -45,11 +46,13 @@ class Sentence:
         return f'Sentence({len(self.tokens)} tokens, {spelt} of them spelt)'
 
 
-def build_sentence(sentence: TaggedWords, token: Callable[[str], Token],
-                   tag_id: Callable[[str], int]) -> Sentence:
+def build_sentence(
+    sentence: TaggedWords, token: Callable[[str], Token], tag_id: Callable[[str], int]
+) -> Sentence:
     """A sample for a model whose vocabularies turn words into tokens and tags into ids."""
-    return Sentence([token(word) for word in sentence.words],
-                    [tag_id(tag) for tag in sentence.tags])
+    return Sentence(
+        [token(word) for word in sentence.words], [tag_id(tag) for tag in sentence.tags]
+    )
 
 
 def load_split(path) -> List[TaggedWords]:
@@ -64,8 +67,10 @@ def load_split(path) -> List[TaggedWords]:
     DataError
         The file is missing, or a line is not what the format asks for.
     """
-    sentences = [_parse_line(line, f'{path}:{number}')
-                 for number, line in enumerate(read_lines(path, LAYOUT), 1)]
+    sentences = [
+        _parse_line(line, f'{path}:{number}')
+        for number, line in enumerate(read_lines(path, LAYOUT), 1)
+    ]
     if not sentences:
         raise DataError(f'{path}:1: the file is empty')
     return sentences

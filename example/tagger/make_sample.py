@@ -7,10 +7,11 @@ syllables, with endings that tell what they name (-son, -ville, -ish), so that a
 the characters of rare words knows more. Tags are in IOB1, as in WikiNER. The same seed gives the
 same files, byte for byte, with every version of Python.
 """
+
 import sys
 from pathlib import Path
 
-if __package__ in (None, ''):               # run as a program: modules are found by package name
+if __package__ in (None, ''):  # run as a program: modules are found by package name
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from typing import List, NamedTuple, Optional, Sequence
@@ -47,7 +48,7 @@ class Grammar(Writer):
         sentence = [Phrase(f'In {self.pick(YEARS)} ,')] if self.chance(0.3) else []
         sentence += self.subject()
         sentence.append(Phrase(self.pick(VERBS)))
-        if self.chance(0.15):       # neighbours of one kind, which IOB1 tells apart by "B-"
+        if self.chance(0.15):  # neighbours of one kind, which IOB1 tells apart by "B-"
             sentence += [self.place(), self.place()]
         else:
             sentence += self.thing()
@@ -105,15 +106,25 @@ def make_sentences(count: int, seed: str) -> List[str]:
 
 def write_sample(directory, splits=None, seed: int = 0) -> None:
     """Write the splits into a directory."""
-    write_files(directory, {
-        f'{split}.txt': ''.join(f'{line}\n' for line in make_sentences(count, f'{seed} {split}'))
-        for split, count in (splits or SPLITS).items()})
+    write_files(
+        directory,
+        {
+            f'{split}.txt': ''.join(
+                f'{line}\n' for line in make_sentences(count, f'{seed} {split}')
+            )
+            for split, count in (splits or SPLITS).items()
+        },
+    )
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Command line; gives the exit status."""
-    return run_maker(write_sample, Path(__file__).with_name('sample'),
-                     'Make a sample in the form of WikiNER.', arguments)
+    return run_maker(
+        write_sample,
+        Path(__file__).with_name('sample'),
+        'Make a sample in the form of WikiNER.',
+        arguments,
+    )
 
 
 if __name__ == '__main__':

@@ -1,4 +1,5 @@
 """The model, written for one sentence."""
+
 from typing import Any, List, Sequence
 
 import numpy as np
@@ -53,8 +54,10 @@ class SpellingLSTM(edb.AutoBatchMixin, gluon.Block):
     def __init__(self, num_chars: int, char_dim: int, embed_dim: int, **kwargs):
         super().__init__(**kwargs)
         if embed_dim % 2:
-            raise ValueError(f'two LSTMs share the width of a word vector, which {embed_dim} '
-                             'does not allow: it must be even')
+            raise ValueError(
+                f'two LSTMs share the width of a word vector, which {embed_dim} '
+                'does not allow: it must be even'
+            )
         with self.name_scope():
             self.embed = gluon.nn.Embedding(num_chars, char_dim)
             self.bilstm = BiLSTM(embed_dim // 2, char_dim)
@@ -83,9 +86,18 @@ class BiLSTMTagger(edb.AutoBatchMixin, gluon.Block):
         Gradients of words' vectors are row_sparse.
     """
 
-    def __init__(self, num_words: int, num_tags: int, embed_dim: int, hidden_size: int,
-                 layers: int = 2, num_chars: int = 0, char_dim: int = 20,
-                 sparse_grad: bool = False, **kwargs):
+    def __init__(
+        self,
+        num_words: int,
+        num_tags: int,
+        embed_dim: int,
+        hidden_size: int,
+        layers: int = 2,
+        num_chars: int = 0,
+        char_dim: int = 20,
+        sparse_grad: bool = False,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         with self.name_scope():
             self.embed = gluon.nn.Embedding(num_words, embed_dim, sparse_grad=sparse_grad)

@@ -1,4 +1,5 @@
 """English named entities as a task of the training program."""
+
 from pathlib import Path
 
 import mxnet as mx
@@ -12,7 +13,7 @@ from .model import BiLSTMTagger
 __all__ = ['TaggerTask']
 
 SPLITS = ('train', 'dev')
-SPELT_BELOW = 5         # occurrences in the training data
+SPELT_BELOW = 5  # occurrences in the training data
 
 
 class TaggerTask(TagTask):
@@ -30,31 +31,58 @@ class TaggerTask(TagTask):
     @classmethod
     def add_options(cls, data, model) -> None:
         super().add_options(data, model)
-        model.add_argument('--layers', type=positive_int, default=2, metavar='N',
-                           help='how many BiLSTMs, one over the other')
-        model.add_argument('--char', action='store_true',
-                           help=f'words seen fewer than {SPELT_BELOW} times get their vector '
-                                'from a BiLSTM over their characters; else those seen once have '
-                                'one vector')
-        model.add_argument('--char-embed', type=positive_int, default=20, metavar='D',
-                           help="width of the characters' embedding")
-        model.add_argument('--sparse-grad', action='store_true',
-                           help='a step updates the vectors of the words in the minibatch only')
+        model.add_argument(
+            '--layers',
+            type=positive_int,
+            default=2,
+            metavar='N',
+            help='how many BiLSTMs, one over the other',
+        )
+        model.add_argument(
+            '--char',
+            action='store_true',
+            help=f'words seen fewer than {SPELT_BELOW} times get their vector '
+            'from a BiLSTM over their characters; else those seen once have '
+            'one vector',
+        )
+        model.add_argument(
+            '--char-embed',
+            type=positive_int,
+            default=20,
+            metavar='D',
+            help="width of the characters' embedding",
+        )
+        model.add_argument(
+            '--sparse-grad',
+            action='store_true',
+            help='a step updates the vectors of the words in the minibatch only',
+        )
 
     def __init__(self, options, state=None):
         self.options = options
         if options.char and options.embed % 2:
-            raise OptionError(f'--embed {options.embed}: with --char, two LSTMs share the width '
-                              'of a word vector, which must be even')
+            raise OptionError(
+                f'--embed {options.embed}: with --char, two LSTMs share the width '
+                'of a word vector, which must be even'
+            )
         raw = {split: load_split(Path(options.data) / f'{split}.txt') for split in SPLITS}
         words = [word for sentence in raw['train'] for word in sentence.words]
-        self.vocabs = saved_vocabs(state) if state else {
-            'words': build_vocab(words, min_freq=SPELT_BELOW if options.char else 2),
-            'chars': build_vocab((char for word in words for char in word), min_freq=2),
-            'tags': build_vocab((tag for split in SPLITS for sentence in raw[split]
-                                 for tag in sentence.tags), unknown=False)}
-        self.samples = {split: [build_sentence(sentence, self.token, self.tag_id)
-                                for sentence in raw[split]] for split in SPLITS}
+        self.vocabs = (
+            saved_vocabs(state)
+            if state
+            else {
+                'words': build_vocab(words, min_freq=SPELT_BELOW if options.char else 2),
+                'chars': build_vocab((char for word in words for char in word), min_freq=2),
+                'tags': build_vocab(
+                    (tag for split in SPLITS for sentence in raw[split] for tag in sentence.tags),
+                    unknown=False,
+                ),
+            }
+        )
+        self.samples = {
+            split: [build_sentence(sentence, self.token, self.tag_id) for sentence in raw[split]]
+            for split in SPLITS
+        }
 
     def token(self, word: str) -> Token:
         """What the model sees of a word."""
@@ -65,10 +93,18 @@ class TaggerTask(TagTask):
     def build(self):
         options = self.options
         mx.random.seed(options.seed)
-        num_words, num_chars, num_tags = (len(self.vocabs[name])
-                                          for name in ('words', 'chars', 'tags'))
-        net = BiLSTMTagger(num_words, num_tags, options.embed, options.hidden, options.layers,
-                           num_chars if options.char else 0, options.char_embed,
-                           options.sparse_grad)
+        num_words, num_chars, num_tags = (
+            len(self.vocabs[name]) for name in ('words', 'chars', 'tags')
+        )
+        net = BiLSTMTagger(
+            num_words,
+            num_tags,
+            options.embed,
+            options.hidden,
+            options.layers,
+            num_chars if options.char else 0,
+            options.char_embed,
+            options.sparse_grad,
+        )
         self.initialize(net)
         return net

@@ -3,6 +3,7 @@
 A directory holds ``mnist_5k.csv.gz`` (training: 784 pixels from 0 to 255 and the digit in each
 line), ``t10k-images-idx3-ubyte.gz`` and ``t10k-labels-idx1-ubyte.gz`` (test).
 """
+
 import gzip
 import struct
 import zlib
@@ -18,7 +19,7 @@ TRAIN = 'mnist_5k.csv.gz'
 TEST_IMAGES, TEST_LABELS = 't10k-images-idx3-ubyte.gz', 't10k-labels-idx1-ubyte.gz'
 LAYOUT = f'{TRAIN}, {TEST_IMAGES} and {TEST_LABELS}'
 SIDE, CLASSES = 28, 10
-PIXELS = SIDE ** 2
+PIXELS = SIDE**2
 _IMAGES_MAGIC, _LABELS_MAGIC = 2051, 2049
 
 
@@ -49,14 +50,20 @@ def load_train(directory) -> Digits:
     contents = _unpacked(path)
     try:
         lines = [line for line in contents.decode().splitlines() if line.strip()]
-        table = np.loadtxt(lines, dtype=np.int64, delimiter=',', ndmin=2, comments=None
-                           ) if lines else np.zeros((0, PIXELS + 1), np.int64)
+        table = (
+            np.loadtxt(lines, dtype=np.int64, delimiter=',', ndmin=2, comments=None)
+            if lines
+            else np.zeros((0, PIXELS + 1), np.int64)
+        )
     except ValueError as error:
-        raise DataError(f'{path}: not lines of whole numbers with commas between ({error})'
-                        ) from None
+        raise DataError(
+            f'{path}: not lines of whole numbers with commas between ({error})'
+        ) from None
     if table.shape[1] != PIXELS + 1 or ((table < 0) | (table > 255)).any():
-        raise DataError(f'{path}: a line has {PIXELS} pixels from 0 to 255 and a digit, not '
-                        f'{table.shape[1]} numbers from {table.min()} to {table.max()}')
+        raise DataError(
+            f'{path}: a line has {PIXELS} pixels from 0 to 255 and a digit, not '
+            f'{table.shape[1]} numbers from {table.min()} to {table.max()}'
+        )
     return _digits(path, table[:, :PIXELS], table[:, PIXELS])
 
 
@@ -86,8 +93,10 @@ def _read_idx(path: Path, magic: int, shape: Tuple[int, ...]) -> np.ndarray:
         raise DataError(f'{path}: no idx file, as it has {len(contents)} bytes only')
     found, count, *sides = header.unpack_from(contents)
     if found != magic or tuple(sides) != shape:
-        raise DataError(f'{path}: an idx file with magic number {found} and shape {tuple(sides)}, '
-                        f'not {magic} and {shape}')
+        raise DataError(
+            f'{path}: an idx file with magic number {found} and shape {tuple(sides)}, '
+            f'not {magic} and {shape}'
+        )
     values = np.frombuffer(contents, np.uint8, offset=header.size)
     if len(values) != count * int(np.prod(shape)):
         raise DataError(f'{path}: {len(values)} bytes for {count} items of shape {shape}')
@@ -98,7 +107,6 @@ def _unpacked(path: Path) -> bytes:
     try:
         return gzip.decompress(path.read_bytes())
     except FileNotFoundError:
-        raise DataError(f'{path}: there is no such file; a data directory holds {LAYOUT}'
-                        ) from None
+        raise DataError(f'{path}: there is no such file; a data directory holds {LAYOUT}') from None
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f'{path}: not a gzip file, or damaged ({error})') from None

@@ -4,13 +4,14 @@
 
 The font is seven cells high. The files are those that `data` reads.
 """
+
 import gzip
 import io
 import struct
 import sys
 from pathlib import Path
 
-if __package__ in (None, ''):               # run as a program: modules are found by package name
+if __package__ in (None, ''):  # run as a program: modules are found by package name
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from typing import Optional, Sequence
@@ -22,14 +23,25 @@ __all__ = ['main', 'write_sample']
 
 SPLITS = {'train': 400, 'test': 150}
 SIDE = 28
-GLYPHS = [glyph.split() for glyph in (
-    '.###. #...# #..## #.#.# ##..# #...# .###.', '..#.. .##.. ..#.. ..#.. ..#.. ..#.. .###.',
-    '.###. #...# ....# ..##. .#... #.... #####', '.###. #...# ....# ..##. ....# #...# .###.',
-    '...#. ..##. .#.#. #..#. ##### ...#. ...#.', '##### #.... ####. ....# ....# #...# .###.',
-    '..##. .#... #.... ####. #...# #...# .###.', '##### ....# ...#. ..#.. ..#.. .#... .#...',
-    '.###. #...# #...# .###. #...# #...# .###.', '.###. #...# #...# .#### ....# ...#. .##..')]
-_BITMAPS = np.pad(np.array([[[cell == '#' for cell in row] for row in glyph]
-                            for glyph in GLYPHS], np.float64), ((0, 0), (2, 2), (2, 2)))
+GLYPHS = [
+    glyph.split()
+    for glyph in (
+        '.###. #...# #..## #.#.# ##..# #...# .###.',
+        '..#.. .##.. ..#.. ..#.. ..#.. ..#.. .###.',
+        '.###. #...# ....# ..##. .#... #.... #####',
+        '.###. #...# ....# ..##. ....# #...# .###.',
+        '...#. ..##. .#.#. #..#. ##### ...#. ...#.',
+        '##### #.... ####. ....# ....# #...# .###.',
+        '..##. .#... #.... ####. #...# #...# .###.',
+        '##### ....# ...#. ..#.. ..#.. .#... .#...',
+        '.###. #...# #...# .###. #...# #...# .###.',
+        '.###. #...# #...# .#### ....# ...#. .##..',
+    )
+]
+_BITMAPS = np.pad(
+    np.array([[[cell == '#' for cell in row] for row in glyph] for glyph in GLYPHS], np.float64),
+    ((0, 0), (2, 2), (2, 2)),
+)
 
 
 def draw(digit: int, generator: np.random.RandomState) -> np.ndarray:
@@ -42,14 +54,16 @@ def draw(digit: int, generator: np.random.RandomState) -> np.ndarray:
     place = np.indices((SIDE, SIDE)).reshape(2, -1) - (SIDE - 1) / 2
     bitmap = _BITMAPS[digit]
     center = (np.array(bitmap.shape) - 1) / 2 + generator.uniform(-0.7, 0.7, 2)
-    rows, columns = np.clip(to_cells @ place + center[:, None], 0,
-                            np.array(bitmap.shape)[:, None] - 1.001)
+    rows, columns = np.clip(
+        to_cells @ place + center[:, None], 0, np.array(bitmap.shape)[:, None] - 1.001
+    )
     top, left = rows.astype(int), columns.astype(int)
     down, right = rows - top, columns - left
-    ink = ((1 - down) * ((1 - right) * bitmap[top, left] + right * bitmap[top, left + 1])
-           + down * ((1 - right) * bitmap[top + 1, left] + right * bitmap[top + 1, left + 1]))
+    ink = (1 - down) * ((1 - right) * bitmap[top, left] + right * bitmap[top, left + 1]) + down * (
+        (1 - right) * bitmap[top + 1, left] + right * bitmap[top + 1, left + 1]
+    )
     ink = np.clip(1.6 * ink - 0.3, 0, 1) * generator.uniform(0.7, 1)
-    return (17 * np.round(15 * ink)).astype(np.uint8).reshape(SIDE, SIDE)    # 16 shades
+    return (17 * np.round(15 * ink)).astype(np.uint8).reshape(SIDE, SIDE)  # 16 shades
 
 
 def write_sample(directory, splits=None, seed: int = 0) -> None:
@@ -60,11 +74,13 @@ def write_sample(directory, splits=None, seed: int = 0) -> None:
     np.savetxt(lines, np.column_stack([images.reshape(len(images), -1), labels]), '%d', ',')
     contents = {'mnist_5k.csv.gz': lines.getvalue().encode()}
     images, labels = _make(counts['test'], [seed, 1])
-    contents['t10k-images-idx3-ubyte.gz'] = \
+    contents['t10k-images-idx3-ubyte.gz'] = (
         struct.pack('>4I', 2051, *images.shape) + images.tobytes()
+    )
     contents['t10k-labels-idx1-ubyte.gz'] = struct.pack('>2I', 2049, len(labels)) + labels.tobytes()
-    write_files(directory, {name: gzip.compress(content, mtime=0)
-                            for name, content in contents.items()})
+    write_files(
+        directory, {name: gzip.compress(content, mtime=0) for name, content in contents.items()}
+    )
 
 
 def _make(count: int, seed):
@@ -75,8 +91,12 @@ def _make(count: int, seed):
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Command line; gives the exit status."""
-    return run_maker(write_sample, Path(__file__).with_name('sample'),
-                     "Make a sample in the form of MNIST's files.", arguments)
+    return run_maker(
+        write_sample,
+        Path(__file__).with_name('sample'),
+        "Make a sample in the form of MNIST's files.",
+        arguments,
+    )
 
 
 if __name__ == '__main__':

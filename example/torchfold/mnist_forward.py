@@ -1,9 +1,10 @@
 """Scores of the test images of MNIST by a network that is written for one image; see --help."""
+
 import argparse
 import sys
 from pathlib import Path
 
-if __package__ in (None, ''):               # run as a program: modules are found by package name
+if __package__ in (None, ''):  # run as a program: modules are found by package name
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from typing import List, NamedTuple, Optional, Sequence
@@ -12,12 +13,20 @@ import mxnet as mx
 import numpy as np
 from common.options import positive_int
 from mxnet.ndarray import NDArray
-from torchfold.data import Digits, load_test
-from torchfold.model import DigitNet, strips_of
-from torchfold.program import (FOLDED, ONE_BY_ONE, add_data_options, difference, make_parser,
-                               report, run, seconds_in_turns)
 
 import gluon_edbatch as edb
+from torchfold.data import Digits, load_test
+from torchfold.model import DigitNet, strips_of
+from torchfold.program import (
+    FOLDED,
+    ONE_BY_ONE,
+    add_data_options,
+    difference,
+    make_parser,
+    report,
+    run,
+    seconds_in_turns,
+)
 
 __all__ = ['Sample', 'folded', 'main', 'note', 'one_by_one', 'samples_of']
 
@@ -35,8 +44,9 @@ def samples_of(digits: Digits, ctx: mx.Context) -> List[Sample]:
     samples = []
     for image, label in zip(*digits):
         strips = strips_of(image)
-        samples.append(Sample(strips, [mx.nd.array(strip, ctx=ctx) for strip in strips],
-                              int(label)))
+        samples.append(
+            Sample(strips, [mx.nd.array(strip, ctx=ctx) for strip in strips], int(label))
+        )
     return samples
 
 
@@ -61,28 +71,41 @@ def folded(net: DigitNet, samples: Sequence[Sample]) -> NDArray:
 
 def program(options: argparse.Namespace) -> None:
     """Classify the test images both ways."""
-    samples = samples_of(load_test(options.data), options.ctx)[:options.images]
-    minibatches = [samples[begin:begin + options.batch_size]
-                   for begin in range(0, len(samples), options.batch_size)]
+    samples = samples_of(load_test(options.data), options.ctx)[: options.images]
+    minibatches = [
+        samples[begin : begin + options.batch_size]
+        for begin in range(0, len(samples), options.batch_size)
+    ]
     net = DigitNet(options.hidden)
     net.initialize(mx.init.Xavier(), ctx=options.ctx)
 
     def scores(way) -> List[NDArray]:
         return [way(net, minibatch) for minibatch in minibatches]
+
     worst = difference(scores(folded), scores(one_by_one))
-    print(f'{len(samples)} images in minibatches of {options.batch_size}; largest relative '
-          f'difference between the two ways: {worst:.1e}')
-    print(report(seconds_in_turns({ONE_BY_ONE: lambda: scores(one_by_one),
-                                   FOLDED: lambda: scores(folded)}, options.repeat),
-                 len(samples), 'images'))
+    print(
+        f'{len(samples)} images in minibatches of {options.batch_size}; largest relative '
+        f'difference between the two ways: {worst:.1e}'
+    )
+    print(
+        report(
+            seconds_in_turns(
+                {ONE_BY_ONE: lambda: scores(one_by_one), FOLDED: lambda: scores(folded)},
+                options.repeat,
+            ),
+            len(samples),
+            'images',
+        )
+    )
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Command line; gives the exit status."""
     parser = make_parser('Scores of test images by a network without training.', 32)
     add_data_options(parser)
-    parser.add_argument('--images', type=positive_int, default=320, metavar='N',
-                        help='how many of them')
+    parser.add_argument(
+        '--images', type=positive_int, default=320, metavar='N', help='how many of them'
+    )
     return run(parser, program, arguments)
 
 

@@ -1,4 +1,5 @@
 """A classifier of digits, written for one image."""
+
 from typing import List
 
 import numpy as np
@@ -29,7 +30,7 @@ def strips_of(image: np.ndarray) -> List[np.ndarray]:
     inked = np.flatnonzero(rows.any(axis=1))
     if not len(inked):
         return [np.zeros((1, HEIGHT * SIDE), np.float32)]
-    rows = rows[inked[0]:inked[-1] + 1]
+    rows = rows[inked[0] : inked[-1] + 1]
     rows = np.pad(rows, ((0, -len(rows) % HEIGHT), (0, 0)))
     return list(rows.reshape(-1, 1, HEIGHT * SIDE))
 

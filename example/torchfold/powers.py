@@ -1,9 +1,10 @@
 """Powers by repeated multiplication, a different number of times for each sample; see --help."""
+
 import argparse
 import sys
 from pathlib import Path
 
-if __package__ in (None, ''):               # run as a program: modules are found by package name
+if __package__ in (None, ''):  # run as a program: modules are found by package name
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from typing import List, Optional, Sequence, Union
@@ -11,10 +12,17 @@ from typing import List, Optional, Sequence, Union
 import mxnet as mx
 import numpy as np
 from mxnet.ndarray import NDArray
-from torchfold.program import (FOLDED, ONE_BY_ONE, difference, make_parser, report, run,
-                               seconds_in_turns)
 
 import gluon_edbatch as edb
+from torchfold.program import (
+    FOLDED,
+    ONE_BY_ONE,
+    difference,
+    make_parser,
+    report,
+    run,
+    seconds_in_turns,
+)
 
 __all__ = ['main']
 
@@ -29,8 +37,12 @@ class Arithmetic:
         return one * other
 
 
-def powers(fold: Union[edb.Fold, edb.Unfold], arithmetic: Arithmetic, bases: Sequence[NDArray],
-           exponents: Sequence[int]) -> NDArray:
+def powers(
+    fold: Union[edb.Fold, edb.Unfold],
+    arithmetic: Arithmetic,
+    bases: Sequence[NDArray],
+    exponents: Sequence[int],
+) -> NDArray:
     """Each base to its power, one below the other."""
     results: List = []
     for base, exponent in zip(bases, exponents):
@@ -47,12 +59,16 @@ def program(options: argparse.Namespace) -> None:
     values = generator.uniform(0.5, 1.5, (options.batch_size, WIDTH))
     exponents = generator.randint(1, LARGEST + 1, options.batch_size)
     bases = [mx.nd.array(row[None], ctx=options.ctx) for row in values]
-    ways = {ONE_BY_ONE: lambda: powers(edb.Unfold(arithmetic), arithmetic, bases, exponents),
-            FOLDED: lambda: powers(edb.Fold(), arithmetic, bases, exponents)}
+    ways = {
+        ONE_BY_ONE: lambda: powers(edb.Unfold(arithmetic), arithmetic, bases, exponents),
+        FOLDED: lambda: powers(edb.Fold(), arithmetic, bases, exponents),
+    }
     expected = mx.nd.array(values ** exponents[:, None], ctx=options.ctx)
     worst = max(difference([way()], [expected]) for way in ways.values())
-    print(f'{len(bases)} samples of {WIDTH} numbers to powers up to {LARGEST}; '
-          f'largest relative difference from Python: {worst:.1e}')
+    print(
+        f'{len(bases)} samples of {WIDTH} numbers to powers up to {LARGEST}; '
+        f'largest relative difference from Python: {worst:.1e}'
+    )
     print(report(seconds_in_turns(ways, options.repeat), len(bases), 'samples'))
 
 

@@ -1,4 +1,5 @@
 """What the four programs share: options, exit status, and times of several ways to do one thing."""
+
 import argparse
 import sys
 import time
@@ -21,28 +22,44 @@ ONE_BY_ONE, FOLDED = 'one by one', 'folded'
 
 def make_parser(description: str, batch_size: int) -> argparse.ArgumentParser:
     """The options that all programs have."""
-    parser = argparse.ArgumentParser(description=description,
-                                     formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    parser.add_argument('--batch-size', type=positive_int, default=batch_size, metavar='N',
-                        help='samples that are computed together')
-    parser.add_argument('--repeat', type=positive_int, default=5, metavar='N',
-                        help='times to measure each way')
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    parser.add_argument(
+        '--batch-size',
+        type=positive_int,
+        default=batch_size,
+        metavar='N',
+        help='samples that are computed together',
+    )
+    parser.add_argument(
+        '--repeat', type=positive_int, default=5, metavar='N', help='times to measure each way'
+    )
     parser.add_argument('--seed', type=seed_number, default=0, metavar='N')
-    parser.add_argument('--ctx', type=parse_context, default='cpu', metavar='cpu|gpu[:N]',
-                        help='where to compute')
+    parser.add_argument(
+        '--ctx', type=parse_context, default='cpu', metavar='cpu|gpu[:N]', help='where to compute'
+    )
     return parser
 
 
 def add_data_options(parser: argparse.ArgumentParser) -> None:
     """Those of the programs about digits."""
-    parser.add_argument('--data', default=str(SAMPLE), metavar='DIR',
-                        help=f'directory with {LAYOUT} (by default the embedded sample)')
-    parser.add_argument('--hidden', type=positive_int, default=128, metavar='H',
-                        help='width of the recurrent cell')
+    parser.add_argument(
+        '--data',
+        default=str(SAMPLE),
+        metavar='DIR',
+        help=f'directory with {LAYOUT} (by default the embedded sample)',
+    )
+    parser.add_argument(
+        '--hidden', type=positive_int, default=128, metavar='H', help='width of the recurrent cell'
+    )
 
 
-def run(parser: argparse.ArgumentParser, program: Callable[[argparse.Namespace], None],
-        arguments: Optional[Sequence[str]]) -> int:
+def run(
+    parser: argparse.ArgumentParser,
+    program: Callable[[argparse.Namespace], None],
+    arguments: Optional[Sequence[str]],
+) -> int:
     """Run a program as the command line says; gives the exit status."""
     options = parser.parse_args(arguments)
     mx.random.seed(options.seed)
@@ -55,7 +72,7 @@ def run(parser: argparse.ArgumentParser, program: Callable[[argparse.Namespace],
         print('\ninterrupted', file=sys.stderr)
         return 130
     finally:
-        mx.nd.waitall()                     # nothing may be under way when Python ends
+        mx.nd.waitall()  # nothing may be under way when Python ends
     return 0
 
 
@@ -76,13 +93,17 @@ def seconds_in_turns(ways: Dict[str, Callable[[], Any]], repeat: int) -> Dict[st
 def report(seconds: Dict[str, float], samples: int, unit: str) -> str:
     """A line for each way, and how many times as fast the second is."""
     width = max(map(len, seconds))
-    lines = [f'{name:{width}}  {1e3 * of_way:9.2f} ms  {samples / of_way:10.0f} {unit}/s'
-             for name, of_way in seconds.items()]
+    lines = [
+        f'{name:{width}}  {1e3 * of_way:9.2f} ms  {samples / of_way:10.0f} {unit}/s'
+        for name, of_way in seconds.items()
+    ]
     first, second = seconds.values()
     return '\n'.join([*lines, f'{list(seconds)[1]}: {first / second:.1f} times as fast'])
 
 
 def difference(found: Sequence[NDArray], expected: Sequence[NDArray]) -> float:
     """The largest difference, relative to the largest value."""
-    return max(float((mx.nd.abs(one - other).max() / mx.nd.abs(other).max()).asscalar())
-               for one, other in zip(found, expected))
+    return max(
+        float((mx.nd.abs(one - other).max() / mx.nd.abs(other).max()).asscalar())
+        for one, other in zip(found, expected)
+    )

@@ -1,9 +1,10 @@
 """Binary trees whose nodes have two outputs; see --help."""
+
 import argparse
 import sys
 from pathlib import Path
 
-if __package__ in (None, ''):               # run as a program: modules are found by package name
+if __package__ in (None, ''):  # run as a program: modules are found by package name
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from typing import List, NamedTuple, Optional, Sequence, Tuple, Union
@@ -14,10 +15,17 @@ from common.options import positive_int
 from mxnet import gluon
 from mxnet.gluon import nn
 from mxnet.ndarray import NDArray
-from torchfold.program import (FOLDED, ONE_BY_ONE, difference, make_parser, report, run,
-                               seconds_in_turns)
 
 import gluon_edbatch as edb
+from torchfold.program import (
+    FOLDED,
+    ONE_BY_ONE,
+    difference,
+    make_parser,
+    report,
+    run,
+    seconds_in_turns,
+)
 
 __all__ = ['main']
 
@@ -63,8 +71,9 @@ def encode(fold: Union[edb.Fold, edb.Unfold], tree: Tree) -> Tuple:
     return fold.add('node', *left, *right).split(2)
 
 
-def evaluate(fold: Union[edb.Fold, edb.Unfold], net: TreeNet, trees: Sequence[Tree]
-             ) -> List[NDArray]:
+def evaluate(
+    fold: Union[edb.Fold, edb.Unfold], net: TreeNet, trees: Sequence[Tree]
+) -> List[NDArray]:
     """Scores (N, 1) and memories (N, H) of the roots."""
     roots = [encode(fold, tree) for tree in trees]
     scores = [fold.add('root', output) for output, _ in roots]
@@ -86,20 +95,33 @@ def program(options: argparse.Namespace) -> None:
     trees = [random_tree(generator, generator.randint(1, 21)) for _ in range(options.batch_size)]
     fold = edb.Fold()
     worst = difference(evaluate(fold, net, trees), evaluate(edb.Unfold(net), net, trees))
-    print(f'{len(trees)} trees with up to 20 leaves; largest relative difference between the two '
-          f'ways: {worst:.1e}')
+    print(
+        f'{len(trees)} trees with up to 20 leaves; largest relative difference between the two '
+        f'ways: {worst:.1e}'
+    )
     if options.show:
         print(fold)
-    print(report(seconds_in_turns({
-        ONE_BY_ONE: lambda: evaluate(edb.Unfold(net), net, trees),
-        FOLDED: lambda: evaluate(edb.Fold(), net, trees)}, options.repeat), len(trees), 'trees'))
+    print(
+        report(
+            seconds_in_turns(
+                {
+                    ONE_BY_ONE: lambda: evaluate(edb.Unfold(net), net, trees),
+                    FOLDED: lambda: evaluate(edb.Fold(), net, trees),
+                },
+                options.repeat,
+            ),
+            len(trees),
+            'trees',
+        )
+    )
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Command line; gives the exit status."""
     parser = make_parser('A recursive network with two outputs a node.', 32)
-    parser.add_argument('--hidden', type=positive_int, default=64, metavar='H',
-                        help='width of the outputs')
+    parser.add_argument(
+        '--hidden', type=positive_int, default=64, metavar='H', help='width of the outputs'
+    )
     parser.add_argument('--show', action='store_true', help='print what was noted, step by step')
     return run(parser, program, arguments)
 

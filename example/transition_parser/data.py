@@ -4,6 +4,7 @@ A data directory holds a file for each of ``train``, ``dev`` and ``test``: ``tra
 ``en_ewt-ud-train.conllu`` (CoNLL-U), or ``train.tsv`` with the columns FORM UPOS XPOS HEAD DEPREL;
 either may end in ``.gz``. An empty line ends a sentence.
 """
+
 import re
 from pathlib import Path
 from typing import Iterator, List, NamedTuple, Sequence, Tuple
@@ -17,7 +18,7 @@ from .transitions import Step, oracle
 __all__ = ['LAYOUT', 'ROOT', 'Sentence', 'Tree', 'load_split']
 
 LAYOUT = 'train, dev and test as .conllu (or .tsv: FORM UPOS XPOS HEAD DEPREL), also .gz'
-ROOT = '<root>'     # as a word and as its tag
+ROOT = '<root>'  # as a word and as its tag
 
 _COLUMNS = {10: (1, 3, 6, 7), 5: (0, 1, 3, 4)}  # of form, tag, head and relation, by their number
 _NO_WORD = re.compile(r'\d+[-.]\d+(\t[^\t]*){9}')  # words as one (2-3), or none (2.1)
@@ -52,8 +53,9 @@ class Sentence:
 
     __slots__ = ('tokens', 'heads', 'relations', 'steps', 'actions')
 
-    def __init__(self, tokens: Sequence[Tuple[int, int]], heads: Sequence[int],
-                 relations: Sequence[int]):
+    def __init__(
+        self, tokens: Sequence[Tuple[int, int]], heads: Sequence[int], relations: Sequence[int]
+    ):
         self.tokens = tokens
         self.heads = np.array(heads)
         self.relations = np.array(relations)
@@ -111,12 +113,14 @@ def _sentences(path: Path) -> Iterator[List[Tuple[int, str]]]:
 
 
 def _parse_tree(lines: Sequence[Tuple[int, str]], path: Path) -> Tree:
-    words, tags, heads, relations = zip(*(
-        _parse_word(line, len(lines), f'{path}:{number}') for number, line in lines))
+    words, tags, heads, relations = zip(
+        *(_parse_word(line, len(lines), f'{path}:{number}') for number, line in lines)
+    )
     place = f'{path}:{lines[0][0]}'
     if heads.count(len(lines)) != 1:
-        raise DataError(f'{place}: one word of a sentence has the head 0, not '
-                        f'{heads.count(len(lines))} of them')
+        raise DataError(
+            f'{place}: one word of a sentence has the head 0, not {heads.count(len(lines))} of them'
+        )
     _check_that_all_lead_to_root(heads, place)
     return Tree(words, tags, heads, relations)
 
@@ -124,22 +128,26 @@ def _parse_tree(lines: Sequence[Tuple[int, str]], path: Path) -> Tree:
 def _parse_word(line: str, length: int, place: str) -> Tuple[str, str, int, str]:
     fields = line.split('\t')
     if len(fields) not in _COLUMNS:
-        raise DataError(f'{place}: a word has 10 fields (CoNLL-U) or 5, between tabs, not '
-                        f'{len(fields)}')
+        raise DataError(
+            f'{place}: a word has 10 fields (CoNLL-U) or 5, between tabs, not {len(fields)}'
+        )
     word, tag, head, relation = (fields[column] for column in _COLUMNS[len(fields)])
     if not (word and tag and relation):
         raise DataError(f'{place}: form, tag and relation may not be empty')
     if not re.fullmatch('[0-9]+', head) or int(head) > length:
-        raise DataError(f'{place}: a head is 0 (ROOT) or the number of one of {length} words, '
-                        f'not {head!r}')
+        raise DataError(
+            f'{place}: a head is 0 (ROOT) or the number of one of {length} words, not {head!r}'
+        )
     return word, tag, int(head) - 1 if int(head) else length, relation
 
 
 def _check_that_all_lead_to_root(heads: Sequence[int], place: str) -> None:
     root = len(heads)
     above = np.array([*heads, root])
-    for _ in range(root.bit_length()):      # each time twice as far up
+    for _ in range(root.bit_length()):  # each time twice as far up
         above = above[above]
     if (above != root).any():
-        raise DataError(f'{place}: the heads of word {np.argmax(above != root) + 1} lead round in '
-                        'a circle, not to ROOT')
+        raise DataError(
+            f'{place}: the heads of word {np.argmax(above != root) + 1} lead round in '
+            'a circle, not to ROOT'
+        )

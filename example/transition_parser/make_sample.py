@@ -7,10 +7,11 @@ with who has it. Some relative clauses stand at the end of the sentence ("A pain
 which makes trees that are not projective. The files are CoNLL-U. The same seed gives the same
 files, byte for byte, with every version of Python.
 """
+
 import sys
 from pathlib import Path
 
-if __package__ in (None, ''):               # run as a program: modules are found by package name
+if __package__ in (None, ''):  # run as a program: modules are found by package name
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from typing import List, Optional, Sequence
@@ -46,9 +47,9 @@ class Word:
 
     def __init__(self, form: str, tag: str):
         self.form, self.tag, self.relation = form, tag, 'root'
-        self.head: Optional['Word'] = None
-        self.left: List['Word'] = []
-        self.right: List['Word'] = []
+        self.head: Optional[Word] = None
+        self.left: List[Word] = []
+        self.right: List[Word] = []
 
     def before(self, relation: str, word: 'Word') -> 'Word':
         """Take a dependent to the left of all there are."""
@@ -70,8 +71,11 @@ class Word:
 
     def phrase(self) -> List['Word']:
         """It and all below it, as they are read."""
-        return [*(word for side in self.left for word in side.phrase()), self,
-                *(word for side in self.right for word in side.phrase())]
+        return [
+            *(word for side in self.left for word in side.phrase()),
+            self,
+            *(word for side in self.right for word in side.phrase()),
+        ]
 
 
 class Grammar(Writer):
@@ -126,8 +130,11 @@ class Grammar(Writer):
 def conllu(sentence: Sequence[Word]) -> str:
     """A sentence as CoNLL-U writes it, with the empty line behind it."""
     number = {None: 0, **{word: place for place, word in enumerate(sentence, 1)}}
-    lines = [f'{number[word]}\t{word.form}\t_\t{word.tag}\t_\t_\t{number[word.head]}\t'
-             f'{word.relation}\t_\t_\n' for word in sentence]
+    lines = [
+        f'{number[word]}\t{word.form}\t_\t{word.tag}\t_\t_\t{number[word.head]}\t'
+        f'{word.relation}\t_\t_\n'
+        for word in sentence
+    ]
     return f'# text = {" ".join(word.form for word in sentence)}\n' + ''.join(lines) + '\n'
 
 
@@ -139,15 +146,23 @@ def make_sentences(count: int, seed: str) -> List[str]:
 
 def write_sample(directory, splits=None, seed: int = 0) -> None:
     """Write the splits into a directory."""
-    write_files(directory, {
-        f'{split}.conllu': ''.join(make_sentences(count, f'{seed} {split}'))
-        for split, count in (splits or SPLITS).items()})
+    write_files(
+        directory,
+        {
+            f'{split}.conllu': ''.join(make_sentences(count, f'{seed} {split}'))
+            for split, count in (splits or SPLITS).items()
+        },
+    )
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Command line; gives the exit status."""
-    return run_maker(write_sample, Path(__file__).with_name('sample'),
-                     'Make a sample of dependency trees in CoNLL-U.', arguments)
+    return run_maker(
+        write_sample,
+        Path(__file__).with_name('sample'),
+        'Make a sample of dependency trees in CoNLL-U.',
+        arguments,
+    )
 
 
 if __name__ == '__main__':

@@ -1,4 +1,5 @@
 """Attachment scores."""
+
 from typing import NamedTuple
 
 import numpy as np

@@ -1,4 +1,5 @@
 """The model, written for one sentence (after Kiperwasser and Goldberg 2016)."""
+
 from typing import Any, List
 
 import numpy as np
@@ -33,8 +34,9 @@ class Scorer(gluon.HybridBlock):
     def __init__(self, vector_size: int, hidden_size: int, actions: int, **kwargs):
         super().__init__(**kwargs)
         with self.name_scope():
-            self.hidden = gluon.nn.Dense(hidden_size, activation='tanh',
-                                         in_units=len(Features._fields) * vector_size)
+            self.hidden = gluon.nn.Dense(
+                hidden_size, activation='tanh', in_units=len(Features._fields) * vector_size
+            )
             self.scores = gluon.nn.Dense(actions, in_units=hidden_size)
 
     def hybrid_forward(self, F, third, second, top, front):
@@ -59,16 +61,27 @@ class TransitionParser(edb.AutoBatchMixin, gluon.Block):
         Number of `BiLSTM`.
     """
 
-    def __init__(self, num_words: int, num_tags: int, num_relations: int, word_dim: int,
-                 tag_dim: int, hidden_size: int, scorer_size: int, layers: int = 2, **kwargs):
+    def __init__(
+        self,
+        num_words: int,
+        num_tags: int,
+        num_relations: int,
+        word_dim: int,
+        tag_dim: int,
+        hidden_size: int,
+        scorer_size: int,
+        layers: int = 2,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         with self.name_scope():
             self.embed = TokenEmbedding(num_words, num_tags, word_dim, tag_dim)
             self.layers = gluon.nn.Sequential()
             for layer in range(layers):
-                self.layers.add(BiLSTM(hidden_size,
-                                       2 * hidden_size if layer else word_dim + tag_dim))
-            self.nothing = gluon.nn.Embedding(1, 2 * hidden_size)   # stands at NOWHERE
+                self.layers.add(
+                    BiLSTM(hidden_size, 2 * hidden_size if layer else word_dim + tag_dim)
+                )
+            self.nothing = gluon.nn.Embedding(1, 2 * hidden_size)  # stands at NOWHERE
             self.scorer = Scorer(2 * hidden_size, scorer_size, num_actions(num_relations))
         self._penalties = penalties(num_relations)
 
@@ -81,7 +94,7 @@ class TransitionParser(edb.AutoBatchMixin, gluon.Block):
     def parse(self, sentence: Sentence):
         """For `gluon_edbatch.run_concurrently`: heads and relations, (number of words, 2)."""
         vectors, state = self._vectors(sentence), Configuration(len(sentence))
-        yield                               # all of them at once, not as they come to be looked at
+        yield  # all of them at once, not as they come to be looked at
         while not state.done:
             features, action = state.features(), SHIFT
             if features.top != NOWHERE:
@@ -95,7 +108,7 @@ class TransitionParser(edb.AutoBatchMixin, gluon.Block):
         values = [self.embed(word, tag) for word, tag in sentence.tokens]
         for layer in self.layers:
             values = [edb.nd.concat(*both, dim=1) for both in zip(*layer(values))]
-        return values + [self.nothing(0)]   # the last is at position -1, NOWHERE
+        return values + [self.nothing(0)]  # the last is at position -1, NOWHERE
 
     def _scores(self, vectors: List[Any], features: Features):
         return self.scorer(*[vectors[position] for position in features])

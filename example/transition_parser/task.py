@@ -1,4 +1,5 @@
 """Dependency parsing as a task of the training program."""
+
 import argparse
 from pathlib import Path
 from typing import Dict, List
@@ -46,14 +47,34 @@ class ParserTask(Task):
 
     @classmethod
     def add_options(cls, data, model) -> None:
-        model.add_argument('--embed', type=positive_int, default=100, metavar='D',
-                           help="width of the words' embedding")
-        model.add_argument('--tag-embed', type=positive_int, default=25, metavar='D',
-                           help="width of the tags' embedding")
-        model.add_argument('--layers', type=positive_int, default=2, metavar='N',
-                           help='how many BiLSTMs, one over the other')
-        model.add_argument('--scorer-hidden', type=positive_int, default=100, metavar='H',
-                           help='width of the layer that scores actions')
+        model.add_argument(
+            '--embed',
+            type=positive_int,
+            default=100,
+            metavar='D',
+            help="width of the words' embedding",
+        )
+        model.add_argument(
+            '--tag-embed',
+            type=positive_int,
+            default=25,
+            metavar='D',
+            help="width of the tags' embedding",
+        )
+        model.add_argument(
+            '--layers',
+            type=positive_int,
+            default=2,
+            metavar='N',
+            help='how many BiLSTMs, one over the other',
+        )
+        model.add_argument(
+            '--scorer-hidden',
+            type=positive_int,
+            default=100,
+            metavar='H',
+            help='width of the layer that scores actions',
+        )
 
     def __init__(self, options, state=None):
         self.options = options
@@ -77,9 +98,14 @@ class ParserTask(Task):
     def build(self):
         options = self.options
         mx.random.seed(options.seed)
-        net = TransitionParser(*(len(self.vocabs[name]) for name in ('words', 'tags', 'relations')),
-                               options.embed, options.tag_embed, options.hidden,
-                               options.scorer_hidden, options.layers)
+        net = TransitionParser(
+            *(len(self.vocabs[name]) for name in ('words', 'tags', 'relations')),
+            options.embed,
+            options.tag_embed,
+            options.hidden,
+            options.scorer_hidden,
+            options.layers,
+        )
         for parameter in net.collect_params('.*embedding.*_weight').values():
             parameter.init = mx.init.Normal(0.3)
         net.initialize(mx.init.Xavier(), ctx=options.ctx)
@@ -99,18 +125,27 @@ class ParserTask(Task):
         return [mx.nd.array(np.concatenate(edb.run_concurrently(samples, net.parse)))]
 
     def measure(self, rows: np.ndarray, samples) -> AttachmentScore:
-        return score(rows, np.concatenate([
-            np.stack([sample.heads, sample.relations], axis=1) for sample in samples]))
+        return score(
+            rows,
+            np.concatenate(
+                [np.stack([sample.heads, sample.relations], axis=1) for sample in samples]
+            ),
+        )
 
     def describe(self) -> str:
         sizes = ', '.join(f'{name}: {len(vocab)}' for name, vocab in self.vocabs.items())
-        return (f'{self.left_out} more for training are not projective; {sizes}; hidden '
-                f'{self.options.hidden}, embedding {self.options.embed}')
+        return (
+            f'{self.left_out} more for training are not projective; {sizes}; hidden '
+            f'{self.options.hidden}, embedding {self.options.embed}'
+        )
 
 
 def _build_vocabs(trees: List[Tree]) -> Dict[str, nlp.Vocab]:
     """Words seen once are the unknown word."""
-    return {'words': build_vocab((word for tree in trees
-                                  for word in [*map(str.lower, tree.words), ROOT]), min_freq=2),
-            'tags': build_vocab(tag for tree in trees for tag in [*tree.tags, ROOT]),
-            'relations': build_vocab(relation for tree in trees for relation in tree.relations)}
+    return {
+        'words': build_vocab(
+            (word for tree in trees for word in [*map(str.lower, tree.words), ROOT]), min_freq=2
+        ),
+        'tags': build_vocab(tag for tree in trees for tag in [*tree.tags, ROOT]),
+        'relations': build_vocab(relation for tree in trees for relation in tree.relations),
+    }

@@ -5,15 +5,27 @@ Kiperwasser and Goldberg (2016). An action is a number: SHIFT moves the buffer's
 LEFT and RIGHT, one of each for every relation, take the stack's top off, as a dependent of the
 buffer's front or of what lies below it. So n words take 2n actions.
 """
+
 from itertools import product
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-__all__ = ['NOWHERE', 'SHIFT', 'Configuration', 'Features', 'Legal', 'Step', 'left', 'num_actions',
-           'oracle', 'penalties', 'right']
+__all__ = [
+    'NOWHERE',
+    'SHIFT',
+    'Configuration',
+    'Features',
+    'Legal',
+    'Step',
+    'left',
+    'num_actions',
+    'oracle',
+    'penalties',
+    'right',
+]
 
-NOWHERE = -1    # the position of what is not there
+NOWHERE = -1  # the position of what is not there
 SHIFT = 0
 
 
@@ -68,7 +80,7 @@ class Configuration:
     __slots__ = ('_stack', '_front', '_length', 'heads', 'relations')
 
     def __init__(self, length: int):
-        self._stack = [NOWHERE] * 3         # below all words, so that features need no cases
+        self._stack = [NOWHERE] * 3  # below all words, so that features need no cases
         self._front = 0
         self._length = length
         self.heads = [-1] * length
@@ -87,7 +99,7 @@ class Configuration:
         """ROOT is never shifted, and has one dependent: the last word on the stack."""
         height = len(self._stack) - 3
         words_left = self._front < self._length
-        return Legal(words_left, height == 1 or height > 1 and words_left, height > 1)
+        return Legal(words_left, height == 1 or (height > 1 and words_left), height > 1)
 
     def apply(self, action: int) -> None:
         """Take a legal action."""
@@ -116,7 +128,7 @@ def oracle(heads: Sequence[int], relations: Sequence[int]) -> Optional[List[Step
     list of Step, or None if the tree is not projective
     """
     state, steps = Configuration(len(heads)), []
-    waiting = np.bincount(heads, minlength=len(heads) + 1).tolist()     # dependents without arc
+    waiting = np.bincount(heads, minlength=len(heads) + 1).tolist()  # dependents without arc
     while not state.done:
         features, legal = state.features(), state.legal()
         top, action = features.top, SHIFT
@@ -135,5 +147,7 @@ def oracle(heads: Sequence[int], relations: Sequence[int]) -> Optional[List[Step
 def penalties(num_relations: int) -> Dict[Tuple[bool, bool, bool], np.ndarray]:
     """For each `Legal`, what to add to scores: (number of actions,), -inf for illegal ones."""
     sorts = np.array([0] + [1, 2] * num_relations)
-    return {legal: np.where(np.array(legal)[sorts], 0, -np.inf).astype(np.float32)
-            for legal in product((False, True), repeat=3)}
+    return {
+        legal: np.where(np.array(legal)[sorts], 0, -np.inf).astype(np.float32)
+        for legal in product((False, True), repeat=3)
+    }

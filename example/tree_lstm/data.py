@@ -5,6 +5,7 @@ pair ``i``: ``a.toks`` and ``b.toks`` (tokens, one space between), ``a.parents``
 (the parent of each token, counted from 1; 0 for the root), ``sim.txt`` (a score from 1 to 5) and
 ``id.txt``.
 """
+
 from pathlib import Path
 from typing import Callable, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -12,8 +13,17 @@ import numpy as np
 from common.errors import DataError
 from common.files import read_lines
 
-__all__ = ['Pair', 'RawPair', 'Sentence', 'Tree', 'build_pairs', 'build_tree', 'load_split',
-           'score_distribution', 'tokens_of']
+__all__ = [
+    'Pair',
+    'RawPair',
+    'Sentence',
+    'Tree',
+    'build_pairs',
+    'build_tree',
+    'load_split',
+    'score_distribution',
+    'tokens_of',
+]
 
 FILES = ('a.toks', 'a.parents', 'b.toks', 'b.parents', 'sim.txt', 'id.txt')
 LAYOUT = f'train, dev and test, each with {", ".join(FILES)}'
@@ -92,12 +102,16 @@ def build_tree(token_ids: Sequence[int], parents: Sequence[int]) -> Tree:
     return root
 
 
-def build_pairs(raw: Iterable[RawPair], to_ids: Callable[[Sequence[str]], List[int]]
-                ) -> List[Pair]:
+def build_pairs(raw: Iterable[RawPair], to_ids: Callable[[Sequence[str]], List[int]]) -> List[Pair]:
     """Samples for a model whose vocabulary turns tokens into ids with ``to_ids``."""
-    return [Pair(build_tree(to_ids(pair.left.tokens), pair.left.parents),
-                 build_tree(to_ids(pair.right.tokens), pair.right.parents), pair.score)
-            for pair in raw]
+    return [
+        Pair(
+            build_tree(to_ids(pair.left.tokens), pair.left.parents),
+            build_tree(to_ids(pair.right.tokens), pair.right.parents),
+            pair.score,
+        )
+        for pair in raw
+    ]
 
 
 def tokens_of(pairs: Iterable[RawPair]) -> List[str]:
@@ -119,8 +133,10 @@ def load_split(directory) -> List[RawPair]:
     for name in FILES[1:]:
         if len(lines[name]) != count:
             line = min(count, len(lines[name])) + 1
-            raise DataError(f'{directory / name}:{line}: the file has {len(lines[name])} lines, '
-                            f'{directory / FILES[0]} has {count}')
+            raise DataError(
+                f'{directory / name}:{line}: the file has {len(lines[name])} lines, '
+                f'{directory / FILES[0]} has {count}'
+            )
     if not count:
         raise DataError(f'{directory / FILES[0]}:1: the file is empty')
     pairs = []
@@ -150,8 +166,10 @@ def _check_tree(parents: Sequence[int], place: str) -> None:
     """One root, parents that exist, and every token reaches the root."""
     for token, parent in enumerate(parents, 1):
         if not 0 <= parent <= len(parents):
-            raise DataError(f'{place}: the parent of token {token} is {parent}, '
-                            f'but tokens go from 1 to {len(parents)}')
+            raise DataError(
+                f'{place}: the parent of token {token} is {parent}, '
+                f'but tokens go from 1 to {len(parents)}'
+            )
     roots = [token for token, parent in enumerate(parents, 1) if parent == 0]
     if len(roots) != 1:
         raise DataError(f'{place}: a tree has one root (parent 0), this one has {len(roots)}')

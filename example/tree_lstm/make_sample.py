@@ -6,11 +6,12 @@ A scene (who does what to what, where) is drawn; the second sentence tells an ed
 are exchanged for synonyms, active for passive, and the score says how much of the two scenes
 agrees. The same seed gives the same files, byte for byte, with every version of Python.
 """
+
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-if __package__ in (None, ''):               # run as a program: modules are found by package name
+if __package__ in (None, ''):  # run as a program: modules are found by package name
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
@@ -35,21 +36,37 @@ PEOPLE, ANIMALS, INSTRUMENTS, FOOD, VEHICLES, THINGS, TOYS = range(len(NOUNS))
 
 # Verb with its participle, and the row of its object; None takes none.
 VERBS = (
-    ('running/run jogging/jogged', None), ('sleeping/slept', None), ('dancing/danced', None),
-    ('swimming/swum', None), ('jumping/jumped leaping/leapt', None), ('smiling/smiled', None),
-    ('playing/played', INSTRUMENTS), ('tuning/tuned', INSTRUMENTS),
-    ('eating/eaten', FOOD), ('slicing/sliced cutting/cut', FOOD), ('riding/ridden', VEHICLES),
-    ('repairing/repaired fixing/fixed', VEHICLES), ('washing/washed cleaning/cleaned', THINGS),
-    ('throwing/thrown tossing/tossed', TOYS), ('chasing/chased', ANIMALS),
+    ('running/run jogging/jogged', None),
+    ('sleeping/slept', None),
+    ('dancing/danced', None),
+    ('swimming/swum', None),
+    ('jumping/jumped leaping/leapt', None),
+    ('smiling/smiled', None),
+    ('playing/played', INSTRUMENTS),
+    ('tuning/tuned', INSTRUMENTS),
+    ('eating/eaten', FOOD),
+    ('slicing/sliced cutting/cut', FOOD),
+    ('riding/ridden', VEHICLES),
+    ('repairing/repaired fixing/fixed', VEHICLES),
+    ('washing/washed cleaning/cleaned', THINGS),
+    ('throwing/thrown tossing/tossed', TOYS),
+    ('chasing/chased', ANIMALS),
 )
 ADJECTIVES = ('young', 'old elderly', 'small little', 'big large', 'happy cheerful', 'tired')
-PLACES = ('in park', 'on beach shore', 'in kitchen', 'near river stream', 'in street road',
-          'on stage', 'in garden yard')
+PLACES = (
+    'in park',
+    'on beach shore',
+    'in kitchen',
+    'near river stream',
+    'in street road',
+    'on stage',
+    'in garden yard',
+)
 
 # How much a slot of a scene weighs in the score, and what one word for another is worth.
 WEIGHTS = {'verb': 3.0, 'subject': 2.5, 'object': 2.0, 'place': 1.0, 'adjective': 0.7}
 SAME_KIND, OMITTED = 0.4, 0.5
-OPPOSITE = 0.7          # what is left of the agreement if one sentence denies the other
+OPPOSITE = 0.7  # what is left of the agreement if one sentence denies the other
 
 
 @dataclass(frozen=True)
@@ -83,6 +100,7 @@ class Word(NamedTuple):
             dependents += [place(dependent) for dependent in word.after]
             heads.update((dependent, own) for dependent in dependents)
             return own
+
         heads[place(self)] = 0
         return tokens, [heads[i + 1] for i in range(len(tokens))]
 
@@ -95,10 +113,14 @@ class Grammar(Writer):
     def scene(self) -> Scene:
         row = PEOPLE if self.chance(0.75) else ANIMALS
         verb = self.index(VERBS if row == PEOPLE else VERBS[:5])
-        return Scene(subject=(row, self.index(NOUNS[row])), verb=verb, object=self.thing(verb),
-                     adjective=self.index(ADJECTIVES) if self.chance(0.5) else None,
-                     place=self.index(PLACES) if self.chance(0.5) else None,
-                     negated=self.chance(0.1))
+        return Scene(
+            subject=(row, self.index(NOUNS[row])),
+            verb=verb,
+            object=self.thing(verb),
+            adjective=self.index(ADJECTIVES) if self.chance(0.5) else None,
+            place=self.index(PLACES) if self.chance(0.5) else None,
+            negated=self.chance(0.1),
+        )
 
     def thing(self, verb: int) -> Optional[Tuple[int, int]]:
         row = VERBS[verb][1]
@@ -126,8 +148,9 @@ class Grammar(Writer):
             return replace(scene, negated=not scene.negated)
         items = PLACES if what == 'place' else ADJECTIVES
         now = getattr(scene, what)
-        return replace(scene, **{what: self.index(items) if now is None or self.chance(0.4)
-                                 else None})
+        return replace(
+            scene, **{what: self.index(items) if now is None or self.chance(0.4) else None}
+        )
 
     def pair(self) -> Tuple[Word, Word, float]:
         """Two sentences, the second of scenes like those of the first, and their score."""
@@ -157,8 +180,11 @@ class Grammar(Writer):
         subject = self.noun(scene.subject, self.pick(('a', 'the')), scene.adjective)
         is_not = [Word('is')] + [Word('not')] * scene.negated
         if scene.object is not None and self.chance(0.3):
-            return Word(participle, before=[*self.things(scene), *is_not, Word('being')],
-                        after=[Word('by', after=[subject]), *place])
+            return Word(
+                participle,
+                before=[*self.things(scene), *is_not, Word('being')],
+                after=[Word('by', after=[subject]), *place],
+            )
         return Word(verb, before=[subject, *is_not], after=self.things(scene) + place)
 
     def noun(self, which: Tuple[int, int], determiner: str, adjective: Optional[int]) -> Word:
@@ -172,8 +198,9 @@ class Grammar(Writer):
         return Word(text, before=[Word(determiner), quality])
 
     def things(self, scene: Scene) -> List[Word]:
-        return [] if scene.object is None else [
-            self.noun(scene.object, self.pick(('a', 'the')), None)]
+        return (
+            [] if scene.object is None else [self.noun(scene.object, self.pick(('a', 'the')), None)]
+        )
 
     def place(self, place: Optional[int]) -> List[Word]:
         if place is None:
@@ -219,15 +246,19 @@ def _agreement(left: Scene, right: Scene) -> float:
 
 def make_pairs(count: int, seed: str) -> List[Tuple[Word, Word, float]]:
     """Pairs of sentences with their scores, no two alike."""
-    return different(count, Grammar(seed).pair,
-                     key=lambda pair: tuple(' '.join(word.flatten()[0]) for word in pair[:2]))
+    return different(
+        count,
+        Grammar(seed).pair,
+        key=lambda pair: tuple(' '.join(word.flatten()[0]) for word in pair[:2]),
+    )
 
 
 def write_sample(directory, splits=None, seed: int = 0) -> None:
     """Write the sample in SICK's layout."""
     for split, count in (splits or SPLITS).items():
-        lines: Dict[str, List[str]] = {name: [] for name in (
-            'a.toks', 'a.parents', 'b.toks', 'b.parents', 'sim.txt', 'id.txt')}
+        lines: Dict[str, List[str]] = {
+            name: [] for name in ('a.toks', 'a.parents', 'b.toks', 'b.parents', 'sim.txt', 'id.txt')
+        }
         for i, (left, right, score) in enumerate(make_pairs(count, f'{split}-{seed}')):
             for side, word in (('a', left), ('b', right)):
                 tokens, parents = word.flatten()
@@ -235,21 +266,29 @@ def write_sample(directory, splits=None, seed: int = 0) -> None:
                 lines[f'{side}.parents'].append(' '.join(map(str, parents)))
             lines['sim.txt'].append(f'{score:g}')
             lines['id.txt'].append(str(i + 1))
-        write_files(directory, {f'{split}/{name}': '\n'.join(content) + '\n'
-                                for name, content in lines.items()})
+        write_files(
+            directory,
+            {f'{split}/{name}': '\n'.join(content) + '\n' for name, content in lines.items()},
+        )
 
 
 def _spelled(tokens: Sequence[str]) -> str:
     """The sentence as written: a capital at its start, "an" before a vowel."""
-    tokens = ['an' if token == 'a' and following[0] in 'aeiou' else token
-              for token, following in zip(tokens, [*tokens[1:], '.'])]
+    tokens = [
+        'an' if token == 'a' and following[0] in 'aeiou' else token
+        for token, following in zip(tokens, [*tokens[1:], '.'])
+    ]
     return ' '.join([tokens[0].capitalize(), *tokens[1:]])
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Command line; gives the exit status."""
-    return run_maker(write_sample, Path(__file__).with_name('sample'),
-                     'Make a sample in the form of SICK.', arguments)
+    return run_maker(
+        write_sample,
+        Path(__file__).with_name('sample'),
+        'Make a sample in the form of SICK.',
+        arguments,
+    )
 
 
 if __name__ == '__main__':

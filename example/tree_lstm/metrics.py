@@ -1,4 +1,5 @@
 """How well predicted scores agree with those people gave."""
+
 from typing import NamedTuple, Sequence
 
 import numpy as np
@@ -35,5 +36,6 @@ def agreement(predicted: Sequence[float], true: Sequence[float]) -> Agreement:
     mse = float(np.mean((predicted - true) ** 2))
     if predicted.size < 2 or np.ptp(predicted) == 0 or np.ptp(true) == 0:
         return Agreement(0.0, 0.0, mse)
-    return Agreement(float(stats.pearsonr(predicted, true)[0]),
-                     float(stats.spearmanr(predicted, true)[0]), mse)
+    return Agreement(
+        float(stats.pearsonr(predicted, true)[0]), float(stats.spearmanr(predicted, true)[0]), mse
+    )

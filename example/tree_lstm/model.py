@@ -1,4 +1,5 @@
 """The model, written for one pair of trees."""
+
 from mxnet import gluon
 
 import gluon_edbatch as edb
@@ -40,8 +41,9 @@ class Similarity(gluon.HybridBlock):
 class SICKModel(edb.AutoBatchMixin, gluon.Block):
     """Relatedness of two sentences: log-probabilities (1, 5) of the scores 1 to 5."""
 
-    def __init__(self, vocab_size: int, embed_dim: int, hidden_size: int, sim_hidden: int,
-                 **kwargs):
+    def __init__(
+        self, vocab_size: int, embed_dim: int, hidden_size: int, sim_hidden: int, **kwargs
+    ):
         super().__init__(**kwargs)
         with self.name_scope():
             self.tree_lstm = TreeLSTM(vocab_size, embed_dim, hidden_size)

@@ -1,4 +1,5 @@
 """Relatedness on SICK as a task of the training program."""
+
 from pathlib import Path
 
 import mxnet as mx
@@ -33,13 +34,19 @@ class SICKTask(WordTask):
     @classmethod
     def add_options(cls, data, model) -> None:
         super().add_options(data, model)
-        model.add_argument('--sim-hidden', type=positive_int, default=50, metavar='H',
-                           help='width of the layer that compares two sentences')
+        model.add_argument(
+            '--sim-hidden',
+            type=positive_int,
+            default=50,
+            metavar='H',
+            help='width of the layer that compares two sentences',
+        )
 
     def __init__(self, options, state=None):
         raw = {split: load_split(Path(options.data) / split) for split in SPLITS}
-        self.settle_words(options, state, tokens_of(raw['train']),
-                          tokens_of(raw['dev'] + raw['test']))
+        self.settle_words(
+            options, state, tokens_of(raw['train']), tokens_of(raw['dev'] + raw['test'])
+        )
         self.samples = {split: build_pairs(raw[split], self.words.ids) for split in SPLITS}
 
     def build(self):

@@ -1,13 +1,15 @@
 """Train a child-sum Tree-LSTM on SICK's relatedness task; see --help."""
+
 import sys
 from pathlib import Path
 
-if __package__ in (None, ''):               # run as a program: modules are found by package name
+if __package__ in (None, ''):  # run as a program: modules are found by package name
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from typing import Optional, Sequence
 
 from common.program import run_program
+
 from tree_lstm.task import SICKTask
 
 __all__ = ['main']

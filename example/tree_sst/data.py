@@ -4,6 +4,7 @@ A directory holds ``train.txt``, ``dev.txt`` and ``test.txt``. Each line is a bi
 is ``(label left right)`` or ``(label word)``, with labels from 0 (very negative) to 4 (very
 positive). Words are separated by the ASCII space alone; they may hold other spaces (U+00A0).
 """
+
 import re
 from pathlib import Path
 from typing import Callable, Iterable, Iterator, List, NamedTuple, Optional, Tuple
@@ -73,16 +74,21 @@ def tokens_of(phrases: Iterable[Phrase]) -> List[str]:
     return [word for phrase in phrases for word in phrase.words()]
 
 
-def build_samples(phrases: Iterable[Phrase], to_ids: Callable[[List[str]], List[int]]
-                  ) -> List[Sample]:
+def build_samples(
+    phrases: Iterable[Phrase], to_ids: Callable[[List[str]], List[int]]
+) -> List[Sample]:
     """Samples for a model whose vocabulary turns words into ids with `to_ids`."""
-    return [Sample(_build_tree(phrase, iter(to_ids(phrase.words()))),
-                   np.array([node.label for node in phrase.nodes()], np.float32))
-            for phrase in phrases]
+    return [
+        Sample(
+            _build_tree(phrase, iter(to_ids(phrase.words()))),
+            np.array([node.label for node in phrase.nodes()], np.float32),
+        )
+        for phrase in phrases
+    ]
 
 
 def _build_tree(phrase: Phrase, ids: Iterator[int]) -> Tree:
-    built: List[Tuple[Tree, str]] = []          # trees that wait for their parents, with their text
+    built: List[Tuple[Tree, str]] = []  # trees that wait for their parents, with their text
     for node in phrase.nodes():
         if node.children:
             right, left = built.pop(), built.pop()
@@ -125,7 +131,7 @@ def parse_tree(text: str) -> Phrase:
     pieces = _PIECE.findall(text)
     if not pieces:
         raise ValueError('a line holds a tree, this one is empty')
-    open_nodes: List[List] = []             # of each: what it holds so far
+    open_nodes: List[List] = []  # of each: what it holds so far
     for index, piece in enumerate(pieces):
         if piece == '(':
             open_nodes.append([])

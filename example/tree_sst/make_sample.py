@@ -7,10 +7,11 @@ each other: an intensifier makes more of an adjective, "not" turns it round and 
 lets the second clause win. The same seed gives the same files, byte for byte, with every version
 of Python.
 """
+
 import sys
 from pathlib import Path
 
-if __package__ in (None, ''):               # run as a program: modules are found by package name
+if __package__ in (None, ''):  # run as a program: modules are found by package name
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from typing import List, NamedTuple, Optional, Sequence, Tuple
@@ -29,8 +30,13 @@ ADJECTIVES = {
     -1: 'bad dull silly weak slow'.split(),
     -2: 'awful terrible dreadful unwatchable'.split(),
 }
-VERBS = {2: ['adored'], 1: ['liked', 'enjoyed'], 0: ['saw', 'discussed'],
-         -1: ['disliked', 'regretted'], -2: ['hated']}
+VERBS = {
+    2: ['adored'],
+    1: ['liked', 'enjoyed'],
+    0: ['saw', 'discussed'],
+    -1: ['disliked', 'regretted'],
+    -2: ['hated'],
+}
 PEOPLE = 'we they critics everybody viewers'.split()
 INTENSIFIERS = 'very really truly'.split()
 DIMINISHERS = 'somewhat rather slightly'.split()
@@ -54,17 +60,17 @@ def sign(value: int) -> int:
 
 
 def negated(value: int) -> int:
-    """"not superb" is worse than neutral, but not awful."""
+    """ "not superb" is worse than neutral, but not awful."""
     return -sign(value)
 
 
 def stronger(value: int) -> int:
-    """"very good"."""
+    """ "very good"."""
     return 2 * sign(value)
 
 
 def weaker(value: int) -> int:
-    """"rather awful"."""
+    """ "rather awful"."""
     return sign(value)
 
 
@@ -144,15 +150,23 @@ def make_trees(count: int, seed: str) -> List[str]:
 
 def write_sample(directory, splits=None, seed: int = 0) -> None:
     """Write ``train.txt``, ``dev.txt`` and ``test.txt``."""
-    write_files(directory, {
-        f'{split}.txt': ''.join(f'{line}\n' for line in make_trees(count, f'{split}-{seed}'))
-        for split, count in (splits or SPLITS).items()})
+    write_files(
+        directory,
+        {
+            f'{split}.txt': ''.join(f'{line}\n' for line in make_trees(count, f'{split}-{seed}'))
+            for split, count in (splits or SPLITS).items()
+        },
+    )
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Command line; gives the exit status."""
-    return run_maker(write_sample, Path(__file__).with_name('sample'),
-                     'Make a sample in the form of the Stanford Sentiment Treebank.', arguments)
+    return run_maker(
+        write_sample,
+        Path(__file__).with_name('sample'),
+        'Make a sample in the form of the Stanford Sentiment Treebank.',
+        arguments,
+    )
 
 
 if __name__ == '__main__':

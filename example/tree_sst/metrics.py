@@ -1,4 +1,5 @@
 """How many phrases got the right one of five classes."""
+
 from typing import NamedTuple, Sequence
 
 import numpy as np

@@ -4,6 +4,7 @@ With ``sparse_grad=True`` the gradients of words' vectors are row_sparse: they h
 minibatch only, and MXNet's optimizers update only these ("lazily": the others keep not only their
 vectors but Adam's moments, too, and decay neither).
 """
+
 from abc import ABC, abstractmethod
 from typing import Any, Dict, List, Type
 
@@ -15,10 +16,20 @@ import gluon_edbatch as edb
 
 from .data import NUM_CLASSES, Tree
 
-__all__ = ['MODELS', 'MVRNN', 'ONE_WIDTH', 'OperatorTreeNN', 'RANK', 'SentimentModel', 'TreeGRU',
-           'TreeLSTM', 'TreeNN', 'TwoCellTreeLSTM']
+__all__ = [
+    'MODELS',
+    'MVRNN',
+    'ONE_WIDTH',
+    'OperatorTreeNN',
+    'RANK',
+    'SentimentModel',
+    'TreeGRU',
+    'TreeLSTM',
+    'TreeNN',
+    'TwoCellTreeLSTM',
+]
 
-RANK = 3                # of what a word's matrix has besides its diagonal
+RANK = 3  # of what a word's matrix has besides its diagonal
 
 
 class SentimentModel(edb.AutoBatchMixin, gluon.Block, ABC):
@@ -65,8 +76,9 @@ class SentimentModel(edb.AutoBatchMixin, gluon.Block, ABC):
 class LSTMLeaf(gluon.HybridBlock):
     """h and c of a word, as Tai et al. have them for the treebank: an output gate, and no other."""
 
-    def __init__(self, vocab_size: int, embed_dim: int, hidden_size: int,
-                 sparse_grad: bool = False, **kwargs):
+    def __init__(
+        self, vocab_size: int, embed_dim: int, hidden_size: int, sparse_grad: bool = False, **kwargs
+    ):
         super().__init__(**kwargs)
         with self.name_scope():
             self.embed = nn.Embedding(vocab_size, embed_dim, sparse_grad=sparse_grad)
@@ -84,10 +96,12 @@ class LSTMLeaf(gluon.HybridBlock):
 class TreeLSTM(SentimentModel):
     """Binary Tree-LSTM with words at the leaves (Tai, Socher and Manning, 2015)."""
 
-    def __init__(self, vocab_size: int, embed_dim: int, hidden_size: int,
-                 sparse_grad: bool = False, **kwargs):
-        super().__init__(LSTMLeaf(vocab_size, embed_dim, hidden_size, sparse_grad), hidden_size,
-                         **kwargs)
+    def __init__(
+        self, vocab_size: int, embed_dim: int, hidden_size: int, sparse_grad: bool = False, **kwargs
+    ):
+        super().__init__(
+            LSTMLeaf(vocab_size, embed_dim, hidden_size, sparse_grad), hidden_size, **kwargs
+        )
         with self.name_scope():
             self.cell = edb.rnn.NaryTreeLSTMCell(hidden_size, input_size=None)
 
@@ -98,8 +112,9 @@ class TreeLSTM(SentimentModel):
 class TwoCellTreeLSTM(TreeLSTM):
     """The same with a second cell; an inner node's kind says which of the two."""
 
-    def __init__(self, vocab_size: int, embed_dim: int, hidden_size: int,
-                 sparse_grad: bool = False, **kwargs):
+    def __init__(
+        self, vocab_size: int, embed_dim: int, hidden_size: int, sparse_grad: bool = False, **kwargs
+    ):
         super().__init__(vocab_size, embed_dim, hidden_size, sparse_grad, **kwargs)
         with self.name_scope():
             self.other_cell = edb.rnn.NaryTreeLSTMCell(hidden_size, input_size=None)
@@ -112,8 +127,9 @@ class TwoCellTreeLSTM(TreeLSTM):
 class GRULeaf(gluon.HybridBlock):
     """h of a word: what a gated recurrent unit makes of it without a state before."""
 
-    def __init__(self, vocab_size: int, embed_dim: int, hidden_size: int,
-                 sparse_grad: bool = False, **kwargs):
+    def __init__(
+        self, vocab_size: int, embed_dim: int, hidden_size: int, sparse_grad: bool = False, **kwargs
+    ):
         super().__init__(**kwargs)
         with self.name_scope():
             self.embed = nn.Embedding(vocab_size, embed_dim, sparse_grad=sparse_grad)
@@ -130,10 +146,12 @@ class GRULeaf(gluon.HybridBlock):
 class TreeGRU(SentimentModel):
     """Tree-GRU with words at the leaves."""
 
-    def __init__(self, vocab_size: int, embed_dim: int, hidden_size: int,
-                 sparse_grad: bool = False, **kwargs):
-        super().__init__(GRULeaf(vocab_size, embed_dim, hidden_size, sparse_grad), hidden_size,
-                         **kwargs)
+    def __init__(
+        self, vocab_size: int, embed_dim: int, hidden_size: int, sparse_grad: bool = False, **kwargs
+    ):
+        super().__init__(
+            GRULeaf(vocab_size, embed_dim, hidden_size, sparse_grad), hidden_size, **kwargs
+        )
         with self.name_scope():
             self.cell = edb.rnn.TreeGRUCell(hidden_size, input_size=None)
 
@@ -174,8 +192,9 @@ class TreeNN(SentimentModel):
     """Recursive network with one matrix (the plain one of Socher et al., 2013); embedding and
     hidden are one width."""
 
-    def __init__(self, vocab_size: int, embed_dim: int, hidden_size: int,
-                 sparse_grad: bool = False, **kwargs):
+    def __init__(
+        self, vocab_size: int, embed_dim: int, hidden_size: int, sparse_grad: bool = False, **kwargs
+    ):
         _check_one_width(embed_dim, hidden_size)
         super().__init__(WordLeaf(vocab_size, hidden_size, sparse_grad), hidden_size, **kwargs)
         with self.name_scope():
@@ -194,8 +213,11 @@ class OperatorTreeNN(TreeNN):
     def compose(self, tree, left, right):
         weight, bias = self.cell.both.weight, self.cell.both.bias
         both = edb.nd.concat(left, right, dim=1)
-        return edb.nd.tanh(edb.nd.FullyConnected(both, weight.data(left.ctx), bias.data(left.ctx),
-                                                 num_hidden=bias.shape[0]))
+        return edb.nd.tanh(
+            edb.nd.FullyConnected(
+                both, weight.data(left.ctx), bias.data(left.ctx), num_hidden=bias.shape[0]
+            )
+        )
 
 
 class MVLeaf(gluon.HybridBlock):
@@ -211,8 +233,10 @@ class MVLeaf(gluon.HybridBlock):
         self._hidden_size = hidden_size
 
         def words(width, initializer=None):
-            return nn.Embedding(vocab_size, width, weight_initializer=initializer,
-                                sparse_grad=sparse_grad)
+            return nn.Embedding(
+                vocab_size, width, weight_initializer=initializer, sparse_grad=sparse_grad
+            )
+
         with self.name_scope():
             self.embed = words(hidden_size)
             self.left = words(hidden_size * RANK, mx.init.Normal(0.05))
@@ -223,8 +247,10 @@ class MVLeaf(gluon.HybridBlock):
     def hybrid_forward(self, F, token, identity):
         """token (N,)"""
         size = self._hidden_size
-        low_rank = F.batch_dot(F.reshape(self.left(token), shape=(-1, size, RANK)),
-                               F.reshape(self.right(token), shape=(-1, RANK, size)))
+        low_rank = F.batch_dot(
+            F.reshape(self.left(token), shape=(-1, size, RANK)),
+            F.reshape(self.right(token), shape=(-1, RANK, size)),
+        )
         diagonal = F.expand_dims(self.diagonal(token), axis=1)
         return self.embed(token), low_rank + F.broadcast_mul(diagonal, identity)
 
@@ -243,13 +269,13 @@ class MeanOfChildren(mx.init.Initializer):
 class MVRNN(SentimentModel):
     """Matrix-vector recursive network (Socher et al., 2012); embedding and hidden are one width."""
 
-    def __init__(self, vocab_size: int, embed_dim: int, hidden_size: int,
-                 sparse_grad: bool = False, **kwargs):
+    def __init__(
+        self, vocab_size: int, embed_dim: int, hidden_size: int, sparse_grad: bool = False, **kwargs
+    ):
         _check_one_width(embed_dim, hidden_size)
         super().__init__(MVLeaf(vocab_size, hidden_size, sparse_grad), hidden_size, **kwargs)
         with self.name_scope():
-            self.cell = edb.rnn.MVRNNCell(hidden_size,
-                                          matrix_weight_initializer=MeanOfChildren())
+            self.cell = edb.rnn.MVRNNCell(hidden_size, matrix_weight_initializer=MeanOfChildren())
 
     def compose(self, tree, left, right):
         return self.cell(left, right)
@@ -257,12 +283,18 @@ class MVRNN(SentimentModel):
 
 def _check_one_width(embed_dim: int, hidden_size: int) -> None:
     if embed_dim != hidden_size:
-        raise ValueError(f'vectors of words and of phrases have one width, not {embed_dim} and '
-                         f'{hidden_size}')
+        raise ValueError(
+            f'vectors of words and of phrases have one width, not {embed_dim} and {hidden_size}'
+        )
 
 
 MODELS: Dict[str, Type[SentimentModel]] = {
-    'treelstm': TreeLSTM, 'treegru': TreeGRU, 'mvrnn': MVRNN, 'treelstm2': TwoCellTreeLSTM,
-    'treenn': TreeNN, 'treenn-operators': OperatorTreeNN}
+    'treelstm': TreeLSTM,
+    'treegru': TreeGRU,
+    'mvrnn': MVRNN,
+    'treelstm2': TwoCellTreeLSTM,
+    'treenn': TreeNN,
+    'treenn-operators': OperatorTreeNN,
+}
 # those whose words and phrases have vectors of one width
 ONE_WIDTH = ('mvrnn', 'treenn', 'treenn-operators')

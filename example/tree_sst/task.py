@@ -1,4 +1,5 @@
 """Sentiment of phrases as a task of the training program."""
+
 from pathlib import Path
 
 import mxnet as mx
@@ -13,7 +14,7 @@ from .model import MODELS, ONE_WIDTH
 
 __all__ = ['SentimentTask']
 
-HIDDEN = {'mvrnn': 25}          # a matrix a node has the square of that
+HIDDEN = {'mvrnn': 25}  # a matrix a node has the square of that
 DEFAULT_HIDDEN = 150
 
 
@@ -34,28 +35,37 @@ class SentimentTask(WordTask):
 
     @classmethod
     def add_options(cls, data, model) -> None:
-        model.add_argument('--model', choices=MODELS, default='treelstm',
-                           help=f'--hidden is {DEFAULT_HIDDEN} if it is not given, and '
-                                f'{HIDDEN["mvrnn"]} for mvrnn; --embed is the same for '
-                                f'{" and ".join(ONE_WIDTH)} (default: treelstm)')
-        model.add_argument('--dense-grad', action='store_true',
-                           help='let every step update the vectors of all words, and decay their '
-                                'moments and weights, as in training without sparse gradients; '
-                                'otherwise only those of the words in the minibatch')
+        model.add_argument(
+            '--model',
+            choices=MODELS,
+            default='treelstm',
+            help=f'--hidden is {DEFAULT_HIDDEN} if it is not given, and '
+            f'{HIDDEN["mvrnn"]} for mvrnn; --embed is the same for '
+            f'{" and ".join(ONE_WIDTH)} (default: treelstm)',
+        )
+        model.add_argument(
+            '--dense-grad',
+            action='store_true',
+            help='let every step update the vectors of all words, and decay their '
+            'moments and weights, as in training without sparse gradients; '
+            'otherwise only those of the words in the minibatch',
+        )
         super().add_options(data, model)
 
     def __init__(self, options, state=None):
         _settle_widths(options)
         raw = {split: load_split(Path(options.data) / f'{split}.txt') for split in SPLITS}
-        self.settle_words(options, state, tokens_of(raw['train']),
-                          tokens_of(raw['dev'] + raw['test']))
+        self.settle_words(
+            options, state, tokens_of(raw['train']), tokens_of(raw['dev'] + raw['test'])
+        )
         self.samples = {split: build_samples(raw[split], self.words.ids) for split in SPLITS}
 
     def build(self):
         options = self.options
         mx.random.seed(options.seed)
-        net = MODELS[options.model](len(self.words.vocab), options.embed, options.hidden,
-                                    sparse_grad=not options.dense_grad)
+        net = MODELS[options.model](
+            len(self.words.vocab), options.embed, options.hidden, sparse_grad=not options.dense_grad
+        )
         self.initialize(net, net.leaf.embed.weight, scale=0.1)
         return net
 
@@ -79,6 +89,8 @@ def _settle_widths(options) -> None:
     options.hidden = options.hidden or HIDDEN.get(options.model, DEFAULT_HIDDEN)
     if options.model in ONE_WIDTH:
         if options.embed not in (None, options.hidden):
-            raise OptionError(f'--model {options.model} has one width for words and phrases: leave '
-                              f'out --embed {options.embed}, or give --hidden {options.embed}')
+            raise OptionError(
+                f'--model {options.model} has one width for words and phrases: leave '
+                f'out --embed {options.embed}, or give --hidden {options.embed}'
+            )
         options.embed = options.hidden

@@ -4,6 +4,7 @@ What a sample does next may depend on numbers: a parser's next action, a search,
 function then waits for them (``yield`` or ``await``), which lets the other samples go on until they
 wait, too; one evaluation serves all.
 """
+
 from contextlib import ExitStack, nullcontext
 from inspect import isasyncgen, iscoroutine, isgenerator
 from types import coroutine
@@ -14,12 +15,12 @@ from mxnet import gluon
 from mxnet.ndarray import NDArray
 
 from ..errors import RecordError, SampleError
-from .functional import _evaluate
-from .mixin import _context_of, _eager
 from ..record.hooks import current_recording, local
 from ..record.lazy import LazyArray, Store
 from ..record.sites import Site, site_of
 from ..subgraph.structure import flatten, unflatten
+from .functional import _evaluate
+from .mixin import _context_of, _eager
 
 
 def run_concurrently(samples: Iterable[Any], fn: Callable[[Any], Any]) -> List[Any]:
@@ -116,9 +117,11 @@ class _Sample:
         except Exception as error:
             raise self._failed(error) from error
         if isasyncgen(steps):
-            raise TypeError(f'{_name(fn)} is an asynchronous generator; run_concurrently takes '
-                            f'generator functions (yield) or coroutine functions (await '
-                            f'edb.value(...)), not both in one')
+            raise TypeError(
+                f'{_name(fn)} is an asynchronous generator; run_concurrently takes '
+                f'generator functions (yield) or coroutine functions (await '
+                f'edb.value(...)), not both in one'
+            )
         self._steps = steps if isgenerator(steps) or iscoroutine(steps) else _returned(steps)
 
     def advance(self, answer: Any) -> bool:
@@ -136,7 +139,8 @@ class _Sample:
             raise RecordError(
                 f'sample {self._index} waits for a value inside of a scope that it has entered '
                 f'(autograd.record(), pause(), batching(), …), and the other samples would go on '
-                f'in it; leave it before waiting\n  waits at {self._site()}')
+                f'in it; leave it before waiting\n  waits at {self._site()}'
+            )
         return True
 
     def close(self) -> None:
@@ -144,8 +148,10 @@ class _Sample:
         self._steps.close()
 
     def _failed(self, error: Exception) -> SampleError:
-        return SampleError(f'sample {self._index} failed in {_name(self._fn)}: '
-                           f'{type(error).__name__}: {error}', self._index)
+        return SampleError(
+            f'sample {self._index} failed in {_name(self._fn)}: {type(error).__name__}: {error}',
+            self._index,
+        )
 
     def _site(self) -> Site:
         steps = self._steps
@@ -175,8 +181,7 @@ def _run(fn: Callable[[Any], Any], samples: Sequence[Any], first: int = 0) -> Li
         waiting = [sample for sample in running if sample.advance(None)]
         while waiting:
             answers = _contents([sample.wanted for sample in waiting])
-            waiting = [sample for sample, answer in zip(waiting, answers)
-                       if sample.advance(answer)]
+            waiting = [sample for sample, answer in zip(waiting, answers) if sample.advance(answer)]
     return [sample.result for sample in running]
 
 
@@ -210,7 +215,7 @@ def _copied(store: Store, evaluation: int, values: List[int]) -> List[np.ndarray
     first, rows = int(begins.min()), store.spec.rows
     block = store.arenas[evaluation].raw._slice(first, int(begins.max()) + rows).asnumpy()
     # One by one, as a user may write into what is theirs: scores[0, illegal] = -inf.
-    return [block[begin:begin + rows].copy() for begin in (begins - first).tolist()]
+    return [block[begin : begin + rows].copy() for begin in (begins - first).tolist()]
 
 
 def _eager_calls(fn: Callable[[Any], Any]):

@@ -1,4 +1,5 @@
 """Functions on values, lazy or not: the same model text works inside a scope and outside."""
+
 import ctypes
 from typing import Any, List, Optional, Sequence, Tuple
 
@@ -36,8 +37,11 @@ def forward(values: Any) -> Any:
 def _to_write_to(value: LazyArray) -> NDArray:
     """Its array, which the user may write to: not where other calls will, or may, read it."""
     recording = value._store.recording
-    if recording is None or isinstance(value, RaggedArray) or (
-            recording.closed and not recording.will_read(value._id)):
+    if (
+        recording is None
+        or isinstance(value, RaggedArray)
+        or (recording.closed and not recording.will_read(value._id))
+    ):
         return value.evaluated()
     return value.settled()
 
@@ -50,8 +54,10 @@ def _evaluate(leaves: Sequence[NDArray]) -> None:
             values = leaf._ids if isinstance(leaf, RaggedArray) else [leaf._id]
             by_recording.setdefault(leaf._store.recording, []).extend(values)
     for recording, values in by_recording.items():
-        wanted = np.array([value for value in values
-                           if value >= 0 and not recording.locations.known(value)], np.int64)
+        wanted = np.array(
+            [value for value in values if value >= 0 and not recording.locations.known(value)],
+            np.int64,
+        )
         if len(wanted):
             recording.flush(wanted)
 
@@ -60,8 +66,8 @@ def _recording_of(values: Sequence[NDArray]):
     """The open scope, if any of the values is lazy there."""
     recording = current_recording()
     if recording is not None and any(
-            isinstance(value, LazyArray) and value._store.recording is recording
-            for value in values):
+        isinstance(value, LazyArray) and value._store.recording is recording for value in values
+    ):
         return recording
     return None
 
@@ -79,22 +85,30 @@ def _checked(values, name) -> List[NDArray]:
 def _gathered(values: Sequence[NDArray]) -> Optional[NDArray]:
     """The rows of computed lazy values of one arena, one after the other, by one gather."""
     first = values[0]
-    if not all(value.__class__ is LazyArray and value._id >= 0 for value in values) \
-            or first._store.spec.eager:
+    if (
+        not all(value.__class__ is LazyArray and value._id >= 0 for value in values)
+        or first._store.spec.eager
+    ):
         return None
     _evaluate(values)
     locations = first._store.locations
     ids = np.array([value._id for value in values])
     evaluation, taped = locations.evaluation[ids[0]], bool(locations.taped[ids[0]])
     arena = first._store.arenas.get(int(evaluation))
-    if any(value._store.locations is not locations
-           or value._store.spec.arena != first._store.spec.arena for value in values) or \
-            (locations.evaluation[ids] != evaluation).any() or \
-            (locations.taped[ids] != taped).any():
+    if (
+        any(
+            value._store.locations is not locations
+            or value._store.spec.arena != first._store.spec.arena
+            for value in values
+        )
+        or (locations.evaluation[ids] != evaluation).any()
+        or (locations.taped[ids] != taped).any()
+    ):
         return None
     counts = locations.rows[ids]
-    rows = np.repeat(locations.row[ids] - np.cumsum(counts) + counts, counts) \
-        + np.arange(counts.sum())
+    rows = np.repeat(locations.row[ids] - np.cumsum(counts) + counts, counts) + np.arange(
+        counts.sum()
+    )
     connected = taped and arena.taped is not None
     source = arena.taped if connected else arena.raw
     previous = _set_recording(connected)
@@ -111,8 +125,10 @@ def _same_shape(values: Sequence[NDArray], name: str) -> Tuple[int, ...]:
     shape = values[0].shape
     for value in values:
         if value.shape != shape:
-            raise RecordError(f'{name}() needs values of one shape, got {shape} and '
-                              f'{value.shape}\n  called at {current_site()}')
+            raise RecordError(
+                f'{name}() needs values of one shape, got {shape} and '
+                f'{value.shape}\n  called at {current_site()}'
+            )
     return shape
 
 
@@ -205,8 +221,12 @@ def add_n(values: Sequence[NDArray]) -> NDArray:
         return rows.reshape((len(values),) + shape).sum(axis=0)
 
 
-def ragged(values: Sequence[NDArray], shape: Optional[Tuple[int, ...]] = None,
-           dtype='float32', ctx: Optional[mx.Context] = None) -> NDArray:
+def ragged(
+    values: Sequence[NDArray],
+    shape: Optional[Tuple[int, ...]] = None,
+    dtype='float32',
+    ctx: Optional[mx.Context] = None,
+) -> NDArray:
     """Any number of values (none included) stacked along axis 1, as one argument of a block.
 
     How many there are does not split types: a batch pads with rows of zeros to its longest. The
@@ -237,8 +257,10 @@ def ragged(values: Sequence[NDArray], shape: Optional[Tuple[int, ...]] = None,
         return recording.ragged(values, shape, dtype, ctx)
     values = list(values)
     if not values and shape is None:
-        raise RecordError(f'ragged() of no values needs their shape: ragged(values, shape=(1, '
-                          f'hidden_size))\n  called at {current_site()}')
+        raise RecordError(
+            f'ragged() of no values needs their shape: ragged(values, shape=(1, '
+            f'hidden_size))\n  called at {current_site()}'
+        )
     if values:
         _same_shape(values, 'ragged')
         _evaluate(values)

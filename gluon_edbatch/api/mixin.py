@@ -1,4 +1,5 @@
 """The mixin of per-sample models."""
+
 from typing import Any, Hashable, Iterable, List, Optional, Tuple, Union
 
 import mxnet as mx
@@ -6,12 +7,12 @@ import numpy as np
 from mxnet import gluon
 from mxnet.ndarray import NDArray
 
-from .functional import forward
 from ..record import hooks
 from ..record.refused import model_codes, refused_eagerly
-from ..subgraph.structure import flatten, unflatten
-from .reuse import Reuse
 from ..schedule import Scheduler
+from ..subgraph.structure import flatten, unflatten
+from .functional import forward
+from .reuse import Reuse
 from .scope import DEFAULT_SCHEDULER, batching
 
 
@@ -36,9 +37,14 @@ class AutoBatchMixin:
                 raise
             raise TypeError(message) from error
 
-    def batch(self, samples: Iterable[Any], scheduler: Union[str, Scheduler] = DEFAULT_SCHEDULER,
-              unpack: bool = False, keys: Optional[Iterable[Hashable]] = None,
-              reuse: Optional[Reuse] = None) -> List[Any]:
+    def batch(
+        self,
+        samples: Iterable[Any],
+        scheduler: Union[str, Scheduler] = DEFAULT_SCHEDULER,
+        unpack: bool = False,
+        keys: Optional[Iterable[Hashable]] = None,
+        reuse: Optional[Reuse] = None,
+    ) -> List[Any]:
         """The results for many samples, computed in batches.
 
         Parameters
@@ -111,16 +117,20 @@ class _eager:  # pylint: disable=invalid-name
             return args
         leaves: List[Any] = []
         template = flatten(list(args), _convertible, leaves)
-        dtypes = {leaf.dtype for leaf in leaves
-                  if isinstance(leaf, NDArray) and np.issubdtype(leaf.dtype, np.floating)}
+        dtypes = {
+            leaf.dtype
+            for leaf in leaves
+            if isinstance(leaf, NDArray) and np.issubdtype(leaf.dtype, np.floating)
+        }
         dtype = dtypes.pop() if len(dtypes) == 1 else np.float32
         ctx = next((leaf.ctx for leaf in leaves if isinstance(leaf, NDArray)), self._ctx)
         return unflatten(template, iter([_as_array(leaf, dtype, ctx) for leaf in leaves]))
 
 
 def _convertible(value: Any) -> bool:
-    return isinstance(value, (NDArray, np.ndarray, np.generic, int, float, mx.sym.Symbol)) \
-        and not isinstance(value, bool)
+    return isinstance(
+        value, (NDArray, np.ndarray, np.generic, int, float, mx.sym.Symbol)
+    ) and not isinstance(value, bool)
 
 
 def _as_array(value: Any, dtype, ctx) -> NDArray:

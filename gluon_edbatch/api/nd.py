@@ -3,6 +3,7 @@
 Inside a scope Python numbers and NumPy arrays are accepted where ``mx.nd`` insists on NDArrays.
 Outside, the functions are those of ``mx.nd``.
 """
+
 from typing import Any, Callable, List
 
 import mxnet as mx
@@ -31,7 +32,7 @@ def _function(name: str) -> Callable[..., Any]:
         recording = current_recording()
         arguments = _lazy(recording, [*args, *kwargs.values()])
         try:
-            return original(*arguments[:len(args)], **dict(zip(kwargs, arguments[len(args):])))
+            return original(*arguments[: len(args)], **dict(zip(kwargs, arguments[len(args) :])))
         except Exception as error:
             message = refused_operands(f'edb.nd.{name}', args, error)
             if message is None:
@@ -56,5 +57,5 @@ def _lazy(recording, args) -> List[Any]:
     if not any(isinstance(arg, LazyArray) for arg in args):
         position = recording.sharing.data_among(args)
         if position is not None:
-            args[position], = recording.values([args[position]])
+            (args[position],) = recording.values([args[position]])
     return args

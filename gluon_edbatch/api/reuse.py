@@ -1,4 +1,5 @@
 """What a sample recorded is kept, and appended again when the sample comes back."""
+
 import threading
 from collections import OrderedDict
 from typing import Any, Callable, Hashable
@@ -55,13 +56,12 @@ class Reuse:
 
     def __init__(self, limit: int = 100_000, check_every: int = 100):
         if limit < 1 or check_every < 1:
-            raise ValueError(f'limit and check_every are at least 1, not {limit} and '
-                             f'{check_every}')
+            raise ValueError(f'limit and check_every are at least 1, not {limit} and {check_every}')
         self.limit = limit
         self.check_every = check_every
         self.recorded = self.reused = self.checked = 0
         self._kinds = Kinds()
-        self._pieces: 'OrderedDict[tuple, Piece]' = OrderedDict()
+        self._pieces: OrderedDict[tuple, Piece] = OrderedDict()
         self._lock = threading.Lock()  # around what several threads change in _pieces
         self._uses = 0
 
@@ -118,5 +118,6 @@ class Reuse:
             raise RecordError(
                 f'what {name[0]!r} records is not what it recorded the first time, from the call '
                 f'at {site} on; a key must stand for all that the recorded calls depend on: use '
-                f'another key, call the function without reuse, or clear() what is kept')
+                f'another key, call the function without reuse, or clear() what is kept'
+            )
         return result

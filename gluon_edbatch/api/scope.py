@@ -1,4 +1,5 @@
 """``with batching():`` the scope in which calls are recorded."""
+
 import time
 from collections import Counter
 from typing import List, Optional, Tuple, Union
@@ -7,11 +8,11 @@ import mxnet as mx
 
 from ..errors import RecordError
 from ..execute.evaluate import Evaluator
-from ..report.explain import Explanation, explain
 from ..graph.graph import Graph
 from ..record import hooks
 from ..record.recording import Recording
 from ..report.counters import Report, make_report
+from ..report.explain import Explanation, explain
 from ..schedule import Schedule, Scheduler, get_scheduler
 from ..subgraph.options import CompileOptions, current_options
 
@@ -53,9 +54,12 @@ class batching:  # pylint: disable=invalid-name
 
     _open = False  # also if a wrong argument stops __init__
 
-    def __init__(self, scheduler: Union[str, Scheduler] = DEFAULT_SCHEDULER,
-                 ctx: Optional[mx.Context] = None,
-                 compile_options: Optional[CompileOptions] = None):
+    def __init__(
+        self,
+        scheduler: Union[str, Scheduler] = DEFAULT_SCHEDULER,
+        ctx: Optional[mx.Context] = None,
+        compile_options: Optional[CompileOptions] = None,
+    ):
         self.scheduler = get_scheduler(scheduler)
         self._ctx = ctx
         self._options = current_options() if compile_options is None else compile_options
@@ -66,11 +70,12 @@ class batching:  # pylint: disable=invalid-name
         if self._recording is not None:
             raise RuntimeError('a batching scope records once; make a new one')
         if mx.util.is_np_array():
-            raise RecordError('a batching scope records models of mx.nd, and this thread is in the '
-                              'NumPy mode of MXNet: call mx.npx.reset_np() before the model is '
-                              'used in a scope')
-        self._recording = recording = Recording(
-            Evaluator(self.scheduler), self._ctx, self._options)
+            raise RecordError(
+                'a batching scope records models of mx.nd, and this thread is in the '
+                'NumPy mode of MXNet: call mx.npx.reset_np() before the model is '
+                'used in a scope'
+            )
+        self._recording = recording = Recording(Evaluator(self.scheduler), self._ctx, self._options)
         recording.outer = hooks.current_recording()
         self._open = True
         hooks.install(self)
@@ -95,8 +100,7 @@ class batching:  # pylint: disable=invalid-name
                 self._leave()
                 raise
             self._open = False
-            self._record_s = (time.perf_counter() - self._started
-                              - recording.evaluator.inside_s)
+            self._record_s = time.perf_counter() - self._started - recording.evaluator.inside_s
 
     def __del__(self):
         if self._open:  # an interrupt came just as Python was about to call __exit__
@@ -111,8 +115,7 @@ class batching:  # pylint: disable=invalid-name
         """Counters of all evaluations so far; ``print(scope.report())`` shows them, types that
         differ in shapes and constants only on one line."""
         evaluator = self._recording.evaluator if self._recording else Evaluator(self.scheduler)
-        return make_report(self.scheduler.name, evaluator.counts, self._record_s,
-                           evaluator.forced)
+        return make_report(self.scheduler.name, evaluator.counts, self._record_s, evaluator.forced)
 
     def explain(self) -> Explanation:
         """Why calls were batched as they were, place by place in the user's code, and what would
@@ -136,9 +139,13 @@ class batching:  # pylint: disable=invalid-name
         if self._recording is None:
             return 'batching scope, not entered'
         forms = self._recording.forms
-        counts = Counter(forms[form].node_type for form in self._recording.node_forms.since(0).tolist())
-        lines = [f'batching scope ({self.scheduler.name}): '
-                 f'{len(self._recording.node_forms)} calls of {len(counts)} types']
+        counts = Counter(
+            forms[form].node_type for form in self._recording.node_forms.since(0).tolist()
+        )
+        lines = [
+            f'batching scope ({self.scheduler.name}): '
+            f'{len(self._recording.node_forms)} calls of {len(counts)} types'
+        ]
         lines += [f'  {number:7d} x {kind!r}' for kind, number in counts.most_common()]
         return '\n'.join(lines)
 

@@ -4,6 +4,7 @@ Towards MXNet a whole evaluation is one custom function: its inputs are the para
 that the calls read, its outputs are the arenas. ``autograd.Function`` could not be used: its
 backward stops at the first input without a gradient, and drops gradients that are to be added.
 """
+
 import atexit
 import ctypes
 import itertools
@@ -18,15 +19,15 @@ from typing import Callable, List, Optional, Sequence
 
 import mxnet as mx
 from mxnet import autograd
-from mxnet.base import (_LIB, MXCallbackList, NDArrayHandle, c_array, c_handle_array, check_call)
+from mxnet.base import _LIB, MXCallbackList, NDArrayHandle, c_array, c_handle_array, check_call
 from mxnet.ndarray import NDArray
 
 from ..errors import StaleValueError
+from ..mx.guard import raw_handle
+from ..mx.pace import wait_for_all
+from ..record.lazy import _set_recording
 from .machine import Machine
 from .sparse_tables import with_dense_gradient
-from ..mx.pace import wait_for_all
-from ..mx.guard import raw_handle
-from ..record.lazy import _set_recording
 
 _NULL, _WRITE, _INPLACE, _ADD = range(4)
 _BACKWARD = autograd.Function._bwd_functype
@@ -37,8 +38,11 @@ _DELETING_S = 0.1
 _passes: 'weakref.WeakSet[BackwardPass]' = weakref.WeakSet()
 
 
-def record_function(inputs: Sequence[NDArray], outputs: Sequence[NDArray],
-                    backward: Callable[[List[NDArray], List[NDArray], List[int]], None]) -> None:
+def record_function(
+    inputs: Sequence[NDArray],
+    outputs: Sequence[NDArray],
+    backward: Callable[[List[NDArray], List[NDArray], List[int]], None],
+) -> None:
     """Tell autograd that `outputs` were computed from `inputs`.
 
     Parameters
@@ -55,8 +59,10 @@ def record_function(inputs: Sequence[NDArray], outputs: Sequence[NDArray],
 
     def backward_entry(num_heads, num_inputs, handles, requests, _is_train, _context):
         try:
-            arrays = [NDArray(ctypes.cast(handle, NDArrayHandle), writable=i >= num_heads)
-                      for i, handle in enumerate(handles[:num_heads + num_inputs])]
+            arrays = [
+                NDArray(ctypes.cast(handle, NDArrayHandle), writable=i >= num_heads)
+                for i, handle in enumerate(handles[: num_heads + num_inputs])
+            ]
             backward(arrays[:num_heads], arrays[num_heads:], requests[:num_inputs])
         except Exception:  # pylint: disable=broad-except
             print(f'Error in the backward pass of gluon_edbatch:\n{traceback.format_exc()}')
@@ -67,18 +73,30 @@ def record_function(inputs: Sequence[NDArray], outputs: Sequence[NDArray],
         _alive.pop(key, None)
         return True
 
-    callbacks = [ctypes.cast(callback, ctypes.CFUNCTYPE(ctypes.c_int)) for callback in
-                 (_BACKWARD(backward_entry), _DELETE(delete_entry))]
+    callbacks = [
+        ctypes.cast(callback, ctypes.CFUNCTYPE(ctypes.c_int))
+        for callback in (_BACKWARD(backward_entry), _DELETE(delete_entry))
+    ]
     context = MXCallbackList(
         ctypes.c_int(len(callbacks)),
-        ctypes.cast(c_array(ctypes.CFUNCTYPE(ctypes.c_int), callbacks),
-                    ctypes.POINTER(ctypes.CFUNCTYPE(ctypes.c_int))),
-        ctypes.cast(c_array(ctypes.c_void_p, [None] * len(callbacks)),
-                    ctypes.POINTER(ctypes.c_void_p)))
+        ctypes.cast(
+            c_array(ctypes.CFUNCTYPE(ctypes.c_int), callbacks),
+            ctypes.POINTER(ctypes.CFUNCTYPE(ctypes.c_int)),
+        ),
+        ctypes.cast(
+            c_array(ctypes.c_void_p, [None] * len(callbacks)), ctypes.POINTER(ctypes.c_void_p)
+        ),
+    )
     _alive[key] = context
-    check_call(_LIB.MXCustomFunctionRecord(
-        ctypes.c_int(len(inputs)), c_array(ctypes.c_void_p, list(map(raw_handle, inputs))),
-        ctypes.c_int(len(outputs)), c_handle_array(outputs), ctypes.byref(context)))
+    check_call(
+        _LIB.MXCustomFunctionRecord(
+            ctypes.c_int(len(inputs)),
+            c_array(ctypes.c_void_p, list(map(raw_handle, inputs))),
+            ctypes.c_int(len(outputs)),
+            c_handle_array(outputs),
+            ctypes.byref(context),
+        )
+    )
 
 
 def deliver(gradients: List[NDArray], targets: List[NDArray], requests: List[int]) -> None:
@@ -120,8 +138,9 @@ class BackwardPass:
             if backward._ran_before:
                 backward.release()
             backward._ran_before = backward._ran
-        cls._latest.references = [weakref.ref(backward) for backward in alive
-                                  if backward._machine is not None]
+        cls._latest.references = [
+            weakref.ref(backward) for backward in alive if backward._machine is not None
+        ]
 
     def track(self) -> None:
         """Be one that later evaluations of this thread free."""
@@ -131,8 +150,9 @@ class BackwardPass:
         """Free the tapes."""
         self._machine = None
 
-    def __call__(self, arena: int, head: NDArray, targets: List[NDArray],
-                 requests: List[int]) -> None:
+    def __call__(
+        self, arena: int, head: NDArray, targets: List[NDArray], requests: List[int]
+    ) -> None:
         """Gradients of the parameters and of the given arrays, in this order.
 
         Passes over one evaluation share its gradient arenas, so they must not mix; each has
@@ -153,7 +173,8 @@ class BackwardPass:
                 raise StaleValueError(
                     'a second backward pass through values of a batching scope, after later '
                     'scopes were evaluated: their intermediate results are freed. Differentiate '
-                    'them before the next minibatch is evaluated')
+                    'them before the next minibatch is evaluated'
+                )
             deliver(self._run(machine, arena, head), targets, requests)
             self._ran = True
 
@@ -169,8 +190,8 @@ class BackwardPass:
         for tape in reversed(machine.tapes):
             tape.backward()
         return machine.weights.collected() + [
-            machine.gradients[index]._slice(begin, end)
-            for _, index, begin, end in machine.given]
+            machine.gradients[index]._slice(begin, end) for _, index, begin, end in machine.given
+        ]
 
 
 def connect(machine: Machine, eager: bool) -> List[Optional[Callable[[], NDArray]]]:
@@ -199,14 +220,19 @@ def connect(machine: Machine, eager: bool) -> List[Optional[Callable[[], NDArray
         output = machine.arenas[index].detach()
         previous = _set_recording(True)
         try:
-            record_function(inputs, [output], lambda heads, targets, requests: backward(
-                index, heads[0], targets, requests))
+            record_function(
+                inputs,
+                [output],
+                lambda heads, targets, requests: backward(index, heads[0], targets, requests),
+            )
         finally:
             _set_recording(previous)
         return output
 
-    return [None if gradient is None else partial(connected, index)
-            for index, gradient in enumerate(machine.gradients)]
+    return [
+        None if gradient is None else partial(connected, index)
+        for index, gradient in enumerate(machine.gradients)
+    ]
 
 
 @atexit.register
@@ -235,8 +261,11 @@ def _finish_before_fork() -> None:
     try:
         mx.nd.waitall()
     except mx.base.MXNetError:
-        print(f'Error in what MXNet had to finish before a fork:\n{traceback.format_exc()}',
-              file=sys.stderr, flush=True)
+        print(
+            f'Error in what MXNet had to finish before a fork:\n{traceback.format_exc()}',
+            file=sys.stderr,
+            flush=True,
+        )
         os.abort()
     time.sleep(_DELETING_S)
 

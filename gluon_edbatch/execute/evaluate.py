@@ -1,4 +1,5 @@
 """One evaluation: graph, schedule, plan, execute, backward, in a function that fits a screen."""
+
 import threading
 import time
 from dataclasses import replace
@@ -7,28 +8,28 @@ from typing import Dict, List, Optional, Tuple, Union
 import numpy as np
 from mxnet.ndarray import NDArray
 
-from .backward import BackwardPass, connect
 from ..errors import BatchError, EdbError
-from .machine import Machine, steps
-from ..graph.graph import Graph
-from ..plan.hoist import hoist
-from ..graph.rows import arrange
-from .sparse_tables import look_ups_apart
-from .native.run import native_program
-from .own_tape import EagerCalls, eager_last, given_rows
-from ..mx.pace import under_way, wait_for_engine
 from ..graph.collect import Calls, Edges, FormTable, Pending, ancestors, form_table, to_graph
-from ..plan.plan import Batch, Plan
+from ..graph.graph import Graph
+from ..graph.rows import arrange
+from ..mx.pace import under_way, wait_for_engine
+from ..plan.hoist import hoist
 from ..plan.layout import Given, make_plan
+from ..plan.plan import Batch, Plan
 from ..record.hooks import suspended, unrecorded
-from ..record.lazy import Arena, EagerArena
 from ..record.inputs import SCALAR_DTYPE
+from ..record.lazy import Arena, EagerArena
 from ..record.recording import Recording
 from ..record.sites import Site, current_site
-from ..subgraph.spec import spec_of
 from ..report.counters import EvaluationCounts, passes_of
 from ..schedule import Schedule, Scheduler
 from ..subgraph.node_type import Kind, NodeType
+from ..subgraph.spec import spec_of
+from .backward import BackwardPass, connect
+from .machine import Machine, steps
+from .native.run import native_program
+from .own_tape import EagerCalls, eager_last, given_rows
+from .sparse_tables import look_ups_apart
 from .verify import verify
 
 
@@ -88,8 +89,12 @@ class Evaluator:
         with self._lock, suspended(), unrecorded():
             table = form_table(recording)
             calls = self.pending.calls(recording, table)
-            return to_graph(calls, calls.edges(recording.locations.evaluation), table,
-                            _types(recording, calls, table))
+            return to_graph(
+                calls,
+                calls.edges(recording.locations.evaluation),
+                table,
+                _types(recording, calls, table),
+            )
 
     def finish_if_done(self, recording: Recording) -> None:
         """If nothing is left to run, keep nothing but the results that values refer to."""
@@ -97,8 +102,15 @@ class Evaluator:
             self._results.clear()
             recording.finish()
 
-    def _evaluate(self, recording: Recording, calls: Calls, edges: Edges, table: FormTable,
-                  asked_by: Site, started: float) -> None:
+    def _evaluate(
+        self,
+        recording: Recording,
+        calls: Calls,
+        edges: Edges,
+        table: FormTable,
+        asked_by: Site,
+        started: float,
+    ) -> None:
         locations = recording.locations
         types = _types(recording, calls, table)
         graph = to_graph(calls, edges, table, types)
@@ -106,8 +118,11 @@ class Evaluator:
         schedule = self.scheduler.schedule(graph)
         scheduled = time.perf_counter()
         schedule, arranged = _arranged(graph, schedule, types)
-        plan = look_ups_apart(hoist(make_plan(calls, table, types, schedule, graph.types,
-                                              _given(recording), locations)))
+        plan = look_ups_apart(
+            hoist(
+                make_plan(calls, table, types, schedule, graph.types, _given(recording), locations)
+            )
+        )
         BackwardPass.begin_evaluation()
         wait_for_engine()
         plan, eager = eager_last(plan)
@@ -124,9 +139,20 @@ class Evaluator:
         for offset in range(int(table.outputs.max())):
             has = table.outputs[calls.forms] > offset
             locations.evaluation[calls.outputs[has] + offset] = number
-        self.counts.append(EvaluationCounts(
-            calls.ids, asked_by, not recording.closed, graph, schedule, plan, recorded - started,
-            scheduled - recorded, time.perf_counter() - scheduled, passes_of(plan, arranged)))
+        self.counts.append(
+            EvaluationCounts(
+                calls.ids,
+                asked_by,
+                not recording.closed,
+                graph,
+                schedule,
+                plan,
+                recorded - started,
+                scheduled - recorded,
+                time.perf_counter() - scheduled,
+                passes_of(plan, arranged),
+            )
+        )
 
 
 def _types(recording, calls: Calls, table) -> List[NodeType]:
@@ -136,12 +162,16 @@ def _types(recording, calls: Calls, table) -> List[NodeType]:
     return sorted(types, key=lambda node_type: node_type.serial)
 
 
-def _arranged(graph: Graph, schedule: Schedule, types: List[NodeType]
-              ) -> Tuple[Schedule, List[NodeType]]:
+def _arranged(
+    graph: Graph, schedule: Schedule, types: List[NodeType]
+) -> Tuple[Schedule, List[NodeType]]:
     """The schedule with calls in the order in which they are read, where that pays; the types
     that are read in another one."""
-    wanted = [node_type for node_type in types
-              if node_type.options.row_layout and native_program(node_type) is None]
+    wanted = [
+        node_type
+        for node_type in types
+        if node_type.options.row_layout and native_program(node_type) is None
+    ]
     order = arrange(graph, schedule.order, schedule.bounds) if wanted else schedule.order
     if np.array_equal(order, schedule.order):
         return schedule, []
@@ -149,9 +179,11 @@ def _arranged(graph: Graph, schedule: Schedule, types: List[NodeType]
 
 
 def _given(recording) -> Given:
-    return Given(spec_of((1,), SCALAR_DTYPE, recording.ctx).arena,
-                 [spec.arena for spec, _ in recording.arrays],
-                 np.array([spec.rows for spec, _ in recording.arrays], np.int64))
+    return Given(
+        spec_of((1,), SCALAR_DTYPE, recording.ctx).arena,
+        [spec.arena for spec, _ in recording.arrays],
+        np.array([spec.rows for spec, _ in recording.arrays], np.int64),
+    )
 
 
 def _last_written(plan: Plan, arenas: List[Union[Arena, EagerArena]]) -> NDArray:
@@ -175,7 +207,7 @@ def _run_step(machine, step, calls, recording) -> None:
     try:
         machine.run(step)
         if step.unproved:
-            batch, = machine.plan.batches_between(step.first, step.last)
+            (batch,) = machine.plan.batches_between(step.first, step.last)
             _verify(machine, batch, calls, recording)
     except EdbError:
         raise
@@ -192,19 +224,21 @@ def _verify(machine, batch, calls, recording) -> None:
     verify(machine, batch, lengths, rows, str(recording.site(int(calls.ids[batch.nodes[0]]))))
 
 
-def _arenas(plan: Plan, machine: Machine, eager: bool, recording: Recording, results
-            ) -> List[Union[Arena, EagerArena]]:
+def _arenas(
+    plan: Plan, machine: Machine, eager: bool, recording: Recording, results
+) -> List[Union[Arena, EagerArena]]:
     """What the rows of each arena are to those who read values."""
     return [
         given_rows(arena, recording, results) if arena.key.eager else Arena(raw, connected, memory)
         for arena, raw, connected, memory in zip(
-            plan.arenas, machine.arenas, connect(machine, eager), machine.memories)]
+            plan.arenas, machine.arenas, connect(machine, eager), machine.memories
+        )
+    ]
 
 
 def _publish(number, plan, arenas, recording) -> Dict[tuple, Union[Arena, EagerArena]]:
     """Let the values find their results."""
-    public = {arena.key: result for arena, result in zip(plan.arenas, arenas)
-              if not arena.private}
+    public = {arena.key: result for arena, result in zip(plan.arenas, arenas) if not arena.private}
     for store in recording.stores():
         arena = public.get(store.spec.arena)
         if arena is not None:
@@ -218,5 +252,7 @@ def describe_failure(batches, calls, recording, error) -> str:
     types = ', '.join(dict.fromkeys(repr(batch.node_type) for batch in batches))
     sites = sorted({str(recording.site(int(node))) for node in calls.ids[nodes[:1000]]})
     shown = '\n    '.join(sites[:5]) + ('\n    …' if len(sites) > 5 else '')
-    return (f'a batch of {len(nodes)} calls of {types} failed: '
-            f'{type(error).__name__}: {str(error).strip()}\n  recorded at\n    {shown}')
+    return (
+        f'a batch of {len(nodes)} calls of {types} failed: '
+        f'{type(error).__name__}: {str(error).strip()}\n  recorded at\n    {shown}'
+    )

@@ -1,5 +1,6 @@
 """Running a plan: arenas are filled, then each batch is one compiled call that writes its slice,
 or many are one call of a native operator."""
+
 from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
 
 import mxnet as mx
@@ -7,17 +8,17 @@ import numpy as np
 from mxnet import autograd
 from mxnet.ndarray import NDArray
 
-from ..mx.host import allocated, upload, write_new
-from .sparse_tables import look_up
-from ..mx.pool import Memory
-from ..plan.plan import ArenaPlan, Batch, Group, Plan, Read
 from ..mx.guard import detached
-from ..record.lazy import Arena, _set_recording, _set_training
-from ..record.inputs import Given
-from ..record.recording import Recording
-from .native.run import NativeRun, kind_of_run
+from ..mx.host import allocated, upload, write_new
+from ..mx.pool import Memory
 from ..mx.segment_matrix import segment_matrix
+from ..plan.plan import ArenaPlan, Batch, Group, Plan, Read
+from ..record.inputs import Given
+from ..record.lazy import Arena, _set_recording, _set_training
+from ..record.recording import Recording
 from .cached.program import EMPTY, GATHER, LONG_GATHER, LONG_SLICE, SLICE, program_for
+from .native.run import NativeRun, kind_of_run
+from .sparse_tables import look_up
 from .verify import needs_verification
 from .weights import Weights
 
@@ -31,8 +32,12 @@ class Tape(NamedTuple):
 
     def backward(self) -> None:
         """Add to the gradients of what the batch read."""
-        autograd.backward(self.outputs, self.gradients, retain_graph=True,
-                          train_mode=self.batch.node_type.mode.training)
+        autograd.backward(
+            self.outputs,
+            self.gradients,
+            retain_graph=True,
+            train_mode=self.batch.node_type.mode.training,
+        )
 
 
 class Machine:
@@ -54,12 +59,14 @@ class Machine:
         self.recording = recording
         self.plan = plan
         self.taped = any(group.node_type.mode.recording for group in plan.groups)
-        self.memories: List[Optional[Memory]] = []   # of the arenas; None if not pooled
+        self.memories: List[Optional[Memory]] = []  # of the arenas; None if not pooled
         self.arenas = [self._arena_for(arena) for arena in plan.arenas]
         self._gradient_memories = [
             Memory(array.shape, array.dtype, array.ctx)
             if self.taped and array is not None and np.issubdtype(array.dtype, np.floating)
-            else None for array in self.arenas]
+            else None
+            for array in self.arenas
+        ]
         self.gradients = [memory and memory.array for memory in self._gradient_memories]
         self.tapes: List[Union[Tape, NativeRun]] = []
         self.weights = Weights(recording, self.taped)
@@ -84,14 +91,19 @@ class Machine:
     def _fill(self, results) -> None:
         """Write what was given: host arrays first, while nothing waits to write the arenas."""
         device: List[tuple] = []
-        filled = [(index, arena, array) for index, (arena, array) in enumerate(
-            zip(self.plan.arenas, self.arenas)) if array is not None]
+        filled = [
+            (index, arena, array)
+            for index, (arena, array) in enumerate(zip(self.plan.arenas, self.arenas))
+            if array is not None
+        ]
         for index, arena, array in filled:
             self._fill_from_host(arena, array, device, index)
         for rows in _neighbours(device):
             index, _, begin, _ = rows[0]
-            _write([given.contents() for _, given, _, _ in rows],
-                   self.arenas[index]._slice(begin, rows[-1][3]))
+            _write(
+                [given.contents() for _, given, _, _ in rows],
+                self.arenas[index]._slice(begin, rows[-1][3]),
+            )
         for index, given, begin, end in device:
             if self.taped and self.gradients[index] is not None:
                 self.given.append((given.original, index, begin, end))
@@ -145,7 +157,7 @@ class Machine:
             if run.forward():
                 self.tapes.append(run)
         else:
-            batch, = self.plan.batches_between(step.first, step.last)
+            (batch,) = self.plan.batches_between(step.first, step.last)
             if batch.node_type.tables:
                 look_up(self, batch)
             else:
@@ -161,15 +173,18 @@ class Machine:
     def _call(self, batch: Batch) -> None:
         node_type = batch.node_type
         mode = node_type.mode
-        program = program_for(node_type, tuple(map(_reading, batch.reads)),
-                              node_type.fused(batch.rows))
+        program = program_for(
+            node_type, tuple(map(_reading, batch.reads)), node_type.fused(batch.rows)
+        )
         inputs, differentiable = [], False
         for source in program.sources:
             kind, position = source
             if kind in ('parameter', 'pack'):
                 inputs.append(self.weights.of(node_type, program, source))
-                differentiable |= any(node_type.parameters[member].grad_req != 'null'
-                                      for member in program.parameters(source))
+                differentiable |= any(
+                    node_type.parameters[member].grad_req != 'null'
+                    for member in program.parameters(source)
+                )
             elif kind == 'index':
                 inputs.append(self._index(batch.reads[position], node_type))
             elif kind == 'parents':
@@ -179,10 +194,14 @@ class Machine:
             else:
                 leaf = mode.recording and node_type.arguments[position].differentiable
                 differentiable |= leaf
-                inputs.append(self._rows(batch, position, leaf) if kind == 'rows'
-                              else self._arena(batch.reads[position].arena, position, leaf))
-        outputs = [self.arenas[write.arena]._slice(write.begin, write.end)
-                   for write in batch.writes]
+                inputs.append(
+                    self._rows(batch, position, leaf)
+                    if kind == 'rows'
+                    else self._arena(batch.reads[position].arena, position, leaf)
+                )
+        outputs = [
+            self.arenas[write.arena]._slice(write.begin, write.end) for write in batch.writes
+        ]
         previous = _set_recording(mode.recording), _set_training(mode.training)
         try:
             program.call(*inputs, out=outputs)
@@ -194,9 +213,11 @@ class Machine:
 
     def _remember(self, batch, outputs) -> bool:
         """Keep what backward needs; False if there is no result of a floating type."""
-        kept = [(output, self.gradients[write.arena]._slice(write.begin, write.end))
-                for output, write in zip(outputs, batch.writes)
-                if self.gradients[write.arena] is not None]
+        kept = [
+            (output, self.gradients[write.arena]._slice(write.begin, write.end))
+            for output, write in zip(outputs, batch.writes)
+            if self.gradients[write.arena] is not None
+        ]
         if kept:
             self.tapes.append(Tape(batch, [pair[0] for pair in kept], [pair[1] for pair in kept]))
         return bool(kept)
@@ -205,17 +226,20 @@ class Machine:
         """Of a batch without gradients, all; and the form of a subgraph for empty arguments may
         leave out others, too."""
         used = {position for kind, position in program.sources if kind == 'rows' and remembered}
-        self.unread += [self.gradients[read.arena]._slice(read.begin, read.end)
-                        for position, read in enumerate(batch.reads)
-                        if self.plan.arenas[read.arena].private and position not in used]
+        self.unread += [
+            self.gradients[read.arena]._slice(read.begin, read.end)
+            for position, read in enumerate(batch.reads)
+            if self.plan.arenas[read.arena].private and position not in used
+        ]
 
     def _rows(self, batch: Batch, position: int, leaf: bool) -> NDArray:
         """Neighbouring rows of an arena, as a variable whose gradient is a slice, too."""
         read = batch.reads[position]
         argument = batch.node_type.arguments[position]
         if read.length == 0:
-            return mx.nd.zeros((batch.rows, 1) + argument.arena[0], ctx=argument.arena[2],
-                               dtype=argument.arena[1])
+            return mx.nd.zeros(
+                (batch.rows, 1) + argument.arena[0], ctx=argument.arena[2], dtype=argument.arena[1]
+            )
         arena = self.plan.arenas[read.arena]
         rows = self.arenas[read.arena]._slice(read.begin, read.end)
         gradient = self.gradients[read.arena]._slice(read.begin, read.end) if leaf else None
@@ -250,8 +274,9 @@ class Machine:
     def _segments(self, batch: Batch, position: int) -> NDArray:
         parents = _parents(batch.reads[position])
         arena = batch.node_type.arguments[position].arena
-        return segment_matrix(self.plan.indices[parents.begin:parents.end], batch.rows,
-                              arena.dtype, arena.ctx)
+        return segment_matrix(
+            self.plan.indices[parents.begin : parents.end], batch.rows, arena.dtype, arena.ctx
+        )
 
     def read(self, batch: Batch, position: int) -> NDArray:
         """One argument of a batch as an array of its own, ragged ones padded."""
@@ -264,13 +289,14 @@ class Machine:
 
     def _padded(self, batch: Batch, read: Read) -> NDArray:
         indices, arena = self.plan.indices, self.plan.arenas[read.arena]
-        rows = indices[read.begin:read.end] if read.gather else np.arange(read.begin, read.end)
+        rows = indices[read.begin : read.end] if read.gather else np.arange(read.begin, read.end)
         parents = _parents(read)
-        counts = np.bincount(indices[parents.begin:parents.end], minlength=batch.rows)
+        counts = np.bincount(indices[parents.begin : parents.end], minlength=batch.rows)
         padded = np.full((batch.rows, counts.max()), arena.zero, np.int32)
         padded[np.arange(counts.max()) < counts[:, None]] = rows
-        return mx.nd.take(self.arenas[read.arena],
-                          mx.nd.array(padded, ctx=arena.key[2], dtype='int32'))
+        return mx.nd.take(
+            self.arenas[read.arena], mx.nd.array(padded, ctx=arena.key[2], dtype='int32')
+        )
 
 
 class Step(NamedTuple):
@@ -303,8 +329,9 @@ def steps(plan: Plan) -> Iterator[Step]:
         kinds[group.numbers] = kind_of_run(group)
     first, known = 0, None
     while first < count:
-        verified = [(group.node_type.verified, group.node_type.verified_padding)
-                    for group in plan.groups]
+        verified = [
+            (group.node_type.verified, group.node_type.verified_padding) for group in plan.groups
+        ]
         if verified != known:  # a few times, while there are thousands of batches
             known, unproved = verified, _unproved(plan)
             alone = unproved | (kinds == 0)
@@ -320,7 +347,8 @@ def _unproved(plan: Plan) -> np.ndarray:
     for group in plan.groups:
         if needs_verification(group.node_type):
             unproved[group.numbers] = (np.diff(group.bounds) > 1) & (
-                _uneven(group) | (not group.node_type.verified))
+                _uneven(group) | (not group.node_type.verified)
+            )
     return unproved
 
 

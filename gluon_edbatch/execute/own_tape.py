@@ -3,6 +3,7 @@
 That is for operators that make a gradient of their own (see `static.own_gradient`), and for whatever
 reads their results. All else of an evaluation is batched before, so what they read of it is there.
 """
+
 from typing import Dict, Iterator, List, NamedTuple, Sequence, Tuple, Union
 
 import mxnet as mx
@@ -11,14 +12,14 @@ from mxnet._ctypes.ndarray import CachedOp
 from mxnet.ndarray import NDArray
 
 from ..errors import RecordError
-from ..mx.host import upload
-from ..plan.plan import ArenaPlan, Batch, Plan, Read
 from ..mx.guard import alias, detached
+from ..mx.host import upload
+from ..mx.symbols import operator_handle
+from ..plan.plan import ArenaPlan, Batch, Plan, Read
 from ..record.hooks import _invoke
 from ..record.lazy import Arena, EagerArena, _set_recording, _set_training
 from ..record.recording import Recording
 from ..subgraph.node_type import Kind, NodeType
-from ..mx.symbols import operator_handle
 from ..subgraph.trace import INPUT
 
 
@@ -32,8 +33,9 @@ def eager_last(plan: Plan) -> Tuple[Plan, List[Batch]]:
         later[group.numbers] = is_eager
     place = np.empty(plan.size, np.int64)
     place[np.argsort(later, kind='stable')] = np.arange(plan.size)
-    plan = plan._replace(groups=[group._replace(numbers=place[group.numbers])
-                                 for group in plan.groups])
+    plan = plan._replace(
+        groups=[group._replace(numbers=place[group.numbers]) for group in plan.groups]
+    )
     return plan, plan.batches_between(int((~later).sum()), plan.size)
 
 
@@ -58,8 +60,13 @@ class EagerCalls:
         One call each, in the order in which they run.
     """
 
-    def __init__(self, recording: Recording, plan: Plan, arenas: Sequence[Union[Arena, EagerArena]],
-                 batches: Sequence[Batch]):
+    def __init__(
+        self,
+        recording: Recording,
+        plan: Plan,
+        arenas: Sequence[Union[Arena, EagerArena]],
+        batches: Sequence[Batch],
+    ):
         self._recording, self._plan = recording, plan
         self._arenas, self._batches = arenas, batches
         self._gathered: Dict[Tuple[int, bool], _Gathered] = {}
@@ -69,10 +76,16 @@ class EagerCalls:
         node_type = batch.node_type
         previous = _set_recording(node_type.mode.recording), _set_training(node_type.mode.training)
         try:
-            variables = {name: self._parameter(node_type, position)
-                         for position, name in enumerate(node_type.graph.parameters)}
-            variables.update({INPUT % position: self._argument(batch, position)
-                              for position in range(len(node_type.arguments))})
+            variables = {
+                name: self._parameter(node_type, position)
+                for position, name in enumerate(node_type.graph.parameters)
+            }
+            variables.update(
+                {
+                    INPUT % position: self._argument(batch, position)
+                    for position in range(len(node_type.arguments))
+                }
+            )
             with node_type.ctx:
                 results = run_graph(node_type, variables)
         finally:
@@ -85,11 +98,13 @@ class EagerCalls:
         parameter = node_type.parameters[position]
         watched = self._recording.parameters[id(parameter), node_type.ctx]
         if watched.copy is not None and not np.array_equal(
-                watched.copy.asnumpy(), detached(watched.array).asnumpy()):
+            watched.copy.asnumpy(), detached(watched.array).asnumpy()
+        ):
             raise RecordError(
                 f'parameter {parameter.name} was changed between a recorded call of '
                 f'{node_type.name} and its evaluation, which needs its gradient on the tape of '
-                f'autograd ({node_type.reason}); evaluate it (gluon_edbatch.forward) first')
+                f'autograd ({node_type.reason}); evaluate it (gluon_edbatch.forward) first'
+            )
         return alias(watched.array)
 
     # --- arguments -------------------------------------------------------------------------------
@@ -108,12 +123,14 @@ class EagerCalls:
                 return mx.nd.stack(*values, axis=1)
             return values[0] if len(values) == 1 else mx.nd.concat(*values, dim=0)
         rows = self._rows(read.arena, numbers, batch.node_type.mode.recording)
-        return rows.reshape((batch.rows, read.length) + argument.arena.row_shape) if ragged else rows
+        return (
+            rows.reshape((batch.rows, read.length) + argument.arena.row_shape) if ragged else rows
+        )
 
     def _numbers(self, read: Read) -> np.ndarray:
         """The rows of its arena."""
         if read.gather:
-            return self._plan.indices[read.begin:read.end]
+            return self._plan.indices[read.begin : read.end]
         return np.arange(read.begin, read.end)
 
     def _rows(self, index: int, numbers: np.ndarray, taped: bool) -> NDArray:
@@ -126,17 +143,25 @@ class EagerCalls:
         return mx.nd.take(gathered.rows, upload(places.astype(np.int32), gathered.rows.ctx))
 
     def _gather(self, index: int, taped: bool) -> _Gathered:
-        numbers = np.unique(np.concatenate([
-            self._numbers(read) for batch in self._batches for read in batch.reads
-            if read.arena == index]))
+        numbers = np.unique(
+            np.concatenate(
+                [
+                    self._numbers(read)
+                    for batch in self._batches
+                    for read in batch.reads
+                    if read.arena == index
+                ]
+            )
+        )
         arena = self._arenas[index]
         source = arena.taped if taped else None
         rows = upload(numbers.astype(np.int32), arena.raw.ctx)
         return _Gathered(numbers, mx.nd.take(arena.raw if source is None else source, rows))
 
 
-def given_rows(plan: ArenaPlan, recording: Recording, results: Dict[int, Dict[tuple, EagerArena]]
-               ) -> EagerArena:
+def given_rows(
+    plan: ArenaPlan, recording: Recording, results: Dict[int, Dict[tuple, EagerArena]]
+) -> EagerArena:
     """What of such an arena is there before its evaluation: results of earlier ones, and values of
     other scopes."""
     arena = EagerArena()
@@ -162,6 +187,7 @@ def _values(arena: EagerArena, numbers: List[int], firsts: bool) -> Iterator[NDA
 
 # --- a graph, operator by operator ---------------------------------------------------------------
 
+
 def run_graph(node_type: NodeType, variables: Dict[str, NDArray]) -> List[NDArray]:
     """The results of a type's subgraph, computed as the user's code would have done."""
     graph = node_type.graph.subgraph
@@ -175,6 +201,15 @@ def run_graph(node_type: NodeType, variables: Dict[str, NDArray]) -> List[NDArra
             continue
         attrs = {key: value for key, value in node.attrs.items() if not key.startswith('__')}
         inputs = [values[entry.node][entry.output] for entry in node.inputs]
-        values.append(_invoke(operator_handle(node.op), inputs, list(attrs), list(attrs.values()),
-                              None, False, True))
+        values.append(
+            _invoke(
+                operator_handle(node.op),
+                inputs,
+                list(attrs),
+                list(attrs.values()),
+                None,
+                False,
+                True,
+            )
+        )
     return [values[index][output] for index, output in graph.heads]

@@ -4,6 +4,7 @@ An evaluation is one function to autograd, and MXNet takes only dense gradients 
 of these tables are looked up by MXNet's `Embedding`, recorded before that function, which gets them
 as inputs; their gradients go back through that operator, which knows which rows were used.
 """
+
 import ctypes
 from typing import List, Optional, Tuple
 
@@ -14,16 +15,16 @@ from mxnet.base import _LIB, NDArrayHandle, check_call
 from mxnet.ndarray import NDArray
 from mxnet.ndarray.ndarray import _STORAGE_TYPE_ID_TO_STR
 
+from ..mx.guard import Watched, alias, detached, raw_handle
 from ..plan.hoist import known_before, read_all, with_early
 from ..plan.plan import ArenaPlan, Batch, Group, Plan, Reads, Writes
-from ..mx.guard import Watched, alias, detached, raw_handle
 from ..record.lazy import _set_recording
 from ..subgraph.look_ups import LookUps, look_ups
 from .cached.program import EMPTY, SLICE
 from .verify import run_unrecorded
 
-
 # --- in a plan -----------------------------------------------------------------------------------
+
 
 def look_ups_apart(plan: Plan) -> Plan:
     """The same plan, in which rows of such tables are looked up by batches of their own.
@@ -35,8 +36,10 @@ def look_ups_apart(plan: Plan) -> Plan:
     for group in plan.groups:
         parts = look_ups(group.node_type)
         if parts is not None and parts.rest is None:  # what is looked up are its results
-            group = group._replace(node_type=parts.ids, reads=tuple(
-                group.reads[position] for position in parts.positions))
+            group = group._replace(
+                node_type=parts.ids,
+                reads=tuple(group.reads[position] for position in parts.positions),
+            )
         elif parts is not None:
             first, group = _split(plan, group, parts, indices)
             early.append(first)
@@ -46,11 +49,15 @@ def look_ups_apart(plan: Plan) -> Plan:
     return plan._replace(groups=groups, indices=np.concatenate(indices))
 
 
-def _split(plan: Plan, group: Group, parts: LookUps, indices: List[np.ndarray]
-           ) -> Tuple[Group, Group]:
+def _split(
+    plan: Plan, group: Group, parts: LookUps, indices: List[np.ndarray]
+) -> Tuple[Group, Group]:
     """The look-ups of a group, and its batches without them."""
-    at_once = group.size > 1 and not group.node_type.alone and known_before(
-        plan, group).issuperset(parts.positions)
+    at_once = (
+        group.size > 1
+        and not group.node_type.alone
+        and known_before(plan, group).issuperset(parts.positions)
+    )
     writes, found = [], []
     for spec in parts.found:
         rows = np.full(group.size, spec.rows) if parts.ids.alone else group.rows
@@ -59,28 +66,39 @@ def _split(plan: Plan, group: Group, parts: LookUps, indices: List[np.ndarray]
         arena.allocate(int(ends[-1]))
         plan.arenas.append(arena)
         found.append(Reads(len(plan.arenas) - 1, np.zeros(group.size, bool), ends - rows, ends))
-        writes.append(Writes(len(plan.arenas) - 1, *((np.array([0]), ends[-1:]) if at_once
-                                                     else (ends - rows, ends))))
+        writes.append(
+            Writes(
+                len(plan.arenas) - 1,
+                *((np.array([0]), ends[-1:]) if at_once else (ends - rows, ends)),
+            )
+        )
     reads = [group.reads[position] for position in parts.positions]
-    first = group._replace(node_type=parts.ids, reads=tuple(reads), writes=tuple(writes),
-                           hoisted=True)
+    first = group._replace(
+        node_type=parts.ids, reads=tuple(reads), writes=tuple(writes), hoisted=True
+    )
     if at_once:
         first = first._replace(
-            numbers=group.numbers[:1], rows=group.rows.sum(keepdims=True),
+            numbers=group.numbers[:1],
+            rows=group.rows.sum(keepdims=True),
             bounds=group.bounds[[0, -1]],
-            reads=tuple(read_all(plan, read, indices) for read in reads))
+            reads=tuple(read_all(plan, read, indices) for read in reads),
+        )
     return first, group._replace(node_type=parts.rest, reads=group.reads + tuple(found))
 
 
 # --- while it runs -------------------------------------------------------------------------------
 
+
 def look_up(machine, batch: Batch) -> None:
     """Run a batch that computes ids: the rows of the tables appear in the arenas."""
     node_type = batch.node_type
     ids = run_unrecorded(
-        machine, node_type, [machine.read(batch, position) for position in range(len(batch.reads))],
+        machine,
+        node_type,
+        [machine.read(batch, position) for position in range(len(batch.reads))],
         tuple(EMPTY if read.length == 0 else SLICE for read in batch.reads),
-        node_type.mode.training)
+        node_type.mode.training,
+    )
     for which, table, write in zip(ids, node_type.tables, batch.writes):
         check_request(table)
         rows = machine.arenas[write.arena]._slice(write.begin, write.end)
@@ -111,8 +129,10 @@ def check_request(parameter: gluon.Parameter) -> None:
         For ``grad_req='add'``: MXNet adds to no row_sparse gradient, or replaces it.
     """
     if parameter.grad_req == 'add':
-        raise ValueError(f"parameter {parameter.name} has a row_sparse gradient, to which MXNet "
-                         f"cannot add; use grad_req='write', or sparse_grad=False")
+        raise ValueError(
+            f'parameter {parameter.name} has a row_sparse gradient, to which MXNet '
+            f"cannot add; use grad_req='write', or sparse_grad=False"
+        )
 
 
 def with_dense_gradient(array: NDArray) -> NDArray:

@@ -3,6 +3,7 @@
 Types whose every operator has a batching rule are proved already; all others, and all with ragged
 arguments (whose padding must not matter), are compared at their first batch that could differ.
 """
+
 from typing import List, Sequence, Tuple
 
 import mxnet as mx
@@ -53,14 +54,17 @@ def verify(machine, batch, lengths: np.ndarray, rows: np.ndarray, line: str) -> 
     single = _cut(node_type, inputs, begin, begin + int(rows[which]), lengths[which])
     kinds = _kinds(node_type, lengths[which])
     switched = node_type.mode.training and (
-        node_type.random or bool(node_type.graph.subgraph.states))
+        node_type.random or bool(node_type.graph.subgraph.states)
+    )
     if switched:  # neither dropout nor moving averages may tell the two apart, or be changed
         together = run_unrecorded(machine, node_type, inputs, _kinds(node_type, longest), False)
     else:
-        together = [machine.arenas[write.arena]._slice(write.begin, write.end)
-                    for write in batch.writes]
-    alone = run_unrecorded(machine, node_type, single, kinds,
-                           node_type.mode.training and not switched)
+        together = [
+            machine.arenas[write.arena]._slice(write.begin, write.end) for write in batch.writes
+        ]
+    alone = run_unrecorded(
+        machine, node_type, single, kinds, node_type.mode.training and not switched
+    )
     for mine, others, factor in zip(alone, together, node_type.factors):
         expected = mine.asnumpy()
         found = others._slice(begin * factor, begin * factor + len(expected)).asnumpy()
@@ -84,16 +88,23 @@ def _cut(node_type, inputs, begin, end, lengths) -> List[NDArray]:
 
 def _kinds(node_type, lengths) -> Tuple[str, ...]:
     lengths = iter(np.asarray(lengths).tolist())
-    return tuple(EMPTY if argument.kind is Kind.RAGGED and next(lengths) == 0 else SLICE
-                 for argument in node_type.arguments)
+    return tuple(
+        EMPTY if argument.kind is Kind.RAGGED and next(lengths) == 0 else SLICE
+        for argument in node_type.arguments
+    )
 
 
-def run_unrecorded(machine, node_type: NodeType, inputs: Sequence[NDArray],
-                   kinds: Tuple[str, ...], training: bool) -> List[NDArray]:
+def run_unrecorded(
+    machine, node_type: NodeType, inputs: Sequence[NDArray], kinds: Tuple[str, ...], training: bool
+) -> List[NDArray]:
     """What a type makes of arrays, without autograd."""
     program = program_for(node_type, kinds)
-    arguments = [inputs[source.position] if source.kind == 'rows'
-                 else machine.weights.of(node_type, program, source) for source in program.sources]
+    arguments = [
+        inputs[source.position]
+        if source.kind == 'rows'
+        else machine.weights.of(node_type, program, source)
+        for source in program.sources
+    ]
     previous = _set_recording(False), _set_training(training)
     try:
         results = program.call(*arguments)
@@ -109,17 +120,28 @@ def _close(found: np.ndarray, expected: np.ndarray) -> bool:
     tolerance = _TOLERANCE[expected.dtype.name]
     finite = expected[np.isfinite(expected)]
     scale = float(np.abs(finite).max()) if finite.size else 1.0
-    return np.allclose(found, expected, rtol=tolerance, equal_nan=True,
-                       atol=tolerance * max(scale, _SMALLEST_SCALE))
+    return np.allclose(
+        found,
+        expected,
+        rtol=tolerance,
+        equal_nan=True,
+        atol=tolerance * max(scale, _SMALLEST_SCALE),
+    )
 
 
 def _message(node_type, found, expected, padded, line) -> str:
-    cause = ('it lets the padding of its ragged argument change the result: use the lengths '
-             '(ragged.lengths) to mask it' if padded and not node_type.verified_padding
-             and any(argument.kind is Kind.RAGGED for argument in node_type.arguments) else
-             'its result for a sample depends on the others of the batch')
+    cause = (
+        'it lets the padding of its ragged argument change the result: use the lengths '
+        '(ragged.lengths) to mask it'
+        if padded
+        and not node_type.verified_padding
+        and any(argument.kind is Kind.RAGGED for argument in node_type.arguments)
+        else 'its result for a sample depends on the others of the batch'
+    )
     extra = f' ({node_type.reason})' if node_type.reason else ''
     with np.errstate(all='ignore'):
         worst = float(np.nanmax(np.abs(found.astype(np.float64) - expected)))
-    return (f'{node_type.name} gives another result in a batch than alone (largest difference '
-            f'{worst:.3g}), so {cause}{extra}\n  called at {line}')
+    return (
+        f'{node_type.name} gives another result in a batch than alone (largest difference '
+        f'{worst:.3g}), so {cause}{extra}\n  called at {line}'
+    )

@@ -1,4 +1,5 @@
 """Parameters of an evaluation: their values as they were recorded, and gradients of its own."""
+
 from typing import Dict, List, Optional, Sequence, Tuple
 
 import mxnet as mx
@@ -7,11 +8,11 @@ from mxnet import autograd
 from mxnet.ndarray import NDArray
 from mxnet.ndarray.ndarray import _new_alloc_handle
 
-from .sparse_tables import check_request
 from ..record.recording import Recording
 from ..subgraph.look_ups import has_sparse_gradient
 from ..subgraph.node_type import NodeType
 from .cached.program import Program, Source
+from .sparse_tables import check_request
 
 
 class Weights:
@@ -61,8 +62,11 @@ class Weights:
         trained = recorded and node_type.parameters[position].grad_req != 'null'
         copied = recorded and node_type.read_backward[position]
         # MXNet computes no gradient for the bias of a product whose weight needs none.
-        frozen = copied and not trained and any(
-            parameter.grad_req != 'null' for parameter in node_type.parameters)
+        frozen = (
+            copied
+            and not trained
+            and any(parameter.grad_req != 'null' for parameter in node_type.parameters)
+        )
         key = id(own), trained, copied, frozen
         value = self._values.get(key)
         if value is None:
@@ -108,10 +112,12 @@ class Weights:
         of its gradient.
         """
         parameters = [node_type.parameters[position] for position in positions]
-        watched = [self._recording.parameters[id(parameter), node_type.ctx]
-                   for parameter in parameters]
-        marked = self._taped and any(parameter.grad_req != 'null'
-                                    for parameter in node_type.parameters)
+        watched = [
+            self._recording.parameters[id(parameter), node_type.ctx] for parameter in parameters
+        ]
+        marked = self._taped and any(
+            parameter.grad_req != 'null' for parameter in node_type.parameters
+        )
         key = (marked, *(id(each.array) for each in watched))
         pack = self._packs.get(key)
         if pack is None:

@@ -6,6 +6,7 @@ In the order in which data passes them: ``handles`` (a call, and what stands for
 ``fold`` (notes calls and replays them in a `batching` scope), ``unfold`` (the same at once, for
 debugging), ``unroll`` (recurrent cells), ``summary`` (what was noted, as text).
 """
+
 from .fold import Fold
 from .unfold import Unfold
 from .unroll import fold_unroll

@@ -1,4 +1,5 @@
 """Arguments of noted calls: when two calls are one, and values in the place of handles."""
+
 import math
 from types import MethodType
 from typing import Any, Callable, Dict, Hashable, Iterable, List, Optional, Tuple
@@ -45,8 +46,10 @@ def note(items: Iterable[Any], key: List[Hashable], owner: object) -> Tuple[Iter
         if kind is Virtual:
             call = item.call
             if call.owner is not owner:
-                raise RecordError(f'{item}, noted at {call.site}, is of another fold, or of this '
-                                  f'one before it was reset')
+                raise RecordError(
+                    f'{item}, noted at {call.site}, is of another fold, or of this '
+                    f'one before it was reset'
+                )
             key.append(id(item))
             if call.depth >= depth:
                 depth = call.depth + 1
@@ -69,8 +72,9 @@ def note(items: Iterable[Any], key: List[Hashable], owner: object) -> Tuple[Iter
     return items if copies is None else copies, depth
 
 
-def resolve(items: Any, parts: Dict[tuple, Any],
-            convert: Optional[Callable[[Any], Any]] = None) -> list:
+def resolve(
+    items: Any, parts: Dict[tuple, Any], convert: Optional[Callable[[Any], Any]] = None
+) -> list:
     """Arguments with values in the place of handles.
 
     Parameters

@@ -1,4 +1,5 @@
 """`Fold`: calls are noted sample by sample, and run together when their results are asked for."""
+
 from contextlib import ExitStack
 from itertools import chain
 from typing import Any, Callable, Dict, Hashable, List, Optional, Sequence, Union
@@ -8,15 +9,15 @@ import numpy as np
 from mxnet import autograd, gluon
 from mxnet.ndarray import NDArray
 
+from ..api.functional import _evaluate
+from ..api.scope import DEFAULT_SCHEDULER, batching
 from ..brief import brief
 from ..errors import EdbError, RecordError
-from ..api.functional import _evaluate
 from ..record.hooks import current_recording
-from ..record.lazy import LazyArray
 from ..record.interpreter import code_of, user_frame
+from ..record.lazy import LazyArray
 from ..record.recording import _contexts
 from ..schedule import Scheduler
-from ..api.scope import DEFAULT_SCHEDULER, batching
 from .arguments import key_of_op, note, resolve
 from .handles import Call, Handle, Virtual
 from .joined import joined
@@ -67,9 +68,13 @@ class Fold:
     ...     losses, = fold([[loss]])
     """
 
-    def __init__(self, ctx: Optional[mx.Context] = None,
-                 scheduler: Union[str, Scheduler] = DEFAULT_SCHEDULER, volatile: bool = False,
-                 cuda: bool = False):
+    def __init__(
+        self,
+        ctx: Optional[mx.Context] = None,
+        scheduler: Union[str, Scheduler] = DEFAULT_SCHEDULER,
+        volatile: bool = False,
+        cuda: bool = False,
+    ):
         if ctx is not None and not isinstance(ctx, mx.Context):
             raise TypeError(f'ctx is an mxnet.Context or None, not {brief(ctx)}')
         self.ctx = ctx
@@ -112,8 +117,10 @@ class Fold:
             What stands for the results.
         """
         if not callable(op):
-            raise TypeError(f'record() takes something to call, not {brief(op)}; a method of '
-                            f'the block that is applied is noted by add(name, ...)')
+            raise TypeError(
+                f'record() takes something to call, not {brief(op)}; a method of '
+                f'the block that is applied is noted by add(name, ...)'
+            )
         return self._note(batch_axis, op, key_of_op(op), args)
 
     def add(self, op: str, *args: Any) -> Virtual:
@@ -132,8 +139,10 @@ class Fold:
         Virtual
         """
         if not isinstance(op, str):
-            raise TypeError(f'add() takes the name of a method, not {brief(op)}; a callable is '
-                            f'noted by record(batch_axis, op, ...)')
+            raise TypeError(
+                f'add() takes the name of a method, not {brief(op)}; a callable is '
+                f'noted by record(batch_axis, op, ...)'
+            )
         check_arguments(op, args)
         return self._note(0, op, op, args)
 
@@ -146,8 +155,16 @@ class Fold:
             if type(batch_axis) is not int or batch_axis < 0:
                 raise RecordError(f'a batch axis is an int, 0 or more, not {brief(batch_axis)}')
             frame = user_frame()
-            call = Call(op, batch_axis, copies, len(self._calls), depth, self._owner,
-                        frame.f_code, frame.f_lasti)
+            call = Call(
+                op,
+                batch_axis,
+                copies,
+                len(self._calls),
+                depth,
+                self._owner,
+                frame.f_code,
+                frame.f_lasti,
+            )
             self._calls.append(call)
             handle = self._known[place] = Virtual(call)
         return handle
@@ -204,10 +221,9 @@ class Fold:
         finally:
             self._forget_values(0)
 
-    def _compute(self, nodes: Sequence[Sequence[Any]], block: Any, kept: bool
-                 ) -> List[NDArray]:
+    def _compute(self, nodes: Sequence[Sequence[Any]], block: Any, kept: bool) -> List[NDArray]:
         lists = [list(items) for items in nodes]
-        note(lists, [], self._owner)    # are all handles of this fold?
+        note(lists, [], self._owner)  # are all handles of this fold?
         ctx = self.ctx or context_of(block)
         with ExitStack() as stack:
             if ctx is not None:
@@ -218,26 +234,27 @@ class Fold:
             _evaluate(list(chain.from_iterable(values)))
             return [joined(items, row, ctx) for items, row in zip(lists, values)]
 
-    def _replayed(self, lists: List[list], block: Any, ctx: Optional[mx.Context], kept: bool
-                  ) -> List[list]:
+    def _replayed(
+        self, lists: List[list], block: Any, ctx: Optional[mx.Context], kept: bool
+    ) -> List[list]:
         """Make the calls that were not made yet; gives the values that are wanted."""
         ran = self._ran
         try:
             with batching(self.scheduler, ctx) as self.scope:
-                if not kept:    # all is over before the user can write to an array
+                if not kept:  # all is over before the user can write to an array
                     current_recording().copied_below = 0
                 self._replay(block)
                 values = [resolve(items, self._parts) for items in lists]
                 for value in chain.from_iterable(values):
                     if isinstance(value, LazyArray) and value._id < 0:
-                        value.evaluated()   # an argument that an op returned as it is
+                        value.evaluated()  # an argument that an op returned as it is
             return values
-        except BaseException:   # the values of a scope that an exception leaves are void
+        except BaseException:  # the values of a scope that an exception leaves are void
             self._forget_values(ran)
             raise
 
     def _replay(self, block: Any) -> None:
-        calls = self._calls[self._ran:]
+        calls = self._calls[self._ran :]
         recording = current_recording()
         callees = Callees(recording, block)
         ends = []
@@ -256,8 +273,9 @@ class Fold:
         """Forget what calls returned, from some number on."""
         for call in self._calls[begin:]:
             call.value = None
-        self._parts: Dict[tuple, Any] = {
-            key: part for key, part in self._parts.items() if key[0] < begin} if begin else {}
+        self._parts: Dict[tuple, Any] = (
+            {key: part for key, part in self._parts.items() if key[0] < begin} if begin else {}
+        )
         self._ran = begin
 
     def __len__(self) -> int:
@@ -277,8 +295,10 @@ class Fold:
 def first_gpu() -> mx.Context:
     """The first GPU, if there is one."""
     if not mx.context.num_gpus():
-        raise RuntimeError('cuda: this MXNet sees no GPU; install one of its CUDA builds, or leave '
-                           'it out to compute on the CPU')
+        raise RuntimeError(
+            'cuda: this MXNet sees no GPU; install one of its CUDA builds, or leave '
+            'it out to compute on the CPU'
+        )
     return mx.gpu(0)
 
 
@@ -293,9 +313,11 @@ def check_arguments(op: str, args: Sequence[Any]) -> None:
         if type(arg) in (list, tuple):
             check_arguments(op, arg)
         elif type(arg) is not int and not isinstance(arg, (Handle, NDArray, np.ndarray)):
-            raise RecordError(f'add({op!r}, ...) takes arrays, handles and ints (which are '
-                              f'indices), not {type(arg).__name__} {brief(arg)}; give a number '
-                              f'that is no index as an array')
+            raise RecordError(
+                f'add({op!r}, ...) takes arrays, handles and ints (which are '
+                f'indices), not {type(arg).__name__} {brief(arg)}; give a number '
+                f'that is no index as an array'
+            )
 
 
 def _located(error: Exception, call: Call) -> EdbError:
@@ -312,7 +334,7 @@ def _tell_sites(recording: Any, calls: Sequence[Call], ends: Sequence[int]) -> N
         return
     counts = np.diff(ends, prepend=0)
     codes, instructions = recording.node_codes.since(0), recording.node_instructions.since(0)
-    here = np.flatnonzero(codes[:counts.sum()] == code_of(user_frame()))
+    here = np.flatnonzero(codes[: counts.sum()] == code_of(user_frame()))
     of_call = np.repeat(np.arange(len(calls)), counts)[here]
     codes[here] = np.array([id(call.code) for call in calls], np.int64)[of_call]
     instructions[here] = np.array([call.instruction for call in calls], np.int64)[of_call]

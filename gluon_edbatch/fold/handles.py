@@ -1,4 +1,5 @@
 """Calls that were noted, and what stands for their results until they run."""
+
 import operator
 from abc import ABC, abstractmethod
 from types import CodeType, MethodType
@@ -37,13 +38,17 @@ class Handle(ABC):
         if not isinstance(index, slice):
             return self._part(operator.index(index))
         if index.stop is None or index.stop < 0 or (index.start or 0) < 0:
-            raise ValueError(f'{index} of {self}: how many results a call has is not known before '
-                             f'it runs, so a slice needs an end, and no bound below 0')
+            raise ValueError(
+                f'{index} of {self}: how many results a call has is not known before '
+                f'it runs, so a slice needs an end, and no bound below 0'
+            )
         return tuple([self._part(i) for i in range(index.stop)[index]])
 
     def __iter__(self):
-        raise TypeError(f'how many results {self} has is not known before it runs; to unpack n of '
-                        f'them use .split(n)')
+        raise TypeError(
+            f'how many results {self} has is not known before it runs; to unpack n of '
+            f'them use .split(n)'
+        )
 
     def split(self, num: int) -> Tuple['Handle', ...]:
         """The first `num` results."""
@@ -91,11 +96,29 @@ class Call:
         What `op` returned, if it ran.
     """
 
-    __slots__ = ('op', 'batch_axis', 'args', 'index', 'depth', 'owner', 'code', 'instruction',
-                 'value')
+    __slots__ = (
+        'op',
+        'batch_axis',
+        'args',
+        'index',
+        'depth',
+        'owner',
+        'code',
+        'instruction',
+        'value',
+    )
 
-    def __init__(self, op: Union[Callable, str], batch_axis: int, args: Sequence[Any], index: int,
-                 depth: int, owner: object, code: CodeType, instruction: int):
+    def __init__(
+        self,
+        op: Union[Callable, str],
+        batch_axis: int,
+        args: Sequence[Any],
+        index: int,
+        depth: int,
+        owner: object,
+        code: CodeType,
+        instruction: int,
+    ):
         self.op = op
         self.batch_axis = batch_axis
         self.args = args
@@ -132,7 +155,7 @@ class Virtual(Handle):
         self.path = path
         self.batch = batch
         self.batch_axis = call.batch_axis
-        self._parts: Optional[Dict[Any, 'Virtual']] = None
+        self._parts: Optional[Dict[Any, Virtual]] = None
 
     def _part(self, step) -> 'Virtual':
         parts = self._parts
@@ -168,8 +191,9 @@ class Virtual(Handle):
         return value
 
     def __repr__(self) -> str:
-        steps = ''.join([f'[{step}]' if type(step) is int else f'.expand_dims({step[1]})'
-                         for step in self.path])
+        steps = ''.join(
+            [f'[{step}]' if type(step) is int else f'.expand_dims({step[1]})' for step in self.path]
+        )
         return f'{self.call}@{self.call.depth}{steps}'
 
 
@@ -186,7 +210,10 @@ def op_name(op: Union[Callable, str]) -> str:
         return describe(op)
     if isinstance(op, MethodType):
         owner = op.__self__
-        name = describe(owner) if isinstance(owner, gluon.Block) else \
-            getattr(owner, '__name__', type(owner).__name__)
+        name = (
+            describe(owner)
+            if isinstance(owner, gluon.Block)
+            else getattr(owner, '__name__', type(owner).__name__)
+        )
         return f'{name}.{op.__name__}'
     return getattr(op, '__qualname__', None) or repr(op)

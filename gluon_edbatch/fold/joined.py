@@ -1,16 +1,17 @@
 """Results that were asked for in one list, put together along their batch axis."""
+
 from typing import Any, Optional, Sequence
 
 import mxnet as mx
 import numpy as np
 from mxnet.ndarray import NDArray
 
+from ..api.functional import concat, forward
 from ..brief import brief
 from ..errors import RecordError
-from ..api.functional import concat, forward
 from .handles import Handle
 
-_EXACT = 2 ** 24  # all integers up to it are exact in float32
+_EXACT = 2**24  # all integers up to it are exact in float32
 
 
 def joined(items: Sequence[Any], values: Sequence[Any], ctx: Optional[mx.Context]) -> NDArray:
@@ -34,8 +35,10 @@ def joined(items: Sequence[Any], values: Sequence[Any], ctx: Optional[mx.Context
         return _shared(items, values)
     axes = {handle.batch_axis for handle in handles} or {0}
     if len(axes) > 1:
-        raise RecordError(f'results in one list have the batch axes {sorted(axes)}; ask for them '
-                          f'in lists of their own')
+        raise RecordError(
+            f'results in one list have the batch axes {sorted(axes)}; ask for them '
+            f'in lists of their own'
+        )
     arrays = [_array(item, value, ctx) for item, value in zip(items, values)]
     return concat(arrays, dim=axes.pop())
 
@@ -44,18 +47,26 @@ def indices(numbers: Sequence[int], ctx: Optional[mx.Context]) -> NDArray:
     """(n,) float32, as ``mx.nd.array`` makes them of Python numbers."""
     inexact = [number for number in numbers if abs(number) > _EXACT]
     if inexact:
-        raise RecordError(f'the integer {inexact[0]} is not exact in float32, the dtype of index '
-                          f'arrays that are made of Python numbers; give it as an array')
+        raise RecordError(
+            f'the integer {inexact[0]} is not exact in float32, the dtype of index '
+            f'arrays that are made of Python numbers; give it as an array'
+        )
     return mx.nd.array(numbers, ctx=ctx)
 
 
 def _shared(items: Sequence[Any], values: Sequence[Any]) -> NDArray:
     """The one value of a list of handles that are not batched."""
-    if any([not isinstance(item, Handle) or item.batch or value is not values[0]
-            for item, value in zip(items, values)]):
-        raise RecordError(f'{items[0]} and other results are in one list, and no_batch() was said '
-                          f'of some: such a list has one value only; ask for the others in lists '
-                          f'of their own')
+    if any(
+        [
+            not isinstance(item, Handle) or item.batch or value is not values[0]
+            for item, value in zip(items, values)
+        ]
+    ):
+        raise RecordError(
+            f'{items[0]} and other results are in one list, and no_batch() was said '
+            f'of some: such a list has one value only; ask for the others in lists '
+            f'of their own'
+        )
     return forward(_array(items[0], values[0], None))
 
 
@@ -63,9 +74,12 @@ def _array(item: Any, value: Any, ctx: Optional[mx.Context]) -> NDArray:
     if isinstance(value, NDArray):
         return value
     if isinstance(value, np.ndarray):
-        return mx.nd.array(value, ctx=ctx,
-                           dtype=np.float32 if value.dtype == np.float64 else value.dtype)
+        return mx.nd.array(
+            value, ctx=ctx, dtype=np.float32 if value.dtype == np.float64 else value.dtype
+        )
     if isinstance(value, (list, tuple)):
-        raise RecordError(f'{item} has {len(value)} results; ask for one of them, such as '
-                          f'handle[0], or handle.split({len(value)})')
+        raise RecordError(
+            f'{item} has {len(value)} results; ask for one of them, such as '
+            f'handle[0], or handle.split({len(value)})'
+        )
     raise RecordError(f'{item} is no array, but {type(value).__name__} {brief(value)}')

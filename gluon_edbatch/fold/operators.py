@@ -1,4 +1,5 @@
 """What a noted op is called as, and with, so that a scope records what it does."""
+
 from typing import Any, Callable, Dict, NamedTuple, Optional
 
 import mxnet as mx
@@ -75,7 +76,7 @@ class Values:
 
     def __init__(self, recording: Any):
         self._recording = recording
-        self._known: Dict[int, Any] = {}    # by id; the calls keep the arrays
+        self._known: Dict[int, Any] = {}  # by id; the calls keep the arrays
 
     def of_array(self, item: Any) -> Any:
         """A dense NDArray as a value; anything else is handed through."""
@@ -86,8 +87,8 @@ class Values:
             recording = self._recording
             value = item
             if not recording.sharing.is_weight(item):
-                value, = recording.values([item])
-                value._array = item     # it may be a result, too
+                (value,) = recording.values([item])
+                value._array = item  # it may be a result, too
             self._known[id(item)] = value
         return value
 
@@ -102,8 +103,10 @@ class Values:
 
 def _method(block: Any, name: str) -> Callable:
     if block is None:
-        raise RecordError('it was noted by name with add(): call apply(block, nodes) with the '
-                          'block whose method it is')
+        raise RecordError(
+            'it was noted by name with add(): call apply(block, nodes) with the '
+            'block whose method it is'
+        )
     try:
         return getattr(block, name)
     except AttributeError:
@@ -112,8 +115,10 @@ def _method(block: Any, name: str) -> Callable:
 
 def _operator(op: Callable, recorded: Callable) -> Callable:
     """An operator of ``mx.nd``, as ``edb.nd`` has it: that takes arrays of the user, too."""
+
     def operator(*args: Any) -> Any:
         return recorded(*args) if all(map(_is_dense, args)) else op(*args)
+
     return operator
 
 

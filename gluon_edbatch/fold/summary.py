@@ -1,4 +1,5 @@
 """What a fold has noted, step by step."""
+
 from collections import Counter
 from itertools import groupby
 from typing import Any, Dict, Iterable

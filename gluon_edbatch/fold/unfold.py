@@ -1,4 +1,5 @@
 """`Unfold`: the interface of `Fold`, computed at once."""
+
 from contextlib import ExitStack
 from typing import Any, Callable, List, Optional, Sequence
 
@@ -29,8 +30,9 @@ class Value(Handle):
         self.batch = batch
 
     def _part(self, step) -> 'Value':
-        return Value(part_of(self.value, step), self.batch_axis,
-                     self.batch if type(step) is tuple else True)
+        return Value(
+            part_of(self.value, step), self.batch_axis, self.batch if type(step) is tuple else True
+        )
 
     def __repr__(self) -> str:
         return repr(self.value)
@@ -53,8 +55,13 @@ class Unfold:
         See `cuda`.
     """
 
-    def __init__(self, block: Any = None, ctx: Optional[mx.Context] = None, volatile: bool = False,
-                 cuda: bool = False):
+    def __init__(
+        self,
+        block: Any = None,
+        ctx: Optional[mx.Context] = None,
+        volatile: bool = False,
+        cuda: bool = False,
+    ):
         self.block = block
         self.ctx = ctx
         self.volatile = volatile
@@ -92,8 +99,9 @@ class Unfold:
     def __call__(self, nodes: Sequence[Sequence[Any]], reset: bool = True) -> List[NDArray]:
         """The results of each list as one array (see `Fold`)."""
         lists = [list(items) for items in nodes]
-        return [joined(items, [_value(item, None) for item in items], self._ctx())
-                for items in lists]
+        return [
+            joined(items, [_value(item, None) for item in items], self._ctx()) for items in lists
+        ]
 
     def apply(self, block: Any, nodes: Sequence[Sequence[Any]]) -> List[NDArray]:
         """The results of each list as one array.
@@ -104,8 +112,10 @@ class Unfold:
             If it is not the block that was given when this was made.
         """
         if block is not self.block:
-            raise ValueError(f'apply() of {type(block).__name__}: an Unfold computes at once, so '
-                             f'it must be made with the block that is applied, Unfold(block)')
+            raise ValueError(
+                f'apply() of {type(block).__name__}: an Unfold computes at once, so '
+                f'it must be made with the block that is applied, Unfold(block)'
+            )
         return self(nodes)
 
     def reset(self) -> None:

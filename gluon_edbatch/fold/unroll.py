@@ -1,4 +1,5 @@
 """Recurrent cells unrolled in a fold."""
+
 from typing import Any, List, Optional, Sequence, Tuple, Union
 
 import mxnet as mx
@@ -12,10 +13,16 @@ from .handles import Handle
 from .unfold import Unfold
 
 
-def fold_unroll(cell: RecurrentCell, fold: Union[Fold, Unfold], length: int, inputs: Any,
-                begin_state: Optional[Sequence[Any]] = None, layout: str = 'NTC',
-                merge_outputs: Optional[bool] = None, valid_length: Optional[Any] = None
-                ) -> Tuple[Union[Handle, List[Handle]], List[Handle]]:
+def fold_unroll(
+    cell: RecurrentCell,
+    fold: Union[Fold, Unfold],
+    length: int,
+    inputs: Any,
+    begin_state: Optional[Sequence[Any]] = None,
+    layout: str = 'NTC',
+    merge_outputs: Optional[bool] = None,
+    valid_length: Optional[Any] = None,
+) -> Tuple[Union[Handle, List[Handle]], List[Handle]]:
     """Note what ``cell.unroll`` does; each step of each sample is a call that can be batched.
 
     Parameters
@@ -54,8 +61,9 @@ def fold_unroll(cell: RecurrentCell, fold: Union[Fold, Unfold], length: int, inp
         raise RecordError(f'inputs of shape {inputs.shape}, {layout}, for {length} steps')
     if begin_state is None:
         begin_state = _begin_state(cell, inputs, layout)
-    node = fold.record(0, unroll, cell, length, inputs, begin_state, layout, bool(merge_outputs),
-                       valid_length)
+    node = fold.record(
+        0, unroll, cell, length, inputs, begin_state, layout, bool(merge_outputs), valid_length
+    )
     outputs, states = node.split(2)
     states = list(states.split(len(cell.state_info())))
     if not merge_outputs:
@@ -63,8 +71,15 @@ def fold_unroll(cell: RecurrentCell, fold: Union[Fold, Unfold], length: int, inp
     return fold.record(layout.index('N'), _same, outputs), states
 
 
-def unroll(cell: RecurrentCell, length: int, inputs: Any, begin_state: Optional[Sequence[Any]],
-           layout: str, merge_outputs: bool, valid_length: Optional[NDArray]) -> Tuple[Any, Any]:
+def unroll(
+    cell: RecurrentCell,
+    length: int,
+    inputs: Any,
+    begin_state: Optional[Sequence[Any]],
+    layout: str,
+    merge_outputs: bool,
+    valid_length: Optional[NDArray],
+) -> Tuple[Any, Any]:
     """``cell.unroll``."""
     return cell.unroll(length, inputs, begin_state, layout, merge_outputs, valid_length)
 

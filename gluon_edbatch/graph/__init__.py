@@ -1,4 +1,5 @@
 """The recorded calls of an evaluation as arrays: what scheduling sees of a minibatch."""
+
 from ..compiled import load
 
 load(f'{__name__}.edges')

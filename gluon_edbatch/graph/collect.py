@@ -1,11 +1,12 @@
 """From recorded lists to arrays: the calls that wait, and those of them that are wanted."""
+
 from typing import NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from .graph import Graph
 from ..record.recording import Recording
 from ..subgraph.node_type import NodeType
+from .graph import Graph
 
 
 class Calls(NamedTuple):
@@ -42,8 +43,15 @@ class Calls(NamedTuple):
             return self
         offsets, args = _select(self.offsets, self.args, keep)
         length_offsets, lengths = _select(self.length_offsets, self.lengths, keep)
-        return Calls(self.ids[keep], self.forms[keep], self.outputs[keep], offsets, args,
-                     length_offsets, lengths)
+        return Calls(
+            self.ids[keep],
+            self.forms[keep],
+            self.outputs[keep],
+            offsets,
+            args,
+            length_offsets,
+            lengths,
+        )
 
     def producer(self, values: np.ndarray) -> np.ndarray:
         """Position of the call that makes each of these values."""
@@ -82,11 +90,11 @@ class Edges(NamedTuple):
 class FormTable(NamedTuple):
     """The forms of a recording as arrays, one entry a form."""
 
-    types: np.ndarray     # serial of the node type
+    types: np.ndarray  # serial of the node type
     rows: np.ndarray
-    outputs: np.ndarray   # how many
+    outputs: np.ndarray  # how many
     variable: np.ndarray  # how many arguments have a length of their own
-    taped: np.ndarray     # recorded under autograd.record()
+    taped: np.ndarray  # recorded under autograd.record()
     output_rows: np.ndarray  # rows of each output, form after form
 
 
@@ -107,8 +115,9 @@ def _select(offsets, items, keep):
 def form_table(recording: Recording) -> FormTable:
     """The forms met so far."""
     columns = np.array(recording.form_summaries, np.int64).reshape(-1, 5).T.copy()
-    return FormTable(*columns[:4], columns[4].astype(bool),
-                     np.array(recording.output_rows, np.int64))
+    return FormTable(
+        *columns[:4], columns[4].astype(bool), np.array(recording.output_rows, np.int64)
+    )
 
 
 class Pending:
@@ -137,8 +146,15 @@ class Pending:
         if table.variable.any():
             np.cumsum(table.variable[forms], out=length_offsets[1:])
         lengths = recording.node_lengths.since(self._seen_lengths)
-        new = Calls(np.arange(begin, begin + count), forms, outputs, offsets, values,
-                    length_offsets, lengths)
+        new = Calls(
+            np.arange(begin, begin + count),
+            forms,
+            outputs,
+            offsets,
+            values,
+            length_offsets,
+            lengths,
+        )
         self._seen_nodes += count
         self._seen_lengths += len(lengths)
         _grow_locations(recording.locations, self._seen_values, forms, counts, table)
@@ -181,24 +197,39 @@ def _grow_locations(locations, begin, forms, counts, table):
     locations.grow(end)
     locations.rows[begin:end] = table.output_rows[first]
     taped = table.taped
-    locations.taped[begin:end] = taped[0] if (taped == taped[0]).all() else np.repeat(
-        taped[forms], counts)
+    locations.taped[begin:end] = (
+        taped[0] if (taped == taped[0]).all() else np.repeat(taped[forms], counts)
+    )
 
 
-_NO_CALLS = Calls(*(np.zeros(0, np.int64),) * 3, np.zeros(1, np.int64), np.zeros(0, np.int64),
-                  np.zeros(1, np.int64), np.zeros(0, np.int64))
+_NO_CALLS = Calls(
+    *(np.zeros(0, np.int64),) * 3,
+    np.zeros(1, np.int64),
+    np.zeros(0, np.int64),
+    np.zeros(1, np.int64),
+    np.zeros(0, np.int64),
+)
 
 
 def _joined(first: Calls, second: Calls) -> Calls:
     def stitch(a, b):
         return np.concatenate([a, b[1:] + a[-1]])
+
     both = [np.concatenate(pair) for pair in zip(first, second)]
-    return Calls(both[0], both[1], both[2], stitch(first.offsets, second.offsets), both[4],
-                 stitch(first.length_offsets, second.length_offsets), both[6])
+    return Calls(
+        both[0],
+        both[1],
+        both[2],
+        stitch(first.offsets, second.offsets),
+        both[4],
+        stitch(first.length_offsets, second.length_offsets),
+        both[6],
+    )
 
 
-def ancestors(calls: Calls, edges: Edges, wanted: np.ndarray, evaluation: np.ndarray
-              ) -> Tuple[Calls, Edges]:
+def ancestors(
+    calls: Calls, edges: Edges, wanted: np.ndarray, evaluation: np.ndarray
+) -> Tuple[Calls, Edges]:
     """The calls that the values `wanted` need; `evaluation` tells which values are there."""
     keep = np.zeros(len(calls), bool)
     keep[calls.producer(wanted[evaluation[wanted] < 0])] = True
@@ -237,4 +268,5 @@ def to_graph(calls: Calls, edges: Edges, table: FormTable, types: Sequence[NodeT
         inputs=edges.producers.astype(np.int32),
         num_types=len(types),
         alone=np.array([node_type.alone for node_type in types], bool),
-        type_names=[node_type.stable_name for node_type in types])
+        type_names=[node_type.stable_name for node_type in types],
+    )

@@ -4,6 +4,7 @@ A node is one recorded call; an edge says that a call reads what an earlier call
 below treats many nodes at once: a minibatch has thousands of them, and a Python statement for
 each would cost more than running the minibatch.
 """
+
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Optional, Sequence, Tuple
@@ -71,7 +72,7 @@ class Graph:
         return len(self.types)
 
     def __repr__(self) -> str:
-        return f"Graph({len(self)} nodes, {len(self.inputs)} edges, {self.num_types} types)"
+        return f'Graph({len(self)} nodes, {len(self.inputs)} edges, {self.num_types} types)'
 
     @classmethod
     def from_lists(
@@ -81,7 +82,7 @@ class Graph:
         num_types: Optional[int] = None,
         alone: Sequence[int] = (),
         type_names: Sequence[str] = (),
-    ) -> "Graph":
+    ) -> 'Graph':
         """A checked graph from Python lists, for tests and examples.
 
         Parameters
@@ -98,11 +99,11 @@ class Graph:
             A readable name for each type.
         """
         if len(types) != len(inputs):
-            raise ValueError(f"{len(types)} nodes have types, but {len(inputs)} have inputs")
+            raise ValueError(f'{len(types)} nodes have types, but {len(inputs)} have inputs')
         if num_types is None:
             num_types = max(types, default=-1) + 1
         if not all(0 <= kind < num_types for kind in alone):
-            raise ValueError(f"alone={list(alone)} holds types outside 0 to {num_types - 1}")
+            raise ValueError(f'alone={list(alone)} holds types outside 0 to {num_types - 1}')
         flags = np.zeros(num_types, bool)
         flags[list(alone)] = True
         return cls(
@@ -114,32 +115,42 @@ class Graph:
             type_names=type_names,
         ).validate()
 
-    def validate(self) -> "Graph":
+    def validate(self) -> 'Graph':
         """Raise ``ValueError`` if the arrays do not fit together; otherwise return the graph."""
         n, offsets, inputs = len(self.types), self.offsets, self.inputs
-        for name in ("types", "offsets", "inputs"):
+        for name in ('types', 'offsets', 'inputs'):
             array = getattr(self, name)
-            if array.ndim != 1 or array.dtype.kind not in "iu":
-                raise ValueError(f"{name} must be integers along one axis, "
-                                 f"not {array.dtype} of shape {array.shape}")
+            if array.ndim != 1 or array.dtype.kind not in 'iu':
+                raise ValueError(
+                    f'{name} must be integers along one axis, '
+                    f'not {array.dtype} of shape {array.shape}'
+                )
         wrong = np.flatnonzero((self.types < 0) | (self.types >= self.num_types))
         if len(wrong):
-            raise ValueError(f"node {wrong[0]} has type {self.types[wrong[0]]}, "
-                             f"but types go from 0 to {self.num_types - 1}")
+            raise ValueError(
+                f'node {wrong[0]} has type {self.types[wrong[0]]}, '
+                f'but types go from 0 to {self.num_types - 1}'
+            )
         if self.alone.shape != (self.num_types,) or self.alone.dtype != bool:
-            raise ValueError(f"alone must be {self.num_types} bools, one a type, "
-                             f"not {self.alone.dtype} of shape {self.alone.shape}")
+            raise ValueError(
+                f'alone must be {self.num_types} bools, one a type, '
+                f'not {self.alone.dtype} of shape {self.alone.shape}'
+            )
         if len(self.type_names) not in (0, self.num_types):
-            raise ValueError(f"{len(self.type_names)} names for {self.num_types} types")
+            raise ValueError(f'{len(self.type_names)} names for {self.num_types} types')
         if len(offsets) != n + 1:
-            raise ValueError(f"{n} nodes need {n + 1} offsets, not {len(offsets)}")
+            raise ValueError(f'{n} nodes need {n + 1} offsets, not {len(offsets)}')
         if offsets[0] != 0 or offsets[-1] != len(inputs) or (np.diff(offsets) < 0).any():
-            raise ValueError(f"offsets must rise from 0 to the {len(inputs)} inputs, "
-                             f"not from {offsets[0]} to {offsets[-1]} with a fall between")
+            raise ValueError(
+                f'offsets must rise from 0 to the {len(inputs)} inputs, '
+                f'not from {offsets[0]} to {offsets[-1]} with a fall between'
+            )
         wrong = np.flatnonzero((inputs < 0) | (inputs >= self.readers))
         if len(wrong):
-            raise ValueError(f"node {self.readers[wrong[0]]} reads node {inputs[wrong[0]]}: "
-                             "a node can read only nodes recorded before it")
+            raise ValueError(
+                f'node {self.readers[wrong[0]]} reads node {inputs[wrong[0]]}: '
+                'a node can read only nodes recorded before it'
+            )
         return self
 
     @cached_property
@@ -153,12 +164,18 @@ class Graph:
         return Consumers(*edges.consumers(*self._edges))
 
     @cached_property
-    def reversed(self) -> "Graph":
+    def reversed(self) -> 'Graph':
         """The graph with its edges turned round; node ``i`` is node ``n - 1 - i`` there."""
         last = len(self) - 1
         offsets, readers, _ = self.consumers
-        return Graph(self.types[::-1].copy(), offsets[-1] - offsets[::-1], last - readers[::-1],
-                     self.num_types, self.alone, self.type_names)
+        return Graph(
+            self.types[::-1].copy(),
+            offsets[-1] - offsets[::-1],
+            last - readers[::-1],
+            self.num_types,
+            self.alone,
+            self.type_names,
+        )
 
     @cached_property
     def height(self) -> np.ndarray:
@@ -167,8 +184,10 @@ class Graph:
 
     @property
     def _edges(self) -> Tuple[np.ndarray, np.ndarray]:
-        return (np.ascontiguousarray(self.offsets, np.int64),
-                np.ascontiguousarray(self.inputs, np.int32))
+        return (
+            np.ascontiguousarray(self.offsets, np.int64),
+            np.ascontiguousarray(self.inputs, np.int32),
+        )
 
     @cached_property
     def sources(self) -> np.ndarray:
@@ -214,10 +233,10 @@ def stable_argsort(keys: np.ndarray, bound: int) -> np.ndarray:
     .. [1] https://numpy.org/doc/stable/reference/generated/numpy.sort.html
     """
     if bound <= 1 << 16:
-        return np.argsort(keys.astype(np.uint16), kind="stable")
+        return np.argsort(keys.astype(np.uint16), kind='stable')
     if bound > 1 << 32:
-        return np.argsort(keys, kind="stable")
+        return np.argsort(keys, kind='stable')
     keys = keys.astype(np.uint32)
-    order = np.argsort(keys.astype(np.uint16), kind="stable")
+    order = np.argsort(keys.astype(np.uint16), kind='stable')
     high = (keys >> np.uint32(16)).astype(np.uint16)
-    return order[np.argsort(high[order], kind="stable")]
+    return order[np.argsort(high[order], kind='stable')]

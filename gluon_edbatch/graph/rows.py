@@ -9,6 +9,7 @@ for a static subgraph, with PQ-trees; across the batches of a minibatch there is
 This module is compiled by Cython where a compiler is present (the types are in ``rows.pxd``), and
 runs as it stands where not.
 """
+
 from typing import Any
 
 import numpy as np
@@ -36,8 +37,12 @@ def arrange(graph: Any, order: np.ndarray, bounds: np.ndarray) -> np.ndarray:
     arranged = np.ascontiguousarray(order, np.int32).copy()
     wanted = np.full(count, np.iinfo(np.int64).max)  # by node: batch, argument, place there
     keys = np.empty(count, np.int64)
-    nodes, cuts, places, found = (memoryview(arranged), memoryview(bounds), memoryview(wanted),
-                                  memoryview(keys))
+    nodes, cuts, places, found = (
+        memoryview(arranged),
+        memoryview(bounds),
+        memoryview(wanted),
+        memoryview(keys),
+    )
     first = memoryview(np.ascontiguousarray(graph.offsets, np.int64))
     producers = memoryview(np.ascontiguousarray(graph.inputs, np.int32))
     for batch in range(len(bounds) - 2, -1, -1):

@@ -5,6 +5,7 @@ parameter, and MXNet tells nobody when an array is written. So while a recording
 run, the arrays that these read carry the class `GuardedArray`; the first access from anywhere
 else gives each such recording a copy, then the array is an ordinary one again.
 """
+
 import ctypes
 import threading
 import weakref

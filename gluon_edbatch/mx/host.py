@@ -4,6 +4,7 @@ MXNet's own copy waits until a thread of the engine is free to say that the arra
 product that takes 10 ms it takes 10 ms, where the copy of some kilobytes takes less than 0.1.
 Nothing needs to be waited for while nobody else knows the array, so its memory is written directly.
 """
+
 import ctypes
 from typing import Any
 

@@ -4,6 +4,7 @@ Handing over a minibatch takes less time than computing it, and a loop that neve
 would queue any number of them, each with its memory. Two under way are enough to keep the engine
 busy.
 """
+
 import threading
 from collections import deque
 

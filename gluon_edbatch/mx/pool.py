@@ -5,6 +5,7 @@ megabytes: getting them page by page took a fifth of a training step. Memory is 
 nobody outside can see it, and the engine keeps what reads the old contents before what writes new
 ones. GPU memory MXNet pools by itself.
 """
+
 import bisect
 import itertools
 import threading
@@ -17,7 +18,7 @@ from mxnet.ndarray import NDArray
 from mxnet.ndarray.ndarray import _new_alloc_handle
 
 _SMALLEST = 1 << 16  # bytes; below, the C library keeps memory itself
-_DECAY = 0.999       # of the peak, by which the pool is bounded, with each piece taken
+_DECAY = 0.999  # of the peak, by which the pool is bounded, with each piece taken
 
 
 class Memory:
@@ -122,8 +123,10 @@ class _Pool:
                 self._free_bytes += _bytes(key)
             self._returned.popleft()
         while self._free_bytes > self._peak:  # sizes that are not asked for any more
-            kind, pieces = min(((kind, pieces) for kind, pieces in self._free.items() if pieces),
-                               key=lambda item: min(ticket for _, ticket, _ in item[1]))
+            kind, pieces = min(
+                ((kind, pieces) for kind, pieces in self._free.items() if pieces),
+                key=lambda item: min(ticket for _, ticket, _ in item[1]),
+            )
             oldest = min(pieces, key=lambda piece: piece[1])
             self._free_bytes -= _bytes((oldest[0],) + kind)
             pieces.remove(oldest)

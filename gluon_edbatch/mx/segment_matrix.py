@@ -4,6 +4,7 @@
 queued before: for most of the previous minibatch. An array read from bytes is there at once, but
 on ``cpu(0)`` only.
 """
+
 import ctypes
 import struct
 
@@ -38,17 +39,41 @@ def segment_matrix(parents: np.ndarray, rows: int, dtype: type, ctx: mx.Context)
     """
     count, dtype = len(parents), np.dtype(dtype)
     if ctx != _HERE:
-        return csr_matrix((np.ones(count, dtype), parents, np.arange(count + 1)),
-                          shape=(count, rows), ctx=ctx, dtype=dtype)
-    header = struct.pack(                             # as NDArray::Load reads it
+        return csr_matrix(
+            (np.ones(count, dtype), parents, np.arange(count + 1)),
+            shape=(count, rows),
+            ctx=ctx,
+            dtype=dtype,
+        )
+    header = struct.pack(  # as NDArray::Load reads it
         '<Iiiqiqqiiiiiqiiq',
-        _MAGIC, _CSR, 1, count,                       # stored values
-        2, count, rows, _CPU, 0, _TYPE_FLAGS[dtype.name],
-        _INT64, 1, count + 1, _INT64, 1, count)       # shapes of indptr and indices
-    data = b''.join([header, np.ones(count, dtype).tobytes(),
-                     np.arange(count + 1, dtype=np.int64).tobytes(),
-                     parents.astype(np.int64).tobytes()])
+        _MAGIC,
+        _CSR,
+        1,
+        count,  # stored values
+        2,
+        count,
+        rows,
+        _CPU,
+        0,
+        _TYPE_FLAGS[dtype.name],
+        _INT64,
+        1,
+        count + 1,
+        _INT64,
+        1,
+        count,
+    )  # shapes of indptr and indices
+    data = b''.join(
+        [
+            header,
+            np.ones(count, dtype).tobytes(),
+            np.arange(count + 1, dtype=np.int64).tobytes(),
+            parents.astype(np.int64).tobytes(),
+        ]
+    )
     handle = NDArrayHandle()
-    check_call(_LIB.MXNDArrayLoadFromRawBytes(data, ctypes.c_size_t(len(data)),
-                                              ctypes.byref(handle)))
+    check_call(
+        _LIB.MXNDArrayLoadFromRawBytes(data, ctypes.c_size_t(len(data)), ctypes.byref(handle))
+    )
     return CSRNDArray(handle)

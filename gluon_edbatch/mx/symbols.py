@@ -1,4 +1,5 @@
 """Operators of MXNet's registry by their names: as functions of Symbols, and as handles."""
+
 import ctypes
 from typing import Any, Callable, Dict, Set
 
@@ -24,8 +25,12 @@ def symbol_function(op: str) -> Callable[..., mx.sym.Symbol]:
     function = _in_mx_sym(op)
 
     def without_none(*symbols: mx.sym.Symbol, **attrs: Any) -> mx.sym.Symbol:
-        return function(*symbols, **{key: value for key, value in attrs.items()
-                                     if key != 'dtype' or str(value) != 'None'})
+        return function(
+            *symbols,
+            **{
+                key: value for key, value in attrs.items() if key != 'dtype' or str(value) != 'None'
+            },
+        )
 
     return without_none
 
@@ -33,14 +38,17 @@ def symbol_function(op: str) -> Callable[..., mx.sym.Symbol]:
 def _in_mx_sym(op: str) -> Callable[..., mx.sym.Symbol]:
     for prefix in ('_contrib_', '_linalg_', '_random_', '_image_', '_sparse_'):
         module = getattr(mx.sym, prefix.strip('_'))
-        if op.startswith(prefix) and hasattr(module, op[len(prefix):]):
-            return getattr(module, op[len(prefix):])
+        if op.startswith(prefix) and hasattr(module, op[len(prefix) :]):
+            return getattr(module, op[len(prefix) :])
     for module in (mx.sym.op, mx.sym._internal):
         if hasattr(module, op):
             return getattr(module, op)
-    alias = op[len('_np_'):]  # of _np_cumsum, but not of _np_max
-    if op.startswith('_np_') and hasattr(mx.sym.op, alias) and operator_handle(
-            alias) == operator_handle(op):
+    alias = op[len('_np_') :]  # of _np_cumsum, but not of _np_max
+    if (
+        op.startswith('_np_')
+        and hasattr(mx.sym.op, alias)
+        and operator_handle(alias) == operator_handle(op)
+    ):
         return getattr(mx.sym.op, alias)
     raise UnrecordableError(f'MXNet has no function of Symbols for {op}')
 
@@ -60,8 +68,11 @@ def operator_handle(op: str) -> int:
 
 def registered() -> Set[str]:
     """MXNet's own names of all operators; aliases and gradients left out."""
-    return {name for name in map(own_name, mx.operator.get_all_registered_operators())
-            if 'backward' not in name and not name.startswith('edb_')}
+    return {
+        name
+        for name in map(own_name, mx.operator.get_all_registered_operators())
+        if 'backward' not in name and not name.startswith('edb_')
+    }
 
 
 def own_name(op: str) -> str:

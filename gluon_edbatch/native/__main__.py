@@ -1,5 +1,6 @@
 """``python -m gluon_edbatch.native``: the path of the library for this processor, which is compiled
 now rather than at first use if none came with the package."""
+
 import sys
 
 from ..execute.native.library import BuildError, build

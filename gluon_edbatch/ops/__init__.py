@@ -3,6 +3,7 @@
 ``rows`` and ``whole`` say how an operator is batched, ``padding`` what it makes of ragged values that
 are padded, ``native`` what it becomes in a native program, whose vocabulary is in ``instructions``.
 """
+
 from . import table  # noqa: F401  (makes the entries)
 from .registry import OPS, Arithmetic, Op, op_of
 

@@ -2,13 +2,14 @@
 
 ``--header`` writes ``native/src/opcodes.h``, after an operator with a formula of its own was added.
 """
+
 import argparse
 from pathlib import Path
 
 from ..execute.native.compiler import SOURCES
+from ..mx.symbols import registered
 from . import OPS
 from .header import header
-from ..mx.symbols import registered
 
 
 def main() -> None:

@@ -1,4 +1,5 @@
 """Attributes of operators: MXNet's text, read as what it means."""
+
 from typing import Dict, Optional, Set, Tuple
 
 Shape = Tuple[int, ...]
@@ -24,8 +25,13 @@ class Attrs(Dict[str, str]):
     def integers(self, name: str) -> Tuple[Optional[int], ...]:
         """A tuple of whole numbers and None, or one that stands for itself; empty if there is none."""
         parts = self.get(name, '').strip('()[] ').split(',')
-        return () if parts == ['None'] else tuple(
-            None if part.strip() == 'None' else int(part) for part in parts if part.strip())
+        return (
+            ()
+            if parts == ['None']
+            else tuple(
+                None if part.strip() == 'None' else int(part) for part in parts if part.strip()
+            )
+        )
 
     def axis(self, name: str, rank: int, default: Optional[int] = None) -> Optional[int]:
         """An axis of an array, counted from the first."""

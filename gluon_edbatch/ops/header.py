@@ -1,4 +1,5 @@
 """``native/src/opcodes.h``: what C++ and Python must agree upon, made from what is declared here."""
+
 from enum import IntEnum
 from typing import List, Type
 
@@ -6,7 +7,7 @@ from .instructions import BINARY, UNARY, Function, Opcode, Place, Spread
 
 _READS = {'': 'kFromNothing', 'x': 'kFromArgument', 'y': 'kFromResult', 'xy': 'kFromArgument'}
 _REALS = ('', 'first', 'first, second')
-_HEAD = '''// Made by `python -m gluon_edbatch.ops --header` from the declarations in gluon_edbatch/ops.
+_HEAD = """// Made by `python -m gluon_edbatch.ops --header` from the declarations in gluon_edbatch/ops.
 #pragma once
 
 #include <cstdint>
@@ -15,21 +16,29 @@ _HEAD = '''// Made by `python -m gluon_edbatch.ops --header` from the declaratio
 #include "functions.h"
 
 namespace edb {
-'''
-_SLOPES = '''enum Read { kFromNothing, kFromArgument, kFromResult };
+"""
+_SLOPES = """enum Read { kFromNothing, kFromArgument, kFromResult };
 
 struct Slope {  // a function's name for messages, and what its gradient reads
   const char* name;
   Read reads;
 };
-'''
+"""
 
 
 def header() -> str:
     """The text of the file."""
     enums = [_enum(each) for each in (Opcode, Place, Spread)]
-    return '\n'.join([_HEAD, *enums, _SLOPES, _switch('unary', ', T first, T second', UNARY),
-                      _switch('binary', '', BINARY), '}  // namespace edb\n'])
+    return '\n'.join(
+        [
+            _HEAD,
+            *enums,
+            _SLOPES,
+            _switch('unary', ', T first, T second', UNARY),
+            _switch('binary', '', BINARY),
+            '}  // namespace edb\n',
+        ]
+    )
 
 
 def _enum(numbers: Type[IntEnum]) -> str:
@@ -44,8 +53,10 @@ def _camel(name: str) -> str:
 def _switch(kind: str, numbers: str, functions: List[Function]) -> str:
     cases = '\n'.join(
         f'    case {each.number}: body({each.name}<T>{{{_REALS[each.reals]}}}, '
-        f'Slope{{"{each.name}", {_READS[each.needs]}}}); break;' for each in functions)
-    return f'''// Calls body(function, slope) with the function that `which` stands for.
+        f'Slope{{"{each.name}", {_READS[each.needs]}}}); break;'
+        for each in functions
+    )
+    return f"""// Calls body(function, slope) with the function that `which` stands for.
 template <typename T, typename Body>
 void with_{kind}(int64_t which{numbers}, Body body) {{
   switch (which) {{
@@ -53,4 +64,4 @@ void with_{kind}(int64_t which{numbers}, Body body) {{
     default: throw std::runtime_error("unknown elementwise function");
   }}
 }}
-'''
+"""

@@ -6,6 +6,7 @@ are ranges of a register's columns, so that cutting a row into pieces, or laying
 side, costs nothing. ``src/opcodes.h`` is made of what is declared here and in
 `ops.table` (see `ops.header`).
 """
+
 from enum import IntEnum
 from typing import List, NamedTuple, Tuple
 
@@ -54,7 +55,7 @@ class Function(NamedTuple):
     reals: int
 
 
-UNARY: List[Function] = []   # by number: of one argument
+UNARY: List[Function] = []  # by number: of one argument
 BINARY: List[Function] = []  # of two
 
 
@@ -87,7 +88,7 @@ class Spread(IntEnum):
 
     SAME = 0
     REPEAT = 1  # each column several times in a row
-    TILE = 2    # all columns, again and again
+    TILE = 2  # all columns, again and again
 
 
 class Place(IntEnum):
@@ -95,9 +96,9 @@ class Place(IntEnum):
 
     NOWHERE = 0
     SCRATCH = 1  # gone when the block of rows is done
-    KEPT = 2     # in the workspace, for the backward pass
-    OUTPUT = 3   # in the arena that a result belongs to
-    INPUT = 4    # in the arena that an argument comes from
+    KEPT = 2  # in the workspace, for the backward pass
+    OUTPUT = 3  # in the arena that a result belongs to
+    INPUT = 4  # in the arena that an argument comes from
 
 
 class View(NamedTuple):
@@ -152,8 +153,14 @@ class Register:
         So many rows of its arena make a row, of an argument or result.
     """
 
-    def __init__(self, width: int, ragged: bool, place: Place = Place.SCRATCH, position: int = -1,
-                 times: int = 1):
+    def __init__(
+        self,
+        width: int,
+        ragged: bool,
+        place: Place = Place.SCRATCH,
+        position: int = -1,
+        times: int = 1,
+    ):
         self.width = width
         self.times = times
         self.ragged = ragged
@@ -197,6 +204,12 @@ def read_backward(instruction: Instruction) -> List[View]:
         return {'x': [a], 'y': [out], '': []}[UNARY[instruction.numbers[0]].needs]
     if op is Opcode.BINARY:
         return {'xy': [a, b], '': []}[BINARY[instruction.numbers[0]].needs]
-    return {Opcode.PRODUCT: [a], Opcode.LOOKUP: [a], Opcode.LOG_SOFTMAX: [out],
-            Opcode.SOFTMAX: [out], Opcode.PICK: [b], Opcode.BATCH_PRODUCT: [a, b],
-            Opcode.SEGMENT_SOFTMAX: [out]}.get(op, [])
+    return {
+        Opcode.PRODUCT: [a],
+        Opcode.LOOKUP: [a],
+        Opcode.LOG_SOFTMAX: [out],
+        Opcode.SOFTMAX: [out],
+        Opcode.PICK: [b],
+        Opcode.BATCH_PRODUCT: [a, b],
+        Opcode.SEGMENT_SOFTMAX: [out],
+    }.get(op, [])

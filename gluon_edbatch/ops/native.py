@@ -3,6 +3,7 @@
 A rule gets the program under way, the operator, and its inputs, and appends instructions or gives
 its result another view.
 """
+
 import math
 from typing import Callable, Dict, List, NamedTuple, Optional, Protocol, Sequence, Set, Tuple
 
@@ -10,7 +11,16 @@ import numpy as np
 
 from .attrs import Attrs, Shape
 from .instructions import (
-    ADD, AFFINE, COPY, Function, Opcode, Register, Spread, View, unary_function)
+    ADD,
+    AFFINE,
+    COPY,
+    Function,
+    Opcode,
+    Register,
+    Spread,
+    View,
+    unary_function,
+)
 
 Entry = Tuple[int, int]  # node and output
 
@@ -139,13 +149,22 @@ def _need_rows(node: Node, *values: Value) -> None:
 
 # --- rules: one for each operator ----------------------------------------------------------------
 
-def unary(function: Function, reals: Callable[[Attrs], Tuple[float, ...]] = lambda _: ()
-          ) -> NativeRule:
+
+def unary(
+    function: Function, reals: Callable[[Attrs], Tuple[float, ...]] = lambda _: ()
+) -> NativeRule:
     """An elementwise function; `reals` gives its numbers."""
+
     def rule(low: Lowering, node: Node, inputs: Values) -> None:
         _need_rows(node, inputs[0])
-        low.emit(Opcode.UNARY, low.out(node, inputs[0].ragged), inputs[0].view,
-                 numbers=(function.number,), reals=reals(node.attrs))
+        low.emit(
+            Opcode.UNARY,
+            low.out(node, inputs[0].ragged),
+            inputs[0].view,
+            numbers=(function.number,),
+            reals=reals(node.attrs),
+        )
+
     return rule
 
 
@@ -162,9 +181,13 @@ def _single(text: str) -> float:
     return float(np.float32(text))
 
 
-_ACTIVATIONS = {'relu': unary_function('Relu', 'y'), 'sigmoid': unary_function('Sigmoid', 'y'),
-                'tanh': unary_function('Tanh', 'y'), 'softrelu': unary_function('SoftRelu', 'y'),
-                'softsign': unary_function('SoftSign', 'x')}
+_ACTIVATIONS = {
+    'relu': unary_function('Relu', 'y'),
+    'sigmoid': unary_function('Sigmoid', 'y'),
+    'tanh': unary_function('Tanh', 'y'),
+    'softrelu': unary_function('SoftRelu', 'y'),
+    'softsign': unary_function('SoftSign', 'x'),
+}
 _LEAKY, _CLIP = unary_function('Leaky', 'x', 1), unary_function('Clip', 'x', 2)
 
 
@@ -185,7 +208,8 @@ def leaky(low: Lowering, node: Node, inputs: Values) -> None:
 
 def clip(low: Lowering, node: Node, inputs: Values) -> None:
     unary(_CLIP, lambda attrs: (_single(attrs['a_min']), _single(attrs['a_max'])))(
-        low, node, inputs)
+        low, node, inputs
+    )
 
 
 def dropout(low: Lowering, node: Node, inputs: Values) -> None:
@@ -196,15 +220,22 @@ def dropout(low: Lowering, node: Node, inputs: Values) -> None:
 
 def binary(function: Function) -> NativeRule:
     """An elementwise function of two arguments, with broadcasting."""
+
     def rule(low: Lowering, node: Node, inputs: Values) -> None:
         if function is ADD and None in inputs:
             _sum_of_products(low, node)
             return
         ragged = any(value.ragged for value in inputs)
         a, b = [low.rows(node, value, ragged) for value in inputs]
-        out = node.shapes[0][a.lead:]
-        low.emit(Opcode.BINARY, low.out(node, ragged), a.view, b.view,
-                 numbers=(function.number, _spread(a.shape, out), _spread(b.shape, out)))
+        out = node.shapes[0][a.lead :]
+        low.emit(
+            Opcode.BINARY,
+            low.out(node, ragged),
+            a.view,
+            b.view,
+            numbers=(function.number, _spread(a.shape, out), _spread(b.shape, out)),
+        )
+
     return rule
 
 
@@ -232,8 +263,9 @@ def add_n(low: Lowering, node: Node, inputs: Values) -> None:
     for position, view in enumerate(views[1:]):
         last = position == len(views) - 2
         total = out if last else low.new(out.width, ragged)
-        low.emit(Opcode.BINARY, total, views[0], view,
-                 numbers=(ADD.number, Spread.SAME, Spread.SAME))
+        low.emit(
+            Opcode.BINARY, total, views[0], view, numbers=(ADD.number, Spread.SAME, Spread.SAME)
+        )
         views[0] = total
 
 
@@ -243,19 +275,29 @@ def _sum_of_products(low: Lowering, node: Node) -> None:
     others = [low.values[source] for source in node.sources if source[0] not in low.folded]
     ragged = any(low.values[product.sources[0]].ragged for product in products)
     terms = [low.rows(node, value, ragged) for value in others]
-    if any(term.shape != node.shapes[0][term.lead:] for term in terms):
+    if any(term.shape != node.shapes[0][term.lead :] for term in terms):
         raise Unsupported('broadcasts in a sum')
     out = low.out(node, ragged)
     if len(terms) > 1:
-        low.emit(Opcode.BINARY, out, terms[0].view, terms[1].view,
-                 numbers=(ADD.number, Spread.SAME, Spread.SAME))
+        low.emit(
+            Opcode.BINARY,
+            out,
+            terms[0].view,
+            terms[1].view,
+            numbers=(ADD.number, Spread.SAME, Spread.SAME),
+        )
         if len(terms) > 2:
             raise Unsupported('adds many terms')
     elif terms:
         low.emit(Opcode.UNARY, out, terms[0].view, numbers=(AFFINE.number,), reals=COPY)
     for position, product in enumerate(products):
-        _emit_product(low, product, [low.values[source] for source in product.sources], out,
-                      accumulate=bool(terms) or position > 0)
+        _emit_product(
+            low,
+            product,
+            [low.values[source] for source in product.sources],
+            out,
+            accumulate=bool(terms) or position > 0,
+        )
 
 
 def fully_connected(low: Lowering, node: Node, inputs: Values) -> None:
@@ -267,12 +309,19 @@ def dot(low: Lowering, node: Node, inputs: Values) -> None:
     matrix = inputs[1]
     if matrix.parameter < 0 or len(matrix.shape) != 2 or node.attrs.flag('transpose_a'):
         raise Unsupported('has dot of something else than rows and a matrix')
-    _emit_product(low, node, inputs, low.out(node, inputs[0].ragged), accumulate=False,
-                  turned=not node.attrs.flag('transpose_b'))
+    _emit_product(
+        low,
+        node,
+        inputs,
+        low.out(node, inputs[0].ragged),
+        accumulate=False,
+        turned=not node.attrs.flag('transpose_b'),
+    )
 
 
-def _emit_product(low: Lowering, node: Node, inputs: Values, out: View, accumulate: bool,
-                  turned: bool = False) -> None:
+def _emit_product(
+    low: Lowering, node: Node, inputs: Values, out: View, accumulate: bool, turned: bool = False
+) -> None:
     _need_rows(node, inputs[0])
     if any(value.parameter < 0 for value in inputs[1:]):
         raise Unsupported('has FullyConnected of a weight that is no parameter')
@@ -283,9 +332,14 @@ def _emit_product(low: Lowering, node: Node, inputs: Values, out: View, accumula
     times = 1 if flatten else width_of(x.shape[:-1])
     if times > 1 and not (_whole(low, x.view) and _whole(low, out)):
         raise Unsupported('multiplies parts of rows')
-    low.emit(Opcode.PRODUCT, out, x.view, parameter=low.parameter(inputs[1]),
-             bias=low.parameter(inputs[2]) if len(inputs) > 2 else -1,
-             numbers=(int(accumulate), times, int(turned)))
+    low.emit(
+        Opcode.PRODUCT,
+        out,
+        x.view,
+        parameter=low.parameter(inputs[1]),
+        bias=low.parameter(inputs[2]) if len(inputs) > 2 else -1,
+        numbers=(int(accumulate), times, int(turned)),
+    )
 
 
 def _whole(low: Lowering, view: View) -> bool:
@@ -295,15 +349,22 @@ def _whole(low: Lowering, view: View) -> bool:
 def reshape(low: Lowering, node: Node, inputs: Values) -> None:
     _need_rows(node, inputs[0])
     value, shape = inputs[0], node.shapes[0]
-    if width_of(shape[value.lead:]) != value.view.width or shape[:value.lead] != low.lead(value):
+    if width_of(shape[value.lead :]) != value.view.width or shape[: value.lead] != low.lead(value):
         raise Unsupported('reshapes across rows')
     low.alias(node, inputs[0], inputs[0].view)
 
 
 def slice_axis(low: Lowering, node: Node, inputs: Values) -> None:
     begin, end = node.attrs.integers('begin')[0], node.attrs.integers('end')
-    _cut(low, node, inputs[0], node.attrs.axis('axis', len(node.shapes[0])), begin,
-         end[0] if end else None, 0)
+    _cut(
+        low,
+        node,
+        inputs[0],
+        node.attrs.axis('axis', len(node.shapes[0])),
+        begin,
+        end[0] if end else None,
+        0,
+    )
 
 
 def slice_axes(low: Lowering, node: Node, inputs: Values) -> None:
@@ -341,12 +402,23 @@ def transpose(low: Lowering, node: Node, inputs: Values) -> None:
     if axes[begin:end] != [*range(axes[begin], end), *range(begin, axes[begin])]:
         raise Unsupported('permutes axes')
     sizes = node.shapes[0]
-    low.emit(Opcode.TRANSPOSE, low.out(node, value.ragged), value.view, numbers=(
-        width_of(sizes[middle:end]), width_of(sizes[begin:middle]), width_of(sizes[end:])))
+    low.emit(
+        Opcode.TRANSPOSE,
+        low.out(node, value.ragged),
+        value.view,
+        numbers=(width_of(sizes[middle:end]), width_of(sizes[begin:middle]), width_of(sizes[end:])),
+    )
 
 
-def _cut(low: Lowering, node: Node, value: Value, axis: int, begin: Optional[int],
-         end: Optional[int], output: int) -> None:
+def _cut(
+    low: Lowering,
+    node: Node,
+    value: Value,
+    axis: int,
+    begin: Optional[int],
+    end: Optional[int],
+    output: int,
+) -> None:
     """Positions [begin, end) along an axis of the graph's entry."""
     if value.parameter >= 0:
         _cut_parameter(low, node, value, axis, begin, end, output)
@@ -356,25 +428,37 @@ def _cut(low: Lowering, node: Node, value: Value, axis: int, begin: Optional[int
         raise Unsupported('cuts across rows')
     size = value.shape[axis]
     begin, end, _ = slice(begin, end).indices(size)
-    outer, inner = width_of(value.shape[:axis]), width_of(value.shape[axis + 1:])
+    outer, inner = width_of(value.shape[:axis]), width_of(value.shape[axis + 1 :])
     part = View(value.view.register, value.view.offset + begin * inner, (end - begin) * inner)
     if outer == 1:
         low.alias(node, value, part, output)
         return
     out = low.out(node, value.ragged, output)
     source = View(part.register, part.offset, value.view.width - begin * inner)
-    low.emit(Opcode.STRIDED, out, source,
-             numbers=(outer, (end - begin) * inner, (end - begin) * inner, size * inner))
+    low.emit(
+        Opcode.STRIDED,
+        out,
+        source,
+        numbers=(outer, (end - begin) * inner, (end - begin) * inner, size * inner),
+    )
 
 
-def _cut_parameter(low: Lowering, node: Node, value: Value, axis: int, begin: Optional[int],
-                   end: Optional[int], output: int) -> None:
+def _cut_parameter(
+    low: Lowering,
+    node: Node,
+    value: Value,
+    axis: int,
+    begin: Optional[int],
+    end: Optional[int],
+    output: int,
+) -> None:
     if width_of(value.shape[:axis]) != 1:
         raise Unsupported('takes some columns of a parameter')
     begin, end, _ = slice(begin, end).indices(value.shape[axis])
-    inner = width_of(value.shape[axis + 1:])
-    low.values[node.index, output] = Value(node.shapes[output], parameter=value.parameter,
-                                           begin=value.begin + begin * inner)
+    inner = width_of(value.shape[axis + 1 :])
+    low.values[node.index, output] = Value(
+        node.shapes[output], parameter=value.parameter, begin=value.begin + begin * inner
+    )
 
 
 def slice_channel(low: Lowering, node: Node, inputs: Values) -> None:
@@ -395,7 +479,7 @@ def concat(low: Lowering, node: Node, inputs: Values) -> None:
     if axis < lead or any(value.ragged != ragged for value in inputs):
         raise Unsupported('joins rows')
     out = low.out(node, ragged)
-    outer, inner = width_of(node.shapes[0][lead:axis]), width_of(node.shapes[0][axis + 1:])
+    outer, inner = width_of(node.shapes[0][lead:axis]), width_of(node.shapes[0][axis + 1 :])
     size, offset = node.shapes[0][axis], out.offset
     for value in inputs:
         part = View(out.register, offset, out.width if outer > 1 else value.view.width)
@@ -416,8 +500,13 @@ def _look_up(low: Lowering, node: Node, table: Value, index: Value) -> None:
     _need_rows(node, index)
     if table.parameter < 0:
         raise Unsupported(f'has {node.op} from something else than a parameter')
-    low.emit(Opcode.LOOKUP, low.out(node, index.ragged), index.view, parameter=low.parameter(table),
-             numbers=(table.shape[0], width_of(table.shape[1:])))
+    low.emit(
+        Opcode.LOOKUP,
+        low.out(node, index.ragged),
+        index.view,
+        parameter=low.parameter(table),
+        numbers=(table.shape[0], width_of(table.shape[1:])),
+    )
 
 
 def stop_gradient(low: Lowering, node: Node, inputs: Values) -> None:
@@ -425,8 +514,9 @@ def stop_gradient(low: Lowering, node: Node, inputs: Values) -> None:
     entry = (node.index, 0)
     _need_rows(node, inputs[0])
     readers = [other for other in low.nodes if entry in other.sources]
-    if entry in low.heads or any(reader.op != 'Embedding' or entry == reader.sources[1]
-                                 for reader in readers):
+    if entry in low.heads or any(
+        reader.op != 'Embedding' or entry == reader.sources[1] for reader in readers
+    ):
         raise Unsupported(f'has {node.op}')
     low.alias(node, inputs[0], inputs[0].view)
 
@@ -452,8 +542,13 @@ def batch_dot(low: Lowering, node: Node, inputs: Values) -> None:
         raise Unsupported('has batch_dot of more axes')
     turned_a, turned_b = node.attrs.flag('transpose_a'), node.attrs.flag('transpose_b')
     m, n = node.shapes[0][1:]
-    low.emit(Opcode.BATCH_PRODUCT, low.out(node, a.ragged), a.view, b.view,
-             numbers=(m, n, a.shape[0] if turned_a else a.shape[1], turned_a + 2 * turned_b))
+    low.emit(
+        Opcode.BATCH_PRODUCT,
+        low.out(node, a.ragged),
+        a.view,
+        b.view,
+        numbers=(m, n, a.shape[0] if turned_a else a.shape[1], turned_a + 2 * turned_b),
+    )
 
 
 def softmax(op: Opcode) -> NativeRule:
@@ -467,8 +562,10 @@ def softmax(op: Opcode) -> NativeRule:
             return
         if axis != len(node.shapes[0]) - 1 or not inputs[0].shape:
             raise Unsupported(f'has {node.op} along another axis')
-        low.emit(op, low.out(node, inputs[0].ragged), inputs[0].view,
-                 numbers=(inputs[0].shape[-1],))
+        low.emit(
+            op, low.out(node, inputs[0].ragged), inputs[0].view, numbers=(inputs[0].shape[-1],)
+        )
+
     return rule
 
 
@@ -476,7 +573,11 @@ def pick(low: Lowering, node: Node, inputs: Values) -> None:
     _need_rows(node, *inputs)
     rank = len(inputs[0].shape) + inputs[0].lead
     axis = node.attrs.axis('axis', rank, -1)
-    if axis != rank - 1 or inputs[0].ragged != inputs[1].ragged or node.attrs.get('mode', 'clip') != 'clip':
+    if (
+        axis != rank - 1
+        or inputs[0].ragged != inputs[1].ragged
+        or node.attrs.get('mode', 'clip') != 'clip'
+    ):
         raise Unsupported('has pick along another axis')
     low.emit(Opcode.PICK, low.out(node, inputs[0].ragged), inputs[0].view, inputs[1].view)
 
@@ -498,9 +599,15 @@ def reduce(mean: bool) -> NativeRule:
         first, last = min(axes, default=0) - value.lead, max(axes, default=0) - value.lead
         if first < 0 or len(axes) != last - first + 1:
             raise Unsupported(f'has {node.op} along such axes')
-        length, inner = width_of(value.shape[first:last + 1]), width_of(value.shape[last + 1:])
-        low.emit(Opcode.REDUCE, low.out(node, value.ragged), value.view,
-                 numbers=(length, inner), reals=(1.0 / length if mean else 1.0,))
+        length, inner = width_of(value.shape[first : last + 1]), width_of(value.shape[last + 1 :])
+        low.emit(
+            Opcode.REDUCE,
+            low.out(node, value.ragged),
+            value.view,
+            numbers=(length, inner),
+            reals=(1.0 / length if mean else 1.0,),
+        )
+
     return rule
 
 
@@ -508,4 +615,5 @@ def constant(number: float) -> NativeRule:
     def rule(low: Lowering, node: Node, inputs: Values) -> None:
         _need_rows(node, inputs[0])
         low.emit(Opcode.CONSTANT, low.out(node, inputs[0].ragged), reals=(number,))
+
     return rule

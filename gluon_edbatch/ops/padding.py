@@ -4,6 +4,7 @@ An entry of the graph that still has that axis is, at the padding, *zero*, or *m
 that a softmax gives it nothing), or just *finite*. Zeros in a sum are exact; a product of a zero and
 something finite is zero. That holds for gradients, too, where slopes are finite.
 """
+
 from enum import Enum
 from typing import Callable, List, Optional
 
@@ -40,10 +41,12 @@ def finite(attrs: Attrs, states: States) -> At:
 
 def only_at_zero(result: At) -> PaddingRule:
     """For functions that are not finite everywhere, as ``log1p`` is not."""
+
     def rule(attrs: Attrs, states: States) -> At:
         if set(states) != {At.ZERO}:
             raise Unproved
         return result
+
     return rule
 
 
@@ -75,8 +78,9 @@ def product(attrs: Attrs, states: States) -> At:
 
 def activation(attrs: Attrs, states: States) -> At:
     """By the kind of function."""
-    return keeps(attrs, states) if attrs.get('act_type') in ('tanh', 'relu', 'softsign') \
-        else At.FINITE
+    return (
+        keeps(attrs, states) if attrs.get('act_type') in ('tanh', 'relu', 'softsign') else At.FINITE
+    )
 
 
 def fully_connected(attrs: Attrs, states: States) -> At:
@@ -88,10 +92,12 @@ def fully_connected(attrs: Attrs, states: States) -> At:
 
 def behind_axis_1(name: str) -> PaddingRule:
     """Shapes the axes of each value."""
+
     def rule(attrs: Attrs, states: States) -> At:
         if attrs.integer(name, 1) not in (2, 3) or not all(states):
             raise Unproved
         return keeps(attrs, states)
+
     return rule
 
 
@@ -117,7 +123,13 @@ def softmax(attrs: Attrs, states: States) -> At:
 def sequence_mask(attrs: Attrs, states: States) -> At:
     """Its lengths must be those of the ragged input, which is for `subgraph.padding` to see."""
     value = attrs.number('value', 0)
-    if (attrs.integer('axis', 0) != 1 or not attrs.flag('use_sequence_length') or not states[0]
-            or len(states) != 2 or states[1] or not (value == 0 or value <= MASK)):
+    if (
+        attrs.integer('axis', 0) != 1
+        or not attrs.flag('use_sequence_length')
+        or not states[0]
+        or len(states) != 2
+        or states[1]
+        or not (value == 0 or value <= MASK)
+    ):
         raise Unproved
     return At.ZERO if value == 0 else At.MASKED

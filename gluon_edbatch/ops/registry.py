@@ -1,4 +1,5 @@
 """What the package knows of MXNet's operators: one entry for each, from which all stages read."""
+
 from dataclasses import dataclass
 from enum import Enum
 from typing import Callable, Dict, Optional, Tuple

@@ -3,6 +3,7 @@
 True if axis 0 of the results runs over the rows of the batch, in order, and each row of them depends
 on its own rows only. That each keeps a whole number of positions is checked for all operators alike.
 """
+
 from typing import Callable, List, NamedTuple, Optional
 
 from .attrs import Attrs, Shape
@@ -61,9 +62,11 @@ def elementwise(call: Call) -> bool:
 
 def other_axis(key: str, default: Optional[int]) -> Callable[[Call], bool]:
     """Works along one axis, which must not be axis 0; all inputs are batched."""
+
     def rule(call: Call) -> bool:
         axis = call.attrs.integer(key, default)
         return axis is not None and axis % len(call.inputs[0]) != 0 and all_batched(call)
+
     return rule
 
 
@@ -71,6 +74,7 @@ def normalised(key: str, default: int) -> Callable[[Call], bool]:
     def rule(call: Call) -> bool:
         axis = call.attrs.integer(key, default)
         return axis % len(call.inputs[0]) != 0 and first_only(call)
+
     return rule
 
 
@@ -121,8 +125,11 @@ def squeeze(call: Call) -> bool:
 
 
 def dot(call: Call) -> bool:
-    return (call.batched == [True, False] and len(call.inputs[0]) >= 2
-            and not call.attrs.flag('transpose_a'))
+    return (
+        call.batched == [True, False]
+        and len(call.inputs[0]) >= 2
+        and not call.attrs.flag('transpose_a')
+    )
 
 
 def batch_dot(call: Call) -> bool:
@@ -132,8 +139,9 @@ def batch_dot(call: Call) -> bool:
 def take(call: Call) -> bool:
     if call.batched == [False, True]:
         return call.attrs.integer('axis', 0) == 0
-    return (call.batched == [True, False]
-            and call.attrs.integer('axis', 0) % len(call.inputs[0]) != 0)
+    return (
+        call.batched == [True, False] and call.attrs.integer('axis', 0) % len(call.inputs[0]) != 0
+    )
 
 
 def embedding(call: Call) -> bool:
@@ -167,9 +175,11 @@ def l2(call: Call) -> bool:
 
 def along(default: Optional[int]) -> Callable[[Call], bool]:
     """Works along one axis of its only input; without one, on all as one."""
+
     def rule(call: Call) -> bool:
         axis = call.attrs.integer('axis', default)
         return axis is not None and axis % len(call.inputs[0]) != 0
+
     return rule
 
 

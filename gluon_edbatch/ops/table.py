@@ -1,4 +1,5 @@
 """The entries of all operators that are known, family by family."""
+
 from typing import Any
 
 from . import native, padding, rows, whole
@@ -14,6 +15,7 @@ def _each(names: str, **facts: Any) -> None:
 
 
 # --- elementwise, of one array -------------------------------------------------------------------
+
 
 def _unary(names: str, **facts: Any) -> None:
     _each(names, **{'rows': rows.always, 'whole': whole.alike, 'elementwise': True, **facts})
@@ -39,8 +41,11 @@ _RECIPROCAL = unary_function('Reciprocal', 'x', 1)
 _unary('reciprocal', native=native.unary(_RECIPROCAL, lambda _: (1.0,)))
 _unary('clip', padding=finite, native=native.clip, never_adds=True)
 _unary('Activation', padding=padding.activation, native=native.activation)
-_unary('sign round rint ceil floor trunc fix sin arctan degrees radians arcsinh erf smooth_l1 Cast '
-       '_contrib_round_ste _contrib_sign_ste _contrib_gradientmultiplier', padding=keeps)
+_unary(
+    'sign round rint ceil floor trunc fix sin arctan degrees radians arcsinh erf smooth_l1 Cast '
+    '_contrib_round_ste _contrib_sign_ste _contrib_gradientmultiplier',
+    padding=keeps,
+)
 _unary('amp_cast', padding=keeps, never_adds=True)
 _unary('hard_sigmoid cos logical_not', padding=finite)
 _unary('log1p expm1 tan arcsin sinh arctanh erfinv', padding=only_at_zero(At.ZERO))
@@ -51,94 +56,208 @@ _unary('zeros_like', padding=keeps, native=native.constant(0.0))
 _unary('ones_like', padding=finite, native=native.constant(1.0))
 _unary('one_hot', elementwise=False, indices=(0,))
 _unary('make_loss MakeLoss', elementwise=False, own_gradient=True)
-_each('LeakyReLU', rows=rows.first_only, elementwise=True, padding=padding.first_input,
-      native=native.leaky, weights=(1,),
-      noise=lambda attrs, training: training and attrs.get('act_type') == 'rrelu')
-_each('Dropout', rows=rows.dropout, whole=whole.dropout, padding=keeps, native=native.dropout,
-      is_view=True,
-      noise=lambda attrs, training: training or attrs.get('mode') == 'always')
+_each(
+    'LeakyReLU',
+    rows=rows.first_only,
+    elementwise=True,
+    padding=padding.first_input,
+    native=native.leaky,
+    weights=(1,),
+    noise=lambda attrs, training: training and attrs.get('act_type') == 'rrelu',
+)
+_each(
+    'Dropout',
+    rows=rows.dropout,
+    whole=whole.dropout,
+    padding=keeps,
+    native=native.dropout,
+    is_view=True,
+    noise=lambda attrs, training: training or attrs.get('mode') == 'always',
+)
 
 # --- of an array and a number
 
-_unary('_mul_scalar', padding=keeps,
-       native=native.unary(AFFINE, lambda attrs: (scalar(attrs), -0.0)))
-_unary('_div_scalar', padding=padding.scaled,
-       native=native.unary(AFFINE, lambda attrs: (inverse(scalar(attrs)), -0.0)))
-_unary('_plus_scalar', padding=finite,
-       native=native.unary(AFFINE, lambda attrs: (1.0, scalar(attrs))))
-_unary('_minus_scalar', padding=finite,
-       native=native.unary(AFFINE, lambda attrs: (1.0, -scalar(attrs))))
-_unary('_rminus_scalar', padding=finite,
-       native=native.unary(AFFINE, lambda attrs: (-1.0, scalar(attrs))))
+_unary(
+    '_mul_scalar', padding=keeps, native=native.unary(AFFINE, lambda attrs: (scalar(attrs), -0.0))
+)
+_unary(
+    '_div_scalar',
+    padding=padding.scaled,
+    native=native.unary(AFFINE, lambda attrs: (inverse(scalar(attrs)), -0.0)),
+)
+_unary(
+    '_plus_scalar', padding=finite, native=native.unary(AFFINE, lambda attrs: (1.0, scalar(attrs)))
+)
+_unary(
+    '_minus_scalar',
+    padding=finite,
+    native=native.unary(AFFINE, lambda attrs: (1.0, -scalar(attrs))),
+)
+_unary(
+    '_rminus_scalar',
+    padding=finite,
+    native=native.unary(AFFINE, lambda attrs: (-1.0, scalar(attrs))),
+)
 _unary('_rdiv_scalar', native=native.unary(_RECIPROCAL, lambda attrs: (scalar(attrs),)))
-_unary('_maximum_scalar', padding=finite,
-       native=native.unary(unary_function('Maximum', 'x', 1), lambda attrs: (scalar(attrs),)))
-_unary('_minimum_scalar', padding=finite,
-       native=native.unary(unary_function('Minimum', 'x', 1), lambda attrs: (scalar(attrs),)))
+_unary(
+    '_maximum_scalar',
+    padding=finite,
+    native=native.unary(unary_function('Maximum', 'x', 1), lambda attrs: (scalar(attrs),)),
+)
+_unary(
+    '_minimum_scalar',
+    padding=finite,
+    native=native.unary(unary_function('Minimum', 'x', 1), lambda attrs: (scalar(attrs),)),
+)
 _unary('_power_scalar', padding=padding.power)
-_unary('_equal_scalar _not_equal_scalar _greater_scalar _greater_equal_scalar _lesser_scalar '
-       '_lesser_equal_scalar _logical_and_scalar _logical_or_scalar _logical_xor_scalar',
-       padding=finite)
+_unary(
+    '_equal_scalar _not_equal_scalar _greater_scalar _greater_equal_scalar _lesser_scalar '
+    '_lesser_equal_scalar _logical_and_scalar _logical_or_scalar _logical_xor_scalar',
+    padding=finite,
+)
 _unary('_mod_scalar _rmod_scalar _rpower_scalar _hypot_scalar')
 
 
 # --- elementwise, of two arrays and more ---------------------------------------------------------
 
+
 def _binary(aligned: str, broadcasting: str, **facts: Any) -> None:
     """An operator in both forms, without and with broadcasting."""
-    _each(f'{aligned} {broadcasting}', rows=rows.elementwise, elementwise=True, aligned=aligned,
-          whole=whole.elementwise(broadcasting), broadcasting=broadcasting, **facts)
+    _each(
+        f'{aligned} {broadcasting}',
+        rows=rows.elementwise,
+        elementwise=True,
+        aligned=aligned,
+        whole=whole.elementwise(broadcasting),
+        broadcasting=broadcasting,
+        **facts,
+    )
 
 
-_binary('elemwise_add', 'broadcast_add', arithmetic=Arithmetic.SUM, padding=keeps,
-        native=native.binary(ADD))
-_binary('elemwise_sub', 'broadcast_sub', arithmetic=Arithmetic.DIFFERENCE, padding=keeps,
-        native=native.binary(binary_function('Subtract')))
-_binary('elemwise_mul', 'broadcast_mul', arithmetic=Arithmetic.PRODUCT, padding=padding.product,
-        native=native.binary(binary_function('Multiply', 'xy')))
-_binary('elemwise_div', 'broadcast_div', arithmetic=Arithmetic.QUOTIENT,
-        native=native.binary(binary_function('Divide', 'xy')))
-_binary('_maximum', 'broadcast_maximum', padding=keeps,
-        native=native.binary(binary_function('Larger', 'xy')))
-_binary('_minimum', 'broadcast_minimum', padding=keeps,
-        native=native.binary(binary_function('Smaller', 'xy')))
-for _name in ('equal not_equal greater greater_equal lesser lesser_equal logical_and logical_or '
-              'logical_xor').split():
+_binary(
+    'elemwise_add',
+    'broadcast_add',
+    arithmetic=Arithmetic.SUM,
+    padding=keeps,
+    native=native.binary(ADD),
+)
+_binary(
+    'elemwise_sub',
+    'broadcast_sub',
+    arithmetic=Arithmetic.DIFFERENCE,
+    padding=keeps,
+    native=native.binary(binary_function('Subtract')),
+)
+_binary(
+    'elemwise_mul',
+    'broadcast_mul',
+    arithmetic=Arithmetic.PRODUCT,
+    padding=padding.product,
+    native=native.binary(binary_function('Multiply', 'xy')),
+)
+_binary(
+    'elemwise_div',
+    'broadcast_div',
+    arithmetic=Arithmetic.QUOTIENT,
+    native=native.binary(binary_function('Divide', 'xy')),
+)
+_binary(
+    '_maximum',
+    'broadcast_maximum',
+    padding=keeps,
+    native=native.binary(binary_function('Larger', 'xy')),
+)
+_binary(
+    '_minimum',
+    'broadcast_minimum',
+    padding=keeps,
+    native=native.binary(binary_function('Smaller', 'xy')),
+)
+for _name in (
+    'equal not_equal greater greater_equal lesser lesser_equal logical_and logical_or logical_xor'
+).split():
     _binary(f'_{_name}', f'broadcast_{_name}', padding=finite)
 for _name in ('mod', 'power', 'hypot'):
     _binary(f'_{_name}', f'broadcast_{_name}')
-_each('_grad_add', rows=rows.elementwise, whole=whole.elementwise('broadcast_add'), elementwise=True,
-      arithmetic=Arithmetic.SUM, aligned='elemwise_add', broadcasting='broadcast_add')
-_each('add_n', rows=rows.elementwise, whole=whole.add_n, elementwise=True,
-      arithmetic=Arithmetic.SUM, padding=keeps, native=native.add_n)
+_each(
+    '_grad_add',
+    rows=rows.elementwise,
+    whole=whole.elementwise('broadcast_add'),
+    elementwise=True,
+    arithmetic=Arithmetic.SUM,
+    aligned='elemwise_add',
+    broadcasting='broadcast_add',
+)
+_each(
+    'add_n',
+    rows=rows.elementwise,
+    whole=whole.add_n,
+    elementwise=True,
+    arithmetic=Arithmetic.SUM,
+    padding=keeps,
+    native=native.add_n,
+)
 _each('where', rows=rows.all_batched, whole=whole.where)
 
 # --- products ------------------------------------------------------------------------------------
 
-_each('FullyConnected', rows=rows.first_only, whole=whole.fully_connected,
-      padding=padding.fully_connected, native=native.fully_connected, weights=(1, 2), heavy=True)
+_each(
+    'FullyConnected',
+    rows=rows.first_only,
+    whole=whole.fully_connected,
+    padding=padding.fully_connected,
+    native=native.fully_connected,
+    weights=(1, 2),
+    heavy=True,
+)
 _each('dot', rows=rows.dot, whole=whole.dot, native=native.dot, heavy=True)
 _each('batch_dot', rows=rows.batch_dot, whole=whole.batch_dot, native=native.batch_dot, heavy=True)
 _each('_linalg_gemm2', rows=rows.batch_dot, whole=whole.matrices, never_adds=True)
-_each('_linalg_det _linalg_inverse _linalg_gelqf _linalg_gemm _linalg_potrf _linalg_potri '
-      '_linalg_slogdet _linalg_sumlogdiag _linalg_syrk _linalg_trmm _linalg_trsm '
-      '_linalg_extractdiag _linalg_extracttrian', whole=whole.matrices)
+_each(
+    '_linalg_det _linalg_inverse _linalg_gelqf _linalg_gemm _linalg_potrf _linalg_potri '
+    '_linalg_slogdet _linalg_sumlogdiag _linalg_syrk _linalg_trmm _linalg_trsm '
+    '_linalg_extractdiag _linalg_extracttrian',
+    whole=whole.matrices,
+)
 _each('_linalg_makediag _linalg_maketrian', whole=whole.vectors)
 
 # --- along axes ----------------------------------------------------------------------------------
 
-_each('sum', rows=rows.reduction, whole=whole.reduction, padding=padding.total,
-      native=native.reduce(mean=False))
-_each('mean', rows=rows.reduction, whole=whole.reduction, native=native.reduce(mean=True),
-      never_adds=True)
+_each(
+    'sum',
+    rows=rows.reduction,
+    whole=whole.reduction,
+    padding=padding.total,
+    native=native.reduce(mean=False),
+)
+_each(
+    'mean',
+    rows=rows.reduction,
+    whole=whole.reduction,
+    native=native.reduce(mean=True),
+    never_adds=True,
+)
 _each('prod nansum nanprod max min norm', rows=rows.reduction, whole=whole.reduction)
-_each('softmax', rows=rows.normalised('axis', -1), whole=whole.along_first('axis', -1),
-      padding=padding.softmax, native=native.softmax(Opcode.SOFTMAX))
-_each('log_softmax', rows=rows.normalised('axis', -1), whole=whole.along_first('axis', -1),
-      native=native.softmax(Opcode.LOG_SOFTMAX))
+_each(
+    'softmax',
+    rows=rows.normalised('axis', -1),
+    whole=whole.along_first('axis', -1),
+    padding=padding.softmax,
+    native=native.softmax(Opcode.SOFTMAX),
+)
+_each(
+    'log_softmax',
+    rows=rows.normalised('axis', -1),
+    whole=whole.along_first('axis', -1),
+    native=native.softmax(Opcode.LOG_SOFTMAX),
+)
 _each('softmin', rows=rows.normalised('axis', -1), whole=whole.along_first('axis', -1))
-_each('LayerNorm', rows=rows.normalised('axis', -1), whole=whole.along_first('axis', -1),
-      weights=(1, 2))
+_each(
+    'LayerNorm',
+    rows=rows.normalised('axis', -1),
+    whole=whole.along_first('axis', -1),
+    weights=(1, 2),
+)
 _each('L2Normalization', rows=rows.l2)
 _each('argmax argmin', rows=rows.along(None), whole=whole.or_all('axis', None))
 _each('argsort sort topk', rows=rows.along(-1), whole=whole.or_all('axis', -1))
@@ -151,20 +270,36 @@ _each('_contrib_div_sqrt_dim', rows=rows.several_axes, whole=whole.alike)
 _each('Reshape', rows=rows.always, whole=whole.reshaped, native=native.reshape, is_view=True)
 _each('Flatten', rows=rows.always, whole=whole.reshaped, native=native.reshape, is_view=True)
 _each('reshape_like', rows=rows.always, whole=whole.reshaped)
-_each('expand_dims', rows=rows.expand_dims, whole=whole.reshaped,
-      padding=padding.behind_axis_1('axis'), native=native.reshape, is_view=True)
+_each(
+    'expand_dims',
+    rows=rows.expand_dims,
+    whole=whole.reshaped,
+    padding=padding.behind_axis_1('axis'),
+    native=native.reshape,
+    is_view=True,
+)
 _each('squeeze', rows=rows.squeeze, whole=whole.reshaped, native=native.reshape, is_view=True)
 _each('transpose', rows=rows.transpose, whole=whole.transpose, native=native.transpose)
 _each('SwapAxis', rows=rows.swapaxes, whole=whole.swapaxes, native=native.transpose)
-_each('Concat', rows=rows.other_axis('dim', 1), whole=whole.later('dim', 1),
-      padding=padding.behind_axis_1('dim'), native=native.concat)
+_each(
+    'Concat',
+    rows=rows.other_axis('dim', 1),
+    whole=whole.later('dim', 1),
+    padding=padding.behind_axis_1('dim'),
+    native=native.concat,
+)
 _each('stack', rows=rows.stack, whole=whole.stack)
-_each('slice_axis', rows=rows.other_axis('axis', None), whole=whole.later('axis', None),
-      padding=padding.behind_axis_1('axis'), native=native.slice_axis, is_view=True)
+_each(
+    'slice_axis',
+    rows=rows.other_axis('axis', None),
+    whole=whole.later('axis', None),
+    padding=padding.behind_axis_1('axis'),
+    native=native.slice_axis,
+    is_view=True,
+)
 _each('slice', rows=rows.slice_, whole=whole.slice_, native=native.slice_axes, is_view=True)
 _each('slice_like', rows=rows.same_rows, whole=whole.slice_like)
-_each('SliceChannel', rows=rows.split, whole=whole.split, native=native.slice_channel,
-      is_view=True)
+_each('SliceChannel', rows=rows.split, whole=whole.split, native=native.slice_channel, is_view=True)
 _each('_split_v2', rows=rows.split, whole=whole.split_v2, never_adds=True)
 _each('broadcast_to', rows=rows.broadcast_to, whole=whole.broadcast_to)
 _each('broadcast_axis', rows=rows.broadcast_axis, whole=whole.broadcast_to)
@@ -175,17 +310,37 @@ _each('Pad depth_to_space space_to_depth im2col', rows=rows.first_only)
 
 # --- positions -----------------------------------------------------------------------------------
 
-_each('Embedding', rows=rows.embedding, native=native.embedding, indices=(0,), weights=(1,),
-      unread=(1,))
-_each('take', rows=rows.take, whole=whole.take, native=native.take, indices=(1,), weights=(0,),
-      unread=(0,))
+_each(
+    'Embedding',
+    rows=rows.embedding,
+    native=native.embedding,
+    indices=(0,),
+    weights=(1,),
+    unread=(1,),
+)
+_each(
+    'take',
+    rows=rows.take,
+    whole=whole.take,
+    native=native.take,
+    indices=(1,),
+    weights=(0,),
+    unread=(0,),
+)
 _each('pick', rows=rows.pick, whole=whole.later('axis', -1), native=native.pick, indices=(1,))
 _each('gather_nd batch_take softmax_cross_entropy', indices=(1,))
 
 # --- sequences -----------------------------------------------------------------------------------
 
-_each('SequenceMask', rows=rows.sequence, whole=whole.sequence, padding=padding.sequence_mask,
-      native=native.sequence_mask, indices=(1,), is_view=True)
+_each(
+    'SequenceMask',
+    rows=rows.sequence,
+    whole=whole.sequence,
+    padding=padding.sequence_mask,
+    native=native.sequence_mask,
+    indices=(1,),
+    is_view=True,
+)
 _each('SequenceLast SequenceReverse', rows=rows.sequence, whole=whole.sequence, indices=(1,))
 _each('RNN', whole=whole.rnn, never_adds=True, noise=lambda attrs, training: training)
 _each('CTCLoss', whole=whole.ctc)
@@ -196,16 +351,21 @@ _each('Convolution', rows=rows.first_only, weights=(1, 2), heavy=True)
 _each('Deconvolution', rows=rows.first_only, weights=(1, 2))
 _each('GroupNorm InstanceNorm', rows=rows.first_only, weights=(1, 2))
 _each('BatchNorm', rows=rows.batch_norm)
-_each('Pooling LRN _contrib_AdaptiveAvgPooling2D _contrib_BilinearResize2D',
-      rows=rows.first_only)
+_each('Pooling LRN _contrib_AdaptiveAvgPooling2D _contrib_BilinearResize2D', rows=rows.first_only)
 _each('UpSampling', rows=rows.upsampling)
 
 # --- loss heads, and what draws random numbers ---------------------------------------------------
 
 # Custom and _CustomFunction are Python of the user, who may do the same.
-_each('SoftmaxOutput LinearRegressionOutput MAERegressionOutput LogisticRegressionOutput SVMOutput '
-      'IdentityAttachKLSparseReg Custom _CustomFunction', own_gradient=True)
+_each(
+    'SoftmaxOutput LinearRegressionOutput MAERegressionOutput LogisticRegressionOutput SVMOutput '
+    'IdentityAttachKLSparseReg Custom _CustomFunction',
+    own_gradient=True,
+)
 _each('_random_uniform_like _random_normal_like _random_gamma_like', rows=rows.always, noise=always)
-_each('_shuffle _npi_bernoulli _npi_choice _npi_exponential _npi_gamma _npi_gumbel _npi_logistic '
-      '_npi_multinomial _npi_normal _npi_normal_n _npi_pareto _npi_rayleigh _npi_uniform '
-      '_npi_uniform_n _npi_weibull', noise=always)
+_each(
+    '_shuffle _npi_bernoulli _npi_choice _npi_exponential _npi_gamma _npi_gumbel _npi_logistic '
+    '_npi_multinomial _npi_normal _npi_normal_n _npi_pareto _npi_rayleigh _npi_uniform '
+    '_npi_uniform_n _npi_weibull',
+    noise=always,
+)

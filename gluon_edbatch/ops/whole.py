@@ -2,14 +2,15 @@
 
 None if it may be one that leaves rows alone, as the rows of all values are rows, too.
 """
+
 from functools import reduce
 from typing import Any, Callable, List, NamedTuple, Optional, Sequence
 
 import mxnet as mx
 
+from ..mx.symbols import symbol_function
 from .attrs import Attrs, Shape
 from .rows import Call
-from ..mx.symbols import symbol_function
 
 
 class NoRule(Exception):
@@ -54,8 +55,13 @@ class LiftedCall(NamedTuple):
     @property
     def call(self) -> Call:
         """As rules for rows see it."""
-        return Call(self.op, self.attrs, [value.batched for value in self.inputs],
-                    [value.shape for value in self.inputs], self.outputs)
+        return Call(
+            self.op,
+            self.attrs,
+            [value.batched for value in self.inputs],
+            [value.shape for value in self.inputs],
+            self.outputs,
+        )
 
     @property
     def rank(self) -> int:
@@ -69,8 +75,7 @@ class LiftedCall(NamedTuple):
     def batched_inputs(self) -> List[mx.sym.Symbol]:
         """All inputs with the batch in front; those that all calls share are repeated."""
         like = next(value.symbol for value in self.inputs if value.batched)
-        return [value.symbol if value.batched else _repeated(value, like)
-                for value in self.inputs]
+        return [value.symbol if value.batched else _repeated(value, like) for value in self.inputs]
 
 
 WholeRule = Callable[[LiftedCall], Optional[mx.sym.Symbol]]
@@ -90,36 +95,41 @@ def all_shaped(results: mx.sym.Symbol, shapes: Sequence[Shape]) -> mx.sym.Symbol
 
 def _repeated(value: LiftedValue, like: mx.sym.Symbol) -> mx.sym.Symbol:
     """The same for each call of the batch; `like` has the batch in front."""
-    return mx.sym.broadcast_like(mx.sym.expand_dims(value.symbol, axis=0), like,
-                                 lhs_axes=(0,), rhs_axes=(0,))
+    return mx.sym.broadcast_like(
+        mx.sym.expand_dims(value.symbol, axis=0), like, lhs_axes=(0,), rhs_axes=(0,)
+    )
 
 
 # --- rules ---------------------------------------------------------------------------------------
 
+
 def later(key: str, default: Optional[int]) -> Callable[[LiftedCall], Optional[mx.sym.Symbol]]:
     """Works along one axis, which is counted from the first input's."""
+
     def rule(call: LiftedCall) -> Optional[mx.sym.Symbol]:
         axis = call.attrs.integer(key, default)
         if axis is None:
             return None
-        return call.apply(*call.batched_inputs(),
-                                 **{key: axis % call.rank + 1})
+        return call.apply(*call.batched_inputs(), **{key: axis % call.rank + 1})
+
     return rule
 
 
 def along_first(key: str, default: int) -> Callable[[LiftedCall], Optional[mx.sym.Symbol]]:
     """The same for the first input; the others are weights."""
+
     def rule(call: LiftedCall) -> Optional[mx.sym.Symbol]:
         if any(value.batched for value in call.inputs[1:]):
             return None
         axis = call.attrs.integer(key, default)
-        return call.apply(*[value.symbol for value in call.inputs],
-                                 **{key: axis % call.rank + 1})
+        return call.apply(*[value.symbol for value in call.inputs], **{key: axis % call.rank + 1})
+
     return rule
 
 
 def or_all(key: str, default: Optional[int]) -> Callable[[LiftedCall], mx.sym.Symbol]:
     """Along one axis of the only input, or along all as one."""
+
     def rule(call: LiftedCall) -> mx.sym.Symbol:
         symbol = call.inputs[0].symbol
         if call.attrs.get(key, default) in (None, 'None'):
@@ -128,25 +138,31 @@ def or_all(key: str, default: Optional[int]) -> Callable[[LiftedCall], mx.sym.Sy
             axis = call.attrs.integer(key, default)
             result = call.apply(symbol, **{key: axis % call.rank + 1})
         return all_shaped(result, call.outputs)
+
     return rule
 
 
 def elementwise(broadcasting: str) -> WholeRule:
     """Right-aligned broadcasting, once the batch is in front of all axes; by an operator that does it
     if some inputs are shared."""
+
     def rule(call: LiftedCall) -> mx.sym.Symbol:
         aligned = _aligned(call)
         if all(value.batched for value in call.inputs):
             return call.apply(*aligned)
         return getattr(mx.sym, broadcasting)(*aligned)
+
     return rule
 
 
 def _aligned(call: LiftedCall) -> List[mx.sym.Symbol]:
     rank = len(call.outputs[0])
-    return [shaped(value.symbol, (1,) * (rank - len(value.shape)) + value.shape)
-            if value.batched and len(value.shape) < rank else value.symbol
-            for value in call.inputs]
+    return [
+        shaped(value.symbol, (1,) * (rank - len(value.shape)) + value.shape)
+        if value.batched and len(value.shape) < rank
+        else value.symbol
+        for value in call.inputs
+    ]
 
 
 def add_n(call: LiftedCall) -> mx.sym.Symbol:
@@ -173,15 +189,21 @@ def stack(call: LiftedCall) -> mx.sym.Symbol:
 
 
 def slice_(call: LiftedCall) -> mx.sym.Symbol:
-    attrs = {key: (None,) + call.attrs.integers(key)
-             for key in ('begin', 'end', 'step') if key in call.attrs}
+    attrs = {
+        key: (None,) + call.attrs.integers(key)
+        for key in ('begin', 'end', 'step')
+        if key in call.attrs
+    }
     return call.apply(call.inputs[0].symbol, **attrs)
 
 
 def slice_like(call: LiftedCall) -> Optional[mx.sym.Symbol]:
     value, shape = call.inputs[0], call.outputs[0]
-    return mx.sym.slice(value.symbol, begin=(None,) * (len(shape) + 1), end=(None,) + shape) \
-        if value.batched else None
+    return (
+        mx.sym.slice(value.symbol, begin=(None,) * (len(shape) + 1), end=(None,) + shape)
+        if value.batched
+        else None
+    )
 
 
 def reshaped(call: LiftedCall) -> mx.sym.Symbol:
@@ -193,14 +215,16 @@ def reshaped(call: LiftedCall) -> mx.sym.Symbol:
 
 def transpose(call: LiftedCall) -> mx.sym.Symbol:
     axes = call.attrs.integers('axes') or tuple(reversed(range(call.rank)))
-    return call.apply(call.inputs[0].symbol,
-                             axes=(0,) + tuple(axis % call.rank + 1 for axis in axes))
+    return call.apply(
+        call.inputs[0].symbol, axes=(0,) + tuple(axis % call.rank + 1 for axis in axes)
+    )
 
 
 def swapaxes(call: LiftedCall) -> mx.sym.Symbol:
-    return call.apply(call.inputs[0].symbol, **{
-        key: call.attrs.integer(key, 0) % call.rank + 1
-        for key in ('dim1', 'dim2')})
+    return call.apply(
+        call.inputs[0].symbol,
+        **{key: call.attrs.integer(key, 0) % call.rank + 1 for key in ('dim1', 'dim2')},
+    )
 
 
 def split_v2(call: LiftedCall) -> Optional[mx.sym.Symbol]:
@@ -209,9 +233,12 @@ def split_v2(call: LiftedCall) -> Optional[mx.sym.Symbol]:
     for shape in call.outputs:
         ends.append(ends[-1] + (1 if call.attrs.flag('squeeze_axis') else shape[axis]))
     symbol = call.inputs[0].symbol
-    return mx.sym.Group([
-        shaped(mx.sym.slice_axis(symbol, axis=axis + 1, begin=begin, end=end), shape)
-        for begin, end, shape in zip(ends, ends[1:], call.outputs)])
+    return mx.sym.Group(
+        [
+            shaped(mx.sym.slice_axis(symbol, axis=axis + 1, begin=begin, end=end), shape)
+            for begin, end, shape in zip(ends, ends[1:], call.outputs)
+        ]
+    )
 
 
 def split(call: LiftedCall) -> mx.sym.Symbol:
@@ -232,14 +259,15 @@ def tile(call: LiftedCall) -> mx.sym.Symbol:
     if sum(count > 1 for count in reps) > 2:
         raise NoRule('tile along three axes: MXNet has no gradient of four')
     rank = max(len(reps), call.rank)
-    return mx.sym.tile(shaped(value.symbol, (1,) * (rank - call.rank) + value.shape),
-                       reps=(1,) * (1 + rank - len(reps)) + reps)
+    return mx.sym.tile(
+        shaped(value.symbol, (1,) * (rank - call.rank) + value.shape),
+        reps=(1,) * (1 + rank - len(reps)) + reps,
+    )
 
 
 def reverse(call: LiftedCall) -> mx.sym.Symbol:
     axes = call.attrs.integers('axis') or (0,)
-    return call.apply(call.inputs[0].symbol,
-                             axis=tuple(axis % call.rank + 1 for axis in axes))
+    return call.apply(call.inputs[0].symbol, axis=tuple(axis % call.rank + 1 for axis in axes))
 
 
 def dot(call: LiftedCall) -> mx.sym.Symbol:
@@ -248,21 +276,28 @@ def dot(call: LiftedCall) -> mx.sym.Symbol:
     if (across and len(left.shape) != 2) or (along and len(right.shape) != 2):
         raise NoRule('dot that transposes something else than a matrix')
     if left.batched and right.batched:
-        a = shaped(left.symbol, left.shape if len(left.shape) == 2 else
-                    (_size(left.shape[:-1]), left.shape[-1]))
-        b = shaped(right.symbol, right.shape if len(right.shape) == 2 else
-                    (right.shape[0], _size(right.shape[1:])))
+        a = shaped(
+            left.symbol,
+            left.shape if len(left.shape) == 2 else (_size(left.shape[:-1]), left.shape[-1]),
+        )
+        b = shaped(
+            right.symbol,
+            right.shape if len(right.shape) == 2 else (right.shape[0], _size(right.shape[1:])),
+        )
         result = mx.sym.batch_dot(a, b, transpose_a=across, transpose_b=along)
     elif left.batched:
         a = mx.sym.swapaxes(left.symbol, dim1=1, dim2=2) if across else left.symbol
-        result = _layer(a, right, not along) if len(right.shape) == 2 else \
-            mx.sym.dot(a, right.symbol)
+        result = (
+            _layer(a, right, not along) if len(right.shape) == 2 else mx.sym.dot(a, right.symbol)
+        )
     else:
         result = _shared_times(left, right, across, along)
     return shaped(result, call.outputs[0])
 
 
-def _shared_times(left: LiftedValue, right: LiftedValue, across: bool, along: bool) -> mx.sym.Symbol:
+def _shared_times(
+    left: LiftedValue, right: LiftedValue, across: bool, along: bool
+) -> mx.sym.Symbol:
     """A matrix that all calls share, times a vector or matrix of each: W x is a layer without
     bias, whose weight is W."""
     if len(left.shape) != 2 or len(right.shape) > 2:
@@ -279,8 +314,9 @@ def _layer(x: mx.sym.Symbol, matrix: LiftedValue, turned: bool) -> mx.sym.Symbol
     """(..., k) by a matrix (m, k) that all calls share, or by (k, m) if it is turned."""
     if turned:
         return mx.sym.dot(x, matrix.symbol)
-    return mx.sym.FullyConnected(x, matrix.symbol, no_bias=True, flatten=False,
-                                 num_hidden=matrix.shape[0])
+    return mx.sym.FullyConnected(
+        x, matrix.symbol, no_bias=True, flatten=False, num_hidden=matrix.shape[0]
+    )
 
 
 def fully_connected(call: LiftedCall) -> Optional[mx.sym.Symbol]:
@@ -291,8 +327,9 @@ def fully_connected(call: LiftedCall) -> Optional[mx.sym.Symbol]:
     symbol = x.symbol
     if call.attrs.flag('flatten', True):
         symbol = shaped(symbol, (x.shape[0], _size(x.shape[1:])))
-    return shaped(call.apply(symbol, *[value.symbol for value in weights], flatten=False),
-                   call.outputs[0])
+    return shaped(
+        call.apply(symbol, *[value.symbol for value in weights], flatten=False), call.outputs[0]
+    )
 
 
 def alike(call: LiftedCall) -> mx.sym.Symbol:
@@ -304,8 +341,10 @@ def batch_dot(call: LiftedCall) -> Optional[mx.sym.Symbol]:
     if all(value.batched for value in call.inputs):
         return None
     shapes = [value.shape for value in call.inputs]
-    a, b = (mx.sym.reshape(symbol, shape=(-1,) + shape[1:])
-            for symbol, shape in zip(call.batched_inputs(), shapes))
+    a, b = (
+        mx.sym.reshape(symbol, shape=(-1,) + shape[1:])
+        for symbol, shape in zip(call.batched_inputs(), shapes)
+    )
     return shaped(call.apply(a, b), call.outputs[0])
 
 
@@ -325,8 +364,9 @@ def take(call: LiftedCall) -> Optional[mx.sym.Symbol]:
     which = mx.sym.cast(index.symbol, dtype='int32')
     which = mx.sym.clip(which, 0, count - 1) if mode == 'clip' else which % count
     begin = mx.sym.cast(mx.sym.contrib.arange_like(data.symbol, axis=0), dtype='int32') * count
-    which = mx.sym.broadcast_add(which, mx.sym.reshape(
-        begin, shape=(-1,) + (1,) * len(index.shape)))
+    which = mx.sym.broadcast_add(
+        which, mx.sym.reshape(begin, shape=(-1,) + (1,) * len(index.shape))
+    )
     return mx.sym.take(mx.sym.reshape(data.symbol, shape=(-1,) + data.shape[1:]), which)
 
 
@@ -335,7 +375,8 @@ def where(call: LiftedCall) -> mx.sym.Symbol:
     own, shape = call.inputs[0].shape, call.outputs[0]
     if own != shape:
         condition = mx.sym.broadcast_to(
-            shaped(condition, own + (1,) * (len(shape) - len(own))), shape=(0,) + shape)
+            shaped(condition, own + (1,) * (len(shape) - len(own))), shape=(0,) + shape
+        )
     return mx.sym.where(condition, x, y)
 
 
@@ -366,14 +407,16 @@ def vectors(call: LiftedCall) -> mx.sym.Symbol:
 
 def _side_by_side(symbol: mx.sym.Symbol, shape: Shape) -> mx.sym.Symbol:
     """(N, T, B, ...) as (T, N B, ...)."""
-    return mx.sym.reshape(mx.sym.swapaxes(symbol, dim1=0, dim2=1),
-                          shape=(shape[0], -1) + tuple(shape[2:]))
+    return mx.sym.reshape(
+        mx.sym.swapaxes(symbol, dim1=0, dim2=1), shape=(shape[0], -1) + tuple(shape[2:])
+    )
 
 
 def _apart(symbol: mx.sym.Symbol, shape: Shape) -> mx.sym.Symbol:
     """The reverse, for (T, B, ...) of each call."""
-    return mx.sym.swapaxes(mx.sym.reshape(symbol, shape=(shape[0], -1) + tuple(shape[1:])),
-                           dim1=0, dim2=1)
+    return mx.sym.swapaxes(
+        mx.sym.reshape(symbol, shape=(shape[0], -1) + tuple(shape[1:])), dim1=0, dim2=1
+    )
 
 
 def rnn(call: LiftedCall) -> mx.sym.Symbol:
@@ -382,13 +425,14 @@ def rnn(call: LiftedCall) -> mx.sym.Symbol:
     if weights.batched or call.attrs.flag('use_sequence_length') or not x.batched:
         raise NoRule('RNN with weights or lengths of each call')
     like = x.symbol
-    sides = [_side_by_side(value.symbol if value.batched else _repeated(value, like), value.shape)
-             for value in (x, *states)]
+    sides = [
+        _side_by_side(value.symbol if value.batched else _repeated(value, like), value.shape)
+        for value in (x, *states)
+    ]
     result = call.apply(sides[0], weights.symbol, *sides[1:])
     if len(call.outputs) == 1:
         return _apart(result, call.outputs[0])
-    return mx.sym.Group([_apart(each, shape)
-                         for each, shape in zip(result, call.outputs)])
+    return mx.sym.Group([_apart(each, shape) for each, shape in zip(result, call.outputs)])
 
 
 def ctc(call: LiftedCall) -> mx.sym.Symbol:
@@ -397,8 +441,8 @@ def ctc(call: LiftedCall) -> mx.sym.Symbol:
     shapes = [value.shape for value in call.inputs]
     result = call.apply(
         _side_by_side(scores, shapes[0]),
-        *[mx.sym.reshape(each, shape=(-1,) + shape[1:])
-          for each, shape in zip(others, shapes[1:])])
+        *[mx.sym.reshape(each, shape=(-1,) + shape[1:]) for each, shape in zip(others, shapes[1:])],
+    )
     return shaped(result[0], call.outputs[0])
 
 
@@ -406,8 +450,7 @@ def dropout(call: LiftedCall) -> Optional[mx.sym.Symbol]:
     axes = call.attrs.integers('axes')
     if not axes:
         return None
-    return call.apply(call.inputs[0].symbol, axes=tuple(
-        axis % call.rank + 1 for axis in axes))
+    return call.apply(call.inputs[0].symbol, axes=tuple(axis % call.rank + 1 for axis in axes))
 
 
 def _size(shape: Sequence[int]) -> int:

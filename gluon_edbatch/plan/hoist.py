@@ -3,15 +3,16 @@
 It runs once for all nodes of the type, just before that batch, and writes its results in the order
 of the batches, so that each reads a slice.
 """
+
 from typing import Dict, FrozenSet, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 
 from ..execute.native.run import native_program
 from ..graph.collect import expand
-from .plan import ArenaPlan, Group, Plan, Reads, Writes
 from ..subgraph.hoisting import Split, split
 from ..subgraph.node_type import Kind
+from .plan import ArenaPlan, Group, Plan, Reads, Writes
 
 _MANY_ROWS = 128  # a batch, on average
 
@@ -29,17 +30,24 @@ def hoist(plan: Plan) -> Plan:
     indices = [plan.indices]
     for index, group in enumerate(plan.groups):
         node_type = group.node_type
-        if group.size > 1 and not (node_type.alone or node_type.whole) \
-                and node_type.options.hoisting and _pays(group):
+        if (
+            group.size > 1
+            and not (node_type.alone or node_type.whole)
+            and node_type.options.hoisting
+            and _pays(group)
+        ):
             hoisted = _hoist_group(plan, group, indices)
             if hoisted is not None:
                 found[index] = hoisted
     if not found:
         return plan
-    groups = [found[index].late if index in found else group
-              for index, group in enumerate(plan.groups)]
-    return plan._replace(groups=with_early(groups, [hoisted.early for hoisted in found.values()]),
-                         indices=np.concatenate(indices))
+    groups = [
+        found[index].late if index in found else group for index, group in enumerate(plan.groups)
+    ]
+    return plan._replace(
+        groups=with_early(groups, [hoisted.early for hoisted in found.values()]),
+        indices=np.concatenate(indices),
+    )
 
 
 def _pays(group: Group) -> bool:
@@ -52,8 +60,9 @@ def _hoist_group(plan: Plan, group: Group, indices: List[np.ndarray]) -> Optiona
     positions = known_before(plan, group)
     node_type, rows = group.node_type, int(group.rows.sum())
     native = native_program(node_type)  # in which slices are free
-    fused = bool(native.program.packs) if native is not None else node_type.fused(
-        rows // group.size)
+    fused = (
+        bool(native.program.packs) if native is not None else node_type.fused(rows // group.size)
+    )
     parts = split(node_type, positions, fused) if positions else None
     if parts is None:
         return None
@@ -69,8 +78,16 @@ def _early(plan: Plan, group: Group, parts: Split, rows: int, indices: List[np.n
         arena.allocate(rows)
         plan.arenas.append(arena)
         writes.append(Writes(len(plan.arenas) - 1, np.array([0]), np.array([rows])))
-    return Group(parts.early, group.numbers[:1], np.array([rows]), group.nodes,
-                 np.array([0, len(group.nodes)]), reads, tuple(writes), hoisted=True)
+    return Group(
+        parts.early,
+        group.numbers[:1],
+        np.array([rows]),
+        group.nodes,
+        np.array([0, len(group.nodes)]),
+        reads,
+        tuple(writes),
+        hoisted=True,
+    )
 
 
 def _late(plan: Plan, group: Group, parts: Split) -> Group:
@@ -78,9 +95,14 @@ def _late(plan: Plan, group: Group, parts: Split) -> Group:
     ends = np.cumsum(group.rows)
     first = len(plan.arenas) - len(parts.early.outputs)
     slices = np.zeros(group.size, bool)
-    return group._replace(node_type=parts.late, reads=group.reads + tuple(
-        Reads(first + position, slices, ends - group.rows, ends)
-        for position in range(len(parts.early.outputs))))
+    return group._replace(
+        node_type=parts.late,
+        reads=group.reads
+        + tuple(
+            Reads(first + position, slices, ends - group.rows, ends)
+            for position in range(len(parts.early.outputs))
+        ),
+    )
 
 
 def known_before(plan: Plan, group: Group) -> FrozenSet[int]:
@@ -92,13 +114,15 @@ def known_before(plan: Plan, group: Group) -> FrozenSet[int]:
     for other in plan.groups:
         begin = int(np.searchsorted(other.numbers, group.numbers[0]))
         for write in other.writes if begin < other.size else ():
-            written[write.arena] = min(int(write.begin[begin]),
-                                       written.get(write.arena, plan.arenas[write.arena].rows))
+            written[write.arena] = min(
+                int(write.begin[begin]), written.get(write.arena, plan.arenas[write.arena].rows)
+            )
     return frozenset(
-        position for position, (argument, read) in enumerate(zip(group.node_type.arguments,
-                                                                 group.reads))
+        position
+        for position, (argument, read) in enumerate(zip(group.node_type.arguments, group.reads))
         if argument.kind is Kind.ROWS
-        and _last_row(plan, read) < written.get(read.arena, plan.arenas[read.arena].rows))
+        and _last_row(plan, read) < written.get(read.arena, plan.arenas[read.arena].rows)
+    )
 
 
 def _last_row(plan: Plan, read: Reads) -> int:
@@ -128,7 +152,11 @@ def read_all(plan: Plan, read: Reads, indices: List[np.ndarray]) -> Reads:
 def with_early(groups: Sequence[Group], early: Sequence[Group]) -> List[Group]:
     """All groups, renumbered: each early batch runs just before the batch of its number."""
     firsts = np.sort(np.concatenate([group.numbers for group in early]))
-    moved = [group._replace(numbers=group.numbers + np.searchsorted(firsts, group.numbers, 'right'))
-             for group in groups]
-    return moved + [group._replace(numbers=group.numbers + np.searchsorted(firsts, group.numbers))
-                    for group in early]
+    moved = [
+        group._replace(numbers=group.numbers + np.searchsorted(firsts, group.numbers, 'right'))
+        for group in groups
+    ]
+    return moved + [
+        group._replace(numbers=group.numbers + np.searchsorted(firsts, group.numbers))
+        for group in early
+    ]

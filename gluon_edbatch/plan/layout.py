@@ -2,16 +2,17 @@
 
 The work is a few NumPy calls for each type, argument and output, whatever the number of batches.
 """
+
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
 from ..execute.native.run import native_program
 from ..graph.collect import Calls, FormTable, expand
-from .plan import ArenaPlan, Group, Import, Plan, Reads, Writes
 from ..record.lazy import Locations
 from ..schedule.protocol import Schedule
 from ..subgraph.node_type import Argument, Kind, NodeType
+from .plan import ArenaPlan, Group, Import, Plan, Reads, Writes
 
 
 class Given(NamedTuple):
@@ -22,8 +23,15 @@ class Given(NamedTuple):
     array_rows: np.ndarray
 
 
-def make_plan(calls: Calls, table: FormTable, types: Sequence[NodeType], schedule: Schedule,
-              node_types: np.ndarray, given: Given, locations: Locations) -> Plan:
+def make_plan(
+    calls: Calls,
+    table: FormTable,
+    types: Sequence[NodeType],
+    schedule: Schedule,
+    node_types: np.ndarray,
+    given: Given,
+    locations: Locations,
+) -> Plan:
     """Lay out an evaluation; the rows of its values are written to ``locations.row``.
 
     Parameters
@@ -108,8 +116,9 @@ class _Planner:
     def _place_imports(self, positions: np.ndarray) -> np.ndarray:
         """Values of earlier evaluations are copied, one gather for each evaluation and arena."""
         locations = self.locations
-        values, first, inverse = np.unique(self.calls.args[positions], return_index=True,
-                                           return_inverse=True)
+        values, first, inverse = np.unique(
+            self.calls.args[positions], return_index=True, return_inverse=True
+        )
         arenas = self._argument_arenas()[positions[first]]
         groups = np.stack([arenas, locations.evaluation[values], locations.taped[values]], axis=1)
         placed = np.zeros(len(values), np.int64)
@@ -128,8 +137,9 @@ class _Planner:
         arenas = np.zeros(len(self.calls.args), np.int64)
         for index, node_type in enumerate(self.types):
             nodes = np.flatnonzero(self.node_types == index)
-            for argument, (starts, counts) in zip(node_type.arguments,
-                                                  self._argument_spans(node_type, nodes)):
+            for argument, (starts, counts) in zip(
+                node_type.arguments, self._argument_spans(node_type, nodes)
+            ):
                 arenas[expand(starts, counts)] = self._arena(argument.arena)
         return arenas
 
@@ -164,14 +174,24 @@ class _Planner:
         for index, node_type in enumerate(self.types):
             numbers = np.flatnonzero(batch_types == index)
             members.append(np.flatnonzero(ordered_types == index))
-            groups.append(Group(node_type, numbers, totals[numbers], order[members[-1]],
-                                _bounds(sizes[numbers]), (), ()))
+            groups.append(
+                Group(
+                    node_type,
+                    numbers,
+                    totals[numbers],
+                    order[members[-1]],
+                    _bounds(sizes[numbers]),
+                    (),
+                    (),
+                )
+            )
         groups = self._place_writes(groups)
         for group, own in zip(groups, members):
             outputs = self.calls.outputs[group.nodes]
             for position, (write, factor) in enumerate(zip(group.writes, group.node_type.factors)):
                 self.locations.row[outputs + position] = (
-                    np.repeat(write.begin, np.diff(group.bounds)) + within[own] * factor)
+                    np.repeat(write.begin, np.diff(group.bounds)) + within[own] * factor
+                )
         return groups
 
     def _place_writes(self, groups: List[Group]) -> List[Group]:
@@ -186,8 +206,9 @@ class _Planner:
         for arena, parts in asked.items():
             rows = np.concatenate([rows for _, _, rows in parts])
             # Stable: of one batch, earlier outputs come first.
-            order = np.argsort(np.concatenate([groups[index].numbers for index, _, _ in parts]),
-                               kind='stable')
+            order = np.argsort(
+                np.concatenate([groups[index].numbers for index, _, _ in parts]), kind='stable'
+            )
             ends = np.cumsum(rows[order])
             begins = np.empty_like(rows)
             begins[order] = self.arenas[arena].allocate(int(ends[-1])) + ends - rows[order]
@@ -201,13 +222,18 @@ class _Planner:
     def _with_reads(self, group: Group, arg_rows: np.ndarray) -> Group:
         node_type, nodes, parents = group.node_type, group.nodes, None
         reads = []
-        for argument, (starts, counts) in zip(node_type.arguments,
-                                              self._argument_spans(node_type, nodes)):
+        for argument, (starts, counts) in zip(
+            node_type.arguments, self._argument_spans(node_type, nodes)
+        ):
             arena = self.arena_index[argument.arena]
-            if argument.kind is Kind.RAGGED and _unpadded(node_type) and (
-                    self.rows[nodes] == 1).all():
-                read, parents = self._segment_reads(arena, arg_rows, starts, counts, group.bounds,
-                                                    parents)
+            if (
+                argument.kind is Kind.RAGGED
+                and _unpadded(node_type)
+                and (self.rows[nodes] == 1).all()
+            ):
+                read, parents = self._segment_reads(
+                    arena, arg_rows, starts, counts, group.bounds, parents
+                )
             elif argument.kind is Kind.RAGGED:
                 read = self._ragged_reads(arena, arg_rows, starts, counts, group)
             else:
@@ -215,8 +241,9 @@ class _Planner:
             reads.append(read)
         return group._replace(reads=tuple(reads))
 
-    def _row_reads(self, arena, arg_rows, argument: Argument, starts, counts, group: Group
-                   ) -> Reads:
+    def _row_reads(
+        self, arena, arg_rows, argument: Argument, starts, counts, group: Group
+    ) -> Reads:
         """Slices or gathers for an argument of one type, batch by batch."""
         if argument.kind is Kind.FLAT:
             entries = expand(starts, counts)
@@ -274,12 +301,17 @@ class _Planner:
             parents = self._add_indices(np.repeat(np.arange(len(counts)) - first, counts))
         cuts = ends[edges]
         full = np.flatnonzero(np.diff(cuts))
-        reads = Reads(arena, np.zeros(len(edges) - 1, bool),
-                      *np.zeros((3, len(edges) - 1), np.int64), np.full(len(edges) - 1, -1),
-                      _uneven(counts, edges))
+        reads = Reads(
+            arena,
+            np.zeros(len(edges) - 1, bool),
+            *np.zeros((3, len(edges) - 1), np.int64),
+            np.full(len(edges) - 1, -1),
+            _uneven(counts, edges),
+        )
         if len(full):
-            found = self._reads_of(arena, arg_rows[expand(starts, counts)],
-                                   np.append(cuts[full], cuts[-1]))
+            found = self._reads_of(
+                arena, arg_rows[expand(starts, counts)], np.append(cuts[full], cuts[-1])
+            )
             reads.gather[full], reads.begin[full], reads.end[full] = found[1:4]
             reads.length[full], reads.parents[full] = -1, parents + cuts[full]
         return reads, parents
@@ -297,7 +329,7 @@ class _Planner:
             if most == 0:
                 continue
             padded = np.full((end - begin, most), zero, np.int64)
-            padded[np.arange(most) < counts[begin:end, None]] = values[ends[begin]:ends[end]]
+            padded[np.arange(most) < counts[begin:end, None]] = values[ends[begin] : ends[end]]
             flat = _by_row(padded, node_rows[begin:end], zero).ravel()
             read = self._reads_of(arena, flat, np.array([0, len(flat)]))
             gather[batch], first[batch], last[batch] = read[1][0], read[2][0], read[3][0]

@@ -5,6 +5,7 @@ is one slice. What it reads is a slice where the rows happen to be neighbours, a
 index where not. All indices of the evaluation are one array. Batches are kept by type, as columns
 of numbers: there are hundreds of them, and few types. Nothing here touches MXNet's engine.
 """
+
 from typing import List, NamedTuple, Optional, Tuple
 
 import numpy as np
@@ -96,10 +97,18 @@ class Reads(NamedTuple):
 
     def of(self, position: int) -> Read:
         """Of one batch of the group."""
-        length, parents = (None if column is None or column[position] < 0 else
-                           int(column[position]) for column in (self.length, self.parents))
-        return Read(self.arena, bool(self.gather[position]), int(self.begin[position]),
-                    int(self.end[position]), length, parents)
+        length, parents = (
+            None if column is None or column[position] < 0 else int(column[position])
+            for column in (self.length, self.parents)
+        )
+        return Read(
+            self.arena,
+            bool(self.gather[position]),
+            int(self.begin[position]),
+            int(self.end[position]),
+            length,
+            parents,
+        )
 
 
 class Writes(NamedTuple):
@@ -150,10 +159,14 @@ class Group(NamedTuple):
 
     def batch(self, position: int) -> Batch:
         """One of the batches."""
-        return Batch(self.node_type,
-                     self.nodes[self.bounds[position]:self.bounds[position + 1]],
-                     int(self.rows[position]), tuple([read.of(position) for read in self.reads]),
-                     tuple([write.of(position) for write in self.writes]), self.hoisted)
+        return Batch(
+            self.node_type,
+            self.nodes[self.bounds[position] : self.bounds[position + 1]],
+            int(self.rows[position]),
+            tuple([read.of(position) for read in self.reads]),
+            tuple([write.of(position) for write in self.writes]),
+            self.hoisted,
+        )
 
     def between(self, first: int, last: int) -> Tuple[int, int]:
         """Which of its batches have numbers from `first` to before `last`."""
@@ -232,8 +245,11 @@ class Plan(NamedTuple):
 
     def batches_between(self, first: int, last: int) -> List[Batch]:
         """Some of the batches in the order in which they run."""
-        found = [(int(group.numbers[position]), group, position) for group in self.groups
-                 for position in range(*group.between(first, last))]
+        found = [
+            (int(group.numbers[position]), group, position)
+            for group in self.groups
+            for position in range(*group.between(first, last))
+        ]
         return [group.batch(position) for _, group, position in sorted(found, key=_number)]
 
     @property

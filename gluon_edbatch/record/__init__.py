@@ -1,4 +1,5 @@
 """Recording: the user's code runs once per sample, and its calls become nodes."""
+
 from ..compiled import load
 
 load(f'{__name__}.calls')

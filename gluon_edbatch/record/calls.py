@@ -4,6 +4,7 @@ This module is compiled by Cython where a compiler is present (the types are in 
 runs as it stands where not; `gluon_edbatch.COMPILED` tells which. Compiled functions have no
 frames of their own.
 """
+
 import threading
 from typing import Any, Dict, List, Optional, Sequence
 
@@ -12,13 +13,13 @@ from mxnet import gluon
 from mxnet.ndarray import NDArray
 
 from ..subgraph.fingerprint import contents, exact
+from ..subgraph.structure import unflatten
 from . import interpreter, lazy
 from .sites import is_library
-from ..subgraph.structure import unflatten
 
 # Which lengths of ragged arguments a call may have to be of its form.
-ANY = 0      # there are none, or padding them changes nothing
-EQUAL = 1    # the same, if there are two
+ANY = 0  # there are none, or padding them changes nothing
+EQUAL = 1  # the same, if there are two
 CHECKED = 2  # see NodeType.conditions
 
 _ONE, _PAIR, _NESTED, _OTHER = 0, 1, 2, 3
@@ -72,25 +73,25 @@ class Ints:
         size = self.size + len(items)
         if size > self.room:
             self.make_room(len(items))
-        self.buffer[self.size:size] = items
+        self.buffer[self.size : size] = items
         self.size = size
 
     def make_room(self, more):
         """For so many more."""
         self.room = max(2 * self.room, self.size + more)
         buffer = np.empty(self.room, np.int64)
-        buffer[:self.size] = self.since(0)
+        buffer[: self.size] = self.since(0)
         self.items = self.buffer = buffer
 
     def since(self, begin: int) -> np.ndarray:
         """Those from position `begin` on; the array stays as it is when more are appended."""
-        return self.buffer[begin:self.size]
+        return self.buffer[begin : self.size]
 
     def __len__(self):
         return self.size
 
     def __getitem__(self, position):
-        return int(self.buffer[:self.size][position])
+        return int(self.buffer[: self.size][position])
 
 
 class Step:
@@ -105,7 +106,7 @@ class Step:
     def __init__(self):
         self.form = None
         self._key = self._next = None
-        self._others: Dict[Any, 'Step'] = {}
+        self._others: Dict[Any, Step] = {}
 
     def after(self, key):
         """The step after an argument of the kind `key`, or None if there was none such yet."""
@@ -150,21 +151,27 @@ class Callee:
         self.block = block
         self.function, self.options, self.shared = function, options, shared
         self.recorded = block is None or (
-            is_recorded(type(block)) and 'forward' not in block.__dict__)
+            is_recorded(type(block)) and 'forward' not in block.__dict__
+        )
         self.children = getattr(block, 'values_of_child', 0) if self.recorded else 0
         self.hooks = getattr(block, '_forward_hooks', None)
         self.pre_hooks = getattr(block, '_forward_pre_hooks', None)
         self.first = Step()
-        self.of_any_rows: Dict[tuple, 'Form'] = {}
+        self.of_any_rows: Dict[tuple, Form] = {}
 
 
 def is_recorded(cls: type) -> bool:
     """A HybridBlock whose forward() is Gluon's own, or says that it is as good; any other
     forward() is Python to be run for each sample. So is that of a ZoneoutCell, which keeps what
     it returned for its next call."""
-    return issubclass(cls, gluon.HybridBlock) and not issubclass(cls, gluon.rnn.ZoneoutCell) and (
-        cls.forward.__module__.startswith('mxnet.gluon')
-        or getattr(cls.forward, 'recorded', False))
+    return (
+        issubclass(cls, gluon.HybridBlock)
+        and not issubclass(cls, gluon.rnn.ZoneoutCell)
+        and (
+            cls.forward.__module__.startswith('mxnet.gluon')
+            or getattr(cls.forward, 'recorded', False)
+        )
+    )
 
 
 class Form:
@@ -222,8 +229,10 @@ class Form:
             return interpreter.new_pair(self.first, self.second, base)
         if self.shape == _NESTED:
             return self._values(self.nested, base)
-        return unflatten(self.template, iter([
-            interpreter.new_value(self.stores[leaf], base + leaf) for leaf in self.leaves]))
+        return unflatten(
+            self.template,
+            iter([interpreter.new_value(self.stores[leaf], base + leaf) for leaf in self.leaves]),
+        )
 
     def _values(self, nested, base):
         """Lists and tuples of the values, as `nested` has them of their numbers."""
@@ -287,7 +296,7 @@ class CallLog:
     """
 
     def __init__(self):
-        self.outer: Optional['CallLog'] = None
+        self.outer: Optional[CallLog] = None
         self.thread = interpreter.thread()
         self.closed = False
         self.node_forms = Ints()
@@ -306,11 +315,13 @@ class CallLog:
         """Record a call and return its results as lazy values."""
         args_before, scalars_before = self.node_args.size, len(self.scalars)
         lengths_before = self.node_lengths.size
-        step = self._follow_children(callee, args) if callee.children else \
-            self._follow_all(callee.first, args, len(args))
+        step = (
+            self._follow_children(callee, args)
+            if callee.children
+            else self._follow_all(callee.first, args, len(args))
+        )
         form = None if step is None else step.form
-        if form is not None and form.lengths != ANY and not self._lengths_fit(
-                form, lengths_before):
+        if form is not None and form.lengths != ANY and not self._lengths_fit(form, lengths_before):
             form = self.known_form_for_lengths(form, args)
         if form is None or form.changed():
             self.node_args.size = args_before
@@ -369,8 +380,11 @@ class CallLog:
     def _lengths_fit(self, form, before):
         """Whether lengths that were appended since are such as calls of this form may have."""
         lengths = self.node_lengths
-        return (form.lengths == EQUAL and lengths.size == before + 2
-                and lengths.items[before] == lengths.items[before + 1])
+        return (
+            form.lengths == EQUAL
+            and lengths.size == before + 2
+            and lengths.items[before] == lengths.items[before + 1]
+        )
 
     def _follow_all(self, step, args, count):
         """The step after the first `count` arguments, whose values are appended; None if there
@@ -458,8 +472,9 @@ class CallLog:
         step = self._follow_all(callee.first, args, 1)
         for position in range(callee.children):
             if step is not None:
-                step = self._follow_ragged(step.after(Ragged), children,
-                                           position if callee.children > 1 else -1)
+                step = self._follow_ragged(
+                    step.after(Ragged), children, position if callee.children > 1 else -1
+                )
         return step
 
     def _follow_ragged(self, step, children, position):

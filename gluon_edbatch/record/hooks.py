@@ -7,6 +7,7 @@ two mode setters, and what makes arrays part of its tape by their handles. Each 
 while `suspended`. Python's cyclic garbage collector is paused, too: a recording makes many objects
 and no cycles, and each full collection walks through all of the user's samples.
 """
+
 import ctypes
 import gc
 import threading
@@ -41,8 +42,9 @@ def _hooked_setattr(self, name, value):
     recording = current_recording()
     if recording is not None and name not in _COUNTED:
         old = self.__dict__.get(name, _UNSET)
-        if old is not value and not (type(old) is type(value) and isinstance(
-                value, (int, float, str, bool)) and old == value):
+        if old is not value and not (
+            type(old) is type(value) and isinstance(value, (int, float, str, bool)) and old == value
+        ):
             recording.forget_blocks()
     _setattr(self, name, value)
 
@@ -119,8 +121,10 @@ def _hooked_call_function(self, *inputs):
     if current_recording() is None:
         return _call_function(self, *inputs)
     with suspended():  # its results join the tape by their handles, so they must be arrays
-        return _call_function(self, *[array.evaluated() if isinstance(array, LazyArray) else array
-                                      for array in inputs])
+        return _call_function(
+            self,
+            *[array.evaluated() if isinstance(array, LazyArray) else array for array in inputs],
+        )
 
 
 def _hooked_mark_variables(variables, gradients, grad_reqs='write'):
@@ -131,14 +135,19 @@ def _hooked_mark_variables(variables, gradients, grad_reqs='write'):
     _mark_variables(variables, gradients, grad_reqs)
 
 
-def _hooked_grad(heads, variables, head_grads=None, retain_graph=None, create_graph=False,
-                 train_mode=True):
-    if create_graph and current_recording() is not None and any(
-            [isinstance(array, LazyArray) for array in _listed(heads)]):
+def _hooked_grad(
+    heads, variables, head_grads=None, retain_graph=None, create_graph=False, train_mode=True
+):
+    if (
+        create_graph
+        and current_recording() is not None
+        and any([isinstance(array, LazyArray) for array in _listed(heads)])
+    ):
         raise RecordError(
             f'{current_site()}: there are no second derivatives through a batch, so that '
             f'autograd.grad(..., create_graph=True) is not possible for its values; run what needs '
-            f'them outside of the scope, sample by sample')
+            f'them outside of the scope, sample by sample'
+        )
     return _grad(heads, variables, head_grads, retain_graph, create_graph, train_mode)
 
 
@@ -146,14 +155,16 @@ def _listed(arrays) -> Any:
     return (arrays,) if isinstance(arrays, NDArray) else arrays
 
 
-_HOOKS = ((gluon.Block, '__call__', hooked_call, _call),
-          (gluon.Block, '__setattr__', _hooked_setattr, _setattr),
-          (register, '_imperative_invoke', _hooked_invoke, _invoke),
-          (autograd, 'set_recording', _hooked_set_recording, _set_recording),
-          (autograd, 'set_training', _hooked_set_training, _set_training),
-          (autograd, 'mark_variables', _hooked_mark_variables, _mark_variables),
-          (autograd, 'grad', _hooked_grad, _grad),
-          (autograd.Function, '__call__', _hooked_call_function, _call_function))
+_HOOKS = (
+    (gluon.Block, '__call__', hooked_call, _call),
+    (gluon.Block, '__setattr__', _hooked_setattr, _setattr),
+    (register, '_imperative_invoke', _hooked_invoke, _invoke),
+    (autograd, 'set_recording', _hooked_set_recording, _set_recording),
+    (autograd, 'set_training', _hooked_set_training, _set_training),
+    (autograd, 'mark_variables', _hooked_mark_variables, _mark_variables),
+    (autograd, 'grad', _hooked_grad, _grad),
+    (autograd.Function, '__call__', _hooked_call_function, _call_function),
+)
 
 
 def operator_name(handle: int) -> str:

@@ -1,4 +1,5 @@
 """What users give as arguments: numbers and arrays, as values of a recording."""
+
 from abc import abstractmethod
 from functools import partial
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
@@ -8,19 +9,21 @@ import numpy as np
 from mxnet.ndarray import NDArray
 
 from ..errors import RecordError
-from .calls import CallLog
 from ..mx.guard import Watched, alias, detached
+from ..subgraph.spec import Spec, device_of, spec_of
+from .calls import CallLog
 from .lazy import LazyArray, RaggedArray, Store
 from .sites import Site, current_site
-from ..subgraph.spec import Spec, device_of, spec_of
 
 SCALAR_DTYPE = np.float32
 NUMBERS = (int, float, np.generic)
 _ARRAYS = (NDArray, np.ndarray) + NUMBERS
 _LARGE = 1 << 16  # elements
 _SMALL = 1 << 10
-_MX_DTYPES = frozenset(np.dtype(name) for name in (
-    'float16', 'float32', 'float64', 'int8', 'uint8', 'int32', 'int64', 'bool'))
+_MX_DTYPES = frozenset(
+    np.dtype(name)
+    for name in ('float16', 'float32', 'float64', 'int8', 'uint8', 'int32', 'int64', 'bool')
+)
 
 
 class Given(NamedTuple):
@@ -86,14 +89,18 @@ class Inputs(CallLog):
             kind = arg.__class__
             if kind in (LazyArray, RaggedArray) and arg._store.recording is self:
                 result.append(arg)
-            elif isinstance(arg, NUMBERS) or isinstance(arg, np.ndarray) and arg.ndim == 0:
+            elif isinstance(arg, NUMBERS) or (isinstance(arg, np.ndarray) and arg.ndim == 0):
                 numbers.append(len(result))
                 result.append(arg)
             else:
                 result.append(self._array(arg))
         if numbers:
-            floats = {value._store.spec.dtype for value in result
-                      if isinstance(value, LazyArray) and np.issubdtype(value._store.spec.dtype, np.floating)}
+            floats = {
+                value._store.spec.dtype
+                for value in result
+                if isinstance(value, LazyArray)
+                and np.issubdtype(value._store.spec.dtype, np.floating)
+            }
             dtype = floats.pop() if len(floats) == 1 else SCALAR_DTYPE
             for i in numbers:
                 result[i] = self.number(result[i], dtype)
@@ -123,9 +130,11 @@ class Inputs(CallLog):
         if array.dtype == np.float64 and not fresh:
             array = array.astype(np.float32)  # as mx.nd.array does
         if array.dtype not in _MX_DTYPES:
-            raise RecordError(f'an array of dtype {array.dtype} at {current_site()}: MXNet has no '
-                              f'such dtype; give numbers, for words those that stand for them in a '
-                              f'vocabulary, and lists of different lengths one by one')
+            raise RecordError(
+                f'an array of dtype {array.dtype} at {current_site()}: MXNet has no '
+                f'such dtype; give numbers, for words those that stand for them in a '
+                f'vocabulary, and lists of different lengths one by one'
+            )
         spec = spec_of(array.shape, array.dtype, self.ctx)
         return self._append_array(array, spec) if fresh else self.known_array(spec, array, True)
 
@@ -137,7 +146,8 @@ class Inputs(CallLog):
         value = self._small.get(key)
         if value is None:
             value = self._small[key] = self._append_array(
-                array.copy() if may_change else array, spec)
+                array.copy() if may_change else array, spec
+            )
         return value
 
     def _ndarray(self, array: NDArray) -> LazyArray:
@@ -155,8 +165,10 @@ class Inputs(CallLog):
         if watched is not None and watched.copy is None:
             return large
         if array.stype != 'default':
-            raise RecordError(f'a {array.stype} array at {current_site()}: only dense arrays can '
-                              f'be arguments of a recorded call; use .tostype("default")')
+            raise RecordError(
+                f'a {array.stype} array at {current_site()}: only dense arrays can '
+                f'be arguments of a recorded call; use .tostype("default")'
+            )
         given = array
         if isinstance(array, mx.np.ndarray):
             array = array.as_nd_ndarray()
@@ -168,7 +180,8 @@ class Inputs(CallLog):
         if eager or array is not given or array.ctx != ctx or array.size < self.copied_below:
             values = detached(array).copyto(ctx)
             return self._append_array(
-                Given(alias(array) if self.mode.recording else values, values), spec)
+                Given(alias(array) if self.mode.recording else values, values), spec
+            )
         watched = Watched(array, self._keep_forms)
         value = self._append_array(Given(alias(array), watched), spec)
         self._large[id(array)] = value, watched
@@ -179,8 +192,10 @@ class Inputs(CallLog):
 
     def _append_array(self, array, spec) -> LazyArray:
         if 0 in spec.shape:
-            raise RecordError(f'an array of shape {spec.shape} at {current_site()}: a value needs '
-                              f'at least one row, and no axis may be empty')
+            raise RecordError(
+                f'an array of shape {spec.shape} at {current_site()}: a value needs '
+                f'at least one row, and no axis may be empty'
+            )
         self.arrays.append((spec, array))
         return LazyArray(self.store(spec), -2 * len(self.arrays))
 
@@ -202,17 +217,19 @@ class Inputs(CallLog):
         given = self.scalars[first:last]
         try:
             exact = np.array(given, np.float64)
-            large = np.flatnonzero(np.abs(exact) > 2 ** 24).tolist()
+            large = np.flatnonzero(np.abs(exact) > 2**24).tolist()
         except (OverflowError, ValueError):
             large = range(len(given))
         for index in large:
             number = given[index]
             if isinstance(number, (int, np.integer)) and (
-                    abs(int(number)) >= 2 ** 127 or int(SCALAR_DTYPE(number)) != number):
+                abs(int(number)) >= 2**127 or int(SCALAR_DTYPE(number)) != number
+            ):
                 raise RecordError(
                     f'the integer {number} is not exact in {np.dtype(SCALAR_DTYPE).name}, the '
                     f'dtype of recorded numbers; give it as an array of another dtype\n'
-                    f'  called at {self.site_of_use(-1 - 2 * (first + index))}')
+                    f'  called at {self.site_of_use(-1 - 2 * (first + index))}'
+                )
         return exact.astype(SCALAR_DTYPE)
 
     def original(self, value: int) -> Callable[[], NDArray]:

@@ -2,6 +2,7 @@
 
 The compiled ``calls.py`` uses the C form and never runs what is here.
 """
+
 import sys
 import threading
 from contextvars import ContextVar

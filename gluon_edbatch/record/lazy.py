@@ -1,4 +1,5 @@
 """Lazy values: NDArrays whose contents are computed when somebody looks at them."""
+
 import sys
 from functools import wraps
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
@@ -11,8 +12,8 @@ from mxnet.ndarray import NDArray
 
 from ..errors import RecordError
 from ..mx.pool import Memory
-from .sites import current_site
 from ..subgraph.spec import Spec
+from .sites import current_site
 
 _MOST_AXES = 5  # of arrays whose views MXNet can differentiate
 _copyto = mx.nd._internal._copyto
@@ -31,8 +32,9 @@ class Arena:
 
     __slots__ = ('raw', '_taped', '_connect', '_memory')
 
-    def __init__(self, raw: NDArray, connect: Optional[Callable[[], NDArray]],
-                 memory: Optional[Memory]):
+    def __init__(
+        self, raw: NDArray, connect: Optional[Callable[[], NDArray]], memory: Optional[Memory]
+    ):
         self.raw = raw
         self._memory = memory
         self._taped: Optional[NDArray] = None
@@ -145,8 +147,16 @@ class Store:
         -> a function that makes an NDArray of it.
     """
 
-    __slots__ = ('recording', 'spec', 'shape', 'ragged', 'arenas', 'locations', 'given',
-                 '__weakref__')
+    __slots__ = (
+        'recording',
+        'spec',
+        'shape',
+        'ragged',
+        'arenas',
+        'locations',
+        'given',
+        '__weakref__',
+    )
 
     def __init__(self, recording, spec: Spec):
         self.recording = recording
@@ -166,7 +176,8 @@ class Store:
             self.recording.flush()
         row = int(locations.row[value])
         array = self.arenas[int(locations.evaluation[value])].read(
-            row, row + self.spec.rows, locations.taped[value])
+            row, row + self.spec.rows, locations.taped[value]
+        )
         recording = self.recording
         if recording is None or not recording.will_read(value):
             return array
@@ -273,11 +284,15 @@ class LazyArray(NDArray):
         if 'is not in a computational graph' not in str(error):
             return error
         if self._id >= 0 and not self._store.locations.taped[self._id]:
-            return RecordError(f'{current_site()} differentiates a value that was not recorded '
-                               f'under autograd.record(); put "with autograd.record():" around '
-                               f'"with batching():", or around the calls in it')
-        return RecordError(f'{current_site()} differentiates a value that depends on nothing with '
-                           f'a gradient: no trained parameter, and no array with attach_grad()')
+            return RecordError(
+                f'{current_site()} differentiates a value that was not recorded '
+                f'under autograd.record(); put "with autograd.record():" around '
+                f'"with batching():", or around the calls in it'
+            )
+        return RecordError(
+            f'{current_site()} differentiates a value that depends on nothing with '
+            f'a gradient: no trained parameter, and no array with attach_grad()'
+        )
 
     # --- recorded, where the base class would look at the handle ---------------------------------
 
@@ -286,15 +301,16 @@ class LazyArray(NDArray):
         recording = self._store.recording
         if recording is None or not recording.active():
             return None
-        return recording.operator(op, tuple((k, str(v)) for k, v in attrs.items()),
-                                  (self,) + args)
+        return recording.operator(op, tuple((k, str(v)) for k, v in attrs.items()), (self,) + args)
 
     def reshape(self, *shape, **kwargs) -> NDArray:
         """As ``NDArray.reshape``."""
-        wanted = kwargs.get('shape', shape[0] if len(shape) == 1 and isinstance(
-            shape[0], (tuple, list)) else shape)
-        result = self._recorded('Reshape', shape=tuple(wanted),
-                                reverse=bool(kwargs.get('reverse', False)))
+        wanted = kwargs.get(
+            'shape', shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
+        )
+        result = self._recorded(
+            'Reshape', shape=tuple(wanted), reverse=bool(kwargs.get('reverse', False))
+        )
         if result is None:
             return self.settled().reshape(*shape, **kwargs)
         return self._sharing_memory(result)
@@ -333,10 +349,15 @@ class LazyArray(NDArray):
             return super().__getitem__(key)
         value = self
         if any([axis != _EVERYTHING for axis in index.axes]):
-            value = recording.operation(mx.nd.slice, (self,), {
-                'begin': tuple([axis.start for axis in index.axes]),
-                'end': tuple([axis.stop for axis in index.axes]),
-                'step': tuple([axis.step for axis in index.axes])})
+            value = recording.operation(
+                mx.nd.slice,
+                (self,),
+                {
+                    'begin': tuple([axis.start for axis in index.axes]),
+                    'end': tuple([axis.stop for axis in index.axes]),
+                    'step': tuple([axis.step for axis in index.axes]),
+                },
+            )
             if index.contiguous:
                 self._sharing_memory(value)
         return value if value.shape == index.shape else value.reshape(index.shape)
@@ -386,7 +407,8 @@ class LazyArray(NDArray):
         if self._id < 0:
             raise RecordError(
                 f'{current_site()}: an argument of a recorded call cannot be written to, as others '
-                f'may read it; make a new value instead (x = x * 2), or write to x.copy()')
+                f'may read it; make a new value instead (x = x * 2), or write to x.copy()'
+            )
         self._check_not_given_out()
         recording = self._store.recording
         if recording is None or not recording.active() or recording.knows_autograd():
@@ -398,14 +420,16 @@ class LazyArray(NDArray):
                 f'{current_site()} writes to a recorded value of which there is a view (a slice, '
                 f'reshape() or detach()), or which is one: eager Gluon changes both, a scope '
                 f'cannot. Make a new value (h = h * 2), write to a copy (v = h[0:1].copy()), or '
-                f'to the whole (h[0:1] = h[0:1] * 2)')
+                f'to the whole (h[0:1] = h[0:1] * 2)'
+            )
 
     def _check_not_given_out(self) -> None:
         if _is_held_elsewhere(self, '_array'):
             raise RecordError(
                 f'{current_site()} writes to or marks a recorded value whose array was given out, '
                 f'as by gluon_edbatch.forward(): in eager Gluon the two are one array, here they '
-                f'are not. Use that array from then on, or make a new value (h = h * 2)')
+                f'are not. Use that array from then on, or make a new value (h = h * 2)'
+            )
 
     def become(self, value: 'LazyArray') -> None:
         """Be another value of the same store from now on."""
@@ -428,8 +452,9 @@ class LazyArray(NDArray):
         self.settled().attach_grad(grad_req, stype)
 
     def _sync_copyfrom(self, source_array) -> None:
-        _copyto(mx.nd.array(source_array, ctx=self.ctx, dtype=self.dtype).reshape(self.shape),
-                out=self)
+        _copyto(
+            mx.nd.array(source_array, ctx=self.ctx, dtype=self.dtype).reshape(self.shape), out=self
+        )
 
     def as_np_ndarray(self):
         """As ``NDArray.as_np_ndarray``."""
@@ -467,7 +492,9 @@ def _arithmetic(name: str) -> Callable[[LazyArray, Any], NDArray]:
     return method
 
 
-for _name in 'add radd sub rsub mul rmul truediv rtruediv pow rpow mod rmod eq ne gt ge lt le'.split():
+for (
+    _name
+) in 'add radd sub rsub mul rmul truediv rtruediv pow rpow mod rmod eq ne gt ge lt le'.split():
     setattr(LazyArray, f'__{_name}__', _arithmetic(f'__{_name}__'))
 
 
@@ -482,8 +509,12 @@ def _writing(name: str) -> Callable[..., Any]:
         recorded = self.__class__ is LazyArray
         target = self if recorded else self.settled()
         # MXNet assigns arrays of the target's own class only.
-        args = [arg.evaluated() if isinstance(arg, LazyArray) and not (
-            recorded and arg.__class__ is LazyArray) else arg for arg in args]
+        args = [
+            arg.evaluated()
+            if isinstance(arg, LazyArray) and not (recorded and arg.__class__ is LazyArray)
+            else arg
+            for arg in args
+        ]
         try:
             result = eager(target, *args)
         except MXNetError as error:
@@ -503,7 +534,8 @@ def writing_refused(error: MXNetError) -> Exception:
         return error
     return RecordError(
         f'{current_site()} writes to a value that autograd has recorded, which eager Gluon refuses '
-        f'under autograd.record(), too; make a new value instead (h = h * 2 for h *= 2)')
+        f'under autograd.record(), too; make a new value instead (h = h * 2 for h *= 2)'
+    )
 
 
 def _is_held_elsewhere(value: LazyArray, slot: str) -> bool:
@@ -564,8 +596,13 @@ def basic_index(key: Any, shape: Tuple[int, ...]) -> Optional[Index]:
     """What a key of integers, slices, None and Ellipsis means; None for any other, and for those
     that NDArrays refuse, which are to say why."""
     keys = list(key) if isinstance(key, tuple) else [key]
-    if any(each is not None and each is not Ellipsis and type(each) not in (int, slice)
-           for each in keys) or keys.count(Ellipsis) > 1:
+    if (
+        any(
+            each is not None and each is not Ellipsis and type(each) not in (int, slice)
+            for each in keys
+        )
+        or keys.count(Ellipsis) > 1
+    ):
         return None
     named = sum([each is not None and each is not Ellipsis for each in keys])
     if named > len(shape):
@@ -573,7 +610,7 @@ def basic_index(key: Any, shape: Tuple[int, ...]) -> Optional[Index]:
     if Ellipsis not in keys:
         keys.append(Ellipsis)
     place = keys.index(Ellipsis)
-    keys[place:place + 1] = [slice(None)] * (len(shape) - named)
+    keys[place : place + 1] = [slice(None)] * (len(shape) - named)
     axes: List[slice] = []
     result: List[int] = []
     several, contiguous = False, True  # whether an axis so far has several, and is not whole
@@ -591,8 +628,9 @@ def basic_index(key: Any, shape: Tuple[int, ...]) -> Optional[Index]:
             taken = range(*each.indices(length))
             result.append(len(taken))
             if len(taken) > 1:
-                contiguous = contiguous and taken.step == 1 and not (
-                    several and len(taken) < length)
+                contiguous = (
+                    contiguous and taken.step == 1 and not (several and len(taken) < length)
+                )
                 several = True
             else:
                 contiguous = contiguous and not (several and length > 1)
@@ -628,8 +666,10 @@ class RaggedArray(LazyArray):
         if recording is None or not recording.active():
             return mx.nd.full((rows,), length, ctx=self.ctx)
         return recording.handed_out(
-            recording.number(length) if rows == 1
-            else recording.values([np.full((rows,), length, np.float32)])[0])
+            recording.number(length)
+            if rows == 1
+            else recording.values([np.full((rows,), length, np.float32)])[0]
+        )
 
     def values(self) -> List[LazyArray]:
         """Those that are stacked."""
@@ -648,7 +688,8 @@ class RaggedArray(LazyArray):
         if recording is not None and recording.active():
             raise RecordError(
                 f'{current_site()} writes to or marks a ragged value in the scope that recorded '
-                f'it; make a new value (r = r * 2), or do it to the values that it is made of')
+                f'it; make a new value (r = r * 2), or do it to the values that it is made of'
+            )
         return self.evaluated()
 
     def __repr__(self) -> str:

@@ -1,4 +1,5 @@
 """Pieces of a recording: what one sample recorded, cut out to be appended to other recordings."""
+
 import threading
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
@@ -9,11 +10,10 @@ from mxnet.ndarray import NDArray
 
 from ..subgraph.fingerprint import contents, has_hooks
 from ..subgraph.node_type import NodeType
+from ..subgraph.structure import builder, flatten
 from .lazy import LazyArray
 from .recording import Recording
 from .sites import Site, site_of, user_codes
-from ..subgraph.structure import builder, flatten
-
 
 _VALUE, _NUMBER, _ARRAY = 0, 1, 2  # sorts of arguments
 
@@ -32,9 +32,15 @@ class Mark(NamedTuple):
     @classmethod
     def of(cls, recording: Recording) -> 'Mark':
         """Where it is now."""
-        return cls(len(recording.node_forms), len(recording.node_args),
-                   len(recording.node_lengths), recording.next_value, len(recording.scalars),
-                   len(recording.arrays), recording.disturbances + len(recording.evaluator.forced))
+        return cls(
+            len(recording.node_forms),
+            len(recording.node_args),
+            len(recording.node_lengths),
+            recording.next_value,
+            len(recording.scalars),
+            len(recording.arrays),
+            recording.disturbances + len(recording.evaluator.forced),
+        )
 
 
 class Kind(NamedTuple):
@@ -75,8 +81,16 @@ class Kinds:
         with self._lock:
             number = self._numbers.get(key)
             if number is None:
-                self._kinds.append(Kind(form.node_type, form.rows, form.block, mark,
-                                        _parameters(form.node_type), form.mutable))
+                self._kinds.append(
+                    Kind(
+                        form.node_type,
+                        form.rows,
+                        form.block,
+                        mark,
+                        _parameters(form.node_type),
+                        form.mutable,
+                    )
+                )
                 number = self._numbers[key] = len(self._kinds) - 1
         return number
 
@@ -85,7 +99,7 @@ class Kinds:
         known = recording.adopted.get(self)
         if known is None or len(known) < len(self._kinds):
             grown = np.full(len(self._kinds), -1)
-            grown[:0 if known is None else len(known)] = () if known is None else known
+            grown[: 0 if known is None else len(known)] = () if known is None else known
             known = recording.adopted[self] = grown
         forms = known[numbers]
         if len(forms) and forms.min() < 0:
@@ -102,8 +116,10 @@ class Kinds:
         block = kind.block
         if kind.node_type not in recording.trusted:
             if block is not None and (
-                    recording.mark_of(block) != kind.mark or kind.parameters != _parameters(
-                        kind.node_type) or has_hooks(block)):
+                recording.mark_of(block) != kind.mark
+                or kind.parameters != _parameters(kind.node_type)
+                or has_hooks(block)
+            ):
                 return None
             recording.trust(kind.node_type, block)
         return recording.new_form(kind.node_type, kind.rows, block, kind.mutable)
@@ -120,8 +136,9 @@ class Piece:
     are filled in.
     """
 
-    def __init__(self, kinds: Kinds, recording: Recording, begin: Mark, result: Any,
-                 mode, ctx: mx.Context):
+    def __init__(
+        self, kinds: Kinds, recording: Recording, begin: Mark, result: Any, mode, ctx: mx.Context
+    ):
         self._kinds = kinds
         self.mode, self.ctx = mode, ctx
         forms, places = np.unique(recording.node_forms.since(begin.nodes), return_inverse=True)
@@ -133,7 +150,7 @@ class Piece:
         self.codes = recording.node_codes.since(begin.nodes).copy()
         self.instructions = recording.node_instructions.since(begin.nodes).copy()
         self.values = recording.next_value - begin.values
-        self.scalars = recording.scalars[begin.scalars:]
+        self.scalars = recording.scalars[begin.scalars :]
         args = recording.node_args.since(begin.args).copy()
         self._sorts = _sorts(args)
         args[self._sorts == _VALUE] -= begin.values
@@ -148,8 +165,7 @@ class Piece:
         self.results = [(leaf._store.spec, leaf._id - begin.values) for leaf in leaves]
 
     @classmethod
-    def cut(cls, kinds: Kinds, recording: Recording, begin: Mark, result: Any
-            ) -> Optional['Piece']:
+    def cut(cls, kinds: Kinds, recording: Recording, begin: Mark, result: Any) -> Optional['Piece']:
         """What was recorded since `begin`, if it can be used again.
 
         Returns
@@ -166,11 +182,15 @@ class Piece:
         outside = np.array([begin.values, 2 * begin.scalars, 0])
         if (np.abs(args) < outside[_sorts(args)]).any():
             return None
-        if not all(isinstance(recording.arrays[index][1], np.ndarray)
-                   for index in np.unique(_array_indices(args)).tolist()):
+        if not all(
+            isinstance(recording.arrays[index][1], np.ndarray)
+            for index in np.unique(_array_indices(args)).tolist()
+        ):
             return None
-        blocks = {recording.forms[form].block
-                  for form in np.unique(recording.node_forms.since(begin.nodes)).tolist()}
+        blocks = {
+            recording.forms[form].block
+            for form in np.unique(recording.node_forms.since(begin.nodes)).tolist()
+        }
         if any(block is not None and has_hooks(block) for block in blocks):
             return None
         leaves: List[Any] = []
@@ -178,8 +198,12 @@ class Piece:
             flatten(result, _is_array, leaves)
         except TypeError:
             return None
-        if not all(leaf.__class__ is LazyArray and leaf._store.recording is recording
-                   and leaf._id >= begin.values for leaf in leaves):
+        if not all(
+            leaf.__class__ is LazyArray
+            and leaf._store.recording is recording
+            and leaf._id >= begin.values
+            for leaf in leaves
+        ):
             return None
         return cls(kinds, recording, begin, result, recording.mode, recording.ctx)
 
@@ -207,7 +231,8 @@ class Piece:
         recording.node_lengths.extend(self.lengths)
         recording.next_value = begin + self.values
         return builder(self.template)(
-            [LazyArray(recording.store(spec), begin + value) for spec, value in self.results])
+            [LazyArray(recording.store(spec), begin + value) for spec, value in self.results]
+        )
 
     def difference(self, other: 'Piece') -> Optional[Site]:
         """The user's line of the first call in `other` that is not as in this piece; None if the
@@ -216,8 +241,11 @@ class Piece:
         for node, (one, another) in enumerate(zip(ours, theirs)):
             if one != another:
                 return other._site(node)
-        if len(ours) == len(theirs) and np.array_equal(self.lengths, other.lengths) and (
-                self.template, self.results) == (other.template, other.results):
+        if (
+            len(ours) == len(theirs)
+            and np.array_equal(self.lengths, other.lengths)
+            and (self.template, self.results) == (other.template, other.results)
+        ):
             return None
         return other._site(min(len(ours), len(theirs) - 1))
 

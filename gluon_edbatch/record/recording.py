@@ -1,4 +1,5 @@
 """What a scope has recorded: append-only lists, two or three appends per call."""
+
 import threading
 import weakref
 from collections import OrderedDict
@@ -12,20 +13,19 @@ from mxnet.ndarray import NDArray
 
 from ..brief import brief
 from ..errors import EdbError, RecordError, StaleValueError
-from ..subgraph.fingerprint import (
-    Fingerprint, changed, containers, contents, fingerprint, state_of)
+from ..mx.guard import GuardedArray, Watched, detached
+from ..subgraph.fingerprint import Fingerprint, changed, containers, contents, fingerprint, state_of
 from ..subgraph.node_type import Kind, Mode, NodeType, make_type
 from ..subgraph.options import CompileOptions
+from ..subgraph.spec import Spec, spec_of
+from ..subgraph.structure import flatten, objects_in
 from ..subgraph.trace import describe, trace_block, trace_operator
 from .calls import ANY, Callee, End, Form, Nothing, Number, Ragged, current_recording
-from ..mx.guard import GuardedArray, Watched, detached
 from .inputs import NUMBERS, SCALAR_DTYPE, Given, Inputs, is_array
 from .lazy import LazyArray, Locations, RaggedArray, Store
 from .refused import current_model_call, refused_call
 from .shared import SharedTypes, Sharing
 from .sites import Site, current_site, site_of, site_of_error, user_codes
-from ..subgraph.spec import Spec, spec_of
-from ..subgraph.structure import flatten, objects_in
 
 _tracing = threading.RLock()  # the name scope of a block serves one thread at a time
 # block -> {fingerprint: {key: NodeType}}, those used last; operators have no block
@@ -67,7 +67,7 @@ class Recording(Inputs):
         self._known_parameters: Set[Tuple[gluon.Parameter, mx.Context]] = set()
         self.error: Optional[str] = None
         self._stores: Dict[Spec, Store] = {}  # while recording; values keep theirs alive later
-        self._all_stores: List['weakref.ref[Store]'] = []
+        self._all_stores: List[weakref.ref[Store]] = []
         # for each mode the forms of calls by key, and blocks with theirs
         self._modes: Dict[Mode, Tuple[Dict[tuple, Form], Dict[gluon.Block, Callee]]] = {}
         self._fingerprints: Dict[gluon.Block, Any] = {}
@@ -104,15 +104,16 @@ class Recording(Inputs):
         if not self._describe(args, kinds, leaves):
             return self._call_nested(block, args)
         if childless:
-            kinds[-2 * callee.children:] = (Ragged, Nothing) * callee.children
+            kinds[-2 * callee.children :] = (Ragged, Nothing) * callee.children
         step = callee.first
         for kind in kinds:
             step = step.make(kind)
         if step.form is None or step.form.changed():
             step.form = self._resolve_described(callee, args, kinds, leaves)
-        return self._append(step.form, [
-            self.number(leaf) if leaf.__class__ in (int, float) else leaf
-            for leaf in leaves])
+        return self._append(
+            step.form,
+            [self.number(leaf) if leaf.__class__ in (int, float) else leaf for leaf in leaves],
+        )
 
     def _operation_unknown(self, callee, args):
         """Run the function that MXNet has for an operator, and see what it records. If that is
@@ -124,8 +125,11 @@ class Recording(Inputs):
         result = callee.function(*every, **callee.options)
         if len(self.node_forms) == calls + 1:
             form = self.forms[self.node_forms[calls]]
-            if form.lengths == ANY and _same(result, form.results(base)) \
-                    and self.node_args.since(values).tolist() == [arg._id for arg in args]:
+            if (
+                form.lengths == ANY
+                and _same(result, form.results(base))
+                and self.node_args.since(values).tolist() == [arg._id for arg in args]
+            ):
                 step = callee.first
                 for arg in args:
                     step = step.make(arg._store)
@@ -142,9 +146,11 @@ class Recording(Inputs):
         """
         for arg in args:
             cls = arg.__class__
-            if self._ctx is not None and (cls is GuardedArray or cls in (
-                    np.ndarray, NDArray) and arg.ndim) and not any(
-                        isinstance(other, NUMBERS) for other in args):
+            if (
+                self._ctx is not None
+                and (cls is GuardedArray or (cls in (np.ndarray, NDArray) and arg.ndim))
+                and not any(isinstance(other, NUMBERS) for other in args)
+            ):
                 arg = self._array(arg)
                 cls = LazyArray
             if cls is LazyArray and arg._store.recording is self:
@@ -179,10 +185,16 @@ class Recording(Inputs):
         self._find_ctx(block)
         number = LazyArray(self.store(spec_of((1,), SCALAR_DTYPE, self.ctx)), -1)
         form = self._resolve_block(
-            block, tuple(flatten(arg, is_array, []) for arg in args),
-            [leaf if isinstance(leaf, LazyArray) else number for leaf in leaves])
-        if len(rows) == 1 and Number not in kinds and form.lengths == ANY \
-                and not (form.node_type.alone or form.node_type.whole):
+            block,
+            tuple(flatten(arg, is_array, []) for arg in args),
+            [leaf if isinstance(leaf, LazyArray) else number for leaf in leaves],
+        )
+        if (
+            len(rows) == 1
+            and Number not in kinds
+            and form.lengths == ANY
+            and not (form.node_type.alone or form.node_type.whole)
+        ):
             callee.of_any_rows[key] = form
         return form
 
@@ -192,9 +204,10 @@ class Recording(Inputs):
         try:
             template = tuple(flatten(arg, is_array, leaves) for arg in args)
         except TypeError as error:
-            raise RecordError(f'{describe(block)} at {current_site()}: {brief(args)} has what is '
-                              f'neither an array nor a constant that can be compared ({error})'
-                              ) from None
+            raise RecordError(
+                f'{describe(block)} at {current_site()}: {brief(args)} has what is '
+                f'neither an array nor a constant that can be compared ({error})'
+            ) from None
         self._find_ctx(block)
         leaves = self.values(leaves)
         objects = [value for argument in template for value in objects_in(argument)]
@@ -219,29 +232,33 @@ class Recording(Inputs):
         arrays = [args[position] for position in shared]
         if arrays and self._ctx is None:
             self._ctx = arrays[0].ctx
-        leaves = self.values([arg for position, arg in enumerate(args) if position not in shared]
-                             if shared else args)
+        leaves = self.values(
+            [arg for position, arg in enumerate(args) if position not in shared] if shared else args
+        )
         key = (op, attrs, shared, *map(id, arrays), *map(_key, leaves))
         try:
             form = self.forms_by_key.get(key)
             if form is None:
-                form = self.forms_by_key[key] = self._resolve_operator(op, attrs, leaves, shared,
-                                                                       arrays)
+                form = self.forms_by_key[key] = self._resolve_operator(
+                    op, attrs, leaves, shared, arrays
+                )
             self.shared.update([(id(array), array) for array in arrays])
             return self._append(form, leaves)
         except RecordError:
             if not any(leaf.__class__ is RaggedArray for leaf in leaves):
                 raise
         # Not for any number of values, but maybe for this one: as if they were stacked.
-        return self.operator(op, attrs, [
-            self._stacked(arg) if arg.__class__ is RaggedArray else arg for arg in args])
+        return self.operator(
+            op, attrs, [self._stacked(arg) if arg.__class__ is RaggedArray else arg for arg in args]
+        )
 
     def _stacked(self, ragged: RaggedArray) -> LazyArray:
         """A ragged argument as a value of its own, for operators that must know its length."""
         store, values = ragged._store, ragged.values()
         if not values:
-            return self._array(np.zeros((store.shape[0], 1) + store.shape[1:], store.spec.dtype),
-                               fresh=True)
+            return self._array(
+                np.zeros((store.shape[0], 1) + store.shape[1:], store.spec.dtype), fresh=True
+            )
         return self.operator('stack', (('axis', '1'), ('num_args', str(len(values)))), values)
 
     def concat(self, args: Sequence[Any]) -> LazyArray:
@@ -249,15 +266,21 @@ class Recording(Inputs):
         args = list(args)
         store = self.common_store(args)
         if store is not None:
-            return self.concat_call(self._concat_form(store.spec, store.spec.rows * len(args)), args)
+            return self.concat_call(
+                self._concat_form(store.spec, store.spec.rows * len(args)), args
+            )
         leaves = self._of_one_kind(self.values(args))
         arenas = {leaf._store.spec.arena for leaf in leaves}
         if len(arenas) != 1 or any(leaf.__class__ is RaggedArray for leaf in leaves):
             shapes = ', '.join(sorted(str(leaf._store.spec) for leaf in leaves))
-            raise RecordError(f'values of different kinds cannot be put together along axis 0: '
-                              f'{shapes}\n  called at {current_site()}')
-        return self.concat_call(self._concat_form(
-            leaves[0]._store.spec, sum(leaf._store.spec.rows for leaf in leaves)), leaves)
+            raise RecordError(
+                f'values of different kinds cannot be put together along axis 0: '
+                f'{shapes}\n  called at {current_site()}'
+            )
+        return self.concat_call(
+            self._concat_form(leaves[0]._store.spec, sum(leaf._store.spec.rows for leaf in leaves)),
+            leaves,
+        )
 
     def _concat_form(self, spec: Spec, rows: int) -> Form:
         key = 'concat', spec.arena, rows
@@ -266,18 +289,29 @@ class Recording(Inputs):
             like = self.forms_by_key.get(key[:2])
             if like is None:
                 like = self.forms_by_key[key[:2]] = self._form(
-                    'concat', _operator_types, ('concat rows', (), ()), [(spec, Kind.FLAT)],
-                    lambda: trace_operator('_copy', (), 1)._replace(name='concat'))
+                    'concat',
+                    _operator_types,
+                    ('concat rows', (), ()),
+                    [(spec, Kind.FLAT)],
+                    lambda: trace_operator('_copy', (), 1)._replace(name='concat'),
+                )
             form = self.forms_by_key[key] = self.new_form(like.node_type, rows)
         return form
 
-    def ragged(self, values: Sequence[Any], shape: Optional[Tuple[int, ...]] = None,
-               dtype: Any = 'float32', ctx: Optional[mx.Context] = None) -> RaggedArray:
+    def ragged(
+        self,
+        values: Sequence[Any],
+        shape: Optional[Tuple[int, ...]] = None,
+        dtype: Any = 'float32',
+        ctx: Optional[mx.Context] = None,
+    ) -> RaggedArray:
         """Any number of values as one argument (see `gluon_edbatch.ragged`)."""
         if not values:
             if shape is None:
-                raise RecordError(f'ragged() of no values needs their shape: ragged(values, '
-                                  f'shape=(1, hidden_size))\n  called at {current_site()}')
+                raise RecordError(
+                    f'ragged() of no values needs their shape: ragged(values, '
+                    f'shape=(1, hidden_size))\n  called at {current_site()}'
+                )
             return RaggedArray(self.store(spec_of(shape, dtype, ctx or self.ctx)), [])
         store = values[0]._store if values[0].__class__ is LazyArray else None
         ids = []
@@ -285,20 +319,22 @@ class Recording(Inputs):
             if value.__class__ is not LazyArray or value._store is not store:
                 return self._ragged_of_any(values)
             ids.append(value._id)
-        return RaggedArray(store, ids) if store.recording is self \
-            else self._ragged_of_any(values)
+        return RaggedArray(store, ids) if store.recording is self else self._ragged_of_any(values)
 
     def _ragged_of_any(self, values) -> RaggedArray:
         for value in values:
             if not is_array(value):
-                raise RecordError(f'ragged() takes arrays, not {brief(value)}\n  called at '
-                                  f'{current_site()}')
+                raise RecordError(
+                    f'ragged() takes arrays, not {brief(value)}\n  called at {current_site()}'
+                )
         values = self._of_one_kind(self.values(values))
         stores = {value._store for value in values}
         if len(stores) > 1:
             kinds = ', '.join(sorted(str(store.spec) for store in stores))
-            raise RecordError(f'ragged() needs values of one shape, dtype and context, got '
-                              f'{kinds}\n  called at {current_site()}')
+            raise RecordError(
+                f'ragged() needs values of one shape, dtype and context, got '
+                f'{kinds}\n  called at {current_site()}'
+            )
         return RaggedArray(stores.pop(), [self.handed_out(value)._id for value in values])
 
     def _of_one_kind(self, values: Sequence[NDArray]) -> Sequence[NDArray]:
@@ -313,8 +349,13 @@ class Recording(Inputs):
         form = self.forms_by_key.get(key)
         if form is None:
             form = self.forms_by_key[key] = self._form(
-                'copy', _operator_types, ('eager copy', (), ()), [(spec, Kind.ROWS)],
-                lambda: trace_operator('_copy', (), 1)._replace(name='copy'), eager=True)
+                'copy',
+                _operator_types,
+                ('eager copy', (), ()),
+                [(spec, Kind.ROWS)],
+                lambda: trace_operator('_copy', (), 1)._replace(name='copy'),
+                eager=True,
+            )
         return self._append(form, [value])
 
     def _append(self, form: Form, leaves: Sequence[NDArray]) -> Any:
@@ -362,9 +403,13 @@ class Recording(Inputs):
     def _resolve_block(self, block, template, leaves, state: Fingerprint = ()) -> Form:
         try:
             mark = self._fingerprints[block] = fingerprint(block)
-            form = self._form(describe(block), _types_of(block, mark), (template, mark + state),
-                              list(map(_spec_and_kind, leaves)),
-                              lambda: self._trace(block, template, leaves))
+            form = self._form(
+                describe(block),
+                _types_of(block, mark),
+                (template, mark + state),
+                list(map(_spec_and_kind, leaves)),
+                lambda: self._trace(block, template, leaves),
+            )
             found = containers(block)
             form.block = block
             form.mutable = (found, contents(found)) if found else None
@@ -384,11 +429,14 @@ class Recording(Inputs):
                 f'{describe(block)} looks at the contents of an array (if, while, bool(), '
                 f'asnumpy(), …) at {site_of_error(error)}, and cannot be traced as a static '
                 f'subgraph: choose by F.where(condition, one, other), or put the if into the forward() of a '
-                f'gluon.Block, which runs for each sample ({error})') from error
+                f'gluon.Block, which runs for each sample ({error})'
+            ) from error
         except Exception as error:
             specs = ', '.join(str(leaf._store.spec) for leaf in leaves)
-            raise RecordError(f'{describe(block)} cannot be traced as a static subgraph with '
-                              f'({specs}): {type(error).__name__}: {error}') from error
+            raise RecordError(
+                f'{describe(block)} cannot be traced as a static subgraph with '
+                f'({specs}): {type(error).__name__}: {error}'
+            ) from error
 
     def _find_ctx(self, block) -> None:
         """Before numbers of a first call get a context: that of the block's parameters."""
@@ -402,26 +450,36 @@ class Recording(Inputs):
         if shared:
             attrs = tuple([(key, value) for key, value in attrs if key != 'sparse_grad'])
         try:
-            return self._form(op, types, (op, attrs, shared), list(map(_spec_and_kind, leaves)),
-                              lambda: trace_operator(op, attrs, len(leaves),
-                                                     dict(zip(shared, weights))))
+            return self._form(
+                op,
+                types,
+                (op, attrs, shared),
+                list(map(_spec_and_kind, leaves)),
+                lambda: trace_operator(op, attrs, len(leaves), dict(zip(shared, weights))),
+            )
         except EdbError as error:
             raise type(error)(f'{error}\n  called at {current_site()}') from error.__cause__
 
     def _form(self, name, types, head, specs, trace, eager: bool = False) -> Form:
         contexts = {spec.ctx for spec, _ in specs}
         if len(contexts) > 1:
-            raise RecordError(f'{name} got arguments on different contexts: '
-                              f'{", ".join(sorted(map(str, contexts)))}')
+            raise RecordError(
+                f'{name} got arguments on different contexts: '
+                f'{", ".join(sorted(map(str, contexts)))}'
+            )
         rows = {spec.rows for spec, _ in specs}
-        aligned = head + (self.mode, self.options,
-                          tuple((spec.arena, kind) for spec, kind in specs))
+        aligned = head + (
+            self.mode,
+            self.options,
+            tuple((spec.arena, kind) for spec, kind in specs),
+        )
         exact = aligned + (tuple(spec.rows for spec, _ in specs),)
         with _tracing:  # two threads get the same type
             node_type = types.get(exact) or (types.get(aligned) if len(rows) == 1 else None)
             if node_type is None or not node_type.fits():
-                node_type = make_type(trace(), self.mode, specs, contexts.pop(), self.options,
-                                      eager=eager)
+                node_type = make_type(
+                    trace(), self.mode, specs, contexts.pop(), self.options, eager=eager
+                )
                 node_type.made_with = head
                 types[exact if node_type.alone or node_type.whole else aligned] = node_type
         for parameter in node_type.parameters:
@@ -440,11 +498,15 @@ class Recording(Inputs):
             self._known_parameters.add((parameter, ctx))
         elif watched.array is not array or watched.copy is not None:
             before, now = watched.values(), detached(array)
-            if before.dtype != now.dtype or before.ctx != now.ctx or not np.array_equal(
-                    before.asnumpy(), now.asnumpy()):
+            if (
+                before.dtype != now.dtype
+                or before.ctx != now.ctx
+                or not np.array_equal(before.asnumpy(), now.asnumpy())
+            ):
                 raise RecordError(
                     f'parameter {parameter.name} of {name} was changed between two recorded calls '
-                    f'that use it; evaluate the earlier ones (gluon_edbatch.forward) first')
+                    f'that use it; evaluate the earlier ones (gluon_edbatch.forward) first'
+                )
             if watched.array is array:
                 watched.watch_again()
 
@@ -472,14 +534,21 @@ class Recording(Inputs):
             node_type = types.get(key)
             if node_type is None:
                 try:
-                    node_type = make_type(form.node_type.graph, self.mode, specs,
-                                          form.node_type.ctx, self.options, lengths)
+                    node_type = make_type(
+                        form.node_type.graph,
+                        self.mode,
+                        specs,
+                        form.node_type.ctx,
+                        self.options,
+                        lengths,
+                    )
                 except EdbError as error:
                     raise type(error)(f'{error}\n  called at {current_site()}') from None
                 node_type.made_with = head
                 node_type = types.setdefault(key, node_type)
             exact = self.forms_by_key[form.index, lengths] = self.new_form(
-                node_type, form.rows, form.block, form.mutable)
+                node_type, form.rows, form.block, form.mutable
+            )
         return exact
 
     def _given_number(self, arg: Any) -> Any:
@@ -503,17 +572,27 @@ class Recording(Inputs):
                 self._watch(describe(block), parameter, node_type.ctx)
         self.trusted.add(node_type)
 
-    def new_form(self, node_type: NodeType, rows: int, block: Optional[gluon.Block] = None,
-                 mutable: Optional[tuple] = None) -> Form:
+    def new_form(
+        self,
+        node_type: NodeType,
+        rows: int,
+        block: Optional[gluon.Block] = None,
+        mutable: Optional[tuple] = None,
+    ) -> Form:
         """A form of calls of this type with so many rows."""
         stores = [self.store(spec) for spec in node_type.output_specs(rows)]
         form = Form(len(self.forms), node_type, rows, stores)
         form.block, form.mutable = block, mutable
         self.forms.append(form)
-        self.form_summaries.append((
-            node_type.serial, rows, form.outputs,
-            sum([argument.kind is not Kind.ROWS for argument in node_type.arguments]),
-            node_type.mode.recording))
+        self.form_summaries.append(
+            (
+                node_type.serial,
+                rows,
+                form.outputs,
+                sum([argument.kind is not Kind.ROWS for argument in node_type.arguments]),
+                node_type.mode.recording,
+            )
+        )
         self.output_rows += [store.shape[0] for store in stores]
         return form
 
@@ -545,11 +624,13 @@ class Recording(Inputs):
             raise RecordError(
                 f'parameter {self.replaced} got a new array (by initialize, cast, reset_ctx, '
                 f'grad_req, …) while a scope was recording calls that use it; evaluate them '
-                f'(gluon_edbatch.forward) or leave the scope first')
+                f'(gluon_edbatch.forward) or leave the scope first'
+            )
         if self.changed_block is not None:
             raise RecordError(
                 f'{self.changed_block} was changed while a scope was recording calls that read it; '
-                f'change it before the scope or after it')
+                f'change it before the scope or after it'
+            )
 
     def site_of_use(self, value: int) -> Site:
         """The user's line of the first call that reads this value."""
@@ -575,8 +656,17 @@ class Recording(Inputs):
         self.closed = True
         for form in self.forms:
             form.release()
-        for kept in (self._large, self._small, self._modes, self.forms_by_key, self.callees,
-                     self.adopted, self.trusted, self._stores, self.shared):
+        for kept in (
+            self._large,
+            self._small,
+            self._modes,
+            self.forms_by_key,
+            self.callees,
+            self.adopted,
+            self.trusted,
+            self._stores,
+            self.shared,
+        ):
             kept.clear()
         self.sharing = Sharing()
         self._numbers = None
@@ -590,8 +680,10 @@ class Recording(Inputs):
         """Compute the values `wanted`, or all."""
         self.check_alive()
         if not self.closed and threading.get_ident() != self.thread:
-            raise RecordError(f'{current_site()} needs a value of a batching scope that another '
-                              f'thread is still recording; wait until it has left the scope')
+            raise RecordError(
+                f'{current_site()} needs a value of a batching scope that another '
+                f'thread is still recording; wait until it has left the scope'
+            )
         self.evaluator.run(self, wanted)
 
     def stores(self) -> List[Store]:
@@ -620,9 +712,11 @@ class Recording(Inputs):
     def check_alive(self) -> None:
         """Raise if an exception ended this recording."""
         if self.error is not None:
-            raise StaleValueError(f'this value was recorded in a gluon_edbatch.batching() scope '
-                                  f'that an exception left ({self.error}), so it was never '
-                                  f'computed; record it again')
+            raise StaleValueError(
+                f'this value was recorded in a gluon_edbatch.batching() scope '
+                f'that an exception left ({self.error}), so it was never '
+                f'computed; record it again'
+            )
 
 
 def _types_of(block: gluon.Block, mark: Fingerprint) -> Dict[tuple, NodeType]:

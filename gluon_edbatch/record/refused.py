@@ -1,4 +1,5 @@
 """Arguments that a block or an operator cannot take: what is wrong, and what to write instead."""
+
 import sys
 from types import CodeType, TracebackType
 from typing import Any, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
@@ -13,8 +14,12 @@ from .sites import Site, site_above
 
 # What MXNet says of an argument that is no array; it says which only where it is an operator's.
 _FOR_NONE = ('inputs, but got', WITHOUT_ARRAY)
-_NO_ARRAY = ('there must be one NDArray or one Symbol in the input', 'must be Symbol instances',
-             'must have NDArray type', *_FOR_NONE)
+_NO_ARRAY = (
+    'there must be one NDArray or one Symbol in the input',
+    'must be Symbol instances',
+    'must have NDArray type',
+    *_FOR_NONE,
+)
 _call = gluon.Block.__call__
 _NUMBERS = (int, float, np.generic)
 model_codes: Set[CodeType] = set()  # of what calls a model for one sample (see `mixin`)
@@ -28,8 +33,9 @@ class ModelCall(NamedTuple):
     site: Site
 
 
-def refused_call(block: gluon.Block, args: Sequence[Any], error: BaseException,
-                 call: Optional[ModelCall]) -> Optional[str]:
+def refused_call(
+    block: gluon.Block, args: Sequence[Any], error: BaseException, call: Optional[ModelCall]
+) -> Optional[str]:
     """Why a block failed with `error`, if that is for an argument that is no array.
 
     Parameters
@@ -51,11 +57,16 @@ def refused_call(block: gluon.Block, args: Sequence[Any], error: BaseException,
             return f'{describe(block)} takes a list of children, [] for none, not {brief(args[1])}'
     text = _refused(describe(block), [(names[position], args[position]) for position in blamed])
     text += _unlike_mxnet(error)
-    if call is not None and any(isinstance(args[position], (list, tuple)) for position in blamed) \
-            and any(isinstance(arg, (list, tuple)) for arg in call.args):
-        text += (f'\n  A model is called with one sample: if {brief(call.args[0])}, which '
-                 f'{describe(call.model)} was called with at {call.site}, is a list of samples, '
-                 f'write net.batch(samples), or [net(sample) for sample in samples] in a scope')
+    if (
+        call is not None
+        and any(isinstance(args[position], (list, tuple)) for position in blamed)
+        and any(isinstance(arg, (list, tuple)) for arg in call.args)
+    ):
+        text += (
+            f'\n  A model is called with one sample: if {brief(call.args[0])}, which '
+            f'{describe(call.model)} was called with at {call.site}, is a list of samples, '
+            f'write net.batch(samples), or [net(sample) for sample in samples] in a scope'
+        )
     return text
 
 
@@ -79,8 +90,11 @@ def _blamed(args: Sequence[Any], error: BaseException) -> List[int]:
 
 def _looks_like(arg: Any, text: str) -> bool:
     """Whether MXNet may have shown this argument so; in containers there are then Symbols."""
-    return text.startswith(repr(type(arg)())[0]) if isinstance(arg, (list, tuple, dict)) \
+    return (
+        text.startswith(repr(type(arg)())[0])
+        if isinstance(arg, (list, tuple, dict))
         else text == str(arg)
+    )
 
 
 def _is_value(arg: Any) -> bool:
@@ -108,12 +122,16 @@ def _what(arg: Any) -> str:
     if isinstance(arg, bool):
         return f'{arg}: write int({arg})'
     if isinstance(arg, (str, bytes)):
-        return (f'the {"string" if isinstance(arg, str) else "bytes"} {brief(arg)}: give what '
-                f'stands for it in a vocabulary, an int')
+        return (
+            f'the {"string" if isinstance(arg, str) else "bytes"} {brief(arg)}: give what '
+            f'stands for it in a vocabulary, an int'
+        )
     if isinstance(arg, (list, tuple)):
         return _what_items(arg)
-    return (f'{brief(arg)}, of the class {type(arg).__name__}: take the arrays and numbers out of '
-            f'it in the forward() of a Block with AutoBatchMixin, and give these')
+    return (
+        f'{brief(arg)}, of the class {type(arg).__name__}: take the arrays and numbers out of '
+        f'it in the forward() of a Block with AutoBatchMixin, and give these'
+    )
 
 
 def _what_items(items: Sequence[Any]) -> str:
@@ -125,10 +143,14 @@ def _what_items(items: Sequence[Any]) -> str:
         wrong = next(leaf for leaf in leaves if not _is_value(leaf))
         return f'{kind} that holds {_what(wrong)}'
     if all([isinstance(leaf, _NUMBERS) or leaf.shape == (1,) for leaf in leaves]):
-        return (f'{kind} of {len(leaves)} numbers: give one array, such as '
-                f"numpy.array(..., 'float32'), whose axis 0 has a row for the sample")
-    return (f'{kind} of {len(leaves)} arrays: call it for each of them, or put them together by '
-            f'gluon_edbatch.stack or concat')
+        return (
+            f'{kind} of {len(leaves)} numbers: give one array, such as '
+            f"numpy.array(..., 'float32'), whose axis 0 has a row for the sample"
+        )
+    return (
+        f'{kind} of {len(leaves)} arrays: call it for each of them, or put them together by '
+        f'gluon_edbatch.stack or concat'
+    )
 
 
 def _leaves(items: Any) -> Iterator[Any]:
@@ -146,8 +168,11 @@ def current_model_call() -> Optional[ModelCall]:
         if frame.f_code in model_codes:
             found = frame
         frame = frame.f_back
-    return None if found is None else ModelCall(
-        found.f_locals['self'], found.f_locals['args'], site_above(found))
+    return (
+        None
+        if found is None
+        else ModelCall(found.f_locals['self'], found.f_locals['args'], site_above(found))
+    )
 
 
 def refused_eagerly(error: BaseException, traceback: Optional[TracebackType]) -> Optional[str]:

@@ -1,4 +1,5 @@
 """Arrays of the user that the calls of an operator share: weights, as parameters are to blocks."""
+
 import ctypes
 import sys
 from collections import OrderedDict
@@ -9,8 +10,8 @@ import numpy as np
 from mxnet.base import _LIB, NDArrayHandle, check_call
 from mxnet.ndarray import NDArray
 
-from ..ops import op_of
 from ..mx.guard import GuardedArray, raw_handle
+from ..ops import op_of
 from ..subgraph.spec import device_of
 
 _LARGE = 1 << 16  # elements
@@ -74,10 +75,12 @@ class Sharing:
 
     def positions(self, op: str, args: Sequence[Any]) -> Tuple[int, ...]:
         """Those of the arguments that are shared, if any argument is not."""
-        found = [position for position, arg in enumerate(args)
-                 if arg.__class__ in (NDArray, GuardedArray) and (
-                     self._is_readable(arg) if position in op_of(op).weights
-                     else self.is_weight(arg))]
+        found = [
+            position
+            for position, arg in enumerate(args)
+            if arg.__class__ in (NDArray, GuardedArray)
+            and (self._is_readable(arg) if position in op_of(op).weights else self.is_weight(arg))
+        ]
         known = self._of_operator.setdefault(op, set())
         known.update([id(args[position]) for position in found])
         if len(found) == len(args) or len(known) > _MOST_ARRAYS:
@@ -87,9 +90,12 @@ class Sharing:
     def data_among(self, args: Sequence[Any]) -> Optional[int]:
         """Position of the array that is data, if any is an array: rather one that is no weight."""
         found = [position for position, arg in enumerate(args) if isinstance(arg, NDArray)]
-        data = [position for position in found
-                if args[position].__class__ not in (NDArray, GuardedArray)
-                or not self.is_weight(args[position])]
+        data = [
+            position
+            for position in found
+            if args[position].__class__ not in (NDArray, GuardedArray)
+            or not self.is_weight(args[position])
+        ]
         return next(iter(data + found), None)
 
     def is_weight(self, array: NDArray) -> bool:
@@ -103,8 +109,11 @@ class Sharing:
         known = self._known.get(id(array))
         if known is None:
             readable = device_of(array) == array.ctx
-            known = self._known[id(array)] = array, readable, readable and (
-                array.size >= _LARGE or _has_gradient(array))
+            known = self._known[id(array)] = (
+                array,
+                readable,
+                readable and (array.size >= _LARGE or _has_gradient(array)),
+            )
         return known
 
 
@@ -123,26 +132,37 @@ class SharedTypes:
     so those go that nobody else refers to, and the least recently used ones."""
 
     def __init__(self):
-        self._types: 'OrderedDict[tuple, Tuple[List[SharedArray], dict]]' = OrderedDict()
+        self._types: OrderedDict[tuple, Tuple[List[SharedArray], dict]] = OrderedDict()
 
-    def of(self, op: str, positions: Sequence[int], arrays: Sequence[NDArray]
-           ) -> Tuple[List[SharedArray], dict]:
+    def of(
+        self, op: str, positions: Sequence[int], arrays: Sequence[NDArray]
+    ) -> Tuple[List[SharedArray], dict]:
         """The parameters that stand for these arrays, arguments at these positions, and the types
         that have them, by key."""
         key = (op, *positions, *map(id, arrays))
         known = self._types.pop(key, None)
         if known is None:
             self._forget()
-        if known is None or any(shared.shape != array.shape or shared.dtype != array.dtype
-                                for shared, array in zip(known[0], arrays)):
-            known = [SharedArray(f'array{position}', array)
-                     for position, array in zip(positions, arrays)], {}
+        if known is None or any(
+            shared.shape != array.shape or shared.dtype != array.dtype
+            for shared, array in zip(known[0], arrays)
+        ):
+            known = (
+                [
+                    SharedArray(f'array{position}', array)
+                    for position, array in zip(positions, arrays)
+                ],
+                {},
+            )
         self._types[key] = known
         while len(self._types) > _MOST_TYPES:
             self._types.popitem(last=False)
         return known
 
     def _forget(self) -> None:
-        for key in [key for key, (weights, _) in self._types.items()
-                    if any(weight.is_forgotten() for weight in weights)]:
+        for key in [
+            key
+            for key, (weights, _) in self._types.items()
+            if any(weight.is_forgotten() for weight in weights)
+        ]:
             del self._types[key]

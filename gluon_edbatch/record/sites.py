@@ -1,4 +1,5 @@
 """Where in the user's code a call was recorded: two words per node, a line only when asked for."""
+
 import dis
 import os
 import sys
@@ -8,8 +9,10 @@ from typing import Any, Dict, NamedTuple
 
 import mxnet
 
-_LIBRARY = tuple(os.path.dirname(os.path.abspath(path)) + os.sep for path in
-                 (mxnet.__file__, os.path.dirname(os.path.abspath(__file__))))
+_LIBRARY = tuple(
+    os.path.dirname(os.path.abspath(path)) + os.sep
+    for path in (mxnet.__file__, os.path.dirname(os.path.abspath(__file__)))
+)
 # By id, because hashing a code object hashes all its contents; the code is kept to pin the id.
 user_codes: Dict[int, CodeType] = {}
 _library_codes: Dict[int, CodeType] = {}
@@ -33,7 +36,8 @@ def is_library(code: CodeType, names: Dict[str, Any]) -> bool:
         return False
     library = os.path.abspath(code.co_filename).startswith(_LIBRARY) or (
         code.co_filename == '<string>'  # the functions of mx.nd are made at import
-        and names.get('__name__', '').startswith('mxnet.'))
+        and names.get('__name__', '').startswith('mxnet.')
+    )
     (_library_codes if library else user_codes)[id(code)] = code
     return library
 
@@ -63,8 +67,11 @@ def site_above(frame: FrameType) -> Site:
 
 def site_of_error(error: BaseException) -> Site:
     """The innermost of the user's lines that an exception has passed."""
-    passed = [(frame, line) for frame, line in walk_tb(error.__traceback__)
-              if not is_library(frame.f_code, frame.f_globals)]
+    passed = [
+        (frame, line)
+        for frame, line in walk_tb(error.__traceback__)
+        if not is_library(frame.f_code, frame.f_globals)
+    ]
     if not passed:
         return current_site()
     frame, line = passed[-1]

@@ -1,4 +1,5 @@
 """What was done: counters, explanations line by line of the user's code, pictures."""
+
 from .counters import Report, TypeReport
 
 __all__ = ['Report', 'TypeReport']

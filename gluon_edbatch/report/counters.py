@@ -1,4 +1,5 @@
 """What was batched, and what not and why."""
+
 from typing import Any, Dict, Iterable, List, NamedTuple, Tuple
 
 import numpy as np
@@ -124,14 +125,17 @@ class Report(NamedTuple):
             f'{self.mean_batch_size:.1f} calls a batch',
             f'rows read: {self.gathered_rows} gathered, {self.sliced_rows} as slices',
             f'record {self.record_ms:.2f} ms, {learned}schedule {self.schedule_ms:.2f} ms, '
-            f'execute {self.execute_ms:.2f} ms (submission)']
+            f'execute {self.execute_ms:.2f} ms (submission)',
+        ]
         folded = _folded(self.types)
         width = max([len(kind.name) for kind in folded], default=0)
         for kind in folded:
             note = f'   one by one: {kind.note}' if kind.note else ''
             passes = f'   ({", ".join(kind.passes)})' if kind.passes else ''
-            lines.append(f'  {kind.name:{width}}  {kind.calls:7d} calls in {kind.batches:5d} '
-                         f'batches{passes}{note}')
+            lines.append(
+                f'  {kind.name:{width}}  {kind.calls:7d} calls in {kind.batches:5d} '
+                f'batches{passes}{note}'
+            )
         for site in dict.fromkeys(self.forced):
             lines.append(f'  evaluated early {self.forced.count(site)} times by {site}')
         return '\n'.join(lines)
@@ -142,9 +146,14 @@ def _folded(types: Iterable[TypeReport]) -> List[TypeReport]:
     groups: Dict[tuple, List[TypeReport]] = {}
     for kind in types:
         groups.setdefault((kind.alike, kind.note, kind.passes), []).append(kind)
-    return [alike[0]._replace(name=_name_of_all(alike), calls=sum([one.calls for one in alike]),
-                              batches=sum([one.batches for one in alike]))
-            for alike in groups.values()]
+    return [
+        alike[0]._replace(
+            name=_name_of_all(alike),
+            calls=sum([one.calls for one in alike]),
+            batches=sum([one.batches for one in alike]),
+        )
+        for alike in groups.values()
+    ]
 
 
 def _name_of_all(alike: List[TypeReport]) -> str:
@@ -155,32 +164,40 @@ def _name_of_all(alike: List[TypeReport]) -> str:
     return f'{first} and {len(alike) - 1} with other {" or ".join(differing)}'
 
 
-def make_report(scheduler: str, counts: List[EvaluationCounts], record_s: float,
-                forced: List[Site]) -> Report:
+def make_report(
+    scheduler: str, counts: List[EvaluationCounts], record_s: float, forced: List[Site]
+) -> Report:
     """Add up the evaluations of a scope."""
     types: Dict[int, TypeReport] = {}
     for count in counts:
         for group in count.plan.groups:
             kind = group.node_type
             known = types.get(kind.serial) or TypeReport(
-                repr(kind), 0, 0, kind.reason if kind.alone else '', alike=_alike(kind))
+                repr(kind), 0, 0, kind.reason if kind.alone else '', alike=_alike(kind)
+            )
             known = known._replace(passes=_union(kind, known.passes, count.passes[kind.serial]))
             if group.hoisted:
                 types[kind.serial] = known._replace(hoisted=known.hoisted + 1)
             else:
-                types[kind.serial] = known._replace(calls=known.calls + len(group.nodes),
-                                                    batches=known.batches + group.size)
+                types[kind.serial] = known._replace(
+                    calls=known.calls + len(group.nodes), batches=known.batches + group.size
+                )
     return Report(
-        scheduler, len(counts), sum(len(count.graph) for count in counts),
+        scheduler,
+        len(counts),
+        sum(len(count.graph) for count in counts),
         sum(len(count.schedule) for count in counts),
-        sum(lower_bound(count.graph) for count in counts), tuple(types.values()),
+        sum(lower_bound(count.graph) for count in counts),
+        tuple(types.values()),
         sum(count.plan.gathered_rows for count in counts),
         sum(count.plan.sliced_rows for count in counts),
         1e3 * (record_s + sum(count.collect_s for count in counts)),
         1e3 * sum(count.schedule.learn_s for count in counts),
         sum(count.schedule.unseen_states for count in counts),
         1e3 * sum(count.schedule_s - count.schedule.learn_s for count in counts),
-        1e3 * sum(count.execute_s for count in counts), tuple(forced))
+        1e3 * sum(count.execute_s for count in counts),
+        tuple(forced),
+    )
 
 
 def _alike(node_type: NodeType) -> str:
@@ -206,8 +223,10 @@ def passes_of(plan: Plan, arranged: Iterable[NodeType]) -> Dict[int, Tuple[str, 
             changed[group.node_type.serial].add('hoisting')
     for node_type in arranged:
         changed[node_type.serial].add('row_layout')
-    return {group.node_type.serial: _union(group.node_type, changed[group.node_type.serial])
-            for group in plan.groups}
+    return {
+        group.node_type.serial: _union(group.node_type, changed[group.node_type.serial])
+        for group in plan.groups
+    }
 
 
 def _union(node_type: NodeType, *names: Iterable[str]) -> Tuple[str, ...]:

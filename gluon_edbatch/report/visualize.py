@@ -1,4 +1,5 @@
 """Pictures of graphs with their schedules, and of explanations, as SVG."""
+
 import colorsys
 import os
 import textwrap
@@ -8,22 +9,22 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 
 import numpy as np
 
-from .explain import Explanation, Place
-from .explain.explanation import headline, reason_text, shown
 from ..graph.graph import Graph
 from ..schedule import lower_bound
 from ..schedule.protocol import Schedule
+from .explain import Explanation, Place
+from .explain.explanation import headline, reason_text, shown
 
 __all__ = ['explanation', 'schedule']
 
 _STEP_X, _STEP_Y, _RADIUS, _MARGIN, _LINE = 26, 42, 10, 30, 18
-_BETWEEN = 20           # samples
-_SCREEN = (1600, 900)   # what pictures fit if they can
-_SMALLEST = 0.3         # scale of nodes; a larger graph makes a larger picture
-_READABLE = 0.6         # of that scale: below, numbers in the nodes are left out
-_MANY = 16              # what reads more values joins samples, rather than being of one
-_ENTRY = 60             # letters of an entry of a legend
-_WIDE = 0.56            # of a letter of the legend, by its height
+_BETWEEN = 20  # samples
+_SCREEN = (1600, 900)  # what pictures fit if they can
+_SMALLEST = 0.3  # scale of nodes; a larger graph makes a larger picture
+_READABLE = 0.6  # of that scale: below, numbers in the nodes are left out
+_MANY = 16  # what reads more values joins samples, rather than being of one
+_ENTRY = 60  # letters of an entry of a legend
+_WIDE = 0.56  # of a letter of the legend, by its height
 _TEXT = 12
 _FONT = 'DejaVu Sans, Verdana, Arial, Helvetica, sans-serif'  # not every program knows the last
 # Of explanations: bars of batches, letters in a line, types with a name in a row.
@@ -56,11 +57,12 @@ def schedule(source: Any, path: Union[str, Path], evaluation: Optional[int] = No
     """
     made = [source] if isinstance(source, tuple) else source.schedules()
     if not made:
-        raise ValueError('nothing of this scope was evaluated yet; call '
-                         'gluon_edbatch.forward on its results first')
+        raise ValueError(
+            'nothing of this scope was evaluated yet; call '
+            'gluon_edbatch.forward on its results first'
+        )
     numbers = range(len(made)) if evaluation is None else [range(len(made))[evaluation]]
-    _write(path, lambda: _svg([_Section(*made[number], number, len(made))
-                               for number in numbers]))
+    _write(path, lambda: _svg([_Section(*made[number], number, len(made)) for number in numbers]))
 
 
 def explanation(source: Any, path: Union[str, Path]) -> None:
@@ -122,11 +124,17 @@ class _Section:
         self.names = list(graph.type_names) or [f'type {kind}' for kind in range(graph.num_types)]
         self.samples = _samples(graph)
         title = f'Evaluation {number + 1} of {of}: ' if of > 1 else ''
-        self.heading = (f'{title}{len(graph)} calls in {len(made)} batches '
-                        f'(lower bound {lower_bound(graph)})')
-        self.legend = [(int(graph.types[nodes[0]]), number,
-                        f'{number + 1}: {len(nodes)} x {self.names[graph.types[nodes[0]]]}')
-                       for number, nodes in enumerate(made)]
+        self.heading = (
+            f'{title}{len(graph)} calls in {len(made)} batches (lower bound {lower_bound(graph)})'
+        )
+        self.legend = [
+            (
+                int(graph.types[nodes[0]]),
+                number,
+                f'{number + 1}: {len(nodes)} x {self.names[graph.types[nodes[0]]]}',
+            )
+            for number, nodes in enumerate(made)
+        ]
 
     def legend_width(self) -> float:
         """Of the entries."""
@@ -158,12 +166,17 @@ class _Section:
         """Its elements, below `top`."""
         x, y = self._places(width)
         used = self.width(width)
-        return [f'<text x="{_MARGIN}" y="{top + _LINE:.1f}" font-weight="bold">'
-                f'{escape(self.heading)}</text>',
-                f'<g transform="translate({_MARGIN},{top + 2 * _LINE:.1f}) scale({scale:.4f})">',
-                *self._edges(x, y), *self._nodes(x, y, scale >= _READABLE), '</g>',
-                *self._entries(scale * used + 2 * _MARGIN, top + 2 * _LINE,
-                               self.height(width, scale) - 3 * _LINE)]
+        return [
+            f'<text x="{_MARGIN}" y="{top + _LINE:.1f}" font-weight="bold">'
+            f'{escape(self.heading)}</text>',
+            f'<g transform="translate({_MARGIN},{top + 2 * _LINE:.1f}) scale({scale:.4f})">',
+            *self._edges(x, y),
+            *self._nodes(x, y, scale >= _READABLE),
+            '</g>',
+            *self._entries(
+                scale * used + 2 * _MARGIN, top + 2 * _LINE, self.height(width, scale) - 3 * _LINE
+            ),
+        ]
 
     def _places(self, width: float) -> Tuple[np.ndarray, np.ndarray]:
         """Where each node is, by what is right and below of the upper left corner."""
@@ -180,35 +193,50 @@ class _Section:
 
     def _edges(self, x: np.ndarray, y: np.ndarray) -> List[str]:
         joins = {node for sample in self.samples if sample.joins for node in sample.nodes.tolist()}
-        read = sorted(set(zip(self.graph.inputs.tolist(), self.graph.readers.tolist())),
-                      key=lambda edge: (edge[1] not in joins, edge))
-        return [f'<line x1="{x[a]:.1f}" y1="{y[a]:.1f}" x2="{x[b]:.1f}" y2="{y[b]:.1f}" '
-                f'stroke="{"#e0e0e0" if b in joins else "#999999"}"/>' for a, b in read]
+        read = sorted(
+            set(zip(self.graph.inputs.tolist(), self.graph.readers.tolist())),
+            key=lambda edge: (edge[1] not in joins, edge),
+        )
+        return [
+            f'<line x1="{x[a]:.1f}" y1="{y[a]:.1f}" x2="{x[b]:.1f}" y2="{y[b]:.1f}" '
+            f'stroke="{"#e0e0e0" if b in joins else "#999999"}"/>'
+            for a, b in read
+        ]
 
     def _nodes(self, x: np.ndarray, y: np.ndarray, numbers: bool) -> List[str]:
         parts = ['<g stroke="#333333" text-anchor="middle">']
         for node in range(len(self.graph)):
             number, kind = int(self.batch[node]), int(self.graph.types[node])
-            text = f'<text x="{x[node]:.1f}" y="{y[node] + 3.5:.1f}" stroke="none" ' \
-                   f'font-size="10">{number + 1}</text>' if numbers else ''
-            parts.append(f'<g><title>{escape(self.names[kind])}, node {node}, batch {number + 1}'
-                         f'</title>{_mark(x[node], y[node], kind, number)}{text}</g>')
+            text = (
+                f'<text x="{x[node]:.1f}" y="{y[node] + 3.5:.1f}" stroke="none" '
+                f'font-size="10">{number + 1}</text>'
+                if numbers
+                else ''
+            )
+            parts.append(
+                f'<g><title>{escape(self.names[kind])}, node {node}, batch {number + 1}'
+                f'</title>{_mark(x[node], y[node], kind, number)}{text}</g>'
+            )
         return parts + ['</g>']
 
     def _entries(self, left: float, top: float, height: float) -> List[str]:
         """The legend, as much as there is room for."""
         room = max(1, int(height / _LINE))
-        shown = self.legend if len(self.legend) <= room else self.legend[:room - 1]
+        shown = self.legend if len(self.legend) <= room else self.legend[: room - 1]
         parts = ['<g stroke="#333333">']
         for line, (kind, number, text) in enumerate(shown):
             at = top + line * _LINE
             if len(text) > _ENTRY:  # shapes are at the end
-                text = f'{text[:_ENTRY - 20]}…{text[-19:]}'
-            parts.append(f'{_mark(left, at, kind, number, 0.7)}<text x="{left + 16:.0f}" '
-                         f'y="{at + 4:.1f}" stroke="none">{escape(text)}</text>')
+                text = f'{text[: _ENTRY - 20]}…{text[-19:]}'
+            parts.append(
+                f'{_mark(left, at, kind, number, 0.7)}<text x="{left + 16:.0f}" '
+                f'y="{at + 4:.1f}" stroke="none">{escape(text)}</text>'
+            )
         if len(shown) < len(self.legend):
-            parts.append(f'<text x="{left:.0f}" y="{top + len(shown) * _LINE + 4:.1f}" '
-                         f'stroke="none">and {len(self.legend) - len(shown)} more batches</text>')
+            parts.append(
+                f'<text x="{left:.0f}" y="{top + len(shown) * _LINE + 4:.1f}" '
+                f'stroke="none">and {len(self.legend) - len(shown)} more batches</text>'
+            )
         return parts + ['</g>']
 
 
@@ -232,8 +260,15 @@ def _size(sections: Sequence[_Section], width: float, scale: float) -> Tuple[flo
 def _scale(sections: Sequence[_Section], width: float) -> float:
     """The largest at which the picture with rows of this width fits a screen; it may be above 1."""
     text, whole = _size(sections, width, 0.0), _size(sections, width, 1.0)
-    return max(0.0, min([(room - fixed) / max(size - fixed, 1.0) for room, fixed, size in zip(
-        _SCREEN, text, whole)]))
+    return max(
+        0.0,
+        min(
+            [
+                (room - fixed) / max(size - fixed, 1.0)
+                for room, fixed, size in zip(_SCREEN, text, whole)
+            ]
+        ),
+    )
 
 
 def _unlike_a_screen(sections: Sequence[_Section], width: float) -> Tuple[float, float]:
@@ -252,10 +287,16 @@ def _widths(sections: Sequence[_Section]) -> List[float]:
 
 def _document(parts: Sequence[str], across: float, down: float) -> str:
     """An SVG file of these elements."""
-    return '\n'.join([
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{across:.0f}" height="{down:.0f}" '
-        f'font-family="{_FONT}" font-size="{_TEXT}">',
-        f'<rect width="{across:.0f}" height="{down:.0f}" fill="#ffffff"/>', *parts, '</svg>', ''])
+    return '\n'.join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{across:.0f}" height="{down:.0f}" '
+            f'font-family="{_FONT}" font-size="{_TEXT}">',
+            f'<rect width="{across:.0f}" height="{down:.0f}" fill="#ffffff"/>',
+            *parts,
+            '</svg>',
+            '',
+        ]
+    )
 
 
 def _mark(x: float, y: float, kind: int, batch: int, scale: float = 1.0) -> str:
@@ -264,15 +305,20 @@ def _mark(x: float, y: float, kind: int, batch: int, scale: float = 1.0) -> str:
     if not corners:
         return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{_RADIUS * scale:.1f}" fill="{fill}"/>'
     angles = np.radians(turn + 360 / corners * np.arange(corners))
-    points = ' '.join(f'{x + 1.2 * _RADIUS * scale * np.cos(angle):.1f},'
-                      f'{y + 1.2 * _RADIUS * scale * np.sin(angle):.1f}' for angle in angles)
+    points = ' '.join(
+        f'{x + 1.2 * _RADIUS * scale * np.cos(angle):.1f},'
+        f'{y + 1.2 * _RADIUS * scale * np.sin(angle):.1f}'
+        for angle in angles
+    )
     return f'<polygon points="{points}" fill="{fill}"/>'
 
 
 def _colour(number: int) -> str:
     """Hues a golden angle apart, so that those of numbers that follow each other differ; as
     #rrggbb, as not every program knows hsl()."""
-    parts = colorsys.hls_to_rgb(number * 137.508 % 360 / 360, (.72, .82, .62)[number // 8 % 3], .7)
+    parts = colorsys.hls_to_rgb(
+        number * 137.508 % 360 / 360, (0.72, 0.82, 0.62)[number // 8 % 3], 0.7
+    )
     return '#' + ''.join([f'{round(255 * part):02x}' for part in parts])
 
 
@@ -299,8 +345,9 @@ class _Rows:
         bars = [bar for place in made.places for bar in place.bars]
         self._step = min(_STEP_X, _BARS_WIDTH / max(1, made.batches))
         self._end = _MARGIN + self._step * made.batches
-        self._borders = sorted({bar.evaluation: self._left(bar.batch) for bar in sorted(
-            bars, reverse=True)}.values())[1:]
+        self._borders = sorted(
+            {bar.evaluation: self._left(bar.batch) for bar in sorted(bars, reverse=True)}.values()
+        )[1:]
         self._colours: Dict[int, str] = {}
         self._parts: List[str] = []
         self._y = float(_MARGIN)
@@ -313,11 +360,14 @@ class _Rows:
         """Leave a line empty."""
         self._y += _LINE
 
-    def write(self, text: str, x: float = _MARGIN, weight: str = 'normal', colour: str = 'black'
-              ) -> None:
+    def write(
+        self, text: str, x: float = _MARGIN, weight: str = 'normal', colour: str = 'black'
+    ) -> None:
         """A line of text."""
-        self._parts.append(f'<text x="{x:.1f}" y="{self._y:.1f}" font-weight="{weight}" '
-                           f'fill="{colour}">{escape(text)}</text>')
+        self._parts.append(
+            f'<text x="{x:.1f}" y="{self._y:.1f}" font-weight="{weight}" '
+            f'fill="{colour}">{escape(text)}</text>'
+        )
         self._right = max(self._right, x + len(text) * _TEXT * _WIDE)
         self._y += _LINE
 
@@ -332,13 +382,16 @@ class _Rows:
                 f'<rect x="{self._left(bar.batch):.1f}" y="{base - height:.1f}" '
                 f'width="{max(1.0, self._step - 1):.1f}" height="{height:.1f}" '
                 f'fill="{self._colour(bar.type)}"><title>batch {bar.batch + 1}: {bar.calls}'
-                f'{others} calls of {escape(bar.type_name)}</title></rect>')
+                f'{others} calls of {escape(bar.type_name)}</title></rect>'
+            )
         self._parts.append(self._line(_MARGIN, base, self._end, base))
         self._y = base + _LINE
         types = list({bar.type: bar.type_name for bar in place.bars}.items())
         for kind, name in types[:_TYPES]:
-            self._parts.append(f'<rect x="{_MARGIN}" y="{self._y - 9:.1f}" width="10" height="10" '
-                               f'fill="{self._colour(kind)}"/>')
+            self._parts.append(
+                f'<rect x="{_MARGIN}" y="{self._y - 9:.1f}" width="10" height="10" '
+                f'fill="{self._colour(kind)}"/>'
+            )
             self.write(name, _MARGIN + 16)
         if len(types) > _TYPES:
             self.write(f'and {len(types) - _TYPES} more types', _MARGIN + 16)
@@ -348,8 +401,7 @@ class _Rows:
 
     @staticmethod
     def _line(x: float, y: float, to_x: float, to_y: float) -> str:
-        return (f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{to_x:.1f}" y2="{to_y:.1f}" '
-                f'stroke="#999999"/>')
+        return f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{to_x:.1f}" y2="{to_y:.1f}" stroke="#999999"/>'
 
     def svg(self) -> str:
         """All of it."""
@@ -365,8 +417,13 @@ def _samples(graph: Graph) -> List[_Sample]:
     apart = _components(len(graph), edges[~many[graph.readers]])
     if len(apart) <= _MANY * len(parts):
         return [_Sample(np.array(nodes), *_layout(graph, nodes), False) for nodes in parts]
-    return sorted([_Sample(np.array(nodes), *_layout(graph, nodes), bool(many[nodes].any()))
-                   for nodes in apart], key=lambda part: not part.joins)  # above all else
+    return sorted(
+        [
+            _Sample(np.array(nodes), *_layout(graph, nodes), bool(many[nodes].any()))
+            for nodes in apart
+        ],
+        key=lambda part: not part.joins,
+    )  # above all else
 
 
 def _components(count: int, edges: np.ndarray) -> List[List[int]]:
@@ -394,15 +451,20 @@ def _layout(graph: Graph, nodes: Sequence[int]) -> Tuple[np.ndarray, np.ndarray]
     over the middle of what it reads, and is moved to the right if another one is in its place.
     """
     known = set(nodes)
-    read = {node: known.intersection(graph.inputs[graph.offsets[node]:graph.offsets[node + 1]]
-                                     .tolist()) for node in nodes}
+    read = {
+        node: known.intersection(
+            graph.inputs[graph.offsets[node] : graph.offsets[node + 1]].tolist()
+        )
+        for node in nodes
+    }
     sources = [node for node in nodes if not read[node]]
     x = {node: float(column * _STEP_X) for column, node in enumerate(sources)}
     depth = graph.depth[nodes]
     for level in np.unique(depth):
         row = [nodes[i] for i in np.flatnonzero(depth == level)]
-        x.update({node: float(np.mean([x[one] for one in read[node]]))
-                  for node in row if read[node]})
+        x.update(
+            {node: float(np.mean([x[one] for one in read[node]])) for node in row if read[node]}
+        )
         row.sort(key=lambda node: x[node])
         for before, node in zip(row[:-1], row[1:]):
             x[node] = max(x[node], x[before] + _STEP_X)

@@ -1,4 +1,5 @@
 """Cells that take any number of children, in no order."""
+
 from typing import Any, ClassVar, List, Sequence, Tuple
 
 import numpy as np

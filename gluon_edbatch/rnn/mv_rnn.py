@@ -1,5 +1,6 @@
 """Matrix-vector cell (Socher, Huval, Manning and Ng, 2012: Semantic Compositionality through
 Recursive Matrix-Vector Spaces, https://aclanthology.org/D12-1110, eq. 2 and 3)."""
+
 from typing import Any, Tuple
 
 from mxnet import gluon
@@ -28,35 +29,54 @@ Initializer
         - **p**, **P**: (1, H) and (1, H, H)
     """
 
-    def __init__(self, hidden_size: int, vector_weight_initializer: Any = None,
-                 matrix_weight_initializer: Any = None, vector_bias_initializer: Any = 'zeros',
-                 prefix=None, params=None):
+    def __init__(
+        self,
+        hidden_size: int,
+        vector_weight_initializer: Any = None,
+        matrix_weight_initializer: Any = None,
+        vector_bias_initializer: Any = 'zeros',
+        prefix=None,
+        params=None,
+    ):
         super().__init__(prefix=prefix, params=params)
         self._hidden_size = hidden_size
         with self.name_scope():
             self.vector_weight = self.params.get(
-                'vector_weight', shape=(hidden_size, 2 * hidden_size),
-                init=vector_weight_initializer)
+                'vector_weight',
+                shape=(hidden_size, 2 * hidden_size),
+                init=vector_weight_initializer,
+            )
             self.vector_bias = self.params.get(
-                'vector_bias', shape=(hidden_size,), init=vector_bias_initializer)
+                'vector_bias', shape=(hidden_size,), init=vector_bias_initializer
+            )
             self.matrix_weight = self.params.get(
-                'matrix_weight', shape=(hidden_size, 2 * hidden_size),
-                init=matrix_weight_initializer)
+                'matrix_weight',
+                shape=(hidden_size, 2 * hidden_size),
+                init=matrix_weight_initializer,
+            )
 
     def __call__(self, left: Tuple[Any, Any], right: Tuple[Any, Any]):
         """Vector and matrix of a node from those of its children."""
         return super().__call__(*left, *right)
 
-    def hybrid_forward(self, F, left, left_matrix, right, right_matrix, vector_weight,
-                       vector_bias, matrix_weight):
+    def hybrid_forward(
+        self, F, left, left_matrix, right, right_matrix, vector_weight, vector_bias, matrix_weight
+    ):
         """Vectors (N, H), matrices (N, H, H)."""
+
         def transformed(vector, matrix):
             return F.squeeze(F.batch_dot(F.expand_dims(vector, axis=1), matrix), axis=1)
 
         size = self._hidden_size
         both = F.concat(transformed(left, right_matrix), transformed(right, left_matrix), dim=1)
-        vector = F.Activation(F.FullyConnected(both, vector_weight, vector_bias, num_hidden=size),
-                              act_type='tanh')
-        matrix = F.FullyConnected(F.concat(left_matrix, right_matrix, dim=2), matrix_weight,
-                                  no_bias=True, num_hidden=size, flatten=False)
+        vector = F.Activation(
+            F.FullyConnected(both, vector_weight, vector_bias, num_hidden=size), act_type='tanh'
+        )
+        matrix = F.FullyConnected(
+            F.concat(left_matrix, right_matrix, dim=2),
+            matrix_weight,
+            no_bias=True,
+            num_hidden=size,
+            flatten=False,
+        )
         return vector, matrix

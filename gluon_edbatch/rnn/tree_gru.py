@@ -1,5 +1,6 @@
 """Tree-GRU cell (child-sum; after Kokkinos and Potamianos, 2017: Structural Attention Neural
 Networks for improved sentiment analysis, https://arxiv.org/abs/1701.01811, eq. 1–4)."""
+
 from typing import Any, Optional
 
 import mxnet as mx
@@ -37,23 +38,40 @@ class TreeGRUCell(ChildrenCell):
 
     values_of_child = 1
 
-    def __init__(self, hidden_size: int, input_size: Optional[int] = 0,
-                 i2h_weight_initializer: Any = None, h2h_weight_initializer: Any = None,
-                 i2h_bias_initializer: Any = 'zeros', prefix=None, params=None):
+    def __init__(
+        self,
+        hidden_size: int,
+        input_size: Optional[int] = 0,
+        i2h_weight_initializer: Any = None,
+        h2h_weight_initializer: Any = None,
+        i2h_bias_initializer: Any = 'zeros',
+        prefix=None,
+        params=None,
+    ):
         super().__init__(hidden_size, prefix=prefix, params=params)
         self._takes_input = input_size is not None
         with self.name_scope():
             # rows in the order z, n, r
             if input_size is not None:
                 self.i2h_weight = self.params.get(
-                    'i2h_weight', shape=(3 * hidden_size, input_size),
-                    init=i2h_weight_initializer, allow_deferred_init=True)
+                    'i2h_weight',
+                    shape=(3 * hidden_size, input_size),
+                    init=i2h_weight_initializer,
+                    allow_deferred_init=True,
+                )
             self.i2h_bias = self.params.get(
-                'i2h_bias', shape=(3 * hidden_size,), init=i2h_bias_initializer)
+                'i2h_bias', shape=(3 * hidden_size,), init=i2h_bias_initializer
+            )
             for name in 'zrn':
-                setattr(self, f'h2h_{name}_weight', self.params.get(
-                    f'h2h_{name}_weight', shape=(hidden_size, hidden_size),
-                    init=h2h_weight_initializer))
+                setattr(
+                    self,
+                    f'h2h_{name}_weight',
+                    self.params.get(
+                        f'h2h_{name}_weight',
+                        shape=(hidden_size, hidden_size),
+                        init=h2h_weight_initializer,
+                    ),
+                )
 
     def forward(self, x, children):
         """h of a node from its input and its children's states."""
@@ -73,17 +91,22 @@ class TreeGRUCell(ChildrenCell):
         like = children[0]
         return mx.nd.zeros((like.shape[0], self.i2h_weight.shape[1]), like.ctx, like.dtype)
 
-    def hybrid_forward(self, F, x, child_h, i2h_bias, h2h_z_weight, h2h_r_weight, h2h_n_weight,
-                       i2h_weight=None):
+    def hybrid_forward(
+        self, F, x, child_h, i2h_bias, h2h_z_weight, h2h_r_weight, h2h_n_weight, i2h_weight=None
+    ):
         """x (N, E) or None, child_h (N, K, H), padded with zeros."""
         size = self._hidden_size
-        own = i2h_bias if x is None else \
-            F.FullyConnected(x, i2h_weight, i2h_bias, num_hidden=3 * size)
-        own_z, own_n, own_r = (F.slice_axis(own, axis=-1, begin=i * size, end=(i + 1) * size)
-                               for i in range(3))
+        own = (
+            i2h_bias
+            if x is None
+            else F.FullyConnected(x, i2h_weight, i2h_bias, num_hidden=3 * size)
+        )
+        own_z, own_n, own_r = (
+            F.slice_axis(own, axis=-1, begin=i * size, end=(i + 1) * size) for i in range(3)
+        )
 
         def inner(state, weight, own_part):
-            if x is None:                   # what is left is a bias
+            if x is None:  # what is left is a bias
                 return F.FullyConnected(state, weight, own_part, num_hidden=size)
             return own_part + F.FullyConnected(state, weight, no_bias=True, num_hidden=size)
 
@@ -92,11 +115,13 @@ class TreeGRUCell(ChildrenCell):
                 return F.FullyConnected(child_h, weight, own_part, num_hidden=size, flatten=False)
             return F.broadcast_add(
                 F.FullyConnected(child_h, weight, no_bias=True, num_hidden=size, flatten=False),
-                F.expand_dims(own_part, axis=1))
+                F.expand_dims(own_part, axis=1),
+            )
 
         total = F.sum(child_h, axis=1)
         z = F.Activation(inner(total, h2h_z_weight, own_z), act_type='sigmoid')
         reset = F.Activation(inner_of_each(h2h_r_weight, own_r), act_type='sigmoid')
-        new = F.Activation(inner(F.sum(reset * child_h, axis=1), h2h_n_weight, own_n),
-                           act_type='tanh')
+        new = F.Activation(
+            inner(F.sum(reset * child_h, axis=1), h2h_n_weight, own_n), act_type='tanh'
+        )
         return new + z * (total - new)

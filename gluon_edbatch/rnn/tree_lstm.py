@@ -4,6 +4,7 @@ Tree-Structured Long Short-Term Memory Networks, https://arxiv.org/abs/1503.0007
 They use the operators that are fast on CPU: ``Activation`` rather than ``tanh`` and ``sigmoid``,
 slices rather than ``split``, and one product for all gates.
 """
+
 from typing import Any, Optional, Sequence, Tuple
 
 import mxnet as mx
@@ -41,40 +42,68 @@ class ChildSumTreeLSTMCell(ChildrenCell):
 
     values_of_child = 2  # h and c
 
-    def __init__(self, hidden_size: int, input_size: int = 0, i2h_weight_initializer: Any = None,
-                 h2h_weight_initializer: Any = None, i2h_bias_initializer: Any = 'zeros',
-                 prefix=None, params=None):
+    def __init__(
+        self,
+        hidden_size: int,
+        input_size: int = 0,
+        i2h_weight_initializer: Any = None,
+        h2h_weight_initializer: Any = None,
+        i2h_bias_initializer: Any = 'zeros',
+        prefix=None,
+        params=None,
+    ):
         super().__init__(hidden_size, prefix=prefix, params=params)
         with self.name_scope():
             # One weight a gate: slices of a common product would cost more than they save.
             for name in 'iouf':
-                setattr(self, f'i2h_{name}_weight', self.params.get(
-                    f'i2h_{name}_weight', shape=(hidden_size, input_size),
-                    init=i2h_weight_initializer, allow_deferred_init=True))
-                setattr(self, f'i2h_{name}_bias', self.params.get(
-                    f'i2h_{name}_bias', shape=(hidden_size,), init=i2h_bias_initializer))
-                setattr(self, f'h2h_{name}_weight', self.params.get(
-                    f'h2h_{name}_weight', shape=(hidden_size, hidden_size),
-                    init=h2h_weight_initializer))
+                setattr(
+                    self,
+                    f'i2h_{name}_weight',
+                    self.params.get(
+                        f'i2h_{name}_weight',
+                        shape=(hidden_size, input_size),
+                        init=i2h_weight_initializer,
+                        allow_deferred_init=True,
+                    ),
+                )
+                setattr(
+                    self,
+                    f'i2h_{name}_bias',
+                    self.params.get(
+                        f'i2h_{name}_bias', shape=(hidden_size,), init=i2h_bias_initializer
+                    ),
+                )
+                setattr(
+                    self,
+                    f'h2h_{name}_weight',
+                    self.params.get(
+                        f'h2h_{name}_weight',
+                        shape=(hidden_size, hidden_size),
+                        init=h2h_weight_initializer,
+                    ),
+                )
 
     def hybrid_forward(self, F, x, child_h, child_c, **weights):
         """x (N, E), child_h and child_c (N, K, H), padded with zeros."""
         size = self._hidden_size
 
         def own(name):
-            return F.FullyConnected(x, weights[f'i2h_{name}_weight'], weights[f'i2h_{name}_bias'],
-                                    num_hidden=size)
+            return F.FullyConnected(
+                x, weights[f'i2h_{name}_weight'], weights[f'i2h_{name}_bias'], num_hidden=size
+            )
 
         def inner(name, state, **kwargs):
-            return F.FullyConnected(state, weights[f'h2h_{name}_weight'], no_bias=True,
-                                    num_hidden=size, **kwargs)
+            return F.FullyConnected(
+                state, weights[f'h2h_{name}_weight'], no_bias=True, num_hidden=size, **kwargs
+            )
 
         h_sum = F.sum(child_h, axis=1)
         i, o = (F.Activation(own(name) + inner(name, h_sum), act_type='sigmoid') for name in 'io')
         u = F.Activation(own('u') + inner('u', h_sum), act_type='tanh')
-        forget = F.Activation(F.broadcast_add(inner('f', child_h, flatten=False),
-                                              F.expand_dims(own('f'), axis=1)),
-                              act_type='sigmoid')
+        forget = F.Activation(
+            F.broadcast_add(inner('f', child_h, flatten=False), F.expand_dims(own('f'), axis=1)),
+            act_type='sigmoid',
+        )
         c = i * u + F.sum(forget * child_c, axis=1)
         return o * F.Activation(c, act_type='tanh'), c
 
@@ -101,9 +130,17 @@ class NaryTreeLSTMCell(gluon.HybridBlock):
         - **h**, **c**: (1, H)
     """
 
-    def __init__(self, hidden_size: int, arity: int = 2, input_size: Optional[int] = 0,
-                 i2h_weight_initializer: Any = None, h2h_weight_initializer: Any = None,
-                 i2h_bias_initializer: Any = 'zeros', prefix=None, params=None):
+    def __init__(
+        self,
+        hidden_size: int,
+        arity: int = 2,
+        input_size: Optional[int] = 0,
+        i2h_weight_initializer: Any = None,
+        h2h_weight_initializer: Any = None,
+        i2h_bias_initializer: Any = 'zeros',
+        prefix=None,
+        params=None,
+    ):
         super().__init__(prefix=prefix, params=params)
         self._hidden_size = hidden_size
         self._arity = arity
@@ -113,19 +150,26 @@ class NaryTreeLSTMCell(gluon.HybridBlock):
             # rows in the order i, o, u, f of child 1, f of child 2, …
             if input_size is not None:
                 self.i2h_weight = self.params.get(
-                    'i2h_weight', shape=(gates * hidden_size, input_size),
-                    init=i2h_weight_initializer, allow_deferred_init=True)
+                    'i2h_weight',
+                    shape=(gates * hidden_size, input_size),
+                    init=i2h_weight_initializer,
+                    allow_deferred_init=True,
+                )
             self.i2h_bias = self.params.get(
-                'i2h_bias', shape=(gates * hidden_size,), init=i2h_bias_initializer)
+                'i2h_bias', shape=(gates * hidden_size,), init=i2h_bias_initializer
+            )
             self.h2h_weight = self.params.get(
-                'h2h_weight', shape=(gates * hidden_size, arity * hidden_size),
-                init=h2h_weight_initializer)
+                'h2h_weight',
+                shape=(gates * hidden_size, arity * hidden_size),
+                init=h2h_weight_initializer,
+            )
 
     def forward(self, x, children: Sequence[Tuple[Any, Any]]):
         """h and c of a node from its input and its children's states."""
         if len(children) not in (0, self._arity):
-            raise ValueError(f'{self.name} takes {self._arity} children or none, not '
-                             f'{len(children)}')
+            raise ValueError(
+                f'{self.name} takes {self._arity} children or none, not {len(children)}'
+            )
         if x is None and not children:
             raise ValueError(f'{self.name} needs an input or children')
         if x is not None and not self._takes_input:
@@ -161,8 +205,7 @@ class NaryTreeLSTMCell(gluon.HybridBlock):
             if total is None:
                 total = F.FullyConnected(inner, h2h_weight, i2h_bias, num_hidden=gates)
             else:
-                total = total + F.FullyConnected(inner, h2h_weight, no_bias=True,
-                                                 num_hidden=gates)
+                total = total + F.FullyConnected(inner, h2h_weight, no_bias=True, num_hidden=gates)
         c = gate(F, total, 0, size, 'sigmoid') * gate(F, total, 2, size, 'tanh')
         for child, (_, child_state) in enumerate(children):
             c = c + gate(F, total, 3 + child, size, 'sigmoid') * child_state

@@ -6,6 +6,7 @@ types agree upon. ``depth``, ``agenda``, ``sufficient``, ``beam``, ``fsm`` and `
 scheduler each, ``cache`` is for graphs that recur. The state machine's policies are in ``policy``,
 what they see of a graph in ``encoding``, and how they are learned in ``learning``.
 """
+
 from typing import Callable, Dict, Union
 
 from ..brief import brief
@@ -22,7 +23,14 @@ from .bound import lower_bound
 from .cache import CachedScheduler
 from .depth import DepthScheduler
 from .encoding import (
-    BaseEncoding, BoundEncoding, MaxEncoding, PathEncoding, SortEncoding, StateEncoding, get_encoding)
+    BaseEncoding,
+    BoundEncoding,
+    MaxEncoding,
+    PathEncoding,
+    SortEncoding,
+    StateEncoding,
+    get_encoding,
+)
 from .frontier import Frontier
 from .fsm import FSMScheduler
 from .learning import learn_policy
@@ -33,42 +41,42 @@ from .sufficient import SufficientConditionScheduler
 from .unbatched import UnbatchedScheduler
 
 __all__ = [
-    "AgendaScheduler",
-    "BaseEncoding",
-    "BeamScheduler",
-    "BoundEncoding",
-    "CachedScheduler",
-    "DepthScheduler",
-    "FSMScheduler",
-    "Frontier",
-    "MaxEncoding",
-    "PathEncoding",
-    "Policy",
-    "QLearningConfig",
-    "Run",
-    "Schedule",
-    "Scheduler",
-    "SortEncoding",
-    "StateEncoding",
-    "SufficientConditionScheduler",
-    "UnbatchedScheduler",
-    "get_encoding",
-    "get_scheduler",
-    "learn_policy",
-    "lower_bound",
+    'AgendaScheduler',
+    'BaseEncoding',
+    'BeamScheduler',
+    'BoundEncoding',
+    'CachedScheduler',
+    'DepthScheduler',
+    'FSMScheduler',
+    'Frontier',
+    'MaxEncoding',
+    'PathEncoding',
+    'Policy',
+    'QLearningConfig',
+    'Run',
+    'Schedule',
+    'Scheduler',
+    'SortEncoding',
+    'StateEncoding',
+    'SufficientConditionScheduler',
+    'UnbatchedScheduler',
+    'get_encoding',
+    'get_scheduler',
+    'learn_policy',
+    'lower_bound',
 ]
 
 
 # One for all who ask by name, so that what it learned lasts from scope to scope.
 _FSM = FSMScheduler()
 _SCHEDULERS: Dict[str, Callable[[], Scheduler]] = {
-    "agenda": AgendaScheduler,
-    "agenda-remaining": lambda: AgendaScheduler(remaining=True),
-    "beam": BeamScheduler,
-    "depth": DepthScheduler,
-    "fsm": lambda: _FSM,
-    "sufficient": SufficientConditionScheduler,
-    "unbatched": UnbatchedScheduler,
+    'agenda': AgendaScheduler,
+    'agenda-remaining': lambda: AgendaScheduler(remaining=True),
+    'beam': BeamScheduler,
+    'depth': DepthScheduler,
+    'fsm': lambda: _FSM,
+    'sufficient': SufficientConditionScheduler,
+    'unbatched': UnbatchedScheduler,
 }
 
 
@@ -84,12 +92,12 @@ def get_scheduler(scheduler: Union[str, Scheduler]) -> Scheduler:
     """
     if isinstance(scheduler, str):
         if scheduler not in _SCHEDULERS:
-            names = ", ".join(repr(name) for name in sorted(_SCHEDULERS))
-            raise ValueError(f"there is no scheduler {scheduler!r}; there are {names}")
+            names = ', '.join(repr(name) for name in sorted(_SCHEDULERS))
+            raise ValueError(f'there is no scheduler {scheduler!r}; there are {names}')
         return _SCHEDULERS[scheduler]()
-    if isinstance(scheduler, type) or not callable(getattr(scheduler, "schedule", None)):
+    if isinstance(scheduler, type) or not callable(getattr(scheduler, 'schedule', None)):
         raise TypeError(
-            f"{brief(scheduler)} is not a scheduler: it must be a name or an object with a "
-            "method schedule(graph)"
+            f'{brief(scheduler)} is not a scheduler: it must be a name or an object with a '
+            'method schedule(graph)'
         )
     return scheduler

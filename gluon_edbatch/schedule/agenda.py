@@ -1,4 +1,5 @@
 """Agenda-based batching: of the ready types, the one that lies least deep on average."""
+
 import heapq
 from typing import Callable, List
 
@@ -34,10 +35,10 @@ class AgendaScheduler:
 
     def __init__(self, remaining: bool = False) -> None:
         self.remaining = remaining
-        self.name = "agenda-remaining" if remaining else "agenda"
+        self.name = 'agenda-remaining' if remaining else 'agenda'
 
     def __repr__(self) -> str:
-        return f"AgendaScheduler(remaining={self.remaining})"
+        return f'AgendaScheduler(remaining={self.remaining})'
 
     def schedule(self, graph: Graph) -> Schedule:
         """Batches, each the whole ready set of a type."""

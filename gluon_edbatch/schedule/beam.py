@@ -1,4 +1,5 @@
 """Beam search for a schedule with few batches: slow, for graphs that recur, and as a teacher."""
+
 from typing import Dict, List, NamedTuple
 
 import numpy as np
@@ -26,12 +27,12 @@ class BeamScheduler:
 
     def __init__(self, width: int = 20) -> None:
         if width < 1:
-            raise ValueError(f"width must be at least 1, not {width}")
+            raise ValueError(f'width must be at least 1, not {width}')
         self.width = width
-        self.name = "beam"
+        self.name = 'beam'
 
     def __repr__(self) -> str:
-        return f"BeamScheduler(width={self.width})"
+        return f'BeamScheduler(width={self.width})'
 
     def schedule(self, graph: Graph) -> Schedule:
         """Batches, each the whole ready set of a type."""
@@ -83,7 +84,7 @@ def _step(state: _State, kind: int, marks: np.ndarray) -> _State:
     run, togo = state.run.copy(), state.togo.copy()
     run.take(kind)
     run.settle()
-    new = run.batches[len(state.run.batches):]
+    new = run.batches[len(state.run.batches) :]
     togo.run(new)
     mark = state.mark
     for nodes in new:
@@ -96,8 +97,9 @@ def _best(states: List[_State], height: np.ndarray, width: int) -> List[_State]:
     ready = [height[_ready(state)] for state in states]
     highest = max((heights.max() for heights in ready if len(heights)), default=0)
     weights = [float(np.exp((heights - highest).astype(float)).sum()) for heights in ready]
-    ranks = [(state.cost, weight, place)
-             for place, (state, weight) in enumerate(zip(states, weights))]
+    ranks = [
+        (state.cost, weight, place) for place, (state, weight) in enumerate(zip(states, weights))
+    ]
     return [states[place] for _, _, place in sorted(ranks)[:width]]
 
 

@@ -9,6 +9,7 @@ References
 .. [1] Chen et al. (2023). ED-Batch: efficient automatic batching of dynamic neural networks via
    learned finite state machines. https://arxiv.org/abs/2302.03851
 """
+
 from typing import Iterable, List
 
 import numpy as np
@@ -48,7 +49,7 @@ def lower_bound(graph: Graph) -> int:
     kinds = np.flatnonzero(spread & ~graph.alone)
     step = max(1, _CHUNK // len(graph))
     for begin in range(0, len(kinds), step):
-        bound += int(path_counts(graph, kinds[begin:begin + step]).max(axis=0).sum())
+        bound += int(path_counts(graph, kinds[begin : begin + step]).max(axis=0).sum())
     return bound
 
 
@@ -141,10 +142,11 @@ class CostToGo:
         np.maximum.at(longest, graph.types, self._rank)
         self._longest: List[int] = longest.tolist()
         self._start = np.cumsum(longest + 1) - (longest + 1)
-        self._counts = np.bincount(self._start[graph.types] + self._rank,
-                                   minlength=int((longest + 1).sum()))
+        self._counts = np.bincount(
+            self._start[graph.types] + self._rank, minlength=int((longest + 1).sum())
+        )
 
-    def copy(self) -> "CostToGo":
+    def copy(self) -> 'CostToGo':
         """The same, to be carried on by itself."""
         other = CostToGo.__new__(CostToGo)
         vars(other).update(vars(self))
@@ -170,7 +172,7 @@ class CostToGo:
                 continue
             start, longest = self._start[kind], self._longest[kind]
             ran = np.bincount(self._rank[nodes])
-            counts = self._counts[start:start + len(ran)]
+            counts = self._counts[start : start + len(ran)]
             counts -= ran
             while longest and not self._counts[start + longest]:
                 longest -= 1

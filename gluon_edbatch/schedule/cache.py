@@ -1,4 +1,5 @@
 """Schedules of graphs that recur: the same types and edges need not be scheduled again."""
+
 import threading
 from collections import OrderedDict
 from typing import Optional, Tuple
@@ -24,10 +25,10 @@ class ScheduleCache:
 
     def __init__(self, capacity: int) -> None:
         if capacity < 0:
-            raise ValueError(f"capacity must be at least 0, not {capacity}")
+            raise ValueError(f'capacity must be at least 0, not {capacity}')
         self.capacity = capacity
         self.hits = self.misses = 0
-        self._schedules: "OrderedDict[tuple, Schedule]" = OrderedDict()
+        self._schedules: OrderedDict[tuple, Schedule] = OrderedDict()
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -35,8 +36,13 @@ class ScheduleCache:
 
     def get(self, graph: Graph) -> Tuple[tuple, Optional[Schedule]]:
         """The key of a graph, and its schedule if there is one."""
-        key = (graph.types.tobytes(), graph.offsets.tobytes(), graph.inputs.tobytes(),
-               graph.alone.tobytes(), tuple(graph.type_names))
+        key = (
+            graph.types.tobytes(),
+            graph.offsets.tobytes(),
+            graph.inputs.tobytes(),
+            graph.alone.tobytes(),
+            tuple(graph.type_names),
+        )
         with self._lock:
             schedule = self._schedules.get(key)
             if schedule is None:
@@ -76,7 +82,7 @@ class CachedScheduler:
         self.name = scheduler.name
 
     def __repr__(self) -> str:
-        return f"CachedScheduler({self.scheduler!r}, capacity={self.cache.capacity})"
+        return f'CachedScheduler({self.scheduler!r}, capacity={self.cache.capacity})'
 
     def schedule(self, graph: Graph) -> Schedule:
         """What the scheduler makes of the graph, or made of an equal one."""

@@ -1,4 +1,5 @@
 """Depth-based batching: nodes of one type and one depth run together."""
+
 import numpy as np
 
 from ..graph.graph import Graph, stable_argsort
@@ -18,10 +19,10 @@ class DepthScheduler:
        graphs. https://arxiv.org/abs/1702.02181
     """
 
-    name = "depth"
+    name = 'depth'
 
     def __repr__(self) -> str:
-        return "DepthScheduler()"
+        return 'DepthScheduler()'
 
     def schedule(self, graph: Graph) -> Schedule:
         """Batches in the order of depth, then type."""

@@ -9,6 +9,7 @@ References
 .. [1] Chen et al. (2023). ED-Batch: efficient automatic batching of dynamic neural networks via
    learned finite state machines. https://arxiv.org/abs/2302.03851
 """
+
 from typing import Callable, Dict, Optional, Protocol, Tuple, Union
 
 from ..brief import brief
@@ -44,7 +45,7 @@ class _ReadyTypes:
     _encode: Callable[[Dict[int, int]], State]
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}()"
+        return f'{type(self).__name__}()'
 
     def follow(self, run: Run) -> Callable[[], State]:
         """See `StateEncoding`."""
@@ -59,7 +60,7 @@ class _ReadyTypes:
 class BaseEncoding(_ReadyTypes):
     """The ready types, ascending."""
 
-    name = "E_base"
+    name = 'E_base'
 
     @staticmethod
     def _encode(counts: Dict[int, int]) -> State:
@@ -69,7 +70,7 @@ class BaseEncoding(_ReadyTypes):
 class SortEncoding(_ReadyTypes):
     """The ready types, those with more ready nodes first."""
 
-    name = "E_sort"
+    name = 'E_sort'
 
     @staticmethod
     def _encode(counts: Dict[int, int]) -> State:
@@ -79,7 +80,7 @@ class SortEncoding(_ReadyTypes):
 class MaxEncoding(_ReadyTypes):
     """The ready types, ascending, and the one with most ready nodes once more."""
 
-    name = "E_max"
+    name = 'E_max'
 
     @staticmethod
     def _encode(counts: Dict[int, int]) -> State:
@@ -101,12 +102,12 @@ class PathEncoding:
 
     def __init__(self, steps: int = 2) -> None:
         if steps < 0:
-            raise ValueError(f"steps must be at least 0, not {steps}")
+            raise ValueError(f'steps must be at least 0, not {steps}')
         self.steps = steps
-        self.name = "E_path" if steps == 2 else f"E_path({steps})"
+        self.name = 'E_path' if steps == 2 else f'E_path({steps})'
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(steps={self.steps})"
+        return f'{type(self).__name__}(steps={self.steps})'
 
     def follow(self, run: Run) -> Callable[[], State]:
         """See `StateEncoding`."""
@@ -121,10 +122,10 @@ class PathEncoding:
 class BoundEncoding:
     """The same order; each type is followed by whether a batch of it lowers the lower bound."""
 
-    name = "E_bound"
+    name = 'E_bound'
 
     def __repr__(self) -> str:
-        return "BoundEncoding()"
+        return 'BoundEncoding()'
 
     def follow(self, run: Run) -> Callable[[], State]:
         """See `StateEncoding`."""
@@ -135,8 +136,11 @@ class BoundEncoding:
             nonlocal seen
             togo.run(run.batches[seen:])
             seen = len(run.batches)
-            return tuple(number for _, kind, _ in order()
-                         for number in (kind, int(togo.lowers(kind, frontier.ready(kind)))))
+            return tuple(
+                number
+                for _, kind, _ in order()
+                for number in (kind, int(togo.lowers(kind, frontier.ready(kind))))
+            )
 
         return encode
 
@@ -146,11 +150,11 @@ class BoundEncoding:
 
 
 _ENCODINGS: Dict[str, Callable[[], StateEncoding]] = {
-    "E_base": BaseEncoding,
-    "E_sort": SortEncoding,
-    "E_max": MaxEncoding,
-    "E_path": PathEncoding,
-    "E_bound": BoundEncoding,
+    'E_base': BaseEncoding,
+    'E_sort': SortEncoding,
+    'E_max': MaxEncoding,
+    'E_path': PathEncoding,
+    'E_bound': BoundEncoding,
 }
 
 
@@ -165,11 +169,14 @@ def get_encoding(encoding: Union[str, StateEncoding]) -> StateEncoding:
     """
     if isinstance(encoding, str):
         if encoding not in _ENCODINGS:
-            names = ", ".join(repr(name) for name in sorted(_ENCODINGS))
-            raise ValueError(f"there is no state encoding {encoding!r}; there are {names}")
+            names = ', '.join(repr(name) for name in sorted(_ENCODINGS))
+            raise ValueError(f'there is no state encoding {encoding!r}; there are {names}')
         return _ENCODINGS[encoding]()
     if isinstance(encoding, type) or not all(
-            callable(getattr(encoding, method, None)) for method in ("follow", "coarser")):
-        raise TypeError(f"{brief(encoding)} is not a state encoding: it must be a name or an "
-                        "object with methods follow(run) and coarser(state)")
+        callable(getattr(encoding, method, None)) for method in ('follow', 'coarser')
+    ):
+        raise TypeError(
+            f'{brief(encoding)} is not a state encoding: it must be a name or an '
+            'object with methods follow(run) and coarser(state)'
+        )
     return encoding

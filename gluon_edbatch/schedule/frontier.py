@@ -14,6 +14,7 @@ References
 .. [2] Chen et al. (2023). ED-Batch: efficient automatic batching of dynamic neural networks via
    learned finite state machines. https://arxiv.org/abs/2302.03851
 """
+
 import heapq
 from typing import Any, Dict, List
 
@@ -75,10 +76,10 @@ class Frontier:
         self._size = memoryview(self._sizes)
 
     def __repr__(self) -> str:
-        ready = ", ".join([f"{kind}: {count}" for kind, count in sorted(self.counts.items())])
-        return f"Frontier({{{ready}}})"
+        ready = ', '.join([f'{kind}: {count}' for kind, count in sorted(self.counts.items())])
+        return f'Frontier({{{ready}}})'
 
-    def copy(self) -> "Frontier":
+    def copy(self) -> 'Frontier':
         """A frontier that goes on from here by itself."""
         other = Frontier.__new__(Frontier)
         other.counts, other.fresh, other.grown = dict(self.counts), self.fresh, self.grown

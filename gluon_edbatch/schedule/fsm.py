@@ -8,6 +8,7 @@ References
 .. [1] Chen et al. (2023). ED-Batch: efficient automatic batching of dynamic neural networks via
    learned finite state machines. https://arxiv.org/abs/2302.03851
 """
+
 import threading
 import time
 from dataclasses import replace
@@ -22,10 +23,10 @@ from .protocol import Schedule
 from .run import Run
 from .sufficient import SufficientConditionScheduler
 
-_LESSONS = 4        # minibatches of a model that are learned from
-_EXTENSIONS = 8     # times that a model may turn out to have more types, and learns again
-_MODELS = 64        # models that are remembered
-_SAME_NAMES = 256   # models, or parts of models, whose policy is found without a search
+_LESSONS = 4  # minibatches of a model that are learned from
+_EXTENSIONS = 8  # times that a model may turn out to have more types, and learns again
+_MODELS = 64  # models that are remembered
+_SAME_NAMES = 256  # models, or parts of models, whose policy is found without a search
 
 
 class FSMScheduler:
@@ -57,11 +58,15 @@ class FSMScheduler:
         How often there was nothing learned to go by.
     """
 
-    name = "fsm"
+    name = 'fsm'
 
-    def __init__(self, policy: Optional[Policy] = None, learn: bool = True,
-                 config: QLearningConfig = QLearningConfig(effort=10_000, beam_width=2),
-                 cache: int = 16) -> None:
+    def __init__(
+        self,
+        policy: Optional[Policy] = None,
+        learn: bool = True,
+        config: QLearningConfig = QLearningConfig(effort=10_000, beam_width=2),
+        cache: int = 16,
+    ) -> None:
         self.policy = policy
         self.learn = learn and policy is None
         self.config = config
@@ -72,8 +77,8 @@ class FSMScheduler:
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
-        what = repr(self.policy) if self.policy is not None else f"learn={self.learn}"
-        return f"FSMScheduler({what})"
+        what = repr(self.policy) if self.policy is not None else f'learn={self.learn}'
+        return f'FSMScheduler({what})'
 
     @property
     def policies(self) -> List[Policy]:
@@ -114,7 +119,7 @@ class FSMScheduler:
         finally:
             self._lock.release()
 
-    def _model(self, names: Tuple[str, ...], graph: Graph) -> "_Model":
+    def _model(self, names: Tuple[str, ...], graph: Graph) -> '_Model':
         """The model with all of these types; else one that has some of them learns the others."""
         kinds = frozenset(names_of(graph))
         model = next((model for model in self._models if kinds <= model.kinds), None)
@@ -122,7 +127,7 @@ class FSMScheduler:
             model = next((model for model in self._models if kinds & model.kinds), None)
             if model is None:
                 model = _Model()
-                self._models = self._models[1 - _MODELS:] + [model]
+                self._models = self._models[1 - _MODELS :] + [model]
             model.extend(kinds)
         if len(self._by_names) >= _SAME_NAMES:
             self._by_names.clear()

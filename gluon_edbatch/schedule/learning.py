@@ -9,6 +9,7 @@ References
 .. [1] Chen et al. (2023). ED-Batch: efficient automatic batching of dynamic neural networks via
    learned finite state machines. https://arxiv.org/abs/2302.03851
 """
+
 from random import Random
 from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
@@ -20,16 +21,18 @@ from .policy import UNSEEN, Policy, QLearningConfig, Reached, names_of
 from .run import Run
 
 # Tried in this order if no encoding is named: those that cost least to look at come first.
-ENCODINGS = ("E_base", "E_sort", "E_path")
+ENCODINGS = ('E_base', 'E_sort', 'E_path')
 
 Choose = Callable[[], int]
-_TRIED = 0.1    # share of the decisions of a run in which other choices are tried
+_TRIED = 0.1  # share of the decisions of a run in which other choices are tried
 
 
-def learn_policy(graphs: Sequence[Graph],
-                 encoding: Union[str, StateEncoding, None] = None,
-                 config: QLearningConfig = QLearningConfig(),
-                 progress: Optional[bool] = False) -> Policy:
+def learn_policy(
+    graphs: Sequence[Graph],
+    encoding: Union[str, StateEncoding, None] = None,
+    config: QLearningConfig = QLearningConfig(),
+    progress: Optional[bool] = False,
+) -> Policy:
     """Learn which type to run in which state.
 
     Parameters
@@ -50,14 +53,16 @@ def learn_policy(graphs: Sequence[Graph],
         The same, bit for bit, for the same graphs and configuration.
     """
     if not graphs:
-        raise ValueError("there must be a graph to learn from")
+        raise ValueError('there must be a graph to learn from')
     types = tuple(sorted({name for graph in graphs for name in names_of(graph)}))
     encodings = [get_encoding(name) for name in ([encoding] if encoding else ENCODINGS)]
     blank = Policy(encodings[0], types, {}, config, Reached(0, 0, 0, 0, 0))
     with _Effort(config.effort, progress) as effort:
         # Every second graph only judges what was learned from the others.
-        lessons = [_Lesson(blank.number(graph), config, effort, taught=not place % 2)
-                   for place, graph in enumerate(graphs)]
+        lessons = [
+            _Lesson(blank.number(graph), config, effort, taught=not place % 2)
+            for place, graph in enumerate(graphs)
+        ]
         bound = sum(lesson.bound for lesson in lessons)
         unseen = _unseen(lessons)
         learners = []
@@ -70,25 +75,34 @@ def learn_policy(graphs: Sequence[Graph],
         best = min(learners, key=lambda learner: learner.batches)
         if best.batches > config.tolerance * bound:
             best.explore(config.tolerance * bound)
-    reached = Reached(len(graphs), sum(map(len, graphs)), best.batches, bound,
-                      sum(lesson.sufficient for lesson in lessons))
+    reached = Reached(
+        len(graphs),
+        sum(map(len, graphs)),
+        best.batches,
+        bound,
+        sum(lesson.sufficient for lesson in lessons),
+    )
     small = _small(lessons) if best.batches > bound else 0
     return Policy(best.encoding, types, best.table, config, reached, small, unseen)
 
 
-def _unseen(lessons: Sequence["_Lesson"]) -> str:
+def _unseen(lessons: Sequence['_Lesson']) -> str:
     """The best teacher of those that cost far less per choice than the sufficient condition and
     never took more batches; else that. Small graphs are not asked, which are left to it anyway."""
     small = _small(lessons)
     lessons = [lesson for lesson in lessons if len(lesson.graph) > small] or lessons
-    taken = {name: [lesson.taken.get(name, len(lesson.graph)) for lesson in lessons]
-             for name in UNSEEN}
-    good = [name for name, batches in taken.items()
-            if all(mine <= best for mine, best in zip(batches, taken["sufficient"]))]
-    return min(good, key=lambda name: (sum(taken[name]), name == "sufficient"))
+    taken = {
+        name: [lesson.taken.get(name, len(lesson.graph)) for lesson in lessons] for name in UNSEEN
+    }
+    good = [
+        name
+        for name, batches in taken.items()
+        if all(mine <= best for mine, best in zip(batches, taken['sufficient']))
+    ]
+    return min(good, key=lambda name: (sum(taken[name]), name == 'sufficient'))
 
 
-def _small(lessons: Sequence["_Lesson"]) -> int:
+def _small(lessons: Sequence['_Lesson']) -> int:
     """Up to how many nodes the sufficient condition reached the lower bound."""
     nodes = 0
     for lesson in sorted(lessons, key=lambda lesson: len(lesson.graph)):
@@ -110,10 +124,14 @@ class _Effort:
                 if progress:
                     raise
             else:
-                self._bar = tqdm(total=effort, desc="learning a policy", unit="batch",
-                                 disable=None if progress is None else False)
+                self._bar = tqdm(
+                    total=effort,
+                    desc='learning a policy',
+                    unit='batch',
+                    disable=None if progress is None else False,
+                )
 
-    def __enter__(self) -> "_Effort":
+    def __enter__(self) -> '_Effort':
         return self
 
     def __exit__(self, *_) -> None:
@@ -131,8 +149,9 @@ class _Effort:
 class _Lesson:
     """A graph to learn from, with the best choices that are known at first."""
 
-    def __init__(self, graph: Graph, config: QLearningConfig, effort: _Effort,
-                 taught: bool) -> None:
+    def __init__(
+        self, graph: Graph, config: QLearningConfig, effort: _Effort, taught: bool
+    ) -> None:
         self.graph = graph
         self.taught = taught
         self.bound = lower_bound(graph)
@@ -147,7 +166,7 @@ class _Lesson:
         if width and effort.left > 3 * width * len(runs[0].batches):
             runs.append(BeamScheduler(width).search(graph))
             effort.spend(runs[-1], 3 * width)
-        self.sufficient = self.taken["sufficient"]
+        self.sufficient = self.taken['sufficient']
         self.togo = CostToGo(graph)
         # Types in the order in which they ran: the best run first, then each teacher's.
         runs.insert(0, min(runs, key=lambda run: len(run.batches)))
@@ -171,8 +190,14 @@ class _Learner:
         What all graphs together need with it.
     """
 
-    def __init__(self, encoding: StateEncoding, lessons: Sequence[_Lesson],
-                 config: QLearningConfig, effort: _Effort, unseen: str) -> None:
+    def __init__(
+        self,
+        encoding: StateEncoding,
+        lessons: Sequence[_Lesson],
+        config: QLearningConfig,
+        effort: _Effort,
+        unseen: str,
+    ) -> None:
         self.encoding = encoding
         self._unseen = unseen
         self._lessons, self._config, self._effort = lessons, config, effort
@@ -190,13 +215,18 @@ class _Learner:
             for lesson in self._taught:
                 choices = lesson.choices[teacher if teacher < len(lesson.choices) else 0]
                 self._count_votes(lesson, choices, votes)
-            self._keep_better({state: min(some, key=lambda kind: (-some[kind], kind))
-                               for state, some in votes.items()})
+            self._keep_better(
+                {
+                    state: min(some, key=lambda kind: (-some[kind], kind))
+                    for state, some in votes.items()
+                }
+            )
             if self.batches == sum(lesson.bound for lesson in self._lessons):
                 break
 
-    def _count_votes(self, lesson: _Lesson, choices: Sequence[int],
-                     votes: Dict[State, Dict[int, int]]) -> None:
+    def _count_votes(
+        self, lesson: _Lesson, choices: Sequence[int], votes: Dict[State, Dict[int, int]]
+    ) -> None:
         run = Run(lesson.graph)
         state_of = self.encoding.follow(run)
         while run.settle():
@@ -220,7 +250,7 @@ class _Learner:
             _finish(run, self._choose(run, table))
             self._effort.spend(run)
             batches += len(run.batches)
-        better = batches < self.batches or not self.table and batches == self.batches
+        better = batches < self.batches or (not self.table and batches == self.batches)
         if better:
             self.table, self.batches = dict(table), batches
         return better
@@ -250,7 +280,8 @@ class _Learner:
         config, rng = self._config, Random(self._config.seed)
         until, epsilon, episode = self._effort.left - effort, config.epsilon, 0
         values: Dict[State, Dict[int, float]] = {
-            state: {kind: 0.0} for state, kind in self.table.items()}
+            state: {kind: 0.0} for state, kind in self.table.items()
+        }
         while self._effort.left > until and self.batches > target:
             lesson = self._taught[episode % len(self._taught)]
             decisions, wasted = self._episode(lesson, values, epsilon, rng)
@@ -264,11 +295,16 @@ class _Learner:
             epsilon = max(config.epsilon_min, epsilon * config.epsilon_decay)
             episode += 1
             if episode % config.check_every == 0:
-                self._keep_better({state: max(some, key=lambda kind: (some[kind], -kind))
-                                   for state, some in values.items()})
+                self._keep_better(
+                    {
+                        state: max(some, key=lambda kind: (some[kind], -kind))
+                        for state, some in values.items()
+                    }
+                )
 
-    def _episode(self, lesson: _Lesson, values: Dict[State, Dict[int, float]], epsilon: float,
-                 rng: Random) -> Tuple[List[Tuple[State, int]], List[int]]:
+    def _episode(
+        self, lesson: _Lesson, values: Dict[State, Dict[int, float]], epsilon: float, rng: Random
+    ) -> Tuple[List[Tuple[State, int]], List[int]]:
         """Decisions, and how far above the bound the run was at each of them and at the end."""
         run, togo, seen = Run(lesson.graph), lesson.togo.copy(), 0
         state_of, counts = self.encoding.follow(run), run.frontier.counts
@@ -288,8 +324,9 @@ class _Learner:
         self._effort.spend(run)
         return decisions, wasted
 
-    def _greedy(self, state: State, values: Dict[State, Dict[int, float]],
-                counts: Dict[int, int]) -> Optional[int]:
+    def _greedy(
+        self, state: State, values: Dict[State, Dict[int, float]], counts: Dict[int, int]
+    ) -> Optional[int]:
         for level in self._levels(state):
             some = {kind: value for kind, value in values.get(level, {}).items() if kind in counts}
             if some:
@@ -310,8 +347,11 @@ class _Learner:
                         trials.setdefault((level, kind, other), []).append(gain)
             table = dict(self.table)
             for (state, kind, other), gains in sorted(trials.items(), key=_mean_gain):
-                if len(gains) >= self._config.min_visits and sum(gains) > 0 \
-                        and self.table.get(state, kind) == kind:
+                if (
+                    len(gains) >= self._config.min_visits
+                    and sum(gains) > 0
+                    and self.table.get(state, kind) == kind
+                ):
                     table[state] = other
             if table != self.table and self._keep_better(table):
                 trials.clear()  # they were made with another table
@@ -332,8 +372,10 @@ class _Learner:
                     tried.append((state, kind, other, len(branch.batches)))
             run.take(kind)
         self._effort.spend(run)
-        return [(state, kind, other, len(run.batches) - batches)
-                for state, kind, other, batches in tried]
+        return [
+            (state, kind, other, len(run.batches) - batches)
+            for state, kind, other, batches in tried
+        ]
 
 
 def _mean_gain(trial: Tuple[tuple, List[int]]) -> Tuple[float, tuple]:

@@ -3,6 +3,7 @@
 This module is compiled by Cython where a compiler is present (the types are in ``paths.pxd``), and
 runs as it stands where not.
 """
+
 from math import exp, log
 from typing import Any, Callable, List, Tuple
 
@@ -78,5 +79,6 @@ class ReadyPaths:
                 self._mass[kind] += self._weights[behind]
             return
         self._longest[kind] = height
-        self._mass[kind] = 1.0 + (self._mass[kind] * self._weights[-behind]
-                                  if -behind < _FORGOTTEN else 0.0)
+        self._mass[kind] = 1.0 + (
+            self._mass[kind] * self._weights[-behind] if -behind < _FORGOTTEN else 0.0
+        )

@@ -1,4 +1,5 @@
 """A learned policy as a value: states to types, saved as JSON and checked when loaded."""
+
 import json
 import os
 from collections import Counter
@@ -17,11 +18,13 @@ from .paths import longest_way
 from .run import Run
 from .sufficient import SufficientCondition
 
-FORMAT, VERSION = "gluon_edbatch policy", 2
+FORMAT, VERSION = 'gluon_edbatch policy', 2
 UNSEEN: Dict[str, Callable[[Run], Callable[[], int]]] = {
-    "sufficient": lambda run: SufficientCondition(run).best, "least deep": least_deep,
-    "longest way": longest_way}
-_LARGEST = 1 << 26      # bytes; the tables of the shipped workloads take a few thousand
+    'sufficient': lambda run: SufficientCondition(run).best,
+    'least deep': least_deep,
+    'longest way': longest_way,
+}
+_LARGEST = 1 << 26  # bytes; the tables of the shipped workloads take a few thousand
 _LONGEST_STATE = 1 << 16
 
 
@@ -67,18 +70,26 @@ class QLearningConfig:
 
     def __post_init__(self) -> None:
         for name, low, high in (
-            ("seed", 0, 2 ** 32 - 1), ("beam_width", 0, 10 ** 4), ("learning_rate", 0, 1),
-            ("steps", 1, 10 ** 6), ("epsilon", 0, 1), ("epsilon_decay", 0, 1),
-            ("epsilon_min", 0, 1), ("check_every", 1, 10 ** 6), ("min_visits", 1, 10 ** 6),
-            ("tolerance", 1, 100), ("effort", 0, 10 ** 12),
+            ('seed', 0, 2**32 - 1),
+            ('beam_width', 0, 10**4),
+            ('learning_rate', 0, 1),
+            ('steps', 1, 10**6),
+            ('epsilon', 0, 1),
+            ('epsilon_decay', 0, 1),
+            ('epsilon_min', 0, 1),
+            ('check_every', 1, 10**6),
+            ('min_visits', 1, 10**6),
+            ('tolerance', 1, 100),
+            ('effort', 0, 10**12),
         ):
             value = getattr(self, name)
             whole = type(self.__dataclass_fields__[name].default) is int
             if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
-                raise ValueError(f"{name} must be a{' whole' if whole else ''} number, "
-                                 f"not {brief(value)}")
+                raise ValueError(
+                    f'{name} must be a{" whole" if whole else ""} number, not {brief(value)}'
+                )
             if not low <= value <= high:
-                raise ValueError(f"{name} must be from {low} to {high}, not {brief(value)}")
+                raise ValueError(f'{name} must be from {low} to {high}, not {brief(value)}')
 
 
 class Reached(NamedTuple):
@@ -123,16 +134,18 @@ class Policy:
     config: QLearningConfig
     reached: Reached
     small: int = 0
-    unseen: str = "sufficient"
+    unseen: str = 'sufficient'
     _numbers: Dict[str, int] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_numbers", {name: i for i, name in enumerate(self.types)})
+        object.__setattr__(self, '_numbers', {name: i for i, name in enumerate(self.types)})
 
     def __repr__(self) -> str:
-        return (f"Policy({self.encoding.name}, {len(self.types)} types, {len(self.table)} states, "
-                f"{self.reached.batches} batches where the lower bound is "
-                f"{self.reached.lower_bound})")
+        return (
+            f'Policy({self.encoding.name}, {len(self.types)} types, {len(self.table)} states, '
+            f'{self.reached.batches} batches where the lower bound is '
+            f'{self.reached.lower_bound})'
+        )
 
     def number(self, graph: Graph) -> Graph:
         """The graph with types as the policy numbers them; unknown ones follow."""
@@ -178,24 +191,34 @@ class Policy:
     def save(self, path: Union[str, Path]) -> None:
         """Write the policy as JSON; an older file is replaced when all is written."""
         path = Path(path)
-        head = json.dumps({
-            "format": FORMAT, "version": VERSION, "encoding": self.encoding.name,
-            "types": list(self.types), "config": asdict(self.config),
-            "reached": self.reached._asdict(), "small": self.small, "unseen": self.unseen},
-            indent=1, ensure_ascii=False)
-        rows = ",\n".join(f"  {json.dumps([list(state), kind])}"
-                          for state, kind in sorted(self.table.items()))
+        head = json.dumps(
+            {
+                'format': FORMAT,
+                'version': VERSION,
+                'encoding': self.encoding.name,
+                'types': list(self.types),
+                'config': asdict(self.config),
+                'reached': self.reached._asdict(),
+                'small': self.small,
+                'unseen': self.unseen,
+            },
+            indent=1,
+            ensure_ascii=False,
+        )
+        rows = ',\n'.join(
+            f'  {json.dumps([list(state), kind])}' for state, kind in sorted(self.table.items())
+        )
         text = f'{head[:-2]},\n "table": [\n{rows}\n ]\n}}\n'
-        temporary = path.with_name(f"{path.name}.{os.getpid()}.part")
+        temporary = path.with_name(f'{path.name}.{os.getpid()}.part')
         try:
-            temporary.write_text(text, encoding="utf-8")
+            temporary.write_text(text, encoding='utf-8')
             os.replace(temporary, path)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
 
     @classmethod
-    def load(cls, path: Union[str, Path], encoding: Optional[StateEncoding] = None) -> "Policy":
+    def load(cls, path: Union[str, Path], encoding: Optional[StateEncoding] = None) -> 'Policy':
         """Read a policy that `save` wrote.
 
         Parameters
@@ -212,78 +235,93 @@ class Policy:
         """
         path = Path(path)
         if path.stat().st_size > _LARGEST:
-            raise PolicyError(f"{path} is no policy: it has more than {_LARGEST} bytes")
+            raise PolicyError(f'{path} is no policy: it has more than {_LARGEST} bytes')
         try:
             # A number like NaN is refused as well as what is no JSON at all.
-            content = json.loads(path.read_bytes().decode("utf-8"), parse_constant=_refuse)
+            content = json.loads(path.read_bytes().decode('utf-8'), parse_constant=_refuse)
         except (ValueError, RecursionError) as error:
-            raise PolicyError(f"{path} is no policy, or only a part of one: it is not JSON "
-                              f"({error})") from None
+            raise PolicyError(
+                f'{path} is no policy, or only a part of one: it is not JSON ({error})'
+            ) from None
         try:
             return _policy(content, encoding)
         except ValueError as error:
-            raise PolicyError(f"{path}: {error}") from None
+            raise PolicyError(f'{path}: {error}') from None
 
 
 def names_of(graph: Graph) -> List[str]:
     """A name for each type of a graph, all different: of equal ones later ones get a number."""
-    names = list(graph.type_names) or [f"type {kind}" for kind in range(graph.num_types)]
+    names = list(graph.type_names) or [f'type {kind}' for kind in range(graph.num_types)]
     seen: Counter = Counter()
     for place, name in enumerate(names):
         seen[name] += 1
         if seen[name] > 1:
-            names[place] = f"{name} #{seen[name]}"
+            names[place] = f'{name} #{seen[name]}'
     return names
 
 
 def _policy(content: Any, encoding: Optional[StateEncoding]) -> Policy:
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
+    if not isinstance(content, dict) or content.get('format') != FORMAT:
         raise ValueError(f'this is no policy: it has no "format": "{FORMAT}"')
-    if content.get("version") != VERSION:
-        raise ValueError(f"this is a policy of version {brief(content.get('version'))}, but only "
-                         f"version {VERSION} can be read; learn it again")
-    types = content.get("types")
-    if not isinstance(types, list) or not all(map(_is_text, types)) \
-            or len(set(types)) != len(types):
-        raise ValueError("types must be a list of different names")
-    return Policy(_encoding(content.get("encoding"), encoding), tuple(types),
-                  _table(content.get("table"), len(types)),
-                  _config(content.get("config")), _reached(content.get("reached")),
-                  _small(content.get("small")), _unseen(content.get("unseen")))
+    if content.get('version') != VERSION:
+        raise ValueError(
+            f'this is a policy of version {brief(content.get("version"))}, but only '
+            f'version {VERSION} can be read; learn it again'
+        )
+    types = content.get('types')
+    if (
+        not isinstance(types, list)
+        or not all(map(_is_text, types))
+        or len(set(types)) != len(types)
+    ):
+        raise ValueError('types must be a list of different names')
+    return Policy(
+        _encoding(content.get('encoding'), encoding),
+        tuple(types),
+        _table(content.get('table'), len(types)),
+        _config(content.get('config')),
+        _reached(content.get('reached')),
+        _small(content.get('small')),
+        _unseen(content.get('unseen')),
+    )
 
 
 def _encoding(name: Any, given: Optional[StateEncoding]) -> StateEncoding:
     if not isinstance(name, str):
-        raise ValueError(f"encoding must be a name, not {brief(name)}")
+        raise ValueError(f'encoding must be a name, not {brief(name)}')
     if given is None:
         try:
             return get_encoding(name)
         except ValueError as error:
-            raise ValueError(f"{error}; if it is one of your own, give it to Policy.load("
-                             "..., encoding=)") from None
+            raise ValueError(
+                f'{error}; if it is one of your own, give it to Policy.load(..., encoding=)'
+            ) from None
     if get_encoding(given).name != name:
-        raise ValueError(f"this policy was learned with the encoding {name!r}, not with "
-                         f"{given.name!r}")
+        raise ValueError(
+            f'this policy was learned with the encoding {name!r}, not with {given.name!r}'
+        )
     return given
 
 
 def _table(rows: Any, num_types: int) -> Dict[State, int]:
     if not isinstance(rows, list):
-        raise ValueError("table must be a list of states and choices")
+        raise ValueError('table must be a list of states and choices')
     table: Dict[State, int] = {}
     for place, row in enumerate(rows):
-        where = f"entry {place} of the table"
+        where = f'entry {place} of the table'
         if not isinstance(row, list) or len(row) != 2 or not isinstance(row[0], list):
-            raise ValueError(f"{where} must be [[numbers of a state], type]")
+            raise ValueError(f'{where} must be [[numbers of a state], type]')
         state, kind = row
         if not _whole(kind) or not 0 <= kind < num_types:
-            raise ValueError(f"{where} chooses the type {brief(kind)}, but types go from 0 to "
-                             f"{num_types - 1}")
+            raise ValueError(
+                f'{where} chooses the type {brief(kind)}, but types go from 0 to {num_types - 1}'
+            )
         if len(state) > _LONGEST_STATE or not all(
-                _whole(number) and abs(number) < 1 << 62 for number in state):
-            raise ValueError(f"{where} has a state that is no list of whole numbers")
+            _whole(number) and abs(number) < 1 << 62 for number in state
+        ):
+            raise ValueError(f'{where} has a state that is no list of whole numbers')
         if tuple(state) in table:
-            raise ValueError(f"{where} has the same state as an earlier one")
+            raise ValueError(f'{where} has the same state as an earlier one')
         table[tuple(state)] = kind
     return table
 
@@ -291,36 +329,41 @@ def _table(rows: Any, num_types: int) -> Dict[State, int]:
 def _config(values: Any) -> QLearningConfig:
     names = {entry.name for entry in fields(QLearningConfig)}
     if not isinstance(values, dict) or set(values) != names:
-        raise ValueError(f"config must have {', '.join(sorted(names))}")
+        raise ValueError(f'config must have {", ".join(sorted(names))}')
     return QLearningConfig(**values)
 
 
 def _reached(values: Any) -> Reached:
-    if not isinstance(values, dict) or set(values) != set(Reached._fields) \
-            or not all(_whole(value) and value >= 0 for value in values.values()):
-        raise ValueError(f"reached must have whole numbers {', '.join(Reached._fields)}")
+    if (
+        not isinstance(values, dict)
+        or set(values) != set(Reached._fields)
+        or not all(_whole(value) and value >= 0 for value in values.values())
+    ):
+        raise ValueError(f'reached must have whole numbers {", ".join(Reached._fields)}')
     reached = Reached(**values)
     if not reached.lower_bound <= reached.batches <= reached.nodes:
-        raise ValueError(f"reached has {brief(reached.batches)} batches for {brief(reached.nodes)} "
-                         f"nodes and a lower bound of {brief(reached.lower_bound)}")
+        raise ValueError(
+            f'reached has {brief(reached.batches)} batches for {brief(reached.nodes)} '
+            f'nodes and a lower bound of {brief(reached.lower_bound)}'
+        )
     return reached
 
 
 def _small(value: Any) -> int:
     if not _whole(value) or value < 0:
-        raise ValueError(f"small must be a whole number of nodes, not {brief(value)}")
+        raise ValueError(f'small must be a whole number of nodes, not {brief(value)}')
     return value
 
 
 def _unseen(value: Any) -> str:
     if not isinstance(value, str) or value not in UNSEEN:
-        raise ValueError(f"unseen must be one of {', '.join(UNSEEN)}, not {brief(value)}")
+        raise ValueError(f'unseen must be one of {", ".join(UNSEEN)}, not {brief(value)}')
     return value
 
 
 def _is_text(value: Any) -> bool:
     """Half of a surrogate pair, which JSON can hold, could not be written again."""
-    return isinstance(value, str) and value.encode(errors="replace").decode() == value
+    return isinstance(value, str) and value.encode(errors='replace').decode() == value
 
 
 def _whole(value: Any) -> bool:
@@ -328,5 +371,4 @@ def _whole(value: Any) -> bool:
 
 
 def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no number of a policy")
-
+    raise ValueError(f'{constant} is no number of a policy')

@@ -1,4 +1,5 @@
 """What a scheduler is: a graph in, batches out."""
+
 from dataclasses import dataclass
 from typing import Iterator, Protocol, Sequence
 
@@ -29,7 +30,7 @@ class Schedule:
     unseen_states: int = 0
 
     @classmethod
-    def from_batches(cls, batches: Sequence[np.ndarray]) -> "Schedule":
+    def from_batches(cls, batches: Sequence[np.ndarray]) -> 'Schedule':
         """A schedule from the node ids of each batch in turn."""
         bounds = np.zeros(len(batches) + 1, np.int64)
         np.cumsum([len(batch) for batch in batches], out=bounds[1:])
@@ -47,7 +48,7 @@ class Schedule:
             yield self.order[begin:end]
 
     def __repr__(self) -> str:
-        return f"Schedule({len(self.order)} nodes in {len(self)} batches)"
+        return f'Schedule({len(self.order)} nodes in {len(self)} batches)'
 
 
 class Scheduler(Protocol):

@@ -3,6 +3,7 @@
 This module is compiled by Cython where a compiler is present (the types are in ``run.pxd``), and
 runs as it stands where not.
 """
+
 from typing import List
 
 import numpy as np
@@ -45,7 +46,7 @@ class Run:
         self._safe: List[int] = []
         self._find_safe()
 
-    def copy(self) -> "Run":
+    def copy(self) -> 'Run':
         """A run that goes on from here by itself; of use in the same thread only."""
         other = Run.__new__(Run)
         other.graph, other.frontier = self.graph, self.frontier.copy()

@@ -10,6 +10,7 @@ References
 .. [1] Chen et al. (2023). ED-Batch: efficient automatic batching of dynamic neural networks via
    learned finite state machines. https://arxiv.org/abs/2302.03851
 """
+
 from typing import List, Tuple
 
 import numpy as np
@@ -31,10 +32,10 @@ class SufficientConditionScheduler:
     more ready nodes goes first, then the one with the lower number.
     """
 
-    name = "sufficient"
+    name = 'sufficient'
 
     def __repr__(self) -> str:
-        return "SufficientConditionScheduler()"
+        return 'SufficientConditionScheduler()'
 
     def schedule(self, graph: Graph) -> Schedule:
         """Batches, each the whole ready set of a type."""
@@ -73,8 +74,9 @@ class SufficientCondition:
     def shares(self) -> List[Tuple[float, int]]:
         """(share of the first nodes that is ready, type) for each ready type."""
         self._catch_up()
-        return [(count / self._first[kind], kind)
-                for kind, count in self._run.frontier.counts.items()]
+        return [
+            (count / self._first[kind], kind) for kind, count in self._run.frontier.counts.items()
+        ]
 
     def best(self) -> int:
         """The ready type with the largest share."""
@@ -83,7 +85,7 @@ class SufficientCondition:
 
     def _catch_up(self) -> None:
         """Count what ran since the last time."""
-        for nodes in self._run.batches[self._seen:]:
+        for nodes in self._run.batches[self._seen :]:
             self._seen += 1
             kind = int(self._run.graph.types[nodes[0]])
             self._first[kind] -= len(nodes)
@@ -133,16 +135,22 @@ def _paths_within_types(graph: Graph, waiting: np.ndarray) -> Tuple[Graph, np.nd
     sizes = np.diff(bounds)[graph.readers]
     edge = np.repeat(np.arange(len(sizes)), sizes)
     reader = np.arange(len(edge)) + np.repeat(
-        bounds[graph.readers] - (np.cumsum(sizes) - sizes), sizes)
+        bounds[graph.readers] - (np.cumsum(sizes) - sizes), sizes
+    )
     wanted = graph.inputs[edge].astype(np.intp) * graph.num_types + kinds[reader]
     producer = np.minimum(np.searchsorted(keys, wanted), max(0, len(keys) - 1))
     kept = keys[producer] == wanted if len(keys) else np.zeros(0, bool)
     producer, reader = producer[kept], reader[kept]
-    order = np.argsort(reader, kind="stable")
+    order = np.argsort(reader, kind='stable')
     offsets = np.zeros(len(nodes) + 1, np.int64)
     np.cumsum(np.bincount(reader, minlength=len(nodes)), out=offsets[1:])
-    paths = Graph(kinds.astype(np.int32), offsets, producer[order].astype(np.int32),
-                  graph.num_types, graph.alone)
+    paths = Graph(
+        kinds.astype(np.int32),
+        offsets,
+        producer[order].astype(np.int32),
+        graph.num_types,
+        graph.alone,
+    )
     return paths, own, pair
 
 

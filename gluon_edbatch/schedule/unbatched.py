@@ -1,4 +1,5 @@
 """No batching at all: what every other scheduler is compared with."""
+
 import numpy as np
 
 from ..graph.graph import Graph
@@ -8,10 +9,10 @@ from .protocol import Schedule
 class UnbatchedScheduler:
     """Every node alone, in the order in which the nodes were recorded."""
 
-    name = "unbatched"
+    name = 'unbatched'
 
     def __repr__(self) -> str:
-        return "UnbatchedScheduler()"
+        return 'UnbatchedScheduler()'
 
     def schedule(self, graph: Graph) -> Schedule:
         """Batches of one node each."""

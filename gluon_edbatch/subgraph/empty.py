@@ -5,6 +5,7 @@ has no arrays of size zero, so the graph is rewritten instead. An *empty* entry 
 axis 1; its sum over that axis is *zero*; zero vanishes in sums and products. If an operator
 outside these rules meets an empty or zero entry, the caller pads with one row of zeros.
 """
+
 from typing import Dict, List, Optional, Set, Union
 
 from ..ops import Arithmetic, op_of
@@ -20,7 +21,7 @@ def specialise(graph: Subgraph, empty: Set[str]) -> Optional[Subgraph]:
     Returns None if that cannot be expressed.
     """
     nodes = list(graph.nodes)
-    state: Dict[int, str] = {}            # node -> empty or zero
+    state: Dict[int, str] = {}  # node -> empty or zero
     replaced: Dict[Entry, Entry] = {}
     for index, node in enumerate(nodes):
         if node.is_variable:
@@ -52,8 +53,12 @@ def _rule(node: Node, states: List[Optional[str]]) -> Union[str, Entry, None]:
             return _ZERO
         if op.elementwise or node.op == 'Dropout':
             return _EMPTY
-        if node.op == 'FullyConnected' and not attrs.flag('flatten', True) \
-                and states[0] == _EMPTY and not any(states[1:]):
+        if (
+            node.op == 'FullyConnected'
+            and not attrs.flag('flatten', True)
+            and states[0] == _EMPTY
+            and not any(states[1:])
+        ):
             return _EMPTY
         return None
     if op.arithmetic is Arithmetic.SUM and states.count(_ZERO) == 1 and len(states) == 2:
@@ -71,7 +76,9 @@ def _is_zero(node: Node, states: List[Optional[str]]) -> bool:
     if node.op == 'FullyConnected':
         return states[0] == _ZERO and not any(states[1:]) and attrs.flag('no_bias')
     try:
-        return op.padding is not None and op.padding(
-            attrs, [state and At.ZERO for state in states]) is At.ZERO
+        return (
+            op.padding is not None
+            and op.padding(attrs, [state and At.ZERO for state in states]) is At.ZERO
+        )
     except Unproved:
         return False

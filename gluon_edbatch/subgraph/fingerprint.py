@@ -6,6 +6,7 @@ what its functions have in closures, defaults and global variables; and so on fr
 objects, classes and modules only what code that was found mentions by name counts: that keeps the
 search small, and what else happens to an object is nobody's business.
 """
+
 import functools
 import os
 import sys
@@ -22,10 +23,32 @@ from mxnet import gluon
 Fingerprint = Tuple[Tuple[str, Hashable], ...]
 
 _GLUON_STATE = frozenset(
-    ['_children', '_params', '_reg_params', '_scope', '_forward_hooks', '_forward_pre_hooks',
-     '_cached_graph', '_cached_op', '_cached_op_args', '_out_format', '_in_format', '_active',
-     '_flags', '_callback', '_monitor_all', '_backend', '_backend_opts', '_empty_prefix',
-     '_prefix', '_name', '_counter', '_init_counter', '_modified'])
+    [
+        '_children',
+        '_params',
+        '_reg_params',
+        '_scope',
+        '_forward_hooks',
+        '_forward_pre_hooks',
+        '_cached_graph',
+        '_cached_op',
+        '_cached_op_args',
+        '_out_format',
+        '_in_format',
+        '_active',
+        '_flags',
+        '_callback',
+        '_monitor_all',
+        '_backend',
+        '_backend_opts',
+        '_empty_prefix',
+        '_prefix',
+        '_name',
+        '_counter',
+        '_init_counter',
+        '_modified',
+    ]
+)
 PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic)
 _MUTABLE = (list, dict, set, np.ndarray)
 _FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial)
@@ -57,8 +80,9 @@ class Same:
         if other.__class__ is not Same or self._id != other._id:
             return False
         mine, others = self._reference, other._reference
-        return mine is others or mine is not None and others is not None and (
-            mine() is not None and mine() is others())
+        return mine is others or (
+            mine is not None and others is not None and (mine() is not None and mine() is others())
+        )
 
     def __hash__(self) -> int:
         return self._id
@@ -72,8 +96,9 @@ def exact(constant: Any) -> Hashable:
         return kind, constant.tobytes()
     if isinstance(constant, (tuple, frozenset)):
         return kind, (tuple if isinstance(constant, tuple) else frozenset)(map(exact, constant))
-    if isinstance(constant, complex) or isinstance(constant, float) and not (
-            constant and constant == constant):
+    if isinstance(constant, complex) or (
+        isinstance(constant, float) and not (constant and constant == constant)
+    ):
         return kind, repr(constant)
     return kind, constant
 
@@ -95,8 +120,12 @@ def state_of(block: gluon.Block, constants: Sequence[Any]) -> Fingerprint:
     if block not in _names:
         fingerprint(block)
     name = 'the {} among the arguments'
-    return _searched(block, lambda search: [
-        search.add(constant, name.format(type(constant).__name__)) for constant in constants])
+    return _searched(
+        block,
+        lambda search: [
+            search.add(constant, name.format(type(constant).__name__)) for constant in constants
+        ],
+    )
 
 
 def _searched(block: gluon.Block, walk: Callable[['_Search'], Any]) -> Fingerprint:
@@ -121,9 +150,15 @@ def containers(block: gluon.Block) -> List[Any]:
 
     Gluon's own blocks keep the keywords of their operators in dicts that nobody touches.
     """
-    found = [] if type(block).__module__.startswith('mxnet.') else [
-        value for name, value in block.__dict__.items()
-        if name not in _GLUON_STATE and isinstance(value, _MUTABLE)]
+    found = (
+        []
+        if type(block).__module__.startswith('mxnet.')
+        else [
+            value
+            for name, value in block.__dict__.items()
+            if name not in _GLUON_STATE and isinstance(value, _MUTABLE)
+        ]
+    )
     for child in block._children.values():
         found += containers(child)
     return found
@@ -172,7 +207,7 @@ class _Search:
             self._class(block, cls, path)
         for name, parameter in parameters.items():
             self.found.append((f'{path}.{name}', Same(parameter)))
-        if path != 'self' and has_hooks(block) or has_operator_hook(block):
+        if (path != 'self' and has_hooks(block)) or has_operator_hook(block):
             self.found.append((f'the hooks of {path}', True))
         for name, child in children.items():
             place = f'{path}.{name}'
@@ -209,14 +244,18 @@ class _Search:
     def _items(self, value, path):
         """What a container holds; None for anything else."""
         if isinstance(value, (list, tuple, deque)):
-            return (type(value),) + tuple([
-                self.frozen(item, path, position) for position, item in enumerate(value)])
+            return (type(value),) + tuple(
+                [self.frozen(item, path, position) for position, item in enumerate(value)]
+            )
         if isinstance(value, (set, frozenset)):
             return type(value), frozenset([self.frozen(item, path) for item in value])
         if isinstance(value, (dict, types.MappingProxyType)):
-            return (type(value),) + tuple([
-                (self.frozen(key, path), self.frozen(item, path, key))
-                for key, item in value.items()])
+            return (type(value),) + tuple(
+                [
+                    (self.frozen(key, path), self.frozen(item, path, key))
+                    for key, item in value.items()
+                ]
+            )
         if isinstance(value, np.ndarray) and value.dtype == object:
             return 'objects', value.shape, self._items(value.ravel().tolist(), path)
         return (bytearray, bytes(value)) if isinstance(value, bytearray) else None
@@ -259,8 +298,11 @@ class _Search:
                     value = value.fget
                 elif isinstance(value, types.MemberDescriptorType) and owner is not cls:
                     value = getattr(owner, name, None)
-                if name in self._names or (isinstance(value, types.FunctionType)
-                                           and name.startswith('__') and name not in _NOT_CALLED):
+                if name in self._names or (
+                    isinstance(value, types.FunctionType)
+                    and name.startswith('__')
+                    and name not in _NOT_CALLED
+                ):
                     self.add(value, f'{path}.{name}')
 
     def _function(self, function, path) -> None:
@@ -273,7 +315,8 @@ class _Search:
             self._function(function.__func__, path)
         else:
             library = not isinstance(function, types.FunctionType) or _is_library(
-                function.__module__)
+                function.__module__
+            )
             self.found.append((path, function if library else Same(function)))
             if not library and self._is_new(function):
                 self._variables(function, path)
@@ -334,8 +377,10 @@ def _names_in(code: types.CodeType) -> FrozenSet[str]:
     return known[1]
 
 
-_LIBRARIES = tuple(os.path.dirname(os.path.abspath(path)) + os.sep for path in (
-    mx.__file__, np.__file__, os.path.dirname(__file__)))
+_LIBRARIES = tuple(
+    os.path.dirname(os.path.abspath(path)) + os.sep
+    for path in (mx.__file__, np.__file__, os.path.dirname(__file__))
+)
 _STANDARD = sysconfig.get_paths()['stdlib'] + os.sep
 _INSTALLED = tuple(os.path.join(sysconfig.get_paths()[name], '') for name in ('purelib', 'platlib'))
 
@@ -351,4 +396,5 @@ def _is_library(module: str) -> bool:
         return True
     path = os.path.abspath(path)
     return path.startswith(_LIBRARIES) or (
-        path.startswith(_STANDARD) and not path.startswith(_INSTALLED))
+        path.startswith(_STANDARD) and not path.startswith(_INSTALLED)
+    )

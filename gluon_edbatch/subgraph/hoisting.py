@@ -4,16 +4,16 @@ Of ``act(W x + U h)`` in a recurrent cell, W x depends on the input alone. Once 
 one large product instead of many small ones, and its result lies in the order in which the
 batches read it.
 """
+
 from typing import Any, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from ..ops import op_of
-from .spec import Spec
 from .ir import Attrs, Entry, Node, Shape, Subgraph
 from .node_type import Argument, Kind, NodeType
 from .passes.horizontal import horizontal
 from .rowwise import Verdict, analyse
+from .spec import Spec
 from .trace import INPUT, is_argument
-
 
 
 class Split(NamedTuple):
@@ -59,8 +59,9 @@ def _split(node_type: NodeType, positions: FrozenSet[int], fused: bool) -> Optio
     graph = horizontal(graph) if fused else graph
     early = _early_nodes(graph, {INPUT % position for position in positions})
     crossing = _crossing(graph, early)
-    if (not any(op_of(graph.nodes[index].op).heavy for index in early)
-            or any(head.node in early for head in graph.heads)):
+    if not any(op_of(graph.nodes[index].op).heavy for index in early) or any(
+        head.node in early for head in graph.heads
+    ):
         return None
     read = {graph.nodes[entry.node].name for index in early for entry in graph.nodes[index].inputs}
     known = [position for position in sorted(positions) if INPUT % position in read]
@@ -79,36 +80,46 @@ def _early_nodes(graph: Subgraph, known: Set[str]) -> Set[int]:
             continue
         mine = [source in early or graph.nodes[source].name in known for source in sources]
         others = [graph.nodes[source] for source, is_early in zip(sources, mine) if not is_early]
-        if any(mine) and all(other.is_variable and not is_argument(other.name)
-                             for other in others):
+        if any(mine) and all(other.is_variable and not is_argument(other.name) for other in others):
             early.add(index)
     return early
 
 
 def _crossing(graph: Subgraph, early: Set[int]) -> List[Entry]:
     """What early operators give to others."""
-    return sorted({entry for index, node in enumerate(graph.nodes) if index not in early
-                   for entry in node.inputs if entry.node in early})
+    return sorted(
+        {
+            entry
+            for index, node in enumerate(graph.nodes)
+            if index not in early
+            for entry in node.inputs
+            if entry.node in early
+        }
+    )
 
 
 def _type_of_early(node_type: NodeType, graph: Subgraph, known: List[int]) -> Optional[NodeType]:
     graph, arguments, shapes = of_arguments(node_type, graph, known)
-    verdict = analyse(graph, {name: shape[1:] for name, shape in shapes.items()},
-                      node_type.mode.training)
+    verdict = analyse(
+        graph, {name: shape[1:] for name, shape in shapes.items()}, node_type.mode.training
+    )
     if verdict.verdict is not Verdict.PROVED or any(factor != 1 for factor in verdict.factors):
         return None
-    return node_type.part(graph, arguments, graph.results(shapes, dtypes_of(arguments)), shapes,
-                          verdict.factors)
+    return node_type.part(
+        graph, arguments, graph.results(shapes, dtypes_of(arguments)), shapes, verdict.factors
+    )
 
 
-def of_arguments(node_type: NodeType, graph: Subgraph, positions: Sequence[int]
-                 ) -> Tuple[Subgraph, Tuple[Argument, ...], Dict[str, Shape]]:
+def of_arguments(
+    node_type: NodeType, graph: Subgraph, positions: Sequence[int]
+) -> Tuple[Subgraph, Tuple[Argument, ...], Dict[str, Shape]]:
     """A part of a type's subgraph that takes some of its arguments: with these renumbered; what
     they are, and their shapes in a trial."""
     renamed = {INPUT % position: INPUT % index for index, position in enumerate(positions)}
     graph = graph.with_variables(renamed)
-    shapes = {new: node_type.trial_shapes[old] for old, new in renamed.items()
-              if new in graph.variables}
+    shapes = {
+        new: node_type.trial_shapes[old] for old, new in renamed.items() if new in graph.variables
+    }
     return graph, tuple(node_type.arguments[position] for position in positions), shapes
 
 
@@ -117,8 +128,9 @@ def dtypes_of(arguments: Sequence[Argument]) -> Dict[str, Any]:
     return {INPUT % index: argument.arena.dtype for index, argument in enumerate(arguments)}
 
 
-def type_of_rest(node_type: NodeType, graph: Subgraph, crossing: Sequence[Entry],
-                 specs: Sequence[Spec]) -> NodeType:
+def type_of_rest(
+    node_type: NodeType, graph: Subgraph, crossing: Sequence[Entry], specs: Sequence[Spec]
+) -> NodeType:
     """What is left of a type if others compute some entries of its graph.
 
     Parameters
@@ -134,17 +146,22 @@ def type_of_rest(node_type: NodeType, graph: Subgraph, crossing: Sequence[Entry]
     place = {entry: Entry(index) for index, entry in enumerate(crossing)}
 
     def moved(entries: Sequence[Entry]) -> Tuple[Entry, ...]:
-        return tuple([place.get(entry, Entry(entry.node + shift, entry.output))
-                      for entry in entries])
+        return tuple(
+            [place.get(entry, Entry(entry.node + shift, entry.output)) for entry in entries]
+        )
 
     nodes = [Node('', INPUT % (count + index), Attrs()) for index in range(shift)]
     nodes += [node._replace(inputs=moved(node.inputs)) for node in graph.nodes]
-    arguments = node_type.arguments + tuple(
-        Argument(spec.arena, Kind.ROWS, True) for spec in specs)
+    arguments = node_type.arguments + tuple(Argument(spec.arena, Kind.ROWS, True) for spec in specs)
     shapes = dict(node_type.trial_shapes)
     rows = next(iter(shapes.values()))[0]
-    shapes.update({INPUT % (count + index): spec.shape if node_type.alone
-                   else (rows,) + spec.row_shape for index, spec in enumerate(specs)})
+    shapes.update(
+        {
+            INPUT % (count + index): spec.shape if node_type.alone else (rows,) + spec.row_shape
+            for index, spec in enumerate(specs)
+        }
+    )
     outputs = [(spec.shape, spec.dtype) for spec in node_type.outputs]
-    return node_type.part(Subgraph.of(nodes, moved(graph.heads)), arguments, outputs, shapes,
-                          list(node_type.factors))
+    return node_type.part(
+        Subgraph.of(nodes, moved(graph.heads)), arguments, outputs, shapes, list(node_type.factors)
+    )

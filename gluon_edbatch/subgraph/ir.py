@@ -3,6 +3,7 @@
 Analyses, passes, splits and the lowering to native programs all read a `Subgraph`. MXNet's JSON is
 read and written here only.
 """
+
 import json
 from collections import Counter
 from functools import cached_property, lru_cache
@@ -109,19 +110,38 @@ class Subgraph:
         def moved(entries: Iterable[Entry]) -> Tuple[Entry, ...]:
             return tuple([Entry(place[index], output) for index, output in entries])
 
-        return cls(mx.sym.load_json(json.dumps({**_as_json(
-            [nodes[index]._replace(inputs=moved(nodes[index].inputs)) for index in kept],
-            moved(distinct)), 'attrs': _version()})))
+        return cls(
+            mx.sym.load_json(
+                json.dumps(
+                    {
+                        **_as_json(
+                            [
+                                nodes[index]._replace(inputs=moved(nodes[index].inputs))
+                                for index in kept
+                            ],
+                            moved(distinct),
+                        ),
+                        'attrs': _version(),
+                    }
+                )
+            )
+        )
 
     def __str__(self) -> str:
         """One line a node."""
         lines = []
         for index, node in enumerate(self.nodes):
             arguments = [self._named(entry) for entry in node.inputs]
-            arguments += [f'{key}={value}' for key, value in sorted(node.attrs.items())
-                          if not key.startswith('__')]
-            lines.append(f'%{index} = {node.name}' if node.is_variable
-                         else f'%{index} = {node.op}({", ".join(arguments)})')
+            arguments += [
+                f'{key}={value}'
+                for key, value in sorted(node.attrs.items())
+                if not key.startswith('__')
+            ]
+            lines.append(
+                f'%{index} = {node.name}'
+                if node.is_variable
+                else f'%{index} = {node.op}({", ".join(arguments)})'
+            )
         return '\n'.join(lines + [f'return {", ".join(map(self._named, self.heads))}'])
 
     def _named(self, entry: Entry) -> str:
@@ -149,20 +169,35 @@ class Subgraph:
     @cached_property
     def uses(self) -> 'Counter[Entry]':
         """How many operators and results read each entry."""
-        return Counter(entry for entries in [*[node.inputs for node in self.nodes], self.heads]
-                       for entry in entries)
+        return Counter(
+            entry
+            for entries in [*[node.inputs for node in self.nodes], self.heads]
+            for entry in entries
+        )
 
     def with_variables(self, renamed: Mapping[str, str]) -> 'Subgraph':
         """With other names of some variables."""
-        return Subgraph.of([node._replace(name=renamed.get(node.name, node.name))
-                            if node.is_variable else node for node in self.nodes], self.heads)
+        return Subgraph.of(
+            [
+                node._replace(name=renamed.get(node.name, node.name)) if node.is_variable else node
+                for node in self.nodes
+            ],
+            self.heads,
+        )
 
     def with_dtypes(self, dtypes: Mapping[str, Any]) -> 'Subgraph':
         """With dtypes written at some variables, as Gluon does at parameters."""
-        return Subgraph.of([
-            node._replace(attrs=Attrs(node.attrs, __dtype__=str(dtype_number(dtypes[node.name]))))
-            if node.is_variable and node.name in dtypes else node for node in self.nodes],
-            self.heads)
+        return Subgraph.of(
+            [
+                node._replace(
+                    attrs=Attrs(node.attrs, __dtype__=str(dtype_number(dtypes[node.name])))
+                )
+                if node.is_variable and node.name in dtypes
+                else node
+                for node in self.nodes
+            ],
+            self.heads,
+        )
 
     def ancestors(self, heads: Iterable[Entry]) -> Set[int]:
         """All nodes that some entries need."""
@@ -181,8 +216,10 @@ class Subgraph:
         _, found, _ = infer_shape(self._internals, self._known(shapes))
         if found is None:
             return None
-        return [[tuple(shape) for shape in found[begin:end]]
-                for begin, end in zip(self._bounds, self._bounds[1:])]
+        return [
+            [tuple(shape) for shape in found[begin:end]]
+            for begin, end in zip(self._bounds, self._bounds[1:])
+        ]
 
     def outputs(self, shapes: Mapping[str, Shape]) -> Optional[List[Outputs]]:
         """Shapes and dtypes of each node's outputs; None if shapes cannot be inferred."""
@@ -195,8 +232,9 @@ class Subgraph:
             dtypes = [None] * self._bounds[-1]
         return [Outputs(own, dtypes[begin]) for own, begin in zip(found, self._bounds)]
 
-    def results(self, shapes: Mapping[str, Shape], dtypes: Mapping[str, Any]
-                ) -> List[Tuple[Shape, type]]:
+    def results(
+        self, shapes: Mapping[str, Shape], dtypes: Mapping[str, Any]
+    ) -> List[Tuple[Shape, type]]:
         """Shape and dtype of each result."""
         _, found, _ = infer_shape(self.symbol, self._known(shapes))
         return list(zip(found, self.symbol.infer_type(**self._known(dtypes))[1]))
@@ -246,10 +284,18 @@ def _parsed(graph: Dict[str, Any]) -> Tuple[Tuple[Node, ...], Tuple[Entry, ...]]
     def entries(sources):
         return tuple([Entry(*source[:2]) for source in sources])
 
-    nodes = tuple([Node('' if node['op'] == _VARIABLE else node['op'], node['name'],
-                        Attrs(node.get('attrs', {})), entries(node['inputs']),
-                        tuple([Body(inner) for inner in node.get('subgraphs', ())]))
-                   for node in graph['nodes']])
+    nodes = tuple(
+        [
+            Node(
+                '' if node['op'] == _VARIABLE else node['op'],
+                node['name'],
+                Attrs(node.get('attrs', {})),
+                entries(node['inputs']),
+                tuple([Body(inner) for inner in node.get('subgraphs', ())]),
+            )
+            for node in graph['nodes']
+        ]
+    )
     return nodes, entries(graph['heads'])
 
 
@@ -273,8 +319,11 @@ def _as_json(nodes: Sequence[Node], heads: Sequence[Entry]) -> Dict[str, Any]:
         if node.bodies:
             item['subgraphs'] = [body.json for body in node.bodies]
         written.append(item)
-    return {'nodes': written, 'heads': sources(heads),
-            'arg_nodes': [index for index, node in enumerate(nodes) if node.is_variable]}
+    return {
+        'nodes': written,
+        'heads': sources(heads),
+        'arg_nodes': [index for index, node in enumerate(nodes) if node.is_variable],
+    }
 
 
 @lru_cache(maxsize=None)

@@ -6,6 +6,7 @@ it takes; in between each operator works on one axis more. What it becomes is a 
 operator that leaves rows alone (see `rowwise`) needs none, as the rows of all values are rows, too.
 The idea is that of JAX's ``vmap``.
 """
+
 from typing import Dict, List
 
 import mxnet as mx
@@ -83,10 +84,19 @@ def _by_rows(call: LiftedCall) -> mx.sym.Symbol:
     as_rows = call.call
     rows = {shape[0] for batched, shape in zip(as_rows.batched, as_rows.inputs) if batched}
     rule = op_of(call.op).rows
-    if rule is None or len(rows) != 1 or not rule(as_rows) \
-            or any(shape[0] % next(iter(rows)) for shape in call.outputs):
+    if (
+        rule is None
+        or len(rows) != 1
+        or not rule(as_rows)
+        or any(shape[0] % next(iter(rows)) for shape in call.outputs)
+    ):
         raise NoRule(f'{call.op} of these shapes')
-    result = call.apply(*[
-        mx.sym.reshape(value.symbol, shape=(-1,) + value.shape[1:]) if value.batched
-        else value.symbol for value in call.inputs])
+    result = call.apply(
+        *[
+            mx.sym.reshape(value.symbol, shape=(-1,) + value.shape[1:])
+            if value.batched
+            else value.symbol
+            for value in call.inputs
+        ]
+    )
     return all_shaped(result, call.outputs)

@@ -1,4 +1,5 @@
 """Operators of MXNet 1.9.1 that do harm in a graph, by others that do the same."""
+
 from typing import Callable, Dict, List, Optional, Union
 
 import numpy as np
@@ -33,6 +34,7 @@ def mended(graph: Subgraph, shapes: Dict[str, Shape], trial: bool = False) -> Su
     def rule(rewriter: Rewriter, node: NodeView) -> Union[Operand, List[Operand], None]:
         own = rules.get(node.op)
         return None if own is None else own(rewriter, node)
+
     return rewrite(graph, shapes, rule)
 
 
@@ -42,8 +44,14 @@ def _sequence_last(rewriter: Rewriter, node: NodeView) -> Optional[Operand]:
         return None
     axis = node.attrs.integer('axis', 0)
     shape = node.inputs[0].shape
-    last = rewriter.add('slice_axis', node.inputs[:1], shape[:axis] + (1,) + shape[axis + 1:],
-                        axis=axis, begin=-1, end=None)
+    last = rewriter.add(
+        'slice_axis',
+        node.inputs[:1],
+        shape[:axis] + (1,) + shape[axis + 1 :],
+        axis=axis,
+        begin=-1,
+        end=None,
+    )
     return rewriter.add('Reshape', [last], node.shape, shape='(-3, -2)')  # two axes, one of them 1
 
 
@@ -75,6 +83,10 @@ def _reshape(_: Rewriter, node: NodeView) -> None:
 
 _Rule = Callable[[Rewriter, NodeView], Union[Operand, List[Operand], None]]
 _RULES: Dict[str, _Rule] = {
-    'SequenceLast': _sequence_last, 'sort': _sort, 'argsort': _sort, 'topk': _sort,
-    'Deconvolution': _deconvolution}
+    'SequenceLast': _sequence_last,
+    'sort': _sort,
+    'argsort': _sort,
+    'topk': _sort,
+    'Deconvolution': _deconvolution,
+}
 _RULES_OF_CALLS: Dict[str, _Rule] = {'Reshape': _reshape}

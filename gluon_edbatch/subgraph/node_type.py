@@ -1,4 +1,5 @@
 """Node types: calls that agree in everything that matters, and so may run as one batch."""
+
 import itertools
 import re
 from enum import Enum
@@ -13,7 +14,6 @@ from mxnet.gluon.parameter import DeferredInitializationError
 from ..errors import RecordError, RowDependenceError, UnrecordableError
 from ..ops import op_of
 from ..ops.whole import NoRule
-from .spec import Spec, spec_of
 from .ir import Subgraph, infer_shape
 from .lift import lift
 from .mended import mended
@@ -21,12 +21,13 @@ from .options import CompileOptions
 from .own_gradient import own_gradients
 from .padding import Padding, padding_of
 from .passes.horizontal import packs, pays
-from .segments import by_segments
 from .rowwise import RowwiseResult, Verdict, analyse
+from .segments import by_segments
+from .spec import Spec, spec_of
 from .trace import INPUT, StaticGraph, is_argument
 
 _TRIAL_LENGTH = 3  # length of a ragged axis while shapes are inferred
-_TRIAL_ROWS = 5    # rows of a batch, for passes
+_TRIAL_ROWS = 5  # rows of a batch, for passes
 EAGER = 'makes a gradient of its own'  # in the reasons of types that are eager
 _serial = itertools.count()
 
@@ -41,9 +42,9 @@ class Mode(NamedTuple):
 class Kind(Enum):
     """How the rows of an argument come from values."""
 
-    ROWS = 'rows'      # one value
+    ROWS = 'rows'  # one value
     RAGGED = 'ragged'  # any number of values of one spec, stacked along axis 1
-    FLAT = 'flat'      # one or more values with the same shape of rows, one after the other
+    FLAT = 'flat'  # one or more values with the same shape of rows, one after the other
 
 
 class Argument(NamedTuple):
@@ -127,11 +128,21 @@ class NodeType:
         whole. (What differs from evaluation to evaluation is found by `report.passes_of`.)
     """
 
-    def __init__(self, graph: StaticGraph, mode: Mode, arguments: Tuple[Argument, ...],
-                 outputs: Tuple[Spec, ...], rows: int, verdict: RowwiseResult, ctx: mx.Context,
-                 shapes: Dict[str, Tuple[int, ...]], options: CompileOptions,
-                 lengths: Optional[Tuple[int, ...]] = None, whole: bool = False,
-                 eager: bool = False):
+    def __init__(
+        self,
+        graph: StaticGraph,
+        mode: Mode,
+        arguments: Tuple[Argument, ...],
+        outputs: Tuple[Spec, ...],
+        rows: int,
+        verdict: RowwiseResult,
+        ctx: mx.Context,
+        shapes: Dict[str, Tuple[int, ...]],
+        options: CompileOptions,
+        lengths: Optional[Tuple[int, ...]] = None,
+        whole: bool = False,
+        eager: bool = False,
+    ):
         self.serial = next(_serial)
         self.name = graph.name
         self.graph = graph
@@ -148,9 +159,14 @@ class NodeType:
         self.factors = tuple(verdict.factors) or tuple(1 for _ in outputs)
         self.rows = rows
         self.ctx = ctx
-        self.trial_shapes = shapes if self.alone else {
-            name: (_TRIAL_ROWS * (shape[0] if whole else 1),) + shape[1:]
-            for name, shape in shapes.items()}
+        self.trial_shapes = (
+            shapes
+            if self.alone
+            else {
+                name: (_TRIAL_ROWS * (shape[0] if whole else 1),) + shape[1:]
+                for name, shape in shapes.items()
+            }
+        )
         self.parameters: List[gluon.Parameter] = list(graph.parameters.values())
         self.parameter_dtypes = self._dtypes_now()
         self.ragged = any(argument.kind is Kind.RAGGED for argument in arguments)
@@ -171,9 +187,14 @@ class NodeType:
         self.native: Optional[object] = None
         self.not_native: Optional[str] = None
 
-    def part(self, subgraph: Subgraph, arguments: Tuple[Argument, ...],
-             outputs: Sequence[tuple], shapes: Dict[str, Tuple[int, ...]],
-             factors: List[int]) -> 'NodeType':
+    def part(
+        self,
+        subgraph: Subgraph,
+        arguments: Tuple[Argument, ...],
+        outputs: Sequence[tuple],
+        shapes: Dict[str, Tuple[int, ...]],
+        factors: List[int],
+    ) -> 'NodeType':
         """A type for a part of this one's subgraph (see `hoisting` and `look_ups`).
 
         Parameters
@@ -186,45 +207,82 @@ class NodeType:
             Rows of each output per row of the arguments.
         """
         names = set(subgraph.variables).union(*packs(subgraph).values())
-        graph = self.graph._replace(subgraph=subgraph, parameters={
-            name: parameter for name, parameter in self.graph.parameters.items()
-            if name in names})
-        specs = tuple(spec_of(tuple(shape) if self.alone else
-                              (self.rows * factor,) + tuple(shape[1:]), dtype, self.ctx)
-                      for (shape, dtype), factor in zip(outputs, factors))
+        graph = self.graph._replace(
+            subgraph=subgraph,
+            parameters={
+                name: parameter
+                for name, parameter in self.graph.parameters.items()
+                if name in names
+            },
+        )
+        specs = tuple(
+            spec_of(
+                tuple(shape) if self.alone else (self.rows * factor,) + tuple(shape[1:]),
+                dtype,
+                self.ctx,
+            )
+            for (shape, dtype), factor in zip(outputs, factors)
+        )
         verdict = Verdict.DEPENDENT if self.alone else Verdict.PROVED
-        part = NodeType(graph, self.mode, arguments, specs, self.rows,
-                        RowwiseResult(verdict, self.reason, factors), self.ctx,
-                        {name: shape for name, shape in shapes.items() if name in names},
-                        self.options, self.lengths)
+        part = NodeType(
+            graph,
+            self.mode,
+            arguments,
+            specs,
+            self.rows,
+            RowwiseResult(verdict, self.reason, factors),
+            self.ctx,
+            {name: shape for name, shape in shapes.items() if name in names},
+            self.options,
+            self.lengths,
+        )
         part.serial, part.shown, part.changed_by = self.serial, self.shown, self.changed_by
         return part
 
     def _padding(self) -> Padding:
-        return padding_of(self.graph.subgraph, {
-            INPUT % position for position, argument in enumerate(self.arguments)
-            if argument.kind is Kind.RAGGED})
+        return padding_of(
+            self.graph.subgraph,
+            {
+                INPUT % position
+                for position, argument in enumerate(self.arguments)
+                if argument.kind is Kind.RAGGED
+            },
+        )
 
     def _by_segments(self) -> Optional[Subgraph]:
         """Where it was measured to be faster, and all ragged arguments have one length."""
-        ragged = [position for position, argument in enumerate(self.arguments)
-                  if argument.kind is Kind.RAGGED]
-        if (not self.options.segments or not ragged or self.lengths is not None
-                or not self.neutral or self.alone or self.ctx.device_type != 'cpu'
-                or any(number for _, _, number in self.conditions)
-                or not one_group(ragged, self.conditions)
-                or any(self.arguments[position].arena[1] not in (np.float32, np.float64)
-                       for position in ragged)):
+        ragged = [
+            position
+            for position, argument in enumerate(self.arguments)
+            if argument.kind is Kind.RAGGED
+        ]
+        if (
+            not self.options.segments
+            or not ragged
+            or self.lengths is not None
+            or not self.neutral
+            or self.alone
+            or self.ctx.device_type != 'cpu'
+            or any(number for _, _, number in self.conditions)
+            or not one_group(ragged, self.conditions)
+            or any(
+                self.arguments[position].arena[1] not in (np.float32, np.float64)
+                for position in ragged
+            )
+        ):
             return None
-        return by_segments(self.graph.subgraph, self.trial_shapes,
-                           {INPUT % position for position in ragged})
+        return by_segments(
+            self.graph.subgraph, self.trial_shapes, {INPUT % position for position in ragged}
+        )
 
     def __repr__(self) -> str:
         return self.shown
 
     def _shown(self) -> str:
-        shapes = ', '.join('x'.join(map(str, ('k',) * (a.kind is Kind.RAGGED) + a.arena[0])) or '1'
-                           for a in self.arguments)
+        shapes = ', '.join(
+            'x'.join(map(str, ('k',) * (a.kind is Kind.RAGGED) + a.arena[0])) or '1'
+            for a in self.arguments
+        )
         lengths = '' if self.lengths is None else f' k={",".join(map(str, self.lengths))}'
         return f'{self.name}[{shapes}{lengths}]'
 
@@ -258,8 +316,10 @@ class NodeType:
         """Specs of the outputs of a call with this many rows."""
         if rows == self.rows:
             return self.outputs
-        return tuple(spec_of((rows * factor,) + spec.row_shape, spec.dtype, spec.ctx, self.eager)
-                     for factor, spec in zip(self.factors, self.outputs))
+        return tuple(
+            spec_of((rows * factor,) + spec.row_shape, spec.dtype, spec.ctx, self.eager)
+            for factor, spec in zip(self.factors, self.outputs)
+        )
 
 
 def one_group(positions: Sequence[int], conditions) -> bool:
@@ -275,13 +335,21 @@ def one_group(positions: Sequence[int], conditions) -> bool:
 def _conditions(arguments, padding: Padding) -> Tuple[Tuple[int, int, bool], ...]:
     position = {INPUT % i: i for i in range(len(arguments))}
     linked = [(position[one], position[other], False) for one, other in sorted(padding.linked)]
-    return tuple(linked + [(position[source], position[name], True)
-                           for name, source in sorted(padding.lengths)])
+    return tuple(
+        linked
+        + [(position[source], position[name], True) for name, source in sorted(padding.lengths)]
+    )
 
 
-def make_type(graph: StaticGraph, mode: Mode, leaves: Sequence[Tuple[Spec, Kind]],
-              ctx: mx.Context, options: CompileOptions,
-              lengths: Optional[Tuple[int, ...]] = None, eager: bool = False) -> NodeType:
+def make_type(
+    graph: StaticGraph,
+    mode: Mode,
+    leaves: Sequence[Tuple[Spec, Kind]],
+    ctx: mx.Context,
+    options: CompileOptions,
+    lengths: Optional[Tuple[int, ...]] = None,
+    eager: bool = False,
+) -> NodeType:
     """Infer shapes and dtypes, finish deferred initialisation, and find out what may batch.
 
     Parameters
@@ -311,8 +379,11 @@ def make_type(graph: StaticGraph, mode: Mode, leaves: Sequence[Tuple[Spec, Kind]
     ragged_lengths = itertools.repeat(_TRIAL_LENGTH) if lengths is None else iter(lengths)
     for position, (spec, kind) in enumerate(leaves):
         name = INPUT % position
-        shapes[name] = spec.shape if kind is not Kind.RAGGED else (
-            spec.shape[:1] + (max(1, next(ragged_lengths)),) + spec.shape[1:])
+        shapes[name] = (
+            spec.shape
+            if kind is not Kind.RAGGED
+            else (spec.shape[:1] + (max(1, next(ragged_lengths)),) + spec.shape[1:])
+        )
         dtypes[name] = spec.dtype
     used = set(graph.subgraph.variables)
     shapes = {name: shape for name, shape in shapes.items() if name in used}
@@ -327,28 +398,53 @@ def make_type(graph: StaticGraph, mode: Mode, leaves: Sequence[Tuple[Spec, Kind]
     if verdict.verdict is not Verdict.PROVED and options.whole_values and not why_eager:
         lifted, missing = _lifted(graph, leaves, shapes)
         if missing:
-            verdict = verdict._replace(reason=f'{verdict.reason}; and there is no rule for '
-                                              f'{missing} on whole values')
+            verdict = verdict._replace(
+                reason=f'{verdict.reason}; and there is no rule for {missing} on whole values'
+            )
     if verdict.verdict is Verdict.DEPENDENT and 'BatchNorm' in verdict.reason:
         raise RowDependenceError(
             f'{graph.name} cannot be batched: {verdict.reason}, so that a sample would see the '
             f'others of its minibatch. Use LayerNorm, or use_global_stats=True, or run it in '
-            f'autograd.predict_mode()')
+            f'autograd.predict_mode()'
+        )
     if why_eager:
         verdict = RowwiseResult(Verdict.DEPENDENT, why_eager, [])
     indices = _used_only(graph, 'indices')  # operators refuse gradients for these
     arguments = tuple(
-        Argument(spec.arena, kind,
-                 np.issubdtype(spec.dtype, np.floating) and INPUT % position not in indices,
-                 1 if lifted is None else spec.rows)
-        for position, (spec, kind) in enumerate(leaves))
+        Argument(
+            spec.arena,
+            kind,
+            np.issubdtype(spec.dtype, np.floating) and INPUT % position not in indices,
+            1 if lifted is None else spec.rows,
+        )
+        for position, (spec, kind) in enumerate(leaves)
+    )
     if lifted is None:
-        return NodeType(graph, mode, arguments, outputs, leaves[0][0].rows, verdict, ctx,
-                        shapes, options, lengths, eager=bool(why_eager))
+        return NodeType(
+            graph,
+            mode,
+            arguments,
+            outputs,
+            leaves[0][0].rows,
+            verdict,
+            ctx,
+            shapes,
+            options,
+            lengths,
+            eager=bool(why_eager),
+        )
     node_type = NodeType(
-        graph._replace(subgraph=lifted), mode, arguments, outputs, 1,
-        RowwiseResult(Verdict.PROVED, '', [spec.rows for spec in outputs]), ctx, shapes, options,
-        whole=True)
+        graph._replace(subgraph=lifted),
+        mode,
+        arguments,
+        outputs,
+        1,
+        RowwiseResult(Verdict.PROVED, '', [spec.rows for spec in outputs]),
+        ctx,
+        shapes,
+        options,
+        whole=True,
+    )
     node_type.changed_by.add('whole_values')
     return node_type
 
@@ -357,12 +453,14 @@ def _refuse_writing(graph: StaticGraph) -> None:
     """Raise if an operator writes to an argument, as BatchNorm and optimizers do: a value is
     not written to, and its rows are nobody's array."""
     if any(map(is_argument, graph.subgraph.states)):
-        raise UnrecordableError(f'{graph.name} writes to one of its arguments, which are to be '
-                                f'parameters then')
+        raise UnrecordableError(
+            f'{graph.name} writes to one of its arguments, which are to be parameters then'
+        )
 
 
-def _why_eager(graph: StaticGraph, mode: Mode, leaves: Sequence[Tuple[Spec, Kind]], eager: bool
-               ) -> str:
+def _why_eager(
+    graph: StaticGraph, mode: Mode, leaves: Sequence[Tuple[Spec, Kind]], eager: bool
+) -> str:
     """Why calls are to run as without a scope; nothing if they need not."""
     heads = own_gradients(graph.subgraph) if mode.recording else ()
     if heads:
@@ -372,12 +470,14 @@ def _why_eager(graph: StaticGraph, mode: Mode, leaves: Sequence[Tuple[Spec, Kind
     return ''
 
 
-def _lifted(graph: StaticGraph, leaves: Sequence[Tuple[Spec, Kind]],
-            shapes: Dict[str, Tuple[int, ...]]) -> Tuple[Optional[Subgraph], str]:
+def _lifted(
+    graph: StaticGraph, leaves: Sequence[Tuple[Spec, Kind]], shapes: Dict[str, Tuple[int, ...]]
+) -> Tuple[Optional[Subgraph], str]:
     """The subgraph for batches of whole values, or None and for which operator there is no rule."""
     if any(kind is not Kind.ROWS for _, kind in leaves) or any(
-            getattr(parameter, '_grad_stype', 'default') != 'default'  # see `look_ups`
-            for parameter in graph.parameters.values()):
+        getattr(parameter, '_grad_stype', 'default') != 'default'  # see `look_ups`
+        for parameter in graph.parameters.values()
+    ):
         return None, ''
     try:
         return lift(graph.subgraph, shapes), ''
@@ -394,8 +494,9 @@ def _infer(graph, shapes, dtypes, ctx, eager):
     except mx.base.MXNetError as error:
         raise RecordError(f'{graph.name} does not accept {arguments}: {_reason(error)}') from None
     if outputs is None or types is None:
-        raise RecordError(f'{graph.name} does not accept {arguments}: shapes or dtypes '
-                          f'cannot be inferred')
+        raise RecordError(
+            f'{graph.name} does not accept {arguments}: shapes or dtypes cannot be inferred'
+        )
     if any(not shape or 0 in shape for shape in outputs):
         raise UnrecordableError(f'{graph.name} has a result without rows for {arguments}')
     names = symbol.list_arguments() + symbol.list_auxiliary_states()
@@ -406,7 +507,8 @@ def _infer(graph, shapes, dtypes, ctx, eager):
         if np.dtype(wanted.get(name, parameter.dtype)) != np.dtype(parameter.dtype):
             raise RecordError(
                 f'{graph.name} got {arguments}, but its parameter {parameter.name} is '
-                f'{np.dtype(parameter.dtype).name}; cast one of them')
+                f'{np.dtype(parameter.dtype).name}; cast one of them'
+            )
     return tuple(spec_of(shape, dtype, ctx, eager) for shape, dtype in zip(outputs, types))
 
 
@@ -419,8 +521,10 @@ def _initialise(owner, parameter, shape, ctx):
     except RuntimeError as error:
         raise RecordError(f'{owner} cannot run on {ctx}: {error}') from None
     if found != tuple(shape):
-        raise RecordError(f'{owner}: parameter {parameter.name} has shape {found}, but '
-                          f'these arguments need {shape}')
+        raise RecordError(
+            f'{owner}: parameter {parameter.name} has shape {found}, but '
+            f'these arguments need {shape}'
+        )
 
 
 def _described(shapes, dtypes):

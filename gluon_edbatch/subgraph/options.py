@@ -1,4 +1,5 @@
 """What a type is compiled with: every optimisation has a name, and can be switched off by it."""
+
 import threading
 from dataclasses import dataclass, fields, replace
 from typing import Any, List, Tuple
@@ -86,8 +87,10 @@ class CompileOptions:
         """
         unknown = [name for name in changes if name not in self.names()]
         if unknown:
-            raise TypeError(f'no compile option is called {", ".join(unknown)}; there are '
-                            f'{", ".join(self.names())}')
+            raise TypeError(
+                f'no compile option is called {", ".join(unknown)}; there are '
+                f'{", ".join(self.names())}'
+            )
         return replace(self, **changes)
 
 

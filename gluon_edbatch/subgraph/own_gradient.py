@@ -6,6 +6,7 @@ number of their rows. In a batch neither would be so: MXNet hands a batch one gr
 rows, where nothing tells a row that is zero from one that has no part in the loss. So under
 autograd their calls, and those that read their results, run as in eager code (see `own_tape`).
 """
+
 from typing import List, Sequence, Set
 
 from ..ops import op_of

@@ -5,6 +5,7 @@ is a rule (see `ops.padding`). If every path from a ragged argument to a result 
 calls with any number of values are one type, in gradients too: what is zero gets and gives none. All
 else is not proved, and such calls batch only with calls of the same lengths, which need no padding.
 """
+
 from typing import Dict, FrozenSet, NamedTuple, Optional, Set, Tuple
 
 from ..ops import op_of

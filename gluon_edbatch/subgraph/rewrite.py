@@ -1,4 +1,5 @@
 """Rewriting a subgraph: its nodes are visited in order, and each is kept or replaced."""
+
 from typing import Any, Callable, List, Mapping, NamedTuple, Optional, Sequence, Union
 
 import numpy as np
@@ -62,10 +63,14 @@ class Rewriter:
 
     def add(self, op: str, inputs: Sequence[Operand], result: Shape, **attrs: Any) -> Operand:
         """Append an operator with one output, of shape `result`; attributes become text."""
-        self.nodes.append(Node(
-            op, f'edb_{op.strip("_").lower()}{len(self.nodes)}',
-            Attrs({key: str(value) for key, value in attrs.items()}),
-            tuple([operand.entry for operand in inputs])))
+        self.nodes.append(
+            Node(
+                op,
+                f'edb_{op.strip("_").lower()}{len(self.nodes)}',
+                Attrs({key: str(value) for key, value in attrs.items()}),
+                tuple([operand.entry for operand in inputs]),
+            )
+        )
         return Operand(len(self.nodes) - 1, 0, result)
 
     def variable(self, name: str, **attrs: str) -> Operand:
@@ -105,8 +110,21 @@ def rewrite(graph: Subgraph, shapes: Mapping[str, Shape], rule: Rule) -> Subgrap
     rewriter, moved, changed = Rewriter(), {}, False
     for index, (node, (own, dtype)) in enumerate(zip(graph.nodes, outputs)):
         inputs = [moved[entry] for entry in node.inputs]
-        replaced = None if node.is_variable else rule(rewriter, NodeView(
-            node.op, node.attrs, inputs, own, dtype, [graph.uses[entry] for entry in node.inputs]))
+        replaced = (
+            None
+            if node.is_variable
+            else rule(
+                rewriter,
+                NodeView(
+                    node.op,
+                    node.attrs,
+                    inputs,
+                    own,
+                    dtype,
+                    [graph.uses[entry] for entry in node.inputs],
+                ),
+            )
+        )
         if replaced is None:
             place = rewriter.keep(node, inputs)
             replaced = [Operand(place, output, shape) for output, shape in enumerate(own)]

@@ -6,6 +6,7 @@ positions for each row; it is *constant* if it does not depend on the inputs at 
 inferred for two numbers of rows, so a reshape that names the batch size, or a mean over all
 rows, shows itself without anything being run.
 """
+
 from enum import Enum
 from typing import Dict, List, NamedTuple
 
@@ -23,7 +24,7 @@ class Verdict(Enum):
     """Outcome of the analysis."""
 
     PROVED = 'proved'
-    UNKNOWN = 'unknown'      # an operator without a rule: compare once with a run alone
+    UNKNOWN = 'unknown'  # an operator without a rule: compare once with a run alone
     DEPENDENT = 'dependent'  # rows depend on each other: never batch
 
 
@@ -56,8 +57,11 @@ def analyse(graph: Subgraph, row_shapes: Dict[str, Shape], training: bool) -> Ro
     try:
         trials = [_infer(graph, row_shapes, rows) for rows in _TRIAL_ROWS]
     except mx.base.MXNetError as error:
-        return RowwiseResult(Verdict.DEPENDENT, 'its shapes do not fit a batch of '
-                             f'{_TRIAL_ROWS[0]} rows: {_first_line(error)}', [])
+        return RowwiseResult(
+            Verdict.DEPENDENT,
+            f'its shapes do not fit a batch of {_TRIAL_ROWS[0]} rows: {_first_line(error)}',
+            [],
+        )
     unknown: List[str] = []
     batched: Dict[int, bool] = {}  # nodes
     try:
@@ -65,13 +69,19 @@ def analyse(graph: Subgraph, row_shapes: Dict[str, Shape], training: bool) -> Ro
             if node.is_variable:
                 batched[index] = node.name in row_shapes
                 continue
-            call = Call(node.op, node.attrs, [batched[entry.node] for entry in node.inputs],
-                        [trials[0][entry.node][entry.output] for entry in node.inputs],
-                        trials[0][index])
+            call = Call(
+                node.op,
+                node.attrs,
+                [batched[entry.node] for entry in node.inputs],
+                [trials[0][entry.node][entry.output] for entry in node.inputs],
+                trials[0][index],
+            )
             result = any(call.batched) and _is_batched(call, training, unknown)
             if not result and op_of(call.op).draws(call.attrs, training):
-                raise _Dependent(f'{call.op} draws noise that depends on no argument, which is to '
-                                 f'be another for each call')
+                raise _Dependent(
+                    f'{call.op} draws noise that depends on no argument, which is to '
+                    f'be another for each call'
+                )
             if result:
                 for shapes in zip(*(trial[index] for trial in trials)):
                     _factor(call.op, *shapes)
@@ -121,7 +131,21 @@ def _is_batched(call: Call, training: bool, unknown: List[str]) -> bool:
 
 
 def _shown(call: Call) -> str:
-    shown = ', '.join(f'{key}={value}' for key, value in call.attrs.items()
-                      if key in ('axis', 'dim', 'shape', 'axes', 'begin', 'end', 'transpose_a',
-                                 'transpose_b', 'dim1', 'dim2'))
+    shown = ', '.join(
+        f'{key}={value}'
+        for key, value in call.attrs.items()
+        if key
+        in (
+            'axis',
+            'dim',
+            'shape',
+            'axes',
+            'begin',
+            'end',
+            'transpose_a',
+            'transpose_b',
+            'dim1',
+            'dim2',
+        )
+    )
     return f'({shown})' if shown else ''

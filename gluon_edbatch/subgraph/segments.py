@@ -10,6 +10,7 @@ batch that each belongs to, and ``segments`` (M, N) the sparse matrix with a one
 
 Whatever else meets a ragged argument keeps the padded form.
 """
+
 from typing import Dict, List, Optional, Set
 
 from ..ops import op_of
@@ -24,8 +25,7 @@ class _Unsupported(Exception):
     """An operator that these rules do not cover."""
 
 
-def by_segments(graph: Subgraph, shapes: Dict[str, Shape], ragged: Set[str]
-                ) -> Optional[Subgraph]:
+def by_segments(graph: Subgraph, shapes: Dict[str, Shape], ragged: Set[str]) -> Optional[Subgraph]:
     """The subgraph with inputs (M, H) in the place of (N, K, H).
 
     Parameters
@@ -65,16 +65,23 @@ class _Rules:
         if node.op == 'sum':
             return self._sum(rewriter, node)
         op = op_of(node.op)
-        if len(long) == 1 and (op.elementwise or node.op == 'Dropout' and not node.attrs.integers('axes')):
+        if len(long) == 1 and (
+            op.elementwise or (node.op == 'Dropout' and not node.attrs.integers('axes'))
+        ):
             return self._row_by_row(rewriter, node, node.op, node.inputs)
-        if node.op == 'FullyConnected' and long[0] and not any(long[1:]) \
-                and not node.attrs.flag('flatten', True):
+        if (
+            node.op == 'FullyConnected'
+            and long[0]
+            and not any(long[1:])
+            and not node.attrs.flag('flatten', True)
+        ):
             return self._row_by_row(rewriter, node, node.op, node.inputs)
         if op.aligned:
-            inputs = [operand if is_long else self._of_parents(rewriter, operand, node.shape)
-                      for operand, is_long in zip(node.inputs, long)]
-            return self._row_by_row(rewriter, node._replace(attrs={}), op.aligned,
-                                    inputs)
+            inputs = [
+                operand if is_long else self._of_parents(rewriter, operand, node.shape)
+                for operand, is_long in zip(node.inputs, long)
+            ]
+            return self._row_by_row(rewriter, node._replace(attrs={}), op.aligned, inputs)
         raise _Unsupported(node.op)
 
     def _is_long(self, rewriter: Rewriter, operand: Operand) -> bool:
@@ -106,8 +113,13 @@ class _Rules:
         if node.attrs.integers('axis') != (1,) or node.attrs.flag('exclude'):
             raise _Unsupported('sum')
         rows, _, width = node.inputs[0].shape
-        total = rewriter.add('dot', [self._variable(rewriter, SEGMENTS), node.inputs[0]],
-                             (rows, width), transpose_a=True, forward_stype='default')
+        total = rewriter.add(
+            'dot',
+            [self._variable(rewriter, SEGMENTS), node.inputs[0]],
+            (rows, width),
+            transpose_a=True,
+            forward_stype='default',
+        )
         if node.attrs.flag('keepdims'):
             return rewriter.add('expand_dims', [total], (rows, 1, width), axis=1)
         return total

@@ -1,4 +1,5 @@
 """What is known of a value before it is computed: shape, dtype and context."""
+
 from typing import Dict, NamedTuple, Tuple
 
 import mxnet as mx
@@ -80,8 +81,9 @@ def spec_of(shape: Tuple[int, ...], dtype, ctx: mx.Context, eager: bool = False)
     spec = _specs.get(key)
     if spec is None:
         shape, dtype = tuple(shape), np.dtype(dtype).type
-        arena = _arenas.setdefault((shape[1:], dtype, *key[2:]),
-                                   ArenaKey(shape[1:], dtype, ctx, eager))
+        arena = _arenas.setdefault(
+            (shape[1:], dtype, *key[2:]), ArenaKey(shape[1:], dtype, ctx, eager)
+        )
         spec = _specs.setdefault((shape, dtype, *key[2:]), Spec(shape, arena))
         _specs[key] = spec
     return spec

@@ -1,4 +1,5 @@
 """Nested lists, tuples and dicts of arguments and results: taken apart and put together again."""
+
 import itertools
 from functools import lru_cache
 from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple
@@ -26,7 +27,8 @@ def flatten(value: Any, is_leaf: Callable[[Any], bool], leaves: List[Any]) -> Tu
         return (type(value),) + tuple(flatten(item, is_leaf, leaves) for item in value)
     if isinstance(value, dict):
         return (type(value), tuple(value), exact(tuple(value))) + tuple(
-            flatten(item, is_leaf, leaves) for item in value.values())
+            flatten(item, is_leaf, leaves) for item in value.values()
+        )
     hash(value)
     return ('static', exact(value), value)
 
@@ -50,7 +52,7 @@ def objects_in(template: Tuple) -> Iterator[Any]:
         if not isinstance(template[2], PLAIN):
             yield template[2]
     elif template != LEAF:
-        for item in template[3 if issubclass(template[0], dict) else 1:]:
+        for item in template[3 if issubclass(template[0], dict) else 1 :]:
             yield from objects_in(item)
 
 
@@ -74,4 +76,6 @@ def _expression(template: Tuple, positions: Iterator[int]) -> Optional[str]:
     items = [_expression(item, positions) for item in template[1:]]
     if None in items:
         return None
-    return f'[{", ".join(items)}]' if template[0] is list else f'({"".join(f"{i}, " for i in items)})'
+    return (
+        f'[{", ".join(items)}]' if template[0] is list else f'({"".join(f"{i}, " for i in items)})'
+    )

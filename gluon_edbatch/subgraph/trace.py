@@ -1,4 +1,5 @@
 """A HybridBlock's call, or one operator, as a Symbol."""
+
 import inspect
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -8,9 +9,9 @@ from mxnet import gluon
 from ..errors import RecordError, UnrecordableError
 from ..mx.symbols import symbol_function
 from ..record.hooks import suspended
-from .structure import flatten, unflatten
-from .ir import Subgraph, dtype_number
 from .fingerprint import changed, fingerprint, has_hooks, has_operator_hook
+from .ir import Subgraph, dtype_number
+from .structure import flatten, unflatten
 
 INPUT = 'edb_input%d'
 WITHOUT_ARRAY = 'that is not given its array'
@@ -57,8 +58,11 @@ def describe(block: gluon.Block) -> str:
 def argument_names(block: gluon.Block, count: int) -> List[str]:
     """As ``hybrid_forward`` calls its arguments, after ``self`` and ``F``."""
     parameters = list(inspect.signature(type(block).hybrid_forward).parameters.values())[2:]
-    names = [parameter.name for parameter in parameters
-             if parameter.kind is parameter.POSITIONAL_OR_KEYWORD][:count]
+    names = [
+        parameter.name
+        for parameter in parameters
+        if parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+    ][:count]
     return names + [f'argument {number + 1}' for number in range(len(names), count)]
 
 
@@ -81,7 +85,8 @@ def trace_block(block: gluon.HybridBlock, template: Tuple, inputs: int) -> Stati
         raise RecordError(
             f'{describe(block)} changes {", ".join(differing)} while it runs. A HybridBlock runs '
             f'once for many samples: keep such state in the forward() of a plain Block '
-            f'with AutoBatchMixin')
+            f'with AutoBatchMixin'
+        )
     leaves: List[mx.sym.Symbol] = []
     structure = flatten(_expand(results), _is_symbol, leaves)
     if not leaves:
@@ -93,13 +98,16 @@ def trace_block(block: gluon.HybridBlock, template: Tuple, inputs: int) -> Stati
     repeated: List[mx.sym.Symbol] = []
     flatten(_expand(again), _is_symbol, repeated)
     if _without_names(graph) != _without_names(_grouped(_unique(repeated))):
-        raise RecordError(f'{describe(block)} builds another graph each time it is called (does '
-                          f'it draw random numbers in Python?), so calls cannot run as one')
+        raise RecordError(
+            f'{describe(block)} builds another graph each time it is called (does '
+            f'it draw random numbers in Python?), so calls cannot run as one'
+        )
     return StaticGraph(describe(block), graph, parameters, structure, positions)
 
 
-def trace_operator(op: str, attrs: Sequence[Tuple[str, str]], inputs: int,
-                   shared: Optional[Dict[int, Any]] = None) -> StaticGraph:
+def trace_operator(
+    op: str, attrs: Sequence[Tuple[str, str]], inputs: int, shared: Optional[Dict[int, Any]] = None
+) -> StaticGraph:
     """One operator of MXNet's registry, with its attributes.
 
     Parameters
@@ -118,23 +126,32 @@ def trace_operator(op: str, attrs: Sequence[Tuple[str, str]], inputs: int,
     try:
         symbol = symbol_function(op)(*variables, **dict(attrs))
     except (mx.base.MXNetError, TypeError) as error:  # TypeError: it takes fewer arrays
-        if not isinstance(error, TypeError) and 'symbolic.cc' not in str(error) \
-                and '<Symbol ' not in str(error):  # wrong attributes
+        if (
+            not isinstance(error, TypeError)
+            and 'symbolic.cc' not in str(error)
+            and '<Symbol ' not in str(error)
+        ):  # wrong attributes
             raise
         raise UnrecordableError(f'MXNet cannot put {op} into a graph: {error}') from None
     count = len(symbol.list_outputs())
     leaf = flatten(symbol, _is_symbol, [])
     template = leaf if count == 1 else (list,) + (leaf,) * count
     used = symbol.list_inputs()
-    return StaticGraph(op, Subgraph(symbol), {parameter.name: parameter for parameter in shared.values()
-                                    if parameter.name in used}, template, tuple(range(count)))
+    return StaticGraph(
+        op,
+        Subgraph(symbol),
+        {parameter.name: parameter for parameter in shared.values() if parameter.name in used},
+        template,
+        tuple(range(count)),
+    )
 
 
 def _renew_variables(block: gluon.HybridBlock) -> None:
     """After ``cast``, MXNet 1.9.1 keeps a parameter's variable, which names the old dtype."""
     for parameter in block.collect_params().values():
         if parameter._var is not None and parameter._var.attr('__dtype__') != str(
-                dtype_number(parameter.dtype)):
+            dtype_number(parameter.dtype)
+        ):
             parameter._var = None
 
 
@@ -144,12 +161,14 @@ def _check_hooks(block: gluon.Block, outermost: gluon.Block) -> None:
     if inside and has_hooks(block):
         raise RecordError(
             f'{describe(block)}{inside} has a forward hook, which would run once '
-            f'for many samples; register hooks on the blocks that the per-sample model calls')
+            f'for many samples; register hooks on the blocks that the per-sample model calls'
+        )
     if has_operator_hook(block):
         raise RecordError(
             f'{describe(block)}{inside} has an operator hook (register_op_hook), which Gluon calls '
             f'for each operator of a hybridized block; there are none in a batching scope: call '
-            f'the block outside of it, or hybridize(False)')
+            f'the block outside of it, or hybridize(False)'
+        )
     for child in block._children.values():
         _check_hooks(child, outermost)
 
@@ -189,22 +208,32 @@ def _unique(leaves):
 
 def _grouped(outputs: Sequence[mx.sym.Symbol]) -> Subgraph:
     """An input that is handed through must be written to the arena like any result."""
-    return Subgraph(mx.sym.Group([mx.sym.identity(output) if output.get_children() is None
-                                  else output for output in outputs]))
+    return Subgraph(
+        mx.sym.Group(
+            [
+                mx.sym.identity(output) if output.get_children() is None else output
+                for output in outputs
+            ]
+        )
+    )
 
 
 def _without_names(graph: Subgraph) -> Tuple:
     """The graph without the names of its operators, which differ between traces."""
-    return [node if node.is_variable else node._replace(name='', bodies=len(node.bodies))
-            for node in graph.nodes], graph.heads
+    return [
+        node if node.is_variable else node._replace(name='', bodies=len(node.bodies))
+        for node in graph.nodes
+    ], graph.heads
 
 
 def _parameters(block: gluon.Block, graph: Subgraph) -> Dict[str, gluon.Parameter]:
     known: Dict[str, gluon.Parameter] = {}
     for parameter in block.collect_params().values():
         if known.setdefault(parameter.name, parameter) is not parameter:
-            raise RecordError(f'{describe(block)} holds two parameters named '
-                              f'{parameter.name!r}; give one of their blocks another prefix')
+            raise RecordError(
+                f'{describe(block)} holds two parameters named '
+                f'{parameter.name!r}; give one of their blocks another prefix'
+            )
     names = [name for name in graph.variables if not is_argument(name)]
     missing = [name for name in names if name not in known]
     attributes = {node.name: node.attrs for node in graph.nodes if node.is_variable}
@@ -212,6 +241,8 @@ def _parameters(block: gluon.Block, graph: Subgraph) -> Dict[str, gluon.Paramete
         if '__dtype__' not in attributes[name]:  # no parameter's, but made by an operator
             raise RecordError(f'{describe(block)} has an operator {WITHOUT_ARRAY} {name}')
     if missing:
-        raise RecordError(f'{describe(block)} uses {", ".join(missing)}, which is not among its '
-                          f'parameters; assign the block that owns it as an attribute')
+        raise RecordError(
+            f'{describe(block)} uses {", ".join(missing)}, which is not among its '
+            f'parameters; assign the block that owns it as an attribute'
+        )
     return {name: known[name] for name in names}

@@ -1,4 +1,5 @@
 """What tests of the package, and of models and schedulers written elsewhere, are made of."""
+
 from .eager import assert_matches_eager
 from .scheduling import check_schedule, check_scheduler
 

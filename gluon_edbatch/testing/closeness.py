@@ -1,4 +1,5 @@
 """What batched and eager results differ by, and which of them float64 is nearer to."""
+
 from typing import Dict, List, NamedTuple, Optional, Sequence, Union
 
 import numpy as np
@@ -7,14 +8,16 @@ from ..brief import brief
 
 # Of the largest magnitude in an array. A sum over a batch adds in another order than eager's.
 _TOLERANCE = {'float16': 1e-2, 'float32': 1e-5, 'float64': 1e-10}
-_SMALLEST_SCALE = 1e-3   # of an array whose exact values are zero, where only rounding is left
-_NEARER = 3              # times eager's distance from float64 is as near as eager
+_SMALLEST_SCALE = 1e-3  # of an array whose exact values are zero, where only rounding is left
+_NEARER = 3  # times eager's distance from float64 is as near as eager
 # Of the batched run's distance in float64, where hardly any rounding is left: of the scale, and of
 # eager's distance, as what a model makes of rounding it makes of float64's, too.
 _IN_FLOAT64, _OF_EAGER = 1e-7, 0.05
 _WORDS = {'results': 'result', 'gradients': 'gradient of'}
-_KNOBS = ('If this is rounding, give rtol or atol. To find what makes it, compare within '
-          'gluon_edbatch.compile_options(native=False), or with other options off')
+_KNOBS = (
+    'If this is rounding, give rtol or atol. To find what makes it, compare within '
+    'gluon_edbatch.compile_options(native=False), or with other options off'
+)
 
 
 class Run(NamedTuple):
@@ -77,8 +80,9 @@ class Verdict(NamedTuple):
     in_float64: Optional[float]
 
 
-def differences(found: Run, expected: Run, case: str, rtol: Optional[float], atol: float
-                ) -> List[Suspect]:
+def differences(
+    found: Run, expected: Run, case: str, rtol: Optional[float], atol: float
+) -> List[Suspect]:
     """The arrays that are further apart than the tolerance.
 
     Raises
@@ -90,8 +94,11 @@ def differences(found: Run, expected: Run, case: str, rtol: Optional[float], ato
     suspects = []
     for part in Run._fields:
         got, wanted = getattr(found, part), getattr(expected, part)
-        ensure(list(got) == list(wanted), f'{case}: {_WORDS[part]} has structure '
-                                          f'{brief(list(got))}, eagerly {brief(list(wanted))}')
+        ensure(
+            list(got) == list(wanted),
+            f'{case}: {_WORDS[part]} has structure '
+            f'{brief(list(got))}, eagerly {brief(list(wanted))}',
+        )
         for name, array in wanted.items():
             suspect = _difference(part, name, got[name], array, case, rtol, atol)
             if suspect is not None:
@@ -99,12 +106,21 @@ def differences(found: Run, expected: Run, case: str, rtol: Optional[float], ato
     return suspects
 
 
-def _difference(part: str, name: str, found: np.ndarray, expected: np.ndarray, case: str,
-                rtol: Optional[float], atol: float) -> Optional[Suspect]:
-    suspect = Suspect(part, name, found, expected, 0., 0., 0., atol)
+def _difference(
+    part: str,
+    name: str,
+    found: np.ndarray,
+    expected: np.ndarray,
+    case: str,
+    rtol: Optional[float],
+    atol: float,
+) -> Optional[Suspect]:
+    suspect = Suspect(part, name, found, expected, 0.0, 0.0, 0.0, atol)
     label = f'{case}: {suspect}'
-    ensure(found.shape == expected.shape and found.dtype == expected.dtype,
-           f'{label} is {brief(found)}, eagerly {brief(expected)}')
+    ensure(
+        found.shape == expected.shape and found.dtype == expected.dtype,
+        f'{label} is {brief(found)}, eagerly {brief(expected)}',
+    )
     if not expected.size:
         return None
     if not np.issubdtype(expected.dtype, np.floating):
@@ -117,12 +133,16 @@ def _difference(part: str, name: str, found: np.ndarray, expected: np.ndarray, c
     worst = _distance(found, expected)
     tolerance = _TOLERANCE[expected.dtype.name] if rtol is None else rtol
     allowed = tolerance * _scale(expected) + atol
-    return None if worst <= allowed else suspect._replace(
-        worst=worst, allowed=allowed, tolerance=tolerance)
+    return (
+        None
+        if worst <= allowed
+        else suspect._replace(worst=worst, allowed=allowed, tolerance=tolerance)
+    )
 
 
-def judge(suspects: Sequence[Suspect], eager: Sequence[Run], exact: Exact,
-          in_float64: Optional[Run]) -> List[Verdict]:
+def judge(
+    suspects: Sequence[Suspect], eager: Sequence[Run], exact: Exact, in_float64: Optional[Run]
+) -> List[Verdict]:
     """Those that are no rounding: further from float64 than eager and than the tolerance, or
     another result in float64, too.
 
@@ -141,20 +161,25 @@ def judge(suspects: Sequence[Suspect], eager: Sequence[Run], exact: Exact,
         wanted = getattr(exact, part)[name]
         batched = _distance(suspect.found, wanted)
         distance = max([_distance(getattr(run, part)[name], wanted) for run in eager])
-        scale = max(_scale(wanted), exact.added[name] if part == 'gradients' else 0.)
+        scale = max(_scale(wanted), exact.added[name] if part == 'gradients' else 0.0)
         allowed = max(_NEARER * distance, suspect.tolerance * scale + suspect.atol)
         again = None if in_float64 is None else _distance(getattr(in_float64, part)[name], wanted)
-        if not batched <= allowed or (again is not None and not again <= max(
-                _IN_FLOAT64 * scale, _OF_EAGER * distance)):
+        if not batched <= allowed or (
+            again is not None and not again <= max(_IN_FLOAT64 * scale, _OF_EAGER * distance)
+        ):
             verdicts.append(Verdict(suspect, wanted, batched, distance, allowed, scale, again))
     return verdicts
 
 
 def comparable(exact: Union[Run, Exact], found: Run) -> bool:
     """Whether a run in float64 gave the same arrays as another one, so that they compare."""
-    return all([{name: array.shape for name, array in getattr(exact, part).items()}
-                == {name: array.shape for name, array in getattr(found, part).items()}
-                for part in Run._fields])
+    return all(
+        [
+            {name: array.shape for name, array in getattr(exact, part).items()}
+            == {name: array.shape for name, array in getattr(found, part).items()}
+            for part in Run._fields
+        ]
+    )
 
 
 def worst_by_float64(verdicts: Sequence[Verdict], case: str) -> str:
@@ -162,14 +187,17 @@ def worst_by_float64(verdicts: Sequence[Verdict], case: str) -> str:
     verdict = max(verdicts, key=lambda one: one.batched / max(one.allowed, 1e-300))
     suspect = verdict.suspect
     found, wanted = suspect.found, suspect.expected
-    lines = [f'{case}: {suspect} differs from eager by up to {suspect.worst:.2g}'
-             f'{_at_worst(found, wanted)}',
-             f'from float64 it differs by up to {verdict.batched:.2g}, eager by '
-             f'{verdict.eager:.2g}; {verdict.allowed:.2g} is allowed, the larger of {_NEARER} '
-             f'times eager\'s and {suspect.tolerance:g} of the scale, {verdict.scale:.3g}']
+    lines = [
+        f'{case}: {suspect} differs from eager by up to {suspect.worst:.2g}'
+        f'{_at_worst(found, wanted)}',
+        f'from float64 it differs by up to {verdict.batched:.2g}, eager by '
+        f'{verdict.eager:.2g}; {verdict.allowed:.2g} is allowed, the larger of {_NEARER} '
+        f"times eager's and {suspect.tolerance:g} of the scale, {verdict.scale:.3g}",
+    ]
     if verdict.in_float64 is not None:
-        lines.append(f'run in float64, batched differs from eager by up to '
-                     f'{verdict.in_float64:.2g}')
+        lines.append(
+            f'run in float64, batched differs from eager by up to {verdict.in_float64:.2g}'
+        )
     return _with_knobs(lines, len(verdicts))
 
 
@@ -177,10 +205,14 @@ def worst_by_eager(suspects: Sequence[Suspect], case: str, unknown: Exception) -
     """The message for the worst of those that cannot be judged in float64, and why not."""
     suspect = max(suspects, key=lambda one: one.worst / max(one.allowed, 1e-300))
     reason = ' '.join(f'{type(unknown).__name__}: {unknown}'.split())
-    return _with_knobs([
-        f'{case}: {suspect} differs from eager by up to {suspect.worst:.2g} '
-        f'({suspect.allowed:.2g} is allowed){_at_worst(suspect.found, suspect.expected)}',
-        f'float64 cannot tell which of them is nearer: {reason[:200]}'], len(suspects))
+    return _with_knobs(
+        [
+            f'{case}: {suspect} differs from eager by up to {suspect.worst:.2g} '
+            f'({suspect.allowed:.2g} is allowed){_at_worst(suspect.found, suspect.expected)}',
+            f'float64 cannot tell which of them is nearer: {reason[:200]}',
+        ],
+        len(suspects),
+    )
 
 
 def _with_knobs(lines: List[str], count: int) -> str:
@@ -188,8 +220,9 @@ def _with_knobs(lines: List[str], count: int) -> str:
     return '\n  '.join(lines + more + [_KNOBS])
 
 
-def _ensure_nowhere(differs: np.ndarray, message: str, found: np.ndarray, expected: np.ndarray
-                    ) -> None:
+def _ensure_nowhere(
+    differs: np.ndarray, message: str, found: np.ndarray, expected: np.ndarray
+) -> None:
     if differs.any():
         raise AssertionError(message + _at(int(differs.argmax()), found, expected))
 

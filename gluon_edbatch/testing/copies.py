@@ -1,4 +1,5 @@
 """A model and its samples in float64, or with another last bit: what rounding can make of them."""
+
 from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 import mxnet as mx
@@ -8,7 +9,6 @@ from mxnet.ndarray import NDArray
 
 from ..api.mixin import _eager
 from ..subgraph.structure import flatten, unflatten
-
 
 Copy = Callable[[NDArray], NDArray]
 
@@ -24,9 +24,12 @@ def nudged(seed: int) -> Copy:
 
     def copy(array: NDArray) -> NDArray:
         values = array.asnumpy()
-        steps = np.nextafter(values, np.where(generator.rand(*values.shape) < 0.5, values, np.inf
-                                              ).astype(values.dtype))
+        steps = np.nextafter(
+            values,
+            np.where(generator.rand(*values.shape) < 0.5, values, np.inf).astype(values.dtype),
+        )
         return mx.nd.array(steps, ctx=array.ctx, dtype=array.dtype).tostype(array.stype)
+
     return copy
 
 
@@ -36,8 +39,13 @@ class other_parameters:  # pylint: disable=invalid-name
 
     def __init__(self, blocks: Sequence[gluon.Block], copy: Copy):
         self._copy = copy
-        self._parameters = list({id(parameter): parameter for block in blocks
-                                 for parameter in block.collect_params().values()}.values())
+        self._parameters = list(
+            {
+                id(parameter): parameter
+                for block in blocks
+                for parameter in block.collect_params().values()
+            }.values()
+        )
         self._before: List[Tuple[gluon.Parameter, Dict[str, Any]]] = []
 
     def __enter__(self) -> None:
@@ -81,8 +89,9 @@ def other_samples(value: Any, copy: Copy, copies: Dict[int, NDArray]) -> Any:
                 copies[id(value)].attach_grad()
         return copies[id(value)]
     if isinstance(value, np.ndarray) and _is_floating(value):
-        return copy(mx.nd.array(value, dtype=np.float32 if value.dtype == np.float64
-                                else value.dtype))
+        return copy(
+            mx.nd.array(value, dtype=np.float32 if value.dtype == np.float64 else value.dtype)
+        )
     if isinstance(value, dict):
         return type(value)((key, other_samples(item, copy, copies)) for key, item in value.items())
     if isinstance(value, (list, tuple)):
@@ -97,11 +106,22 @@ class eager_in_float64(_eager):  # pylint: disable=invalid-name
 
     def _convert(self, args):
         leaves: List[Any] = []
-        template = flatten(list(super()._convert(args)),
-                           lambda value: isinstance(value, (NDArray, mx.sym.Symbol)), leaves)
-        return unflatten(template, iter([
-            leaf.astype('float64') if isinstance(leaf, NDArray) and _is_floating(leaf) else leaf
-            for leaf in leaves]))
+        template = flatten(
+            list(super()._convert(args)),
+            lambda value: isinstance(value, (NDArray, mx.sym.Symbol)),
+            leaves,
+        )
+        return unflatten(
+            template,
+            iter(
+                [
+                    leaf.astype('float64')
+                    if isinstance(leaf, NDArray) and _is_floating(leaf)
+                    else leaf
+                    for leaf in leaves
+                ]
+            ),
+        )
 
 
 def _is_floating(array: Any) -> bool:

@@ -1,25 +1,33 @@
 """Batched equals eager: outputs and gradients, in one helper."""
+
 import itertools
 from contextlib import contextmanager
 from copy import copy
-from typing import (Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple,
-                    Union)
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
 
 import mxnet as mx
 import numpy as np
 from mxnet import autograd, gluon
 from mxnet.ndarray import NDArray
 
-from ..brief import brief
-from ..errors import EdbError
 from ..api.functional import forward
 from ..api.mixin import _context_of, _eager
+from ..api.scope import batching
+from ..brief import brief
+from ..errors import EdbError
 from ..record.lazy import LazyArray
 from ..schedule import Scheduler
-from ..api.scope import batching
 from ..subgraph.options import compile_options, current_options
 from .closeness import (
-    Exact, Run, comparable, differences, ensure, judge, worst_by_eager, worst_by_float64)
+    Exact,
+    Run,
+    comparable,
+    differences,
+    ensure,
+    judge,
+    worst_by_eager,
+    worst_by_float64,
+)
 from .copies import Copy, eager_in_float64, in_float64, nudged, other_parameters, other_samples
 
 SCHEDULERS = ('depth', 'agenda', 'fsm', 'sufficient', 'unbatched')
@@ -27,13 +35,20 @@ SCHEDULERS = ('depth', 'agenda', 'fsm', 'sufficient', 'unbatched')
 _OTHER_HEADS = (1.375, 0.8125)
 
 
-def assert_matches_eager(model: Callable, samples: Iterable[Any], *, unpack: bool = False,
-                         blocks: Optional[Sequence[gluon.Block]] = None,
-                         inputs: Sequence[NDArray] = (),
-                         schedulers: Sequence[Union[str, Scheduler]] = SCHEDULERS,
-                         hybridized: Sequence[bool] = (False, True),
-                         training: Sequence[bool] = (False, True),
-                         rtol: Optional[float] = None, atol: float = 0.0, seed: int = 0) -> None:
+def assert_matches_eager(
+    model: Callable,
+    samples: Iterable[Any],
+    *,
+    unpack: bool = False,
+    blocks: Optional[Sequence[gluon.Block]] = None,
+    inputs: Sequence[NDArray] = (),
+    schedulers: Sequence[Union[str, Scheduler]] = SCHEDULERS,
+    hybridized: Sequence[bool] = (False, True),
+    training: Sequence[bool] = (False, True),
+    rtol: Optional[float] = None,
+    atol: float = 0.0,
+    seed: int = 0,
+) -> None:
     """Raise ``AssertionError`` unless batched results and gradients are eager Gluon's.
 
     The model runs on one sample after the other without any scope, and on all of them inside
@@ -127,10 +142,12 @@ class _Comparison:
             native = current_options().native and (number + active) % 2 == 0  # each in half of them
             with compile_options(native=native):
                 found = self.model.batched(train, scheduler)
-                case = (f'scheduler {getattr(scheduler, "name", scheduler)}, '
-                        f'{"" if active else "not "}hybridized, '
-                        f'{"training" if train else "inference"}, '
-                        f'{"" if native else "no "}native operators')
+                case = (
+                    f'scheduler {getattr(scheduler, "name", scheduler)}, '
+                    f'{"" if active else "not "}hybridized, '
+                    f'{"training" if train else "inference"}, '
+                    f'{"" if native else "no "}native operators'
+                )
                 suspects = differences(found, eager[0], case, self.rtol, self.atol)
                 if suspects:
                     self._judge(suspects, found, eager, train, scheduler, case)
@@ -144,8 +161,12 @@ class _Comparison:
         if isinstance(exact, Exception):
             raise AssertionError(worst_by_eager(suspects, case, exact))
         again = self.model.batched_in_float64(train, scheduler)
-        verdicts = judge(suspects, eager, exact,
-                         again if again is not None and comparable(again, found) else None)
+        verdicts = judge(
+            suspects,
+            eager,
+            exact,
+            again if again is not None and comparable(again, found) else None,
+        )
         if verdicts:
             raise AssertionError(worst_by_float64(verdicts, case))
 
@@ -173,26 +194,37 @@ class _Model:
     def eager(self, train: bool, factor: float = 1.0) -> Run:
         """One sample after the other; the gradients of a linear function that is `factor` times
         as steep, divided by that."""
+
         def run():
             with _eager(self.ctx):
                 return [self._call(sample) for sample in self.samples]
 
         made = self._measure(train, run, factor)
-        return made._replace(gradients={name: gradient / gradient.dtype.type(factor)
-                                        for name, gradient in made.gradients.items()})
+        return made._replace(
+            gradients={
+                name: gradient / gradient.dtype.type(factor)
+                for name, gradient in made.gradients.items()
+            }
+        )
 
     def batched(self, train: bool, scheduler) -> Run:
         """All samples in one scope."""
+
         def run():
             with batching(scheduler):
                 results = [self._call(sample) for sample in self.samples]
-            promised = {path: (value.shape, value.dtype, value.ctx)
-                        for path, value in _leaves(results) if isinstance(value, LazyArray)}
+            promised = {
+                path: (value.shape, value.dtype, value.ctx)
+                for path, value in _leaves(results)
+                if isinstance(value, LazyArray)
+            }
             results = forward(results)
             for path, value in _leaves(results):
                 got = (value.shape, value.dtype, value.ctx)
-                ensure(promised.get(path, got) == got,
-                       f'result{path} was promised as {promised.get(path)} and is {got}')
+                ensure(
+                    promised.get(path, got) == got,
+                    f'result{path} was promised as {promised.get(path)} and is {got}',
+                )
             return results
 
         return self._measure(train, run)
@@ -244,21 +276,29 @@ class _Model:
         added: Dict[str, np.ndarray] = {}
         generator = np.random.RandomState(self.seed)
         for number, sample in enumerate(self.samples):
-            run = self._measure(train, lambda: self._call(sample), generator=generator,
-                                path=f'[{number}]')
+            run = self._measure(
+                train, lambda: self._call(sample), generator=generator, path=f'[{number}]'
+            )
             results.update(run.results)
             for name, gradient in run.gradients.items():
                 gradient = gradient.astype(np.float64)
                 gradients[name] = gradients.get(name, 0) + gradient
                 added[name] = added.get(name, 0) + np.abs(gradient)
-        return Exact(results, gradients, {name: float(array.max(initial=0))
-                                          for name, array in added.items()})
+        return Exact(
+            results, gradients, {name: float(array.max(initial=0)) for name, array in added.items()}
+        )
 
     def _call(self, sample):
         return self.model(*sample) if self.unpack else self.model(sample)
 
-    def _measure(self, train: bool, run: Callable[[], Any], factor: float = 1.0,
-                 generator: Optional[np.random.RandomState] = None, path: str = '') -> Run:
+    def _measure(
+        self,
+        train: bool,
+        run: Callable[[], Any],
+        factor: float = 1.0,
+        generator: Optional[np.random.RandomState] = None,
+        path: str = '',
+    ) -> Run:
         if not train:
             with autograd.pause(train_mode=False):
                 return Run(_by_path(run(), path), {})
@@ -271,18 +311,23 @@ class _Model:
         if total is not None and trained:
             _backward(total)
         # After a deferred initialisation there are more of them.
-        return Run(_by_path(results, path), {name: _numpy(array.grad)
-                                             for name, array in self._trained()})
+        return Run(
+            _by_path(results, path), {name: _numpy(array.grad) for name, array in self._trained()}
+        )
 
     def _trained(self) -> List[Tuple[str, NDArray]]:
         """Parameters and inputs that have a gradient, on each of their contexts."""
         named = [(f'input {i}', array) for i, array in enumerate(self.inputs)]
-        parameters = {id(parameter): parameter for block in self.blocks
-                      for parameter in block.collect_params().values()}
+        parameters = {
+            id(parameter): parameter
+            for block in self.blocks
+            for parameter in block.collect_params().values()
+        }
         for parameter in parameters.values():
             if parameter.grad_req != 'null' and parameter._data is not None:
-                named += [(f'{parameter.name} on {array.ctx}', array)
-                          for array in parameter.list_data()]
+                named += [
+                    (f'{parameter.name} on {array.ctx}', array) for array in parameter.list_data()
+                ]
         return named
 
 
@@ -293,10 +338,12 @@ def _total(results: Any, factor: float, generator: np.random.RandomState) -> Opt
     for _, value in _leaves(results):
         if np.issubdtype(value.dtype, np.floating):
             heads = generator.uniform(0.5, 1.5, value.shape).astype(np.float16)
-            weights = mx.nd.array(heads.astype(np.float64) * factor, ctx=value.ctx,
-                                  dtype=value.dtype)
+            weights = mx.nd.array(
+                heads.astype(np.float64) * factor, ctx=value.ctx, dtype=value.dtype
+            )
             terms.setdefault((np.dtype(value.dtype).name, value.ctx), []).append(
-                (value * weights).sum())
+                (value * weights).sum()
+            )
     sums = [mx.nd.add_n(*group) for group in terms.values()]
     if not sums:
         return None
@@ -330,8 +377,7 @@ def _leaves(value: Any, path: str = '') -> List[Tuple[str, Any]]:
     if isinstance(value, NDArray):
         return [(path, value)]
     if isinstance(value, dict):
-        return [leaf for key, item in value.items()
-                for leaf in _leaves(item, f'{path}[{key!r}]')]
+        return [leaf for key, item in value.items() for leaf in _leaves(item, f'{path}[{key!r}]')]
     if isinstance(value, (list, tuple)):
         return [leaf for i, item in enumerate(value) for leaf in _leaves(item, f'{path}[{i}]')]
     raise AssertionError(f'result{path} is {brief(value)}, not an array')

@@ -1,4 +1,5 @@
 """What every scheduler must keep to, whoever wrote it."""
+
 import numpy as np
 
 from ..graph.graph import Graph
@@ -25,19 +26,27 @@ def check_scheduler(scheduler: Scheduler, graph: Graph) -> Schedule:
         What the scheduler made of the graph.
     """
     twin = Graph(
-        graph.types.copy(), graph.offsets.copy(), graph.inputs.copy(),
-        graph.num_types, graph.alone.copy(), graph.type_names,
+        graph.types.copy(),
+        graph.offsets.copy(),
+        graph.inputs.copy(),
+        graph.num_types,
+        graph.alone.copy(),
+        graph.type_names,
     )
     schedule = scheduler.schedule(graph)
-    for name in ("types", "offsets", "inputs", "alone"):
-        _ensure(np.array_equal(getattr(graph, name), getattr(twin, name)),
-                f"{scheduler!r} changed {name} of the graph")
+    for name in ('types', 'offsets', 'inputs', 'alone'):
+        _ensure(
+            np.array_equal(getattr(graph, name), getattr(twin, name)),
+            f'{scheduler!r} changed {name} of the graph',
+        )
     check_schedule(schedule, graph)
     for other in (twin, graph):
         again = scheduler.schedule(other)
-        _ensure(np.array_equal(again.bounds, schedule.bounds)
-                and np.array_equal(again.order, schedule.order),
-                f"{scheduler!r} gave two schedules for one graph")
+        _ensure(
+            np.array_equal(again.bounds, schedule.bounds)
+            and np.array_equal(again.order, schedule.order),
+            f'{scheduler!r} gave two schedules for one graph',
+        )
     return schedule
 
 
@@ -56,14 +65,18 @@ def check_schedule(schedule: Schedule, graph: Graph) -> None:
         The graph that they are to run.
     """
     order, bounds = schedule.order, schedule.bounds
-    _ensure(order.dtype == np.int32, f"order is {order.dtype}, not int32")
-    _ensure(bounds.dtype == np.int64, f"bounds are {bounds.dtype}, not int64")
+    _ensure(order.dtype == np.int32, f'order is {order.dtype}, not int32')
+    _ensure(bounds.dtype == np.int64, f'bounds are {bounds.dtype}, not int64')
     sizes = np.diff(bounds)
-    _ensure(len(bounds) > 0 and bounds[0] == 0 and bounds[-1] == len(order),
-            f"bounds do not go from 0 to the {len(order)} nodes in order")
-    _ensure((sizes > 0).all(), f"batches without nodes: {np.flatnonzero(sizes <= 0)}")
-    _ensure(np.array_equal(np.sort(order), np.arange(len(graph))),
-            f"order does not hold each of the {len(graph)} nodes once")
+    _ensure(
+        len(bounds) > 0 and bounds[0] == 0 and bounds[-1] == len(order),
+        f'bounds do not go from 0 to the {len(order)} nodes in order',
+    )
+    _ensure((sizes > 0).all(), f'batches without nodes: {np.flatnonzero(sizes <= 0)}')
+    _ensure(
+        np.array_equal(np.sort(order), np.arange(len(graph))),
+        f'order does not hold each of the {len(graph)} nodes once',
+    )
 
     batch = np.empty(len(graph), np.int64)
     batch[order] = np.repeat(np.arange(len(sizes)), sizes)
@@ -71,17 +84,19 @@ def check_schedule(schedule: Schedule, graph: Graph) -> None:
     if len(early):
         node, producer = graph.readers[early[0]], graph.inputs[early[0]]
         raise AssertionError(
-            f"node {node} runs in batch {batch[node]} and reads node {producer}, "
-            f"which runs in batch {batch[producer]}"
+            f'node {node} runs in batch {batch[node]} and reads node {producer}, '
+            f'which runs in batch {batch[producer]}'
         )
     same = batch[order[1:]] == batch[order[:-1]]
     kinds = graph.types[order]
-    _ensure(not (same & (kinds[1:] != kinds[:-1])).any(), "a batch holds nodes of two types")
-    _ensure(not (same & (order[1:] <= order[:-1])).any(), "nodes do not ascend in a batch")
-    _ensure(not (same & graph.alone[kinds[1:]]).any(),
-            "a batch holds two nodes of a type whose nodes must run alone")
+    _ensure(not (same & (kinds[1:] != kinds[:-1])).any(), 'a batch holds nodes of two types')
+    _ensure(not (same & (order[1:] <= order[:-1])).any(), 'nodes do not ascend in a batch')
+    _ensure(
+        not (same & graph.alone[kinds[1:]]).any(),
+        'a batch holds two nodes of a type whose nodes must run alone',
+    )
     bound = lower_bound(graph)
-    _ensure(len(schedule) >= bound, f"{len(schedule)} batches, below the lower bound of {bound}")
+    _ensure(len(schedule) >= bound, f'{len(schedule)} batches, below the lower bound of {bound}')
 
 
 def _ensure(condition: bool, message: str) -> None:

@@ -1,4 +1,5 @@
 """A workload with everything that gluon_edbatch does for speed, and without one thing at a time."""
+
 from statistics import median
 from typing import Any, Dict, Iterator, List, NamedTuple, Sequence
 
@@ -14,7 +15,7 @@ from .settings import Settings
 __all__ = ['ALL', 'NONE', 'ablation_table', 'measure_ablation', 'variants']
 
 ALL, NONE = 'all on', 'all off'
-WARM_UPS = 2            # types are compared with calls run alone at first
+WARM_UPS = 2  # types are compared with calls run alone at first
 Row = Dict[str, Any]
 
 
@@ -34,12 +35,16 @@ def variants(names: Sequence[str], without: Sequence[str] = ()) -> Dict[str, edb
     """
     every = edb.CompileOptions().but(**dict.fromkeys(without, False))
     names = [name for name in names if name not in without]
-    return {ALL: every, **{name: every.but(**{name: False}) for name in names},
-            NONE: edb.CompileOptions.none()}
+    return {
+        ALL: every,
+        **{name: every.but(**{name: False}) for name in names},
+        NONE: edb.CompileOptions.none(),
+    }
 
 
-def measure_ablation(settings: Settings, names: Sequence[str], without: Sequence[str] = ()
-                     ) -> List[Row]:
+def measure_ablation(
+    settings: Settings, names: Sequence[str], without: Sequence[str] = ()
+) -> List[Row]:
     """A row for each of the `variants`.
 
     All run in this process on the same model, in turn (A B A B …), and the n-th repeat of each
@@ -49,8 +54,9 @@ def measure_ablation(settings: Settings, names: Sequence[str], without: Sequence
     measurement, repeats = Measurement(settings), {}
     chosen = variants(names, without)
     total = (WARM_UPS + settings.repeat) * len(chosen)
-    with tqdm(total=total, leave=False, disable=None,
-              desc=f'{settings.workload} {settings.mode}') as bar:
+    with tqdm(
+        total=total, leave=False, disable=None, desc=f'{settings.workload} {settings.mode}'
+    ) as bar:
         for name, options in _in_turn(chosen, WARM_UPS):
             with edb.compile_options(**dict(options.items())):
                 measurement.warm_up()
@@ -63,8 +69,10 @@ def measure_ablation(settings: Settings, names: Sequence[str], without: Sequence
     with edb.compile_options(**dict(chosen[ALL].items())):
         measurement.timed(0)
     types = {kind.name: kind.passes for kind in measurement.system.scope.report().types}
-    return [dict(_row(settings, name, repeats[name], repeats[ALL], types), without=list(without))
-            for name in chosen]
+    return [
+        dict(_row(settings, name, repeats[name], repeats[ALL], types), without=list(without))
+        for name in chosen
+    ]
 
 
 def _in_turn(chosen: Dict[str, edb.CompileOptions], times: int) -> Iterator[Any]:
@@ -75,36 +83,61 @@ def _in_turn(chosen: Dict[str, edb.CompileOptions], times: int) -> Iterator[Any]
         yield from entries[first:] + entries[:first]
 
 
-def _row(settings: Settings, name: str, own: List[_Repeat], full: List[_Repeat],
-         types: Dict[str, Sequence[str]]) -> Row:
+def _row(
+    settings: Settings,
+    name: str,
+    own: List[_Repeat],
+    full: List[_Repeat],
+    types: Dict[str, Sequence[str]],
+) -> Row:
     speeds = [repeat.speed for repeat in own]
     changed = sum(name in passes for passes in types.values())
     return {
-        'workload': settings.workload, 'mode': settings.mode,
-        'batch_size': settings.batch_size, 'hidden': settings.hidden, 'embed': settings.embed,
-        'scheduler': settings.system, 'threads': settings.threads, 'off': name,
-        'samples_per_s': rounded(median(speeds)), 'samples_per_s_min': rounded(min(speeds)),
+        'workload': settings.workload,
+        'mode': settings.mode,
+        'batch_size': settings.batch_size,
+        'hidden': settings.hidden,
+        'embed': settings.embed,
+        'scheduler': settings.system,
+        'threads': settings.threads,
+        'off': name,
+        'samples_per_s': rounded(median(speeds)),
+        'samples_per_s_min': rounded(min(speeds)),
         'samples_per_s_max': rounded(max(speeds)),
         'ratio': rounded(median(a.speed / b.speed for a, b in zip(own, full))),
         'cpu_ms': rounded(median(repeat.cpu_ms for repeat in own)),
         'cpu_ratio': rounded(median(a.cpu_ms / b.cpu_ms for a, b in zip(own, full))),
-        'types_changed': None if name in (ALL, NONE) else changed, 'types': len(types),
-        'repeat': len(own), 'seed': settings.seed, 'data': settings.data or 'embedded',
-        **machine_info()}
+        'types_changed': None if name in (ALL, NONE) else changed,
+        'types': len(types),
+        'repeat': len(own),
+        'seed': settings.seed,
+        'data': settings.data or 'embedded',
+        **machine_info(),
+    }
 
 
 def ablation_table(rows: Sequence[Row]) -> str:
     """The rows of one workload and mode for people."""
     row = rows[0]
-    head = (f'{row["workload"]}, {row["mode"]}, minibatches of {row["batch_size"]}, hidden '
-            f'{row["hidden"]}, embedding {row["embed"]}, {row["threads"]} thread(s) on '
-            f'{row["cpus"]} x {row["cpu"]}')
+    head = (
+        f'{row["workload"]}, {row["mode"]}, minibatches of {row["batch_size"]}, hidden '
+        f'{row["hidden"]}, embedding {row["embed"]}, {row["threads"]} thread(s) on '
+        f'{row["cpus"]} x {row["cpu"]}'
+    )
     if row['without']:
         head += f', without {", ".join(row["without"])}'
     cells = [['off', 'samples/s', 'min', 'max', 'speed ratio', 'cpu ratio', 'types changed']]
     for row in rows:
         changed = '' if row['types_changed'] is None else f'{row["types_changed"]}/{row["types"]}'
-        cells.append([row['off'], f'{row["samples_per_s"]:.1f}', f'{row["samples_per_s_min"]:.1f}',
-                      f'{row["samples_per_s_max"]:.1f}', f'{row["ratio"]:.3f}',
-                      f'{row["cpu_ratio"]:.3f}', changed])
+        cells.append(
+            [
+                row['off'],
+                f'{row["samples_per_s"]:.1f}',
+                f'{row["samples_per_s_min"]:.1f}',
+                f'{row["samples_per_s_max"]:.1f}',
+                f'{row["ratio"]:.3f}',
+                f'{row["cpu_ratio"]:.3f}',
+                changed,
+            ]
+        )
     return '\n'.join([head] + aligned(cells, left=('off',)))

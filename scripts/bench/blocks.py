@@ -1,4 +1,5 @@
 """One batch of a cell: plain Gluon, hybridized, against what gluon_edbatch compiles."""
+
 import time
 from statistics import median
 from typing import Any, Callable, Dict, List, NamedTuple, Sequence
@@ -8,10 +9,10 @@ import numpy as np
 from mxnet import autograd
 
 import gluon_edbatch as edb
+from gluon_edbatch.execute.cached.program import program_for
 from gluon_edbatch.execute.machine import Machine, Step, steps
 from gluon_edbatch.execute.native.run import native_program
 from gluon_edbatch.subgraph.ir import Subgraph
-from gluon_edbatch.execute.cached.program import program_for
 
 from .cells import CELLS, Cell
 from .contexts import context
@@ -20,7 +21,7 @@ from .output import aligned, rounded
 
 __all__ = ['BlockSettings', 'CompiledBatch', 'PlainBatch', 'block_table', 'measure_block']
 
-MODES = 'forward', 'both'   # both: forward, and then backward
+MODES = 'forward', 'both'  # both: forward, and then backward
 READS = 'gather', 'slice'
 Row = Dict[str, Any]
 
@@ -74,8 +75,10 @@ class BlockSettings(NamedTuple):
     def arguments(self, cell: Cell) -> List[np.ndarray]:
         """Random arguments for a batch."""
         random = np.random.RandomState(self.seed)
-        return [random.uniform(-1, 1, size=(self.rows,) + shape).astype(np.float32)
-                for shape in cell.row_shapes]
+        return [
+            random.uniform(-1, 1, size=(self.rows,) + shape).astype(np.float32)
+            for shape in cell.row_shapes
+        ]
 
 
 class _Time(NamedTuple):
@@ -91,8 +94,9 @@ class PlainBatch:
     def __init__(self, settings: BlockSettings, cell: Cell):
         cell.hybridize()
         self._cell = cell
-        self._arguments = [mx.nd.array(array, ctx=context(settings.ctx))
-                           for array in settings.arguments(cell)]
+        self._arguments = [
+            mx.nd.array(array, ctx=context(settings.ctx)) for array in settings.arguments(cell)
+        ]
         for array in self._arguments:
             array.attach_grad()
         self._heads = [mx.nd.ones_like(output) for output in self.forward()]
@@ -131,41 +135,56 @@ class CompiledBatch:
             order = np.random.RandomState(settings.seed).permutation(settings.rows)
         # Reads are to be as asked for, whatever order would suit them.
         options = edb.CompileOptions(row_layout=False).but(**dict.fromkeys(settings.off, False))
-        with autograd.record() if training else autograd.pause(), \
-                edb.batching('agenda', context(settings.ctx), options) as scope:
-            columns = [self._computed(array, position, order) for position, array
-                       in enumerate(settings.arguments(cell))]
+        with autograd.record() if training else autograd.pause(), edb.batching(
+            'agenda', context(settings.ctx), options
+        ) as scope:
+            columns = [
+                self._computed(array, position, order)
+                for position, array in enumerate(settings.arguments(cell))
+            ]
             edb.forward([cell(*arguments) for arguments in zip(*columns)])
             recording = scope._recording
             plan = recording.evaluator.counts[-1].plan
             self._machine = Machine(recording, plan, {})
         for step in steps(plan):
             self._machine.run(step)
-        (number, self._batch), = [(number, batch) for number, batch in enumerate(plan.batches)
-                                  if batch.node_type.graph.parameters]
+        ((number, self._batch),) = [
+            (number, batch)
+            for number, batch in enumerate(plan.batches)
+            if batch.node_type.graph.parameters
+        ]
         for array in self._machine.gradients + self._machine.weights.gradients:
             if array is not None:
                 array[:] = 1
         self.gathers = sum(read.gather for read in self._batch.reads)
         self.native = native_program(self._batch.node_type) is not None
         self._step = Step(number, number + 1, self.native, unproved=False)
-        node_type, reads = self._batch.node_type, tuple(
-            'gather' if read.gather else 'slice' for read in self._batch.reads)
-        self.operators = 1 if self.native else program_for(
-            node_type, reads, node_type.fused(settings.rows)).operators
+        node_type, reads = (
+            self._batch.node_type,
+            tuple('gather' if read.gather else 'slice' for read in self._batch.reads),
+        )
+        self.operators = (
+            1
+            if self.native
+            else program_for(node_type, reads, node_type.fused(settings.rows)).operators
+        )
 
     @staticmethod
     def _computed(array: np.ndarray, position: int, order: np.ndarray) -> List[Any]:
         """The rows of an argument, computed one by one in another order; no argument's together
         with another's."""
-        values = {row: edb.nd.clip(array[row:row + 1], -2 - position, 2) for row in order.tolist()}
+        values = {
+            row: edb.nd.clip(array[row : row + 1], -2 - position, 2) for row in order.tolist()
+        }
         return [values[row] for row in range(len(array))]
 
     def forward(self) -> List[mx.nd.NDArray]:
         """Run the batch."""
         self._machine.run(self._step)
-        return [self._machine.arenas[write.arena]._slice(write.begin, write.end)
-                for write in self._batch.writes]
+        return [
+            self._machine.arenas[write.arena]._slice(write.begin, write.end)
+            for write in self._batch.writes
+        ]
 
     def both(self) -> None:
         """Run the batch and differentiate it."""
@@ -180,22 +199,37 @@ def measure_block(settings: BlockSettings) -> List[Row]:
         plain = PlainBatch(settings, settings.build())
         compiled = CompiledBatch(settings, settings.build(), training=mode == 'both')
         pairs = _in_turn([getattr(side, mode) for side in (plain, compiled)], settings)
-        rows.append({
-            'cell': settings.cell, 'gates': 'fused' if settings.fused else 'apart', 'mode': mode,
-            'rows': settings.rows, 'hidden': settings.hidden, 'embed': settings.embed,
-            'reads': settings.reads, 'off': list(settings.off),
-            **_times(pairs, '', 0), **_times(pairs, 'cpu_', 1),
-            'plain_operators': plain.operators, 'operators': compiled.operators,
-            'gathers': compiled.gathers, 'native': compiled.native,
-            'threads': settings.threads, 'repeat': settings.repeat, 'seed': settings.seed, **machine_info()})
+        rows.append(
+            {
+                'cell': settings.cell,
+                'gates': 'fused' if settings.fused else 'apart',
+                'mode': mode,
+                'rows': settings.rows,
+                'hidden': settings.hidden,
+                'embed': settings.embed,
+                'reads': settings.reads,
+                'off': list(settings.off),
+                **_times(pairs, '', 0),
+                **_times(pairs, 'cpu_', 1),
+                'plain_operators': plain.operators,
+                'operators': compiled.operators,
+                'gathers': compiled.gathers,
+                'native': compiled.native,
+                'threads': settings.threads,
+                'repeat': settings.repeat,
+                'seed': settings.seed,
+                **machine_info(),
+            }
+        )
     return rows
 
 
 def _in_turn(sides: Sequence[Callable[[], Any]], settings: BlockSettings) -> List[List[_Time]]:
     """Times of a call of each side, repeat by repeat."""
     times = [max(1, int(settings.seconds / _time(side, 3).seconds)) for side in sides]
-    return [[_time(side, number) for side, number in zip(sides, times)]
-            for _ in range(settings.repeat)]
+    return [
+        [_time(side, number) for side, number in zip(sides, times)] for _ in range(settings.repeat)
+    ]
 
 
 def _time(side: Callable[[], Any], times: int) -> _Time:
@@ -205,16 +239,20 @@ def _time(side: Callable[[], Any], times: int) -> _Time:
     for _ in range(times):
         side()
     mx.nd.waitall()
-    return _Time((time.perf_counter() - begin.seconds) / times,
-                 (time.process_time() - begin.cpu_seconds) / times)
+    return _Time(
+        (time.perf_counter() - begin.seconds) / times,
+        (time.process_time() - begin.cpu_seconds) / times,
+    )
 
 
 def _times(pairs: List[List[_Time]], prefix: str, which: int) -> Dict[str, float]:
     """Fields of a row: medians of both sides, and of their ratio."""
     plain, compiled = ([times[which] for times in side] for side in zip(*pairs))
-    return {f'plain_{prefix}us': rounded(1e6 * median(plain)),
-            f'compiled_{prefix}us': rounded(1e6 * median(compiled)),
-            f'{prefix}speedup': rounded(median(a / b for a, b in zip(plain, compiled)))}
+    return {
+        f'plain_{prefix}us': rounded(1e6 * median(plain)),
+        f'compiled_{prefix}us': rounded(1e6 * median(compiled)),
+        f'{prefix}speedup': rounded(median(a / b for a, b in zip(plain, compiled))),
+    }
 
 
 def _listed(outputs: Any) -> List[Any]:
@@ -224,14 +262,32 @@ def _listed(outputs: Any) -> List[Any]:
 def block_table(rows: Sequence[Row]) -> str:
     """Rows of one cell for people: µs a call, with forward and both side by side."""
     row = rows[0]
-    head = (f'{row["cell"]}, gates {row["gates"]}, hidden {row["hidden"]}, embedding '
-            f'{row["embed"]}, {row["threads"]} thread(s) on {row["cpus"]} x {row["cpu"]}')
-    cells = [['rows'] + [f'{mode} {what}' for mode in MODES
-                         for what in ('plain', 'compiled', 'speedup', 'cpu speedup')]
-             + ['operators plain', 'compiled', 'gathers']]
+    head = (
+        f'{row["cell"]}, gates {row["gates"]}, hidden {row["hidden"]}, embedding '
+        f'{row["embed"]}, {row["threads"]} thread(s) on {row["cpus"]} x {row["cpu"]}'
+    )
+    cells = [
+        ['rows']
+        + [
+            f'{mode} {what}'
+            for mode in MODES
+            for what in ('plain', 'compiled', 'speedup', 'cpu speedup')
+        ]
+        + ['operators plain', 'compiled', 'gathers']
+    ]
     for forward, both in zip(rows[::2], rows[1::2]):
-        cells.append([str(forward['rows'])] + [text for one in (forward, both) for text in (
-            f'{one["plain_us"]:.0f}', f'{one["compiled_us"]:.0f}', f'{one["speedup"]:.2f}',
-            f'{one["cpu_speedup"]:.2f}')]
-                     + [str(both[name]) for name in ('plain_operators', 'operators', 'gathers')])
+        cells.append(
+            [str(forward['rows'])]
+            + [
+                text
+                for one in (forward, both)
+                for text in (
+                    f'{one["plain_us"]:.0f}',
+                    f'{one["compiled_us"]:.0f}',
+                    f'{one["speedup"]:.2f}',
+                    f'{one["cpu_speedup"]:.2f}',
+                )
+            ]
+            + [str(both[name]) for name in ('plain_operators', 'operators', 'gathers')]
+        )
     return '\n'.join([head] + aligned(cells))

@@ -3,6 +3,7 @@
 Each takes and gives arrays of rows; ``row_shapes`` tells those of its arguments. Activations are
 ``F.tanh`` and ``F.sigmoid``, as in Gluon's own cells.
 """
+
 from typing import Any, ClassVar, Dict, List, Sequence, Tuple, Type
 
 from mxnet import gluon
@@ -30,16 +31,21 @@ class Gates(gluon.HybridBlock):
         with self.name_scope():
             self.layers = gluon.nn.HybridSequential()
             for _ in range(1 if fused else number):
-                for position, width in enumerate(widths):   # one bias a gate
-                    self.layers.add(gluon.nn.Dense(number * units if fused else units,
-                                                   use_bias=not position, in_units=width,
-                                                   flatten=False))
+                for position, width in enumerate(widths):  # one bias a gate
+                    self.layers.add(
+                        gluon.nn.Dense(
+                            number * units if fused else units,
+                            use_bias=not position,
+                            in_units=width,
+                            flatten=False,
+                        )
+                    )
 
     def hybrid_forward(self, F, *arrays):
         """A list of (N, units)."""
         sums, layers = [], list(self.layers)
         while layers:
-            own, layers = layers[:self._inputs], layers[self._inputs:]
+            own, layers = layers[: self._inputs], layers[self._inputs :]
             total = own[0](arrays[0])
             for layer, array in zip(own[1:], arrays[1:]):
                 total = total + layer(array)
@@ -62,7 +68,7 @@ class Cell(gluon.HybridBlock):
 
     # number of gates, and the widths of what they take: h or e
     gates: ClassVar[Dict[str, Tuple[int, str]]]
-    arguments: ClassVar[str]    # each h or e; m for a matrix
+    arguments: ClassVar[str]  # each h or e; m for a matrix
 
     def __init__(self, hidden: int, embed: int, fused: bool):
         super().__init__()
@@ -70,8 +76,9 @@ class Cell(gluon.HybridBlock):
         self.row_shapes: List[Tuple[int, ...]] = [sizes[kind] for kind in self.arguments]
         with self.name_scope():
             for name, (number, widths) in self.gates.items():
-                setattr(self, name, Gates(number, hidden, [sizes[kind][0] for kind in widths],
-                                          fused))
+                setattr(
+                    self, name, Gates(number, hidden, [sizes[kind][0] for kind in widths], fused)
+                )
 
 
 class LSTM(Cell):
@@ -114,7 +121,7 @@ class TreeLSTMInner(Cell):
 
     def hybrid_forward(self, F, left_h, left_c, right_h, right_c):
         i, u, o, left, right = self.gates(left_h, right_h)
-        c = (F.sigmoid(i) * F.tanh(u) + F.sigmoid(left) * left_c + F.sigmoid(right) * right_c)
+        c = F.sigmoid(i) * F.tanh(u) + F.sigmoid(left) * left_c + F.sigmoid(right) * right_c
         return F.sigmoid(o) * F.tanh(c), c
 
 
@@ -136,7 +143,7 @@ class TreeGRUInner(Cell):
     def hybrid_forward(self, F, left, right):
         z, reset_left, reset_right = self.gates(left, right)
         z = F.sigmoid(z)
-        new, = self.new(F.sigmoid(reset_left) * left, F.sigmoid(reset_right) * right)
+        (new,) = self.new(F.sigmoid(reset_left) * left, F.sigmoid(reset_right) * right)
         return (1 - z) * F.tanh(new) + z * (left + right)
 
 
@@ -149,7 +156,7 @@ class MV(Cell):
     def __init__(self, hidden: int, embed: int, fused: bool):
         super().__init__(hidden, embed, fused)
         self._fused = fused
-        if fused:       # of the children side by side
+        if fused:  # of the children side by side
             with self.name_scope():
                 self.vector = Gates(1, hidden, [2 * hidden], True)
                 self.matrix = Gates(1, hidden, [2 * hidden], True)
@@ -162,11 +169,17 @@ class MV(Cell):
         matrices = [left_matrix, right_matrix]
         if self._fused:
             vectors, matrices = [F.concat(*vectors, dim=1)], [F.concat(*matrices, dim=2)]
-        vector, = self.vector(*vectors)
-        matrix, = self.matrix(*matrices)
+        (vector,) = self.vector(*vectors)
+        (matrix,) = self.matrix(*matrices)
         return F.tanh(vector), matrix
 
 
 CELLS: Dict[str, Type[Any]] = {
-    'lstm': LSTM, 'gru': GRU, 'mv': MV, 'treelstm-leaf': TreeLSTMLeaf,
-    'treelstm-inner': TreeLSTMInner, 'treegru-leaf': TreeGRULeaf, 'treegru-inner': TreeGRUInner}
+    'lstm': LSTM,
+    'gru': GRU,
+    'mv': MV,
+    'treelstm-leaf': TreeLSTMLeaf,
+    'treelstm-inner': TreeLSTMInner,
+    'treegru-leaf': TreeGRULeaf,
+    'treegru-inner': TreeGRUInner,
+}

@@ -1,4 +1,5 @@
 """Names of devices, for MXNet and for PyTorch."""
+
 import mxnet as mx
 
 __all__ = ['context', 'torch_device']

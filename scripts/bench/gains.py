@@ -1,5 +1,6 @@
 """What batching gains, on the workloads of DyNet's page on automatic batching
 (https://dynet.io/autobatch), and what batching by hand would still gain."""
+
 from dataclasses import replace
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
@@ -40,8 +41,9 @@ COMPARISONS = {
     'bilstm-tagger': Comparison(9.0, hidden=50, embed=128),
     'bilstm-tagger-char': Comparison(8.0, hidden=50, embed=128),
     'treenn-sst': Comparison(7.0, hidden=128, embed=128),
-    'bilstm-tagger-equal': Comparison(AS_FAST_AS_BY_HAND, hidden=50, embed=128,
-                                      others=EQUAL_LENGTH_RIVALS, modes=MODES),
+    'bilstm-tagger-equal': Comparison(
+        AS_FAST_AS_BY_HAND, hidden=50, embed=128, others=EQUAL_LENGTH_RIVALS, modes=MODES
+    ),
 }
 
 
@@ -66,27 +68,37 @@ def measure_gains(settings: Settings) -> List[Row]:
     """
     comparison, rows = COMPARISONS[settings.workload], []
     for mode in comparison.modes:
-        cells = [replace(settings, mode=mode, system=system)
-                 for system in (settings.system, *comparison.others)]
+        cells = [
+            replace(settings, mode=mode, system=system)
+            for system in (settings.system, *comparison.others)
+        ]
         found = [row for _, row in measure_in_turn(cells, apart=True)]
         for row in found:
             if isinstance(row, MeasurementError):
                 raise row
         best = found[0]['samples_per_s']
-        rows += [dict(row, gain=rounded(best / row['samples_per_s']), bar=rounded(comparison.bar))
-                 if row is not found[0] else dict(row, gain=None, bar=None) for row in found]
+        rows += [
+            dict(row, gain=rounded(best / row['samples_per_s']), bar=rounded(comparison.bar))
+            if row is not found[0]
+            else dict(row, gain=None, bar=None)
+            for row in found
+        ]
     return rows
 
 
 def gains_table(rows: Sequence[Row]) -> str:
     """The rows of one workload for people."""
     row = rows[0]
-    head = (f'{row["workload"]}, minibatches of {row["batch_size"]}, hidden {row["hidden"]}, '
-            f'embedding {row["embed"]}, {row["threads"]} thread(s) on {row["cpus"]} x {row["cpu"]}')
+    head = (
+        f'{row["workload"]}, minibatches of {row["batch_size"]}, hidden {row["hidden"]}, '
+        f'embedding {row["embed"]}, {row["threads"]} thread(s) on {row["cpus"]} x {row["cpu"]}'
+    )
     cells = [['mode', 'system', 'samples/s', 'min', 'max', 'gain', 'at least']]
     for row in rows:
-        speeds = [f'{row[name]:.1f}' for name in
-                  ('samples_per_s', 'samples_per_s_min', 'samples_per_s_max')]
+        speeds = [
+            f'{row[name]:.1f}'
+            for name in ('samples_per_s', 'samples_per_s_min', 'samples_per_s_max')
+        ]
         gain = ['' if row[name] is None else f'{row[name]:.2f}' for name in ('gain', 'bar')]
         cells.append([row['mode'], row['scheduler'], *speeds, *gain])
     return '\n'.join([head] + aligned(cells, left=('mode', 'system')))

@@ -1,4 +1,5 @@
 """The rate of matrix products alone, to compare whole models with."""
+
 import time
 from typing import Dict, Iterable, Tuple
 
@@ -9,8 +10,9 @@ __all__ = ['best_rate', 'product_rates']
 ROWS = (64, 256, 1024, 4096)
 
 
-def product_rates(shapes: Iterable[Tuple[int, int]], ctx: mx.Context,
-                  seconds: float = 0.02) -> Dict[Tuple[int, int, int], float]:
+def product_rates(
+    shapes: Iterable[Tuple[int, int]], ctx: mx.Context, seconds: float = 0.02
+) -> Dict[Tuple[int, int, int], float]:
     """FLOP/s of ``FullyConnected`` for layers (in, out), by (in, out, rows).
 
     Parameters
@@ -30,8 +32,9 @@ def product_rates(shapes: Iterable[Tuple[int, int]], ctx: mx.Context,
             flops = 2.0 * rows * wide * high
             first = _seconds(x, weight, 2) / 2
             times = max(1, int(seconds / first))
-            rates[wide, high, rows] = max(flops * times / _seconds(x, weight, times)
-                                          for _ in range(3))
+            rates[wide, high, rows] = max(
+                flops * times / _seconds(x, weight, times) for _ in range(3)
+            )
     return rates
 
 

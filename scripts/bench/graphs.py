@@ -1,4 +1,5 @@
 """Graphs of the workloads: what their per-sample models record, not run."""
+
 from pathlib import Path
 from typing import Any, List, Optional, Sequence
 
@@ -32,18 +33,28 @@ class GraphSource:
 
     def __init__(self, workload: str, data: Optional[Path], mode: str, width: int):
         self._training = mode == 'train'
-        self._workload = load_workload(Settings(
-            workload=workload, mode=mode, system='agenda', hidden=width, embed=width,
-            data=None if data is None else str(data)))
+        self._workload = load_workload(
+            Settings(
+                workload=workload,
+                mode=mode,
+                system='agenda',
+                hidden=width,
+                embed=width,
+                data=None if data is None else str(data),
+            )
+        )
         self._net, self._loss = self._workload.build()
         self.samples: List[Any] = self._workload.samples
 
     def graph(self, samples: Sequence[Any]) -> Graph:
         """The graph of a minibatch."""
         with edb.batching('agenda') as scope:
-            kept = [self._workload.loss(self._net, self._loss, sample, eager=False)
-                    if self._training else self._workload.predict(self._net, sample)
-                    for sample in samples]
+            kept = [
+                self._workload.loss(self._net, self._loss, sample, eager=False)
+                if self._training
+                else self._workload.predict(self._net, sample)
+                for sample in samples
+            ]
             graph = scope.graph()
         del kept
         return graph

@@ -1,4 +1,5 @@
 """On what a figure was measured. Needs nothing but the standard library."""
+
 import os
 import platform
 import resource
@@ -36,7 +37,7 @@ def machine_info() -> Dict[str, Any]:
 
 def peak_rss_mb() -> float:
     """The largest resident memory of this process so far."""
-    try:    # getrusage would count the process that started this one
+    try:  # getrusage would count the process that started this one
         for line in Path('/proc/self/status').read_text().splitlines():
             if line.startswith('VmHWM:'):
                 return int(line.split()[1]) / 1024

@@ -7,6 +7,7 @@ draws other minibatches, in an order that the seed alone decides. What a minibat
 comes from separate steps that wait after each phase, afterwards. ``cpu_ms`` is the processor time
 of a minibatch over all threads in the timed repeats: what a busy machine disturbs least.
 """
+
 import time
 from statistics import mean, median
 from typing import Any, Dict, Iterator, List, Optional, Tuple
@@ -24,10 +25,10 @@ from .workloads import load_workload
 
 __all__ = ['Measurement']
 
-WARM_UP = 3             # minibatches
+WARM_UP = 3  # minibatches
 PHASE_STEPS = 5
-SLOW_SECONDS = 2.0      # a step that takes longer is not repeated for its own sake
-ENOUGH = 3, 60.0        # after so many repeats, and seconds in them, a slow system is let off
+SLOW_SECONDS = 2.0  # a step that takes longer is not repeated for its own sake
+ENOUGH = 3, 60.0  # after so many repeats, and seconds in them, a slow system is let off
 
 
 class Measurement:
@@ -94,20 +95,32 @@ class Measurement:
         bound = self.rate * len(samples) / self.workload.flops(samples, training)
         speed = median(self.speeds)
         return {
-            'workload': settings.workload, 'mode': settings.mode,
-            'batch_size': settings.batch_size, 'hidden': settings.hidden,
-            'embed': settings.embed, 'scheduler': settings.system, 'threads': settings.threads,
-            'samples_per_s': rounded(speed), 'samples_per_s_min': rounded(min(self.speeds)),
+            'workload': settings.workload,
+            'mode': settings.mode,
+            'batch_size': settings.batch_size,
+            'hidden': settings.hidden,
+            'embed': settings.embed,
+            'scheduler': settings.system,
+            'threads': settings.threads,
+            'samples_per_s': rounded(speed),
+            'samples_per_s_min': rounded(min(self.speeds)),
             'samples_per_s_max': rounded(max(self.speeds)),
-            **_phase_fields(phases), 'where_ms': self.where.medians(),
+            **_phase_fields(phases),
+            'where_ms': self.where.medians(),
             'gemm_gflops': rounded(self.rate / 1e9),
-            'gemm_bound_samples_per_s': rounded(bound), 'efficiency': rounded(speed / bound),
-            'peak_rss_mb': rounded(peak), 'cpu_ms': rounded(median(self.cpu_ms)),
+            'gemm_bound_samples_per_s': rounded(bound),
+            'efficiency': rounded(speed / bound),
+            'peak_rss_mb': rounded(peak),
+            'cpu_ms': rounded(median(self.cpu_ms)),
             'levels': mean(map(self.workload.levels, minibatches)),
-            'repeat': len(self.speeds), 'minibatches': self.minibatches, 'seed': settings.seed,
-            'optimizer': settings.optimizer if training else None, 'ctx': settings.ctx,
+            'repeat': len(self.speeds),
+            'minibatches': self.minibatches,
+            'seed': settings.seed,
+            'optimizer': settings.optimizer if training else None,
+            'ctx': settings.ctx,
             'data': settings.data or 'embedded',
-            **machine_info()}
+            **machine_info(),
+        }
 
     def _run(self, minibatches: List[List[Any]]) -> float:
         """Seconds for a stream of minibatches."""
@@ -141,8 +154,11 @@ def _phase_fields(phases: List[Phases]) -> Dict[str, Any]:
         fields[name] = _over(mean, phases, name, 6)
     for name in ('record_ms', 'schedule_ms', 'execute_ms', 'backward_ms', 'update_ms'):
         fields[name] = _over(median, phases, name)
-    per_call = [Phases(record_ms=1e3 * step.record_ms / step.nodes)
-                for step in phases if step.record_ms is not None and step.nodes]
+    per_call = [
+        Phases(record_ms=1e3 * step.record_ms / step.nodes)
+        for step in phases
+        if step.record_ms is not None and step.nodes
+    ]
     fields['record_us_per_call'] = _over(median, per_call, 'record_ms')
     fields['types'] = [dict(zip(('name', 'calls', 'batches'), kind)) for kind in phases[-1].types]
     return fields

@@ -1,4 +1,5 @@
 """What is printed: rows, as JSON or as tables for people, and what went wrong."""
+
 import json
 import sys
 from typing import Any, Callable, Dict, List, Optional, Sequence
@@ -7,15 +8,24 @@ __all__ = ['aligned', 'complain', 'print_rows', 'rounded', 'tables']
 
 # heading, field, format
 COLUMNS = (
-    ('batch', 'batch_size', '{}'), ('system', 'scheduler', '{}'),
-    ('samples/s', 'samples_per_s', '{:.1f}'), ('min', 'samples_per_s_min', '{:.1f}'),
-    ('max', 'samples_per_s_max', '{:.1f}'), ('efficiency', 'efficiency', '{:.3f}'),
-    ('calls', 'nodes', '{:.0f}'), ('batches', 'batches', '{:.1f}'),
-    ('bound', 'lower_bound', '{:.1f}'), ('record', 'record_ms', '{:.1f}'),
-    ('schedule', 'schedule_ms', '{:.1f}'), ('execute', 'execute_ms', '{:.1f}'),
-    ('backward', 'backward_ms', '{:.1f}'), ('update', 'update_ms', '{:.1f}'),
-    ('µs/call', 'record_us_per_call', '{:.2f}'), ('cpu', 'cpu_ms', '{:.1f}'),
-    ('MB', 'peak_rss_mb', '{:.0f}'))
+    ('batch', 'batch_size', '{}'),
+    ('system', 'scheduler', '{}'),
+    ('samples/s', 'samples_per_s', '{:.1f}'),
+    ('min', 'samples_per_s_min', '{:.1f}'),
+    ('max', 'samples_per_s_max', '{:.1f}'),
+    ('efficiency', 'efficiency', '{:.3f}'),
+    ('calls', 'nodes', '{:.0f}'),
+    ('batches', 'batches', '{:.1f}'),
+    ('bound', 'lower_bound', '{:.1f}'),
+    ('record', 'record_ms', '{:.1f}'),
+    ('schedule', 'schedule_ms', '{:.1f}'),
+    ('execute', 'execute_ms', '{:.1f}'),
+    ('backward', 'backward_ms', '{:.1f}'),
+    ('update', 'update_ms', '{:.1f}'),
+    ('µs/call', 'record_us_per_call', '{:.2f}'),
+    ('cpu', 'cpu_ms', '{:.1f}'),
+    ('MB', 'peak_rss_mb', '{:.0f}'),
+)
 LEFT = ('system',)
 
 
@@ -24,8 +34,9 @@ def complain(message: Any) -> None:
     print(f'benchmark.py: {message}', file=sys.stderr)
 
 
-def print_rows(rows: Sequence[Dict[str, Any]], as_json: bool,
-               table: Callable[[Sequence[Dict[str, Any]]], str]) -> None:
+def print_rows(
+    rows: Sequence[Dict[str, Any]], as_json: bool, table: Callable[[Sequence[Dict[str, Any]]], str]
+) -> None:
     """Rows as one JSON object a line, or as a table with an empty line behind it."""
     print('\n'.join(map(json.dumps, rows)) if as_json else table(rows) + '\n', flush=True)
 
@@ -45,9 +56,11 @@ def _table(rows: Sequence[Dict[str, Any]]) -> str:
     row = {name: value for row in rows for name, value in row.items() if value is not None}
     versions = ''.join(f', {name} {row[name]}' for name in ('mxnet', 'torch') if name in row)
     bound = max(row.get('gemm_bound_samples_per_s') or 0 for row in rows)
-    head = (f'{row["workload"]}, {row["mode"]}, hidden {row["hidden"]}, embedding {row["embed"]}, '
-            f'{row["threads"]} thread(s) on {row["cpus"]} x {row["cpu"]}{versions}; '
-            f'products alone: {bound:.0f} samples/s')
+    head = (
+        f'{row["workload"]}, {row["mode"]}, hidden {row["hidden"]}, embedding {row["embed"]}, '
+        f'{row["threads"]} thread(s) on {row["cpus"]} x {row["cpu"]}{versions}; '
+        f'products alone: {bound:.0f} samples/s'
+    )
     cells = [[heading for heading, _, _ in COLUMNS]]
     cells += [[_cell(row.get(field), form) for _, field, form in COLUMNS] for row in rows]
     return '\n'.join([head] + aligned(cells, LEFT) + _where(rows))
@@ -60,9 +73,14 @@ def _where(rows: Sequence[Dict[str, Any]]) -> List[str]:
         return []
     names = list(rows[0]['where_ms'])
     cells = [['batch', 'system'] + names]
-    cells += [[str(row['batch_size']), row['scheduler']]
-              + [f'{row["where_ms"][name]:.1f}' for name in names] for row in rows]
-    return ['ms of a minibatch by kind of work (native operators by the clock, else processor time):'] + aligned(cells, LEFT)
+    cells += [
+        [str(row['batch_size']), row['scheduler']]
+        + [f'{row["where_ms"][name]:.1f}' for name in names]
+        for row in rows
+    ]
+    return [
+        'ms of a minibatch by kind of work (native operators by the clock, else processor time):'
+    ] + aligned(cells, LEFT)
 
 
 def _cell(value: Optional[Any], form: str) -> str:
@@ -78,6 +96,10 @@ def aligned(cells: List[List[str]], left: Sequence[str] = ()) -> List[str]:
     """Lines of a table whose first row has the headings; columns of the headings in `left` are
     set to the left, all others to the right."""
     widths = [max(map(len, column)) for column in zip(*cells)]
-    return ['  '.join(text.ljust(width) if heading in left else text.rjust(width)
-                      for text, width, heading in zip(line, widths, cells[0])).rstrip()
-            for line in cells]
+    return [
+        '  '.join(
+            text.ljust(width) if heading in left else text.rjust(width)
+            for text, width, heading in zip(line, widths, cells[0])
+        ).rstrip()
+        for line in cells
+    ]

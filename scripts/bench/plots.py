@@ -1,4 +1,5 @@
 """Rows of measurements in files, and pictures of them."""
+
 import csv
 import json
 from pathlib import Path
@@ -22,12 +23,15 @@ def read_rows(path: Path, fields: Sequence[str] = FIELDS) -> List[Row]:
         raise RowError(f'{path}: there is no such file')
     if path.suffix == '.csv':
         with path.open(newline='', encoding='utf-8') as file:
-            rows = [{name: _value(text) for name, text in row.items()}
-                    for row in csv.DictReader(file)]
+            rows = [
+                {name: _value(text) for name, text in row.items()} for row in csv.DictReader(file)
+            ]
     else:
-        rows = [_parsed(line, f'{path}:{number}')
-                for number, line in enumerate(path.read_text(encoding='utf-8').splitlines(), 1)
-                if line.strip()]
+        rows = [
+            _parsed(line, f'{path}:{number}')
+            for number, line in enumerate(path.read_text(encoding='utf-8').splitlines(), 1)
+            if line.strip()
+        ]
     if not rows:
         raise RowError(f'{path}: has no rows')
     for number, row in enumerate(rows, 1):
@@ -43,8 +47,13 @@ def write_csv(rows: Sequence[Row], path: Path) -> None:
     with path.open('w', newline='', encoding='utf-8') as file:
         writer = csv.DictWriter(file, columns, lineterminator='\n')
         writer.writeheader()
-        writer.writerows({name: json.dumps(value) if isinstance(value, list) else value
-                          for name, value in row.items()} for row in rows)
+        writer.writerows(
+            {
+                name: json.dumps(value) if isinstance(value, list) else value
+                for name, value in row.items()
+            }
+            for row in rows
+        )
 
 
 def plot(rows: Sequence[Row], title: str, path: Path) -> None:
@@ -61,8 +70,10 @@ def plot(rows: Sequence[Row], title: str, path: Path) -> None:
 def new_figure(panels: int, width: float):
     """A figure, and its panels side by side, each so many inches wide."""
     import matplotlib
+
     matplotlib.use('Agg')
     from matplotlib import pyplot
+
     figure, axes = pyplot.subplots(1, panels, figsize=(width * panels, 4), squeeze=False)
     return figure, axes[0]
 
@@ -70,6 +81,7 @@ def new_figure(panels: int, width: float):
 def save(figure, path: Path) -> None:
     """Write a picture, and forget the figure."""
     from matplotlib import pyplot
+
     figure.tight_layout()
     figure.savefig(path, dpi=150)
     pyplot.close(figure)
@@ -95,8 +107,13 @@ def _draw_bars(panel, rows: Sequence[Row]) -> None:
     bars = panel.barh([row['scheduler'] for row in rows], speeds, xerr=spread, capsize=2)
     for bar, speed, high in zip(bars, speeds, spread[1]):
         middle = bar.get_y() + bar.get_height() / 2
-        panel.annotate(f'{speed:.0f}', (speed + high, middle), xytext=(5, 0),
-                       textcoords='offset points', va='center')
+        panel.annotate(
+            f'{speed:.0f}',
+            (speed + high, middle),
+            xytext=(5, 0),
+            textcoords='offset points',
+            va='center',
+        )
     panel.invert_yaxis()
     panel.margins(x=0.15)
     panel.set_xlabel(f'samples / s, {rows[0]["batch_size"]} in a minibatch')
@@ -105,10 +122,14 @@ def _draw_bars(panel, rows: Sequence[Row]) -> None:
 def _speeds(rows: Sequence[Row]) -> Tuple[List[float], List[List[float]]]:
     """Medians, and how far the least and the greatest are from them."""
     speeds = [row['samples_per_s'] for row in rows]
-    lows = [row['samples_per_s'] - (row.get('samples_per_s_min') or row['samples_per_s'])
-            for row in rows]
-    highs = [(row.get('samples_per_s_max') or row['samples_per_s']) - row['samples_per_s']
-             for row in rows]
+    lows = [
+        row['samples_per_s'] - (row.get('samples_per_s_min') or row['samples_per_s'])
+        for row in rows
+    ]
+    highs = [
+        (row.get('samples_per_s_max') or row['samples_per_s']) - row['samples_per_s']
+        for row in rows
+    ]
     return speeds, [lows, highs]
 
 

@@ -3,6 +3,7 @@
 In turn (A B A B …), so that a machine that slows down hits all alike; in processes, so that each
 has its own memory to be measured, and the thread pools of two libraries do not meet.
 """
+
 import multiprocessing
 import traceback
 from typing import Any, Dict, List, Sequence, Tuple, Union
@@ -31,8 +32,9 @@ class _Here:
     def ask(self, question: str, *arguments) -> Any:
         """Call a method of the measurement."""
         if self._measurement is None:
-            try:    # what is missing on this machine, or wrong in the settings or the data
+            try:  # what is missing on this machine, or wrong in the settings or the data
                 from .measure import Measurement
+
                 self._measurement = Measurement(self.settings)
             except (ImportError, OSError, ValueError) as error:
                 raise MeasurementError(f'{self.settings.system}: {error}') from error
@@ -43,6 +45,7 @@ class _Here:
         if self._measurement is not None:
             self._measurement.system.wait()
             import mxnet
+
             mxnet.nd.waitall()
 
 
@@ -51,7 +54,7 @@ class _Elsewhere:
 
     def __init__(self, settings: Settings):
         self.settings = settings
-        fresh = multiprocessing.get_context('spawn')    # MXNet does not survive a fork
+        fresh = multiprocessing.get_context('spawn')  # MXNet does not survive a fork
         self._pipe, there = fresh.Pipe()
         self._process = fresh.Process(target=_serve, args=(there, settings), daemon=True)
         self._process.start()
@@ -64,8 +67,9 @@ class _Elsewhere:
             answer, value = self._pipe.recv()
         except (EOFError, BrokenPipeError):
             self._process.join()
-            raise MeasurementError(f'{self.settings.system}: its process ended with status '
-                                   f'{self._process.exitcode}') from None
+            raise MeasurementError(
+                f'{self.settings.system}: its process ended with status {self._process.exitcode}'
+            ) from None
         if answer == 'error':
             raise MeasurementError(value)
         return value

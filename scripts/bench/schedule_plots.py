@@ -1,4 +1,5 @@
 """A picture of a workload: batches by the lower bound, for each scheduler and size."""
+
 from pathlib import Path
 from typing import Any, Dict, Sequence
 
@@ -46,9 +47,13 @@ def plot(rows: Sequence[Dict[str, Any]], title: str, path: Path) -> None:
         where = [sizes.index(row['batch_size']) for row in some]
         left.plot(where, [row['batches'] for row in some], marker=marker, label=scheduler)
         right.plot(where, [row['ratio'] for row in some], marker=marker, label=scheduler)
-    left.plot([sizes.index(size) for size in sorted(bound)],
-              [bound[size] for size in sorted(bound)], color='gray', linestyle=':',
-              label='lower bound')
+    left.plot(
+        [sizes.index(size) for size in sorted(bound)],
+        [bound[size] for size in sorted(bound)],
+        color='gray',
+        linestyle=':',
+        label='lower bound',
+    )
     right.axhline(1, color='gray', linestyle=':')
     left.set(yscale='log', ylabel='batches', title=title)
     right.set(yscale='log', ylabel='batches / lower bound')

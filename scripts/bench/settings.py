@@ -1,16 +1,32 @@
 """What one measurement is asked to do. Needs nothing but the standard library."""
+
 from dataclasses import dataclass
 from typing import Optional
 
-__all__ = ['BATCHED', 'EAGER', 'EQUAL_LENGTH_RIVALS', 'MODES', 'RIVALS', 'SYSTEMS', 'TREE_RIVALS',
-           'Settings', 'scheduler_of']
+__all__ = [
+    'BATCHED',
+    'EAGER',
+    'EQUAL_LENGTH_RIVALS',
+    'MODES',
+    'RIVALS',
+    'SYSTEMS',
+    'TREE_RIVALS',
+    'Settings',
+    'scheduler_of',
+]
 
 MODES = ('train', 'infer')
-BATCHED = ('depth', 'agenda', 'agenda-remaining', 'sufficient', 'fsm', 'fsm-reuse',
-           'lazy-unbatched')
+BATCHED = (
+    'depth',
+    'agenda',
+    'agenda-remaining',
+    'sufficient',
+    'fsm',
+    'fsm-reuse',
+    'lazy-unbatched',
+)
 EAGER = ('unbatched', 'unbatched-hybridized')
-TREE_RIVALS = ('plain-hybridized', 'manual', 'manual-torch', 'manual-shared',
-               'manual-torch-shared')
+TREE_RIVALS = ('plain-hybridized', 'manual', 'manual-torch', 'manual-shared', 'manual-torch-shared')
 EQUAL_LENGTH_RIVALS = ('manual', 'manual-fused')
 RIVALS = TREE_RIVALS + EQUAL_LENGTH_RIVALS[1:]
 SYSTEMS = BATCHED + EAGER + RIVALS

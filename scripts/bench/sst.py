@@ -1,4 +1,5 @@
 """Workloads on the Stanford Sentiment Treebank: the class of every phrase, by tree models."""
+
 from abc import abstractmethod
 from collections import Counter
 from typing import Any, ClassVar, List, Sequence, Tuple
@@ -13,8 +14,15 @@ from .settings import Settings
 from .trees import layers
 from .workloads import Products, Workload, data_directory
 
-__all__ = ['MVRNNSST', 'OperatorTreeNNSST', 'SentimentWorkload', 'TreeGRUSST', 'TreeLSTMSST',
-           'TreeNNSST', 'TwoCellTreeLSTMSST']
+__all__ = [
+    'MVRNNSST',
+    'OperatorTreeNNSST',
+    'SentimentWorkload',
+    'TreeGRUSST',
+    'TreeLSTMSST',
+    'TreeNNSST',
+    'TwoCellTreeLSTMSST',
+]
 
 
 class SentimentWorkload(Workload):
@@ -27,6 +35,7 @@ class SentimentWorkload(Workload):
 
     def __init__(self, settings: Settings):
         from tree_sst.model import ONE_WIDTH
+
         super().__init__(settings)
         phrases = load_split(data_directory(settings, 'sst', 'tree_sst') / 'train.txt')
         words = build_words(tokens_of(phrases))
@@ -36,6 +45,7 @@ class SentimentWorkload(Workload):
 
     def build(self):
         from tree_sst.model import MODELS
+
         settings = self.settings
         mx.random.seed(settings.seed)
         net = MODELS[self.model](self.vocab_size, self.embed, settings.hidden, sparse_grad=True)
@@ -54,10 +64,10 @@ class SentimentWorkload(Workload):
     def products(self, samples: Sequence[Sample]) -> Products:
         """Those of leaves and of inner nodes, and the scores' at every node."""
         nodes = sum(len(sample.labels) for sample in samples)
-        inner = (nodes - len(samples)) // 2         # of a binary tree with n nodes (n - 1) / 2
+        inner = (nodes - len(samples)) // 2  # of a binary tree with n nodes (n - 1) / 2
         products = Counter({(self.settings.hidden, NUM_CLASSES): nodes})
         for wide, high, rows in self.cell_products(nodes - inner, inner):
-            products[wide, high] += rows            # added up: widths may coincide
+            products[wide, high] += rows  # added up: widths may coincide
         return dict(products)
 
     @abstractmethod
@@ -103,6 +113,7 @@ class MVRNNSST(SentimentWorkload):
 
     def cell_products(self, leaves, inner):
         from tree_sst.model import RANK
+
         h = self.settings.hidden
         return [(RANK, h, h * leaves), (h, h, 2 * inner), (2 * h, h, (1 + h) * inner)]
 

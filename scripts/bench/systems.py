@@ -1,4 +1,5 @@
 """Ways to run a workload: in batches by gluon_edbatch, eagerly, or as a rival."""
+
 import time
 from abc import ABC, abstractmethod
 from typing import Any, Callable, Dict, NamedTuple, Optional, Sequence, Tuple
@@ -74,8 +75,12 @@ class GluonSystem(System):
     def __init__(self, workload: Workload, settings: Settings):
         super().__init__(workload, settings)
         self.net, self.loss = workload.build()
-        self.trainer = gluon.Trainer(self.net.collect_params(), settings.optimizer,
-                                     {'learning_rate': settings.learning_rate}, kvstore=None)
+        self.trainer = gluon.Trainer(
+            self.net.collect_params(),
+            settings.optimizer,
+            {'learning_rate': settings.learning_rate},
+            kvstore=None,
+        )
 
     def train(self, samples: Sequence[Any]) -> mx.nd.NDArray:
         loss = self.mean_loss(samples)
@@ -115,8 +120,9 @@ class EagerSystem(GluonSystem):
 
     def mean_loss(self, samples: Sequence[Any]) -> mx.nd.NDArray:
         with autograd.record():
-            losses = [self.workload.loss(self.net, self.loss, sample, eager=True)
-                      for sample in samples]
+            losses = [
+                self.workload.loss(self.net, self.loss, sample, eager=True) for sample in samples
+            ]
             return mx.nd.concat(*losses, dim=0).sum() / len(losses)
 
     def predict(self, samples: Sequence[Any]) -> Any:
@@ -137,10 +143,12 @@ class BatchedSystem(GluonSystem):
         self._reuse = None
         if settings.system.endswith('-reuse'):
             import gluon_edbatch as edb
+
             self._reuse = edb.Reuse()
 
     def mean_loss(self, samples: Sequence[Any]) -> mx.nd.NDArray:
         import gluon_edbatch as edb
+
         with autograd.record():
             with edb.batching(scheduler=self.scheduler) as self.scope:
                 losses = [self._recorded(sample, self._loss) for sample in samples]
@@ -148,6 +156,7 @@ class BatchedSystem(GluonSystem):
 
     def predict(self, samples: Sequence[Any]) -> Any:
         import gluon_edbatch as edb
+
         with edb.batching(scheduler=self.scheduler) as self.scope:
             outputs = [self._recorded(sample, self._prediction) for sample in samples]
         return edb.forward(outputs)
@@ -157,14 +166,16 @@ class BatchedSystem(GluonSystem):
         if self._reuse is None:
             return
         import gluon_edbatch as edb
+
         for sample in samples:
             with autograd.record() if self.training else autograd.pause():
                 with edb.batching(scheduler=self.scheduler):
                     self._recorded(sample, self._loss if self.training else self._prediction)
 
     def _recorded(self, sample: Any, function: Callable[[Any], Any]) -> Any:
-        return function(sample) if self._reuse is None else self._reuse(
-            id(sample), function, sample)
+        return (
+            function(sample) if self._reuse is None else self._reuse(id(sample), function, sample)
+        )
 
     def _loss(self, sample: Any) -> mx.nd.NDArray:
         return self.workload.loss(self.net, self.loss, sample, eager=False)
@@ -177,9 +188,16 @@ class BatchedSystem(GluonSystem):
         report = self.scope.report()
         execute = times.pop('forward') - report.record_ms - report.schedule_ms
         types = tuple((kind.name, kind.calls, kind.batches) for kind in report.types)
-        return Phases(record_ms=report.record_ms, schedule_ms=report.schedule_ms,
-                      execute_ms=execute, nodes=report.nodes, batches=report.batches,
-                      lower_bound=report.lower_bound, types=types, **times)
+        return Phases(
+            record_ms=report.record_ms,
+            schedule_ms=report.schedule_ms,
+            execute_ms=execute,
+            nodes=report.nodes,
+            batches=report.batches,
+            lower_bound=report.lower_bound,
+            types=types,
+            **times,
+        )
 
 
 class RivalSystem(System):
@@ -237,6 +255,11 @@ class _Clock:
 
 def build_system(workload: Workload, settings: Settings) -> System:
     """The system that the settings name."""
-    kind = EagerSystem if settings.system in EAGER else \
-        BatchedSystem if settings.system in BATCHED else RivalSystem
+    kind = (
+        EagerSystem
+        if settings.system in EAGER
+        else BatchedSystem
+        if settings.system in BATCHED
+        else RivalSystem
+    )
     return kind(workload, settings)

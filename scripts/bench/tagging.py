@@ -1,6 +1,7 @@
 """Workloads ``lattice-lstm``, ``lattice-gru``, ``bilstm-tagger``, ``bilstm-tagger-char``,
 ``bilstm-tagger-equal``: named entities by the examples' taggers, with their default options but for
 the widths."""
+
 from abc import abstractmethod
 from collections import Counter
 from pathlib import Path
@@ -32,8 +33,12 @@ class _Tagging(Workload):
 
     def __init__(self, settings: Settings):
         super().__init__(settings)
-        arguments = {'hidden': settings.hidden, 'embed': settings.embed, 'seed': settings.seed,
-                     'ctx': settings.ctx}
+        arguments = {
+            'hidden': settings.hidden,
+            'embed': settings.embed,
+            'seed': settings.seed,
+            'ctx': settings.ctx,
+        }
         if settings.data is not None:
             arguments.update(self.files(Path(settings.data)))
         command = [f'--{name}={value}' for name, value in arguments.items()]
@@ -78,7 +83,7 @@ class LatticeLSTM(_Tagging):
         chars = sum(map(len, samples))
         words = sum(len(arcs) for lattice in samples for arcs in lattice.arcs)
         meeting = sum(bool(arcs) for lattice in samples for arcs in lattice.arcs)
-        products: Counter = Counter()       # added up: widths may coincide
+        products: Counter = Counter()  # added up: widths may coincide
         products[e, gates * h] += chars + words
         products[h, gates * h] += chars + words
         products[h, h] += words + meeting
@@ -86,7 +91,7 @@ class LatticeLSTM(_Tagging):
         return dict(products)
 
     def levels(self, samples: Sequence[Lattice]) -> int:
-        return max(map(len, samples))       # words are short cuts
+        return max(map(len, samples))  # words are short cuts
 
 
 class LatticeGRU(LatticeLSTM):
@@ -116,7 +121,7 @@ class BiLSTMTagger(_Tagging):
         h, e = options.hidden, options.embed
         words = sum(map(len, samples))
         chars = sum(len(token.chars) for sentence in samples for token in sentence.tokens)
-        products: Counter = Counter()       # added up: widths may coincide
+        products: Counter = Counter()  # added up: widths may coincide
         for layer in range(options.layers):
             products[2 * h if layer else e, 4 * h] += 2 * words
             products[h, 4 * h] += 2 * words
@@ -131,8 +136,10 @@ class BiLSTMTagger(_Tagging):
         lengths: List[int] = []
         for sentence in samples:
             size = len(sentence)
-            first = max(len(token.chars) + max(size - position, position + 1)
-                        for position, token in enumerate(sentence.tokens))
+            first = max(
+                len(token.chars) + max(size - position, position + 1)
+                for position, token in enumerate(sentence.tokens)
+            )
             lengths.append(first + (self.task.options.layers - 1) * size)
         return max(lengths)
 
@@ -150,11 +157,21 @@ class BiLSTMTaggerEqual(BiLSTMTagger):
     def __init__(self, settings: Settings):
         super().__init__(settings)
         length = median_low(map(len, self.samples))
-        self.samples = [Sentence(sentence.tokens[:length], sentence.tags[:length])
-                        for sentence in self.samples if len(sentence) >= length]
+        self.samples = [
+            Sentence(sentence.tokens[:length], sentence.tags[:length])
+            for sentence in self.samples
+            if len(sentence) >= length
+        ]
 
     def rival(self, system: str):
         from .rivals.manual_bilstm import ManualBiLSTM
+
         settings = self.settings
-        return ManualBiLSTM(self.task.build(), len(self.samples[0]), system == 'manual-fused',
-                            settings.optimizer, settings.learning_rate, settings.ctx)
+        return ManualBiLSTM(
+            self.task.build(),
+            len(self.samples[0]),
+            system == 'manual-fused',
+            settings.optimizer,
+            settings.learning_rate,
+            settings.ctx,
+        )

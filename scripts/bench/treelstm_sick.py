@@ -1,4 +1,5 @@
 """Workload ``treelstm-sick``: relatedness of two sentences by a child-sum Tree-LSTM."""
+
 from collections import Counter
 from typing import Any, Dict, List, Sequence
 
@@ -28,7 +29,8 @@ class TreeLSTMSick(Workload):
         self.samples = build_pairs(raw, words.ids)
 
     def build(self):
-        from tree_lstm.model import SICKModel, score_loss   # rivals can do without gluon_edbatch
+        from tree_lstm.model import SICKModel, score_loss  # rivals can do without gluon_edbatch
+
         settings = self.settings
         mx.random.seed(settings.seed)
         net = SICKModel(self.vocab_size, settings.embed, settings.hidden, SIM_HIDDEN)
@@ -51,7 +53,7 @@ class TreeLSTMSick(Workload):
         h, e = self.settings.hidden, self.settings.embed
         nodes = sum(_count(pair.left) + _count(pair.right) for pair in samples)
         children = nodes - 2 * len(samples)
-        products: Counter = Counter()       # added up: widths may coincide
+        products: Counter = Counter()  # added up: widths may coincide
         products[e, 4 * h] += nodes
         products[h, 3 * h] += nodes
         products[h, h] += children
@@ -68,6 +70,7 @@ class TreeLSTMSick(Workload):
         weights = initial_weights(self.vocab_size, settings.embed, settings.hidden, settings.seed)
         if system == 'plain-hybridized':
             from .rivals.plain_gluon import PlainGluon
+
             return PlainGluon(weights, settings.optimizer, settings.learning_rate, settings.ctx)
         if system.startswith('manual-torch'):
             from .rivals.manual_torch import ManualTorch as Rival
@@ -76,16 +79,26 @@ class TreeLSTMSick(Workload):
         return Rival(weights, settings.optimizer, settings.learning_rate, shared, settings.ctx)
 
 
-def initial_weights(vocab_size: int, embed: int, hidden: int, seed: int = 0
-                    ) -> Dict[str, np.ndarray]:
+def initial_weights(
+    vocab_size: int, embed: int, hidden: int, seed: int = 0
+) -> Dict[str, np.ndarray]:
     """Random parameters for the models batched by hand; gates in the order i, o, u, f."""
     rng = np.random.RandomState(seed)
-    shapes = dict(embed=(vocab_size, embed), w=(4 * hidden, embed), b=(4 * hidden,),
-                  u_iou=(3 * hidden, hidden), u_f=(hidden, hidden),
-                  sim_w=(SIM_HIDDEN, 2 * hidden), sim_b=(SIM_HIDDEN,),
-                  out_w=(NUM_CLASSES, SIM_HIDDEN), out_b=(NUM_CLASSES,))
-    return {name: rng.normal(scale=0.05, size=shape).astype(np.float32)
-            for name, shape in shapes.items()}
+    shapes = dict(
+        embed=(vocab_size, embed),
+        w=(4 * hidden, embed),
+        b=(4 * hidden,),
+        u_iou=(3 * hidden, hidden),
+        u_f=(hidden, hidden),
+        sim_w=(SIM_HIDDEN, 2 * hidden),
+        sim_b=(SIM_HIDDEN,),
+        out_w=(NUM_CLASSES, SIM_HIDDEN),
+        out_b=(NUM_CLASSES,),
+    )
+    return {
+        name: rng.normal(scale=0.05, size=shape).astype(np.float32)
+        for name, shape in shapes.items()
+    }
 
 
 def weights_of(net) -> Dict[str, List[Any]]:
@@ -95,11 +108,17 @@ def weights_of(net) -> Dict[str, List[Any]]:
     def gates(kind: str, names: str) -> List[Any]:
         return [getattr(cell, kind % name) for name in names]
 
-    return dict(embed=[net.tree_lstm.embed.weight], w=gates('i2h_%s_weight', 'iouf'),
-                b=gates('i2h_%s_bias', 'iouf'), u_iou=gates('h2h_%s_weight', 'iou'),
-                u_f=gates('h2h_%s_weight', 'f'),
-                sim_w=[similarity.hidden.weight], sim_b=[similarity.hidden.bias],
-                out_w=[similarity.scores.weight], out_b=[similarity.scores.bias])
+    return dict(
+        embed=[net.tree_lstm.embed.weight],
+        w=gates('i2h_%s_weight', 'iouf'),
+        b=gates('i2h_%s_bias', 'iouf'),
+        u_iou=gates('h2h_%s_weight', 'iou'),
+        u_f=gates('h2h_%s_weight', 'f'),
+        sim_w=[similarity.hidden.weight],
+        sim_b=[similarity.hidden.bias],
+        out_w=[similarity.scores.weight],
+        out_b=[similarity.scores.bias],
+    )
 
 
 def _count(tree: Tree) -> int:

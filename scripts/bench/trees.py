@@ -1,4 +1,5 @@
 """What the workloads on trees count."""
+
 from itertools import chain
 from typing import Any, List
 

@@ -1,4 +1,5 @@
 """Where a minibatch's processor time goes: Python, and the kinds of work of native operators."""
+
 import time
 from statistics import median
 from typing import Dict, List
@@ -35,16 +36,24 @@ class Where:
         if not works.get('all'):
             return
         runs = works.pop('all')
-        self._repeats.append({
-            'Python': python, **works, 'other in native operators': runs - sum(works.values()),
-            'other operators': cpu_ms - python - runs})
+        self._repeats.append(
+            {
+                'Python': python,
+                **works,
+                'other in native operators': runs - sum(works.values()),
+                'other operators': cpu_ms - python - runs,
+            }
+        )
 
     def medians(self) -> Dict[str, float]:
         """ms of a minibatch, by kind of work."""
-        return {name: rounded(median(repeat[name] for repeat in self._repeats))
-                for name in (self._repeats[0] if self._repeats else ())}
+        return {
+            name: rounded(median(repeat[name] for repeat in self._repeats))
+            for name in (self._repeats[0] if self._repeats else ())
+        }
 
 
 def _stopwatch() -> Dict[str, float]:
     from gluon_edbatch.execute.native import stopwatch
+
     return stopwatch.seconds() or {}

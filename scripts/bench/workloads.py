@@ -1,4 +1,5 @@
 """What a workload has to say of itself, and which there are."""
+
 from abc import ABC, abstractmethod
 from importlib import import_module
 from pathlib import Path
@@ -6,8 +7,15 @@ from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 from .settings import EQUAL_LENGTH_RIVALS, TREE_RIVALS, Settings
 
-__all__ = ['WORKLOADS', 'Entry', 'Products', 'Workload', 'check_rival', 'data_directory',
-           'load_workload']
+__all__ = [
+    'WORKLOADS',
+    'Entry',
+    'Products',
+    'Workload',
+    'check_rival',
+    'data_directory',
+    'load_workload',
+]
 
 
 class Entry(NamedTuple):
@@ -93,8 +101,9 @@ class Workload(ABC):
 
     def flops(self, samples: Sequence[Any], training: bool) -> float:
         """Floating point operations in `products`; training counts them three times."""
-        once = sum(2.0 * wide * high * rows
-                   for (wide, high), rows in self.products(samples).items())
+        once = sum(
+            2.0 * wide * high * rows for (wide, high), rows in self.products(samples).items()
+        )
         return 3 * once if training else once
 
 

@@ -1,4 +1,5 @@
 """Calls of operators, drawn by a seed: each is the same whatever others are drawn."""
+
 import re
 import zlib
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
@@ -73,10 +74,15 @@ class Case(NamedTuple):
 
     def __str__(self) -> str:
         attrs = ', '.join(f'{key}={value}' for key, value in self.attrs.items())
-        arrays = ', '.join(f'{"shared " * each.shared}{each.dtype or self.dtype}{each.shape}'
-                           for each in self.inputs)
-        flags = ' '.join(name for name in ('recorded', 'training', 'native', 'block', 'few',
-                                           'longer') if getattr(self, name))
+        arrays = ', '.join(
+            f'{"shared " * each.shared}{each.dtype or self.dtype}{each.shape}'
+            for each in self.inputs
+        )
+        flags = ' '.join(
+            name
+            for name in ('recorded', 'training', 'native', 'block', 'few', 'longer')
+            if getattr(self, name)
+        )
         return f'{self.op}({attrs}) of {arrays}; {flags}'
 
 
@@ -129,7 +135,7 @@ class Draw:
         """One or several, or None."""
         if none and self.flag(0.15):
             return None
-        axes = self.random.permutation(rank)[:self.number(1, rank)].tolist()
+        axes = self.random.permutation(rank)[: self.number(1, rank)].tolist()
         axes = [axis - rank * self.flag(0.4) for axis in axes]
         return axes[0] if len(axes) == 1 and self.flag() else tuple(axes)
 
@@ -144,6 +150,7 @@ def make_cases(operators: Sequence[Operator], seed: int, count: int) -> Iterator
 def make_case(operator: Operator, seed: int, index: int) -> Case:
     """The case of an operator with this number."""
     from .makers import MAKERS
+
     own = zlib.crc32(f'{seed}/{operator.name}/{index}'.encode())
     draw = Draw(own)
     maker = MAKERS.get(operator.name)
@@ -156,9 +163,20 @@ def make_case(operator: Operator, seed: int, index: int) -> Case:
         _any_attributes(operator, draw, len(inputs[0].shape) if inputs else 2, True)
     attrs = {key: _text(value) for key, value in draw.attrs.items()}
     recorded = draw.flag(0.75)
-    return Case(operator.name, index, own, attrs, inputs, draw.pick(draw.dtypes), recorded,
-                draw.flag(0.3), draw.flag(), draw.flag(0.3), draw.flag(0.3),
-                draw.flag(0.15) and draw.longer)
+    return Case(
+        operator.name,
+        index,
+        own,
+        attrs,
+        inputs,
+        draw.pick(draw.dtypes),
+        recorded,
+        draw.flag(0.3),
+        draw.flag(),
+        draw.flag(0.3),
+        draw.flag(0.3),
+        draw.flag(0.15) and draw.longer,
+    )
 
 
 def _text(value: Any) -> str:
@@ -177,13 +195,21 @@ def _any_inputs(operator: Operator, draw: Draw) -> List[Input]:
     if operator.name.startswith(('_sample_', '_random_')):
         sort = 'positive'
     names = operator.inputs if len(operator.inputs) == count else ('',) * count
-    return [Input(shape if alike or not position else tuple(
-        1 if draw.flag(0.3) else length for length in shape),
-        'index' if _WHICH.search(name) else sort, bool(position) and draw.flag(0.25), top=3)
-            for position, name in enumerate(names)]
+    return [
+        Input(
+            shape
+            if alike or not position
+            else tuple(1 if draw.flag(0.3) else length for length in shape),
+            'index' if _WHICH.search(name) else sort,
+            bool(position) and draw.flag(0.25),
+            top=3,
+        )
+        for position, name in enumerate(names)
+    ]
 
 
 # --- attributes, by their descriptions -----------------------------------------------------------
+
 
 def _any_attributes(operator: Operator, draw: Draw, rank: int, few: bool = False) -> None:
     """Those that are required, and some of the others; `few` if a maker has set what matters."""
@@ -196,7 +222,15 @@ def _any_attributes(operator: Operator, draw: Draw, rank: int, few: bool = False
                 draw.attrs[attribute.name] = value
 
 
-_LEFT_ALONE = ('ctx', 'workspace', 'cudnn_tune', 'cudnn_off', 'num_args', 'name', '__profiler_scope__')
+_LEFT_ALONE = (
+    'ctx',
+    'workspace',
+    'cudnn_tune',
+    'cudnn_off',
+    'num_args',
+    'name',
+    '__profiler_scope__',
+)
 _NOTHING = object()
 _OF_NOISE = ('lam', 'alpha', 'beta', 'scale', 'sigma', 'k', 'p')
 _WHICH = re.compile('ind|label|length')  # names of inputs that have no gradient
@@ -206,7 +240,7 @@ def _value(attribute: Attribute, draw: Draw, rank: int) -> Any:
     name, kind = attribute
     optional = 'None' in kind
     if kind.startswith('{'):
-        choices = [choice.strip(" '\"") for choice in kind[1:kind.index('}')].split(',')]
+        choices = [choice.strip(' \'"') for choice in kind[1 : kind.index('}')].split(',')]
         # MXNet's own Python functions ask NumPy for a dtype, which knows no bfloat16.
         return draw.pick([choice for choice in choices if choice != 'bfloat16'])
     if optional and draw.flag(0.3):
@@ -214,11 +248,17 @@ def _value(attribute: Attribute, draw: Draw, rank: int) -> Any:
     if kind.startswith('boolean'):
         return draw.flag()
     if re.match(r'int|long', kind):
-        return draw.axis(rank) if name in ('axis', 'dim', 'dim1', 'dim2', 'axis1', 'axis2') else \
-            draw.number(0 if draw.flag(0.2) else 1, 3)
+        return (
+            draw.axis(rank)
+            if name in ('axis', 'dim', 'dim1', 'dim2', 'axis1', 'axis2')
+            else draw.number(0 if draw.flag(0.2) else 1, 3)
+        )
     if kind.startswith('Shape') or 'tuple of' in kind:
-        return draw.axes(rank, optional) if name in ('axis', 'axes') else tuple(
-            draw.number(1, 3) for _ in range(draw.number(1, rank)))
+        return (
+            draw.axes(rank, optional)
+            if name in ('axis', 'axes')
+            else tuple(draw.number(1, 3) for _ in range(draw.number(1, rank)))
+        )
     if name in _OF_NOISE:  # some draw for ever if they are negative
         return draw.pick([0.3, 0.5, 1.0])
     if re.match(r'float|double|real', kind):

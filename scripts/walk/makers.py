@@ -1,4 +1,5 @@
 """Arguments for operators that do not take any shapes: a function of a `Draw` each."""
+
 from typing import Callable, Dict, List, Sequence
 
 from .cases import Draw, Input
@@ -11,6 +12,7 @@ def _for(names: str) -> Callable[[Maker], Maker]:
     def register(maker: Maker) -> Maker:
         MAKERS.update(dict.fromkeys(names.split(), maker))
         return maker
+
     return register
 
 
@@ -29,6 +31,7 @@ def _single(draw: Draw) -> None:
 
 # --- layers --------------------------------------------------------------------------------------
 
+
 @_for('FullyConnected')
 def _(draw):
     shape, hidden = draw.shape(1, 4), draw.number(1, 3)
@@ -42,8 +45,9 @@ def _(draw):
     draw.attrs['no_bias'] = draw.flag()
     shared = draw.flag(0.8)
     weights = [Input((hidden, depth), shared=shared)]
-    return [Input(shape)] + weights + [Input((hidden,), shared=shared)] * (
-        not draw.attrs['no_bias'])
+    return (
+        [Input(shape)] + weights + [Input((hidden,), shared=shared)] * (not draw.attrs['no_bias'])
+    )
 
 
 def _window(draw, axes):
@@ -88,8 +92,9 @@ def _(draw):
     if len(kernel) == 3:
         _single(draw)
     if draw.flag(0.3):
-        draw.attrs['adj'] = tuple(draw.number(0, step - 1) for step in draw.attrs.get(
-            'stride', (1,) * len(kernel)))
+        draw.attrs['adj'] = tuple(
+            draw.number(0, step - 1) for step in draw.attrs.get('stride', (1,) * len(kernel))
+        )
     return _filtered(draw, image, (channels, filters // groups, *kernel))
 
 
@@ -152,8 +157,11 @@ def _(draw):
     groups = draw.number(1, 2)
     channels = groups * draw.number(1, 2)
     draw.attrs['num_groups'] = groups
-    return [Input((draw.number(1, 3), channels) + draw.shape(1, 2)), _weight(groups),
-            _weight(groups)]
+    return [
+        Input((draw.number(1, 3), channels) + draw.shape(1, 2)),
+        _weight(groups),
+        _weight(groups),
+    ]
 
 
 @_for('InstanceNorm')
@@ -213,8 +221,13 @@ def _(draw):
     gates = {'lstm': 4, 'gru': 3}.get(mode, 1)
     steps, batch, width, hidden = (draw.number(1, 3) for _ in range(4))
     layers, ways = draw.number(1, 2), draw.number(1, 2)
-    draw.attrs.update(mode=mode, state_size=hidden, num_layers=layers, bidirectional=ways == 2,
-                      state_outputs=draw.flag())
+    draw.attrs.update(
+        mode=mode,
+        state_size=hidden,
+        num_layers=layers,
+        bidirectional=ways == 2,
+        state_outputs=draw.flag(),
+    )
     size = 0
     for layer in range(layers):
         size += ways * gates * hidden * ((width if not layer else hidden * ways) + hidden + 2)
@@ -292,6 +305,7 @@ def _(draw):
 
 # --- softmax, losses -----------------------------------------------------------------------------
 
+
 @_for('softmax log_softmax softmin')
 def _(draw):
     shape = draw.shape()
@@ -363,8 +377,10 @@ def _(draw):
     draw.longer = False
     steps, batch, classes, labels = draw.number(3, 5), draw.number(1, 2), 4, 2
     last = draw.maybe('blank_label', 'first', 'last') == 'last'
-    inputs = [Input((steps, batch, classes)),
-              Input((batch, labels), 'index' if last else 'length', top=3)]
+    inputs = [
+        Input((steps, batch, classes)),
+        Input((batch, labels), 'index' if last else 'length', top=3),
+    ]
     if draw.flag(0.4):
         draw.attrs['use_data_lengths'] = True
         inputs.append(Input((batch,), 'length', top=steps))
@@ -375,6 +391,7 @@ def _(draw):
 
 
 # --- indexing ------------------------------------------------------------------------------------
+
 
 @_for('Embedding')
 def _(draw):
@@ -393,9 +410,16 @@ def _(draw):
         axis = 0
     draw.maybe('mode', 'clip', 'wrap')
     which = draw.number(0, 2)
-    return [Input(shape, shared=which == 1),
-            Input(draw.shape(1, 2), 'index', which == 2, draw.pick(['float32', 'int32']),
-                  shape[axis] + draw.number(0, 2))]
+    return [
+        Input(shape, shared=which == 1),
+        Input(
+            draw.shape(1, 2),
+            'index',
+            which == 2,
+            draw.pick(['float32', 'int32']),
+            shape[axis] + draw.number(0, 2),
+        ),
+    ]
 
 
 @_for('batch_take')
@@ -414,7 +438,7 @@ def _(draw):
     draw.maybe('mode', 'clip', 'wrap')
     axis %= len(shape)
     draw.longer = axis > 0
-    index = shape[:axis] + shape[axis + 1:] or (1,)
+    index = shape[:axis] + shape[axis + 1 :] or (1,)
     return [Input(shape), _index(draw, index, shape[axis] + draw.number(0, 1), draw.flag(0.2))]
 
 
@@ -431,8 +455,10 @@ def _(draw):
 def _(draw):
     shape = draw.shape(1, 3)
     depth = draw.number(1, len(shape))
-    return [Input(shape, shared=draw.flag(0.3)),
-            _index(draw, (depth,) + draw.shape(1, 2), min(shape[:depth]))]
+    return [
+        Input(shape, shared=draw.flag(0.3)),
+        _index(draw, (depth,) + draw.shape(1, 2), min(shape[:depth])),
+    ]
 
 
 @_for('scatter_nd _scatter_set_nd')
@@ -446,8 +472,11 @@ def _(draw):
 def _(draw):
     shape = draw.shape()
     condition = shape[:1] if draw.flag(0.3) else shape
-    return [Input(condition, 'index', draw.flag(0.2), top=2), Input(shape),
-            Input(shape, shared=draw.flag(0.2))]
+    return [
+        Input(condition, 'index', draw.flag(0.2), top=2),
+        Input(shape),
+        Input(shape, shared=draw.flag(0.2)),
+    ]
 
 
 @_for('SequenceReverse')
@@ -466,8 +495,16 @@ def _sequences(draw, axis):
     if not lengths:
         return [Input(shape)]
     draw.longer = axis == 1
-    return [Input(shape), Input(shape[1 - axis:2 - axis], 'length', draw.flag(0.2),
-                                draw.pick(['', 'float32']), shape[axis])]
+    return [
+        Input(shape),
+        Input(
+            shape[1 - axis : 2 - axis],
+            'length',
+            draw.flag(0.2),
+            draw.pick(['', 'float32']),
+            shape[axis],
+        ),
+    ]
 
 
 @_for('_ravel_multi_index')
@@ -495,11 +532,24 @@ def _(draw):
 
 # --- shapes --------------------------------------------------------------------------------------
 
+
 @_for('Reshape')
 def _(draw):
     shape = draw.shape(1, 4)
-    choices = [(-1,), (0, -1), (-1, shape[-1]), (0, 0, -1), (-2,), (-3, -2), (-1, 1), (1, -1),
-               tuple(reversed(shape)), (0, 1, -2), (-4, 1, -1, -2), (-1, 1, 1)]
+    choices = [
+        (-1,),
+        (0, -1),
+        (-1, shape[-1]),
+        (0, 0, -1),
+        (-2,),
+        (-3, -2),
+        (-1, 1),
+        (1, -1),
+        tuple(reversed(shape)),
+        (0, 1, -2),
+        (-4, 1, -1, -2),
+        (-1, 1, 1),
+    ]
     draw.attrs['shape'] = draw.pick(choices)
     draw.maybe('reverse', False, False, True)
     return [Input(shape)]
@@ -550,18 +600,23 @@ def _(draw):
     shape, axis = draw.shape(1, 4), draw.number(0, 3)
     axis %= len(shape)
     draw.attrs.update(num_args=draw.number(1, 3), dim=axis - len(shape) * draw.flag(0.4))
-    return [Input(shape[:axis] + (draw.number(1, 3),) + shape[axis + 1:],
-                  shared=position > 0 and draw.flag(0.2))
-            for position in range(draw.attrs['num_args'])]
+    return [
+        Input(
+            shape[:axis] + (draw.number(1, 3),) + shape[axis + 1 :],
+            shared=position > 0 and draw.flag(0.2),
+        )
+        for position in range(draw.attrs['num_args'])
+    ]
 
 
 @_for('stack')
 def _(draw):
     shape = draw.shape(1, 3)
-    draw.attrs.update(num_args=draw.number(1, 3),
-                      axis=draw.number(-len(shape) - 1, len(shape)))
-    return [Input(shape, shared=position > 0 and draw.flag(0.2))
-            for position in range(draw.attrs['num_args'])]
+    draw.attrs.update(num_args=draw.number(1, 3), axis=draw.number(-len(shape) - 1, len(shape)))
+    return [
+        Input(shape, shared=position > 0 and draw.flag(0.2))
+        for position in range(draw.attrs['num_args'])
+    ]
 
 
 @_for('SliceChannel')
@@ -592,8 +647,9 @@ def _(draw):
 def _(draw):
     shape = draw.shape(1, 4)
     count = draw.number(1, len(shape))
-    draw.attrs['begin'] = tuple(draw.pick([None, 0, -length, length - 1])
-                                for length in shape[:count])
+    draw.attrs['begin'] = tuple(
+        draw.pick([None, 0, -length, length - 1]) for length in shape[:count]
+    )
     draw.attrs['end'] = tuple(draw.pick([None, length, length + 2]) for length in shape[:count])
     if draw.flag(0.3):
         draw.attrs['step'] = tuple(draw.pick([None, 1, 2]) for _ in range(count))
@@ -614,8 +670,10 @@ def _(draw):
     shape = draw.shape(1, 3)
     if draw.flag(0.5):
         draw.attrs['axes'] = (draw.axis(len(shape)),)
-    return [Input(tuple(length + draw.number(0, 1) for length in shape)),
-            Input(shape, shared=draw.flag(0.3))]
+    return [
+        Input(tuple(length + draw.number(0, 1) for length in shape)),
+        Input(shape, shared=draw.flag(0.3)),
+    ]
 
 
 @_for('_slice_assign')
@@ -654,16 +712,21 @@ def _several(axes):
 @_for('broadcast_to _npi_broadcast_to')
 def _(draw):
     shape = tuple(draw.pick([1, 2]) for _ in range(draw.number(1, 3)))
-    draw.attrs['shape'] = tuple(draw.pick([0, 3]) if length == 1 else draw.pick([0, length])
-                                for length in shape)
+    draw.attrs['shape'] = tuple(
+        draw.pick([0, 3]) if length == 1 else draw.pick([0, length]) for length in shape
+    )
     return [Input(shape)]
 
 
 @_for('broadcast_axis')
 def _(draw):
     shape = (draw.pick([1, 2]), 1, 3)
-    draw.attrs.update(draw.pick([dict(axis=1, size=2), dict(axis=(1,), size=(3,))] + [
-        dict(axis=(0, 1), size=(2, 2)), dict(axis=0, size=2)] * (shape[0] == 1)))
+    draw.attrs.update(
+        draw.pick(
+            [dict(axis=1, size=2), dict(axis=(1,), size=(3,))]
+            + [dict(axis=(0, 1), size=(2, 2)), dict(axis=0, size=2)] * (shape[0] == 1)
+        )
+    )
     draw.longer = False
     return [Input(shape)]
 
@@ -671,8 +734,10 @@ def _(draw):
 @_for('broadcast_like')
 def _(draw):
     shape = draw.shape(1, 3)
-    return [Input(tuple(1 if draw.flag() else length for length in shape)),
-            Input(shape, shared=draw.flag(0.3))]
+    return [
+        Input(tuple(1 if draw.flag() else length for length in shape)),
+        Input(shape, shared=draw.flag(0.3)),
+    ]
 
 
 @_for('Crop')
@@ -694,6 +759,7 @@ def _(draw):
 
 # --- reductions, sorting -------------------------------------------------------------------------
 
+
 @_for('sum mean prod nansum nanprod max min norm')
 def _(draw):
     shape = draw.shape()
@@ -704,9 +770,11 @@ def _(draw):
 
 
 for _name in 'sum mean prod nansum nanprod max min'.split():
+
     def _excluding(draw, maker=MAKERS[_name]):
         draw.maybe('exclude', True, False, False)
         return maker(draw)
+
     MAKERS[_name] = _excluding
 
 
@@ -788,6 +856,7 @@ def _(draw):
 
 # --- products ------------------------------------------------------------------------------------
 
+
 @_for('dot')
 def _(draw):
     m, k, n = (draw.number(1, 3) for _ in range(3))
@@ -796,8 +865,9 @@ def _(draw):
         draw.attrs.update(transpose_a=left, transpose_b=right)
         a, b = (k, m) if left else (m, k), (n, k) if right else (k, n)
     else:
-        a, b = draw.pick([((k,), (k,)), ((m, k), (k,)), ((k,), (k, n)), ((2, m, k), (k, n)),
-                          ((m, k), (k, 2, n))])
+        a, b = draw.pick(
+            [((k,), (k,)), ((m, k), (k,)), ((k,), (k, n)), ((2, m, k), (k, n)), ((m, k), (k, 2, n))]
+        )
     which = draw.number(0, 3)
     return [Input(a, shared=which == 1), Input(b, shared=which == 2)]
 
@@ -808,8 +878,10 @@ def _(draw):
     left, right = draw.flag(0.3), draw.flag(0.3)
     draw.attrs.update(transpose_a=left, transpose_b=right)
     which = draw.number(0, 4)
-    return [Input((b, k, m) if left else (b, m, k), shared=which == 1),
-            Input((b, n, k) if right else (b, k, n), shared=which == 2)]
+    return [
+        Input((b, k, m) if left else (b, m, k), shared=which == 1),
+        Input((b, n, k) if right else (b, k, n), shared=which == 2),
+    ]
 
 
 @_for('khatri_rao')
@@ -827,8 +899,11 @@ def _(draw):
     front = _front(draw)
     m, k, n = (draw.number(1, 3) for _ in range(3))
     draw.attrs['alpha'] = draw.pick([1.0, 0.5])
-    return [Input(front + (m, k)), Input(front + (k, n), shared=draw.flag(0.2)),
-            Input(front + (m, n))]
+    return [
+        Input(front + (m, k)),
+        Input(front + (k, n), shared=draw.flag(0.2)),
+        Input(front + (m, n)),
+    ]
 
 
 @_for('_linalg_gemm2')
@@ -859,8 +934,10 @@ def _(draw):
     right = draw.maybe('rightside', True, False)
     draw.maybe('transpose', True, False)
     draw.maybe('alpha', 1.0, 0.5)
-    return [Input(front + (n, n), 'lower', draw.flag(0.2)),
-            Input(front + ((m, n) if right else (n, m)))]
+    return [
+        Input(front + (n, n), 'lower', draw.flag(0.2)),
+        Input(front + ((m, n) if right else (n, m))),
+    ]
 
 
 @_for('_linalg_syrk _linalg_gelqf')
@@ -921,6 +998,7 @@ def _(draw):
 
 # --- random --------------------------------------------------------------------------------------
 
+
 @_for('_sample_uniform _sample_normal _sample_gamma')
 def _(draw):
     shape = draw.shape(1, 2)
@@ -941,15 +1019,15 @@ def _(draw):
     return [Input((draw.number(1, 3), 2), 'half')]
 
 
-@_for('''_random_uniform _random_normal _random_gamma _random_exponential _random_poisson
-         _random_negative_binomial _random_generalized_negative_binomial''')
+@_for("""_random_uniform _random_normal _random_gamma _random_exponential _random_poisson
+         _random_negative_binomial _random_generalized_negative_binomial""")
 def _(draw):
     draw.attrs['shape'] = (2, 3)
     return []
 
 
-@_for('''_random_pdf_uniform _random_pdf_normal _random_pdf_gamma
-         _random_pdf_negative_binomial _random_pdf_generalized_negative_binomial''')
+@_for("""_random_pdf_uniform _random_pdf_normal _random_pdf_gamma
+         _random_pdf_negative_binomial _random_pdf_generalized_negative_binomial""")
 def _(draw):
     rows = draw.number(1, 3)
     return [Input((rows, 4), 'positive'), Input((rows,), 'unit'), Input((rows,), 'large')]
@@ -968,6 +1046,7 @@ def _(draw):
 
 
 # --- images and boxes ----------------------------------------------------------------------------
+
 
 @_for('BilinearSampler')
 def _(draw):
@@ -1013,8 +1092,10 @@ def _(draw):
 
 @_for('_contrib_box_iou')
 def _(draw):
-    return [Input((draw.number(1, 3), 4), 'positive'),
-            Input((draw.number(1, 3), 4), 'positive', draw.flag(0.3))]
+    return [
+        Input((draw.number(1, 3), 4), 'positive'),
+        Input((draw.number(1, 3), 4), 'positive', draw.flag(0.3)),
+    ]
 
 
 @_for('_contrib_box_nms')
@@ -1027,16 +1108,23 @@ def _(draw):
     draw.longer, anchors = False, draw.number(1, 3)
     draw.maybe('clip', 1.0, -1.0)
     draw.maybe('format', 'corner', 'center')
-    return [Input((draw.number(1, 2), anchors, 4)),
-            Input((1, anchors, 4), 'positive', draw.flag(0.3))]
+    return [
+        Input((draw.number(1, 2), anchors, 4)),
+        Input((1, anchors, 4), 'positive', draw.flag(0.3)),
+    ]
 
 
 @_for('_contrib_box_encode')
 def _(draw):
     rows, anchors, boxes = draw.number(1, 2), draw.number(1, 3), draw.number(1, 3)
-    return [Input((rows, anchors)), Input((rows, anchors), 'index', top=boxes),
-            Input((rows, anchors, 4), 'positive'), Input((rows, boxes, 4), 'positive'),
-            Input((4,), shared=True), Input((4,), 'positive', True)]
+    return [
+        Input((rows, anchors)),
+        Input((rows, anchors), 'index', top=boxes),
+        Input((rows, anchors, 4), 'positive'),
+        Input((rows, boxes, 4), 'positive'),
+        Input((4,), shared=True),
+        Input((4,), 'positive', True),
+    ]
 
 
 @_for('_contrib_MultiBoxPrior')
@@ -1053,8 +1141,11 @@ def _(draw):
     _single(draw)
     rows, anchors = draw.number(1, 2), draw.number(1, 3)
     draw.longer = False
-    return [Input((1, anchors, 4), 'positive', draw.flag(0.5)),
-            Input((rows, draw.number(1, 2), 5), 'unit'), Input((rows, 3, anchors))]
+    return [
+        Input((1, anchors, 4), 'positive', draw.flag(0.5)),
+        Input((rows, draw.number(1, 2), 5), 'unit'),
+        Input((rows, 3, anchors)),
+    ]
 
 
 @_for('_contrib_MultiBoxDetection')
@@ -1062,8 +1153,11 @@ def _(draw):
     _single(draw)
     rows, anchors = draw.number(1, 2), draw.number(1, 3)
     draw.longer = False
-    return [Input((rows, 3, anchors), 'unit'), Input((rows, 4 * anchors)),
-            Input((1, anchors, 4), 'positive', draw.flag(0.5))]
+    return [
+        Input((rows, 3, anchors), 'unit'),
+        Input((rows, 4 * anchors)),
+        Input((1, anchors, 4), 'positive', draw.flag(0.5)),
+    ]
 
 
 @_for('_contrib_PSROIPooling')
@@ -1081,10 +1175,16 @@ def _(draw):
 @_for('_contrib_hawkesll')
 def _(draw):
     rows, marks, steps = draw.number(1, 2), draw.number(1, 3), draw.number(1, 3)
-    return [Input((rows, marks), 'positive'), Input((marks,), 'positive', True),
-            Input((marks,), 'positive', True), Input((rows, marks), 'positive'),
-            Input((rows, steps), 'positive'), Input((rows, steps), 'index', dtype='int32', top=marks),
-            Input((rows,), 'length', top=steps), Input((rows,), 'large')]
+    return [
+        Input((rows, marks), 'positive'),
+        Input((marks,), 'positive', True),
+        Input((marks,), 'positive', True),
+        Input((rows, marks), 'positive'),
+        Input((rows, steps), 'positive'),
+        Input((rows, steps), 'index', dtype='int32', top=marks),
+        Input((rows,), 'length', top=steps),
+        Input((rows,), 'large'),
+    ]
 
 
 @_for('_image_random_flip_left_right _image_random_flip_top_bottom _image_random_lighting')
@@ -1092,8 +1192,8 @@ def _(draw):
     return [Input((4, 2, 3), 'positive')]
 
 
-@_for('''_image_random_brightness _image_random_contrast _image_random_saturation
-         _image_random_hue''')
+@_for("""_image_random_brightness _image_random_contrast _image_random_saturation
+         _image_random_hue""")
 def _(draw):
     draw.attrs.update(min_factor=0.5, max_factor=1.5)
     return [Input((4, 3, 3), 'positive')]

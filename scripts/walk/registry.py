@@ -1,4 +1,5 @@
 """What MXNet says of its operators: names, arguments, and the types of their attributes."""
+
 import ctypes
 from typing import Dict, List, NamedTuple, Tuple
 
@@ -66,17 +67,30 @@ class Operator(NamedTuple):
 _INTERNAL = dict.fromkeys(
     '_CachedOp _CachedOpThreadSafe _CustomFunction _NDArray _Native _NoGradient '
     '_CrossDeviceCopy _foreach _while_loop _cond Custom'.split(),
-    'takes a function or a graph; MXNet calls it by its own Python functions')
-_INTERNAL.update(dict.fromkeys(
-    '''_sg_mkldnn_conv _sg_mkldnn_fully_connected _sg_mkldnn_selfatt_qk
-    _sg_mkldnn_selfatt_valatt'''.split(), 'is what MXNet makes of a part of a graph'))
-_INTERNAL.update(dict.fromkeys(
-    '_cvimread _cvimdecode _imdecode _npi_share_memory'.split(), 'reads a file or an encoded image'))
-_INTERNAL.update(dict.fromkeys(
-    '''_contrib_dgl_adjacency _contrib_dgl_csr_neighbor_non_uniform_sample
+    'takes a function or a graph; MXNet calls it by its own Python functions',
+)
+_INTERNAL.update(
+    dict.fromkeys(
+        """_sg_mkldnn_conv _sg_mkldnn_fully_connected _sg_mkldnn_selfatt_qk
+    _sg_mkldnn_selfatt_valatt""".split(),
+        'is what MXNet makes of a part of a graph',
+    )
+)
+_INTERNAL.update(
+    dict.fromkeys(
+        '_cvimread _cvimdecode _imdecode _npi_share_memory'.split(),
+        'reads a file or an encoded image',
+    )
+)
+_INTERNAL.update(
+    dict.fromkeys(
+        """_contrib_dgl_adjacency _contrib_dgl_csr_neighbor_non_uniform_sample
     _contrib_dgl_csr_neighbor_uniform_sample _contrib_dgl_graph_compact _contrib_dgl_subgraph
     _contrib_edge_id _contrib_getnnz _square_sum _sparse_retain _sparse_adagrad_update cast_storage
-    _contrib_SparseEmbedding _contrib_group_adagrad_update'''.split(), 'takes or gives sparse arrays'))
+    _contrib_SparseEmbedding _contrib_group_adagrad_update""".split(),
+        'takes or gives sparse arrays',
+    )
+)
 
 
 def handle(name: str) -> OpHandle:
@@ -101,11 +115,23 @@ def _operator(name: str, aliases: Tuple[str, ...]) -> Operator:
     texts = [ctypes.c_char_p() for _ in range(4)]  # name, description, count, what it returns
     columns = [ctypes.POINTER(ctypes.c_char_p)() for _ in range(3)]
     size = ctypes.c_uint()
-    check_call(_LIB.MXSymbolGetAtomicSymbolInfo(
-        handle(name), ctypes.byref(texts[0]), ctypes.byref(texts[1]), ctypes.byref(size),
-        *map(ctypes.byref, columns), ctypes.byref(texts[2]), ctypes.byref(texts[3])))
+    check_call(
+        _LIB.MXSymbolGetAtomicSymbolInfo(
+            handle(name),
+            ctypes.byref(texts[0]),
+            ctypes.byref(texts[1]),
+            ctypes.byref(size),
+            *map(ctypes.byref, columns),
+            ctypes.byref(texts[2]),
+            ctypes.byref(texts[3]),
+        )
+    )
     arguments = [(py_str(columns[0][i]), py_str(columns[1][i])) for i in range(size.value)]
     arrays = [argument for argument, kind in arguments if kind.startswith(('NDArray', 'Symbol'))]
-    return Operator(name, aliases, tuple(arrays), tuple(
-        Attribute(argument, kind) for argument, kind in arguments if argument not in arrays),
-        py_str(texts[2].value) if any('[]' in kind for _, kind in arguments) else '')
+    return Operator(
+        name,
+        aliases,
+        tuple(arrays),
+        tuple(Attribute(argument, kind) for argument, kind in arguments if argument not in arrays),
+        py_str(texts[2].value) if any('[]' in kind for _, kind in arguments) else '',
+    )

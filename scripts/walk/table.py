@@ -1,4 +1,5 @@
 """What the walk found, operator by operator."""
+
 from collections import Counter
 from typing import Any, Dict, List, NamedTuple, Sequence
 
@@ -50,8 +51,14 @@ def _line(operator: Operator, results: List[Result]) -> Line:
         why = reasons.most_common(1)[0][0] if reasons else ''
     elif not why:
         why = 'no case was drawn'
-    return Line(operator.name, operator.aliases, way, why, dict(counts),
-                sum(bool(result.difference) for result in results))
+    return Line(
+        operator.name,
+        operator.aliases,
+        way,
+        why,
+        dict(counts),
+        sum(bool(result.difference) for result in results),
+    )
 
 
 def shown(lines: Sequence[Line]) -> str:
@@ -59,19 +66,27 @@ def shown(lines: Sequence[Line]) -> str:
     width = max(len(line.name) for line in lines)
     rows = [f'{"operator":{width}}  {"way":12}  cases  eager fails  differences  why']
     for line in lines:
-        rows.append(f'{line.name:{width}}  {line.way:12}  {sum(line.counts.values()):5d}  '
-                    f'{line.counts.get(EAGER_FAILS, 0):11d}  {line.differences:11d}  {line.why}')
+        rows.append(
+            f'{line.name:{width}}  {line.way:12}  {sum(line.counts.values()):5d}  '
+            f'{line.counts.get(EAGER_FAILS, 0):11d}  {line.differences:11d}  {line.why}'
+        )
     ways = Counter(line.way for line in lines)
     names = sum(len(line.aliases) for line in lines)
-    rows.append(f'{len(lines)} operators under {names} names: '
-                + ', '.join(f'{ways[way]} {way}' for way in WAYS))
+    rows.append(
+        f'{len(lines)} operators under {names} names: '
+        + ', '.join(f'{ways[way]} {way}' for way in WAYS)
+    )
     return '\n'.join(rows)
 
 
 def as_json(lines: Sequence[Line], results: Sequence[Result]) -> Dict[str, Any]:
     """Table and failing cases, for programs."""
-    return {'operators': [dict(line._asdict()) for line in lines],
-            'cases': len(results),
-            'differences': [{'case': result.case.name, 'call': str(result.case),
-                             'difference': result.difference}
-                            for result in results if result.difference]}
+    return {
+        'operators': [dict(line._asdict()) for line in lines],
+        'cases': len(results),
+        'differences': [
+            {'case': result.case.name, 'call': str(result.case), 'difference': result.difference}
+            for result in results
+            if result.difference
+        ],
+    }

@@ -2,6 +2,7 @@
 
 It answers with lines of JSON: what it is at (a crash tells no more), and what came out.
 """
+
 import ctypes
 import json
 import os
@@ -17,20 +18,25 @@ from mxnet.ndarray import NDArray, register
 
 import gluon_edbatch as edb
 from gluon_edbatch.errors import BatchError, EdbError
-from gluon_edbatch.record.lazy import LazyArray
-from gluon_edbatch.ops import op_of
 from gluon_edbatch.mx.symbols import symbol_function
+from gluon_edbatch.ops import op_of
+from gluon_edbatch.record.lazy import LazyArray
 
 from .cases import Case, Input
 from .registry import handle
 
 CALLS = 4
 SECONDS = 5.0  # of processor time for a case, one way
-_M_PERTURB, _JUNK = -6, (0x41, 0xc2, 0xff)  # of <malloc.h>; the last fills with zeros
+_M_PERTURB, _JUNK = -6, (0x41, 0xC2, 0xFF)  # of <malloc.h>; the last fills with zeros
 _INTEGERS = ('index', 'length')
 _CONSTANT = _INTEGERS + ('state',)
 RULE, WHOLE, ONE_BY_ONE, REFUSED, EAGER_FAILS = (
-    'by rule', 'whole values', 'one by one', 'refused', 'eager fails')
+    'by rule',
+    'whole values',
+    'one by one',
+    'refused',
+    'eager fails',
+)
 OWN = 'own gradient'  # what a worker can be asked for instead, as `eager` and `batched` one way
 _TOLERANCE = {'float16': 2e-2, 'float32': 3e-5, 'float64': 1e-10}
 # MXNet's relu in rnn_impl.h is `x > 0.0f ? static_cast<float>(x) : 0.0f`, and so is its gradient: in
@@ -53,45 +59,67 @@ class Call:
     def __init__(self, case: Case, dtype: str = '', times: float = 1.0):
         self.case, self._times = case, times
         random = np.random.RandomState(case.seed)
-        shared = {position: _array(each, case, random, 0, dtype)
-                  for position, each in enumerate(case.inputs) if each.shared}
-        self.arguments = [[shared[position] if each.shared else _array(each, case, random,
-                                                                       sample, dtype)
-                           for position, each in enumerate(case.inputs)]
-                          for sample in range(CALLS)]
-        self.arrays = list({id(array): array for arguments in self.arguments
-                            for array in arguments}.values())
+        shared = {
+            position: _array(each, case, random, 0, dtype)
+            for position, each in enumerate(case.inputs)
+            if each.shared
+        }
+        self.arguments = [
+            [
+                shared[position] if each.shared else _array(each, case, random, sample, dtype)
+                for position, each in enumerate(case.inputs)
+            ]
+            for sample in range(CALLS)
+        ]
+        self.arrays = list(
+            {id(array): array for arguments in self.arguments for array in arguments}.values()
+        )
 
     def run(self, batched: bool, recorded: bool) -> Run:
         """The calls, with or without a scope."""
         if recorded:
             for array in self._differentiable():
                 array.attach_grad()
-        mode = autograd.record(self.case.training) if recorded else autograd.pause(
-            self.case.training)
+        mode = (
+            autograd.record(self.case.training) if recorded else autograd.pause(self.case.training)
+        )
         with mode:
-            results = self._batched() if batched else [
-                _listed(_invoke(self.case, self._copied(arguments, mx.nd.identity)))
-                for arguments in self.arguments]
+            results = (
+                self._batched()
+                if batched
+                else [
+                    _listed(_invoke(self.case, self._copied(arguments, mx.nd.identity)))
+                    for arguments in self.arguments
+                ]
+            )
         if recorded:
             self._backward(results)
-        return Run([[value.asnumpy() for value in each] for each in results],
-                   [None if array.grad is None else array.grad.asnumpy() for array in self.arrays],
-                   [] if 'BatchNorm' in self.case.op else  # it writes ones to gamma, now or never
-                   [array.asnumpy() for array in self.arrays])
+        return Run(
+            [[value.asnumpy() for value in each] for each in results],
+            [None if array.grad is None else array.grad.asnumpy() for array in self.arrays],
+            []
+            if 'BatchNorm' in self.case.op
+            # it writes ones to gamma, now or never
+            else [array.asnumpy() for array in self.arrays],
+        )
 
     def _differentiable(self) -> Iterator[NDArray]:
         """Not labels: loss heads leave anything in their gradients."""
         for arguments in self.arguments:
             for position, (array, each) in enumerate(zip(arguments, self.case.inputs)):
-                if np.issubdtype(array.dtype, np.floating) and each.sort not in _CONSTANT and not (
-                        position and op_of(self.case.op).own_gradient):
+                if (
+                    np.issubdtype(array.dtype, np.floating)
+                    and each.sort not in _CONSTANT
+                    and not (position and op_of(self.case.op).own_gradient)
+                ):
                     yield array
 
     def _copied(self, arguments: List[NDArray], copy) -> List[NDArray]:
         """What is not shared, as something that was computed."""
-        return [array if each.shared else copy(array)
-                for array, each in zip(arguments, self.case.inputs)]
+        return [
+            array if each.shared else copy(array)
+            for array, each in zip(arguments, self.case.inputs)
+        ]
 
     def _batched(self) -> List[List[NDArray]]:
         case = self.case
@@ -106,8 +134,10 @@ class Call:
             edb.forward(results)
         except EdbError as error:
             raise BatchError(f'evaluation: {error}') from error
-        return [[value.evaluated() if isinstance(value, LazyArray) else value for value in each]
-                for each in results]
+        return [
+            [value.evaluated() if isinstance(value, LazyArray) else value for value in each]
+            for each in results
+        ]
 
     def _backward(self, results: List[List[NDArray]]) -> None:
         random, heads, weights = np.random.RandomState(self.case.seed + 1), [], []
@@ -117,7 +147,8 @@ class Call:
                 weight = random.uniform(0.5, 1.5, value.shape) * (not unused) * self._times
                 # What is not used has the gradient zero, and zero times infinity, in a batch.
                 if np.issubdtype(value.dtype, np.floating) and not (
-                        unused and op_of(self.case.op).own_gradient):
+                    unused and op_of(self.case.op).own_gradient
+                ):
                     heads.append(value)
                     weights.append(mx.nd.array(weight, dtype=value.dtype))
         if heads:
@@ -142,40 +173,60 @@ class _Block(gluon.HybridBlock):
 
 def _invoke(case: Case, arguments: Sequence[NDArray]) -> Any:
     return register._imperative_invoke(
-        handle(case.op).value, list(arguments), list(case.attrs), list(case.attrs.values()), None,
-        False, False)
+        handle(case.op).value,
+        list(arguments),
+        list(case.attrs),
+        list(case.attrs.values()),
+        None,
+        False,
+        False,
+    )
 
 
 def _listed(results: Any) -> List[NDArray]:
     return list(results) if isinstance(results, (list, tuple)) else [results]
 
 
-def _array(each: Input, case: Case, random: np.random.RandomState, sample: int, dtype: str
-           ) -> NDArray:
+def _array(
+    each: Input, case: Case, random: np.random.RandomState, sample: int, dtype: str
+) -> NDArray:
     shape = tuple(each.shape)
     if case.longer and not each.shared and sample % 2 and shape:
         shape = (shape[0] + 1,) + shape[1:]
     dtype = each.dtype or dtype or case.dtype
     if each.sort in _INTEGERS:
-        values = random.randint(each.sort == 'length', max(each.top, 1) + (each.sort == 'length'),
-                                shape)
+        values = random.randint(
+            each.sort == 'length', max(each.top, 1) + (each.sort == 'length'), shape
+        )
     elif each.sort in ('spd', 'lower'):
         values = random.uniform(-1, 1, shape)
         values = np.matmul(values, values.swapaxes(-1, -2)) + np.eye(shape[-1])
         values = np.tril(values) if each.sort == 'lower' else values
     else:
-        low, high = {'real': (-2, 2), 'positive': (.3, 3), 'state': (.3, 3), 'unit': (-.9, .9), 'large': (1.5, 3),
-                     'half': (.5, .5)}[each.sort]
-        values = random.uniform(low, high, shape) if 'float' in dtype else random.randint(
-            -3 if each.sort == 'real' else 0, 4, shape)
+        low, high = {
+            'real': (-2, 2),
+            'positive': (0.3, 3),
+            'state': (0.3, 3),
+            'unit': (-0.9, 0.9),
+            'large': (1.5, 3),
+            'half': (0.5, 0.5),
+        }[each.sort]
+        values = (
+            random.uniform(low, high, shape)
+            if 'float' in dtype
+            else random.randint(-3 if each.sort == 'real' else 0, 4, shape)
+        )
     return mx.nd.array(values, dtype=dtype)
 
 
 def _how(scope, case: Case, results) -> Tuple[str, str]:
     """How the calls were recorded, and why not in a batch."""
     owner = '_Block' if case.block else case.op
-    types = [form.node_type for form in scope._recording.forms
-             if form.node_type.name.split('(')[0] == owner]
+    types = [
+        form.node_type
+        for form in scope._recording.forms
+        if form.node_type.name.split('(')[0] == owner
+    ]
     if not types:
         if not any(isinstance(value, LazyArray) for each in results for value in each):
             return ONE_BY_ONE, 'cannot be recorded; runs at once'
@@ -188,25 +239,35 @@ def _how(scope, case: Case, results) -> Tuple[str, str]:
 
 # --- comparison ----------------------------------------------------------------------------------
 
+
 def _difference(case: Case, expected: Run, found: Run, exact: Optional[Run]) -> str:
     """In what two runs differ; `exact` is one in float64, if there is one."""
     tolerance = _tolerance(case)
     if [len(each) for each in expected.results] != [len(each) for each in found.results]:
         return 'another number of results'
-    pairs = [(f'result {call}.{position}', one, other)
-             for call, (ones, others) in enumerate(zip(expected.results, found.results))
-             for position, (one, other) in enumerate(zip(ones, others))]
-    pairs += [(f'gradient {position}', one, other) for position, (one, other)
-              in enumerate(zip(expected.gradients, found.gradients))]
-    pairs += [(f'input {position} afterwards', one, other) for position, (one, other)
-              in enumerate(zip(expected.inputs, found.inputs))]
-    judges = iter([None] * len(pairs) if exact is None else [
-        value for each in exact.results for value in each] + exact.gradients + exact.inputs)
+    pairs = [
+        (f'result {call}.{position}', one, other)
+        for call, (ones, others) in enumerate(zip(expected.results, found.results))
+        for position, (one, other) in enumerate(zip(ones, others))
+    ]
+    pairs += [
+        (f'gradient {position}', one, other)
+        for position, (one, other) in enumerate(zip(expected.gradients, found.gradients))
+    ]
+    pairs += [
+        (f'input {position} afterwards', one, other)
+        for position, (one, other) in enumerate(zip(expected.inputs, found.inputs))
+    ]
+    judges = iter(
+        [None] * len(pairs)
+        if exact is None
+        else [value for each in exact.results for value in each] + exact.gradients + exact.inputs
+    )
     for (what, one, other), judge in zip(pairs, judges):
         if (one is None) != (other is None):
             return f'{what}: only one of the two has it'
         if one is not None and not _alike(one, other, judge, tolerance):
-            return (f'{what}: {_shown(other)}, eagerly {_shown(one)}')
+            return f'{what}: {_shown(other)}, eagerly {_shown(one)}'
     return ''
 
 
@@ -218,21 +279,27 @@ def _tolerance(case: Case) -> Dict[str, float]:
     return _TOLERANCE
 
 
-def _alike(expected: np.ndarray, found: np.ndarray, exact: Optional[np.ndarray],
-           tolerance: Dict[str, float]) -> bool:
+def _alike(
+    expected: np.ndarray,
+    found: np.ndarray,
+    exact: Optional[np.ndarray],
+    tolerance: Dict[str, float],
+) -> bool:
     if expected.shape != found.shape or expected.dtype != found.dtype:
         return False
     if not np.issubdtype(expected.dtype, np.floating) or not expected.size:
         return np.array_equal(expected, found)
     finite = np.isfinite(expected)
     if not np.array_equal(finite, np.isfinite(found)) or not np.array_equal(
-            expected[~finite], found[~finite], equal_nan=True):
+        expected[~finite], found[~finite], equal_nan=True
+    ):
         return False
     scale = max(float(np.abs(expected[finite], dtype=np.float64).max(initial=0)), 1e-2)
     allowed = tolerance[expected.dtype.name] * scale
 
     def distance(one, other):
         return float(np.abs(one[finite].astype(np.float64) - other[finite]).max(initial=0))
+
     if distance(found, expected) <= allowed:
         return True
     if exact is None or exact.shape != found.shape or not np.isfinite(exact[finite]).all():
@@ -245,6 +312,7 @@ def _shown(array: np.ndarray) -> str:
 
 
 # --- one case ------------------------------------------------------------------------------------
+
 
 def outcome(case: Case, tell) -> Dict[str, str]:
     """What came of a case: ``how`` it ran, and ``why``; and the ``difference``, if there is one."""
@@ -301,8 +369,9 @@ def own_gradient(case: Case) -> Dict[str, str]:
     except Exception as error:  # pylint: disable=broad-except
         forget_errors()
         return {'how': EAGER_FAILS, 'why': _first(error)}
-    own = any((np.isfinite(one) & (one != 0) & (one == other)).any()
-              for one, other in zip(first, second))
+    own = any(
+        (np.isfinite(one) & (one != 0) & (one == other)).any() for one, other in zip(first, second)
+    )
     return {'how': OWN if own else RULE, 'why': ''}
 
 
@@ -323,8 +392,7 @@ def _batched_outcome(case: Case, expected: Run, recorded: bool, tell) -> Dict[st
         return {'how': REFUSED, 'why': str(error).splitlines()[0]}
     except Exception:  # pylint: disable=broad-except
         forget_errors()
-        return {'how': REFUSED, 'why': '',
-                'difference': f'fails: {traceback.format_exc(limit=-3)}'}
+        return {'how': REFUSED, 'why': '', 'difference': f'fails: {traceback.format_exc(limit=-3)}'}
     difference = _difference(case, expected, found, None)
     tell('eager')
     if difference and _is_random(case, expected, recorded):
@@ -360,8 +428,10 @@ def _memory_of(byte: int) -> Iterator[None]:
 def _exact(case: Case, recorded: bool) -> Optional[Run]:
     if 'float' not in case.dtype:
         return None
-    attrs = {key: 'float64' if key == 'dtype' and 'float' in value else value
-             for key, value in case.attrs.items()}
+    attrs = {
+        key: 'float64' if key == 'dtype' and 'float' in value else value
+        for key, value in case.attrs.items()
+    }
     try:
         return Call(case._replace(attrs=attrs), 'float64').run(False, recorded)
     except Exception:  # pylint: disable=broad-except
@@ -370,13 +440,17 @@ def _exact(case: Case, recorded: bool) -> Optional[Run]:
 
 
 def _of_shapes(expected: Run, found: Run) -> str:
-    shapes = [[[(value.shape, value.dtype.name) for value in each] for each in run.results]
-              for run in (expected, found)]
+    shapes = [
+        [[(value.shape, value.dtype.name) for value in each] for each in run.results]
+        for run in (expected, found)
+    ]
     return '' if shapes[0] == shapes[1] else f'{shapes[1]}, eagerly {shapes[0]}'
 
 
 def _first(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if 'Error' in line or 'failed' in line]
+    lines = [
+        line.strip() for line in str(error).splitlines() if 'Error' in line or 'failed' in line
+    ]
     return (lines or [type(error).__name__])[-1][:200]
 
 
@@ -395,6 +469,7 @@ def main() -> None:
 
 def _answer(answers: int) -> None:
     """Read cases until there are none, or until this process should not be used again."""
+
     def tell(**what: Any) -> None:
         os.write(answers, (json.dumps(what) + '\n').encode())
 
@@ -410,8 +485,13 @@ def _answer(answers: int) -> None:
         case = Case(**dict(fields, inputs=[Input(*each) for each in fields['inputs']]))
         phase(only or 'eager')
         try:
-            result = outcome(case, phase) if not only else own_gradient(case) if only == OWN \
+            result = (
+                outcome(case, phase)
+                if not only
+                else own_gradient(case)
+                if only == OWN
                 else one_way(case, only)
+            )
         except Exception:  # pylint: disable=broad-except
             result = {'how': REFUSED, 'why': '', 'difference': traceback.format_exc()}
         sound = is_sound()

@@ -1,4 +1,5 @@
 """Processes that run cases: eager MXNet crashes or hangs on some, and another one goes on."""
+
 import json
 import os
 import queue
@@ -16,7 +17,7 @@ from .cases import Case
 # Seconds without a word on a busy machine, for what waits for ever; what computes for ever ends itself
 # (`worker.SECONDS`).
 TIMEOUT = 120.0
-_REPEATED = 5   # runs of a crashed case one way only, to see which way crashes
+_REPEATED = 5  # runs of a crashed case one way only, to see which way crashes
 EAGER_FAILS = 'eager fails'
 _SCRIPTS = Path(__file__).resolve().parents[1]
 
@@ -74,13 +75,21 @@ class Worker:
             self._process, self._child = None, 0
 
     def _start(self) -> None:
-        environment = dict(os.environ, OMP_NUM_THREADS='1', PYTHONPATH=os.pathsep.join(
-            [str(_SCRIPTS), os.environ.get('PYTHONPATH', '')]))
+        environment = dict(
+            os.environ,
+            OMP_NUM_THREADS='1',
+            PYTHONPATH=os.pathsep.join([str(_SCRIPTS), os.environ.get('PYTHONPATH', '')]),
+        )
         code = f'{self._prelude}\nfrom walk.worker import main\nmain()'
         self._process = subprocess.Popen(
-            [sys.executable, '-W', 'ignore', '-c', code], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0, env=environment,
-            start_new_session=True)
+            [sys.executable, '-W', 'ignore', '-c', code],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            bufsize=0,
+            env=environment,
+            start_new_session=True,
+        )
         self._unread = b''
 
     def _line(self) -> Dict[str, Any]:
@@ -101,13 +110,17 @@ class Worker:
         return json.loads(line)
 
 
-def run_cases(cases: Iterable[Case], jobs: int, prelude: str = '',
-              seen: Callable[[Any], None] = lambda _: None,
-              judge: Optional[Callable[[Worker, Case, str], Any]] = None) -> List[Any]:
+def run_cases(
+    cases: Iterable[Case],
+    jobs: int,
+    prelude: str = '',
+    seen: Callable[[Any], None] = lambda _: None,
+    judge: Optional[Callable[[Worker, Case, str], Any]] = None,
+) -> List[Any]:
     """What `judge` (`judged`, if it is not given) says of cases, in so many processes; `seen` is
     called with each result."""
     judge = judge or judged
-    waiting: 'queue.Queue[Tuple[int, Case]]' = queue.Queue()
+    waiting: queue.Queue[Tuple[int, Case]] = queue.Queue()
     for item in enumerate(cases):
         waiting.put(item)
     results: Dict[int, Any] = {}

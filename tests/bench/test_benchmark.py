@@ -1,4 +1,5 @@
 """scripts/benchmark.py and its like: rows are complete, and rivals compute what they should."""
+
 import csv
 import json
 import sys
@@ -31,15 +32,34 @@ from support.models import random_tree
 SCRIPTS = processes.ROOT / 'scripts'
 
 needs_torch = pytest.mark.skipif(find_spec('torch') is None, reason='PyTorch is not installed')
-RIVALS = [pytest.param(name, marks=needs_torch) if 'torch' in name else name
-          for name in ('plain-hybridized', 'manual', 'manual-shared', 'manual-torch',
-                       'manual-torch-shared')]
-FIELDS = '''workload mode batch_size hidden embed scheduler threads samples_per_s samples_per_s_min
+RIVALS = [
+    pytest.param(name, marks=needs_torch) if 'torch' in name else name
+    for name in (
+        'plain-hybridized',
+        'manual',
+        'manual-shared',
+        'manual-torch',
+        'manual-torch-shared',
+    )
+]
+FIELDS = """workload mode batch_size hidden embed scheduler threads samples_per_s samples_per_s_min
     samples_per_s_max nodes batches lower_bound record_ms schedule_ms execute_ms backward_ms
     update_ms record_us_per_call gemm_bound_samples_per_s efficiency peak_rss_mb cpu_ms cpu
-    mxnet'''.split()
-TINY = ['--batch-size', '3', '--hidden', '5', '--embed', '4', '--repeat', '2', '--minibatches',
-        '1', '--seconds', '0.05']
+    mxnet""".split()
+TINY = [
+    '--batch-size',
+    '3',
+    '--hidden',
+    '5',
+    '--embed',
+    '4',
+    '--repeat',
+    '2',
+    '--minibatches',
+    '1',
+    '--seconds',
+    '0.05',
+]
 
 
 def run(script, *arguments, **environment):
@@ -55,12 +75,19 @@ def rows_of(output):
 
 
 def settings(system='manual', **fields):
-    return Settings('treelstm-sick', 'train', system,
-                    **{**dict(batch_size=3, hidden=5, embed=4, repeat=1, minibatches=1,
-                              seconds=0.05), **fields})
+    return Settings(
+        'treelstm-sick',
+        'train',
+        system,
+        **{
+            **dict(batch_size=3, hidden=5, embed=4, repeat=1, minibatches=1, seconds=0.05),
+            **fields,
+        },
+    )
 
 
 # --- rows ----------------------------------------------------------------------------------
+
 
 def check_row(row, mode, system):
     assert set(FIELDS) <= set(row)
@@ -68,7 +95,8 @@ def check_row(row, mode, system):
     assert (row['batch_size'], row['hidden'], row['embed'], row['threads']) == (3, 5, 4, 1)
     assert 0 < row['samples_per_s_min'] <= row['samples_per_s'] <= row['samples_per_s_max']
     assert row['efficiency'] == pytest.approx(
-        row['samples_per_s'] / row['gemm_bound_samples_per_s'], rel=1e-2)
+        row['samples_per_s'] / row['gemm_bound_samples_per_s'], rel=1e-2
+    )
     assert row['execute_ms'] > 0 and row['peak_rss_mb'] > 0
     for name in ('backward_ms', 'update_ms'):
         assert (row[name] is None) == (mode == 'infer')
@@ -77,8 +105,9 @@ def check_row(row, mode, system):
 @pytest.mark.parametrize('mode', ['train', 'infer'])
 @pytest.mark.parametrize('system', ['depth', 'unbatched', 'unbatched-hybridized', 'manual'])
 def test_row_of_one_system(system, mode):
-    row, = rows_of(run('benchmark.py', 'treelstm-sick', '--mode', mode, '--scheduler', system,
-                       '--json', *TINY))
+    (row,) = rows_of(
+        run('benchmark.py', 'treelstm-sick', '--mode', mode, '--scheduler', system, '--json', *TINY)
+    )
     check_row(row, mode, system)
     if system == 'depth':
         assert row['batches'] >= row['lower_bound'] > 0
@@ -89,17 +118,29 @@ def test_row_of_one_system(system, mode):
 
 @needs_torch
 def test_row_of_torch():
-    row, = rows_of(run('benchmark.py', 'treelstm-sick', '--scheduler', 'manual-torch', '--json',
-                       *TINY))
+    (row,) = rows_of(
+        run('benchmark.py', 'treelstm-sick', '--scheduler', 'manual-torch', '--json', *TINY)
+    )
     check_row(row, 'train', 'manual-torch')
     assert row['torch']
 
 
 def test_several_systems_and_sizes_in_turn():
-    rows = rows_of(run('benchmark.py', 'treelstm-sick', '--scheduler', 'manual,plain-hybridized',
-                       '--json', *TINY, '--batch-size', '1,2'))
+    rows = rows_of(
+        run(
+            'benchmark.py',
+            'treelstm-sick',
+            '--scheduler',
+            'manual,plain-hybridized',
+            '--json',
+            *TINY,
+            '--batch-size',
+            '1,2',
+        )
+    )
     assert [(row['batch_size'], row['scheduler']) for row in rows] == [
-        (size, system) for size in (1, 2) for system in ('manual', 'plain-hybridized')]
+        (size, system) for size in (1, 2) for system in ('manual', 'plain-hybridized')
+    ]
 
 
 def test_table_for_people():
@@ -108,25 +149,41 @@ def test_table_for_people():
 
 
 def test_time_of_a_call_is_that_of_its_own_step():
-    fields = _phase_fields([Phases(record_ms=2., nodes=1000), Phases(record_ms=3., nodes=500)])
+    fields = _phase_fields([Phases(record_ms=2.0, nodes=1000), Phases(record_ms=3.0, nodes=500)])
     assert (fields['record_ms'], fields['record_us_per_call'], fields['nodes']) == (2.5, 4, 750)
 
 
 def test_where_time_goes(monkeypatch):
-    readings = iter([{'products': 9., 'all': 9.}, {'products': .4, 'all': .6},
-                     {}, {'products': .8, 'all': .9}])
+    readings = iter(
+        [
+            {'products': 9.0, 'all': 9.0},
+            {'products': 0.4, 'all': 0.6},
+            {},
+            {'products': 0.8, 'all': 0.9},
+        ]
+    )
     monkeypatch.setattr(stopwatch, 'seconds', lambda: next(readings))
-    clock = iter([1., 1.02, 2., 2.04])  # Python takes 10 and 20 ms a minibatch
+    clock = iter([1.0, 1.02, 2.0, 2.04])  # Python takes 10 and 20 ms a minibatch
     monkeypatch.setattr('bench.where.time', SimpleNamespace(thread_time=lambda: next(clock)))
     where = Where()
     for _ in range(2):
         where.begin()
-        where.end(cpu_ms=500., minibatches=2)
+        where.end(cpu_ms=500.0, minibatches=2)
     medians = where.medians()
     assert medians['products'] == 300 and medians['other in native operators'] == 75
     assert medians['Python'] == 15 and medians['other operators'] == 110
-    row = {'workload': 'w', 'mode': 'infer', 'hidden': 1, 'embed': 1, 'threads': 1, 'cpus': 1,
-           'cpu': 'c', 'batch_size': 2, 'scheduler': 'fsm', 'where_ms': medians}
+    row = {
+        'workload': 'w',
+        'mode': 'infer',
+        'hidden': 1,
+        'embed': 1,
+        'threads': 1,
+        'cpus': 1,
+        'cpu': 'c',
+        'batch_size': 2,
+        'scheduler': 'fsm',
+        'where_ms': medians,
+    }
     text = tables([row])
     assert 'products' in text and '300.0' in text
     assert 'products' not in tables([dict(row, where_ms={})]).split('samples/s\n')[1]
@@ -136,25 +193,38 @@ def test_no_stopwatch_no_times(monkeypatch):
     monkeypatch.setattr(stopwatch, 'seconds', lambda: None)
     where = Where()
     where.begin()
-    where.end(5., 1)
+    where.end(5.0, 1)
     assert where.medians() == {}
 
 
 def test_data_directory(tmp_path):
     sample = processes.ROOT / 'example' / 'tree_lstm' / 'sample'
     (tmp_path / 'sick').symlink_to(sample, target_is_directory=True)
-    row, = rows_of(run('benchmark.py', 'treelstm-sick', '--scheduler', 'manual', '--json',
-                       '--data', tmp_path, *TINY))
+    (row,) = rows_of(
+        run(
+            'benchmark.py',
+            'treelstm-sick',
+            '--scheduler',
+            'manual',
+            '--json',
+            '--data',
+            tmp_path,
+            *TINY,
+        )
+    )
     check_row(row, 'train', 'manual')
 
 
-@pytest.mark.parametrize('arguments, message', [
-    (['nonsense'], 'invalid choice'),
-    (['treelstm-sick', '--scheduler', 'fastest'], "'fastest' is none of"),
-    (['treelstm-sick', '--batch-size', '0'], '0 is less than 1'),
-    (['treelstm-sick', '--scheduler', 'manual', '--cpus', '100000'], '--cpus 100000'),
-    (['treelstm-sick', '--scheduler', 'manual', '--data', 'nowhere'], 'no such file'),
-])
+@pytest.mark.parametrize(
+    'arguments, message',
+    [
+        (['nonsense'], 'invalid choice'),
+        (['treelstm-sick', '--scheduler', 'fastest'], "'fastest' is none of"),
+        (['treelstm-sick', '--batch-size', '0'], '0 is less than 1'),
+        (['treelstm-sick', '--scheduler', 'manual', '--cpus', '100000'], '--cpus 100000'),
+        (['treelstm-sick', '--scheduler', 'manual', '--data', 'nowhere'], 'no such file'),
+    ],
+)
 def test_what_cannot_be_done_is_said(arguments, message):
     done = processes.run_python(SCRIPTS / 'benchmark.py', *arguments)
     assert done.returncode != 0
@@ -171,23 +241,33 @@ def test_one_system_that_fails_leaves_the_others():
 
 def test_rivals_that_a_workload_lacks():
     names = 'agenda,manual'
-    done = processes.run_python(SCRIPTS / 'benchmark.py', 'mvrnn-sst', '--json', '--mode', 'infer',
-                                '--scheduler', names, *TINY)
+    done = processes.run_python(
+        SCRIPTS / 'benchmark.py',
+        'mvrnn-sst',
+        '--json',
+        '--mode',
+        'infer',
+        '--scheduler',
+        names,
+        *TINY,
+    )
     assert done.returncode == 1
     assert done.stderr == 'benchmark.py: manual: mvrnn-sst has no such rival\n'
-    row, = rows_of(done.stdout)             # the other is measured
+    (row,) = rows_of(done.stdout)  # the other is measured
     assert (row['workload'], row['scheduler']) == ('mvrnn-sst', 'agenda')
 
 
 # --- workloads -----------------------------------------------------------------------------
+
 
 @pytest.mark.parametrize('name', WORKLOADS)
 def test_systems_agree_on_loss_and_outputs(name):
     """Batched or not, the measured step does the same: one update, from the same parameters."""
     losses, outputs = [], []
     for system in ('agenda', 'unbatched', 'unbatched-hybridized'):
-        chosen = Settings(name, 'train', system, hidden=5, embed=4, optimizer='adam',
-                          learning_rate=0.01)
+        chosen = Settings(
+            name, 'train', system, hidden=5, embed=4, optimizer='adam', learning_rate=0.01
+        )
         workload = load_workload(chosen)
         samples = workload.samples[:2]
         built = build_system(workload, chosen)
@@ -199,14 +279,17 @@ def test_systems_agree_on_loss_and_outputs(name):
         np.testing.assert_allclose(other_outputs, outputs[0], rtol=1e-2, atol=1e-4)
 
 
-@pytest.mark.parametrize('name, products', [
-    ('treelstm-sst', {(4, 6): 3 * 2, (12, 30): 2, (6, 5): 5}),
-    ('treelstm2-sst', {(4, 6): 3 * 2, (12, 30): 2, (6, 5): 5}),
-    ('treegru-sst', {(4, 6): 3 * 2, (6, 6): 2 * 4, (6, 5): 5}),
-    ('mvrnn-sst', {(3, 6): 3 * 6, (6, 6): 2 * 2, (12, 6): 2 * 7, (6, 5): 5}),
-    ('treenn-sst', {(12, 6): 2, (6, 5): 5}),
-    ('treenn-operators-sst', {(12, 6): 2, (6, 5): 5}),
-])
+@pytest.mark.parametrize(
+    'name, products',
+    [
+        ('treelstm-sst', {(4, 6): 3 * 2, (12, 30): 2, (6, 5): 5}),
+        ('treelstm2-sst', {(4, 6): 3 * 2, (12, 30): 2, (6, 5): 5}),
+        ('treegru-sst', {(4, 6): 3 * 2, (6, 6): 2 * 4, (6, 5): 5}),
+        ('mvrnn-sst', {(3, 6): 3 * 6, (6, 6): 2 * 2, (12, 6): 2 * 7, (6, 5): 5}),
+        ('treenn-sst', {(12, 6): 2, (6, 5): 5}),
+        ('treenn-operators-sst', {(12, 6): 2, (6, 5): 5}),
+    ],
+)
 def test_products_of_sentiment_trees(name, products):
     workload = load_workload(Settings(name, 'train', 'agenda', hidden=6, embed=4))
     samples = build_samples([parse_tree('(2 (2 a) (2 (2 b) (2 c)))')], lambda words: [0] * 3)
@@ -215,6 +298,7 @@ def test_products_of_sentiment_trees(name, products):
 
 
 # --- rivals --------------------------------------------------------------------------------
+
 
 def node_by_node(weights, pairs):
     """Loss, gradients and outputs of the model, one node at a time with plain operators."""
@@ -225,12 +309,12 @@ def node_by_node(weights, pairs):
 
     def encode(tree):
         states = [encode(child) for child in tree.children]
-        own = nd.dot(w['embed'][tree.token:tree.token + 1], w['w'], transpose_b=True) + w['b']
-        iou, c = own[:, :3 * hidden], 0
+        own = nd.dot(w['embed'][tree.token : tree.token + 1], w['w'], transpose_b=True) + w['b']
+        iou, c = own[:, : 3 * hidden], 0
         for h_k, c_k in states:
             iou = iou + nd.dot(h_k, w['u_iou'], transpose_b=True)
-            c = c + nd.sigmoid(own[:, 3 * hidden:] + nd.dot(h_k, w['u_f'], transpose_b=True)) * c_k
-        i, o, u = (iou[:, k * hidden:(k + 1) * hidden] for k in range(3))
+            c = c + nd.sigmoid(own[:, 3 * hidden :] + nd.dot(h_k, w['u_f'], transpose_b=True)) * c_k
+        i, o, u = (iou[:, k * hidden : (k + 1) * hidden] for k in range(3))
         c = nd.sigmoid(i) * nd.tanh(u) + c
         return nd.sigmoid(o) * nd.tanh(c), c
 
@@ -246,19 +330,31 @@ def node_by_node(weights, pairs):
             losses.append((target * (nd.log(target + 1e-12) - outputs[-1])).sum())
         loss = nd.add_n(*losses) / len(losses)
     loss.backward()
-    return loss.asscalar(), {name: value.grad.asnumpy() for name, value in w.items()}, \
-        nd.concat(*outputs, dim=0).asnumpy()
+    return (
+        loss.asscalar(),
+        {name: value.grad.asnumpy() for name, value in w.items()},
+        nd.concat(*outputs, dim=0).asnumpy(),
+    )
 
 
 def random_pairs(sizes, seed=0, vocab=7):
     rng = np.random.RandomState(seed)
-    return [Pair(random_tree(rng, left, vocab=vocab), random_tree(rng, right, vocab=vocab),
-                 rng.uniform(1, 5)) for left, right in sizes]
+    return [
+        Pair(
+            random_tree(rng, left, vocab=vocab),
+            random_tree(rng, right, vocab=vocab),
+            rng.uniform(1, 5),
+        )
+        for left, right in sizes
+    ]
 
 
-SIZES = {'one pair': [(5, 4)], 'single nodes only': [(1, 1), (1, 1)],
-         'single nodes among trees': [(1, 6), (3, 1), (2, 2)],
-         'many': [(k % 9 + 1, 12 - k) for k in range(12)]}
+SIZES = {
+    'one pair': [(5, 4)],
+    'single nodes only': [(1, 1), (1, 1)],
+    'single nodes among trees': [(1, 6), (3, 1), (2, 2)],
+    'many': [(k % 9 + 1, 12 - k) for k in range(12)],
+}
 
 
 def assert_close(ours, expected):
@@ -277,14 +373,14 @@ def test_rival_equals_node_by_node(system, sizes):
     ours = rival.predict(plan)
     ours = nd.concat(*ours, dim=0) if isinstance(ours, list) else ours
     assert_close(as_numpy(ours), outputs)
-    for _ in range(2):                      # a second pass must not add to the first
+    for _ in range(2):  # a second pass must not add to the first
         ours = rival.loss(rival.plan(pairs), pairs)
         rival.backward(ours)
         # PyTorch leaves out the constant 1e-12 in the logarithm.
         assert_close(as_numpy(ours).reshape(-1)[0], loss)
         for name, value in rival.gradients().items():
             assert_close(value, gradients[name])
-    rival.update()                          # some parameters may have met no sample
+    rival.update()  # some parameters may have met no sample
     rival.wait()
 
 
@@ -308,8 +404,9 @@ def test_example_computes_the_same():
     net, loss_of = workload.build()
     pairs = workload.samples[:4]
     parameters = weights_of(net)
-    weights = {name: joined(parameter.data() for parameter in own)
-               for name, own in parameters.items()}
+    weights = {
+        name: joined(parameter.data() for parameter in own) for name, own in parameters.items()
+    }
     loss, gradients, outputs = node_by_node(weights, pairs)
     with autograd.record():
         losses = [workload.loss(net, loss_of, pair, eager=True) for pair in pairs]
@@ -318,8 +415,7 @@ def test_example_computes_the_same():
     assert_close(ours.asscalar(), loss)
     for name, own in parameters.items():
         assert_close(joined(parameter.grad() for parameter in own), gradients[name])
-    assert_close(np.concatenate([workload.predict(net, pair).asnumpy() for pair in pairs]),
-                 outputs)
+    assert_close(np.concatenate([workload.predict(net, pair).asnumpy() for pair in pairs]), outputs)
 
 
 def joined(arrays):
@@ -347,11 +443,11 @@ def test_levels():
 
 # --- the bound -----------------------------------------------------------------------------
 
+
 def test_products_are_those_of_every_node():
     workload = TreeLSTMSick(settings(hidden=6, embed=4))
     pair = Pair(Tree(0, [Tree(1), Tree(2, [Tree(3)])]), Tree(4), 3)
-    assert workload.products([pair]) == {(4, 24): 5, (6, 18): 5, (6, 6): 3, (12, 50): 1,
-                                         (50, 5): 1}
+    assert workload.products([pair]) == {(4, 24): 5, (6, 18): 5, (6, 6): 3, (12, 50): 1, (50, 5): 1}
     once = 2 * (5 * 4 * 24 + 5 * 6 * 18 + 3 * 6 * 6 + 12 * 50 + 50 * 5)
     assert workload.flops([pair], training=False) == once
     assert workload.flops([pair], training=True) == 3 * once
@@ -364,12 +460,31 @@ def test_best_rate():
 
 # --- tables and plots ----------------------------------------------------------------------
 
+
 def sample_rows():
-    return [dict(workload='treelstm-sick', mode=mode, scheduler=system, batch_size=size, hidden=5,
-                 embed=4, threads=1, samples_per_s=100.0 * size, samples_per_s_min=90.0 * size,
-                 samples_per_s_max=120.0 * size, gemm_bound_samples_per_s=9e3, cpu='some, cpu',
-                 cpus=1, mxnet='1.9.1', nodes=None, types=[dict(name='cell', calls=1, batches=1)])
-            for mode in ('train', 'infer') for system in ('depth', 'manual') for size in (1, 8)]
+    return [
+        dict(
+            workload='treelstm-sick',
+            mode=mode,
+            scheduler=system,
+            batch_size=size,
+            hidden=5,
+            embed=4,
+            threads=1,
+            samples_per_s=100.0 * size,
+            samples_per_s_min=90.0 * size,
+            samples_per_s_max=120.0 * size,
+            gemm_bound_samples_per_s=9e3,
+            cpu='some, cpu',
+            cpus=1,
+            mxnet='1.9.1',
+            nodes=None,
+            types=[dict(name='cell', calls=1, batches=1)],
+        )
+        for mode in ('train', 'infer')
+        for system in ('depth', 'manual')
+        for size in (1, 8)
+    ]
 
 
 @pytest.mark.parametrize('sizes', [(1,), (1, 8)])
@@ -382,14 +497,18 @@ def test_plots_and_csv(tmp_path, sizes):
     assert (tmp_path / 'out' / 'sweep-treelstm-sick.png').stat().st_size > 1000
     with (tmp_path / 'out' / 'sweep.csv').open(newline='') as file:
         assert [float(row['samples_per_s']) for row in csv.DictReader(file)] == [
-            row['samples_per_s'] for row in rows]
-    again = run('benchmark.py', 'plots', tmp_path / 'out' / 'sweep.csv', '--out',
-                tmp_path / 'again')
+            row['samples_per_s'] for row in rows
+        ]
+    again = run(
+        'benchmark.py', 'plots', tmp_path / 'out' / 'sweep.csv', '--out', tmp_path / 'again'
+    )
     assert again == text
 
 
-@pytest.mark.parametrize('content, message', [
-    ('', 'has no rows'), ('{', 'not JSON'), ('[]', 'not list'), ('{"mode": "train"}', 'workload')])
+@pytest.mark.parametrize(
+    'content, message',
+    [('', 'has no rows'), ('{', 'not JSON'), ('[]', 'not list'), ('{"mode": "train"}', 'workload')],
+)
 def test_bad_rows_are_said(tmp_path, content, message):
     path = tmp_path / 'rows.jsonl'
     path.write_text(content)
@@ -398,35 +517,69 @@ def test_bad_rows_are_said(tmp_path, content, message):
 
 
 def test_generated_scripts_run(tmp_path):
-    run('benchmark.py', 'generate', '--out', tmp_path, '--workload', 'treelstm-sick', '--hidden',
-        '4,5', '--batch-size', '2', '--scheduler', 'manual', '--mode', 'infer', '--repeat', '1')
+    run(
+        'benchmark.py',
+        'generate',
+        '--out',
+        tmp_path,
+        '--workload',
+        'treelstm-sick',
+        '--hidden',
+        '4,5',
+        '--batch-size',
+        '2',
+        '--scheduler',
+        'manual',
+        '--mode',
+        'infer',
+        '--repeat',
+        '1',
+    )
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        'run_all.sh', 'treelstm-sick-cpu-h4.sh', 'treelstm-sick-cpu-h5.sh']
+        'run_all.sh',
+        'treelstm-sick-cpu-h4.sh',
+        'treelstm-sick-cpu-h5.sh',
+    ]
     done = processes.run(['bash', tmp_path / 'run_all.sh'], PYTHON=sys.executable)
     assert done.returncode == 0, done.stderr
-    row, = rows_of((tmp_path / 'treelstm-sick-cpu-h5.jsonl').read_text())
+    (row,) = rows_of((tmp_path / 'treelstm-sick-cpu-h5.jsonl').read_text())
     assert (row['hidden'], row['mode'], row['scheduler']) == (5, 'infer', 'manual')
 
 
 def test_generator_refuses_unknown_names(tmp_path):
-    done = processes.run_python(SCRIPTS / 'benchmark.py', 'generate', '--out', tmp_path,
-                                '--scheduler', 'fastest')
+    done = processes.run_python(
+        SCRIPTS / 'benchmark.py', 'generate', '--out', tmp_path, '--scheduler', 'fastest'
+    )
     assert done.returncode == 2 and "'fastest' is none of" in done.stderr
 
 
 @pytest.mark.slow
 def test_benchmark_sh(tmp_path):
-    run('benchmark.sh', '--quick', '--out', tmp_path, PYTHON=sys.executable, SWEEP_SIZES='1,2',
-        SWEEP_SYSTEMS='depth,manual')
+    run(
+        'benchmark.sh',
+        '--quick',
+        '--out',
+        tmp_path,
+        PYTHON=sys.executable,
+        SWEEP_SIZES='1,2',
+        SWEEP_SYSTEMS='depth,manual',
+    )
     names = {path.name for path in tmp_path.iterdir()}
-    assert {'table.jsonl', 'table.csv', 'sweep.jsonl', 'sweep.csv', 'table-treelstm-sick.png',
-            'sweep-treelstm-sick.png'} <= names
+    assert {
+        'table.jsonl',
+        'table.csv',
+        'sweep.jsonl',
+        'sweep.csv',
+        'table-treelstm-sick.png',
+        'sweep-treelstm-sick.png',
+    } <= names
     systems = {row['scheduler'] for row in rows_of((tmp_path / 'table.jsonl').read_text())}
     assert {'depth', 'agenda', 'unbatched', 'unbatched-hybridized', 'manual'} <= systems
 
 
-@pytest.mark.parametrize('command', ['benchmark.py', 'benchmark.sh'] + [
-    f'benchmark.py {name}' for name in COMMANDS])
+@pytest.mark.parametrize(
+    'command', ['benchmark.py', 'benchmark.sh'] + [f'benchmark.py {name}' for name in COMMANDS]
+)
 def test_help(command):
     script, *words = command.split()
     assert 'usage: ' in run(script, *words, '--help')
@@ -434,30 +587,50 @@ def test_help(command):
 
 def test_help_lists_the_commands():
     text = run('benchmark.py', '--help')
-    assert set(COMMANDS) == {'workloads', 'schedulers', 'blocks', 'ablation', 'gains', 'generate',
-                             'plots'}
+    assert set(COMMANDS) == {
+        'workloads',
+        'schedulers',
+        'blocks',
+        'ablation',
+        'gains',
+        'generate',
+        'plots',
+    }
     for name in COMMANDS:
         assert f'\n    {name}' in text
 
 
-@pytest.mark.parametrize('arguments, message', [
-    ([], 'required: COMMAND'), (['gain'], "invalid choice: 'gain' (choose from 'workloads', "),
-    (['workloads', 'gains'], "argument workload: invalid choice: 'gains'"),
-    (['--mode', 'infer'], 'required: workload')])
+@pytest.mark.parametrize(
+    'arguments, message',
+    [
+        ([], 'required: COMMAND'),
+        (['gain'], "invalid choice: 'gain' (choose from 'workloads', "),
+        (['workloads', 'gains'], "argument workload: invalid choice: 'gains'"),
+        (['--mode', 'infer'], 'required: workload'),
+    ],
+)
 def test_wrong_commands_are_said(arguments, message, capsys):
     with pytest.raises(SystemExit):
         main(arguments)
     assert message in capsys.readouterr().err
 
 
-@pytest.mark.parametrize('arguments', [
-    ['treelstm-sick', '--mode', 'infer'], ['--mode', 'infer', 'treelstm-sick'],
-    ['workloads', 'treelstm-sick', '--mode', 'infer']])
+@pytest.mark.parametrize(
+    'arguments',
+    [
+        ['treelstm-sick', '--mode', 'infer'],
+        ['--mode', 'infer', 'treelstm-sick'],
+        ['workloads', 'treelstm-sick', '--mode', 'infer'],
+    ],
+)
 def test_a_workload_is_short_for_its_command(arguments, monkeypatch):
     seen = []
     monkeypatch.setattr(workloads, 'run', seen.append)
     assert main(arguments) == 0
-    options, = seen
-    assert (options.command, options.workload, options.mode) == ('workloads', 'treelstm-sick',
-                                                                 ['infer'])
+    (options,) = seen
+    assert (options.command, options.workload, options.mode) == (
+        'workloads',
+        'treelstm-sick',
+        ['infer'],
+    )
     assert (options.batch_size, options.scheduler) == ([256], ['agenda'])

@@ -1,4 +1,5 @@
 """scripts/benchmark.py ablation: a row for each optimisation that is switched off."""
+
 import json
 
 import pytest
@@ -9,13 +10,46 @@ from benchmark import main
 
 import gluon_edbatch as edb
 
-
-FIELDS = {'workload', 'mode', 'batch_size', 'hidden', 'embed', 'scheduler', 'threads', 'off',
-          'samples_per_s', 'samples_per_s_min', 'samples_per_s_max', 'ratio', 'cpu_ms',
-          'cpu_ratio', 'without', 'types_changed', 'types', 'repeat', 'seed', 'data', 'cpu', 'cpus',
-          'mxnet', 'python'}
-TINY = ['--batch-size', '3', '--hidden', '5', '--embed', '4', '--repeat', '2', '--minibatches', '1',
-        '--seconds', '0.05']
+FIELDS = {
+    'workload',
+    'mode',
+    'batch_size',
+    'hidden',
+    'embed',
+    'scheduler',
+    'threads',
+    'off',
+    'samples_per_s',
+    'samples_per_s_min',
+    'samples_per_s_max',
+    'ratio',
+    'cpu_ms',
+    'cpu_ratio',
+    'without',
+    'types_changed',
+    'types',
+    'repeat',
+    'seed',
+    'data',
+    'cpu',
+    'cpus',
+    'mxnet',
+    'python',
+}
+TINY = [
+    '--batch-size',
+    '3',
+    '--hidden',
+    '5',
+    '--embed',
+    '4',
+    '--repeat',
+    '2',
+    '--minibatches',
+    '1',
+    '--seconds',
+    '0.05',
+]
 NAMES = list(edb.CompileOptions.names())
 
 
@@ -41,20 +75,48 @@ def test_each_variant_runs_with_its_options_on_the_same_minibatches(monkeypatch)
     def timed(self, number):
         speed = original(self, number)
         report = self.system.scope.report()
-        seen.append((number, report.nodes, {name for kind in report.types
-                                            for name in kind.passes}))
+        seen.append((number, report.nodes, {name for kind in report.types for name in kind.passes}))
         return speed
+
     monkeypatch.setattr(Measurement, 'timed', timed)
-    measure_ablation(Settings('treelstm-sick', 'infer', 'agenda', batch_size=3, hidden=5, embed=4,
-                              repeat=2, minibatches=1, seconds=0.05), ['segments', 'hoisting'])
+    measure_ablation(
+        Settings(
+            'treelstm-sick',
+            'infer',
+            'agenda',
+            batch_size=3,
+            hidden=5,
+            embed=4,
+            repeat=2,
+            minibatches=1,
+            seconds=0.05,
+        ),
+        ['segments', 'hoisting'],
+    )
     *repeats, last = seen
     numbers, nodes, passes = zip(*repeats)
     assert numbers == (0,) * 4 + (1,) * 4 and len(set(nodes[:4])) == len(set(nodes[4:])) == 1
     assert {'segments', 'hoisting'} <= last[2]
-    assert ['segments' in names for names in passes] == [True, False, True, False,
-                                                         False, True, False, True]
-    assert ['hoisting' in names for names in passes] == [True, True, False, False,
-                                                         True, False, False, True]
+    assert ['segments' in names for names in passes] == [
+        True,
+        False,
+        True,
+        False,
+        False,
+        True,
+        False,
+        True,
+    ]
+    assert ['hoisting' in names for names in passes] == [
+        True,
+        True,
+        False,
+        False,
+        True,
+        False,
+        False,
+        True,
+    ]
 
 
 def test_variants():
@@ -69,26 +131,51 @@ def test_variants():
 
 
 def test_table_and_several_modes(capsys):
-    assert main(['ablation', 'treelstm-sick', '--option', 'hoisting', '--without', 'native', '--mode',
-                 'infer,train', *TINY]) == 0
+    assert (
+        main(
+            [
+                'ablation',
+                'treelstm-sick',
+                '--option',
+                'hoisting',
+                '--without',
+                'native',
+                '--mode',
+                'infer,train',
+                *TINY,
+            ]
+        )
+        == 0
+    )
     out = capsys.readouterr().out
     assert 'treelstm-sick, infer' in out and 'treelstm-sick, train' in out
     assert out.count('hoisting') == 2 and 'speed ratio' in out and 'without native' in out
 
 
-@pytest.mark.parametrize('arguments, message', [
-    (['--option', 'speed'], '--option, --without: no compile option is called speed; there are '),
-    (['--without', 'fast'], 'no compile option is called fast'),
-    (['--data', '/nowhere'], 'benchmark.py: '),
-])
+@pytest.mark.parametrize(
+    'arguments, message',
+    [
+        (
+            ['--option', 'speed'],
+            '--option, --without: no compile option is called speed; there are ',
+        ),
+        (['--without', 'fast'], 'no compile option is called fast'),
+        (['--data', '/nowhere'], 'benchmark.py: '),
+    ],
+)
 def test_errors(arguments, message, capsys):
     assert main(['ablation', 'treelstm-sick', *arguments, *TINY]) == 2
     assert message in capsys.readouterr().err
 
 
-@pytest.mark.parametrize('arguments, message', [
-    (['nonsense'], 'invalid choice'), (['--mode', 'sideways'], "'sideways' is none of"),
-    (['--repeat', '0'], '0 is less than 1')])
+@pytest.mark.parametrize(
+    'arguments, message',
+    [
+        (['nonsense'], 'invalid choice'),
+        (['--mode', 'sideways'], "'sideways' is none of"),
+        (['--repeat', '0'], '0 is less than 1'),
+    ],
+)
 def test_wrong_arguments(arguments, message, capsys):
     with pytest.raises(SystemExit):
         main(['ablation', *arguments])

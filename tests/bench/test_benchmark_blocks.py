@@ -1,4 +1,5 @@
 """scripts/benchmark.py blocks: both sides compute the same, and rows are complete."""
+
 import json
 
 import numpy as np
@@ -8,11 +9,45 @@ from bench.cells import CELLS
 from bench.commands.blocks import NAMES
 from benchmark import main
 
-FIELDS = {'cell', 'gates', 'mode', 'rows', 'hidden', 'embed', 'reads', 'off', 'plain_us',
-          'compiled_us', 'speedup', 'plain_cpu_us', 'compiled_cpu_us', 'cpu_speedup',
-          'plain_operators', 'operators', 'gathers', 'native', 'threads', 'repeat', 'seed', 'cpu', 'cpus', 'mxnet', 'python'}
-TINY = ['--hidden', '4', '--matrix-hidden', '3', '--embed', '5', '--repeat', '2', '--seconds',
-        '0.001']
+FIELDS = {
+    'cell',
+    'gates',
+    'mode',
+    'rows',
+    'hidden',
+    'embed',
+    'reads',
+    'off',
+    'plain_us',
+    'compiled_us',
+    'speedup',
+    'plain_cpu_us',
+    'compiled_cpu_us',
+    'cpu_speedup',
+    'plain_operators',
+    'operators',
+    'gathers',
+    'native',
+    'threads',
+    'repeat',
+    'seed',
+    'cpu',
+    'cpus',
+    'mxnet',
+    'python',
+}
+TINY = [
+    '--hidden',
+    '4',
+    '--matrix-hidden',
+    '3',
+    '--embed',
+    '5',
+    '--repeat',
+    '2',
+    '--seconds',
+    '0.001',
+]
 
 
 def test_names():
@@ -32,14 +67,16 @@ def test_both_sides_compute_the_same(cell, fused, reads, off):
         for found, wanted in zip(compiled.forward(), expected):
             np.testing.assert_allclose(found.asnumpy(), wanted, rtol=1e-5, atol=1e-6)
         assert compiled.gathers == (len(CELLS[cell].arguments) if reads == 'gather' else 0)
-        assert plain.operators > 0 and (compiled.operators == 1 if compiled.native
-                                        else compiled.operators > compiled.gathers)
+        assert plain.operators > 0 and (
+            compiled.operators == 1 if compiled.native else compiled.operators > compiled.gathers
+        )
         assert not (off and compiled.native)
 
 
 def test_gates_apart_and_fused_have_as_many_parameters():
     def size(cell):
         return sum(np.prod(parameter.shape) for parameter in cell.collect_params().values())
+
     for name in NAMES:
         apart, fused = (BlockSettings(name, kind, 1, 4, 5).build() for kind in (False, True))
         assert size(apart) == size(fused) > 0
@@ -57,9 +94,11 @@ def test_backward_adds_gradients_of_the_parameters():
     compiled.both()
     found = [gradient.asnumpy() for gradient in compiled._machine.weights.gradients]
     assert len(found) == len(expected) == 12
-    for one in expected:    # in whatever order the batch reads them
-        assert any(one.shape == other.shape and np.allclose(one, other, rtol=1e-4, atol=1e-6)
-                   for other in found)
+    for one in expected:  # in whatever order the batch reads them
+        assert any(
+            one.shape == other.shape and np.allclose(one, other, rtol=1e-4, atol=1e-6)
+            for other in found
+        )
 
 
 def test_rows_and_options(capsys):
@@ -68,11 +107,17 @@ def test_rows_and_options(capsys):
     assert main([*command, '--rows', '4', '--off', 'native,operators']) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(row['rows'], row['mode']) for row in rows] == [
-        (1, 'forward'), (1, 'both'), (4, 'forward'), (4, 'both'), (4, 'forward'), (4, 'both')]
+        (1, 'forward'),
+        (1, 'both'),
+        (4, 'forward'),
+        (4, 'both'),
+        (4, 'forward'),
+        (4, 'both'),
+    ]
     for row in rows:
         assert set(row) == FIELDS and (row['cell'], row['gates']) == ('gru', 'fused')
         assert row['plain_us'] > 0 and row['compiled_us'] > 0 and not row['native']
-    assert rows[0]['gathers'] == 0 and rows[2]['gathers'] == 2   # one row is always a slice
+    assert rows[0]['gathers'] == 0 and rows[2]['gathers'] == 2  # one row is always a slice
     assert rows[4]['off'] == ['native', 'operators'] and rows[4]['operators'] < rows[2]['operators']
 
 

@@ -1,4 +1,5 @@
 """scripts/benchmark.py gains: rows of all workloads that are compared."""
+
 import json
 
 import pytest
@@ -7,16 +8,29 @@ from bench.gains import COMPARISONS
 from bench.workloads import WORKLOADS
 from benchmark import main
 
-TINY = ['--batch-size', '3', '--hidden', '6', '--embed', '4', '--repeat', '1', '--minibatches', '1',
-        '--seconds', '0.05']
+TINY = [
+    '--batch-size',
+    '3',
+    '--hidden',
+    '6',
+    '--embed',
+    '4',
+    '--repeat',
+    '1',
+    '--minibatches',
+    '1',
+    '--seconds',
+    '0.05',
+]
 
 
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch):
     """Systems share this process: starting one for each takes longer than all that is measured."""
     measure_in_turn = gains.measure_in_turn
-    monkeypatch.setattr(gains, 'measure_in_turn',
-                        lambda cells, apart: measure_in_turn(cells, apart=False))
+    monkeypatch.setattr(
+        gains, 'measure_in_turn', lambda cells, apart: measure_in_turn(cells, apart=False)
+    )
 
 
 def test_what_is_compared_is_there():
@@ -26,17 +40,19 @@ def test_what_is_compared_is_there():
             assert set(comparison.others) <= set(WORKLOADS[name].rivals)
 
 
-@pytest.mark.parametrize('workload, modes', [('treenn-sst', ['train']),
-                                             ('bilstm-tagger-equal', ['train', 'infer'])])
+@pytest.mark.parametrize(
+    'workload, modes', [('treenn-sst', ['train']), ('bilstm-tagger-equal', ['train', 'infer'])]
+)
 def test_rows(workload, modes, capsys):
     assert main(['gains', workload, '--json', *TINY]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     comparison = COMPARISONS[workload]
     systems = ['fsm', *comparison.others]
     assert [(row['mode'], row['scheduler']) for row in rows] == [
-        (mode, system) for mode in modes for system in systems]
+        (mode, system) for mode in modes for system in systems
+    ]
     for begin in range(0, len(rows), len(systems)):
-        ours, *others = rows[begin:begin + len(systems)]
+        ours, *others = rows[begin : begin + len(systems)]
         assert ours['gain'] is None and ours['bar'] is None
         for row in others:
             assert row['workload'] == workload and row['hidden'] == 6
@@ -57,9 +73,14 @@ def test_a_workload_that_cannot_be_measured(capsys):
     assert 'benchmark.py: treenn-sst: fsm: ' in capsys.readouterr().err
 
 
-@pytest.mark.parametrize('arguments, message', [
-    (['nonsense'], 'invalid choice'), (['--scheduler', 'fastest'], 'invalid choice'),
-    (['--batch-size', '0'], '0 is less than 1')])
+@pytest.mark.parametrize(
+    'arguments, message',
+    [
+        (['nonsense'], 'invalid choice'),
+        (['--scheduler', 'fastest'], 'invalid choice'),
+        (['--batch-size', '0'], '0 is less than 1'),
+    ],
+)
 def test_wrong_arguments(arguments, message, capsys):
     with pytest.raises(SystemExit):
         main(['gains', *arguments])

@@ -1,4 +1,5 @@
 """scripts/benchmark.py schedulers and the graphs that it records."""
+
 import json
 
 import pytest
@@ -9,8 +10,20 @@ from benchmark import main
 import gluon_edbatch as edb
 from support.models import TreeLSTM, random_trees, started
 
-FIELDS = {'workload', 'scheduler', 'batch_size', 'nodes', 'types', 'batches', 'lower_bound',
-          'ratio', 'schedule_ms', 'learn_s', 'unseen_states', 'minibatches'}
+FIELDS = {
+    'workload',
+    'scheduler',
+    'batch_size',
+    'nodes',
+    'types',
+    'batches',
+    'lower_bound',
+    'ratio',
+    'schedule_ms',
+    'learn_s',
+    'unseen_states',
+    'minibatches',
+}
 QUICK = ['--minibatches', '2', '--hidden', '4', '--json']
 
 
@@ -19,7 +32,8 @@ def test_rows(workload, capsys):
     assert main(['schedulers', workload, '--batch-size', '1,8', *QUICK]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(row['batch_size'], row['scheduler']) for row in rows] == [
-        (size, name) for size in (1, 8) for name in ('depth', 'agenda', 'sufficient', 'fsm')]
+        (size, name) for size in (1, 8) for name in ('depth', 'agenda', 'sufficient', 'fsm')
+    ]
     for row in rows:
         assert set(row) == FIELDS and row['workload'] == workload
         assert row['batches'] >= row['lower_bound'] and row['ratio'] >= 1
@@ -30,14 +44,28 @@ def test_rows(workload, capsys):
 def test_policies_are_read_again_and_pictures_drawn(tmp_path, capsys):
     rows = []
     for _ in range(2):
-        main(['schedulers', 'lattice-gru', '--policies', str(tmp_path), '--scheduler', 'fsm',
-              '--batch-size', '4', *QUICK])
+        main(
+            [
+                'schedulers',
+                'lattice-gru',
+                '--policies',
+                str(tmp_path),
+                '--scheduler',
+                'fsm',
+                '--batch-size',
+                '4',
+                *QUICK,
+            ]
+        )
         rows.append([json.loads(line) for line in capsys.readouterr().out.splitlines()])
     assert rows[0][0]['batches'] == rows[1][0]['batches'] and rows[1][0]['learn_s'] == 0
     (tmp_path / 'rows.jsonl').write_text('\n'.join(map(json.dumps, rows[0])))
     main(['schedulers', '--plot', str(tmp_path / 'rows.jsonl'), '--out', str(tmp_path)])
     assert {path.name for path in tmp_path.iterdir()} == {
-        'lattice-gru.json', 'rows.jsonl', 'schedulers-lattice-gru.png'}
+        'lattice-gru.json',
+        'rows.jsonl',
+        'schedulers-lattice-gru.png',
+    }
 
 
 @pytest.mark.parametrize('workload', WORKLOADS)
@@ -55,7 +83,7 @@ def test_the_graph_of_a_scope_is_what_will_be_scheduled():
         values = [net(tree) for tree in random_trees(4)]
         first = scope.graph()
     edb.forward(values)
-    (graph, _), = scope.schedules()
+    ((graph, _),) = scope.schedules()
     for name in ('types', 'offsets', 'inputs'):
         assert (getattr(first, name) == getattr(graph, name)).all()
     assert len(scope.graph()) == 0

@@ -1,4 +1,5 @@
 """The taggers among the workloads of scripts/benchmark.py."""
+
 import json
 from collections import Counter
 
@@ -15,8 +16,13 @@ from mxnet import autograd
 from tagger import make_sample as make_sentences
 from tagger.data import Sentence, Token
 
-NAMES = ['lattice-lstm', 'lattice-gru', 'bilstm-tagger', 'bilstm-tagger-char',
-         'bilstm-tagger-equal']
+NAMES = [
+    'lattice-lstm',
+    'lattice-gru',
+    'bilstm-tagger',
+    'bilstm-tagger-char',
+    'bilstm-tagger-equal',
+]
 
 
 def settings(name, system='agenda', mode='train', **fields):
@@ -39,6 +45,7 @@ def products(monkeypatch):
         columns_out, columns_in = weight.shape
         found[columns_in, columns_out] += data.size // columns_in
         return original(data, weight, *args, **kwargs)
+
     monkeypatch.setattr(mx.nd, 'FullyConnected', counted)
     return found
 
@@ -53,8 +60,10 @@ def test_products_are_those_of_the_eager_model(workload, products):
 
 def test_batched_loss_is_the_eager_one(workload):
     samples, name = workload.samples[:4], workload.settings.workload
-    losses = [build_system(workload, settings(name, system)).mean_loss(samples).asscalar()
-              for system in ('agenda', 'depth', 'unbatched')]
+    losses = [
+        build_system(workload, settings(name, system)).mean_loss(samples).asscalar()
+        for system in ('agenda', 'depth', 'unbatched')
+    ]
     np.testing.assert_allclose(losses, losses[0], rtol=1e-5)
 
 
@@ -80,8 +89,29 @@ def test_real_data_are_found_by_their_folders(tmp_path):
 
 @pytest.mark.parametrize('name', ['lattice-lstm', 'bilstm-tagger-char'])
 def test_row(name, capsys):
-    assert main([name, '--json', '--mode', 'infer', '--batch-size', '3', '--hidden', '5',
-                 '--embed', '4', '--repeat', '1', '--minibatches', '1', '--seconds', '0.05']) == 0
+    assert (
+        main(
+            [
+                name,
+                '--json',
+                '--mode',
+                'infer',
+                '--batch-size',
+                '3',
+                '--hidden',
+                '5',
+                '--embed',
+                '4',
+                '--repeat',
+                '1',
+                '--minibatches',
+                '1',
+                '--seconds',
+                '0.05',
+            ]
+        )
+        == 0
+    )
     row = json.loads(capsys.readouterr().out)
     assert (row['workload'], row['mode'], row['batch_size']) == (name, 'infer', 3)
     assert row['nodes'] > row['batches'] >= row['lower_bound'] >= row['levels'] > 0
@@ -94,10 +124,12 @@ def test_rivals_are_refused(capsys):
 
 # --- sentences of one length ---------------------------------------------------------------
 
+
 def test_sentences_of_one_length():
-    equal, all_sentences = (load_workload(settings(name)).samples
-                            for name in ('bilstm-tagger-equal', 'bilstm-tagger'))
-    length, = {len(sentence) for sentence in equal}
+    equal, all_sentences = (
+        load_workload(settings(name)).samples for name in ('bilstm-tagger-equal', 'bilstm-tagger')
+    )
+    (length,) = {len(sentence) for sentence in equal}
     assert len(equal) >= len(all_sentences) / 2
     long_enough = [sentence for sentence in all_sentences if len(sentence) >= length]
     for cut, whole in zip(equal, long_enough):
@@ -115,13 +147,16 @@ def test_rival_equals_the_model_one_sentence_at_a_time(system):
         losses = [workload.loss(net, criterion, sample, eager=True) for sample in samples]
         loss = mx.nd.concat(*losses, dim=0).sum() / len(samples)
     loss.backward()
-    scores = np.stack([net(sample).asnumpy() for sample in samples], axis=1)    # (T, N, tags)
-    expected = {name: parameter.grad().asnumpy()
-                for name, parameter in net._collect_params_with_prefix().items()}
+    scores = np.stack([net(sample).asnumpy() for sample in samples], axis=1)  # (T, N, tags)
+    expected = {
+        name: parameter.grad().asnumpy()
+        for name, parameter in net._collect_params_with_prefix().items()
+    }
     plan = rival.plan(samples)
-    np.testing.assert_allclose(rival.predict(plan).asnumpy().reshape(scores.shape), scores,
-                               rtol=1e-4, atol=1e-5)
-    for _ in range(2):                      # a second pass must not add to the first
+    np.testing.assert_allclose(
+        rival.predict(plan).asnumpy().reshape(scores.shape), scores, rtol=1e-4, atol=1e-5
+    )
+    for _ in range(2):  # a second pass must not add to the first
         ours = rival.loss(plan, samples)
         rival.backward(ours)
         np.testing.assert_allclose(ours.asscalar(), loss.asscalar(), rtol=1e-5)

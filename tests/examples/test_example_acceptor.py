@@ -1,4 +1,5 @@
 """The sequence acceptor: data, the model in batches, the training program and the page's."""
+
 import contextlib
 
 import mxnet as mx
@@ -20,6 +21,7 @@ SEQUENCES = [(1, 4, 5, 1), (42, 1), (56,), (56, 2, 17), (3,) * 9]
 
 # --- files ---------------------------------------------------------------------------------
 
+
 def write(directory, text):
     path = directory / 'train.txt'
     path.write_text(text, encoding='utf-8')
@@ -34,15 +36,20 @@ def test_sentences_have_the_words_in_order_and_the_class_of_the_root(tmp_path):
     assert {sentence.label.dtype for sentence in sentences} == {np.dtype('float32')}
 
 
-@pytest.mark.parametrize('text, message', [
-    ('(2 a)\n(2 b)\n', 'train.txt: all sentences are neutral'),
-    ('(4 a)\n(4\n', 'train.txt:2: 1 brackets are not closed')])
+@pytest.mark.parametrize(
+    'text, message',
+    [
+        ('(2 a)\n(2 b)\n', 'train.txt: all sentences are neutral'),
+        ('(4 a)\n(4\n', 'train.txt:2: 1 brackets are not closed'),
+    ],
+)
 def test_malformed_split(tmp_path, text, message):
     with pytest.raises(DataError, match=message):
         load_split(write(tmp_path, text))
 
 
 # --- the model -----------------------------------------------------------------------------
+
 
 def acceptor():
     net = LSTMAcceptor(vocab_size=60, embed_dim=4, hidden_size=5, num_classes=3)
@@ -57,6 +64,7 @@ def test_batched_equals_eager():
         scores = net(sequence)
         assert scores.shape == (1, 3)
         return scores, loss(scores, mx.nd.array([len(sequence) % 3]))
+
     assert_matches_eager(model, SEQUENCES, blocks=[net, loss])
 
 
@@ -73,7 +81,7 @@ def test_as_many_batches_as_the_longest_sequence_has_tokens():
     with edb.batching() as scope:
         scores = [net(sequence) for sequence in SEQUENCES]
     edb.forward(scores)
-    cell, = [kind for kind in scope.report().types if kind.name.startswith('LSTMCell')]
+    (cell,) = [kind for kind in scope.report().types if kind.name.startswith('LSTMCell')]
     assert (cell.calls, cell.batches) == (sum(map(len, SEQUENCES)), max(map(len, SEQUENCES)))
 
 
@@ -83,6 +91,7 @@ def test_a_sequence_without_tokens():
 
 
 # --- the programs --------------------------------------------------------------------------
+
 
 @pytest.fixture(scope='module')
 def data(tmp_path_factory):
@@ -98,8 +107,26 @@ def epochs(out, column):
 
 
 def test_it_learns(data, capsys):
-    assert main(['--data', data, '--epochs', '8', '--hidden', '24', '--embed', '24', '--lr', '0.01',
-                 '--batch-size', '16', '--report']) == 0
+    assert (
+        main(
+            [
+                '--data',
+                data,
+                '--epochs',
+                '8',
+                '--hidden',
+                '24',
+                '--embed',
+                '24',
+                '--lr',
+                '0.01',
+                '--batch-size',
+                '16',
+                '--report',
+            ]
+        )
+        == 0
+    )
     out = capsys.readouterr().out
     assert 'best on dev: epoch' in out and 'LSTMCell' in out
     first, *_, last = epochs(out, 6)
@@ -115,16 +142,30 @@ def test_training_is_the_same_however_it_runs(data, capsys):
 
 
 def test_page_has_the_same_losses_batched_and_not():
-    (_, one_by_one, _), (_, batched, _) = (page.train(page.PAGE, batching, epochs=5, width=8)
-                                           for batching in (contextlib.nullcontext, edb.batching))
+    (_, one_by_one, _), (_, batched, _) = (
+        page.train(page.PAGE, batching, epochs=5, width=8)
+        for batching in (contextlib.nullcontext, edb.batching)
+    )
     np.testing.assert_allclose(batched, one_by_one, rtol=1e-5)
     assert abs(batched[0] - np.log(3)) < 0.2 and (np.diff(batched) < 0).all()
 
 
 @pytest.mark.parametrize('real', [False, True], ids=['page', 'data'])
 def test_page(real, data, capsys):
-    assert page.main(['--epochs', '3', '--width', '8', '--batch-size', '5',
-                      *(['--data', data] if real else [])]) == 0
+    assert (
+        page.main(
+            [
+                '--epochs',
+                '3',
+                '--width',
+                '8',
+                '--batch-size',
+                '5',
+                *(['--data', data] if real else []),
+            ]
+        )
+        == 0
+    )
     out = capsys.readouterr().out
     table, predictions = out.split('Prediction time!')
     rows = [list(map(float, line.split())) for line in table.splitlines()[1:4]]

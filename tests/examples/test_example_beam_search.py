@@ -1,4 +1,5 @@
 """The beam search example: data, the search, the model in batches, and the program."""
+
 import itertools
 
 import mxnet as mx
@@ -39,18 +40,21 @@ def test_steps():
 
 # --- the search ----------------------------------------------------------------------------
 
+
 def test_expand():
     log_probs = np.arange(6, dtype=np.float32)
     after = expand(Hypothesis(10, 'ba', 1, 1, None), 'bd', log_probs, 'states')
     assert after == [(10, 'bad', 2, 0, 'states', False)] + [
-        (11 + i, 'ba' + vowel, 1, 2, 'states', False) for i, vowel in enumerate(VOWELS)]
-    end, = expand(Hypothesis(10, 'oooo', 0, beam.MOST_VOWELS, None), '', log_probs, 'states')
+        (11 + i, 'ba' + vowel, 1, 2, 'states', False) for i, vowel in enumerate(VOWELS)
+    ]
+    (end,) = expand(Hypothesis(10, 'oooo', 0, beam.MOST_VOWELS, None), '', log_probs, 'states')
     assert end == (10, 'oooo', 1, 0, 'states', True)
 
 
 def test_prune():
     def hypothesis(score, complete=False):
         return Hypothesis(score, '', 0, 0, None, complete)
+
     three = [hypothesis(-3), hypothesis(-1), hypothesis(-2)]
     assert [one.score for one in prune(three, 2, np.inf)] == [-1, -2]
     assert [one.score for one in prune(three, 3, 1.5)] == [-1, -2]
@@ -67,8 +71,10 @@ def writer(scale=2.0):
 def log_probs_of(net, texts):
     """As training sees them."""
     words = list(map(Word, texts))
-    return {word.text: float(rows.asnumpy()[range(len(word.steps)), word.actions.astype(int)].sum())
-            for word, rows in zip(words, net.batch(words))}
+    return {
+        word.text: float(rows.asnumpy()[range(len(word.steps)), word.actions.astype(int)].sum())
+        for word, rows in zip(words, net.batch(words))
+    }
 
 
 @pytest.mark.parametrize('seed', range(3))
@@ -92,15 +98,18 @@ def test_a_beam_that_is_wide_enough_finds_the_best(seed, monkeypatch):
 def test_batched_search_equals_eager(seed):
     mx.random.seed(seed)
     net = writer()
-    searches = [Search(Word(text), width, 3.0) for text in ('three', 'queue', 'oat', 'aia')
-                for width in (1, 3)]
+    searches = [
+        Search(Word(text), width, 3.0)
+        for text in ('three', 'queue', 'oat', 'aia')
+        for width in (1, 3)
+    ]
     eager = edb.run_concurrently(searches, net.search)
     with edb.batching() as scope:
         batched = edb.run_concurrently(searches, net.search)
     for found, right in zip(batched, eager):
         assert found.text == right.text and found.complete
         np.testing.assert_allclose(found.score, right.score, rtol=1e-4)
-    decoder, = [kind for kind in scope.report().types if kind.name.startswith('Decoder')]
+    (decoder,) = [kind for kind in scope.report().types if kind.name.startswith('Decoder')]
     assert decoder.batches == scope.report().evaluations - 1
 
 
@@ -108,15 +117,20 @@ def test_numbers_of_live_hypotheses_differ(monkeypatch):
     mx.random.seed(2)
     net, live = writer(), []
     original = net._decode
-    monkeypatch.setattr(net, '_decode', lambda step, vectors, states: (
-        live.append(len(vectors)), original(step, vectors, states))[1])
+    monkeypatch.setattr(
+        net,
+        '_decode',
+        lambda step, vectors, states: (live.append(len(vectors)), original(step, vectors, states))[
+            1
+        ],
+    )
     searches = [Search(Word(text), 8, 3.0) for text in ('strength', 'oat')]
     with edb.batching() as scope:
         edb.run_concurrently(searches, net.search)
-    decoder, = [kind for kind in scope.report().types if kind.name.startswith('Decoder')]
+    (decoder,) = [kind for kind in scope.report().types if kind.name.startswith('Decoder')]
     long, short = live.count(8), live.count(2)
     assert decoder.calls == long + short and long != short
-    assert long % decoder.batches or short % decoder.batches    # not the same in each round
+    assert long % decoder.batches or short % decoder.batches  # not the same in each round
 
 
 def test_batched_training_equals_eager():
@@ -125,8 +139,14 @@ def test_batched_training_equals_eager():
     def model(word):
         log_probs = net(word)
         return log_probs, loss(log_probs, mx.nd.array(word.actions))
-    assert_matches_eager(model, list(map(Word, ['strength', 'oat', 'aia', 'queue'])),
-                         blocks=[net, loss], schedulers=['agenda'], rtol=3e-5)
+
+    assert_matches_eager(
+        model,
+        list(map(Word, ['strength', 'oat', 'aia', 'queue'])),
+        blocks=[net, loss],
+        schedulers=['agenda'],
+        rtol=3e-5,
+    )
 
 
 # --- the sample and the program ------------------------------------------------------------
@@ -134,14 +154,28 @@ def test_batched_training_equals_eager():
 
 def test_program(tmp_path):
     make_sample.write_sample(tmp_path / 'data', splits={'train': 150, 'dev': 20})
-    options = ['--data', str(tmp_path / 'data'), '--hidden', '16', '--embed', '8', '--lr', '0.02',
-               '--batch-size', '8', '--beam', '3']
+    options = [
+        '--data',
+        str(tmp_path / 'data'),
+        '--hidden',
+        '16',
+        '--embed',
+        '8',
+        '--lr',
+        '0.02',
+        '--batch-size',
+        '8',
+        '--beam',
+        '3',
+    ]
     assert main([*options, '--epochs', '3', '--checkpoint', str(tmp_path / 'one')]) == 0
     history = checkpoints.load(tmp_path / 'one').history
     assert history[-1]['loss'] < 0.4 * history[0]['loss']
     assert max(epoch['beam'] for epoch in history) > 0.2
-    assert main([*options, '--epochs', '1', '--unbatched', '--checkpoint',
-                 str(tmp_path / 'other')]) == 0
-    other, = checkpoints.load(tmp_path / 'other').history
+    assert (
+        main([*options, '--epochs', '1', '--unbatched', '--checkpoint', str(tmp_path / 'other')])
+        == 0
+    )
+    (other,) = checkpoints.load(tmp_path / 'other').history
     np.testing.assert_allclose(other['loss'], history[0]['loss'], rtol=1e-3)
     assert abs(other['beam'] - history[0]['beam']) < 0.1

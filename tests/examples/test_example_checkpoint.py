@@ -1,4 +1,5 @@
 """The example's checkpoints: whole or not there."""
+
 import json
 import os
 import pickle
@@ -10,22 +11,29 @@ import zipfile
 import mxnet as mx
 import numpy as np
 import pytest
-from mxnet import autograd, gluon
 from common import checkpoint as checkpoints
 from common.checkpoint import Checkpoint, CheckpointError
+from mxnet import autograd, gluon
+
 from support.damage import damaged
 from support.processes import ROOT, start
 
 
 def example(value=1.0, epochs=2):
-    arrays = {'hidden.weight': np.full((2, 3), value, np.float32),
-              'hidden.bias': np.array([np.pi, -0.0], np.float32)}
-    return Checkpoint(task='tree_lstm', options={'hidden': 3, 'glove': None},
-                      state={'words': '{"a": "é"}'},
-                      history=[{'epoch': i, 'loss': 0.1 / 3} for i in range(epochs)],
-                      parameters=arrays, best_epoch=1,
-                      best_parameters={name: -array for name, array in arrays.items()},
-                      trainer=bytes(range(256)))
+    arrays = {
+        'hidden.weight': np.full((2, 3), value, np.float32),
+        'hidden.bias': np.array([np.pi, -0.0], np.float32),
+    }
+    return Checkpoint(
+        task='tree_lstm',
+        options={'hidden': 3, 'glove': None},
+        state={'words': '{"a": "é"}'},
+        history=[{'epoch': i, 'loss': 0.1 / 3} for i in range(epochs)],
+        parameters=arrays,
+        best_epoch=1,
+        best_parameters={name: -array for name, array in arrays.items()},
+        trainer=bytes(range(256)),
+    )
 
 
 def assert_same(left, right):
@@ -55,6 +63,7 @@ def test_old_checkpoint_survives_a_failure(tmp_path, monkeypatch, failing, error
 
     def fail(*_):
         raise error
+
     with monkeypatch.context() as patch:
         patch.setattr(checkpoints.os, failing, fail)
         with pytest.raises(type(error)):
@@ -185,13 +194,22 @@ def test_many_damaged_files_are_refused_or_whole(tmp_path, seed):
     check_damaged_files(tmp_path, 5000, seed)
 
 
-@pytest.mark.parametrize('change', [
-    lambda members: members.pop('parameters/hidden.bias.npy'),
-    lambda members: members.update({'parameters/more.npy': members['parameters/hidden.bias.npy']}),
-    lambda members: members.update({'parameters/bias.npy': members.pop('parameters/hidden.bias.npy')}),
-    lambda members: members.update({
-        'best_parameters/hidden.bias.npy': members['parameters/hidden.bias.npy']}),
-    lambda members: members.update(trainer=b'other')])
+@pytest.mark.parametrize(
+    'change',
+    [
+        lambda members: members.pop('parameters/hidden.bias.npy'),
+        lambda members: members.update(
+            {'parameters/more.npy': members['parameters/hidden.bias.npy']}
+        ),
+        lambda members: members.update(
+            {'parameters/bias.npy': members.pop('parameters/hidden.bias.npy')}
+        ),
+        lambda members: members.update(
+            {'best_parameters/hidden.bias.npy': members['parameters/hidden.bias.npy']}
+        ),
+        lambda members: members.update(trainer=b'other'),
+    ],
+)
 def test_an_archive_holds_what_was_written(tmp_path, change):
     """The archive's own checksums are right here."""
     path = tmp_path / 'run.ckpt'
@@ -213,8 +231,9 @@ def test_checkpoints_of_the_first_format_are_read(tmp_path):
     with zipfile.ZipFile(path, 'w') as archive:
         groups = {group: fields.pop(group) for group in ('parameters', 'best_parameters')}
         archive.writestr('trainer', fields.pop('trainer'))
-        archive.writestr('meta.json', json.dumps({
-            'format': 'gluon_edbatch example checkpoint 1', **fields}))
+        archive.writestr(
+            'meta.json', json.dumps({'format': 'gluon_edbatch example checkpoint 1', **fields})
+        )
         for group, arrays in groups.items():
             for name, array in arrays.items():
                 with archive.open(f'{group}/{name}.npy', 'w') as file:
@@ -222,8 +241,9 @@ def test_checkpoints_of_the_first_format_are_read(tmp_path):
     assert_same(checkpoints.load(path), wanted)
 
 
-@pytest.mark.parametrize('content', [
-    b'text', b'PK\x03\x04 not really', json.dumps({'format': 'other'}).encode()])
+@pytest.mark.parametrize(
+    'content', [b'text', b'PK\x03\x04 not really', json.dumps({'format': 'other'}).encode()]
+)
 def test_foreign_file(tmp_path, content):
     path = tmp_path / 'other.params'
     path.write_bytes(content)
@@ -231,11 +251,18 @@ def test_foreign_file(tmp_path, content):
         checkpoints.load(path)
 
 
-@pytest.mark.parametrize('members', [
-    {}, {'meta.json': '{'}, {'meta.json': '[]'}, {'meta.json': '{"format": "other"}'},
-    {'meta.json': json.dumps({'format': checkpoints.FORMAT})},
-    {'meta.json': json.dumps({'format': checkpoints.FORMAT}), 'trainer': ''},
-    {'meta.json': json.dumps({'format': checkpoints.FORMAT}), 'parameters/x.npy': 'x'}])
+@pytest.mark.parametrize(
+    'members',
+    [
+        {},
+        {'meta.json': '{'},
+        {'meta.json': '[]'},
+        {'meta.json': '{"format": "other"}'},
+        {'meta.json': json.dumps({'format': checkpoints.FORMAT})},
+        {'meta.json': json.dumps({'format': checkpoints.FORMAT}), 'trainer': ''},
+        {'meta.json': json.dumps({'format': checkpoints.FORMAT}), 'parameters/x.npy': 'x'},
+    ],
+)
 def test_foreign_archive(tmp_path, members):
     path = tmp_path / 'other.zip'
     with zipfile.ZipFile(path, 'w') as archive:
@@ -262,8 +289,11 @@ def test_parameters_go_into_a_network_of_the_same_build_only():
     one, other = dense(2), dense(2)
     checkpoints.set_parameters(other, checkpoints.parameter_arrays(one))
     np.testing.assert_array_equal(one.weight.data().asnumpy(), other.weight.data().asnumpy())
-    with pytest.raises(CheckpointError, match=r'weight has shape \(2, 3\) in the checkpoint and '
-                                              r'\(4, 3\) in the model'):
+    with pytest.raises(
+        CheckpointError,
+        match=r'weight has shape \(2, 3\) in the checkpoint and '
+        r'\(4, 3\) in the model',
+    ):
         checkpoints.set_parameters(dense(4), checkpoints.parameter_arrays(one))
     unbiased = gluon.nn.Dense(2, in_units=3, use_bias=False)
     unbiased.initialize()
@@ -280,6 +310,7 @@ def test_trainer_goes_on_with_its_states():
 
     def trainer_of(net):
         return gluon.Trainer(net.collect_params(), 'adagrad', {'learning_rate': 0.1})
+
     net = dense(2)
     trainer = trainer_of(net)
     update(net, trainer)

@@ -1,4 +1,5 @@
 """The example's loader: what it accepts, and what it says of the rest."""
+
 import gzip
 import re
 from pathlib import Path
@@ -10,8 +11,17 @@ from lattice import data as lattice
 from tagger import data as tagger
 from torchfold.data import load_train
 from tree_lstm import make_sample
-from tree_lstm.data import (FILES, Pair, RawPair, Sentence, Tree, build_pairs,
-                            build_tree, load_split, score_distribution)
+from tree_lstm.data import (
+    FILES,
+    Pair,
+    RawPair,
+    Sentence,
+    Tree,
+    build_pairs,
+    build_tree,
+    load_split,
+    score_distribution,
+)
 from tree_sst import data as tree_sst
 
 SAMPLE = Path(make_sample.__file__).with_name('sample')
@@ -29,12 +39,14 @@ GOOD = {
 @pytest.fixture
 def split(tmp_path):
     """Writes a split of two good pairs but for the files given, and gives its directory."""
+
     def write(**changes):
         for name, text in GOOD.items():
             text = changes.get(name.replace('.', '_'), text)
             if text is not None:
                 (tmp_path / name).write_bytes(text.encode() if isinstance(text, str) else text)
         return tmp_path
+
     return write
 
 
@@ -47,14 +59,19 @@ def load_lattice(path):
     return lattice.load_split(path.parent, 'train')
 
 
-@pytest.mark.parametrize('load, name, text', [
-    (tagger.load_split, 'x', 'x' * 10 ** 6), (tagger.load_split, 'x', 'x|' + 'y' * 10 ** 6),
-    (load_lattice, 'x.train', 'x' * 10 ** 6),
-    (load_lattice, 'x.train', 'x' * 10 ** 6 + '\tO'),
-    (load_lattice, 'x.train', 'x0\t' + 'O' * 10 ** 6),
-    (tree_sst.load_split, 'x', '(' + 'x' * 10 ** 6 + ' y)'),
-    (tree_sst.load_split, 'x', '(2 ' + 'x ' * 10 ** 5 + ')'),
-    (load_digits, 'mnist_5k.csv.gz', 'x' * 10 ** 6)])
+@pytest.mark.parametrize(
+    'load, name, text',
+    [
+        (tagger.load_split, 'x', 'x' * 10**6),
+        (tagger.load_split, 'x', 'x|' + 'y' * 10**6),
+        (load_lattice, 'x.train', 'x' * 10**6),
+        (load_lattice, 'x.train', 'x' * 10**6 + '\tO'),
+        (load_lattice, 'x.train', 'x0\t' + 'O' * 10**6),
+        (tree_sst.load_split, 'x', '(' + 'x' * 10**6 + ' y)'),
+        (tree_sst.load_split, 'x', '(2 ' + 'x ' * 10**5 + ')'),
+        (load_digits, 'mnist_5k.csv.gz', 'x' * 10**6),
+    ],
+)
 def test_long_lines_are_not_quoted_whole(tmp_path, load, name, text):
     """The message still begins with file and rule, and ends with the end of what is quoted."""
     path = tmp_path / name
@@ -74,15 +91,24 @@ def test_shortened():
 
 def test_reads_pairs(split):
     first, second = load_split(split())
-    assert first == RawPair(Sentence(('A', 'dog', 'is', 'running'), (2, 4, 4, 0)),
-                            Sentence(('A', 'cat', 'sleeps'), (2, 3, 0)), 2.5, '1')
+    assert first == RawPair(
+        Sentence(('A', 'dog', 'is', 'running'), (2, 4, 4, 0)),
+        Sentence(('A', 'cat', 'sleeps'), (2, 3, 0)),
+        2.5,
+        '1',
+    )
     assert second.right == Sentence(('Run',), (0,))
     assert second.score == 5
 
 
-@pytest.mark.parametrize('text', [
-    'A dog is running\r\nTwo dogs run\r\n', 'A dog is running\nTwo dogs run',
-    ' A dog  is running \nTwo dogs run\n'])
+@pytest.mark.parametrize(
+    'text',
+    [
+        'A dog is running\r\nTwo dogs run\r\n',
+        'A dog is running\nTwo dogs run',
+        ' A dog  is running \nTwo dogs run\n',
+    ],
+)
 def test_ends_of_lines_and_extra_spaces_do_not_matter(split, text):
     assert load_split(split(a_toks=text))[0].left.tokens == ('A', 'dog', 'is', 'running')
 
@@ -92,26 +118,29 @@ def test_only_spaces_separate_tokens(split):
     assert pairs[0].left.tokens == ('A\u00a0dog', 'is', 'running\u0085\x0b', 'x')
 
 
-@pytest.mark.parametrize('changes, message', [
-    (dict(a_parents='2 4 4 0\n2 0\n'), r'a\.parents:2: 2 parents for 3 tokens'),
-    (dict(b_parents='2 3 x\n0\n'), r'b\.parents:1: parents are whole numbers'),
-    (dict(b_parents='2 4 0\n0\n'), r'b\.parents:1: the parent of token 2 is 4, .* 1 to 3'),
-    (dict(b_parents='2 -1 0\n0\n'), r'b\.parents:1: the parent of token 2 is -1'),
-    (dict(b_parents='0 3 0\n0\n'), r'b\.parents:1: a tree has one root .* has 2'),
-    (dict(b_parents='2 3 1\n0\n'), r'b\.parents:1: a tree has one root .* has 0'),
-    (dict(a_parents='2 1 4 0\n2 3 0\n'), r'a\.parents:1: token [12] is its own ancestor'),
-    (dict(a_parents='1 4 4 0\n2 3 0\n'), r'a\.parents:1: token 1 is its own ancestor'),
-    (dict(a_toks='A dog is running\n\n', a_parents='2 4 4 0\n\n'), r'a\.toks:2: .* empty'),
-    (dict(sim_txt='2.5\n5.1\n'), r'sim\.txt:2: a score is between 1 and 5, not 5\.1'),
-    (dict(sim_txt='2.5\n0.9\n'), r'sim\.txt:2: a score is between'),
-    (dict(sim_txt='nan\n5\n'), r'sim\.txt:1: a score is between'),
-    (dict(sim_txt='2.5\nhigh\n'), r"sim\.txt:2: a score is a number, not 'high'"),
-    (dict(sim_txt='2.5\n'), r'sim\.txt:2: the file has 1 lines, .*a\.toks has 2'),
-    (dict(id_txt='1\n2\n3\n'), r'id\.txt:3: the file has 3 lines, .*a\.toks has 2'),
-    (dict(b_toks=None), r'b\.toks: there is no such file; a data directory holds'),
-    (dict(b_toks=b'A c\xe9t sleeps\nRun\n'), r'b\.toks: not UTF-8'),
-    ({name.replace('.', '_'): '' for name in FILES}, r'a\.toks:1: the file is empty'),
-])
+@pytest.mark.parametrize(
+    'changes, message',
+    [
+        (dict(a_parents='2 4 4 0\n2 0\n'), r'a\.parents:2: 2 parents for 3 tokens'),
+        (dict(b_parents='2 3 x\n0\n'), r'b\.parents:1: parents are whole numbers'),
+        (dict(b_parents='2 4 0\n0\n'), r'b\.parents:1: the parent of token 2 is 4, .* 1 to 3'),
+        (dict(b_parents='2 -1 0\n0\n'), r'b\.parents:1: the parent of token 2 is -1'),
+        (dict(b_parents='0 3 0\n0\n'), r'b\.parents:1: a tree has one root .* has 2'),
+        (dict(b_parents='2 3 1\n0\n'), r'b\.parents:1: a tree has one root .* has 0'),
+        (dict(a_parents='2 1 4 0\n2 3 0\n'), r'a\.parents:1: token [12] is its own ancestor'),
+        (dict(a_parents='1 4 4 0\n2 3 0\n'), r'a\.parents:1: token 1 is its own ancestor'),
+        (dict(a_toks='A dog is running\n\n', a_parents='2 4 4 0\n\n'), r'a\.toks:2: .* empty'),
+        (dict(sim_txt='2.5\n5.1\n'), r'sim\.txt:2: a score is between 1 and 5, not 5\.1'),
+        (dict(sim_txt='2.5\n0.9\n'), r'sim\.txt:2: a score is between'),
+        (dict(sim_txt='nan\n5\n'), r'sim\.txt:1: a score is between'),
+        (dict(sim_txt='2.5\nhigh\n'), r"sim\.txt:2: a score is a number, not 'high'"),
+        (dict(sim_txt='2.5\n'), r'sim\.txt:2: the file has 1 lines, .*a\.toks has 2'),
+        (dict(id_txt='1\n2\n3\n'), r'id\.txt:3: the file has 3 lines, .*a\.toks has 2'),
+        (dict(b_toks=None), r'b\.toks: there is no such file; a data directory holds'),
+        (dict(b_toks=b'A c\xe9t sleeps\nRun\n'), r'b\.toks: not UTF-8'),
+        ({name.replace('.', '_'): '' for name in FILES}, r'a\.toks:1: the file is empty'),
+    ],
+)
 def test_errors_name_file_and_line(split, changes, message):
     directory = split(**changes)
     with pytest.raises(DataError, match=message) as error:
@@ -132,21 +161,31 @@ def test_deep_tree_needs_no_recursion():
     tree = build_tree(range(count), [*range(2, count + 1), 0])
     depth = 0
     while tree.children:
-        tree, = tree.children
+        (tree,) = tree.children
         depth += 1
     assert depth == count - 1 and tree.token == 0
     # As a file line, too: the check for cycles walks up the whole chain once.
     chain = ' '.join(map(str, [*range(2, count + 1), 0]))
     sentence = ' '.join(['x'] * count)
-    raw = RawPair(Sentence(tuple(sentence.split()), tuple(map(int, chain.split()))),
-                  Sentence(('x',), (0,)), 1.0, '1')
-    pair, = build_pairs([raw], lambda tokens: [0] * len(tokens))
+    raw = RawPair(
+        Sentence(tuple(sentence.split()), tuple(map(int, chain.split()))),
+        Sentence(('x',), (0,)),
+        1.0,
+        '1',
+    )
+    (pair,) = build_pairs([raw], lambda tokens: [0] * len(tokens))
     assert isinstance(pair.left, Tree)
 
 
-@pytest.mark.parametrize('score, expected', [
-    (1, [1, 0, 0, 0, 0]), (2.5, [0, .5, .5, 0, 0]), (4.75, [0, 0, 0, .25, .75]),
-    (5, [0, 0, 0, 0, 1])])
+@pytest.mark.parametrize(
+    'score, expected',
+    [
+        (1, [1, 0, 0, 0, 0]),
+        (2.5, [0, 0.5, 0.5, 0, 0]),
+        (4.75, [0, 0, 0, 0.25, 0.75]),
+        (5, [0, 0, 0, 0, 1]),
+    ],
+)
 def test_score_distribution(score, expected):
     target = score_distribution(score)
     assert target.shape == (1, 5) and target.dtype == np.float32
@@ -182,9 +221,17 @@ def test_another_seed_gives_another_sample(tmp_path):
     assert not (SAMPLE / 'train' / 'a.toks').read_text().startswith(other)
 
 
-@pytest.mark.parametrize('changes, expected', [
-    ({}, 5), (dict(subject=(0, 1)), 3.9), (dict(subject=(1, 1)), 3.2), (dict(verb=1), 2.8),
-    (dict(negated=True), 3.8), (dict(adjective=1), 4.8)])
+@pytest.mark.parametrize(
+    'changes, expected',
+    [
+        ({}, 5),
+        (dict(subject=(0, 1)), 3.9),
+        (dict(subject=(1, 1)), 3.2),
+        (dict(verb=1), 2.8),
+        (dict(negated=True), 3.8),
+        (dict(adjective=1), 4.8),
+    ],
+)
 def test_relatedness_falls_with_what_differs(changes, expected):
     scene = dict(subject=(0, 0), verb=0)
     left, right = make_sample.Scene(**scene), make_sample.Scene(**{**scene, **changes})

@@ -1,4 +1,5 @@
 """python -m example, the entrance to all programs of the examples; and those that make samples."""
+
 from importlib import import_module
 from pathlib import Path
 
@@ -9,8 +10,11 @@ from support import processes
 
 EXAMPLES = processes.ROOT / 'example'
 STEMS = 'train page powers trees mnist_forward mnist_train make_sample'.split()
-PROGRAMS = sorted(str(path.relative_to(EXAMPLES).with_suffix(''))
-                  for path in EXAMPLES.glob('*/*.py') if path.stem in STEMS)
+PROGRAMS = sorted(
+    str(path.relative_to(EXAMPLES).with_suffix(''))
+    for path in EXAMPLES.glob('*/*.py')
+    if path.stem in STEMS
+)
 NAMES = [path.replace('/train', '').replace('/', '.') for path in PROGRAMS]
 
 
@@ -57,8 +61,11 @@ MAKERS = [path for path in PROGRAMS if path.endswith('make_sample')]
 
 
 def files_below(directory):
-    return {str(path.relative_to(directory)): path.read_bytes()
-            for path in Path(directory).rglob('*') if path.is_file()}
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in Path(directory).rglob('*')
+        if path.is_file()
+    }
 
 
 @pytest.mark.parametrize('path', MAKERS)

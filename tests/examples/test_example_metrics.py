@@ -1,11 +1,12 @@
 """The example's figures."""
+
 import numpy as np
 import pytest
 from tree_lstm.metrics import agreement, expected_scores
 
 
 def test_expected_scores():
-    log_probabilities = np.log([[.5, .5, 1e-30, 1e-30, 1e-30], [.2, .2, .2, .2, .2]])
+    log_probabilities = np.log([[0.5, 0.5, 1e-30, 1e-30, 1e-30], [0.2, 0.2, 0.2, 0.2, 0.2]])
     np.testing.assert_allclose(expected_scores(log_probabilities), [1.5, 3])
 
 
@@ -17,8 +18,7 @@ def test_agreement_of_figures_known_by_hand():
     assert str(figures) == f'r {figures.pearson:.4f}  rho 1.0000  mse 4.5000'
 
 
-@pytest.mark.parametrize('predicted, true', [([2, 2, 2], [1, 2, 3]), ([1, 2], [3, 3]),
-                                             ([1], [2])])
+@pytest.mark.parametrize('predicted, true', [([2, 2, 2], [1, 2, 3]), ([1, 2], [3, 3]), ([1], [2])])
 def test_nothing_told_apart(predicted, true):
     assert agreement(predicted, true)[:2] == (0, 0)
 

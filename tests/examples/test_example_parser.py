@@ -1,4 +1,5 @@
 """The parser example: data, transitions, the model in batches, and the program."""
+
 import gzip
 from collections import Counter
 
@@ -15,8 +16,17 @@ from transition_parser.data import Sentence, load_split
 from transition_parser.metrics import score
 from transition_parser.model import TransitionParser
 from transition_parser.train import main
-from transition_parser.transitions import (NOWHERE, SHIFT, Configuration, Legal, left, num_actions,
-                                           oracle, penalties, right)
+from transition_parser.transitions import (
+    NOWHERE,
+    SHIFT,
+    Configuration,
+    Legal,
+    left,
+    num_actions,
+    oracle,
+    penalties,
+    right,
+)
 
 import gluon_edbatch as edb
 from gluon_edbatch.testing import assert_matches_eager
@@ -26,7 +36,7 @@ WORDS, TAGS, RELATIONS = 9, 4, 3
 
 # --- files ---------------------------------------------------------------------------------
 
-CONLLU = '''# text = Don't go
+CONLLU = """# text = Don't go
 1-2\tDon't\t_\t_\t_\t_\t_\t_\t_\t_
 1\tDo\tdo\tAUX\tVBP\t_\t3\taux\t_\t_
 2\tn't\tnot\tPART\tRB\t_\t3\tadvmod\t_\t_
@@ -36,9 +46,11 @@ CONLLU = '''# text = Don't go
 
 # a comment
 1\t#\t#\tSYM\t_\t_\t0\troot\t_\t_
-'''
-TREES = [(('Do', "n't", 'go'), ('AUX', 'PART', 'VERB'), (2, 2, 3), ('aux', 'advmod', 'root')),
-         (('#',), ('SYM',), (1,), ('root',))]
+"""
+TREES = [
+    (('Do', "n't", 'go'), ('AUX', 'PART', 'VERB'), (2, 2, 3), ('aux', 'advmod', 'root')),
+    (('#',), ('SYM',), (1,), ('root',)),
+]
 
 
 def write(directory, text, name='train.conllu'):
@@ -54,21 +66,27 @@ def test_load_columns(tmp_path):
     """Five of them; a word may look like a number of CoNLL-U's."""
     text = '2-3\tNUM\tCD\t2\tnsubj\n1.5\tNUM\tCD\t0\troot\n'
     write(tmp_path, gzip.compress(text.encode()), 'dev.tsv.gz')
-    tree, = load_split(tmp_path, 'dev')
+    (tree,) = load_split(tmp_path, 'dev')
     assert tree == (('2-3', '1.5'), ('NUM', 'NUM'), (1, 2), ('nsubj', 'root'))
 
 
-@pytest.mark.parametrize('text, message', [
-    ('', 'there is no sentence'),
-    ('# only this\n\n', 'there is no sentence'),
-    ('a\tX\tX\t0\troot\n\nb\tX\n', 'train.tsv:3: a word has 10 fields .* or 5, .* not 2'),
-    ('a\tX\tX\t0\t\n', 'train.tsv:1: form, tag and relation may not be empty'),
-    ('a\tX\tX\t2\troot\n', "train.tsv:1: a head is 0 .* one of 1 words, not '2'"),
-    ('a\tX\tX\t_\troot\n', "train.tsv:1: a head is .*, not '_'"),
-    ('a\tX\tX\t0\troot\nb\tX\tX\t0\troot\n', 'train.tsv:1: one word .* not 2 of them'),
-    ('a\tX\tX\t2\tx\nb\tX\tX\t1\tx\nc\tX\tX\t0\troot\n', 'train.tsv:1: the heads of word 1 .*circ'),
-    (b'\xff', 'not UTF-8 text'),
-])
+@pytest.mark.parametrize(
+    'text, message',
+    [
+        ('', 'there is no sentence'),
+        ('# only this\n\n', 'there is no sentence'),
+        ('a\tX\tX\t0\troot\n\nb\tX\n', 'train.tsv:3: a word has 10 fields .* or 5, .* not 2'),
+        ('a\tX\tX\t0\t\n', 'train.tsv:1: form, tag and relation may not be empty'),
+        ('a\tX\tX\t2\troot\n', "train.tsv:1: a head is 0 .* one of 1 words, not '2'"),
+        ('a\tX\tX\t_\troot\n', "train.tsv:1: a head is .*, not '_'"),
+        ('a\tX\tX\t0\troot\nb\tX\tX\t0\troot\n', 'train.tsv:1: one word .* not 2 of them'),
+        (
+            'a\tX\tX\t2\tx\nb\tX\tX\t1\tx\nc\tX\tX\t0\troot\n',
+            'train.tsv:1: the heads of word 1 .*circ',
+        ),
+        (b'\xff', 'not UTF-8 text'),
+    ],
+)
 def test_malformed_file(tmp_path, text, message):
     with pytest.raises(DataError, match=message):
         load_split(write(tmp_path, text, 'train.tsv'), 'train')
@@ -88,14 +106,24 @@ def test_file_that_is_not_there(tmp_path):
 
 # --- transitions ---------------------------------------------------------------------------
 
+
 @st.composite
 def projective_trees(draw, most=9):
     """Heads of a projective tree: any legal actions build one."""
     state = Configuration(draw(st.integers(1, most)))
     while not state.done:
         legal = state.legal()
-        state.apply(draw(st.sampled_from(
-            [action for action, allowed in zip((SHIFT, left(0), right(0)), legal) if allowed])))
+        state.apply(
+            draw(
+                st.sampled_from(
+                    [
+                        action
+                        for action, allowed in zip((SHIFT, left(0), right(0)), legal)
+                        if allowed
+                    ]
+                )
+            )
+        )
     return state.heads
 
 
@@ -150,7 +178,7 @@ def test_legal_actions():
     state.apply(SHIFT)
     assert state.legal() == (True, True, False)
     state.apply(SHIFT)
-    assert state.legal() == (False, False, True)       # ROOT has one dependent
+    assert state.legal() == (False, False, True)  # ROOT has one dependent
     assert state.features() == (NOWHERE, 0, 1, 2)
     state.apply(right(1))
     assert state.legal() == (False, True, False) and not state.done
@@ -166,13 +194,21 @@ def test_penalties():
 
 # --- the model -----------------------------------------------------------------------------
 
+
 def sentences():
     generator = np.random.RandomState(0)
     heads = [[1], [1, 3, 1], [1, 2, 4, 2, 5], [2, 2, 7, 2, 6, 6, 3], [1, 2, 2]]
-    return [Sentence([(int(generator.randint(WORDS)), int(generator.randint(TAGS)))
-                      for _ in range(len(row) + 1)], row,
-                     generator.randint(RELATIONS, size=len(row)))
-            for row in heads]
+    return [
+        Sentence(
+            [
+                (int(generator.randint(WORDS)), int(generator.randint(TAGS)))
+                for _ in range(len(row) + 1)
+            ],
+            row,
+            generator.randint(RELATIONS, size=len(row)),
+        )
+        for row in heads
+    ]
 
 
 def parser():
@@ -187,8 +223,13 @@ def test_batched_training_equals_eager():
     def model(sentence):
         scores = net(sentence)
         return scores, loss(scores, mx.nd.array(sentence.actions))
-    assert_matches_eager(model, [sentence for sentence in sentences() if sentence.steps],
-                         blocks=[net, loss], schedulers=['agenda', 'fsm'])
+
+    assert_matches_eager(
+        model,
+        [sentence for sentence in sentences() if sentence.steps],
+        blocks=[net, loss],
+        schedulers=['agenda', 'fsm'],
+    )
 
 
 @settings(max_examples=5)
@@ -203,7 +244,7 @@ def test_batched_parsing_equals_eager(seed):
         np.testing.assert_array_equal(one, other)
         assert one.shape == (len(sentence), 2)
         above = one[:, 0]
-        for _ in above:                     # all lead to ROOT
+        for _ in above:  # all lead to ROOT
             above = np.append(one[:, 0], len(one))[above]
         assert (above == len(one)).all() and (one[:, 0] == len(one)).sum() == 1
     assert scope.report().evaluations <= 2 * max(map(len, samples))
@@ -214,7 +255,7 @@ def test_all_decisions_of_a_minibatch_are_one_batch():
     with edb.batching() as scope:
         scores = [net(sentence) for sentence in sentences() if sentence.steps]
     edb.forward(scores)
-    scorer, = [kind for kind in scope.report().types if kind.name.startswith('Scorer')]
+    (scorer,) = [kind for kind in scope.report().types if kind.name.startswith('Scorer')]
     assert scorer.batches == 1
     assert scorer.calls == sum(len(sentence.steps) for sentence in sentences())
 
@@ -237,17 +278,34 @@ def test_sample_has_trees_that_are_not_projective():
 
 def test_program(tmp_path, capsys):
     make_sample.write_sample(tmp_path / 'data', splits={'train': 60, 'dev': 6, 'test': 6})
-    options = ['--data', str(tmp_path / 'data'), '--hidden', '12', '--embed', '6',
-               '--tag-embed', '4', '--scorer-hidden', '12', '--lr', '0.02', '--batch-size', '4',
-               '--epochs', '3']
+    options = [
+        '--data',
+        str(tmp_path / 'data'),
+        '--hidden',
+        '12',
+        '--embed',
+        '6',
+        '--tag-embed',
+        '4',
+        '--scorer-hidden',
+        '12',
+        '--lr',
+        '0.02',
+        '--batch-size',
+        '4',
+        '--epochs',
+        '3',
+    ]
     assert main([*options, '--checkpoint', str(tmp_path / 'one')]) == 0
     out = capsys.readouterr().out
     assert 'more for training are not projective' in out and 'UAS' in out
     history = checkpoints.load(tmp_path / 'one').history
     assert history[-1]['loss'] < 0.5 * history[0]['loss']
     assert history[-1]['unlabelled'] > 0.6
-    assert main([*options, '--unbatched', '--checkpoint', str(tmp_path / 'other'),
-                 '--epochs', '1']) == 0
-    other, = checkpoints.load(tmp_path / 'other').history
+    assert (
+        main([*options, '--unbatched', '--checkpoint', str(tmp_path / 'other'), '--epochs', '1'])
+        == 0
+    )
+    (other,) = checkpoints.load(tmp_path / 'other').history
     np.testing.assert_allclose(other['loss'], history[0]['loss'], rtol=1e-4)
     assert abs(other['unlabelled'] - history[0]['unlabelled']) < 0.03

@@ -1,4 +1,5 @@
 """Spans in tag sequences, and figures of taggers."""
+
 import pytest
 from common.spans import Span, is_tag, score_spans, spans
 from hypothesis import given
@@ -7,17 +8,20 @@ from hypothesis import strategies as st
 TAGS = st.lists(st.sampled_from(['O', 'B-A', 'I-A', 'B-B', 'I-B']), max_size=8)
 
 
-@pytest.mark.parametrize('tags, found', [
-    ('', []),
-    ('O O', []),
-    ('B-A', [('A', 0, 1)]),
-    ('O B-A I-A O', [('A', 1, 3)]),
-    ('I-A I-A O I-B', [('A', 0, 2), ('B', 3, 4)]),          # IOB1
-    ('I-A B-A I-A', [('A', 0, 1), ('A', 1, 3)]),
-    ('B-A I-B I-B B-A', [('A', 0, 1), ('B', 1, 3), ('A', 3, 4)]),
-    ('B-A B-A', [('A', 0, 1), ('A', 1, 2)]),
-    ('B-A-x I-A-x', [('A-x', 0, 2)]),
-])
+@pytest.mark.parametrize(
+    'tags, found',
+    [
+        ('', []),
+        ('O O', []),
+        ('B-A', [('A', 0, 1)]),
+        ('O B-A I-A O', [('A', 1, 3)]),
+        ('I-A I-A O I-B', [('A', 0, 2), ('B', 3, 4)]),  # IOB1
+        ('I-A B-A I-A', [('A', 0, 1), ('A', 1, 3)]),
+        ('B-A I-B I-B B-A', [('A', 0, 1), ('B', 1, 3), ('A', 3, 4)]),
+        ('B-A B-A', [('A', 0, 1), ('A', 1, 2)]),
+        ('B-A-x I-A-x', [('A-x', 0, 2)]),
+    ],
+)
 def test_spans(tags, found):
     assert spans(tags.split()) == [Span(*span) for span in found]
 
@@ -42,7 +46,7 @@ def test_spans_cover_what_is_tagged(tags):
     assert covered == [position for position, tag in enumerate(tags) if tag != 'O']
     for kind, begin, end in found:
         assert all(tag[2:] == kind for tag in tags[begin:end])
-        assert all(tag[0] == 'I' for tag in tags[begin + 1:end])
+        assert all(tag[0] == 'I' for tag in tags[begin + 1 : end])
 
 
 @given(st.lists(TAGS, max_size=4))
@@ -71,8 +75,18 @@ def test_nothing_to_score():
         score_spans([['O']], [['O', 'O']])
 
 
-@pytest.mark.parametrize('text, right', [('O', True), ('B-PER', True), ('I-PER.NAM', True),
-                                         ('', False), ('B-', False), ('PER', False),
-                                         ('o', False), ('O\r', False)])
+@pytest.mark.parametrize(
+    'text, right',
+    [
+        ('O', True),
+        ('B-PER', True),
+        ('I-PER.NAM', True),
+        ('', False),
+        ('B-', False),
+        ('PER', False),
+        ('o', False),
+        ('O\r', False),
+    ],
+)
 def test_is_tag(text, right):
     assert is_tag(text) == right

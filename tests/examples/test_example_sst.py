@@ -1,4 +1,5 @@
 """The sentiment trees: loader, sample, models, metric and program."""
+
 import os
 import sys
 from pathlib import Path
@@ -39,10 +40,12 @@ def built(*lines):
 
 # --- reading -------------------------------------------------------------------------------
 
+
 def test_reads_a_tree():
     tree = parse_tree(GOOD)
-    assert tree == Phrase(3, None, (Phrase(2, 'a'), Phrase(4, None, (Phrase(1, 'b'),
-                                                                     Phrase(0, 'c')))))
+    assert tree == Phrase(
+        3, None, (Phrase(2, 'a'), Phrase(4, None, (Phrase(1, 'b'), Phrase(0, 'c'))))
+    )
     assert tree.words() == ['a', 'b', 'c']
     assert [node.label for node in tree.nodes()] == [2, 1, 0, 4, 3]
     assert parse_tree('(2 word)') == Phrase(2, 'word')
@@ -50,8 +53,10 @@ def test_reads_a_tree():
 
 
 def test_only_the_ascii_space_separates():
-    assert parse_tree('(2 (2 8\u00a01\\/2) (2 \u0085x\u2003y))').words() == ['8\u00a01\\/2',
-                                                                            '\u0085x\u2003y']
+    assert parse_tree('(2 (2 8\u00a01\\/2) (2 \u0085x\u2003y))').words() == [
+        '8\u00a01\\/2',
+        '\u0085x\u2003y',
+    ]
 
 
 def test_lines_end_with_line_feeds_only(tmp_path):
@@ -60,17 +65,30 @@ def test_lines_end_with_line_feeds_only(tmp_path):
     assert tokens_of(load_split(path)) == ['a\u0085\x0b\u2028b', 'c']
 
 
-@pytest.mark.parametrize('line, message', [
-    ('', 'this one is empty'), ('   ', 'this one is empty'),
-    ('(3 (2 a) (2 b)', '1 brackets are not closed'), ('(((', '3 brackets are not closed'),
-    ('(2 a))', r"the tree ends before '\)'"), ('(2 a) (2 b)', r"the tree ends before '\('"),
-    ('a', "'a' stands outside of all brackets"), (')', r"'\)' stands outside"),
-    ('(5 a)', "a number from 0 to 4, not '5'"), ('(-1 a)', "not '-1'"), ('(x a)', "not 'x'"),
-    ('(\u0663 a)', 'a number from 0 to 4'), ('()', 'a node starts with its label'),
-    ('((2 a) (2 b))', 'a node starts with its label'),
-    ('(2)', r'one word or two nodes, not \(2\)'), ('(2 a b)', r'not \(2 a b\)'),
-    ('(2 (2 a))', r'not \(2 \(...\)\)'), ('(2 (2 a) b)', r'not \(2 \(...\) b\)'),
-    ('(2 (2 a) (2 b) (2 c))', 'one word or two nodes')])
+@pytest.mark.parametrize(
+    'line, message',
+    [
+        ('', 'this one is empty'),
+        ('   ', 'this one is empty'),
+        ('(3 (2 a) (2 b)', '1 brackets are not closed'),
+        ('(((', '3 brackets are not closed'),
+        ('(2 a))', r"the tree ends before '\)'"),
+        ('(2 a) (2 b)', r"the tree ends before '\('"),
+        ('a', "'a' stands outside of all brackets"),
+        (')', r"'\)' stands outside"),
+        ('(5 a)', "a number from 0 to 4, not '5'"),
+        ('(-1 a)', "not '-1'"),
+        ('(x a)', "not 'x'"),
+        ('(\u0663 a)', 'a number from 0 to 4'),
+        ('()', 'a node starts with its label'),
+        ('((2 a) (2 b))', 'a node starts with its label'),
+        ('(2)', r'one word or two nodes, not \(2\)'),
+        ('(2 a b)', r'not \(2 a b\)'),
+        ('(2 (2 a))', r'not \(2 \(...\)\)'),
+        ('(2 (2 a) b)', r'not \(2 \(...\) b\)'),
+        ('(2 (2 a) (2 b) (2 c))', 'one word or two nodes'),
+    ],
+)
 def test_what_is_no_tree_is_said_with_its_line(tmp_path, line, message):
     path = tmp_path / 'train.txt'
     path.write_text(f'{GOOD}\n{line}\n{GOOD}\n', encoding='utf-8')
@@ -89,13 +107,19 @@ def test_files_that_cannot_be_read(tmp_path):
         load_split(tmp_path / 'train.txt')
 
 
-WORDS = st.text(st.characters(blacklist_characters=' ()\r\n', blacklist_categories=('Cs',)),
-                min_size=1, max_size=4)
+WORDS = st.text(
+    st.characters(blacklist_characters=' ()\r\n', blacklist_categories=('Cs',)),
+    min_size=1,
+    max_size=4,
+)
 LABELS = st.integers(0, 4)
 PHRASES = st.recursive(
     st.builds(Phrase, LABELS, WORDS, st.just(())),
-    lambda inner: st.builds(lambda label, left, right: Phrase(label, None, (left, right)),
-                            LABELS, inner, inner), max_leaves=12)
+    lambda inner: st.builds(
+        lambda label, left, right: Phrase(label, None, (left, right)), LABELS, inner, inner
+    ),
+    max_leaves=12,
+)
 
 
 def brackets(phrase):
@@ -106,7 +130,7 @@ def brackets(phrase):
 @given(PHRASES)
 def test_a_written_tree_is_read_as_it_was(phrase):
     assert parse_tree(brackets(phrase)) == phrase
-    sample, = build_samples([phrase], word_ids)
+    (sample,) = build_samples([phrase], word_ids)
     assert sample.labels.dtype == np.float32
     assert sample.labels.tolist() == [node.label for node in phrase.nodes()]
     assert leaf_tokens(sample.tree) == word_ids(phrase.words())
@@ -129,7 +153,7 @@ def test_junk_is_a_tree_or_a_value_error(text):
 
 def test_a_tree_deeper_than_the_recursion_limit():
     depth = 2 * sys.getrecursionlimit()
-    sample, = built('(2 (1 a) ' * depth + '(3 b)' + ')' * depth)
+    (sample,) = built('(2 (1 a) ' * depth + '(3 b)' + ')' * depth)
     assert len(sample.labels) == 2 * depth + 1
 
 
@@ -149,6 +173,7 @@ def inner_nodes(tree):
 
 
 # --- the embedded sample -------------------------------------------------------------------
+
 
 def lines(split):
     """Of the embedded sample."""
@@ -173,6 +198,7 @@ def test_sample_has_all_classes_and_rules():
 
 # --- models --------------------------------------------------------------------------------
 
+
 def started(model, sparse_grad=False):
     """An initialised model of that name, with biases that are not zeros."""
     net = MODELS[model](100, 6, 6, sparse_grad)
@@ -187,8 +213,9 @@ def started(model, sparse_grad=False):
 @pytest.mark.parametrize('model', MODELS)
 def test_losses_and_scores_equal_eager(model, sparse_grad):
     net, loss = started(model, sparse_grad), gluon.loss.SoftmaxCrossEntropyLoss()
-    assert {parameter.grad().stype for name, parameter in net.collect_params('.*embed').items()
-            } == {'row_sparse' if sparse_grad else 'default'}
+    assert {
+        parameter.grad().stype for name, parameter in net.collect_params('.*embed').items()
+    } == {'row_sparse' if sparse_grad else 'default'}
     samples = built('(2 alone)', *lines('dev')[:5])
 
     def scores_and_losses(sample):
@@ -227,10 +254,13 @@ def test_matrix_of_a_word():
     leaf = MVLeaf(9, 4)
     leaf.initialize()
     found = leaf(mx.nd.array([3, 5]))[1].asnumpy()
-    values = {name: getattr(leaf, name).weight.data().asnumpy()[5]
-              for name in ('left', 'right', 'diagonal')}
-    expected = values['left'].reshape(4, -1) @ values['right'].reshape(-1, 4) \
-        + np.diag(values['diagonal'])
+    values = {
+        name: getattr(leaf, name).weight.data().asnumpy()[5]
+        for name in ('left', 'right', 'diagonal')
+    }
+    expected = values['left'].reshape(4, -1) @ values['right'].reshape(-1, 4) + np.diag(
+        values['diagonal']
+    )
     np.testing.assert_allclose(found[1], expected, rtol=1e-5)
     np.testing.assert_array_equal(values['diagonal'], np.ones(4))
 
@@ -255,12 +285,14 @@ def test_operators_batch_as_well_as_a_cell():
         with edb.batching() as scope:
             trees = [net(sample.tree) for sample in samples]
         scores.append(np.concatenate([tree.asnumpy() for tree in edb.forward(trees)]))
-        batches.append({kind.name.split('[')[0].split('(')[0]: kind.batches
-                        for kind in scope.report().types})
+        batches.append(
+            {kind.name.split('[')[0].split('(')[0]: kind.batches for kind in scope.report().types}
+        )
     np.testing.assert_allclose(scores[0], scores[1], rtol=1e-4, atol=1e-5)
     cell, operators = batches
     assert {operators[name] for name in ('Concat', 'FullyConnected', 'tanh')} == {
-        cell['OneMatrixCell']}
+        cell['OneMatrixCell']
+    }
 
 
 @pytest.mark.parametrize('model', ONE_WIDTH)
@@ -270,7 +302,7 @@ def test_one_width(model):
 
 
 def test_accuracy():
-    labels = [np.array([0, 1, 2.]), np.array([4.])]
+    labels = [np.array([0, 1, 2.0]), np.array([4.0])]
     scores = np.eye(5)[[0, 1, 3, 4]]
     assert accuracy(scores, labels) == (0.5, 0.75)
 
@@ -282,19 +314,23 @@ TINY = ['--hidden', '16', '--batch-size', '20', '--lr', '0.01']
 
 def figures(out):
     """Root and node accuracy on dev, epoch by epoch."""
-    return [(float(line.split()[6]), float(line.split()[8]))
-            for line in out.splitlines() if line.startswith('epoch')]
+    return [
+        (float(line.split()[6]), float(line.split()[8]))
+        for line in out.splitlines()
+        if line.startswith('epoch')
+    ]
 
 
 def test_program_on_the_embedded_sample(tmp_path):
-    done = run_example('tree_sst/train', '--epochs', '4', *TINY, '--embed', '16', '--report',
-                       cwd=tmp_path)
+    done = run_example(
+        'tree_sst/train', '--epochs', '4', *TINY, '--embed', '16', '--report', cwd=tmp_path
+    )
     assert done.returncode == 0, done.stderr
     assert os.listdir(tmp_path) == []
     assert all('lazy_update = True' in line for line in done.stderr.splitlines())  # MXNet's word
     assert 'trees: 400 train, 100 dev, 100 test; model treelstm, words: 66' in done.stdout
     assert 'best on dev: epoch' in done.stdout and 'of all nodes' in done.stdout
-    assert 'NaryTreeLSTMCell' in done.stdout        # the report
+    assert 'NaryTreeLSTMCell' in done.stdout  # the report
     first, *_, last = figures(done.stdout)
     assert last[0] > first[0] + 0.1 and last[1] > first[1] + 0.1
 
@@ -303,8 +339,23 @@ def test_program_on_the_embedded_sample(tmp_path):
 def test_models_learn(tmp_path, capsys, model):
     make_sample.write_sample(tmp_path, splits={'train': 120, 'dev': 60, 'test': 6})
     embed = [] if model in ONE_WIDTH else ['--embed', '16']
-    assert main(['--data', str(tmp_path), '--model', model, '--epochs', '4', *TINY, *embed,
-                 '--batch-size', '10']) == 0
+    assert (
+        main(
+            [
+                '--data',
+                str(tmp_path),
+                '--model',
+                model,
+                '--epochs',
+                '4',
+                *TINY,
+                *embed,
+                '--batch-size',
+                '10',
+            ]
+        )
+        == 0
+    )
     first, *_, last = figures(capsys.readouterr().out)
     assert last[1] > first[1] + 0.05
 
@@ -317,11 +368,24 @@ def data(tmp_path_factory):
     return str(directory)
 
 
-@pytest.mark.parametrize('how', [['--unbatched'], *(['--scheduler', name] for name in SCHEDULERS)],
-                         ids=' '.join)
+@pytest.mark.parametrize(
+    'how', [['--unbatched'], *(['--scheduler', name] for name in SCHEDULERS)], ids=' '.join
+)
 def test_training_is_the_same_however_it_runs(data, capsys, how):
-    arguments = ['--data', data, '--model', 'treelstm2', '--epochs', '1', '--batch-size', '4',
-                 '--hidden', '5', '--embed', '4']
+    arguments = [
+        '--data',
+        data,
+        '--model',
+        'treelstm2',
+        '--epochs',
+        '1',
+        '--batch-size',
+        '4',
+        '--hidden',
+        '5',
+        '--embed',
+        '4',
+    ]
     losses = []
     for options in (['--scheduler', 'depth'], how):
         assert main([*arguments, *options]) == 0
@@ -334,22 +398,54 @@ def test_a_minibatch_without_inner_nodes(tmp_path, capsys, model):
     """Its update leaves alone what it has not met."""
     for split in ('train', 'dev', 'test'):
         (tmp_path / f'{split}.txt').write_text(f'(2 a)\n{GOOD}\n')
-    assert main(['--data', str(tmp_path), '--model', model, '--epochs', '2', '--batch-size', '1',
-                 '--hidden', '4']) == 0
+    assert (
+        main(
+            [
+                '--data',
+                str(tmp_path),
+                '--model',
+                model,
+                '--epochs',
+                '2',
+                '--batch-size',
+                '1',
+                '--hidden',
+                '4',
+            ]
+        )
+        == 0
+    )
     assert 'best on dev' in capsys.readouterr().out
 
 
 def test_a_checkpoint_keeps_the_model(data, tmp_path, capsys):
     path = str(tmp_path / 'run.ckpt')
-    assert main(['--data', data, '--model', 'mvrnn', '--hidden', '4', '--epochs', '1',
-                 '--checkpoint', path]) == 0
+    assert (
+        main(
+            [
+                '--data',
+                data,
+                '--model',
+                'mvrnn',
+                '--hidden',
+                '4',
+                '--epochs',
+                '1',
+                '--checkpoint',
+                path,
+            ]
+        )
+        == 0
+    )
     trained = capsys.readouterr().out
     assert main(['--mode', 'infer', '--checkpoint', path]) == 0
     found = capsys.readouterr().out
     assert 'model mvrnn' in found and 'hidden 4, embedding 4' in found
     for split in ('dev', 'test'):
-        before, after = ([line.split()[:3] for line in out.splitlines() if line.startswith(split)]
-                         for out in (trained, found))
+        before, after = (
+            [line.split()[:3] for line in out.splitlines() if line.startswith(split)]
+            for out in (trained, found)
+        )
         assert before == after != []
     assert main(['--mode', 'infer', '--checkpoint', path, '--model', 'treegru']) == 1
     assert '--model treegru: the run in' in capsys.readouterr().err
@@ -357,9 +453,14 @@ def test_a_checkpoint_keeps_the_model(data, tmp_path, capsys):
 
 def test_a_checkpoint_of_another_example(data, tmp_path, capsys):
     from tree_lstm.train import main as tree_lstm
+
     path = str(tmp_path / 'run.ckpt')
-    assert main(['--data', data, '--hidden', '4', '--embed', '4', '--epochs', '1',
-                 '--checkpoint', path]) == 0
+    assert (
+        main(
+            ['--data', data, '--hidden', '4', '--embed', '4', '--epochs', '1', '--checkpoint', path]
+        )
+        == 0
+    )
     assert tree_lstm(['--mode', 'infer', '--checkpoint', path]) == 1
     assert 'a checkpoint of another program (tree_sst, not tree_lstm' in capsys.readouterr().err
 

@@ -1,4 +1,5 @@
 """The example as a program: it trains, stops, goes on, and says what is wrong."""
+
 import os
 import sys
 from pathlib import Path
@@ -31,10 +32,12 @@ def data(tmp_path_factory):
 @pytest.fixture
 def run(data, capsys):
     """Runs the program in this process; gives exit status and what it printed."""
+
     def start(*arguments):
         status = main(['--data', data, *TINY, *map(str, arguments)])
         captured = capsys.readouterr()
         return status, captured.out, captured.err
+
     return start
 
 
@@ -45,7 +48,7 @@ def test_program_on_the_embedded_sample(tmp_path):
     assert 'pairs: 500 train, 100 dev, 150 test' in done.stdout
     assert 'epoch   1  loss ' in done.stdout and 'samples/s' in done.stdout
     assert 'best on dev: epoch 1 of 1' in done.stdout
-    assert 'ChildSumTreeLSTMCell' in done.stdout    # the report
+    assert 'ChildSumTreeLSTMCell' in done.stdout  # the report
     assert os.listdir(tmp_path) == []
 
 
@@ -53,7 +56,7 @@ def test_interrupt_says_what_was_saved(tmp_path, data):
     path = str(tmp_path / 'run.ckpt')
     arguments = ['--data', data, *TINY, '--checkpoint', path]
     with start_example(PROGRAM, '--epochs', '100000', *arguments) as process:
-        lines = [process.stdout.readline() for _ in range(3)]   # up to the second epoch's line
+        lines = [process.stdout.readline() for _ in range(3)]  # up to the second epoch's line
         err = interrupt(process)
         assert process.returncode == 130, err
     assert 'go on with --resume' in err.splitlines()[-1]
@@ -65,8 +68,9 @@ def test_interrupt_says_what_was_saved(tmp_path, data):
 
 def test_killed_program_leaves_a_whole_checkpoint(tmp_path, data):
     path = str(tmp_path / 'run.ckpt')
-    with start_example(PROGRAM, '--data', data, *TINY, '--checkpoint', path,
-                       '--epochs', '100000') as process:
+    with start_example(
+        PROGRAM, '--data', data, *TINY, '--checkpoint', path, '--epochs', '100000'
+    ) as process:
         for _ in range(4):
             process.stdout.readline()
         process.kill()
@@ -78,8 +82,9 @@ def losses_and_parameters(path):
     return [epoch['loss'] for epoch in saved.history], saved.parameters
 
 
-@pytest.mark.parametrize('others', [
-    ['--unbatched'], *(['--scheduler', name] for name in SCHEDULERS)])
+@pytest.mark.parametrize(
+    'others', [['--unbatched'], *(['--scheduler', name] for name in SCHEDULERS)]
+)
 def test_training_is_the_same_however_it_runs(run, tmp_path, others):
     assert run('--epochs', 2, '--checkpoint', tmp_path / 'one')[0] == 0
     assert run('--epochs', 2, '--checkpoint', tmp_path / 'other', *others)[0] == 0
@@ -109,6 +114,7 @@ def test_seeds(data):
     def first_loss(seed):
         options, found = parse(SICKTask, ['--data', data, *TINY, '--seed', str(seed)])
         return Run(SICKTask, options, found).train_epoch(1)[0]
+
     assert first_loss(1) == first_loss(1) != first_loss(2)
 
 
@@ -126,6 +132,7 @@ def test_inference_only(run, tmp_path):
 
     def figures(text):
         return [line.split()[:4] for line in text.splitlines() if line.startswith(('dev', 'test'))]
+
     assert figures(out) == figures(trained) != []
     status, out, _ = run('--mode', 'infer', '--report', '--explain')
     assert status == 0 and 'a fresh network' in out and 'Similarity' in out
@@ -168,15 +175,18 @@ def test_progress_bar_on_a_terminal(run, monkeypatch):
     assert status == 0 and 'epoch 1/1' in err and 'loss=' in err
 
 
-@pytest.mark.parametrize('arguments, message', [
-    (['--resume'], '--resume goes on from a checkpoint: say which'),
-    (['--resume', '--checkpoint', 'none'], 'none: there is no such checkpoint; leave out'),
-    (['--inference-only', '--checkpoint', 'none'], 'none: there is no such checkpoint'),
-    (['--resume', '--mode', 'infer', '--checkpoint', 'none'], 'choose one'),
-    (['--data', 'nowhere'], 'nowhere: there is no such directory'),
-    (['--data', '.'], 'there is no such file; a data directory holds'),
-    (['--glove', 'none.txt'], 'none.txt: there is no such file of word vectors'),
-])
+@pytest.mark.parametrize(
+    'arguments, message',
+    [
+        (['--resume'], '--resume goes on from a checkpoint: say which'),
+        (['--resume', '--checkpoint', 'none'], 'none: there is no such checkpoint; leave out'),
+        (['--inference-only', '--checkpoint', 'none'], 'none: there is no such checkpoint'),
+        (['--resume', '--mode', 'infer', '--checkpoint', 'none'], 'choose one'),
+        (['--data', 'nowhere'], 'nowhere: there is no such directory'),
+        (['--data', '.'], 'there is no such file; a data directory holds'),
+        (['--glove', 'none.txt'], 'none.txt: there is no such file of word vectors'),
+    ],
+)
 def test_errors_are_one_line(run, tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     status, _, err = run(*arguments)
@@ -184,11 +194,18 @@ def test_errors_are_one_line(run, tmp_path, monkeypatch, arguments, message):
     assert message in err and err.startswith('train.py: ') and err.count('\n') == 1
 
 
-@pytest.mark.parametrize('arguments, message', [
-    (['--epochs', '0'], '0 is less than 1'), (['--lr', '0'], 'not a number above 0'),
-    (['--lr', 'nan'], 'not a number above 0'), (['--seed', '-1'], 'not between 0'),
-    (['--ctx', 'tpu'], "'tpu' is not cpu, gpu or gpu:N"), (['--scheduler', 'best'], 'depth'),
-    (['--ctx', 'gpu:99'], 'this MXNet sees')])
+@pytest.mark.parametrize(
+    'arguments, message',
+    [
+        (['--epochs', '0'], '0 is less than 1'),
+        (['--lr', '0'], 'not a number above 0'),
+        (['--lr', 'nan'], 'not a number above 0'),
+        (['--seed', '-1'], 'not between 0'),
+        (['--ctx', 'tpu'], "'tpu' is not cpu, gpu or gpu:N"),
+        (['--scheduler', 'best'], 'depth'),
+        (['--ctx', 'gpu:99'], 'this MXNet sees'),
+    ],
+)
 def test_wrong_options(run, capsys, arguments, message):
     with pytest.raises(SystemExit) as error:
         run(*arguments)

@@ -1,13 +1,16 @@
 """The example's vocabulary and word vectors."""
+
 import numpy as np
 import pytest
 from common.errors import DataError
-from common.words import WordVectors, Words, build_words, embedding_rows, read_vectors
+from common.words import Words, WordVectors, build_words, embedding_rows, read_vectors
 
 
 def known(*words, width=3):
-    return WordVectors(list(words), np.arange(1, 1 + len(words) * width, dtype=np.float32)
-                       .reshape(len(words), width))
+    return WordVectors(
+        list(words),
+        np.arange(1, 1 + len(words) * width, dtype=np.float32).reshape(len(words), width),
+    )
 
 
 def test_without_vectors_words_are_lower_case_and_of_training_only():
@@ -25,8 +28,7 @@ def test_capitals_are_kept_if_the_vectors_have_them():
 
 
 def test_other_words_enter_with_a_vector_only():
-    words = build_words('a dog'.split(), 'a horse a unicorn'.split(),
-                        known('a', 'dog', 'horse'))
+    words = build_words('a dog'.split(), 'a horse a unicorn'.split(), known('a', 'dog', 'horse'))
     assert set(words.vocab.idx_to_token) == {'<unk>', 'a', 'dog', 'horse'}
 
 
@@ -75,10 +77,15 @@ def test_reads_glove_text(tmp_path):
     np.testing.assert_array_equal(found.vectors, [[3, 4.5], [7, 8]])
 
 
-@pytest.mark.parametrize('text, message', [
-    ('the 1 2\ndog 3\n', r'glove\.txt:2: 1 numbers, 2 on line 1'),
-    ('the 1 2\ndog 3 x\n', r'glove\.txt:2: could not convert'),
-    ('the 1 2\n', 'has none of the words'), ('', 'has none of the words')])
+@pytest.mark.parametrize(
+    'text, message',
+    [
+        ('the 1 2\ndog 3\n', r'glove\.txt:2: 1 numbers, 2 on line 1'),
+        ('the 1 2\ndog 3 x\n', r'glove\.txt:2: could not convert'),
+        ('the 1 2\n', 'has none of the words'),
+        ('', 'has none of the words'),
+    ],
+)
 def test_bad_glove_text(tmp_path, text, message):
     path = tmp_path / 'glove.txt'
     path.write_text(text)

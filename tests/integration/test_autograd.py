@@ -1,4 +1,5 @@
 """Autograd as ever: record, backward, grad_req, modes, Trainer."""
+
 import contextlib
 
 import mxnet as mx
@@ -16,8 +17,11 @@ CLOSE = dict(rtol=1e-5, atol=1e-6)
 
 def gradients(net):
     """NumPy copies of all gradients."""
-    return {name: parameter.grad().asnumpy().copy()
-            for name, parameter in net.collect_params().items() if parameter.grad_req != 'null'}
+    return {
+        name: parameter.grad().asnumpy().copy()
+        for name, parameter in net.collect_params().items()
+        if parameter.grad_req != 'null'
+    }
 
 
 def assert_same(found, expected, **tolerance):
@@ -204,8 +208,11 @@ def test_record_inside_the_scope():
 
 def test_detached_value_stops_gradients():
     net = started(nn.Dense(4, in_units=4))
-    assert_matches_eager(lambda x: net(x).detach() * net(x) + mx.nd.BlockGrad(net(x)),
-                         ndarrays(4, (1, 4), gradient=True), blocks=[net])
+    assert_matches_eager(
+        lambda x: net(x).detach() * net(x) + mx.nd.BlockGrad(net(x)),
+        ndarrays(4, (1, 4), gradient=True),
+        blocks=[net],
+    )
 
 
 def test_dropout_statistics_in_training():
@@ -346,7 +353,7 @@ def test_autograd_backward_and_grad_take_lazy_values():
     with autograd.record():
         with edb.batching():
             value = (net(x) ** 2).sum(axis=1)
-    gradient, = autograd.grad([value], [x])
+    (gradient,) = autograd.grad([value], [x])
     expected = 2 * (net(x).asnumpy() @ net.weight.data().asnumpy())
     np.testing.assert_allclose(gradient.asnumpy(), expected, **CLOSE)
 
@@ -357,9 +364,9 @@ def test_two_evaluations_in_one_scope_with_gradients_through_both():
 
     def model(x):
         h = first(x)
-        if h.sum().asscalar() > 0:                  # evaluates
+        if h.sum().asscalar() > 0:  # evaluates
             h = second(h)
-        if second(h).asnumpy()[0, 0] > 0:           # and again
+        if second(h).asnumpy()[0, 0] > 0:  # and again
             h = first(h) * h
         return second(h) + h
 
@@ -407,8 +414,9 @@ def test_training_equals_eager_step_by_step(optimizer, hybridize):
     for net in nets:
         net.hybridize(hybridize)
     loss_fn = gluon.loss.SoftmaxCrossEntropyLoss()
-    trainers = [gluon.Trainer(net.collect_params(), optimizer, {'learning_rate': 0.05})
-                for net in nets]
+    trainers = [
+        gluon.Trainer(net.collect_params(), optimizer, {'learning_rate': 0.05}) for net in nets
+    ]
     for step in range(6):
         trees = random_trees(4, seed=step)
         labels = [(step + i) % CLASSES for i in range(4)]
@@ -419,24 +427,27 @@ def test_training_equals_eager_step_by_step(optimizer, hybridize):
         batched.backward()
         trainers[0].step(1)
         with autograd.record():
-            losses = [loss_fn(nets[1](tree), mx.nd.array([label]))
-                      for tree, label in zip(trees, labels)]
+            losses = [
+                loss_fn(nets[1](tree), mx.nd.array([label])) for tree, label in zip(trees, labels)
+            ]
             eager = mx.nd.stack(*losses).mean()
         eager.backward()
         trainers[1].step(1)
         np.testing.assert_allclose(batched.asscalar(), eager.asscalar(), rtol=2e-5)
-        for one, other in zip(nets[0].collect_params().values(),
-                              nets[1].collect_params().values()):
+        for one, other in zip(nets[0].collect_params().values(), nets[1].collect_params().values()):
             # Adam divides by the gradient's own size, which magnifies rounding.
-            np.testing.assert_allclose(one.data().asnumpy(), other.data().asnumpy(), rtol=1e-3,
-                                       atol=2e-5 if optimizer != 'adam' else 1e-3)
+            np.testing.assert_allclose(
+                one.data().asnumpy(),
+                other.data().asnumpy(),
+                rtol=1e-3,
+                atol=2e-5 if optimizer != 'adam' else 1e-3,
+            )
 
 
 def test_trainer_with_loss_of_all_samples_and_step_size():
     """trainer.step(batch_size) with autograd.backward on the losses themselves."""
     nets = [started(Reader(), seed=4) for _ in range(2)]
-    trainers = [gluon.Trainer(net.collect_params(), 'sgd', {'learning_rate': 0.5})
-                for net in nets]
+    trainers = [gluon.Trainer(net.collect_params(), 'sgd', {'learning_rate': 0.5}) for net in nets]
     for step in range(4):
         samples = sentences(5, seed=step)
         with autograd.record():
@@ -553,6 +564,7 @@ def test_gradients_of_results_of_several_kinds_are_the_same_every_time():
 
 def test_residual_gradient():
     """x + f(x) and x + f(y): where MXNet's compiled graphs lose a gradient that is to be added."""
+
     class Residual(gluon.HybridBlock):
         """x + f(y)"""
 
@@ -564,8 +576,9 @@ def test_residual_gradient():
     samples = list(zip(ndarrays(4, (1, 4), gradient=True), ndarrays(4, (1, 4), 1, gradient=True)))
     for count in (1, 4):
         assert_matches_eager(net, samples[:count], unpack=True)
-    assert_matches_eager(lambda x, y: mx.nd.tanh(net(x, y)[0] + y), samples, unpack=True,
-                         blocks=[net])
+    assert_matches_eager(
+        lambda x, y: mx.nd.tanh(net(x, y)[0] + y), samples, unpack=True, blocks=[net]
+    )
 
 
 def test_loss_over_several_arenas_of_an_earlier_evaluation():
@@ -586,11 +599,13 @@ def test_loss_over_several_arenas_of_an_earlier_evaluation():
             loss = sum(value.square().sum() for value in early + late)
         loss.backward()
         return [block.weight.grad().asnumpy().copy() for block in blocks]
+
     for found, expected in zip(gradients(True), gradients(False)):
         np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
 # --- what joins the tape by the handles of arrays ------------------------------------------------
+
 
 class Product(autograd.Function):
     """Two results, and gradients that are not theirs."""
@@ -632,22 +647,25 @@ def _function(x, first, second, _):
 
 def _foreach(x, first, second, _):
     hidden = first(x)
-    out, state = mx.nd.contrib.foreach(lambda a, s: (a * s, a + s),
-                                       mx.nd.concat(hidden, hidden, dim=0), hidden[0])
+    out, state = mx.nd.contrib.foreach(
+        lambda a, s: (a * s, a + s), mx.nd.concat(hidden, hidden, dim=0), hidden[0]
+    )
     return second(out.sum(axis=0, keepdims=True) + state)
 
 
 def _while_loop(x, first, second, _):
     _, (_, state) = mx.nd.contrib.while_loop(
-        lambda i, s: i < 3, lambda i, s: (s * 2, (i + 1, second(s))),
-        (mx.nd.array([0]), first(x)), max_iterations=3)
+        lambda i, s: i < 3,
+        lambda i, s: (s * 2, (i + 1, second(s))),
+        (mx.nd.array([0]), first(x)),
+        max_iterations=3,
+    )
     return state
 
 
 def _cond(x, first, second, _):
     hidden = first(x)
-    return mx.nd.contrib.cond(hidden.sum() > 0, lambda: second(hidden),
-                              lambda: second(hidden * 2))
+    return mx.nd.contrib.cond(hidden.sum() > 0, lambda: second(hidden), lambda: second(hidden * 2))
 
 
 def _attach(x, first, second, marked, grad_req='write'):
@@ -696,14 +714,22 @@ def _ragged(x, first, second, marked):
 
 
 HANDLES = {
-    'Function': _function, 'foreach': _foreach, 'while_loop': _while_loop, 'cond': _cond,
-    'Custom': lambda x, first, second, _: second(mx.nd.Custom(
-        first(x), op_type='test_autograd_double')),
+    'Function': _function,
+    'foreach': _foreach,
+    'while_loop': _while_loop,
+    'cond': _cond,
+    'Custom': lambda x, first, second, _: second(
+        mx.nd.Custom(first(x), op_type='test_autograd_double')
+    ),
     'sparse.dot': lambda x, first, second, _: mx.nd.sparse.dot(first(x), second.weight.data()),
     'detach': lambda x, first, second, _: second(first(x).detach()) + first(x),
-    'attach_grad': _attach, 'attach_grad add': lambda *args: _attach(*args, grad_req='add'),
-    'attach_grad null': _attach_null, 'attach_grad twice': _attach_twice,
-    'attach_grad of an input': _attach_given, 'mark_variables': _mark, 'ragged': _ragged,
+    'attach_grad': _attach,
+    'attach_grad add': lambda *args: _attach(*args, grad_req='add'),
+    'attach_grad null': _attach_null,
+    'attach_grad twice': _attach_twice,
+    'attach_grad of an input': _attach_given,
+    'mark_variables': _mark,
+    'ragged': _ragged,
 }
 
 
@@ -724,10 +750,16 @@ def test_what_joins_the_tape_by_handles(name, native):
                 values = [HANDLES[name](sample, *blocks, marked) for sample in samples]
             loss = edb.stack(values).sum()
         loss.backward()
-        found.append([loss.asnumpy()] + [value.asnumpy() for value in values]
-                     + [parameter.grad().asnumpy() for block in blocks
-                        for parameter in block.collect_params().values()]
-                     + [array.grad.asnumpy() for array in marked])
+        found.append(
+            [loss.asnumpy()]
+            + [value.asnumpy() for value in values]
+            + [
+                parameter.grad().asnumpy()
+                for block in blocks
+                for parameter in block.collect_params().values()
+            ]
+            + [array.grad.asnumpy() for array in marked]
+        )
     for expected, batched in zip(*found):
         np.testing.assert_allclose(batched, expected, rtol=1e-4, atol=1e-5)
 

@@ -1,4 +1,5 @@
 """Any HybridBlock batches: losses, the user's own, shared, deferred, with nested arguments."""
+
 import collections
 import contextlib
 import copy
@@ -30,10 +31,16 @@ def distributions(count, classes=4, seed=0):
 LOSSES = {
     'softmax CE, Python ints': (LOSS.SoftmaxCrossEntropyLoss(), (1, 4), CLASS),
     'softmax CE, NumPy scalars': (LOSS.SoftmaxCrossEntropyLoss(), (1, 4), list(np.array(CLASS))),
-    'softmax CE, NDArrays': (LOSS.SoftmaxCrossEntropyLoss(), (1, 4),
-                             [mx.nd.array([label]) for label in CLASS]),
-    'softmax CE, dense labels': (LOSS.SoftmaxCrossEntropyLoss(sparse_label=False), (1, 4),
-                                 distributions(5)),
+    'softmax CE, NDArrays': (
+        LOSS.SoftmaxCrossEntropyLoss(),
+        (1, 4),
+        [mx.nd.array([label]) for label in CLASS],
+    ),
+    'softmax CE, dense labels': (
+        LOSS.SoftmaxCrossEntropyLoss(sparse_label=False),
+        (1, 4),
+        distributions(5),
+    ),
     'softmax CE, from logits': (LOSS.SoftmaxCrossEntropyLoss(from_logits=True), (1, 4), CLASS),
     'softmax CE, weighted': (LOSS.SoftmaxCrossEntropyLoss(weight=0.3), (1, 4), CLASS),
     'L1, floats': (LOSS.L1Loss(), (1, 1), [0.5, -1.25, 3.0, 1.0, 0.1]),
@@ -50,8 +57,11 @@ LOSSES = {
     'logistic': (LOSS.LogisticLoss(), (1, 1), [-1, 1, 1, -1, 1]),
     'Poisson NLL': (LOSS.PoissonNLLLoss(), (1, 4), distributions(5)),
     'triplet': (LOSS.TripletLoss(), (1, 4), list(zip(arrays(5, (1, 4), 5), arrays(5, (1, 4), 6)))),
-    'cosine embedding': (LOSS.CosineEmbeddingLoss(), (1, 4),
-                         list(zip(arrays(5, (1, 4), 5), [1, -1, 1, 1, -1]))),
+    'cosine embedding': (
+        LOSS.CosineEmbeddingLoss(),
+        (1, 4),
+        list(zip(arrays(5, (1, 4), 5), [1, -1, 1, 1, -1])),
+    ),
 }
 
 
@@ -69,8 +79,13 @@ def test_loss(name):
 
     samples = list(zip(ndarrays(5, (1, 3), gradient=True), labels))
     # The terms of KL cancel to a hundredth of their size, so its rounding counts for more.
-    assert_matches_eager(model, samples, unpack=True, blocks=[net, loss],
-                         rtol=1e-4 if name.startswith('KL') else None)
+    assert_matches_eager(
+        model,
+        samples,
+        unpack=True,
+        blocks=[net, loss],
+        rtol=1e-4 if name.startswith('KL') else None,
+    )
 
 
 @pytest.mark.parametrize('whole_values', [True, False])
@@ -82,7 +97,7 @@ def test_poisson_means_over_all_rows_of_a_sample(whole_values):
         values = edb.forward([loss(x, y) for x, y in samples])
     for (x, y), value in zip(samples, values):
         np.testing.assert_allclose(value.asnumpy(), loss(x, y).asnumpy(), rtol=1e-5)
-    kind, = scope.report().types
+    (kind,) = scope.report().types
     assert (kind.calls, kind.batches) == (3, 1 if whole_values else 3)
     assert whole_values or 'mean' in kind.note
 
@@ -115,8 +130,9 @@ class Siamese(gluon.HybridBlock):
 
 def test_shared_child():
     net = started(Siamese())
-    assert_matches_eager(net, list(zip(ndarrays(5, (1, 3), gradient=True),
-                                       ndarrays(5, (1, 3), seed=1))), unpack=True)
+    assert_matches_eager(
+        net, list(zip(ndarrays(5, (1, 3), gradient=True), ndarrays(5, (1, 3), seed=1))), unpack=True
+    )
 
 
 class SharedParameters(edb.AutoBatchMixin, gluon.Block):
@@ -154,12 +170,14 @@ def test_deferred_initialisation_happens_when_recorded(hybridize):
     def make():
         net = nn.HybridSequential()
         with net.name_scope():
-            net.add(nn.Dense(4, activation='tanh'), nn.BatchNorm(use_global_stats=True),
-                    nn.Dense(2))
+            net.add(
+                nn.Dense(4, activation='tanh'), nn.BatchNorm(use_global_stats=True), nn.Dense(2)
+            )
         net.initialize(mx.init.One())
         if hybridize:
             net.hybridize()
         return net
+
     batched, eager = make(), make()
     samples = ndarrays(4, (1, 3))
     with autograd.record():
@@ -190,15 +208,19 @@ class Nested(gluon.HybridBlock):
         """values: [a, (b, c)]; more: {'d': d}"""
         a, (b, c) = values
         total = (a + b) * c if flag else a
-        return {'total': total, 'list': [F.broadcast_mul(total, F.expand_dims(power, axis=1)),
-                                         (more['d'],)],
-                'named': Pair(a * 2, b - c)}
+        return {
+            'total': total,
+            'list': [F.broadcast_mul(total, F.expand_dims(power, axis=1)), (more['d'],)],
+            'named': Pair(a * 2, b - c),
+        }
 
 
 def test_nested_arguments_and_results():
     xs = [ndarrays(5, (1, 3), seed=seed, gradient=True) for seed in range(4)]
-    samples = [([a, (b, c)], {'d': d}, power, flag)
-               for a, b, c, d, power, flag in zip(*xs, [2, 2, 3, 2, 3], [True] * 3 + [False] * 2)]
+    samples = [
+        ([a, (b, c)], {'d': d}, power, flag)
+        for a, b, c, d, power, flag in zip(*xs, [2, 2, 3, 2, 3], [True] * 3 + [False] * 2)
+    ]
     net = Nested()
     with edb.batching() as scope:
         results = [net(*sample) for sample in samples]
@@ -208,9 +230,13 @@ def test_nested_arguments_and_results():
     # `power` is a number and so an input; `flag` is a constant and so splits types.
     assert scope.report().batches == 2
     # Constants among the arguments cannot be hybridized by Gluon.
-    assert_matches_eager(lambda values, more, power, flag: net(
-        values, more, mx.nd.array([power]), flag), samples, unpack=True, blocks=[net],
-        hybridized=[False])
+    assert_matches_eager(
+        lambda values, more, power, flag: net(values, more, mx.nd.array([power]), flag),
+        samples,
+        unpack=True,
+        blocks=[net],
+        hybridized=[False],
+    )
 
 
 def test_constants_split_types_by_class_too():
@@ -227,15 +253,37 @@ def test_constants_split_types_by_class_too():
     assert [value.asnumpy()[0, 0] for value in values] == [2, 1, 3]
 
 
-CONSTANTS = [0.0, -0.0, 0, False, 1, 1.0, True, float('nan'), np.nan, 0j, complex(0, -0.0), None,
-             (0.0, 1), (-0.0, 1), (False, 1), (0, True), frozenset([0.0]), frozenset([-0.0])]
+CONSTANTS = [
+    0.0,
+    -0.0,
+    0,
+    False,
+    1,
+    1.0,
+    True,
+    float('nan'),
+    np.nan,
+    0j,
+    complex(0, -0.0),
+    None,
+    (0.0, 1),
+    (-0.0, 1),
+    (False, 1),
+    (0, True),
+    frozenset([0.0]),
+    frozenset([-0.0]),
+]
 
 
 def test_constants_are_compared_exactly():
     """One NaN is another, or each call would be of a type of its own; all else differs."""
     marks = [exact(constant) for constant in CONSTANTS]
-    assert [(CONSTANTS[i], CONSTANTS[j]) for i in range(len(marks)) for j in range(i)
-            if marks[i] == marks[j]] == [(np.nan, CONSTANTS[7])]
+    assert [
+        (CONSTANTS[i], CONSTANTS[j])
+        for i in range(len(marks))
+        for j in range(i)
+        if marks[i] == marks[j]
+    ] == [(np.nan, CONSTANTS[7])]
     assert len(set(marks)) == len(marks) - 1
 
 
@@ -243,14 +291,17 @@ def test_constants_are_compared_exactly():
 def test_constants_of_operators_are_compared_exactly(native):
     x = mx.nd.array([[0.0, -0.0, 3, -2]])
     found = []
-    for scope in (edb.batching(compile_options=edb.CompileOptions(native=native)),
-                  contextlib.nullcontext()):
+    for scope in (
+        edb.batching(compile_options=edb.CompileOptions(native=native)),
+        contextlib.nullcontext(),
+    ):
         with scope:
             y = edb.nd.identity(x)
             values = [y * number for number in (0.0, -0.0, 0, 1, 1.0, True)]
             values += [edb.nd.clip(y, least, 1) for least in (0.0, -0.0, 0, -0.0)]
-            values += [edb.nd.slice(y, begin=begin, end=(1, 3)) for begin in
-                       ((0, 1), (0, None), (None, 1))]
+            values += [
+                edb.nd.slice(y, begin=begin, end=(1, 3)) for begin in ((0, 1), (0, None), (None, 1))
+            ]
             values += [y, -y, y / 0.0, y / -0.0, edb.nd.concat(y, y, dim=1)]
         found.append([value.asnumpy() for value in values])
     for one, other in zip(*found):
@@ -283,8 +334,12 @@ def test_keys_of_dicts_are_constants():
 
 def test_equal_small_arrays_are_one_value_but_for_signs_of_zero_and_dtype():
     net = nn.HybridLambda(lambda F, x: 1 / x)
-    arrays_given = [np.zeros((1, 2), np.float32), -np.zeros((1, 2), np.float32),
-                    np.zeros((1, 2), np.float32), np.zeros((1, 2), np.float16)]
+    arrays_given = [
+        np.zeros((1, 2), np.float32),
+        -np.zeros((1, 2), np.float32),
+        np.zeros((1, 2), np.float32),
+        np.zeros((1, 2), np.float16),
+    ]
     with edb.batching() as scope:
         values = [net(array) for array in arrays_given]
     assert [value.asnumpy()[0, 0] for value in values] == [np.inf, -np.inf, np.inf, np.inf]
@@ -294,8 +349,9 @@ def test_equal_small_arrays_are_one_value_but_for_signs_of_zero_and_dtype():
 
 def test_rows_of_different_counts_in_one_batch():
     net = started(nn.Dense(3, in_units=4, activation='tanh'))
-    samples = [mx.nd.array(np.random.RandomState(rows).randn(rows, 4)) for rows in
-               (1, 3, 2, 3, 5, 1)]
+    samples = [
+        mx.nd.array(np.random.RandomState(rows).randn(rows, 4)) for rows in (1, 3, 2, 3, 5, 1)
+    ]
     for sample in samples:
         sample.attach_grad()
     with edb.batching() as scope:
@@ -315,8 +371,10 @@ def test_rows_of_different_counts_through_a_chain():
             x = first(x) + second(x)
         return x, x.sum(axis=1), mx.nd.softmax(x)
 
-    samples = [(mx.nd.array(generator.randn(rows, 4)), steps)
-               for rows, steps in [(1, 2), (3, 1), (2, 3), (3, 2), (5, 0 + 1), (1, 3)]]
+    samples = [
+        (mx.nd.array(generator.randn(rows, 4)), steps)
+        for rows, steps in [(1, 2), (3, 1), (2, 3), (3, 2), (5, 0 + 1), (1, 3)]
+    ]
     assert_matches_eager(model, samples, unpack=True, blocks=[first, second])
 
 
@@ -365,8 +423,12 @@ def test_ragged_sum(counts):
             return query + F.sum(F.tanh(values), axis=1)
 
     net = Sum()
-    assert_matches_eager(lambda q, values: net(q, edb.ragged(values, shape=(1, 3))),
-                         ragged_samples(counts), unpack=True, blocks=[net])
+    assert_matches_eager(
+        lambda q, values: net(q, edb.ragged(values, shape=(1, 3))),
+        ragged_samples(counts),
+        unpack=True,
+        blocks=[net],
+    )
 
 
 class MaskedAttention(gluon.HybridBlock):
@@ -409,8 +471,10 @@ def test_ragged_of_several_rows():
 
     net = Sum()
     generator = np.random.RandomState(0)
-    samples = [[mx.nd.array(generator.randn(rows, 3)) for _ in range(count)]
-               for rows, count in [(2, 3), (1, 2), (4, 1), (2, 2)]]
+    samples = [
+        [mx.nd.array(generator.randn(rows, 3)) for _ in range(count)]
+        for rows, count in [(2, 3), (1, 2), (4, 1), (2, 2)]
+    ]
     for sample in samples:
         for array in sample:
             array.attach_grad()
@@ -459,24 +523,43 @@ def test_user_block_with_python_branches_on_attributes():
 def test_lambda_blocks_and_activations():
     # Without PReLU: its hybridized gradient is wrong in MXNet 1.9.1 itself.
     net = nn.HybridSequential()
-    net.add(nn.HybridLambda(lambda F, x: F.broadcast_mul(x, F.sum(x, axis=1, keepdims=True))),
-            nn.LeakyReLU(0.1), nn.ELU(), nn.SELU(), nn.GELU(), nn.Swish())
+    net.add(
+        nn.HybridLambda(lambda F, x: F.broadcast_mul(x, F.sum(x, axis=1, keepdims=True))),
+        nn.LeakyReLU(0.1),
+        nn.ELU(),
+        nn.SELU(),
+        nn.GELU(),
+        nn.Swish(),
+    )
     assert_matches_eager(started(net), ndarrays(6, (1, 4), gradient=True))
 
 
-@pytest.mark.parametrize('make, shape', [
-    (lambda: nn.Conv1D(3, 2, in_channels=2), (1, 2, 5)),
-    (lambda: nn.Conv2D(3, 2, in_channels=2, strides=2, padding=1), (1, 2, 5, 5)),
-    # Conv2DTranspose: MXNet 1.9.1's own backward pass fails for four eager calls in one graph.
-    (lambda: nn.AvgPool2D(2), (1, 2, 6, 6)),
-    (lambda: nn.GlobalMaxPool1D(), (1, 2, 5)),
-    (lambda: nn.GroupNorm(num_groups=2), (1, 4, 3)),
-    (lambda: nn.InstanceNorm(in_channels=2), (1, 2, 5)),
-    (lambda: nn.ReflectionPad2D(1), (1, 2, 5, 5)),
-    (lambda: nn.BatchNorm(in_channels=4, use_global_stats=True), (1, 4)),
-    (lambda: nn.Flatten(), (1, 2, 3)),
-], ids=['Conv1D', 'Conv2D', 'AvgPool2D', 'GlobalMaxPool1D', 'GroupNorm',
-        'InstanceNorm', 'ReflectionPad2D', 'BatchNorm', 'Flatten'])
+@pytest.mark.parametrize(
+    'make, shape',
+    [
+        (lambda: nn.Conv1D(3, 2, in_channels=2), (1, 2, 5)),
+        (lambda: nn.Conv2D(3, 2, in_channels=2, strides=2, padding=1), (1, 2, 5, 5)),
+        # Conv2DTranspose: MXNet 1.9.1's own backward pass fails for four eager calls in one graph.
+        (lambda: nn.AvgPool2D(2), (1, 2, 6, 6)),
+        (lambda: nn.GlobalMaxPool1D(), (1, 2, 5)),
+        (lambda: nn.GroupNorm(num_groups=2), (1, 4, 3)),
+        (lambda: nn.InstanceNorm(in_channels=2), (1, 2, 5)),
+        (lambda: nn.ReflectionPad2D(1), (1, 2, 5, 5)),
+        (lambda: nn.BatchNorm(in_channels=4, use_global_stats=True), (1, 4)),
+        (lambda: nn.Flatten(), (1, 2, 3)),
+    ],
+    ids=[
+        'Conv1D',
+        'Conv2D',
+        'AvgPool2D',
+        'GlobalMaxPool1D',
+        'GroupNorm',
+        'InstanceNorm',
+        'ReflectionPad2D',
+        'BatchNorm',
+        'Flatten',
+    ],
+)
 def test_library_block(make, shape):
     assert_matches_eager(started(make()), ndarrays(4, shape, gradient=True))
 
@@ -492,7 +575,7 @@ def test_values_unused_and_used_twice():
     net = started(nn.Dense(4, in_units=4, activation='tanh'))
 
     def model(x):
-        net(x)                      # nobody asks
+        net(x)  # nobody asks
         y = net(net(x))
         return y + y, mx.nd.concat(y, y, dim=1), y
 
@@ -523,17 +606,21 @@ def test_forward_hooks_of_the_user_run():
 
 def test_embedding_of_ints_arrays_and_lists():
     net = started(nn.Embedding(VOCAB, EMBED))
-    assert_matches_eager(net, [3, 7, np.array([1, 2, 3]), np.array([4]), np.int64(5), 0,
-                               mx.nd.array([2, 2])])
+    assert_matches_eager(
+        net, [3, 7, np.array([1, 2, 3]), np.array([4]), np.int64(5), 0, mx.nd.array([2, 2])]
+    )
 
 
 def test_row_sparse_gradient_of_embedding():
     net = started(nn.Embedding(VOCAB, EMBED, sparse_grad=True))
     with edb.batching():
         values = [net(i) for i in range(4)]
-    np.testing.assert_array_equal(edb.concat(values).asnumpy(), net.weight.data(
-        mx.cpu()).asnumpy()[:4] if net.weight._stype == 'default' else
-        net.weight.row_sparse_data(mx.nd.arange(4)).asnumpy()[:4])
+    np.testing.assert_array_equal(
+        edb.concat(values).asnumpy(),
+        net.weight.data(mx.cpu()).asnumpy()[:4]
+        if net.weight._stype == 'default'
+        else net.weight.row_sparse_data(mx.nd.arange(4)).asnumpy()[:4],
+    )
 
 
 def test_mixin_model_takes_numbers_eagerly_and_batched():
@@ -614,9 +701,21 @@ def test_structures_of_arguments_are_types_of_their_own():
     x, y, z = ndarrays(3, (1, 4))
 
     def arguments(x, y, z):
-        return [(x, y, z), ([x, y], z), ([x], [y, z]), ((x, y), z), ((x,), [y], z), (x, [y, z]),
-                ([x, y, z],), (None, x, [y, z]), (x, None, (y, z)), ([], x, y, z), ([x, y], z, ()),
-                ([x, (y,)], z)] * 2
+        return [
+            (x, y, z),
+            ([x, y], z),
+            ([x], [y, z]),
+            ((x, y), z),
+            ((x,), [y], z),
+            (x, [y, z]),
+            ([x, y, z],),
+            (None, x, [y, z]),
+            (x, None, (y, z)),
+            ([], x, y, z),
+            ([x, y], z, ()),
+            ([x, (y,)], z),
+        ] * 2
+
     with edb.batching():
         found = [block(*args) for args in arguments(*map(nn.Activation('tanh'), (x, y, z)))]
     for value, args in zip(edb.forward(found), arguments(*map(mx.nd.tanh, (x, y, z)))):
@@ -664,17 +763,22 @@ def imported(net, path, *samples, inputs=('data',), **kwargs):
     net.hybridize()
     net(*samples)
     net.export(str(path / 'net'))
-    return gluon.SymbolBlock.imports(str(path / 'net-symbol.json'), list(inputs),
-                                     str(path / 'net-0000.params'), **kwargs)
+    return gluon.SymbolBlock.imports(
+        str(path / 'net-symbol.json'), list(inputs), str(path / 'net-0000.params'), **kwargs
+    )
 
 
 @importing
 @pytest.mark.parametrize('dtype', ['float32', 'float64'])
 def test_imported_block_of_several_arguments_and_results(tmp_path, dtype):
     net = started(TwoIn(), dtype=dtype)
-    net.norm.running_mean.set_data(mx.nd.array([.5, -1, 2]))
-    samples = list(zip(ndarrays(5, (1, 4), gradient=True, dtype=dtype),
-                       ndarrays(5, (1, 2), seed=1, gradient=True, dtype=dtype)))
+    net.norm.running_mean.set_data(mx.nd.array([0.5, -1, 2]))
+    samples = list(
+        zip(
+            ndarrays(5, (1, 4), gradient=True, dtype=dtype),
+            ndarrays(5, (1, 2), seed=1, gradient=True, dtype=dtype),
+        )
+    )
     expected = [net(*sample) for sample in samples]
     block = imported(net, tmp_path, *samples[0], inputs=('data0', 'data1'))
     assert_matches_eager(block, samples, unpack=True)
@@ -686,8 +790,9 @@ def test_imported_block_of_several_arguments_and_results(tmp_path, dtype):
 @importing
 def test_imported_block_inside_a_model(tmp_path):
     """Its parameters are trained with those of the blocks around it."""
-    inner = imported(started(nn.Dense(3, in_units=4, activation='tanh')), tmp_path,
-                     mx.nd.ones((1, 4)))
+    inner = imported(
+        started(nn.Dense(3, in_units=4, activation='tanh')), tmp_path, mx.nd.ones((1, 4))
+    )
     net = nn.HybridSequential()
     net.add(started(nn.Dense(4, in_units=4)), inner, started(nn.Dense(2, in_units=3)))
     assert_matches_eager(net, ndarrays(5, (1, 4), gradient=True))
@@ -788,6 +893,7 @@ def test_hybridized_models_are_copied_as_in_gluon(way):
 
 # --- NumPy mode ----------------------------------------------------------------------------------
 
+
 def test_numpy_mode_gets_one_clear_sentence():
     net = started(nn.Dense(3, in_units=4))
     with mx.util.np_array(True):
@@ -796,7 +902,8 @@ def test_numpy_mode_gets_one_clear_sentence():
                 net(mx.np.ones((1, 4)))
     assert str(info.value) == (
         'a batching scope records models of mx.nd, and this thread is in the NumPy mode of MXNet: '
-        'call mx.npx.reset_np() before the model is used in a scope')
+        'call mx.npx.reset_np() before the model is used in a scope'
+    )
     with edb.batching():
         value = net(mx.np.ones((1, 4)))
     assert value.shape == (1, 3) and value.asnumpy().shape == (1, 3)

@@ -1,4 +1,5 @@
 """Optimisations are switched off by name, and types compiled with others are other types."""
+
 import threading
 
 import mxnet as mx
@@ -25,16 +26,14 @@ def report_of(net, options):
 
 
 def passes_of(report, block):
-    kind, = [kind for kind in report.types if block in kind.name]
+    (kind,) = [kind for kind in report.types if block in kind.name]
     return kind.passes
-
-
 
 
 def test_names():
     assert {'segments', 'hoisting', 'middle_axis', 'operators'} <= set(edb.CompileOptions.names())
     assert all(value for _, value in ALL.items()) and not any(value for _, value in NONE.items())
-    assert hash(ALL) == hash(edb.CompileOptions()) and ALL != ALL.but(hoisting=False)
+    assert hash(ALL) == hash(edb.CompileOptions()) and ALL.but(hoisting=False) != ALL
     assert NONE.but(**dict.fromkeys(ALL.names(), True)) == ALL
 
 
@@ -54,8 +53,7 @@ def test_the_report_says_what_changed_a_type():
     assert passes_of(only, 'TreeLSTMCell') == ('hoisting',) and 'hoisting' in str(only)
     assert passes_of(report_of(net, NONE.but(segments=True)), 'TreeLSTMCell') == ('segments',)
     # sums over the padded axis are products with ones
-    assert passes_of(report_of(net, NONE.but(middle_axis=True)), 'TreeLSTMCell') == (
-        'middle_axis',)
+    assert passes_of(report_of(net, NONE.but(middle_axis=True)), 'TreeLSTMCell') == ('middle_axis',)
 
 
 @pytest.mark.parametrize('native', [False, True])

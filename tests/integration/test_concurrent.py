@@ -1,5 +1,6 @@
 """run_concurrently: control flow that depends on values is eager's, in as few evaluations as the
 longest sample has waits."""
+
 import pickle
 
 import mxnet as mx
@@ -61,8 +62,10 @@ class Walker(edb.AutoBatchMixin, gluon.Block):
 
 
 def gradients(net):
-    return {name: parameter.grad().asnumpy()
-            for name, parameter in net._collect_params_with_prefix().items()}
+    return {
+        name: parameter.grad().asnumpy()
+        for name, parameter in net._collect_params_with_prefix().items()
+    }
 
 
 def train(net, samples, fn, batched):
@@ -79,16 +82,23 @@ def train(net, samples, fn, batched):
     evaluations = scope.report().evaluations if batched else None
     if scores:
         loss.backward()
-    return ([path for path, _ in results], [score.asnumpy() for score in scores], gradients(net),
-            evaluations)
+    return (
+        [path for path, _ in results],
+        [score.asnumpy() for score in scores],
+        gradients(net),
+        evaluations,
+    )
 
 
 @settings(max_examples=30)
-@given(samples=st.lists(st.tuples(st.integers(0, WORDS - 1), st.integers(0, 8)), max_size=6),
-       seed=st.integers(0, 5), coroutine=st.booleans())
+@given(
+    samples=st.lists(st.tuples(st.integers(0, WORDS - 1), st.integers(0, 8)), max_size=6),
+    seed=st.integers(0, 5),
+    coroutine=st.booleans(),
+)
 def test_batched_equals_eager(samples, seed, coroutine):
     net = started(Walker(), seed)
-    net.collect_params().setattr('grad_req', 'add')     # not every path meets every cell
+    net.collect_params().setattr('grad_req', 'add')  # not every path meets every cell
     fn = net.walk_by_await if coroutine else net.walk
     runs = []
     for batched in (False, True):
@@ -117,6 +127,7 @@ def test_only_what_is_waited_for_is_computed():
         unread = net(sample)
         yield net(sample * 2)
         return unread
+
     with edb.batching() as scope:
         unread = edb.run_concurrently(x, fn)
     assert scope.report().evaluations == 1
@@ -147,6 +158,7 @@ def test_waiting_for_all_that_is_recorded(bare):
         links = chain(x)
         assert await edb.value() is None
         return [await edb.value(link) for link in links]
+
     fn = coroutine if bare == 'await' else generator
     with edb.batching() as scope:
         found = edb.run_concurrently(xs, fn)
@@ -168,7 +180,7 @@ def test_structures(lazy):
         assert array is given
         np.testing.assert_array_equal(x_seen, x.asnumpy())
         np.testing.assert_allclose(one, net(x).asnumpy(), rtol=1e-6)
-        one[:] = -np.inf                    # nobody else sees this
+        one[:] = -np.inf  # nobody else sees this
         again, twice = yield [both[0], both[0]]
         assert np.isfinite(again).all() and np.isfinite(two).all()
         again[0, 0] = 7
@@ -177,6 +189,7 @@ def test_structures(lazy):
         ragged = yield edb.ragged(list(both))
         assert ragged.shape == (2, 2, 3)
         return two
+
     if lazy:
         with edb.batching():
             results = edb.run_concurrently([0, 1], fn)
@@ -197,6 +210,7 @@ def test_values_of_several_kinds_and_rounds():
         first = (yield y) if number % 2 else (yield z)
         later = wide(x * 3)
         return first, (yield y, z, later)
+
     eager = edb.run_concurrently(enumerate(xs), fn)
     with edb.batching() as scope:
         batched = edb.run_concurrently(enumerate(xs), fn)
@@ -215,6 +229,7 @@ def test_functions_that_do_not_wait():
 
     async def coroutine(x):
         return net(x)
+
     with edb.batching() as scope:
         results = [edb.run_concurrently(xs, fn) for fn in (net, generator, coroutine)]
         assert edb.run_concurrently([], generator) == []
@@ -234,6 +249,7 @@ def test_generators_delegate():
         halved = yield from half(net(x))
         same = yield from edb.value(net(x))
         return same - 2 * halved
+
     with edb.batching():
         assert not np.any(edb.run_concurrently(xs, fn))
 
@@ -266,6 +282,7 @@ def test_an_exception_names_the_sample_and_closes_all(batched, asynchronous):
 
     def run():
         return edb.run_concurrently(range(4), coroutine if asynchronous else generator)
+
     with pytest.raises(edb.SampleError, match=r"sample 2 failed in .*: KeyError: 'lost'") as caught:
         if batched:
             with edb.batching():
@@ -279,11 +296,12 @@ def test_an_exception_names_the_sample_and_closes_all(batched, asynchronous):
 
 
 def test_an_exception_when_samples_begin():
-    async def coroutine(number):            # closed, or there would be a warning
+    async def coroutine(number):  # closed, or there would be a warning
         return number
 
     def fn(number):
         return coroutine(number) if number < 2 else 1 // 0
+
     with edb.batching(), pytest.raises(edb.SampleError, match='sample 2 failed .*ZeroDivision'):
         edb.run_concurrently(range(4), fn)
 
@@ -303,6 +321,7 @@ def test_scopes_must_not_leak_to_other_samples():
         with autograd.pause():
             value = net(x)
         return (yield value)
+
     for fn in (paused, nested):
         with autograd.record(), edb.batching():
             with pytest.raises(edb.RecordError, match=r'sample 0 waits .*\n.*test_concurrent.py'):
@@ -315,6 +334,7 @@ def test_scopes_must_not_leak_to_other_samples():
 def test_asynchronous_generators_are_refused():
     async def fn(x):
         yield x
+
     with pytest.raises(TypeError, match='not both in one'):
         edb.run_concurrently([1], fn)
 
@@ -332,8 +352,9 @@ def test_blocks_take_numbers_in_eager_runs():
 
         def forward(self, samples):
             found = edb.run_concurrently(samples, walk)
-            net.embed(1)                    # numbers are still taken
+            net.embed(1)  # numbers are still taken
             return [path for path, _ in found]
+
     assert [path for path, _ in edb.run_concurrently([(1, 3), (2, 3)], walk)] == paths
     assert Outer()([(1, 3), (2, 3)]) == paths
 

@@ -4,6 +4,7 @@ Every test has its parameters and data on ``cpu(1)``, the stand-in for a GPU (`s
 compares with eager Gluon there. Without native operators all runs as it does on a GPU; with them,
 what they need goes to the same device, too.
 """
+
 from random import Random
 
 import mxnet as mx
@@ -18,9 +19,23 @@ from mxnet.gluon import nn, rnn
 import gluon_edbatch as edb
 from gluon_edbatch.testing import assert_matches_eager
 from support.device import OTHER, all_arrays_on
-from support.models import (CLASSES, EMBED, HIDDEN, MVRNN, VOCAB, BinaryTreeLSTM, Reader, TreeGRU,
-                            TreeLSTM, arrays, binary_trees, ndarrays, random_trees, sentences,
-                            started)
+from support.models import (
+    CLASSES,
+    EMBED,
+    HIDDEN,
+    MVRNN,
+    VOCAB,
+    BinaryTreeLSTM,
+    Reader,
+    TreeGRU,
+    TreeLSTM,
+    arrays,
+    binary_trees,
+    ndarrays,
+    random_trees,
+    sentences,
+    started,
+)
 
 BOTH = dict(schedulers=['agenda', 'depth'])  # with native operators, and without
 
@@ -55,12 +70,21 @@ def close(found, expected):
 
 # --- models --------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize('make, samples', [
-    (TreeLSTM, random_trees(5)), (BinaryTreeLSTM, binary_trees(5)),
-    (lambda: BinaryTreeLSTM(False), binary_trees(5)), (TreeGRU, random_trees(5)),
-    (lambda: TreeGRU(False), binary_trees(5)), (MVRNN, binary_trees(4)), (Reader, sentences(5)),
-    (lambda: Reader(rnn.GRUCell), sentences(5))],
-    ids=['tree', 'binary', 'leaves', 'gru', 'gru leaves', 'matrix-vector', 'lstm', 'reader gru'])
+
+@pytest.mark.parametrize(
+    'make, samples',
+    [
+        (TreeLSTM, random_trees(5)),
+        (BinaryTreeLSTM, binary_trees(5)),
+        (lambda: BinaryTreeLSTM(False), binary_trees(5)),
+        (TreeGRU, random_trees(5)),
+        (lambda: TreeGRU(False), binary_trees(5)),
+        (MVRNN, binary_trees(4)),
+        (Reader, sentences(5)),
+        (lambda: Reader(rnn.GRUCell), sentences(5)),
+    ],
+    ids=['tree', 'binary', 'leaves', 'gru', 'gru leaves', 'matrix-vector', 'lstm', 'reader gru'],
+)
 def test_models(make, samples):
     """Words are Python numbers: they go where the parameters are."""
     assert_as_eager_there(there(make()), samples)
@@ -71,8 +95,9 @@ def test_workloads(name, native):
     """Training and inference are those of the model run one by one on the default device."""
     losses, outputs = [], []
     for system, ctx in (('agenda', 'cpu:1'), ('unbatched', 'cpu')):
-        chosen = Settings(name, 'train', system, hidden=6, embed=4, optimizer='adam',
-                          learning_rate=0.01, ctx=ctx)
+        chosen = Settings(
+            name, 'train', system, hidden=6, embed=4, optimizer='adam', learning_rate=0.01, ctx=ctx
+        )
         workload = load_workload(chosen)
         samples = workload.samples[:2]
         built = build_system(workload, chosen)
@@ -98,12 +123,18 @@ def test_trainer(optimizer, native):
                 with autograd.record():
                     if batched:
                         with edb.batching('agenda'):
-                            losses = [loss_fn(net(tree), label)
-                                      for tree, label in zip(random_trees(6), labels)]
+                            losses = [
+                                loss_fn(net(tree), label)
+                                for tree, label in zip(random_trees(6), labels)
+                            ]
                         loss = edb.stack(losses).mean()
                     else:
-                        loss = mx.nd.stack(*[loss_fn(net(tree), label) for tree, label in zip(
-                            random_trees(6), labels)]).mean()
+                        loss = mx.nd.stack(
+                            *[
+                                loss_fn(net(tree), label)
+                                for tree, label in zip(random_trees(6), labels)
+                            ]
+                        ).mean()
                 loss.backward()
                 trainer.step(1)
             loss.wait_to_read()
@@ -131,27 +162,46 @@ def test_deferred_initialisation(native):
 
 # --- operators -----------------------------------------------------------------------------------
 
+
 @pytest.mark.parametrize('name', ['sigmoid', 'tanh', 'softmax', 'zeros_like', 'ones_like', 'erf'])
 def test_operators(name):
     assert_as_eager_there(getattr(edb.nd, name), given(4, (1, 5)), hybridized=[False])
 
 
-@pytest.mark.parametrize('function', [
-    lambda x: x * 2 + 1 - x / 3, lambda x: 1 - x ** 2, lambda x: abs(-x) % 0.7, lambda x: x > 0,
-    lambda x: x[:, 1:3], lambda x: x[0], lambda x: x.sum(), lambda x: x.T,
-    lambda x: x.reshape((5, 1)), lambda x: x.split(5, axis=1)[1:3], lambda x: x.astype('float64'),
-    lambda x: edb.nd.concat(x, x, dim=1), lambda x: edb.nd.one_hot(x, depth=3),
-    lambda x: edb.nd.broadcast_add(x, x.mean(axis=1, keepdims=True)),
-    lambda x: edb.nd.dot(x, x, transpose_b=True), lambda x: edb.nd.pick(x, x[:, 0] * 0)],
-    ids=range(16))
+@pytest.mark.parametrize(
+    'function',
+    [
+        lambda x: x * 2 + 1 - x / 3,
+        lambda x: 1 - x**2,
+        lambda x: abs(-x) % 0.7,
+        lambda x: x > 0,
+        lambda x: x[:, 1:3],
+        lambda x: x[0],
+        lambda x: x.sum(),
+        lambda x: x.T,
+        lambda x: x.reshape((5, 1)),
+        lambda x: x.split(5, axis=1)[1:3],
+        lambda x: x.astype('float64'),
+        lambda x: edb.nd.concat(x, x, dim=1),
+        lambda x: edb.nd.one_hot(x, depth=3),
+        lambda x: edb.nd.broadcast_add(x, x.mean(axis=1, keepdims=True)),
+        lambda x: edb.nd.dot(x, x, transpose_b=True),
+        lambda x: edb.nd.pick(x, x[:, 0] * 0),
+    ],
+    ids=range(16),
+)
 def test_arithmetic(function):
-    assert_as_eager_there(lambda x: function(edb.nd.identity(x)), given(4, (1, 5)),
-                          hybridized=[False])
+    assert_as_eager_there(
+        lambda x: function(edb.nd.identity(x)), given(4, (1, 5)), hybridized=[False]
+    )
 
 
 def test_another_dtype():
-    assert_as_eager_there(there(nn.Dense(3, in_units=4, activation='tanh'), 'float64'),
-                          given(4, (1, 4), dtype='float64'), hybridized=[False])
+    assert_as_eager_there(
+        there(nn.Dense(3, in_units=4, activation='tanh'), 'float64'),
+        given(4, (1, 4), dtype='float64'),
+        hybridized=[False],
+    )
 
 
 class Constants(gluon.HybridBlock):
@@ -187,11 +237,17 @@ def test_running_statistics():
 
 # --- joins and ragged values ---------------------------------------------------------------------
 
-@pytest.mark.parametrize('join, plain', [
-    (edb.stack, mx.nd.stack), (edb.add_n, mx.nd.add_n),
-    (lambda values: edb.concat(values, dim=0), lambda *values: mx.nd.concat(*values, dim=0)),
-    (lambda values: edb.concat(values, dim=1), lambda *values: mx.nd.concat(*values, dim=1))],
-    ids=['stack', 'add_n', 'rows', 'columns'])
+
+@pytest.mark.parametrize(
+    'join, plain',
+    [
+        (edb.stack, mx.nd.stack),
+        (edb.add_n, mx.nd.add_n),
+        (lambda values: edb.concat(values, dim=0), lambda *values: mx.nd.concat(*values, dim=0)),
+        (lambda values: edb.concat(values, dim=1), lambda *values: mx.nd.concat(*values, dim=1)),
+    ],
+    ids=['stack', 'add_n', 'rows', 'columns'],
+)
 @pytest.mark.parametrize('inside', [False, True])
 def test_joins(join, plain, inside, native):
     """Rows in any order, with ordinary arrays among them, inside a scope and after it."""
@@ -210,7 +266,7 @@ def test_joins(join, plain, inside, native):
             else:
                 values = [net(net(x)) if i % 2 else net(x) for i, x in enumerate(xs)]
                 joined = plain(*[values[i] for i in order], xs[0])
-            (joined ** 2).sum().backward()
+            (joined**2).sum().backward()
         found.append((joined, net.weight.grad().copy()))
     for one, other in zip(*found):
         close(one, other)
@@ -225,8 +281,9 @@ class Weighted(gluon.HybridBlock):
             self.gate = nn.Dense(4, in_units=4, flatten=False, use_bias=False)
 
     def hybrid_forward(self, F, x, lengths, values):
-        gates = F.SequenceMask(self.gate(values), lengths, use_sequence_length=True, axis=1,
-                               value=-1e9)
+        gates = F.SequenceMask(
+            self.gate(values), lengths, use_sequence_length=True, axis=1, value=-1e9
+        )
         return x + F.sum(F.softmax(gates, axis=1) * values, axis=1)
 
 
@@ -259,15 +316,18 @@ def test_ragged_operators_outside_of_blocks():
     with all_arrays_on(OTHER):
         with edb.batching():
             rows = [edb.nd.tanh(x) for x in given(5, (1, 4))]
-            values = [edb.ragged(rows[:count], shape=(1, 4), ctx=OTHER).sum(axis=1)
-                      for count in range(6)]
+            values = [
+                edb.ragged(rows[:count], shape=(1, 4), ctx=OTHER).sum(axis=1) for count in range(6)
+            ]
         found = edb.concat(values)
-    expected = np.cumsum([np.zeros((1, 4))] + [np.tanh(x.asnumpy()) for x in given(5, (1, 4))],
-                         axis=0)
+    expected = np.cumsum(
+        [np.zeros((1, 4))] + [np.tanh(x.asnumpy()) for x in given(5, (1, 4))], axis=0
+    )
     np.testing.assert_allclose(found.asnumpy(), expected.reshape(6, 4), rtol=1e-5, atol=1e-6)
 
 
 # --- what is computed once, or elsewhere ---------------------------------------------------------
+
 
 @pytest.mark.parametrize('option', edb.CompileOptions.names())
 def test_with_one_optimisation_less(option):
@@ -324,13 +384,20 @@ def test_row_sparse_gradients(kind, native):
 
 # --- other ways to call --------------------------------------------------------------------------
 
-@pytest.mark.parametrize('cell', [
-    lambda: rnn.RNNCell(HIDDEN, input_size=EMBED), lambda: rnn.LSTMCell(HIDDEN, input_size=EMBED),
-    lambda: rnn.GRUCell(HIDDEN, input_size=EMBED),
-    lambda: rnn.BidirectionalCell(rnn.LSTMCell(HIDDEN, input_size=EMBED),
-                                  rnn.GRUCell(HIDDEN, input_size=EMBED)),
-    lambda: rnn.ResidualCell(rnn.GRUCell(EMBED, input_size=EMBED))],
-    ids=['rnn', 'lstm', 'gru', 'bidirectional', 'residual'])
+
+@pytest.mark.parametrize(
+    'cell',
+    [
+        lambda: rnn.RNNCell(HIDDEN, input_size=EMBED),
+        lambda: rnn.LSTMCell(HIDDEN, input_size=EMBED),
+        lambda: rnn.GRUCell(HIDDEN, input_size=EMBED),
+        lambda: rnn.BidirectionalCell(
+            rnn.LSTMCell(HIDDEN, input_size=EMBED), rnn.GRUCell(HIDDEN, input_size=EMBED)
+        ),
+        lambda: rnn.ResidualCell(rnn.GRUCell(EMBED, input_size=EMBED)),
+    ],
+    ids=['rnn', 'lstm', 'gru', 'bidirectional', 'residual'],
+)
 def test_cells_are_unrolled(cell):
     """First states come from the cell, where its inputs are."""
     net = there(cell())
@@ -338,8 +405,13 @@ def test_cells_are_unrolled(cell):
     def model(x):
         outputs, states = net.unroll(x.shape[1], x, layout='NTC', merge_outputs=True)
         return [outputs, *states]
-    assert_as_eager_there(model, [given(1, (1, length, EMBED), length)[0] for length in (3, 1, 4)],
-                          blocks=[net], hybridized=[False])
+
+    assert_as_eager_there(
+        model,
+        [given(1, (1, length, EMBED), length)[0] for length in (3, 1, 4)],
+        blocks=[net],
+        hybridized=[False],
+    )
 
 
 @pytest.mark.parametrize('merge', [False, True])
@@ -453,12 +525,21 @@ def test_devices_are_not_mixed():
 
 # --- the watch itself ----------------------------------------------------------------------------
 
-@pytest.mark.parametrize('make', [
-    lambda x: mx.nd.zeros((1, 2)), lambda x: mx.nd.array([1]), lambda x: x.as_in_context(mx.cpu(0)),
-    lambda x: mx.nd.sparse.zeros('row_sparse', (2, 2)), lambda x: mx.nd.random.normal(shape=(1,)),
-    lambda x: mx.np.ones(3)], ids=['zeros', 'array', 'copy', 'sparse', 'random', 'np'])
+
+@pytest.mark.parametrize(
+    'make',
+    [
+        lambda x: mx.nd.zeros((1, 2)),
+        lambda x: mx.nd.array([1]),
+        lambda x: x.as_in_context(mx.cpu(0)),
+        lambda x: mx.nd.sparse.zeros('row_sparse', (2, 2)),
+        lambda x: mx.nd.random.normal(shape=(1,)),
+        lambda x: mx.np.ones(3),
+    ],
+    ids=['zeros', 'array', 'copy', 'sparse', 'random', 'np'],
+)
 def test_an_array_on_the_default_device_is_noticed(make):
-    x, = given(1, (1, 2))
+    (x,) = given(1, (1, 2))
     with pytest.raises(AssertionError, match=r'arrays on cpu\(0\)'):
         with all_arrays_on(OTHER):
             make(x)
@@ -469,8 +550,8 @@ def test_other_memory_of_the_host(native, kind):
     """As the CPU's: data, as from a DataLoader's workers, and weights of operators."""
     memory = mx.Context(kind, 0)
     net = started(gluon.nn.Dense(3, in_units=4))
-    weight, = ndarrays(1, (2, 3), seed=1, gradient=True, ctx=memory)
-    table, = ndarrays(1, (1 << 15, 2), seed=2, ctx=memory)
+    (weight,) = ndarrays(1, (2, 3), seed=1, gradient=True, ctx=memory)
+    (table,) = ndarrays(1, (1 << 15, 2), seed=2, ctx=memory)
     samples = ndarrays(5, (1, 4), gradient=True, ctx=memory)
     assert {array.ctx for array in (weight, table, *samples)} == {memory}
 

@@ -1,4 +1,5 @@
 """Whole workloads: batched results and gradients are eager Gluon's, whatever the settings."""
+
 import mxnet as mx
 import numpy as np
 import pytest
@@ -7,18 +8,36 @@ from mxnet.gluon import nn
 
 import gluon_edbatch as edb
 from gluon_edbatch.testing import assert_matches_eager
-from support.models import (EMBED, HIDDEN, VOCAB, BinaryTreeLSTM, Reader, Tree, TreeGRU,
-                            TreeLSTM, arrays, binary_trees, ndarrays, random_trees, sentences,
-                            started)
+from support.models import (
+    EMBED,
+    HIDDEN,
+    VOCAB,
+    BinaryTreeLSTM,
+    Reader,
+    Tree,
+    TreeGRU,
+    TreeLSTM,
+    arrays,
+    binary_trees,
+    ndarrays,
+    random_trees,
+    sentences,
+    started,
+)
 
 
 def image_net():
     """A small convolutional net."""
     net = nn.HybridSequential()
     with net.name_scope():
-        net.add(nn.Conv2D(3, 3, in_channels=2, activation='relu'), nn.MaxPool2D(2),
-                nn.Conv2D(4, 2, in_channels=3), nn.GlobalAvgPool2D(), nn.Flatten(),
-                nn.Dense(5, in_units=4))
+        net.add(
+            nn.Conv2D(3, 3, in_channels=2, activation='relu'),
+            nn.MaxPool2D(2),
+            nn.Conv2D(4, 2, in_channels=3),
+            nn.GlobalAvgPool2D(),
+            nn.Flatten(),
+            nn.Dense(5, in_units=4),
+        )
     return net
 
 
@@ -38,12 +57,15 @@ def words(count, seed=0):
 WORKLOADS = {
     'dense': (lambda: nn.Dense(3, in_units=4), lambda: ndarrays(6, (1, 4))),
     'dense, flat': (lambda: nn.Dense(3, in_units=8), lambda: ndarrays(5, (1, 2, 4))),
-    'dense, not flat': (lambda: nn.Dense(3, in_units=4, flatten=False),
-                        lambda: ndarrays(5, (1, 2, 4), gradient=True)),
-    'dense of NumPy': (lambda: nn.Dense(3, in_units=4, use_bias=False),
-                       lambda: arrays(6, (1, 4))),
-    'dense, input gradients': (lambda: nn.Dense(3, in_units=4),
-                               lambda: ndarrays(6, (1, 4), gradient=True)),
+    'dense, not flat': (
+        lambda: nn.Dense(3, in_units=4, flatten=False),
+        lambda: ndarrays(5, (1, 2, 4), gradient=True),
+    ),
+    'dense of NumPy': (lambda: nn.Dense(3, in_units=4, use_bias=False), lambda: arrays(6, (1, 4))),
+    'dense, input gradients': (
+        lambda: nn.Dense(3, in_units=4),
+        lambda: ndarrays(6, (1, 4), gradient=True),
+    ),
     'embedding of ints': (lambda: nn.Embedding(VOCAB, EMBED), lambda: words(9)),
     'mlp': (mlp, lambda: ndarrays(7, (1, 4), gradient=True)),
     'layer norm': (lambda: nn.LayerNorm(in_channels=4), lambda: ndarrays(7, (1, 4))),
@@ -53,8 +75,10 @@ WORKLOADS = {
     'child-sum Tree-LSTM, wide': (TreeLSTM, lambda: random_trees(4, arity=20, largest=20)),
     'child-sum Tree-LSTM, leaves': (TreeLSTM, lambda: random_trees(4, largest=1)),
     'binary Tree-LSTM': (BinaryTreeLSTM, lambda: binary_trees(6)),
-    'binary Tree-LSTM, words at leaves': (lambda: BinaryTreeLSTM(words_inside=False),
-                                          lambda: binary_trees(6, seed=1)),
+    'binary Tree-LSTM, words at leaves': (
+        lambda: BinaryTreeLSTM(words_inside=False),
+        lambda: binary_trees(6, seed=1),
+    ),
     'Tree-GRU': (TreeGRU, lambda: random_trees(8, seed=2)),
     'LSTM': (Reader, lambda: sentences(6)),
     'GRU': (lambda: Reader(gluon.rnn.GRUCell), lambda: sentences(6, seed=1)),
@@ -74,13 +98,16 @@ def test_one_sample(name):
     assert_matches_eager(started(make()), samples()[:1])
 
 
-@pytest.mark.parametrize('name', ['dense', 'mlp', 'images', 'child-sum Tree-LSTM',
-                                  'binary Tree-LSTM', 'Tree-GRU', 'layer norm'])
+@pytest.mark.parametrize(
+    'name',
+    ['dense', 'mlp', 'images', 'child-sum Tree-LSTM', 'binary Tree-LSTM', 'Tree-GRU', 'layer norm'],
+)
 def test_float64(name):
     make, samples = WORKLOADS[name]
     net = started(make(), dtype='float64')
-    given = [sample.astype('float64') if hasattr(sample, 'astype') else sample
-             for sample in samples()]
+    given = [
+        sample.astype('float64') if hasattr(sample, 'astype') else sample for sample in samples()
+    ]
     if name == 'images':  # NumPy's float64 would become float32, as in mx.nd.array
         given = [mx.nd.array(image, dtype='float64') for image in given]
     assert_matches_eager(net, given)
@@ -100,15 +127,20 @@ def test_no_samples():
 def test_pairs_with_labels():
     net, loss = started(TreeLSTM()), gluon.loss.SoftmaxCrossEntropyLoss()
     samples = [(tree, i % 5) for i, tree in enumerate(random_trees(7, seed=5))]
-    assert_matches_eager(lambda tree, label: loss(net(tree), label), samples, unpack=True,
-                         blocks=[net, loss])
+    assert_matches_eager(
+        lambda tree, label: loss(net(tree), label), samples, unpack=True, blocks=[net, loss]
+    )
 
 
 def test_two_models_in_one_scope():
     first, second = started(TreeLSTM()), started(Reader(), seed=1)
     samples = list(zip(random_trees(5), sentences(5)))
-    assert_matches_eager(lambda tree, tokens: first(tree) * second(tokens), samples,
-                         unpack=True, blocks=[first, second])
+    assert_matches_eager(
+        lambda tree, tokens: first(tree) * second(tokens),
+        samples,
+        unpack=True,
+        blocks=[first, second],
+    )
 
 
 def test_hidden_shared_between_levels():
@@ -134,8 +166,11 @@ class TestTheHelper:
             calls.append(x)
             return net(x) * (1 + 1e-4 * (len(calls) > 6))
 
-        with pytest.raises(AssertionError, match=r'scheduler depth, not hybridized, inference, .*: '
-                                                 r'result \[\d\] differs from eager by up to'):
+        with pytest.raises(
+            AssertionError,
+            match=r'scheduler depth, not hybridized, inference, .*: '
+            r'result \[\d\] differs from eager by up to',
+        ):
             assert_matches_eager(model, ndarrays(6, (1, 4)), blocks=[net])
 
     def test_a_wrong_gradient(self):
@@ -146,7 +181,10 @@ class TestTheHelper:
             y = net(x)
             return y.detach() if len(calls) % 8 == 7 else y
 
-        with pytest.raises(AssertionError, match=r'training, (no )?native operators: gradient of dense\d+_weight on cpu'):
+        with pytest.raises(
+            AssertionError,
+            match=r'training, (no )?native operators: gradient of dense\d+_weight on cpu',
+        ):
             assert_matches_eager(model, ndarrays(4, (1, 4)), blocks=[net], training=[True])
 
     def test_a_wrong_input_gradient(self):
@@ -154,12 +192,18 @@ class TestTheHelper:
 
         def model(x):
             calls.append(x)
-            return edb.nd.tanh(x) if len(calls) <= 4 else edb.nd.tanh(x.copy() if 0 else x) * 1.0 \
-                + edb.nd.BlockGrad(x) - edb.nd.identity(x)
+            return (
+                edb.nd.tanh(x)
+                if len(calls) <= 4
+                else edb.nd.tanh(x.copy() if 0 else x) * 1.0
+                + edb.nd.BlockGrad(x)
+                - edb.nd.identity(x)
+            )
 
         with pytest.raises(AssertionError, match=r'gradient of input \d'):
-            assert_matches_eager(model, ndarrays(4, (1, 4), gradient=True), training=[True],
-                                 hybridized=[False])
+            assert_matches_eager(
+                model, ndarrays(4, (1, 4), gradient=True), training=[True], hybridized=[False]
+            )
 
     def test_another_structure(self):
         calls = []

@@ -3,6 +3,7 @@
 Every test here ends in the fixture `aftermath`: hooks gone, no array guarded, and the next
 minibatch of another model gives what eager Gluon gives.
 """
+
 import gc
 import inspect
 
@@ -23,6 +24,7 @@ pytestmark = pytest.mark.usefixtures('aftermath')
 
 
 # --- exceptions in the user's code ---------------------------------------------------------------
+
 
 class Oops(Exception):
     """An error of the user's."""
@@ -160,14 +162,27 @@ def test_outer_value_in_inner_scope():
     np.testing.assert_allclose(inner.asnumpy(), expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize('use', [
-    lambda value: value.asnumpy(), lambda value: value + 1, lambda value: value.reshape((-1,)),
-    lambda value: value.asscalar(), bool, lambda value: value[0], lambda value: value.wait_to_read(),
-    lambda value: edb.forward([value]), lambda value: edb.stack([value, value]),
-    lambda value: edb.concat([value]), lambda value: edb.add_n([value]),
-    lambda value: value.backward(), lambda value: mx.nd.tanh(value), lambda value: value.sum(),
-    lambda value: value.copyto(mx.cpu()), lambda value: value.as_in_context(mx.cpu(1)),
-])
+@pytest.mark.parametrize(
+    'use',
+    [
+        lambda value: value.asnumpy(),
+        lambda value: value + 1,
+        lambda value: value.reshape((-1,)),
+        lambda value: value.asscalar(),
+        bool,
+        lambda value: value[0],
+        lambda value: value.wait_to_read(),
+        lambda value: edb.forward([value]),
+        lambda value: edb.stack([value, value]),
+        lambda value: edb.concat([value]),
+        lambda value: edb.add_n([value]),
+        lambda value: value.backward(),
+        lambda value: mx.nd.tanh(value),
+        lambda value: value.sum(),
+        lambda value: value.copyto(mx.cpu()),
+        lambda value: value.as_in_context(mx.cpu(1)),
+    ],
+)
 def test_stale_value(use):
     net = dense(1)
     with pytest.raises(Oops):
@@ -267,12 +282,15 @@ def test_generator_that_is_dropped_in_the_middle():
 
 # --- an interrupt during evaluation --------------------------------------------------------------
 
+
 @pytest.mark.parametrize('error', [KeyboardInterrupt, MemoryError])
 @pytest.mark.parametrize('when', ['run', 'native', 'schedule', 'connect', 'make_plan', '_fill'])
 @pytest.mark.parametrize('inside', [True, False])
 def test_interrupt_during_evaluation(monkeypatch, error, when, inside):
     """The scope can be evaluated again after it, or says clearly that it cannot."""
-    from gluon_edbatch.execute import evaluate, machine as execute
+    from gluon_edbatch.execute import evaluate
+    from gluon_edbatch.execute import machine as execute
+
     net = dense(4)
     expected = net(net(rows(1)[0])).asnumpy()
     calls = []
@@ -300,6 +318,7 @@ def test_interrupt_during_evaluation(monkeypatch, error, when, inside):
                         calls.append(0)
                         return original(machine, *args)
                     return interrupt()
+
                 patch.setattr(execute.Machine, when, second)
             elif when == 'native':
                 patch.setattr(execute.NativeRun, 'forward', interrupt)
@@ -319,8 +338,9 @@ def test_interrupt_during_evaluation(monkeypatch, error, when, inside):
                 value_of(value)
                 np.testing.assert_allclose(value.asnumpy(), expected, rtol=1e-5)
                 more = net(value)
-            np.testing.assert_allclose(more.asnumpy(), net(mx.nd.array(expected)).asnumpy(),
-                                       rtol=1e-5)
+            np.testing.assert_allclose(
+                more.asnumpy(), net(mx.nd.array(expected)).asnumpy(), rtol=1e-5
+            )
         else:
             with edb.batching(Interrupted()):
                 value = net(net(rows(1)[0]))
@@ -331,6 +351,7 @@ def test_interrupt_during_evaluation(monkeypatch, error, when, inside):
 
 
 # --- refused when recorded, on the user's line ---------------------------------------------------
+
 
 def test_shape_error_names_block_and_line():
     net, line = dense(in_units=4), Line()
@@ -392,10 +413,16 @@ def test_line_is_the_users_even_through_library_code():
     line.assert_in(info, cell.name)
 
 
-@pytest.mark.parametrize('function', [
-    lambda a, b: edb.stack([a, b]), lambda a, b: edb.concat([a, b]),
-    lambda a, b: edb.add_n([a, b]), lambda a, b: edb.ragged([a, b])],
-    ids=['stack', 'concat', 'add_n', 'ragged'])
+@pytest.mark.parametrize(
+    'function',
+    [
+        lambda a, b: edb.stack([a, b]),
+        lambda a, b: edb.concat([a, b]),
+        lambda a, b: edb.add_n([a, b]),
+        lambda a, b: edb.ragged([a, b]),
+    ],
+    ids=['stack', 'concat', 'add_n', 'ragged'],
+)
 def test_functions_of_unequal_shapes(function):
     line = Line()
     with edb.batching():
@@ -403,14 +430,17 @@ def test_functions_of_unequal_shapes(function):
 
         def user():
             line.here(), function(one, other)
+
         with pytest.raises((edb.RecordError, mx.base.MXNetError)) as info:
             user()
     assert __file__ in str(info.value)
 
 
-@pytest.mark.parametrize('argument', ['a string', object(), None, 1j, [], {}, b'bytes', slice(2),
-                                      [[]], set(), lambda: None],
-                         ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize(
+    'argument',
+    ['a string', object(), None, 1j, [], {}, b'bytes', slice(2), [[]], set(), lambda: None],
+    ids=lambda value: type(value).__name__,
+)
 def test_wrong_argument_type(argument):
     net, line = dense(), Line()
     with edb.batching():
@@ -517,8 +547,10 @@ def test_whole_model_on_another_context():
     assert_minibatch_right(net, samples)
 
 
-@pytest.mark.parametrize('parameters, data', [('float32', 'float64'), ('float64', 'float32'),
-                                              ('float32', 'float16'), ('float32', 'int32')])
+@pytest.mark.parametrize(
+    'parameters, data',
+    [('float32', 'float64'), ('float64', 'float32'), ('float32', 'float16'), ('float32', 'int32')],
+)
 def test_mixed_dtypes(parameters, data):
     net, line = dense(), Line()
     net.cast(parameters)
@@ -543,8 +575,11 @@ def test_float64_model():
     assert_minibatch_right(net, [row.astype('float64') for row in rows(4)])
 
 
-@pytest.mark.parametrize('number', [2 ** 24 + 1, -2 ** 24 - 1, 2 ** 53 + 1, 2 ** 70 + 1, 10 ** 400],
-                         ids=['2^24+1', '-2^24-1', '2^53+1', '2^70+1', '10^400'])
+@pytest.mark.parametrize(
+    'number',
+    [2**24 + 1, -(2**24) - 1, 2**53 + 1, 2**70 + 1, 10**400],
+    ids=['2^24+1', '-2^24-1', '2^53+1', '2^70+1', '10^400'],
+)
 def test_integer_too_large_for_float32(number):
     net, line = nn.Embedding(5, 3), Line()
     net.initialize()
@@ -560,13 +595,13 @@ def test_integer_too_large_for_float32_as_a_later_evaluation():
     try:
         with edb.batching():
             good = net(1)
-            line.here(), net(2 ** 24 + 1)
+            line.here(), net(2**24 + 1)
     except (edb.EdbError, ValueError) as error:
         assert line.site in str(error)
         return
     with pytest.raises((edb.EdbError, ValueError)) as info:
         good.asnumpy()
-    line.assert_in(info, str(2 ** 24 + 1))
+    line.assert_in(info, str(2**24 + 1))
     gc.collect()
 
 
@@ -613,10 +648,12 @@ def test_sparse_array():
 
 # --- autograd ------------------------------------------------------------------------------------
 
+
 def test_a_condition_in_hybrid_forward():
     class Condition(gluon.HybridBlock):
         def hybrid_forward(self, F, x):
-            if x.sum() > 0: within.here()  # noqa: E701
+            if x.sum() > 0:
+                within.here()  # noqa: E701
             return x
 
     net, line, within = Condition(), Line(), Line()
@@ -654,22 +691,25 @@ def test_second_derivatives():
             value = net(sample)
             with pytest.raises(edb.RecordError) as info:
                 line.here(), autograd.grad(value, sample, create_graph=True)
-            first, = autograd.grad(value, sample, retain_graph=True)
+            (first,) = autograd.grad(value, sample, retain_graph=True)
         line.assert_in(info, 'second derivatives')
-        np.testing.assert_allclose(first.asnumpy(), net.weight.data().asnumpy().sum(
-            axis=0, keepdims=True), rtol=1e-5)
+        np.testing.assert_allclose(
+            first.asnumpy(), net.weight.data().asnumpy().sum(axis=0, keepdims=True), rtol=1e-5
+        )
         value = edb.stack([value])
-        gradient, = autograd.grad(value, sample, create_graph=True)
-        penalty = (gradient ** 2).sum() + value.sum()
+        (gradient,) = autograd.grad(value, sample, create_graph=True)
+        penalty = (gradient**2).sum() + value.sum()
     with pytest.raises(mx.base.MXNetError):  # not as if the gradient were a constant
         penalty.backward()
 
 
 # --- errors while a batch runs -------------------------------------------------------------------
 
+
 def test_failure_in_the_middle_of_a_batch(monkeypatch):
     """What MXNet refuses at run time is reported with type, number of calls and lines."""
     from gluon_edbatch.execute import machine as execute
+
     net, other, line = dense(4), dense(2, prefix='failing_'), Line()
     original = execute.program_for
 
@@ -680,6 +720,7 @@ def test_failure_in_the_middle_of_a_batch(monkeypatch):
 
         def call(*_args, **_kwargs):
             raise mx.base.MXNetError('Check failed: out of luck')
+
         return program._replace(call=call)
 
     monkeypatch.setattr(execute, 'program_for', broken)
@@ -689,8 +730,7 @@ def test_failure_in_the_middle_of_a_batch(monkeypatch):
     with pytest.raises(edb.BatchError) as info:
         bad[0].asnumpy()
     line.assert_in(info, 'failing', '3 calls', 'out of luck')
-    np.testing.assert_allclose(edb.forward(good)[0].asnumpy(), net(rows(1)[0]).asnumpy(),
-                               rtol=1e-6)
+    np.testing.assert_allclose(edb.forward(good)[0].asnumpy(), net(rows(1)[0]).asnumpy(), rtol=1e-6)
     monkeypatch.undo()  # a second try, once the cause is gone
     np.testing.assert_allclose(bad[0].asnumpy(), other(net(rows(1)[0])).asnumpy(), rtol=1e-5)
     assert_unguarded(net, other)
@@ -708,6 +748,7 @@ def test_index_out_of_range_is_as_in_eager():
 
 def test_error_in_backward_is_raised_not_swallowed(monkeypatch):
     from gluon_edbatch.execute import backward
+
     net = dense()
 
     def broken(*_args):
@@ -748,6 +789,7 @@ def test_many_failures_in_a_row():
 
 # --- arguments that are no arrays: in the user's terms -------------------------------------------
 
+
 class PerSample(edb.AutoBatchMixin, gluon.Block):
     """A model for one sample, whose Dense is called on `line`."""
 
@@ -766,9 +808,11 @@ class Sample:
 
 
 NO_ARRAYS = {
-    'nested list': ([[1., 2., 3., 4.], [5, 6, 7, 8]],
-                    ['x is a nested list of 8 numbers', "numpy.array(..., 'float32')"]),
-    'flat list': ([1., 2., 3., 4.], ['x is a list of 4 numbers', 'axis 0 has a row']),
+    'nested list': (
+        [[1.0, 2.0, 3.0, 4.0], [5, 6, 7, 8]],
+        ['x is a nested list of 8 numbers', "numpy.array(..., 'float32')"],
+    ),
+    'flat list': ([1.0, 2.0, 3.0, 4.0], ['x is a list of 4 numbers', 'axis 0 has a row']),
     'long list': (list(range(10000)), ['x is a list of 10000 numbers']),
     'arrays': (rows(3), ['x is a list of 3 arrays', 'gluon_edbatch.stack or concat']),
     'tuple of NumPy arrays': ((np.ones((1, 4)),) * 2, ['x is a tuple of 2 arrays']),
@@ -798,7 +842,9 @@ def test_no_array_is_named_with_what_to_write(name, eager):
 
 
 @pytest.mark.parametrize('eager', [False, True])
-@pytest.mark.parametrize('samples', [rows(3), [[1., 2., 3., 4.]] * 500], ids=['arrays', 'lists'])
+@pytest.mark.parametrize(
+    'samples', [rows(3), [[1.0, 2.0, 3.0, 4.0]] * 500], ids=['arrays', 'lists']
+)
 def test_list_of_samples_to_a_model(samples, eager):
     net, line = PerSample(), Line()
     net.initialize()
@@ -821,18 +867,23 @@ def test_other_errors_of_an_eager_model_are_as_they_were():
         net()
 
 
-@pytest.mark.parametrize('call, words', [
-    (lambda x: edb.nd.tanh(None), ['edb.nd.tanh', 'argument 1 is None']),
-    (lambda x: edb.nd.dot(x, [1, 2]), ['edb.nd.dot', 'argument 2 is a list of 2 numbers']),
-    (lambda x: edb.nd.dot(x, [1] * 10000), ['argument 2 is a list of 10000 numbers']),
-    (lambda x: edb.nd.concat(x, 'word'), ['edb.nd.concat', "argument 2 is the string 'word'"]),
-    (lambda x: edb.ragged([x, 'word']), ["ragged() takes arrays, not 'word'"]),
-    (lambda x: gluon.loss.L2Loss()(x, None), ['L2Loss', 'label is None']),
-    (lambda x: gluon.loss.L2Loss()(x, 'word'), ['L2Loss', "label is the string 'word'"]),
-    (lambda x: edb.rnn.ChildSumTreeLSTMCell(3)(x, None),
-     ['takes a list of children, [] for none, not None']),
-    (lambda x: edb.rnn.TreeGRUCell(3)('word', []), ["x is the string 'word'"]),
-])
+@pytest.mark.parametrize(
+    'call, words',
+    [
+        (lambda x: edb.nd.tanh(None), ['edb.nd.tanh', 'argument 1 is None']),
+        (lambda x: edb.nd.dot(x, [1, 2]), ['edb.nd.dot', 'argument 2 is a list of 2 numbers']),
+        (lambda x: edb.nd.dot(x, [1] * 10000), ['argument 2 is a list of 10000 numbers']),
+        (lambda x: edb.nd.concat(x, 'word'), ['edb.nd.concat', "argument 2 is the string 'word'"]),
+        (lambda x: edb.ragged([x, 'word']), ["ragged() takes arrays, not 'word'"]),
+        (lambda x: gluon.loss.L2Loss()(x, None), ['L2Loss', 'label is None']),
+        (lambda x: gluon.loss.L2Loss()(x, 'word'), ['L2Loss', "label is the string 'word'"]),
+        (
+            lambda x: edb.rnn.ChildSumTreeLSTMCell(3)(x, None),
+            ['takes a list of children, [] for none, not None'],
+        ),
+        (lambda x: edb.rnn.TreeGRUCell(3)('word', []), ["x is the string 'word'"]),
+    ],
+)
 def test_no_array_to_an_operator_or_a_cell(call, words):
     line = Line()
     line.site = f'{__file__}:{call.__code__.co_firstlineno}'
@@ -843,7 +894,7 @@ def test_no_array_to_an_operator_or_a_cell(call, words):
     line.assert_in(info, *words)
 
 
-@pytest.mark.parametrize('argument', ['word', None, [1., 2.]])
+@pytest.mark.parametrize('argument', ['word', None, [1.0, 2.0]])
 def test_containers_that_are_right_are_not_blamed(argument):
     """States of a recurrent cell are a list of arrays."""
     cell, line = gluon.rnn.LSTMCell(3, input_size=4), Line()
@@ -861,13 +912,16 @@ def test_what_the_users_own_code_said_is_in_the_message():
             return states.shape
 
     with edb.batching():
-        with pytest.raises(edb.RecordError, match="AttributeError: 'list' object has no attribute "
-                                                  "'shape'\n  called at "):
+        with pytest.raises(
+            edb.RecordError,
+            match="AttributeError: 'list' object has no attribute 'shape'\n  called at ",
+        ):
             Odd()(rows(2))
 
 
 def test_none_where_it_is_meant_is_not_blamed():
     """An optional argument that is not given is no reason for an error of another kind."""
+
     class Optional(gluon.HybridBlock):
         def hybrid_forward(self, F, x, bias=None):
             if bias is not None:
@@ -886,5 +940,5 @@ def test_brief():
     assert brief(value) == 'float32(1, 3)'
     assert brief([value] * 9) == '[' + 'float32(1, 3), ' * 3 + '...]'
     assert brief({'a': (np.ones(2, 'int32'),)}) == "{'a': (int32(2,),)}"
-    assert len(brief('x' * 10 ** 6)) <= 62 and len(brief([[['x' * 99] * 99] * 99] * 99)) < 2000
+    assert len(brief('x' * 10**6)) <= 62 and len(brief([[['x' * 99] * 99] * 99] * 99)) < 2000
     edb.forward(value)

@@ -1,4 +1,5 @@
 """Finished programs exit with status 0, at once and every time: nothing is pending at exit."""
+
 import signal
 import sys
 
@@ -7,7 +8,7 @@ import pytest
 from support.processes import interrupt, run_python, start
 
 TIMES = 5
-SET_UP = '''
+SET_UP = """
 import sys
 import mxnet as mx
 import numpy as np
@@ -37,7 +38,7 @@ def train():
         loss = edb.stack(record()).mean()
     loss.backward()
     return loss
-'''
+"""
 PROGRAMS = {
     'after backward': 'train()',
     'after backward with the loss alive': 'loss = train()',
@@ -51,12 +52,12 @@ PROGRAMS = {
     'recorded only under autograd': 'with autograd.record():\n    values = record()',
     'one value of many evaluated': 'values = record(); values[0].asnumpy()',
     'lazy values alive in globals': 'values = record(); edb.forward(values)',
-    'scope alive in globals': '''
+    'scope alive in globals': """
 with edb.batching() as scope:
     value = net(data[0])
 value.asnumpy()
-''',
-    'in a function': '''
+""",
+    'in a function': """
 def main():
     with autograd.record():
         with edb.batching() as scope:
@@ -65,8 +66,8 @@ def main():
     trainer.step(1)
     return scope.report()
 print(main())
-''',
-    'exception caught': '''
+""",
+    'exception caught': """
 try:
     with autograd.record(), edb.batching():
         values = [net(sample) for sample in data]
@@ -74,8 +75,8 @@ try:
         raise ValueError
 except ValueError:
     pass
-''',
-    'exception caught, then training': '''
+""",
+    'exception caught, then training': """
 try:
     with edb.batching():
         values = [net(sample) for sample in data]
@@ -83,33 +84,33 @@ try:
 except ValueError as error:
     kept = error
 train()
-''',
+""",
     'sys.exit after backward': 'train(); sys.exit(0)',
-    'sys.exit in a scope': '''
+    'sys.exit in a scope': """
 with autograd.record(), edb.batching():
     values = [net(sample) for sample in data]
     values[0].asnumpy()
     sys.exit(0)
-''',
-    'sys.exit in a function with pending work': '''
+""",
+    'sys.exit in a function with pending work': """
 def main():
     for _ in range(3):
         loss = train()
         trainer.step(1)
     sys.exit(0)
 main()
-''',
-    'in a thread': '''
+""",
+    'in a thread': """
 import threading
 thread = threading.Thread(target=train)
 thread.start()
 thread.join()
-''',
-    'in a thread that is not joined': '''
+""",
+    'in a thread that is not joined': """
 import threading
 threading.Thread(target=train).start()
-''',
-    'in a daemon thread that is done': '''
+""",
+    'in a daemon thread that is done': """
 import threading
 done = threading.Event()
 def work():
@@ -117,8 +118,8 @@ def work():
     done.set()
 threading.Thread(target=work, daemon=True).start()
 done.wait()
-''',
-    'two threads': '''
+""",
+    'two threads': """
 import threading
 def work():
     record_net = gluon.nn.Dense(3, in_units=32)
@@ -131,8 +132,8 @@ def work():
 threads = [threading.Thread(target=work) for _ in range(2)]
 [thread.start() for thread in threads]
 [thread.join() for thread in threads]
-''',
-    'forked child': '''
+""",
+    'forked child': """
 import os
 expected = train().asnumpy()
 train()  # its gradients are still to be computed
@@ -143,15 +144,15 @@ if not child:
     os._exit(7)
 assert os.WEXITSTATUS(os.waitpid(child, 0)[1]) == 7
 np.testing.assert_allclose(train().asnumpy(), expected, rtol=1e-5)
-''',
-    'forked by subprocess': '''
+""",
+    'forked by subprocess': """
 import subprocess
 subprocess._USE_VFORK = False  # as Python 3.8 and 3.9
 for _ in range(3):
     train()
     subprocess.run(['true'], check=True)
-''',
-    'workers of a DataLoader': '''
+""",
+    'workers of a DataLoader': """
 train()
 loader = gluon.data.DataLoader(gluon.data.SimpleDataset(list(data)), batch_size=8, num_workers=2)
 weight = net[0].weight
@@ -178,8 +179,8 @@ for _ in range(2):
         trainer.step(8)
         count += len(batch)
 assert count == 2 * len(data)
-''',
-    'scopes in the workers of a DataLoader': '''
+""",
+    'scopes in the workers of a DataLoader': """
 def encoded(sample):
     with edb.batching():
         values = [net(row.reshape((1, -1))) for row in sample]
@@ -191,40 +192,40 @@ loader = gluon.data.DataLoader(gluon.data.SimpleDataset(list(data)).transform(en
 found = list(loader)
 assert len(found) == 10
 np.testing.assert_allclose(found[0][0].asnumpy(), expected, rtol=1e-5)
-''',
-    'a reference cycle with values': '''
+""",
+    'a reference cycle with values': """
 class Holder: pass
 holder = Holder()
 holder.self, holder.loss, holder.values = holder, train(), record()
-''',
-    'atexit handler that trains': '''
+""",
+    'atexit handler that trains': """
 import atexit
 atexit.register(lambda: (train(), trainer.step(1)))
-''',
-    'atexit handler before the import': '''
+""",
+    'atexit handler before the import': """
 import atexit
 atexit.register(train)
 train()
-''',
+""",
     'lazy values in a module attribute': 'sys.kept = record(); sys.kept[0].asnumpy(); sys.loss = train()',
-    'generator left open': '''
+    'generator left open': """
 def samples():
     with edb.batching():
         for sample in data:
             yield net(sample)
 values = samples()
 next(values)
-''',
-    'several backward passes': '''
+""",
+    'several backward passes': """
 with autograd.record():
     loss = edb.stack(record()).mean()
 loss.backward(retain_graph=True)
 loss.backward()
-''',
+""",
     'hybridized': 'net.hybridize(); train(); trainer.step(1)',
     'static_alloc': 'net.hybridize(static_alloc=True, static_shape=True); net(mx.nd.array(data[0])); train()',
     'deleted at the end': 'loss = train(); del net, trainer, loss',
-    'gradient pending on a large product': '''
+    'gradient pending on a large product': """
 big = gluon.nn.Dense(1500, in_units=1500)
 big.initialize()
 with autograd.record():
@@ -234,7 +235,7 @@ with autograd.record():
             value = big(value) * 0.01
         loss = value.sum(axis=1)
 loss.backward()
-''',
+""",
 }
 
 
@@ -259,16 +260,26 @@ def test_exit_status_many_times(name):
         assert not done.stderr, done.stderr
 
 
-@pytest.mark.parametrize('name', ['after backward', 'after trainer.step', 'recorded only',
-                                  'lazy values alive in globals', 'sys.exit in a scope',
-                                  'in a thread that is not joined'])
+@pytest.mark.parametrize(
+    'name',
+    [
+        'after backward',
+        'after trainer.step',
+        'recorded only',
+        'lazy values alive in globals',
+        'sys.exit in a scope',
+        'in a thread that is not joined',
+    ],
+)
 def test_exit_status_five_times(name):
     for attempt in range(TIMES):
         done = run(SET_UP + PROGRAMS[name])
         assert done.returncode == 0, f'attempt {attempt}: {done.returncode}\n{done.stderr}'
 
 
-@pytest.mark.parametrize('name', ['after trainer.step', 'in a thread', 'lazy values alive in globals'])
+@pytest.mark.parametrize(
+    'name', ['after trainer.step', 'in a thread', 'lazy values alive in globals']
+)
 @pytest.mark.parametrize('engine', ['NaiveEngine', 'ThreadedEngine', 'ThreadedEnginePerDevice'])
 def test_exit_status_of_every_engine(name, engine):
     done = run(SET_UP + PROGRAMS[name], MXNET_ENGINE_TYPE=engine)
@@ -277,25 +288,31 @@ def test_exit_status_of_every_engine(name, engine):
 
 def test_uncaught_exception_has_status_1():
     """The user's error is what is seen, not a crash at shutdown."""
-    done = run(SET_UP + '''
+    done = run(
+        SET_UP
+        + """
 with autograd.record(), edb.batching():
     values = [net(sample) for sample in data]
     values[0].asnumpy()
     raise ValueError('mine')
-''')
+"""
+    )
     assert done.returncode == 1, done.stderr
     assert done.stderr.strip().endswith('ValueError: mine')
 
 
 def test_an_error_that_waits_at_a_fork_ends_the_program():
     """As without a scope: who goes on would read an array that was not computed."""
-    done = run(SET_UP + '''
+    done = run(
+        SET_UP
+        + """
 import os
 train()
 broken = mx.nd.random.normal(0, -1, (2, 2))
 os.fork()
 print('went on')
-''')
+"""
+    )
     assert done.returncode == -signal.SIGABRT, done.stderr
     assert 'before a fork' in done.stderr and 'has to be positive' in done.stderr
     assert not done.stdout
@@ -313,12 +330,15 @@ def test_import_alone():
 @pytest.mark.parametrize('steps', [1, 20, 60])
 def test_keyboard_interrupt_from_outside(steps):
     """SIGINT in the middle of training ends the program with KeyboardInterrupt, not a hang."""
-    program = SET_UP + '''
+    program = (
+        SET_UP
+        + """
 while True:
     train()
     trainer.step(1)
     print('a step', flush=True)
-'''
+"""
+    )
     with start([sys.executable, '-c', program]) as process:
         for _ in range(steps):
             assert process.stdout.readline() == 'a step\n'
@@ -333,7 +353,10 @@ def test_training_goes_on_after_keyboard_interrupt():
     Places are counted in calls and returns of Python functions: those of a step, and which of
     them is interrupted, do not depend on how fast the machine is.
     """
-    done = run_python('-c', SET_UP + '''
+    done = run_python(
+        '-c',
+        SET_UP
+        + '''
 import signal
 call = gluon.Block.__call__
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -374,5 +397,6 @@ for place in range(places):
     assert abs(loss - expected) < 1e-5 * abs(expected), (place, loss, expected)
 print('interrupted', interrupted, 'of', places, 'in', whole.count)
 assert interrupted > places // 2
-''')
+''',
+    )
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]

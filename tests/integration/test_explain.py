@@ -1,4 +1,5 @@
 """Explanations: each cause is found at its line with its values, and the numbers add up."""
+
 import re
 from collections import Counter
 from pathlib import Path
@@ -6,14 +7,15 @@ from pathlib import Path
 import mxnet as mx
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
 from gluon_edbatch import Cause
-from gluon_edbatch.report.explain.explanation import TYPE_CAUSES
 from gluon_edbatch.record.sites import Site
+from gluon_edbatch.report.explain.explanation import TYPE_CAUSES
 from support.models import Reader, TreeLSTM, ndarrays, random_trees, sentences, started
 from support.programs import RandomScheduler, as_ndarrays, programs, run, schedulers
 
@@ -23,21 +25,24 @@ SOURCE = Path(__file__).read_text(encoding='utf-8').splitlines()
 
 def site(marker):
     """The line of this file that ends with ``# marker``."""
-    line, = [number for number, text in enumerate(SOURCE, 1) if text.endswith(f'# {marker}')]
+    (line,) = [number for number, text in enumerate(SOURCE, 1) if text.endswith(f'# {marker}')]
     return Site(__file__, line)
 
 
 def place(explanation, marker, operation=None):
     """The place on a marked line."""
-    found, = [one for one in explanation.places if one.site == site(marker)
-              and operation in (None, one.operation)]
+    (found,) = [
+        one
+        for one in explanation.places
+        if one.site == site(marker) and operation in (None, one.operation)
+    ]
     assert found.source == SOURCE[found.site.line - 1].strip()
     return found
 
 
 def reason(found, cause):
     """The reason with that cause."""
-    one, = [one for one in found.reasons if one.cause is cause]
+    (one,) = [one for one in found.reasons if one.cause is cause]
     assert one.text and one.advice
     return one
 
@@ -50,9 +55,13 @@ def causes(found):
 def assert_adds_up(scope, explanation):
     """Calls and batches are those of the report, each once."""
     report = scope.report()
-    assert (explanation.scheduler, explanation.evaluations, explanation.calls,
-            explanation.batches, explanation.lower_bound) == (
-        report.scheduler, report.evaluations, report.nodes, report.batches, report.lower_bound)
+    assert (
+        explanation.scheduler,
+        explanation.evaluations,
+        explanation.calls,
+        explanation.batches,
+        explanation.lower_bound,
+    ) == (report.scheduler, report.evaluations, report.nodes, report.batches, report.lower_bound)
     assert sum(one.calls for one in explanation.places) == report.nodes
     assert sum(one.waiting for one in explanation.places) == explanation.waiting
     sizes = {}
@@ -67,8 +76,10 @@ def assert_adds_up(scope, explanation):
     calls = Counter()
     for kind in report.types:
         calls[kind.name] += kind.calls
-    assert calls == sum([Counter({bar.type_name: bar.calls}) for one in explanation.places
-                         for bar in one.bars], Counter())
+    assert calls == sum(
+        [Counter({bar.type_name: bar.calls}) for one in explanation.places for bar in one.bars],
+        Counter(),
+    )
 
 
 def dense(units=2, **options):
@@ -85,6 +96,7 @@ def explained(scope, values):
 
 
 # --- another type --------------------------------------------------------------------------------
+
 
 def test_another_shape():
     net = dense(flatten=False)
@@ -168,11 +180,14 @@ def test_another_attribute_of_an_operator():
     net = dense(4)
     with edb.batching() as scope:
         made = [net(x) for x in ndarrays(3, (1, WIDTH))]
-        values = [edb.nd.slice_axis(x, axis=1, begin=0, end=2 + (i == 1))  # attribute
-                  for i, x in enumerate(made)]
+        values = [
+            edb.nd.slice_axis(x, axis=1, begin=0, end=2 + (i == 1))  # attribute
+            for i, x in enumerate(made)
+        ]
     explanation = explained(scope, values)
-    why, = [why for one in explanation.places if one.operation == 'slice_axis'
-            for why in one.reasons]
+    (why,) = [
+        why for one in explanation.places if one.operation == 'slice_axis' for why in one.reasons
+    ]
     assert why.cause is Cause.ARGUMENT and why.text == 'end is 2 in 2 calls and 3 in 1'
 
 
@@ -190,8 +205,10 @@ def test_another_block():
 
 def test_blocks_without_parameters_are_as_good_as_one():
     with edb.batching() as scope:
-        values = [gluon.loss.L2Loss()(x, y)  # fresh
-                  for x, y in zip(ndarrays(4, (1, 2)), ndarrays(4, (1, 2), seed=1))]
+        values = [
+            gluon.loss.L2Loss()(x, y)  # fresh
+            for x, y in zip(ndarrays(4, (1, 2)), ndarrays(4, (1, 2), seed=1))
+        ]
     found = place(explained(scope, values), 'fresh')
     assert (found.batches, found.fewest) == (4, 1)
     assert 'have no parameters: make one block, once' in reason(found, Cause.BLOCK).advice
@@ -256,6 +273,7 @@ def test_parameters_that_were_cast():
 
 
 # --- other causes --------------------------------------------------------------------------------
+
 
 def test_a_dependency():
     net = dense(WIDTH)
@@ -353,14 +371,23 @@ class Filter(gluon.HybridBlock):
         return F.Convolution(x, kernel, kernel=(2,), num_filter=1, no_bias=True)
 
 
-@pytest.mark.parametrize('rows, text, advice', [
-    (1, 'do not fit a batch', 'Axis 0 is the batch axis'),
-    (2, 'different numbers of rows', 'equally many rows')])
+@pytest.mark.parametrize(
+    'rows, text, advice',
+    [
+        (1, 'do not fit a batch', 'Axis 0 is the batch axis'),
+        (2, 'different numbers of rows', 'equally many rows'),
+    ],
+)
 def test_an_operator_that_mixes_rows(rows, text, advice):
     net = Filter()
     with edb.batching() as scope:
-        values = [net(x, y) for x, y in zip(ndarrays(3, (rows, 1, 4)),  # mixed
-                                            ndarrays(3, (1, 1, 2)))]
+        values = [
+            net(x, y)
+            for x, y in zip(
+                ndarrays(3, (rows, 1, 4)),  # mixed
+                ndarrays(3, (1, 1, 2)),
+            )
+        ]
     found = place(explained(scope, values), 'mixed')
     why = reason(found, Cause.MIXED_ROWS)
     assert found.batches == 3 and why.batches == 2
@@ -460,8 +487,7 @@ def test_the_scheduler():
         values = [net(x) for x in ndarrays(6, (1, WIDTH))]  # unbatched
     why = reason(place(explained(scope, values), 'unbatched'), Cause.SCHEDULER)
     assert why.values == (6, 1) and why.batches == 5 and "'unbatched'" in why.text
-    assert why.advice == ("batching(scheduler='agenda') would take 1 batches for all that took "
-                          "6.")
+    assert why.advice == ("batching(scheduler='agenda') would take 1 batches for all that took 6.")
 
 
 def test_several_causes_and_what_is_said_once():
@@ -483,6 +509,7 @@ def test_several_causes_and_what_is_said_once():
 
 
 # --- calls that wait, and no calls ---------------------------------------------------------------
+
 
 def test_calls_that_wait():
     net = dense(flatten=False)
@@ -554,13 +581,23 @@ def state(scope):
     recording = scope._recording
     evaluator = recording.evaluator
     kept = [sorted(vars(count.graph)) for count in evaluator.counts]
-    return (len(recording.node_forms), recording.next_value, len(recording.forms),
-            recording.evaluations, evaluator.pending._seen_nodes, len(evaluator.forced),
-            evaluator.inside_s, recording.locations.evaluation.tobytes(), kept,
-            scope.scheduler.runs, mx.random.uniform(shape=1).shape)
+    return (
+        len(recording.node_forms),
+        recording.next_value,
+        len(recording.forms),
+        recording.evaluations,
+        evaluator.pending._seen_nodes,
+        len(evaluator.forced),
+        evaluator.inside_s,
+        recording.locations.evaluation.tobytes(),
+        kept,
+        scope.scheduler.runs,
+        mx.random.uniform(shape=1).shape,
+    )
 
 
 # --- any program ---------------------------------------------------------------------------------
+
 
 @settings(max_examples=150)
 @given(st.lists(programs(reads=True), max_size=4), schedulers)
@@ -577,8 +614,12 @@ def test_random_programs(minibatch, scheduler):
         # All but the scheduler's share adds up to no more than what was lost.
         why = Counter({reason.cause: reason.batches for reason in one.reasons})
         types = max([why.pop(cause, 0) for cause in TYPE_CAUSES])
-        rest = one.batches - one.fewest - types - sum(
-            count for cause, count in why.items() if cause is not Cause.SCHEDULER)
+        rest = (
+            one.batches
+            - one.fewest
+            - types
+            - sum(count for cause, count in why.items() if cause is not Cause.SCHEDULER)
+        )
         assert rest >= 0 and (one.reasons or not rest)
     assert str(explanation).count('\n') >= len(explanation.places)
 

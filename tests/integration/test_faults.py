@@ -1,4 +1,5 @@
 """What was once found wrong from outside, one test a fault: batched is as eager, or an error says why not."""
+
 import asyncio
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -12,20 +13,23 @@ from mxnet.gluon import nn
 import gluon_edbatch as edb
 from gluon_edbatch.record.hooks import current_recording
 from gluon_edbatch.testing import assert_matches_eager
-from support.models import ndarrays, rows, started
+from support.models import ndarrays, started
 
 
 def dense(units=4, in_units=4):
     """An initialised layer."""
     layer = nn.Dense(units, in_units=in_units)
-    layer.initialize(mx.init.Normal(.5))
+    layer.initialize(mx.init.Normal(0.5))
     return layer
 
 
 def ways():
     """A scope with native operators, and one without; the last one stands for eager Gluon."""
-    return [edb.batching(), edb.batching(compile_options=edb.CompileOptions(native=False)),
-            nullcontext()]
+    return [
+        edb.batching(),
+        edb.batching(compile_options=edb.CompileOptions(native=False)),
+        nullcontext(),
+    ]
 
 
 def eager_and_batched(model, samples, use, parameters, native=True):
@@ -45,9 +49,11 @@ def eager_and_batched(model, samples, use, parameters, native=True):
 
 def both_ways(function, native=True):
     """What a function gives eagerly, and in a scope."""
+
     def run(scope):
         with scope:
             return function()
+
     with edb.compile_options(native=native):
         return run(nullcontext()), run(edb.batching())
 
@@ -65,10 +71,15 @@ def assert_as_eager(function, samples, blocks, native=True):
                 values = [function(sample, marked) for sample in samples]
             loss = mx.nd.add_n(*[value.sum() for value in values])
         loss.backward()
-        found.append([value.asnumpy() for value in values] + [
-            parameter.grad().asnumpy() for block in blocks
-            for parameter in block.collect_params().values()] + [
-                array.grad.asnumpy() for array in marked])
+        found.append(
+            [value.asnumpy() for value in values]
+            + [
+                parameter.grad().asnumpy()
+                for block in blocks
+                for parameter in block.collect_params().values()
+            ]
+            + [array.grad.asnumpy() for array in marked]
+        )
     assert len(found[0]) == len(found[1])
     for expected, batched in zip(*found):
         np.testing.assert_allclose(batched, expected, rtol=1e-4, atol=1e-6)
@@ -81,7 +92,7 @@ def assert_same_gradients(*args, **options):
         np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
 
 
-LABEL, TARGET = mx.nd.array([1.]), mx.nd.array([[.3, -.2, .5]])
+LABEL, TARGET = mx.nd.array([1.0]), mx.nd.array([[0.3, -0.2, 0.5]])
 HEADS = {
     'MakeLoss': lambda F, y: F.MakeLoss(y * y, grad_scale=2),
     'make_loss': lambda F, y: F.make_loss(y * y),
@@ -90,16 +101,19 @@ HEADS = {
     'LinearRegressionOutput': lambda F, y: F.LinearRegressionOutput(y, TARGET),
     'MAERegressionOutput': lambda F, y: F.MAERegressionOutput(y, TARGET),
     'LogisticRegressionOutput': lambda F, y: F.LogisticRegressionOutput(y, TARGET),
-    'SVMOutput': lambda F, y: F.SVMOutput(y, LABEL)}
+    'SVMOutput': lambda F, y: F.SVMOutput(y, LABEL),
+}
 USES = {
     'all': lambda pairs: sum([head.sum() for head, _ in pairs]),
     'only one': lambda pairs: pairs[1][0].sum(),
     'behind BlockGrad': lambda pairs: pairs[0][0].sum() + mx.nd.BlockGrad(pairs[1][0]).sum(),
     'times 0': lambda pairs: pairs[0][0].sum() * 0,
-    'one, and values of another arena': lambda pairs: pairs[2][0].sum() + edb.stack(
-        [other for _, other in pairs]).sum(),
+    'one, and values of another arena': lambda pairs: (
+        pairs[2][0].sum() + edb.stack([other for _, other in pairs]).sum()
+    ),
     'other values only': lambda pairs: edb.stack([other for _, other in pairs]).sum(),
-    'stacked': lambda pairs: edb.stack([head for head, _ in pairs[1:]]).mean()}
+    'stacked': lambda pairs: edb.stack([head for head, _ in pairs[1:]]).mean(),
+}
 
 
 @pytest.mark.parametrize('use', USES)
@@ -113,33 +127,57 @@ def test_fault_01_loss_heads_make_their_own_gradient(head, use):
         return HEADS[head](mx.nd, y), mx.nd.sum(y)
 
     for native in (True, False):
-        assert_same_gradients(model, ndarrays(4, (1, 4)), USES[use],
-                              [dense.weight, dense.bias], native=native)
+        assert_same_gradients(
+            model, ndarrays(4, (1, 4)), USES[use], [dense.weight, dense.bias], native=native
+        )
 
 
-@pytest.mark.parametrize('operator', [
-    lambda y: mx.nd.sort(y, axis=None), lambda y: mx.nd.sort(y, axis=None, is_ascend=False),
-    lambda y: mx.nd.argsort(y, axis=None), lambda y: mx.nd.topk(y, axis=None, k=2, ret_typ='mask'),
-    lambda y: mx.nd.topk(y, axis=None, k=2, ret_typ='both'), lambda y: mx.nd.argmax(y, axis=None),
-    lambda y: mx.nd.sum(y, axis=None), lambda y: mx.nd.norm(y, axis=None),
-    lambda y: mx.nd.repeat(y, repeats=2, axis=None), lambda y: mx.nd.mean(y, axis=None, keepdims=1)])
+@pytest.mark.parametrize(
+    'operator',
+    [
+        lambda y: mx.nd.sort(y, axis=None),
+        lambda y: mx.nd.sort(y, axis=None, is_ascend=False),
+        lambda y: mx.nd.argsort(y, axis=None),
+        lambda y: mx.nd.topk(y, axis=None, k=2, ret_typ='mask'),
+        lambda y: mx.nd.topk(y, axis=None, k=2, ret_typ='both'),
+        lambda y: mx.nd.argmax(y, axis=None),
+        lambda y: mx.nd.sum(y, axis=None),
+        lambda y: mx.nd.norm(y, axis=None),
+        lambda y: mx.nd.repeat(y, repeats=2, axis=None),
+        lambda y: mx.nd.mean(y, axis=None, keepdims=1),
+    ],
+)
 def test_fault_02_axis_none_sorts_one_value_only(operator):
     dense = started(gluon.nn.Dense(4, in_units=4))
     for rows in (1, 3):
-        assert_matches_eager(lambda x: operator(dense(x)), ndarrays(4, (rows, 4)), blocks=[dense],
-                             hybridized=[False], schedulers=['agenda', 'depth'])
+        assert_matches_eager(
+            lambda x: operator(dense(x)),
+            ndarrays(4, (rows, 4)),
+            blocks=[dense],
+            hybridized=[False],
+            schedulers=['agenda', 'depth'],
+        )
 
 
-@pytest.mark.parametrize('head', [
-    lambda y: mx.nd.MakeLoss(mx.nd.square(y), normalization='batch'),
-    lambda y: mx.nd.MakeLoss(mx.nd.square(y), normalization='valid', valid_thresh=.3),
-    lambda y: mx.nd.SoftmaxOutput(y, mx.nd.array([1, 0]), normalization='batch'),
-    lambda y: mx.nd.SoftmaxOutput(y, mx.nd.array([1, 0]), normalization='valid', use_ignore=True,
-                                  ignore_label=0)])
+@pytest.mark.parametrize(
+    'head',
+    [
+        lambda y: mx.nd.MakeLoss(mx.nd.square(y), normalization='batch'),
+        lambda y: mx.nd.MakeLoss(mx.nd.square(y), normalization='valid', valid_thresh=0.3),
+        lambda y: mx.nd.SoftmaxOutput(y, mx.nd.array([1, 0]), normalization='batch'),
+        lambda y: mx.nd.SoftmaxOutput(
+            y, mx.nd.array([1, 0]), normalization='valid', use_ignore=True, ignore_label=0
+        ),
+    ],
+)
 def test_fault_03_make_loss_is_normalised_by_its_own_rows(head):
     dense = started(gluon.nn.Dense(3, in_units=4))
-    assert_same_gradients(lambda x: head(dense(x)), ndarrays(4, (2, 4)),
-                          lambda heads: sum([head.sum() for head in heads]), [dense.bias])
+    assert_same_gradients(
+        lambda x: head(dense(x)),
+        ndarrays(4, (2, 4)),
+        lambda heads: sum([head.sum() for head in heads]),
+        [dense.bias],
+    )
 
 
 @pytest.mark.parametrize('native', [True, False])
@@ -154,8 +192,9 @@ def test_fault_04_autograd_functions_pass_gradients_on(native):
             return 3 * dy
 
     first, second = dense(), dense()
-    assert_as_eager(lambda x, _: second(Scaled()(first(x))), ndarrays(4, (1, 4)), [first, second],
-                          native)
+    assert_as_eager(
+        lambda x, _: second(Scaled()(first(x))), ndarrays(4, (1, 4)), [first, second], native
+    )
     assert abs(first.bias.grad().asnumpy()).max() > 0
 
 
@@ -202,13 +241,17 @@ class Noisy(gluon.HybridBlock):
         return self.function(F, x * 0, weight)
 
 
-@pytest.mark.parametrize('function', [
-    lambda F, x, w: F.broadcast_add(x, F.random.normal(shape=(4,))),
-    lambda F, x, w: F.broadcast_add(x, F.sample_normal(F.ones((4,)), F.ones((4,)))),
-    lambda F, x, w: F.FullyConnected(x + 1, F.Dropout(w), no_bias=True, num_hidden=4),
-    lambda F, x, w: F.Dropout(x + 1),
-    lambda F, x, w: x + F.random.uniform_like(x),
-    lambda F, x, w: F.broadcast_add(x, F.shuffle(F.arange(4)))])
+@pytest.mark.parametrize(
+    'function',
+    [
+        lambda F, x, w: F.broadcast_add(x, F.random.normal(shape=(4,))),
+        lambda F, x, w: F.broadcast_add(x, F.sample_normal(F.ones((4,)), F.ones((4,)))),
+        lambda F, x, w: F.FullyConnected(x + 1, F.Dropout(w), no_bias=True, num_hidden=4),
+        lambda F, x, w: F.Dropout(x + 1),
+        lambda F, x, w: x + F.random.uniform_like(x),
+        lambda F, x, w: F.broadcast_add(x, F.shuffle(F.arange(4))),
+    ],
+)
 def test_fault_07_noise_that_depends_on_no_input(function):
     """One draw a call."""
     net = started(Noisy(function))
@@ -219,8 +262,9 @@ def test_fault_07_noise_that_depends_on_no_input(function):
 
 
 def test_fault_07_noise_that_is_switched_off_is_batched():
-    net = started(Noisy(lambda F, x, w: F.FullyConnected(x, F.Dropout(w), no_bias=True,
-                                                         num_hidden=4)))
+    net = started(
+        Noisy(lambda F, x, w: F.FullyConnected(x, F.Dropout(w), no_bias=True, num_hidden=4))
+    )
     with edb.batching() as scope:
         values = [net(x) for x in ndarrays(4, (1, 4))]
     edb.forward(values)
@@ -232,8 +276,10 @@ def test_fault_07_the_report_says_so():
     with edb.batching() as scope:
         values = [net(x) for x in ndarrays(4, (1, 4))]
     edb.forward(values)
-    kind, = scope.report().types
-    assert kind.batches == 4 and '_random_normal draws noise that depends on no argument' in kind.note
+    (kind,) = scope.report().types
+    assert (
+        kind.batches == 4 and '_random_normal draws noise that depends on no argument' in kind.note
+    )
 
 
 def test_fault_08_writing_in_place_is_seen_by_all_who_hold_the_value():
@@ -266,11 +312,20 @@ class Scale(gluon.HybridBlock):
 
 
 def test_fault_09_constants_that_a_block_reads_from_outside_its_arguments(monkeypatch):
-    x, closure, settings, deep = mx.nd.ones((1, 2)), {'scale': 1.0}, SimpleNamespace(scale=1.0), [1.0]
+    x, closure, settings, deep = (
+        mx.nd.ones((1, 2)),
+        {'scale': 1.0},
+        SimpleNamespace(scale=1.0),
+        [1.0],
+    )
     blocks = [Scale(settings, [[[[[deep]]]]]), nn.HybridLambda(lambda F, x: x * closure['scale'])]
-    for change in (lambda: None, lambda: closure.update(scale=5.0),
-                   lambda: setattr(settings, 'scale', 3.0), lambda: deep.__setitem__(0, 7.0),
-                   lambda: monkeypatch.setattr(Scale, 'factor', 2.0)):
+    for change in (
+        lambda: None,
+        lambda: closure.update(scale=5.0),
+        lambda: setattr(settings, 'scale', 3.0),
+        lambda: deep.__setitem__(0, 7.0),
+        lambda: monkeypatch.setattr(Scale, 'factor', 2.0),
+    ):
         change()
         expected = [block(x).asnumpy() for block in blocks]
         for way in ways():
@@ -327,13 +382,14 @@ def test_fault_11_scopes_that_end_out_of_order():
 def test_fault_12_imported_symbol_blocks_can_be_recorded(tmp_path):
     net = nn.HybridSequential()
     net.add(nn.Dense(3, activation='tanh'), nn.Dense(2))
-    net.initialize(mx.init.Normal(.5))
+    net.initialize(mx.init.Normal(0.5))
     net.hybridize()
     xs = [mx.nd.random.normal(shape=(1, 4)) for _ in range(3)]
     expected = [net(x).asnumpy() for x in xs]
     net.export(str(tmp_path / 'net'))
-    block = gluon.SymbolBlock.imports(str(tmp_path / 'net-symbol.json'), ['data'],
-                                      str(tmp_path / 'net-0000.params'))
+    block = gluon.SymbolBlock.imports(
+        str(tmp_path / 'net-symbol.json'), ['data'], str(tmp_path / 'net-0000.params')
+    )
     for way in ways():
         with way:
             values = [block(x) for x in xs]
@@ -371,7 +427,9 @@ def test_fault_14_hooks_on_children_after_their_first_use():
         with edb.batching():
             before = net(x)
         handle = register(lambda *_: seen.append(1))
-        with edb.batching(), pytest.raises(edb.RecordError, match='inside Outer.* has a forward hook'):
+        with edb.batching(), pytest.raises(
+            edb.RecordError, match='inside Outer.* has a forward hook'
+        ):
             net(x)
         handle.detach()
         with edb.batching():
@@ -380,15 +438,29 @@ def test_fault_14_hooks_on_children_after_their_first_use():
     assert not seen
 
 
-@pytest.mark.parametrize('operator', [
-    lambda y: mx.nd.clip(y, -.3, .4), lambda y: mx.nd.LeakyReLU(y, slope=.3), lambda y: y * .3 + .1,
-    lambda y: y / .3 - .1, lambda y: .3 / (.1 - y), lambda y: mx.nd.maximum(y, .1),
-    lambda y: mx.nd.minimum(.1, y), lambda y: abs(y) ** .3, lambda y: y * .3 * .7 + .1 + .2])
+@pytest.mark.parametrize(
+    'operator',
+    [
+        lambda y: mx.nd.clip(y, -0.3, 0.4),
+        lambda y: mx.nd.LeakyReLU(y, slope=0.3),
+        lambda y: y * 0.3 + 0.1,
+        lambda y: y / 0.3 - 0.1,
+        lambda y: 0.3 / (0.1 - y),
+        lambda y: mx.nd.maximum(y, 0.1),
+        lambda y: mx.nd.minimum(0.1, y),
+        lambda y: abs(y) ** 0.3,
+        lambda y: y * 0.3 * 0.7 + 0.1 + 0.2,
+    ],
+)
 def test_fault_16_scalars_with_float64(operator):
     """Some operators of MXNet keep numbers in single precision; the same number is taken here."""
-    assert_matches_eager(lambda x: operator(edb.nd.identity(x)), [
-        mx.nd.random.uniform(-2, 2, shape=(1, 4), dtype='float64') for _ in range(4)],
-                         hybridized=[False], schedulers=['agenda', 'depth'], rtol=1e-14)
+    assert_matches_eager(
+        lambda x: operator(edb.nd.identity(x)),
+        [mx.nd.random.uniform(-2, 2, shape=(1, 4), dtype='float64') for _ in range(4)],
+        hybridized=[False],
+        schedulers=['agenda', 'depth'],
+        rtol=1e-14,
+    )
 
 
 def test_fault_17_ragged_values_outside_blocks():
@@ -418,8 +490,10 @@ def test_fault_18_weights_of_a_deconvolution_that_were_computed():
         found = []
         for x, weight in zip(xs, weights):
             weight = edb.nd.tanh(weight)
-            found += [edb.nd.Deconvolution(x, weight, kernel=(2,), num_filter=2, no_bias=True),
-                      weight * 2]
+            found += [
+                edb.nd.Deconvolution(x, weight, kernel=(2,), num_filter=2, no_bias=True),
+                weight * 2,
+            ]
         return [value.asnumpy() for value in found]
 
     found = []

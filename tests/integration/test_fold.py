@@ -1,4 +1,5 @@
 """Fold, Unfold: calls that are noted and replayed, as mxnet-jit-batch and torchfold have them."""
+
 import gc
 import weakref
 
@@ -61,6 +62,7 @@ def inc(x):
 
 # --- noting and computing ------------------------------------------------------------------------
 
+
 def test_nothing_runs_before_results_are_asked_for():
     net, fold = Encoder(), edb.Fold()
     first = fold.record(0, net.embed_twice, mx.nd.array([1]))[0]
@@ -72,7 +74,7 @@ def test_nothing_runs_before_results_are_asked_for():
     scores = fold.record(0, net.out, chain)
     assert 'step 21' in str(fold) and len(fold) == 23
     started(net)
-    found, = fold([[scores]])
+    (found,) = fold([[scores]])
     one, other = net.embed(mx.nd.array([1])), net.embed(mx.nd.array([3]))
     expected = one
     for _ in range(10):
@@ -86,13 +88,14 @@ def test_shared_value():
     values = [fold.record(0, net.embed, mx.nd.array([i % 10])) for i in range(15)]
     table = fold.record(0, net.concat, 0, *values).no_batch()
     results = [fold.record(0, net.logits, values[i % 10], table) for i in range(100)]
-    found, = fold([results])
+    (found,) = fold([results])
     rows = net.embed(mx.nd.arange(100) % 10)
     close(found, mx.nd.dot(rows, net.embed(mx.nd.arange(15) % 10).T))
 
 
 def test_program_of_the_readme():
-    import gluon_edbatch as fold    # as programs for mxnet-jit-batch import theirs
+    import gluon_edbatch as fold  # as programs for mxnet-jit-batch import theirs
+
     embed_layer = nn.Embedding(10, 1)
     embed_layer.initialize()
     pool = fold.Fold()
@@ -110,11 +113,13 @@ def test_program_of_the_readme():
 
 def test_second_program_of_the_readme():
     import gluon_edbatch as fold
+
     cell = mx.gluon.rnn.LSTMCell(20)
     pool = fold.Fold()
     for length in (2, 5, 1):
-        fold.fold_unroll(cell, pool, length, mx.nd.random.uniform(shape=(length, 1, 10)),
-                         layout='TNC')
+        fold.fold_unroll(
+            cell, pool, length, mx.nd.random.uniform(shape=(length, 1, 10)), layout='TNC'
+        )
     assert '1 x unroll(LSTMCell' in str(pool) and '(5, 1, 10)' in str(pool)
 
 
@@ -128,7 +133,7 @@ def test_it_is_batched():
 def test_operators_on_arrays_of_the_user_are_batched():
     fold = edb.Fold()
     xs = ndarrays(6, (1, 4))
-    found, = fold([[fold.record(0, mx.nd.broadcast_add, x, xs[0]) for x in xs]])
+    (found,) = fold([[fold.record(0, mx.nd.broadcast_add, x, xs[0]) for x in xs]])
     close(found, mx.nd.concat(*xs, dim=0) + xs[0])
     report = fold.scope.report()
     assert (report.nodes, report.batches) == (6, 1)
@@ -137,7 +142,7 @@ def test_operators_on_arrays_of_the_user_are_batched():
 def test_sparse_arrays_are_handed_to_operators():
     fold = edb.Fold()
     dense = mx.nd.array([[0, 1], [2, 0]])
-    found, = fold([[fold.record(0, mx.nd.dot, dense.tostype('csr'), dense)]])
+    (found,) = fold([[fold.record(0, mx.nd.dot, dense.tostype('csr'), dense)]])
     close(found, mx.nd.dot(dense, dense))
 
 
@@ -145,7 +150,7 @@ def test_sparse_arrays_are_handed_to_operators():
 def test_scheduler(scheduler):
     fold = edb.Fold(scheduler=scheduler)
     x = mx.nd.array([[1, 2]])
-    found, = fold([[fold.record(0, inc, fold.record(0, dbl, x)), fold.record(0, neg, x)]])
+    (found,) = fold([[fold.record(0, inc, fold.record(0, dbl, x)), fold.record(0, neg, x)]])
     assert found.asnumpy().tolist() == [[3, 5], [-1, -2]]
     assert fold.scope.report().scheduler.startswith(scheduler)
 
@@ -160,11 +165,14 @@ def test_lists_of_results():
     assert type(one) is mx.nd.NDArray
 
 
-@pytest.mark.parametrize('items, message', [
-    ([], 'is empty'),
-    ([3, None], 'no array, but'),
-    ([2 ** 24 + 1], 'is not exact in float32'),
-])
+@pytest.mark.parametrize(
+    'items, message',
+    [
+        ([], 'is empty'),
+        ([3, None], 'no array, but'),
+        ([2**24 + 1], 'is not exact in float32'),
+    ],
+)
 def test_lists_that_are_no_results(items, message):
     with pytest.raises(edb.RecordError, match=message):
         edb.Fold()([items])
@@ -174,11 +182,13 @@ def test_results_that_are_no_arrays():
     fold, x = edb.Fold(), mx.nd.ones((1, 2))
     pair = fold.record(0, mx.nd.split, x, 2)
     wide = fold.record(1, same, x)
-    for results, message in [([pair], 'has 2 results; ask for one'),
-                             ([pair[2]], r'split@0\[2\]: there are 2 results'),
-                             ([fold.record(0, len, x)], 'no array, but int 1'),
-                             ([pair[0], wide], 'batch axes'),
-                             ([fold.record(0, dbl, x).no_batch(), x], 'has one value only')]:
+    for results, message in [
+        ([pair], 'has 2 results; ask for one'),
+        ([pair[2]], r'split@0\[2\]: there are 2 results'),
+        ([fold.record(0, len, x)], 'no array, but int 1'),
+        ([pair[0], wide], 'batch axes'),
+        ([fold.record(0, dbl, x).no_batch(), x], 'has one value only'),
+    ]:
         with pytest.raises(edb.RecordError, match=message):
             fold([results], reset=False)
     assert fold([[pair[0], pair[1]]])[0].asnumpy().tolist() == [[1], [1]]
@@ -194,14 +204,25 @@ def test_results_that_fail_leave_nothing_behind():
 
 # --- handles -------------------------------------------------------------------------------------
 
+
 def test_parts_of_results():
     fold, x = edb.Fold(), mx.nd.arange(6).reshape((1, 6))
-    halves = fold.record(0, mx.nd.split, x, 2)      # two arrays (1, 3)
+    halves = fold.record(0, mx.nd.split, x, 2)  # two arrays (1, 3)
     nested = fold.record(0, lambda a, b: (a, [b, {'c': a + b}]), *halves.split(2))
-    found = fold([[halves[0], halves[:2][1]], [nested[1][0]], [halves[np.int64(1)]],
-                  [fold.record(0, lambda d: d['c'], nested[1][1])]])
+    found = fold(
+        [
+            [halves[0], halves[:2][1]],
+            [nested[1][0]],
+            [halves[np.int64(1)]],
+            [fold.record(0, lambda d: d['c'], nested[1][1])],
+        ]
+    )
     assert [array.asnumpy().tolist() for array in found] == [
-        [[0, 1, 2], [3, 4, 5]], [[3, 4, 5]], [[3, 4, 5]], [[3, 5, 7]]]
+        [[0, 1, 2], [3, 4, 5]],
+        [[3, 4, 5]],
+        [[3, 4, 5]],
+        [[3, 5, 7]],
+    ]
 
 
 def test_rows_of_an_array():
@@ -224,7 +245,7 @@ def test_no_batch():
     fold, x = edb.Fold(), mx.nd.ones((1, 2))
     value = fold.record(0, dbl, x)
     assert value.no_batch() is value and value.nobatch() is value
-    found, = fold([[value, value]])
+    (found,) = fold([[value, value]])
     assert found.shape == (1, 2)
 
 
@@ -235,7 +256,7 @@ def test_begin_state_once_for_all():
         states = fold.record(0, cell.begin_state, 1).no_batch().split(2)
         outputs.append(fold.record(0, cell, x, list(states))[0])
     assert len(fold) == 5
-    found, = fold([outputs])
+    (found,) = fold([outputs])
     close(found, cell(mx.nd.concat(*ndarrays(4, (1, 2)), dim=0), cell.begin_state(4))[0])
 
 
@@ -255,14 +276,21 @@ def test_repr():
     value = fold.record(0, net, fold.record(0, mx.nd.tanh, mx.nd.ones((1, 2))))
     assert repr(value[1].expand_dims(2)) == 'Dense(d)@1[1].expand_dims(2)'
     fold.record(1, np.concatenate, [mx.nd.ones((1, 2))] * 3, (value, 'x'), {'axis': 1})
-    assert str(fold) == repr(fold) == '\n'.join([
-        'Fold: 3 calls in 3 steps',
-        '  step 0:',
-        '    1 x tanh((1, 2))',
-        '  step 1:',
-        '    1 x Dense(d)(tanh@0)',
-        '  step 2:',
-        "    1 x concatenate([3 x (1, 2)], (Dense(d)@1, 'x'), {'axis': 1}), batch axis 1"])
+    assert (
+        str(fold)
+        == repr(fold)
+        == '\n'.join(
+            [
+                'Fold: 3 calls in 3 steps',
+                '  step 0:',
+                '    1 x tanh((1, 2))',
+                '  step 1:',
+                '    1 x Dense(d)(tanh@0)',
+                '  step 2:',
+                "    1 x concatenate([3 x (1, 2)], (Dense(d)@1, 'x'), {'axis': 1}), batch axis 1",
+            ]
+        )
+    )
 
 
 def test_wrong_calls():
@@ -278,10 +306,19 @@ def test_wrong_calls():
 
 # --- what is one call, and what is not -----------------------------------------------------------
 
+
 def test_same_calls_are_one():
     fold, x, net = edb.Fold(), mx.nd.ones((1, 2)), Encoder()
-    calls = [(same, x), (same, 1), (same, 'a', None), (same, [x, (1, 2.0)]), (net.attr, x, x),
-             (same, fold.record(0, dbl, x)[1]), (same, {'a': x}), (same, net)]
+    calls = [
+        (same, x),
+        (same, 1),
+        (same, 'a', None),
+        (same, [x, (1, 2.0)]),
+        (net.attr, x, x),
+        (same, fold.record(0, dbl, x)[1]),
+        (same, {'a': x}),
+        (same, net),
+    ]
     for op, *args in calls:
         first = fold.record(0, op, *args)
         assert fold.record(0, op, *args) is first
@@ -292,14 +329,43 @@ def test_same_calls_are_one():
 def test_different_calls_are_two():
     fold, x, y = edb.Fold(), mx.nd.ones((1, 2)), mx.nd.ones((1, 2))
     value, nets = fold.record(0, dbl, x), [Encoder(), Encoder()]
-    calls = [(0, same, x), (1, same, x), (0, neg, x), (0, same, y), (0, same, 1), (0, same, True),
-             (0, same, 1.0), (0, same, '1'), (0, same, [x]), (0, same, (x,)), (0, same, [[x]]),
-             (0, same, [x], []), (0, same, [x, []]), (0, same, 0.0), (0, same, -0.0), (0, same, 0),
-             (0, same, None), (0, same, value), (0, same, value[0]), (0, same, value[1]),
-             (0, same, value[0][1]), (0, same, value.expand_dims(0)), (0, same, {'a': x}),
-             (0, same, {'b': x}), (0, same, {1: x}), (0, same, {True: x}), (0, nets[0].attr, x),
-             (0, nets[1].attr, x), (0, nets[0].logits, x), (0, same, {1}), (0, same, {1}),
-             (0, same, np.ones(2)), (0, same, np.ones(2)), (0, same, b'1'), (0, same, (0,))]
+    calls = [
+        (0, same, x),
+        (1, same, x),
+        (0, neg, x),
+        (0, same, y),
+        (0, same, 1),
+        (0, same, True),
+        (0, same, 1.0),
+        (0, same, '1'),
+        (0, same, [x]),
+        (0, same, (x,)),
+        (0, same, [[x]]),
+        (0, same, [x], []),
+        (0, same, [x, []]),
+        (0, same, 0.0),
+        (0, same, -0.0),
+        (0, same, 0),
+        (0, same, None),
+        (0, same, value),
+        (0, same, value[0]),
+        (0, same, value[1]),
+        (0, same, value[0][1]),
+        (0, same, value.expand_dims(0)),
+        (0, same, {'a': x}),
+        (0, same, {'b': x}),
+        (0, same, {1: x}),
+        (0, same, {True: x}),
+        (0, nets[0].attr, x),
+        (0, nets[1].attr, x),
+        (0, nets[0].logits, x),
+        (0, same, {1}),
+        (0, same, {1}),
+        (0, same, np.ones(2)),
+        (0, same, np.ones(2)),
+        (0, same, b'1'),
+        (0, same, (0,)),
+    ]
     handles = [fold.record(*call) for call in calls]
     assert len({id(handle.call) for handle in handles}) == len(calls) == len(fold) - 1
 
@@ -322,8 +388,15 @@ class Unlike:
 
 def test_hash_and_equality_of_the_users_objects_do_not_count():
     fold, x = edb.Fold(), mx.nd.ones((1, 2))
-    found, = fold([[fold.record(0, Unlike(2), x), fold.record(0, Unlike(3), x),
-                    fold.record(0, lambda x, f: f(x), x, Unlike(5))]])
+    (found,) = fold(
+        [
+            [
+                fold.record(0, Unlike(2), x),
+                fold.record(0, Unlike(3), x),
+                fold.record(0, lambda x, f: f(x), x, Unlike(5)),
+            ]
+        ]
+    )
     assert found.asnumpy()[:, 0].tolist() == [2, 3, 5]
 
 
@@ -331,14 +404,14 @@ def test_same_op_on_results_of_different_ops():
     # Defect of mxnet-jit-batch: a handle's hash left its op out.
     fold, x = edb.Fold(), mx.nd.array([[1, 2]])
     doubled, negated = fold.record(0, dbl, x), fold.record(0, neg, x)
-    found, = fold([[fold.record(0, inc, doubled), fold.record(0, inc, negated)]])
+    (found,) = fold([[fold.record(0, inc, doubled), fold.record(0, inc, negated)]])
     assert found.asnumpy().tolist() == [[3, 5], [0, -1]]
 
 
 def test_constants_that_differ():
     # Defect of mxnet-jit-batch: only from the third call on were they compared.
     fold, x = edb.Fold(), mx.nd.array([[1, 2]])
-    found, = fold([[fold.record(0, lambda x, n: x * n, x, n) for n in (2, 3, 3, 4)]])
+    (found,) = fold([[fold.record(0, lambda x, n: x * n, x, n) for n in (2, 3, 3, 4)]])
     assert found.asnumpy()[:, 0].tolist() == [2, 3, 3, 4]
 
 
@@ -354,7 +427,7 @@ def test_shapes_that_differ():
 def test_arrays_and_handles_mixed_at_one_position():
     # Crashed in mxnet-jit-batch.
     fold, net, (x, y) = edb.Fold(), started(nn.Dense(2, in_units=4)), ndarrays(2, (1, 4))
-    found, = fold([[fold.record(0, net, x), fold.record(0, net, fold.record(0, dbl, y))]])
+    (found,) = fold([[fold.record(0, net, x), fold.record(0, net, fold.record(0, dbl, y))]])
     close(found, net(mx.nd.concat(x, 2 * y, dim=0)))
 
 
@@ -362,7 +435,7 @@ def test_unequal_rows():
     # Crashed in mxnet-jit-batch.
     fold, net = edb.Fold(), started(nn.Dense(2, in_units=4))
     xs = [mx.nd.ones((rows, 4)) * rows for rows in (2, 1, 3, 2)]
-    found, = fold([[fold.record(0, net, x) for x in xs]])
+    (found,) = fold([[fold.record(0, net, x) for x in xs]])
     close(found, net(mx.nd.concat(*xs, dim=0)))
 
 
@@ -387,7 +460,7 @@ def test_equal_random_calls_are_one_draw():
     one, other = fold.record(0, drop, x), fold.record(0, drop, x)
     assert one is other
     with autograd.record():
-        found, = fold([[one, other, fold.record(0, drop, mx.nd.ones((1, 400)))]])
+        (found,) = fold([[one, other, fold.record(0, drop, mx.nd.ones((1, 400)))]])
     rows = found.asnumpy()
     assert (rows[0] == rows[1]).all() and (rows[0] != rows[2]).any()
 
@@ -409,12 +482,13 @@ def test_any_program(data):
         noted.append(fold.record(0, op, *[noted[place] for place in places]))
         computed.append(plain.record(0, op, *[computed[place] for place in places]))
     wanted = data.draw(st.lists(st.integers(0, len(noted) - 1), min_size=1))
-    found, = fold([[noted[place] for place in wanted]])
-    expected, = plain([[computed[place] for place in wanted]])
+    (found,) = fold([[noted[place] for place in wanted]])
+    (expected,) = plain([[computed[place] for place in wanted]])
     close(found, expected)
 
 
 # --- gradients -----------------------------------------------------------------------------------
+
 
 def test_gradients_of_parameters_and_inputs():
     net = started(nn.Dense(3, in_units=4))
@@ -425,13 +499,16 @@ def test_gradients_of_parameters_and_inputs():
             loss = (run() ** 2).sum()
         loss.backward()
         return [loss.asnumpy(), net.weight.grad().asnumpy().copy()] + [
-            x.grad.asnumpy().copy() for x in xs]
+            x.grad.asnumpy().copy() for x in xs
+        ]
 
     def folded():
         fold = edb.Fold()
         return fold([[fold.record(0, mx.nd.tanh, fold.record(0, net, x)) for x in xs]])[0]
-    for found, expected in zip(gradients(folded), gradients(
-            lambda: mx.nd.concat(*[mx.nd.tanh(net(x)) for x in xs], dim=0))):
+
+    for found, expected in zip(
+        gradients(folded), gradients(lambda: mx.nd.concat(*[mx.nd.tanh(net(x)) for x in xs], dim=0))
+    ):
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
 
 
@@ -439,7 +516,7 @@ def test_noted_outside_and_computed_inside_of_record():
     net, fold = started(nn.Dense(3, in_units=4)), edb.Fold()
     value = fold.record(0, net, mx.nd.ones((1, 4)))
     with autograd.record():
-        found, = fold([[value]])
+        (found,) = fold([[value]])
         loss = found.sum()
     loss.backward()
     assert net.bias.grad().asnumpy().tolist() == [1, 1, 1]
@@ -450,14 +527,15 @@ def test_volatile():
     net.bias.grad()[:] = 0
     drop = nn.Dropout(0.5)
     with autograd.record():
-        found, = fold([[fold.record(0, drop, fold.record(0, net, mx.nd.ones((9, 4))))]])
+        (found,) = fold([[fold.record(0, drop, fold.record(0, net, mx.nd.ones((9, 4))))]])
         loss = found.sum() + net.bias.data().sum()
     loss.backward()
     assert net.bias.grad().asnumpy().tolist() == [1, 1, 1]
-    assert (found.asnumpy() == 0).any()     # the mode of training is as it was
+    assert (found.asnumpy() == 0).any()  # the mode of training is as it was
 
 
 # --- more than one computation -------------------------------------------------------------------
+
 
 def test_continued():
     calls, fold = [], edb.Fold()
@@ -465,12 +543,13 @@ def test_continued():
     def counted(x):
         calls.append(x)
         return x + 1
+
     net, x = started(nn.Dense(4, in_units=4)), mx.nd.ones((1, 4))
     x.attach_grad()
     with autograd.record():
         first = fold.record(0, counted, fold.record(0, net, x))
         unread = fold.record(0, dbl, first)
-        one, = fold([[first]], reset=False)
+        (one,) = fold([[first]], reset=False)
         second = fold.record(0, net, first)
         other, again, late = fold([[second], [first], [unread]], reset=False)
         loss = (other * 3).sum() + one.sum() + late.sum()
@@ -491,7 +570,7 @@ def test_what_ran_is_not_affected_by_later_writing():
     x = whole[0:1]
     wanted, unread = fold.record(0, inc, x), fold.record(0, dbl, x)
     fold([[wanted]], reset=False)
-    whole[:] = 9    # through another view of the memory
+    whole[:] = 9  # through another view of the memory
     assert fold([[unread]])[0].asnumpy().tolist() == [[2, 2]]
 
 
@@ -512,6 +591,7 @@ def test_memory_is_given_back():
     class Marked:
         def __call__(self, x):
             return x + 1
+
     op = Marked()
     kept = weakref.ref(op)
     handle = fold.record(0, op, fold.record(0, dbl, x))
@@ -527,6 +607,7 @@ def test_memory_is_given_back():
 
 # --- errors --------------------------------------------------------------------------------------
 
+
 def broken(x):
     raise KeyError('broken')
 
@@ -536,8 +617,9 @@ def test_a_call_that_fails(reset):
     fold, x = edb.Fold(), mx.nd.ones((1, 2))
     before = fold.record(0, dbl, x)
     value = fold.record(0, broken, before)  # this line
-    with pytest.raises(edb.RecordError, match=r"broken failed: KeyError: 'broken'\n.*test_fold.py:"
-                       ) as caught:
+    with pytest.raises(
+        edb.RecordError, match=r"broken failed: KeyError: 'broken'\n.*test_fold.py:"
+    ) as caught:
         fold([[value]], reset=reset)
     assert f':{test_a_call_that_fails.__code__.co_firstlineno + 4}' in str(caught.value)
     assert isinstance(caught.value.__cause__, KeyError)
@@ -576,9 +658,10 @@ def test_sites_are_those_of_noting():
 
 # --- other batch axes ----------------------------------------------------------------------------
 
+
 def test_results_along_another_axis():
     fold, xs = edb.Fold(), ndarrays(3, (2, 1, 3))
-    found, = fold([[fold.record(1, mx.nd.tanh, fold.record(1, dbl, x)) for x in xs]])
+    (found,) = fold([[fold.record(1, mx.nd.tanh, fold.record(1, dbl, x)) for x in xs]])
     close(found, mx.nd.tanh(2 * mx.nd.concat(*xs, dim=1)))
 
 
@@ -622,6 +705,7 @@ def test_arguments_cannot_be_written_to():
 
     def write(x):
         x[:] = 0
+
     with pytest.raises(edb.RecordError, match='cannot be written to'):
         fold([[fold.record(0, write, mx.nd.ones((1, 2)))]])
 
@@ -630,7 +714,7 @@ def test_weights_among_arguments_are_shared():
     fold, xs, weight = edb.Fold(), ndarrays(5, (1, 4)), mx.nd.ones((4, 3))
     weight.attach_grad()
     with autograd.record():
-        found, = fold([[fold.record(0, lambda x, w: mx.nd.dot(x, w), x, weight) for x in xs]])
+        (found,) = fold([[fold.record(0, lambda x, w: mx.nd.dot(x, w), x, weight) for x in xs]])
     found.backward()
     close(found, mx.nd.dot(mx.nd.concat(*xs, dim=0), weight))
     close(weight.grad, mx.nd.dot(mx.nd.concat(*xs, dim=0).T, mx.nd.ones((5, 3))))
@@ -639,14 +723,15 @@ def test_weights_among_arguments_are_shared():
 
 # --- where ---------------------------------------------------------------------------------------
 
+
 def test_context_is_that_of_the_computation():
     fold = edb.Fold()
     assert fold.ctx is None
     with mx.cpu(1):
-        made, = fold([[fold.record(0, mx.nd.ones, (1, 2))]])
+        (made,) = fold([[fold.record(0, mx.nd.ones, (1, 2))]])
     assert made.ctx == mx.cpu(1)
     fold = edb.Fold(mx.cpu(2))
-    made, = fold([[fold.record(0, mx.nd.ones, (1, 2))]])
+    (made,) = fold([[fold.record(0, mx.nd.ones, (1, 2))]])
     assert made.ctx == mx.cpu(2)
 
 
@@ -654,13 +739,17 @@ def test_cuda():
     if mx.context.num_gpus():
         assert edb.Fold().cuda().ctx == edb.Unfold(cuda=True).ctx == mx.gpu(0)
         return
-    for make in (lambda: edb.Fold(cuda=True), lambda: edb.Fold().cuda(),
-                 lambda: edb.Unfold(None).cuda()):
+    for make in (
+        lambda: edb.Fold(cuda=True),
+        lambda: edb.Fold().cuda(),
+        lambda: edb.Unfold(None).cuda(),
+    ):
         with pytest.raises(RuntimeError, match='sees no GPU'):
             make()
 
 
 # --- torchfold -----------------------------------------------------------------------------------
+
 
 def both(net):
     return edb.Fold(), edb.Unfold(net)
@@ -685,9 +774,9 @@ def test_methods_by_name():
 def test_apply_again():
     net, fold = started(Encoder()), edb.Fold()
     value = fold.add('value', 3)
-    first, = fold.apply(net, [[value]])
+    (first,) = fold.apply(net, [[value]])
     net.embed.weight.set_data(net.embed.weight.data() + 1)
-    second, = fold.apply(net, [[value]])
+    (second,) = fold.apply(net, [[value]])
     close(second, first + 1)
     other = started(Encoder(), seed=5)
     close(fold.apply(other, [[value]])[0], other.embed(mx.nd.array([3])))
@@ -699,9 +788,12 @@ def test_ints_are_index_arrays():
         def shape(self, index, indices):
             assert index.shape == (1,) and [i.shape for i in indices] == [(1,), (1,)]
             return index + indices[0]
+
     for fold in both(shapes := Shapes()):
-        found, labels = fold.apply(shapes, [
-            [fold.add('shape', 2, (3, mx.nd.array([7]))), fold.add('shape', 2, [5, 6])], [1, 0]])
+        found, labels = fold.apply(
+            shapes,
+            [[fold.add('shape', 2, (3, mx.nd.array([7]))), fold.add('shape', 2, [5, 6])], [1, 0]],
+        )
         assert found.asnumpy().tolist() == [5, 7] and labels.asnumpy().tolist() == [1, 0]
 
 
@@ -711,7 +803,7 @@ def test_shared_results_by_name():
         values = [fold.add('value', i % 10) for i in range(15)]
         table = fold.record(0, mx.nd.concat, *[value.expand_dims(0) for value in values])[0]
         table = fold.record(0, mx.nd.reshape, table, (15, 3)).nobatch()
-        found, = fold.apply(net, [[fold.add('logits', values[i % 10], table) for i in range(30)]])
+        (found,) = fold.apply(net, [[fold.add('logits', values[i % 10], table) for i in range(30)]])
         rows = net.embed(mx.nd.arange(30) % 10)
         close(found, mx.nd.dot(rows, rows[:15].T))
 
@@ -751,7 +843,7 @@ def test_unfold_has_gradients():
     for volatile, expected in [(False, [2, 2, 2]), (True, [1, 1, 1])]:
         unfold = edb.Unfold(net, volatile=volatile)
         with autograd.record():
-            found, = unfold.apply(net, [[unfold.add('__call__', mx.nd.ones((1, 4)))]])
+            (found,) = unfold.apply(net, [[unfold.add('__call__', mx.nd.ones((1, 4)))]])
             loss = found.sum() + net.bias.data().sum()
         loss.backward()
         assert net.bias.grad().asnumpy().tolist() == expected

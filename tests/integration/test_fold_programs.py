@@ -1,4 +1,5 @@
 """A program of the structure of mxnet-jit-batch's own example: child-sum Tree-LSTMs on pairs."""
+
 import mxnet as mx
 import numpy as np
 import pytest
@@ -28,8 +29,10 @@ class ChildSumCell(rnn.HybridRecurrentCell):
             self.hc2h = nn.Dense(hidden, in_units=hidden, flatten=False, prefix='hc2h_')
 
     def state_info(self, batch_size=0):
-        return ({'shape': (batch_size, self._hidden), '__layout__': 'NC'},
-                {'shape': (batch_size, self._hidden), '__layout__': 'NC'})
+        return (
+            {'shape': (batch_size, self._hidden), '__layout__': 'NC'},
+            {'shape': (batch_size, self._hidden), '__layout__': 'NC'},
+        )
 
     def _alias(self):
         return 'childsum_lstm'
@@ -74,15 +77,16 @@ class Model(nn.Block):
             self.similarity = Similarity()
         self.cells = {0: self.cell}
         for number in range(1, 5):
-            self.cells[number] = ChildSumCell(HIDDEN, number, EMBED, prefix=self.cell.prefix,
-                                              params=self.cell.collect_params())
+            self.cells[number] = ChildSumCell(
+                HIDDEN, number, EMBED, prefix=self.cell.prefix, params=self.cell.collect_params()
+            )
 
     def hybridize_parts(self):
         for block in (self.embed, self.similarity, *self.cells.values()):
             block.hybridize()
 
     def encode(self, rows, tree):
-        row = rows[tree.index:tree.index + 1]
+        row = rows[tree.index : tree.index + 1]
         if tree.children:
             h, c = zip(*[self.encode(rows, child)[1] for child in tree.children])
         else:
@@ -90,7 +94,7 @@ class Model(nn.Block):
         return self.cells[len(tree.children)](row, (h, c))
 
     def fold_rows(self, pool, rows, tree):
-        row = rows[tree.index:tree.index + 1]
+        row = rows[tree.index : tree.index + 1]
         if tree.children:
             h, c = zip(*[self.fold_rows(pool, rows, child)[1].split(2) for child in tree.children])
         else:
@@ -100,15 +104,19 @@ class Model(nn.Block):
     def forward(self, left, right):
         rows = self.embed(mx.nd.array(left.words + right.words))
         split = len(left.words)
-        return self.similarity(self.encode(rows[:split], left.tree)[1][1],
-                               self.encode(rows[split:], right.tree)[1][1])
+        return self.similarity(
+            self.encode(rows[:split], left.tree)[1][1], self.encode(rows[split:], right.tree)[1][1]
+        )
 
     def fold_encode(self, pool, left, right):
         rows = self.embed(mx.nd.array(left.words + right.words))
         split = len(left.words)
-        return pool.record(0, self.similarity,
-                           self.fold_rows(pool, rows[:split], left.tree)[1][1],
-                           self.fold_rows(pool, rows[split:], right.tree)[1][1])
+        return pool.record(
+            0,
+            self.similarity,
+            self.fold_rows(pool, rows[:split], left.tree)[1][1],
+            self.fold_rows(pool, rows[split:], right.tree)[1][1],
+        )
 
 
 class Node:
@@ -151,17 +159,22 @@ def test_training_is_that_of_the_model_alone(hybridized):
             with ag.record():
                 if batched:
                     preds = [net.fold_encode(pool, left, right) for left, right, _ in data]
-                    losses = [pool.record(0, loss_fn, pred, target)
-                              for pred, (_, _, target) in zip(preds, data)]
+                    losses = [
+                        pool.record(0, loss_fn, pred, target)
+                        for pred, (_, _, target) in zip(preds, data)
+                    ]
                     preds, losses = pool([preds, losses], True)
                 else:
                     preds = [net(left, right) for left, right, _ in data]
-                    losses = mx.nd.concat(*[loss_fn(pred, target) for pred, (_, _, target)
-                                            in zip(preds, data)], dim=0)
+                    losses = mx.nd.concat(
+                        *[loss_fn(pred, target) for pred, (_, _, target) in zip(preds, data)], dim=0
+                    )
                     preds = mx.nd.concat(*preds, dim=0)
             losses.backward()
-            steps.append([losses.asnumpy(), preds.asnumpy()] + [
-                parameter.grad().asnumpy().copy() for parameter in net.collect_params().values()])
+            steps.append(
+                [losses.asnumpy(), preds.asnumpy()]
+                + [parameter.grad().asnumpy().copy() for parameter in net.collect_params().values()]
+            )
             trainer.step(len(data))
         found.append(steps)
         if batched:

@@ -1,4 +1,5 @@
 """fold_unroll against ``cell.unroll``, for every cell of Gluon."""
+
 import mxnet as mx
 import numpy as np
 import pytest
@@ -29,14 +30,17 @@ CELLS = {
     'residual': lambda: rnn.ResidualCell(rnn.GRUCell(INPUT)),
     'bidirectional': lambda: rnn.BidirectionalCell(rnn.LSTMCell(HIDDEN), rnn.GRUCell(HIDDEN)),
     'nested': lambda: rnn.BidirectionalCell(
-        rnn.ResidualCell(rnn.RNNCell(INPUT)), rnn.ZoneoutCell(rnn.GRUCell(HIDDEN), 0.5, 0.5)),
+        rnn.ResidualCell(rnn.RNNCell(INPUT)), rnn.ZoneoutCell(rnn.GRUCell(HIDDEN), 0.5, 0.5)
+    ),
 }
 LENGTHS = [3, 1, 4, 3]
 
 
 def samples(rows, layout):
-    shape = {'NTC': lambda length: (rows, length, INPUT),
-             'TNC': lambda length: (length, rows, INPUT)}[layout]
+    shape = {
+        'NTC': lambda length: (rows, length, INPUT),
+        'TNC': lambda length: (length, rows, INPUT),
+    }[layout]
     made = [mx.nd.random.uniform(-1, 1, shape(length)) for length in LENGTHS]
     for x in made:
         x.attach_grad()
@@ -51,8 +55,9 @@ def eager(cell, xs, valid, layout, merge):
     """Outputs and states of each sample, one after the other."""
     results = []
     for x, lengths in zip(xs, valid):
-        outputs, states = cell.unroll(x.shape[layout.index('T')], x, layout=layout,
-                                      merge_outputs=merge, valid_length=lengths)
+        outputs, states = cell.unroll(
+            x.shape[layout.index('T')], x, layout=layout, merge_outputs=merge, valid_length=lengths
+        )
         results += as_list(outputs) + states
     return results
 
@@ -60,8 +65,15 @@ def eager(cell, xs, valid, layout, merge):
 def folded(cell, xs, valid, layout, merge, fold):
     results = []
     for x, lengths in zip(xs, valid):
-        outputs, states = edb.fold_unroll(cell, fold, x.shape[layout.index('T')], x, layout=layout,
-                                          merge_outputs=merge, valid_length=lengths)
+        outputs, states = edb.fold_unroll(
+            cell,
+            fold,
+            x.shape[layout.index('T')],
+            x,
+            layout=layout,
+            merge_outputs=merge,
+            valid_length=lengths,
+        )
         assert isinstance(outputs, list) is not merge and isinstance(states, list)
         results += as_list(outputs) + states
     return fold([[result] for result in results])
@@ -74,17 +86,21 @@ def total_of(results):
 def gradients(total, cell, xs):
     total.backward()
     return [x.grad.asnumpy().copy() for x in xs] + [
-        parameter.grad().asnumpy().copy() for parameter in cell.collect_params().values()]
+        parameter.grad().asnumpy().copy() for parameter in cell.collect_params().values()
+    ]
 
 
 @pytest.mark.parametrize('valid', [False, True], ids=['whole', 'valid_length'])
-@pytest.mark.parametrize('rows, layout, merge', [(1, 'NTC', False), (1, 'TNC', True),
-                                                 (3, 'NTC', True), (3, 'TNC', False)])
+@pytest.mark.parametrize(
+    'rows, layout, merge',
+    [(1, 'NTC', False), (1, 'TNC', True), (3, 'NTC', True), (3, 'TNC', False)],
+)
 @pytest.mark.parametrize('name', CELLS)
 def test_it_is_unroll(name, rows, layout, merge, valid):
     cell, xs = started(CELLS[name]()), samples(rows, layout)
-    valid = [mx.nd.array(np.random.randint(1, length + 1, rows)) if valid else None
-             for length in LENGTHS]
+    valid = [
+        mx.nd.array(np.random.randint(1, length + 1, rows)) if valid else None for length in LENGTHS
+    ]
     with autograd.record(train_mode=False):
         expected = eager(cell, xs, valid, layout, merge)
         total = total_of(expected)
@@ -132,8 +148,12 @@ def test_inputs_that_are_computed():
 
 def test_merged_outputs_have_the_batch_axis_of_their_layout():
     cell, fold = started(rnn.GRUCell(HIDDEN)), edb.Fold()
-    outputs = [edb.fold_unroll(cell, fold, 2, mx.nd.ones((2, rows, INPUT)), layout='TNC',
-                               merge_outputs=True)[0] for rows in (1, 3)]
+    outputs = [
+        edb.fold_unroll(
+            cell, fold, 2, mx.nd.ones((2, rows, INPUT)), layout='TNC', merge_outputs=True
+        )[0]
+        for rows in (1, 3)
+    ]
     assert fold([outputs])[0].shape == (2, 4, HIDDEN)
 
 
@@ -141,7 +161,7 @@ def test_dropout_in_training():
     cell, fold = started(rnn.DropoutCell(0.5)), edb.Fold()
     outputs, states = edb.fold_unroll(cell, fold, 2, mx.nd.ones((1, 2, 400)))
     with autograd.record():
-        found, = fold([outputs])
+        (found,) = fold([outputs])
     assert states == [] and 0.3 < (found.asnumpy() == 0).mean() < 0.7
 
 

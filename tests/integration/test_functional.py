@@ -1,4 +1,5 @@
 """forward, stack, concat, add_n, ragged: in the scope, after it, and without any."""
+
 import mxnet as mx
 import numpy as np
 import pytest
@@ -27,15 +28,13 @@ def test_join(name, where, count, rows):
 
     def finish(joined):
         (joined * mx.nd.arange(joined.size).reshape(joined.shape)).sum().backward()
-        return [joined.asnumpy(), net.weight.grad().asnumpy().copy(),
-                xs[0].grad.asnumpy().copy()]
+        return [joined.asnumpy(), net.weight.grad().asnumpy().copy(), xs[0].grad.asnumpy().copy()]
 
     with autograd.record():
         right = eager([net(x) for x in xs])
         expected = (right * mx.nd.arange(right.size).reshape(right.shape)).sum()
     expected.backward()
-    expected = [right.asnumpy(), net.weight.grad().asnumpy().copy(),
-                xs[0].grad.asnumpy().copy()]
+    expected = [right.asnumpy(), net.weight.grad().asnumpy().copy(), xs[0].grad.asnumpy().copy()]
     with autograd.record():
         if where == 'without':
             joined = join([net(x) for x in xs])
@@ -52,23 +51,24 @@ def test_join(name, where, count, rows):
         total = (joined * mx.nd.arange(joined.size).reshape(joined.shape)).sum()
     total.backward()
     assert type(joined) is mx.nd.NDArray
-    for one, other in zip([joined.asnumpy(), net.weight.grad().asnumpy(),
-                           xs[0].grad.asnumpy()], expected):
+    for one, other in zip(
+        [joined.asnumpy(), net.weight.grad().asnumpy(), xs[0].grad.asnumpy()], expected
+    ):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize('inside', [True, False])
 def test_concat_of_values_with_different_rows(inside):
     net = started(nn.Dense(3, in_units=4))
-    xs = [mx.nd.array(np.random.RandomState(i).randn(rows, 4)) for i, rows in
-          enumerate((2, 1, 4))]
+    xs = [mx.nd.array(np.random.RandomState(i).randn(rows, 4)) for i, rows in enumerate((2, 1, 4))]
     with edb.batching():
         values = [net(x) for x in xs]
         joined = edb.concat(values) if inside else None
     joined = joined if inside else edb.concat(values)
     assert joined.shape == (7, 3)
-    np.testing.assert_allclose(joined.asnumpy(), mx.nd.concat(*[net(x) for x in xs],
-                                                              dim=0).asnumpy(), rtol=1e-5)
+    np.testing.assert_allclose(
+        joined.asnumpy(), mx.nd.concat(*[net(x) for x in xs], dim=0).asnumpy(), rtol=1e-5
+    )
 
 
 def test_mixture_of_lazy_and_ordinary_arrays():
@@ -79,9 +79,14 @@ def test_mixture_of_lazy_and_ordinary_arrays():
     outside = [edb.stack(lazy), edb.concat(lazy), edb.add_n(lazy)]
     eager = [net(xs[0]), xs[1], net(xs[2])]
     for found in (inside, outside):
-        for value, join in zip(found, (lambda xs: mx.nd.stack(*xs),
-                                       lambda xs: mx.nd.concat(*xs, dim=0),
-                                       lambda xs: mx.nd.add_n(*xs))):
+        for value, join in zip(
+            found,
+            (
+                lambda xs: mx.nd.stack(*xs),
+                lambda xs: mx.nd.concat(*xs, dim=0),
+                lambda xs: mx.nd.add_n(*xs),
+            ),
+        ):
             np.testing.assert_allclose(value.asnumpy(), join(eager).asnumpy(), rtol=1e-5)
 
 
@@ -103,15 +108,20 @@ def test_wrong_arguments(join):
     with pytest.raises(TypeError, match='takes NDArrays, not int'):
         join([1, 2])
     for scope in (False, True):
+
         def call():
             if join is edb.concat:
                 return join([mx.nd.ones((1, 2)), mx.nd.ones((1, 3))])
             return join([edb.nd.identity(mx.nd.ones((1, 2))), mx.nd.ones((1, 3))])
+
         with pytest.raises((edb.RecordError, mx.base.MXNetError)):
             if scope:
                 with edb.batching():
-                    edb.forward(call() if join is not edb.concat else join(
-                        [edb.nd.identity(mx.nd.ones((1, 2))), mx.nd.ones((1, 3))]))
+                    edb.forward(
+                        call()
+                        if join is not edb.concat
+                        else join([edb.nd.identity(mx.nd.ones((1, 2))), mx.nd.ones((1, 3))])
+                    )
             else:
                 call().asnumpy()
 
@@ -147,8 +157,7 @@ def test_forward_inside_the_scope_goes_on():
         first = net(x)
         edb.forward([first])
         second = net(first)
-    np.testing.assert_allclose(second.asnumpy(), net(net(x)).asnumpy(), rtol=1e-5,
-                               atol=1e-7)
+    np.testing.assert_allclose(second.asnumpy(), net(net(x)).asnumpy(), rtol=1e-5, atol=1e-7)
     assert scope.report().nodes == 2 and len(scope.report().forced) == 1
 
 
@@ -229,7 +238,8 @@ def test_report_folds_types_that_differ_in_shapes_and_constants_only():
     expected = [
         (f'Dense({net.name})[2x4] and 3 with other shapes', 15, 4),
         ('_mul_scalar[2x3] and 13 with other shapes or constants', 15, 14),
-        (f'Dense({net.name})[2x4]', 1, 1)]  # on autograd's tape
+        (f'Dense({net.name})[2x4]', 1, 1),
+    ]  # on autograd's tape
     assert len(lines) == len(expected) and len(report.types) == 19
     for line, (name, calls, batches) in zip(lines, expected):
         assert line.startswith(f'{name} {calls} calls in {batches} batches'), line
@@ -243,5 +253,5 @@ def test_agenda_reaches_the_lower_bound_of_trees():
         values = [net(tree) for tree in trees]
     edb.forward(values)
     assert scope.report().batches == scope.report().lower_bound
-    cell, = [kind for kind in scope.report().types if 'ChildSum' in kind.name]
+    (cell,) = [kind for kind in scope.report().types if 'ChildSum' in kind.name]
     assert cell.batches == max(tree.depth() for tree in trees)

@@ -1,4 +1,5 @@
 """What depends on known arguments runs once for all batches of a type, with the same results."""
+
 import mxnet as mx
 import numpy as np
 import pytest
@@ -58,6 +59,7 @@ def chains(net, lengths):
             found = net(one, state)
             state = found[0] if isinstance(found, (tuple, list)) else found
         return found
+
     return run, lengths
 
 
@@ -71,12 +73,15 @@ def twice(record):
     return plan_of(record)
 
 
-@pytest.mark.parametrize('cell', [gluon.rnn.LSTMCell, gluon.rnn.GRUCell, gluon.rnn.RNNCell],
-                         ids=lambda cell: cell.__name__)
+@pytest.mark.parametrize(
+    'cell',
+    [gluon.rnn.LSTMCell, gluon.rnn.GRUCell, gluon.rnn.RNNCell],
+    ids=lambda cell: cell.__name__,
+)
 def test_recurrent_cells(cell):
     net = started(Chain(cell(H, input_size=H)))
     samples = [[1, 2, 3, 4], [5], [6, 7, 8], [9, 1]]
-    batch, = hoisted(twice(lambda: [net(sample) for sample in samples]))
+    (batch,) = hoisted(twice(lambda: [net(sample) for sample in samples]))
     assert batch.rows == 10
     assert_matches_eager(net, samples)
 
@@ -95,15 +100,19 @@ TREES = started(TreeLSTM())
 
 def test_trees_are_hoisted():
     plan = twice(lambda: [TREES(tree) for tree in random_trees(6)])
-    batch, = hoisted(plan)
-    late = [other for other in plan.batches if other.node_type.serial == batch.node_type.serial
-            and not other.hoisted]
+    (batch,) = hoisted(plan)
+    late = [
+        other
+        for other in plan.batches
+        if other.node_type.serial == batch.node_type.serial and not other.hoisted
+    ]
     assert batch.rows == sum(other.rows for other in late) and len(late) > 1
     assert_sound(plan)
 
 
-@pytest.mark.parametrize('kind, expected', [
-    ('plain', 1), ('used again', 1), ('no product', 0), ('a result', 0)])
+@pytest.mark.parametrize(
+    'kind, expected', [('plain', 1), ('used again', 1), ('no product', 0), ('a result', 0)]
+)
 def test_what_is_hoisted(kind, expected):
     net = started(Late(kind))
     run, lengths = chains(net, [3, 1, 4])
@@ -119,6 +128,7 @@ def test_arguments_that_the_type_itself_computes_are_not_known():
         for _ in range(length):
             x = state = net(x, state)
         return state
+
     assert not hoisted(twice(lambda: [run(length) for length in (3, 1, 4)]))
     assert_matches_eager(run, [3, 1, 4], blocks=[net])
 
@@ -165,8 +175,12 @@ def test_grad_req(grad_req):
                 else:
                     loss = mx.nd.add_n(*map(run, lengths)).sum()
             loss.backward()
-        return [parameter.grad().asnumpy() for parameter in net.collect_params().values()
-                if parameter.grad_req != 'null']
+        return [
+            parameter.grad().asnumpy()
+            for parameter in net.collect_params().values()
+            if parameter.grad_req != 'null'
+        ]
+
     for found, expected in zip(gradients(True), gradients(False)):
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
 
@@ -204,6 +218,7 @@ def test_results_without_gradients_give_none_to_what_is_hoisted():
         for i in range(length):
             state = vector(chosen(mx.nd.ones((1, H)) * 0.1 * (i + 1), state))
         return state
+
     for native in (True, False):  # (there is no eager backward pass through integers in MXNet)
         for _ in range(3):
             with edb.compile_options(native=native), autograd.record():
@@ -212,5 +227,6 @@ def test_results_without_gradients_give_none_to_what_is_hoisted():
                 loss = edb.stack(values).sum()
             loss.backward()
             assert sum(kind.hoisted for kind in scope.report().types) == 1
-            assert not any(parameter.grad().asnumpy().any()
-                           for parameter in chosen.collect_params().values())
+            assert not any(
+                parameter.grad().asnumpy().any() for parameter in chosen.collect_params().values()
+            )

@@ -1,4 +1,5 @@
 """An interrupt may come at any moment: nothing is left behind, and the next scope is right."""
+
 from pathlib import Path
 
 import pytest

@@ -1,4 +1,5 @@
 """Backward passes run when MXNet's engine comes to them, which may be after later evaluations."""
+
 import gc
 import itertools
 import threading
@@ -36,15 +37,18 @@ def held_up(monkeypatch):
 def two_kinds(net, samples):
     """Losses in two arenas."""
     hidden = [net(x) for x in samples]
-    return ([value.square().sum(axis=1) for value in hidden],
-            [value.sin().sum(axis=1, keepdims=True) for value in hidden])
+    return (
+        [value.square().sum(axis=1) for value in hidden],
+        [value.sin().sum(axis=1, keepdims=True) for value in hidden],
+    )
 
 
 LATE_PASSES = {
     'of one loss': lambda first, second: [edb.stack(first).sum() + edb.stack(second).sum()],
     'of two losses': lambda first, second: [edb.stack(first).sum(), edb.stack(second).sum()],
     'of one arena': lambda first, _: [edb.stack(first[:2]).sum(), edb.stack(first[2:]).sum()],
-    'of lazy values': lambda first, second: [first[0], first[1], second[0]]}
+    'of lazy values': lambda first, second: [first[0], first[1], second[0]],
+}
 
 
 @pytest.mark.parametrize('later', [1, 2])
@@ -78,7 +82,7 @@ def test_passes_that_were_asked_for_before_later_evaluations(kind, later, held_u
     over, may_begin = held_up
     assert over.wait(HANG)
     evaluate()
-    threading.Timer(.1, may_begin.set).start()
+    threading.Timer(0.1, may_begin.set).start()
     if later == 2:
         evaluate()  # waits for them
     np.testing.assert_allclose(net.weight.grad().asnumpy(), wanted, rtol=1e-5, atol=1e-6)

@@ -1,4 +1,5 @@
 """Memory stays flat over training, and nothing holds what nobody can use any more."""
+
 import gc
 import weakref
 
@@ -35,6 +36,7 @@ def training_step(scheduler='agenda', size=64, minibatches=1000):
         loss.backward()
         trainer.step(1)
         return loss
+
     return step
 
 
@@ -64,6 +66,7 @@ def test_inference_100_steps():
 
     def step(_number):
         edb.concat(model.batch(minibatch(generator))).asnumpy()
+
     assert_flat(step, 40, 100, 10e6)
 
 
@@ -84,11 +87,12 @@ def test_losses_kept_over_many_minibatches(lazy):
         kept.append(losses[0] if lazy else total)
         expected.append(1 + number % 5)
         mx.nd.waitall()  # what a slow engine has not done yet is no leak
+
     # a minibatch has 50 rows of 2000 floats several times: 400 kB each
     assert_flat(step, 10, 60, 12e6)
     first = kept[0].asnumpy().item()
     for value, factor in zip(kept, expected):
-        np.testing.assert_allclose(value.asnumpy().item(), first * factor ** 2, rtol=1e-4)
+        np.testing.assert_allclose(value.asnumpy().item(), first * factor**2, rtol=1e-4)
 
 
 def test_kept_values_hold_their_own_kind_only():
@@ -101,10 +105,11 @@ def test_kept_values_hold_their_own_kind_only():
         with autograd.record():
             with edb.batching():
                 hidden = [net(row) for row in rows(30, 100)]
-                losses = [(value ** 2).sum(axis=1) for value in hidden]
+                losses = [(value**2).sum(axis=1) for value in hidden]
             total = edb.stack(losses).sum()
         total.backward()
         kept.append(losses)
+
     assert_flat(step, 10, 60, 14e6)  # 30 x 4000 floats are 480 kB
 
 
@@ -118,6 +123,7 @@ def test_losses_kept_without_backward():
             with edb.batching():
                 losses = [(net(row) ** 2).sum(axis=1) for row in rows(30, 100)]
             edb.stack(losses).sum().asnumpy()
+
     assert_flat(step, 10, 60, 10e6)
 
 
@@ -130,6 +136,7 @@ def test_abandoned_scopes_are_freed():
         with edb.batching():
             for _ in range(5):
                 net(np.ones((1, 20_000), np.float32))
+
     assert_flat(step, 10, 100, 10e6)
 
 
@@ -142,6 +149,7 @@ def test_abandoned_scope_with_arrays_is_freed():
         with edb.batching():
             for _ in range(5):
                 net(mx.nd.ones((1, 20_000)))
+
     assert_flat(step, 10, 100, 10e6)
 
 
@@ -228,12 +236,14 @@ def test_failed_scopes_are_freed():
                 for _ in range(5):
                     net(mx.nd.ones((1, 20_000)))
                 raise ZeroDivisionError
+
     assert_flat(step, 10, 100, 10e6)
     assert_unguarded(net)
 
 
 def test_models_are_freed():
     """Types are kept with their blocks, not longer."""
+
     def once():
         net = dense()
         assert_minibatch_right(net)
@@ -247,6 +257,7 @@ def test_models_are_freed():
 
 def test_many_models():
     """A program that makes models in a loop, as a hyper-parameter search does."""
+
     def step(_number):
         net = nn.Dense(500, in_units=500)
         net.initialize()
@@ -255,12 +266,14 @@ def test_many_models():
                 values = [net(row).sum(axis=1) for row in rows(3, 500)]
             loss = edb.stack(values).sum()
         loss.backward()
+
     assert_flat(step, 10, 40, 15e6)  # a model and its gradients are 2 MB
 
 
 def test_backward_functions_are_freed():
     """MXNet's callbacks are dropped with the graph."""
     from gluon_edbatch.execute import backward
+
     step = training_step(size=8)
     for number in range(5):
         step(number)
@@ -286,6 +299,7 @@ def test_reading_in_the_middle_is_flat():
         loss.backward()
         if number % 10 == 0:
             assert_hooks_gone()
+
     assert_flat(step, 20, 60, 10e6)
 
 
@@ -299,4 +313,5 @@ def test_new_shapes_are_bounded_by_what_was_seen():
         with edb.batching():
             values = [net(mx.nd.ones((1, 1 + (number + i) % 6, 4))) for i in range(6)]
         edb.forward(values)
+
     assert_flat(step, 20, 80, 10e6)

@@ -16,7 +16,7 @@ from gluon_edbatch.subgraph.node_type import NodeType
 from gluon_edbatch.testing import assert_matches_eager
 from support.models import started
 from support.processes import run_python
-from support.random_blocks import H, SHAPES, blocks
+from support.random_blocks import SHAPES, H, blocks
 
 needs_native = pytest.mark.skipif(not edb.native_available(), reason='no native operators')
 pytestmark = needs_native
@@ -32,6 +32,7 @@ def types(monkeypatch):
     def noted(self, *args, **kwargs):
         original(self, *args, **kwargs)
         made.append(self)
+
     monkeypatch.setattr(NodeType, '__init__', noted)
     return made
 
@@ -60,10 +61,12 @@ def test_random_blocks(symbol, rows):
     block, names = block_of(symbol)
     if not names:
         return
-    samples = list(zip(*[arrays((rows,) + SHAPES[name][1:], 4, seed)
-                         for seed, name in enumerate(names)]))
-    assert_matches_eager(block, samples, unpack=True, hybridized=[False], rtol=3e-5,
-                         schedulers=['agenda'])
+    samples = list(
+        zip(*[arrays((rows,) + SHAPES[name][1:], 4, seed) for seed, name in enumerate(names)])
+    )
+    assert_matches_eager(
+        block, samples, unpack=True, hybridized=[False], rtol=3e-5, schedulers=['agenda']
+    )
 
 
 @pytest.mark.filterwarnings('ignore:Cannot decide type')
@@ -76,15 +79,25 @@ def test_random_blocks_with_ragged_arguments(symbol, lengths):
         return
     others = [name for name in names if name != 'edb_input2']
     values = [arrays((1, H), length, seed) for seed, length in enumerate(lengths)]
-    samples = [([x] * len(others), list(ragged)) for x, ragged in
-               zip(arrays((1, H), len(lengths), 7), values)]
+    samples = [
+        ([x] * len(others), list(ragged))
+        for x, ragged in zip(arrays((1, H), len(lengths), 7), values)
+    ]
 
     def model(rest, ragged):
         rest = iter(rest)
         together = edb.ragged(ragged, (1, H), 'float32', mx.cpu())
         return block(*[together if name == 'edb_input2' else next(rest) for name in names])
-    assert_matches_eager(model, samples, unpack=True, blocks=[block], hybridized=[False],
-                         rtol=3e-5, schedulers=['agenda'])
+
+    assert_matches_eager(
+        model,
+        samples,
+        unpack=True,
+        blocks=[block],
+        hybridized=[False],
+        rtol=3e-5,
+        schedulers=['agenda'],
+    )
 
 
 class Gates(gluon.HybridBlock):
@@ -113,7 +126,7 @@ class Gates(gluon.HybridBlock):
 def test_cell_of_any_width(types, width, dtype):
     """Chains in batches of more and fewer rows than a tile and a block have."""
     cell = Gates(width)
-    cell.initialize(mx.init.Normal(width ** -0.5))
+    cell.initialize(mx.init.Normal(width**-0.5))
     cell.cast(dtype)
 
     def chain(x, length):
@@ -123,9 +136,17 @@ def test_cell_of_any_width(types, width, dtype):
             h, scores, total = cell(x, h)
             results += [scores, total]
         return results
+
     samples = list(zip(arrays((1, width), 40, dtype=dtype), [1 + i % 4 for i in range(40)]))
-    assert_matches_eager(chain, samples, unpack=True, blocks=[cell], hybridized=[False],
-                         schedulers=['agenda'], rtol=1e-10 if dtype == 'float64' else 3e-5)
+    assert_matches_eager(
+        chain,
+        samples,
+        unpack=True,
+        blocks=[cell],
+        hybridized=[False],
+        schedulers=['agenda'],
+        rtol=1e-10 if dtype == 'float64' else 3e-5,
+    )
     assert any(kind.native is not None for kind in types)
 
 
@@ -137,9 +158,14 @@ def test_products_of_any_number_of_rows(types, dtype):
         layer.cast(dtype)
         data = arrays((1, inputs), 60, dtype=dtype)
         for rows in list(range(1, 34)) + [57]:
-            assert_matches_eager(lambda x: layer(x), data[:rows], blocks=[layer],
-                                 hybridized=[False], schedulers=['agenda'],
-                                 rtol=1e-10 if dtype == 'float64' else 3e-5)
+            assert_matches_eager(
+                lambda x: layer(x),
+                data[:rows],
+                blocks=[layer],
+                hybridized=[False],
+                schedulers=['agenda'],
+                rtol=1e-10 if dtype == 'float64' else 3e-5,
+            )
     assert all(kind.native is not None for kind in types)
 
 
@@ -151,15 +177,28 @@ def test_many_rows_and_wide_fans(types):
     def model(x, many):
         children = [cell(child, []) for child in many]
         return cell(x, children)
-    samples = [(leaf[0][0], leaf[1][:250]), (leaf[0][1], []), (leaf[0][2], leaf[1][250:]),
-               *[(x, leaf[1][i:i + 1]) for i, x in enumerate(leaf[0][3:200])]]
-    assert_matches_eager(model, samples, unpack=True, blocks=[cell], hybridized=[False],
-                         schedulers=['agenda'], rtol=3e-5)
+
+    samples = [
+        (leaf[0][0], leaf[1][:250]),
+        (leaf[0][1], []),
+        (leaf[0][2], leaf[1][250:]),
+        *[(x, leaf[1][i : i + 1]) for i, x in enumerate(leaf[0][3:200])],
+    ]
+    assert_matches_eager(
+        model,
+        samples,
+        unpack=True,
+        blocks=[cell],
+        hybridized=[False],
+        schedulers=['agenda'],
+        rtol=3e-5,
+    )
     assert any(kind.native is not None and kind.ragged for kind in types)
 
 
 def test_attention_over_ragged_values(types):
     """A softmax along the ragged axis, over as many values as there are."""
+
     class Attention(gluon.HybridBlock):
         def __init__(self):
             super().__init__()
@@ -167,36 +206,48 @@ def test_attention_over_ragged_values(types):
                 self.score = nn.Dense(1, in_units=4, flatten=False, use_bias=False)
 
         def hybrid_forward(self, F, length, values):
-            scores = F.SequenceMask(self.score(values), length, axis=1, value=-1e9,
-                                    use_sequence_length=True)
+            scores = F.SequenceMask(
+                self.score(values), length, axis=1, value=-1e9, use_sequence_length=True
+            )
             return F.sum(F.broadcast_mul(F.softmax(scores, axis=1), values), axis=1)
+
     block = started(Attention())
     samples = [arrays((1, 4), k, seed=k) for k in (1, 3, 2, 5)]
 
     def model(values):
         values = edb.ragged(values)
         return block(values.lengths, values)
-    assert_matches_eager(model, samples, blocks=[block], hybridized=[False],
-                         schedulers=['agenda'])
+
+    assert_matches_eager(model, samples, blocks=[block], hybridized=[False], schedulers=['agenda'])
     assert any(kind.native is not None and kind.ragged for kind in types), [
-        kind.not_native for kind in types]
+        kind.not_native for kind in types
+    ]
 
 
 def test_what_has_no_rule_says_so(types):
     """And runs as a compiled call among native ones."""
     first, last = started(nn.Dense(3, in_units=4)), started(nn.Dense(2, in_units=3))
     samples = arrays((1, 4), 5)
-    assert_matches_eager(lambda x: last(mx.nd.sort(first(x), axis=1)), samples,
-                         blocks=[first, last], hybridized=[False], schedulers=['agenda'])
+    assert_matches_eager(
+        lambda x: last(mx.nd.sort(first(x), axis=1)),
+        samples,
+        blocks=[first, last],
+        hybridized=[False],
+        schedulers=['agenda'],
+    )
     reasons = {kind.not_native for kind in types if kind.not_native}
     assert any('sort' in reason for reason in reasons)
     assert any(native_program(kind) is not None for kind in types)
 
 
-BOUNDS = {'clip': lambda F, x: F.clip(x, -1, 1), 'maximum': lambda F, x: F.maximum(x, 1.0),
-          'minimum': lambda F, x: F.minimum(x, 1.0), 'relu': lambda F, x: F.relu(x),
-          'clipped relu': lambda F, x: F.clip(F.relu(x), 0, 1),
-          'of two': lambda F, x: F.broadcast_maximum(x, F.reverse(x, axis=1))}
+BOUNDS = {
+    'clip': lambda F, x: F.clip(x, -1, 1),
+    'maximum': lambda F, x: F.maximum(x, 1.0),
+    'minimum': lambda F, x: F.minimum(x, 1.0),
+    'relu': lambda F, x: F.relu(x),
+    'clipped relu': lambda F, x: F.clip(F.relu(x), 0, 1),
+    'of two': lambda F, x: F.broadcast_maximum(x, F.reverse(x, axis=1)),
+}
 
 
 class Bounded(gluon.HybridBlock):
@@ -215,8 +266,9 @@ def test_slopes_at_bounds_are_those_of_mxnet(bound, types):
     block, samples = Bounded(bound), arrays((1, 5), 3)
     for sample in samples:
         sample[:] = mx.nd.array([[-2, -1, 0, 1, 2]])
-    assert_matches_eager(block, samples, blocks=[block], hybridized=[False],
-                         schedulers=['agenda'], rtol=1e-6)
+    assert_matches_eager(
+        block, samples, blocks=[block], hybridized=[False], schedulers=['agenda'], rtol=1e-6
+    )
     assert bound == 'of two' or any(native_program(kind) is not None for kind in types)
 
 
@@ -231,8 +283,12 @@ def test_parameters_that_are_not_trained(frozen):
                 values = [net(x) for x in arrays((1, 4), 5)]
             loss = edb.stack(values).square().sum()
         loss.backward()
-        return {name: getattr(net, name).grad().asnumpy().copy() for name in ('weight', 'bias')
-                if getattr(net, name).grad_req != 'null'}
+        return {
+            name: getattr(net, name).grad().asnumpy().copy()
+            for name in ('weight', 'bias')
+            if getattr(net, name).grad_req != 'null'
+        }
+
     expected = gradients()
     getattr(net, frozen).grad_req = 'null'
     for name, found in gradients().items():
@@ -271,14 +327,14 @@ def test_updates_between_recording_backward_and_step():
 
 # --- optional ------------------------------------------------------------------------------------
 
-PROGRAM = '''
+PROGRAM = """
 import mxnet as mx, gluon_edbatch as edb
 net = mx.gluon.nn.Dense(2, in_units=2)
 net.initialize()
 with edb.batching():
     values = [net(mx.nd.ones((1, 2)) * i) for i in range(3)]
 print(edb.native_available(), edb.stack(values).shape)
-'''
+"""
 
 
 def run(**variables):
@@ -294,8 +350,9 @@ def test_switched_off():
 
 
 def test_without_compiler(tmp_path):
-    result = run(CXX='/no/such/compiler', GLUON_EDBATCH_CACHE=str(tmp_path),
-                 GLUON_EDBATCH_NATIVE='1')
+    result = run(
+        CXX='/no/such/compiler', GLUON_EDBATCH_CACHE=str(tmp_path), GLUON_EDBATCH_NATIVE='1'
+    )
     assert result.stdout.startswith('False') and 'slower' in result.stderr
     assert not any(path.suffix == '.so' for path in tmp_path.iterdir())
 
@@ -304,8 +361,9 @@ def test_failing_compiler(tmp_path):
     compiler = tmp_path / 'c++'
     compiler.write_text('#!/bin/sh\necho "fatal error: no such header" >&2\nexit 1\n')
     compiler.chmod(0o755)
-    result = run(CXX=str(compiler), GLUON_EDBATCH_CACHE=str(tmp_path / 'cache'),
-                 GLUON_EDBATCH_NATIVE='1')
+    result = run(
+        CXX=str(compiler), GLUON_EDBATCH_CACHE=str(tmp_path / 'cache'), GLUON_EDBATCH_NATIVE='1'
+    )
     assert result.stdout.startswith('False') and 'no such header' in result.stderr
 
 
@@ -313,8 +371,9 @@ def test_compiler_that_writes_rubbish(tmp_path):
     compiler = tmp_path / 'c++'
     compiler.write_text('#!/bin/sh\nfor last; do :; done\necho rubbish > "$last"\n')
     compiler.chmod(0o755)
-    result = run(CXX=str(compiler), GLUON_EDBATCH_CACHE=str(tmp_path / 'cache'),
-                 GLUON_EDBATCH_NATIVE='1')
+    result = run(
+        CXX=str(compiler), GLUON_EDBATCH_CACHE=str(tmp_path / 'cache'), GLUON_EDBATCH_NATIVE='1'
+    )
     assert result.stdout.startswith('False') and 'remove the file' in result.stderr
 
 
@@ -480,12 +539,15 @@ def test_best_level_is_taken(tmp_path, monkeypatch, lacking, best):
 
 @pytest.mark.slow  # compiles the library anew
 def test_stopwatch(tmp_path):
-    program = PROGRAM + """
+    program = (
+        PROGRAM
+        + """
 from gluon_edbatch.native import stopwatch
 taken, again = stopwatch.seconds(), stopwatch.seconds()
 assert 0 < taken['products'] < taken['all'] < 1, taken
 assert not any(again.values()), again
 """
+    )
     done = run_python('-c', program, GLUON_EDBATCH_STOPWATCH='1', GLUON_EDBATCH_CACHE=str(tmp_path))
     assert done.returncode == 0, done.stderr
 
@@ -508,11 +570,18 @@ def test_batches_that_need_no_comparison_run_together(uneven):
             states = [[cell(np.ones((1, 3), np.float32) * i, []) for i in range(8)]]
             while len(states[-1]) > 1:
                 below = states[-1]
-                states.append([cell(0 * below[i][0].slice_axis(axis=1, begin=0, end=3),
-                                    [below[i], below[i + 1]][:1 if uneven and i else 2])
-                               for i in range(0, len(below), 2)])
+                states.append(
+                    [
+                        cell(
+                            0 * below[i][0].slice_axis(axis=1, begin=0, end=3),
+                            [below[i], below[i + 1]][: 1 if uneven and i else 2],
+                        )
+                        for i in range(0, len(below), 2)
+                    ]
+                )
         edb.forward(states[-1])
         return list(steps(scope._recording.evaluator.counts[-1].plan))
+
     scope_of_trees()
     assert len(scope_of_trees()) == 1
 
@@ -538,8 +607,9 @@ def test_ids_of_several_tables(stopped, types):
     assert any(native_program(kind) is not None for kind in types) != stopped
 
 
-@pytest.mark.parametrize('index, position',
-                         [(1e30, 2), (np.inf, 2), (2, 2), (np.nan, 0), (-np.inf, 0)])
+@pytest.mark.parametrize(
+    'index, position', [(1e30, 2), (np.inf, 2), (2, 2), (np.nan, 0), (-np.inf, 0)]
+)
 @pytest.mark.parametrize('dtype', ['float32', 'float64'])
 def test_an_index_beyond_all_rows_is_clipped(index, position, dtype, types):
     """Also one that no integer can be; eager MXNet takes whatever the processor makes of it."""
@@ -552,14 +622,23 @@ def test_an_index_beyond_all_rows_is_clipped(index, position, dtype, types):
     assert any(native_program(kind) is not None for kind in types)
 
 
-@pytest.mark.parametrize('name, function', [
-    ('clip', lambda F, x: F.clip(x, 0, 1)), ('clip at -0', lambda F, x: F.clip(x, -0.0, 1)),
-    ('maximum', lambda F, x: F.maximum(x, 0.5)), ('minimum', lambda F, x: F.minimum(x, 0.5)),
-    ('larger', lambda F, x: F.maximum(x, F.reverse(x, axis=1))),
-    ('smaller', lambda F, x: F.minimum(x, F.reverse(x, axis=1))),
-    ('relu', lambda F, x: F.relu(x)), ('product', lambda F, x: x * -2),
-    ('quotient', lambda F, x: x / -0.0), ('negative', lambda F, x: -x),
-    ('copy', lambda F, x: F.identity(x)), ('pieces', lambda F, x: F.concat(x, x, dim=1))])
+@pytest.mark.parametrize(
+    'name, function',
+    [
+        ('clip', lambda F, x: F.clip(x, 0, 1)),
+        ('clip at -0', lambda F, x: F.clip(x, -0.0, 1)),
+        ('maximum', lambda F, x: F.maximum(x, 0.5)),
+        ('minimum', lambda F, x: F.minimum(x, 0.5)),
+        ('larger', lambda F, x: F.maximum(x, F.reverse(x, axis=1))),
+        ('smaller', lambda F, x: F.minimum(x, F.reverse(x, axis=1))),
+        ('relu', lambda F, x: F.relu(x)),
+        ('product', lambda F, x: x * -2),
+        ('quotient', lambda F, x: x / -0.0),
+        ('negative', lambda F, x: -x),
+        ('copy', lambda F, x: F.identity(x)),
+        ('pieces', lambda F, x: F.concat(x, x, dim=1)),
+    ],
+)
 def test_nan_and_signs_of_zero_are_as_mxnet_has_them(name, function):
     net = nn.HybridLambda(function)
     x = mx.nd.array([[np.nan, 0.0, -0.0, 2, -3, 1, 0.25]])
@@ -569,5 +648,6 @@ def test_nan_and_signs_of_zero_are_as_mxnet_has_them(name, function):
     for value in edb.forward(values):
         np.testing.assert_array_equal(value.asnumpy(), expected)
         zeros = expected == 0
-        np.testing.assert_array_equal(np.signbit(value.asnumpy()[zeros]),
-                                      np.signbit(expected[zeros]))
+        np.testing.assert_array_equal(
+            np.signbit(value.asnumpy()[zeros]), np.signbit(expected[zeros])
+        )

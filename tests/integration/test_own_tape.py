@@ -1,4 +1,5 @@
 """Calls on the user's own tape: loss heads that make their own gradient, and what reads them."""
+
 from contextlib import nullcontext
 
 import mxnet as mx
@@ -38,8 +39,11 @@ def compare(model, samples, parameters, use=None, inputs=()):
                 results = model(samples)
             loss = use(results) if use else sum([result.sum() for result in results])
         loss.backward()
-        found.append([loss.asnumpy()] + [parameter.grad().asnumpy() for parameter in parameters]
-                     + [array.grad.asnumpy() for array in inputs])
+        found.append(
+            [loss.asnumpy()]
+            + [parameter.grad().asnumpy() for parameter in parameters]
+            + [array.grad.asnumpy() for array in inputs]
+        )
     for expected, got in zip(*found):
         np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
     assert all(np.abs(array).max() > 0 for array in found[0][1:])
@@ -60,14 +64,16 @@ AFTER = {
     'concat': lambda heads: [edb.concat(heads)],
     'concat with others': lambda heads: [edb.concat([heads[0] * 1, heads[1]])],
     'sliced': lambda heads: [value[:, 1:] for value in heads],
-    'through a block': lambda heads: [gluon.loss.L2Loss()(heads[2], mx.nd.ones((1, 3)))]}
+    'through a block': lambda heads: [gluon.loss.L2Loss()(heads[2], mx.nd.ones((1, 3)))],
+}
 
 
 @pytest.mark.parametrize('name', AFTER)
 def test_what_reads_a_head(name):
     dense = started(gluon.nn.Dense(3, in_units=4))
-    compare(lambda xs: AFTER[name]([head(dense(x)) for x in xs]), ndarrays(4, (1, 4)),
-            [dense.weight])
+    compare(
+        lambda xs: AFTER[name]([head(dense(x)) for x in xs]), ndarrays(4, (1, 4)), [dense.weight]
+    )
 
 
 def test_values_of_both_sorts_together():
@@ -76,25 +82,41 @@ def test_values_of_both_sorts_together():
     def model(xs):
         ys = [dense(x) for x in xs]
         values = [head(ys[0]), ys[1], head(ys[2]), ys[3] * 2]
-        return [edb.add_n(values), edb.concat(values), edb.stack(values), values[0] * values[1],
-                mx.nd.concat(*values, dim=1)]
+        return [
+            edb.add_n(values),
+            edb.concat(values),
+            edb.stack(values),
+            values[0] * values[1],
+            mx.nd.concat(*values, dim=1),
+        ]
+
     compare(model, ndarrays(4, (1, 4)), [dense.weight])
 
 
-@pytest.mark.parametrize('use', [
-    lambda pairs: pairs[0][0].sum(), lambda pairs: pairs[0][1].sum(),
-    lambda pairs: sum([loss.sum() + 2 * other.sum() for loss, other in pairs])])
+@pytest.mark.parametrize(
+    'use',
+    [
+        lambda pairs: pairs[0][0].sum(),
+        lambda pairs: pairs[0][1].sum(),
+        lambda pairs: sum([loss.sum() + 2 * other.sum() for loss, other in pairs]),
+    ],
+)
 def test_head_in_a_block(use):
     net = started(Headed())
-    compare(lambda xs: [net(x) for x in xs], ndarrays(4, (1, 4)), list(net.collect_params().values()),
-            use)
+    compare(
+        lambda xs: [net(x) for x in xs],
+        ndarrays(4, (1, 4)),
+        list(net.collect_params().values()),
+        use,
+    )
 
 
 def test_head_of_inputs_alone():
     xs = ndarrays(4, (1, 4), gradient=True)
     compare(lambda xs: [head(edb.nd.identity(x)) for x in xs], xs, [], inputs=xs)
-    compare(lambda xs: [mx.nd.MakeLoss(edb.nd.identity(x), grad_scale=3) for x in xs], xs, [],
-            inputs=xs)
+    compare(
+        lambda xs: [mx.nd.MakeLoss(edb.nd.identity(x), grad_scale=3) for x in xs], xs, [], inputs=xs
+    )
 
 
 def test_heads_of_one_evaluation_read_in_another():
@@ -104,6 +126,7 @@ def test_heads_of_one_evaluation_read_in_another():
         heads = [head(dense(x)) for x in xs]
         total = heads[0].asnumpy().sum()  # evaluates them
         return [heads[0] * float(total), edb.add_n([heads[1], heads[2], dense(xs[3])])]
+
     compare(model, ndarrays(4, (1, 4)), [dense.weight])
 
 
@@ -114,6 +137,7 @@ def test_heads_of_one_scope_read_in_another():
         with edb.batching():
             heads = [head(dense(x)) for x in xs]
         return [dense(mx.nd.ones((1, 4))) + value for value in heads]
+
     compare(model, ndarrays(4, (1, 4)), [dense.weight], lambda values: values[0].sum())
 
 
@@ -151,8 +175,10 @@ def test_the_report_and_the_explanation_say_so():
             values = [head(dense(x)) + 1 for x in ndarrays(4, (1, 4))]
         edb.forward(values)
     notes = {kind.name: (kind.batches, kind.note) for kind in scope.report().types}
-    assert notes['MakeLoss[3]'] == (4, 'MakeLoss makes a gradient of its own, so it belongs to its '
-                                    'own call')
+    assert notes['MakeLoss[3]'] == (
+        4,
+        'MakeLoss makes a gradient of its own, so it belongs to its own call',
+    )
     assert notes['_plus_scalar[3]'][0] == 4 and 'comes from' in notes['_plus_scalar[3]'][1]
     assert notes['square[3]'][0] == 1
     causes = [reason.cause for place in scope.explain().places for reason in place.reasons]
@@ -171,6 +197,7 @@ def test_concurrent_samples():
 
     def model(xs):
         return edb.run_concurrently(xs, sample)
+
     compare(model, ndarrays(3, (1, 4)), [dense.weight], lambda values: values[0] + values[1])
     np.testing.assert_allclose(seen[:3], seen[3:], rtol=1e-5)
 
@@ -188,7 +215,7 @@ def test_a_parameter_that_changed_meanwhile():
 
 def test_a_parameter_that_was_only_looked_at():
     net = started(Headed())
-    x, = ndarrays(1, (1, 4))
+    (x,) = ndarrays(1, (1, 4))
     with autograd.record():
         with edb.batching():
             value, _ = net(x)
@@ -200,13 +227,22 @@ def test_a_parameter_that_was_only_looked_at():
 def test_heads_at_every_node_of_many_samples():
     """Their slices are no gradients of the arena's size each."""
     dense = started(gluon.nn.Dense(3, in_units=4))
-    compare(lambda xs: [head(dense(x)) for x in xs], ndarrays(300, (1, 4)), [dense.weight],
-            lambda heads: edb.add_n(heads[::2]).sum())
+    compare(
+        lambda xs: [head(dense(x)) for x in xs],
+        ndarrays(300, (1, 4)),
+        [dense.weight],
+        lambda heads: edb.add_n(heads[::2]).sum(),
+    )
 
 
 def test_labels_with_the_heads():
     dense = started(gluon.nn.Dense(3, in_units=4))
     labels = [np.array([index % 3], np.float32) for index in range(4)]
-    compare(lambda xs: [mx.nd.SoftmaxOutput(dense(x), mx.nd.array(label))
-                        for x, label in zip(xs, labels)], ndarrays(4, (1, 4)), [dense.bias],
-            lambda values: values[3].sum())
+    compare(
+        lambda xs: [
+            mx.nd.SoftmaxOutput(dense(x), mx.nd.array(label)) for x, label in zip(xs, labels)
+        ],
+        ndarrays(4, (1, 4)),
+        [dense.bias],
+        lambda values: values[3].sum(),
+    )

@@ -1,14 +1,28 @@
 """Random programs under random schedulers against plain NumPy and eager Gluon."""
+
 from typing import Dict, NamedTuple, Tuple
 
 import mxnet as mx
 import numpy as np
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from mxnet import autograd
 
 import gluon_edbatch as edb
-from support.programs import (BLOCKS, DENSE, EMBED, OPS, RAGGED, RandomScheduler, as_ndarrays,
-                              inputs_of, programs, run, schedulers, weight)
+from support.programs import (
+    BLOCKS,
+    DENSE,
+    EMBED,
+    OPS,
+    RAGGED,
+    RandomScheduler,
+    as_ndarrays,
+    inputs_of,
+    programs,
+    run,
+    schedulers,
+    weight,
+)
 
 
 def assert_close(found, expected, what):
@@ -48,8 +62,11 @@ def test_reading_in_the_middle_changes_nothing_and_recomputes_nothing(minibatch,
 
 def gradients_of(total, given) -> Dict[str, np.ndarray]:
     """Gradients of all parameters and given arrays."""
-    named = {parameter.name: parameter.grad() for block in BLOCKS
-             for parameter in block.collect_params().values()}
+    named = {
+        parameter.name: parameter.grad()
+        for block in BLOCKS
+        for parameter in block.collect_params().values()
+    }
     named.update((str(i), array.grad) for i, array in enumerate(given))
     for array in named.values():
         array[:] = 0
@@ -93,8 +110,11 @@ class Node(NamedTuple):
 
 NODES = st.recursive(
     st.builds(Node, st.integers(0, 4), st.just(()), st.booleans()),
-    lambda nodes: st.builds(Node, st.integers(0, 4), st.lists(nodes, max_size=4).map(tuple),
-                            st.booleans()), max_leaves=8)
+    lambda nodes: st.builds(
+        Node, st.integers(0, 4), st.lists(nodes, max_size=4).map(tuple), st.booleans()
+    ),
+    max_leaves=8,
+)
 
 
 def tree_states(node: Node, lazy: bool):

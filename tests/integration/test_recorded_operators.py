@@ -1,5 +1,6 @@
 """Operators and arithmetic on lazy values, and arrays that calls share: each kind is looked up once
 in a scope, and what differs must not be taken for the same."""
+
 from contextlib import nullcontext
 
 import mxnet as mx
@@ -14,10 +15,19 @@ from gluon_edbatch.testing import assert_matches_eager
 from support.models import started
 
 ARITHMETIC = {
-    'add': lambda x, y: x + y, 'subtract': lambda x, y: x - y, 'multiply': lambda x, y: x * y,
-    'divide': lambda x, y: x / y, 'power': lambda x, y: abs(x) ** y, 'modulo': lambda x, y: x % y,
-    'equal': lambda x, y: x == y, 'unequal': lambda x, y: x != y, 'greater': lambda x, y: x > y,
-    'lesser': lambda x, y: x < y, 'at least': lambda x, y: x >= y, 'at most': lambda x, y: x <= y}
+    'add': lambda x, y: x + y,
+    'subtract': lambda x, y: x - y,
+    'multiply': lambda x, y: x * y,
+    'divide': lambda x, y: x / y,
+    'power': lambda x, y: abs(x) ** y,
+    'modulo': lambda x, y: x % y,
+    'equal': lambda x, y: x == y,
+    'unequal': lambda x, y: x != y,
+    'greater': lambda x, y: x > y,
+    'lesser': lambda x, y: x < y,
+    'at least': lambda x, y: x >= y,
+    'at most': lambda x, y: x <= y,
+}
 
 
 def arrays(count, shape=(1, 4), seed=0):
@@ -35,19 +45,33 @@ def test_arithmetic(name):
 
     def model(x):
         y = dense(x)
-        return (function(y, x * 2), function(y, 2), function(2, y), function(y, 3),
-                function(y, 2.5), function(y, y), function(x + 0, y))
-    assert_matches_eager(model, arrays(5), blocks=[dense], hybridized=[False],
-                         schedulers=['agenda'])
+        return (
+            function(y, x * 2),
+            function(y, 2),
+            function(2, y),
+            function(y, 3),
+            function(y, 2.5),
+            function(y, y),
+            function(x + 0, y),
+        )
 
-
+    assert_matches_eager(
+        model, arrays(5), blocks=[dense], hybridized=[False], schedulers=['agenda']
+    )
 
 
 def test_options_are_told_apart():
     """By value and by class: True is not 1, nor 1.0."""
     x = np.arange(12, dtype=np.float32).reshape(1, 3, 4)
-    options = [dict(axis=1), dict(axis=2), dict(axis=1, keepdims=True), dict(axis=(1, 2)),
-               dict(axis=1, keepdims=False), dict(axis=1, keepdims=1), {}]
+    options = [
+        dict(axis=1),
+        dict(axis=2),
+        dict(axis=1, keepdims=True),
+        dict(axis=(1, 2)),
+        dict(axis=1, keepdims=False),
+        dict(axis=1, keepdims=1),
+        {},
+    ]
     with edb.batching('agenda') as scope:
         value = edb.nd.identity(mx.nd.array(x))
         results = [edb.nd.sum(value, **option) for option in options + options]
@@ -86,8 +110,10 @@ def test_several_results(parts):
         values = edb.nd.split(dense(x), num_outputs=parts, axis=1)
         assert isinstance(values, list)
         return values[::-1]
-    assert_matches_eager(model, arrays(5), blocks=[dense], hybridized=[False],
-                         schedulers=['agenda'])
+
+    assert_matches_eager(
+        model, arrays(5), blocks=[dense], hybridized=[False], schedulers=['agenda']
+    )
 
 
 def test_operators_in_both_modes_of_autograd():
@@ -116,12 +142,13 @@ def test_equal_small_arrays_are_one_value():
     assert len(scope._recording.arrays) == 2
     for value in first + later[1:]:
         np.testing.assert_allclose(value.asnumpy()[0], number, rtol=1e-6)
-    np.testing.assert_allclose(
-        later[0].asnumpy(), dense(mx.nd.ones((1, 4))).asnumpy(), rtol=1e-6)
+    np.testing.assert_allclose(later[0].asnumpy(), dense(mx.nd.ones((1, 4))).asnumpy(), rtol=1e-6)
 
 
-@pytest.mark.parametrize('other', [np.zeros((1, 4), np.int32), np.zeros((2, 2), np.float32),
-                                   np.full((1, 4), -0.0, np.float32)])
+@pytest.mark.parametrize(
+    'other',
+    [np.zeros((1, 4), np.int32), np.zeros((2, 2), np.float32), np.full((1, 4), -0.0, np.float32)],
+)
 def test_arrays_of_other_kinds_are_others(other):
     with edb.batching() as scope:
         edb.nd.identity(np.zeros((1, 4), np.float32))
@@ -141,8 +168,14 @@ def test_an_operator_whose_function_of_symbols_takes_fewer_arrays_runs_at_once()
         with edb.batching() if batched else nullcontext(), autograd.record():
             y = edb.nd.identity(x) if batched else x * 1
             value = register._imperative_invoke(
-                operator_handle('IdentityAttachKLSparseReg'), [y, mean],
-                list(attrs), list(attrs.values()), None, False, False)
+                operator_handle('IdentityAttachKLSparseReg'),
+                [y, mean],
+                list(attrs),
+                list(attrs.values()),
+                None,
+                False,
+                False,
+            )
         value.backward()
         found.append([array.asnumpy() for array in (value, mean, x.grad)])
     for expected, got in zip(*found):

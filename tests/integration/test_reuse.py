@@ -1,4 +1,5 @@
 """What a sample recorded is used again: the same results and gradients, or it is recorded anew."""
+
 import threading
 
 import mxnet as mx
@@ -12,7 +13,7 @@ from gluon_edbatch.testing import assert_matches_eager
 from support.memory import Model, assert_flat, minibatch
 from support.models import HIDDEN, VOCAB, random_trees
 
-NEVER = 10 ** 9  # for check_every
+NEVER = 10**9  # for check_every
 
 
 class Scored(edb.AutoBatchMixin, gluon.Block):
@@ -51,14 +52,15 @@ def scored():
 
 def samples(count=6, seed=0):
     generator = np.random.RandomState(seed)
-    return [(tree, generator.normal(size=(1, 2)).astype(np.float32))
-            for tree in random_trees(count, seed)]
+    return [
+        (tree, generator.normal(size=(1, 2)).astype(np.float32))
+        for tree in random_trees(count, seed)
+    ]
 
 
 def run(net, reuse, batch, keys=None):
     with edb.batching() as scope:
-        values = [reuse(key, net, *sample)
-                  for key, sample in zip(keys or range(len(batch)), batch)]
+        values = [reuse(key, net, *sample) for key, sample in zip(keys or range(len(batch)), batch)]
     return scope, values
 
 
@@ -68,8 +70,7 @@ def numbers(values):
 
 def test_matches_eager():
     net, batch, reuse = scored(), samples(), edb.Reuse(check_every=7)
-    assert_matches_eager(lambda key: reuse(key, net, *batch[key]), range(len(batch)),
-                         blocks=[net])
+    assert_matches_eager(lambda key: reuse(key, net, *batch[key]), range(len(batch)), blocks=[net])
     # in training and in inference, with and without native operators
     assert reuse.recorded - reuse.checked == 4 * len(batch)
     assert reuse.reused > 30 and reuse.checked > 5
@@ -95,8 +96,9 @@ def test_reused_beside_recorded():
     run(net, reuse, batch[:3])
     expected = [net(*sample).asnumpy() for sample in batch]
     with edb.batching():
-        values = [net(*sample) if i % 2 else reuse(i, net, *sample)
-                  for i, sample in enumerate(batch)]
+        values = [
+            net(*sample) if i % 2 else reuse(i, net, *sample) for i, sample in enumerate(batch)
+        ]
         doubled = [2 * value for value in values]
     assert reuse.reused == 2
     for value, twice, right in zip(values, numbers(doubled), expected):
@@ -113,13 +115,16 @@ def test_training_is_that_without_reuse():
         for _ in range(4):
             with autograd.record():
                 with edb.batching():
-                    values = [net(*sample) if reuse is None else reuse(key, net, *sample)
-                              for key, sample in enumerate(samples())]
+                    values = [
+                        net(*sample) if reuse is None else reuse(key, net, *sample)
+                        for key, sample in enumerate(samples())
+                    ]
                 loss = edb.concat(values).mean()
             loss.backward()
             trainer.step(1)
             losses.append(loss.asscalar())
         return losses
+
     reuse = edb.Reuse(check_every=NEVER)
     np.testing.assert_allclose(train(reuse), train(None), rtol=1e-5)
     assert reuse.reused == 3 * len(samples())
@@ -194,6 +199,7 @@ def test_off_where_values_are_read():
     def model():
         value = net(embed(1))
         return net(value) if value.sum().asscalar() > 0 else value
+
     assert_always_runs(model)
 
 
@@ -214,8 +220,9 @@ def test_off_for_values_computed_elsewhere():
         with edb.batching():
             outside = net(np.ones((1, 2), np.float32))
             value = reuse('key', net, outside)
-        np.testing.assert_allclose(value.asnumpy(), net(net(mx.nd.ones((1, 2)))).asnumpy(),
-                                   rtol=1e-5)
+        np.testing.assert_allclose(
+            value.asnumpy(), net(net(mx.nd.ones((1, 2)))).asnumpy(), rtol=1e-5
+        )
     assert (reuse.recorded, len(reuse)) == (2, 0)
 
 
@@ -242,6 +249,7 @@ def test_off_where_attributes_are_set():
     def model():
         net.seen += 1
         return net(tree, target)
+
     assert_always_runs(model)
     assert net.seen == 3
 
@@ -261,6 +269,7 @@ def test_modes_are_kept_apart():
         with edb.batching():
             value = reuse('key', net, np.ones((1, 2), np.float32))
         return (value.asnumpy() == 0).sum()
+
     assert zeros() == zeros() == 0
     with autograd.train_mode():
         assert zeros() > 5 and zeros() > 5
@@ -287,6 +296,7 @@ def test_blocks_that_are_not_as_they_were(change):
         with edb.batching():
             result = reuse('key', net, one)
         return result.asnumpy()[0, 0]
+
     assert value() == value() == 2 and reuse.reused == 1
     if change == 'attribute':
         net.factor = 3.0
@@ -349,6 +359,7 @@ def test_numbers_that_are_not_exact_are_errors_with_the_line():
 
     def model():
         return net(16777217)
+
     for _ in range(2):
         with edb.batching():
             value = reuse('key', model)
@@ -362,14 +373,16 @@ def test_nested():
 
     def outer():
         return net(reuse('inner', net, one))
+
     values = []
     for _ in range(3):
         with edb.batching():
             values.append(reuse('outer', outer))
     assert (reuse.recorded, reuse.reused) == (2, 2)
     for value in values:
-        np.testing.assert_allclose(value.asnumpy(), net(net(mx.nd.ones((1, 2)))).asnumpy(),
-                                   rtol=1e-5)
+        np.testing.assert_allclose(
+            value.asnumpy(), net(net(mx.nd.ones((1, 2)))).asnumpy(), rtol=1e-5
+        )
 
 
 def test_structures():
@@ -378,6 +391,7 @@ def test_structures():
     def model(number):
         value = net(np.full((1, 2), number, np.float32))
         return {'value': value, 'more': [(value + 1, 'name'), None]}
+
     for _ in range(2):
         with edb.batching():
             result = reuse('key', model, 3)
@@ -393,6 +407,7 @@ def test_limit():
     def use(key):
         with edb.batching():
             reuse(key, net, np.ones((1, 2), np.float32))
+
     for key in (0, 1, 2, 0, 3):
         use(key)
     assert len(reuse) == 3
@@ -432,8 +447,12 @@ def test_threads():
             _, values = run(net, reuse, batch)
             with evaluating:
                 found = numbers(values)
-            wrong.extend(i for i, (value, right) in enumerate(zip(found, expected))
-                         if not np.allclose(value, right, rtol=1e-4, atol=1e-6))
+            wrong.extend(
+                i
+                for i, (value, right) in enumerate(zip(found, expected))
+                if not np.allclose(value, right, rtol=1e-4, atol=1e-6)
+            )
+
     threads = [threading.Thread(target=work) for _ in range(3)]
     for thread in threads:
         thread.start()
@@ -451,9 +470,11 @@ def test_memory_is_flat():
 
     def step(number):
         with edb.batching():
-            values = [reuse((number % 5, i), model, tree)
-                      for i, tree in enumerate(drawn[number % 5])]
+            values = [
+                reuse((number % 5, i), model, tree) for i, tree in enumerate(drawn[number % 5])
+            ]
         edb.concat(values).asnumpy()
+
     assert_flat(step, 30, 60, 2e6)
     assert len(reuse) == 40
 

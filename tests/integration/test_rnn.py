@@ -1,4 +1,5 @@
 """edb.rnn cells against their equations in NumPy, and gluon.rnn's cells unrolled in a scope."""
+
 import mxnet as mx
 import numpy as np
 import pytest
@@ -6,8 +7,18 @@ from mxnet import gluon
 
 import gluon_edbatch as edb
 from gluon_edbatch.testing import assert_matches_eager
-from support.models import (EMBED, HIDDEN, MVRNN, BinaryTreeLSTM, TreeGRU, TreeLSTM, binary_trees,
-                            ndarrays, random_trees, started)
+from support.models import (
+    EMBED,
+    HIDDEN,
+    MVRNN,
+    BinaryTreeLSTM,
+    TreeGRU,
+    TreeLSTM,
+    binary_trees,
+    ndarrays,
+    random_trees,
+    started,
+)
 
 
 def sigmoid(x):
@@ -17,8 +28,10 @@ def sigmoid(x):
 
 def values(block):
     """Parameters by the ends of their names."""
-    return {name[len(block.prefix):]: parameter.data().asnumpy()
-            for name, parameter in block.collect_params().items()}
+    return {
+        name[len(block.prefix) :]: parameter.data().asnumpy()
+        for name, parameter in block.collect_params().items()
+    }
 
 
 def child_sum(cell, x, children):
@@ -27,8 +40,11 @@ def child_sum(cell, x, children):
     total = sum([h for h, _ in children], np.zeros((1, HIDDEN)))
 
     def gate(name, state):
-        return (x @ p[f'i2h_{name}_weight'].T + p[f'i2h_{name}_bias']
-                + state @ p[f'h2h_{name}_weight'].T)
+        return (
+            x @ p[f'i2h_{name}_weight'].T
+            + p[f'i2h_{name}_bias']
+            + state @ p[f'h2h_{name}_weight'].T
+        )
 
     c = sigmoid(gate('i', total)) * np.tanh(gate('u', total))
     for child_h, child_c in children:
@@ -57,8 +73,9 @@ def tree_gru(cell, x, children):
     own_z, own_n, own_r = np.split(own, 3, axis=1)
     total = sum(children, np.zeros((1, HIDDEN)))
     z = sigmoid(own_z + total @ p['h2h_z_weight'].T)
-    kept = sum([sigmoid(own_r + h @ p['h2h_r_weight'].T) * h for h in children],
-               np.zeros((1, HIDDEN)))
+    kept = sum(
+        [sigmoid(own_r + h @ p['h2h_r_weight'].T) * h for h in children], np.zeros((1, HIDDEN))
+    )
     n = np.tanh(own_n + kept @ p['h2h_n_weight'].T)
     return (1 - z) * n + z * total
 
@@ -67,8 +84,9 @@ def mv_rnn(cell, left, right):
     """Socher et al., eq. 2 and 3, with column vectors as there."""
     p = values(cell)
     (a, A), (b, B) = ((vector.T, matrix[0].T) for vector, matrix in (left, right))
-    vector = np.tanh(p['vector_weight'] @ np.concatenate([B @ a, A @ b])
-                     + p['vector_bias'][:, None])
+    vector = np.tanh(
+        p['vector_weight'] @ np.concatenate([B @ a, A @ b]) + p['vector_bias'][:, None]
+    )
     return vector.T, (p['matrix_weight'] @ np.concatenate([A, B])).T[None]
 
 
@@ -85,19 +103,22 @@ def random_biases(net):
     """Biases start as zeros, which would hide mistakes."""
     for name, parameter in net.collect_params().items():
         if name.endswith('bias'):
-            parameter.set_data(mx.nd.random.uniform(-1, 1, parameter.shape,
-                                                    dtype=parameter.dtype))
+            parameter.set_data(mx.nd.random.uniform(-1, 1, parameter.shape, dtype=parameter.dtype))
     return net
 
 
 @pytest.mark.parametrize('scheduler', ['agenda', 'depth', 'unbatched', None])
-@pytest.mark.parametrize('make, formula, trees', [
-    (TreeLSTM, child_sum, random_trees(8)),
-    (BinaryTreeLSTM, nary, binary_trees(8)),
-    (lambda: BinaryTreeLSTM(words_inside=False), nary, binary_trees(8)),
-    (TreeGRU, tree_gru, random_trees(8)),
-    (lambda: TreeGRU(words_inside=False), tree_gru, random_trees(8)),
-], ids=['child-sum', 'binary', 'binary, words at leaves', 'GRU', 'GRU, words at leaves'])
+@pytest.mark.parametrize(
+    'make, formula, trees',
+    [
+        (TreeLSTM, child_sum, random_trees(8)),
+        (BinaryTreeLSTM, nary, binary_trees(8)),
+        (lambda: BinaryTreeLSTM(words_inside=False), nary, binary_trees(8)),
+        (TreeGRU, tree_gru, random_trees(8)),
+        (lambda: TreeGRU(words_inside=False), tree_gru, random_trees(8)),
+    ],
+    ids=['child-sum', 'binary', 'binary, words at leaves', 'GRU', 'GRU, words at leaves'],
+)
 def test_cell_follows_its_equations(make, formula, trees, scheduler):
     net = random_biases(started(make(), dtype='float64'))
     run = net.encode if isinstance(net, TreeLSTM) else net
@@ -136,8 +157,11 @@ def test_input_size_found_at_the_first_call(make):
     with edb.batching():
         values_ = [net(tree) for tree in trees]
     edb.forward(values_)
-    widths = {parameter.shape[1] for name, parameter in net.cell.collect_params().items()
-              if "i2h" in name and name.endswith("weight")}
+    widths = {
+        parameter.shape[1]
+        for name, parameter in net.cell.collect_params().items()
+        if 'i2h' in name and name.endswith('weight')
+    }
     assert widths == {EMBED}
     assert_matches_eager(net, trees)
 
@@ -162,14 +186,16 @@ def test_any_number_of_children_eagerly(hybridize):
     states = []
     for count in (0, 1, 3, 0, 2):
         states.append(cell(x, states[:count]))
-        expected = child_sum(cell, x.asnumpy(), [tuple(part.asnumpy() for part in state)
-                                                 for state in states[:-1][:count]])
+        expected = child_sum(
+            cell,
+            x.asnumpy(),
+            [tuple(part.asnumpy() for part in state) for state in states[:-1][:count]],
+        )
         np.testing.assert_allclose(states[-1][0].asnumpy(), expected[0], rtol=1e-5)
     leaf = binary(x, [])
     inner = binary(x, [leaf, leaf])
     without = binary(None, [leaf, inner])
-    expected = nary(binary, None, [[part.asnumpy() for part in state]
-                                   for state in (leaf, inner)])
+    expected = nary(binary, None, [[part.asnumpy() for part in state] for state in (leaf, inner)])
     np.testing.assert_allclose(without[0].asnumpy(), expected[0], rtol=1e-5, atol=1e-7)
 
 
@@ -198,14 +224,16 @@ def test_matrix_vector_cell_follows_its_equations():
     for ours, tree in zip(edb.forward(found), trees):
         for one, other in zip(ours, state(tree)):
             np.testing.assert_allclose(one.asnumpy(), other, rtol=1e-10, atol=1e-12)
-    kind, = [kind for kind in scope.report().types if 'MVRNNCell' in kind.name]
+    (kind,) = [kind for kind in scope.report().types if 'MVRNNCell' in kind.name]
     assert kind.batches == max(tree.depth() for tree in trees) - 1 < kind.calls
     assert_matches_eager(started(MVRNN()), trees)
 
 
 @pytest.mark.parametrize('hybridize', [False, True])
-@pytest.mark.parametrize('make, formula, pairs', [
-    (edb.rnn.NaryTreeLSTMCell, nary, True), (edb.rnn.TreeGRUCell, tree_gru, False)])
+@pytest.mark.parametrize(
+    'make, formula, pairs',
+    [(edb.rnn.NaryTreeLSTMCell, nary, True), (edb.rnn.TreeGRUCell, tree_gru, False)],
+)
 def test_cells_of_inner_nodes(make, formula, pairs, hybridize):
     cell = random_biases(started(make(HIDDEN, input_size=None)))
     assert [name for name in values(cell) if 'i2h' in name] == ['i2h_bias']
@@ -214,8 +242,11 @@ def test_cells_of_inner_nodes(make, formula, pairs, hybridize):
     children = children if pairs else [h for h, _ in children]
     with edb.batching():
         lazy = cell(None, children)
-    expected = formula(cell, None, [[part.asnumpy() for part in child] if pairs
-                                    else child.asnumpy() for child in children])
+    expected = formula(
+        cell,
+        None,
+        [[part.asnumpy() for part in child] if pairs else child.asnumpy() for child in children],
+    )
     for found in (cell(None, children), lazy):
         for one, other in zip(found if pairs else [found], expected if pairs else [expected]):
             np.testing.assert_allclose(one.asnumpy(), other, rtol=1e-5, atol=1e-7)
@@ -235,8 +266,10 @@ def test_unroll_in_the_scope(name, merge):
         cell.reset()
         return cell.unroll(x.shape[1], x, layout='NTC', merge_outputs=merge)
 
-    samples = [mx.nd.array(np.random.RandomState(i).randn(1, length, EMBED))
-               for i, length in enumerate((3, 1, 4, 3))]
+    samples = [
+        mx.nd.array(np.random.RandomState(i).randn(1, length, EMBED))
+        for i, length in enumerate((3, 1, 4, 3))
+    ]
     for sample in samples:
         sample.attach_grad()
     assert_matches_eager(model, samples, blocks=[cell])
@@ -251,7 +284,7 @@ def test_unrolled_samples_batch():
             inputs = [edb.nd.identity(x) for x in ndarrays(length, (1, EMBED))]
             results.append(cell.unroll(length, inputs, merge_outputs=False)[0][-1])
     edb.forward(results)
-    kind, = [kind for kind in scope.report().types if 'LSTMCell' in kind.name]
+    (kind,) = [kind for kind in scope.report().types if 'LSTMCell' in kind.name]
     assert (kind.calls, kind.batches) == (sum(lengths), max(lengths))
 
 
@@ -265,10 +298,18 @@ def test_sequential_and_bidirectional_cells():
         return stack.unroll(x.shape[1], x, layout='NTC', merge_outputs=True)
 
     assert_matches_eager(model, ndarrays(3, (1, 4, EMBED)), blocks=[stack])
-    both = started(gluon.rnn.BidirectionalCell(gluon.rnn.LSTMCell(HIDDEN, input_size=EMBED),
-                                               gluon.rnn.LSTMCell(HIDDEN, input_size=EMBED)))
-    assert_matches_eager(lambda x: both.unroll(x.shape[1], x, layout='NTC', merge_outputs=False),
-                         ndarrays(3, (1, 4, EMBED)), blocks=[both], hybridized=[False])
+    both = started(
+        gluon.rnn.BidirectionalCell(
+            gluon.rnn.LSTMCell(HIDDEN, input_size=EMBED),
+            gluon.rnn.LSTMCell(HIDDEN, input_size=EMBED),
+        )
+    )
+    assert_matches_eager(
+        lambda x: both.unroll(x.shape[1], x, layout='NTC', merge_outputs=False),
+        ndarrays(3, (1, 4, EMBED)),
+        blocks=[both],
+        hybridized=[False],
+    )
 
 
 @pytest.mark.parametrize('make', [edb.rnn.ChildSumTreeLSTMCell, edb.rnn.TreeGRUCell])
@@ -280,6 +321,7 @@ def test_leaf_from_a_numpy_array(make):
         values = [cell(x, []), cell(x + 1, [])]
     for value, array in zip(edb.forward(values), (x, x + 1)):
         expected = cell(mx.nd.array(array), [])
-        for found, wanted in zip(*[each if isinstance(each, tuple) else (each,)
-                                   for each in (value, expected)]):
+        for found, wanted in zip(
+            *[each if isinstance(each, tuple) else (each,) for each in (value, expected)]
+        ):
             np.testing.assert_allclose(found.asnumpy(), wanted.asnumpy(), rtol=1e-5)

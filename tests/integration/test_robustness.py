@@ -2,6 +2,7 @@
 
 Values are as when they were recorded, or there is a clear error; never a mixture.
 """
+
 import gc
 import threading
 
@@ -76,7 +77,7 @@ def test_input_changed_in_place(change, inside):
 def test_input_changed_through_an_older_view(change):
     """A view made before the call shares the memory and is not watched."""
     net = dense()
-    array, = rows(1)
+    (array,) = rows(1)
     view = array.reshape((1, 4))
     expected = net(array)
     expected.wait_to_read()
@@ -102,7 +103,7 @@ def test_input_changed_through_its_base():
 def test_input_read_between_changes():
     """A change between two calls of one scope is seen by the second only."""
     net = dense()
-    array, = rows(1)
+    (array,) = rows(1)
     before = net(array).asnumpy()
     with edb.batching():
         first = net(array)
@@ -131,7 +132,7 @@ def test_numpy_view_and_fortran_order():
     net = dense()
     array = np.asfortranarray(np.arange(16, dtype=np.float32).reshape(4, 4))
     with edb.batching():
-        values = [net(array[i:i + 1, ::-1]) for i in range(4)] + [net(array.T)]
+        values = [net(array[i : i + 1, ::-1]) for i in range(4)] + [net(array.T)]
     close(values[2], net(mx.nd.array(array[2:3, ::-1].copy())))
     close(values[4], net(mx.nd.array(array.T.copy())))
 
@@ -144,10 +145,12 @@ def test_numpy_mode_input_changed(change, size):
     for inside in (True, False):
         base = mx.np.ones((2, size))
         array = base[:1] if change == 'base' else mx.np.ones((1, size))
-        write = {'assign': lambda array=array: array.__setitem__(slice(None), 7),
-                 'add': lambda array=array: array.__iadd__(7),
-                 'view': lambda array=array: array[:1].__setitem__(slice(None), 7),
-                 'base': lambda base=base: base.__setitem__(slice(None), 7)}[change]
+        write = {
+            'assign': lambda array=array: array.__setitem__(slice(None), 7),
+            'add': lambda array=array: array.__iadd__(7),
+            'view': lambda array=array: array[:1].__setitem__(slice(None), 7),
+            'base': lambda base=base: base.__setitem__(slice(None), 7),
+        }[change]
         expected = net(mx.nd.ones((1, size)))
         expected.wait_to_read()
         with edb.batching():
@@ -159,13 +162,17 @@ def test_numpy_mode_input_changed(change, size):
             write()
         close(values[0], expected, rtol=1e-4, atol=1e-4)
         if inside:
-            close(values[1], net(mx.nd.full((1, size), 8 if change == 'add' else 7)), rtol=1e-4,
-                  atol=1e-3)
+            close(
+                values[1],
+                net(mx.nd.full((1, size), 8 if change == 'add' else 7)),
+                rtol=1e-4,
+                atol=1e-3,
+            )
 
 
 def test_input_with_gradient_changed_under_record():
     net = dense()
-    array, = rows(1)
+    (array,) = rows(1)
     array.attach_grad()
     with autograd.record():
         expected = net(array)
@@ -181,6 +188,7 @@ def test_input_with_gradient_changed_under_record():
 
 
 # --- parameters that change ----------------------------------------------------------------------
+
 
 def _trainer_step(net):
     trainer = gluon.Trainer(net.collect_params(), 'sgd', {'learning_rate': 1.0})
@@ -326,6 +334,7 @@ def test_trainer_step_between_two_scopes_of_one_minibatch():
 
 def test_updates_queued_while_backward_is_pending():
     """No wait anywhere: each gradient is that of the parameters it was recorded with."""
+
     def train(run):
         net = nn.Dense(3, in_units=4)
         net.initialize(mx.init.Constant(0.3))
@@ -350,6 +359,7 @@ def test_updates_queued_while_backward_is_pending():
 
 
 # --- attributes that change ----------------------------------------------------------------------
+
 
 class Scaled(gluon.HybridBlock):
     """Multiplies with a Python attribute."""
@@ -447,6 +457,7 @@ def test_child_replaced_between_scopes():
 
 def test_attribute_holding_an_array():
     """An NDArray attribute is a constant of the trace: changing it in place must show."""
+
     class Shifted(gluon.HybridBlock):
         def __init__(self):
             super().__init__()
@@ -476,6 +487,7 @@ def test_activation_changed():
 
 
 # --- second backward passes ----------------------------------------------------------------------
+
 
 def _loss(net, samples):
     with edb.batching():
@@ -508,7 +520,7 @@ def test_backward_of_several_values_of_a_scope(value):
         with edb.batching():
             losses = [(net(sample) ** 2).sum(axis=1) for sample in samples]
     expected = [_gradient(net, [sample.copy()]) for sample in samples]
-    for loss, wanted in list(zip(losses, expected))[:1 if value == 'one' else None]:
+    for loss, wanted in list(zip(losses, expected))[: 1 if value == 'one' else None]:
         loss.backward()
         close(net.weight.grad(), wanted)
 
@@ -557,7 +569,7 @@ def test_second_backward_after_a_later_scope():
 
 def test_second_backward_error_says_why():
     """The text of the error reaches the user, not only that a custom function failed."""
-    program = '''
+    program = """
 import mxnet as mx
 import gluon_edbatch as edb
 from mxnet import autograd, gluon
@@ -573,7 +585,7 @@ with autograd.record():
     loss().backward()
 first.backward()
 print(net.weight.grad().asnumpy().sum())
-'''
+"""
     run = run_python('-c', program)
     text = run.stdout + run.stderr
     if run.returncode == 0:
@@ -610,7 +622,7 @@ def test_values_of_an_earlier_scope_are_inputs():
     sample = rows(1)[0]
     with autograd.record():
         expected = net(net(sample))
-        (expected ** 2).sum().backward()
+        (expected**2).sum().backward()
     gradient = net.weight.grad().asnumpy().copy()
     with autograd.record():
         with edb.batching():
@@ -634,16 +646,18 @@ def test_reading_in_the_middle_keeps_gradients():
                 value = net(value)
             if value.sum().asscalar() > -1e9:
                 value = net(value)
-            loss = (value ** 2).sum(axis=1)
+            loss = (value**2).sum(axis=1)
     loss.backward()
     close(net.weight.grad(), gradient)
     report = scope.report()
     assert report.evaluations == 3
-    assert len(report.forced) == 2 and all(site.filename == __file__ for site in report.forced), \
+    assert len(report.forced) == 2 and all(site.filename == __file__ for site in report.forced), (
         report.forced
+    )
 
 
 # --- nothing runs that nobody asks for -----------------------------------------------------------
+
 
 @pytest.mark.parametrize('scheduler', SCHEDULERS)
 def test_nothing_runs_on_exit(scheduler):
@@ -683,6 +697,7 @@ def test_computed_values_are_not_computed_again():
 
 # --- threads -------------------------------------------------------------------------------------
 
+
 def _in_threads(*functions):
     errors = []
 
@@ -692,8 +707,9 @@ def _in_threads(*functions):
         except BaseException as error:  # pylint: disable=broad-except
             errors.append(error)
 
-    threads = [threading.Thread(target=guarded, args=(function,), daemon=True)
-               for function in functions]
+    threads = [
+        threading.Thread(target=guarded, args=(function,), daemon=True) for function in functions
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -723,6 +739,7 @@ def _rounds(seed, shared=None, train=True, count=15):
             for value, sample in zip(values, samples):
                 expected = (sample.asnumpy() @ weight.T + bias) @ weight.T + bias
                 close(value, expected, rtol=1e-4, atol=1e-5)
+
     return run
 
 
@@ -757,11 +774,13 @@ def _gradients_at_once(rounds):
                 loss.backward()
                 for sample in mine:
                     close(sample.grad, (thread + 1) * weight.sum(axis=0, keepdims=True), rtol=1e-4)
+
         return run
 
     _in_threads(*map(work, range(4)))
-    total = sum((thread + 1) * sum(sample.asnumpy() for sample in samples[thread])
-                for thread in range(4))
+    total = sum(
+        (thread + 1) * sum(sample.asnumpy() for sample in samples[thread]) for thread in range(4)
+    )
     close(net.weight.grad(), rounds * total.repeat(4, axis=0), rtol=1e-3, atol=1e-3)
     close(net.bias.grad(), np.full(4, rounds * 3 * (1 + 2 + 3 + 4)), rtol=1e-4)
 
@@ -853,6 +872,7 @@ def test_evaluation_in_two_threads_at_once():
                 barrier.wait(HANG / 2)
                 for value, wanted in list(zip(values, expected))[part::2]:
                     close(value, wanted)
+
             return run
 
         _in_threads(evaluate(0), evaluate(1))
@@ -923,11 +943,12 @@ def test_scope_exits_in_the_order_of_entry_in_two_threads():
 
 # --- deadlocks -----------------------------------------------------------------------------------
 
+
 @pytest.mark.parametrize('update', ['trainer', 'set_data', 'assign'])
 @pytest.mark.parametrize('scheduler', SCHEDULERS)
 def test_no_wait_between_minibatches(scheduler, update):
     """50 steps are handed to the engine without a wait; it must get through."""
-    program = f'''
+    program = f"""
 import faulthandler
 faulthandler.dump_traceback_later({HANG / 2}, exit=True)
 import mxnet as mx
@@ -956,12 +977,13 @@ for step in range(50):
                 parameter.data()[:] -= 0.01 * parameter.grad()
 mx.nd.waitall()
 assert np.isfinite(loss.asscalar())
-'''
+"""
     run = run_python('-c', program)
     assert run.returncode == 0, run.stdout + run.stderr
 
 
 # --- sizes ---------------------------------------------------------------------------------------
+
 
 def _chain(depth, scheduler='agenda', size=8):
     net = nn.Dense(size, in_units=size, activation='tanh')
@@ -1019,6 +1041,7 @@ def test_minibatch_of_1000000_nodes():
 
 
 # --- other devices -------------------------------------------------------------------------------
+
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not mx.context.num_gpus(), reason='there is no GPU')

@@ -1,4 +1,5 @@
 """The order of calls within batches: the same calls, read as slices where that is possible."""
+
 import numpy as np
 import pytest
 from hypothesis import given, settings

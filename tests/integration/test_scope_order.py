@@ -1,4 +1,5 @@
 """Scopes may end in any order, in one thread: by hand, in generators, in asyncio tasks."""
+
 import asyncio
 import contextvars
 import gc

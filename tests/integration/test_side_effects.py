@@ -1,4 +1,5 @@
 """Blocks that must not be batched as they are: each is either right, or an error naming it."""
+
 import contextlib
 import functools
 import gc
@@ -51,6 +52,7 @@ def right_or_refused(net, samples, line_words=(), rtol=1e-4, train=False):
 
 def block_of(function, **kwargs):
     """A HybridBlock from a function of F and arrays."""
+
     class Function(gluon.HybridBlock):
         """A user's block."""
 
@@ -67,6 +69,7 @@ def some(count=5, *shape, seed=0):
 
 
 # --- Python side effects -------------------------------------------------------------------------
+
 
 class Counter(gluon.HybridBlock):
     """Counts its calls."""
@@ -149,9 +152,16 @@ def test_side_effect_on_self(kind, nested):
             net(rows(1)[0])
 
 
-@pytest.mark.parametrize('draw', [
-    random.random, np.random.rand, lambda: float(np.random.randint(1 << 30)),
-    lambda: random.gauss(0, 1)], ids=['random', 'numpy', 'randint', 'gauss'])
+@pytest.mark.parametrize(
+    'draw',
+    [
+        random.random,
+        np.random.rand,
+        lambda: float(np.random.randint(1 << 30)),
+        lambda: random.gauss(0, 1),
+    ],
+    ids=['random', 'numpy', 'randint', 'gauss'],
+)
 def test_random_numbers_of_python(draw):
     net, line = block_of(lambda F, x: x * draw()), Line()
     with edb.batching():
@@ -237,10 +247,13 @@ def test_plain_block_with_side_effects_runs_for_each_sample():
     found = model.batch(samples)
     assert model.calls == 4
     for number, (value, sample) in enumerate(zip(found, samples)):
-        np.testing.assert_allclose(value.asnumpy(), (model.dense(sample) * (number + 1)).asnumpy(),
-                                   rtol=1e-5)
+        np.testing.assert_allclose(
+            value.asnumpy(), (model.dense(sample) * (number + 1)).asnumpy(), rtol=1e-5
+        )
+
 
 # --- constants from elsewhere --------------------------------------------------------------------
+
 
 class Holder:
     """An object of the user's."""
@@ -300,7 +313,12 @@ def _elsewhere():
     """name -> (block, function that changes what it reads)"""
     holder, slotted, module, deep = Holder(), Slotted(), types.ModuleType('users_module'), [1.0]
     slotted.value = module.value = 1.0
-    outer, by_key, queue, array = Holder(inner=[Holder()]), {'a': [holder]}, deque([1.0]), np.ones(3)
+    outer, by_key, queue, array = (
+        Holder(inner=[Holder()]),
+        {'a': [holder]},
+        deque([1.0]),
+        np.ones(3),
+    )
     for _ in range(12):
         deep = [deep]
     bottom = deep
@@ -336,9 +354,11 @@ def _elsewhere():
         'bound method': (nn.HybridLambda(lambda F, x, get=holder.get: x * get()), write(holder)),
         'call': (block_of(lambda F, x: x * holder()), write(holder)),
         'getitem': (block_of(lambda F, x: x * holder['a']), write(holder)),
-        'getattr': (block_of(lambda F, x: x * getattr(holder, '_value')), write(holder)),
-        'object in an object': (block_of(lambda F, x: x * outer.inner[0].get()),
-                                write(outer.inner[0])),
+        'getattr': (block_of(lambda F, x: x * holder._value), write(holder)),
+        'object in an object': (
+            block_of(lambda F, x: x * outer.inner[0].get()),
+            write(outer.inner[0]),
+        ),
         'object in a dict': (block_of(lambda F, x: x * by_key['a'][0].value), write(holder)),
         'slots': (block_of(lambda F, x: x * slotted.value), write(slotted, 'value')),
         'module': (block_of(lambda F, x: x * module.value), write(module, 'value')),
@@ -355,8 +375,10 @@ def _elsewhere():
         'other class': (ReadsClass(), write(Holder, 'shared')),
         'global': (block_of(lambda F, x: scaled(x)), write(sys.modules[__name__], 'GLOBAL')),
         'default': (block_of(lambda F, x: scaled(x)), item(GLOBAL_LIST)),
-        'attribute of a function': (block_of(lambda F, x: x * scaled.attribute),
-                                    write(scaled, 'attribute')),
+        'attribute of a function': (
+            block_of(lambda F, x: x * scaled.attribute),
+            write(scaled, 'attribute'),
+        ),
     }
 
 
@@ -386,7 +408,7 @@ def test_constant_from_elsewhere_changed_between_scopes(place):
 def test_constant_from_elsewhere_changed_within_a_scope(place, calls):
     """Right, or an error that says what was changed; after the scope it does not matter."""
     net, change = _elsewhere()[place]
-    sample, = rows(1)
+    (sample,) = rows(1)
     try:
         before = net(sample).asnumpy()
         with edb.batching():
@@ -414,6 +436,7 @@ def test_constant_from_elsewhere_changed_within_a_scope(place, calls):
 
 def test_objects_among_the_arguments():
     """A call with an object as argument depends on what the block reads of it."""
+
     class Argument(gluon.HybridBlock):
         """Is told its scale by each call."""
 
@@ -469,8 +492,12 @@ def test_the_search_for_constants_is_bounded():
     chain = Holder()
     for _ in range(5000):
         chain = Holder(inner=chain)
-    everything = {'cycle': cycle, 'chain': chain, 'many': list(range(100_000)),
-                  'large': np.zeros(10_000_000)}
+    everything = {
+        'cycle': cycle,
+        'chain': chain,
+        'many': list(range(100_000)),
+        'large': np.zeros(10_000_000),
+    }
     net = block_of(lambda F, x: x * len(everything) + 0 * everything['chain'].inner.get())
     assert right_or_refused(net, [(row,) for row in rows(3)])
     mark = fingerprint(net)
@@ -494,7 +521,9 @@ def test_a_new_object_is_not_taken_for_one_that_went():
     net = nn.HybridSequential()
     net.add(nn.Dense(2, in_units=2, use_bias=False))
     for number in range(20):
-        net._children['0'] = child = nn.Dense(2, in_units=2, bias_initializer=mx.init.Constant(number))
+        net._children['0'] = child = nn.Dense(
+            2, in_units=2, bias_initializer=mx.init.Constant(number)
+        )
         child.initialize()
         with edb.batching():
             value = net(sample)
@@ -504,6 +533,7 @@ def test_a_new_object_is_not_taken_for_one_that_went():
 
 
 # --- what is done to children after their first use ----------------------------------------------
+
 
 class Parent(gluon.HybridBlock):
     """Has a child."""
@@ -539,14 +569,19 @@ CHILD_CHANGES = {
     'cast and back': lambda net: (net.cast('float64'), net.cast('float32')),
     'grad_req': lambda net: net.collect_params().setattr('grad_req', 'null'),
     'forward of the child': lambda net: setattr(
-        net.child, 'forward', types.MethodType(_replaced_forward, net.child)),
+        net.child, 'forward', types.MethodType(_replaced_forward, net.child)
+    ),
     'hybrid_forward of the child': lambda net: setattr(
-        net.child, 'hybrid_forward', types.MethodType(_replaced_hybrid_forward, net.child)),
+        net.child, 'hybrid_forward', types.MethodType(_replaced_hybrid_forward, net.child)
+    ),
     'forward of the block': lambda net: setattr(
-        net, 'forward', types.MethodType(_replaced_forward, net)),
+        net, 'forward', types.MethodType(_replaced_forward, net)
+    ),
     'child': lambda net: setattr(net, 'child', dense(4)),
     'child, by register_child': lambda net: (
-        net.__dict__.update(child=dense(4)), net.register_child(net.child, 'child')),
+        net.__dict__.update(child=dense(4)),
+        net.register_child(net.child, 'child'),
+    ),
     'parameter': _new_parameter,
     'set_data': lambda net: net.child.weight.set_data(mx.nd.ones((4, 4))),
 }
@@ -567,11 +602,15 @@ def test_child_changed_after_its_first_use(change):
         np.testing.assert_allclose(value.asnumpy(), wanted, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize('owner, name, function', [
-    (nn.Dense, 'hybrid_forward', _replaced_hybrid_forward),
-    (nn.Dense, 'forward', _replaced_forward),
-    (Parent, 'hybrid_forward', lambda self, F, x: self.child(x) * 5)],
-    ids=['hybrid_forward', 'forward', "the block's own"])
+@pytest.mark.parametrize(
+    'owner, name, function',
+    [
+        (nn.Dense, 'hybrid_forward', _replaced_hybrid_forward),
+        (nn.Dense, 'forward', _replaced_forward),
+        (Parent, 'hybrid_forward', lambda self, F, x: self.child(x) * 5),
+    ],
+    ids=['hybrid_forward', 'forward', "the block's own"],
+)
 def test_class_changed_after_its_first_use(monkeypatch, owner, name, function):
     net, sample = Parent(), rows(1)[0]
     with edb.batching():
@@ -637,6 +676,7 @@ def test_operator_hooks(nested):
 
 # --- hooks of the user's -------------------------------------------------------------------------
 
+
 def test_forward_hooks_are_called():
     net, seen = dense(), []
     net.register_forward_pre_hook(lambda block, args: seen.append(('pre', block, len(args))))
@@ -693,6 +733,7 @@ def test_hooks_of_a_nested_block():
 
 def test_callable_subclass_of_call():
     """A HybridBlock with a __call__ of its own runs it for each sample."""
+
     class Padded(nn.Dense):
         """Adds a column in Python."""
 
@@ -705,6 +746,7 @@ def test_callable_subclass_of_call():
 
 
 # --- BatchNorm and other blocks with states ------------------------------------------------------
+
 
 def _batch_norm(**kwargs):
     net = nn.HybridSequential()
@@ -781,6 +823,7 @@ def test_batch_norm_with_global_statistics_trains():
 
 def test_auxiliary_states_are_not_touched_by_verification():
     """An operator without a rule beside a BatchNorm: compared, with the states as they were."""
+
     class Both(gluon.HybridBlock):
         """cumsum has no rule."""
 
@@ -826,9 +869,11 @@ def test_dropout_differs_between_samples_and_scopes():
 
 def test_random_operators_of_mxnet():
     """Each sample draws numbers of its own, batched or one by one."""
-    for draw in (lambda F, x: x + F.random.normal(shape=(1, 50)),
-                 lambda F, x: x + F.random.uniform_like(x),
-                 lambda F, x: x + F.random.normal_like(x)):
+    for draw in (
+        lambda F, x: x + F.random.normal(shape=(1, 50)),
+        lambda F, x: x + F.random.uniform_like(x),
+        lambda F, x: x + F.random.normal_like(x),
+    ):
         net = block_of(draw)
         try:
             with edb.batching():
@@ -859,10 +904,12 @@ DEPENDENT = {
     'transpose': lambda F, x: F.transpose(x),
     'transpose(1, 0)': lambda F, x: F.dot(F.transpose(x, axes=(1, 0)), x),
     'attention': lambda F, x: F.dot(F.softmax(F.dot(x, x, transpose_b=True)), x),
-    'attention softmax': lambda F, x: F.dot(F.softmax(F.FullyConnected(x, x, no_bias=True,
-                                                                       num_hidden=1)), x),
-    'batch_dot': lambda F, x: F.batch_dot(F.expand_dims(x, 0), F.expand_dims(x, 0),
-                                          transpose_b=True),
+    'attention softmax': lambda F, x: F.dot(
+        F.softmax(F.FullyConnected(x, x, no_bias=True, num_hidden=1)), x
+    ),
+    'batch_dot': lambda F, x: F.batch_dot(
+        F.expand_dims(x, 0), F.expand_dims(x, 0), transpose_b=True
+    ),
     'flip': lambda F, x: F.reverse(x, axis=0),
     'sort': lambda F, x: F.sort(x, axis=0),
     'topk': lambda F, x: F.topk(x, axis=0, ret_typ='value'),
@@ -887,19 +934,26 @@ DEPENDENT = {
     'expand_dims 0': lambda F, x: F.expand_dims(x, axis=0),
     'swapaxes': lambda F, x: F.swapaxes(x, 0, 1),
     'flatten': lambda F, x: F.flatten(x),
-    'pad': lambda F, x: F.pad(F.reshape(x, (0, 1, 2, 3)), mode='constant', constant_value=1,
-                              pad_width=(0, 0, 0, 0, 1, 1, 1, 1)),
-    'shape_array': lambda F, x: F.broadcast_mul(x, F.cast(F.slice_axis(
-        F.shape_array(x), axis=0, begin=0, end=1), 'float32')),
+    'pad': lambda F, x: F.pad(
+        F.reshape(x, (0, 1, 2, 3)),
+        mode='constant',
+        constant_value=1,
+        pad_width=(0, 0, 0, 0, 1, 1, 1, 1),
+    ),
+    'shape_array': lambda F, x: F.broadcast_mul(
+        x, F.cast(F.slice_axis(F.shape_array(x), axis=0, begin=0, end=1), 'float32')
+    ),
     'size_array': lambda F, x: F.broadcast_div(x, F.cast(F.size_array(x), 'float32')),
-    'histogram': lambda F, x: F.histogram(x, bins=5, range=(0., 1.))[0],
+    'histogram': lambda F, x: F.histogram(x, bins=5, range=(0.0, 1.0))[0],
     'khatri_rao': lambda F, x: F.khatri_rao(x, x),
     'diag': lambda F, x: F.diag(x),
     'L2Normalization': lambda F, x: F.L2Normalization(x),
-    'arange_like': lambda F, x: F.broadcast_add(x, F.expand_dims(
-        F.contrib.arange_like(x, axis=0), 1)),
-    'arange_like columns': lambda F, x: F.broadcast_add(x, F.expand_dims(
-        F.contrib.arange_like(x, axis=1), 0)),
+    'arange_like': lambda F, x: F.broadcast_add(
+        x, F.expand_dims(F.contrib.arange_like(x, axis=0), 1)
+    ),
+    'arange_like columns': lambda F, x: F.broadcast_add(
+        x, F.expand_dims(F.contrib.arange_like(x, axis=1), 0)
+    ),
     'arange_like all': lambda F, x: x + F.contrib.arange_like(x),
     'fft': lambda F, x: F.contrib.fft(x),
     'linalg.gemm2': lambda F, x: F.linalg.gemm2(x, x, transpose_a=True),
@@ -908,25 +962,29 @@ DEPENDENT = {
     'linalg batched': lambda F, x: F.linalg.syrk(F.reshape(x, (0, 2, 3))),
     'linalg det': lambda F, x: F.linalg.det(F.linalg.syrk(F.reshape(x, (0, 2, 3)))),
     'linalg sumlogdiag': lambda F, x: F.linalg.sumlogdiag(F.linalg.syrk(F.reshape(x, (0, 2, 3)))),
-    'box_iou': lambda F, x: F.contrib.box_iou(F.slice_axis(x, axis=1, begin=0, end=4),
-                                              F.slice_axis(x, axis=1, begin=0, end=4)),
+    'box_iou': lambda F, x: F.contrib.box_iou(
+        F.slice_axis(x, axis=1, begin=0, end=4), F.slice_axis(x, axis=1, begin=0, end=4)
+    ),
     'box_nms': lambda F, x: F.contrib.box_nms(x),
     'index_copy': lambda F, x: F.contrib.index_copy(x, F.zeros((1,)), F.ones((1, 6))),
     'boolean_mask': lambda F, x: F.contrib.boolean_mask(x, F.ones((1,))),
-    'depth_to_space': lambda F, x: F.depth_to_space(F.reshape(F.tile(x, reps=(1, 4)),
-                                                              (0, 4, 2, 3)), 2),
+    'depth_to_space': lambda F, x: F.depth_to_space(
+        F.reshape(F.tile(x, reps=(1, 4)), (0, 4, 2, 3)), 2
+    ),
     'batch_take': lambda F, x: F.batch_take(x, F.zeros((1,), dtype='int32')),
     'ones minus rows': lambda F, x: F.broadcast_sub(F.ones((1, 6)), x),
     'concat constant': lambda F, x: F.concat(x, F.ones((1, 2)), dim=1),
     'add constant row': lambda F, x: x + F.ones((1, 6)),
-    'InstanceNorm': lambda F, x: F.InstanceNorm(F.reshape(x, (0, 2, 3)), F.ones((2,)),
-                                                F.zeros((2,))),
+    'InstanceNorm': lambda F, x: F.InstanceNorm(
+        F.reshape(x, (0, 2, 3)), F.ones((2,)), F.zeros((2,))
+    ),
     'moments': lambda F, x: F.moments(x, axes=(0,))[0],
     'moments 1': lambda F, x: F.moments(x, axes=(1,), keepdims=True)[0],
     'SequenceReverse': lambda F, x: F.SequenceReverse(x),
     'SequenceLast': lambda F, x: F.SequenceLast(F.reshape(x, (0, 2, 3))),
-    'SequenceMask': lambda F, x: F.SequenceMask(F.reshape(x, (0, 2, 3)), F.ones((2,)),
-                                                use_sequence_length=True),
+    'SequenceMask': lambda F, x: F.SequenceMask(
+        F.reshape(x, (0, 2, 3)), F.ones((2,)), use_sequence_length=True
+    ),
     'Dropout(axes=0)': lambda F, x: F.Dropout(x, p=0.5, axes=(0,)),
     'SoftmaxOutput': lambda F, x: F.SoftmaxOutput(x, F.zeros((1,))),
     'make_loss': lambda F, x: F.MakeLoss(x, normalization='batch'),
@@ -935,33 +993,43 @@ DEPENDENT = {
     'where row': lambda F, x: F.where(F.sum(x, axis=1) > 3, x, -x),
     'one_hot': lambda F, x: F.one_hot(F.argmax(x, axis=1), 6),
     'gather_nd': lambda F, x: F.gather_nd(x, F.zeros((1, 1))),
-    'scatter_nd': lambda F, x: F.scatter_nd(F.reshape(x, (-1,)), F.reshape(F.arange(6), (1, 6)),
-                                            shape=(6,)),
-    'ravel_multi_index': lambda F, x: F.ravel_multi_index(F.reshape(F.floor(x), (-3,)).expand_dims(1),
-                                                shape=(3,)),
-    'RNN': lambda F, x: F.RNN(F.expand_dims(x, 0), F.ones((36,)) * 0.1, F.zeros((1, 1, 3)),
-                              mode='rnn_tanh', state_size=3, num_layers=1),
-    'UpSampling': lambda F, x: F.UpSampling(F.reshape(x, (0, 1, 2, 3)), scale=2,
-                                            sample_type='nearest'),
+    'scatter_nd': lambda F, x: F.scatter_nd(
+        F.reshape(x, (-1,)), F.reshape(F.arange(6), (1, 6)), shape=(6,)
+    ),
+    'ravel_multi_index': lambda F, x: F.ravel_multi_index(
+        F.reshape(F.floor(x), (-3,)).expand_dims(1), shape=(3,)
+    ),
+    'RNN': lambda F, x: F.RNN(
+        F.expand_dims(x, 0),
+        F.ones((36,)) * 0.1,
+        F.zeros((1, 1, 3)),
+        mode='rnn_tanh',
+        state_size=3,
+        num_layers=1,
+    ),
+    'UpSampling': lambda F, x: F.UpSampling(
+        F.reshape(x, (0, 1, 2, 3)), scale=2, sample_type='nearest'
+    ),
     'LRN': lambda F, x: F.LRN(F.reshape(x, (0, 6, 1, 1)), nsize=3),
     'Crop': lambda F, x: F.slice_like(F.reshape(x, (0, 2, 3)), F.ones((1, 1, 2)), axes=(1, 2)),
     'slice_like 0': lambda F, x: F.slice_like(x, F.ones((1, 3))),
     'broadcast_like': lambda F, x: F.broadcast_like(F.slice_axis(x, axis=0, begin=0, end=1), x),
     'div_sqrt_dim': lambda F, x: F.contrib.div_sqrt_dim(x),
     'interleaved attention': lambda F, x: F.contrib.interleaved_matmul_selfatt_qk(
-        F.reshape(x, (0, 1, 6)), heads=1),
+        F.reshape(x, (0, 1, 6)), heads=1
+    ),
     'minus max': lambda F, x: F.broadcast_sub(x, F.max(x)),
     'cast_storage': lambda F, x: F.cast_storage(x, 'default'),
-    'Correlation': lambda F, x: F.Correlation(F.reshape(x, (0, 1, 2, 3)),
-                                              F.reshape(x, (0, 1, 2, 3)), pad_size=1),
+    'Correlation': lambda F, x: F.Correlation(
+        F.reshape(x, (0, 1, 2, 3)), F.reshape(x, (0, 1, 2, 3)), pad_size=1
+    ),
     'amp_multicast': lambda F, x: F.amp_multicast(x, x, num_outputs=2)[0],
     'multi_sum_sq': lambda F, x: F.multi_sum_sq(x, num_arrays=1),
     'all_finite': lambda F, x: F.multi_all_finite(x, num_arrays=1),
     'allclose': lambda F, x: F.contrib.allclose(x, x),
     'quadratic': lambda F, x: F.contrib.quadratic(x, a=1, b=2, c=3),
     'bipartite_matching': lambda F, x: F.contrib.bipartite_matching(x, threshold=0.1)[0],
-    'AdaptiveAvgPooling2D': lambda F, x: F.contrib.AdaptiveAvgPooling2D(
-        F.reshape(x, (0, 1, 2, 3))),
+    'AdaptiveAvgPooling2D': lambda F, x: F.contrib.AdaptiveAvgPooling2D(F.reshape(x, (0, 1, 2, 3))),
 }
 
 
@@ -1031,6 +1099,7 @@ def test_verification_leaves_the_random_seed_usable():
 
 
 # --- ragged arguments ----------------------------------------------------------------------------
+
 
 def _ragged_samples(lengths=(3, 1, 2, 5, 3), seed=0):
     generator = np.random.RandomState(seed)
@@ -1109,9 +1178,15 @@ def test_padding_that_shows_only_later(name):
         assert _ragged_case(net, lengths) is None
 
 
-@pytest.mark.parametrize('function', [
-    lambda F, x: F.sum(x, axis=1), lambda F, x: F.sum(F.tanh(x), axis=1),
-    lambda F, x: F.sum(x * x, axis=1), lambda F, x: F.max(F.relu(x), axis=1)])
+@pytest.mark.parametrize(
+    'function',
+    [
+        lambda F, x: F.sum(x, axis=1),
+        lambda F, x: F.sum(F.tanh(x), axis=1),
+        lambda F, x: F.sum(x * x, axis=1),
+        lambda F, x: F.max(F.relu(x), axis=1),
+    ],
+)
 @pytest.mark.parametrize('lengths', [(3, 1, 2, 5, 3), (0, 2), (0, 0), (0, 4, 1)], ids=str)
 def test_padding_that_does_not_show(function, lengths):
     assert _ragged_case(block_of(function), lengths) is None
@@ -1125,12 +1200,16 @@ def _masked_softmax(F, x, lengths):
 
 
 @pytest.mark.parametrize('lengths', [(3, 1, 2, 5, 3), (1, 5), (4, 4)], ids=str)
-@pytest.mark.parametrize('function', [
-    _masked_softmax,
-    lambda F, x, n: F.broadcast_div(F.sum(x, axis=1), F.expand_dims(n, axis=1)),
-    lambda F, x, n: F.SequenceLast(x, n, use_sequence_length=True, axis=1),
-    lambda F, x, n: F.sum(F.SequenceMask(x + 1, n, use_sequence_length=True, axis=1), axis=1)],
-    ids=['softmax', 'mean', 'last', 'bias'])
+@pytest.mark.parametrize(
+    'function',
+    [
+        _masked_softmax,
+        lambda F, x, n: F.broadcast_div(F.sum(x, axis=1), F.expand_dims(n, axis=1)),
+        lambda F, x, n: F.SequenceLast(x, n, use_sequence_length=True, axis=1),
+        lambda F, x, n: F.sum(F.SequenceMask(x + 1, n, use_sequence_length=True, axis=1), axis=1),
+    ],
+    ids=['softmax', 'mean', 'last', 'bias'],
+)
 def test_padding_masked_by_lengths(function, lengths):
     assert _ragged_case(block_of(function), lengths, uses_lengths=True) is None
 
@@ -1142,8 +1221,10 @@ def test_padding_in_training():
     def gradient(batched):
         with autograd.record():
             with edb.batching() if batched else contextlib.nullcontext():
-                values = [net(edb.ragged([weight(child) for child in sample]))
-                          for sample in _ragged_samples((2, 1, 2))]
+                values = [
+                    net(edb.ragged([weight(child) for child in sample]))
+                    for sample in _ragged_samples((2, 1, 2))
+                ]
             edb.stack(values).sum().backward()
         return weight.weight.grad().asnumpy()
 

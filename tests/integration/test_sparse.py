@@ -1,4 +1,5 @@
 """Tables with row_sparse gradients train inside a scope as they do outside."""
+
 import mxnet as mx
 import numpy as np
 import pytest
@@ -8,8 +9,8 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
-from gluon_edbatch.execute import backward
 from gluon_edbatch.errors import BatchError
+from gluon_edbatch.execute import backward
 from gluon_edbatch.execute.sparse_tables import with_dense_gradient
 from gluon_edbatch.testing import assert_matches_eager
 from support.models import EMBED, HIDDEN, VOCAB, Reader, TreeLSTM, random_trees, sentences, started
@@ -41,8 +42,9 @@ class Word(gluon.HybridBlock):
             self.embed = table(sparse)
             self.other = table(sparse) if kind in TWO_TABLES else None
             if kind == 'tied':
-                self.dense = nn.Dense(VOCAB, in_units=EMBED, params=self.embed.params,
-                                      use_bias=False)
+                self.dense = nn.Dense(
+                    VOCAB, in_units=EMBED, params=self.embed.params, use_bias=False
+                )
             elif kind != 'results only':
                 self.dense = nn.Dense(HIDDEN, in_units=EMBED, flatten=False)
 
@@ -60,8 +62,10 @@ class Word(gluon.HybridBlock):
         elif self.kind == 'chosen by itself':
             result = result + self.dense(self.other(F.argmax(result, axis=-1)))
         elif self.kind == 'folded':
-            result = result + F.reshape(self.dense(self.other(F.reshape(
-                F.stack(token, token, axis=1), (-1,)))), (-1, 2, HIDDEN)).sum(axis=1)
+            result = result + F.reshape(
+                self.dense(self.other(F.reshape(F.stack(token, token, axis=1), (-1,)))),
+                (-1, 2, HIDDEN),
+            ).sum(axis=1)
         elif self.kind == 'constant':
             places = self.dense(self.other(F.arange(4)))
             result = F.broadcast_add(result, F.sum(places, axis=0, keepdims=True))
@@ -90,6 +94,7 @@ class Cell(gluon.HybridBlock):
 
 def along(cell, chosen=False):
     """Run the cell over words, or over the words that it chooses itself after the first."""
+
     def run(words):
         state = mx.nd.zeros((1, HIDDEN))
         token = mx.nd.array(words[:1])
@@ -97,6 +102,7 @@ def along(cell, chosen=False):
             state, following = cell(token if chosen else mx.nd.array([word]), state)
             token = following
         return state
+
     return run
 
 
@@ -121,8 +127,11 @@ def one_step(net, run, samples, batched):
         else:
             loss = mx.nd.stack(*[run(sample) for sample in samples]).square().sum()
     loss.backward()
-    return {name: parameter.grad().copy() for name, parameter in net.collect_params().items()
-            if parameter.grad_req != 'null'}
+    return {
+        name: parameter.grad().copy()
+        for name, parameter in net.collect_params().items()
+        if parameter.grad_req != 'null'
+    }
 
 
 def assert_same(found, expected):
@@ -136,10 +145,16 @@ def assert_same(found, expected):
 
 # --- ways to look up -----------------------------------------------------------------------------
 
+
 def test_a_table_alone():
     net = started(table())
-    tokens = [mx.nd.array([3]), mx.nd.array([3, 5, 3]), mx.nd.array([[1, 0]]), mx.nd.array([7]),
-              mx.nd.array([2], dtype='int32')]
+    tokens = [
+        mx.nd.array([3]),
+        mx.nd.array([3, 5, 3]),
+        mx.nd.array([[1, 0]]),
+        mx.nd.array([7]),
+        mx.nd.array([2], dtype='int32'),
+    ]
     assert_matches_eager(net, tokens)
     for batch in look_ups_of(recorded_plan(net, tokens)):
         assert not batch.hoisted  # they are written where they belong
@@ -163,18 +178,25 @@ def test_look_ups_inside_a_call(kind, sparse):
 def test_several_rows_and_axes(kind):
     net = started(Word(kind))
     assert_matches_eager(net, [mx.nd.array(ids) for ids in ([3, 4], [1], [5, 3, 3])], **BOTH_ENDS)
-    assert_matches_eager(net, [mx.nd.array(ids) for ids in ([[3, 4]], [[1, 1], [2, 0]])],
-                         **BOTH_ENDS)
+    assert_matches_eager(
+        net, [mx.nd.array(ids) for ids in ([[3, 4]], [[1, 1], [2, 0]])], **BOTH_ENDS
+    )
 
 
 @pytest.mark.parametrize('kind', WORDS)
 def test_what_is_looked_up_apart(kind):
     net = started(Word(kind))
-    tables = [found.name for batch in look_ups_of(
-        recorded_plan(net, [mx.nd.array([token]) for token in (3, 1, 3)]))
-        for found in batch.node_type.tables]
-    assert len(tables) == {'twice': 2, 'two tables': 2, 'results only': 2,
-                           'chosen by itself': 2}.get(kind, 1)
+    tables = [
+        found.name
+        for batch in look_ups_of(recorded_plan(net, [mx.nd.array([token]) for token in (3, 1, 3)]))
+        for found in batch.node_type.tables
+    ]
+    assert len(tables) == {
+        'twice': 2,
+        'two tables': 2,
+        'results only': 2,
+        'chosen by itself': 2,
+    }.get(kind, 1)
 
 
 @settings(max_examples=10)
@@ -190,17 +212,25 @@ TREES.embed = table()
 started(TREES)
 
 
-@pytest.mark.parametrize('options', [{}, dict(hoisting=False), dict(native=False)],
-                         ids=['all', 'no hoisting', 'not native'])
+@pytest.mark.parametrize(
+    'options',
+    [{}, dict(hoisting=False), dict(native=False)],
+    ids=['all', 'no hoisting', 'not native'],
+)
 def test_a_type_in_several_batches_looks_up_once(options):
     net = started(Cell())
     run = along(net)
     with edb.compile_options(**options):
         plan = recorded_plan(run, SENTENCES)
-    batch, = look_ups_of(plan)
+    (batch,) = look_ups_of(plan)
     assert batch.rows == 10
-    assert sum(other.node_type.serial == batch.node_type.serial and not other.hoisted
-               for other in plan.batches) > 1
+    assert (
+        sum(
+            other.node_type.serial == batch.node_type.serial and not other.hoisted
+            for other in plan.batches
+        )
+        > 1
+    )
     with edb.compile_options(**options):
         assert_matches_eager(run, SENTENCES, blocks=[net])
 
@@ -275,7 +305,10 @@ def test_ragged_ids():
     net = started(Bag())
     assert_matches_eager(
         lambda words: net(edb.ragged([mx.nd.array([word]) for word in words], shape=(1,))),
-        SENTENCES + [[4, 4, 4, 2]], blocks=[net], **BOTH_ENDS)
+        SENTENCES + [[4, 4, 4, 2]],
+        blocks=[net],
+        **BOTH_ENDS,
+    )
 
 
 def test_one_table_in_several_types_and_densely():
@@ -287,26 +320,36 @@ def test_one_table_in_several_types_and_densely():
 
     def run(token):
         return net[2](net[0](token)), net[1](token)
-    assert_matches_eager(run, [mx.nd.array([token]) for token in (3, 1, 3)], blocks=[net],
-                         **BOTH_ENDS)
+
+    assert_matches_eager(
+        run, [mx.nd.array([token]) for token in (3, 1, 3)], blocks=[net], **BOTH_ENDS
+    )
 
 
 def test_an_operator_with_a_table_as_an_array():
     net = started(table())
 
     def run(token):
-        return mx.nd.Embedding(token, net.weight.data(), input_dim=VOCAB, output_dim=EMBED,
-                               sparse_grad=True) * 2
-    assert_matches_eager(run, [mx.nd.array([token]) for token in (3, 1, 3)], blocks=[net],
-                         **BOTH_ENDS)
+        return (
+            mx.nd.Embedding(
+                token, net.weight.data(), input_dim=VOCAB, output_dim=EMBED, sparse_grad=True
+            )
+            * 2
+        )
+
+    assert_matches_eager(
+        run, [mx.nd.array([token]) for token in (3, 1, 3)], blocks=[net], **BOTH_ENDS
+    )
 
 
 def test_float64():
-    assert_matches_eager(started(Word(), dtype='float64'),
-                         [mx.nd.array([token]) for token in (3, 1)], **BOTH_ENDS)
+    assert_matches_eager(
+        started(Word(), dtype='float64'), [mx.nd.array([token]) for token in (3, 1)], **BOTH_ENDS
+    )
 
 
 # --- autograd ------------------------------------------------------------------------------------
+
 
 def test_without_autograd_nothing_is_looked_up_apart():
     net = started(Word())
@@ -333,12 +376,14 @@ def test_some_calls_are_not_recorded_by_autograd(monkeypatch):
         with autograd.pause():
             before = net(token + 1)
         return net(token) * before
+
     tokens = [mx.nd.array([token]) for token in (3, 1, 3)]
     inputs = []
 
     def noted(array):
         inputs.append(array.shape)
         return with_dense_gradient(array)
+
     monkeypatch.setattr(backward, 'with_dense_gradient', noted)
     found = one_step(net, run, tokens, True)
     assert inputs and net.embed.weight.shape not in inputs  # no dense gradient of zeros
@@ -353,6 +398,7 @@ def test_several_evaluations_of_a_scope():
         state = along(net)(words)
         state.asnumpy()
         return net(mx.nd.array([4]), state)[0] + state
+
     assert_same(one_step(net, run, SENTENCES, True), one_step(net, run, SENTENCES, False))
 
 
@@ -386,8 +432,9 @@ def test_values_are_those_of_the_time_of_recording():
         with autograd.pause():
             net.embed.weight.data()[:] = 0
         loss = edb.stack(values).square().sum()
-    np.testing.assert_allclose(np.stack([value.asnumpy() for value in values]),
-                               np.stack(expected), rtol=1e-5)
+    np.testing.assert_allclose(
+        np.stack([value.asnumpy() for value in values]), np.stack(expected), rtol=1e-5
+    )
     loss.backward()
     assert not net.embed.weight.data().asnumpy().any()
     name = net.embed.weight.name
@@ -421,15 +468,20 @@ def test_gradients_that_are_to_be_added_are_an_error(kind):
     with autograd.record():
         with edb.batching():
             value = net(mx.nd.array([3]))  # this line
-        with pytest.raises(BatchError, match=r'(?s)cannot add; use .*sparse_grad=False.*'
-                                             r'test_sparse\.py'):
+        with pytest.raises(
+            BatchError,
+            match=r'(?s)cannot add; use .*sparse_grad=False.*'
+            r'test_sparse\.py',
+        ):
             edb.forward([value])
 
 
 # --- training ------------------------------------------------------------------------------------
 
-OPTIMIZERS = [('sgd', dict(learning_rate=0.1, momentum=0.9, wd=0.01)),
-              ('adam', dict(learning_rate=0.05, wd=0.01))]
+OPTIMIZERS = [
+    ('sgd', dict(learning_rate=0.1, momentum=0.9, wd=0.01)),
+    ('adam', dict(learning_rate=0.05, wd=0.01)),
+]
 
 
 @pytest.mark.parametrize('optimizer, options', OPTIMIZERS, ids=['sgd', 'adam'])
@@ -443,6 +495,9 @@ def test_steps_of_a_trainer(optimizer, options, kvstore):
         for step in range(4):
             one_step(net, net, sentences(3, seed=step), batched)
             trainer.step(3)
-        return {name.split('_', 1)[1]: parameter.data()
-                for name, parameter in net.collect_params().items()}
+        return {
+            name.split('_', 1)[1]: parameter.data()
+            for name, parameter in net.collect_params().items()
+        }
+
     assert_same(train(True), train(False))

@@ -1,5 +1,6 @@
 """Pictures of schedules: every node once, one colour a batch, well-formed whatever the names; as
 SVG, and as the pixels that a renderer makes of it."""
+
 import re
 from collections import Counter
 from xml.etree import ElementTree
@@ -12,8 +13,8 @@ from mxnet import gluon
 
 import gluon_edbatch as edb
 from gluon_edbatch.graph.graph import Graph
+from gluon_edbatch.report.visualize import _colour, _samples, _Section
 from gluon_edbatch.schedule import get_scheduler
-from gluon_edbatch.report.visualize import _samples, _Section, _colour
 from support.models import TreeLSTM, random_trees, started
 from support.strategies import graphs
 
@@ -26,9 +27,11 @@ def drawn(path):
     root = ElementTree.parse(path).getroot()
     groups = [group for group in root.iter(f'{SVG}g') if group.find(f'{SVG}title') is not None]
     numbers = {text for group in groups for text in group.iter(f'{SVG}text')}
-    return ([(group.find(f'{SVG}title').text, group[1].get('fill')) for group in groups],
-            [text.text for text in root.iter(f'{SVG}text') if text not in numbers],
-            list(root.iter(f'{SVG}line')))
+    return (
+        [(group.find(f'{SVG}title').text, group[1].get('fill')) for group in groups],
+        [text.text for text in root.iter(f'{SVG}text') if text not in numbers],
+        list(root.iter(f'{SVG}line')),
+    )
 
 
 def pixels(path):
@@ -36,8 +39,10 @@ def pixels(path):
     png = bytes(resvg_py.svg_to_bytes(svg_path=str(path)))
     image = mx.image.imdecode(png).asnumpy()
     assert (image[0, 0] == 255).all()  # the background
-    return (Counter(map('#{:02x}{:02x}{:02x}'.format, *image.reshape(-1, 3).T.tolist())),
-            image.shape[:2])
+    return (
+        Counter(map('#{:02x}{:02x}{:02x}'.format, *image.reshape(-1, 3).T.tolist())),
+        image.shape[:2],
+    )
 
 
 def assert_known_colours(path):
@@ -53,12 +58,19 @@ def test_nodes_have_the_colour_of_their_batch(tmp_path):
     edb.visualize.schedule((NAMED, get_scheduler('depth').schedule(NAMED)), path)
     nodes, legend, lines = drawn(path)
     assert [title for title, _ in nodes] == [
-        '<in> & "x", node 0, batch 1', '<in> & "x", node 1, batch 1', 'cell, node 2, batch 2',
-        'cell, node 3, batch 3']
+        '<in> & "x", node 0, batch 1',
+        '<in> & "x", node 1, batch 1',
+        'cell, node 2, batch 2',
+        'cell, node 3, batch 3',
+    ]
     colours = [colour for _, colour in nodes]
     assert colours[0] == colours[1] and len(set(colours)) == 3
-    assert legend == ['4 calls in 3 batches (lower bound 3)', '1: 2 x <in> & "x"', '2: 1 x cell',
-                      '3: 1 x cell']
+    assert legend == [
+        '4 calls in 3 batches (lower bound 3)',
+        '1: 2 x <in> & "x"',
+        '2: 1 x cell',
+        '3: 1 x cell',
+    ]
     assert len(lines) == 3 and [entry.name for entry in tmp_path.iterdir()] == ['graph.svg']
 
 
@@ -69,7 +81,7 @@ def test_no_two_nodes_are_in_one_place_and_results_are_above(graph):
     assert sorted(node for sample in samples for node in sample.nodes) == list(range(len(graph)))
     of = {node: sample for sample in samples for node in sample.nodes.tolist()}
     section = _Section(graph, get_scheduler('depth').schedule(graph), 0, 1)
-    for width in (1, 200, 10 ** 6):
+    for width in (1, 200, 10**6):
         x, y = section._places(width)
         assert len(set(zip(x.round(3).tolist(), y.tolist()))) == len(graph)
         assert not len(graph) or (min(x.min(), y.min()) > 0 and x.max() < section.width(width))
@@ -96,14 +108,19 @@ def test_64_trees_fit_a_screen_and_each_batch_has_its_colour(tmp_path):
     assert_known_colours(path)
     colours, (height, width) = pixels(path)
     assert width <= 1600 and height <= 900 and 1.2 < width / height < 2.6
-    (graph, made), = scope.schedules()
+    ((graph, made),) = scope.schedules()
     assert len({_colour(number) for number in range(len(made))}) == len(made)
     each = [colours[_colour(number)] / len(nodes) for number, nodes in enumerate(made)]
     assert min(each) > 10, 'a node is some pixels'
-    assert colours['#ffffff'] > .6 * height * width
-    dark = sum([n for colour, n in colours.items() if int(colour[1:3], 16) < 40
-                and int(colour[3:5], 16) < 40 and int(colour[5:], 16) < 40])
-    assert dark < .02 * height * width, 'text and outlines'
+    assert colours['#ffffff'] > 0.6 * height * width
+    dark = sum(
+        [
+            n
+            for colour, n in colours.items()
+            if int(colour[1:3], 16) < 40 and int(colour[3:5], 16) < 40 and int(colour[5:], 16) < 40
+        ]
+    )
+    assert dark < 0.02 * height * width, 'text and outlines'
 
 
 def test_all_evaluations_are_drawn(tmp_path):
@@ -114,7 +131,9 @@ def test_all_evaluations_are_drawn(tmp_path):
     assert len(schedules) == 3 and len(nodes) == sum([len(graph) for graph, _ in schedules])
     assert [text for text in texts if text.startswith('Evaluation')] == [
         f'Evaluation {i + 1} of 3: {len(graph)} calls in {len(made)} batches (lower bound '
-        f'{len(made)})' for i, (graph, made) in enumerate(schedules)]
+        f'{len(made)})'
+        for i, (graph, made) in enumerate(schedules)
+    ]
     for evaluation in (0, 1, -1):
         edb.visualize.schedule(scope, path, evaluation)
         nodes, texts, _ = drawn(path)
@@ -129,14 +148,14 @@ def test_sum_over_the_samples_does_not_make_them_one(tmp_path):
     with edb.batching() as scope:
         total = edb.add_n([net(tree) for tree in random_trees(64)])
     total.asnumpy()
-    (graph, made), = scope.schedules()
+    ((graph, made),) = scope.schedules()
     samples = _samples(graph)
     assert len(samples) == 65 and samples[0].joins and samples[0].nodes.tolist() == [len(graph) - 1]
     edb.visualize.schedule(scope, tmp_path / 'sum.svg')
     _, (height, width) = pixels(tmp_path / 'sum.svg')
     assert width <= 1600 and height <= 900
     x, y = _Section(graph, made, 0, 1)._places(1500)
-    assert y.argmin() == len(graph) - 1 and .2 < x[-1] / x.max() < .8
+    assert y.argmin() == len(graph) - 1 and 0.2 < x[-1] / x.max() < 0.8
 
 
 def test_large_legends_are_cut(tmp_path):

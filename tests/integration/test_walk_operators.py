@@ -1,4 +1,5 @@
 """The walk over MXNet's operators (scripts/walk_operators.py): a slice of it, and that it finds faults."""
+
 import json
 import subprocess
 import sys
@@ -21,8 +22,12 @@ SCRIPTS = Path(__file__).resolve().parents[2] / 'scripts'
 
 def run_script(*arguments):
     """The script; its status is for the caller."""
-    return subprocess.run([sys.executable, str(SCRIPTS / 'walk_operators.py'), *arguments],
-                          capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [sys.executable, str(SCRIPTS / 'walk_operators.py'), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def test_a_slice(tmp_path):
@@ -33,12 +38,14 @@ def test_a_slice(tmp_path):
     table = json.loads(file.read_text())
     assert table['cases'] == 300 and not table['differences']
     names = [alias for line in table['operators'] for alias in line['aliases']]
-    known = [name for name in mx.operator.get_all_registered_operators()
-             if not name.startswith('edb_')]
+    known = [
+        name for name in mx.operator.get_all_registered_operators() if not name.startswith('edb_')
+    ]
     assert sorted(names) == sorted(known)
     assert {line['way'] for line in table['operators']} <= set(WAYS)
-    assert all(line['why'] for line in table['operators']
-               if line['way'] not in ('by rule', 'whole values'))
+    assert all(
+        line['why'] for line in table['operators'] if line['way'] not in ('by rule', 'whole values')
+    )
 
 
 def test_cases_are_the_same_for_the_same_seed():
@@ -54,14 +61,24 @@ def test_every_maker_is_of_an_operator():
 
 
 BROKEN = {
-    'a result': ("from dataclasses import replace\nfrom gluon_edbatch.ops import OPS, rows\n"
-                 "OPS['sort'] = replace(OPS['sort'], rows=rows.always)\n", 'sort'),
-    'a gradient': ("from gluon_edbatch.static import own_gradient\n"
-                   "own_gradient.own_gradients = lambda graph: []\n"
-                   "from gluon_edbatch.static import node_type\n"
-                   "node_type.own_gradients = own_gradient.own_gradients\n", 'MakeLoss'),
-    'a crash': ("import os\nfrom gluon_edbatch.static import node_type\n"
-                "node_type.mended = lambda *_: os.abort()\n", 'tanh')}
+    'a result': (
+        'from dataclasses import replace\nfrom gluon_edbatch.ops import OPS, rows\n'
+        "OPS['sort'] = replace(OPS['sort'], rows=rows.always)\n",
+        'sort',
+    ),
+    'a gradient': (
+        'from gluon_edbatch.static import own_gradient\n'
+        'own_gradient.own_gradients = lambda graph: []\n'
+        'from gluon_edbatch.static import node_type\n'
+        'node_type.own_gradients = own_gradient.own_gradients\n',
+        'MakeLoss',
+    ),
+    'a crash': (
+        'import os\nfrom gluon_edbatch.static import node_type\n'
+        'node_type.mended = lambda *_: os.abort()\n',
+        'tanh',
+    ),
+}
 
 
 @pytest.mark.parametrize('name', BROKEN)
@@ -71,7 +88,7 @@ def test_it_finds_faults(name):
     operator = registry()[op]
     cases = list(make_cases([operator], 1, 12 if name != 'a crash' else 1))
     results = run_cases(cases, 1, prelude)
-    line, = lines_of([operator], results)
+    (line,) = lines_of([operator], results)
     assert line.differences
     assert not lines_of([operator], run_cases(cases, 1))[0].differences
 
@@ -98,7 +115,8 @@ def test_operators_with_gradients_of_their_own_are_declared():
 def test_what_lies_in_memory_is_no_difference():
     """MXNet leaves out the middle of an image that it flips."""
     flipped = make_case(registry()['_image_flip_left_right'], 1, 0)._replace(
-        attrs={}, inputs=[Input((6, 5, 3))], dtype='float32', recorded=False, longer=False)
+        attrs={}, inputs=[Input((6, 5, 3))], dtype='float32', recorded=False, longer=False
+    )
     for result in run_cases([flipped._replace(seed=seed) for seed in range(5)], 1):
         assert result.how == 'one by one' and not result.difference
 
@@ -108,11 +126,18 @@ def test_relu_of_rnn_is_judged_by_single_precision():
     sizes = [(2, 2, 2), (24,), (2, 2, 2)]
     case = make_case(registry()['RNN'], 1, 0)._replace(
         attrs={'mode': 'rnn_relu', 'state_size': '2', 'num_layers': '1', 'bidirectional': 'True'},
-        inputs=[Input(shape, shared=len(shape) == 1) for shape in sizes], dtype='float64',
-        recorded=True, longer=False)
+        inputs=[Input(shape, shared=len(shape) == 1) for shape in sizes],
+        dtype='float64',
+        recorded=True,
+        longer=False,
+    )
     value = np.ones(4)
-    alike = [[_alike(value, value + off, None, _tolerance(each)) for off in (1e-13, 1e-7, 1e-3)]
-             for each in (case, case._replace(attrs=dict(case.attrs, mode='rnn_tanh')))]
+    alike = [
+        [_alike(value, value + off, None, _tolerance(each)) for off in (1e-13, 1e-7, 1e-3)]
+        for each in (case, case._replace(attrs=dict(case.attrs, mode='rnn_tanh')))
+    ]
     assert alike == [[True, True, False], [True, False, False]]
-    assert not any(result.difference
-                   for result in run_cases([case._replace(seed=seed) for seed in range(8)], 1))
+    assert not any(
+        result.difference
+        for result in run_cases([case._replace(seed=seed) for seed in range(8)], 1)
+    )

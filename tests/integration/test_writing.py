@@ -1,4 +1,5 @@
 """Writing to lazy values is as in eager Gluon for all who hold them, or an error."""
+
 import operator
 import re
 from contextlib import nullcontext
@@ -28,8 +29,13 @@ def row(seed, count=1):
     return mx.nd.array(np.random.RandomState(seed).randn(count, 4))
 
 
-AUGMENTED = {'+=': operator.iadd, '-=': operator.isub, '*=': operator.imul,
-             '/=': operator.itruediv, '%=': operator.imod}
+AUGMENTED = {
+    '+=': operator.iadd,
+    '-=': operator.isub,
+    '*=': operator.imul,
+    '/=': operator.itruediv,
+    '%=': operator.imod,
+}
 
 
 def augment(name, value, other):
@@ -44,27 +50,43 @@ def augmented(name, other):
 
 def assigned(key, new):
     """An assignment to a part; `new` may depend on what is written to."""
+
     def write(value):
         value[key] = new(value) if callable(new) else new
+
     return write
 
 
 WRITES = {
-    **{f'{name} {kind}': augmented(name, other) for name in ('+=', '-=', '*=', '/=', '%=')
-       for kind, other in (('number', 1.5), ('NumPy number', np.float32(1.5)),
-                           ('array', row(7, 2)), ('one row', row(8)))},
+    **{
+        f'{name} {kind}': augmented(name, other)
+        for name in ('+=', '-=', '*=', '/=', '%=')
+        for kind, other in (
+            ('number', 1.5),
+            ('NumPy number', np.float32(1.5)),
+            ('array', row(7, 2)),
+            ('one row', row(8)),
+        )
+    },
     '-= itself': lambda value: augment('-=', value, value),
     '*= another value': lambda value: augment('*=', value, value + 1),
-    'all = number': assigned(slice(None), 3), 'all = array': assigned(slice(None), row(7, 2)),
-    'all = one row': assigned(slice(None), row(7)), 'all = bool': assigned(slice(None), True),
+    'all = number': assigned(slice(None), 3),
+    'all = array': assigned(slice(None), row(7, 2)),
+    'all = one row': assigned(slice(None), row(7)),
+    'all = bool': assigned(slice(None), True),
     'all = NumPy': assigned(slice(None), np.ones((2, 4))),
     'all = value': assigned(slice(None), lambda value: value * 2),
-    'ellipsis': assigned(Ellipsis, 4), 'row': assigned(0, 5), 'last row': assigned(-1, row(7)[0]),
-    'rows': assigned(slice(0, 1), row(7)), 'column': assigned((slice(None), 1), 7),
+    'ellipsis': assigned(Ellipsis, 4),
+    'row': assigned(0, 5),
+    'last row': assigned(-1, row(7)[0]),
+    'rows': assigned(slice(0, 1), row(7)),
+    'column': assigned((slice(None), 1), 7),
     'columns': assigned((slice(None), slice(1, 3)), lambda value: value[:, 0:2] * 2),
     'columns backwards': assigned((slice(None), slice(None, None, -1)), row(7, 2)),
-    'element': assigned((1, 2), 9), 'list of columns': assigned((slice(None), [0, 2]), 5),
-    'list': assigned(0, [1, 2, 3, 4]), 'array of indices': assigned(mx.nd.array([1]), row(7)),
+    'element': assigned((1, 2), 9),
+    'list of columns': assigned((slice(None), [0, 2]), 5),
+    'list': assigned(0, [1, 2, 3, 4]),
+    'array of indices': assigned(mx.nd.array([1]), row(7)),
     'rows, read and written': assigned(slice(0, 1), lambda value: value[0:1] * 2),
     'out': lambda value: mx.nd.exp(row(7, 2), out=value),
     'out of itself': lambda value: mx.nd.exp(value, out=value),
@@ -114,8 +136,18 @@ def test_writing(net, name, inside, record):
             np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize('name', ['+= number', '*= one row', 'all = number', 'column',
-                                  'out of itself', 'copyto of a value', 'all = NumPy'])
+@pytest.mark.parametrize(
+    'name',
+    [
+        '+= number',
+        '*= one row',
+        'all = number',
+        'column',
+        'out of itself',
+        'copyto of a value',
+        'all = NumPy',
+    ],
+)
 def test_writing_in_a_scope_without_autograd_evaluates_nothing(net, name):
     with edb.batching() as scope:
         hidden = [net(row(seed, 2)) for seed in range(3)]
@@ -159,17 +191,28 @@ def test_what_is_free_of_gradients_can_be_written_to_under_record(net):
 
 
 VIEWS = {
-    'row': lambda h: h[0], 'slice': lambda h: h[0:1], 'reshape': lambda h: h.reshape((-1,)),
-    'detach': lambda h: h.detach(), 'of a view': lambda h: h[0:1].reshape((4,)),
-    'iteration': lambda h: next(iter(h)), 'columns of a row': lambda h: h[0, 1:3],
-    'element': lambda h: h[1, 2], 'new axis': lambda h: h[:, None],
+    'row': lambda h: h[0],
+    'slice': lambda h: h[0:1],
+    'reshape': lambda h: h.reshape((-1,)),
+    'detach': lambda h: h.detach(),
+    'of a view': lambda h: h[0:1].reshape((4,)),
+    'iteration': lambda h: next(iter(h)),
+    'columns of a row': lambda h: h[0, 1:3],
+    'element': lambda h: h[1, 2],
+    'new axis': lambda h: h[:, None],
     'one of two': lambda h: h[::2],
 }
 COPIES = {
-    'columns': lambda h: h[:, 1:3], 'step': lambda h: h[:, ::2], 'copy': lambda h: h.copy(),
-    'backwards': lambda h: h[::-1], 'operator': lambda h: mx.nd.reshape(h, (-1,)),
-    'list': lambda h: h[[0]], 'flatten': lambda h: h.flatten(), 'T': lambda h: h.T,
-    'expand_dims': lambda h: h.expand_dims(0), 'slice_axis': lambda h: h.slice_axis(0, 0, 1),
+    'columns': lambda h: h[:, 1:3],
+    'step': lambda h: h[:, ::2],
+    'copy': lambda h: h.copy(),
+    'backwards': lambda h: h[::-1],
+    'operator': lambda h: mx.nd.reshape(h, (-1,)),
+    'list': lambda h: h[[0]],
+    'flatten': lambda h: h.flatten(),
+    'T': lambda h: h.T,
+    'expand_dims': lambda h: h.expand_dims(0),
+    'slice_axis': lambda h: h.slice_axis(0, 0, 1),
 }
 
 
@@ -179,6 +222,7 @@ COPIES = {
 def test_views(net, name, inside, of_view):
     """In eager Gluon a view and what it is of change together. So they do here, or writing is
     refused; copies do not matter."""
+
     def run(scope):
         with scope():
             value = net(row(0, 2))
@@ -297,10 +341,15 @@ def test_ragged_values_of_arrays_outlive_the_scope():
     assert lengths.asscalar() == ragged.lengths.asscalar() == 2
 
 
-@pytest.mark.parametrize('wrong', [lambda h: augment('+=', h, row(0, 3)),
-                                   lambda h: augment('+=', h, mx.nd.ones((2, 5))),
-                                   lambda h: assigned(slice(None), mx.nd.ones((2, 5)))(h),
-                                   lambda h: augment('*=', h, mx.nd.ones((2, 4), dtype='float64'))])
+@pytest.mark.parametrize(
+    'wrong',
+    [
+        lambda h: augment('+=', h, row(0, 3)),
+        lambda h: augment('+=', h, mx.nd.ones((2, 5))),
+        lambda h: assigned(slice(None), mx.nd.ones((2, 5)))(h),
+        lambda h: augment('*=', h, mx.nd.ones((2, 4), dtype='float64')),
+    ],
+)
 def test_what_does_not_fit_is_refused_and_changes_nothing(net, wrong):
     with edb.batching():
         value = net(row(0, 2))
@@ -320,14 +369,38 @@ def test_a_written_value_in_other_scopes(net):
         value[:] = 1
         second, third = net(value), net(edb.concat([value, value]))
         fourth = net(value + 1)
-    for found, argument in ((first, expected), (second, np.ones((1, 4))),
-                            (third, np.ones((2, 4))), (fourth, np.full((1, 4), 2))):
+    for found, argument in (
+        (first, expected),
+        (second, np.ones((1, 4))),
+        (third, np.ones((2, 4))),
+        (fourth, np.full((1, 4), 2)),
+    ):
         np.testing.assert_allclose(found.asnumpy(), net(mx.nd.array(argument)).asnumpy(), rtol=1e-5)
 
 
-STEPS = st.lists(st.tuples(st.sampled_from([
-    'call', 'write', 'assign', 'copy', 'alias', 'view', 'forget', 'look', 'out', 'stack', 'leave',
-    'enter']), st.integers(0, 9), st.integers(0, 9)), max_size=20)
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            [
+                'call',
+                'write',
+                'assign',
+                'copy',
+                'alias',
+                'view',
+                'forget',
+                'look',
+                'out',
+                'stack',
+                'leave',
+                'enter',
+            ]
+        ),
+        st.integers(0, 9),
+        st.integers(0, 9),
+    ),
+    max_size=20,
+)
 
 
 @pytest.mark.filterwarnings('ignore:You are attempting to copy an array to itself')

@@ -1,4 +1,5 @@
 """What must hold after every test: hooks gone, nothing watched, the next minibatch right."""
+
 import gc
 
 import mxnet as mx
@@ -37,8 +38,9 @@ def assert_minibatch_right(net=None, samples=None, scheduler='agenda'):
     """Train one step's worth of gradients batched and eagerly, and compare."""
     net = dense() if net is None else net
     samples = rows(5) if samples is None else samples
-    parameters = [parameter for parameter in net.collect_params().values()
-                  if parameter.grad_req != 'null']
+    parameters = [
+        parameter for parameter in net.collect_params().values() if parameter.grad_req != 'null'
+    ]
 
     def gradients(run):
         for parameter in parameters:
@@ -54,8 +56,9 @@ def assert_minibatch_right(net=None, samples=None, scheduler='agenda'):
         return edb.stack(values).sum()
 
     def eager():
-        return sum([(net(sample) ** 2).sum() for sample in samples[1:]],
-                   (net(samples[0]) ** 2).sum())
+        return sum(
+            [(net(sample) ** 2).sum() for sample in samples[1:]], (net(samples[0]) ** 2).sum()
+        )
 
     found, expected = gradients(batched), gradients(eager)
     np.testing.assert_allclose(found[0], expected[0], rtol=1e-5)

@@ -1,11 +1,37 @@
 """Files as they may be after a fault of a disk, a program that was killed, or an editor."""
+
 import copy
 import json
 
-_JUNK = [None, True, False, 0, 1, -1, 7, 2 ** 31, -2 ** 63, 10 ** 4000, 0.5, -0.0, 1e308,
-         float('nan'), float('inf'), '', 'x',
-         '\ud800', '\0', 'E_max', 'least deep', [], [[]], {}, {'': 0},
-         [[0], 0], [[[0, 1], 0]]]
+_JUNK = [
+    None,
+    True,
+    False,
+    0,
+    1,
+    -1,
+    7,
+    2**31,
+    -(2**63),
+    10**4000,
+    0.5,
+    -0.0,
+    1e308,
+    float('nan'),
+    float('inf'),
+    '',
+    'x',
+    '\ud800',
+    '\0',
+    'E_max',
+    'least deep',
+    [],
+    [[]],
+    {},
+    {'': 0},
+    [[0], 0],
+    [[[0, 1], 0]],
+]
 _DEEP = 'lists in lists'  # Python itself would not write them
 
 
@@ -14,25 +40,25 @@ def damaged(whole, generator):
     data = bytearray(whole)
     for _ in range(generator.randint(1, 4)):
         at, length = generator.randint(len(data)), generator.randint(1, 40)
-        piece = data[at:at + length]
+        piece = data[at : at + length]
         kind = generator.randint(5)
         if kind == 0:
             data[at] ^= 1 << generator.randint(8)
         elif kind == 1:
             data[at] = generator.randint(256)
         elif kind == 2:
-            del data[at:at + length]
+            del data[at : at + length]
         elif kind == 3:
             data[at:at] = piece
         else:
             other = generator.randint(len(data))
-            data[other:other + len(piece)] = piece
+            data[other : other + len(piece)] = piece
     return bytes(data)
 
 
 def truncated(whole, generator):
     """The beginning of a file, which may be nothing or all of it."""
-    return whole[:generator.randint(len(whole) + 1)]
+    return whole[: generator.randint(len(whole) + 1)]
 
 
 def edited_json(whole, generator):

@@ -4,6 +4,7 @@
 default. What makes an array without saying where therefore makes it on another device than all
 the rest, as it would beside a GPU; most operators then go on silently, so that is looked for.
 """
+
 import contextlib
 import sys
 import traceback
@@ -30,8 +31,9 @@ def all_arrays_on(ctx: mx.Context) -> Iterator[None]:
     with mock.patch.object(NDArrayBase, '__init__', watched):
         yield
         mx.nd.waitall()  # backward passes run in threads of the engine
-    assert not elsewhere, f'{len(elsewhere)} arrays on {elsewhere[0][0]}, the first made by\n' \
-                          f'{elsewhere[0][1]}'
+    assert not elsewhere, (
+        f'{len(elsewhere)} arrays on {elsewhere[0][0]}, the first made by\n{elsewhere[0][1]}'
+    )
 
 
 def _is_handed_to_backward() -> bool:

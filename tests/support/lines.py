@@ -1,4 +1,5 @@
 """Lines of tests that messages must name."""
+
 import inspect
 import re
 
@@ -17,7 +18,8 @@ class Line:
     def assert_in(self, info, *words):
         """The message of `info` names this line and contains all words."""
         text = str(info.value)
-        assert self.site is not None and re.search(re.escape(self.site) + r'(?!\d)', text), \
+        assert self.site is not None and re.search(re.escape(self.site) + r'(?!\d)', text), (
             f'{self.site} is not named in: {text}'
+        )
         for word in words:
             assert word in text, f'{word!r} is not in: {text}'

@@ -1,4 +1,5 @@
 """Memory that a process uses, and a model whose minibatches vary, to see that it stays flat."""
+
 import ctypes
 import gc
 import statistics
@@ -18,8 +19,12 @@ WORDS = 200
 class _MallInfo(ctypes.Structure):
     """``struct mallinfo2`` of glibc 2.33 and later."""
 
-    _fields_ = [(name, ctypes.c_size_t) for name in (
-        'arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost').split()]
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in (
+            'arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost'
+        ).split()
+    ]
 
 
 def settle():
@@ -60,8 +65,10 @@ class Model(edb.AutoBatchMixin, gluon.Block):
 
 def minibatch(generator, size=32):
     """Trees of varying sizes; the number varies, too."""
-    return [random_tree(generator, generator.randint(1, 20), vocab=WORDS)
-            for _ in range(generator.randint(size // 2, size + 1))]
+    return [
+        random_tree(generator, generator.randint(1, 20), vocab=WORDS)
+        for _ in range(generator.randint(size // 2, size + 1))
+    ]
 
 
 def assert_flat(step, warm_up, steps, allowed):
@@ -78,5 +85,7 @@ def assert_flat(step, warm_up, steps, allowed):
         if (number + 1) % (steps // windows) == 0:
             readings.append(in_use())
     grown = windows * statistics.median(np.diff(readings))
-    assert grown < allowed, (f'grows by {grown / 1e6:.1f} MB in {steps} steps, from '
-                             f'{[round(reading / 1e6, 1) for reading in readings]} MB')
+    assert grown < allowed, (
+        f'grows by {grown / 1e6:.1f} MB in {steps} steps, from '
+        f'{[round(reading / 1e6, 1) for reading in readings]} MB'
+    )

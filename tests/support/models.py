@@ -1,4 +1,5 @@
 """Models written for one sample, and generators of samples, that several test files use."""
+
 from typing import List, NamedTuple, Optional, Tuple
 
 import mxnet as mx
@@ -26,8 +27,9 @@ class Tree(NamedTuple):
         return 1 + sum(child.size() for child in self.children)
 
 
-def random_tree(generator: np.random.RandomState, nodes: int, arity: int = 4, vocab: int = VOCAB
-                ) -> Tree:
+def random_tree(
+    generator: np.random.RandomState, nodes: int, arity: int = 4, vocab: int = VOCAB
+) -> Tree:
     """A tree with this many nodes and up to `arity` children a node."""
     sizes: List[int] = []
     left = nodes - 1
@@ -37,15 +39,16 @@ def random_tree(generator: np.random.RandomState, nodes: int, arity: int = 4, vo
         left -= size
         if not left:
             break
-    return Tree(int(generator.randint(vocab)),
-                tuple(random_tree(generator, size, arity, vocab) for size in sizes))
+    return Tree(
+        int(generator.randint(vocab)),
+        tuple(random_tree(generator, size, arity, vocab) for size in sizes),
+    )
 
 
 def random_trees(count: int, seed: int = 0, largest: int = 9, arity: int = 4) -> List[Tree]:
     """Trees of one node up to `largest`."""
     generator = np.random.RandomState(seed)
-    return [random_tree(generator, generator.randint(1, largest + 1), arity)
-            for _ in range(count)]
+    return [random_tree(generator, generator.randint(1, largest + 1), arity) for _ in range(count)]
 
 
 def binary_tree(generator: np.random.RandomState, leaves: int) -> Tree:
@@ -63,8 +66,9 @@ def binary_trees(count: int, seed: int = 0, most: int = 5) -> List[Tree]:
     return [binary_tree(generator, generator.randint(1, most + 1)) for _ in range(count)]
 
 
-def started(net: gluon.Block, seed: int = 0, dtype: str = 'float32',
-            ctx: Optional[mx.Context] = None) -> gluon.Block:
+def started(
+    net: gluon.Block, seed: int = 0, dtype: str = 'float32', ctx: Optional[mx.Context] = None
+) -> gluon.Block:
     """The block with parameters drawn from `seed`; deferred ones stay deferred."""
     mx.random.seed(seed)
     net.initialize(mx.init.Uniform(0.5), ctx=ctx)
@@ -79,8 +83,14 @@ def arrays(count: int, shape: Tuple[int, ...], seed: int = 0, dtype='float32') -
     return [generator.uniform(-1, 1, shape).astype(dtype) for _ in range(count)]
 
 
-def ndarrays(count: int, shape: Tuple[int, ...], seed: int = 0, dtype='float32',
-             gradient: bool = False, ctx: Optional[mx.Context] = None) -> List[mx.nd.NDArray]:
+def ndarrays(
+    count: int,
+    shape: Tuple[int, ...],
+    seed: int = 0,
+    dtype='float32',
+    gradient: bool = False,
+    ctx: Optional[mx.Context] = None,
+) -> List[mx.nd.NDArray]:
     """NDArrays of one shape, with room for gradients if asked."""
     made = [mx.nd.array(array, ctx, dtype) for array in arrays(count, shape, seed, dtype)]
     if gradient:
@@ -195,5 +205,7 @@ class Reader(edb.AutoBatchMixin, gluon.Block):
 def sentences(count: int, seed: int = 0, longest: int = 6) -> List[List[int]]:
     """Lists of word ids, of one word or more."""
     generator = np.random.RandomState(seed)
-    return [generator.randint(VOCAB, size=generator.randint(1, longest + 1)).tolist()
-            for _ in range(count)]
+    return [
+        generator.randint(VOCAB, size=generator.randint(1, longest + 1)).tolist()
+        for _ in range(count)
+    ]

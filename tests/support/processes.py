@@ -3,6 +3,7 @@
 A program takes SIGINT as one started from a terminal does, also where the tests run in the
 background: a shell starts those with SIGINT ignored, and what is ignored is inherited.
 """
+
 import contextlib
 import fcntl
 import os
@@ -19,13 +20,19 @@ ROOT = Path(__file__).resolve().parents[2]
 HANG = 600  # seconds that nothing takes unless it hangs, however busy the machine is
 
 # Becomes the program, which then hears interrupts, and dies with the process of the tests.
-_BEGIN = [sys.executable, '-I', '-S', '-c', '''
+_BEGIN = [
+    sys.executable,
+    '-I',
+    '-S',
+    '-c',
+    """
 import ctypes, os, signal, sys
 signal.signal(signal.SIGINT, signal.SIG_DFL)
 PR_SET_PDEATHSIG = 1
 ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 os.execvp(sys.argv[1], sys.argv[1:])
-''']
+""",
+]
 
 
 @contextlib.contextmanager
@@ -33,9 +40,15 @@ def start(command: Sequence, cwd=None, **environment: str) -> Iterator[subproces
     """A program that the test talks to while it runs; with all that it started, it ends with the
     ``with`` statement. `environment` has variables besides those of this process."""
     process = subprocess.Popen(
-        [*_BEGIN, *map(str, command)], cwd=cwd, text=True, stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-        env={**os.environ, 'OMP_NUM_THREADS': '1', **environment})
+        [*_BEGIN, *map(str, command)],
+        cwd=cwd,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        env={**os.environ, 'OMP_NUM_THREADS': '1', **environment},
+    )
     watchdog = threading.Timer(HANG, _kill, [process])
     watchdog.daemon = True
     watchdog.start()
@@ -65,8 +78,9 @@ def run_python(*arguments, cwd=None, **environment: str) -> subprocess.Completed
 def start_example(name: str, *arguments, cwd=None):
     """A program of the examples, as ``'tree_lstm/train'``, that the test talks to."""
     path = os.pathsep.join([str(ROOT), os.environ.get('PYTHONPATH', '')])
-    return start([sys.executable, ROOT / 'example' / f'{name}.py', *arguments], cwd,
-                 PYTHONPATH=path)
+    return start(
+        [sys.executable, ROOT / 'example' / f'{name}.py', *arguments], cwd, PYTHONPATH=path
+    )
 
 
 def run_example(name: str, *arguments, cwd=None) -> subprocess.CompletedProcess:
@@ -89,7 +103,7 @@ def interrupt(process: subprocess.Popen, patience: int = 50, most: int = 12) -> 
     output = process.stdout.fileno()
     for _ in range(most):
         process.send_signal(signal.SIGINT)
-        before, = struct.unpack('i', fcntl.ioctl(output, termios.FIONREAD, bytes(4)))
+        (before,) = struct.unpack('i', fcntl.ioctl(output, termios.FIONREAD, bytes(4)))
         lines = 0
         while lines <= patience:
             text = os.read(output, 1 << 16)

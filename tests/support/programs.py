@@ -4,6 +4,7 @@ A program is a list of steps over a growing list of values: calls of a few block
 that their types compile once, arithmetic, ragged sums, several rows and results, reads in the
 middle. Every value may be used any number of times, or never.
 """
+
 from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 
 import mxnet as mx
@@ -78,7 +79,8 @@ class Pair(gluon.HybridBlock):
     def hybrid_forward(self, F, x, y):
         """Both (N, WIDTH)."""
         return F.Activation(self.left(x) + y, act_type='tanh'), x * F.Activation(
-            y, act_type='sigmoid')
+            y, act_type='sigmoid'
+        )
 
 
 class Attend(gluon.HybridBlock):
@@ -86,8 +88,9 @@ class Attend(gluon.HybridBlock):
 
     def hybrid_forward(self, F, x, values):
         """x (N, WIDTH), values (N, K, WIDTH)"""
-        return F.Activation(x + F.sum(F.broadcast_mul(values, F.expand_dims(x, axis=1)), axis=1),
-                            act_type='tanh')
+        return F.Activation(
+            x + F.sum(F.broadcast_mul(values, F.expand_dims(x, axis=1)), axis=1), act_type='tanh'
+        )
 
 
 class Mixing(gluon.HybridBlock):
@@ -125,26 +128,40 @@ class Op(NamedTuple):
 
 
 OPS: Dict[str, Op] = {
-    'dense': Op(1, lambda x: [DENSE(x)],
-                lambda x: [tanh(x @ weight(DENSE.weight).T + weight(DENSE.bias))]),
-    'pair': Op(2, lambda x, y: list(PAIR(x, y)),
-               lambda x, y: [tanh(x @ weight(PAIR.left.weight).T + y), x / (1 + np.exp(-y))]),
+    'dense': Op(
+        1, lambda x: [DENSE(x)], lambda x: [tanh(x @ weight(DENSE.weight).T + weight(DENSE.bias))]
+    ),
+    'pair': Op(
+        2,
+        lambda x, y: list(PAIR(x, y)),
+        lambda x, y: [tanh(x @ weight(PAIR.left.weight).T + y), x / (1 + np.exp(-y))],
+    ),
     'add': Op(2, lambda x, y: [x + y], lambda x, y: [x + y]),
     'scale': Op(1, lambda x: [x * 0.5 - 0.25], lambda x: [x * 0.5 - 0.25]),
-    'square': Op(1, lambda x: [mx.nd.tanh(x ** 2)], lambda x: [tanh(x ** 2)]),
-    'split': Op(1, lambda x: [mx.nd.concat(*x.split(3, axis=1)[::-1], dim=1)],
-                lambda x: [x[:, ::-1]]),
-    'softmax': Op(1, lambda x: [mx.nd.softmax(x, axis=-1)],
-                  lambda x: [np.exp(x) / np.exp(x).sum(axis=1, keepdims=True)]),
+    'square': Op(1, lambda x: [mx.nd.tanh(x**2)], lambda x: [tanh(x**2)]),
+    'split': Op(
+        1, lambda x: [mx.nd.concat(*x.split(3, axis=1)[::-1], dim=1)], lambda x: [x[:, ::-1]]
+    ),
+    'softmax': Op(
+        1,
+        lambda x: [mx.nd.softmax(x, axis=-1)],
+        lambda x: [np.exp(x) / np.exp(x).sum(axis=1, keepdims=True)],
+    ),
     'mixing': Op(1, lambda x: [MIXING(x)], lambda x: [2 * x - x.mean(axis=0, keepdims=True)]),
-    'norm': Op(1, lambda x: [mx.nd.broadcast_div(x, 1 + x.sum(axis=1, keepdims=True) ** 2)],
-               lambda x: [x / (1 + x.sum(axis=1, keepdims=True) ** 2)]),
+    'norm': Op(
+        1,
+        lambda x: [mx.nd.broadcast_div(x, 1 + x.sum(axis=1, keepdims=True) ** 2)],
+        lambda x: [x / (1 + x.sum(axis=1, keepdims=True) ** 2)],
+    ),
     'detach': Op(1, lambda x: [x.detach()], lambda x: [x]),
-    RAGGED: Op(-1, lambda x, values: [ATTEND(x, edb.ragged(values, shape=x.shape,
-                                                           dtype='float64'))],
-               lambda x, values: [tanh(x + sum([x * value for value in values], 0))]),
-    'add_n': Op(-1, lambda x, values: [edb.add_n([x] + values)],
-                lambda x, values: [sum(values, x)]),
+    RAGGED: Op(
+        -1,
+        lambda x, values: [ATTEND(x, edb.ragged(values, shape=x.shape, dtype='float64'))],
+        lambda x, values: [tanh(x + sum([x * value for value in values], 0))],
+    ),
+    'add_n': Op(
+        -1, lambda x, values: [edb.add_n([x] + values)], lambda x, values: [sum(values, x)]
+    ),
 }
 
 
@@ -165,7 +182,7 @@ class Program(NamedTuple):
 
 
 SHAPES = {
-    'any': st.lists(st.integers(1, 9), min_size=1, max_size=4),   # a DAG
+    'any': st.lists(st.integers(1, 9), min_size=1, max_size=4),  # a DAG
     'chain': st.just([1, 1]),
     'fan': st.lists(st.integers(20, 40), min_size=1, max_size=4),  # all read the first values
 }
@@ -175,9 +192,14 @@ SHAPES = {
 def programs(draw, reads: bool = False) -> Program:
     """A random program with up to ten steps."""
     shape = SHAPES[draw(st.sampled_from(sorted(SHAPES)))]
-    steps = [Step(draw(st.sampled_from(sorted(OPS))), tuple(draw(shape)),
-                  reads and draw(st.integers(0, 9)) == 0)
-             for _ in range(draw(st.integers(0, 10)))]
+    steps = [
+        Step(
+            draw(st.sampled_from(sorted(OPS))),
+            tuple(draw(shape)),
+            reads and draw(st.integers(0, 9)) == 0,
+        )
+        for _ in range(draw(st.integers(0, 10)))
+    ]
     return Program(draw(st.integers(1, 3)), draw(st.integers(0, 99)), tuple(steps))
 
 
@@ -190,7 +212,7 @@ def run(program: Program, lazy: bool, given: List[Any]) -> List[Any]:
         if op.arity < 0:
             arguments: Tuple[Any, ...] = (chosen[0], chosen[1:])
         else:
-            arguments = tuple((chosen * 2)[:op.arity])
+            arguments = tuple((chosen * 2)[: op.arity])
         results = (op.lazy if lazy else op.plain)(*arguments)
         if step.read:
             results[0].asnumpy() if lazy else None  # pylint: disable=expression-not-assigned
@@ -214,4 +236,5 @@ def as_ndarrays(program: Program) -> List[mx.nd.NDArray]:
 
 schedulers = st.one_of(
     st.sampled_from(['depth', 'agenda', 'agenda-remaining', 'unbatched']),
-    st.builds(RandomScheduler, st.integers(0, 999), st.booleans()))
+    st.builds(RandomScheduler, st.integers(0, 999), st.booleans()),
+)

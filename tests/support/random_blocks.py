@@ -1,4 +1,5 @@
 """Random static subgraphs, and what they compute: for passes to be compared on."""
+
 from typing import Callable, Dict, List, Tuple
 
 import mxnet as mx
@@ -16,30 +17,48 @@ PARAMETERS = {'w': (H, H), 'v': (H, H), 'u': (H, 3), 'bias': (H,), 'row': (1, H)
 
 # From one, or two, arrays of (N, H) to another.
 _UNARY = {
-    'tanh': F.tanh, 'sigmoid': F.sigmoid, 'relu': F.relu, 'softsign': F.softsign, 'exp': F.exp,
+    'tanh': F.tanh,
+    'sigmoid': F.sigmoid,
+    'relu': F.relu,
+    'softsign': F.softsign,
+    'exp': F.exp,
     'activation': lambda x: F.Activation(x, act_type='sigmoid'),
-    'square': lambda x: x ** 2, 'negative': lambda x: -x, 'half': lambda x: x / 2,
-    'twice': lambda x: x * 2, 'once': lambda x: x * 1, 'same': lambda x: x + 0,
-    'less': lambda x: x - 1.5, 'complement': lambda x: 1 - x, 'more': lambda x: x + 0.25,
-    'no zeros': lambda x: x + F.zeros_like(x), 'ones': lambda x: F.ones_like(x) * x,
-    'zeros': lambda x: F.zeros_like(x) - x, 'shared': F.identity,
+    'square': lambda x: x**2,
+    'negative': lambda x: -x,
+    'half': lambda x: x / 2,
+    'twice': lambda x: x * 2,
+    'once': lambda x: x * 1,
+    'same': lambda x: x + 0,
+    'less': lambda x: x - 1.5,
+    'complement': lambda x: 1 - x,
+    'more': lambda x: x + 0.25,
+    'no zeros': lambda x: x + F.zeros_like(x),
+    'ones': lambda x: F.ones_like(x) * x,
+    'zeros': lambda x: F.zeros_like(x) - x,
+    'shared': F.identity,
     'halves': lambda x: F.concat(*list(F.split(x, num_outputs=2, axis=1))[::-1], dim=1),
     'parts': lambda x: F.concat(*list(F.split_v2(x, (1, 3), axis=-1))[::-1], dim=1),
     'one of two': lambda x: F.tile(F.split(x, num_outputs=2, axis=1)[1], (1, 2)),
-    'softmax': F.softmax, 'clipped': lambda x: F.clip(x, -0.5, 0.5),
+    'softmax': F.softmax,
+    'clipped': lambda x: F.clip(x, -0.5, 0.5),
     'centred': lambda x: F.broadcast_sub(x, F.mean(x, axis=1, keepdims=True)),
 }
 _BINARY = {
-    'sum': lambda x, y: x + y, 'difference': lambda x, y: x - y, 'product': lambda x, y: x * y,
-    'broadcast sum': F.broadcast_add, 'broadcast product': F.broadcast_mul,
-    'sum of three': lambda x, y: x + y + x * y, 'quotient': lambda x, y: x / (F.exp(y) + 1),
+    'sum': lambda x, y: x + y,
+    'difference': lambda x, y: x - y,
+    'product': lambda x, y: x * y,
+    'broadcast sum': F.broadcast_add,
+    'broadcast product': F.broadcast_mul,
+    'sum of three': lambda x, y: x + y + x * y,
+    'quotient': lambda x, y: x / (F.exp(y) + 1),
 }
 _WITH_PARAMETERS = {
     'product with w': lambda x, p: F.dot(x, p['w'], transpose_b=True),
     'product with v': lambda x, p: F.dot(x, p['v']),
     'narrow': lambda x, p: F.dot(F.dot(x, p['u']), p['u'], transpose_b=True),
-    'layer': lambda x, p: F.broadcast_add(F.FullyConnected(
-        x, p['w'], num_hidden=H, no_bias=True), p['row']),
+    'layer': lambda x, p: F.broadcast_add(
+        F.FullyConnected(x, p['w'], num_hidden=H, no_bias=True), p['row']
+    ),
     'old layer': lambda x, p: F.broadcast_add(p['bias'], F.dot(x, p['v'])),
     'dense': lambda x, p: F.FullyConnected(x, p['v'], p['bias'], num_hidden=H),
     'scaled': lambda x, p: F.broadcast_mul(x, F.reshape(p['bias'] * 3 / 2, (1, -1))),
@@ -47,8 +66,9 @@ _WITH_PARAMETERS = {
 _PADDED = {
     'sum along axis 1': lambda z, x, p: F.sum(z, axis=1) + x,
     'weighted': lambda z, x, p: F.sum(F.broadcast_mul(z, F.expand_dims(x, axis=1)), axis=1),
-    'gated': lambda z, x, p: F.sum(F.sigmoid(F.broadcast_add(
-        z, F.expand_dims(x, axis=1))) * z, axis=1),
+    'gated': lambda z, x, p: F.sum(
+        F.sigmoid(F.broadcast_add(z, F.expand_dims(x, axis=1))) * z, axis=1
+    ),
     'product of each': lambda z, x, p: F.sum(F.dot(z, p['w']), axis=1) * x,
 }
 
@@ -57,8 +77,9 @@ _PADDED = {
 def blocks(draw, most: int = 10) -> mx.sym.Symbol:
     """A Symbol of a few operators again and again, several of which read the same, with one result
     or two."""
-    parameters = {name: F.var(name, shape=shape, dtype='float32')
-                  for name, shape in PARAMETERS.items()}
+    parameters = {
+        name: F.var(name, shape=shape, dtype='float32') for name, shape in PARAMETERS.items()
+    }
     inputs = [F.var(name, dtype='float32') for name in SHAPES]
     values, few = inputs[:2], draw(st.lists(_OPERATORS, min_size=1, max_size=4))
     for _ in range(draw(st.integers(1, most))):
@@ -72,9 +93,13 @@ def blocks(draw, most: int = 10) -> mx.sym.Symbol:
     return F.Group(results if results[0] is not results[-1] else results[:1])
 
 
-_OPERATORS = st.sampled_from([
-    (kind, name) for kind, table in enumerate((_UNARY, _BINARY, _WITH_PARAMETERS, _PADDED))
-    for name in table])
+_OPERATORS = st.sampled_from(
+    [
+        (kind, name)
+        for kind, table in enumerate((_UNARY, _BINARY, _WITH_PARAMETERS, _PADDED))
+        for name in table
+    ]
+)
 
 
 def _apply(kind, name, x, y, z, parameters):
@@ -92,15 +117,18 @@ def shapes_of(symbol: mx.sym.Symbol) -> Dict[str, Tuple[int, ...]]:
     return {name: SHAPES[name] for name in symbol.list_inputs() if name in SHAPES}
 
 
-def outputs_and_gradients(symbol: mx.sym.Symbol, grad_req: str, seed: int = 0
-                          ) -> Tuple[List[np.ndarray], Dict[str, np.ndarray]]:
+def outputs_and_gradients(
+    symbol: mx.sym.Symbol, grad_req: str, seed: int = 0
+) -> Tuple[List[np.ndarray], Dict[str, np.ndarray]]:
     """Results for random inputs, and the gradients of a random linear function of them.
 
     With ``grad_req='add'`` gradients are added to ones, as to those of other batches.
     """
     random = np.random.RandomState(seed)
-    values = {name: random.uniform(-1, 1, size=shape).astype(np.float32)
-              for name, shape in sorted({**SHAPES, **PARAMETERS}.items())}
+    values = {
+        name: random.uniform(-1, 1, size=shape).astype(np.float32)
+        for name, shape in sorted({**SHAPES, **PARAMETERS}.items())
+    }
     inputs = {name: mx.nd.array(values[name]) for name in symbol.list_inputs()}
     for value in inputs.values():
         value.attach_grad(grad_req)
@@ -108,11 +136,14 @@ def outputs_and_gradients(symbol: mx.sym.Symbol, grad_req: str, seed: int = 0
     with autograd.record():
         outputs = CachedOp(symbol)(*inputs.values())
     outputs = outputs if isinstance(outputs, list) else [outputs]
-    autograd.backward(outputs, [mx.nd.array(random.uniform(0.5, 1.5, size=output.shape))
-                                for output in outputs])
+    autograd.backward(
+        outputs, [mx.nd.array(random.uniform(0.5, 1.5, size=output.shape)) for output in outputs]
+    )
     begin = 1 if grad_req == 'add' else 0
-    return ([output.asnumpy() for output in outputs],
-            {name: value.grad.asnumpy() - begin for name, value in inputs.items()})
+    return (
+        [output.asnumpy() for output in outputs],
+        {name: value.grad.asnumpy() - begin for name, value in inputs.items()},
+    )
 
 
 def assert_unchanged(change: Callable, symbol: mx.sym.Symbol) -> Subgraph:
@@ -127,8 +158,13 @@ def assert_unchanged(change: Callable, symbol: mx.sym.Symbol) -> Subgraph:
             np.testing.assert_allclose(mine, wanted, rtol=1e-5, atol=1e-6 * _scale(wanted))
         for name, gradient in gradients.items():
             wanted = expected_gradients[name]
-            np.testing.assert_allclose(gradient, wanted, rtol=1e-4, atol=1e-5 * _scale(wanted),
-                                       err_msg=f'gradient of {name}, {grad_req}')
+            np.testing.assert_allclose(
+                gradient,
+                wanted,
+                rtol=1e-4,
+                atol=1e-5 * _scale(wanted),
+                err_msg=f'gradient of {name}, {grad_req}',
+            )
         assert set(gradients) == set(expected_gradients)
     return graph
 

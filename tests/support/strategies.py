@@ -1,4 +1,5 @@
 """Random graphs for property tests."""
+
 from typing import List
 
 from hypothesis import strategies as st
@@ -56,8 +57,8 @@ def graphs(draw, max_nodes: int = 32, max_types: int = 5) -> Graph:
     shape = draw(st.sampled_from([_dag, _trees, _chains, _fans]))
     inputs = draw(shape(max_nodes))[:max_nodes]
     num_types = draw(st.integers(1, max_types))
-    types = draw(st.lists(
-        st.integers(0, num_types - 1), min_size=len(inputs), max_size=len(inputs)
-    ))
+    types = draw(
+        st.lists(st.integers(0, num_types - 1), min_size=len(inputs), max_size=len(inputs))
+    )
     alone = draw(st.one_of(st.just(set()), st.sets(st.integers(0, num_types - 1))))
     return Graph.from_lists(types, inputs, num_types, alone=sorted(alone))

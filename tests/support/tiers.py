@@ -10,7 +10,7 @@ FAST = {
     'planning': 'plan alignment row_layout pool host',
     'compiling': 'passes lift segments rowwise hoisting horizontal compile_options shared',
     'results and gradients': 'eager_equality autograd late_passes functional rnn sparse own_tape '
-                             'device',
+    'device',
     'other ways to call': 'fold fold_unroll fold_programs reuse concurrent',
     'what is said': 'explain visualize public_surface judged_in_float64',
     'found from outside': 'faults interrupts',

@@ -1,4 +1,5 @@
 """Orders of buffers in which batches read slices, against all orders of few buffers."""
+
 import itertools
 import random
 
@@ -15,10 +16,13 @@ SLICE, GATHER, BROADCAST = Read.SLICE, Read.GATHER, Read.BROADCAST
 def is_aligned(order, batch, position):
     """Whether results and operands are contiguous and in the same order: the definition."""
     place = {buffer: index for index, buffer in enumerate(order)}
-    pairs = sorted((place[result], place.get(operand)) for result, operand in
-                   zip(batch.results, batch.operands[position]))
+    pairs = sorted(
+        (place[result], place.get(operand))
+        for result, operand in zip(batch.results, batch.operands[position])
+    )
     return None not in (pair[1] for pair in pairs) and all(
-        after == (before[0] + 1, before[1] + 1) for before, after in zip(pairs, pairs[1:]))
+        after == (before[0] + 1, before[1] + 1) for before, after in zip(pairs, pairs[1:])
+    )
 
 
 def has_contiguous_results(order, batch):
@@ -32,8 +36,9 @@ def laid_out(buffers, batches):
     assert sorted(layout.order) == sorted(buffers)
     for batch, members, reads in zip(batches, layout.members, layout.reads):
         begin = layout.order.index(batch.results[members[0]])
-        assert [batch.results[node] for node in members] == \
-            layout.order[begin:begin + len(members)]
+        assert [batch.results[node] for node in members] == layout.order[
+            begin : begin + len(members)
+        ]
         for position, read in enumerate(reads):
             assert (read is SLICE) == is_aligned(layout.order, batch, position)
     return layout
@@ -45,24 +50,36 @@ def batches_of(*lists):
 
 
 def buffers_of(batches):
-    return sorted({buffer for batch in batches for buffers in (batch.results, *batch.operands)
-                   for buffer in buffers})
+    return sorted(
+        {
+            buffer
+            for batch in batches
+            for buffers in (batch.results, *batch.operands)
+            for buffer in buffers
+        }
+    )
 
 
 # --- cases known from ED-Batch -------------------------------------------------------------------
 
-SATISFIABLE = batches_of(([0, 1, 2, 3, 4], [5, 6, 7, 8, 9]),
-                         ([10, 11, 12, 13], [5, 6, 8, 9]),
-                         ([15, 16, 17], [11, 12, 13], [14, 18, 19]))
+SATISFIABLE = batches_of(
+    ([0, 1, 2, 3, 4], [5, 6, 7, 8, 9]),
+    ([10, 11, 12, 13], [5, 6, 8, 9]),
+    ([15, 16, 17], [11, 12, 13], [14, 18, 19]),
+)
 # Batches, and the operands (batch, position) of which one is too many. In the first case 3 lies at
 # the end of 3, 4, 6 where 5 is; then 2 lies at the same end of 2, 8, 10, and 1 and 2 in the other
 # order than 3 and 5.
 ONE_TOO_MANY = {
-    'two batches': (batches_of(([3, 4, 6], [7, 9, 11], [2, 8, 10]), ([1, 2], [3, 5], [4, 6])),
-                    [(0, 1), (1, 0)]),
+    'two batches': (
+        batches_of(([3, 4, 6], [7, 9, 11], [2, 8, 10]), ([1, 2], [3, 5], [4, 6])),
+        [(0, 1), (1, 0)],
+    ),
     'one batch': (batches_of(([0, 1, 2], [3, 5, 6], [3, 6, 7])), [(0, 0), (0, 1)]),
-    'one batch, written as two': (batches_of(([0, 1, 2], [3, 5, 6]), ([0, 1, 2], [3, 6, 7])),
-                                  [(0, 0), (1, 0)]),
+    'one batch, written as two': (
+        batches_of(([0, 1, 2], [3, 5, 6]), ([0, 1, 2], [3, 6, 7])),
+        [(0, 0), (1, 0)],
+    ),
 }
 
 
@@ -75,23 +92,41 @@ def test_all_operands_are_slices_where_they_can_be():
 def test_the_least_valuable_operand_is_dropped(name):
     batches, exclusive = ONE_TOO_MANY[name]
     for least in exclusive:
-        valued = [batch._replace(values=[0.5 if (index, position) == least else 2. + position
-                                         for position in range(len(batch.operands))])
-                  for index, batch in enumerate(batches)]
+        valued = [
+            batch._replace(
+                values=[
+                    0.5 if (index, position) == least else 2.0 + position
+                    for position in range(len(batch.operands))
+                ]
+            )
+            for index, batch in enumerate(batches)
+        ]
         reads = laid_out(buffers_of(batches), valued).reads
-        assert [(index, position) for index, batch in enumerate(batches)
-                for position in range(len(batch.operands))
-                if reads[index][position] is not SLICE] == [least]
+        assert [
+            (index, position)
+            for index, batch in enumerate(batches)
+            for position in range(len(batch.operands))
+            if reads[index][position] is not SLICE
+        ] == [least]
 
 
 # --- all orders of few buffers -------------------------------------------------------------------
 
+
 def best_by_value(buffers, batches):
     """The operands that are slices if each is, unless more valuable ones exclude it."""
-    orders = [order for order in itertools.permutations(buffers)
-              if all(has_contiguous_results(order, batch) for batch in batches)]
-    valued = sorted(((-value, index, position) for index, batch in enumerate(batches)
-                     for position, value in enumerate(batch.values)))
+    orders = [
+        order
+        for order in itertools.permutations(buffers)
+        if all(has_contiguous_results(order, batch) for batch in batches)
+    ]
+    valued = sorted(
+        (
+            (-value, index, position)
+            for index, batch in enumerate(batches)
+            for position, value in enumerate(batch.values)
+        )
+    )
     kept = set()
     for _, index, position in valued:
         left = [order for order in orders if is_aligned(order, batches[index], position)]
@@ -103,8 +138,12 @@ def best_by_value(buffers, batches):
 
 def check_against_all_orders(buffers, batches):
     layout = laid_out(buffers, batches)
-    found = {(index, position) for index, reads in enumerate(layout.reads)
-             for position, read in enumerate(reads) if read is SLICE}
+    found = {
+        (index, position)
+        for index, reads in enumerate(layout.reads)
+        for position, read in enumerate(reads)
+        if read is SLICE
+    }
     assert found == best_by_value(buffers, batches), batches
 
 
@@ -131,8 +170,9 @@ def test_any_batches(places, rows, data):
     results = [list(places[:rows]), list(places[rows:])]
     batches = []
     for mine in results:
-        operands = data.draw(st.lists(st.permutations(range(5)).map(lambda p: p[:len(mine)]),
-                                      max_size=2))
+        operands = data.draw(
+            st.lists(st.permutations(range(5)).map(lambda p: p[: len(mine)]), max_size=2)
+        )
         values = data.draw(st.permutations(range(len(operands))))
         # Values of different batches differ, so that there is one best choice.
         batches.append(Batch(mine, operands, [v + 0.1 * len(batches) for v in values]))
@@ -149,8 +189,12 @@ def test_a_hidden_order_is_found(seed):
         rows = draw.randint(1, min(size - begin, size // 3))
         nodes = draw.sample(range(rows), rows)
         starts = [draw.randint(0, size - rows) for _ in range(draw.randint(0, 3))]
-        batches.append(Batch([hidden[begin + node] for node in nodes],
-                             [[hidden[start + node] for node in nodes] for start in starts]))
+        batches.append(
+            Batch(
+                [hidden[begin + node] for node in nodes],
+                [[hidden[start + node] for node in nodes] for start in starts],
+            )
+        )
         begin += rows + draw.randint(0, 1)
     assert all(read is SLICE for reads in laid_out(range(size), batches).reads for read in reads)
 
@@ -163,6 +207,7 @@ def test_an_order_that_must_equal_its_own_rotation_is_impossible():
 
 
 # --- operands that are no slices -----------------------------------------------------------------
+
 
 def test_other_operands_are_broadcast_or_gathered():
     batch = Batch('abc', ['xxx', 'ddd', 'dde', 'xde', 'def'])
@@ -190,11 +235,17 @@ def test_reads_are_of_the_order_given():
         layout_of('acbd', [batch])
 
 
-@pytest.mark.parametrize('batches, message', [
-    ([Batch('aa', [])], 'distinct buffers'), ([Batch('', [])], 'one or more'),
-    ([Batch('ax', [])], 'distinct buffers'), ([Batch('ab', ['abc'])], 'of 2 nodes'),
-    ([Batch('ab', ['cd'], [1, 2])], '1 positions'),
-    ([Batch('ab', []), Batch('ac', []), Batch('ad', [])], 'result of one batch')])
+@pytest.mark.parametrize(
+    'batches, message',
+    [
+        ([Batch('aa', [])], 'distinct buffers'),
+        ([Batch('', [])], 'one or more'),
+        ([Batch('ax', [])], 'distinct buffers'),
+        ([Batch('ab', ['abc'])], 'of 2 nodes'),
+        ([Batch('ab', ['cd'], [1, 2])], '1 positions'),
+        ([Batch('ab', []), Batch('ac', []), Batch('ad', [])], 'result of one batch'),
+    ],
+)
 def test_what_makes_no_sense_is_refused(batches, message):
     with pytest.raises(ValueError, match=message):
         align('abcd', batches)

@@ -1,4 +1,5 @@
 """The hot paths of recording and scheduling work as Python and as compiled by Cython, and one knows which it is."""
+
 import os
 from pathlib import Path
 
@@ -15,7 +16,7 @@ def run(*arguments):
 
 
 def test_compiled_tells_the_truth():
-    assert edb.COMPILED == (not calls.__file__.endswith('.py'))
+    assert (not calls.__file__.endswith('.py')) == edb.COMPILED
 
 
 def test_compiled_is_what_an_installation_with_a_compiler_gives():
@@ -26,22 +27,42 @@ def test_compiled_is_what_an_installation_with_a_compiler_gives():
 
 
 def test_python_form_can_be_asked_for():
-    out = run('-W', 'ignore', '-c', 'import gluon_edbatch as edb; '
-              'from gluon_edbatch.record import calls; print(edb.COMPILED, calls.__file__)')
+    out = run(
+        '-W',
+        'ignore',
+        '-c',
+        'import gluon_edbatch as edb; '
+        'from gluon_edbatch.record import calls; print(edb.COMPILED, calls.__file__)',
+    )
     flag, path = out.split()[-2:]
     assert flag == 'False' and path.endswith('calls.py')
 
 
 def test_python_form_passes_the_tests():
     """Those of recording and scheduling; the others do not know the difference."""
-    tests = ['test_lazy_array.py', 'test_functional.py', 'test_rnn.py', 'test_graph.py',
-             'test_schedule.py::test_frontier_is_as_defined', 'test_fsm.py']
-    out = run('-m', 'pytest', '-q', '-x', '-p', 'no:cacheprovider', '-n', '0',
-              *(f'tests/{name}' for name in tests))
+    tests = [
+        'test_lazy_array.py',
+        'test_functional.py',
+        'test_rnn.py',
+        'test_graph.py',
+        'test_schedule.py::test_frontier_is_as_defined',
+        'test_fsm.py',
+    ]
+    out = run(
+        '-m',
+        'pytest',
+        '-q',
+        '-x',
+        '-p',
+        'no:cacheprovider',
+        '-n',
+        '0',
+        *(f'tests/{name}' for name in tests),
+    )
     assert ' passed' in out
 
 
-RECORD = '''
+RECORD = """
 import mxnet as mx, numpy as np, gluon_edbatch as edb
 from mxnet import gluon
 cell, embed = edb.rnn.ChildSumTreeLSTMCell(4, 3), gluon.nn.Embedding(9, 3)
@@ -64,13 +85,15 @@ for name in ('forms', 'ends', 'args', 'lengths', 'instructions'):
     print(name, getattr(log, 'node_' + name).since(0).tolist())
 print(log.scalars[:9], len(log.arrays), sorted({str(log.site(node)) for node in range(20)}))
 print([type(form.node_type).__name__ + str(form.rows) for form in log.forms])
-'''
+"""
 
 
 def test_both_forms_record_the_same(tmp_path):
     program = tmp_path / 'record.py'
     program.write_text(RECORD)
-    runs = [run_python('-W', 'ignore', program, PYTHONPATH=str(ROOT),
-                       GLUON_EDBATCH_COMPILED=compiled) for compiled in '01']
+    runs = [
+        run_python('-W', 'ignore', program, PYTHONPATH=str(ROOT), GLUON_EDBATCH_COMPILED=compiled)
+        for compiled in '01'
+    ]
     assert all(done.returncode == 0 for done in runs), [done.stderr for done in runs]
     assert runs[0].stdout == runs[1].stdout and runs[0].stdout.count('\n') == 7

@@ -1,4 +1,5 @@
 """A policy's file, whatever happened to it, gives a policy that works or a PolicyError."""
+
 import functools
 from dataclasses import replace
 
@@ -53,8 +54,11 @@ def model_and_results():
 def policy_of(encoding):
     """One that goes by its table: all decisions of the sufficient condition are in it."""
     _, _, graph = model_and_results()
-    policy = replace(learn_policy([graph], encoding, QLearningConfig(effort=500, beam_width=2)),
-                     small=0, table={})
+    policy = replace(
+        learn_policy([graph], encoding, QLearningConfig(effort=500, beam_width=2)),
+        small=0,
+        table={},
+    )
     run = Run(policy.number(graph))
     state, choose, table = policy.encoding.follow(run), SufficientCondition(run).best, {}
     while run.settle():

@@ -1,4 +1,5 @@
 """Schedulers that choose among ready types: sufficient condition, beam search, learned policies."""
+
 import json
 from dataclasses import replace
 from itertools import combinations
@@ -6,12 +7,26 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gluon_edbatch.errors import PolicyError
 from gluon_edbatch.graph.graph import Graph
 from gluon_edbatch.schedule import (
-    BaseEncoding, BeamScheduler, CachedScheduler, DepthScheduler, FSMScheduler, Policy, QLearningConfig, Run, SufficientConditionScheduler, get_encoding, get_scheduler, learn_policy, lower_bound)
+    BaseEncoding,
+    BeamScheduler,
+    CachedScheduler,
+    DepthScheduler,
+    FSMScheduler,
+    Policy,
+    QLearningConfig,
+    Run,
+    SufficientConditionScheduler,
+    get_encoding,
+    get_scheduler,
+    learn_policy,
+    lower_bound,
+)
 from gluon_edbatch.schedule.bound import CostToGo
 from gluon_edbatch.schedule.fsm import run_policy
 from gluon_edbatch.schedule.policy import UNSEEN
@@ -19,7 +34,7 @@ from gluon_edbatch.schedule.sufficient import SufficientCondition
 from gluon_edbatch.testing.scheduling import check_schedule, check_scheduler
 from support.strategies import graphs
 
-ENCODINGS = ["E_base", "E_sort", "E_max", "E_path", "E_bound"]
+ENCODINGS = ['E_base', 'E_sort', 'E_max', 'E_path', 'E_bound']
 QUICK = QLearningConfig(effort=500, beam_width=2)
 
 
@@ -40,9 +55,9 @@ def two_kinds(seed, trees=6, leaves=8):
         nodes = [call(0) for _ in range(random.randint(2, leaves))]
         while len(nodes) > 1:
             place = random.randrange(len(nodes) - 1)
-            nodes[place:place + 2] = [call(random.randint(1, 2), *nodes[place:place + 2])]
+            nodes[place : place + 2] = [call(random.randint(1, 2), *nodes[place : place + 2])]
         call(3, *nodes)
-    return Graph.from_lists(types, inputs, 4, type_names=["leaf", "one", "two", "head"])
+    return Graph.from_lists(types, inputs, 4, type_names=['leaf', 'one', 'two', 'head'])
 
 
 def policy_of(graph, encoding):
@@ -52,17 +67,25 @@ def policy_of(graph, encoding):
 # The rules, for every scheduler
 
 
-@pytest.mark.parametrize("scheduler", [
-    SufficientConditionScheduler(), BeamScheduler(1), BeamScheduler(3), FSMScheduler(learn=False),
-    FSMScheduler(config=QUICK), CachedScheduler(BeamScheduler(2)),
-], ids=repr)
+@pytest.mark.parametrize(
+    'scheduler',
+    [
+        SufficientConditionScheduler(),
+        BeamScheduler(1),
+        BeamScheduler(3),
+        FSMScheduler(learn=False),
+        FSMScheduler(config=QUICK),
+        CachedScheduler(BeamScheduler(2)),
+    ],
+    ids=repr,
+)
 @settings(max_examples=250, deadline=None)
 @given(graph=graphs())
 def test_schedulers_keep_the_rules(scheduler, graph):
     check_scheduler(scheduler, graph)
 
 
-@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize('encoding', ENCODINGS)
 @settings(max_examples=60, deadline=None)
 @given(graph=graphs(), other=graphs())
 def test_learned_policies_keep_the_rules(encoding, graph, other):
@@ -88,8 +111,9 @@ def fewest_batches(graph):
                     ready.setdefault(int(graph.types[node]), []).append(node)
             for kind, nodes in ready.items():
                 sizes = [1] if graph.alone[kind] else range(1, len(nodes) + 1)
-                following.update(done.union(some) for size in sizes
-                                 for some in combinations(nodes, size))
+                following.update(
+                    done.union(some) for size in sizes for some in combinations(nodes, size)
+                )
         reached, steps = following, steps + 1
     return steps
 
@@ -98,8 +122,11 @@ def fewest_batches(graph):
 @given(graph=graphs(max_nodes=9, max_types=3))
 def test_no_scheduler_beats_the_optimum_and_a_wide_beam_finds_it(graph):
     optimum = fewest_batches(graph)
-    for scheduler in (SufficientConditionScheduler(), FSMScheduler(policy_of(graph, "E_path")),
-                      BeamScheduler(1)):
+    for scheduler in (
+        SufficientConditionScheduler(),
+        FSMScheduler(policy_of(graph, 'E_path')),
+        BeamScheduler(1),
+    ):
         assert len(scheduler.schedule(graph)) >= optimum
     # No more sets of nodes than there can be: the beam leaves nothing out.
     assert len(BeamScheduler(1 << 9).schedule(graph)) == optimum
@@ -143,11 +170,24 @@ def test_shares_are_as_defined(graph, seed, late):
             done = set(np.concatenate(run.batches).tolist()) if run.batches else set()
             above = []  # types of the ancestors that have not run
             for row in rows:
-                above.append(set().union(*(above[node] | ({int(graph.types[node])} - set(
-                    [int(graph.types[node])] if node in done else [])) for node in row)))
+                above.append(
+                    set().union(
+                        *(
+                            above[node]
+                            | (
+                                {int(graph.types[node])}
+                                - set([int(graph.types[node])] if node in done else [])
+                            )
+                            for node in row
+                        )
+                    )
+                )
             for share, kind in condition.shares():
-                first = [node for node in range(len(graph)) if node not in done
-                         and graph.types[node] == kind and kind not in above[node]]
+                first = [
+                    node
+                    for node in range(len(graph))
+                    if node not in done and graph.types[node] == kind and kind not in above[node]
+                ]
                 assert share == run.frontier.counts[kind] / len(first)
         run.take(random.choice(sorted(run.frontier.counts)))
 
@@ -170,8 +210,9 @@ def test_a_seed_gives_one_policy():
 
 def test_policy_does_not_depend_on_numbers_of_types():
     graph = two_kinds(1)
-    turned = Graph(3 - graph.types, graph.offsets, graph.inputs, 4, graph.alone,
-                   graph.type_names[::-1])
+    turned = Graph(
+        3 - graph.types, graph.offsets, graph.inputs, 4, graph.alone, graph.type_names[::-1]
+    )
     policy = learn_policy([graph], config=QUICK)
     assert np.array_equal(run_policy(graph, policy).order, run_policy(turned, policy).order)
     assert learn_policy([turned], config=QUICK).table == policy.table
@@ -182,25 +223,24 @@ def test_small_graphs_are_left_to_the_sufficient_condition_where_it_is_best():
     some += [two_kinds(seed, trees=20, leaves=14) for seed in range(2)]
     best = [len(SufficientConditionScheduler().schedule(graph)) for graph in some[:4]]
     assert best == [lower_bound(graph) for graph in some[:4]]
-    policy = learn_policy(some, "E_base", QUICK)
+    policy = learn_policy(some, 'E_base', QUICK)
     assert max(map(len, some[:4])) <= policy.small < len(some[5])
     assert [len(run_policy(graph, policy)) for graph in some[:4]] == best
 
 
 def test_unknown_types_are_chosen_by_the_sufficient_condition():
     graph = two_kinds(1)
-    other = Graph(graph.types, graph.offsets, graph.inputs, 4, graph.alone, list("abcd"))
-    policy = replace(learn_policy([graph], "E_base", QUICK), table={(0, 1): 0},
-                     unseen="sufficient")
+    other = Graph(graph.types, graph.offsets, graph.inputs, 4, graph.alone, list('abcd'))
+    policy = replace(learn_policy([graph], 'E_base', QUICK), table={(0, 1): 0}, unseen='sufficient')
     schedule = run_policy(other, policy)
     assert schedule.unseen_states
     assert len(schedule) == len(SufficientConditionScheduler().schedule(other))
 
 
-@pytest.mark.parametrize("unseen", UNSEEN)
+@pytest.mark.parametrize('unseen', UNSEEN)
 def test_policy_without_a_table_goes_by_its_rule(unseen):
     graph = two_kinds(1)
-    policy = replace(learn_policy([graph], "E_base", QUICK), table={}, unseen=unseen)
+    policy = replace(learn_policy([graph], 'E_base', QUICK), table={}, unseen=unseen)
     run = Run(policy.number(graph))
     choose = UNSEEN[unseen](run)
     while run.settle():
@@ -211,19 +251,19 @@ def test_policy_without_a_table_goes_by_its_rule(unseen):
 
 def test_equal_names_are_told_apart_by_their_order():
     graph = two_kinds(1)
-    same = Graph(graph.types, graph.offsets, graph.inputs, 4, graph.alone, ["x", "y", "y", "z"])
-    assert learn_policy([same], config=QUICK).types == ("x", "y", "y #2", "z")
+    same = Graph(graph.types, graph.offsets, graph.inputs, 4, graph.alone, ['x', 'y', 'y', 'z'])
+    assert learn_policy([same], config=QUICK).types == ('x', 'y', 'y #2', 'z')
 
 
-@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize('encoding', ENCODINGS)
 def test_save_and_load(encoding, tmp_path):
-    path, graph = tmp_path / "policy.json", two_kinds(2, trees=12, leaves=14)
+    path, graph = tmp_path / 'policy.json', two_kinds(2, trees=12, leaves=14)
     policy = learn_policy([graph], encoding, QLearningConfig(effort=3000))
-    assert policy.table or encoding != "E_bound"
+    assert policy.table or encoding != 'E_bound'
     policy.save(path)
     policy.save(path)
     again = Policy.load(path)
-    assert [entry.name for entry in tmp_path.iterdir()] == ["policy.json"]
+    assert [entry.name for entry in tmp_path.iterdir()] == ['policy.json']
     assert again.table == policy.table and again.types == policy.types
     assert again.config == policy.config and again.reached == policy.reached
     assert again.encoding.name == encoding and repr(again) == repr(policy)
@@ -231,42 +271,48 @@ def test_save_and_load(encoding, tmp_path):
 
 
 class Own(BaseEncoding):
-    name = "mine"
+    name = 'mine'
 
 
 def test_own_encoding(tmp_path):
-    path = tmp_path / "policy.json"
+    path = tmp_path / 'policy.json'
     learn_policy([two_kinds(2)], Own(), QUICK).save(path)
-    assert Policy.load(path, encoding=Own()).encoding.name == "mine"
+    assert Policy.load(path, encoding=Own()).encoding.name == 'mine'
     with pytest.raises(PolicyError, match="no state encoding 'mine'.*give it to Policy.load"):
         Policy.load(path)
     with pytest.raises(PolicyError, match="with the encoding 'mine', not with 'E_base'"):
         Policy.load(path, encoding=BaseEncoding())
 
 
-@pytest.mark.parametrize("changes, message", [
-    (dict(format="x"), "this is no policy"),
-    (dict(version=3), "a policy of version 3, but only version 2"),
-    (dict(unseen="oracle"), "unseen must be one of sufficient, least deep"),
-    (dict(encoding="E_none"), "there is no state encoding 'E_none'"),
-    (dict(encoding=3), "encoding must be a name"),
-    (dict(types=["a", "a"]), "types must be a list of different names"),
-    (dict(types=["a\ud800", "b"]), "types must be a list of different names"),
-    (dict(types=None), "types must be a list of different names"),
-    (dict(table=[[[0], 9]]), "entry 0 of the table chooses the type 9, but types go from 0 to 3"),
-    (dict(table=[[[0], True]]), "chooses the type True"),
-    (dict(table=[[[0], [[[[[[3]]]]]]]]), r"chooses the type \[\[\[\[\.\.\.\]\]\]\], but"),
-    (dict(table=[[[0], 1], [[0], 2]]), "entry 1 of the table has the same state"),
-    (dict(table=[[["x"], 1]]), "entry 0 of the table has a state that is no list of whole"),
-    (dict(table=[[[1 << 70], 1]]), "entry 0 of the table has a state that is no list of whole"),
-    (dict(table=[3]), "entry 0 of the table must be"),
-    (dict(table=None), "table must be a list"),
-    (dict(config={}), "config must have beam_width"),
-    (dict(small=-1), "small must be a whole number of nodes, not -1"),
-    (dict(reached={}), "reached must have whole numbers"),
-])
+@pytest.mark.parametrize(
+    'changes, message',
+    [
+        (dict(format='x'), 'this is no policy'),
+        (dict(version=3), 'a policy of version 3, but only version 2'),
+        (dict(unseen='oracle'), 'unseen must be one of sufficient, least deep'),
+        (dict(encoding='E_none'), "there is no state encoding 'E_none'"),
+        (dict(encoding=3), 'encoding must be a name'),
+        (dict(types=['a', 'a']), 'types must be a list of different names'),
+        (dict(types=['a\ud800', 'b']), 'types must be a list of different names'),
+        (dict(types=None), 'types must be a list of different names'),
+        (
+            dict(table=[[[0], 9]]),
+            'entry 0 of the table chooses the type 9, but types go from 0 to 3',
+        ),
+        (dict(table=[[[0], True]]), 'chooses the type True'),
+        (dict(table=[[[0], [[[[[[3]]]]]]]]), r'chooses the type \[\[\[\[\.\.\.\]\]\]\], but'),
+        (dict(table=[[[0], 1], [[0], 2]]), 'entry 1 of the table has the same state'),
+        (dict(table=[[['x'], 1]]), 'entry 0 of the table has a state that is no list of whole'),
+        (dict(table=[[[1 << 70], 1]]), 'entry 0 of the table has a state that is no list of whole'),
+        (dict(table=[3]), 'entry 0 of the table must be'),
+        (dict(table=None), 'table must be a list'),
+        (dict(config={}), 'config must have beam_width'),
+        (dict(small=-1), 'small must be a whole number of nodes, not -1'),
+        (dict(reached={}), 'reached must have whole numbers'),
+    ],
+)
 def test_load_says_what_is_wrong(tmp_path, changes, message):
-    path = tmp_path / "policy.json"
+    path = tmp_path / 'policy.json'
     learn_policy([two_kinds(2)], config=QUICK).save(path)
     content = json.loads(path.read_text())
     path.write_text(json.dumps({**content, **changes}))
@@ -274,35 +320,48 @@ def test_load_says_what_is_wrong(tmp_path, changes, message):
         Policy.load(path)
 
 
-@pytest.mark.parametrize("values, message", [
-    (dict(seed=-1), "seed must be from 0"), (dict(steps=1.5), "steps must be a whole number"),
-    (dict(epsilon=2), "epsilon must be from 0 to 1"), (dict(effort=True), "effort must be a whole"),
-    (dict(learning_rate="x"), "learning_rate must be a number"),
-])
+@pytest.mark.parametrize(
+    'values, message',
+    [
+        (dict(seed=-1), 'seed must be from 0'),
+        (dict(steps=1.5), 'steps must be a whole number'),
+        (dict(epsilon=2), 'epsilon must be from 0 to 1'),
+        (dict(effort=True), 'effort must be a whole'),
+        (dict(learning_rate='x'), 'learning_rate must be a number'),
+    ],
+)
 def test_config_says_what_is_wrong(tmp_path, values, message):
     with pytest.raises(ValueError, match=message):
         QLearningConfig(**values)
-    path = tmp_path / "policy.json"
+    path = tmp_path / 'policy.json'
     learn_policy([two_kinds(2)], config=QUICK).save(path)
     content = json.loads(path.read_text())
-    content["config"].update(values)
+    content['config'].update(values)
     path.write_text(json.dumps(content))
     with pytest.raises(PolicyError, match=message):
         Policy.load(path)
 
 
 def test_load_refuses_what_is_no_policy(tmp_path):
-    path = tmp_path / "policy.json"
+    path = tmp_path / 'policy.json'
     learn_policy([two_kinds(2)], config=QUICK).save(path)
     whole = path.read_bytes()
-    for junk in (b"", whole[:len(whole) // 2], whole[:-3], b"\xff\xfe" * 500_000,
-                 bytes(np.random.RandomState(0).bytes(1 << 20)), b"[" * (1 << 20), b"[]", b"null",
-                 whole.replace(b'"effort": 500', b'"effort": NaN')):
+    for junk in (
+        b'',
+        whole[: len(whole) // 2],
+        whole[:-3],
+        b'\xff\xfe' * 500_000,
+        bytes(np.random.RandomState(0).bytes(1 << 20)),
+        b'[' * (1 << 20),
+        b'[]',
+        b'null',
+        whole.replace(b'"effort": 500', b'"effort": NaN'),
+    ):
         path.write_bytes(junk)
-        with pytest.raises(PolicyError, match="no policy"):
+        with pytest.raises(PolicyError, match='no policy'):
             Policy.load(path)
     with pytest.raises(FileNotFoundError):
-        Policy.load(tmp_path / "none.json")
+        Policy.load(tmp_path / 'none.json')
 
 
 # The scheduler that learns by itself
@@ -316,35 +375,51 @@ def test_fsm_learns_on_the_first_minibatches_and_then_looks_up():
 
 
 def test_learning_is_over_where_the_bound_is_reached():
-    chain = Graph.from_lists([0, 1, 1, 1], [[], [0], [1], [2]], type_names=["in", "cell"])
+    chain = Graph.from_lists([0, 1, 1, 1], [[], [0], [1], [2]], type_names=['in', 'cell'])
     fsm = FSMScheduler()
     for length in range(2, 9):
-        fsm.schedule(Graph.from_lists([0] + [1] * length, [[]] + [[i] for i in range(length)],
-                                      type_names=["in", "cell"]))
+        fsm.schedule(
+            Graph.from_lists(
+                [0] + [1] * length, [[]] + [[i] for i in range(length)], type_names=['in', 'cell']
+            )
+        )
     assert fsm.schedule(chain).learn_s == 0 and fsm.policies[0].reached.graphs == 1
 
 
 def test_models_have_policies_of_their_own():
     fsm, graph = FSMScheduler(config=QUICK), two_kinds(3)
     fsm.schedule(graph)
-    fsm.schedule(Graph(graph.types, graph.offsets, graph.inputs, 4, graph.alone, list("abcd")))
+    fsm.schedule(Graph(graph.types, graph.offsets, graph.inputs, 4, graph.alone, list('abcd')))
     assert [policy.types for policy in fsm.policies] == [
-        ("head", "leaf", "one", "two"), ("a", "b", "c", "d")]
+        ('head', 'leaf', 'one', 'two'),
+        ('a', 'b', 'c', 'd'),
+    ]
 
 
 def test_a_model_with_ever_new_types_is_not_learned_for_ever():
     fsm, graph = FSMScheduler(config=QUICK), two_kinds(3)
-    learned = [fsm.schedule(Graph(graph.types, graph.offsets, graph.inputs, 4, graph.alone,
-                                  ["leaf", "one", "two", f"head {number}"])).learn_s
-               for number in range(16)]
+    learned = [
+        fsm.schedule(
+            Graph(
+                graph.types,
+                graph.offsets,
+                graph.inputs,
+                4,
+                graph.alone,
+                ['leaf', 'one', 'two', f'head {number}'],
+            )
+        ).learn_s
+        for number in range(16)
+    ]
     assert len(fsm.policies) == 1 and learned[0] > 0 and learned[-2:] == [0, 0]
 
 
 def test_without_learning_the_sufficient_condition_decides():
     graph = two_kinds(3)
     fsm = FSMScheduler(learn=False)
-    assert np.array_equal(fsm.schedule(graph).order,
-                          SufficientConditionScheduler().schedule(graph).order)
+    assert np.array_equal(
+        fsm.schedule(graph).order, SufficientConditionScheduler().schedule(graph).order
+    )
     assert fsm.policies == [] and fsm.unseen_states == 0
 
 
@@ -367,13 +442,13 @@ def test_equal_graphs_are_scheduled_once():
 
 
 def test_wrong_arguments():
-    with pytest.raises(ValueError, match="width must be at least 1"):
+    with pytest.raises(ValueError, match='width must be at least 1'):
         BeamScheduler(0)
-    with pytest.raises(ValueError, match="there must be a graph"):
+    with pytest.raises(ValueError, match='there must be a graph'):
         learn_policy([])
     with pytest.raises(ValueError, match="no state encoding 'E'; there are 'E_base'"):
-        get_encoding("E")
-    with pytest.raises(TypeError, match="is not a state encoding"):
+        get_encoding('E')
+    with pytest.raises(TypeError, match='is not a state encoding'):
         get_encoding(BaseEncoding)
-    with pytest.raises(ValueError, match="capacity must be at least 0"):
-        CachedScheduler(get_scheduler("depth"), -1)
+    with pytest.raises(ValueError, match='capacity must be at least 0'):
+        CachedScheduler(get_scheduler('depth'), -1)

@@ -1,4 +1,5 @@
 """Horizontal fusion: cells with one Dense a gate, run as if their gates were one product."""
+
 import contextlib
 import itertools
 from collections import Counter
@@ -32,6 +33,7 @@ def without_native_operators():
 
 
 # --- the pass ------------------------------------------------------------------------------------
+
 
 def product(name, data, units=3, bias=True, **kwargs):
     parameters = [F.var(f'w_{name}')] + [F.var(f'b_{name}')] * bias
@@ -67,9 +69,13 @@ def fused_graph(symbol):
     return horizontal(Subgraph(symbol))
 
 
-@pytest.mark.parametrize('make, expected', [
-    (lstm, {'FullyConnected': 2, 'elemwise_add': 2, 'Activation': 3}),
-    (gru, {'FullyConnected': 2, 'elemwise_add': 3, 'Activation': 2})])
+@pytest.mark.parametrize(
+    'make, expected',
+    [
+        (lstm, {'FullyConnected': 2, 'elemwise_add': 2, 'Activation': 3}),
+        (gru, {'FullyConnected': 2, 'elemwise_add': 3, 'Activation': 2}),
+    ],
+)
 def test_gates_become_one_product_and_one_activation_of_neighbours(make, expected):
     found = ops(fused_graph(make()))
     assert {op: found[op] for op in expected} == expected
@@ -77,11 +83,18 @@ def test_gates_become_one_product_and_one_activation_of_neighbours(make, expecte
 
 def evaluate(symbol, shapes, seed=1):
     """Outputs and gradients of a symbol by name, packs made of the parameters they stand for."""
-    original = {name: np.random.RandomState(seed + sum(map(ord, name))).uniform(-1, 1, shape)
-                for name, shape in shapes.items()}
+    original = {
+        name: np.random.RandomState(seed + sum(map(ord, name))).uniform(-1, 1, shape)
+        for name, shape in shapes.items()
+    }
     packed = packs(Subgraph(symbol))
-    values = {**original, **{pack: np.concatenate([original[name] for name in names])
-                             for pack, names in packed.items()}}
+    values = {
+        **original,
+        **{
+            pack: np.concatenate([original[name] for name in names])
+            for pack, names in packed.items()
+        },
+    }
     inputs = [mx.nd.array(values[name]) for name in symbol.list_inputs()]
     for array in inputs:
         array.attach_grad()
@@ -111,8 +124,9 @@ def check_unchanged(symbol, **shapes):
 def test_results_and_gradients_stay(make):
     shapes = {f'edb_input{i}': (5, 3) for i in range(3)}
     symbol = make()
-    check_unchanged(symbol, **{name: shapes[name] for name in symbol.list_inputs()
-                               if name in shapes})
+    check_unchanged(
+        symbol, **{name: shapes[name] for name in symbol.list_inputs() if name in shapes}
+    )
 
 
 @settings(max_examples=40)
@@ -123,19 +137,32 @@ def test_random_blocks(data):
     inputs = [F.var(f'edb_input{i}') for i in range(2)]
     for index in range(draw(st.integers(2, 7))):
         units = draw(st.sampled_from([3, 3, 2]))
-        entries[units].append(product(str(index), draw(st.sampled_from(inputs)), units,
-                                      bias=draw(st.booleans())))
+        entries[units].append(
+            product(str(index), draw(st.sampled_from(inputs)), units, bias=draw(st.booleans()))
+        )
     for _ in range(draw(st.integers(0, 10))):
         width = draw(st.sampled_from([w for w in entries if entries[w]]))
         one, other = (draw(st.sampled_from(entries[width])) for _ in range(2))
-        entries[width].append(draw(st.sampled_from([
-            lambda: one + other, lambda: one * other, lambda: act(one, 'tanh'),
-            lambda: act(one, 'sigmoid'), lambda: 1 - one, lambda: one * 2]))())
+        entries[width].append(
+            draw(
+                st.sampled_from(
+                    [
+                        lambda: one + other,
+                        lambda: one * other,
+                        lambda: act(one, 'tanh'),
+                        lambda: act(one, 'sigmoid'),
+                        lambda: 1 - one,
+                        lambda: one * 2,
+                    ]
+                )
+            )()
+        )
     results = draw(st.lists(st.sampled_from(entries[3] + entries[2]), min_size=1, max_size=4))
     symbol = F.Group([F.identity(result) for result in results])
     shapes = {f'edb_input{i}': (4, 5) for i in range(2)}
-    check_unchanged(symbol, **{name: shapes[name] for name in symbol.list_inputs()
-                               if name in shapes})
+    check_unchanged(
+        symbol, **{name: shapes[name] for name in symbol.list_inputs() if name in shapes}
+    )
 
 
 def test_a_product_that_reads_the_results_of_a_group():
@@ -150,8 +177,9 @@ def test_a_product_that_reads_the_results_of_a_group():
 
 def test_a_weight_that_is_used_twice():
     x, h = F.var('edb_input0'), F.var('edb_input1')
-    symbol = F.Group([product(name, data) for name, data in
-                      itertools.product(('one', 'two'), (x, h))])
+    symbol = F.Group(
+        [product(name, data) for name, data in itertools.product(('one', 'two'), (x, h))]
+    )
     fused = fused_graph(symbol)
     assert ops(fused)['FullyConnected'] == 2 and len(packs(fused)) == 2
     check_unchanged(symbol, edb_input0=(4, 5), edb_input1=(4, 5))
@@ -160,13 +188,17 @@ def test_a_weight_that_is_used_twice():
 X, Y = F.var('edb_input0'), F.var('edb_input1')
 
 
-@pytest.mark.parametrize('symbol', [
-    product('a', X) + product('b', Y),
-    product('a', X) + product('b', X, bias=False),
-    product('a', X) + product('b', X, flatten=False),
-    product('a', X) + F.FullyConnected(X, Y, F.var('b'), num_hidden=3),
-    F.dot(X, F.var('w')) + F.dot(X, F.var('v'))],
-    ids=['other input', 'no bias', 'other axis', 'weight is an input', 'dot'])
+@pytest.mark.parametrize(
+    'symbol',
+    [
+        product('a', X) + product('b', Y),
+        product('a', X) + product('b', X, bias=False),
+        product('a', X) + product('b', X, flatten=False),
+        product('a', X) + F.FullyConnected(X, Y, F.var('b'), num_hidden=3),
+        F.dot(X, F.var('w')) + F.dot(X, F.var('v')),
+    ],
+    ids=['other input', 'no bias', 'other axis', 'weight is an input', 'dot'],
+)
 def test_other_products_are_left(symbol):
     graph = Subgraph(symbol)
     assert horizontal(graph) is graph
@@ -175,8 +207,10 @@ def test_other_products_are_left(symbol):
 def test_gates_of_one_column():
     """Operands of other widths cannot be neighbours in the same columns."""
     x, h = F.var('edb_input0'), F.var('edb_input1')
-    gated = [F.broadcast_mul(act(product(f'g{i}', x, units=1), 'sigmoid'), product(f's{i}', h))
-             for i in range(3)]
+    gated = [
+        F.broadcast_mul(act(product(f'g{i}', x, units=1), 'sigmoid'), product(f's{i}', h))
+        for i in range(3)
+    ]
     symbol = F.Group(gated)
     found = ops(fused_graph(symbol))
     assert found['FullyConnected'] == 2 and found['Activation'] == 1
@@ -190,11 +224,15 @@ def test_fused_again_is_the_same():
 
 # --- cells that users write ----------------------------------------------------------------------
 
+
 def denses(block, names, units, in_units, **kwargs):
     """One Dense a gate."""
     for name in names:
-        setattr(block, name, nn.Dense(units, in_units=in_units, flatten=False,
-                                      prefix=f'{name}_', **kwargs))
+        setattr(
+            block,
+            name,
+            nn.Dense(units, in_units=in_units, flatten=False, prefix=f'{name}_', **kwargs),
+        )
 
 
 class LSTM(gluon.HybridBlock):
@@ -293,8 +331,10 @@ class MVCell(gluon.HybridBlock):
 
         left, right = transformed(a, B), transformed(b, A)
         gate = F.sigmoid(self.left_gate(left) + self.right_gate(right))
-        return (gate * F.tanh(self.left(left) + self.right(right)),
-                self.left_matrix(A) + self.right_matrix(B))
+        return (
+            gate * F.tanh(self.left(left) + self.right(right)),
+            self.left_matrix(A) + self.right_matrix(B),
+        )
 
 
 class TreeReader(edb.AutoBatchMixin, gluon.Block):
@@ -328,8 +368,7 @@ class MatrixReader(edb.AutoBatchMixin, gluon.Block):
         """(1, H) and (1, H, H)"""
         if tree.children:
             return self.cell(*[state for child in tree.children for state in self(child)])
-        return (self.vector(tree.token),
-                self.matrix(tree.token).reshape((-1, HIDDEN, HIDDEN)))
+        return (self.vector(tree.token), self.matrix(tree.token).reshape((-1, HIDDEN, HIDDEN)))
 
 
 CELLS = {
@@ -364,7 +403,7 @@ def test_cells_match_eager(name, packed):
 def test_hoisted_products_are_one_result(packed):
     net = started(Reader(LSTM))
     plan = [plan_of(lambda: [net(sample) for sample in sentences(5)]) for _ in range(2)][-1]
-    early, = [batch for batch in plan.batches if batch.hoisted]
+    (early,) = [batch for batch in plan.batches if batch.hoisted]
     assert len(early.node_type.outputs) == 1
     inputs = {parameter.name for parameter in net.cell.collect_params('.*x._weight').values()}
     assert inputs and inputs in map(set, packed)
@@ -387,13 +426,18 @@ def test_large_batches_are_not_fused(packed, most_rows):
     assert not packed
 
 
-@pytest.mark.parametrize('name, larger', [('GRU', [list(range(9))]),
-                                          ('Tree-LSTM', random_trees(2, largest=30))])
+@pytest.mark.parametrize(
+    'name, larger', [('GRU', [list(range(9))]), ('Tree-LSTM', random_trees(2, largest=30))]
+)
 def test_parameters_in_packs_and_alone_in_one_evaluation(name, larger, packed, most_rows):
     """Some batches are large, those of the larger samples are small; gradients add up."""
     reader, cell, samples = CELLS[name]
-    assert_matches_eager(started(reader(cell)), samples * most_rows + larger,
-                         schedulers=('depth', 'agenda'), hybridized=(False,))
+    assert_matches_eager(
+        started(reader(cell)),
+        samples * most_rows + larger,
+        schedulers=('depth', 'agenda'),
+        hybridized=(False,),
+    )
     assert packed
 
 
@@ -403,6 +447,7 @@ def test_what_pays():
 
 # --- parameters stay the users' ------------------------------------------------------------------
 
+
 def twins(cell=LSTM):
     """Two nets with equal parameters, one to run in scopes and one eagerly."""
     return started(Reader(cell)), started(Reader(cell))
@@ -410,14 +455,19 @@ def twins(cell=LSTM):
 
 def by_end(net):
     """Parameters by the ends of their names."""
-    return {name[len(net.prefix):]: parameter for name, parameter in net.collect_params().items()}
+    return {name[len(net.prefix) :]: parameter for name, parameter in net.collect_params().items()}
 
 
 def assert_same(one, other, what=lambda parameter: parameter.data()):
     others = by_end(other)
     for name, parameter in by_end(one).items():
-        np.testing.assert_allclose(what(parameter).asnumpy(), what(others[name]).asnumpy(),
-                                   rtol=2e-4, atol=1e-6, err_msg=name)
+        np.testing.assert_allclose(
+            what(parameter).asnumpy(),
+            what(others[name]).asnumpy(),
+            rtol=2e-4,
+            atol=1e-6,
+            err_msg=name,
+        )
 
 
 def batched(net, samples):
@@ -442,8 +492,9 @@ SAMPLES = sentences(5)
 
 def assert_both_train(one, other):
     """Two steps of a batched and of an eager net give the same parameters."""
-    trainers = [gluon.Trainer(net.collect_params(), 'adam', {'learning_rate': 0.1})
-                for net in (one, other)]
+    trainers = [
+        gluon.Trainer(net.collect_params(), 'adam', {'learning_rate': 0.1}) for net in (one, other)
+    ]
     for _ in range(2):
         for net, run, trainer in zip((one, other), (batched, eager), trainers):
             gradients(net, run, SAMPLES)
@@ -462,8 +513,9 @@ def test_load_after_compiling_takes_effect(tmp_path, packed):
     other.initialize(mx.init.Uniform(0.3), force_reinit=True)
     other.save_parameters(str(tmp_path / 'other'))
     net.load_parameters(str(tmp_path / 'other'))
-    np.testing.assert_allclose(batched(net, SAMPLES).asnumpy(), eager(other, SAMPLES).asnumpy(),
-                               rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        batched(net, SAMPLES).asnumpy(), eager(other, SAMPLES).asnumpy(), rtol=1e-5, atol=1e-6
+    )
     net.save_parameters(str(tmp_path / 'net'))
     saved = [mx.nd.load(str(tmp_path / name)) for name in ('net', 'other')]
     assert saved[0].keys() == saved[1].keys()
@@ -476,8 +528,9 @@ def test_set_data_takes_effect():
     batched(net, SAMPLES).wait_to_read()
     for each in (net, other):
         each.cell.xi.weight.set_data(mx.nd.ones((HIDDEN, EMBED)))
-    np.testing.assert_allclose(batched(net, SAMPLES).asnumpy(), eager(other, SAMPLES).asnumpy(),
-                               rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        batched(net, SAMPLES).asnumpy(), eager(other, SAMPLES).asnumpy(), rtol=1e-5, atol=1e-6
+    )
 
 
 def test_values_are_those_at_the_time_of_the_call():
@@ -486,16 +539,22 @@ def test_values_are_those_at_the_time_of_the_call():
     with edb.batching():
         results = [net(sample) for sample in SAMPLES]
         net.cell.xi.weight.set_data(mx.nd.ones((HIDDEN, EMBED)))
-    np.testing.assert_allclose(mx.nd.concat(*results, dim=0).asnumpy(), expected,
-                               rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        mx.nd.concat(*results, dim=0).asnumpy(), expected, rtol=1e-5, atol=1e-6
+    )
 
 
-@pytest.mark.parametrize('request_of', [
-    lambda name: 'add', lambda name: 'null' if 'xi' in name else 'write',
-    lambda name: 'null' if 'weight' in name else 'add',
-    lambda name: 'null' if 'bias' in name else 'write',
-    lambda name: 'write' if 'hu' in name else 'null'],
-    ids=['add', 'one null', 'weights null', 'biases null', 'all null but one'])
+@pytest.mark.parametrize(
+    'request_of',
+    [
+        lambda name: 'add',
+        lambda name: 'null' if 'xi' in name else 'write',
+        lambda name: 'null' if 'weight' in name else 'add',
+        lambda name: 'null' if 'bias' in name else 'write',
+        lambda name: 'write' if 'hu' in name else 'null',
+    ],
+    ids=['add', 'one null', 'weights null', 'biases null', 'all null but one'],
+)
 def test_gradient_requests(request_of):
     one, other = twins()
     for name, parameter in by_end(one).items():
@@ -507,8 +566,12 @@ def test_gradient_requests(request_of):
             gradients(net, run, SAMPLES)
     for name, parameter in by_end(one).items():
         if parameter.grad_req != 'null':
-            np.testing.assert_allclose(parameter.grad().asnumpy(), by_end(other)[name].grad(
-                ).asnumpy(), rtol=2e-4, atol=1e-6)
+            np.testing.assert_allclose(
+                parameter.grad().asnumpy(),
+                by_end(other)[name].grad().asnumpy(),
+                rtol=2e-4,
+                atol=1e-6,
+            )
 
 
 def test_gradient_request_changed_after_compiling():
@@ -526,8 +589,9 @@ def test_zero_grad():
         net.collect_params().setattr('grad_req', 'add')
         gradients(net, run, SAMPLES)
         net.collect_params().zero_grad()
-        assert all((parameter.grad() == 0).asnumpy().all()
-                   for parameter in net.collect_params().values())
+        assert all(
+            (parameter.grad() == 0).asnumpy().all() for parameter in net.collect_params().values()
+        )
         gradients(net, run, SAMPLES[:2])
     assert_same(*nets, lambda parameter: parameter.grad())
 
@@ -543,16 +607,24 @@ def cell_gradients(net, scope, dtype):
     return h.asnumpy()
 
 
-@pytest.mark.parametrize('change, dtype', [
-    (lambda net: net.cell.cast('float64'), 'float64'),
-    (lambda net: net.collect_params().reset_ctx(mx.cpu(0)), 'float32')], ids=['cast', 'reset_ctx'])
+@pytest.mark.parametrize(
+    'change, dtype',
+    [
+        (lambda net: net.cell.cast('float64'), 'float64'),
+        (lambda net: net.collect_params().reset_ctx(mx.cpu(0)), 'float32'),
+    ],
+    ids=['cast', 'reset_ctx'],
+)
 def test_arrays_replaced_after_compiling(change, dtype, packed):
     one, other = twins()
     cell_gradients(one, edb.batching, 'float32')
     for net in (one, other):
         change(net)
-    np.testing.assert_allclose(cell_gradients(one, edb.batching, dtype),
-                               cell_gradients(other, contextlib.nullcontext, dtype), rtol=1e-5)
+    np.testing.assert_allclose(
+        cell_gradients(one, edb.batching, dtype),
+        cell_gradients(other, contextlib.nullcontext, dtype),
+        rtol=1e-5,
+    )
     assert_same(one.cell, other.cell, lambda parameter: parameter.grad())
     assert packed
 

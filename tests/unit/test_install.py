@@ -1,6 +1,7 @@
 """Packaging: what is built and installed, what is required, and what importing says where something
 is missing. ``scripts/test_install.sh`` does the same with every Python, with and without compiler.
 """
+
 import os
 import re
 import shutil
@@ -14,9 +15,9 @@ from pathlib import Path
 import pytest
 
 import gluon_edbatch as edb
-from gluon_edbatch.mx import cuda as _cuda
 from gluon_edbatch import compiled
 from gluon_edbatch.execute.native import compiler
+from gluon_edbatch.mx import cuda as _cuda
 from support.processes import HANG
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,9 +33,15 @@ print(getattr(build_meta, 'build_' + source)(folder))
 
 def build(what, source, folder):
     """Build a wheel or an sdist of a folder, where compilers fail; its path, and what was said."""
-    done = subprocess.run([sys.executable, '-c', BUILD, what, str(folder)], cwd=source,
-                          env={**os.environ, **NO_COMPILER}, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, universal_newlines=True, timeout=HANG)
+    done = subprocess.run(
+        [sys.executable, '-c', BUILD, what, str(folder)],
+        cwd=source,
+        env={**os.environ, **NO_COMPILER},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=HANG,
+    )
     assert done.returncode == 0, done.stdout[-5000:]
     return folder / done.stdout.splitlines()[-1], done.stdout
 
@@ -43,8 +50,15 @@ def build(what, source, folder):
 def sdist(tmp_path_factory):
     """Built from a copy of what git knows of this checkout, or would add."""
     source, folder = tmp_path_factory.mktemp('source'), tmp_path_factory.mktemp('sdist')
-    for name in package_files() + ['README.md', 'LICENSE', 'CHANGELOG.md', 'MANIFEST.in',
-                                   'pyproject.toml', 'setup.cfg', 'setup.py']:
+    for name in package_files() + [
+        'README.md',
+        'LICENSE',
+        'CHANGELOG.md',
+        'MANIFEST.in',
+        'pyproject.toml',
+        'setup.cfg',
+        'setup.py',
+    ]:
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / name, source / name)
     path, _ = build('sdist', source, folder)
@@ -72,15 +86,19 @@ def installed(wheel, tmp_path_factory):
 @pytest.fixture(scope='module')
 def metadata(installed):
     """Of the wheel: `email.message.Message`."""
-    file, = installed.glob('*.dist-info/METADATA')
+    (file,) = installed.glob('*.dist-info/METADATA')
     return Parser().parsestr(file.read_text(encoding='utf-8'))
 
 
 def package_files():
     """Names of the package's files, but for what is compiled from them."""
-    return sorted(str(path.relative_to(ROOT)) for path in (ROOT / 'gluon_edbatch').rglob('*')
-                  if path.is_file() and path.suffix not in ('.so', '.contents', '.pyc')
-                  and path.parent != compiler.BUILT)
+    return sorted(
+        str(path.relative_to(ROOT))
+        for path in (ROOT / 'gluon_edbatch').rglob('*')
+        if path.is_file()
+        and path.suffix not in ('.so', '.contents', '.pyc')
+        and path.parent != compiler.BUILT
+    )
 
 
 def test_sdist_and_wheel_have_every_file(sdist, installed):
@@ -95,8 +113,9 @@ def test_sdist_and_wheel_have_every_file(sdist, installed):
 def requirements(metadata, extra=None):
     """What the package, or one of its extras, requires."""
     found = [re.sub(r"[\s'\"()]", '', line) for line in metadata.get_all('Requires-Dist')]
-    return sorted(line.partition(';')[0] for line in found
-                  if line.partition('extra==')[2] == (extra or ''))
+    return sorted(
+        line.partition(';')[0] for line in found if line.partition('extra==')[2] == (extra or '')
+    )
 
 
 def test_package_itself_requires_no_mxnet(metadata):
@@ -139,11 +158,24 @@ print(edb.__file__, edb.COMPILED, edb.native_available(), net.weight.grad().asnu
 
 def run_installed(installed, folder, **variables):
     """Run a program with the wheel's files, away from this checkout."""
-    environment = {**os.environ, 'PYTHONPATH': str(installed), 'GLUON_EDBATCH_CACHE': str(folder),
-                   **NO_COMPILER, 'GLUON_EDBATCH_COMPILED': '1', 'GLUON_EDBATCH_NATIVE': '1'}
-    return subprocess.run([sys.executable, '-W', 'ignore', '-c', PROGRAM], cwd=str(folder),
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=HANG, check=True,
-                          universal_newlines=True, env={**environment, **variables})
+    environment = {
+        **os.environ,
+        'PYTHONPATH': str(installed),
+        'GLUON_EDBATCH_CACHE': str(folder),
+        **NO_COMPILER,
+        'GLUON_EDBATCH_COMPILED': '1',
+        'GLUON_EDBATCH_NATIVE': '1',
+    }
+    return subprocess.run(
+        [sys.executable, '-W', 'ignore', '-c', PROGRAM],
+        cwd=str(folder),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        timeout=HANG,
+        check=True,
+        text=True,
+        env={**environment, **variables},
+    )
 
 
 def test_wheel_built_without_compiler_runs(wheel, installed, tmp_path):
@@ -157,8 +189,9 @@ def test_wheel_built_without_compiler_runs(wheel, installed, tmp_path):
 
 
 def test_what_was_meant_is_not_told(installed, tmp_path):
-    result = run_installed(installed, tmp_path, GLUON_EDBATCH_COMPILED='0',
-                           GLUON_EDBATCH_NATIVE='0')
+    result = run_installed(
+        installed, tmp_path, GLUON_EDBATCH_COMPILED='0', GLUON_EDBATCH_NATIVE='0'
+    )
     assert not result.stderr and 'False False' in result.stdout
 
 
@@ -169,6 +202,7 @@ def test_wheel_built_without_compiler_compiles_at_first_use(installed, tmp_path)
 
 
 # --- compiled modules ----------------------------------------------------------------------------
+
 
 @pytest.fixture
 def checkout(tmp_path):
@@ -205,19 +239,30 @@ def test_every_extension_tells_its_contents():
 
 # --- importing without a usable MXNet ------------------------------------------------------------
 
+
 def import_with(path, name, text):
     """Import gluon_edbatch in another process in which module `name` is `text`."""
     (path / f'{name}.py').write_text(text)
     environment = {**os.environ, 'PYTHONPATH': os.pathsep.join([str(path), str(ROOT)])}
-    return subprocess.run([sys.executable, '-c', 'import gluon_edbatch'], env=environment,
-                          stderr=subprocess.PIPE, universal_newlines=True, timeout=HANG,
-                          cwd=str(path))
+    return subprocess.run(
+        [sys.executable, '-c', 'import gluon_edbatch'],
+        env=environment,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=HANG,
+        cwd=str(path),
+    )
 
 
-@pytest.mark.parametrize('module, message', [
-    ("raise ModuleNotFoundError('No module named mxnet', name='mxnet')", 'not installed'),
-    ("__version__ = '1.6.0'", 'too old'), ("__version__ = '2.0.0b1'", 'too new'),
-    ("raise AttributeError('module numpy has no attribute bool')", 'NumPy')])
+@pytest.mark.parametrize(
+    'module, message',
+    [
+        ("raise ModuleNotFoundError('No module named mxnet', name='mxnet')", 'not installed'),
+        ("__version__ = '1.6.0'", 'too old'),
+        ("__version__ = '2.0.0b1'", 'too new'),
+        ("raise AttributeError('module numpy has no attribute bool')", 'NumPy'),
+    ],
+)
 def test_import_without_a_usable_mxnet_says_what_to_install(tmp_path, module, message):
     result = import_with(tmp_path, 'mxnet', module)
     assert result.returncode != 0
@@ -225,11 +270,15 @@ def test_import_without_a_usable_mxnet_says_what_to_install(tmp_path, module, me
     assert last.startswith('ImportError') and message in last and 'pip install' in last
 
 
-@pytest.mark.parametrize('library, message', [
-    ('libcudnn.so.8', 'cu117'), ('libcuda.so.1', 'no NVIDIA driver')])
+@pytest.mark.parametrize(
+    'library, message', [('libcudnn.so.8', 'cu117'), ('libcuda.so.1', 'no NVIDIA driver')]
+)
 def test_cuda_build_without_its_libraries(tmp_path, library, message):
-    result = import_with(tmp_path, 'mxnet', f"raise OSError('{library}: cannot open shared object "
-                                            f"file: No such file or directory')")
+    result = import_with(
+        tmp_path,
+        'mxnet',
+        f"raise OSError('{library}: cannot open shared object file: No such file or directory')",
+    )
     last = result.stderr.strip().splitlines()[-1]
     assert last.startswith('ImportError') and library in last and message in last
 
@@ -241,22 +290,39 @@ def test_cuda_libraries_are_found(tmp_path):
     folder = tmp_path / 'nvidia' / 'nccl' / 'lib'
     folder.mkdir(parents=True)
     (folder.parents[1] / '__init__.py').touch()
-    compile_c('int edb_nccl(void) { return 7; }', '-Wl,-soname,libnccl.so.2',
-              '-o', folder / 'libnccl.so.2')
-    compile_c('int edb_nccl(void); int edb_mxnet(void) { return edb_nccl(); }',
-              folder / 'libnccl.so.2', '-o', tmp_path / 'libmxnet.so')
-    result = import_with(tmp_path, 'mxnet', f"""
+    compile_c(
+        'int edb_nccl(void) { return 7; }',
+        '-Wl,-soname,libnccl.so.2',
+        '-o',
+        folder / 'libnccl.so.2',
+    )
+    compile_c(
+        'int edb_nccl(void); int edb_mxnet(void) { return edb_nccl(); }',
+        folder / 'libnccl.so.2',
+        '-o',
+        tmp_path / 'libmxnet.so',
+    )
+    result = import_with(
+        tmp_path,
+        'mxnet',
+        f"""
 import ctypes
 library = ctypes.CDLL({str(tmp_path / 'libmxnet.so')!r})
 raise RuntimeError(f'found {{library.edb_mxnet()}}')
-""")
+""",
+    )
     assert result.stderr.strip().splitlines()[-1] == 'RuntimeError: found 7'
 
 
 def compile_c(source, *arguments):
     """A shared library."""
-    subprocess.run(['gcc', '-shared', '-fPIC', '-x', 'c', '-', '-x', 'none', *map(str, arguments)],
-                   input=source, universal_newlines=True, check=True, timeout=HANG)
+    subprocess.run(
+        ['gcc', '-shared', '-fPIC', '-x', 'c', '-', '-x', 'none', *map(str, arguments)],
+        input=source,
+        text=True,
+        check=True,
+        timeout=HANG,
+    )
 
 
 @pytest.mark.parametrize('script', SCRIPTS, ids=lambda path: path.name)
@@ -266,11 +332,19 @@ def test_scripts_are_sound(script):
 
 
 def environment_script(arguments=(), **variables):
-    environment = {name: value for name, value in os.environ.items()
-                   if not name.startswith('EDB_') and name != 'VIRTUAL_ENV'}
-    return subprocess.run(['bash', str(ROOT / 'scripts' / 'environment.sh'), *arguments],
-                          env={**environment, **variables}, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, universal_newlines=True, timeout=HANG)
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith('EDB_') and name != 'VIRTUAL_ENV'
+    }
+    return subprocess.run(
+        ['bash', str(ROOT / 'scripts' / 'environment.sh'), *arguments],
+        env={**environment, **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=HANG,
+    )
 
 
 def test_environment_help():
@@ -302,9 +376,15 @@ def test_environment_that_is_ready_is_left_alone(tmp_path):
     function = re.search(r'^fingerprint\(\) \{.*?^\}', script, re.MULTILINE | re.DOTALL).group()
     default = re.search(r'EDB_EXTRAS:-([\w,]+)', script).group(1)
     stamp = subprocess.run(
-        ['bash', '-c', f'root={ROOT}; extras={default}; python={venv}/bin/python\n'
-                       f'{function}\nfingerprint'],
-        stdout=subprocess.PIPE, universal_newlines=True, check=True).stdout
+        [
+            'bash',
+            '-c',
+            f'root={ROOT}; extras={default}; python={venv}/bin/python\n{function}\nfingerprint',
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    ).stdout
     (venv / '.gluon-edbatch-installed').write_text(stamp)
     result = environment_script(EDB_VENV=str(venv))
     assert result.returncode == 0 and result.stderr == ''

@@ -1,4 +1,5 @@
 """`assert_matches_eager` where rounding is large: float64 says which side is nearer."""
+
 import mxnet as mx
 import numpy as np
 import pytest
@@ -40,29 +41,38 @@ class Holder:
 def pairs(offset, count=6, length=40, size=16, gradient=False):
     """(words, state) of some samples; words are around `offset`."""
     generator = np.random.RandomState(0)
-    made = [(mx.nd.array(generator.randn(1, length, size) + offset),
-             mx.nd.array(generator.randn(1, size))) for _ in range(count)]
+    made = [
+        (
+            mx.nd.array(generator.randn(1, length, size) + offset),
+            mx.nd.array(generator.randn(1, size)),
+        )
+        for _ in range(count)
+    ]
     for pair in made if gradient else ():
         for array in pair:
             array.attach_grad()
     return made
 
 
-def wrong_in_scopes(model, gradient=0., result=0., dtype=None):
+def wrong_in_scopes(model, gradient=0.0, result=0.0, dtype=None):
     """The model with gradients and results that are wrong by these factors, if batched."""
+
     def call(*args):
         y = model(*args)
         if hooks.current_recording() is None or dtype not in (None, np.dtype(y.dtype).name):
             return y
         return (y + gradient * (y - edb.nd.BlockGrad(y))) * (1 + result)
+
     return call
 
 
 @pytest.fixture(name='without_float64')
 def fixture_without_float64(monkeypatch):
     """As if no model could run in float64: by the tolerance alone."""
+
     def disable():
         monkeypatch.setattr(eager._Model, 'exact', lambda *_: TypeError('no float64'))
+
     return disable
 
 
@@ -79,8 +89,9 @@ def test_samples_that_are_objects():
     """Their arrays are taken in float64 where blocks get them."""
     net = started(Pointer())
     samples = [Holder(*pair) for pair in pairs(300)]
-    assert_matches_eager(lambda sample: net(sample.words, sample.state), samples, blocks=[net],
-                         **FAST)
+    assert_matches_eager(
+        lambda sample: net(sample.words, sample.state), samples, blocks=[net], **FAST
+    )
 
 
 MODELS = {
@@ -92,13 +103,19 @@ MODELS = {
 
 
 @pytest.mark.parametrize('name', MODELS)
-@pytest.mark.parametrize('size', [1e-3, -1e-3, 1.])
+@pytest.mark.parametrize('size', [1e-3, -1e-3, 1.0])
 def test_wrong_gradient_fails(name, size):
     make, samples = MODELS[name]
     net = started(make())
     with pytest.raises(AssertionError, match='gradient of .*\n  from float64 it differs by'):
-        assert_matches_eager(wrong_in_scopes(net, gradient=size), samples(), unpack=True,
-                             blocks=[net], training=[True], **FAST)
+        assert_matches_eager(
+            wrong_in_scopes(net, gradient=size),
+            samples(),
+            unpack=True,
+            blocks=[net],
+            training=[True],
+            **FAST,
+        )
 
 
 @pytest.mark.parametrize('name', ['dense', 'tree', 'pointer'])
@@ -108,20 +125,38 @@ def test_wrong_in_float32_only_fails(name):
     net = started(make())
     for wrong in (dict(gradient=1e-3), dict(result=1e-4)):
         with pytest.raises(AssertionError, match='differs from eager by up to'):
-            assert_matches_eager(wrong_in_scopes(net, dtype='float32', **wrong), samples(),
-                                 unpack=True, blocks=[net], **FAST)
+            assert_matches_eager(
+                wrong_in_scopes(net, dtype='float32', **wrong),
+                samples(),
+                unpack=True,
+                blocks=[net],
+                **FAST,
+            )
 
 
 def test_message_names_the_worst_and_what_to_try():
     net = started(Pointer())
     with pytest.raises(AssertionError) as info:
-        assert_matches_eager(wrong_in_scopes(net, gradient=1e-2), pairs(0), unpack=True,
-                             blocks=[net], training=[True])
+        assert_matches_eager(
+            wrong_in_scopes(net, gradient=1e-2),
+            pairs(0),
+            unpack=True,
+            blocks=[net],
+            training=[True],
+        )
     text = str(info.value)
-    assert text.startswith('scheduler depth, not hybridized, training, native operators: '
-                           f'gradient of {net.prefix}')
-    for words in ('from float64 it differs by up to', 'eager by', 'is allowed', 'rtol or atol',
-                  'compile_options(native=False)', 'in float64, batched differs', 'more differ'):
+    assert text.startswith(
+        f'scheduler depth, not hybridized, training, native operators: gradient of {net.prefix}'
+    )
+    for words in (
+        'from float64 it differs by up to',
+        'eager by',
+        'is allowed',
+        'rtol or atol',
+        'compile_options(native=False)',
+        'in float64, batched differs',
+        'more differ',
+    ):
         assert words in text
     assert len(text) < 1000 and len(text.splitlines()) <= 5
 
@@ -140,8 +175,9 @@ def test_native_operators_can_be_left_out(monkeypatch):
     """By the option that the message names."""
     net, seen = started(nn.Dense(3, in_units=4)), []
     original = eager.compile_options
-    monkeypatch.setattr(eager, 'compile_options',
-                        lambda native: seen.append(native) or original(native=native))
+    monkeypatch.setattr(
+        eager, 'compile_options', lambda native: seen.append(native) or original(native=native)
+    )
     assert_matches_eager(net, ndarrays(3, (1, 4)))
     assert set(seen) == {True, False}
     seen.clear()
@@ -153,8 +189,9 @@ def test_native_operators_can_be_left_out(monkeypatch):
 def test_model_that_cannot_run_in_float64():
     net, weight = started(nn.Dense(3, in_units=4)), mx.nd.ones((1, 3))
     model = wrong_in_scopes(lambda x: mx.nd.elemwise_add(net(x), weight), result=1e-3)
-    with pytest.raises(AssertionError, match='float64 cannot tell which of them is nearer: '
-                                             'MXNetError: '):
+    with pytest.raises(
+        AssertionError, match='float64 cannot tell which of them is nearer: MXNetError: '
+    ):
         assert_matches_eager(model, ndarrays(6, (1, 4)), blocks=[net], **FAST)
 
 
@@ -180,8 +217,10 @@ def test_model_is_left_as_it_was(sparse, monkeypatch):
     judged = []
     monkeypatch.setattr(eager, 'judge', lambda *args: judged.append(args) or [])
     parameters = list(net.collect_params().values())
-    before = [(p, p.dtype, p.data(), p.data().asnumpy(), p.grad(), p.grad_req, p.shape)
-              for p in parameters]
+    before = [
+        (p, p.dtype, p.data(), p.data().asnumpy(), p.grad(), p.grad_req, p.shape)
+        for p in parameters
+    ]
     assert_matches_eager(wrong_in_scopes(net, gradient=1e-2), [1, 2, 3], blocks=[net], **FAST)
     assert judged and isinstance(judged[0][2], Exact)
     for p, dtype, data, values, gradient, grad_req, shape in before:
@@ -193,8 +232,9 @@ def test_model_is_left_as_it_was(sparse, monkeypatch):
     with autograd.record():
         loss = net(mx.nd.array([1])).sum()
     loss.backward()
-    assert all(p.grad().dtype == np.float32 and np.abs(p.grad().asnumpy()).sum() > 0
-               for p in parameters)
+    assert all(
+        p.grad().dtype == np.float32 and np.abs(p.grad().asnumpy()).sum() > 0 for p in parameters
+    )
 
 
 def gradient_run(value):
@@ -202,25 +242,33 @@ def gradient_run(value):
     return Run({}, {'w': np.array([value, 0], np.float32)})
 
 
-@pytest.mark.parametrize('added, accepted', [(0., False), (1., True)])
+@pytest.mark.parametrize('added, accepted', [(0.0, False), (1.0, True)])
 def test_what_cancels_is_judged_by_the_scale_of_what_was_added(added, accepted):
     found, expected = gradient_run(6e-6), gradient_run(1e-6)
-    suspects = differences(found, expected, 'case', None, 0.)
+    suspects = differences(found, expected, 'case', None, 0.0)
     exact = Exact({}, {'w': np.array([1e-6, 0])}, {'w': added})
     assert len(suspects) == 1
     assert (judge(suspects, [expected], exact, None) == []) is accepted
 
 
-@pytest.mark.parametrize('batched, eager_value, accepted', [
-    (1.002, 1.001, True), (1.004, 1.001, False), (1.001, 1.005, True), (1.00002, 1.00001, True),
-    (np.nan, 1.001, False)])
+@pytest.mark.parametrize(
+    'batched, eager_value, accepted',
+    [
+        (1.002, 1.001, True),
+        (1.004, 1.001, False),
+        (1.001, 1.005, True),
+        (1.00002, 1.00001, True),
+        (np.nan, 1.001, False),
+    ],
+)
 def test_three_times_as_far_as_eager_is_as_near(batched, eager_value, accepted):
     one, other = gradient_run(batched), gradient_run(eager_value)
-    exact = Exact({}, {'w': np.array([1., 0])}, {'w': 1.})
-    suspect = closeness.Suspect('gradients', 'w', one.gradients['w'], other.gradients['w'], 1e-3,
-                                1e-5, 1e-5, 0.)
+    exact = Exact({}, {'w': np.array([1.0, 0])}, {'w': 1.0})
+    suspect = closeness.Suspect(
+        'gradients', 'w', one.gradients['w'], other.gradients['w'], 1e-3, 1e-5, 1e-5, 0.0
+    )
     assert (judge([suspect], [other], exact, None) == []) is accepted
     # Whatever the rounding, in float64 there is hardly any.
-    right, wrong = gradient_run(1.), gradient_run(1.01)
+    right, wrong = gradient_run(1.0), gradient_run(1.01)
     assert (judge([suspect], [other], exact, right) == []) is accepted
     assert judge([suspect], [other], exact, wrong)

@@ -1,4 +1,5 @@
 """Operators on whole values, whose rows depend on each other, in batches: as eager, and batched."""
+
 import mxnet as mx
 import numpy as np
 import pytest
@@ -14,20 +15,26 @@ N = edb.nd
 COUNT = 4  # samples
 # name: what is computed, and the shapes of a sample's arrays; 'i5' are indices below 5
 CASES = {
-    'sum': (lambda x: N.sum(x), ['3,4']), 'sum rows': (lambda x: N.sum(x, axis=0), ['3,4']),
+    'sum': (lambda x: N.sum(x), ['3,4']),
+    'sum rows': (lambda x: N.sum(x, axis=0), ['3,4']),
     'sum kept': (lambda x: N.sum(x, axis=0, keepdims=True), ['3,4']),
     'sum of a vector': (lambda x: N.sum(x), ['5']),
     'sum but for': (lambda x: N.sum(x, axis=1, exclude=True), ['3,4,2']),
-    'mean': (lambda x: N.mean(x, axis=(0, 2)), ['3,4,2']), 'max': (lambda x: N.max(x, axis=0), ['3,4']),
-    'min': (lambda x: N.min(x), ['3,4']), 'prod': (lambda x: N.prod(x, axis=-2), ['3,4']),
-    'norm': (lambda x: N.norm(x), ['3,4']), 'norm rows': (lambda x: N.norm(x, axis=0), ['3,4']),
+    'mean': (lambda x: N.mean(x, axis=(0, 2)), ['3,4,2']),
+    'max': (lambda x: N.max(x, axis=0), ['3,4']),
+    'min': (lambda x: N.min(x), ['3,4']),
+    'prod': (lambda x: N.prod(x, axis=-2), ['3,4']),
+    'norm': (lambda x: N.norm(x), ['3,4']),
+    'norm rows': (lambda x: N.norm(x, axis=0), ['3,4']),
     'softmax': (lambda x: N.softmax(x, axis=0), ['3,4']),
     'softmax of a vector': (lambda x: N.softmax(x), ['4']),
     'log_softmax': (lambda x: N.log_softmax(x, axis=0), ['3,4']),
     'pick': (lambda x, i: N.pick(x, i, axis=0), ['5,4', 'i5:4']),
     'pick of a vector': (lambda x, i: N.pick(x, i), ['5', 'i5:1']),
-    'argmax': (lambda x: N.argmax(x, axis=0), ['3,4']), 'argmax of all': (lambda x: N.argmax(x), ['3,4']),
-    'argsort': (lambda x: N.argsort(x, axis=0), ['3,4']), 'sort': (lambda x: N.sort(x, axis=0), ['3,4']),
+    'argmax': (lambda x: N.argmax(x, axis=0), ['3,4']),
+    'argmax of all': (lambda x: N.argmax(x), ['3,4']),
+    'argsort': (lambda x: N.argsort(x, axis=0), ['3,4']),
+    'sort': (lambda x: N.sort(x, axis=0), ['3,4']),
     'topk': (lambda x: N.topk(x, axis=0, k=2, ret_typ='value'), ['3,4']),
     'topk of both': (lambda x: N.topk(x, axis=0, k=2, ret_typ='both'), ['3,4']),
     'concat': (lambda x, y: N.concat(x, y, dim=0), ['3,4', '2,4']),
@@ -42,11 +49,13 @@ CASES = {
     'split': (lambda x: N.split(x, num_outputs=2, axis=0), ['4,3']),
     'split squeezed': (lambda x: N.split(x, num_outputs=3, axis=0, squeeze_axis=True), ['3,4']),
     'split_v2': (lambda x: N.split_v2(x, (1, 3), axis=0), ['4,3']),
-    'transpose': (lambda x: N.transpose(x), ['3,4']), 'T': (lambda x: x.T, ['3,4,2']),
+    'transpose': (lambda x: N.transpose(x), ['3,4']),
+    'T': (lambda x: x.T, ['3,4,2']),
     'transpose axes': (lambda x: N.transpose(x, axes=(1, 2, 0)), ['3,4,2']),
     'swapaxes': (lambda x: N.swapaxes(x, dim1=0, dim2=1), ['3,4']),
     'expand_dims': (lambda x: N.expand_dims(x, axis=0), ['3,4']),
-    'squeeze': (lambda x: N.squeeze(x, axis=0), ['1,4']), 'squeeze all': (lambda x: N.squeeze(x), ['1,4,1']),
+    'squeeze': (lambda x: N.squeeze(x, axis=0), ['1,4']),
+    'squeeze all': (lambda x: N.squeeze(x), ['1,4,1']),
     'reshape': (lambda x: N.reshape(x, shape=(2, -1)), ['4,3']),
     'reshape splits': (lambda x: N.reshape(x, shape=(-4, 2, -1, 0)), ['4,3']),
     'flatten': (lambda x: N.flatten(x), ['2,3,2']),
@@ -62,7 +71,8 @@ CASES = {
     'tile vector': (lambda x: N.tile(x, reps=(2, 1)), ['3']),
     'repeat': (lambda x: N.repeat(x, repeats=2, axis=0), ['3,4']),
     'repeat all': (lambda x: N.repeat(x, repeats=2), ['3,4']),
-    'reverse': (lambda x: N.reverse(x, axis=0), ['3,4']), 'flip': (lambda x: N.flip(x, axis=(0,)), ['3,4']),
+    'reverse': (lambda x: N.reverse(x, axis=0), ['3,4']),
+    'flip': (lambda x: N.flip(x, axis=(0,)), ['3,4']),
     'dot': (lambda x, y: N.dot(x, y), ['3,4', '4,2']),
     'dot of vectors': (lambda x, y: N.dot(x, y), ['4', '4']),
     'dot of matrix and vector': (lambda x, y: N.dot(x, y), ['3,4', '4']),
@@ -77,11 +87,15 @@ CASES = {
     'where': (lambda c, x, y: N.where(c, x, y), ['i2:3,4', '3,4', '3,4']),
     'where rows': (lambda c, x, y: N.where(c, x, y), ['i2:3', '3,4', '3,4']),
     'one_hot': (lambda i: N.one_hot(i, depth=5), ['i5:3']),
-    'clip': (lambda x: N.clip(x, -.5, .5), ['3,4']), 'tanh': (lambda x: N.tanh(x), ['5']),
+    'clip': (lambda x: N.clip(x, -0.5, 0.5), ['3,4']),
+    'tanh': (lambda x: N.tanh(x), ['5']),
     'LayerNorm': (lambda x, g, b: N.LayerNorm(x, g, b), ['3,4', '4', '4']),
     'mask': (lambda x, n: N.SequenceMask(x, n, use_sequence_length=True), ['5,2,3', 'i5:2']),
     'last': (lambda x, n: N.SequenceLast(x, n + 1, use_sequence_length=True), ['5,2,3', 'i5:2']),
-    'reversed': (lambda x, n: N.SequenceReverse(x, n + 1, use_sequence_length=True), ['5,2,3', 'i5:2']),
+    'reversed': (
+        lambda x, n: N.SequenceReverse(x, n + 1, use_sequence_length=True),
+        ['5,2,3', 'i5:2'],
+    ),
     'determinant': (lambda x: N.linalg_det(x), ['3,3']),
     'inverse': (lambda x: N.linalg_inverse(x), ['2,2']),
     'log of determinant': (lambda x: N.linalg_slogdet(x), ['3,3']),
@@ -90,9 +104,11 @@ CASES = {
     'diagonal': (lambda x: N.linalg_extractdiag(x), ['3,3']),
     'CTC': (lambda x, i: N.CTCLoss(x, i + 1), ['6,2,7', 'i5:2,2']),
     'broadcast_plus': (lambda x, y: N.broadcast_plus(x, y), ['3,4', '1,4']),
-    'smooth_l1': (lambda x: N.smooth_l1(x, scalar=1.), ['3,4']),
-    'attention': (lambda q, k, v: N.dot(N.softmax(N.dot(q, k, transpose_b=True)), v),
-                  ['2,4', '3,4', '3,5']),
+    'smooth_l1': (lambda x: N.smooth_l1(x, scalar=1.0), ['3,4']),
+    'attention': (
+        lambda q, k, v: N.dot(N.softmax(N.dot(q, k, transpose_b=True)), v),
+        ['2,4', '3,4', '3,5'],
+    ),
 }
 UNBATCHED = {'LayerNorm'}  # scale and shift of each call
 
@@ -109,8 +125,13 @@ def samples_of(kinds, count=COUNT, seed=0):
             if below:
                 sample.append(mx.nd.array(random.randint(0, int(below[1:]), shape)))
             else:
-                sample.append(mx.nd.array(random.permutation(int(np.prod(shape))).reshape(shape)
-                                          * .3 - 1 + random.uniform(0, .1)))
+                sample.append(
+                    mx.nd.array(
+                        random.permutation(int(np.prod(shape))).reshape(shape) * 0.3
+                        - 1
+                        + random.uniform(0, 0.1)
+                    )
+                )
                 sample[-1].attach_grad()
         samples.append(tuple(sample))
     return samples
@@ -125,8 +146,15 @@ def lazily(function):
 def test_operator(name):
     function, kinds = CASES[name]
     samples = samples_of(kinds)
-    assert_matches_eager(lazily(function), samples, unpack=True, blocks=[], hybridized=[False],
-                         schedulers=['agenda'], rtol=2e-5)
+    assert_matches_eager(
+        lazily(function),
+        samples,
+        unpack=True,
+        blocks=[],
+        hybridized=[False],
+        schedulers=['agenda'],
+        rtol=2e-5,
+    )
     with edb.batching('agenda') as scope:
         edb.forward([lazily(function)(*sample) for sample in samples])
     report = scope.report()
@@ -138,7 +166,7 @@ def test_switched_off():
     """Then calls run one by one, and the report says why."""
     samples = samples_of(['3,4'])
     with edb.compile_options(whole_values=False), edb.batching('agenda') as scope:
-        edb.forward([N.sum(N.identity(x), axis=0) for x, in samples])
+        edb.forward([N.sum(N.identity(x), axis=0) for (x,) in samples])
     kind = next(kind for kind in scope.report().types if kind.name.startswith('sum'))
     assert kind.batches == COUNT and 'mixes the rows' in kind.note
 
@@ -150,6 +178,7 @@ def test_values_of_several_lengths():
     def model(x):
         scores = N.softmax(N.dot(dense(x), x, transpose_b=True))
         return N.mean(N.dot(scores, x), axis=0), x
+
     samples = [mx.nd.random.normal(shape=(1 + i % 3, 4)) for i in range(7)]
     assert_matches_eager(model, samples, blocks=[dense], rtol=2e-5)
 
@@ -186,12 +215,18 @@ def test_block_whose_rows_depend_on_each_other(dtype):
 def test_recurrent_layer(layer, bidirectional):
     """(T, 1, C): its batch axis is not axis 0; sequences of one length run together."""
     net = layer(3, 2, bidirectional=bidirectional, input_size=4)
-    net.initialize(mx.init.Uniform(.5))
+    net.initialize(mx.init.Uniform(0.5))
     samples = [mx.nd.random.normal(shape=(2 + i % 2, 1, 4)) for i in range(6)]
     for x in samples:
         x.attach_grad()
-    assert_matches_eager(lambda x: net(x), samples, blocks=[net], hybridized=[False],
-                         schedulers=['agenda'], rtol=3e-5)
+    assert_matches_eager(
+        lambda x: net(x),
+        samples,
+        blocks=[net],
+        hybridized=[False],
+        schedulers=['agenda'],
+        rtol=3e-5,
+    )
     with edb.batching('agenda') as scope:
         edb.forward([net(x) for x in samples])
     assert scope.report().batches == 2, scope.report()
@@ -205,8 +240,11 @@ def test_results_are_read_as_rows_and_whole():
         whole = N.concat(x, y, dim=0)
         rows = dense(whole)
         return N.sum(rows, axis=0), dense(N.reverse(whole, axis=0)), whole[1:3]
-    samples = [(mx.nd.random.normal(shape=(1 + i % 2, 4)), mx.nd.random.normal(shape=(2, 4)))
-               for i in range(6)]
+
+    samples = [
+        (mx.nd.random.normal(shape=(1 + i % 2, 4)), mx.nd.random.normal(shape=(2, 4)))
+        for i in range(6)
+    ]
     assert_matches_eager(model, samples, unpack=True, blocks=[dense], rtol=2e-5)
 
 
@@ -214,15 +252,26 @@ def test_what_calls_share_is_random_for_each():
     """Dropout of a whole value: each call has a mask of its own."""
     x = mx.nd.ones((40, 50))
     with mx.autograd.train_mode(), edb.batching('agenda'):
-        values = [N.sum(N.Dropout(N.identity(x), p=.5, axes=(0,)), axis=0) for _ in range(3)]
+        values = [N.sum(N.Dropout(N.identity(x), p=0.5, axes=(0,)), axis=0) for _ in range(3)]
     first, second, third = [value.asnumpy() for value in values]
     assert (first != second).any() and (second != third).any()
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from(['sum', 'softmax', 'T', 'dot', 'concat', 'slice',
-                                           'tanh', 'add', 'reverse', 'stack']), st.integers(0, 1)),
-                min_size=1, max_size=6), st.integers(1, 3), st.integers(1, 3))
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(
+                ['sum', 'softmax', 'T', 'dot', 'concat', 'slice', 'tanh', 'add', 'reverse', 'stack']
+            ),
+            st.integers(0, 1),
+        ),
+        min_size=1,
+        max_size=6,
+    ),
+    st.integers(1, 3),
+    st.integers(1, 3),
+)
 def test_random_programs(operations, rows, columns):
     def model(x):
         value = N.identity(x)
@@ -234,7 +283,7 @@ def test_random_programs(operations, rows, columns):
             elif operation == 'T':
                 value = value.T
             elif operation == 'dot':
-                value = N.dot(N.dot(value, value, transpose_b=True), value) * .3
+                value = N.dot(N.dot(value, value, transpose_b=True), value) * 0.3
             elif operation == 'concat':
                 value = N.concat(value, value * 2, dim=axis)
             elif operation == 'slice':
@@ -248,27 +297,28 @@ def test_random_programs(operations, rows, columns):
             else:
                 value = N.max(N.stack(value, -value, axis=axis), axis=axis)
         return value
+
     samples = samples_of([f'{rows},{columns}'], 3)
-    assert_matches_eager(model, samples, unpack=True, blocks=[], hybridized=[False],
-                         schedulers=['agenda'], rtol=1e-4)
+    assert_matches_eager(
+        model, samples, unpack=True, blocks=[], hybridized=[False], schedulers=['agenda'], rtol=1e-4
+    )
 
 
 def test_what_has_no_rule_says_so():
     """Both ways: by rows, and whole."""
     with edb.batching('agenda') as scope:
-        edb.forward([N.cumsum(N.identity(x), axis=0) for x, in samples_of(['3,4'])])
+        edb.forward([N.cumsum(N.identity(x), axis=0) for (x,) in samples_of(['3,4'])])
     kind = next(kind for kind in scope.report().types if 'cumsum' in kind.name)
     assert kind.batches == COUNT
     assert 'no batching rule is declared' in kind.note and 'on whole values' in kind.note
 
 
-@pytest.mark.parametrize('function', [N.argmax_channel, N.sort,
-                                      lambda x: N.khatri_rao(x, x)])
+@pytest.mark.parametrize('function', [N.argmax_channel, N.sort, lambda x: N.khatri_rao(x, x)])
 def test_operators_without_gradients(function):
     """MXNet cannot compile them as they are."""
     samples = samples_of(['2,3'])
     with edb.batching('agenda'):
-        values = [function(N.identity(x)) for x, in samples]
+        values = [function(N.identity(x)) for (x,) in samples]
     for (x,), value in zip(samples, values):
         np.testing.assert_array_equal(value.asnumpy(), function(x).asnumpy())
 
@@ -286,6 +336,7 @@ def test_recorded_graphs_are_used_again(training, check_every):
     def model(x):
         rows, highest = block(x)
         return N.sum(N.dot(rows, weight), axis=0), highest
+
     for _ in range(3):
         with mx.autograd.record() if training else mx.autograd.pause(), edb.batching():
             values = [reuse(i, model, x) for i, x in enumerate(samples)]
@@ -301,7 +352,7 @@ def test_shared_array_in_the_shape_of_a_value():
     weight.attach_grad()
     samples = samples_of(['3,4'])
     with edb.batching('agenda'):
-        values = [N.reshape_like(weight, N.identity(x)) * 2 for x, in samples]
+        values = [N.reshape_like(weight, N.identity(x)) * 2 for (x,) in samples]
     for value in values:
         np.testing.assert_allclose(value.asnumpy(), weight.asnumpy().reshape(3, 4) * 2, rtol=1e-6)
 

@@ -1,8 +1,10 @@
 """Passes: the same results and gradients, by fewer or faster operators."""
+
 import mxnet as mx
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from mxnet import autograd, gluon
 
 import gluon_edbatch as edb
@@ -17,13 +19,14 @@ from gluon_edbatch.subgraph.passes.operators import operators
 from gluon_edbatch.subgraph.passes.sums import sums
 from gluon_edbatch.testing import assert_matches_eager
 from support.models import started
-from support.random_blocks import H, PARAMETERS, assert_unchanged, blocks, shapes_of
+from support.random_blocks import PARAMETERS, H, assert_unchanged, blocks, shapes_of
 
 F = mx.sym
 X, Y = F.var('edb_input0', dtype='float32'), F.var('edb_input1', dtype='float32')
 ANY = F.var('edb_input0')  # of a dtype that is not known
-W, V, U, BIAS, ROW = (F.var(name, shape=shape, dtype='float32')
-                   for name, shape in PARAMETERS.items())
+W, V, U, BIAS, ROW = (
+    F.var(name, shape=shape, dtype='float32') for name, shape in PARAMETERS.items()
+)
 
 
 def ops(symbol):
@@ -46,71 +49,95 @@ def test_random_blocks(one, symbol):
 @settings(max_examples=40)
 @given(symbol=blocks(16))
 def test_random_blocks_by_all_passes(symbol):
-    assert_unchanged(lambda symbol, shapes: apply_passes(symbol, shapes, CompileOptions(),
-                                                         'cpu')[0], symbol)
+    assert_unchanged(
+        lambda symbol, shapes: apply_passes(symbol, shapes, CompileOptions(), 'cpu')[0], symbol
+    )
 
 
 @settings(max_examples=60)
-@given(steps=st.lists(st.tuples(st.integers(0, 4), st.sampled_from([-2, -1, 0.5, 1, 3])),
-                      min_size=1, max_size=6))
+@given(
+    steps=st.lists(
+        st.tuples(st.integers(0, 4), st.sampled_from([-2, -1, 0.5, 1, 3])), min_size=1, max_size=6
+    )
+)
 def test_chains_of_numbers(steps):
     value = X
     for kind, number in steps:
-        value = [lambda x, n: x + n, lambda x, n: x - n, lambda x, n: n - x, lambda x, n: x * n,
-                 lambda x, n: x / n][kind](value, number)
+        value = [
+            lambda x, n: x + n,
+            lambda x, n: x - n,
+            lambda x, n: n - x,
+            lambda x, n: x * n,
+            lambda x, n: x / n,
+        ][kind](value, number)
     symbol = F.Group([value])
     found = assert_unchanged(with_fix(constants), symbol)
     assert len(found.operators) <= len(steps)
 
 
-@pytest.mark.parametrize('one, before, after', [
-    (operators, F.tanh(X) * F.sigmoid(X), ['Activation', 'Activation', 'elemwise_mul']),
-    (operators, F.relu(F.softsign(X)), None),
-    (operators, X ** 2, ['square']),
-    (operators, X ** 3, None),
-    (operators, F.Group(list(F.split(X, num_outputs=4, axis=1))), ['slice_axis'] * 4),
-    (operators, F.Group(list(F.split(X, num_outputs=4, axis=1, squeeze_axis=True))), None),
-    (operators, F.Group(list(F.split_v2(X, (1, 2), axis=-1))), ['slice_axis'] * 3),
-    (operators, F.dot(X, W, transpose_b=True), ['FullyConnected']),
-    (operators, F.dot(X, W), ['FullyConnected', 'transpose']),
-    (operators, F.dot(X, U), ['FullyConnected', 'transpose']),
-    (operators, F.dot(X, Y, transpose_a=True), None),
-    (operators, F.broadcast_add(F.dot(X, W), ROW), ['FullyConnected', 'Reshape', 'transpose']),
-    (operators, F.broadcast_add(BIAS, F.dot(X, W, transpose_b=True)), ['FullyConnected']),
-    (operators, F.broadcast_add(F.dot(X, W, transpose_b=True), Y),
-     ['FullyConnected', 'broadcast_add']),
-    (sums, X + Y + X * Y, ['add_n', 'elemwise_mul']),
-    (sums, (X + Y) + (X + Y * 2), ['_mul_scalar', 'add_n']),
-    (sums, X + Y, None),
-    (sums, F.broadcast_add(F.broadcast_add(X, Y), BIAS), None),
-    (common_subexpressions, F.tanh(X) + F.tanh(X), ['elemwise_add', 'tanh']),
-    (common_subexpressions, F.tanh(X) + F.tanh(Y), None),
-    (common_subexpressions, F.tanh(X * 2) + F.sigmoid(X * 2),
-     ['_mul_scalar', 'elemwise_add', 'sigmoid', 'tanh']),
-    (common_subexpressions, X * 2 + X * 3, None),
-    (common_subexpressions, F.Dropout(X) + F.Dropout(X), None),
-    (common_subexpressions, F.split(X, num_outputs=2)[0] * F.split(X, num_outputs=2)[1],
-     ['SliceChannel', 'elemwise_mul']),
-    (constants, F.broadcast_add(X, BIAS) * 1, ['broadcast_add']),
-    (constants, F.broadcast_add(X, BIAS) + 0 - 0, ['broadcast_add']),
-    (constants, F.broadcast_add(X, BIAS) * 2 * 3, ['_mul_scalar', 'broadcast_add']),
-    (constants, F.broadcast_add(X, BIAS) * 2 / 2, ['broadcast_add']),
-    (constants, 1 - (1 - F.broadcast_add(X, BIAS)), ['broadcast_add']),
-    (constants, F.broadcast_add(X, BIAS) * 2 + 1, None),
-    (constants, (F.broadcast_add(X, BIAS) * 2 + 1) + 2,
-     ['_mul_scalar', '_plus_scalar', 'broadcast_add']),
-    (constants, F.broadcast_add(X, BIAS) * 1e4 * 1e4, None),
-    (constants, X * 2 * 3, ['_mul_scalar']),
-    (constants, ANY * 2 * 3, None),
-    (operators, F.tanh(ANY), None),
-    (constants, F.zeros_like(X) + F.tanh(X), ['tanh']),
-    (constants, F.tanh(X) / F.ones_like(X), ['tanh']),
-    (constants, F.zeros_like(Y) + F.tanh(X), None),  # Y has a gradient
-    (constants, X + F.zeros_like(X), ['_copy']),
-    (constants, F.zeros_like(Y) - F.tanh(X), None),
-    (added_inputs, X + Y, ['add_n']),
-    (added_inputs, F.tanh(X) + F.tanh(Y), None),
-])
+@pytest.mark.parametrize(
+    'one, before, after',
+    [
+        (operators, F.tanh(X) * F.sigmoid(X), ['Activation', 'Activation', 'elemwise_mul']),
+        (operators, F.relu(F.softsign(X)), None),
+        (operators, X**2, ['square']),
+        (operators, X**3, None),
+        (operators, F.Group(list(F.split(X, num_outputs=4, axis=1))), ['slice_axis'] * 4),
+        (operators, F.Group(list(F.split(X, num_outputs=4, axis=1, squeeze_axis=True))), None),
+        (operators, F.Group(list(F.split_v2(X, (1, 2), axis=-1))), ['slice_axis'] * 3),
+        (operators, F.dot(X, W, transpose_b=True), ['FullyConnected']),
+        (operators, F.dot(X, W), ['FullyConnected', 'transpose']),
+        (operators, F.dot(X, U), ['FullyConnected', 'transpose']),
+        (operators, F.dot(X, Y, transpose_a=True), None),
+        (operators, F.broadcast_add(F.dot(X, W), ROW), ['FullyConnected', 'Reshape', 'transpose']),
+        (operators, F.broadcast_add(BIAS, F.dot(X, W, transpose_b=True)), ['FullyConnected']),
+        (
+            operators,
+            F.broadcast_add(F.dot(X, W, transpose_b=True), Y),
+            ['FullyConnected', 'broadcast_add'],
+        ),
+        (sums, X + Y + X * Y, ['add_n', 'elemwise_mul']),
+        (sums, (X + Y) + (X + Y * 2), ['_mul_scalar', 'add_n']),
+        (sums, X + Y, None),
+        (sums, F.broadcast_add(F.broadcast_add(X, Y), BIAS), None),
+        (common_subexpressions, F.tanh(X) + F.tanh(X), ['elemwise_add', 'tanh']),
+        (common_subexpressions, F.tanh(X) + F.tanh(Y), None),
+        (
+            common_subexpressions,
+            F.tanh(X * 2) + F.sigmoid(X * 2),
+            ['_mul_scalar', 'elemwise_add', 'sigmoid', 'tanh'],
+        ),
+        (common_subexpressions, X * 2 + X * 3, None),
+        (common_subexpressions, F.Dropout(X) + F.Dropout(X), None),
+        (
+            common_subexpressions,
+            F.split(X, num_outputs=2)[0] * F.split(X, num_outputs=2)[1],
+            ['SliceChannel', 'elemwise_mul'],
+        ),
+        (constants, F.broadcast_add(X, BIAS) * 1, ['broadcast_add']),
+        (constants, F.broadcast_add(X, BIAS) + 0 - 0, ['broadcast_add']),
+        (constants, F.broadcast_add(X, BIAS) * 2 * 3, ['_mul_scalar', 'broadcast_add']),
+        (constants, F.broadcast_add(X, BIAS) * 2 / 2, ['broadcast_add']),
+        (constants, 1 - (1 - F.broadcast_add(X, BIAS)), ['broadcast_add']),
+        (constants, F.broadcast_add(X, BIAS) * 2 + 1, None),
+        (
+            constants,
+            (F.broadcast_add(X, BIAS) * 2 + 1) + 2,
+            ['_mul_scalar', '_plus_scalar', 'broadcast_add'],
+        ),
+        (constants, F.broadcast_add(X, BIAS) * 1e4 * 1e4, None),
+        (constants, X * 2 * 3, ['_mul_scalar']),
+        (constants, ANY * 2 * 3, None),
+        (operators, F.tanh(ANY), None),
+        (constants, F.zeros_like(X) + F.tanh(X), ['tanh']),
+        (constants, F.tanh(X) / F.ones_like(X), ['tanh']),
+        (constants, F.zeros_like(Y) + F.tanh(X), None),  # Y has a gradient
+        (constants, X + F.zeros_like(X), ['_copy']),
+        (constants, F.zeros_like(Y) - F.tanh(X), None),
+        (added_inputs, X + Y, ['add_n']),
+        (added_inputs, F.tanh(X) + F.tanh(Y), None),
+    ],
+)
 def test_what_becomes_what(one, before, after):
     symbol = before if len(before.list_outputs()) > 1 else F.Group([before])
     graph = Subgraph(symbol)
@@ -126,8 +153,11 @@ def test_what_becomes_what(one, before, after):
 def test_numbers_of_activations():
     x = mx.nd.array(np.linspace(-12, 12, 4001).reshape(1, -1))
     for name in ('tanh', 'sigmoid'):
-        np.testing.assert_allclose(mx.nd.Activation(x, act_type=name).asnumpy(),
-                                   getattr(mx.nd, name)(x).asnumpy(), atol=1e-6)
+        np.testing.assert_allclose(
+            mx.nd.Activation(x, act_type=name).asnumpy(),
+            getattr(mx.nd, name)(x).asnumpy(),
+            atol=1e-6,
+        )
 
 
 def test_passes_for_a_device_only():
@@ -151,16 +181,22 @@ def test_passes_are_switched_by_their_names(name):
 
 def test_every_pass_has_an_option():
     assert {one.option for one in PASSES} - {None} <= set(CompileOptions.names())
-    assert [one.apply for one in PASSES if one.option is None] == [embeddings,
-                                                                     added_inputs]
+    assert [one.apply for one in PASSES if one.option is None] == [embeddings, added_inputs]
     assert PASSES[-1].apply is added_inputs and H == 4
 
 
-@pytest.mark.parametrize('op', [
-    lambda F, w: F.clip(w, -2, 2), lambda F, w: F.mean(w, axis=0, keepdims=True),
-    lambda F, w: F.reverse(w, axis=0), lambda F, w: F.split_v2(w, 2, axis=0)[1]])
+@pytest.mark.parametrize(
+    'op',
+    [
+        lambda F, w: F.clip(w, -2, 2),
+        lambda F, w: F.mean(w, axis=0, keepdims=True),
+        lambda F, w: F.reverse(w, axis=0),
+        lambda F, w: F.split_v2(w, 2, axis=0)[1],
+    ],
+)
 def test_gradients_of_several_batches_add_up(op):
     """Of a parameter that is read by an operator that MXNet lets write always."""
+
     class Scaled(gluon.HybridBlock):
         def __init__(self):
             super().__init__()
@@ -168,8 +204,10 @@ def test_gradients_of_several_batches_add_up(op):
                 self.scale = self.params.get('scale', shape=(2, 3), init=mx.init.Normal(1))
 
         def hybrid_forward(self, F, x, scale):
-            return F.tanh(x) * F.sum(F.broadcast_mul(F.expand_dims(x, 1), F.expand_dims(
-                op(F, scale), 0)), axis=1)
+            return F.tanh(x) * F.sum(
+                F.broadcast_mul(F.expand_dims(x, 1), F.expand_dims(op(F, scale), 0)), axis=1
+            )
+
     block = started(Scaled())
 
     def run(count):
@@ -177,6 +215,7 @@ def test_gradients_of_several_batches_add_up(op):
         for _ in range(count):
             x = block(x)
         return x
+
     assert_matches_eager(run, [1, 4, 2], blocks=[block], schedulers=['agenda'])
 
 
@@ -188,14 +227,20 @@ def test_operators_on_values_of_all_types(dtype):
 
     def run(x):
         middle = edb.nd.reshape(x, shape=(2, 2))
-        return ((outer(x) * 3 * 2 + 0).sum(axis=1), x * 2 / 3, (x ** 2).clip(0, 4),
-                middle.sum(axis=0), middle * x[:, :2])
+        return (
+            (outer(x) * 3 * 2 + 0).sum(axis=1),
+            x * 2 / 3,
+            (x**2).clip(0, 4),
+            middle.sum(axis=0),
+            middle * x[:, :2],
+        )
+
     with edb.batching('agenda', compile_options=edb.CompileOptions(native=False)) as scope:
         found = [run(array) for _ in range(2)]
     for values in edb.forward(found):
         for value, expected in zip(values, run(array)):
             np.testing.assert_allclose(value.asnumpy(), expected.asnumpy(), rtol=1e-3)
-    tanh, = [kind for kind in scope.report().types if kind.name.startswith('tanh')]
+    (tanh,) = [kind for kind in scope.report().types if kind.name.startswith('tanh')]
     assert ('operators' in tanh.passes) == (dtype != 'int32')
 
 
@@ -203,6 +248,7 @@ def test_operators_on_values_of_all_types(dtype):
 @pytest.mark.parametrize('frozen', ['weight', 'bias', ''])
 def test_gradients_of_a_bias_that_became_part_of_a_product(transposed, frozen):
     """MXNet computes none for the bias of a product whose weight needs none."""
+
     class Affine(gluon.HybridBlock):
         def __init__(self):
             super().__init__()
@@ -212,18 +258,21 @@ def test_gradients_of_a_bias_that_became_part_of_a_product(transposed, frozen):
 
         def hybrid_forward(self, F, x, weight, bias):
             return F.broadcast_add(F.dot(x, weight, transpose_b=transposed), bias)
+
     block = started(Affine())
     for name in [frozen] if frozen else []:
         getattr(block, name).grad_req = 'null'
     samples = [mx.nd.random.normal(shape=(1, 3)) for _ in range(3)]
     for sample in samples[1:]:
         sample.attach_grad()
-    assert_matches_eager(lambda x: block(block(x) * 2), samples, blocks=[block],
-                         schedulers=['agenda', 'depth'])
+    assert_matches_eager(
+        lambda x: block(block(x) * 2), samples, blocks=[block], schedulers=['agenda', 'depth']
+    )
 
 
 def test_gradients_that_mxnet_does_not_add():
     """`amp_cast` to the type that there is leaves them out."""
+
     def gradients(call):
         xs = [mx.nd.ones((2, 2)) * number for number in range(4)]
         for x in xs:
@@ -239,15 +288,18 @@ def test_gradients_that_mxnet_does_not_add():
     def batched(xs):
         with edb.batching('agenda'):
             return edb.forward([cast(edb.nd.identity(x)) for x in xs])
+
     np.testing.assert_array_equal(gradients(batched), gradients(lambda xs: [cast(x) for x in xs]))
 
 
 def test_axis_of_a_split_that_names_none():
     """MXNet's own default is 1, though its Python function gives 0."""
+
     class Halves(gluon.HybridBlock):
         def hybrid_forward(self, F, x):
             first, second = F._internal._split_v2(x, indices=(0,), sections=2)
             return F.tanh(first) * second
+
     assert_matches_eager(Halves(), [mx.nd.random.normal(shape=(3, 4)) for _ in range(3)])
 
 
@@ -256,8 +308,10 @@ def test_sums_of_images_with_one_that_all_calls_share():
     xs = [mx.nd.full((1, 1, 2, 2), number) for number in range(3)]
 
     def scaled(x):
-        return mx.nd.UpSampling(x, shared, scale=2, sample_type='nearest', num_args=2,
-                                multi_input_mode='sum')
+        return mx.nd.UpSampling(
+            x, shared, scale=2, sample_type='nearest', num_args=2, multi_input_mode='sum'
+        )
+
     with edb.batching('agenda'):
         found = [scaled(edb.nd.identity(x)) for x in xs]
     for value, x in zip(edb.forward(found), xs):

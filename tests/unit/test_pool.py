@@ -1,4 +1,5 @@
 """Memory is handed on, but never what a user may still see."""
+
 import gc
 import itertools
 import sys
@@ -85,9 +86,12 @@ def interrupted(number, function):
     places = itertools.count()
 
     def profile(frame, event, _argument):
-        if event in ('call', 'c_return') and frame.f_code.co_filename == pool.__file__ \
-                and frame.f_code.co_name not in ('__del__', 'give_back') \
-                and next(places) == number:
+        if (
+            event in ('call', 'c_return')
+            and frame.f_code.co_filename == pool.__file__
+            and frame.f_code.co_name not in ('__del__', 'give_back')
+            and next(places) == number
+        ):
             raise KeyboardInterrupt
 
     sys.setprofile(profile)
@@ -114,8 +118,11 @@ def test_an_interrupt_at_any_place(kinds, monkeypatch):
         came = interrupted(number, lambda: held.append(memory(990)))
         held += [memory(rows) for rows in (1000, 980, 3000)]
         lent = [id(piece) for _, piece in pool._pool._lent.values()]
-        free = {id(piece): pool._bytes((size, *kind)) for kind, pieces in pool._pool._free.items()
-                for size, _, piece in pieces}
+        free = {
+            id(piece): pool._bytes((size, *kind))
+            for kind, pieces in pool._pool._free.items()
+            for size, _, piece in pieces
+        }
         assert len(lent) == len(set(lent)) == len(held) and not free.keys() & set(lent)
         assert pool._pool._free_bytes <= sum(free.values())
         del held
@@ -148,5 +155,6 @@ def test_values_of_earlier_minibatches_stay(native):
     for view, lazy, expected, expected_of_lazy in kept:
         np.testing.assert_allclose(view.asnumpy(), expected.asnumpy(), rtol=1e-4, atol=1e-5)
         if lazy is not None:
-            np.testing.assert_allclose(lazy.asnumpy(), expected_of_lazy.asnumpy(), rtol=1e-4,
-                                       atol=1e-5)
+            np.testing.assert_allclose(
+                lazy.asnumpy(), expected_of_lazy.asnumpy(), rtol=1e-4, atol=1e-5
+            )

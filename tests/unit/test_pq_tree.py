@@ -1,4 +1,5 @@
 """PQ-trees against all orders of small universes, and what reductions cost."""
+
 import inspect
 import itertools
 import math
@@ -24,8 +25,11 @@ def frontiers(view):
 
 def count(view):
     """The number of orders that a subtree stands for, if none is counted twice."""
-    factor = {Kind.LEAF: lambda children: 1, Kind.P: lambda children: math.factorial(children),
-              Kind.Q: lambda children: 2}[view.kind](len(view.children))
+    factor = {
+        Kind.LEAF: lambda children: 1,
+        Kind.P: lambda children: math.factorial(children),
+        Kind.Q: lambda children: 2,
+    }[view.kind](len(view.children))
     return factor * math.prod(map(count, view.children))
 
 
@@ -33,7 +37,8 @@ def is_proper(view):
     """Whether no node could be left out or be of the other kind."""
     least = {Kind.LEAF: 0, Kind.P: 2, Kind.Q: 3}
     return len(view.elements()) == 1 or all(
-        len(part.children) >= least[part.kind] for part in view.walk())
+        len(part.children) >= least[part.kind] for part in view.walk()
+    )
 
 
 class AllOrders:
@@ -71,12 +76,20 @@ def check_sequence(size, sets):
 def test_stands_for_the_orders_in_which_the_sets_are_consecutive(size):
     draw = random.Random(size)
     for _ in range(2000 // size):
-        check_sequence(size, [draw.sample(range(size), draw.randint(1, size))
-                              for _ in range(draw.randint(1, 8))])
+        check_sequence(
+            size,
+            [draw.sample(range(size), draw.randint(1, size)) for _ in range(draw.randint(1, 8))],
+        )
 
 
-@given(st.integers(1, 6).flatmap(lambda size: st.tuples(st.just(size), st.lists(
-    st.lists(st.integers(0, size - 1), min_size=1, unique=True), max_size=8))))
+@given(
+    st.integers(1, 6).flatmap(
+        lambda size: st.tuples(
+            st.just(size),
+            st.lists(st.lists(st.integers(0, size - 1), min_size=1, unique=True), max_size=8),
+        )
+    )
+)
 def test_any_sequence_of_sets(case):
     check_sequence(*case)
 
@@ -136,11 +149,12 @@ def test_intervals_of_a_hidden_order_never_fail(seed):
             begin, end = sorted(draw.sample(range(size + 1), 2))
             assert tree.reduce(draw.sample(hidden[begin:end], end - begin))
         for begin in range(size - 1):
-            assert tree.reduce(hidden[begin:begin + 2])
+            assert tree.reduce(hidden[begin : begin + 2])
         assert tree.frontier() in (hidden, hidden[::-1])
 
 
 # --- cost, in lines of Python executed -----------------------------------------------------------
+
 
 def lines_executed(call):
     """How many lines of the module run, each pass of a loop counted."""
@@ -191,22 +205,34 @@ def nested(size):
     return tree
 
 
-@pytest.mark.parametrize('make, elements', [
-    (one_p_node, [3, 4, 9]), (one_q_node, [20, 21, 22]), (one_q_node, [20, 40]),
-    (one_q_node, [0, 1, 2]), (q_node_of_pairs, [10, 12, 13]), (q_node_of_pairs, [10, 12, 13, 15]),
-    (q_node_of_pairs, [1, 2, 3]), (nested, [0])])
+@pytest.mark.parametrize(
+    'make, elements',
+    [
+        (one_p_node, [3, 4, 9]),
+        (one_q_node, [20, 21, 22]),
+        (one_q_node, [20, 40]),
+        (one_q_node, [0, 1, 2]),
+        (q_node_of_pairs, [10, 12, 13]),
+        (q_node_of_pairs, [10, 12, 13, 15]),
+        (q_node_of_pairs, [1, 2, 3]),
+        (nested, [0]),
+    ],
+)
 def test_cost_does_not_depend_on_the_rest_of_the_tree(make, elements):
     small, large = make(64), make(256)
-    assert (lines_executed(lambda: small.reduce(elements))
-            == lines_executed(lambda: large.reduce(elements)))
+    assert lines_executed(lambda: small.reduce(elements)) == lines_executed(
+        lambda: large.reduce(elements)
+    )
 
 
 def test_cost_is_linear_in_the_size_of_the_sets():
     def cost(size):
         draw = random.Random(size)
         hidden = draw.sample(range(size), size)
-        sets = [hidden[begin:end] for begin, end in (
-            sorted(draw.sample(range(size + 1), 2)) for _ in range(20))]
+        sets = [
+            hidden[begin:end]
+            for begin, end in (sorted(draw.sample(range(size + 1), 2)) for _ in range(20))
+        ]
         tree = PQTree(range(size))
         return lines_executed(lambda: list(map(tree.reduce, sets))) / sum(map(len, sets))
 
@@ -226,6 +252,7 @@ def test_deep_trees_need_no_deep_recursion():
 
 
 # --- queries and errors --------------------------------------------------------------------------
+
 
 def test_universe_of_any_hashables_is_kept_in_order():
     assert PQTree([('x', 1), 'y', 3]).frontier() == [('x', 1), 'y', 3]
@@ -263,8 +290,7 @@ def test_reverse_turns_one_node_only(sets, turned):
     before, part = tree.frontier(), tree.subtree(turned).elements()
     tree.subtree(turned).reverse()
     assert tree.subtree(turned).elements() == part[::-1]
-    assert [e for e in tree.frontier() if e not in turned] == [
-        e for e in before if e not in turned]
+    assert [e for e in tree.frontier() if e not in turned] == [e for e in before if e not in turned]
 
 
 def test_errors_say_what_is_wrong():

@@ -1,29 +1,87 @@
 """What users may rely on: names, and that nothing else is promised by accident."""
+
 import inspect
 import types
 
 import pytest
 
 import gluon_edbatch as edb
-from gluon_edbatch.report import counters as report
 from gluon_edbatch import rnn, schedule, testing
+from gluon_edbatch.report import counters as report
 
 PUBLIC = {
-    edb: ['AgendaScheduler', 'AutoBatchMixin', 'BatchError', 'BeamScheduler', 'COMPILED',
-          'CachedScheduler', 'Cause', 'CompileOptions', 'DepthScheduler', 'EdbError',
-          'Explanation', 'FSMScheduler', 'Fold', 'LazyArray', 'Policy', 'PolicyError',
-          'QLearningConfig', 'RecordError', 'Report', 'Reuse', 'RowDependenceError', 'SampleError',
-          'Scheduler', 'StaleValueError', 'StateEncoding', 'SufficientConditionScheduler',
-          'UnbatchedScheduler', 'Unfold', 'add_n', 'batching', 'compile_options', 'concat',
-          'fold_unroll', 'forward', 'learn_policy', 'lower_bound', 'native_available', 'nd',
-          'ragged', 'rnn', 'run_concurrently', 'stack', 'value', 'visualize'],
+    edb: [
+        'AgendaScheduler',
+        'AutoBatchMixin',
+        'BatchError',
+        'BeamScheduler',
+        'COMPILED',
+        'CachedScheduler',
+        'Cause',
+        'CompileOptions',
+        'DepthScheduler',
+        'EdbError',
+        'Explanation',
+        'FSMScheduler',
+        'Fold',
+        'LazyArray',
+        'Policy',
+        'PolicyError',
+        'QLearningConfig',
+        'RecordError',
+        'Report',
+        'Reuse',
+        'RowDependenceError',
+        'SampleError',
+        'Scheduler',
+        'StaleValueError',
+        'StateEncoding',
+        'SufficientConditionScheduler',
+        'UnbatchedScheduler',
+        'Unfold',
+        'add_n',
+        'batching',
+        'compile_options',
+        'concat',
+        'fold_unroll',
+        'forward',
+        'learn_policy',
+        'lower_bound',
+        'native_available',
+        'nd',
+        'ragged',
+        'rnn',
+        'run_concurrently',
+        'stack',
+        'value',
+        'visualize',
+    ],
     rnn: ['ChildSumTreeLSTMCell', 'MVRNNCell', 'NaryTreeLSTMCell', 'TreeGRUCell'],
-    schedule: ['AgendaScheduler', 'BaseEncoding', 'BeamScheduler', 'BoundEncoding',
-               'CachedScheduler', 'DepthScheduler', 'FSMScheduler', 'Frontier', 'MaxEncoding',
-               'PathEncoding', 'Policy', 'QLearningConfig', 'Run', 'Schedule', 'Scheduler',
-               'SortEncoding', 'StateEncoding', 'SufficientConditionScheduler',
-               'UnbatchedScheduler', 'get_encoding', 'get_scheduler', 'learn_policy',
-               'lower_bound'],
+    schedule: [
+        'AgendaScheduler',
+        'BaseEncoding',
+        'BeamScheduler',
+        'BoundEncoding',
+        'CachedScheduler',
+        'DepthScheduler',
+        'FSMScheduler',
+        'Frontier',
+        'MaxEncoding',
+        'PathEncoding',
+        'Policy',
+        'QLearningConfig',
+        'Run',
+        'Schedule',
+        'Scheduler',
+        'SortEncoding',
+        'StateEncoding',
+        'SufficientConditionScheduler',
+        'UnbatchedScheduler',
+        'get_encoding',
+        'get_scheduler',
+        'learn_policy',
+        'lower_bound',
+    ],
     testing: ['assert_matches_eager', 'check_schedule', 'check_scheduler'],
 }
 
@@ -36,8 +94,11 @@ def test_names(module):
 
 
 def test_nothing_else_is_visible_but_submodules():
-    visible = {name for name, value in vars(edb).items() if not name.startswith('_')
-               and not isinstance(value, types.ModuleType)}
+    visible = {
+        name
+        for name, value in vars(edb).items()
+        if not name.startswith('_') and not isinstance(value, types.ModuleType)
+    }
     assert visible - set(edb.__all__) <= {'require_mxnet'}
 
 
@@ -50,7 +111,10 @@ def test_everything_public_is_documented(module):
 
 def test_signatures():
     assert list(inspect.signature(edb.batching).parameters) == [
-        'scheduler', 'ctx', 'compile_options']
+        'scheduler',
+        'ctx',
+        'compile_options',
+    ]
     assert list(inspect.signature(edb.forward).parameters) == ['values']
     assert list(inspect.signature(edb.stack).parameters) == ['values', 'axis']
     assert list(inspect.signature(edb.concat).parameters) == ['values', 'dim']
@@ -58,20 +122,43 @@ def test_signatures():
     assert list(inspect.signature(edb.ragged).parameters) == ['values', 'shape', 'dtype', 'ctx']
     assert list(inspect.signature(edb.run_concurrently).parameters) == ['samples', 'fn']
     assert list(inspect.signature(edb.AutoBatchMixin.batch).parameters) == [
-        'self', 'samples', 'scheduler', 'unpack', 'keys', 'reuse']
+        'self',
+        'samples',
+        'scheduler',
+        'unpack',
+        'keys',
+        'reuse',
+    ]
 
 
 def test_errors():
-    for error, base in [(edb.RecordError, ValueError), (edb.BatchError, RuntimeError),
-                        (edb.RowDependenceError, ValueError), (edb.SampleError, RuntimeError),
-                        (edb.StaleValueError, RuntimeError)]:
+    for error, base in [
+        (edb.RecordError, ValueError),
+        (edb.BatchError, RuntimeError),
+        (edb.RowDependenceError, ValueError),
+        (edb.SampleError, RuntimeError),
+        (edb.StaleValueError, RuntimeError),
+    ]:
         assert issubclass(error, edb.EdbError) and issubclass(error, base)
 
 
 def test_report_fields():
-    assert {'scheduler', 'evaluations', 'nodes', 'batches', 'lower_bound', 'types',
-            'gathered_rows', 'sliced_rows', 'record_ms', 'learn_ms', 'unseen_states',
-            'schedule_ms', 'execute_ms', 'forced'} <= set(report.Report._fields)
+    assert {
+        'scheduler',
+        'evaluations',
+        'nodes',
+        'batches',
+        'lower_bound',
+        'types',
+        'gathered_rows',
+        'sliced_rows',
+        'record_ms',
+        'learn_ms',
+        'unseen_states',
+        'schedule_ms',
+        'execute_ms',
+        'forced',
+    } <= set(report.Report._fields)
     assert {'name', 'calls', 'batches'} <= set(report.TypeReport._fields)
 
 

@@ -1,4 +1,5 @@
 """Which operators batch: every rule, right or wrong, against rows that were run alone."""
+
 import mxnet as mx
 import numpy as np
 import pytest
@@ -6,8 +7,8 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
-from gluon_edbatch.ops import OPS
 from gluon_edbatch.mx.symbols import registered
+from gluon_edbatch.ops import OPS
 from gluon_edbatch.subgraph.ir import Subgraph
 from gluon_edbatch.subgraph.rowwise import Verdict, analyse
 from gluon_edbatch.testing import assert_matches_eager
@@ -32,8 +33,7 @@ CASES = {
     'sum exclude 0': (lambda x: S.sum(x, axis=0, exclude=True), CUBE, PROVED),
     'sum exclude 1': (lambda x: S.sum(x, axis=1, exclude=True), CUBE, DEPENDENT),
     'mean keep': (lambda x: S.broadcast_sub(x, S.mean(x, axis=1, keepdims=True)), X, PROVED),
-    'mean 0 keep': (lambda x: S.broadcast_sub(x, S.mean(x, axis=0, keepdims=True)), X,
-                    DEPENDENT),
+    'mean 0 keep': (lambda x: S.broadcast_sub(x, S.mean(x, axis=0, keepdims=True)), X, DEPENDENT),
     'max 0': (lambda x: S.broadcast_div(x, S.max(x, axis=0, keepdims=True)), X, DEPENDENT),
     'norm': (lambda x: S.norm(x, axis=1), X, PROVED),
     'norm all': (lambda x: S.norm(x), X, DEPENDENT),
@@ -76,8 +76,7 @@ CASES = {
     'slice_axis 0': (lambda x: S.slice_axis(x, axis=0, begin=0, end=1), X, DEPENDENT),
     'slice': (lambda x: S.slice(x, begin=(None, 1), end=(None, 3)), X, PROVED),
     'slice rows': (lambda x: S.slice(x, begin=(0, 1), end=(1, 3)), X, DEPENDENT),
-    'slice rows back': (lambda x: S.slice(x, begin=(None,), end=(None,), step=(-1,)), X,
-                        DEPENDENT),
+    'slice rows back': (lambda x: S.slice(x, begin=(None,), end=(None,), step=(-1,)), X, DEPENDENT),
     'split': (lambda x: S.split(x, num_outputs=2)[1], X, PROVED),
     'split 0': (lambda x: S.split(x, num_outputs=1, axis=0), X, DEPENDENT),
     'slice_like other': (lambda x, y: S.slice_like(x, y, axes=(1,)), [(4,), (3,)], PROVED),
@@ -93,8 +92,11 @@ CASES = {
     'dot': (lambda x, y: S.dot(x, y, transpose_b=True), XY, DEPENDENT),
     'dot x x': (lambda x: S.dot(x, x, transpose_b=True), X, DEPENDENT),
     'dot transposed': (lambda x: S.dot(x, x, transpose_a=True), X, DEPENDENT),
-    'attention over rows': (lambda x: S.dot(S.softmax(S.dot(x, x, transpose_b=True)), x), X,
-                            DEPENDENT),
+    'attention over rows': (
+        lambda x: S.dot(S.softmax(S.dot(x, x, transpose_b=True)), x),
+        X,
+        DEPENDENT,
+    ),
     'batch_dot': (lambda x, y: S.batch_dot(x, y, transpose_b=True), [(3, 4), (2, 4)], PROVED),
     'where': (lambda x, y: S.where(x > 0, x, y), XY, PROVED),
     'pick': (lambda x, y: S.pick(x, y, axis=1), [(4,), ()], PROVED),
@@ -102,33 +104,53 @@ CASES = {
     'take constant': (lambda x: S.take(S.var('w', shape=(5, 3)), x), [()], PROVED),
     'take batched': (lambda x, y: S.take(x, y), [(4,), ()], DEPENDENT),
     'take along 1': (lambda x: S.take(x, S.var('w', shape=(2,)), axis=1), X, PROVED),
-    'embedding of batched': (lambda x, y: S.Embedding(y, x, input_dim=7, output_dim=4),
-                             [(4,), ()], DEPENDENT),
+    'embedding of batched': (
+        lambda x, y: S.Embedding(y, x, input_dim=7, output_dim=4),
+        [(4,), ()],
+        DEPENDENT,
+    ),
     'gather_nd': (lambda x, y: S.gather_nd(x, y), [(4,), ()], DEPENDENT),
     # --- layers
     'dense': (lambda x: S.FullyConnected(x, num_hidden=3, name='fc'), X, PROVED),
-    'dense, weights batched': (lambda x, y: S.FullyConnected(x, y, no_bias=True, num_hidden=7),
-                               XY, DEPENDENT),
-    'convolution': (lambda x: S.Convolution(x, kernel=(3, 3), num_filter=2, name='c'), IMAGE,
-                    PROVED),
+    'dense, weights batched': (
+        lambda x, y: S.FullyConnected(x, y, no_bias=True, num_hidden=7),
+        XY,
+        DEPENDENT,
+    ),
+    'convolution': (
+        lambda x: S.Convolution(x, kernel=(3, 3), num_filter=2, name='c'),
+        IMAGE,
+        PROVED,
+    ),
     'pooling': (lambda x: S.Pooling(x, kernel=(2, 2), pool_type='max'), IMAGE, PROVED),
     'layer norm': (lambda x: S.LayerNorm(x, name='n'), X, PROVED),
-    'layer norm 0': (lambda x: S.LayerNorm(x, axis=0, gamma=S.var('g', shape=(1,)),
-                                           beta=S.var('b', shape=(1,))), X, DEPENDENT),
+    'layer norm 0': (
+        lambda x: S.LayerNorm(x, axis=0, gamma=S.var('g', shape=(1,)), beta=S.var('b', shape=(1,))),
+        X,
+        DEPENDENT,
+    ),
     'l2': (lambda x: S.L2Normalization(x), X, PROVED),
     'dropout': (lambda x: S.Dropout(x), X, PROVED),
     'dropout axes': (lambda x: S.Dropout(x, axes=(1,)), X, PROVED),
     'dropout one mask': (lambda x: S.Dropout(x, axes=(0,)), X, DEPENDENT),
-    'sequence mask': (lambda x, y: S.SequenceMask(x, y, use_sequence_length=True, axis=1),
-                      [(4,), ()], PROVED),
-    'sequence mask 0': (lambda x, y: S.SequenceMask(S.transpose(x), y, axis=0,
-                                                    use_sequence_length=True), [(4,), ()],
-                        DEPENDENT),
+    'sequence mask': (
+        lambda x, y: S.SequenceMask(x, y, use_sequence_length=True, axis=1),
+        [(4,), ()],
+        PROVED,
+    ),
+    'sequence mask 0': (
+        lambda x, y: S.SequenceMask(S.transpose(x), y, axis=0, use_sequence_length=True),
+        [(4,), ()],
+        DEPENDENT,
+    ),
     'sequence last 0': (lambda x: S.SequenceLast(x), CUBE, DEPENDENT),
     'sequence reverse 0': (lambda x: S.SequenceReverse(x), CUBE, DEPENDENT),
     'constant result': (lambda x: S.Group([x * 2, S.ones((1, 4))]), X, DEPENDENT),
-    'position as value': (lambda x: x + S.broadcast_like(S.arange(7).reshape((7, 1)), x), X,
-                          DEPENDENT),
+    'position as value': (
+        lambda x: x + S.broadcast_like(S.arange(7).reshape((7, 1)), x),
+        X,
+        DEPENDENT,
+    ),
     'broadcast_to': (lambda x: S.broadcast_to(x, shape=(0, 4)), [(1,)], PROVED),
     'broadcast_to batch': (lambda x: S.broadcast_to(x, shape=(7, 4)), X, DEPENDENT),
     'batch norm, training': (lambda x: S.BatchNorm(x, name='n'), X, DEPENDENT),
@@ -154,9 +176,11 @@ def test_verdict(name):
 
 def evaluate(symbol, inputs, others):
     args = {name: others.get(name, inputs.get(name)) for name in symbol.list_inputs()}
-    executor = symbol.bind(mx.cpu(), {n: mx.nd.array(args[n]) for n in symbol.list_arguments()},
-                           aux_states={n: mx.nd.array(args[n]) for n in
-                                       symbol.list_auxiliary_states()})
+    executor = symbol.bind(
+        mx.cpu(),
+        {n: mx.nd.array(args[n]) for n in symbol.list_arguments()},
+        aux_states={n: mx.nd.array(args[n]) for n in symbol.list_auxiliary_states()},
+    )
     return [out.asnumpy() for out in executor.forward(is_train=False)]
 
 
@@ -168,14 +192,18 @@ def test_proved_operators_are_row_by_row(name, rows):
     generator = np.random.RandomState(3)
     inputs = {key: generator.uniform(0, 3, (rows,) + shape) for key, shape in shapes.items()}
     arguments, _, auxiliary = symbol.infer_shape(**{k: v.shape for k, v in inputs.items()})
-    others = {key: generator.uniform(-1, 1, shape) for key, shape in zip(
-        symbol.list_inputs(), list(arguments) + list(auxiliary)) if key not in inputs}
+    others = {
+        key: generator.uniform(-1, 1, shape)
+        for key, shape in zip(symbol.list_inputs(), list(arguments) + list(auxiliary))
+        if key not in inputs
+    }
     together = evaluate(symbol, inputs, others)
     for row in range(rows):
-        alone = evaluate(symbol, {k: v[row:row + 1] for k, v in inputs.items()}, others)
+        alone = evaluate(symbol, {k: v[row : row + 1] for k, v in inputs.items()}, others)
         for one, all_rows, factor in zip(alone, together, result.factors):
-            np.testing.assert_allclose(all_rows[row * factor:(row + 1) * factor], one, rtol=1e-4,
-                                       atol=1e-6)
+            np.testing.assert_allclose(
+                all_rows[row * factor : (row + 1) * factor], one, rtol=1e-4, atol=1e-6
+            )
 
 
 def test_every_entry_is_an_operator_of_mxnet_by_the_name_that_graphs_have():
@@ -228,15 +256,17 @@ ATTEMPTS = {
     'repeat 0': lambda F, x: F.repeat(x, repeats=2, axis=0),
     'broadcast row': lambda F, x: F.broadcast_add(x, F.slice_axis(x, axis=0, begin=0, end=1)),
     'expand 0': lambda F, x: F.expand_dims(x, axis=0),
-    'size': lambda F, x: F.broadcast_mul(
-        x, F.cast(F.size_array(x), 'float32').reshape((1, 1))),
-    'roll': lambda F, x: F.concat(F.slice_axis(x, axis=0, begin=1, end=None),
-                                  F.slice_axis(x, axis=0, begin=0, end=1), dim=0),
-    'instance norm': lambda F, x: F.InstanceNorm(F.expand_dims(x, 0), F.ones((2,)),
-                                                 F.zeros((2,))).reshape((-1, 4)),
+    'size': lambda F, x: F.broadcast_mul(x, F.cast(F.size_array(x), 'float32').reshape((1, 1))),
+    'roll': lambda F, x: F.concat(
+        F.slice_axis(x, axis=0, begin=1, end=None), F.slice_axis(x, axis=0, begin=0, end=1), dim=0
+    ),
+    'instance norm': lambda F, x: F.InstanceNorm(
+        F.expand_dims(x, 0), F.ones((2,)), F.zeros((2,))
+    ).reshape((-1, 4)),
     'linspace': lambda F, x: F.broadcast_add(x, F.arange(2).reshape((2, 1))),
     'arange_like': lambda F, x: F.broadcast_add(
-        x, F.contrib.arange_like(x, axis=0).reshape((-1, 1))),
+        x, F.contrib.arange_like(x, axis=0).reshape((-1, 1))
+    ),
 }
 
 
@@ -244,15 +274,13 @@ ATTEMPTS = {
 @pytest.mark.parametrize('shape', [(2, 4), (1, 4)])
 def test_attempts_to_fool(name, shape):
     """Right, or a clear error that names block and line."""
-    if shape == (1, 4) and name in ('linspace', 'instance norm', 'reshape', 'reshape -1',
-                                   'roll'):
+    if shape == (1, 4) and name in ('linspace', 'instance norm', 'reshape', 'reshape -1', 'roll'):
         pytest.skip('written for two rows')
     net = Fooling(ATTEMPTS[name])
     try:
-        assert_matches_eager(net, samples(shape=shape), schedulers=['agenda', 'depth'],
-                             rtol=1e-4)
+        assert_matches_eager(net, samples(shape=shape), schedulers=['agenda', 'depth'], rtol=1e-4)
     except edb.RowDependenceError as error:
-        assert net.name in str(error) and 'eager.py' in str(error) or __file__ in str(error)
+        assert (net.name in str(error) and 'eager.py' in str(error)) or __file__ in str(error)
 
 
 def test_operators_without_a_rule_are_right_or_an_error_that_names_block_and_line():
@@ -266,7 +294,7 @@ def test_operators_without_a_rule_are_right_or_an_error_that_names_block_and_lin
         assert net.name in str(error) and 'cumsum' in str(error)
         assert 'test_rowwise.py:' in str(error)
     else:
-        kind, = scope.report().types
+        (kind,) = scope.report().types
         assert kind.batches == 4 and 'cumsum' in kind.note
         for value, x in zip(values, made):
             np.testing.assert_allclose(value.asnumpy(), net(x).asnumpy(), rtol=1e-5)
@@ -275,8 +303,11 @@ def test_operators_without_a_rule_are_right_or_an_error_that_names_block_and_lin
 def test_batch_norm_in_training_is_refused_when_recorded():
     net = started(nn.BatchNorm(in_channels=4))
     with autograd.record():
-        with pytest.raises(edb.RowDependenceError, match=r'BatchNorm\(batchnorm\d+\)(.|\n)*'
-                                                         r'test_rowwise\.py:\d+'):
+        with pytest.raises(
+            edb.RowDependenceError,
+            match=r'BatchNorm\(batchnorm\d+\)(.|\n)*'
+            r'test_rowwise\.py:\d+',
+        ):
             with edb.batching():
                 net(samples()[0])
 
@@ -286,7 +317,7 @@ def test_rows_that_depend_run_one_by_one_and_the_report_says_so():
     with edb.compile_options(whole_values=False), edb.batching() as scope:
         values = [net(x) for x in samples()]
     edb.forward(values)
-    kind, = scope.report().types
+    (kind,) = scope.report().types
     assert (kind.calls, kind.batches) == (4, 4) and 'softmax(axis=0)' in kind.note
     assert 'one by one: softmax(axis=0)' in str(scope.report())
 
@@ -315,8 +346,11 @@ def test_python_side_effects_are_refused():
             return x * self.calls
 
     net = Counting()
-    with pytest.raises(edb.RecordError, match=r'Counting\(counting\d+\) changes self\.calls'
-                                              r'(.|\n)*test_rowwise\.py:\d+'):
+    with pytest.raises(
+        edb.RecordError,
+        match=r'Counting\(counting\d+\) changes self\.calls'
+        r'(.|\n)*test_rowwise\.py:\d+',
+    ):
         with edb.batching():
             net(samples()[0])
 

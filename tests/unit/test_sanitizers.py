@@ -1,5 +1,6 @@
 """The C++ of the native operators: compiled where a warning is an error, and run where reading
 memory that nobody has, or what has no defined result, ends the program."""
+
 import subprocess
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,9 +17,15 @@ except compiler.BuildError as error:
 MXNET = Path(find_spec('mxnet').submodule_search_locations[0])
 
 
-@pytest.mark.parametrize('flags', [
-    compiler.level_flags('v2'), pytest.param(compiler.level_flags('v4'), marks=pytest.mark.slow),
-    pytest.param(('-DEDB_STOPWATCH',), marks=pytest.mark.slow)], ids=['v2', 'v4', 'stopwatch'])
+@pytest.mark.parametrize(
+    'flags',
+    [
+        compiler.level_flags('v2'),
+        pytest.param(compiler.level_flags('v4'), marks=pytest.mark.slow),
+        pytest.param(('-DEDB_STOPWATCH',), marks=pytest.mark.slow),
+    ],
+    ids=['v2', 'v4', 'stopwatch'],
+)
 def test_nothing_is_warned_of(flags, tmp_path):
     if not compiler.levels().keys() >= {'v2', 'v4'}:
         pytest.skip('another processor')
@@ -29,14 +36,23 @@ def run_sanitized(*arguments):
     """A Python program, with the native operators under AddressSanitizer and UBSan. The first is to
     be loaded before all else, with the library whose exceptions it watches; Python's own
     allocations live until it ends, so what leaks is not asked."""
-    libraries = [subprocess.run([COMPILER, f'-print-file-name={name}.so'], check=True, text=True,
-                                stdout=subprocess.PIPE).stdout.strip()
-                 for name in ('libasan', 'libstdc++')]
+    libraries = [
+        subprocess.run(
+            [COMPILER, f'-print-file-name={name}.so'], check=True, text=True, stdout=subprocess.PIPE
+        ).stdout.strip()
+        for name in ('libasan', 'libstdc++')
+    ]
     if not all(Path(library).is_absolute() for library in libraries):
         pytest.skip(f'{COMPILER} has no AddressSanitizer')
-    return run_python(*arguments, cwd=ROOT, GLUON_EDBATCH_SANITIZE='1', GLUON_EDBATCH_NATIVE='1',
-                      LD_PRELOAD=' '.join(libraries), ASAN_OPTIONS='detect_leaks=0',
-                      UBSAN_OPTIONS='print_stacktrace=1')
+    return run_python(
+        *arguments,
+        cwd=ROOT,
+        GLUON_EDBATCH_SANITIZE='1',
+        GLUON_EDBATCH_NATIVE='1',
+        LD_PRELOAD=' '.join(libraries),
+        ASAN_OPTIONS='detect_leaks=0',
+        UBSAN_OPTIONS='print_stacktrace=1',
+    )
 
 
 SHORT_WORKSPACE = """
@@ -71,8 +87,16 @@ def test_writing_beside_an_array_is_seen():
 @pytest.mark.slow
 def test_native_operators_read_and_write_what_is_theirs():
     """But for the tests that start programs: those are about finding and loading the library."""
-    result = run_sanitized('-m', 'pytest', '-q', '-p', 'no:cacheprovider', 'tests/integration/test_native.py',
-                           '-k', 'not level and not compiler and not folder and not switched_off '
-                           'and not stopwatch and not kept')
+    result = run_sanitized(
+        '-m',
+        'pytest',
+        '-q',
+        '-p',
+        'no:cacheprovider',
+        'tests/integration/test_native.py',
+        '-k',
+        'not level and not compiler and not folder and not switched_off '
+        'and not stopwatch and not kept',
+    )
     assert result.returncode == 0, result.stdout + result.stderr
     assert 'passed' in result.stdout

@@ -1,4 +1,5 @@
 """Schedulers, the frontier they work on, and the lower bound."""
+
 from collections import defaultdict
 from fractions import Fraction
 from itertools import combinations
@@ -7,15 +8,27 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gluon_edbatch.graph.graph import Graph
 from gluon_edbatch.schedule import (
-    AgendaScheduler, BeamScheduler, DepthScheduler, FSMScheduler, Frontier, Schedule, SufficientConditionScheduler, UnbatchedScheduler, bound, get_scheduler, lower_bound)
+    AgendaScheduler,
+    BeamScheduler,
+    DepthScheduler,
+    Frontier,
+    FSMScheduler,
+    Schedule,
+    SufficientConditionScheduler,
+    UnbatchedScheduler,
+    bound,
+    get_scheduler,
+    lower_bound,
+)
 from gluon_edbatch.testing.scheduling import check_schedule, check_scheduler
 from support.strategies import graphs
 
-NAMES = ["agenda", "agenda-remaining", "depth", "unbatched"]  # test_fsm.py has the others
+NAMES = ['agenda', 'agenda-remaining', 'depth', 'unbatched']  # test_fsm.py has the others
 EMBED, CELL, HEAD = range(3)
 
 
@@ -40,60 +53,70 @@ ALONE = Graph.from_lists([1, 0, 1, 0], [[], [], [1], [0]], alone=[1])
 QUEUE = Graph.from_lists([0, 1, 1, 1], [[], [0], [], []], alone=[1])
 
 
-@pytest.mark.parametrize("name, graph, expected", [
-    ("depth", TREES, [[0, 2, 4, 7], [1, 3, 8], [5], [9], [6]]),
-    ("agenda", TREES, [[0, 2, 4, 7], [1, 3, 8], [5], [6, 9]]),
-    ("agenda-remaining", TREES, [[0, 2, 4, 7], [1, 3, 8], [5], [6, 9]]),
-    ("unbatched", TREES, [[node] for node in range(10)]),
-    ("depth", TURN, [[0, 1, 2], [3], [4], [5]]),
-    ("agenda", TURN, [[0, 1, 2], [3], [4], [5]]),
-    ("agenda-remaining", TURN, [[0, 1, 2], [4], [3, 5]]),
-    ("depth", ALONE, [[1], [0], [3], [2]]),
-    ("agenda", ALONE, [[0], [1, 3], [2]]),
-    ("agenda-remaining", ALONE, [[0], [1, 3], [2]]),
-    ("depth", QUEUE, [[0], [2], [3], [1]]),
-    ("agenda", QUEUE, [[2], [3], [0], [1]]),
-])
+@pytest.mark.parametrize(
+    'name, graph, expected',
+    [
+        ('depth', TREES, [[0, 2, 4, 7], [1, 3, 8], [5], [9], [6]]),
+        ('agenda', TREES, [[0, 2, 4, 7], [1, 3, 8], [5], [6, 9]]),
+        ('agenda-remaining', TREES, [[0, 2, 4, 7], [1, 3, 8], [5], [6, 9]]),
+        ('unbatched', TREES, [[node] for node in range(10)]),
+        ('depth', TURN, [[0, 1, 2], [3], [4], [5]]),
+        ('agenda', TURN, [[0, 1, 2], [3], [4], [5]]),
+        ('agenda-remaining', TURN, [[0, 1, 2], [4], [3, 5]]),
+        ('depth', ALONE, [[1], [0], [3], [2]]),
+        ('agenda', ALONE, [[0], [1, 3], [2]]),
+        ('agenda-remaining', ALONE, [[0], [1, 3], [2]]),
+        ('depth', QUEUE, [[0], [2], [3], [1]]),
+        ('agenda', QUEUE, [[2], [3], [0], [1]]),
+    ],
+)
 def test_schedules_by_hand(name, graph, expected):
     assert batches(name, graph) == expected
 
 
-@pytest.mark.parametrize("graph, expected", [
-    (TREES, 1 + 2 + 1),
-    (TURN, 2 + 1),
-    (ALONE, 2 + 1),
-    (QUEUE, 3 + 1),
-    (Graph.from_lists([], []), 0),
-    (Graph.from_lists([2], [[]]), 1),
-    (Graph.from_lists([0, 0, 0], [[], [], []]), 1),
-    # Different paths are richest in different types, so the bound of 4 is more than any path is.
-    (Graph.from_lists([0, 0, 1, 1], [[], [0], [], [2]]), 4),
-])
+@pytest.mark.parametrize(
+    'graph, expected',
+    [
+        (TREES, 1 + 2 + 1),
+        (TURN, 2 + 1),
+        (ALONE, 2 + 1),
+        (QUEUE, 3 + 1),
+        (Graph.from_lists([], []), 0),
+        (Graph.from_lists([2], [[]]), 1),
+        (Graph.from_lists([0, 0, 0], [[], [], []]), 1),
+        # Different paths are richest in different types, so the bound of 4 is more than any path is.
+        (Graph.from_lists([0, 0, 1, 1], [[], [0], [], [2]]), 4),
+    ],
+)
 def test_lower_bound_by_hand(graph, expected):
     assert lower_bound(graph) == expected
 
 
 def test_get_scheduler():
     for name, kind in [
-        ("agenda", AgendaScheduler), ("agenda-remaining", AgendaScheduler),
-        ("beam", BeamScheduler), ("depth", DepthScheduler), ("fsm", FSMScheduler),
-        ("sufficient", SufficientConditionScheduler), ("unbatched", UnbatchedScheduler),
+        ('agenda', AgendaScheduler),
+        ('agenda-remaining', AgendaScheduler),
+        ('beam', BeamScheduler),
+        ('depth', DepthScheduler),
+        ('fsm', FSMScheduler),
+        ('sufficient', SufficientConditionScheduler),
+        ('unbatched', UnbatchedScheduler),
     ]:
         scheduler = get_scheduler(name)
         assert isinstance(scheduler, kind) and scheduler.name == name
         assert get_scheduler(scheduler) is scheduler
         assert repr(scheduler).startswith(kind.__name__)
-    assert get_scheduler("fsm") is get_scheduler("fsm")
-    assert get_scheduler("agenda-remaining").remaining and not get_scheduler("agenda").remaining
+    assert get_scheduler('fsm') is get_scheduler('fsm')
+    assert get_scheduler('agenda-remaining').remaining and not get_scheduler('agenda').remaining
     names = "there is no scheduler 'best'; there are 'agenda', 'agenda-remaining', 'beam', 'd"
     with pytest.raises(ValueError, match=names):
-        get_scheduler("best")
+        get_scheduler('best')
     for wrong in (None, 3, object(), DepthScheduler):
-        with pytest.raises(TypeError, match="is not a scheduler: it must be a name or an object"):
+        with pytest.raises(TypeError, match='is not a scheduler: it must be a name or an object'):
             get_scheduler(wrong)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize('name', NAMES)
 @settings(max_examples=500, deadline=None)
 @given(graph=graphs())
 def test_schedulers_keep_the_rules(name, graph):
@@ -146,7 +169,7 @@ def test_frontier_is_as_defined(graph, seed):
 
 def test_frontier_by_hand():
     frontier = Frontier(TREES)
-    assert repr(frontier) == "Frontier({0: 4})" and frontier.fresh == [EMBED]
+    assert repr(frontier) == 'Frontier({0: 4})' and frontier.fresh == [EMBED]
     with pytest.raises(KeyError):
         frontier.take(CELL)
     assert frontier.take(EMBED).tolist() == [0, 2, 4, 7] and frontier.counts == {CELL: 3}
@@ -175,8 +198,11 @@ def agenda_by_definition(graph, remaining):
     frontier, found = PlainFrontier(graph), []
 
     def rank(kind):
-        depths = [depth[node] for node in np.flatnonzero(graph.types == kind)
-                  if not (remaining and node in frontier.done)]
+        depths = [
+            depth[node]
+            for node in np.flatnonzero(graph.types == kind)
+            if not (remaining and node in frontier.done)
+        ]
         return not graph.alone[kind], Fraction(sum(depths), len(depths)), kind
 
     while frontier.ready():
@@ -184,7 +210,7 @@ def agenda_by_definition(graph, remaining):
     return found
 
 
-@pytest.mark.parametrize("remaining", [False, True])
+@pytest.mark.parametrize('remaining', [False, True])
 @settings(max_examples=300, deadline=None)
 @given(graph=graphs())
 def test_agenda_is_as_defined(remaining, graph):
@@ -199,7 +225,7 @@ def test_depth_is_as_defined(graph):
     for node in range(len(graph)):
         kind = int(graph.types[node])
         groups[graph.depth[node], kind, node if graph.alone[kind] else 0].append(node)
-    assert batches("depth", graph) == [groups[key] for key in sorted(groups)]
+    assert batches('depth', graph) == [groups[key] for key in sorted(groups)]
 
 
 # The bound against its definition, and against the best that there is
@@ -217,8 +243,10 @@ def bound_by_definition(graph):
 
     for node in range(len(graph)):
         walk(node, [0] * graph.num_types)
-    return sum(int((graph.types == kind).sum()) if graph.alone[kind] else most[kind]
-               for kind in range(graph.num_types))
+    return sum(
+        int((graph.types == kind).sum()) if graph.alone[kind] else most[kind]
+        for kind in range(graph.num_types)
+    )
 
 
 def fewest_batches(graph):
@@ -238,11 +266,11 @@ def fewest_batches(graph):
     return steps
 
 
-@pytest.mark.parametrize("chunk", [1, 1 << 24])
+@pytest.mark.parametrize('chunk', [1, 1 << 24])
 @settings(max_examples=400, deadline=None)
 @given(graph=graphs(max_nodes=14))
 def test_lower_bound_is_as_defined(chunk, graph):
-    with mock.patch.object(bound, "_CHUNK", chunk):  # one type at a time, or all
+    with mock.patch.object(bound, '_CHUNK', chunk):  # one type at a time, or all
         assert lower_bound(graph) == bound_by_definition(graph)
 
 
@@ -260,8 +288,13 @@ def test_bound_is_at_most_the_optimum_and_schedules_at_least(graph):
 
 def chain(length, num_types):
     nodes = np.arange(length)
-    return Graph((nodes % num_types).astype(np.int32), np.maximum(np.arange(-1, length), 0),
-                 nodes[:-1].astype(np.int32), num_types, np.zeros(num_types, bool)).validate()
+    return Graph(
+        (nodes % num_types).astype(np.int32),
+        np.maximum(np.arange(-1, length), 0),
+        nodes[:-1].astype(np.int32),
+        num_types,
+        np.zeros(num_types, bool),
+    ).validate()
 
 
 def test_chain_of_10000_levels():
@@ -279,7 +312,8 @@ def test_a_million_nodes():
     graph = Graph(
         types=np.random.RandomState(0).randint(0, num_types, n).astype(np.int32),
         offsets=np.concatenate([np.zeros(width, int), np.arange(n - width + 1) * 2]),
-        inputs=inputs.ravel().astype(np.int32), num_types=num_types,
+        inputs=inputs.ravel().astype(np.int32),
+        num_types=num_types,
         alone=np.zeros(num_types, bool),
     ).validate()
     for name in NAMES:
@@ -291,14 +325,15 @@ def test_wide_fans():
     n = 5_000
     inputs = [[]] * n + [list(range(n))] + [[n]] * n + [list(range(n + 1, 2 * n + 1)) * 2]
     graph = Graph.from_lists([0] * n + [1] + [0] * n + [1], inputs)
-    for name in ("agenda", "agenda-remaining", "depth"):
+    for name in ('agenda', 'agenda-remaining', 'depth'):
         assert [len(batch) for batch in batches(name, graph)] == [n, 1, n, 1]
 
 
 def test_thousands_of_types():
     n = 3_000
-    graph = Graph.from_lists(list(range(n)) * 2, [[]] * n + [[node] for node in range(n)],
-                             alone=range(0, n, 2))
+    graph = Graph.from_lists(
+        list(range(n)) * 2, [[]] * n + [[node] for node in range(n)], alone=range(0, n, 2)
+    )
     assert lower_bound(graph) == 2 * n
     for name in NAMES:
         assert len(check_scheduler(get_scheduler(name), graph)) == 2 * n
@@ -310,26 +345,31 @@ def test_thousands_of_types():
 class Fixed:
     """Gives the schedules that it was given, in turn."""
 
-    name = "fixed"
+    name = 'fixed'
 
     def __init__(self, *schedules):
-        self.schedules = [Schedule.from_batches([np.array(batch, int) for batch in schedule])
-                          for schedule in schedules]
+        self.schedules = [
+            Schedule.from_batches([np.array(batch, int) for batch in schedule])
+            for schedule in schedules
+        ]
 
     def schedule(self, graph):
         return self.schedules.pop(0) if len(self.schedules) > 1 else self.schedules[0]
 
 
-@pytest.mark.parametrize("schedule, message", [
-    ([[0], [1, 3], []], "batches without nodes"),
-    ([[0], [1, 3]], "order does not hold each of the 4 nodes once"),
-    ([[0], [1, 3], [2], [2]], "order does not hold each of the 4 nodes once"),
-    ([[3], [0], [1], [2]], "node 3 runs in batch 0 and reads node 0, which runs in batch 1"),
-    ([[0, 3], [1], [2]], "node 3 runs in batch 0 and reads node 0, which runs in batch 0"),
-    ([[0, 1], [2], [3]], "a batch holds nodes of two types"),
-    ([[0], [3, 1], [2]], "nodes do not ascend in a batch"),
-    ([[1], [0, 2], [3]], "a batch holds two nodes of a type whose nodes must run alone"),
-])
+@pytest.mark.parametrize(
+    'schedule, message',
+    [
+        ([[0], [1, 3], []], 'batches without nodes'),
+        ([[0], [1, 3]], 'order does not hold each of the 4 nodes once'),
+        ([[0], [1, 3], [2], [2]], 'order does not hold each of the 4 nodes once'),
+        ([[3], [0], [1], [2]], 'node 3 runs in batch 0 and reads node 0, which runs in batch 1'),
+        ([[0, 3], [1], [2]], 'node 3 runs in batch 0 and reads node 0, which runs in batch 0'),
+        ([[0, 1], [2], [3]], 'a batch holds nodes of two types'),
+        ([[0], [3, 1], [2]], 'nodes do not ascend in a batch'),
+        ([[1], [0, 2], [3]], 'a batch holds two nodes of a type whose nodes must run alone'),
+    ],
+)
 def test_check_scheduler_finds(schedule, message):
     check_scheduler(Fixed([[0], [1, 3], [2]]), ALONE)
     with pytest.raises(AssertionError, match=message):
@@ -339,16 +379,16 @@ def test_check_scheduler_finds(schedule, message):
 def test_check_scheduler_finds_other_faults():
     good, other = [[0], [1, 3], [2]], [[1], [0], [3], [2]]
     for schedules in ((good, other), (good, good, other)):
-        with pytest.raises(AssertionError, match="gave two schedules for one graph"):
+        with pytest.raises(AssertionError, match='gave two schedules for one graph'):
             check_scheduler(Fixed(*schedules), ALONE)
-    with mock.patch("gluon_edbatch.testing.scheduling.lower_bound", lambda graph: 4):
-        with pytest.raises(AssertionError, match="3 batches, below the lower bound of 4"):
+    with mock.patch('gluon_edbatch.testing.scheduling.lower_bound', lambda graph: 4):
+        with pytest.raises(AssertionError, match='3 batches, below the lower bound of 4'):
             check_scheduler(Fixed(good), ALONE)
-    with pytest.raises(AssertionError, match="order is int64, not int32"):
+    with pytest.raises(AssertionError, match='order is int64, not int32'):
         check_schedule(Schedule(np.arange(4), np.arange(5)), ALONE)
-    with pytest.raises(AssertionError, match="bounds are int32, not int64"):
+    with pytest.raises(AssertionError, match='bounds are int32, not int64'):
         check_schedule(Schedule(np.arange(4, dtype=np.int32), np.arange(5, dtype=np.int32)), ALONE)
-    with pytest.raises(AssertionError, match="bounds do not go from 0 to the 4 nodes in order"):
+    with pytest.raises(AssertionError, match='bounds do not go from 0 to the 4 nodes in order'):
         check_schedule(Schedule(np.arange(4, dtype=np.int32), np.arange(4)), ALONE)
 
     class Meddling(UnbatchedScheduler):
@@ -356,13 +396,13 @@ def test_check_scheduler_finds_other_faults():
             graph.types[:] = 0
             return super().schedule(graph)
 
-    with pytest.raises(AssertionError, match="changed types of the graph"):
+    with pytest.raises(AssertionError, match='changed types of the graph'):
         check_scheduler(Meddling(), Graph.from_lists([1, 0], [[], [0]]))
 
 
 def test_schedule_iterates_over_batches():
     schedule = Schedule.from_batches([np.array([2, 3]), np.array([0])])
-    assert len(schedule) == 2 and repr(schedule) == "Schedule(3 nodes in 2 batches)"
+    assert len(schedule) == 2 and repr(schedule) == 'Schedule(3 nodes in 2 batches)'
     assert [batch.tolist() for batch in schedule] == [[2, 3], [0]]
     assert schedule.order.dtype == np.int32 and schedule.bounds.tolist() == [0, 2, 3]
     assert len(Schedule.from_batches([])) == 0 and list(Schedule.from_batches([])) == []

@@ -1,4 +1,5 @@
 """Ragged arguments without padding: the rewritten subgraphs against the padded ones."""
+
 import mxnet as mx
 import numpy as np
 import pytest
@@ -22,14 +23,25 @@ SHAPES = {'x': (5, 3, H), 'y': (5, 3, H), 'z': (5, H)}
 # What a cell may do with ragged x and y (zero at the padding) and with z (N, H).
 COVERED = {
     'sum': lambda x, y, z: F.sum(x, axis=1),
-    'sum, axis kept': lambda x, y, z: F.broadcast_add(F.sum(x, axis=1, keepdims=True),
-                                                      F.expand_dims(z, axis=1)),
+    'sum, axis kept': lambda x, y, z: F.broadcast_add(
+        F.sum(x, axis=1, keepdims=True), F.expand_dims(z, axis=1)
+    ),
     'gated': lambda x, y, z: F.sum(F.sigmoid(x) * y, axis=1),
-    'forget gate': lambda x, y, z: z + F.sum(F.Activation(F.broadcast_add(
-        F.FullyConnected(x, num_hidden=H, flatten=False, no_bias=True, name='fc'),
-        F.expand_dims(z, axis=1)), act_type='sigmoid') * y, axis=1),
-    'product with own': lambda x, y, z: F.sum(F.broadcast_mul(F.reshape(z, (0, 1, -1)), x),
-                                              axis=1),
+    'forget gate': lambda x, y, z: (
+        z
+        + F.sum(
+            F.Activation(
+                F.broadcast_add(
+                    F.FullyConnected(x, num_hidden=H, flatten=False, no_bias=True, name='fc'),
+                    F.expand_dims(z, axis=1),
+                ),
+                act_type='sigmoid',
+            )
+            * y,
+            axis=1,
+        )
+    ),
+    'product with own': lambda x, y, z: F.sum(F.broadcast_mul(F.reshape(z, (0, 1, -1)), x), axis=1),
     'clipped': lambda x, y, z: F.sum(y * F.clip(x, -0.5, 0.5), axis=1) + z,
 }
 NOT_COVERED = {
@@ -39,8 +51,9 @@ NOT_COVERED = {
     'other axis': lambda x, y, z: F.sum(F.sum(x, axis=2, keepdims=True), axis=1),
     'slice': lambda x, y, z: F.sum(F.slice_axis(x, axis=1, begin=0, end=2), axis=1),
     'split': lambda x, y, z: F.sum(F.split(x, num_outputs=2, axis=2)[0], axis=1),
-    'across rows': lambda x, y, z: F.sum(F.broadcast_add(x, F.reshape(
-        F.sum(z, axis=0), (1, 1, -1))), axis=1),
+    'across rows': lambda x, y, z: F.sum(
+        F.broadcast_add(x, F.reshape(F.sum(z, axis=0), (1, 1, -1))), axis=1
+    ),
 }
 
 
@@ -50,8 +63,7 @@ def graph(function):
 
 def outputs_and_gradients(symbol, values):
     inputs = {name: values[name] for name in symbol.list_inputs()}
-    trained = {name: value for name, value in inputs.items()
-               if name not in (PARENTS, SEGMENTS)}
+    trained = {name: value for name, value in inputs.items() if name not in (PARENTS, SEGMENTS)}
     for value in trained.values():
         value.attach_grad()
     with autograd.record():
@@ -74,8 +86,10 @@ def test_the_same_results_and_gradients(name, counts):
     long = {key: random.normal(size=(total, H)).astype(np.float32) for key in 'xy'}
     parents = np.repeat(np.arange(rows), counts)
     where = np.arange(longest) < np.array(counts)[:, None]
-    values = {'z': mx.nd.array(random.normal(size=(rows, H))),
-              'fc_weight': mx.nd.array(random.normal(size=(H, H)))}
+    values = {
+        'z': mx.nd.array(random.normal(size=(rows, H))),
+        'fc_weight': mx.nd.array(random.normal(size=(H, H))),
+    }
     padded = dict(values)
     for key in 'xy':
         array = np.zeros((rows, longest, H), np.float32)
@@ -89,8 +103,9 @@ def test_the_same_results_and_gradients(name, counts):
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
     for key, gradient in gradients.items():
         wanted = expected_gradients[key]
-        np.testing.assert_allclose(gradient, wanted[where] if key in 'xy' else wanted,
-                                   rtol=1e-4, atol=1e-4, err_msg=key)
+        np.testing.assert_allclose(
+            gradient, wanted[where] if key in 'xy' else wanted, rtol=1e-4, atol=1e-4, err_msg=key
+        )
 
 
 @pytest.mark.parametrize('name', NOT_COVERED)
@@ -148,6 +163,7 @@ def test_cells_in_batches(rows):
         x, count = sample
         states = [x * (i + 1) for i in range(count)]
         return cell(edb.ragged(states, shape=x.shape), x) + cell(edb.ragged([x]), x)
+
     samples = [(mx.nd.random.normal(shape=(rows, H)), i % 4) for i in range(9)]
     assert_matches_eager(run, samples, blocks=[cell])
 
@@ -159,7 +175,9 @@ def test_lengths_that_differ_keep_their_padding():
     def run(sample):
         x, count = sample
         values = [x * (i + 1) for i in range(4)]
-        return block(edb.ragged(values[:count], shape=(1, H)),
-                     edb.ragged(values[:3 - count], shape=(1, H)))
+        return block(
+            edb.ragged(values[:count], shape=(1, H)), edb.ragged(values[: 3 - count], shape=(1, H))
+        )
+
     samples = [(mx.nd.random.normal(shape=(1, H)), i % 4) for i in range(9)]
     assert_matches_eager(run, samples, blocks=[block])

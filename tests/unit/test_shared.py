@@ -1,4 +1,5 @@
 """Models written with operators alone: arrays that all calls share are weights, as with DyNet."""
+
 import gc
 
 import mxnet as mx
@@ -70,8 +71,8 @@ def test_training_takes_effect_at_once(net):
     losses = {}
     for batched in (True, False):
         for parameter in net.collect_params().values():
-            parameter.set_data(mx.nd.full(parameter.shape, .2))
-        trainer = gluon.Trainer(net.collect_params(), 'sgd', {'learning_rate': .1})
+            parameter.set_data(mx.nd.full(parameter.shape, 0.2))
+        trainer = gluon.Trainer(net.collect_params(), 'sgd', {'learning_rate': 0.1})
         losses[batched] = []
         for _ in range(4):
             with autograd.record():
@@ -99,7 +100,8 @@ LAYERS = {
     'take': lambda x, w, b: N.take(w, N.argmax(x, axis=1)) * x,
     'elementwise': lambda x, w, b: N.broadcast_mul(N.concat(x, x[:, :2], dim=1), b) - b,
     'Convolution': lambda x, w, b: N.Convolution(
-        N.reshape(x, shape=(0, 1, 4)), w, b, kernel=4, num_filter=6),
+        N.reshape(x, shape=(0, 1, 4)), w, b, kernel=4, num_filter=6
+    ),
 }
 
 
@@ -111,8 +113,16 @@ def test_layer_of_arrays(name, rows):
 
     def model(x):
         return LAYERS[name](N.identity(x), weight, bias)
-    assert_matches_eager(model, samples, blocks=[], inputs=[weight, bias], hybridized=[False],
-                         schedulers=['agenda'], rtol=3e-5)
+
+    assert_matches_eager(
+        model,
+        samples,
+        blocks=[],
+        inputs=[weight, bias],
+        hybridized=[False],
+        schedulers=['agenda'],
+        rtol=3e-5,
+    )
     with edb.batching('agenda') as scope:
         edb.forward([model(x) for x in samples])
     report = scope.report()
@@ -123,8 +133,15 @@ def test_data_that_are_ndarrays():
     """In operators that get no lazy value; the weight's place does not matter."""
     weight = array(4, 4)
     samples = [array(4, 1, gradient=False) for _ in range(4)]
-    assert_matches_eager(lambda x: N.dot(weight, x), samples, blocks=[], inputs=[weight],
-                         hybridized=[False], schedulers=['agenda'], rtol=3e-5)
+    assert_matches_eager(
+        lambda x: N.dot(weight, x),
+        samples,
+        blocks=[],
+        inputs=[weight],
+        hybridized=[False],
+        schedulers=['agenda'],
+        rtol=3e-5,
+    )
     with edb.batching('agenda') as scope:
         edb.forward([N.dot(weight, x) for x in samples])
     assert operators_of(scope, 'dot') == (4, 1)
@@ -134,10 +151,13 @@ def test_without_gradients():
     """Large arrays, and weights of layers, are shared without a gradient of their own."""
     weight = array(300, 300, gradient=False)
     samples = [array(1, 300) for _ in range(5)]
-    for model in (lambda x: N.dot(N.identity(x), weight),
-                  lambda x: N.FullyConnected(N.identity(x), weight[:5], no_bias=True, num_hidden=5)):
-        assert_matches_eager(model, samples, blocks=[], hybridized=[False], rtol=3e-5,
-                             schedulers=['agenda'])
+    for model in (
+        lambda x: N.dot(N.identity(x), weight),
+        lambda x: N.FullyConnected(N.identity(x), weight[:5], no_bias=True, num_hidden=5),
+    ):
+        assert_matches_eager(
+            model, samples, blocks=[], hybridized=[False], rtol=3e-5, schedulers=['agenda']
+        )
 
 
 def test_computed_weights():
@@ -149,12 +169,22 @@ def test_computed_weights():
             weight = base * 2
             if batched:
                 with edb.batching():
-                    values = [N.FullyConnected(N.identity(x), weight, no_bias=True, num_hidden=4)
-                              for x in samples]
+                    values = [
+                        N.FullyConnected(N.identity(x), weight, no_bias=True, num_hidden=4)
+                        for x in samples
+                    ]
                 loss = edb.stack(values).square().sum()
             else:
-                loss = mx.nd.stack(*[mx.nd.FullyConnected(x, weight, no_bias=True, num_hidden=4)
-                                     for x in samples]).square().sum()
+                loss = (
+                    mx.nd.stack(
+                        *[
+                            mx.nd.FullyConnected(x, weight, no_bias=True, num_hidden=4)
+                            for x in samples
+                        ]
+                    )
+                    .square()
+                    .sum()
+                )
         loss.backward()
         gradients.append(base.grad.asnumpy())
     np.testing.assert_allclose(*gradients, rtol=1e-5)
@@ -182,8 +212,10 @@ def test_many_arrays_are_data():
 
     def model(x, matrix):
         return N.dot(N.identity(x), matrix)
-    assert_matches_eager(model, samples, unpack=True, blocks=[], hybridized=[False],
-                         schedulers=['agenda'], rtol=3e-5)
+
+    assert_matches_eager(
+        model, samples, unpack=True, blocks=[], hybridized=[False], schedulers=['agenda'], rtol=3e-5
+    )
     with edb.batching('agenda') as scope:
         edb.forward([model(*sample) for sample in samples])
     assert operators_of(scope, 'dot')[1] < 100
@@ -237,6 +269,7 @@ def test_on_another_context():
 
 # --- what DyNet's page promises ------------------------------------------------------------------
 
+
 def test_building_computes_nothing(net):
     with edb.batching() as scope:
         net(tree(3, lambda: array(5)))
@@ -256,6 +289,7 @@ def test_one_value_computes_what_it_needs_and_keeps_it(net):
 
         def again():
             return N.tanh(first + other)
+
         later = again()  # the graph goes on, and only the difference is computed
         nodes = scope.report().nodes
         later.asnumpy()

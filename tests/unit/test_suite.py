@@ -1,4 +1,5 @@
 """What must hold of the tests themselves."""
+
 import ast
 import os
 import select
@@ -39,10 +40,16 @@ def test_no_test_goes_by_the_clock(module):
     """How fast a machine is, and what else it does, decides nothing (`support.processes.HANG` is
     there for what hangs)."""
     for node in ast.walk(ast.parse(module.read_text(encoding='utf-8'))):
-        clock = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) \
+        clock = (
+            isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Name)
             and node.value.id == 'time'
-        limit = isinstance(node, ast.keyword) and node.arg == 'timeout' \
+        )
+        limit = (
+            isinstance(node, ast.keyword)
+            and node.arg == 'timeout'
             and isinstance(node.value, ast.Constant)
+        )
         assert not clock and not limit, f'{module}:{getattr(node, "lineno", "?")}'
 
 
@@ -66,11 +73,19 @@ def test_a_hook_that_stays_is_noticed(place, monkeypatch):
 def replaced_by_the_package():
     """Names of functions in modules and classes of MXNet that are not MXNet's own."""
     modules = [module for name, module in sys.modules.items() if name.startswith('mxnet')]
-    classes = [item for module in modules for item in vars(module).values()
-               if isinstance(item, type) and item.__module__.startswith('mxnet')]
-    return {(owner.__name__, name) for owner in modules + classes
-            for name, item in vars(owner).items() if not isinstance(item, type)
-            and str(getattr(item, '__module__', '')).startswith('gluon_edbatch')}
+    classes = [
+        item
+        for module in modules
+        for item in vars(module).values()
+        if isinstance(item, type) and item.__module__.startswith('mxnet')
+    ]
+    return {
+        (owner.__name__, name)
+        for owner in modules + classes
+        for name, item in vars(owner).items()
+        if not isinstance(item, type)
+        and str(getattr(item, '__module__', '')).startswith('gluon_edbatch')
+    }
 
 
 def test_all_that_a_scope_replaces_in_mxnet_is_watched():
@@ -137,14 +152,17 @@ def test_programs_end_with_a_killed_process_of_tests(tmp_path):
     os.mkfifo(pipe)
     held = f'held = open({str(pipe)!r}, "w"); print(flush=True)'
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    done = run_python('-c', f"""
+    done = run_python(
+        '-c',
+        f"""
 import os, signal, sys
 sys.path.append({str(TESTS)!r})
 from support.processes import start
 with start([sys.executable, '-c', {held!r} + '; import time; time.sleep(10 ** 6)']) as process:
     process.stdout.readline()
     os.kill(os.getpid(), signal.SIGKILL)
-""")
+""",
+    )
     assert done.returncode == -signal.SIGKILL, done.stderr
     closed = select.poll()
     closed.register(reader, 0)

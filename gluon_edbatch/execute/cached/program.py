@@ -1,4 +1,5 @@
 """From a static subgraph to one compiled call per batch: ``take -> body -> outputs``."""
+
 from typing import Dict, List, NamedTuple, Tuple
 
 import mxnet as mx
@@ -76,24 +77,33 @@ def program_for(node_type: NodeType, reads: Tuple[str, ...], fused: bool = False
 
 
 def _compile(node_type: NodeType, reads: Tuple[str, ...], fused: bool) -> Program:
-    segmented = [position for position, read in enumerate(reads)
-                 if read in (LONG_SLICE, LONG_GATHER)]
+    segmented = [
+        position for position, read in enumerate(reads) if read in (LONG_SLICE, LONG_GATHER)
+    ]
     graph = node_type.by_segments if segmented else node_type.graph.subgraph
     empty = {INPUT % position for position, read in enumerate(reads) if read == EMPTY}
     if empty and node_type.neutral:  # else execution gives one row of zeros, as eager code does
         graph = specialise(graph, empty) or graph
     graph, changed = apply_passes(
-        with_dtypes(graph, node_type), trial_shapes(node_type, bool(segmented)), node_type.options,
-        node_type.ctx.device_type)
+        with_dtypes(graph, node_type),
+        trial_shapes(node_type, bool(segmented)),
+        node_type.options,
+        node_type.ctx.device_type,
+    )
     graph = horizontal(graph) if fused else graph
     packed = packs(graph)
-    node_type.changed_by.update(changed + ['segments'] * bool(segmented)
-                                + ['horizontal'] * bool(packed))
-    gathers = {INPUT % position: mx.sym.take(mx.sym.var(_ARENA % position),
-                                             mx.sym.var(_INDEX % position))
-               for position, read in enumerate(reads) if read in _GATHERS}
-    symbol, gathers = graph.symbol, {name: gather for name, gather in gathers.items()
-                                     if name in graph.variables}
+    node_type.changed_by.update(
+        changed + ['segments'] * bool(segmented) + ['horizontal'] * bool(packed)
+    )
+    gathers = {
+        INPUT % position: mx.sym.take(mx.sym.var(_ARENA % position), mx.sym.var(_INDEX % position))
+        for position, read in enumerate(reads)
+        if read in _GATHERS
+    }
+    symbol, gathers = (
+        graph.symbol,
+        {name: gather for name, gather in gathers.items() if name in graph.variables},
+    )
     if gathers:
         symbol = symbol.__copy__()
         symbol._compose(**gathers)
@@ -108,8 +118,12 @@ def _compile(node_type: NodeType, reads: Tuple[str, ...], fused: bool) -> Progra
         known[PARENTS] = Source('parents', segmented[0])
         known[SEGMENTS] = Source('segments', segmented[0])
     sources: List[Source] = [known[name] for name in symbol.list_inputs()]
-    return Program(_compiled(symbol), tuple(sources), len(graph.operators) + len(gathers),
-                   tuple(tuple(place[name] for name in names) for names in packed.values()))
+    return Program(
+        _compiled(symbol),
+        tuple(sources),
+        len(graph.operators) + len(gathers),
+        tuple(tuple(place[name] for name in names) for names in packed.values()),
+    )
 
 
 def _compiled(symbol: mx.sym.Symbol) -> CachedOp:
@@ -125,16 +139,23 @@ def _compiled(symbol: mx.sym.Symbol) -> CachedOp:
 
 def with_dtypes(graph: Subgraph, node_type: NodeType) -> Subgraph:
     """With the dtypes of the arguments in the graph, as those of parameters are."""
-    return graph.with_dtypes({INPUT % position: argument.arena.dtype
-                              for position, argument in enumerate(node_type.arguments)})
+    return graph.with_dtypes(
+        {
+            INPUT % position: argument.arena.dtype
+            for position, argument in enumerate(node_type.arguments)
+        }
+    )
 
 
 def trial_shapes(node_type: NodeType, segmented: bool) -> Dict[str, Shape]:
     """Shapes of the inputs for some batch, from which passes take ranks."""
     shapes = dict(node_type.trial_shapes)
     if segmented:
-        ragged = [INPUT % position for position, argument in enumerate(node_type.arguments)
-                  if argument.kind is Kind.RAGGED]
+        ragged = [
+            INPUT % position
+            for position, argument in enumerate(node_type.arguments)
+            if argument.kind is Kind.RAGGED
+        ]
         rows, length, _ = shapes[ragged[0]]
         shapes.update({name: (rows * length,) + shapes[name][2:] for name in ragged})
         shapes[PARENTS], shapes[SEGMENTS] = (rows * length,), (rows * length, rows)

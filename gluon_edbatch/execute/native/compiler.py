@@ -3,6 +3,7 @@
 ``setup.py`` loads this module by its path, where neither MXNet nor NumPy need be importable: it
 is to need the standard library alone.
 """
+
 import hashlib
 import os
 import platform
@@ -16,22 +17,48 @@ from typing import Dict, FrozenSet, List, Sequence, Tuple
 
 SOURCES = Path(__file__).with_name('src')
 BUILT = Path(__file__).with_name('built')  # where an installed package has its libraries
-FLAGS = ('-std=c++17', '-O3', '-fopenmp-simd', '-fno-math-errno', '-fno-trapping-math',
-         '-fPIC')
+FLAGS = ('-std=c++17', '-O3', '-fopenmp-simd', '-fno-math-errno', '-fno-trapping-math', '-fPIC')
 FOR_THIS_PROCESSOR = ('-march=native',)
 # For tests, not for users: a newer compiler may warn of more.
 NO_WARNINGS = ('-Wall', '-Wextra', '-Werror')
-SANITIZED = ('-fsanitize=address,undefined,float-cast-overflow', '-fno-sanitize-recover=all',
-             '-fno-omit-frame-pointer', '-g1', '-O1')
+SANITIZED = (
+    '-fsanitize=address,undefined,float-cast-overflow',
+    '-fno-sanitize-recover=all',
+    '-fno-omit-frame-pointer',
+    '-g1',
+    '-O1',
+)
 
 # What the levels of x86-64 add to each other: a processor's feature as Linux calls it, and the
 # compiler's flag (compilers know the levels' own names only since GCC 11 and Clang 12).
-_V2 = {'cx16': '-mcx16', 'lahf_lm': '-msahf', 'popcnt': '-mpopcnt', 'pni': '-msse3',
-       'ssse3': '-mssse3', 'sse4_1': '-msse4.1', 'sse4_2': '-msse4.2'}
-_V3 = {**_V2, 'avx': '-mavx', 'avx2': '-mavx2', 'bmi1': '-mbmi', 'bmi2': '-mbmi2',
-       'f16c': '-mf16c', 'fma': '-mfma', 'abm': '-mlzcnt', 'movbe': '-mmovbe'}
-_V4 = {**_V3, 'avx512f': '-mavx512f', 'avx512bw': '-mavx512bw', 'avx512cd': '-mavx512cd',
-       'avx512dq': '-mavx512dq', 'avx512vl': '-mavx512vl'}
+_V2 = {
+    'cx16': '-mcx16',
+    'lahf_lm': '-msahf',
+    'popcnt': '-mpopcnt',
+    'pni': '-msse3',
+    'ssse3': '-mssse3',
+    'sse4_1': '-msse4.1',
+    'sse4_2': '-msse4.2',
+}
+_V3 = {
+    **_V2,
+    'avx': '-mavx',
+    'avx2': '-mavx2',
+    'bmi1': '-mbmi',
+    'bmi2': '-mbmi2',
+    'f16c': '-mf16c',
+    'fma': '-mfma',
+    'abm': '-mlzcnt',
+    'movbe': '-mmovbe',
+}
+_V4 = {
+    **_V3,
+    'avx512f': '-mavx512f',
+    'avx512bw': '-mavx512bw',
+    'avx512cd': '-mavx512cd',
+    'avx512dq': '-mavx512dq',
+    'avx512vl': '-mavx512vl',
+}
 # Some compilers would use half of AVX-512's width outside of products.
 _MORE = {'v4': ('-mprefer-vector-width=512',)}
 
@@ -88,8 +115,11 @@ def library_name(level: str, mxnet: Path) -> str:
 
 def source_files(mxnet: Path) -> List[Path]:
     """What a library is compiled from."""
-    return [*sorted(SOURCES.iterdir()), mxnet / 'include' / 'mxnet' / 'lib_api.h',
-            mxnet / 'src' / 'lib_api.cc']
+    return [
+        *sorted(SOURCES.iterdir()),
+        mxnet / 'include' / 'mxnet' / 'lib_api.h',
+        mxnet / 'src' / 'lib_api.cc',
+    ]
 
 
 def find_compiler() -> str:
@@ -116,8 +146,18 @@ def compile_library(compiler: str, mxnet: Path, flags: Sequence[str], path: Path
     BuildError
         If the compiler cannot be run, or fails.
     """
-    _run(compiler, mxnet, [*flags, '-shared', str(SOURCES / 'operators.cc'),
-                           str(mxnet / 'src' / 'lib_api.cc'), '-o', str(path)])
+    _run(
+        compiler,
+        mxnet,
+        [
+            *flags,
+            '-shared',
+            str(SOURCES / 'operators.cc'),
+            str(mxnet / 'src' / 'lib_api.cc'),
+            '-o',
+            str(path),
+        ],
+    )
 
 
 def compile_without_warnings(compiler: str, mxnet: Path, flags: Sequence[str], path: Path) -> None:
@@ -128,22 +168,25 @@ def compile_without_warnings(compiler: str, mxnet: Path, flags: Sequence[str], p
     BuildError
         If the compiler warns, cannot be run, or fails.
     """
-    _run(compiler, mxnet, [*flags, *NO_WARNINGS, '-c', str(SOURCES / 'operators.cc'),
-                           '-o', str(path)])
+    _run(
+        compiler,
+        mxnet,
+        [*flags, *NO_WARNINGS, '-c', str(SOURCES / 'operators.cc'), '-o', str(path)],
+    )
 
 
 def _run(compiler: str, mxnet: Path, arguments: Sequence[str]) -> None:
     # A system's header: MXNet's gives warnings, which are not ours.
     command = [*shlex.split(compiler), *FLAGS, '-isystem', str(mxnet / 'include'), *arguments]
     try:
-        result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                universal_newlines=True)
+        result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     except OSError as error:
         raise BuildError(f'{compiler} cannot be run: {error}') from None
     if result.returncode:
         lines = result.stderr.splitlines() or [f'exit status {result.returncode}']
-        raise BuildError(f'{compiler} failed: '
-                         f'{next((line for line in lines if "error" in line), lines[-1])}')
+        raise BuildError(
+            f'{compiler} failed: {next((line for line in lines if "error" in line), lines[-1])}'
+        )
 
 
 def build_levels(mxnet: Path, folder: Path) -> None:
@@ -160,6 +203,7 @@ def build_levels(mxnet: Path, folder: Path) -> None:
 
     def build(level: str) -> None:
         compile_library(compiler, mxnet, level_flags(level), folder / library_name(level, mxnet))
+
     try:
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             list(pool.map(build, levels()))

@@ -1,4 +1,5 @@
 """Runs of batches as tables of 64-bit words, which the native operators read (``src/program.h``)."""
+
 import struct
 from typing import TYPE_CHECKING, Dict, List, NamedTuple, Sequence, Tuple
 
@@ -50,8 +51,14 @@ def layout(program: RowProgram, training: bool) -> Layout:
             gathered.append(i)
         if register.gradient is Place.KEPT:
             gradients.append(i)
-        words[i, :6] = (register.width, register.ragged, place, register.position,
-                        register.gradient, register.position)
+        words[i, :6] = (
+            register.width,
+            register.ragged,
+            place,
+            register.position,
+            register.gradient,
+            register.position,
+        )
         words[i, 7] = register.times
     instructions = np.frombuffer(b''.join(map(_packed, program.instructions)), np.int64)
     kept = tuple(np.array(which, np.int64) for which in (values, gathered, gradients))
@@ -61,12 +68,22 @@ def layout(program: RowProgram, training: bool) -> Layout:
 def _packed(instruction: Instruction) -> bytes:
     numbers = tuple(instruction.numbers) + (0,) * (4 - len(instruction.numbers))
     reals = tuple(instruction.reals) + (0.0,) * (2 - len(instruction.reals))
-    return struct.pack('<16q2d', instruction.op, *instruction.out, *instruction.a, *instruction.b,
-                       instruction.parameter, instruction.bias, *map(int, numbers), *reals)
+    return struct.pack(
+        '<16q2d',
+        instruction.op,
+        *instruction.out,
+        *instruction.a,
+        *instruction.b,
+        instruction.parameter,
+        instruction.bias,
+        *map(int, numbers),
+        *reals,
+    )
 
 
-def place_kept(layout: Layout, rows: Rows, workspace: int, gradients: int
-               ) -> Tuple[np.ndarray, int, int]:
+def place_kept(
+    layout: Layout, rows: Rows, workspace: int, gradients: int
+) -> Tuple[np.ndarray, int, int]:
     """The registers' words with the addresses of what is kept, and where those end."""
     words = layout.registers.copy()
     sizes = words[:, 0] * np.where(words[:, 1] == 1, rows.values, rows.rows)
@@ -76,8 +93,7 @@ def place_kept(layout: Layout, rows: Rows, workspace: int, gradients: int
     return words, workspace, _place(words, 5, sizes, slopes, gradients)
 
 
-def _place(words: np.ndarray, column: int, sizes: np.ndarray, which: np.ndarray, begin: int
-           ) -> int:
+def _place(words: np.ndarray, column: int, sizes: np.ndarray, which: np.ndarray, begin: int) -> int:
     """Give some registers addresses from `begin` on; returns where those end."""
     if not len(which):
         return begin
@@ -91,8 +107,9 @@ def _aligned(sizes: np.ndarray) -> np.ndarray:
     return (sizes + 15) // 16 * 16
 
 
-def batch_words(group: 'Group', begin: int, end: int, slots: Dict[int, int],
-                private: Sequence[bool]) -> Tuple[np.ndarray, Rows]:
+def batch_words(
+    group: 'Group', begin: int, end: int, slots: Dict[int, int], private: Sequence[bool]
+) -> Tuple[np.ndarray, Rows]:
     """Some batches of a group: their rows, where they read and where they write, a line a batch;
     and how many rows they have together."""
     rows, values = group.rows[begin:end], np.zeros(end - begin, np.int64)
@@ -105,8 +122,12 @@ def batch_words(group: 'Group', begin: int, end: int, slots: Dict[int, int],
     row_ends, value_ends = rows.cumsum(), values.cumsum()
     columns = [rows, row_ends - rows, values, value_ends - values, parents]
     for read in group.reads:
-        columns += (slots[read.arena], read.gather[begin:end], read.begin[begin:end],
-                    private[read.arena])
+        columns += (
+            slots[read.arena],
+            read.gather[begin:end],
+            read.begin[begin:end],
+            private[read.arena],
+        )
     for write in group.writes:
         columns += (slots[write.arena], write.begin[begin:end])
     for place, column in enumerate(columns):
@@ -114,15 +135,26 @@ def batch_words(group: 'Group', begin: int, end: int, slots: Dict[int, int],
     return words, Rows(int(row_ends[-1]), int(value_ends[-1]))
 
 
-def header(element_size: int, training: bool, arenas: int, parameters: int, gradients: int,
-           programs: int, batches: int) -> List[int]:
+def header(
+    element_size: int,
+    training: bool,
+    arenas: int,
+    parameters: int,
+    gradients: int,
+    programs: int,
+    batches: int,
+) -> List[int]:
     """The first words of a table."""
     return [_MAGIC, element_size, int(training), arenas, parameters, gradients, programs, batches]
 
 
-def program_words(program: RowProgram, layout: Layout, registers: np.ndarray,
-                  parameters: Sequence[Tuple[int, bool, int]], batches: np.ndarray
-                  ) -> List[np.ndarray]:
+def program_words(
+    program: RowProgram,
+    layout: Layout,
+    registers: np.ndarray,
+    parameters: Sequence[Tuple[int, bool, int]],
+    batches: np.ndarray,
+) -> List[np.ndarray]:
     """A program: its parameters, registers, instructions and batches.
 
     Parameters
@@ -132,7 +164,21 @@ def program_words(program: RowProgram, layout: Layout, registers: np.ndarray,
     batches : numpy.ndarray
         See `batch_words`.
     """
-    counts = np.array([len(program.registers), len(program.instructions), len(parameters),
-                       program.arguments, program.outputs, len(batches)], np.int64)
-    return [counts, np.array(parameters, np.int64).reshape(-1), registers.reshape(-1),
-            layout.instructions, batches.reshape(-1)]
+    counts = np.array(
+        [
+            len(program.registers),
+            len(program.instructions),
+            len(parameters),
+            program.arguments,
+            program.outputs,
+            len(batches),
+        ],
+        np.int64,
+    )
+    return [
+        counts,
+        np.array(parameters, np.int64).reshape(-1),
+        registers.reshape(-1),
+        layout.instructions,
+        batches.reshape(-1),
+    ]

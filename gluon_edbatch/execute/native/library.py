@@ -13,6 +13,7 @@ does (`stopwatch`), ``GLUON_EDBATCH_SANITIZE=1`` one that ends the program where
 nobody has, or what is done has no defined result. Python must then run with ``LD_PRELOAD`` of the
 compiler's ``libasan.so`` (``tests/unit/test_sanitizers.py``).
 """
+
 import hashlib
 import os
 import platform
@@ -25,12 +26,25 @@ from typing import Optional, Tuple
 import mxnet as mx
 
 from .compiler import (
-    BUILT, FLAGS, FOR_THIS_PROCESSOR, SANITIZED, BuildError, compile_library, features, find_compiler, level_flags, levels, library_name, source_files)
+    BUILT,
+    FLAGS,
+    FOR_THIS_PROCESSOR,
+    SANITIZED,
+    BuildError,
+    compile_library,
+    features,
+    find_compiler,
+    level_flags,
+    levels,
+    library_name,
+    source_files,
+)
 
 _MXNET = Path(mx.__file__).parent
 _INSTRUMENTS = (
     *(('-DEDB_STOPWATCH',) if os.environ.get('GLUON_EDBATCH_STOPWATCH') == '1' else ()),
-    *(SANITIZED if os.environ.get('GLUON_EDBATCH_SANITIZE') == '1' else ()))
+    *(SANITIZED if os.environ.get('GLUON_EDBATCH_SANITIZE') == '1' else ()),
+)
 _OPERATORS = ('edb_run_forward', 'edb_run_backward')
 _lock = threading.Lock()
 _available: Optional[bool] = None
@@ -60,8 +74,7 @@ def _load() -> bool:
     try:
         _loaded = _load_built() or _load_into_mxnet(compiled())
     except BuildError as error:
-        print(f'gluon_edbatch: running without native operators, slower: {error}',
-              file=sys.stderr)
+        print(f'gluon_edbatch: running without native operators, slower: {error}', file=sys.stderr)
         return False
     return all(hasattr(mx.nd.op, name) for name in _OPERATORS)
 
@@ -80,8 +93,9 @@ def _load_into_mxnet(path: Path) -> Path:
         mx.library.load(str(path), verbose=False)
     except mx.MXNetError as error:
         reason = str(error).strip().splitlines()[-1]
-        raise BuildError(f'MXNet cannot load {path} ({reason}); remove the file, and it is '
-                         f'compiled anew') from None
+        raise BuildError(
+            f'MXNet cannot load {path} ({reason}); remove the file, and it is compiled anew'
+        ) from None
     return path
 
 
@@ -126,8 +140,10 @@ def _runnable() -> Tuple[str, ...]:
     if wanted in ('1', 'native'):
         return runnable
     if wanted not in runnable:
-        raise BuildError(f'GLUON_EDBATCH_NATIVE={wanted}, where this processor has '
-                         f'{", ".join(("0", "1", "native", *runnable))}')
+        raise BuildError(
+            f'GLUON_EDBATCH_NATIVE={wanted}, where this processor has '
+            f'{", ".join(("0", "1", "native", *runnable))}'
+        )
     return (wanted,)
 
 
@@ -144,14 +160,15 @@ def compiled() -> Path:
     BuildError
         If there is no C++ compiler, or it fails.
     """
-    flags = (*_INSTRUMENTS, *(FOR_THIS_PROCESSOR if _wanted() in ('1', 'native')
-                            else level_flags(*_runnable())))
+    flags = (
+        *_INSTRUMENTS,
+        *(FOR_THIS_PROCESSOR if _wanted() in ('1', 'native') else level_flags(*_runnable())),
+    )
     compiler = find_compiler()
     path = _cache() / f'edb_native_{_fingerprint(compiler, flags)}.so'
     if path.exists():
         return path
-    print('gluon_edbatch: compiling native operators (once, about half a minute)',
-          file=sys.stderr)
+    print('gluon_edbatch: compiling native operators (once, about half a minute)', file=sys.stderr)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:
@@ -159,8 +176,9 @@ def compiled() -> Path:
             compile_library(compiler, _MXNET, flags, made)
             os.replace(made, path)
     except OSError as error:
-        raise BuildError(f'cannot write to {path.parent}: {error}; '
-                         f'name another folder in GLUON_EDBATCH_CACHE') from None
+        raise BuildError(
+            f'cannot write to {path.parent}: {error}; name another folder in GLUON_EDBATCH_CACHE'
+        ) from None
     return path
 
 

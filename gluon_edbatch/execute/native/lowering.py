@@ -4,6 +4,7 @@ Rows of more than one axis are laid out as MXNet does, so that reshaping is free
 (N, K, ...) in the graph, are never padded: an entry with their axis 1 has a row for each value. What
 has no rule here runs as a `CachedOp`, as do types whose rows are not of one floating-point type.
 """
+
 from typing import Dict, List, Optional, Set, Tuple
 
 import numpy as np
@@ -11,14 +12,23 @@ import numpy as np
 from ...ops import Arithmetic, op_of
 from ...ops.attrs import Shape
 from ...ops.instructions import (
-    AFFINE, COPY, Instruction, Opcode, Place, Register, RowProgram, View, read_backward)
+    AFFINE,
+    COPY,
+    Instruction,
+    Opcode,
+    Place,
+    Register,
+    RowProgram,
+    View,
+    read_backward,
+)
 from ...ops.native import Node, Unsupported, Value, width_of
 from ...subgraph.ir import Entry, Subgraph
 from ...subgraph.node_type import Kind, NodeType, one_group
 from ...subgraph.passes import apply_passes
 from ...subgraph.passes.horizontal import horizontal, packs
-from ..cached.program import with_dtypes
 from ...subgraph.trace import INPUT, is_argument
+from ..cached.program import with_dtypes
 
 
 def lower(node_type: NodeType) -> RowProgram:
@@ -35,11 +45,17 @@ def lower(node_type: NodeType) -> RowProgram:
         raise Unsupported('gives several rows for each of a call')
     if node_type.ctx.device_type != 'cpu':
         raise Unsupported('is not on a CPU')
-    ragged = [position for position, argument in enumerate(node_type.arguments)
-              if argument.kind is Kind.RAGGED]
-    if ragged and (node_type.lengths is not None or not node_type.neutral
-                   or not node_type.options.segments
-                   or not one_group(ragged, node_type.conditions)):
+    ragged = [
+        position
+        for position, argument in enumerate(node_type.arguments)
+        if argument.kind is Kind.RAGGED
+    ]
+    if ragged and (
+        node_type.lengths is not None
+        or not node_type.neutral
+        or not node_type.options.segments
+        or not one_group(ragged, node_type.conditions)
+    ):
         raise Unsupported('pads its ragged arguments')
     dtypes = {np.dtype(argument.arena[1]) for argument in node_type.arguments}
     dtypes |= {np.dtype(spec.dtype) for spec in node_type.outputs}
@@ -48,12 +64,14 @@ def lower(node_type: NodeType) -> RowProgram:
         raise Unsupported('mixes element types')
     # The other passes choose among MXNet's operators.
     options = node_type.options.but(operators=False, middle_axis=False, sums=False)
-    graph, changed = apply_passes(with_dtypes(node_type.graph.subgraph, node_type),
-                                  node_type.trial_shapes, options, 'cpu')
+    graph, changed = apply_passes(
+        with_dtypes(node_type.graph.subgraph, node_type), node_type.trial_shapes, options, 'cpu'
+    )
     graph = horizontal(graph) if options.horizontal else graph
     program = Lowering(node_type, graph, next(iter(dtypes)).itemsize).program()
-    node_type.changed_by.update(changed + ['segments'] * bool(ragged)
-                                + ['horizontal'] * bool(program.packs))
+    node_type.changed_by.update(
+        changed + ['segments'] * bool(ragged) + ['horizontal'] * bool(program.packs)
+    )
     return program
 
 
@@ -61,13 +79,15 @@ def _nodes(graph: Subgraph, shapes: Dict[str, Shape]) -> List[Node]:
     found = graph.infer(shapes)
     if found is None:
         raise Unsupported('shapes cannot be inferred')
-    return [Node(index, node.op, node.attrs, node.inputs, own, node.name)
-            for index, (node, own) in enumerate(zip(graph.nodes, found))]
+    return [
+        Node(index, node.op, node.attrs, node.inputs, own, node.name)
+        for index, (node, own) in enumerate(zip(graph.nodes, found))
+    ]
 
 
 def _position(node: Node) -> int:
     """Which argument a variable is."""
-    return int(node.name[len(INPUT % 0) - 1:])
+    return int(node.name[len(INPUT % 0) - 1 :])
 
 
 class Lowering:
@@ -113,8 +133,7 @@ class Lowering:
     def _batch_shape(self, shapes) -> Shape:
         """How many rows the trial shapes have, and how many values for each."""
         if self.node_type.whole:
-            return next(node.shapes[0][:1] for node in self.nodes
-                        if is_argument(node.name))
+            return next(node.shapes[0][:1] for node in self.nodes if is_argument(node.name))
         for position, argument in enumerate(self.node_type.arguments):
             if argument.kind is Kind.RAGGED and INPUT % position in shapes:
                 return tuple(shapes[INPUT % position][:2])
@@ -129,8 +148,10 @@ class Lowering:
 
     def _is_needed(self, node: Node) -> bool:
         """False for the last reshapes of whole values."""
-        return any(Entry(node.index, output) in self.uses or Entry(node.index, output) in self.heads
-                   for output in range(len(node.shapes)))
+        return any(
+            Entry(node.index, output) in self.uses or Entry(node.index, output) in self.heads
+            for output in range(len(node.shapes))
+        )
 
     def _only_use(self, entry: Entry) -> Optional[Node]:
         """The one operator that reads an entry, which is no result either."""
@@ -151,8 +172,15 @@ class Lowering:
             self._result(position, head)
         _mark_kept(self.registers, self.instructions)
         _mark_gradients(self.registers, self.instructions, self.node_type)
-        return RowProgram(self.registers, self.instructions, self.parameters, self.packs,
-                          len(self.node_type.arguments), len(self.heads), self.element_size)
+        return RowProgram(
+            self.registers,
+            self.instructions,
+            self.parameters,
+            self.packs,
+            len(self.node_type.arguments),
+            len(self.heads),
+            self.element_size,
+        )
 
     def _place(self, node: Node) -> None:
         """Decide where results go before they are computed: to a result, into a concatenation."""
@@ -183,9 +211,13 @@ class Lowering:
         for source in node.sources:
             width = width_of(self.nodes[source[0]].shapes[source[1]][1:])
             piece = self.nodes[source[0]]
-            if (self._only_use(source) is not None and source not in self.placed
-                    and not op_of(piece.op).is_view and len(piece.shapes) == 1
-                    and (piece.op or is_argument(piece.name))):
+            if (
+                self._only_use(source) is not None
+                and source not in self.placed
+                and not op_of(piece.op).is_view
+                and len(piece.shapes) == 1
+                and (piece.op or is_argument(piece.name))
+            ):
                 self.placed[source] = View(whole.register, offset, width)
             offset += width
 
@@ -193,9 +225,11 @@ class Lowering:
         """The products among the terms of an addition that nothing else reads."""
         if len(set(self.nodes[source[0]].shapes[source[1]] for source in node.sources)) != 1:
             return []
-        return [source[0] for source in node.sources
-                if self.nodes[source[0]].op == 'FullyConnected'
-                and self._only_use(source) is node]
+        return [
+            source[0]
+            for source in node.sources
+            if self.nodes[source[0]].op == 'FullyConnected' and self._only_use(source) is node
+        ]
 
     def _variable(self, node: Node) -> None:
         entry, shape = Entry(node.index), node.shapes[0]
@@ -208,14 +242,19 @@ class Lowering:
             shape = shape[2:] if ragged else shape[1:]
             view = self.placed.get(entry)
             if view is None:
-                self.registers.append(Register(width_of(shape), ragged, Place.INPUT, position,
-                                               argument.rows))
+                self.registers.append(
+                    Register(width_of(shape), ragged, Place.INPUT, position, argument.rows)
+                )
                 view = View(len(self.registers) - 1, 0, width_of(shape))
             else:
                 self._set_ragged(view, ragged)
-                self.instructions.append(Instruction(
-                    Opcode.LOAD, view,
-                    numbers=(position, int(argument.differentiable), argument.rows)))
+                self.instructions.append(
+                    Instruction(
+                        Opcode.LOAD,
+                        view,
+                        numbers=(position, int(argument.differentiable), argument.rows),
+                    )
+                )
             self.values[entry] = Value(shape, view, ragged)
 
     def _operator(self, node: Node) -> None:
@@ -233,14 +272,23 @@ class Lowering:
         if value.view is None or value.ragged:
             raise Unsupported('returns something else than rows')
         register = self.registers[value.view.register]
-        if (register.place, register.position) == (Place.OUTPUT, position) \
-                and value.view.width == register.width:
+        if (register.place, register.position) == (
+            Place.OUTPUT,
+            position,
+        ) and value.view.width == register.width:
             return
-        self.registers.append(Register(value.view.width, False, Place.OUTPUT, position,
-                                       self.times[position]))
-        self.instructions.append(Instruction(
-            Opcode.UNARY, View(len(self.registers) - 1, 0, value.view.width), value.view,
-            numbers=(AFFINE.number,), reals=COPY))
+        self.registers.append(
+            Register(value.view.width, False, Place.OUTPUT, position, self.times[position])
+        )
+        self.instructions.append(
+            Instruction(
+                Opcode.UNARY,
+                View(len(self.registers) - 1, 0, value.view.width),
+                value.view,
+                numbers=(AFFINE.number,),
+                reals=COPY,
+            )
+        )
 
     # --- what rules use --------------------------------------------------------------------------
 
@@ -259,7 +307,7 @@ class Lowering:
     def out(self, node: Node, ragged: bool, output: int = 0) -> View:
         """Where a result goes; from here on it is known to the operators that read it."""
         entry = Entry(node.index, output)
-        shape = node.shapes[output][2 if ragged else 1:]
+        shape = node.shapes[output][2 if ragged else 1 :]
         view = self.placed.get(entry)
         if view is None:
             view = self.new(width_of(shape), ragged)
@@ -272,12 +320,13 @@ class Lowering:
 
     def lead(self, value: Value) -> Shape:
         """The axes in front of those of a row."""
-        return self.batch_shape[:value.lead]
+        return self.batch_shape[: value.lead]
 
     def alias(self, node: Node, value: Value, view: View, output: int = 0) -> None:
         """A result that is a part, or another shape, of what is there."""
-        self.values[Entry(node.index, output)] = Value(node.shapes[output][value.lead:], view,
-                                                value.ragged)
+        self.values[Entry(node.index, output)] = Value(
+            node.shapes[output][value.lead :], view, value.ragged
+        )
 
     def emit(self, op: Opcode, out: View, *views: View, **rest) -> None:
         """Append an instruction."""
@@ -313,23 +362,29 @@ class Lowering:
 
 # --- what the backward pass needs ----------------------------------------------------------------
 
+
 def _mark_kept(registers: List[Register], instructions: List[Instruction]) -> None:
     for instruction in instructions:
         for view in read_backward(instruction):
             registers[view.register].kept = True
 
 
-def _mark_gradients(registers: List[Register], instructions: List[Instruction],
-                    node_type: NodeType) -> None:
+def _mark_gradients(
+    registers: List[Register], instructions: List[Instruction], node_type: NodeType
+) -> None:
     """Where gradients of registers are; nowhere for those that lead to nothing."""
     for register in registers:
         if register.place is Place.INPUT and node_type.arguments[register.position].differentiable:
             register.gradient = Place.INPUT
     for instruction in instructions:
-        leads = instruction.parameter >= 0 or (
-            instruction.op is Opcode.LOAD and instruction.numbers[1]) or any(
+        leads = (
+            instruction.parameter >= 0
+            or (instruction.op is Opcode.LOAD and instruction.numbers[1])
+            or any(
                 view.register >= 0 and registers[view.register].gradient is not Place.NOWHERE
-                for view in _differentiated(instruction))
+                for view in _differentiated(instruction)
+            )
+        )
         register = registers[instruction.out.register]
         if leads and register.gradient is Place.NOWHERE:
             register.gradient = Place.SCRATCH

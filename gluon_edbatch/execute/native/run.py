@@ -1,4 +1,5 @@
 """Consecutive batches as one call of a native operator, forward and backward."""
+
 from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Tuple
 
 import mxnet as mx
@@ -7,12 +8,12 @@ from mxnet.ndarray import NDArray
 
 from ...mx.host import upload
 from ...mx.pool import Memory
+from ...ops.instructions import RowProgram
+from ...ops.native import Unsupported
 from ...subgraph.node_type import Kind, NodeType
 from . import library
 from .encoding import Layout, batch_words, header, layout, place_kept, program_words
-from ...ops.instructions import RowProgram
 from .lowering import lower
-from ...ops.native import Unsupported
 
 if TYPE_CHECKING:
     from ...plan.plan import Group
@@ -32,8 +33,9 @@ def native_program(node_type: NodeType) -> Optional[NativeProgram]:
             if not (node_type.options.native and library.available()):
                 raise Unsupported('there are no native operators')
             program = lower(node_type)
-            node_type.native = NativeProgram(program, (layout(program, False),
-                                                       layout(program, True)))
+            node_type.native = NativeProgram(
+                program, (layout(program, False), layout(program, True))
+            )
             node_type.changed_by.add('native')
         except Unsupported as reason:
             node_type.not_native = str(reason)
@@ -69,14 +71,18 @@ class NativeRun:
         parts = [part for part in parts if part[1] < part[2]]
         self.training = parts[0][0].node_type.mode.recording
         self._ctx = parts[0][0].node_type.ctx
-        self._arenas: Dict[int, int] = {}      # of the machine -> of the run
+        self._arenas: Dict[int, int] = {}  # of the machine -> of the run
         self._parameters: List[NDArray] = []
         self._gradients: List[Optional[NDArray]] = []
         self._read_backward: List[bool] = []
         table = upload(self._encode(machine, parts, first, last), self._ctx)
-        self._inputs = [table, machine.index_array(self._ctx), *self._parameters,
-                        *[machine.arenas[arena] for arena in self._arenas],
-                        self._workspace.array]
+        self._inputs = [
+            table,
+            machine.index_array(self._ctx),
+            *self._parameters,
+            *[machine.arenas[arena] for arena in self._arenas],
+            self._workspace.array,
+        ]
         # Not the machine itself: it refers to its runs, and its memory is to go with the last user.
         self._gradients = [machine.gradients[arena] for arena in self._arenas] + self._gradients
 
@@ -94,8 +100,9 @@ class NativeRun:
     def backward(self) -> None:
         """Add to the gradients of what the batches read."""
         nothing = mx.nd.empty((1,), self._ctx, self._dtype)
-        inputs = self._inputs + [nothing if gradient is None else gradient
-                                 for gradient in self._gradients]
+        inputs = self._inputs + [
+            nothing if gradient is None else gradient for gradient in self._gradients
+        ]
         # An update of a parameter may be queued already, and wait for this very backward pass.
         for position, read in enumerate(self._read_backward, 2):
             if not read:
@@ -104,8 +111,9 @@ class NativeRun:
 
     # --- the table -------------------------------------------------------------------------------
 
-    def _encode(self, machine, parts: List[Tuple['Group', int, int]], first: int, last: int
-                ) -> np.ndarray:
+    def _encode(
+        self, machine, parts: List[Tuple['Group', int, int]], first: int, last: int
+    ) -> np.ndarray:
         private = [arena.private for arena in machine.plan.arenas]
         order = np.empty(last - first, np.int64)  # program of each batch
         pieces, workspace, gradients = [], 0, 0
@@ -123,37 +131,50 @@ class NativeRun:
             parameters = self._parameters_of(machine, group.node_type, native.program)
             pieces += program_words(native.program, kept, registers, parameters, batches)
         self._workspace = Memory((max(workspace, 1),), self._dtype, self._ctx)
-        start = header(element_size, self.training, len(self._arenas), len(self._parameters),
-                       gradients, len(parts), last - first)
+        start = header(
+            element_size,
+            self.training,
+            len(self._arenas),
+            len(self._parameters),
+            gradients,
+            len(parts),
+            last - first,
+        )
         return np.concatenate([np.array(start, np.int64), *pieces, order])
 
-    def _parameters_of(self, machine, node_type: NodeType, program: RowProgram
-                       ) -> List[Tuple[int, bool, int]]:
+    def _parameters_of(
+        self, machine, node_type: NodeType, program: RowProgram
+    ) -> List[Tuple[int, bool, int]]:
         """Position in the run, whether it is trained, and first element, of what it uses."""
         alone = [(position,) for position in range(len(node_type.parameters))]
         packed = {position for members in program.packs for position in members}
         used = {position for position, _ in program.parameters}
-        places = {index: self._weight(machine, node_type, members)
-                  for index, members in enumerate(alone + program.packs)
-                  if index in used or index not in packed}
+        places = {
+            index: self._weight(machine, node_type, members)
+            for index, members in enumerate(alone + program.packs)
+            if index in used or index not in packed
+        }
         self._differentiable |= any(trained for _, trained in places.values()) or any(
-            argument.differentiable for argument in node_type.arguments)
+            argument.differentiable for argument in node_type.arguments
+        )
         return [places[index] + (begin,) for index, begin in program.parameters]
 
-    def _weight(self, machine, node_type: NodeType, members: Tuple[int, ...]
-                ) -> Tuple[int, bool]:
+    def _weight(self, machine, node_type: NodeType, members: Tuple[int, ...]) -> Tuple[int, bool]:
         """A parameter or a pack: its position in the run, and whether it is trained."""
-        value = (machine.weights.pack(node_type, members) if len(members) > 1
-                 else machine.weights.parameter(node_type, members[0]))
-        trained = self.training and any(node_type.parameters[position].grad_req != 'null'
-                                        for position in members)
+        value = (
+            machine.weights.pack(node_type, members)
+            if len(members) > 1
+            else machine.weights.parameter(node_type, members[0])
+        )
+        trained = self.training and any(
+            node_type.parameters[position].grad_req != 'null' for position in members
+        )
         for index, known in enumerate(self._parameters):
             if known is value:
                 return index, trained
         self._parameters.append(value)
         self._gradients.append(machine.weights.gradient_of(value) if trained else None)
-        self._read_backward.append(any(node_type.read_backward[position]
-                                       for position in members))
+        self._read_backward.append(any(node_type.read_backward[position] for position in members))
         return len(self._parameters) - 1, trained
 
 

@@ -1,11 +1,20 @@
 """Where the native operators' time goes; with ``GLUON_EDBATCH_STOPWATCH=1``, for benchmarks."""
+
 import ctypes
 from typing import Dict, Optional
 
 from . import library
 
-WORKS = ('products', 'products towards inputs', 'products towards weights', 'packing weights',
-         'gathers', 'elementwise', 'zeros', 'all')
+WORKS = (
+    'products',
+    'products towards inputs',
+    'products towards weights',
+    'packing weights',
+    'gathers',
+    'elementwise',
+    'zeros',
+    'all',
+)
 
 
 def seconds() -> Optional[Dict[str, float]]:

@@ -5,6 +5,7 @@ types of calls apart, ``reasons`` puts what kept calls apart into words, ``advic
 ``explanation`` is what users get. All work is done when somebody asks; a scope keeps for it the
 numbers of the calls of each evaluation, and who asked for it.
 """
+
 from .explanation import Bar, Cause, Explanation, Place, Reason
 from .places import explain
 

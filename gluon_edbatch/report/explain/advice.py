@@ -1,12 +1,13 @@
 """What would help, in words."""
+
 from dataclasses import replace
 from typing import List, Optional
 
 from mxnet import gluon
 
-from ..counters import EvaluationCounts
 from ...schedule import get_scheduler
 from ...subgraph.node_type import NodeType
+from ..counters import EvaluationCounts
 from .explanation import Cause
 
 _OTHER_SCHEDULERS = 'sufficient', 'agenda', 'depth'  # those that learn nothing and take no seconds
@@ -19,34 +20,48 @@ def advice_for(cause: Cause, whole: bool = False) -> str:
 
 def advice_for_blocks(first: gluon.Block, second: gluon.Block) -> str:
     """For blocks of one class."""
-    own, others = ({id(parameter) for parameter in block.collect_params().values()}
-                   for block in (first, second))
+    own, others = (
+        {id(parameter) for parameter in block.collect_params().values()}
+        for block in (first, second)
+    )
     if own != others:
-        return ('Blocks with parameters of their own cannot share a batch. If they are to compute '
-                'the same, make one block, once, and call that.')
-    return (f'{first.name} and {second.name} have {"the same" if own else "no"} parameters: make '
-            f'one block, once, and call that.')
+        return (
+            'Blocks with parameters of their own cannot share a batch. If they are to compute '
+            'the same, make one block, once, and call that.'
+        )
+    return (
+        f'{first.name} and {second.name} have {"the same" if own else "no"} parameters: make '
+        f'one block, once, and call that.'
+    )
 
 
 def advice_for_alone(cause: Cause, node_type: NodeType, block: Optional[gluon.Block]) -> str:
     """For calls that run one by one."""
     if node_type.eager:
-        return ('Use a loss of gluon.loss, whose gradient is that of its value: it is batched.')
+        return 'Use a loss of gluon.loss, whose gradient is that of its value: it is batched.'
     if not node_type.options.whole_values:
-        return ('Leave the compile option whole_values on: it batches such calls where their '
-                'shapes agree.')
+        return (
+            'Leave the compile option whole_values on: it batches such calls where their '
+            'shapes agree.'
+        )
     if cause is Cause.NO_RULE:
         instead = 'Use operators that have a rule (gluon_edbatch/subgraph/rowwise.py lists them)'
         if block is None:
             return f'{instead}, or declare one there.'
-        return (f'{instead}, or declare one there; or call this operator outside of {block.name}, '
-                f'so that the rest of the block is batched.')
+        return (
+            f'{instead}, or declare one there; or call this operator outside of {block.name}, '
+            f'so that the rest of the block is batched.'
+        )
     if 'different numbers of rows' in node_type.reason:
-        return ('Give all arguments of a call equally many rows along axis 0: a vector that '
-                'belongs to one row is (1, k), not (k,).')
-    return ('Axis 0 is the batch axis: let operators work along the others, and leave the number '
-            'of rows open in reshapes (-1 or 0). (Operators in gluon_edbatch/subgraph/lift.py may '
-            'work along all axes.)')
+        return (
+            'Give all arguments of a call equally many rows along axis 0: a vector that '
+            'belongs to one row is (1, k), not (k,).'
+        )
+    return (
+        'Axis 0 is the batch axis: let operators work along the others, and leave the number '
+        'of rows open in reshapes (-1 or 0). (Operators in gluon_edbatch/subgraph/lift.py may '
+        'work along all axes.)'
+    )
 
 
 def advice_for_scheduler(counts: List[EvaluationCounts]) -> str:
@@ -54,43 +69,51 @@ def advice_for_scheduler(counts: List[EvaluationCounts]) -> str:
     taken = sum(len(count.schedule) for count in counts)
     fewest, name = min(
         (sum(len(get_scheduler(name).schedule(replace(count.graph))) for count in counts), name)
-        for name in _OTHER_SCHEDULERS)
+        for name in _OTHER_SCHEDULERS
+    )
     if fewest < taken:
-        advice = (f'batching(scheduler={name!r}) would take {fewest} batches for all that took '
-                  f'{taken}.')
+        advice = (
+            f'batching(scheduler={name!r}) would take {fewest} batches for all that took {taken}.'
+        )
     else:
-        advice = (f'None of {", ".join(_OTHER_SCHEDULERS)} takes fewer; the lower bound cannot '
-                  f"always be reached. 'beam' searches longer.")
+        advice = (
+            f'None of {", ".join(_OTHER_SCHEDULERS)} takes fewer; the lower bound cannot '
+            f"always be reached. 'beam' searches longer."
+        )
     unseen = sum(count.schedule.unseen_states for count in counts)
     if unseen:
-        advice += (f' The policy met {unseen} states that it had not learned: compare a later '
-                   f'minibatch, or learn on more (gluon_edbatch.learn_policy).')
+        advice += (
+            f' The policy met {unseen} states that it had not learned: compare a later '
+            f'minibatch, or learn on more (gluon_edbatch.learn_policy).'
+        )
     return advice
 
 
-_WHOLE = ('Rows of these calls depend on each other, so all axes must agree. Pad to one shape, or '
-          'to few; or let operators work along other axes than 0, and leave the number of rows '
-          'open in reshapes (-1 or 0).')
+_WHOLE = (
+    'Rows of these calls depend on each other, so all axes must agree. Pad to one shape, or '
+    'to few; or let operators work along other axes than 0, and leave the number of rows '
+    'open in reshapes (-1 or 0).'
+)
 _ADVICE = {
     Cause.SHAPE: 'Only axis 0 (n) may differ within a batch. Put what varies there, or into '
-                 'gluon_edbatch.ragged; or pad to one shape, or to few.',
+    'gluon_edbatch.ragged; or pad to one shape, or to few.',
     Cause.DTYPE: 'Cast to one dtype where the values come from.',
     Cause.CONTEXT: 'Put all arrays of a scope on one context.',
     Cause.WEIGHT: 'Arrays with a gradient, weights of layers and large arrays are weights, each '
-                  'one for itself: use one array in all calls, not copies or slices of it.',
+    'one for itself: use one array in all calls, not copies or slices of it.',
     Cause.ARGUMENT: 'What is no array is compiled into a call. Pass it as an array or, to a block, '
-                    'as a number that it computes with; or have few different values.',
+    'as a number that it computes with; or have few different values.',
     Cause.ATTRIBUTE: 'Change blocks between minibatches; or pass what changes as an argument.',
     Cause.LENGTHS: 'Padding would show in the result, so only calls with equally many values are '
-                   'batched. Let it end in a sum along axis 1 to which padding adds zero; before '
-                   'a softmax mask by the lengths (SequenceMask); give ragged arguments that meet '
-                   'equally many values.',
+    'batched. Let it end in a sum along axis 1 to which padding adds zero; before '
+    'a softmax mask by the lengths (SequenceMask); give ragged arguments that meet '
+    'equally many values.',
     Cause.MODE: 'Enter autograd.record(), pause() and train_mode() around all calls, not around '
-                'some of them.',
+    'some of them.',
     Cause.READ_EARLY: 'Look at values (asnumpy, asscalar, float, if, print) after the scope. Where '
-                      'the next step depends on them, gluon_edbatch.run_concurrently lets all '
-                      'samples come to it first; one evaluation a step is then the least.',
+    'the next step depends on them, gluon_edbatch.run_concurrently lets all '
+    'samples come to it first; one evaluation a step is then the least.',
     Cause.DEPENDENCY: 'A larger minibatch makes such batches larger, not more. To have fewer of '
-                      'them, shorten the longest chain, or sort samples by its length.',
+    'them, shorten the longest chain, or sort samples by its length.',
     Cause.ASKED_APART: 'Ask for all values at once: gluon_edbatch.forward([...]), stack or concat.',
 }

@@ -1,4 +1,5 @@
 """What distinguishes the types of calls of one block, or of one operator."""
+
 from collections import Counter
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -41,8 +42,9 @@ PARAMETERS = 'its parameters'
 _PLAIN = (bool, int, float, str, type(None))
 
 
-def differences(types: Sequence[NodeType], block: Optional[gluon.Block], calls: Sequence[int]
-                ) -> List[Difference]:
+def differences(
+    types: Sequence[NodeType], block: Optional[gluon.Block], calls: Sequence[int]
+) -> List[Difference]:
     """In what some types of one block or operator differ.
 
     Parameters
@@ -52,14 +54,21 @@ def differences(types: Sequence[NodeType], block: Optional[gluon.Block], calls: 
     calls : sequence of int
         How many calls there are of each type.
     """
-    seen: Dict[Tuple[Cause, str], 'Counter[tuple]'] = {}
+    seen: Dict[Tuple[Cause, str], Counter[tuple]] = {}
     for node_type, count in zip(types, calls):
         for cause, what, value in _aspects(node_type, block):
             # The class counts, too: 1 == True.
             seen.setdefault((cause, what), Counter())[type(value), value] += count
-    return [Difference(cause, what, tuple(value for (_, value), _ in counts.most_common()),
-                       tuple(count for _, count in counts.most_common()))
-            for (cause, what), counts in seen.items() if len(counts) > 1]
+    return [
+        Difference(
+            cause,
+            what,
+            tuple(value for (_, value), _ in counts.most_common()),
+            tuple(count for _, count in counts.most_common()),
+        )
+        for (cause, what), counts in seen.items()
+        if len(counts) > 1
+    ]
 
 
 def value_text(cause: Cause, value: Any) -> str:
@@ -114,8 +123,11 @@ def _of_block(node_type: NodeType, block: gluon.Block) -> Iterator[Tuple[Cause, 
             yield Cause.ARGUMENT, what, value
             if value is _ARRAY:
                 yield from _of_array(what, next(arguments), node_type.whole)
-    yield Cause.DTYPE, PARAMETERS, Word(', '.join(dict.fromkeys(
-        dtype.name for dtype in node_type.parameter_dtypes)))
+    yield (
+        Cause.DTYPE,
+        PARAMETERS,
+        Word(', '.join(dict.fromkeys(dtype.name for dtype in node_type.parameter_dtypes))),
+    )
     for name, frozen in mark:
         plain = type(frozen) is tuple and frozen[0] in _PLAIN
         yield Cause.ATTRIBUTE, name, frozen[1] if plain else _Other(frozen)
@@ -138,8 +150,11 @@ def _parts(template: tuple, name: str) -> Iterator[Tuple[str, Any]]:
     elif kind == 'static':
         yield name, template[2]
     else:
-        keys, items = (template[1], template[3:]) if issubclass(kind, dict) else (
-            range(len(template) - 1), template[1:])
+        keys, items = (
+            (template[1], template[3:])
+            if issubclass(kind, dict)
+            else (range(len(template) - 1), template[1:])
+        )
         yield name, Word(f'a {kind.__name__} of {len(items)}')
         for key, item in zip(keys, items):
             yield from _parts(item, f'{name}[{key!r}]')

@@ -1,4 +1,5 @@
 """What an explanation is, and its text."""
+
 import os
 import textwrap
 from collections import Counter
@@ -175,19 +176,23 @@ class Explanation(NamedTuple):
             lines.append(
                 f'{_calls(self.calls)} at {len(self.places)} places in {_batches(self.batches)} '
                 f'({self.scheduler}; lower bound {self.lower_bound}), '
-                f'{self.calls / self.batches:.1f} calls a batch')
+                f'{self.calls / self.batches:.1f} calls a batch'
+            )
         if self.error:
             lines.append(f'{_calls(self.waiting)} will never be evaluated: {self.error}')
         elif self.waiting:
-            lines.append(f'{_calls(self.waiting)} not evaluated yet: they run when somebody looks '
-                         f'at a value, or by gluon_edbatch.forward')
+            lines.append(
+                f'{_calls(self.waiting)} not evaluated yet: they run when somebody looks '
+                f'at a value, or by gluon_edbatch.forward'
+            )
         lost = _batches_by_cause(self.places)
         if Cause.SCHEDULER in lost:  # several places can have the same types
             lost[Cause.SCHEDULER] = min(lost[Cause.SCHEDULER], self.batches - self.lower_bound)
         if lost:
             causes = ', '.join(f'{cause.value} {count}' for cause, count in lost.most_common())
-            lines += _wrapped(f'what keeps calls apart, and how many batches it costs at most: '
-                              f'{causes}', '', '  ')
+            lines += _wrapped(
+                f'what keeps calls apart, and how many batches it costs at most: {causes}', '', '  '
+            )
         else:
             lines.append('nothing but dependencies keeps calls apart')
         return lines
@@ -196,20 +201,25 @@ class Explanation(NamedTuple):
 def shown(site: Site) -> str:
     """A place as people read it: from the working directory, if it is below that."""
     here = os.getcwd() + os.sep
-    name = site.filename[len(here):] if site.filename.startswith(here) else site.filename
+    name = site.filename[len(here) :] if site.filename.startswith(here) else site.filename
     return f'{name}:{site.line}'
 
 
 def headline(place: Place) -> str:
     """The figures of a place in one line."""
     if not place.bars:
-        return (f'{place.operation}: {_calls(place.waiting)} not evaluated yet, of which '
-                f'{place.largest_possible} could be one batch')
+        return (
+            f'{place.operation}: {_calls(place.waiting)} not evaluated yet, of which '
+            f'{place.largest_possible} could be one batch'
+        )
     largest = f'{place.largest}' + (
-        '' if place.largest == place.largest_possible else f' ({place.largest_possible} possible)')
+        '' if place.largest == place.largest_possible else f' ({place.largest_possible} possible)'
+    )
     waiting = f'; {_calls(place.waiting)} not evaluated yet' if place.waiting else ''
-    return (f'{place.operation}: {_calls(place.calls)} in {_batches(place.batches)}, the largest '
-            f'of {largest}{waiting}')
+    return (
+        f'{place.operation}: {_calls(place.calls)} in {_batches(place.batches)}, the largest '
+        f'of {largest}{waiting}'
+    )
 
 
 def reason_text(reason: Reason) -> str:
@@ -230,14 +240,20 @@ def _place_lines(place: Place, given: Set[str]) -> List[str]:
 
 
 def _wrapped(text: str, first: str, other: str) -> List[str]:
-    return textwrap.wrap(text, _WIDTH, initial_indent=first, subsequent_indent=other,
-                         break_long_words=False, break_on_hyphens=False)
+    return textwrap.wrap(
+        text,
+        _WIDTH,
+        initial_indent=first,
+        subsequent_indent=other,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _batches_by_cause(places: Iterable[Place]) -> 'Counter[Cause]':
     """How many batches there are because of each cause; those that several differences of types
     explain together count for the first."""
-    counts: 'Counter[Cause]' = Counter()
+    counts: Counter[Cause] = Counter()
     for place in places:
         types = False
         for reason in place.reasons:
@@ -247,8 +263,18 @@ def _batches_by_cause(places: Iterable[Place]) -> 'Counter[Cause]':
     return counts
 
 
-TYPE_CAUSES = frozenset((Cause.SHAPE, Cause.DTYPE, Cause.CONTEXT, Cause.WEIGHT, Cause.ARGUMENT,
-                         Cause.ATTRIBUTE, Cause.LENGTHS, Cause.MODE))
+TYPE_CAUSES = frozenset(
+    (
+        Cause.SHAPE,
+        Cause.DTYPE,
+        Cause.CONTEXT,
+        Cause.WEIGHT,
+        Cause.ARGUMENT,
+        Cause.ATTRIBUTE,
+        Cause.LENGTHS,
+        Cause.MODE,
+    )
+)
 
 
 def _calls(count: int) -> str:

@@ -1,12 +1,13 @@
 """All calls of a scope, whether they ran or wait, as arrays."""
+
 from dataclasses import replace
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 from mxnet import gluon
 
-from ...graph.graph import Graph
 from ...graph.collect import form_table
+from ...graph.graph import Graph
 from ...record.recording import Recording
 from ...record.sites import Site, site_of, user_codes
 from ...schedule.bound import ranks
@@ -69,8 +70,10 @@ class History(NamedTuple):
         types, blocks = list(owners), list(owners.values())
         of_form = _numbered([form.node_type for form in recording.forms], types)
         kind = of_form[forms]
-        names = [node_type.name if block is None else type(block).__name__
-                 for node_type, block in owners.items()]
+        names = [
+            node_type.name if block is None else type(block).__name__
+            for node_type, block in owners.items()
+        ]
         called = [id(block) if block is not None else name for block, name in zip(blocks, names)]
         sites, site = _sites(recording)
         called_as = [(name, block is None) for name, block in zip(names, blocks)]
@@ -78,15 +81,29 @@ class History(NamedTuple):
         keys, place, _ = distinct(site, _numbered(called_as, operations)[kind])
         places = [(sites[site], operations[operation][0]) for site, operation in keys.tolist()]
         batch, evaluation = _ran(recording)
-        return cls(places, types, blocks, place, kind,
-                   _numbered(called, list(dict.fromkeys(called)))[kind], batch, evaluation,
-                   _graph(recording, place, len(places)))
+        return cls(
+            places,
+            types,
+            blocks,
+            place,
+            kind,
+            _numbered(called, list(dict.fromkeys(called)))[kind],
+            batch,
+            evaluation,
+            _graph(recording, place, len(places)),
+        )
 
     def groups(self, *columns: np.ndarray) -> Groups:
         """The calls by these columns, (n,) each."""
         keys, group, _ = distinct(*columns)
-        rank = ranks(replace(self.graph, types=group.astype(np.int32), num_types=len(keys),
-                             alone=np.zeros(len(keys), bool)))
+        rank = ranks(
+            replace(
+                self.graph,
+                types=group.astype(np.int32),
+                num_types=len(keys),
+                alone=np.zeros(len(keys), bool),
+            )
+        )
         longest, widest = np.zeros((2, len(keys)), np.int64)
         np.maximum.at(longest, group, rank)
         steps, sizes = np.unique(group * (len(rank) + 1) + rank, return_counts=True)
@@ -101,8 +118,9 @@ def distinct(*columns: np.ndarray) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
     for column in columns:
         lowest = column.min(initial=0)
         code = code * (column.max(initial=0) - lowest + 1) + (column - lowest)
-    _, first, of_row, counts = np.unique(code, return_index=True, return_inverse=True,
-                                         return_counts=True)
+    _, first, of_row, counts = np.unique(
+        code, return_index=True, return_inverse=True, return_counts=True
+    )
     return np.stack(columns, axis=1)[first], of_row, counts
 
 
@@ -115,8 +133,9 @@ def _sites(recording: Recording) -> Tuple[List[Site], np.ndarray]:
     """The user's lines, and which of them each call was made on."""
     codes, code = np.unique(recording.node_codes.since(0), return_inverse=True)
     pairs, of_call, _ = distinct(code, recording.node_instructions.since(0))
-    found = [site_of(user_codes[int(codes[code])], instruction)
-             for code, instruction in pairs.tolist()]
+    found = [
+        site_of(user_codes[int(codes[code])], instruction) for code, instruction in pairs.tolist()
+    ]
     sites = sorted(set(found))
     return sites, _numbered(found, sites)[of_call]
 
@@ -127,8 +146,9 @@ def _ran(recording: Recording) -> Tuple[np.ndarray, np.ndarray]:
     first = 0
     for number, count in enumerate(recording.evaluator.counts):
         made = count.schedule
-        batch[count.calls[made.order]] = first + np.repeat(np.arange(len(made)),
-                                                           np.diff(made.bounds))
+        batch[count.calls[made.order]] = first + np.repeat(
+            np.arange(len(made)), np.diff(made.bounds)
+        )
         evaluation[count.calls] = number
         first += len(made)
     return batch, evaluation
@@ -140,5 +160,10 @@ def _graph(recording: Recording, place: np.ndarray, places: int) -> Graph:
     args = recording.node_args.since(0)
     computed = args >= 0
     offsets = np.append(0, np.cumsum(computed))[np.append(0, recording.node_ends.since(0))]
-    return Graph(place.astype(np.int32), offsets, producer[args[computed]].astype(np.int32),
-                 places, np.zeros(places, bool))
+    return Graph(
+        place.astype(np.int32),
+        offsets,
+        producer[args[computed]].astype(np.int32),
+        places,
+        np.zeros(places, bool),
+    )

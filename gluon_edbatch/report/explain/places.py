@@ -1,4 +1,5 @@
 """From arrays of calls to explanations of places."""
+
 import linecache
 from collections import defaultdict
 from dataclasses import replace
@@ -8,15 +9,25 @@ import numpy as np
 
 from ...record.recording import Recording
 from ...record.sites import Site
-from ..counters import EvaluationCounts
 from ...schedule import Scheduler, lower_bound
 from ...schedule.bound import ranks
 from ...subgraph.node_type import NodeType
+from ..counters import EvaluationCounts
 from .advice import advice_for_scheduler
 from .explanation import Bar, Explanation, Place, Reason
 from .history import Groups, History, distinct
 from .reasons import (
-    Asked, Use, alone_reasons, block_reasons, dependency_reason, evaluation_reasons, merged, scheduler_reason, type_reasons)
+    Asked,
+    Use,
+    alone_reasons,
+    block_reasons,
+    dependency_reason,
+    evaluation_reasons,
+    merged,
+    scheduler_reason,
+    type_reasons,
+)
+
 
 def explain(recording: Optional[Recording], scheduler: Scheduler) -> Explanation:
     """Why the calls of a recording were batched as they were; evaluates nothing.
@@ -39,10 +50,15 @@ def explain(recording: Optional[Recording], scheduler: Scheduler) -> Explanation
     places.sort(key=lambda place: first[place.site])  # places on one line stay together
     calls = int((history.batch >= 0).sum())
     return Explanation(
-        scheduler.name, len(counts), calls, len(history.batch) - calls,
+        scheduler.name,
+        len(counts),
+        calls,
+        len(history.batch) - calls,
         sum(len(count.schedule) for count in counts),
-        sum(lower_bound(replace(count.graph)) for count in counts), recording.error or '',
-        tuple(places))
+        sum(lower_bound(replace(count.graph)) for count in counts),
+        recording.error or '',
+        tuple(places),
+    )
 
 
 def _rank(place: Place) -> tuple:
@@ -79,11 +95,16 @@ class _Places:
         site, operation = history.places[number]
         waiting, bars = self._waiting[number], self._bars[number]
         return Place(
-            site, linecache.getline(site.filename, site.line).strip(), operation,
-            self._calls[number] - waiting, waiting, tuple(bars),
+            site,
+            linecache.getline(site.filename, site.line).strip(),
+            operation,
+            self._calls[number] - waiting,
+            waiting,
+            tuple(bars),
             int(self._of_place.longest[number]),
             max([int(self._of_place.widest[number])] + [bar.calls for bar in bars]),
-            tuple(self._reasons(number, bars, waiting)))
+            tuple(self._reasons(number, bars, waiting)),
+        )
 
     def _reasons(self, number: int, bars: List[Bar], waiting: int) -> List[Reason]:
         by_block = self._uses[number]
@@ -93,13 +114,20 @@ class _Places:
         asked = [self._asked[evaluation] for evaluation in sorted({bar.evaluation for bar in bars})]
         return [
             *block_reasons(uses, needed, block_needs),
-            *merged(reason for block, same in by_block.items()
-                    for reason in type_reasons(same, batched_needs[block])),
-            *merged(reason for block, same in by_block.items()
-                    for reason in alone_reasons(same, block_needs[block], batched_needs[block])),
+            *merged(
+                reason
+                for block, same in by_block.items()
+                for reason in type_reasons(same, batched_needs[block])
+            ),
+            *merged(
+                reason
+                for block, same in by_block.items()
+                for reason in alone_reasons(same, block_needs[block], batched_needs[block])
+            ),
             *evaluation_reasons(uses, asked, waiting if self._early else 0),
             *scheduler_reason(uses, self._scheduler, self._taken, self._advice),
-            *dependency_reason(needed, len(bars))]
+            *dependency_reason(needed, len(bars)),
+        ]
 
 
 def _needs(groups: Groups) -> Dict[int, Dict[int, int]]:
@@ -114,28 +142,38 @@ def _more_apart(history: History, counted: np.ndarray) -> Dict[Tuple[int, int], 
     """How many more batches than in one evaluation the calls of each type need at each place; of
     those calls that are `counted`."""
     together = history.groups(history.place, history.type, counted.astype(np.int64))
-    apart = history.groups(history.place, history.type, counted.astype(np.int64),
-                           history.evaluation)
+    apart = history.groups(
+        history.place, history.type, counted.astype(np.int64), history.evaluation
+    )
     more: Dict[Tuple[int, int], int] = defaultdict(int)
     for groups, sign in ((apart, 1), (together, -1)):
-        for (place, node_type, count, *_), longest in zip(groups.keys.tolist(),
-                                                          groups.longest.tolist()):
+        for (place, node_type, count, *_), longest in zip(
+            groups.keys.tolist(), groups.longest.tolist()
+        ):
             more[place, node_type] += sign * count * longest
     return more
 
 
-def _uses(history: History, more_apart: Dict[Tuple[int, int], int]
-          ) -> Dict[int, Dict[int, List[Use]]]:
+def _uses(
+    history: History, more_apart: Dict[Tuple[int, int], int]
+) -> Dict[int, Dict[int, List[Use]]]:
     """The types of each block or operator (counted as in `History.block`), at each place."""
     place, kind, block = history.place, history.type, history.block
     found = history.groups(place, block, kind)
     _, _, calls = distinct(place, block, kind)
     uses: Dict[int, Dict[int, List[Use]]] = defaultdict(lambda: defaultdict(list))
     for (number, owner, node_type), longest, count in zip(
-            found.keys.tolist(), found.longest.tolist(), calls.tolist()):
-        uses[number][owner].append(Use(
-            history.types[node_type], history.blocks[node_type], count, longest,
-            more_apart[number, node_type]))
+        found.keys.tolist(), found.longest.tolist(), calls.tolist()
+    ):
+        uses[number][owner].append(
+            Use(
+                history.types[node_type],
+                history.blocks[node_type],
+                count,
+                longest,
+                more_apart[number, node_type],
+            )
+        )
     return uses
 
 
@@ -150,8 +188,16 @@ def _bars(history: History) -> Dict[int, List[Bar]]:
     pairs, _, calls = distinct(history.place[ran], batch)
     for (place, number), count in zip(pairs.tolist(), calls.tolist()):
         kind = int(history.type[one[number]])
-        bars[place].append(Bar(number, int(history.evaluation[one[number]]), kind,
-                               repr(history.types[kind]), count, int(sizes[number])))
+        bars[place].append(
+            Bar(
+                number,
+                int(history.evaluation[one[number]]),
+                kind,
+                repr(history.types[kind]),
+                count,
+                int(sizes[number]),
+            )
+        )
     return bars
 
 
@@ -170,5 +216,7 @@ def _taken(history: History, counts: List[EvaluationCounts]) -> Dict[NodeType, T
         here = history.type[count.calls[where]]
         batches[here] += np.bincount(graph.types[first], minlength=graph.num_types)[kinds]
         bounds[here] += bound[kinds]
-    return {history.types[kind]: (int(batches[kind]), int(bounds[kind]))
-            for kind in np.flatnonzero(batches > bounds).tolist()}
+    return {
+        history.types[kind]: (int(batches[kind]), int(bounds[kind]))
+        for kind in np.flatnonzero(batches > bounds).tolist()
+    }

@@ -4,6 +4,7 @@ The batches of a place add up: it needs as many as its longest chain of calls; m
 of each block are counted apart, then of each type, then of each evaluation. What is more than that
 is the scheduler's. Calls of types that must run alone are a batch each.
 """
+
 from collections import Counter
 from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -54,7 +55,7 @@ def block_reasons(uses: Sequence[Use], needed: int, by_block: Dict[int, int]) ->
     by_block : dict
         The same of the calls of each block.
     """
-    calls: 'Counter[gluon.Block]' = Counter()
+    calls: Counter[gluon.Block] = Counter()
     for use in uses:
         calls[use.block] += use.calls
     more = sum(by_block.values()) - needed
@@ -63,9 +64,13 @@ def block_reasons(uses: Sequence[Use], needed: int, by_block: Dict[int, int]) ->
     first, second = (block for block, _ in calls.most_common(2))
     named = [f'{block.name} ({_calls(count)})' for block, count in calls.most_common(3)]
     text = f'{len(calls)} blocks are called here, each in batches of its own: ' + ', '.join(
-        named + ['…'] * (len(calls) > 3))
-    return [Reason(Cause.BLOCK, text, advice_for_blocks(first, second), (first.name, second.name),
-                   (), more)]
+        named + ['…'] * (len(calls) > 3)
+    )
+    return [
+        Reason(
+            Cause.BLOCK, text, advice_for_blocks(first, second), (first.name, second.name), (), more
+        )
+    ]
 
 
 def type_reasons(uses: Sequence[Use], needed: int) -> List[Reason]:
@@ -83,12 +88,15 @@ def type_reasons(uses: Sequence[Use], needed: int) -> List[Reason]:
     if len(uses) < 2 or more <= 0:
         return []
     by_cause: Dict[Cause, List[Difference]] = {}
-    for difference in differences([use.node_type for use in uses], uses[0].block,
-                                  [use.calls for use in uses]):
+    for difference in differences(
+        [use.node_type for use in uses], uses[0].block, [use.calls for use in uses]
+    ):
         by_cause.setdefault(difference.cause, []).append(difference)
     whole = any(use.node_type.whole for use in uses)
-    return [Reason(cause, _in_words(found), advice_for(cause, whole), found[0].values, (), more)
-            for cause, found in by_cause.items()]
+    return [
+        Reason(cause, _in_words(found), advice_for(cause, whole), found[0].values, (), more)
+        for cause, found in by_cause.items()
+    ]
 
 
 def merged(reasons: Iterable[Reason]) -> List[Reason]:
@@ -96,8 +104,12 @@ def merged(reasons: Iterable[Reason]) -> List[Reason]:
     by_cause: Dict[Cause, List[Reason]] = {}
     for reason in reasons:
         by_cause.setdefault(reason.cause, []).append(reason)
-    return [max(same, key=lambda reason: reason.batches)._replace(
-        batches=sum(reason.batches for reason in same)) for same in by_cause.values()]
+    return [
+        max(same, key=lambda reason: reason.batches)._replace(
+            batches=sum(reason.batches for reason in same)
+        )
+        for same in by_cause.values()
+    ]
 
 
 def alone_reasons(uses: Sequence[Use], needed: int, batched: int) -> List[Reason]:
@@ -116,10 +128,21 @@ def alone_reasons(uses: Sequence[Use], needed: int, batched: int) -> List[Reason
         return []
     most = max(alone, key=lambda use: use.calls)
     text = most.node_type.reason
-    cause = Cause.OWN_GRADIENT if most.node_type.eager else (
-        Cause.NO_RULE if 'no batching rule' in text else Cause.MIXED_ROWS)
-    return [Reason(cause, f'{calls} calls run one by one: {text}',
-                   advice_for_alone(cause, most.node_type, most.block), (text,), (), more)]
+    cause = (
+        Cause.OWN_GRADIENT
+        if most.node_type.eager
+        else (Cause.NO_RULE if 'no batching rule' in text else Cause.MIXED_ROWS)
+    )
+    return [
+        Reason(
+            cause,
+            f'{calls} calls run one by one: {text}',
+            advice_for_alone(cause, most.node_type, most.block),
+            (text,),
+            (),
+            more,
+        )
+    ]
 
 
 def evaluation_reasons(uses: Sequence[Use], asked: Sequence[Asked], waiting: int) -> List[Reason]:
@@ -141,19 +164,23 @@ def evaluation_reasons(uses: Sequence[Use], asked: Sequence[Asked], waiting: int
     early = round(more * sum(one.early for one in before) / len(before))
     reasons = []
     for cause, verb, share in (
-            (Cause.READ_EARLY, 'needed a value while the scope was recording', early),
-            (Cause.ASKED_APART, 'asked for some of the values only', more - early)):
+        (Cause.READ_EARLY, 'needed a value while the scope was recording', early),
+        (Cause.ASKED_APART, 'asked for some of the values only', more - early),
+    ):
         sites = Counter(one.site for one in before if one.early == (cause is Cause.READ_EARLY))
         if sites:
-            where = ', '.join(f'{shown(site)} ({count} times)' if count > 1 else shown(site)
-                              for site, count in sites.most_common(3))
+            where = ', '.join(
+                f'{shown(site)} ({count} times)' if count > 1 else shown(site)
+                for site, count in sites.most_common(3)
+            )
             text = f'{where} {verb}, so the calls ran in {times} evaluations'
             reasons.append(Reason(cause, text, advice_for(cause), (times,), tuple(sites), share))
     return reasons
 
 
-def scheduler_reason(uses: Sequence[Use], name: str, taken: Dict[NodeType, Tuple[int, int]],
-                     advice: str) -> List[Reason]:
+def scheduler_reason(
+    uses: Sequence[Use], name: str, taken: Dict[NodeType, Tuple[int, int]], advice: str
+) -> List[Reason]:
     """The scheduler took more batches than the lower bound.
 
     Parameters
@@ -165,20 +192,32 @@ def scheduler_reason(uses: Sequence[Use], name: str, taken: Dict[NodeType, Tuple
     batches, bound = (sum(column) for column in zip(*found)) if found else (0, 0)
     if batches == bound:
         return []
-    return [Reason(Cause.SCHEDULER,
-                   f'{name!r} ran calls of these types, wherever they were made, in {batches} '
-                   f'batches; not fewer than {bound} are possible', advice, (batches, bound), (),
-                   batches - bound)]
+    return [
+        Reason(
+            Cause.SCHEDULER,
+            f'{name!r} ran calls of these types, wherever they were made, in {batches} '
+            f'batches; not fewer than {bound} are possible',
+            advice,
+            (batches, bound),
+            (),
+            batches - bound,
+        )
+    ]
 
 
 def dependency_reason(needed: int, batches: int) -> List[Reason]:
     """Calls of a place depend on each other."""
     if needed < 2:
         return []
-    return [Reason(Cause.DEPENDENCY,
-                   f'up to {needed} calls each need the result of the one before, so {needed} '
-                   f'batches are the fewest possible',
-                   advice_for(Cause.DEPENDENCY), (needed, batches))]
+    return [
+        Reason(
+            Cause.DEPENDENCY,
+            f'up to {needed} calls each need the result of the one before, so {needed} '
+            f'batches are the fewest possible',
+            advice_for(Cause.DEPENDENCY),
+            (needed, batches),
+        )
+    ]
 
 
 def _in_words(found: Sequence[Difference]) -> str:
@@ -193,11 +232,16 @@ def _in_words(found: Sequence[Difference]) -> str:
         text += f' and {other} in {first.calls[1]}'
     else:
         more = len(first.values) - 2
-        text += (f', {other} in {first.calls[1]}, and {more} other{"s" * (more > 1)} in '
-                 f'{sum(first.calls[2:])}')
+        text += (
+            f', {other} in {first.calls[1]}, and {more} other{"s" * (more > 1)} in '
+            f'{sum(first.calls[2:])}'
+        )
     if len(found) > 1:
-        text += '; likewise ' + ', '.join(difference.what for difference in found[1:4]) + (
-            ', …' if len(found) > 4 else '')
+        text += (
+            '; likewise '
+            + ', '.join(difference.what for difference in found[1:4])
+            + (', …' if len(found) > 4 else '')
+        )
     return text
 
 

@@ -14,10 +14,22 @@ References
 .. [1] Chen et al. (2023). ED-Batch: efficient automatic batching of dynamic neural networks via
    learned finite state machines. https://arxiv.org/abs/2302.03851
 """
+
 from collections import deque
 from enum import Enum
-from typing import (Deque, Dict, FrozenSet, Hashable, Iterable, List, NamedTuple, Optional,
-                    Sequence, Set, Tuple)
+from typing import (
+    Deque,
+    Dict,
+    FrozenSet,
+    Hashable,
+    Iterable,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+)
 
 from .pq_tree import Kind, PQTree, Subtree
 
@@ -44,7 +56,7 @@ class Batch(NamedTuple):
 class Read(Enum):
     """How a batch gets its operands at one position."""
 
-    SLICE = 'slice'          # contiguous, in the order of the results
+    SLICE = 'slice'  # contiguous, in the order of the results
     BROADCAST = 'broadcast'  # the same for all nodes
     GATHER = 'gather'
 
@@ -102,8 +114,10 @@ def align(buffers: Iterable[Hashable], batches: Sequence[Batch]) -> Layout:
     results = [[number[buffer] for buffer in batch.results] for batch in batches]
     order = _order(len(buffers), results, [])
     if order is None:
-        raise ValueError('the results of the batches overlap so that they cannot all be '
-                         'contiguous; a buffer is the result of one batch')
+        raise ValueError(
+            'the results of the batches overlap so that they cannot all be '
+            'contiguous; a buffer is the result of one batch'
+        )
     kept: List[_Link] = []
     rest = _links(batches, results, number)
     while rest:
@@ -115,7 +129,7 @@ def align(buffers: Iterable[Hashable], batches: Sequence[Batch]) -> Layout:
             else:
                 satisfied, order = tried, found
             tried = (satisfied + unsatisfied) // 2
-        kept, rest = kept + rest[:satisfied], rest[satisfied + 1:]
+        kept, rest = kept + rest[:satisfied], rest[satisfied + 1 :]
     return layout_of([buffers[index] for index in order], batches)
 
 
@@ -134,40 +148,50 @@ def layout_of(order: Sequence[Hashable], batches: Sequence[Batch]) -> Layout:
         if not _is_slice([batch.results[node] for node in nodes], place):
             raise ValueError(f'the results {list(batch.results)} are not contiguous')
         members.append(nodes)
-        reads.append([_read([operands[node] for node in nodes], place)
-                      for operands in batch.operands])
+        reads.append(
+            [_read([operands[node] for node in nodes], place) for operands in batch.operands]
+        )
     return Layout(list(order), members, reads)
 
 
 def _check(batch: Batch, number: Dict[Hashable, int]) -> None:
-    if (not batch.results or len(set(batch.results)) < len(batch.results)
-            or not all(buffer in number for buffer in batch.results)):
-        raise ValueError(f'the results of a batch must be distinct buffers, one or more; '
-                         f'got {list(batch.results)}')
+    if (
+        not batch.results
+        or len(set(batch.results)) < len(batch.results)
+        or not all(buffer in number for buffer in batch.results)
+    ):
+        raise ValueError(
+            f'the results of a batch must be distinct buffers, one or more; '
+            f'got {list(batch.results)}'
+        )
     for operands in batch.operands:
         if len(operands) != len(batch.results):
-            raise ValueError(f'a batch of {len(batch.results)} nodes needs as many operands at '
-                             f'each position, not {len(operands)}')
+            raise ValueError(
+                f'a batch of {len(batch.results)} nodes needs as many operands at '
+                f'each position, not {len(operands)}'
+            )
     if batch.values is not None and len(batch.values) != len(batch.operands):
-        raise ValueError(f'a batch with operands at {len(batch.operands)} positions needs as '
-                         f'many values, not {len(batch.values)}')
+        raise ValueError(
+            f'a batch with operands at {len(batch.operands)} positions needs as '
+            f'many values, not {len(batch.values)}'
+        )
 
 
 def _links(batches, results, number) -> List[_Link]:
     """The operands that might be slices, the most valuable first."""
     links = []
     for batch, mine in zip(batches, results):
-        for operands, value in zip(batch.operands, batch.values or [1.] * len(batch.operands)):
-            if (len(set(operands)) == len(operands)
-                    and all(buffer in number for buffer in operands)):
+        for operands, value in zip(batch.operands, batch.values or [1.0] * len(batch.operands)):
+            if len(set(operands)) == len(operands) and all(buffer in number for buffer in operands):
                 links.append((value, _Link(mine, [number[buffer] for buffer in operands])))
     return [link for _, link in sorted(links, key=lambda pair: -pair[0])]
 
 
 def _is_slice(buffers: Sequence[Hashable], place: Dict[Hashable, int]) -> bool:
     first = place.get(buffers[0])
-    return first is not None and all(place.get(buffer) == first + offset
-                                     for offset, buffer in enumerate(buffers))
+    return first is not None and all(
+        place.get(buffer) == first + offset for offset, buffer in enumerate(buffers)
+    )
 
 
 def _read(operands: Sequence[Hashable], place: Dict[Hashable, int]) -> Read:
@@ -177,6 +201,7 @@ def _read(operands: Sequence[Hashable], place: Dict[Hashable, int]) -> Read:
 
 
 # --- the order -----------------------------------------------------------------------------------
+
 
 def _order(count: int, results: List[List[int]], links: List[_Link]) -> Optional[List[int]]:
     """An order of 0 ... count - 1 that satisfies all links, or None if there is none.
@@ -193,14 +218,18 @@ def _order(count: int, results: List[List[int]], links: List[_Link]) -> Optional
     for index, link in enumerate(links):
         for element in set(link.results).union(link.operands):
             users[element].append(index)
-    if not (_propagate(tree, links, users, range(len(links))) and _fix_p_nodes(tree, links, users)
-            and _turn(tree, links)):
+    if not (
+        _propagate(tree, links, users, range(len(links)))
+        and _fix_p_nodes(tree, links, users)
+        and _turn(tree, links)
+    ):
         return None
     return tree.frontier()
 
 
-def _propagate(tree: PQTree, links: List[_Link], users: List[List[int]], changed: Iterable[int]
-               ) -> bool:
+def _propagate(
+    tree: PQTree, links: List[_Link], users: List[List[int]], changed: Iterable[int]
+) -> bool:
     """Make the subtrees of the two lists of each link alike; False if that is impossible."""
     queue: Deque[int] = deque(changed)
     waiting = set(queue)
@@ -225,8 +254,9 @@ def _consecutive_sets(tree: PQTree, elements: Sequence[int]) -> Set[FrozenSet[in
     position = {element: index for index, element in enumerate(elements)}
     sets = set()
     for view in tree.subtree(elements).walk():
-        parts = [frozenset(position[element] for element in child.elements())
-                 for child in view.children]
+        parts = [
+            frozenset(position[element] for element in child.elements()) for child in view.children
+        ]
         if view.kind is Kind.P:
             sets.add(frozenset().union(*parts))
         sets.update(one | other for one, other in _neighbours(parts) if view.kind is Kind.Q)
@@ -246,8 +276,14 @@ def _fix_p_nodes(tree: PQTree, links: List[_Link], users: List[List[int]]) -> bo
     """
     for index, link in enumerate(links):
         while True:
-            free = next((view for view in tree.subtree(link.results).walk()
-                         if view.kind is Kind.P and len(view.children) > 2), None)
+            free = next(
+                (
+                    view
+                    for view in tree.subtree(link.results).walk()
+                    if view.kind is Kind.P and len(view.children) > 2
+                ),
+                None,
+            )
             if free is None:
                 break
             parts = [child.elements() for child in free.children]
@@ -260,6 +296,7 @@ def _fix_p_nodes(tree: PQTree, links: List[_Link], users: List[List[int]]) -> bo
 
 
 # --- directions ----------------------------------------------------------------------------------
+
 
 def _turn(tree: PQTree, links: List[_Link]) -> bool:
     """Turn nodes round so that the lists of each link are in the same order.
@@ -278,16 +315,20 @@ def _turn(tree: PQTree, links: List[_Link]) -> bool:
     return True
 
 
-def _first_children(tree: PQTree, elements: Sequence[int]
-                    ) -> Dict[FrozenSet[int], Tuple[Subtree, FrozenSet[int]]]:
+def _first_children(
+    tree: PQTree, elements: Sequence[int]
+) -> Dict[FrozenSet[int], Tuple[Subtree, FrozenSet[int]]]:
     """Inner nodes by the positions below them, with the positions below their first children."""
     position = {element: index for index, element in enumerate(elements)}
 
     def positions(view: Subtree) -> FrozenSet[int]:
         return frozenset(position[element] for element in view.elements())
 
-    return {positions(view): (view, positions(view.children[0]))
-            for view in tree.subtree(elements).walk() if view.kind is not Kind.LEAF}
+    return {
+        positions(view): (view, positions(view.children[0]))
+        for view in tree.subtree(elements).walk()
+        if view.kind is not Kind.LEAF
+    }
 
 
 class _Directions:

@@ -10,6 +10,7 @@ References
 .. [1] Booth and Lueker (1976). Testing for the consecutive ones property, interval graphs, and
    graph planarity using PQ-tree algorithms. Journal of Computer and System Sciences 13, 335-379.
 """
+
 from collections import deque
 from enum import Enum
 from typing import Collection, Deque, Dict, Hashable, Iterable, Iterator, List, Optional, Tuple
@@ -66,10 +67,10 @@ class _Node:
     def __init__(self, kind: Kind, element: Hashable = None):
         self.kind = kind
         self.element = element
-        self.parent: Optional['_Node'] = None
-        self.siblings: List['_Node'] = []
-        self.children: Dict['_Node', None] = {}
-        self.ends: List['_Node'] = []
+        self.parent: Optional[_Node] = None
+        self.siblings: List[_Node] = []
+        self.children: Dict[_Node, None] = {}
+        self.ends: List[_Node] = []
 
 
 class _Pertinent:
@@ -175,8 +176,10 @@ class PQTree:
             return Subtree(self._root)
         steps = self._match(elements)
         if not steps or not _is_consecutive(*steps[-1]):
-            raise ValueError('a subtree needs one or more elements that are consecutive in every '
-                             'frontier; reduce the tree by them first')
+            raise ValueError(
+                'a subtree needs one or more elements that are consecutive in every '
+                'frontier; reduce the tree by them first'
+            )
         template, node, found = steps[-1]
         return Subtree(node) if template in _FULL else Subtree(*_owner(found.run))
 
@@ -355,12 +358,19 @@ class PQTree:
         return child
 
 
-_APPLY = {Template.P2: PQTree._p2, Template.P3: PQTree._p3, Template.P4: PQTree._p4,
-          Template.P5: PQTree._p5, Template.P6: PQTree._p6, Template.Q2: PQTree._q2,
-          Template.Q3: PQTree._q3}
+_APPLY = {
+    Template.P2: PQTree._p2,
+    Template.P3: PQTree._p3,
+    Template.P4: PQTree._p4,
+    Template.P5: PQTree._p5,
+    Template.P6: PQTree._p6,
+    Template.Q2: PQTree._q2,
+    Template.Q3: PQTree._q3,
+}
 
 
 # --- matching ------------------------------------------------------------------------------------
+
 
 def _unblock(node: _Node, waiting: List[_Node], pertinent: Dict[_Node, _Pertinent]) -> int:
     """Tell the parent of `node` to the blocked siblings in a row beside it; their number."""
@@ -383,8 +393,7 @@ def _template(node: _Node, found: _Pertinent, is_root: bool) -> Optional[Templat
         return _template_q(node, found, is_root)
     if len(found.full) == len(node.children):
         return Template.P1
-    matching = ((Template.P2, Template.P4, Template.P6) if is_root
-                else (Template.P3, Template.P5))
+    matching = (Template.P2, Template.P4, Template.P6) if is_root else (Template.P3, Template.P5)
     return matching[len(found.partial)] if len(found.partial) < len(matching) else None
 
 
@@ -430,6 +439,7 @@ def _owner(run: List[_Node]) -> Tuple[_Node, List[_Node]]:
 
 
 # --- links ---------------------------------------------------------------------------------------
+
 
 def _beyond(node: _Node, before: _Node) -> Optional[_Node]:
     """The sibling on the other side than `before`."""

@@ -1,4 +1,5 @@
 """Passes: functions from subgraph to subgraph that change the speed of a subgraph, not its results."""
+
 from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from ..ir import Shape, Subgraph
@@ -43,8 +44,9 @@ PASSES = (
 )
 
 
-def apply_passes(graph: Subgraph, shapes: Shapes, options: CompileOptions, device: str
-                 ) -> Tuple[Subgraph, List[str]]:
+def apply_passes(
+    graph: Subgraph, shapes: Shapes, options: CompileOptions, device: str
+) -> Tuple[Subgraph, List[str]]:
     """Those passes in turn that are switched on, and made for the device.
 
     Parameters

@@ -8,6 +8,7 @@ read a variable directly:
 - operators whose backward pass writes whatever is requested, or nothing (`amp_cast`), or fails (`RNN`).
   They read a copy; so do all that have no batching rule, of which nobody has tried.
 """
+
 from functools import partial
 from typing import Dict, FrozenSet, List, Union
 
@@ -22,8 +23,9 @@ def added_inputs(graph: Subgraph, shapes: Dict[str, Shape]) -> Subgraph:
     return rewrite(graph, shapes, partial(_rule, states))
 
 
-def _rule(states: FrozenSet[str], rewriter: Rewriter, node: NodeView
-          ) -> Union[Operand, List[Operand], None]:
+def _rule(
+    states: FrozenSet[str], rewriter: Rewriter, node: NodeView
+) -> Union[Operand, List[Operand], None]:
     added = [_is_variable(rewriter, operand, states) for operand in node.inputs]
     if not any(added):
         return None
@@ -31,8 +33,10 @@ def _rule(states: FrozenSet[str], rewriter: Rewriter, node: NodeView
     if op.arithmetic is Arithmetic.SUM and op.broadcasting not in (None, node.op):
         return rewriter.add('add_n', node.inputs, node.shape, num_args=2)
     if op.never_adds or not op.batches:
-        inputs = [rewriter.add('_copy', [operand], operand.shape) if is_added else operand
-                  for operand, is_added in zip(node.inputs, added)]
+        inputs = [
+            rewriter.add('_copy', [operand], operand.shape) if is_added else operand
+            for operand, is_added in zip(node.inputs, added)
+        ]
         operand = rewriter.add(node.op, inputs, node.shape, **node.attrs)
         return [Operand(operand.node, output, shape) for output, shape in enumerate(node.shapes)]
     return None

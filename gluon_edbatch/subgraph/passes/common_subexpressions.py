@@ -1,4 +1,5 @@
 """What is computed twice from the same inputs is computed once."""
+
 from typing import Dict, List, Optional
 
 from ...ops import op_of
@@ -21,8 +22,11 @@ class _Merge:
         op = op_of(node.op)
         if op.rows is None or op.noise is not None or node.op == 'BatchNorm':
             return None  # two calls differ, or it updates an auxiliary state
-        key = (node.op, frozenset(node.attrs.items()),
-               tuple([operand.entry for operand in node.inputs]))
+        key = (
+            node.op,
+            frozenset(node.attrs.items()),
+            tuple([operand.entry for operand in node.inputs]),
+        )
         first = self._seen.setdefault(key, len(rewriter.nodes))
         if first == len(rewriter.nodes):  # where the node will be
             return None

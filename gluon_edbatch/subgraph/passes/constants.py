@@ -1,4 +1,5 @@
 """Arithmetic with numbers that is known beforehand: ``x * 1``, ``x + 0``, ``x * 2 * 3``."""
+
 from typing import Dict, NamedTuple, Optional
 
 from ...ops import Arithmetic, op_of
@@ -6,8 +7,9 @@ from ..ir import Entry, Shape, Subgraph
 from ..rewrite import NodeView, Operand, Rewriter, rewrite
 
 _WITH_NUMBER = frozenset(
-    '_plus_scalar _minus_scalar _rminus_scalar _mul_scalar _div_scalar'.split())
-_LEAST, _GREATEST = 2.0 ** -14, 2.0 ** 15  # of what no floating type rounds to zero or infinity
+    '_plus_scalar _minus_scalar _rminus_scalar _mul_scalar _div_scalar'.split()
+)
+_LEAST, _GREATEST = 2.0**-14, 2.0**15  # of what no floating type rounds to zero or infinity
 _ZEROS, _ONES = frozenset('zeros_like _zeros'.split()), frozenset('ones_like _ones'.split())
 
 
@@ -45,8 +47,9 @@ class _Rule:
             return own.base
         before = self._linear.get(own.base.entry)
         if before is not None:
-            both = _Linear(before.base, own.factor * before.factor,
-                           own.factor * before.offset + own.offset)
+            both = _Linear(
+                before.base, own.factor * before.factor, own.factor * before.offset + own.offset
+            )
             operand = _computed(rewriter, both)
             if operand is not None:
                 if operand != both.base:
@@ -81,9 +84,11 @@ def _computed(rewriter: Rewriter, linear: _Linear) -> Optional[Operand]:
         return base
     if any(number and not _LEAST <= abs(number) <= _GREATEST for number in linear[1:]):
         return None
-    for op, number, fits in (('_mul_scalar', factor, offset == 0),
-                             ('_plus_scalar', offset, factor == 1),
-                             ('_rminus_scalar', offset, factor == -1)):
+    for op, number, fits in (
+        ('_mul_scalar', factor, offset == 0),
+        ('_plus_scalar', offset, factor == 1),
+        ('_rminus_scalar', offset, factor == -1),
+    ):
         if fits:
             return rewriter.add(op, [base], base.shape, scalar=number)
     return None

@@ -4,6 +4,7 @@ MXNet 1.9.1 refuses to compute one of the ids, which they would get if they are 
 numbers, too; and one of a table that is row_sparse, where there is an array for a dense one. (Which
 gradients the user's parameters get does not depend on that: see `lookup`.)
 """
+
 from typing import Dict, Optional
 
 from ..ir import Shape, Subgraph
@@ -24,5 +25,6 @@ def _rule(rewriter: Rewriter, node: NodeView) -> Optional[Operand]:
         return None
     if not plain:
         ids = rewriter.add('BlockGrad', [ids], ids.shape)
-    return rewriter.add('Embedding', [ids, table], node.shape,
-                        **dict(node.attrs, sparse_grad='False'))
+    return rewriter.add(
+        'Embedding', [ids, table], node.shape, **dict(node.attrs, sparse_grad='False')
+    )

@@ -8,13 +8,14 @@ operator on one slice if these gates lie together, in the same order, in every a
 
 What does not come out as one slice is left apart: to gather columns costs more than it saves.
 """
+
 import json
 from typing import Dict, Hashable, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
-from ..gates import Batch, Read, align
 from ...ops import op_of
+from ..gates import Batch, Read, align
 from ..ir import Attrs, Entry, Node, Subgraph
 from ..rewrite import Operand, Rewriter
 from ..trace import is_argument
@@ -41,18 +42,25 @@ def horizontal(graph: Subgraph) -> Subgraph:
     apart: Set[int] = set()
     while True:
         groups = _groups(graph.nodes, apart)
-        batches = [Batch(group.members, group.operands, [group.width] * len(group.operands))
-                   for group in groups]
+        batches = [
+            Batch(group.members, group.operands, [group.width] * len(group.operands))
+            for group in groups
+        ]
         layout = align([member for group in groups for member in group.members], batches)
-        scattered = {member for group, reads in zip(groups, layout.reads)
-                     if set(reads) - {Read.SLICE} for member in group.members}
+        scattered = {
+            member
+            for group, reads in zip(groups, layout.reads)
+            if set(reads) - {Read.SLICE}
+            for member in group.members
+        }
         if not scattered:
             break
         apart |= scattered
     if not groups:
         return graph
-    return _Fusion(graph, [group.ordered(members)
-                           for group, members in zip(groups, layout.members)]).fused()
+    return _Fusion(
+        graph, [group.ordered(members) for group, members in zip(groups, layout.members)]
+    ).fused()
 
 
 def pays(rows: int, columns: int) -> bool:
@@ -67,8 +75,9 @@ def pays(rows: int, columns: int) -> bool:
 
 def packs(graph: Subgraph) -> Dict[str, List[str]]:
     """The parameters, by name, that variables made by `horizontal` stand for."""
-    return {node.name: json.loads(node.attrs[_NAMES]) for node in graph.nodes
-            if _NAMES in node.attrs}
+    return {
+        node.name: json.loads(node.attrs[_NAMES]) for node in graph.nodes if _NAMES in node.attrs
+    }
 
 
 class _Group(NamedTuple):
@@ -94,8 +103,10 @@ class _Group(NamedTuple):
 
     def ordered(self, order: List[int]) -> '_Group':
         """The same with its members in another order."""
+
         def pick(items):
             return [items[index] for index in order]
+
         return _Group(pick(self.members), list(map(pick, self.operands)), pick(self.widths))
 
 
@@ -118,23 +129,35 @@ def _groups(nodes: Sequence[Node], apart: Set[int]) -> List[_Group]:
         if kind == len(members):
             members.append([])
         members[kind].append(index)
-        widths[index] = (node.attrs.integer('num_hidden') if node.op == _PRODUCT
-                         else widths[node.inputs[0].node])
-    return [_Group(mine, _operands(nodes, mine), [widths[member] for member in mine])
-            for mine in members if len(mine) > 1]
+        widths[index] = (
+            node.attrs.integer('num_hidden') if node.op == _PRODUCT else widths[node.inputs[0].node]
+        )
+    return [
+        _Group(mine, _operands(nodes, mine), [widths[member] for member in mine])
+        for mine in members
+        if len(mine) > 1
+    ]
 
 
-def _key(nodes: Sequence[Node], node: Node, kind_of: Dict[int, int], widths: Dict[int, int]
-         ) -> Optional[Hashable]:
+def _key(
+    nodes: Sequence[Node], node: Node, kind_of: Dict[int, int], widths: Dict[int, int]
+) -> Optional[Hashable]:
     """What nodes have in common that can be one; None for those that cannot be in a group."""
     if node.op == _PRODUCT and all(_is_parameter(nodes[entry.node]) for entry in node.inputs[1:]):
         common = frozenset(item for item in node.attrs.items() if item[0] != 'num_hidden')
         return _PRODUCT, common, node.inputs[0], len(node.inputs)
     op = op_of(node.op)
-    if op.elementwise and op.noise is None and all(entry.node in kind_of for entry in node.inputs) and len(
-            {widths[entry.node] for entry in node.inputs}) == 1:
-        return (node.op, frozenset(node.attrs.items()),
-                tuple(kind_of[entry.node] for entry in node.inputs))
+    if (
+        op.elementwise
+        and op.noise is None
+        and all(entry.node in kind_of for entry in node.inputs)
+        and len({widths[entry.node] for entry in node.inputs}) == 1
+    ):
+        return (
+            node.op,
+            frozenset(node.attrs.items()),
+            tuple(kind_of[entry.node] for entry in node.inputs),
+        )
     return None
 
 
@@ -145,11 +168,14 @@ def _is_parameter(node: Node) -> bool:
 def _operands(nodes: Sequence[Node], members: List[int]) -> List[List[int]]:
     if nodes[members[0]].op == _PRODUCT:
         return []
-    return [list(sources) for sources in zip(
-        *([entry.node for entry in nodes[member].inputs] for member in members))]
+    return [
+        list(sources)
+        for sources in zip(*([entry.node for entry in nodes[member].inputs] for member in members))
+    ]
 
 
 # --- the new graph -------------------------------------------------------------------------------
+
 
 class _Place(NamedTuple):
     """Where a member's result is: columns of a group's."""
@@ -174,7 +200,8 @@ class _Fusion:
             ends = np.cumsum(group.widths).tolist()
             self._places.update(
                 (member, _Place(number, end - width, end))
-                for member, end, width in zip(group.members, ends, group.widths))
+                for member, end, width in zip(group.members, ends, group.widths)
+            )
         self._rewriter = Rewriter()
         self._kept: Dict[int, int] = {}  # old node: new node
         self._results: Dict[int, Operand] = {}  # of groups
@@ -189,8 +216,9 @@ class _Fusion:
             elif self._places[index].group not in self._results:
                 number = self._places[index].group
                 self._results[number] = self._operator(self._groups[number])
-        return Subgraph.of(self._rewriter.nodes, [self._moved(head).entry
-                                                  for head in self._graph.heads])
+        return Subgraph.of(
+            self._rewriter.nodes, [self._moved(head).entry for head in self._graph.heads]
+        )
 
     def _operator(self, group: _Group) -> Operand:
         nodes = [self._nodes[member] for member in group.members]
@@ -211,19 +239,24 @@ class _Fusion:
 
     def _columns(self, first: int, last: int) -> Operand:
         """Those of neighbouring members of a group."""
-        number, begin, end = (self._places[first].group, self._places[first].begin,
-                              self._places[last].end)
+        number, begin, end = (
+            self._places[first].group,
+            self._places[first].begin,
+            self._places[last].end,
+        )
         if end - begin == self._groups[number].width:
             return self._results[number]
         place = _Place(number, begin, end)
         if place not in self._slices:
-            self._slices[place] = self._rewriter.add('slice_axis', [self._results[number]], (),
-                                                     axis=-1, begin=begin, end=end)
+            self._slices[place] = self._rewriter.add(
+                'slice_axis', [self._results[number]], (), axis=-1, begin=begin, end=end
+            )
         return self._slices[place]
 
     def _pack(self, parameters: Sequence[int]) -> Operand:
         names = tuple(self._nodes[parameter].name for parameter in parameters)
         if names not in self._packs:
             self._packs[names] = self._rewriter.variable(
-                PACK % len(self._packs), **{_NAMES: json.dumps(names)})
+                PACK % len(self._packs), **{_NAMES: json.dumps(names)}
+            )
         return self._packs[names]

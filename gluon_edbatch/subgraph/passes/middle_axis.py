@@ -5,6 +5,7 @@ so does the gradient of a ``broadcast_add`` that repeats (N, 1, H) along axis 1.
 (1000 x 4 x 150 floats, one thread: 11.8 ms against 0.75 ms.) On CPU MXNet has products of float32 and
 float64 only.
 """
+
 from typing import Dict, Optional
 
 import numpy as np
@@ -38,12 +39,12 @@ def _ones(rewriter: Rewriter, like: Operand) -> Operand:
 
 def _sum(rewriter: Rewriter, node: NodeView) -> Optional[Operand]:
     source = node.inputs[0]
-    if (len(source.shape) != 3 or node.attrs.integers('axis') != (1,)
-            or node.attrs.flag('exclude')):
+    if len(source.shape) != 3 or node.attrs.integers('axis') != (1,) or node.attrs.flag('exclude'):
         return None
     rows, _, width = source.shape
-    total = rewriter.add('batch_dot', [_ones(rewriter, source), source], (rows, 1, width),
-                         transpose_a=True)
+    total = rewriter.add(
+        'batch_dot', [_ones(rewriter, source), source], (rows, 1, width), transpose_a=True
+    )
     if node.attrs.flag('keepdims'):
         return total
     return rewriter.add('Reshape', [total], (rows, width), shape='(0, -1)')

@@ -19,6 +19,7 @@ product + bias -> with bias      132, 132   533, 418      281, 232   2200, 982
 
 ``relu`` and ``softsign`` are as fast as ``Activation``, and there is nothing faster for ``exp``.
 """
+
 from typing import Dict, List, Optional, Sequence, Union
 
 from ..ir import Shape, Subgraph
@@ -53,8 +54,11 @@ def _slices(rewriter: Rewriter, node: NodeView) -> List[Operand]:
     axis = node.attrs.axis('axis', len(node.shape), 1)
     parts, begin = [], 0
     for shape in node.shapes:
-        parts.append(rewriter.add('slice_axis', node.inputs, shape, axis=axis, begin=begin,
-                                  end=begin + shape[axis]))
+        parts.append(
+            rewriter.add(
+                'slice_axis', node.inputs, shape, axis=axis, begin=begin, end=begin + shape[axis]
+            )
+        )
         begin += shape[axis]
     return parts
 
@@ -62,13 +66,23 @@ def _slices(rewriter: Rewriter, node: NodeView) -> List[Operand]:
 def _product(rewriter: Rewriter, node: NodeView) -> Optional[Operand]:
     """``dot`` with a matrix as ``FullyConnected``, which takes it transposed."""
     left, right = node.inputs
-    if (node.attrs.flag('transpose_a') or len(left.shape) < 2 or len(right.shape) != 2
-            or any(_storage(rewriter, operand) not in _DENSE for operand in node.inputs)):
+    if (
+        node.attrs.flag('transpose_a')
+        or len(left.shape) < 2
+        or len(right.shape) != 2
+        or any(_storage(rewriter, operand) not in _DENSE for operand in node.inputs)
+    ):
         return None
     if not node.attrs.flag('transpose_b'):
         right = rewriter.add('transpose', [right], right.shape[::-1])
-    return rewriter.add('FullyConnected', [left, right], node.shape, num_hidden=right.shape[0],
-                        no_bias=True, flatten=False)
+    return rewriter.add(
+        'FullyConnected',
+        [left, right],
+        node.shape,
+        num_hidden=right.shape[0],
+        no_bias=True,
+        flatten=False,
+    )
 
 
 def _storage(rewriter: Rewriter, operand: Operand) -> Optional[str]:
@@ -77,17 +91,22 @@ def _storage(rewriter: Rewriter, operand: Operand) -> Optional[str]:
 
 def _bias(rewriter: Rewriter, node: NodeView) -> Optional[Operand]:
     """The sum of a product and a row that is a parameter, as a product with a bias."""
-    for (product, row), uses in ((node.inputs, node.uses[0]),
-                                 (node.inputs[::-1], node.uses[1])):
+    for (product, row), uses in ((node.inputs, node.uses[0]), (node.inputs[::-1], node.uses[1])):
         source, columns = rewriter.nodes[product.node], node.shape[-1]
-        if (source.op == 'FullyConnected' and source.attrs.flag('no_bias')
-                and uses == 1 and product.shape == node.shape and _is_parameter(rewriter, row)
-                and row.shape == (1,) * (len(row.shape) - 1) + (columns,)):
+        if (
+            source.op == 'FullyConnected'
+            and source.attrs.flag('no_bias')
+            and uses == 1
+            and product.shape == node.shape
+            and _is_parameter(rewriter, row)
+            and row.shape == (1,) * (len(row.shape) - 1) + (columns,)
+        ):
             if len(row.shape) > 1:
                 row = rewriter.add('Reshape', [row], (columns,), shape='(-1,)')
             inputs = [Operand(*source.inputs[i], ()) for i in range(2)] + [row]
-            return rewriter.add('FullyConnected', inputs, node.shape,
-                                **dict(source.attrs, no_bias=False))
+            return rewriter.add(
+                'FullyConnected', inputs, node.shape, **dict(source.attrs, no_bias=False)
+            )
     return None
 
 

@@ -3,12 +3,12 @@
 Of three arrays of 256 x 150 floats, one thread: 49 µs against 89 forward, 192 against 200 with
 the backward pass; of 16 rows 19 against 29, and 85 against 106.
 """
+
 from typing import Dict, List, Optional
 
 from ...ops import Arithmetic, op_of
 from ..ir import Entry, Shape, Subgraph
 from ..rewrite import NodeView, Operand, Rewriter, rewrite
-
 
 
 def sums(graph: Subgraph, shapes: Dict[str, Shape]) -> Subgraph:
@@ -24,7 +24,8 @@ class _Flatten:
 
     def __call__(self, rewriter: Rewriter, node: NodeView) -> Optional[Operand]:
         if op_of(node.op).arithmetic is not Arithmetic.SUM or any(
-                operand.shape != node.shape for operand in node.inputs):
+            operand.shape != node.shape for operand in node.inputs
+        ):
             return None
         terms: List[Operand] = []
         for operand, uses in zip(node.inputs, node.uses):

@@ -1,8 +1,9 @@
 """All benchmarks. A workload's name in the place of a command is short for "workloads NAME".
 
-    python scripts/benchmark.py treelstm-sick --mode train --scheduler depth,manual --json
-    python scripts/benchmark.py ablation lattice-lstm --mode infer
+python scripts/benchmark.py treelstm-sick --mode train --scheduler depth,manual --json
+python scripts/benchmark.py ablation lattice-lstm --mode infer
 """
+
 # A command is a module with `add_arguments(parser)` and `run(options)`, which gives the exit status
 # or None; its docstring is its help. It loads MXNet in `run` only: threads are set before.
 import argparse
@@ -16,17 +17,19 @@ from . import ablation, blocks, gains, generate, plots, schedulers, workloads
 
 __all__ = ['COMMANDS', 'main']
 
-COMMANDS = {module.__name__.rpartition('.')[2]: module for module in (
-    workloads, schedulers, blocks, ablation, gains, generate, plots)}
-FAILED, INTERRUPTED = 2, 130    # exit statuses; 1: something could not be measured, the rest was
+COMMANDS = {
+    module.__name__.rpartition('.')[2]: module
+    for module in (workloads, schedulers, blocks, ablation, gains, generate, plots)
+}
+FAILED, INTERRUPTED = 2, 130  # exit statuses; 1: something could not be measured, the rest was
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Command line; gives the exit status."""
     options = _parser().parse_args(_in_full(sys.argv[1:] if arguments is None else arguments))
     try:
-        if 'cpus' in options:                   # it measures
-            set_threads(options.threads)        # before anything loads MXNet
+        if 'cpus' in options:  # it measures
+            set_threads(options.threads)  # before anything loads MXNet
             if options.cpus:
                 use_cpus(options.cpus)
         return COMMANDS[options.command].run(options) or 0
@@ -40,17 +43,21 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
 def _in_full(arguments: Sequence[str]) -> List[str]:
     """The arguments with the command that may be left out."""
     first = arguments[0] if arguments else ''
-    short = first in WORKLOADS or first.startswith('-') and first not in ('-h', '--help')
+    short = first in WORKLOADS or (first.startswith('-') and first not in ('-h', '--help'))
     return ['workloads', *arguments] if short else list(arguments)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser('benchmark.py', description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        'benchmark.py', description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     commands = parser.add_subparsers(dest='command', metavar='COMMAND', required=True)
     for name, module in COMMANDS.items():
-        command = commands.add_parser(name, help=module.__doc__.splitlines()[0],
-                                      description=module.__doc__,
-                                      formatter_class=argparse.RawDescriptionHelpFormatter)
+        command = commands.add_parser(
+            name,
+            help=module.__doc__.splitlines()[0],
+            description=module.__doc__,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
         module.add_arguments(command)
     return parser

@@ -10,10 +10,16 @@ samples a second run in batches (medians), "at least" how many times it should b
 and that by hand is at most 1.1 times faster. Widths are those of DyNet's programs, the optimizer is
 Adam as there.
 """
+
 import argparse
 
-from ..arguments import (add_batching_arguments, add_machine_arguments, add_names_argument,
-                         add_workload_arguments, settings_of)
+from ..arguments import (
+    add_batching_arguments,
+    add_machine_arguments,
+    add_names_argument,
+    add_workload_arguments,
+    settings_of,
+)
 from ..gains import COMPARISONS, gains_table, measure_gains
 from ..output import complain, print_rows
 from ..runner import MeasurementError
@@ -25,9 +31,15 @@ def run(options: argparse.Namespace) -> int:
     for workload in options.workloads or COMPARISONS:
         comparison = COMPARISONS[workload]
         settings = settings_of(
-            options, workload=workload, mode='', system=options.scheduler, optimizer='adam',
-            learning_rate=0.001, hidden=options.hidden or comparison.hidden,
-            embed=options.embed or comparison.embed)
+            options,
+            workload=workload,
+            mode='',
+            system=options.scheduler,
+            optimizer='adam',
+            learning_rate=0.001,
+            hidden=options.hidden or comparison.hidden,
+            embed=options.embed or comparison.embed,
+        )
         try:
             print_rows(measure_gains(settings), options.json, gains_table)
         except MeasurementError as error:

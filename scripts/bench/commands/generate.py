@@ -9,6 +9,7 @@ run_all.sh, which runs all and plots. Each writes NAME.jsonl beside itself, as "
 it; a script whose NAME.jsonl is complete does nothing, so that an interrupted run goes on. On
 another machine, EDB_ROOT says where the checkout is and PYTHON which interpreter to use.
 """
+
 import argparse
 import shlex
 from itertools import product
@@ -20,7 +21,7 @@ from ..workloads import WORKLOADS
 
 ROOT = Path(__file__).resolve().parents[3]
 
-SCRIPT = '''#!/usr/bin/env bash
+SCRIPT = """#!/usr/bin/env bash
 # Written by scripts/benchmark.py generate.
 set -euo pipefail
 here="$(cd "$(dirname "${{BASH_SOURCE[0]}}")" && pwd)"
@@ -34,9 +35,9 @@ python="${{PYTHON:-$(bash "$root/scripts/environment.sh")}}"
 echo "{name}"
 "$python" "$root/scripts/benchmark.py" workloads {arguments} >"$results.part"
 mv "$results.part" "$results"
-'''
+"""
 
-RUN_ALL = '''#!/usr/bin/env bash
+RUN_ALL = """#!/usr/bin/env bash
 # Written by scripts/benchmark.py generate.
 set -uo pipefail
 here="$(cd "$(dirname "${{BASH_SOURCE[0]}}")" && pwd)"
@@ -52,7 +53,7 @@ if ((${{#results[@]}})); then
     "$python" "$root/scripts/benchmark.py" plots --out "$here" "${{results[@]}}" || status=1
 fi
 exit "$status"
-'''
+"""
 
 
 def run(options: argparse.Namespace) -> None:
@@ -61,22 +62,46 @@ def run(options: argparse.Namespace) -> None:
     out.mkdir(parents=True, exist_ok=True)
     root, paths = shlex.quote(str(ROOT)), []
     for workload, ctx, hidden in product(options.workload, options.ctx, options.hidden):
-        systems = [name for name in options.scheduler
-                   if name not in RIVALS or name in WORKLOADS[workload].rivals]
+        systems = [
+            name
+            for name in options.scheduler
+            if name not in RIVALS or name in WORKLOADS[workload].rivals
+        ]
         if not systems:
             continue
         name = f'{workload}-{ctx.replace(":", "")}-h{hidden}'
-        call = [workload, '--ctx', ctx, '--hidden', hidden, '--embed', options.embed or hidden,
-                '--mode', _joined(options.mode), '--batch-size', _joined(options.batch_size),
-                '--scheduler', _joined(systems), '--threads', options.threads,
-                '--repeat', options.repeat, '--json']
+        call = [
+            workload,
+            '--ctx',
+            ctx,
+            '--hidden',
+            hidden,
+            '--embed',
+            options.embed or hidden,
+            '--mode',
+            _joined(options.mode),
+            '--batch-size',
+            _joined(options.batch_size),
+            '--scheduler',
+            _joined(systems),
+            '--threads',
+            options.threads,
+            '--repeat',
+            options.repeat,
+            '--json',
+        ]
         if options.data:
             call += ['--data', Path(options.data).resolve()]
-        text = SCRIPT.format(root=root, name=name,
-                             arguments=' '.join(shlex.quote(str(part)) for part in call))
+        text = SCRIPT.format(
+            root=root, name=name, arguments=' '.join(shlex.quote(str(part)) for part in call)
+        )
         paths.append(_write(out / f'{name}.sh', text))
-    paths.append(_write(out / 'run_all.sh', RUN_ALL.format(
-        root=root, scripts=' '.join(shlex.quote(path.name) for path in paths))))
+    paths.append(
+        _write(
+            out / 'run_all.sh',
+            RUN_ALL.format(root=root, scripts=' '.join(shlex.quote(path.name) for path in paths)),
+        )
+    )
     print(f'{len(paths) - 1} scripts in {out}; run them with: bash {paths[-1]}')
 
 
@@ -93,23 +118,53 @@ def _joined(parts) -> str:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Of this command."""
     parser.add_argument('--out', required=True, metavar='DIR', help='where to write the scripts')
-    parser.add_argument('--workload', type=names(list(WORKLOADS)), default=sorted(WORKLOADS),
-                        metavar='NAME[,NAME…]', help='(default: all)')
-    parser.add_argument('--hidden', type=sizes, default='150', metavar='H[,H…]',
-                        help='width of the cell (default: 150)')
-    parser.add_argument('--embed', type=positive, metavar='D',
-                        help='width of the embedding (default: as --hidden)')
-    parser.add_argument('--batch-size', type=sizes, default='1,32,64,256', metavar='N[,N…]',
-                        help='samples in a minibatch (default: 1,32,64,256)')
-    parser.add_argument('--scheduler', type=names(SYSTEMS), metavar='NAME[,NAME…]',
-                        default='depth,agenda,unbatched-hybridized,manual',
-                        help='systems, as "workloads" names them, where a workload has them '
-                             '(default: %(default)s)')
+    parser.add_argument(
+        '--workload',
+        type=names(list(WORKLOADS)),
+        default=sorted(WORKLOADS),
+        metavar='NAME[,NAME…]',
+        help='(default: all)',
+    )
+    parser.add_argument(
+        '--hidden',
+        type=sizes,
+        default='150',
+        metavar='H[,H…]',
+        help='width of the cell (default: 150)',
+    )
+    parser.add_argument(
+        '--embed', type=positive, metavar='D', help='width of the embedding (default: as --hidden)'
+    )
+    parser.add_argument(
+        '--batch-size',
+        type=sizes,
+        default='1,32,64,256',
+        metavar='N[,N…]',
+        help='samples in a minibatch (default: 1,32,64,256)',
+    )
+    parser.add_argument(
+        '--scheduler',
+        type=names(SYSTEMS),
+        metavar='NAME[,NAME…]',
+        default='depth,agenda,unbatched-hybridized,manual',
+        help='systems, as "workloads" names them, where a workload has them (default: %(default)s)',
+    )
     add_mode_argument(parser, MODES)
-    parser.add_argument('--ctx', type=listed, default='cpu', metavar='cpu|gpu[:N][,…]',
-                        help='devices (default: cpu)')
+    parser.add_argument(
+        '--ctx',
+        type=listed,
+        default='cpu',
+        metavar='cpu|gpu[:N][,…]',
+        help='devices (default: cpu)',
+    )
     add_data_argument(parser)
-    parser.add_argument('--threads', type=positive, default=1, metavar='T',
-                        help='threads of the operators (default: 1)')
-    parser.add_argument('--repeat', type=positive, default=7, metavar='R',
-                        help='timed repeats (default: 7)')
+    parser.add_argument(
+        '--threads',
+        type=positive,
+        default=1,
+        metavar='T',
+        help='threads of the operators (default: 1)',
+    )
+    parser.add_argument(
+        '--repeat', type=positive, default=7, metavar='R', help='timed repeats (default: 7)'
+    )

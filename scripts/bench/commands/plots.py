@@ -5,6 +5,7 @@
 For each file NAME.jsonl (or NAME.csv): NAME.csv, a table on standard output, and a plot for each
 workload: samples a second over the size of the minibatch, or bars if there is but one size.
 """
+
 import argparse
 from pathlib import Path
 
@@ -29,6 +30,7 @@ def run(options: argparse.Namespace) -> None:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Of this command."""
     parser.add_argument('files', nargs='+', metavar='FILE', type=Path, help='.jsonl or .csv')
-    parser.add_argument('--out', metavar='DIR', type=Path,
-                        help='where to write (default: beside each file)')
+    parser.add_argument(
+        '--out', metavar='DIR', type=Path, help='where to write (default: beside each file)'
+    )
     add_format_argument(parser)

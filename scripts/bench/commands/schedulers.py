@@ -12,12 +12,20 @@ names a directory that has it. "ratio" is the number of batches by the lower bou
 which need not be reachable; "unseen_states" says how often a minibatch had a state without an entry
 in the policy's table.
 """
+
 import argparse
 import json
 from pathlib import Path
 
-from ..arguments import (add_data_argument, add_format_argument, add_names_argument,
-                         add_output_arguments, listed, positive, sizes)
+from ..arguments import (
+    add_data_argument,
+    add_format_argument,
+    add_names_argument,
+    add_output_arguments,
+    listed,
+    positive,
+    sizes,
+)
 from ..settings import MODES
 from ..workloads import WORKLOADS
 
@@ -28,9 +36,11 @@ def run(options: argparse.Namespace) -> None:
     """Measure, or draw what was measured."""
     if options.plot:
         from ..schedule_plots import plot_file
+
         plot_file(options.plot, options.out, options.format)
         return
     from ..schedulers import line_of, measure_schedulers
+
     for workload in options.workloads or sorted(WORKLOADS):
         for row in measure_schedulers(workload, options):
             print(json.dumps(row) if options.json else line_of(row), flush=True)
@@ -40,24 +50,56 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Of this command."""
     add_names_argument(parser, 'workloads', sorted(WORKLOADS))
     add_data_argument(parser)
-    parser.add_argument('--mode', choices=MODES, default='infer',
-                        help='what is recorded: losses, too, or not (default: infer)')
-    parser.add_argument('--hidden', type=positive, default=16, metavar='H',
-                        help='width of cells and embeddings: a policy is for types of some shape '
-                             '(default: 16)')
-    parser.add_argument('--scheduler', type=listed, default=SCHEDULERS, metavar='NAME[,NAME…]',
-                        help=f'(default: {",".join(SCHEDULERS)})')
-    parser.add_argument('--batch-size', type=sizes, default='1,32,64,256', metavar='N[,N…]',
-                        help='samples in a minibatch (default: 1,32,64,256)')
-    parser.add_argument('--minibatches', type=positive, default=20, metavar='M',
-                        help='held-out minibatches of each size (default: 20)')
-    parser.add_argument('--encoding', metavar='NAME',
-                        help='state encoding of the policy (default: the first that does)')
-    parser.add_argument('--policies', type=Path, metavar='DIR',
-                        help='read WORKLOAD.json there, or write it')
+    parser.add_argument(
+        '--mode',
+        choices=MODES,
+        default='infer',
+        help='what is recorded: losses, too, or not (default: infer)',
+    )
+    parser.add_argument(
+        '--hidden',
+        type=positive,
+        default=16,
+        metavar='H',
+        help='width of cells and embeddings: a policy is for types of some shape (default: 16)',
+    )
+    parser.add_argument(
+        '--scheduler',
+        type=listed,
+        default=SCHEDULERS,
+        metavar='NAME[,NAME…]',
+        help=f'(default: {",".join(SCHEDULERS)})',
+    )
+    parser.add_argument(
+        '--batch-size',
+        type=sizes,
+        default='1,32,64,256',
+        metavar='N[,N…]',
+        help='samples in a minibatch (default: 1,32,64,256)',
+    )
+    parser.add_argument(
+        '--minibatches',
+        type=positive,
+        default=20,
+        metavar='M',
+        help='held-out minibatches of each size (default: 20)',
+    )
+    parser.add_argument(
+        '--encoding',
+        metavar='NAME',
+        help='state encoding of the policy (default: the first that does)',
+    )
+    parser.add_argument(
+        '--policies', type=Path, metavar='DIR', help='read WORKLOAD.json there, or write it'
+    )
     add_output_arguments(parser)
-    parser.add_argument('--plot', type=Path, metavar='FILE',
-                        help='measure nothing: draw the rows of a file, a picture a workload')
-    parser.add_argument('--out', type=Path, default=Path('.'), metavar='DIR',
-                        help='where to draw (default: here)')
+    parser.add_argument(
+        '--plot',
+        type=Path,
+        metavar='FILE',
+        help='measure nothing: draw the rows of a file, a picture a workload',
+    )
+    parser.add_argument(
+        '--out', type=Path, default=Path('.'), metavar='DIR', help='where to draw (default: here)'
+    )
     add_format_argument(parser)

@@ -4,6 +4,7 @@
 
 What is measured, and by which rule, is said in ``bench/measure.py``.
 """
+
 import argparse
 import json
 from dataclasses import replace
@@ -11,8 +12,14 @@ from importlib.util import find_spec
 from itertools import groupby
 from typing import List
 
-from ..arguments import (add_machine_arguments, add_mode_argument, add_workload_arguments, names,
-                         settings_of, sizes)
+from ..arguments import (
+    add_machine_arguments,
+    add_mode_argument,
+    add_workload_arguments,
+    names,
+    settings_of,
+    sizes,
+)
 from ..output import complain, tables
 from ..runner import MeasurementError, measure_in_turn
 from ..settings import BATCHED, EAGER, RIVALS, SYSTEMS, Settings
@@ -43,8 +50,12 @@ def _cells(options: argparse.Namespace) -> List[Settings]:
     systems = options.scheduler
     if systems == ['all']:
         systems = _all_systems(options.workload)
-    return [settings_of(options, mode=mode, system=system, batch_size=batch_size)
-            for mode in options.mode for batch_size in options.batch_size for system in systems]
+    return [
+        settings_of(options, mode=mode, system=system, batch_size=batch_size)
+        for mode in options.mode
+        for batch_size in options.batch_size
+        for system in systems
+    ]
 
 
 def _systems(text: str) -> List[str]:
@@ -53,8 +64,9 @@ def _systems(text: str) -> List[str]:
 
 def _all_systems(workload: str) -> List[str]:
     """Those that the workload and this machine have."""
-    systems = [name for name in (*BATCHED, *EAGER, *WORKLOADS[workload].rivals)
-               if name not in NOT_IN_ALL]
+    systems = [
+        name for name in (*BATCHED, *EAGER, *WORKLOADS[workload].rivals) if name not in NOT_IN_ALL
+    ]
     if 'manual-torch' in systems and find_spec('torch') is None:
         complain('leaving out manual-torch, as PyTorch is not installed')
         systems.remove('manual-torch')
@@ -63,7 +75,7 @@ def _all_systems(workload: str) -> List[str]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Of this command."""
-    parser.epilog = f'''systems (--scheduler; several with commas, or "all"):
+    parser.epilog = f"""systems (--scheduler; several with commas, or "all"):
   {', '.join(BATCHED)}
       the per-sample model in gluon_edbatch.batching() with that scheduler; "fsm-reuse" uses what
       each sample recorded before again (gluon_edbatch.Reuse), as in later epochs
@@ -75,16 +87,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       a minibatch once, which "all" leaves out; "fused" has MXNet's LSTM layer in the place of
       cells
 
-Several systems, modes or sizes are measured in turn, each in a process of its own.'''
+Several systems, modes or sizes are measured in turn, each in a process of its own."""
     parser.add_argument('workload', choices=sorted(WORKLOADS))
     add_mode_argument(parser, ['train'])
-    parser.add_argument('--batch-size', type=sizes, default='256', metavar='N[,N…]',
-                        help='samples in a minibatch (default: 256)')
-    parser.add_argument('--scheduler', type=_systems, default='agenda', metavar='NAME[,NAME…]',
-                        help='which systems; see below (default: agenda)')
-    parser.add_argument('--optimizer', choices=('sgd', 'adagrad', 'adam'), default='sgd',
-                        help='the same for all systems (default: sgd)')
-    parser.add_argument('--learning-rate', type=float, default=0.05, metavar='LR',
-                        help='of the optimizer (default: 0.05)')
+    parser.add_argument(
+        '--batch-size',
+        type=sizes,
+        default='256',
+        metavar='N[,N…]',
+        help='samples in a minibatch (default: 256)',
+    )
+    parser.add_argument(
+        '--scheduler',
+        type=_systems,
+        default='agenda',
+        metavar='NAME[,NAME…]',
+        help='which systems; see below (default: agenda)',
+    )
+    parser.add_argument(
+        '--optimizer',
+        choices=('sgd', 'adagrad', 'adam'),
+        default='sgd',
+        help='the same for all systems (default: sgd)',
+    )
+    parser.add_argument(
+        '--learning-rate',
+        type=float,
+        default=0.05,
+        metavar='LR',
+        help='of the optimizer (default: 0.05)',
+    )
     add_workload_arguments(parser)
     add_machine_arguments(parser)

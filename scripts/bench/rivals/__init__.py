@@ -1,4 +1,5 @@
 """Models to compare with that use no part of gluon_edbatch; a module for each way to write one."""
+
 from typing import Any, Dict, Protocol, Sequence
 
 import numpy as np

@@ -5,6 +5,7 @@ height: then all children of one level are exactly the inner nodes of the next l
 so no earlier level is ever gathered from. Leaves know no state and run as one batch, whatever
 their level; what they pass to their parents is summed once, before the levels begin.
 """
+
 from dataclasses import dataclass
 from typing import Any, List, Sequence
 
@@ -90,6 +91,10 @@ def plan_levels(trees: Sequence[Any]) -> Levels:
         end = begin + len(inner)
         levels.append(Level(begin, end, np.array(child_parents, dtype=np.int32)))
         inner, begin = below, end
-    return Levels(tokens=np.array(tokens + leaf_tokens + lone, dtype=np.int32),
-                  num_inner=len(tokens), leaf_parents=np.array(leaf_parents, dtype=np.int32),
-                  levels=levels, roots=np.array(roots, dtype=np.int32))
+    return Levels(
+        tokens=np.array(tokens + leaf_tokens + lone, dtype=np.int32),
+        num_inner=len(tokens),
+        leaf_parents=np.array(leaf_parents, dtype=np.int32),
+        levels=levels,
+        roots=np.array(roots, dtype=np.int32),
+    )

@@ -6,6 +6,7 @@ model's own cells unrolled over all words, as DyNet's page compares with, and MX
 layer, which multiplies the inputs of all words at once. Both are hybridized with static memory.
 Checked against the per-sample model in ``tests/bench/test_benchmark_tagging.py``.
 """
+
 from itertools import chain
 from typing import Any, Dict, Sequence
 
@@ -36,8 +37,15 @@ class ManualBiLSTM:
         ``cpu``, ``gpu`` or ``gpu:N``.
     """
 
-    def __init__(self, net: gluon.Block, length: int, fused: bool, optimizer: str,
-                 learning_rate: float, ctx: str = 'cpu'):
+    def __init__(
+        self,
+        net: gluon.Block,
+        length: int,
+        fused: bool,
+        optimizer: str,
+        learning_rate: float,
+        ctx: str = 'cpu',
+    ):
         self.ctx = context(ctx)
         self.length = length
         self._calls = 2 * len(net.layers) * length
@@ -50,15 +58,17 @@ class ManualBiLSTM:
         self._criterion = gluon.loss.SoftmaxCrossEntropyLoss()
         for block in (self._tagger, self._criterion):
             block.hybridize(static_alloc=True, static_shape=True)
-        self.trainer = gluon.Trainer(list(self.params.values()), optimizer,
-                                     {'learning_rate': learning_rate}, kvstore=None)
+        self.trainer = gluon.Trainer(
+            list(self.params.values()), optimizer, {'learning_rate': learning_rate}, kvstore=None
+        )
 
     def plan(self, samples: Sequence[Sentence]) -> nd.NDArray:
         """Ids of words, (T, N): a column a sentence."""
         if any(len(sentence) != self.length for sentence in samples):
             raise ValueError(f'sentences of {self.length} words are batched by hand, no others')
-        ids = np.array([[token.word for token in sentence.tokens] for sentence in samples],
-                       np.float32)
+        ids = np.array(
+            [[token.word for token in sentence.tokens] for sentence in samples], np.float32
+        )
         return nd.array(ids.T, ctx=self.ctx)
 
     def batches(self, plan: nd.NDArray) -> int:
@@ -71,8 +81,9 @@ class ManualBiLSTM:
 
     def loss(self, plan: nd.NDArray, samples: Sequence[Sentence]) -> nd.NDArray:
         """Mean over the sentences of the sum over their words."""
-        tags = nd.array(np.stack([sentence.tags for sentence in samples]).T.reshape(-1),
-                        ctx=self.ctx)
+        tags = nd.array(
+            np.stack([sentence.tags for sentence in samples]).T.reshape(-1), ctx=self.ctx
+        )
         with autograd.record():
             return self._criterion(self._tagger(plan), tags).sum() / len(samples)
 
@@ -106,8 +117,7 @@ class _UnrolledTagger(gluon.HybridBlock):
 
     def hybrid_forward(self, F, ids):
         """ids (T, N)"""
-        values = list(F.split(self.embed(ids), axis=0, num_outputs=self._length,
-                              squeeze_axis=True))
+        values = list(F.split(self.embed(ids), axis=0, num_outputs=self._length, squeeze_axis=True))
         for rightward, leftward in self._layers:
             forth, back = self._unroll(rightward, values), self._unroll(leftward, values[::-1])
             values = [F.concat(*both, dim=1) for both in zip(forth, back[::-1])]
@@ -123,10 +133,14 @@ class _FusedTagger(gluon.HybridBlock):
     def __init__(self, net: gluon.Block, ctx):
         super().__init__()
         self.embed, self.scores = net.embed, net.scores
-        self.lstm = gluon.rnn.LSTM(net.layers[0].rightward._hidden_size, len(net.layers),
-                                   bidirectional=True, input_size=self.embed.weight.shape[1])
+        self.lstm = gluon.rnn.LSTM(
+            net.layers[0].rightward._hidden_size,
+            len(net.layers),
+            bidirectional=True,
+            input_size=self.embed.weight.shape[1],
+        )
         self.lstm.initialize(ctx=ctx)
-        self.copies: Dict[str, gluon.Parameter] = {}     # by the place of the original
+        self.copies: Dict[str, gluon.Parameter] = {}  # by the place of the original
         for k, layer in enumerate(net.layers):
             for direction, side in (('l', 'rightward'), ('r', 'leftward')):
                 for name, original in getattr(layer, side)._reg_params.items():

@@ -6,6 +6,7 @@ product with a sparse matrix, as ``sum`` is ten times slower; and `_Cuts`, becau
 a slice fills an array of the whole size. Checked against a node-by-node implementation in
 ``tests/bench/test_benchmark.py``.
 """
+
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 import mxnet as mx
@@ -24,12 +25,12 @@ class _Plan(NamedTuple):
     """A minibatch's levels with their index arrays and child sums in MXNet's memory."""
 
     levels: Levels
-    words: nd.NDArray               # ids to look up: one a node, or the distinct ones
-    which: List[nd.NDArray]         # if words are shared: rows of `words` for each part
+    words: nd.NDArray  # ids to look up: one a node, or the distinct ones
+    which: List[nd.NDArray]  # if words are shared: rows of `words` for each part
     leaf_parents: nd.NDArray
-    leaf_sum: Any                   # CSR (leaves, inner nodes)
+    leaf_sum: Any  # CSR (leaves, inner nodes)
     child_parents: List[nd.NDArray]
-    child_sums: List[Any]           # CSR (inner nodes of the next level, of this level)
+    child_sums: List[Any]  # CSR (inner nodes of the next level, of this level)
     roots: nd.NDArray
 
 
@@ -49,8 +50,14 @@ class ManualGluon:
         ``cpu``, ``gpu`` or ``gpu:N``.
     """
 
-    def __init__(self, weights: Dict[str, np.ndarray], optimizer: str, learning_rate: float,
-                 share_words: bool = False, ctx: str = 'cpu'):
+    def __init__(
+        self,
+        weights: Dict[str, np.ndarray],
+        optimizer: str,
+        learning_rate: float,
+        share_words: bool = False,
+        ctx: str = 'cpu',
+    ):
         self.ctx = context(ctx)
         self._cuts = _Cuts(False)
         self.hidden = weights['u_f'].shape[0]
@@ -62,8 +69,9 @@ class ManualGluon:
             parameter.set_data(nd.array(value))
         # Leaves and inner nodes reach U_f in two backward passes.
         self.params['u_f'].grad_req = 'add'
-        self.trainer = gluon.Trainer(self.params, optimizer, {'learning_rate': learning_rate},
-                                     kvstore=None)
+        self.trainer = gluon.Trainer(
+            self.params, optimizer, {'learning_rate': learning_rate}, kvstore=None
+        )
 
     def plan(self, samples: Sequence[Any]) -> _Plan:
         """Index arithmetic and its upload: the user's samples to arrays of rows."""
@@ -75,12 +83,22 @@ class ManualGluon:
             which = np.split(rows, [n, n + len(levels.leaf_parents)])
         parents = [level.child_parents for level in levels.levels]
         words, leaf_parents, roots, *rows = _upload(
-            [words, levels.leaf_parents, levels.roots] + parents + which, self.ctx)
-        sums = [_child_sum(level.child_parents, level.end - level.begin, self.ctx)
-                for level in levels.levels]
-        return _Plan(levels, words, rows[len(parents):], leaf_parents,
-                     _child_sum(levels.leaf_parents, levels.num_inner, self.ctx),
-                     rows[:len(parents)], sums, roots)
+            [words, levels.leaf_parents, levels.roots] + parents + which, self.ctx
+        )
+        sums = [
+            _child_sum(level.child_parents, level.end - level.begin, self.ctx)
+            for level in levels.levels
+        ]
+        return _Plan(
+            levels,
+            words,
+            rows[len(parents) :],
+            leaf_parents,
+            _child_sum(levels.leaf_parents, levels.num_inner, self.ctx),
+            rows[: len(parents)],
+            sums,
+            roots,
+        )
 
     def batches(self, plan: _Plan) -> int:
         """Levels of inner nodes, and the leaves."""
@@ -95,7 +113,7 @@ class ManualGluon:
         target = nd.array(np.concatenate([pair.target for pair in samples]), ctx=self.ctx)
         self._cuts = _Cuts(True)
         scores = self._scores(plan, self._cuts)
-        with autograd.record():     # the terms of `gluon.loss.KLDivLoss`, summed over classes
+        with autograd.record():  # the terms of `gluon.loss.KLDivLoss`, summed over classes
             return nd.sum(target * (nd.log(target + 1e-12) - scores)) / len(samples)
 
     def backward(self, loss: nd.NDArray) -> None:
@@ -126,8 +144,9 @@ class ManualGluon:
 
     def gradients(self) -> Dict[str, np.ndarray]:
         """Gradients of the last backward pass under the names of ``weights``."""
-        return _joined({name: parameter.grad().asnumpy()
-                        for name, parameter in self.params.items()})
+        return _joined(
+            {name: parameter.grad().asnumpy() for name, parameter in self.params.items()}
+        )
 
     def _dense(self, x: nd.NDArray, weight: str, bias: str = '') -> nd.NDArray:
         w = self.params[weight].data()
@@ -141,20 +160,24 @@ class ManualGluon:
         if plan.which:
             with cuts.tape():
                 shared = {g: self._dense(words, 'w_' + g, 'b_' + g) for g in GATES}
-                return [{g: nd.take(shared[g], rows) for g in gates if rows is not None}
-                        for rows, gates in zip(plan.which, (GATES, 'iou', 'iou'))]
+                return [
+                    {g: nd.take(shared[g], rows) for g in gates if rows is not None}
+                    for rows, gates in zip(plan.which, (GATES, 'iou', 'iou'))
+                ]
         n = plan.levels.num_inner
         bounds = [0, n, n + len(plan.levels.leaf_parents), len(plan.levels.tokens)]
-        parts, = cuts.rows([(words, bounds)], all_read=True)
+        (parts,) = cuts.rows([(words, bounds)], all_read=True)
         with cuts.tape():
-            return [{g: self._dense(x, 'w_' + g, 'b_' + g) for g in gates if x is not None}
-                    for x, gates in zip(parts, (GATES, 'iou', 'iou'))]
+            return [
+                {g: self._dense(x, 'w_' + g, 'b_' + g) for g in gates if x is not None}
+                for x, gates in zip(parts, (GATES, 'iou', 'iou'))
+            ]
 
     def _encode(self, plan: _Plan, cuts: '_Cuts') -> nd.NDArray:
         """h of every root, (trees, H)."""
         inner, leaf, lone = self._projections(plan, cuts)
         ends = {}
-        with cuts.tape():       # leaves: no state comes in, so neither U nor the forget gate
+        with cuts.tape():  # leaves: no state comes in, so neither U nor the forget gate
             if inner:
                 h, c = _state(leaf['i'], leaf['o'], leaf['u'])
                 forget = _sigmoid(nd.take(inner['f'], plan.leaf_parents) + self._dense(h, 'u_f'))
@@ -178,8 +201,9 @@ class ManualGluon:
         for k in reversed(range(len(plan.levels.levels))):
             h_sum, c_sum = parts['h'][k], parts['c'][k]
             if h is not None:
-                forget = _sigmoid(nd.take(parts['f'][k], plan.child_parents[k])
-                                  + self._dense(h, 'u_f'))
+                forget = _sigmoid(
+                    nd.take(parts['f'][k], plan.child_parents[k]) + self._dense(h, 'u_f')
+                )
                 h_sum = h_sum + _sum_children(plan.child_sums[k], h)
                 c_sum = c_sum + _sum_children(plan.child_sums[k], forget * c)
             h, c = _state(*(parts[g][k] + self._dense(h_sum, 'u_' + g) for g in 'iou'), c_sum)
@@ -203,8 +227,9 @@ class _Cuts:
         """A scope that records where gradients are wanted."""
         return autograd.record() if self.training else autograd.pause()
 
-    def rows(self, ends: Iterable[Tuple[nd.NDArray, Sequence[int]]], all_read: bool = False
-             ) -> List[List[Optional[nd.NDArray]]]:
+    def rows(
+        self, ends: Iterable[Tuple[nd.NDArray, Sequence[int]]], all_read: bool = False
+    ) -> List[List[Optional[nd.NDArray]]]:
         """For each array and its bounds, views of rows ``bounds[k]:bounds[k + 1]``, or None.
 
         With `all_read` every row gets a gradient, and need not be cleared before.
@@ -216,8 +241,13 @@ class _Cuts:
         gradients = [make(array.shape, ctx=array.ctx, dtype=array.dtype) for array, _ in ends]
         views = [_views(array.detach(), bounds) for array, bounds in ends]
         places = [_views(gradient, bounds) for gradient, (_, bounds) in zip(gradients, ends)]
-        autograd.mark_variables(*([view for row in rows for view in row if view is not None]
-                                  for rows in (views, places)), grad_reqs='write')
+        autograd.mark_variables(
+            *(
+                [view for row in rows for view in row if view is not None]
+                for rows in (views, places)
+            ),
+            grad_reqs='write',
+        )
         self._ends.append(([array for array, _ in ends], gradients))
         return views
 
@@ -259,7 +289,9 @@ def _child_sum(parents: np.ndarray, num_parents: int, ctx: mx.Context):
         return None
     return mx.nd.sparse.csr_matrix(
         (np.ones(len(parents), np.float32), parents, np.arange(len(parents) + 1)),
-        shape=(len(parents), num_parents), ctx=ctx)
+        shape=(len(parents), num_parents),
+        ctx=ctx,
+    )
 
 
 def _sum_children(matrix, x: nd.NDArray) -> nd.NDArray:

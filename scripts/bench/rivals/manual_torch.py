@@ -4,6 +4,7 @@ What a careful engineer writes in a day: words projected in one product, leaves 
 children summed with ``index_add``, one fused ``addmm`` a level, no padding, no loop over nodes
 outside `plan_levels`. Checked against a node-by-node implementation in ``tests/bench/test_benchmark.py``.
 """
+
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 import numpy as np
@@ -42,11 +43,19 @@ class ManualTorch:
         ``cpu``, ``gpu`` or ``gpu:N``.
     """
 
-    def __init__(self, weights: Dict[str, np.ndarray], optimizer: str, learning_rate: float,
-                 share_words: bool = False, ctx: str = 'cpu'):
+    def __init__(
+        self,
+        weights: Dict[str, np.ndarray],
+        optimizer: str,
+        learning_rate: float,
+        share_words: bool = False,
+        ctx: str = 'cpu',
+    ):
         self.device = torch_device(ctx)
-        self.weights = {name: torch.tensor(value, device=self.device, requires_grad=True)
-                        for name, value in weights.items()}
+        self.weights = {
+            name: torch.tensor(value, device=self.device, requires_grad=True)
+            for name, value in weights.items()
+        }
         self.hidden = weights['u_f'].shape[0]
         self.share_words = share_words
         kinds = dict(sgd=torch.optim.SGD, adagrad=torch.optim.Adagrad, adam=torch.optim.Adam)
@@ -55,9 +64,13 @@ class ManualTorch:
     def plan(self, samples: Sequence[Any]) -> '_Plan':
         """Index arithmetic: the user's samples to arrays of rows."""
         levels = plan_levels([pair.left for pair in samples] + [pair.right for pair in samples])
-        return _Plan(levels, self._upload(levels.tokens), self._upload(levels.leaf_parents),
-                     [self._upload(level.child_parents) for level in levels.levels],
-                     self._upload(levels.roots))
+        return _Plan(
+            levels,
+            self._upload(levels.tokens),
+            self._upload(levels.leaf_parents),
+            [self._upload(level.child_parents) for level in levels.levels],
+            self._upload(levels.roots),
+        )
 
     def batches(self, plan: '_Plan') -> int:
         """Levels of inner nodes, and the leaves."""
@@ -89,8 +102,10 @@ class ManualTorch:
 
     def gradients(self) -> Dict[str, np.ndarray]:
         """Gradients of the last backward pass under the names of ``weights``."""
-        return {name: (torch.zeros_like(value) if value.grad is None else value.grad).cpu().numpy()
-                for name, value in self.weights.items()}
+        return {
+            name: (torch.zeros_like(value) if value.grad is None else value.grad).cpu().numpy()
+            for name, value in self.weights.items()
+        }
 
     def _upload(self, array: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(array).to(self.device)
@@ -116,7 +131,7 @@ class ManualTorch:
         attached = len(leaf_parents)
 
         # Leaves: no state comes in, so neither U nor the forget gate.
-        leaf_h, leaf_c = _state(self._project(tokens[n:], w['w'][:3 * H], w['b'][:3 * H]))
+        leaf_h, leaf_c = _state(self._project(tokens[n:], w['w'][: 3 * H], w['b'][: 3 * H]))
         lone = leaf_h[attached:]
         leaf_h, leaf_c = leaf_h[:attached], leaf_c[:attached]
         if n == 0:
@@ -124,15 +139,17 @@ class ManualTorch:
 
         projected = self._project(tokens[:n], w['w'], w['b'])
         own_iou, own_f = projected.split([3 * H, H], 1)
-        forget = torch.sigmoid(torch.addmm(own_f.index_select(0, leaf_parents), leaf_h,
-                                           w['u_f'].t()))
+        forget = torch.sigmoid(
+            torch.addmm(own_f.index_select(0, leaf_parents), leaf_h, w['u_f'].t())
+        )
         h_sum = leaf_h.new_zeros(n, H).index_add(0, leaf_parents, leaf_h)
         c_sum = leaf_h.new_zeros(n, H).index_add(0, leaf_parents, forget * leaf_c)
 
         # split, not slices: its gradient is one concatenation instead of one padding a level.
         sizes = [level.end - level.begin for level in plan.levels.levels]
-        parts = list(zip(plan.child_parents,
-                         *(x.split(sizes) for x in (own_iou, own_f, h_sum, c_sum))))
+        parts = list(
+            zip(plan.child_parents, *(x.split(sizes) for x in (own_iou, own_f, h_sum, c_sum)))
+        )
         h = c = None
         for parents, iou, f, h_sum, c_sum in reversed(parts):
             if h is not None:

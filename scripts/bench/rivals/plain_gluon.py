@@ -5,6 +5,7 @@ whose children's states are stacked, so that one compiled graph serves any numbe
 words of a sentence are looked up at once. The example's own model run eagerly is slower, as its
 cell pays for what lets it batch.
 """
+
 from typing import Any, Dict, List, Sequence
 
 import mxnet as mx
@@ -30,8 +31,9 @@ class PlainGluon:
         ``cpu``, ``gpu`` or ``gpu:N``.
     """
 
-    def __init__(self, weights: Dict[str, np.ndarray], optimizer: str, learning_rate: float,
-                 ctx: str = 'cpu'):
+    def __init__(
+        self, weights: Dict[str, np.ndarray], optimizer: str, learning_rate: float, ctx: str = 'cpu'
+    ):
         self.ctx = context(ctx)
         self.params = gluon.ParameterDict()
         for name, value in weights.items():
@@ -45,8 +47,9 @@ class PlainGluon:
         self._loss = gluon.loss.KLDivLoss(from_logits=True)
         for block in (self._leaf, self._inner, self._compare, self._loss):
             block.hybridize()
-        self.trainer = gluon.Trainer(self.params, optimizer, {'learning_rate': learning_rate},
-                                     kvstore=None)
+        self.trainer = gluon.Trainer(
+            self.params, optimizer, {'learning_rate': learning_rate}, kvstore=None
+        )
 
     def plan(self, samples: Sequence[Any]) -> Sequence[Any]:
         """There is nothing to plan."""
@@ -63,8 +66,10 @@ class PlainGluon:
     def loss(self, plan: Sequence[Any], samples: Sequence[Any]) -> nd.NDArray:
         """Mean over the pairs of the divergence from the distribution of their score."""
         with autograd.record():
-            losses = [self._loss(scores, nd.array(pair.target, ctx=self.ctx))
-                      for scores, pair in zip(self.predict(plan), samples)]
+            losses = [
+                self._loss(scores, nd.array(pair.target, ctx=self.ctx))
+                for scores, pair in zip(self.predict(plan), samples)
+            ]
             return nd.add_n(*losses) / len(losses)
 
     def backward(self, loss: nd.NDArray) -> None:
@@ -128,10 +133,13 @@ class _Inner(_Block):
         own = F.FullyConnected(x, w, b, num_hidden=4 * size)
         own_f = F.slice_axis(own, axis=1, begin=3 * size, end=4 * size)
         h_sum = F.sum(h, axis=0, keepdims=True)
-        forget = F.Activation(F.broadcast_add(
-            F.FullyConnected(h, u_f, no_bias=True, num_hidden=size), own_f), act_type='sigmoid')
+        forget = F.Activation(
+            F.broadcast_add(F.FullyConnected(h, u_f, no_bias=True, num_hidden=size), own_f),
+            act_type='sigmoid',
+        )
         iou = F.slice_axis(own, axis=1, begin=0, end=3 * size) + F.FullyConnected(
-            h_sum, u_iou, no_bias=True, num_hidden=3 * size)
+            h_sum, u_iou, no_bias=True, num_hidden=3 * size
+        )
         return _state(F, iou, size, F.sum(forget * c, axis=0, keepdims=True))
 
 
@@ -140,18 +148,18 @@ class _Compare(_Block):
 
     def hybrid_forward(self, F, left, right, sim_w, sim_b, out_w, out_b):
         both = F.concat(left * right, F.abs(left - right), dim=1)
-        hidden = F.Activation(F.FullyConnected(both, sim_w, sim_b,
-                                               num_hidden=self.sim_b.shape[0]),
-                              act_type='sigmoid')
-        return F.log_softmax(F.FullyConnected(hidden, out_w, out_b,
-                                              num_hidden=self.out_b.shape[0]))
+        hidden = F.Activation(
+            F.FullyConnected(both, sim_w, sim_b, num_hidden=self.sim_b.shape[0]), act_type='sigmoid'
+        )
+        return F.log_softmax(F.FullyConnected(hidden, out_w, out_b, num_hidden=self.out_b.shape[0]))
 
 
 def _state(F, sums, size: int, kept=None):
     """h and c from the gates' sums, i, o, u in this order."""
-    i, o, u = (F.Activation(F.slice_axis(sums, axis=1, begin=k * size, end=(k + 1) * size),
-                            act_type=kind)
-               for k, kind in enumerate(('sigmoid', 'sigmoid', 'tanh')))
+    i, o, u = (
+        F.Activation(F.slice_axis(sums, axis=1, begin=k * size, end=(k + 1) * size), act_type=kind)
+        for k, kind in enumerate(('sigmoid', 'sigmoid', 'tanh'))
+    )
     c = i * u if kept is None else i * u + kept
     return o * F.Activation(c, act_type='tanh'), c
 
