@@ -13,9 +13,9 @@ from ..graph.collect import Calls, Edges, FormTable, Pending, ancestors, form_ta
 from ..graph.graph import Graph
 from ..graph.rows import arrange
 from ..mx.pace import under_way, wait_for_engine
-from ..plan.hoist import hoist
 from ..plan.layout import Given, make_plan
 from ..plan.plan import Batch, Plan
+from ..plan.split import hoist, look_ups_apart
 from ..record.hooks import suspended, unrecorded
 from ..record.inputs import SCALAR_DTYPE
 from ..record.lazy import Arena, EagerArena
@@ -25,11 +25,11 @@ from ..report.counters import EvaluationCounts, passes_of
 from ..schedule import Schedule, Scheduler
 from ..subgraph.node_type import Kind, NodeType
 from ..subgraph.spec import spec_of
+from .backend import traits_of
 from .backward import BackwardPass, connect
-from .machine import Machine, steps
-from .native.run import native_program
+from .machine import Machine
 from .own_tape import EagerCalls, eager_last, given_rows
-from .sparse_tables import look_ups_apart
+from .steps import steps
 from .verify import verify
 
 
@@ -118,11 +118,10 @@ class Evaluator:
         schedule = self.scheduler.schedule(graph)
         scheduled = time.perf_counter()
         schedule, arranged = _arranged(graph, schedule, types)
-        plan = look_ups_apart(
-            hoist(
-                make_plan(calls, table, types, schedule, graph.types, _given(recording), locations)
-            )
+        plan = make_plan(
+            calls, table, types, schedule, graph.types, _given(recording), locations, traits_of
         )
+        plan = look_ups_apart(hoist(plan, traits_of))
         BackwardPass.begin_evaluation()
         wait_for_engine()
         plan, eager = eager_last(plan)
@@ -167,11 +166,7 @@ def _arranged(
 ) -> Tuple[Schedule, List[NodeType]]:
     """The schedule with calls in the order in which they are read, where that pays; the types
     that are read in another one."""
-    wanted = [
-        node_type
-        for node_type in types
-        if node_type.options.row_layout and native_program(node_type) is None
-    ]
+    wanted = [node_type for node_type in types if traits_of(node_type).gathers]
     order = arrange(graph, schedule.order, schedule.bounds) if wanted else schedule.order
     if np.array_equal(order, schedule.order):
         return schedule, []
@@ -205,7 +200,7 @@ def _run_eager(recording, plan, arenas, batches: List[Batch], calls) -> None:
 
 def _run_step(machine, step, calls, recording) -> None:
     try:
-        machine.run(step)
+        step.run(machine)
         if step.unproved:
             (batch,) = machine.plan.batches_between(step.first, step.last)
             _verify(machine, batch, calls, recording)

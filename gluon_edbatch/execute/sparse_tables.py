@@ -6,7 +6,7 @@ as inputs; their gradients go back through that operator, which knows which rows
 """
 
 import ctypes
-from typing import List, Optional, Tuple
+from typing import Optional
 
 import mxnet as mx
 import numpy as np
@@ -16,77 +16,10 @@ from mxnet.ndarray import NDArray
 from mxnet.ndarray.ndarray import _STORAGE_TYPE_ID_TO_STR
 
 from ..mx.guard import Watched, alias, detached, raw_handle
-from ..plan.hoist import known_before, read_all, with_early
-from ..plan.plan import ArenaPlan, Batch, Group, Plan, Reads, Writes
+from ..plan.plan import Batch
 from ..record.lazy import _set_recording
-from ..subgraph.look_ups import LookUps, look_ups
 from .cached.program import EMPTY, SLICE
 from .verify import run_unrecorded
-
-# --- in a plan -----------------------------------------------------------------------------------
-
-
-def look_ups_apart(plan: Plan) -> Plan:
-    """The same plan, in which rows of such tables are looked up by batches of their own.
-
-    There is one for each type, before its first batch, where all ids are known then; else one
-    before each batch.
-    """
-    groups, early, indices = [], [], [plan.indices]
-    for group in plan.groups:
-        parts = look_ups(group.node_type)
-        if parts is not None and parts.rest is None:  # what is looked up are its results
-            group = group._replace(
-                node_type=parts.ids,
-                reads=tuple(group.reads[position] for position in parts.positions),
-            )
-        elif parts is not None:
-            first, group = _split(plan, group, parts, indices)
-            early.append(first)
-        groups.append(group)
-    if early:
-        groups = with_early(groups, early)
-    return plan._replace(groups=groups, indices=np.concatenate(indices))
-
-
-def _split(
-    plan: Plan, group: Group, parts: LookUps, indices: List[np.ndarray]
-) -> Tuple[Group, Group]:
-    """The look-ups of a group, and its batches without them."""
-    at_once = (
-        group.size > 1
-        and not group.node_type.alone
-        and known_before(plan, group).issuperset(parts.positions)
-    )
-    writes, found = [], []
-    for spec in parts.found:
-        rows = np.full(group.size, spec.rows) if parts.ids.alone else group.rows
-        ends = np.cumsum(rows)
-        arena = ArenaPlan(spec.arena, private=True)
-        arena.allocate(int(ends[-1]))
-        plan.arenas.append(arena)
-        found.append(Reads(len(plan.arenas) - 1, np.zeros(group.size, bool), ends - rows, ends))
-        writes.append(
-            Writes(
-                len(plan.arenas) - 1,
-                *((np.array([0]), ends[-1:]) if at_once else (ends - rows, ends)),
-            )
-        )
-    reads = [group.reads[position] for position in parts.positions]
-    first = group._replace(
-        node_type=parts.ids, reads=tuple(reads), writes=tuple(writes), hoisted=True
-    )
-    if at_once:
-        first = first._replace(
-            numbers=group.numbers[:1],
-            rows=group.rows.sum(keepdims=True),
-            bounds=group.bounds[[0, -1]],
-            reads=tuple(read_all(plan, read, indices) for read in reads),
-        )
-    return first, group._replace(node_type=parts.rest, reads=group.reads + tuple(found))
-
-
-# --- while it runs -------------------------------------------------------------------------------
 
 
 def look_up(machine, batch: Batch) -> None:

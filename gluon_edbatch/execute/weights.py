@@ -9,8 +9,8 @@ from mxnet.ndarray import NDArray
 from mxnet.ndarray.ndarray import _new_alloc_handle
 
 from ..record.recording import Recording
-from ..subgraph.look_ups import has_sparse_gradient
 from ..subgraph.node_type import NodeType
+from ..subgraph.split import has_sparse_gradient
 from .cached.program import Program, Source
 from .sparse_tables import check_request
 

@@ -478,9 +478,8 @@ class Recording(Inputs):
             node_type = types.get(exact) or (types.get(aligned) if len(rows) == 1 else None)
             if node_type is None or not node_type.fits():
                 node_type = make_type(
-                    trace(), self.mode, specs, contexts.pop(), self.options, eager=eager
+                    trace(), self.mode, specs, contexts.pop(), self.options, head, eager=eager
                 )
-                node_type.made_with = head
                 types[exact if node_type.alone or node_type.whole else aligned] = node_type
         for parameter in node_type.parameters:
             self._watch(name, parameter, node_type.ctx)
@@ -540,11 +539,11 @@ class Recording(Inputs):
                         specs,
                         form.node_type.ctx,
                         self.options,
+                        head,
                         lengths,
                     )
                 except EdbError as error:
                     raise type(error)(f'{error}\n  called at {current_site()}') from None
-                node_type.made_with = head
                 node_type = types.setdefault(key, node_type)
             exact = self.forms_by_key[form.index, lengths] = self.new_form(
                 node_type, form.rows, form.block, form.mutable

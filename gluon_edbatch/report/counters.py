@@ -1,9 +1,10 @@
 """What was batched, and what not and why."""
 
-from typing import Any, Dict, Iterable, List, NamedTuple, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Set, Tuple
 
 import numpy as np
 
+from ..execute.executable import executable
 from ..graph.graph import Graph
 from ..plan.plan import Plan
 from ..record.sites import Site
@@ -217,10 +218,12 @@ def passes_of(plan: Plan, arranged: Iterable[NodeType]) -> Dict[int, Tuple[str, 
     arranged : iterable of NodeType
         Those whose calls were put into another order.
     """
-    changed = {group.node_type.serial: set(group.node_type.changed_by) for group in plan.groups}
+    changed: Dict[int, Set[str]] = {}
     for group in plan.groups:
+        mine = changed.setdefault(group.node_type.serial, set())
+        mine |= executable(group.node_type).changed_by
         if group.hoisted and not group.node_type.tables:
-            changed[group.node_type.serial].add('hoisting')
+            mine.add('hoisting')
     for node_type in arranged:
         changed[node_type.serial].add('row_layout')
     return {
