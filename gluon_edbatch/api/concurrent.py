@@ -162,7 +162,7 @@ class _Sample:
 def _returned(result: Any):
     """The result of a plain function, as a generator that does not wait."""
     return result
-    yield  # pylint: disable=unreachable
+    yield
 
 
 def _run(fn: Callable[[Any], Any], samples: Sequence[Any], first: int = 0) -> List[Any]:

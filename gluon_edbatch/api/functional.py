@@ -273,7 +273,7 @@ def ragged(
     return result
 
 
-class _connected:  # pylint: disable=invalid-name
+class _connected:
     """Record autograd's tape while a value that was recorded there is reshaped."""
 
     def __init__(self, value: LazyArray):

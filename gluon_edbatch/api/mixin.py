@@ -93,7 +93,7 @@ def _context_of(block: gluon.Block) -> Optional[mx.Context]:
 model_codes.add(AutoBatchMixin.__call__.__code__)
 
 
-class _eager:  # pylint: disable=invalid-name
+class _eager:
     """While a mixin model runs eagerly, calls of HybridBlocks take numbers and NumPy arrays."""
 
     def __init__(self, ctx: Optional[mx.Context]):

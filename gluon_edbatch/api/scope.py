@@ -19,10 +19,10 @@ from ..subgraph.options import CompileOptions, current_options
 DEFAULT_SCHEDULER = 'fsm'
 
 
-class batching:  # pylint: disable=invalid-name
-    """Record calls of HybridBlocks and operators on their results, and run them in batches.
+class batching:
+    r"""Record calls of HybridBlocks and operators on their results, and run them in batches.
 
-    Inside the scope a call gives `LazyArray`\\ s. Leaving the scope ends recording and runs
+    Inside the scope a call gives `LazyArray`\ s. Leaving the scope ends recording and runs
     nothing; values are computed when somebody looks at one, or by `gluon_edbatch.forward`,
     `stack`, `concat` and `add_n`. If an exception leaves the scope, its values are void.
 

@@ -55,7 +55,7 @@ class Handle(ABC):
         return tuple([self._part(i) for i in range(num)]) if num > 0 else self[:num]
 
     def no_batch(self) -> 'Handle':
-        """This handle, marked as one value for all samples; gives the handle itself.
+        """The handle itself, marked as one value for all samples.
 
         In mxnet-jit-batch and torchfold the calls of a batch shared such an argument, as it had
         no batch axis. Here each call is one sample's, with whole arguments, so nothing is to be

@@ -143,8 +143,8 @@ def or_all(key: str, default: Optional[int]) -> Callable[[LiftedCall], mx.sym.Sy
 
 
 def elementwise(broadcasting: str) -> WholeRule:
-    """Right-aligned broadcasting, once the batch is in front of all axes; by an operator that does it
-    if some inputs are shared."""
+    """Right-aligned broadcasting, once the batch is in front of all axes; by an operator that does
+    it if some inputs are shared."""
 
     def rule(call: LiftedCall) -> mx.sym.Symbol:
         aligned = _aligned(call)

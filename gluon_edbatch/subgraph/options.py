@@ -106,7 +106,7 @@ def current_options() -> CompileOptions:
     return _local.options
 
 
-class compile_options:  # pylint: disable=invalid-name
+class compile_options:
     """Switch optimisations off, or on again, for the batching scopes made inside it.
 
     Parameters

@@ -33,7 +33,7 @@ def nudged(seed: int) -> Copy:
     return copy
 
 
-class other_parameters:  # pylint: disable=invalid-name
+class other_parameters:
     """While it lasts, the parameters of these blocks are copies with gradients of their own. All
     that is known of a parameter is put back afterwards: its arrays stay the same."""
 
@@ -100,7 +100,7 @@ def other_samples(value: Any, copy: Copy, copies: Dict[int, NDArray]) -> Any:
     return value
 
 
-class eager_in_float64(_eager):  # pylint: disable=invalid-name
+class eager_in_float64(_eager):
     """Calls of HybridBlocks take their arguments in float64, wherever they come from: the data of
     a tree, the zeros that a sequence begins with."""
 

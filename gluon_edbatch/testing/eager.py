@@ -277,7 +277,10 @@ class _Model:
         generator = np.random.RandomState(self.seed)
         for number, sample in enumerate(self.samples):
             run = self._measure(
-                train, lambda: self._call(sample), generator=generator, path=f'[{number}]'
+                train,
+                lambda sample=sample: self._call(sample),
+                generator=generator,
+                path=f'[{number}]',
             )
             results.update(run.results)
             for name, gradient in run.gradients.items():
