@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from typing import List, Optional, Tuple, Union
+from typing import Any, List, Optional, Tuple, Union
 
 import mxnet as mx
 
@@ -87,10 +87,10 @@ class batching:
             self._leave()
             raise
 
-    def __exit__(self, kind, error, trace) -> None:
-        if not self._open:
-            return
+    def __exit__(self, kind: Any, error: Optional[BaseException], trace: Any) -> None:
         recording = self._recording
+        if not self._open or recording is None:
+            return
         try:
             recording.close(error)  # while Python's garbage collector still waits
         finally:
@@ -102,7 +102,7 @@ class batching:
             self._open = False
             self._record_s = time.perf_counter() - self._started - recording.evaluator.inside_s
 
-    def __del__(self):
+    def __del__(self) -> None:
         if self._open:  # an interrupt came just as Python was about to call __exit__
             self._leave()
 

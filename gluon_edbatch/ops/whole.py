@@ -81,7 +81,7 @@ class LiftedCall(NamedTuple):
 WholeRule = Callable[[LiftedCall], Optional[mx.sym.Symbol]]
 
 
-def shaped(symbol, shape: Shape) -> mx.sym.Symbol:
+def shaped(symbol: mx.sym.Symbol, shape: Shape) -> mx.sym.Symbol:
     """(N, *shape) from the same elements in another shape."""
     return mx.sym.reshape(symbol, shape=(-1,) + tuple(shape))
 

@@ -58,7 +58,7 @@ class CompileOptions:
     common_subexpressions: bool = True
     sums: bool = True
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name, value in self.items():
             if not isinstance(value, bool):
                 raise ValueError(f'compile option {name} is True or False, not {brief(value)}')
@@ -135,5 +135,5 @@ class compile_options:
         _local.options = _local.options.but(**self._changes)
         return _local.options
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: Any) -> None:
         _local.options = self._before.pop()

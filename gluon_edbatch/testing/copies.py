@@ -65,7 +65,7 @@ class other_parameters:
         if parameter.grad_req != 'null':
             parameter._init_grad()
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: Any) -> None:
         for parameter, attributes in self._before:
             parameter.__dict__.clear()
             parameter.__dict__.update(attributes)
@@ -104,7 +104,7 @@ class eager_in_float64(_eager):
     """Calls of HybridBlocks take their arguments in float64, wherever they come from: the data of
     a tree, the zeros that a sequence begins with."""
 
-    def _convert(self, args):
+    def _convert(self, args: Sequence[Any]) -> Sequence[Any]:
         leaves: List[Any] = []
         template = flatten(
             list(super()._convert(args)),
