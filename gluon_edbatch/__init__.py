@@ -5,7 +5,6 @@ from .mx.require import require_mxnet
 
 require_mxnet()
 
-# pylint: disable=wrong-import-position
 from . import rnn
 from .api import nd
 from .api.concurrent import run_concurrently, value

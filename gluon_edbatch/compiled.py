@@ -86,8 +86,9 @@ def _load_compiled(name: str) -> Optional[str]:
     """Import a module's compiled form; if that is not possible, why."""
     if _is_switched_off():
         return 'was asked to'
-    extension = importlib.util.find_spec(name).origin
-    if extension == str(_source(name)):
+    spec = importlib.util.find_spec(name)
+    extension = spec and spec.origin
+    if extension is None or extension == str(_source(name)):
         return 'was not compiled, for which installing needs a C compiler'
     stamp = stamp_of(extension)
     if not stamp.exists() or stamp.read_text(encoding='ascii') != contents(name):
@@ -102,8 +103,10 @@ def _load_compiled(name: str) -> Optional[str]:
 def _load_source(name: str) -> None:
     """Load a module from its Python source, whatever lies beside it."""
     path = str(_source(name))
-    spec = importlib.util.spec_from_file_location(name, path, loader=SourceFileLoader(name, path))
+    loader = SourceFileLoader(name, path)
+    spec = importlib.util.spec_from_loader(name, loader)
+    assert spec is not None  # a file's
     sys.modules[name] = module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    loader.exec_module(module)
     package, _, short = name.rpartition('.')
     setattr(sys.modules[package], short, module)

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Call every operator of MXNet batched and eagerly, on shapes and attributes drawn by a seed.
 
-Results and gradients must be the same within rounding (float64 is the judge), and nothing that eager
-code survives may end the process. Cases in which eager MXNet itself fails do not count. Prints what
-of MXNet's registry is batched, and how; the exit status says whether there was a difference.
+Results and gradients must be the same within rounding (float64 is the judge), and nothing that
+eager code survives may end the process. Cases in which eager MXNet itself fails do not count.
+Prints what of MXNet's registry is batched, and how; the exit status says whether there was a
+difference.
 
     python scripts/walk_operators.py --cases 10000 --seed 1
     python scripts/walk_operators.py --seed 1 --only 'sort#3'       # one case

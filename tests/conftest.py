@@ -72,5 +72,6 @@ def no_hooks_left():
 
 @pytest.fixture
 def aftermath():
-    """For files whose tests break things: nothing is left behind, and the next minibatch is right."""
+    """For files whose tests break things: nothing is left behind, and the next minibatch is
+    right."""
     yield from left_behind.check()

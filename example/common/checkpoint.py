@@ -3,8 +3,8 @@
 The file is a zip archive: ``meta.json`` (epoch, best figures, options, checksums of all else), the
 parameters of now and of the best epoch as ``.npy`` files, and the trainer's states as
 `Trainer.save_states` writes them. The archive has checksums of its own, but not of what it holds
-under which name. It is written under another name, forced to disk and then renamed, so that whatever
-happens meanwhile leaves either the old checkpoint or the new one.
+under which name. It is written under another name, forced to disk and then renamed, so that
+whatever happens meanwhile leaves either the old checkpoint or the new one.
 """
 
 import hashlib

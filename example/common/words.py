@@ -158,7 +158,7 @@ def _text_rows(path: Path):
             if width is None:
                 width = numbers.count(' ') + 1
 
-            def parse(numbers=numbers, line=line):
+            def parse(numbers=numbers, line=line, width=width):
                 try:
                     vector = np.array(numbers.split(' '), np.float32)
                 except ValueError as error:

@@ -114,9 +114,8 @@ def train(
             leave=False,
             disable=None,
         ):
-            losses.append(
-                training.step([samples[i] for i in order[first : first + options.batch_size]])
-            )
+            minibatch = [samples[i] for i in order[first : first + options.batch_size]]
+            losses.append(training.step(minibatch))
         total = sum(float(loss.asscalar()) for loss in losses)
         speed = len(samples) / (time.perf_counter() - begin)
         print(

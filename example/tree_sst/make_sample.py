@@ -60,17 +60,17 @@ def sign(value: int) -> int:
 
 
 def negated(value: int) -> int:
-    """ "not superb" is worse than neutral, but not awful."""
+    """A "not superb" is worse than neutral, but not awful."""
     return -sign(value)
 
 
 def stronger(value: int) -> int:
-    """ "very good"."""
+    """As "very good" is."""
     return 2 * sign(value)
 
 
 def weaker(value: int) -> int:
-    """ "rather awful"."""
+    """As "rather awful" is."""
     return sign(value)
 
 

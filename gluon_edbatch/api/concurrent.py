@@ -8,7 +8,7 @@ wait, too; one evaluation serves all.
 from contextlib import ExitStack, nullcontext
 from inspect import isasyncgen, iscoroutine, isgenerator
 from types import coroutine
-from typing import Any, Callable, Dict, Iterable, List, Sequence, Tuple
+from typing import Any, Callable, ContextManager, Dict, Generator, Iterable, List, Sequence, Tuple
 
 import numpy as np
 from mxnet import gluon
@@ -156,13 +156,14 @@ class _Sample:
     def _site(self) -> Site:
         steps = self._steps
         frame = steps.gi_frame if isgenerator(steps) else steps.cr_frame
+        assert frame is not None  # it waits
         return site_of(frame.f_code, frame.f_lasti)
 
 
-def _returned(result: Any):
+def _returned(result: Any) -> Generator[None, Any, Any]:
     """The result of a plain function, as a generator that does not wait."""
     return result
-    yield  # pylint: disable=unreachable
+    yield
 
 
 def _run(fn: Callable[[Any], Any], samples: Sequence[Any], first: int = 0) -> List[Any]:
@@ -218,7 +219,7 @@ def _copied(store: Store, evaluation: int, values: List[int]) -> List[np.ndarray
     return [block[begin : begin + rows].copy() for begin in (begins - first).tolist()]
 
 
-def _eager_calls(fn: Callable[[Any], Any]):
+def _eager_calls(fn: Callable[[Any], Any]) -> ContextManager[None]:
     """Let blocks take numbers and NumPy arrays, as in a scope."""
     if local.eager is not None:
         return nullcontext()

@@ -1,7 +1,7 @@
 """Functions on values, lazy or not: the same model text works inside a scope and outside."""
 
 import ctypes
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -11,6 +11,7 @@ from mxnet.ndarray import NDArray
 from ..errors import RecordError
 from ..record.hooks import current_recording
 from ..record.lazy import EagerRagged, LazyArray, RaggedArray, _set_recording, stack_ragged
+from ..record.recording import Recording
 from ..record.sites import current_site
 from ..subgraph.spec import spec_of
 from ..subgraph.structure import flatten, unflatten
@@ -48,7 +49,7 @@ def _to_write_to(value: LazyArray) -> NDArray:
 
 def _evaluate(leaves: Sequence[NDArray]) -> None:
     """Run what the lazy ones among `leaves` need, one evaluation for each scope concerned."""
-    by_recording = {}
+    by_recording: Dict[Recording, List[int]] = {}
     for leaf in leaves:
         if isinstance(leaf, LazyArray) and leaf._store.recording is not None:
             values = leaf._ids if isinstance(leaf, RaggedArray) else [leaf._id]
@@ -62,7 +63,7 @@ def _evaluate(leaves: Sequence[NDArray]) -> None:
             recording.flush(wanted)
 
 
-def _recording_of(values: Sequence[NDArray]):
+def _recording_of(values: Sequence[NDArray]) -> Optional[Recording]:
     """The open scope, if any of the values is lazy there."""
     recording = current_recording()
     if recording is not None and any(
@@ -72,7 +73,7 @@ def _recording_of(values: Sequence[NDArray]):
     return None
 
 
-def _checked(values, name) -> List[NDArray]:
+def _checked(values: Iterable[NDArray], name: str) -> List[NDArray]:
     values = list(values)
     if not values:
         raise RecordError(f'{name}() of no values')
@@ -224,7 +225,7 @@ def add_n(values: Sequence[NDArray]) -> NDArray:
 def ragged(
     values: Sequence[NDArray],
     shape: Optional[Tuple[int, ...]] = None,
-    dtype='float32',
+    dtype: Any = 'float32',
     ctx: Optional[mx.Context] = None,
 ) -> NDArray:
     """Any number of values (none included) stacked along axis 1, as one argument of a block.
@@ -273,14 +274,14 @@ def ragged(
     return result
 
 
-class _connected:  # pylint: disable=invalid-name
+class _connected:
     """Record autograd's tape while a value that was recorded there is reshaped."""
 
-    def __init__(self, value: LazyArray):
+    def __init__(self, value: LazyArray) -> None:
         self._taped = bool(value._store.locations.taped[value._id])
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         self._previous = _set_recording(self._taped)
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: Any) -> None:
         _set_recording(self._previous)

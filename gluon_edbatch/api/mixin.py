@@ -1,6 +1,6 @@
 """The mixin of per-sample models."""
 
-from typing import Any, Hashable, Iterable, List, Optional, Tuple, Union
+from typing import Any, Hashable, Iterable, List, Optional, Sequence, Tuple, Union
 
 import mxnet as mx
 import numpy as np
@@ -93,17 +93,17 @@ def _context_of(block: gluon.Block) -> Optional[mx.Context]:
 model_codes.add(AutoBatchMixin.__call__.__code__)
 
 
-class _eager:  # pylint: disable=invalid-name
+class _eager:
     """While a mixin model runs eagerly, calls of HybridBlocks take numbers and NumPy arrays."""
 
-    def __init__(self, ctx: Optional[mx.Context]):
+    def __init__(self, ctx: Optional[mx.Context]) -> None:
         self._ctx = ctx
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         hooks.install(self)
         hooks.local.eager = self._convert
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: Any) -> None:
         hooks.local.eager = None
         try:
             hooks.remove(self)
@@ -111,7 +111,7 @@ class _eager:  # pylint: disable=invalid-name
             hooks.remove(self)
             raise
 
-    def _convert(self, args):
+    def _convert(self, args: Sequence[Any]) -> Sequence[Any]:
         """Arguments of a block with everything that is not an array yet as one."""
         if all(isinstance(arg, NDArray) for arg in args):
             return args
@@ -133,7 +133,7 @@ def _convertible(value: Any) -> bool:
     ) and not isinstance(value, bool)
 
 
-def _as_array(value: Any, dtype, ctx) -> NDArray:
+def _as_array(value: Any, dtype: Any, ctx: Optional[mx.Context]) -> NDArray:
     """As a recorded call would take it: see `Recording.values`."""
     if isinstance(value, (NDArray, mx.sym.Symbol)):  # Symbols: MXNet traces a hybridized block
         return value

@@ -4,7 +4,7 @@ Inside a scope Python numbers and NumPy arrays are accepted where ``mx.nd`` insi
 Outside, the functions are those of ``mx.nd``.
 """
 
-from typing import Any, Callable, List
+from typing import Any, Callable, List, Sequence
 
 import mxnet as mx
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from ..errors import RecordError
 from ..record.hooks import current_recording
 from ..record.lazy import LazyArray
+from ..record.recording import Recording
 from ..record.refused import refused_operands
 from ..record.sites import current_site
 
@@ -28,7 +29,7 @@ def _function(name: str) -> Callable[..., Any]:
     if not callable(original) or isinstance(original, type):
         raise AttributeError(f'MXNet has no operator {name!r}')
 
-    def with_lazy_arrays(*args, **kwargs):
+    def with_lazy_arrays(*args: Any, **kwargs: Any) -> Any:
         recording = current_recording()
         arguments = _lazy(recording, [*args, *kwargs.values()])
         try:
@@ -39,7 +40,7 @@ def _function(name: str) -> Callable[..., Any]:
                 raise
             raise RecordError(f'{message}\n  called at {current_site()}') from error
 
-    def function(*args, **kwargs):
+    def function(*args: Any, **kwargs: Any) -> Any:
         recording = current_recording()
         if recording is None:
             return original(*args, **kwargs)
@@ -50,7 +51,7 @@ def _function(name: str) -> Callable[..., Any]:
     return function
 
 
-def _lazy(recording, args) -> List[Any]:
+def _lazy(recording: Recording, args: Sequence[Any]) -> List[Any]:
     """NumPy arrays as values of the recording, and an NDArray if there is no value yet, so that an
     operator on them is recorded."""
     args = [recording.values([arg])[0] if isinstance(arg, np.ndarray) else arg for arg in args]

@@ -2,12 +2,16 @@
 
 import threading
 from collections import OrderedDict
-from typing import Any, Callable, Hashable
+from typing import Any, Callable, Hashable, Optional, Sequence, Tuple
 
 from ..errors import RecordError
 from ..record.hooks import current_recording
 from ..record.pieces import Kinds, Mark, Piece
 from ..record.recording import Recording
+from ..subgraph.options import CompileOptions
+
+# key, function, mode, options
+_Name = Tuple[Hashable, Callable[..., Any], Any, CompileOptions]
 
 
 class Reuse:
@@ -85,7 +89,7 @@ class Reuse:
             if piece is not None:
                 self._pieces.move_to_end(name)
         forms = None if piece is None else piece.forms(recording)
-        if forms is None:
+        if piece is None or forms is None:
             return self._record(recording, name, function, args)[0]
         self._uses += 1
         if self._uses % self.check_every == 0:
@@ -93,7 +97,9 @@ class Reuse:
         self.reused += 1
         return piece.append_to(recording, forms)
 
-    def _record(self, recording: Recording, name, function, args):
+    def _record(
+        self, recording: Recording, name: _Name, function: Callable[..., Any], args: Sequence[Any]
+    ) -> Tuple[Any, Optional[Piece]]:
         """Run the function and keep what it recorded, if it can be used again."""
         begin = Mark.of(recording)
         result = function(*args)
@@ -110,7 +116,14 @@ class Reuse:
                     self._pieces.popitem(last=False)
         return result, piece
 
-    def _check(self, recording: Recording, name, piece: Piece, function, args) -> Any:
+    def _check(
+        self,
+        recording: Recording,
+        name: _Name,
+        piece: Piece,
+        function: Callable[..., Any],
+        args: Sequence[Any],
+    ) -> Any:
         result, now = self._record(recording, name, function, args)
         self.checked += 1
         site = None if now is None else piece.difference(now)

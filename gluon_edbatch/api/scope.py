@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from typing import List, Optional, Tuple, Union
+from typing import Any, List, Optional, Tuple, Union
 
 import mxnet as mx
 
@@ -19,10 +19,10 @@ from ..subgraph.options import CompileOptions, current_options
 DEFAULT_SCHEDULER = 'fsm'
 
 
-class batching:  # pylint: disable=invalid-name
-    """Record calls of HybridBlocks and operators on their results, and run them in batches.
+class batching:
+    r"""Record calls of HybridBlocks and operators on their results, and run them in batches.
 
-    Inside the scope a call gives `LazyArray`\\ s. Leaving the scope ends recording and runs
+    Inside the scope a call gives `LazyArray`\ s. Leaving the scope ends recording and runs
     nothing; values are computed when somebody looks at one, or by `gluon_edbatch.forward`,
     `stack`, `concat` and `add_n`. If an exception leaves the scope, its values are void.
 
@@ -87,10 +87,10 @@ class batching:  # pylint: disable=invalid-name
             self._leave()
             raise
 
-    def __exit__(self, kind, error, trace) -> None:
-        if not self._open:
-            return
+    def __exit__(self, kind: Any, error: Optional[BaseException], trace: Any) -> None:
         recording = self._recording
+        if not self._open or recording is None:
+            return
         try:
             recording.close(error)  # while Python's garbage collector still waits
         finally:
@@ -102,7 +102,7 @@ class batching:  # pylint: disable=invalid-name
             self._open = False
             self._record_s = time.perf_counter() - self._started - recording.evaluator.inside_s
 
-    def __del__(self):
+    def __del__(self) -> None:
         if self._open:  # an interrupt came just as Python was about to call __exit__
             self._leave()
 

@@ -1,1 +1,2 @@
-"""Running a plan, forward and backward: an evaluation (`evaluate`), by the backends that there are."""
+"""Running a plan, forward and backward: an evaluation (`evaluate`), by the backends that there
+are."""

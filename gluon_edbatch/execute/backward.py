@@ -64,7 +64,7 @@ def record_function(
                 for i, handle in enumerate(handles[: num_heads + num_inputs])
             ]
             backward(arrays[:num_heads], arrays[num_heads:], requests[:num_inputs])
-        except Exception:  # pylint: disable=broad-except
+        except Exception:
             print(f'Error in the backward pass of gluon_edbatch:\n{traceback.format_exc()}')
             return False
         return True

@@ -3,7 +3,7 @@
 import operator
 from abc import ABC, abstractmethod
 from types import CodeType, MethodType
-from typing import Any, Callable, Dict, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, NoReturn, Optional, Sequence, Tuple, Union
 
 from mxnet import gluon
 
@@ -44,7 +44,7 @@ class Handle(ABC):
             )
         return tuple([self._part(i) for i in range(index.stop)[index]])
 
-    def __iter__(self):
+    def __iter__(self) -> NoReturn:
         raise TypeError(
             f'how many results {self} has is not known before it runs; to unpack n of '
             f'them use .split(n)'
@@ -52,10 +52,10 @@ class Handle(ABC):
 
     def split(self, num: int) -> Tuple['Handle', ...]:
         """The first `num` results."""
-        return tuple([self._part(i) for i in range(num)]) if num > 0 else self[:num]
+        return tuple([self._part(i) for i in range(num)] if num > 0 else self[:num])
 
     def no_batch(self) -> 'Handle':
-        """This handle, marked as one value for all samples; gives the handle itself.
+        """The handle itself, marked as one value for all samples.
 
         In mxnet-jit-batch and torchfold the calls of a batch shared such an argument, as it had
         no batch axis. Here each call is one sample's, with whole arguments, so nothing is to be
@@ -157,7 +157,7 @@ class Virtual(Handle):
         self.batch_axis = call.batch_axis
         self._parts: Optional[Dict[Any, Virtual]] = None
 
-    def _part(self, step) -> 'Virtual':
+    def _part(self, step: Any) -> 'Virtual':
         parts = self._parts
         if parts is None:
             parts = self._parts = {}

@@ -29,7 +29,7 @@ class Value(Handle):
         self.batch_axis = batch_axis
         self.batch = batch
 
-    def _part(self, step) -> 'Value':
+    def _part(self, step: Any) -> 'Value':
         return Value(
             part_of(self.value, step), self.batch_axis, self.batch if type(step) is tuple else True
         )

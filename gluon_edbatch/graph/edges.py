@@ -19,8 +19,8 @@ def consumers(offsets: np.ndarray, inputs: np.ndarray) -> Tuple[np.ndarray, np.n
     """
     count = len(offsets) - 1
     begins, fan_in = np.zeros(count + 1, np.intp), np.zeros(count, np.intp)
-    first, producers = memoryview(offsets), memoryview(inputs)
-    places, waiting = memoryview(begins), memoryview(fan_in)
+    first, producers = offsets.data, inputs.data
+    places, waiting = begins.data, fan_in.data
     for node in range(count):
         before = -1
         for edge in range(first[node], first[node + 1]):
@@ -31,7 +31,7 @@ def consumers(offsets: np.ndarray, inputs: np.ndarray) -> Tuple[np.ndarray, np.n
             before = producer
     np.cumsum(begins, out=begins)
     readers = np.empty(begins[count], np.intp)
-    found, places = memoryview(readers), memoryview(begins[:count].copy())
+    found, places = readers.data, begins[:count].copy().data
     for node in range(count):
         before = -1
         for edge in range(first[node], first[node + 1]):
@@ -47,7 +47,7 @@ def depths(offsets: np.ndarray, inputs: np.ndarray) -> np.ndarray:
     """(n,) int32: 0 for a node without inputs, else 1 + the largest depth among its inputs."""
     count = len(offsets) - 1
     result = np.zeros(count, np.int32)
-    first, producers, depth = memoryview(offsets), memoryview(inputs), memoryview(result)
+    first, producers, depth = offsets.data, inputs.data, result.data
     for node in range(count):
         deepest = 0
         for edge in range(first[node], first[node + 1]):
@@ -62,7 +62,7 @@ def heights(offsets: np.ndarray, inputs: np.ndarray) -> np.ndarray:
     """(n,) int32: 0 for a node that nobody reads, else 1 + the largest among its readers."""
     count = len(offsets) - 1
     result = np.zeros(count, np.int32)
-    first, producers, height = memoryview(offsets), memoryview(inputs), memoryview(result)
+    first, producers, height = offsets.data, inputs.data, result.data
     for node in range(count - 1, -1, -1):
         below = height[node] + 1
         for edge in range(first[node], first[node + 1]):
@@ -82,16 +82,16 @@ class Countdown:
 
     def __init__(self, graph: Any) -> None:
         offsets, readers, fan_in = graph.consumers
-        self._offsets, self._readers = memoryview(offsets), memoryview(readers)
+        self._offsets, self._readers = offsets.data, readers.data
         self._counts = fan_in.copy()
-        self._waiting = memoryview(self._counts)
+        self._waiting = self._counts.data
 
     def copy(self) -> 'Countdown':
         """A countdown that goes on from here by itself."""
         other = Countdown.__new__(Countdown)
         other._offsets, other._readers = self._offsets, self._readers
         other._counts = self._counts.copy()
-        other._waiting = memoryview(other._counts)
+        other._waiting = other._counts.data
         return other
 
     def release(self, nodes: np.ndarray) -> np.ndarray:
@@ -108,7 +108,7 @@ class Countdown:
             (r,) intp, the nodes that waited for these alone, each once, in no special order.
         """
         ran, offsets, readers, waiting = (
-            memoryview(nodes),
+            nodes.data,
             self._offsets,
             self._readers,
             self._waiting,
@@ -117,7 +117,7 @@ class Countdown:
         for place in range(len(nodes)):
             edges += offsets[ran[place] + 1] - offsets[ran[place]]
         room = np.empty(edges, np.intp)
-        ready = memoryview(room)
+        ready = room.data
         found = 0
         for place in range(len(nodes)):
             for edge in range(offsets[ran[place]], offsets[ran[place] + 1]):

@@ -38,13 +38,13 @@ def arrange(graph: Any, order: np.ndarray, bounds: np.ndarray) -> np.ndarray:
     wanted = np.full(count, np.iinfo(np.int64).max)  # by node: batch, argument, place there
     keys = np.empty(count, np.int64)
     nodes, cuts, places, found = (
-        memoryview(arranged),
-        memoryview(bounds),
-        memoryview(wanted),
-        memoryview(keys),
+        arranged.data,
+        bounds.data,
+        wanted.data,
+        keys.data,
     )
-    first = memoryview(np.ascontiguousarray(graph.offsets, np.int64))
-    producers = memoryview(np.ascontiguousarray(graph.inputs, np.int32))
+    first = np.ascontiguousarray(graph.offsets, np.int64).data
+    producers = np.ascontiguousarray(graph.inputs, np.int32).data
     for batch in range(len(bounds) - 2, -1, -1):
         begin, end = cuts[batch], cuts[batch + 1]
         sorted_already = True

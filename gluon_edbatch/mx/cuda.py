@@ -1,5 +1,5 @@
-"""Where the libraries are that MXNet's CUDA builds need: in NVIDIA's packages, which pip installs and
-the loader does not know."""
+"""Where the libraries are that MXNet's CUDA builds need: in NVIDIA's packages, which pip installs
+and the loader does not know."""
 
 import ctypes
 from importlib.util import find_spec

@@ -7,6 +7,7 @@ busy.
 
 import threading
 from collections import deque
+from contextlib import suppress
 
 import mxnet as mx
 from mxnet.ndarray import NDArray
@@ -20,23 +21,20 @@ class _Local(threading.local):
 
 
 _local = _Local()
+_who_looks_will_hear_of_it = suppress(mx.base.MXNetError)  # at values of an evaluation that failed
 
 
 def wait_for_engine() -> None:
     """To be called before an evaluation: wait until no more than `_AHEAD` are under way."""
     while len(_local.fences) >= _AHEAD:
-        try:
+        with _who_looks_will_hear_of_it:
             _local.fences.popleft().wait_to_read()
-        except mx.base.MXNetError:
-            pass  # whoever looks at the values of that evaluation will hear of it
 
 
 def wait_for_all() -> None:
     """Wait until nothing is under way, in whichever thread it was begun."""
-    try:
+    with _who_looks_will_hear_of_it:
         mx.nd.waitall()
-    except mx.base.MXNetError:
-        pass  # the same
 
 
 def under_way(written: NDArray) -> None:

@@ -23,7 +23,8 @@ class Attrs(Dict[str, str]):
         return float(self.get(name, default))
 
     def integers(self, name: str) -> Tuple[Optional[int], ...]:
-        """A tuple of whole numbers and None, or one that stands for itself; empty if there is none."""
+        """A tuple of whole numbers and None, or one that stands for itself; empty if there is
+        none."""
         parts = self.get(name, '').strip('()[] ').split(',')
         return (
             ()

@@ -1,4 +1,5 @@
-"""``native/src/opcodes.h``: what C++ and Python must agree upon, made from what is declared here."""
+"""``native/src/opcodes.h``: what C++ and Python must agree upon, made from what is declared
+here."""
 
 from enum import IntEnum
 from typing import List, Type
@@ -7,7 +8,9 @@ from .instructions import BINARY, UNARY, Function, Opcode, Place, Spread
 
 _READS = {'': 'kFromNothing', 'x': 'kFromArgument', 'y': 'kFromResult', 'xy': 'kFromArgument'}
 _REALS = ('', 'first', 'first, second')
-_HEAD = """// Made by `python -m gluon_edbatch.ops --header` from the declarations in gluon_edbatch/ops.
+_HEAD = """\
+// Made by `python -m gluon_edbatch.ops --header` from the declarations in gluon_edbatch/ops.
+// clang-format off
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,9 @@
-"""Rules for padding: what an operator makes of ragged values (N, K, ...) that are padded along axis 1.
+"""Rules for padding: what an operator makes of ragged values (N, K, ...) that are padded along axis
+1.
 
 An entry of the graph that still has that axis is, at the padding, *zero*, or *masked* (so negative
-that a softmax gives it nothing), or just *finite*. Zeros in a sum are exact; a product of a zero and
-something finite is zero. That holds for gradients, too, where slopes are finite.
+that a softmax gives it nothing), or just *finite*. Zeros in a sum are exact; a product of a zero
+and something finite is zero. That holds for gradients, too, where slopes are finite.
 """
 
 from enum import Enum
@@ -114,7 +115,8 @@ def total(attrs: Attrs, states: States) -> Optional[At]:
 
 
 def softmax(attrs: Attrs, states: States) -> At:
-    """Along axis 1 of masked values. Not zero: with no values at all, the padding shares the whole."""
+    """Along axis 1 of masked values. Not zero: with no values at all, the padding shares the
+    whole."""
     if states != [At.MASKED] or attrs.integer('axis', -1) != 1:
         raise Unproved
     return At.FINITE

@@ -1,7 +1,8 @@
 """Rules for rows: does a batched input of an operator give a batched output, row by row?
 
-True if axis 0 of the results runs over the rows of the batch, in order, and each row of them depends
-on its own rows only. That each keeps a whole number of positions is checked for all operators alike.
+True if axis 0 of the results runs over the rows of the batch, in order, and each row of them
+depends on its own rows only. That each keeps a whole number of positions is checked for all
+operators alike.
 """
 
 from typing import Callable, List, NamedTuple, Optional
@@ -194,5 +195,6 @@ def broadcast_axis(call: Call) -> bool:
 
 
 def batch_norm(call: Call) -> bool:
-    """With statistics that are given; those of a batch are refused before (see `subgraph.rowwise`)."""
+    """With statistics that are given; those of a batch are refused before (see
+    `subgraph.rowwise`)."""
     return call.attrs.axis('axis', len(call.inputs[0]), 1) != 0

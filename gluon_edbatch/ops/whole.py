@@ -81,7 +81,7 @@ class LiftedCall(NamedTuple):
 WholeRule = Callable[[LiftedCall], Optional[mx.sym.Symbol]]
 
 
-def shaped(symbol, shape: Shape) -> mx.sym.Symbol:
+def shaped(symbol: mx.sym.Symbol, shape: Shape) -> mx.sym.Symbol:
     """(N, *shape) from the same elements in another shape."""
     return mx.sym.reshape(symbol, shape=(-1,) + tuple(shape))
 
@@ -143,8 +143,8 @@ def or_all(key: str, default: Optional[int]) -> Callable[[LiftedCall], mx.sym.Sy
 
 
 def elementwise(broadcasting: str) -> WholeRule:
-    """Right-aligned broadcasting, once the batch is in front of all axes; by an operator that does it
-    if some inputs are shared."""
+    """Right-aligned broadcasting, once the batch is in front of all axes; by an operator that does
+    it if some inputs are shared."""
 
     def rule(call: LiftedCall) -> mx.sym.Symbol:
         aligned = _aligned(call)

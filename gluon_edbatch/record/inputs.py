@@ -249,4 +249,5 @@ class Inputs(CallLog):
 
 
 def is_array(value: Any) -> bool:
+    """Whether a value is an array or a number, as which no bool counts."""
     return isinstance(value, _ARRAYS) and not isinstance(value, bool)

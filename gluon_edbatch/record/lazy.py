@@ -208,7 +208,7 @@ class LazyArray(NDArray):
     # same; it is not set if there are none.
     __slots__ = ('_store', '_id', '_array', '_memory')
 
-    def __init__(self, store: Store, value: int):  # pylint: disable=super-init-not-called
+    def __init__(self, store: Store, value: int):
         self._store = store
         self._id = value
 
@@ -648,7 +648,7 @@ class RaggedArray(LazyArray):
 
     __slots__ = ('_ids',)
 
-    def __init__(self, store: Store, ids: List[int]):  # pylint: disable=super-init-not-called
+    def __init__(self, store: Store, ids: List[int]):
         self._store = store
         self._ids = ids
 

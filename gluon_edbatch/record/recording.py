@@ -428,8 +428,8 @@ class Recording(Inputs):
             raise RecordError(
                 f'{describe(block)} looks at the contents of an array (if, while, bool(), '
                 f'asnumpy(), …) at {site_of_error(error)}, and cannot be traced as a static '
-                f'subgraph: choose by F.where(condition, one, other), or put the if into the forward() of a '
-                f'gluon.Block, which runs for each sample ({error})'
+                'subgraph: choose by F.where(condition, one, other), or put the if into the '
+                f'forward() of a gluon.Block, which runs for each sample ({error})'
             ) from error
         except Exception as error:
             specs = ', '.join(str(leaf._store.spec) for leaf in leaves)

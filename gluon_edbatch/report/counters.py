@@ -137,8 +137,10 @@ class Report(NamedTuple):
                 f'  {kind.name:{width}}  {kind.calls:7d} calls in {kind.batches:5d} '
                 f'batches{passes}{note}'
             )
-        for site in dict.fromkeys(self.forced):
-            lines.append(f'  evaluated early {self.forced.count(site)} times by {site}')
+        lines += [
+            f'  evaluated early {self.forced.count(site)} times by {site}'
+            for site in dict.fromkeys(self.forced)
+        ]
         return '\n'.join(lines)
 
 

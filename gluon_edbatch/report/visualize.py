@@ -430,7 +430,7 @@ def _components(count: int, edges: np.ndarray) -> List[List[int]]:
     """The connected components of a graph with so many nodes, by their first nodes."""
     first = list(range(count))
 
-    def root(node):
+    def root(node: int) -> int:
         while first[node] != node:
             first[node] = node = first[first[node]]
         return node

@@ -1,6 +1,6 @@
 """Cells that take any number of children, in no order."""
 
-from typing import Any, ClassVar, List, Sequence, Tuple
+from typing import Any, ClassVar, List, Optional, Sequence, Tuple
 
 import numpy as np
 from mxnet import gluon
@@ -20,12 +20,12 @@ class ChildrenCell(gluon.HybridBlock):
 
     values_of_child: ClassVar[int]
 
-    def __init__(self, hidden_size: int, prefix=None, params=None):
+    def __init__(self, hidden_size: int, prefix: Optional[str] = None, params: Any = None) -> None:
         super().__init__(prefix=prefix, params=params)
         self._hidden_size = hidden_size
         self._state_shape = (1, hidden_size)
 
-    def ragged_children(self, x, children: Sequence[Any]) -> Tuple[NDArray, ...]:
+    def ragged_children(self, x: Any, children: Sequence[Any]) -> Tuple[NDArray, ...]:
         """The ragged arguments; `x` tells dtype and context if there are no children."""
         if x is None and not children:
             raise ValueError(f'{self.name} needs an input or children')
@@ -39,10 +39,10 @@ class ChildrenCell(gluon.HybridBlock):
             dtype, ctx = np.float32 if like.dtype == np.float64 else like.dtype, None
         return tuple(ragged(part, self._state_shape, dtype, ctx) for part in parts)
 
-    def forward(self, x, *children):
+    def forward(self, x: Any, *children: Any) -> Any:
         """Eagerly, `children` is the list of them; a recorded call comes with ragged arguments."""
         if len(children) == 1 and isinstance(children[0], (list, tuple)):
             children = self.ragged_children(x, children[0])
         return super().forward(x, *children)
 
-    forward.recorded = True
+    forward.recorded = True  # type: ignore[attr-defined]

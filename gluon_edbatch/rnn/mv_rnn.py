@@ -1,7 +1,7 @@
 """Matrix-vector cell (Socher, Huval, Manning and Ng, 2012: Semantic Compositionality through
 Recursive Matrix-Vector Spaces, https://aclanthology.org/D12-1110, eq. 2 and 3)."""
 
-from typing import Any, Tuple
+from typing import Any, Optional, Tuple
 
 from mxnet import gluon
 
@@ -35,9 +35,9 @@ Initializer
         vector_weight_initializer: Any = None,
         matrix_weight_initializer: Any = None,
         vector_bias_initializer: Any = 'zeros',
-        prefix=None,
-        params=None,
-    ):
+        prefix: Optional[str] = None,
+        params: Any = None,
+    ) -> None:
         super().__init__(prefix=prefix, params=params)
         self._hidden_size = hidden_size
         with self.name_scope():
@@ -55,16 +55,24 @@ Initializer
                 init=matrix_weight_initializer,
             )
 
-    def __call__(self, left: Tuple[Any, Any], right: Tuple[Any, Any]):
+    def __call__(self, left: Tuple[Any, Any], right: Tuple[Any, Any]) -> Any:
         """Vector and matrix of a node from those of its children."""
         return super().__call__(*left, *right)
 
     def hybrid_forward(
-        self, F, left, left_matrix, right, right_matrix, vector_weight, vector_bias, matrix_weight
-    ):
+        self,
+        F: Any,
+        left: Any,
+        left_matrix: Any,
+        right: Any,
+        right_matrix: Any,
+        vector_weight: Any,
+        vector_bias: Any,
+        matrix_weight: Any,
+    ) -> Any:
         """Vectors (N, H), matrices (N, H, H)."""
 
-        def transformed(vector, matrix):
+        def transformed(vector: Any, matrix: Any) -> Any:
             return F.squeeze(F.batch_dot(F.expand_dims(vector, axis=1), matrix), axis=1)
 
         size = self._hidden_size

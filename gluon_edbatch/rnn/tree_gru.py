@@ -1,7 +1,7 @@
 """Tree-GRU cell (child-sum; after Kokkinos and Potamianos, 2017: Structural Attention Neural
 Networks for improved sentiment analysis, https://arxiv.org/abs/1701.01811, eq. 1–4)."""
 
-from typing import Any, Optional
+from typing import Any, Optional, Sequence
 
 import mxnet as mx
 from mxnet.ndarray import NDArray
@@ -45,9 +45,9 @@ class TreeGRUCell(ChildrenCell):
         i2h_weight_initializer: Any = None,
         h2h_weight_initializer: Any = None,
         i2h_bias_initializer: Any = 'zeros',
-        prefix=None,
-        params=None,
-    ):
+        prefix: Optional[str] = None,
+        params: Any = None,
+    ) -> None:
         super().__init__(hidden_size, prefix=prefix, params=params)
         self._takes_input = input_size is not None
         with self.name_scope():
@@ -73,7 +73,7 @@ class TreeGRUCell(ChildrenCell):
                     ),
                 )
 
-    def forward(self, x, children):
+    def forward(self, x: Any, children: Any) -> Any:
         """h of a node from its input and its children's states."""
         if x is not None and not self._takes_input:
             raise ValueError(f'{self.name} was made without input (input_size=None)')
@@ -81,9 +81,9 @@ class TreeGRUCell(ChildrenCell):
             x = self._no_input(children)
         return super().forward(x, children)
 
-    forward.recorded = True
+    forward.recorded = True  # type: ignore[attr-defined]
 
-    def _no_input(self, children):
+    def _no_input(self, children: Sequence[Any]) -> Optional[NDArray]:
         """Zeros, which change nothing: a graph that Gluon has compiled takes one structure of
         arguments only."""
         if not children or not isinstance(children[0], NDArray):
@@ -92,8 +92,16 @@ class TreeGRUCell(ChildrenCell):
         return mx.nd.zeros((like.shape[0], self.i2h_weight.shape[1]), like.ctx, like.dtype)
 
     def hybrid_forward(
-        self, F, x, child_h, i2h_bias, h2h_z_weight, h2h_r_weight, h2h_n_weight, i2h_weight=None
-    ):
+        self,
+        F: Any,
+        x: Any,
+        child_h: Any,
+        i2h_bias: Any,
+        h2h_z_weight: Any,
+        h2h_r_weight: Any,
+        h2h_n_weight: Any,
+        i2h_weight: Any = None,
+    ) -> Any:
         """x (N, E) or None, child_h (N, K, H), padded with zeros."""
         size = self._hidden_size
         own = (
@@ -105,12 +113,12 @@ class TreeGRUCell(ChildrenCell):
             F.slice_axis(own, axis=-1, begin=i * size, end=(i + 1) * size) for i in range(3)
         )
 
-        def inner(state, weight, own_part):
+        def inner(state: Any, weight: Any, own_part: Any) -> Any:
             if x is None:  # what is left is a bias
                 return F.FullyConnected(state, weight, own_part, num_hidden=size)
             return own_part + F.FullyConnected(state, weight, no_bias=True, num_hidden=size)
 
-        def inner_of_each(weight, own_part):
+        def inner_of_each(weight: Any, own_part: Any) -> Any:
             if x is None:
                 return F.FullyConnected(child_h, weight, own_part, num_hidden=size, flatten=False)
             return F.broadcast_add(

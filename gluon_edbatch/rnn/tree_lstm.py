@@ -14,7 +14,7 @@ from mxnet.ndarray import NDArray
 from .children import ChildrenCell
 
 
-def gate(F, x, index: int, size: int, activation: str):
+def gate(F: Any, x: Any, index: int, size: int, activation: str) -> Any:
     """Activation of the `index`-th of the blocks of `size` columns of `x`."""
     part = F.slice_axis(x, axis=-1, begin=index * size, end=(index + 1) * size)
     return F.Activation(part, act_type=activation)
@@ -49,9 +49,9 @@ class ChildSumTreeLSTMCell(ChildrenCell):
         i2h_weight_initializer: Any = None,
         h2h_weight_initializer: Any = None,
         i2h_bias_initializer: Any = 'zeros',
-        prefix=None,
-        params=None,
-    ):
+        prefix: Optional[str] = None,
+        params: Any = None,
+    ) -> None:
         super().__init__(hidden_size, prefix=prefix, params=params)
         with self.name_scope():
             # One weight a gate: slices of a common product would cost more than they save.
@@ -83,16 +83,16 @@ class ChildSumTreeLSTMCell(ChildrenCell):
                     ),
                 )
 
-    def hybrid_forward(self, F, x, child_h, child_c, **weights):
+    def hybrid_forward(self, F: Any, x: Any, child_h: Any, child_c: Any, **weights: Any) -> Any:
         """x (N, E), child_h and child_c (N, K, H), padded with zeros."""
         size = self._hidden_size
 
-        def own(name):
+        def own(name: str) -> Any:
             return F.FullyConnected(
                 x, weights[f'i2h_{name}_weight'], weights[f'i2h_{name}_bias'], num_hidden=size
             )
 
-        def inner(name, state, **kwargs):
+        def inner(name: str, state: Any, **kwargs: Any) -> Any:
             return F.FullyConnected(
                 state, weights[f'h2h_{name}_weight'], no_bias=True, num_hidden=size, **kwargs
             )
@@ -138,9 +138,9 @@ class NaryTreeLSTMCell(gluon.HybridBlock):
         i2h_weight_initializer: Any = None,
         h2h_weight_initializer: Any = None,
         i2h_bias_initializer: Any = 'zeros',
-        prefix=None,
-        params=None,
-    ):
+        prefix: Optional[str] = None,
+        params: Any = None,
+    ) -> None:
         super().__init__(prefix=prefix, params=params)
         self._hidden_size = hidden_size
         self._arity = arity
@@ -164,7 +164,7 @@ class NaryTreeLSTMCell(gluon.HybridBlock):
                 init=h2h_weight_initializer,
             )
 
-    def forward(self, x, children: Sequence[Tuple[Any, Any]]):
+    def forward(self, x: Any, children: Sequence[Tuple[Any, Any]]) -> Any:
         """h and c of a node from its input and its children's states."""
         if len(children) not in (0, self._arity):
             raise ValueError(
@@ -178,9 +178,9 @@ class NaryTreeLSTMCell(gluon.HybridBlock):
             x, children = self._filled(x, children)
         return super().forward(x, children)
 
-    forward.recorded = True
+    forward.recorded = True  # type: ignore[attr-defined]
 
-    def _filled(self, x, children):
+    def _filled(self, x: Any, children: Any) -> Tuple[Any, Any]:
         """Zeros for what is missing, which changes nothing: a graph that Gluon has compiled takes
         one structure of arguments only."""
         like = children[0][0] if x is None else x
@@ -193,7 +193,15 @@ class NaryTreeLSTMCell(gluon.HybridBlock):
             children = [(state, state)] * self._arity
         return x, children
 
-    def hybrid_forward(self, F, x, children, i2h_bias, h2h_weight, i2h_weight=None):
+    def hybrid_forward(
+        self,
+        F: Any,
+        x: Any,
+        children: Any,
+        i2h_bias: Any,
+        h2h_weight: Any,
+        i2h_weight: Any = None,
+    ) -> Any:
         """x (N, E) or None, children pairs of (N, H)."""
         size, gates = self._hidden_size, (3 + self._arity) * self._hidden_size
         total = None

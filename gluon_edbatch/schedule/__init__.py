@@ -16,7 +16,6 @@ load(f'{__name__}.frontier')
 load(f'{__name__}.paths')
 load(f'{__name__}.run')
 
-# pylint: disable=wrong-import-position
 from .agenda import AgendaScheduler
 from .beam import BeamScheduler
 from .bound import lower_bound

@@ -1,7 +1,7 @@
 """Agenda-based batching: of the ready types, the one that lies least deep on average."""
 
 import heapq
-from typing import Callable, List
+from typing import Callable, List, Tuple
 
 import numpy as np
 
@@ -48,7 +48,8 @@ class AgendaScheduler:
         total: List[float] = np.bincount(
             graph.types, weights=graph.depth, minlength=graph.num_types
         ).tolist()
-        frontier, batches, agenda = Frontier(graph), [], []
+        frontier, batches = Frontier(graph), []
+        agenda: List[Tuple[bool, float, int]] = []
         while frontier.counts:
             # A type's mean changes only when the type is taken, so it is right while in the heap.
             for kind in frontier.fresh:

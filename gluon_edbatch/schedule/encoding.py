@@ -2,7 +2,8 @@
 
 ``E_base``, ``E_sort`` and ``E_max`` are those of ED-Batch (Chen et al., 2023 [1]_): the ready
 types, and at most which of them has how many nodes. They cannot tell apart what matters where
-chains of different types compete: who holds up the longest way to the end. ``E_path`` and ``E_bound`` can.
+chains of different types compete: who holds up the longest way to the end. ``E_path`` and
+``E_bound`` can.
 
 References
 ----------
@@ -164,8 +165,8 @@ def get_encoding(encoding: Union[str, StateEncoding]) -> StateEncoding:
     Parameters
     ----------
     encoding : str or StateEncoding
-        ``"E_base"``, ``"E_sort"``, ``"E_max"``, ``"E_path"`` or ``"E_bound"``, or any object with a ``name`` and
-        the methods of `StateEncoding`.
+        ``"E_base"``, ``"E_sort"``, ``"E_max"``, ``"E_path"`` or ``"E_bound"``, or any object with a
+        ``name`` and the methods of `StateEncoding`.
     """
     if isinstance(encoding, str):
         if encoding not in _ENCODINGS:

@@ -57,11 +57,11 @@ class Frontier:
         self.last = np.full(graph.num_types, -1)
         self.before = np.full(len(graph), -1)
         self.takes = np.zeros(graph.num_types, np.intp)
-        self._kinds = memoryview(np.ascontiguousarray(graph.types, np.int32))
+        self._kinds = np.ascontiguousarray(graph.types, np.int32).data
         self._sizes = np.zeros(graph.num_types, np.intp)
         self._times = np.zeros(graph.num_types, np.intp)  # when a type grew last
         self._now = 0
-        self._runs_alone = memoryview(np.ascontiguousarray(graph.alone, np.uint8))
+        self._runs_alone = np.ascontiguousarray(graph.alone, np.uint8).data
         self._countdown = Countdown(graph)
         self._alone: Dict[int, List[int]] = {
             kind: [] for kind in np.flatnonzero(graph.alone).tolist()
@@ -69,11 +69,11 @@ class Frontier:
         self._watch()
         self._add(graph.sources)
 
-    def _watch(self):
+    def _watch(self) -> None:
         """The same memory, quick to read one by one."""
-        self._last, self._before = memoryview(self.last), memoryview(self.before)
-        self._takes, self._grew = memoryview(self.takes), memoryview(self._times)
-        self._size = memoryview(self._sizes)
+        self._last, self._before = self.last.data, self.before.data
+        self._takes, self._grew = self.takes.data, self._times.data
+        self._size = self._sizes.data
 
     def __repr__(self) -> str:
         ready = ', '.join([f'{kind}: {count}' for kind, count in sorted(self.counts.items())])
@@ -101,7 +101,7 @@ class Frontier:
             A ready type whose nodes need not run alone.
         """
         nodes = np.empty(self.counts[kind], np.intp)
-        places, node = memoryview(nodes), self._last[kind]
+        places, node = nodes.data, self._last[kind]
         for place in range(len(nodes)):
             places[place] = node
             node = self._before[node]
@@ -135,7 +135,7 @@ class Frontier:
         self._add(self._countdown.release(nodes))
         return nodes
 
-    def _take_alone(self, kind):
+    def _take_alone(self, kind: int) -> np.ndarray:
         heap = self._alone[kind]
         node = heapq.heappop(heap)
         del self.counts[kind]
@@ -145,9 +145,9 @@ class Frontier:
             self.fresh.append(kind)
         return np.array([node], np.intp)
 
-    def _add(self, nodes):
+    def _add(self, nodes: np.ndarray) -> None:
         """Sort newly ready nodes into their types."""
-        added = memoryview(nodes)
+        added = nodes.data
         self._now += 1
         for place in range(len(nodes)):
             node = added[place]

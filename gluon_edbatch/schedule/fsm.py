@@ -83,7 +83,7 @@ class FSMScheduler:
     @property
     def policies(self) -> List[Policy]:
         """The policies learned so far, one a model."""
-        return [model.policy for model in self._models]
+        return [model.policy for model in self._models if model.policy is not None]
 
     def schedule(self, graph: Graph) -> Schedule:
         """Batches, each the whole ready set of a type."""

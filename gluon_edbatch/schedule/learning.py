@@ -11,7 +11,7 @@ References
 """
 
 from random import Random
-from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
 from ..graph.graph import Graph
 from .beam import BeamScheduler
@@ -134,7 +134,7 @@ class _Effort:
     def __enter__(self) -> '_Effort':
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: Any) -> None:
         if self._bar is not None:
             self._bar.close()
 

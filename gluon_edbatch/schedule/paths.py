@@ -31,13 +31,14 @@ class ReadyPaths:
     def __init__(self, run: Any) -> None:
         frontier, count = run.frontier, run.graph.num_types
         self._ready = frontier.counts
-        self._last, self._before = memoryview(frontier.last), memoryview(frontier.before)
-        self._takes = memoryview(frontier.takes)
-        self._height = memoryview(run.graph.height)
-        self._weights = memoryview(_WEIGHTS)
+        self._last, self._before = frontier.last.data, frontier.before.data
+        self._takes = frontier.takes.data
+        self._height = run.graph.height.data
+        self._weights = _WEIGHTS.data
         # by type: the node that was added last, and how often the type had run, when looked at last
-        self._seen, self._taken = memoryview(np.full(count, -1)), memoryview(np.full(count, -1))
-        self._longest, self._mass = memoryview(np.full(count, -1)), memoryview(np.zeros(count))
+        self._seen, self._taken = np.full(count, -1).data, np.full(count, -1).data
+        self._longest = np.full(count, -1).data
+        self._mass: Any = np.zeros(count).data
 
     def order(self) -> List[Tuple[float, int, int]]:
         """(-logarithm of the weight, type, longest way) for each ready type, ascending."""
@@ -61,7 +62,7 @@ class ReadyPaths:
             first, before = False, longest
         return tuple(state)
 
-    def _look_at(self, kind):
+    def _look_at(self, kind: int) -> None:
         """Add the ways from nodes that became ready since the last time."""
         if self._taken[kind] != self._takes[kind]:  # the type ran since
             self._taken[kind] = self._takes[kind]
@@ -72,7 +73,7 @@ class ReadyPaths:
             node = self._before[node]
         self._seen[kind] = self._last[kind]
 
-    def _add(self, kind, height):
+    def _add(self, kind: int, height: int) -> None:
         behind = self._longest[kind] - height
         if behind >= 0:
             if behind < _FORGOTTEN:

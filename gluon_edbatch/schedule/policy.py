@@ -174,7 +174,7 @@ class Policy:
         state_of, counts = self.encoding.follow(run), run.frontier.counts
 
         def choose() -> Optional[int]:
-            state = state_of()
+            state: Optional[State] = state_of()
             while state is not None:
                 kind = table.get(state)
                 if kind is not None and kind in counts:

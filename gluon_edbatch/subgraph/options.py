@@ -58,7 +58,7 @@ class CompileOptions:
     common_subexpressions: bool = True
     sums: bool = True
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name, value in self.items():
             if not isinstance(value, bool):
                 raise ValueError(f'compile option {name} is True or False, not {brief(value)}')
@@ -106,7 +106,7 @@ def current_options() -> CompileOptions:
     return _local.options
 
 
-class compile_options:  # pylint: disable=invalid-name
+class compile_options:
     """Switch optimisations off, or on again, for the batching scopes made inside it.
 
     Parameters
@@ -135,5 +135,5 @@ class compile_options:  # pylint: disable=invalid-name
         _local.options = _local.options.but(**self._changes)
         return _local.options
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: Any) -> None:
         _local.options = self._before.pop()

@@ -1,9 +1,10 @@
 """Does the padding of ragged arguments leave a static subgraph's results alone?
 
-Ragged arguments come as (N, K, ...), padded with zeros along axis 1; what each operator makes of that
-is a rule (see `ops.padding`). If every path from a ragged argument to a result ends in an exact sum,
-calls with any number of values are one type, in gradients too: what is zero gets and gives none. All
-else is not proved, and such calls batch only with calls of the same lengths, which need no padding.
+Ragged arguments come as (N, K, ...), padded with zeros along axis 1; what each operator makes of
+that is a rule (see `ops.padding`). If every path from a ragged argument to a result ends in an
+exact sum, calls with any number of values are one type, in gradients too: what is zero gets and
+gives none. All else is not proved, and such calls batch only with calls of the same lengths, which
+need no padding.
 """
 
 from typing import Dict, FrozenSet, NamedTuple, Optional, Set, Tuple

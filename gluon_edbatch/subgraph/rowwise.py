@@ -1,10 +1,10 @@
 """Which Symbols may be batched: does each row of the result depend on its own row only?
 
-Every operator that occurs in a static subgraph has a rule for its rows (`ops.rows`), or none. An entry of the
-graph is *batched* if its axis 0 runs over the rows of the batch, in order, with a whole number of
-positions for each row; it is *constant* if it does not depend on the inputs at all. Shapes are
-inferred for two numbers of rows, so a reshape that names the batch size, or a mean over all
-rows, shows itself without anything being run.
+Every operator that occurs in a static subgraph has a rule for its rows (`ops.rows`), or none. An
+entry of the graph is *batched* if its axis 0 runs over the rows of the batch, in order, with a
+whole number of positions for each row; it is *constant* if it does not depend on the inputs at all.
+Shapes are inferred for two numbers of rows, so a reshape that names the batch size, or a mean over
+all rows, shows itself without anything being run.
 """
 
 from enum import Enum

@@ -25,9 +25,9 @@ class ArenaKey(NamedTuple):
     ctx: mx.Context
     eager: bool = False
 
-    __eq__ = object.__eq__
-    __ne__ = object.__ne__
-    __hash__ = object.__hash__
+
+for _name in ('__eq__', '__ne__', '__hash__'):
+    setattr(ArenaKey, _name, getattr(object, _name))
 
 
 class Spec:

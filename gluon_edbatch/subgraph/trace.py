@@ -108,7 +108,7 @@ def trace_block(block: gluon.HybridBlock, template: Tuple, inputs: int) -> Stati
 def trace_operator(
     op: str, attrs: Sequence[Tuple[str, str]], inputs: int, shared: Optional[Dict[int, Any]] = None
 ) -> StaticGraph:
-    """One operator of MXNet's registry, with its attributes.
+    r"""One operator of MXNet's registry, with its attributes.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def trace_operator(
     inputs : int
         To so many arrays it is applied,
     shared : dict, optional
-        besides these `SharedArray`\\ s, each at its position among all.
+        besides these `SharedArray`\ s, each at its position among all.
     """
     shared = shared or {}
     variables = [mx.sym.var(INPUT % i) for i in range(inputs)]

@@ -33,7 +33,7 @@ def nudged(seed: int) -> Copy:
     return copy
 
 
-class other_parameters:  # pylint: disable=invalid-name
+class other_parameters:
     """While it lasts, the parameters of these blocks are copies with gradients of their own. All
     that is known of a parameter is put back afterwards: its arrays stay the same."""
 
@@ -65,7 +65,7 @@ class other_parameters:  # pylint: disable=invalid-name
         if parameter.grad_req != 'null':
             parameter._init_grad()
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: Any) -> None:
         for parameter, attributes in self._before:
             parameter.__dict__.clear()
             parameter.__dict__.update(attributes)
@@ -100,11 +100,11 @@ def other_samples(value: Any, copy: Copy, copies: Dict[int, NDArray]) -> Any:
     return value
 
 
-class eager_in_float64(_eager):  # pylint: disable=invalid-name
+class eager_in_float64(_eager):
     """Calls of HybridBlocks take their arguments in float64, wherever they come from: the data of
     a tree, the zeros that a sequence begins with."""
 
-    def _convert(self, args):
+    def _convert(self, args: Sequence[Any]) -> Sequence[Any]:
         leaves: List[Any] = []
         template = flatten(
             list(super()._convert(args)),

@@ -3,6 +3,7 @@
 import itertools
 from contextlib import contextmanager
 from copy import copy
+from functools import partial
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
 
 import mxnet as mx
@@ -21,6 +22,7 @@ from ..subgraph.options import compile_options, current_options
 from .closeness import (
     Exact,
     Run,
+    Suspect,
     comparable,
     differences,
     ensure,
@@ -33,6 +35,8 @@ from .copies import Copy, eager_in_float64, in_float64, nudged, other_parameters
 SCHEDULERS = ('depth', 'agenda', 'fsm', 'sufficient', 'unbatched')
 # Gradients of functions so many times as steep are rounded otherwise, unless by a power of two.
 _OTHER_HEADS = (1.375, 0.8125)
+
+_HybridState = Tuple[gluon.HybridBlock, bool, Dict[str, Any]]
 
 
 def assert_matches_eager(
@@ -113,7 +117,7 @@ def assert_matches_eager(
             _restore(states)
 
 
-def _hybrid_state(block: gluon.Block) -> List[Tuple[gluon.HybridBlock, bool, dict]]:
+def _hybrid_state(block: gluon.Block) -> List[_HybridState]:
     """Hybridization of a block and its descendants, parents first."""
     states = []
     if isinstance(block, gluon.HybridBlock):
@@ -123,7 +127,7 @@ def _hybrid_state(block: gluon.Block) -> List[Tuple[gluon.HybridBlock, bool, dic
     return states
 
 
-def _restore(states) -> None:
+def _restore(states: Sequence[_HybridState]) -> None:
     for block, active, flags in states:
         block.hybridize(active, **flags)
 
@@ -135,7 +139,7 @@ class _Comparison:
         self.model, self.rtol, self.atol = model, rtol, atol
         self._exact: Dict[bool, Union[Exact, Exception]] = {}  # for inference and for training
 
-    def run(self, train: bool, active: bool, schedulers) -> None:
+    def run(self, train: bool, active: bool, schedulers: Sequence[Any]) -> None:
         """Compare all schedulers with one eager run."""
         eager = [self.model.eager(train)]
         for number, scheduler in enumerate(schedulers):
@@ -152,7 +156,15 @@ class _Comparison:
                 if suspects:
                     self._judge(suspects, found, eager, train, scheduler, case)
 
-    def _judge(self, suspects, found, eager, train, scheduler, case) -> None:
+    def _judge(
+        self,
+        suspects: List[Suspect],
+        found: Run,
+        eager: List[Run],
+        train: bool,
+        scheduler: Any,
+        case: str,
+    ) -> None:
         exact = self._exact_unless(found, train)
         if len(eager) == 1:
             eager += [self.model.eager(train), *self.model.eager_rounded_otherwise(train)]
@@ -185,7 +197,15 @@ class _Comparison:
 class _Model:
     """A model and its samples, to be run in several ways."""
 
-    def __init__(self, model, samples, unpack, blocks, inputs, seed):
+    def __init__(
+        self,
+        model: Callable[..., Any],
+        samples: List[Any],
+        unpack: bool,
+        blocks: Sequence[gluon.Block],
+        inputs: Sequence[NDArray],
+        seed: int,
+    ) -> None:
         self.model, self.samples, self.unpack = model, samples, unpack
         self.blocks, self.seed = blocks, seed
         self.inputs = _unique(list(inputs) + _arrays_with_gradient(samples))
@@ -195,7 +215,7 @@ class _Model:
         """One sample after the other; the gradients of a linear function that is `factor` times
         as steep, divided by that."""
 
-        def run():
+        def run() -> Any:
             with _eager(self.ctx):
                 return [self._call(sample) for sample in self.samples]
 
@@ -207,10 +227,10 @@ class _Model:
             }
         )
 
-    def batched(self, train: bool, scheduler) -> Run:
+    def batched(self, train: bool, scheduler: Any) -> Run:
         """All samples in one scope."""
 
-        def run():
+        def run() -> Any:
             with batching(scheduler):
                 results = [self._call(sample) for sample in self.samples]
             promised = {
@@ -246,7 +266,7 @@ class _Model:
         except Exception as error:  # of the user's model, which need not know float64
             return error
 
-    def batched_in_float64(self, train: bool, scheduler) -> Optional[Run]:
+    def batched_in_float64(self, train: bool, scheduler: Any) -> Optional[Run]:
         """The same of a scope; None if the model cannot run so, as where it reads arrays from
         elsewhere than its samples and parameters."""
         try:
@@ -277,7 +297,10 @@ class _Model:
         generator = np.random.RandomState(self.seed)
         for number, sample in enumerate(self.samples):
             run = self._measure(
-                train, lambda: self._call(sample), generator=generator, path=f'[{number}]'
+                train,
+                partial(self._call, sample),
+                generator=generator,
+                path=f'[{number}]',
             )
             results.update(run.results)
             for name, gradient in run.gradients.items():
@@ -288,7 +311,7 @@ class _Model:
             results, gradients, {name: float(array.max(initial=0)) for name, array in added.items()}
         )
 
-    def _call(self, sample):
+    def _call(self, sample: Any) -> Any:
         return self.model(*sample) if self.unpack else self.model(sample)
 
     def _measure(

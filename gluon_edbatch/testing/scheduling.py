@@ -72,7 +72,7 @@ def check_schedule(schedule: Schedule, graph: Graph) -> None:
         len(bounds) > 0 and bounds[0] == 0 and bounds[-1] == len(order),
         f'bounds do not go from 0 to the {len(order)} nodes in order',
     )
-    _ensure((sizes > 0).all(), f'batches without nodes: {np.flatnonzero(sizes <= 0)}')
+    _ensure(bool((sizes > 0).all()), f'batches without nodes: {np.flatnonzero(sizes <= 0)}')
     _ensure(
         np.array_equal(np.sort(order), np.arange(len(graph))),
         f'order does not hold each of the {len(graph)} nodes once',

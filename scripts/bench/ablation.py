@@ -57,7 +57,7 @@ def measure_ablation(
     with tqdm(
         total=total, leave=False, disable=None, desc=f'{settings.workload} {settings.mode}'
     ) as bar:
-        for name, options in _in_turn(chosen, WARM_UPS):
+        for _, options in _in_turn(chosen, WARM_UPS):
             with edb.compile_options(**dict(options.items())):
                 measurement.warm_up()
             bar.update()

@@ -92,7 +92,7 @@ def _serve(pipe, settings: Settings) -> None:
                 answer = 'value', here.ask(question, *arguments)
             except MeasurementError as error:
                 answer = 'error', str(error)
-            except Exception:  # pylint: disable=broad-except
+            except Exception:
                 answer = 'error', f'{settings.system}:\n{traceback.format_exc()}'
             pipe.send(answer)
     except (EOFError, KeyboardInterrupt):

@@ -1,3 +1,3 @@
-"""All operators of MXNet, batched and eager: `registry` has what MXNet says of them, `makers` what to
-call those with that need more than that, `cases` draws calls, `worker` runs one both ways, `workers` has
-some of those at work, and `table` says what came out."""
+"""All operators of MXNet, batched and eager: `registry` has what MXNet says of them, `makers` what
+to call those with that need more than that, `cases` draws calls, `worker` runs one both ways,
+`workers` has some of those at work, and `table` says what came out."""

@@ -65,11 +65,11 @@ def shown(lines: Sequence[Line]) -> str:
     """The table as text, and how many operators there are of each way."""
     width = max(len(line.name) for line in lines)
     rows = [f'{"operator":{width}}  {"way":12}  cases  eager fails  differences  why']
-    for line in lines:
-        rows.append(
-            f'{line.name:{width}}  {line.way:12}  {sum(line.counts.values()):5d}  '
-            f'{line.counts.get(EAGER_FAILS, 0):11d}  {line.differences:11d}  {line.why}'
-        )
+    rows += [
+        f'{line.name:{width}}  {line.way:12}  {sum(line.counts.values()):5d}  '
+        f'{line.counts.get(EAGER_FAILS, 0):11d}  {line.differences:11d}  {line.why}'
+        for line in lines
+    ]
     ways = Counter(line.way for line in lines)
     names = sum(len(line.aliases) for line in lines)
     rows.append(

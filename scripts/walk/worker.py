@@ -39,8 +39,8 @@ RULE, WHOLE, ONE_BY_ONE, REFUSED, EAGER_FAILS = (
 )
 OWN = 'own gradient'  # what a worker can be asked for instead, as `eager` and `batched` one way
 _TOLERANCE = {'float16': 2e-2, 'float32': 3e-5, 'float64': 1e-10}
-# MXNet's relu in rnn_impl.h is `x > 0.0f ? static_cast<float>(x) : 0.0f`, and so is its gradient: in
-# float64, too, each step is rounded to single precision, 1e-7 from what NumPy computes in double.
+# MXNet's relu in rnn_impl.h is `x > 0.0f ? static_cast<float>(x) : 0.0f`, and so is its gradient:
+# in float64, too, each step is rounded to single precision, 1e-7 from what NumPy computes.
 _SINGLE_PRECISION = {'RNN': {'mode': 'rnn_relu'}}
 
 
@@ -320,7 +320,7 @@ def outcome(case: Case, tell) -> Dict[str, str]:
         try:
             expected = Call(case).run(False, recorded)
             break
-        except Exception as error:  # pylint: disable=broad-except
+        except Exception as error:
             answer = {'how': EAGER_FAILS, 'why': _first(error)}
             forget_errors()
     else:
@@ -345,7 +345,7 @@ def forget_errors() -> None:
         try:
             mx.nd.waitall()
             return
-        except Exception:  # pylint: disable=broad-except
+        except Exception:
             pass
 
 
@@ -355,7 +355,7 @@ def one_way(case: Case, only: str) -> Dict[str, str]:
         try:
             Call(case).run(only == 'batched', recorded)
             mx.nd.waitall()
-        except Exception as error:  # pylint: disable=broad-except
+        except Exception as error:
             return {'how': EAGER_FAILS, 'why': _first(error)}
     return {'how': only, 'why': ''}
 
@@ -366,7 +366,7 @@ def own_gradient(case: Case) -> Dict[str, str]:
     try:
         first = _gradients_of_zero(case, _JUNK[0])
         second = _gradients_of_zero(case, _JUNK[1]) if any(map(np.any, first)) else first
-    except Exception as error:  # pylint: disable=broad-except
+    except Exception as error:
         forget_errors()
         return {'how': EAGER_FAILS, 'why': _first(error)}
     own = any(
@@ -390,7 +390,7 @@ def _batched_outcome(case: Case, expected: Run, recorded: bool, tell) -> Dict[st
         if isinstance(error, BatchError):
             return {'how': REFUSED, 'why': '', 'difference': f'fails: {error}'}
         return {'how': REFUSED, 'why': str(error).splitlines()[0]}
-    except Exception:  # pylint: disable=broad-except
+    except Exception:
         forget_errors()
         return {'how': REFUSED, 'why': '', 'difference': f'fails: {traceback.format_exc(limit=-3)}'}
     difference = _difference(case, expected, found, None)
@@ -434,7 +434,7 @@ def _exact(case: Case, recorded: bool) -> Optional[Run]:
     }
     try:
         return Call(case._replace(attrs=attrs), 'float64').run(False, recorded)
-    except Exception:  # pylint: disable=broad-except
+    except Exception:
         forget_errors()
         return None
 
@@ -492,7 +492,7 @@ def _answer(answers: int) -> None:
                 if only == OWN
                 else one_way(case, only)
             )
-        except Exception:  # pylint: disable=broad-except
+        except Exception:
             result = {'how': REFUSED, 'why': '', 'difference': traceback.format_exc()}
         sound = is_sound()
         signal.setitimer(signal.ITIMER_PROF, 0)

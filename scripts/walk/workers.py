@@ -14,8 +14,8 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Op
 
 from .cases import Case
 
-# Seconds without a word on a busy machine, for what waits for ever; what computes for ever ends itself
-# (`worker.SECONDS`).
+# Seconds without a word on a busy machine, for what waits for ever; what computes for ever ends
+# itself (`worker.SECONDS`).
 TIMEOUT = 120.0
 _REPEATED = 5  # runs of a crashed case one way only, to see which way crashes
 EAGER_FAILS = 'eager fails'

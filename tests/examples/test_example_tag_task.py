@@ -90,7 +90,7 @@ def test_training_is_the_same_however_it_runs(tmp_path, lattices, sentences, tas
 
 
 def test_resumed_training_gives_the_same_numbers(tmp_path, lattices):
-    # (the default scheduler learns from the minibatches that it meets, another order after resuming)
+    # (the default scheduler learns from minibatches that it meets, in another order after resuming)
     arguments = [*lattices, *TINY, '--model', 'gru', '--bidirectional', '--scheduler', 'agenda']
     whole = run(LatticeTask, [*arguments, '--epochs', '2'], tmp_path / 'whole')
     run(LatticeTask, arguments, tmp_path / 'parts')
@@ -111,7 +111,7 @@ def test_resumed_training_gives_the_same_numbers(tmp_path, lattices):
     )
     parts = checkpoints.load(tmp_path / 'parts')
     for name, array in whole.parameters.items():
-        # (A type's first batch runs alone, to be verified: sums over batches are rounded elsewhere.)
+        # (A type's first batch runs alone, to be verified: sums of batches are rounded elsewhere.)
         np.testing.assert_allclose(
             array, parts.parameters[name], rtol=1e-5, atol=1e-6, err_msg=name
         )

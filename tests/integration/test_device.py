@@ -1,4 +1,5 @@
-"""All that is not a device's own kernels, on another device: nothing may be made on the default one.
+"""All that is not a device's own kernels, on another device: nothing may be made on the default
+one.
 
 Every test has its parameters and data on ``cpu(1)``, the stand-in for a GPU (`support.device`), and
 compares with eager Gluon there. Without native operators all runs as it does on a GPU; with them,

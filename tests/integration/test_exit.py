@@ -45,7 +45,10 @@ PROGRAMS = {
     'after trainer.step': 'train(); trainer.step(1)',
     'after many steps': 'for _ in range(8):\n    train()\n    trainer.step(1)',
     'after a gradient was read': 'train(); print(net[0].weight.grad().asnumpy().sum())',
-    'evaluated, not differentiated': 'with autograd.record():\n    loss = edb.stack(record()).mean()',
+    'evaluated, not differentiated': """
+with autograd.record():
+    loss = edb.stack(record()).mean()
+""",
     'evaluated without autograd': 'values = edb.forward(record())',
     'recorded only': 'values = record()',
     'recorded only, dropped': 'record()',
@@ -207,7 +210,11 @@ import atexit
 atexit.register(train)
 train()
 """,
-    'lazy values in a module attribute': 'sys.kept = record(); sys.kept[0].asnumpy(); sys.loss = train()',
+    'lazy values in a module attribute': """
+sys.kept = record()
+sys.kept[0].asnumpy()
+sys.loss = train()
+""",
     'generator left open': """
 def samples():
     with edb.batching():
@@ -223,7 +230,11 @@ loss.backward(retain_graph=True)
 loss.backward()
 """,
     'hybridized': 'net.hybridize(); train(); trainer.step(1)',
-    'static_alloc': 'net.hybridize(static_alloc=True, static_shape=True); net(mx.nd.array(data[0])); train()',
+    'static_alloc': """
+net.hybridize(static_alloc=True, static_shape=True)
+net(mx.nd.array(data[0]))
+train()
+""",
     'deleted at the end': 'loss = train(); del net, trainer, loss',
     'gradient pending on a large product': """
 big = gluon.nn.Dense(1500, in_units=1500)

@@ -1,4 +1,5 @@
-"""What was once found wrong from outside, one test a fault: batched is as eager, or an error says why not."""
+"""What was once found wrong from outside, one test a fault: batched is as eager, or an error says
+why not."""
 
 import asyncio
 from contextlib import nullcontext

@@ -99,12 +99,11 @@ def test_program_of_the_readme():
     embed_layer = nn.Embedding(10, 1)
     embed_layer.initialize()
     pool = fold.Fold()
-    lazy_values, lazy_results = [], []
-    for i in range(15):
-        lazy_values.append(pool.record(0, embed_layer, mx.nd.array([i % 10])))
+    lazy_values = [pool.record(0, embed_layer, mx.nd.array([i % 10])) for i in range(15)]
     shared_value = pool.record(0, mx.nd.concat, *lazy_values).no_batch()
-    for i in range(100):
-        lazy_results.append(pool.record(0, mx.nd.dot, lazy_values[i % 10], shared_value))
+    lazy_results = [
+        pool.record(0, mx.nd.dot, lazy_values[i % 10], shared_value) for i in range(100)
+    ]
     actual_result = pool([lazy_results])[0]
     weight = embed_layer.weight.data()
     rows, columns = (mx.nd.take(weight, mx.nd.arange(n) % 10) for n in (100, 15))
@@ -266,7 +265,7 @@ def test_slices_need_an_end():
         with pytest.raises(ValueError, match='a slice needs an end'):
             value[bad]
     with pytest.raises(TypeError, match=r'use .split\(n\)'):
-        a, b = value
+        _a, _b = value
     with pytest.raises(TypeError):
         value['x']
 

@@ -44,10 +44,7 @@ def test_join(name, where, count, rows):
                 if where == 'inside':
                     joined = join(values)
                     assert isinstance(joined, edb.LazyArray)
-            if where != 'inside':
-                joined = join(values)
-            else:
-                joined = edb.forward(joined)
+            joined = join(values) if where != 'inside' else edb.forward(joined)
         total = (joined * mx.nd.arange(joined.size).reshape(joined.shape)).sum()
     total.backward()
     assert type(joined) is mx.nd.NDArray

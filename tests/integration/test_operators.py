@@ -117,7 +117,7 @@ def test_outside_a_scope_they_are_mxnets():
 
 def test_no_such_operator():
     with pytest.raises(AttributeError, match="MXNet has no operator 'no_such_thing'"):
-        edb.nd.no_such_thing  # pylint: disable=pointless-statement
+        edb.nd.no_such_thing  # noqa: B018
 
 
 def test_operators_of_one_kind_batch_whatever_the_line():

@@ -716,7 +716,8 @@ def test_forward_hook_that_raises():
 
 
 def test_hooks_of_a_nested_block():
-    """Inside a static subgraph a child's hook cannot be called for each sample: called or refused."""
+    """Inside a static subgraph a child's hook cannot be called for each sample: called or
+    refused."""
     net, seen = nn.HybridSequential(), []
     net.add(dense(4), dense(3))
     net[0].register_forward_hook(lambda block, args, out: seen.append(block))
@@ -1045,7 +1046,7 @@ def test_operator(name, mode):
             result = net(*sample)
             for array in result if isinstance(result, (list, tuple)) else [result]:
                 array.wait_to_read()
-    except Exception as error:  # pylint: disable=broad-except
+    except Exception as error:
         pytest.skip(f'not even eager Gluon runs this: {str(error).splitlines()[0][:80]}')
     if isinstance(result, (list, tuple)):
         first = net

@@ -108,7 +108,7 @@ def test_64_trees_fit_a_screen_and_each_batch_has_its_colour(tmp_path):
     assert_known_colours(path)
     colours, (height, width) = pixels(path)
     assert width <= 1600 and height <= 900 and 1.2 < width / height < 2.6
-    ((graph, made),) = scope.schedules()
+    ((_graph, made),) = scope.schedules()
     assert len({_colour(number) for number in range(len(made))}) == len(made)
     each = [colours[_colour(number)] / len(nodes) for number, nodes in enumerate(made)]
     assert min(each) > 10, 'a node is some pixels'

@@ -1,4 +1,5 @@
-"""The walk over MXNet's operators (scripts/walk_operators.py): a slice of it, and that it finds faults."""
+"""The walk over MXNet's operators (scripts/walk_operators.py): a slice of it, and that it finds
+faults."""
 
 import json
 import subprocess

@@ -215,7 +215,7 @@ def run(program: Program, lazy: bool, given: List[Any]) -> List[Any]:
             arguments = tuple((chosen * 2)[: op.arity])
         results = (op.lazy if lazy else op.plain)(*arguments)
         if step.read:
-            results[0].asnumpy() if lazy else None  # pylint: disable=expression-not-assigned
+            results[0].asnumpy() if lazy else None
         values += results
     return values
 

@@ -1,4 +1,5 @@
-"""The hot paths of recording and scheduling work as Python and as compiled by Cython, and one knows which it is."""
+"""The hot paths of recording and scheduling work as Python and as compiled by Cython, and one knows
+which it is."""
 
 import os
 from pathlib import Path

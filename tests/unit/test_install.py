@@ -169,8 +169,7 @@ def run_installed(installed, folder, **variables):
     return subprocess.run(
         [sys.executable, '-W', 'ignore', '-c', PROGRAM],
         cwd=str(folder),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         timeout=HANG,
         check=True,
         text=True,
@@ -285,8 +284,8 @@ def test_cuda_build_without_its_libraries(tmp_path, library, message):
 
 @pytest.mark.skipif(not shutil.which('gcc'), reason='no C compiler')
 def test_cuda_libraries_are_found(tmp_path):
-    """Where MXNet asks for a library that an installed package of NVIDIA's has: one is compiled that
-    stands for it, and a module that needs it stands for MXNet."""
+    """Where MXNet asks for a library that an installed package of NVIDIA's has: one is compiled
+    that stands for it, and a module that needs it stands for MXNet."""
     folder = tmp_path / 'nvidia' / 'nccl' / 'lib'
     folder.mkdir(parents=True)
     (folder.parents[1] / '__init__.py').touch()
@@ -340,8 +339,7 @@ def environment_script(arguments=(), **variables):
     return subprocess.run(
         ['bash', str(ROOT / 'scripts' / 'environment.sh'), *arguments],
         env={**environment, **variables},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         text=True,
         timeout=HANG,
     )

@@ -347,7 +347,8 @@ def test_recorded_graphs_are_used_again(training, check_every):
 
 
 def test_shared_array_in_the_shape_of_a_value():
-    """What does not depend on a call's contents is no batch of whole values, and right all the same."""
+    """What does not depend on a call's contents is no batch of whole values, and right all the
+    same."""
     weight = mx.nd.random.normal(shape=(2, 6))
     weight.attach_grad()
     samples = samples_of(['3,4'])

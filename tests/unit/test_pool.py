@@ -125,7 +125,7 @@ def test_an_interrupt_at_any_place(kinds, monkeypatch):
         }
         assert len(lent) == len(set(lent)) == len(held) and not free.keys() & set(lent)
         assert pool._pool._free_bytes <= sum(free.values())
-        del held
+        held.clear()
         memory(4000), memory(10)
         pool._pool._settle()
         assert not pool._pool._lent

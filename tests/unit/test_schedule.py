@@ -84,7 +84,7 @@ def test_schedules_by_hand(name, graph, expected):
         (Graph.from_lists([], []), 0),
         (Graph.from_lists([2], [[]]), 1),
         (Graph.from_lists([0, 0, 0], [[], [], []]), 1),
-        # Different paths are richest in different types, so the bound of 4 is more than any path is.
+        # Different paths are richest in different types, so the bound of 4 is above any path.
         (Graph.from_lists([0, 0, 1, 1], [[], [0], [], [2]]), 4),
     ],
 )

@@ -179,7 +179,7 @@ def _run(compiler: str, mxnet: Path, arguments: Sequence[str]) -> None:
     # A system's header: MXNet's gives warnings, which are not ours.
     command = [*shlex.split(compiler), *FLAGS, '-isystem', str(mxnet / 'include'), *arguments]
     try:
-        result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        result = subprocess.run(command, capture_output=True, text=True)
     except OSError as error:
         raise BuildError(f'{compiler} cannot be run: {error}') from None
     if result.returncode:

@@ -1,4 +1,5 @@
-"""Runs of batches as tables of 64-bit words, which the native operators read (``src/program.h``)."""
+"""Runs of batches as tables of 64-bit words, which the native operators read
+(``src/program.h``)."""
 
 import struct
 from typing import TYPE_CHECKING, Dict, List, NamedTuple, Sequence, Tuple

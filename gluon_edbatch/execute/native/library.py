@@ -1,7 +1,7 @@
-"""The native operators: the library for this processor, loaded into MXNet.
+r"""The native operators: the library for this processor, loaded into MXNet.
 
 They are optional. Without a library, or with ``GLUON_EDBATCH_NATIVE=0``, everything runs as
-`CachedOp`\\ s. An installed package has one for each level of the instruction set, compiled when it
+`CachedOp`\ s. An installed package has one for each level of the instruction set, compiled when it
 was built, and the best one that ``/proc/cpuinfo`` allows is loaded; ``GLUON_EDBATCH_NATIVE=v3``
 takes another level. Where none was built, or sources were edited since, one is compiled at first
 use for this very processor (``GLUON_EDBATCH_NATIVE=native`` always does that), and kept in

@@ -1,8 +1,9 @@
 """From a Symbol to a program for rows, operator by operator.
 
 Rows of more than one axis are laid out as MXNet does, so that reshaping is free. Ragged arguments,
-(N, K, ...) in the graph, are never padded: an entry with their axis 1 has a row for each value. What
-has no rule here runs as a `CachedOp`, as do types whose rows are not of one floating-point type.
+(N, K, ...) in the graph, are never padded: an entry with their axis 1 has a row for each value.
+What has no rule here runs as a `CachedOp`, as do types whose rows are not of one floating-point
+type.
 """
 
 from typing import Dict, List, Optional, Set, Tuple
@@ -159,6 +160,7 @@ class Lowering:
     # --- the program -----------------------------------------------------------------------------
 
     def program(self) -> RowProgram:
+        """Rows are placed, then operators become instructions."""
         for node in reversed(self.nodes):
             self._place(node)
         for node in self.nodes:
@@ -221,7 +223,7 @@ class Lowering:
 
     def _products_to_sum(self, node: Node) -> List[int]:
         """The products among the terms of an addition that nothing else reads."""
-        if len(set(self.nodes[source[0]].shapes[source[1]] for source in node.sources)) != 1:
+        if len({self.nodes[source[0]].shapes[source[1]] for source in node.sources}) != 1:
             return []
         return [
             source[0]

@@ -160,8 +160,8 @@ class Explanation(NamedTuple):
     def __str__(self) -> str:
         lines = self.summary()
         given: Set[str] = set()
-        for site, places in groupby(self.places, lambda place: place.site):
-            places = list(places)
+        for site, group in groupby(self.places, lambda place: place.site):
+            places = list(group)
             lines += ['', f'{shown(site)}: {places[0].source}'.rstrip(': ')]
             for place in places:
                 lines += _place_lines(place, given)

@@ -274,7 +274,7 @@ def _fix_p_nodes(tree: PQTree, links: List[_Link], users: List[List[int]]) -> bo
     back to the first with its children in another order, no order of it is possible. Else one is
     as good as another.
     """
-    for index, link in enumerate(links):
+    for link in links:
         while True:
             free = next(
                 (

@@ -321,7 +321,7 @@ class PQTree:
 
     def _q3(self, node: _Node, found: _Pertinent, partial: List[_Node]) -> _Node:
         """The partial children are merged into the node."""
-        place = {child: new for child, new in zip(found.partial, partial)}
+        place = dict(zip(found.partial, partial))
         run = [place.get(child, child) for child in found.run]
         second_side = run[-2]
         if run[0] in partial:
@@ -540,7 +540,7 @@ class Subtree:
         return [view.node.element for view in self.walk() if view.kind is Kind.LEAF]
 
     def walk(self) -> Iterator['Subtree']:
-        """This and all below it, parents first, in the order of the frontier."""
+        """The tree itself and all below it, parents first, in the order of the frontier."""
         stack = [self]
         while stack:
             view = stack.pop()

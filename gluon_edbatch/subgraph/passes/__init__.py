@@ -1,4 +1,5 @@
-"""Passes: functions from subgraph to subgraph that change the speed of a subgraph, not its results."""
+"""Passes: functions from subgraph to subgraph that change the speed of a subgraph, not its
+results."""
 
 from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 

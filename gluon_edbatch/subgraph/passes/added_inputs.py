@@ -5,8 +5,8 @@ read a variable directly:
 
 - ``x + y``, if the sum is a result: the gradient is that of the result, handed through in place,
   and in a compiled graph the request is then forgotten. ``add_n(x, y)`` does it right.
-- operators whose backward pass writes whatever is requested, or nothing (`amp_cast`), or fails (`RNN`).
-  They read a copy; so do all that have no batching rule, of which nobody has tried.
+- operators whose backward pass writes whatever is requested, or nothing (`amp_cast`), or fails
+  (`RNN`). They read a copy; so do all that have no batching rule, of which nobody has tried.
 """
 
 from functools import partial

@@ -2,8 +2,8 @@
 
 ``sum(axis=1)`` reduces element by element, 16 times slower on CPU than ``batch_dot`` with ones;
 so does the gradient of a ``broadcast_add`` that repeats (N, 1, H) along axis 1.
-(1000 x 4 x 150 floats, one thread: 11.8 ms against 0.75 ms.) On CPU MXNet has products of float32 and
-float64 only.
+(1000 x 4 x 150 floats, one thread: 11.8 ms against 0.75 ms.) On CPU MXNet has products of float32
+and float64 only.
 """
 
 from typing import Dict, Optional

@@ -1,6 +1,6 @@
-"""Write shell scripts that measure a chosen set of workloads, sizes, schedulers and devices.
+r"""Write shell scripts that measure a chosen set of workloads, sizes, schedulers and devices.
 
-    python scripts/benchmark.py generate --out results/run1 --workload treelstm-sick \\
+    python scripts/benchmark.py generate --out results/run1 --workload treelstm-sick \
         --hidden 64,150 --batch-size 32,256 --scheduler depth,agenda,manual --data DIR
     bash results/run1/run_all.sh
 

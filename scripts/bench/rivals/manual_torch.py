@@ -2,7 +2,8 @@
 
 What a careful engineer writes in a day: words projected in one product, leaves as one batch,
 children summed with ``index_add``, one fused ``addmm`` a level, no padding, no loop over nodes
-outside `plan_levels`. Checked against a node-by-node implementation in ``tests/bench/test_benchmark.py``.
+outside `plan_levels`. Checked against a node-by-node implementation in
+``tests/bench/test_benchmark.py``.
 """
 
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence

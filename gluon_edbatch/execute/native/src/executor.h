@@ -388,7 +388,8 @@ template <typename T> class Executor {
       }
       case kUnary:
         if (i.i0 == 0 && i.f0 == 1 && i.f1 == 0 && std::signbit(i.f1)) copy(out, a);
-        else with_unary<T>(i.i0, T(i.f0), T(i.f1), [&](auto f, Slope) { unary_forward(f, out, a); });
+        else
+          with_unary<T>(i.i0, T(i.f0), T(i.f1), [&](auto f, Slope) { unary_forward(f, out, a); });
         break;
       case kBinary:
         with_binary<T>(i.i0, [&](auto f, Slope) { binary_forward(f, out, a, b, i.i1, i.i2); });

@@ -1,4 +1,5 @@
 // Made by `python -m gluon_edbatch.ops --header` from the declarations in gluon_edbatch/ops.
+// clang-format off
 #pragma once
 
 #include <cstdint>
