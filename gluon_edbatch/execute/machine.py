@@ -8,13 +8,14 @@ import numpy as np
 from mxnet import autograd
 from mxnet.ndarray import NDArray
 
-from ..mx.guard import detached
+from ..mx.arrays import detached
 from ..mx.host import allocated, upload, write_new
+from ..mx.modes import set_recording, set_training
 from ..mx.pool import Memory
 from ..mx.segment_matrix import segment_matrix
 from ..plan.plan import ArenaPlan, Batch, Group, Plan, Read
 from ..record.inputs import Given
-from ..record.lazy import Arena, _set_recording, _set_training
+from ..record.lazy import Arena
 from ..record.recording import Recording
 from .cached.program import EMPTY, GATHER, LONG_GATHER, LONG_SLICE, SLICE, program_for
 from .native.run import NativeRun, kind_of_run
@@ -139,11 +140,11 @@ class Machine:
         rows = upload(imported.rows.astype(np.int32), arena.key[2])
         begin, end = imported.begin, imported.begin + len(imported.rows)
         taped = imported.taped and source.taped is not None and self.taped
-        previous = _set_recording(taped)
+        previous = set_recording(taped)
         try:
             value = mx.nd.take(source.taped if taped else source.raw, rows)
         finally:
-            _set_recording(previous)
+            set_recording(previous)
         detached(value).copyto(array._slice(begin, end))
         if taped and self.gradients[index] is not None:
             self.given.append((value, index, begin, end))
@@ -202,12 +203,12 @@ class Machine:
         outputs = [
             self.arenas[write.arena]._slice(write.begin, write.end) for write in batch.writes
         ]
-        previous = _set_recording(mode.recording), _set_training(mode.training)
+        previous = set_recording(mode.recording), set_training(mode.training)
         try:
             program.call(*inputs, out=outputs)
         finally:
-            _set_recording(previous[0])
-            _set_training(previous[1])
+            set_recording(previous[0])
+            set_training(previous[1])
         if mode.recording and differentiable:
             self._note_unread(batch, program, self._remember(batch, outputs))
 

@@ -7,10 +7,11 @@ import mxnet as mx
 from mxnet import gluon
 
 from ..errors import RecordError, UnrecordableError
+from ..mx.arrays import dtype_number
 from ..mx.symbols import symbol_function
 from ..record.hooks import suspended
 from .fingerprint import changed, fingerprint, has_hooks, has_operator_hook
-from .ir import Subgraph, dtype_number
+from .ir import Subgraph
 from .structure import flatten, unflatten
 
 INPUT = 'edb_input%d'
