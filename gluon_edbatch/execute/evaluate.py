@@ -22,11 +22,11 @@ from ..record.inputs import SCALAR_DTYPE
 from ..record.lazy import Arena, EagerArena
 from ..record.recording import Recording
 from ..record.sites import Site, current_site
-from ..report.counters import EvaluationCounts, passes_of
 from ..schedule import Schedule, Scheduler
 from ..subgraph.node_type import Kind, NodeType
 from ..subgraph.spec import spec_of
 from .backward import BackwardPass, connect
+from .counts import EvaluationCounts, passes_of
 from .machine import Machine, steps
 from .native.run import native_program
 from .own_tape import EagerCalls, eager_last, given_rows

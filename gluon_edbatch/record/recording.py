@@ -23,6 +23,7 @@ from ..subgraph.spec import Spec, spec_of
 from ..subgraph.structure import flatten, objects_in
 from ..subgraph.trace import describe, trace_block, trace_operator
 from .calls import ANY, Callee, End, Form, Nothing, Number, Ragged, current_recording
+from .hooks import suspended
 from .inputs import NUMBERS, SCALAR_DTYPE, Given, Inputs, is_array
 from .lazy import LazyArray, Locations, RaggedArray, Store
 from .refused import current_model_call, refused_call
@@ -421,7 +422,8 @@ class Recording(Inputs):
 
     def _trace(self, block, template, leaves):
         try:
-            graph = trace_block(block, template, len(leaves))
+            with suspended():
+                graph = trace_block(block, template, len(leaves))
             self._fingerprints[block] = fingerprint(block)  # a first run may set it up
             return graph
         except EdbError:

@@ -126,7 +126,7 @@ class NodeType:
         Those of the parameters when it was made.
     changed_by : set of str
         The options that made a difference to what was compiled so far; parts have that of the
-        whole. (What differs from evaluation to evaluation is found by `report.passes_of`.)
+        whole. (What differs from evaluation to evaluation is found by `execute.counts`.)
     """
 
     def __init__(

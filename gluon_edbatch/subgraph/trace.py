@@ -9,7 +9,6 @@ from mxnet import gluon
 from ..errors import RecordError, UnrecordableError
 from ..mx.arrays import dtype_number
 from ..mx.symbols import symbol_function
-from ..record.hooks import suspended
 from .fingerprint import changed, fingerprint, has_hooks, has_operator_hook
 from .ir import Subgraph
 from .structure import flatten, unflatten
@@ -176,8 +175,7 @@ def _check_hooks(block: gluon.Block, outermost: gluon.Block) -> None:
 
 def _run(block, template, inputs):
     variables = iter([mx.sym.var(INPUT % i) for i in range(inputs)])
-    with suspended():
-        return block.forward(*[unflatten(argument, variables) for argument in template])
+    return block.forward(*[unflatten(argument, variables) for argument in template])
 
 
 def _expand(results):
