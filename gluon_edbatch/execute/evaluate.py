@@ -12,21 +12,22 @@ from ..errors import BatchError, EdbError
 from ..graph.collect import Calls, Edges, FormTable, Pending, ancestors, form_table, to_graph
 from ..graph.graph import Graph
 from ..graph.rows import arrange
+from ..mx.modes import modes
 from ..mx.pace import under_way, wait_for_engine
 from ..plan.layout import Given, make_plan
 from ..plan.plan import Batch, Plan
 from ..plan.split import hoist, look_ups_apart
-from ..record.hooks import suspended, unrecorded
+from ..record.hooks import suspended
 from ..record.inputs import SCALAR_DTYPE
 from ..record.lazy import Arena, EagerArena
 from ..record.recording import Recording
 from ..record.sites import Site, current_site
-from ..report.counters import EvaluationCounts, passes_of
 from ..schedule import Schedule, Scheduler
 from ..subgraph.node_type import Kind, NodeType
 from ..subgraph.spec import spec_of
 from .backend import traits_of
 from .backward import BackwardPass, connect
+from .counts import EvaluationCounts, passes_of
 from .machine import Machine
 from .own_tape import EagerCalls, eager_last, given_rows
 from .steps import steps
@@ -68,7 +69,9 @@ class Evaluator:
         asked_by = current_site()
         if not recording.closed:
             self.forced.append(asked_by)
-        with suspended(), unrecorded():
+        # A slice of an array that a tape has read would be an output of that tape, and could not be
+        # written to.
+        with suspended(), modes(recording=False):
             table = form_table(recording)
             calls = self.pending.calls(recording, table)
             evaluation = recording.locations.evaluation
@@ -86,7 +89,7 @@ class Evaluator:
 
     def graph(self, recording: Recording) -> Graph:
         """The calls that wait, as a scheduler will see them."""
-        with self._lock, suspended(), unrecorded():
+        with self._lock, suspended(), modes(recording=False):
             table = form_table(recording)
             calls = self.pending.calls(recording, table)
             return to_graph(

@@ -7,14 +7,16 @@ import numpy as np
 from mxnet import autograd
 from mxnet.ndarray import NDArray
 
-from ..mx.guard import detached
+from ..mx.arrays import detached
 from ..mx.host import allocated, upload, write_new
+from ..mx.modes import set_recording
 from ..mx.pool import Memory
 from ..mx.segment_matrix import segment_matrix
 from ..plan.plan import ArenaPlan, Batch, Plan, Read
 from ..record.inputs import Given
-from ..record.lazy import Arena, _set_recording
+from ..record.lazy import Arena
 from ..record.recording import Recording
+from ..subgraph.node_type import NodeType
 from .weights import Weights
 
 
@@ -124,11 +126,11 @@ class Machine:
         rows = upload(imported.rows.astype(np.int32), arena.key[2])
         begin, end = imported.begin, imported.begin + len(imported.rows)
         taped = imported.taped and source.taped is not None and self.taped
-        previous = _set_recording(taped)
+        previous = set_recording(taped)
         try:
             value = mx.nd.take(source.taped if taped else source.raw, rows)
         finally:
-            _set_recording(previous)
+            set_recording(previous)
         detached(value).copyto(array._slice(begin, end))
         if taped and self.gradients[index] is not None:
             self.given.append((value, index, begin, end))
@@ -177,11 +179,13 @@ class Machine:
             self._indices[ctx] = upload(self.plan.indices, ctx)
         return self._indices[ctx]
 
-    def index(self, read: Read, node_type) -> NDArray:
+    def index(self, read: Read, node_type: NodeType) -> NDArray:
+        """Those of one read."""
         index = self.index_array(node_type.ctx)._slice(read.begin, read.end)
         return index if read.length is None else index.reshape((-1, read.length))
 
     def segments(self, batch: Batch, position: int) -> NDArray:
+        """Which row of the batch each value of a ragged argument belongs to, as a sparse matrix."""
         parents = parents_of(batch.reads[position])
         arena = batch.node_type.arguments[position].arena
         return segment_matrix(

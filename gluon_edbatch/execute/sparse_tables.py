@@ -5,19 +5,15 @@ of these tables are looked up by MXNet's `Embedding`, recorded before that funct
 as inputs; their gradients go back through that operator, which knows which rows were used.
 """
 
-import ctypes
-from typing import Optional
-
 import mxnet as mx
 import numpy as np
 from mxnet import gluon
-from mxnet.base import _LIB, NDArrayHandle, check_call
 from mxnet.ndarray import NDArray
-from mxnet.ndarray.ndarray import _STORAGE_TYPE_ID_TO_STR
 
-from ..mx.guard import Watched, alias, detached, raw_handle
+from ..mx.arrays import alias, detached, gradient_stype
+from ..mx.guard import Watched
+from ..mx.modes import modes
 from ..plan.plan import Batch
-from ..record.lazy import _set_recording
 from .cached.program import EMPTY, SLICE
 from .verify import run_unrecorded
 
@@ -44,11 +40,8 @@ def _record(table: Watched, ids: NDArray, rows: NDArray) -> None:
     """Write rows of a table, as it was when recorded, and put them on autograd's tape."""
     own = alias(table.array)
     sizes = dict(input_dim=own.shape[0], output_dim=own.shape[1], dtype=np.dtype(own.dtype).name)
-    previous = _set_recording(True)
-    try:
+    with modes(recording=True):
         mx.nd.Embedding(ids, own, out=rows, sparse_grad=True, **sizes)
-    finally:
-        _set_recording(previous)
     if table.copy is not None:  # written since; autograd asks for ids only
         mx.nd.Embedding(ids, table.copy, out=detached(rows), **sizes)
 
@@ -70,21 +63,7 @@ def check_request(parameter: gluon.Parameter) -> None:
 
 def with_dense_gradient(array: NDArray) -> NDArray:
     """An input of a function of autograd; a row_sparse gradient is made of the dense one."""
-    if _gradient_stype(array) in (None, 'default'):
+    if gradient_stype(array) in (None, 'default'):
         return array
-    previous = _set_recording(True)
-    try:
+    with modes(recording=True):
         return mx.nd.identity(alias(array))
-    finally:
-        _set_recording(previous)
-
-
-def _gradient_stype(array: NDArray) -> Optional[str]:
-    """As ``array.grad.stype``, without a touch, and several times as fast."""
-    handle, stype = NDArrayHandle(), ctypes.c_int()
-    check_call(_LIB.MXNDArrayGetGrad(raw_handle(array), ctypes.byref(handle)))
-    if not handle.value:
-        return None
-    check_call(_LIB.MXNDArrayGetStorageType(handle, ctypes.byref(stype)))
-    check_call(_LIB.MXNDArrayFree(handle))
-    return _STORAGE_TYPE_ID_TO_STR[stype.value]

@@ -6,17 +6,17 @@ from typing import Any, Callable, Dict, Hashable, List, Optional, Sequence, Unio
 
 import mxnet as mx
 import numpy as np
-from mxnet import autograd, gluon
+from mxnet import autograd
 from mxnet.ndarray import NDArray
 
-from ..api.functional import _evaluate
+from ..api.functional import compute
 from ..api.scope import DEFAULT_SCHEDULER, batching
 from ..brief import brief
 from ..errors import EdbError, RecordError
+from ..mx.parameters import context_of
 from ..record.hooks import current_recording
 from ..record.interpreter import code_of, user_frame
 from ..record.lazy import LazyArray
-from ..record.recording import _contexts
 from ..schedule import Scheduler
 from .arguments import key_of_op, note, resolve
 from .handles import Call, Handle, Virtual
@@ -231,7 +231,7 @@ class Fold:
             if self.volatile:
                 stack.enter_context(autograd.pause(train_mode=autograd.is_training()))
             values = self._replayed(lists, block, ctx, kept)
-            _evaluate(list(chain.from_iterable(values)))
+            compute(list(chain.from_iterable(values)))
             return [joined(items, row, ctx) for items, row in zip(lists, values)]
 
     def _replayed(
@@ -300,11 +300,6 @@ def first_gpu() -> mx.Context:
             'it out to compute on the CPU'
         )
     return mx.gpu(0)
-
-
-def context_of(block: Any) -> Optional[mx.Context]:
-    """Where the parameters of a block are, if it is a block that has some."""
-    return next(_contexts(block), [None])[0] if isinstance(block, gluon.Block) else None
 
 
 def check_arguments(op: str, args: Sequence[Any]) -> None:

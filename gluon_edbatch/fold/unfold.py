@@ -7,8 +7,9 @@ import mxnet as mx
 from mxnet import autograd
 from mxnet.ndarray import NDArray
 
+from ..mx.parameters import context_of
 from .arguments import like
-from .fold import check_arguments, context_of, first_gpu
+from .fold import check_arguments, first_gpu
 from .handles import Handle, part_of
 from .joined import indices, joined
 

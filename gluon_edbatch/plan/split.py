@@ -14,8 +14,8 @@ from .plan import ArenaPlan, Group, Plan, Reads, Traits, Writes
 
 
 def hoist(plan: Plan, traits_of: Callable[[NodeType], Traits]) -> Plan:
-    """The same plan, in which the part of a type that needs only what is there before its first batch
-    runs once for all of them, where that pays."""
+    """The same plan, in which the part of a type that needs only what is there before its first
+    batch runs once for all of them, where that pays."""
     groups, early, indices = [], [], [plan.indices]
     for group in plan.groups:
         node_type, traits = group.node_type, traits_of(group.node_type)
@@ -37,8 +37,8 @@ def hoist(plan: Plan, traits_of: Callable[[NodeType], Traits]) -> Plan:
 
 def look_ups_apart(plan: Plan) -> Plan:
     """The same plan, in which rows of tables with row_sparse gradients are looked up by batches of
-    their own: one for each type, before its first batch, where all ids are known then; else one before
-    each batch."""
+    their own: one for each type, before its first batch, where all ids are known then; else one
+    before each batch."""
     groups, early, indices = [], [], [plan.indices]
     for group in plan.groups:
         parts = looked_up(group.node_type)
@@ -57,8 +57,8 @@ def look_ups_apart(plan: Plan) -> Plan:
 def _apart(
     plan: Plan, group: Group, parts: Split, indices: List[np.ndarray], at_once: bool
 ) -> Tuple[Group, Group]:
-    """The early part of a group, in one batch or in as many; and its batches without it. What is found
-    gets arenas of its own, the last of the plan."""
+    """The early part of a group, in one batch or in as many; and its batches without it. What is
+    found gets arenas of its own, the last of the plan."""
     writes, found = [], []
     for spec in parts.found:
         rows = np.full(group.size, spec.rows) if parts.early.alone else group.rows

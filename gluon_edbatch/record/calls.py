@@ -589,9 +589,9 @@ def current_recording():
     return log
 
 
-def set_recording(recording: Optional[Any]) -> None:
+def record_into(recording: Optional[Any]) -> None:
     """Make this thread or asyncio task record into another recording, or none."""
-    interpreter.set_recording(recording)
+    interpreter.record_into(recording)
 
 
 def end_recording(recording: Any) -> None:
@@ -600,7 +600,7 @@ def end_recording(recording: Any) -> None:
     recording.closed = True
     if interpreter.recording() is recording:
         outer = current_recording()
-        interpreter.set_recording(outer)
+        interpreter.record_into(outer)
         recording.outer = None
         if outer is not None:
             outer.update_mode()  # it may have changed meanwhile

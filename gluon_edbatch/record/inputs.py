@@ -9,7 +9,8 @@ import numpy as np
 from mxnet.ndarray import NDArray
 
 from ..errors import RecordError
-from ..mx.guard import Watched, alias, detached
+from ..mx.arrays import alias, detached
+from ..mx.guard import Watched
 from ..subgraph.spec import Spec, device_of, spec_of
 from .calls import CallLog
 from .lazy import LazyArray, RaggedArray, Store

@@ -6,19 +6,17 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 
 import mxnet as mx
 import numpy as np
-from mxnet import autograd
 from mxnet.base import MXNetError
 from mxnet.ndarray import NDArray
 
 from ..errors import RecordError
+from ..mx.arrays import copy_into
+from ..mx.modes import modes
 from ..mx.pool import Memory
 from ..subgraph.spec import Spec
 from .sites import current_site
 
 _MOST_AXES = 5  # of arrays whose views MXNet can differentiate
-_copyto = mx.nd._internal._copyto
-# The originals: a scope replaces these two to notice changes of mode (see hooks.py).
-_set_recording, _set_training = autograd.set_recording, autograd.set_training
 
 
 class Arena:
@@ -62,13 +60,10 @@ class Arena:
         source = self.taped if taped else None
         if source is None:
             return self.raw._slice(begin, end)
-        previous = _set_recording(True)
-        try:
+        with modes(recording=True):
             if source.ndim > _MOST_AXES:
                 return mx.nd.slice_axis(source, axis=0, begin=begin, end=end)
             return source._slice(begin, end)
-        finally:
-            _set_recording(previous)
 
 
 class EagerArena:
@@ -186,11 +181,8 @@ class Store:
 
 def copied(array: NDArray) -> NDArray:
     """A copy, which is on a tape if the array is."""
-    previous = _set_recording(True)
-    try:
+    with modes(recording=True):
         return array.copy()
-    finally:
-        _set_recording(previous)
 
 
 class LazyArray(NDArray):
@@ -336,7 +328,7 @@ class LazyArray(NDArray):
         """As ``NDArray.copyto``."""
         if not isinstance(other, NDArray) or other is self:
             return super().copyto(other)
-        return _copyto(self, out=other)  # the base class looks at both handles first
+        return copy_into(self, out=other)
 
     def as_in_context(self, context) -> NDArray:
         """As ``NDArray.as_in_context``."""
@@ -452,7 +444,7 @@ class LazyArray(NDArray):
         self.settled().attach_grad(grad_req, stype)
 
     def _sync_copyfrom(self, source_array) -> None:
-        _copyto(
+        copy_into(
             mx.nd.array(source_array, ctx=self.ctx, dtype=self.dtype).reshape(self.shape), out=self
         )
 

@@ -3,7 +3,7 @@
 import threading
 import weakref
 from collections import OrderedDict
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -13,7 +13,9 @@ from mxnet.ndarray import NDArray
 
 from ..brief import brief
 from ..errors import EdbError, RecordError, StaleValueError
-from ..mx.guard import GuardedArray, Watched, detached
+from ..mx.arrays import detached
+from ..mx.guard import GuardedArray, Watched
+from ..mx.parameters import arrays_of, contexts
 from ..subgraph.fingerprint import Fingerprint, changed, containers, contents, fingerprint, state_of
 from ..subgraph.node_type import Kind, Mode, NodeType, make_type
 from ..subgraph.options import CompileOptions
@@ -21,6 +23,7 @@ from ..subgraph.spec import Spec, spec_of
 from ..subgraph.structure import flatten, objects_in
 from ..subgraph.trace import describe, trace_block, trace_operator
 from .calls import ANY, Callee, End, Form, Nothing, Number, Ragged, current_recording
+from .hooks import suspended
 from .inputs import NUMBERS, SCALAR_DTYPE, Given, Inputs, is_array
 from .lazy import LazyArray, Locations, RaggedArray, Store
 from .refused import current_model_call, refused_call
@@ -419,7 +422,8 @@ class Recording(Inputs):
 
     def _trace(self, block, template, leaves):
         try:
-            graph = trace_block(block, template, len(leaves))
+            with suspended():
+                graph = trace_block(block, template, len(leaves))
             self._fingerprints[block] = fingerprint(block)  # a first run may set it up
             return graph
         except EdbError:
@@ -441,9 +445,9 @@ class Recording(Inputs):
     def _find_ctx(self, block) -> None:
         """Before numbers of a first call get a context: that of the block's parameters."""
         if self._ctx is None:
-            contexts = next(_contexts(block), ())
-            if len(contexts) == 1:
-                self._ctx = contexts[0]
+            found = next(contexts(block), ())
+            if len(found) == 1:
+                self._ctx = found[0]
 
     def _resolve_operator(self, op, attrs, leaves, shared, arrays) -> Form:
         weights, types = _shared_types.of(op, shared, arrays) if shared else ((), _operator_types)
@@ -601,7 +605,7 @@ class Recording(Inputs):
         """Raise if a parameter got another array while the scope was recording."""
         for parameter, ctx in self._known_parameters:
             watched = self.parameters[id(parameter), ctx]
-            if not any(array is watched.array for array in parameter._data or ()):
+            if not any(array is watched.array for array in arrays_of(parameter)):
                 self.replaced = parameter.name
                 break
 
@@ -748,12 +752,3 @@ def _key(leaf: LazyArray) -> object:
 
 def _spec_and_kind(leaf: LazyArray) -> Tuple[Spec, Kind]:
     return leaf._store.spec, Kind.RAGGED if leaf.__class__ is RaggedArray else Kind.ROWS
-
-
-def _contexts(block: gluon.Block) -> Iterator[List[mx.Context]]:
-    """Where each initialised parameter of a block and its descendants is."""
-    for parameter in block.params.values():
-        if parameter._data is not None or parameter._deferred_init:
-            yield parameter.list_ctx()
-    for child in block._children.values():
-        yield from _contexts(child)

@@ -13,10 +13,11 @@ from mxnet import gluon
 from mxnet.gluon.parameter import DeferredInitializationError
 
 from ..errors import RecordError, RowDependenceError, UnrecordableError
+from ..mx.symbols import infer_shape
 from ..ops import op_of
 from ..ops.attrs import Shape
 from ..ops.whole import NoRule
-from .ir import Subgraph, infer_shape
+from .ir import Subgraph
 from .lift import lift
 from .mended import mended
 from .options import CompileOptions

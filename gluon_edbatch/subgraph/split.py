@@ -1,13 +1,13 @@
 """A type in two: a part that runs ahead, for all batches at once where it can, and the rest.
 
-*Hoisted* is what depends on arguments that are known beforehand. Of ``act(W x + U h)`` in a recurrent
-cell, W x depends on the input alone: once for all nodes it is one large product instead of many small
-ones, and its result lies in the order in which the batches read it.
+*Hoisted* is what depends on arguments that are known beforehand. Of ``act(W x + U h)`` in a
+recurrent cell, W x depends on the input alone: once for all nodes it is one large product instead
+of many small ones, and its result lies in the order in which the batches read it.
 
 *Looked up* are rows of tables whose gradients are row_sparse. What a type computes gets dense
-gradients, as large as the parameters; for a table of words with ``sparse_grad=True`` that would be most
-of a training step. So these rows are looked up outside, by MXNet's own operator, and the part that runs
-ahead computes the ids.
+gradients, as large as the parameters; for a table of words with ``sparse_grad=True`` that would be
+most of a training step. So these rows are looked up outside, by MXNet's own operator, and the part
+that runs ahead computes the ids.
 """
 
 from typing import Callable, Dict, FrozenSet, Hashable, List, NamedTuple, Optional, Sequence, Tuple
@@ -185,8 +185,8 @@ def _early(
     positions: Sequence[int],
     tables: Tuple[gluon.Parameter, ...] = (),
 ) -> Optional[NodeType]:
-    """A type for a part of the subgraph that takes some of the arguments; None if a row of these does
-    not give one of each result."""
+    """A type for a part of the subgraph that takes some of the arguments; None if a row of these
+    does not give one of each result."""
     renamed = {INPUT % position: INPUT % index for index, position in enumerate(positions)}
     graph = graph.with_variables(renamed)
     shapes = {

@@ -12,10 +12,11 @@ from mxnet import autograd, gluon
 from mxnet.ndarray import NDArray
 
 from ..api.functional import forward
-from ..api.mixin import _context_of, _eager
+from ..api.mixin import eagerly
 from ..api.scope import batching
 from ..brief import brief
 from ..errors import EdbError
+from ..mx.parameters import context_of
 from ..record.lazy import LazyArray
 from ..schedule import Scheduler
 from ..subgraph.options import compile_options, current_options
@@ -209,14 +210,14 @@ class _Model:
         self.model, self.samples, self.unpack = model, samples, unpack
         self.blocks, self.seed = blocks, seed
         self.inputs = _unique(list(inputs) + _arrays_with_gradient(samples))
-        self.ctx = next((ctx for ctx in map(_context_of, blocks) if ctx is not None), None)
+        self.ctx = next((ctx for ctx in map(context_of, blocks) if ctx is not None), None)
 
     def eager(self, train: bool, factor: float = 1.0) -> Run:
         """One sample after the other; the gradients of a linear function that is `factor` times
         as steep, divided by that."""
 
         def run() -> Any:
-            with _eager(self.ctx):
+            with eagerly(self.ctx):
                 return [self._call(sample) for sample in self.samples]
 
         made = self._measure(train, run, factor)

@@ -481,7 +481,7 @@ def test_run_concurrently(native):
         with edb.batching():
             found = edb.run_concurrently([1, 4, 7], walk)
         values = edb.forward([value for _, value in found])
-    with mixin._eager(OTHER):
+    with mixin.eagerly(OTHER):
         expected = edb.run_concurrently([1, 4, 7], walk)
     assert [path for path, _ in found] == [path for path, _ in expected]
     for value, (_, wanted) in zip(values, expected):

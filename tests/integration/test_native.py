@@ -10,9 +10,9 @@ from mxnet.gluon import nn
 
 import gluon_edbatch as edb
 from gluon_edbatch.execute.executable import executable
-from gluon_edbatch.execute.steps import steps
 from gluon_edbatch.execute.native import compiler, library, stopwatch
 from gluon_edbatch.execute.native.program import native_program
+from gluon_edbatch.execute.steps import steps
 from gluon_edbatch.subgraph.node_type import NodeType
 from gluon_edbatch.testing import assert_matches_eager
 from support.models import started

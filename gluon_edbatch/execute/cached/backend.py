@@ -1,4 +1,4 @@
-"""Batches by MXNet's own operators: each is one call of a compiled graph, which writes its slice."""
+"""Batches by MXNet's own operators: each is a call of a compiled graph, which writes its slice."""
 
 from typing import List, NamedTuple, Optional
 
@@ -6,8 +6,8 @@ import numpy as np
 from mxnet import autograd
 from mxnet.ndarray import NDArray
 
+from ...mx.modes import modes
 from ...plan.plan import Batch, Group, Read, Traits
-from ...record.lazy import _set_recording, _set_training
 from ...subgraph.node_type import NodeType
 from ..machine import Machine, parents_of
 from ..sparse_tables import look_up
@@ -79,12 +79,8 @@ def _call(machine: Machine, batch: Batch) -> Optional[BatchTape]:
                 else machine.arena(batch.reads[position].arena, position, leaf)
             )
     outputs = [machine.arenas[write.arena]._slice(write.begin, write.end) for write in batch.writes]
-    previous = _set_recording(mode.recording), _set_training(mode.training)
-    try:
+    with modes(mode.recording, mode.training):
         program.call(*inputs, out=outputs)
-    finally:
-        _set_recording(previous[0])
-        _set_training(previous[1])
     if not (mode.recording and differentiable):
         return None
     tape = _tape(machine, batch, outputs)

@@ -3,7 +3,7 @@
 from typing import Dict, List, NamedTuple, Tuple
 
 import mxnet as mx
-from mxnet._ctypes.ndarray import CachedOp
+from mxnet.ndarray import CachedOp
 
 from ...subgraph.empty import specialise
 from ...subgraph.ir import Shape, Subgraph
@@ -107,8 +107,7 @@ def _compile(node_type: NodeType, reads: Tuple[str, ...], fused: bool) -> Progra
         {name: gather for name, gather in gathers.items() if name in graph.variables},
     )
     if gathers:
-        symbol = symbol.__copy__()
-        symbol._compose(**gathers)
+        symbol = symbol(**gathers)
     place = {name: position for position, name in enumerate(node_type.graph.parameters)}
     known = {name: Source('parameter', position) for name, position in place.items()}
     known.update({name: Source('pack', index) for index, name in enumerate(packed)})

@@ -25,7 +25,7 @@ def traits(node_type: NodeType) -> Optional[Traits]:
 
 
 def kinds(group: Group) -> np.ndarray:
-    """See `Backend`: by the type of elements and whether autograd records; 0 with padded arguments."""
+    """See `Backend`: by type of elements, and whether autograd records; 0 with padded arguments."""
     native = native_program(group.node_type)
     if native is None:
         return np.zeros(group.size, np.int8)

@@ -7,12 +7,12 @@ from typing import Dict, List, Optional, Tuple
 
 import numpy as np
 
+from ...execute.counts import EvaluationCounts
 from ...record.recording import Recording
 from ...record.sites import Site
 from ...schedule import Scheduler, lower_bound
 from ...schedule.bound import ranks
 from ...subgraph.node_type import NodeType
-from ..counters import EvaluationCounts
 from .advice import advice_for_scheduler
 from .explanation import Bar, Explanation, Place, Reason
 from .history import Groups, History, distinct
