@@ -31,7 +31,7 @@ interpreter.prepare(lazy.LazyArray, lazy.RaggedArray, is_library)
 
 
 class _Local(threading.local):
-    eager = None  # converts arguments while a mixin model runs outside any scope
+    eager: Any = None  # converts arguments while a mixin model runs outside any scope
 
 
 local = _Local()

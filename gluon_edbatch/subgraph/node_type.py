@@ -4,7 +4,7 @@ import itertools
 import re
 from enum import Enum
 from functools import cached_property
-from typing import Dict, Hashable, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, Hashable, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -147,7 +147,7 @@ class NodeType:
         self.name = graph.name
         self.graph = graph
         self.mode = mode
-        self.made_with: Tuple[Hashable, ...] = ()
+        self.made_with: Tuple[Any, ...] = ()
         self.options = options
         self.changed_by: Set[str] = set()
         self.arguments = arguments
