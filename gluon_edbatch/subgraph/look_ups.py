@@ -5,7 +5,7 @@ What a type computes gets dense gradients, as large as the parameters. For a tab
 looked up outside, by MXNet's own operator, and come to the type as an argument.
 """
 
-from typing import FrozenSet, List, NamedTuple, Optional, Tuple
+from typing import Any, FrozenSet, List, NamedTuple, Optional, Tuple, Union
 
 from mxnet import gluon
 
@@ -36,7 +36,7 @@ class LookUps(NamedTuple):
     positions: Tuple[int, ...]
     ids: NodeType
     found: Tuple[Spec, ...]
-    rest: Optional[NodeType]
+    rest: Union[NodeType, Any]
 
 
 def has_sparse_gradient(parameter: gluon.Parameter) -> bool:
@@ -86,7 +86,9 @@ def _split(node_type: NodeType, tables: FrozenSet[str]) -> Optional[LookUps]:
     is_all = set(crossing) == set(graph.heads)
     crossing = list(graph.heads) if is_all else crossing
     embeddings = [graph.nodes[entry.node] for entry in crossing]
-    positions, ids = _type_of_ids(node_type, embeddings)
+    together = _type_of_ids(node_type, embeddings)
+    assert together is not None  # as each of them has one
+    positions, ids = together
     ids.tables = tuple(node_type.graph.parameters[table_of(node)] for node in embeddings)
     found = tuple(
         spec_of(spec.shape + table.shape[1:], table.dtype, node_type.ctx)

@@ -23,7 +23,7 @@ from .padding import Padding, padding_of
 from .passes.horizontal import packs, pays
 from .rowwise import RowwiseResult, Verdict, analyse
 from .segments import by_segments
-from .spec import Spec, spec_of
+from .spec import ArenaKey, Spec, spec_of
 from .trace import INPUT, StaticGraph, is_argument
 
 _TRIAL_LENGTH = 3  # length of a ragged axis while shapes are inferred
@@ -52,8 +52,8 @@ class Argument(NamedTuple):
 
     Attributes
     ----------
-    arena : tuple
-        Where its rows live: (row_shape, dtype, ctx).
+    arena : ArenaKey
+        Where its rows live.
     kind : Kind
     differentiable : bool
         False if the subgraph uses it as an index only, or if it is of an integer type.
@@ -61,7 +61,7 @@ class Argument(NamedTuple):
         How many it has per row of the call; 1 but for types of whole values.
     """
 
-    arena: tuple
+    arena: ArenaKey
     kind: Kind
     differentiable: bool
     rows: int = 1
@@ -180,11 +180,11 @@ class NodeType:
         self.verified_padding = self.verified and (not self.ragged or lengths is not None)
         tables = _used_only(graph, 'unread')
         self.read_backward = [name not in tables for name in graph.parameters]
-        self.programs: Dict[tuple, object] = {}
+        self.programs: Dict[tuple, Any] = {}
         self.shown = self._shown()
-        self.splits: Dict[Hashable, object] = {}
+        self.splits: Dict[Hashable, Any] = {}
         self.tables: Tuple[gluon.Parameter, ...] = ()
-        self.native: Optional[object] = None
+        self.native: Any = None
         self.not_native: Optional[str] = None
 
     def part(
@@ -549,7 +549,8 @@ def _verdict(graph, mode, leaves, shapes) -> RowwiseResult:
 def _used_only(graph: StaticGraph, role: str) -> Set[str]:
     """Names of the variables that occur only as inputs of operators in this role (see `Op`)."""
     nodes = graph.subgraph.nodes
-    found, other = set(), set()
+    found: Set[str] = set()
+    other: Set[str] = set()
     for node in nodes:
         slots = getattr(op_of(node.op), role)
         for slot, entry in enumerate(node.inputs):
