@@ -160,7 +160,7 @@ class Callee:
         self.of_any_rows: Dict[tuple, Form] = {}
 
 
-def is_recorded(cls: type) -> bool:
+def is_recorded(cls: Any) -> bool:
     """A HybridBlock whose forward() is Gluon's own, or says that it is as good; any other
     forward() is Python to be run for each sample. So is that of a ZoneoutCell, which keeps what
     it returned for its next call."""
@@ -208,7 +208,8 @@ class Form:
         self.rows = rows
         self.outputs = len(stores)
         self.lengths = _lengths(node_type)
-        self.block = self.mutable = None
+        self.block: Any = None
+        self.mutable: Any = None
         self.template = node_type.graph.results
         self.leaves = node_type.graph.leaves
         self.stores = stores
@@ -247,7 +248,8 @@ class Form:
 
     def release(self) -> None:
         """There will be no more calls: do not keep what only their results need."""
-        self.stores = self.first = self.second = None
+        self.first = self.second = None
+        self.stores = []
 
 
 def _is_nested(template) -> bool:

@@ -208,6 +208,9 @@ class LazyArray(NDArray):
     # same; it is not set if there are none.
     __slots__ = ('_store', '_id', '_array', '_memory')
 
+    _array: NDArray
+    _memory: object
+
     def __init__(self, store: Store, value: int):
         self._store = store
         self._id = value
