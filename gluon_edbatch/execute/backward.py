@@ -15,7 +15,7 @@ import time
 import traceback
 import weakref
 from functools import partial
-from typing import Callable, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import mxnet as mx
 from mxnet import autograd
@@ -32,7 +32,7 @@ from .sparse_tables import with_dense_gradient
 _NULL, _WRITE, _INPLACE, _ADD = range(4)
 _BACKWARD = autograd.Function._bwd_functype
 _DELETE = autograd.Function._del_functype
-_alive = {}  # MXNet holds these by address only
+_alive: Dict[int, Any] = {}  # MXNet holds these by address only
 _serial = itertools.count()
 _DELETING_S = 0.1
 _passes: 'weakref.WeakSet[BackwardPass]' = weakref.WeakSet()

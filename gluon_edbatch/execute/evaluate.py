@@ -24,7 +24,7 @@ from ..record.sites import Site, current_site
 from ..report.counters import EvaluationCounts, passes_of
 from ..schedule import Schedule, Scheduler
 from ..subgraph.node_type import Kind, NodeType
-from ..subgraph.spec import spec_of
+from ..subgraph.spec import ArenaKey, spec_of
 from .backward import BackwardPass, connect
 from .machine import Machine, steps
 from .native.run import native_program
@@ -55,7 +55,7 @@ class Evaluator:
         self.counts: List[EvaluationCounts] = []
         self.forced: List[Site] = []
         self.inside_s = 0.0
-        self._results: Dict[int, Dict[tuple, Union[Arena, EagerArena]]] = {}
+        self._results: Dict[int, Dict[ArenaKey, Union[Arena, EagerArena]]] = {}
         self._lock = threading.RLock()
 
     def run(self, recording: Recording, wanted: Optional[np.ndarray] = None) -> None:
@@ -236,7 +236,7 @@ def _arenas(
     ]
 
 
-def _publish(number, plan, arenas, recording) -> Dict[tuple, Union[Arena, EagerArena]]:
+def _publish(number, plan, arenas, recording) -> Dict[ArenaKey, Union[Arena, EagerArena]]:
     """Let the values find their results."""
     public = {arena.key: result for arena, result in zip(plan.arenas, arenas) if not arena.private}
     for store in recording.stores():

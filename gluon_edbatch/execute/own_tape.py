@@ -5,7 +5,7 @@ whatever reads their results. All else of an evaluation is batched before, so wh
 is there.
 """
 
-from typing import Dict, Iterator, List, NamedTuple, Sequence, Tuple, Union
+from typing import Any, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -18,9 +18,10 @@ from ..mx.host import upload
 from ..mx.symbols import operator_handle
 from ..plan.plan import ArenaPlan, Batch, Plan, Read
 from ..record.hooks import _invoke
-from ..record.lazy import Arena, EagerArena, _set_recording, _set_training
+from ..record.lazy import EagerArena, _set_recording, _set_training
 from ..record.recording import Recording
 from ..subgraph.node_type import Kind, NodeType
+from ..subgraph.spec import ArenaKey
 from ..subgraph.trace import INPUT
 
 
@@ -65,7 +66,7 @@ class EagerCalls:
         self,
         recording: Recording,
         plan: Plan,
-        arenas: Sequence[Union[Arena, EagerArena]],
+        arenas: Sequence[Any],
         batches: Sequence[Batch],
     ):
         self._recording, self._plan = recording, plan
@@ -161,7 +162,7 @@ class EagerCalls:
 
 
 def given_rows(
-    plan: ArenaPlan, recording: Recording, results: Dict[int, Dict[tuple, EagerArena]]
+    plan: ArenaPlan, recording: Recording, results: Dict[int, Dict[ArenaKey, Any]]
 ) -> EagerArena:
     """What of such an arena is there before its evaluation: results of earlier ones, and values of
     other scopes."""

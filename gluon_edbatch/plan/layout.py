@@ -3,7 +3,7 @@
 The work is a few NumPy calls for each type, argument and output, whatever the number of batches.
 """
 
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -12,13 +12,14 @@ from ..graph.collect import Calls, FormTable, expand
 from ..record.lazy import Locations
 from ..schedule.protocol import Schedule
 from ..subgraph.node_type import Argument, Kind, NodeType
+from ..subgraph.spec import ArenaKey
 from .plan import ArenaPlan, Group, Import, Plan, Reads, Writes
 
 
 class Given(NamedTuple):
     """The inputs that a recording holds: their arenas and rows."""
 
-    scalar_arena: tuple
+    scalar_arena: ArenaKey
     array_arenas: Sequence[tuple]
     array_rows: np.ndarray
 
@@ -202,7 +203,7 @@ class _Planner:
             for position, (spec, factor) in enumerate(zip(node_type.outputs, node_type.factors)):
                 rows = np.full(group.size, spec.rows) if node_type.alone else group.rows * factor
                 asked.setdefault(self.arena_index[spec.arena], []).append((index, position, rows))
-        writes: List[List[Writes]] = [[None] * len(group.node_type.outputs) for group in groups]
+        writes: List[List[Any]] = [[None] * len(group.node_type.outputs) for group in groups]
         for arena, parts in asked.items():
             rows = np.concatenate([rows for _, _, rows in parts])
             # Stable: of one batch, earlier outputs come first.

@@ -11,6 +11,7 @@ from typing import List, NamedTuple, Optional, Tuple
 import numpy as np
 
 from ..subgraph.node_type import NodeType
+from ..subgraph.spec import ArenaKey
 
 
 class Read(NamedTuple):
@@ -188,8 +189,7 @@ class ArenaPlan:
 
     Attributes
     ----------
-    key : tuple
-        (row_shape, dtype, ctx)
+    key : ArenaKey
     rows : int
         How many there are.
     zero : int or None
@@ -203,7 +203,7 @@ class ArenaPlan:
         Whether no value lives there, and each row is read once.
     """
 
-    def __init__(self, key: tuple, private: bool = False):
+    def __init__(self, key: ArenaKey, private: bool = False):
         self.key = key
         self.private = private
         self.rows = 0

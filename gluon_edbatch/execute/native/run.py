@@ -1,6 +1,6 @@
 """Consecutive batches as one call of a native operator, forward and backward."""
 
-from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Tuple, Union
 
 import mxnet as mx
 import numpy as np
@@ -26,7 +26,7 @@ class NativeProgram(NamedTuple):
     layouts: Tuple[Layout, Layout]
 
 
-def native_program(node_type: NodeType) -> Optional[NativeProgram]:
+def native_program(node_type: NodeType) -> Union[NativeProgram, Any]:
     """The program of a type; None if it cannot run natively (`NodeType.not_native` says why)."""
     if node_type.native is None and node_type.not_native is None:
         try:
