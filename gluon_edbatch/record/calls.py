@@ -6,7 +6,7 @@ frames of their own.
 """
 
 import threading
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence, Union
 
 import numpy as np
 from mxnet import gluon
@@ -68,7 +68,7 @@ class Ints:
         self.items[self.size] = item
         self.size += 1
 
-    def extend(self, items: Sequence[int]) -> None:
+    def extend(self, items: Union[Sequence[int], np.ndarray]) -> None:
         """More at once."""
         size = self.size + len(items)
         if size > self.room:
@@ -481,7 +481,7 @@ class CallLog:
 
     def _follow_ragged(self, step, children, position):
         """The same for one of them; a child that is no tuple has the position -1."""
-        store = Nothing
+        store: Any = Nothing
         self.node_lengths.append(len(children))
         for child in children:
             if position >= 0:

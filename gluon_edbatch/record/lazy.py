@@ -512,14 +512,14 @@ def _writing(name: str) -> Callable[..., Any]:
         recorded = self.__class__ is LazyArray
         target = self if recorded else self.settled()
         # MXNet assigns arrays of the target's own class only.
-        args = [
+        operands = [
             arg.evaluated()
             if isinstance(arg, LazyArray) and not (recorded and arg.__class__ is LazyArray)
             else arg
             for arg in args
         ]
         try:
-            result = eager(target, *args)
+            result = eager(target, *operands)
         except MXNetError as error:
             raise writing_refused(error) from None
         return self if result is target else result
