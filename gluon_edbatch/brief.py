@@ -1,6 +1,7 @@
 """Values of the user in messages and reports: short, and lazy ones without being computed."""
 
 import reprlib
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +18,7 @@ class _Brief(reprlib.Repr):
         """As the base class, but for arrays and for classes derived from containers."""
         if hasattr(x, 'shape') and hasattr(x, 'dtype') and not isinstance(x, np.generic):
             return f'{np.dtype(x.dtype).name}{x.shape}'
+        shown: Any
         for kind, shown in (
             (tuple, self.repr_tuple),
             (list, self.repr_list),

@@ -87,7 +87,7 @@ def _load_compiled(name: str) -> Optional[str]:
     if _is_switched_off():
         return 'was asked to'
     spec = importlib.util.find_spec(name)
-    extension = spec and spec.origin
+    extension = None if spec is None else spec.origin
     if extension is None or extension == str(_source(name)):
         return 'was not compiled, for which installing needs a C compiler'
     stamp = stamp_of(extension)

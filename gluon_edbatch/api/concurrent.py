@@ -111,7 +111,8 @@ class _Sample:
 
     def __init__(self, fn: Callable[[Any], Any], sample: Any, index: int):
         self._fn, self._index = fn, index
-        self.wanted = self.result = None
+        self.wanted: Any = None
+        self.result: Any = None
         try:
             steps = fn(sample)
         except Exception as error:
@@ -155,8 +156,7 @@ class _Sample:
 
     def _site(self) -> Site:
         steps = self._steps
-        frame = steps.gi_frame if isgenerator(steps) else steps.cr_frame
-        assert frame is not None  # it waits
+        frame = getattr(steps, 'gi_frame' if isgenerator(steps) else 'cr_frame')
         return site_of(frame.f_code, frame.f_lasti)
 
 

@@ -254,15 +254,15 @@ def ragged(
     if recording is not None:
         return recording.ragged(values, shape, dtype, ctx)
     values = list(values)
-    if not values and shape is None:
-        raise RecordError(
-            f'ragged() of no values needs their shape: ragged(values, shape=(1, '
-            f'hidden_size))\n  called at {current_site()}'
-        )
     if values:
         _same_shape(values, 'ragged')
         compute(values)
         shape, dtype, ctx = values[0].shape, values[0].dtype, values[0].ctx
+    elif shape is None:
+        raise RecordError(
+            f'ragged() of no values needs their shape: ragged(values, shape=(1, '
+            f'hidden_size))\n  called at {current_site()}'
+        )
     stacked = stack_ragged(values, spec_of(tuple(shape), dtype, ctx or mx.current_context()))
     result = alias(stacked, EagerRagged)
     result._length = len(values)

@@ -27,10 +27,10 @@ class AutoBatchMixin:
     def __call__(self, *args: Any) -> Any:
         """Run the model on one sample."""
         if hooks.current_recording() is not None or hooks.local.eager:
-            return super().__call__(*args)
+            return super().__call__(*args)  # type: ignore[misc]  # of gluon.Block
         try:
             with eagerly(context_of(self)):
-                return super().__call__(*args)
+                return super().__call__(*args)  # type: ignore[misc]  # of gluon.Block
         except Exception as error:
             message = refused_eagerly(error, error.__traceback__)
             if message is None:
@@ -69,7 +69,7 @@ class AutoBatchMixin:
             raise ValueError('batch() takes keys and reuse together')
         arguments = [sample if unpack else (sample,) for sample in samples]
         with batching(scheduler):
-            if reuse is None:
+            if keys is None or reuse is None:
                 results = [self(*args) for args in arguments]
             else:
                 results = [reuse(key, self, *args) for key, args in _paired(keys, arguments)]

@@ -24,7 +24,7 @@ from ..record.recording import Recording
 from ..record.sites import Site, current_site
 from ..schedule import Schedule, Scheduler
 from ..subgraph.node_type import Kind, NodeType
-from ..subgraph.spec import spec_of
+from ..subgraph.spec import ArenaKey, spec_of
 from .backend import traits_of
 from .backward import BackwardPass, connect
 from .counts import EvaluationCounts, passes_of
@@ -56,7 +56,7 @@ class Evaluator:
         self.counts: List[EvaluationCounts] = []
         self.forced: List[Site] = []
         self.inside_s = 0.0
-        self._results: Dict[int, Dict[tuple, Union[Arena, EagerArena]]] = {}
+        self._results: Dict[int, Dict[ArenaKey, Union[Arena, EagerArena]]] = {}
         self._lock = threading.RLock()
 
     def run(self, recording: Recording, wanted: Optional[np.ndarray] = None) -> None:
@@ -234,7 +234,7 @@ def _arenas(
     ]
 
 
-def _publish(number, plan, arenas, recording) -> Dict[tuple, Union[Arena, EagerArena]]:
+def _publish(number, plan, arenas, recording) -> Dict[ArenaKey, Union[Arena, EagerArena]]:
     """Let the values find their results."""
     public = {arena.key: result for arena, result in zip(plan.arenas, arenas) if not arena.private}
     for store in recording.stores():

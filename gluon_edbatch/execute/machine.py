@@ -1,6 +1,6 @@
 """What batches run on: arenas, which are filled with what was given, and how batches read them."""
 
-from typing import Dict, Iterator, List, Optional, Protocol, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Protocol, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -14,9 +14,9 @@ from ..mx.pool import Memory
 from ..mx.segment_matrix import segment_matrix
 from ..plan.plan import ArenaPlan, Batch, Plan, Read
 from ..record.inputs import Given
-from ..record.lazy import Arena
 from ..record.recording import Recording
 from ..subgraph.node_type import NodeType
+from ..subgraph.spec import ArenaKey
 from .weights import Weights
 
 
@@ -42,19 +42,19 @@ class Machine:
     weights : Weights
     """
 
-    def __init__(self, recording: Recording, plan: Plan, results: Dict[int, List[Arena]]):
+    def __init__(self, recording: Recording, plan: Plan, results: Dict[int, Dict[ArenaKey, Any]]):
         self.recording = recording
         self.plan = plan
         self.taped = any(group.node_type.mode.recording for group in plan.groups)
         self.memories: List[Optional[Memory]] = []  # of the arenas; None if not pooled
-        self.arenas = [self._arena_for(arena) for arena in plan.arenas]
+        self.arenas: List[Any] = [self._arena_for(arena) for arena in plan.arenas]
         self._gradient_memories = [
             Memory(array.shape, array.dtype, array.ctx)
             if self.taped and array is not None and np.issubdtype(array.dtype, np.floating)
             else None
             for array in self.arenas
         ]
-        self.gradients = [memory and memory.array for memory in self._gradient_memories]
+        self.gradients: List[Any] = [memory and memory.array for memory in self._gradient_memories]
         self.tapes: List[Tape] = []
         self.weights = Weights(recording, self.taped)
         self.given: List[Tuple[NDArray, int, int, int]] = []  # array, arena, begin, end
@@ -72,8 +72,9 @@ class Machine:
             return None
         shape = (max(arena.rows, 1),) + arena.key[0]
         from_host = arena.scalars is not None or arena.arrays
-        self.memories.append(None if from_host else Memory(shape, *arena.key[1:3]))
-        return allocated(shape, *arena.key[1:3]) if from_host else self.memories[-1].array
+        memory = None if from_host else Memory(shape, *arena.key[1:3])
+        self.memories.append(memory)
+        return allocated(shape, *arena.key[1:3]) if memory is None else memory.array
 
     def _fill(self, results) -> None:
         """Write what was given: host arrays first, while nothing waits to write the arenas."""
@@ -154,7 +155,7 @@ class Machine:
             )
         arena = self.plan.arenas[read.arena]
         rows = self.arenas[read.arena]._slice(read.begin, read.end)
-        gradient = self.gradients[read.arena]._slice(read.begin, read.end) if leaf else None
+        gradient: Any = self.gradients[read.arena]._slice(read.begin, read.end) if leaf else None
         if read.length is not None:
             shape = (batch.rows, read.length) + argument.arena[0]
             rows, gradient = rows.reshape(shape), gradient.reshape(shape) if leaf else None
@@ -215,7 +216,8 @@ class Machine:
 
 def parents_of(read: Read) -> Read:
     """Where in the indices the parents of a ragged argument's values are."""
-    return Read(read.arena, True, read.parents, read.parents + read.end - read.begin)
+    begin: Any = read.parents
+    return Read(read.arena, True, begin, begin + read.end - read.begin)
 
 
 def _neighbours(device: List[tuple]) -> Iterator[List[tuple]]:

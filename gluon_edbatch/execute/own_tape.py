@@ -5,7 +5,7 @@ whatever reads their results. All else of an evaluation is batched before, so wh
 is there.
 """
 
-from typing import Dict, Iterator, List, NamedTuple, Sequence, Tuple, Union
+from typing import Any, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -17,9 +17,10 @@ from ..mx.host import upload
 from ..mx.invoke import invoke, operator_handle
 from ..mx.modes import modes
 from ..plan.plan import ArenaPlan, Batch, Plan, Read
-from ..record.lazy import Arena, EagerArena
+from ..record.lazy import EagerArena
 from ..record.recording import Recording
 from ..subgraph.node_type import Kind, NodeType
+from ..subgraph.spec import ArenaKey
 from ..subgraph.trace import INPUT
 
 
@@ -64,7 +65,7 @@ class EagerCalls:
         self,
         recording: Recording,
         plan: Plan,
-        arenas: Sequence[Union[Arena, EagerArena]],
+        arenas: Sequence[Any],
         batches: Sequence[Batch],
     ):
         self._recording, self._plan = recording, plan
@@ -156,7 +157,7 @@ class EagerCalls:
 
 
 def given_rows(
-    plan: ArenaPlan, recording: Recording, results: Dict[int, Dict[tuple, EagerArena]]
+    plan: ArenaPlan, recording: Recording, results: Dict[int, Dict[ArenaKey, Any]]
 ) -> EagerArena:
     """What of such an arena is there before its evaluation: results of earlier ones, and values of
     other scopes."""

@@ -38,7 +38,7 @@ def look_up(machine, batch: Batch) -> None:
 
 def _record(table: Watched, ids: NDArray, rows: NDArray) -> None:
     """Write rows of a table, as it was when recorded, and put them on autograd's tape."""
-    own = alias(table.array)
+    own: NDArray = alias(table.array)
     sizes = dict(input_dim=own.shape[0], output_dim=own.shape[1], dtype=np.dtype(own.dtype).name)
     with modes(recording=True):
         mx.nd.Embedding(ids, own, out=rows, sparse_grad=True, **sizes)

@@ -258,7 +258,6 @@ class Fold:
         recording = current_recording()
         callees = Callees(recording, block)
         ends = []
-        call = None
         try:
             for call in calls:
                 function, convert = callees.of(call)

@@ -3,7 +3,7 @@
 import operator
 from abc import ABC, abstractmethod
 from types import CodeType, MethodType
-from typing import Any, Callable, Dict, NoReturn, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, NoReturn, Optional, Tuple, Union
 
 from mxnet import gluon
 
@@ -62,7 +62,7 @@ class Handle(ABC):
         said where it is passed on. The mark counts where results are asked for: a list of this
         handle, however often it is in there, gives the value once.
         """
-        self.batch = False
+        self.batch = False  # type: ignore[misc]  # each kind of handle has a slot for it
         return self
 
     nobatch = no_batch
@@ -112,7 +112,7 @@ class Call:
         self,
         op: Union[Callable, str],
         batch_axis: int,
-        args: Sequence[Any],
+        args: Iterable[Any],
         index: int,
         depth: int,
         owner: object,

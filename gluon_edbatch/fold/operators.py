@@ -62,7 +62,7 @@ class Callees:
         if isinstance(op, gluon.HybridBlock):
             return Callee(op, None)
         name = getattr(op, '__name__', '')
-        if getattr(mx.nd.op, name, None) is op:
+        if mx.nd.op.__dict__.get(name) is op:
             return Callee(_operator(op, getattr(nd, name)), None)
         return Callee(op, self._values.of_array)
 

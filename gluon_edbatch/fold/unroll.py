@@ -65,10 +65,10 @@ def fold_unroll(
         0, unroll, cell, length, inputs, begin_state, layout, bool(merge_outputs), valid_length
     )
     outputs, states = node.split(2)
-    states = list(states.split(len(cell.state_info())))
+    parts = list(states.split(len(cell.state_info())))
     if not merge_outputs:
-        return list(outputs.split(length)), states
-    return fold.record(layout.index('N'), _same, outputs), states
+        return list(outputs.split(length)), parts
+    return fold.record(layout.index('N'), _same, outputs), parts
 
 
 def unroll(

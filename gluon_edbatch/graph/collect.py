@@ -115,8 +115,8 @@ def _select(offsets, items, keep):
 def form_table(recording: Recording) -> FormTable:
     """The forms met so far."""
     columns = np.array(recording.form_summaries, np.int64).reshape(-1, 5).T.copy()
-    *plain, taped = columns
-    return FormTable(*plain, taped.astype(bool), np.array(recording.output_rows, np.int64))
+    rows = np.array(recording.output_rows, np.int64)
+    return FormTable._make([*columns[:4], columns[4].astype(bool), rows])
 
 
 class Pending:

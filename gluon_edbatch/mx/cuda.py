@@ -27,7 +27,7 @@ def folders() -> List[str]:
     packages = find_spec('nvidia')
     return [
         str(folder)
-        for package in (packages.submodule_search_locations if packages else ())
+        for package in ((packages and packages.submodule_search_locations) or ())
         for folder in Path(package).glob('*/lib')
     ]
 

@@ -48,6 +48,6 @@ def write_new(array: NDArray, begin: int, rows: np.ndarray) -> None:
         raise ValueError(f'rows of {rows.shape} do not fit into {array.shape} at {begin}')
     if not rows.nbytes:
         return
-    data = ctypes.c_void_p()
+    data: Any = ctypes.c_void_p()
     check_call(_LIB.MXNDArrayGetData(array.handle, ctypes.byref(data)))
     ctypes.memmove(data.value + begin * (rows.nbytes // len(rows)), rows.ctypes.data, rows.nbytes)

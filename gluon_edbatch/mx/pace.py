@@ -8,6 +8,7 @@ busy.
 import threading
 from collections import deque
 from contextlib import suppress
+from typing import Deque
 
 import mxnet as mx
 from mxnet.ndarray import NDArray
@@ -17,7 +18,7 @@ _AHEAD = 2  # evaluations
 
 class _Local(threading.local):
     def __init__(self):
-        self.fences = deque()
+        self.fences: Deque[NDArray] = deque()
 
 
 _local = _Local()

@@ -55,8 +55,9 @@ class Memory:
         self.array = piece._slice(0, size).reshape(shape)
 
     def __del__(self):
-        if getattr(self, '_ticket', None) is not None:  # it has none after an early interrupt
-            self._pool.give_back(self._ticket, not self.shown)
+        ticket = getattr(self, '_ticket', None)
+        if ticket is not None:  # it has none after an early interrupt
+            self._pool.give_back(ticket, not self.shown)
 
 
 def _rounded(size: int) -> int:

@@ -7,6 +7,7 @@ on ``cpu(0)`` only.
 
 import ctypes
 import struct
+from typing import Any
 
 import mxnet as mx
 import numpy as np
@@ -18,7 +19,7 @@ _HERE = mx.cpu(0)
 _TYPE_FLAGS = {'float32': 0, 'float64': 1, 'float16': 2}
 
 
-def segment_matrix(parents: np.ndarray, rows: int, dtype: type, ctx: mx.Context) -> CSRNDArray:
+def segment_matrix(parents: np.ndarray, rows: int, dtype: Any, ctx: mx.Context) -> CSRNDArray:
     """A matrix whose transposed product with values sums those of each parent.
 
     Parameters

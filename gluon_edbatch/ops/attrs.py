@@ -1,8 +1,9 @@
 """Attributes of operators: MXNet's text, read as what it means."""
 
-from typing import Dict, Optional, Set, Tuple
+from typing import Any, Dict, Optional, Set, Tuple, Union
 
 Shape = Tuple[int, ...]
+MaybeNone = Union[int, Any]  # None where an operator of MXNet allows it, which its rule knows
 
 
 class Attrs(Dict[str, str]):
@@ -13,7 +14,7 @@ class Attrs(Dict[str, str]):
         text = self.get(name)
         return default if text is None else text in ('True', 'true', '1')
 
-    def integer(self, name: str, default: Optional[int] = None) -> Optional[int]:
+    def integer(self, name: str, default: Optional[int] = None) -> MaybeNone:
         """A whole number; None if it says so, which is something else than not to be given."""
         text = self.get(name)
         return default if text is None else None if text == 'None' else int(text)
@@ -22,7 +23,7 @@ class Attrs(Dict[str, str]):
         """Any number."""
         return float(self.get(name, default))
 
-    def integers(self, name: str) -> Tuple[Optional[int], ...]:
+    def integers(self, name: str) -> Tuple[MaybeNone, ...]:
         """A tuple of whole numbers and None, or one that stands for itself; empty if there is
         none."""
         parts = self.get(name, '').strip('()[] ').split(',')
@@ -34,7 +35,7 @@ class Attrs(Dict[str, str]):
             )
         )
 
-    def axis(self, name: str, rank: int, default: Optional[int] = None) -> Optional[int]:
+    def axis(self, name: str, rank: int, default: Optional[int] = None) -> MaybeNone:
         """An axis of an array, counted from the first."""
         axis = self.integer(name, default)
         return axis if axis is None else axis % rank

@@ -8,7 +8,7 @@ side, costs nothing. ``src/opcodes.h`` is made of what is declared here and in
 """
 
 from enum import IntEnum
-from typing import List, NamedTuple, Tuple
+from typing import List, NamedTuple, Optional, Tuple
 
 
 class Opcode(IntEnum):
@@ -144,7 +144,8 @@ class Register:
     ----------
     width : int
         Columns.
-    ragged : bool
+    ragged : bool or None
+        None until it is known.
     place, gradient : Place
         Of its values, and of their gradients.
     position : int
@@ -156,7 +157,7 @@ class Register:
     def __init__(
         self,
         width: int,
-        ragged: bool,
+        ragged: Optional[bool],
         place: Place = Place.SCRATCH,
         position: int = -1,
         times: int = 1,

@@ -5,7 +5,19 @@ its result another view.
 """
 
 import math
-from typing import Callable, Dict, List, NamedTuple, Optional, Protocol, Sequence, Set, Tuple
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    List,
+    NamedTuple,
+    Optional,
+    Protocol,
+    Sequence,
+    Set,
+    Tuple,
+    Union,
+)
 
 import numpy as np
 
@@ -46,7 +58,7 @@ class Value(NamedTuple):
     """
 
     shape: Shape
-    view: Optional[View] = None
+    view: Union[View, Any] = None  # None of a parameter, which `_need_rows` refuses
     ragged: bool = False
     parameter: int = -1
     begin: int = 0
@@ -71,7 +83,7 @@ class Node(NamedTuple):
     name : str
     """
 
-    index: int
+    index: int  # type: ignore[assignment]  # tuples have a method of that name
     op: str
     attrs: Attrs
     sources: Tuple[Entry, ...]
@@ -79,7 +91,7 @@ class Node(NamedTuple):
     name: str
 
 
-Values = List[Optional[Value]]  # None for a product that the operator computes itself
+Values = List[Union[Value, Any]]  # None for a product that an addition computes itself
 
 
 class Lowering(Protocol):

@@ -58,7 +58,7 @@ def scaled(attrs: Attrs, states: States) -> At:
     return keeps(attrs, states)
 
 
-def power(attrs: Attrs, states: States) -> At:
+def power(attrs: Attrs, states: States) -> Optional[At]:
     """Of an exponent below one, slopes at zero are infinite."""
     if attrs.number('scalar', 1) < 1:
         raise Unproved

@@ -3,7 +3,7 @@
 The work is a few NumPy calls for each type, argument and output, whatever the number of batches.
 """
 
-from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -11,13 +11,14 @@ from ..graph.collect import Calls, FormTable, expand
 from ..record.lazy import Locations
 from ..schedule.protocol import Schedule
 from ..subgraph.node_type import Argument, Kind, NodeType
+from ..subgraph.spec import ArenaKey
 from .plan import ArenaPlan, Group, Import, Plan, Reads, Traits, Writes
 
 
 class Given(NamedTuple):
     """The inputs that a recording holds: their arenas and rows."""
 
-    scalar_arena: tuple
+    scalar_arena: ArenaKey
     array_arenas: Sequence[tuple]
     array_rows: np.ndarray
 
@@ -57,7 +58,7 @@ class _Planner:
         self.given, self.locations = given, locations
         self.traits_of = traits_of
         self.arenas: List[ArenaPlan] = []
-        self.arena_index: Dict[tuple, int] = {}
+        self.arena_index: Dict[ArenaKey, int] = {}
         self.rows = table.rows[calls.forms]
         self.indices: List[np.ndarray] = []
         self.index_count = self.gathered = self.sliced = 0
@@ -78,7 +79,7 @@ class _Planner:
         indices = np.concatenate(self.indices + [[0]]).astype(np.int32)  # never empty
         return Plan(self.arenas, groups, indices, self.gathered, self.sliced)
 
-    def _arena(self, key: tuple) -> int:
+    def _arena(self, key: ArenaKey) -> int:
         index = self.arena_index.get(key)
         if index is None:
             index = self.arena_index[key] = len(self.arenas)
@@ -148,7 +149,8 @@ class _Planner:
 
     def _argument_spans(self, node_type, nodes):
         """For each argument, where its values start in ``calls.args`` and how many there are."""
-        calls, spans = self.calls, [None] * len(node_type.arguments)
+        calls = self.calls
+        spans: List[Any] = [None] * len(node_type.arguments)
         start = calls.offsets[nodes]
         for position, argument in enumerate(node_type.arguments):
             if argument.kind is Kind.ROWS:
@@ -205,7 +207,7 @@ class _Planner:
             for position, (spec, factor) in enumerate(zip(node_type.outputs, node_type.factors)):
                 rows = np.full(group.size, spec.rows) if node_type.alone else group.rows * factor
                 asked.setdefault(self.arena_index[spec.arena], []).append((index, position, rows))
-        writes: List[List[Writes]] = [[None] * len(group.node_type.outputs) for group in groups]
+        writes: List[List[Any]] = [[None] * len(group.node_type.outputs) for group in groups]
         for arena, parts in asked.items():
             rows = np.concatenate([rows for _, _, rows in parts])
             # Stable: of one batch, earlier outputs come first.
@@ -304,20 +306,15 @@ class _Planner:
             parents = self._add_indices(np.repeat(np.arange(len(counts)) - first, counts))
         cuts = ends[edges]
         full = np.flatnonzero(np.diff(cuts))
-        reads = Reads(
-            arena,
-            np.zeros(len(edges) - 1, bool),
-            *np.zeros((3, len(edges) - 1), np.int64),
-            np.full(len(edges) - 1, -1),
-            _uneven(counts, edges),
-        )
+        begin, end, length = np.zeros((3, len(edges) - 1), np.int64)
+        gather, parent = np.zeros(len(edges) - 1, bool), np.full(len(edges) - 1, -1)
         if len(full):
             found = self._reads_of(
                 arena, arg_rows[expand(starts, counts)], np.append(cuts[full], cuts[-1])
             )
-            reads.gather[full], reads.begin[full], reads.end[full] = found[1:4]
-            reads.length[full], reads.parents[full] = -1, parents + cuts[full]
-        return reads, parents
+            gather[full], begin[full], end[full] = found[1:4]
+            length[full], parent[full] = -1, parents + cuts[full]
+        return Reads(arena, gather, begin, end, length, parent, _uneven(counts, edges)), parents
 
     def _ragged_reads(self, arena, arg_rows, starts, counts, group: Group) -> Reads:
         """Padded (rows, K) index matrices, K being the longest of a batch."""

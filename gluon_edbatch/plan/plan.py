@@ -11,6 +11,7 @@ from typing import Callable, List, NamedTuple, Optional, Tuple
 import numpy as np
 
 from ..subgraph.node_type import NodeType
+from ..subgraph.spec import ArenaKey
 
 
 class Traits(NamedTuple):
@@ -209,8 +210,7 @@ class ArenaPlan:
 
     Attributes
     ----------
-    key : tuple
-        (row_shape, dtype, ctx)
+    key : ArenaKey
     rows : int
         How many there are.
     zero : int or None
@@ -224,7 +224,7 @@ class ArenaPlan:
         Whether no value lives there, and each row is read once.
     """
 
-    def __init__(self, key: tuple, private: bool = False):
+    def __init__(self, key: ArenaKey, private: bool = False):
         self.key = key
         self.private = private
         self.rows = 0

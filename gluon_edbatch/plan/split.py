@@ -137,9 +137,11 @@ def _with_early(
     if not early:
         return plan
     firsts = np.sort(np.concatenate([group.numbers for group in early]))
-    moved = [
-        group._replace(numbers=group.numbers + np.searchsorted(firsts, group.numbers, side))
-        for side, each in (('right', groups), ('left', early))
-        for group in each
-    ]
-    return plan._replace(groups=moved)
+
+    def later(group: Group, before: np.ndarray) -> Group:
+        return group._replace(numbers=group.numbers + before)
+
+    return plan._replace(
+        groups=[later(group, np.searchsorted(firsts, group.numbers, 'right')) for group in groups]
+        + [later(group, np.searchsorted(firsts, group.numbers)) for group in early]
+    )

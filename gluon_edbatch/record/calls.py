@@ -6,7 +6,7 @@ frames of their own.
 """
 
 import threading
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence, Union
 
 import numpy as np
 from mxnet import gluon
@@ -31,7 +31,7 @@ interpreter.prepare(lazy.LazyArray, lazy.RaggedArray, is_library)
 
 
 class _Local(threading.local):
-    eager = None  # converts arguments while a mixin model runs outside any scope
+    eager: Any = None  # converts arguments while a mixin model runs outside any scope
 
 
 local = _Local()
@@ -68,7 +68,7 @@ class Ints:
         self.items[self.size] = item
         self.size += 1
 
-    def extend(self, items: Sequence[int]) -> None:
+    def extend(self, items: Union[Sequence[int], np.ndarray]) -> None:
         """More at once."""
         size = self.size + len(items)
         if size > self.room:
@@ -160,7 +160,7 @@ class Callee:
         self.of_any_rows: Dict[tuple, Form] = {}
 
 
-def is_recorded(cls: type) -> bool:
+def is_recorded(cls: Any) -> bool:
     """A HybridBlock whose forward() is Gluon's own, or says that it is as good; any other
     forward() is Python to be run for each sample. So is that of a ZoneoutCell, which keeps what
     it returned for its next call."""
@@ -208,7 +208,8 @@ class Form:
         self.rows = rows
         self.outputs = len(stores)
         self.lengths = _lengths(node_type)
-        self.block = self.mutable = None
+        self.block: Any = None
+        self.mutable: Any = None
         self.template = node_type.graph.results
         self.leaves = node_type.graph.leaves
         self.stores = stores
@@ -247,7 +248,8 @@ class Form:
 
     def release(self) -> None:
         """There will be no more calls: do not keep what only their results need."""
-        self.stores = self.first = self.second = None
+        self.first = self.second = None
+        self.stores = []
 
 
 def _is_nested(template) -> bool:
@@ -479,7 +481,7 @@ class CallLog:
 
     def _follow_ragged(self, step, children, position):
         """The same for one of them; a child that is no tuple has the position -1."""
-        store = Nothing
+        store: Any = Nothing
         self.node_lengths.append(len(children))
         for child in children:
             if position >= 0:

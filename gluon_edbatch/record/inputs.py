@@ -162,9 +162,9 @@ class Inputs(CallLog):
         eager = False
         if isinstance(array, LazyArray):  # of another scope, ragged or settled
             eager, array = array._store.spec.eager, array.evaluated()
-        large, watched = self._large.get(id(array), (None, None))
-        if watched is not None and watched.copy is None:
-            return large
+        large = self._large.get(id(array))
+        if large is not None and large[1].copy is None:
+            return large[0]
         if array.stype != 'default':
             raise RecordError(
                 f'a {array.stype} array at {current_site()}: only dense arrays can '

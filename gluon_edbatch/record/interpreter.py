@@ -58,7 +58,7 @@ def instruction_of(frame: FrameType) -> int:
     return frame.f_lasti
 
 
-def prepare(lazy: type, ragged: type, library) -> None:
+def prepare(lazy: Any, ragged: type, library) -> None:
     """The base class's ``__del__`` would ask for a handle to free; a lazy value has none."""
     lazy.__del__ = _free_nothing
 

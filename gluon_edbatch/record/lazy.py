@@ -200,6 +200,9 @@ class LazyArray(NDArray):
     # same; it is not set if there are none.
     __slots__ = ('_store', '_id', '_array', '_memory')
 
+    _array: NDArray
+    _memory: object
+
     def __init__(self, store: Store, value: int):
         self._store = store
         self._id = value
@@ -501,14 +504,14 @@ def _writing(name: str) -> Callable[..., Any]:
         recorded = self.__class__ is LazyArray
         target = self if recorded else self.settled()
         # MXNet assigns arrays of the target's own class only.
-        args = [
+        operands = [
             arg.evaluated()
             if isinstance(arg, LazyArray) and not (recorded and arg.__class__ is LazyArray)
             else arg
             for arg in args
         ]
         try:
-            result = eager(target, *args)
+            result = eager(target, *operands)
         except MXNetError as error:
             raise writing_refused(error) from None
         return self if result is target else result

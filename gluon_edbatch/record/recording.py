@@ -316,7 +316,7 @@ class Recording(Inputs):
                     f'shape=(1, hidden_size))\n  called at {current_site()}'
                 )
             return RaggedArray(self.store(spec_of(shape, dtype, ctx or self.ctx)), [])
-        store = values[0]._store if values[0].__class__ is LazyArray else None
+        store: Any = values[0]._store if values[0].__class__ is LazyArray else None
         ids = []
         for value in values:
             if value.__class__ is not LazyArray or value._store is not store:

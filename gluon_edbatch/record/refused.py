@@ -1,7 +1,7 @@
 """Arguments that a block or an operator cannot take: what is wrong, and what to write instead."""
 
 import sys
-from types import CodeType, TracebackType
+from types import CodeType, FrameType, TracebackType
 from typing import Any, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import numpy as np
@@ -163,7 +163,8 @@ def _leaves(items: Any) -> Iterator[Any]:
 
 def current_model_call() -> Optional[ModelCall]:
     """The outermost call of a model that this thread is in."""
-    found, frame = None, sys._getframe(1)
+    found: Optional[FrameType] = None
+    frame: Optional[FrameType] = sys._getframe(1)
     while frame is not None:
         if frame.f_code in model_codes:
             found = frame

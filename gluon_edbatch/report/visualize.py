@@ -62,7 +62,8 @@ def schedule(source: Any, path: Union[str, Path], evaluation: Optional[int] = No
             'gluon_edbatch.forward on its results first'
         )
     numbers = range(len(made)) if evaluation is None else [range(len(made))[evaluation]]
-    _write(path, lambda: _svg([_Section(*made[number], number, len(made)) for number in numbers]))
+    count = len(made)
+    _write(path, lambda: _svg([_Section(made[number], number, count) for number in numbers]))
 
 
 def explanation(source: Any, path: Union[str, Path]) -> None:
@@ -117,8 +118,8 @@ class _Sample(NamedTuple):
 class _Section:
     """The picture of one evaluation: a heading, samples in rows, and the batches beside them."""
 
-    def __init__(self, graph: Graph, made: Schedule, number: int, of: int):
-        self.graph, self.made = graph, made
+    def __init__(self, source: Tuple[Graph, Schedule], number: int, of: int) -> None:
+        self.graph, self.made = graph, made = source
         self.batch = np.empty(len(graph), np.int64)
         self.batch[made.order] = np.repeat(np.arange(len(made)), np.diff(made.bounds))
         self.names = list(graph.type_names) or [f'type {kind}' for kind in range(graph.num_types)]

@@ -78,7 +78,7 @@ def _is_zero(node: Node, states: List[Optional[str]]) -> bool:
     try:
         return (
             op.padding is not None
-            and op.padding(attrs, [state and At.ZERO for state in states]) is At.ZERO
+            and op.padding(attrs, [At.ZERO if state else None for state in states]) is At.ZERO
         )
     except Unproved:
         return False

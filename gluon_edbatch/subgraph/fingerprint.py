@@ -14,7 +14,19 @@ import sysconfig
 import types
 import weakref
 from collections import deque
-from typing import Any, Callable, Dict, FrozenSet, Hashable, List, Optional, Sequence, Set, Tuple
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    FrozenSet,
+    Hashable,
+    List,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+    Union,
+)
 
 import mxnet as mx
 import numpy as np
@@ -72,7 +84,7 @@ class Same:
     def __init__(self, value: Any):
         self._id = id(value)
         try:
-            self._reference = weakref.ref(value)
+            self._reference: Optional[weakref.ref] = weakref.ref(value)
         except TypeError:
             self._reference = None
 
@@ -119,13 +131,12 @@ def state_of(block: gluon.Block, constants: Sequence[Any]) -> Fingerprint:
     """What the calls of a block read of objects among its arguments."""
     if block not in _names:
         fingerprint(block)
-    name = 'the {} among the arguments'
-    return _searched(
-        block,
-        lambda search: [
-            search.add(constant, name.format(type(constant).__name__)) for constant in constants
-        ],
-    )
+
+    def walk(search: _Search) -> None:
+        for constant in constants:
+            search.add(constant, f'the {type(constant).__name__} among the arguments')
+
+    return _searched(block, walk)
 
 
 def _searched(block: gluon.Block, walk: Callable[['_Search'], Any]) -> Fingerprint:
@@ -185,7 +196,7 @@ class _Search:
         What the code mentions that was found in this walk.
     """
 
-    def __init__(self, names: Optional[FrozenSet[str]]):
+    def __init__(self, names: Union[FrozenSet[str], Any]) -> None:
         self._names = names
         self.found: List[Tuple[str, Hashable]] = []
         self.mentioned: Set[str] = set()

@@ -36,7 +36,7 @@ class Node(NamedTuple):
         Unique among the operators of a subgraph, and among its variables.
     attrs : Attrs
     inputs : tuple of Entry
-    bodies : tuple of Subgraph
+    bodies : tuple of Body
         Of loops and conditions.
     """
 
@@ -44,7 +44,7 @@ class Node(NamedTuple):
     name: str
     attrs: Attrs
     inputs: Tuple[Entry, ...] = ()
-    bodies: Tuple['Subgraph', ...] = ()
+    bodies: Tuple['Body', ...] = ()
 
     @property
     def is_variable(self) -> bool:
@@ -252,7 +252,7 @@ class Subgraph:
     def _bounds(self) -> List[int]:
         """Where the outputs of each node begin among all, and where the last end."""
         names = [output.name for output in self._internals]
-        bounds = []
+        bounds: List[int] = []
         for position, name in enumerate(names):
             node = self.nodes[len(bounds) - 1] if bounds else None
             if node is None or node.is_variable or node.name != name:

@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
-from typing import Any, Dict, Hashable, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -26,7 +26,7 @@ from .padding import Padding, padding_of
 from .passes.horizontal import packs, pays
 from .rowwise import RowwiseResult, Verdict, analyse
 from .segments import by_segments
-from .spec import Spec, spec_of
+from .spec import ArenaKey, Spec, spec_of
 from .trace import INPUT, StaticGraph, is_argument
 
 _TRIAL_LENGTH = 3  # length of a ragged axis while shapes are inferred
@@ -55,8 +55,8 @@ class Argument(NamedTuple):
 
     Attributes
     ----------
-    arena : tuple
-        Where its rows live: (row_shape, dtype, ctx).
+    arena : ArenaKey
+        Where its rows live.
     kind : Kind
     differentiable : bool
         False if the subgraph uses it as an index only, or if it is of an integer type.
@@ -64,7 +64,7 @@ class Argument(NamedTuple):
         How many it has per row of the call; 1 but for types of whole values.
     """
 
-    arena: tuple
+    arena: ArenaKey
     kind: Kind
     differentiable: bool
     rows: int = 1
@@ -119,7 +119,7 @@ class NodeType:
     shown: str
     graph: StaticGraph
     mode: Mode
-    made_with: Tuple[Hashable, ...]
+    made_with: Tuple[Any, ...]
     arguments: Tuple[Argument, ...]
     outputs: Tuple[Spec, ...]
     factors: Tuple[int, ...]
@@ -313,7 +313,7 @@ def make_type(
     leaves: Sequence[Tuple[Spec, Kind]],
     ctx: mx.Context,
     options: CompileOptions,
-    made_with: Tuple[Hashable, ...],
+    made_with: Tuple[Any, ...],
     lengths: Optional[Tuple[int, ...]] = None,
     eager: bool = False,
 ) -> NodeType:
@@ -517,7 +517,8 @@ def _verdict(graph, mode, leaves, shapes) -> RowwiseResult:
 def used_only(graph: StaticGraph, role: str) -> Set[str]:
     """Names of the variables that occur only as inputs of operators in this role (see `Op`)."""
     nodes = graph.subgraph.nodes
-    found, other = set(), set()
+    found: Set[str] = set()
+    other: Set[str] = set()
     for node in nodes:
         slots = getattr(op_of(node.op), role)
         for slot, entry in enumerate(node.inputs):

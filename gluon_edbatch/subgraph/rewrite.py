@@ -1,6 +1,6 @@
 """Rewriting a subgraph: its nodes are visited in order, and each is kept or replaced."""
 
-from typing import Any, Callable, List, Mapping, NamedTuple, Optional, Sequence, Union
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Union
 
 import numpy as np
 
@@ -107,7 +107,8 @@ def rewrite(graph: Subgraph, shapes: Mapping[str, Shape], rule: Rule) -> Subgrap
     outputs = graph.outputs(shapes)
     if outputs is None:
         return graph
-    rewriter, moved, changed = Rewriter(), {}, False
+    rewriter, changed = Rewriter(), False
+    moved: Dict[Entry, Operand] = {}
     for index, (node, (own, dtype)) in enumerate(zip(graph.nodes, outputs)):
         inputs = [moved[entry] for entry in node.inputs]
         replaced = (

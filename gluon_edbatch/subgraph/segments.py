@@ -15,7 +15,7 @@ from typing import Dict, List, Optional, Set
 
 from ..ops import op_of
 from ..ops.attrs import Shape
-from .ir import Entry, Subgraph
+from .ir import Attrs, Entry, Subgraph
 from .rewrite import NodeView, Operand, Rewriter, rewrite
 
 SEGMENTS, PARENTS = 'edb_segments', 'edb_parents'
@@ -81,7 +81,7 @@ class _Rules:
                 operand if is_long else self._of_parents(rewriter, operand, node.shape)
                 for operand, is_long in zip(node.inputs, long)
             ]
-            return self._row_by_row(rewriter, node._replace(attrs={}), op.aligned, inputs)
+            return self._row_by_row(rewriter, node._replace(attrs=Attrs()), op.aligned, inputs)
         raise _Unsupported(node.op)
 
     def _is_long(self, rewriter: Rewriter, operand: Operand) -> bool:

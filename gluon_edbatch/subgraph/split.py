@@ -75,7 +75,7 @@ def hoisted(node_type: NodeType, positions: FrozenSet[int], fused: bool) -> Opti
 def _hoisted(node_type: NodeType, positions: FrozenSet[int], fused: bool) -> Optional[Split]:
     graph = node_type.graph.subgraph
     graph = horizontal(graph) if fused else graph
-    inside = _only_of(graph, {INPUT % position for position in positions})
+    inside = _only_of(graph, frozenset(INPUT % position for position in positions))
     if not any(op_of(graph.nodes[index].op).heavy for index in inside) or any(
         head.node in inside for head in graph.heads
     ):

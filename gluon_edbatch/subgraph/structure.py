@@ -73,7 +73,7 @@ def _expression(template: Tuple, positions: Iterator[int]) -> Optional[str]:
         return f'leaves[{next(positions)}]'
     if template[0] not in (list, tuple):
         return None
-    items = [_expression(item, positions) for item in template[1:]]
+    items: List[Any] = [_expression(item, positions) for item in template[1:]]
     if None in items:
         return None
     return (

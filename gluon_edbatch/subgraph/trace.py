@@ -220,7 +220,7 @@ def _grouped(outputs: Sequence[mx.sym.Symbol]) -> Subgraph:
 def _without_names(graph: Subgraph) -> Tuple:
     """The graph without the names of its operators, which differ between traces."""
     return [
-        node if node.is_variable else node._replace(name='', bodies=len(node.bodies))
+        node if node.is_variable else (node._replace(name='', bodies=()), len(node.bodies))
         for node in graph.nodes
     ], graph.heads
 

@@ -80,7 +80,7 @@ def test_no_two_nodes_are_in_one_place_and_results_are_above(graph):
     samples = _samples(graph)
     assert sorted(node for sample in samples for node in sample.nodes) == list(range(len(graph)))
     of = {node: sample for sample in samples for node in sample.nodes.tolist()}
-    section = _Section(graph, get_scheduler('depth').schedule(graph), 0, 1)
+    section = _Section((graph, get_scheduler('depth').schedule(graph)), 0, 1)
     for width in (1, 200, 10**6):
         x, y = section._places(width)
         assert len(set(zip(x.round(3).tolist(), y.tolist()))) == len(graph)
@@ -154,7 +154,7 @@ def test_sum_over_the_samples_does_not_make_them_one(tmp_path):
     edb.visualize.schedule(scope, tmp_path / 'sum.svg')
     _, (height, width) = pixels(tmp_path / 'sum.svg')
     assert width <= 1600 and height <= 900
-    x, y = _Section(graph, made, 0, 1)._places(1500)
+    x, y = _Section((graph, made), 0, 1)._places(1500)
     assert y.argmin() == len(graph) - 1 and 0.2 < x[-1] / x.max() < 0.8
 
 

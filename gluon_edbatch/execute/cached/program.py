@@ -1,6 +1,6 @@
 """From a static subgraph to one compiled call per batch: ``take -> body -> outputs``."""
 
-from typing import Dict, List, NamedTuple, Tuple
+from typing import Any, Dict, List, NamedTuple, Tuple
 
 import mxnet as mx
 from mxnet.ndarray import CachedOp
@@ -82,7 +82,7 @@ def _compile(node_type: NodeType, reads: Tuple[str, ...], fused: bool) -> Progra
     segmented = [
         position for position, read in enumerate(reads) if read in (LONG_SLICE, LONG_GATHER)
     ]
-    graph = node_type.by_segments if segmented else node_type.graph.subgraph
+    graph: Any = node_type.by_segments if segmented else node_type.graph.subgraph
     empty = {INPUT % position for position, read in enumerate(reads) if read == EMPTY}
     if empty and node_type.neutral:  # else execution gives one row of zeros, as eager code does
         graph = specialise(graph, empty) or graph

@@ -29,7 +29,7 @@ class Layout(NamedTuple):
 
     registers: np.ndarray
     instructions: np.ndarray
-    kept: Tuple[np.ndarray, np.ndarray, np.ndarray]
+    kept: Tuple[np.ndarray, ...]
 
 
 class Rows(NamedTuple):

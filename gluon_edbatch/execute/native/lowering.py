@@ -23,8 +23,8 @@ from ...ops.instructions import (
     View,
     read_backward,
 )
-from ...ops.native import Node, Unsupported, Value, width_of
-from ...subgraph.ir import Entry, Subgraph
+from ...ops.native import Entry, Node, Unsupported, Value, width_of
+from ...subgraph.ir import Subgraph
 from ...subgraph.node_type import Kind, NodeType
 from ...subgraph.passes import apply_passes
 from ...subgraph.passes.horizontal import horizontal, packs
@@ -55,7 +55,7 @@ def lower(node_type: NodeType) -> Tuple[RowProgram, List[str]]:
         or not node_type.has_one_length
     ):
         raise Unsupported('pads its ragged arguments')
-    dtypes = {np.dtype(argument.arena[1]) for argument in node_type.arguments}
+    dtypes: Set[np.dtype] = {np.dtype(argument.arena.dtype) for argument in node_type.arguments}
     dtypes |= {np.dtype(spec.dtype) for spec in node_type.outputs}
     dtypes |= {np.dtype(parameter.dtype) for parameter in node_type.parameters}
     if len(dtypes) != 1 or next(iter(dtypes)) not in (np.float32, np.float64):
@@ -125,7 +125,7 @@ class Lowering:
                 shape = node.shapes[0]
                 node.shapes[0] = (shape[0] // rows, rows) + shape[1:]
         self.times = [spec.rows for spec in self.node_type.outputs]
-        self.heads = [self.nodes[entry.node].sources[0] for entry in self.heads]
+        self.heads = [self.nodes[head].sources[0] for head, _ in self.heads]
         if len(set(self.heads)) != len(self.heads):
             raise Unsupported('gives a result twice')
 
@@ -148,7 +148,7 @@ class Lowering:
     def _is_needed(self, node: Node) -> bool:
         """False for the last reshapes of whole values."""
         return any(
-            Entry(node.index, output) in self.uses or Entry(node.index, output) in self.heads
+            (node.index, output) in self.uses or (node.index, output) in self.heads
             for output in range(len(node.shapes))
         )
 
@@ -186,7 +186,7 @@ class Lowering:
         """Decide where results go before they are computed: to a result, into a concatenation."""
         if not node.op or len(node.shapes) != 1 or op_of(node.op).is_view:
             return
-        entry = Entry(node.index)
+        entry = (node.index, 0)
         if entry in self.heads and entry not in self.placed:
             width = width_of(node.shapes[0][1:])
             position = self.heads.index(entry)
@@ -203,7 +203,7 @@ class Lowering:
         return axis > 0 and width_of(node.shapes[0][1:axis]) == 1
 
     def _place_pieces(self, node: Node) -> None:
-        entry = Entry(node.index)
+        entry = (node.index, 0)
         whole = self.placed.get(entry)
         if whole is None:
             whole = self.placed[entry] = self.new(width_of(node.shapes[0][1:]), None)
@@ -232,7 +232,7 @@ class Lowering:
         ]
 
     def _variable(self, node: Node) -> None:
-        entry, shape = Entry(node.index), node.shapes[0]
+        entry, shape = (node.index, 0), node.shapes[0]
         if node.name in self.names:
             self.values[entry] = Value(shape, parameter=self.names[node.name])
         else:
@@ -306,7 +306,7 @@ class Lowering:
 
     def out(self, node: Node, ragged: bool, output: int = 0) -> View:
         """Where a result goes; from here on it is known to the operators that read it."""
-        entry = Entry(node.index, output)
+        entry = (node.index, output)
         shape = node.shapes[output][2 if ragged else 1 :]
         view = self.placed.get(entry)
         if view is None:
@@ -324,13 +324,13 @@ class Lowering:
 
     def alias(self, node: Node, value: Value, view: View, output: int = 0) -> None:
         """A result that is a part, or another shape, of what is there."""
-        self.values[Entry(node.index, output)] = Value(
+        self.values[(node.index, output)] = Value(
             node.shapes[output][value.lead :], view, value.ragged
         )
 
     def emit(self, op: Opcode, out: View, *views: View, **rest) -> None:
         """Append an instruction."""
-        self.instructions.append(Instruction(op, out, *views, **rest))
+        self.instructions.append(Instruction(op, out, *views, **rest))  # type: ignore[arg-type]  # at most two
 
     def parameter(self, value: Value) -> int:
         """Its number in the program."""

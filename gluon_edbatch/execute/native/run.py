@@ -12,7 +12,7 @@ from ...ops.instructions import RowProgram
 from ...plan.plan import Group
 from ...subgraph.node_type import NodeType
 from .encoding import batch_words, header, place_kept, program_words
-from .program import native_program
+from .program import NativeProgram, native_program
 
 
 class NativeRun:
@@ -76,14 +76,14 @@ class NativeRun:
         private = [arena.private for arena in machine.plan.arenas]
         order = np.empty(last - first, np.int64)  # program of each batch
         pieces, workspace, gradients = [], 0, 0
-        element_size = native_program(parts[0][0].node_type).program.element_size
+        natives = [_program(group.node_type) for group, _, _ in parts]
+        element_size = natives[0].program.element_size
         self._dtype = {4: np.float32, 8: np.float64}[element_size]
         self._differentiable = False
-        for index, (group, begin, end) in enumerate(parts):
+        for index, ((group, begin, end), native) in enumerate(zip(parts, natives)):
             order[group.numbers[begin:end] - first] = index
             for place in group.reads + group.writes:
                 self._arenas.setdefault(place.arena, len(self._arenas))
-            native = native_program(group.node_type)
             kept = native.layouts[self.training]
             batches, rows = batch_words(group, begin, end, self._arenas, private)
             registers, workspace, gradients = place_kept(kept, rows, workspace, gradients)
@@ -140,3 +140,9 @@ class NativeRun:
 def _call(operator, inputs: List[NDArray], written: int) -> None:
     """An operator that writes its inputs from one on."""
     operator(*inputs, inputs=len(inputs), written=written, written_end=len(inputs))
+
+
+def _program(node_type: NodeType) -> NativeProgram:
+    program = native_program(node_type)
+    assert program is not None  # else the backend would not run it
+    return program

@@ -135,9 +135,8 @@ def _of_block(node_type: NodeType, block: gluon.Block) -> Iterator[Tuple[Cause, 
 
 def _of_array(name: str, argument: Argument, whole: bool) -> Iterator[Tuple[Cause, str, Any]]:
     shape, dtype, ctx, _ = argument.arena
-    if argument.kind is Kind.RAGGED:
-        shape = ('k',) + shape
-    yield Cause.SHAPE, name, (argument.rows if whole else 'n',) + shape
+    ragged = ('k',) if argument.kind is Kind.RAGGED else ()
+    yield Cause.SHAPE, name, (argument.rows if whole else 'n', *ragged, *shape)
     yield Cause.DTYPE, name, np.dtype(dtype).name
     yield Cause.CONTEXT, name, f'on {ctx}'
 

@@ -18,6 +18,7 @@ References
 from collections import deque
 from enum import Enum
 from typing import (
+    Any,
     Deque,
     Dict,
     FrozenSet,
@@ -335,7 +336,7 @@ class _Directions:
     """Which nodes are turned round relative to which: disjoint sets with a parity."""
 
     def __init__(self):
-        self._above: Dict[object, Tuple[object, bool]] = {}  # node: its parent, whether turned
+        self._above: Dict[object, Tuple[Any, bool]] = {}  # node: its parent, whether turned
         self._views: Dict[object, Subtree] = {}
 
     def relate(self, one: Subtree, other: Subtree, turned: bool) -> bool:
@@ -346,7 +347,7 @@ class _Directions:
         self._above[root] = other_root, parity ^ other_parity ^ turned
         return True
 
-    def _find(self, view: Subtree) -> Tuple[object, bool]:
+    def _find(self, view: Subtree) -> Tuple[Any, bool]:
         node, parity = view.node, False
         self._views.setdefault(node, view)
         while node in self._above:

@@ -13,7 +13,19 @@ References
 
 from collections import deque
 from enum import Enum
-from typing import Collection, Deque, Dict, Hashable, Iterable, Iterator, List, Optional, Tuple
+from typing import (
+    Any,
+    Collection,
+    Deque,
+    Dict,
+    Hashable,
+    Iterable,
+    Iterator,
+    List,
+    Optional,
+    Tuple,
+    Union,
+)
 
 
 class Kind(Enum):
@@ -67,7 +79,7 @@ class _Node:
     def __init__(self, kind: Kind, element: Hashable = None):
         self.kind = kind
         self.element = element
-        self.parent: Optional[_Node] = None
+        self.parent: Union[_Node, Any] = None  # None of the root
         self.siblings: List[_Node] = []
         self.children: Dict[_Node, None] = {}
         self.ends: List[_Node] = []
@@ -160,7 +172,7 @@ class PQTree:
         steps = self._match(elements)
         return steps is not None and (not steps or _is_consecutive(*steps[-1]))
 
-    def frontier(self) -> List[Hashable]:
+    def frontier(self) -> List[Any]:
         """One of the orders; without a reduction or reversal in between it is the same."""
         return self.subtree().elements()
 
@@ -441,8 +453,8 @@ def _owner(run: List[_Node]) -> Tuple[_Node, List[_Node]]:
 # --- links ---------------------------------------------------------------------------------------
 
 
-def _beyond(node: _Node, before: _Node) -> Optional[_Node]:
-    """The sibling on the other side than `before`."""
+def _beyond(node: _Node, before: Optional[_Node]) -> Union[_Node, Any]:
+    """The sibling on the other side than `before`; None at an end."""
     return next((sibling for sibling in node.siblings if sibling is not before), None)
 
 
@@ -471,8 +483,8 @@ def _take(node: _Node, children: List[_Node]) -> Optional[_Node]:
     return _p_node(children) if len(children) > 1 else children[0] if children else None
 
 
-def _rest(node: _Node) -> Optional[_Node]:
-    """What is left of a P-node: nothing, its only child, or itself."""
+def _rest(node: _Node) -> Union[_Node, Any]:
+    """What is left of a P-node: None, its only child, or itself."""
     return node if len(node.children) > 1 else next(iter(node.children), None)
 
 
@@ -535,7 +547,7 @@ class Subtree:
     def _children(self) -> Collection[_Node]:
         return self._run if self._run is not None else _children(self.node)
 
-    def elements(self) -> List[Hashable]:
+    def elements(self) -> List[Any]:
         """Leaves in the order of the frontier."""
         return [view.node.element for view in self.walk() if view.kind is Kind.LEAF]
 
@@ -554,7 +566,8 @@ class Subtree:
 
     def __str__(self) -> str:
         """P-nodes in braces, Q-nodes in brackets."""
-        words, stack = [], [self]
+        words: List[str] = []
+        stack: List[Union[Subtree, str]] = [self]
         while stack:
             item = stack.pop()
             if isinstance(item, str):
@@ -570,7 +583,8 @@ class Subtree:
 def _children(node: _Node) -> Collection[_Node]:
     if node.kind is not Kind.Q:
         return node.children
-    children, before = [node.ends[0]], None
+    children = [node.ends[0]]
+    before: Optional[_Node] = None
     while children[-1] is not node.ends[1]:
         last = children[-1]
         children.append(_beyond(last, before))

@@ -195,7 +195,7 @@ class _Fusion:
         self._graph = graph
         self._nodes = graph.nodes
         self._groups = groups
-        self._places = {}
+        self._places: Dict[int, _Place] = {}
         for number, group in enumerate(groups):
             ends = np.cumsum(group.widths).tolist()
             self._places.update(

@@ -26,7 +26,7 @@ def _rule(rewriter: Rewriter, node: NodeView) -> Optional[Operand]:
     if node.op == 'sum':
         return _sum(rewriter, node)
     op = op_of(node.op)
-    if op.arithmetic and op.broadcasting == node.op and len(node.shape) == 3:
+    if op.arithmetic and op.aligned and op.broadcasting == node.op and len(node.shape) == 3:
         return _broadcast(rewriter, node, op.aligned)
     return None
 
