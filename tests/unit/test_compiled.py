@@ -41,12 +41,12 @@ def test_python_form_can_be_asked_for():
 def test_python_form_passes_the_tests():
     """Those of recording and scheduling; the others do not know the difference."""
     tests = [
-        'test_lazy_array.py',
-        'test_functional.py',
-        'test_rnn.py',
-        'test_graph.py',
-        'test_schedule.py::test_frontier_is_as_defined',
-        'test_fsm.py',
+        'unit/test_lazy_array.py',
+        'integration/test_functional.py',
+        'integration/test_rnn.py',
+        'unit/test_graph.py',
+        'unit/test_schedule.py::test_frontier_is_as_defined',
+        'unit/test_fsm.py',
     ]
     out = run(
         '-m',
