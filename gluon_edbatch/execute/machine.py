@@ -14,7 +14,7 @@ from ..mx.modes import set_recording, set_training
 from ..mx.pool import Memory
 from ..mx.segment_matrix import segment_matrix
 from ..plan.plan import ArenaPlan, Batch, Group, Plan, Read
-from ..record.inputs import Given
+from ..record.inputs import GivenArray
 from ..record.lazy import Arena
 from ..record.recording import Recording
 from .cached.program import EMPTY, GATHER, LONG_GATHER, LONG_SLICE, SLICE, program_for
@@ -123,7 +123,7 @@ class Machine:
             pieces.append((begin, self.recording.numbers(first, last)))
         for begin, which in arena.arrays:
             spec, value = self.recording.arrays[which]
-            if isinstance(value, Given):
+            if isinstance(value, GivenArray):
                 device.append((index, value, begin, begin + spec.rows))
             else:
                 pieces.append((begin, value))

@@ -14,12 +14,12 @@ from mxnet.ndarray import NDArray
 _AHEAD = 2  # evaluations
 
 
-class _Local(threading.local):
+class _Fences(threading.local):
     def __init__(self):
         self.fences = deque()
 
 
-_local = _Local()
+_local = _Fences()
 
 
 def wait_for_engine() -> None:

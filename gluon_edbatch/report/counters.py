@@ -146,7 +146,9 @@ def make_report(
             known = types.get(kind.serial) or TypeReport(
                 repr(kind), 0, 0, kind.reason if kind.alone else '', alike=_alike(kind)
             )
-            known = known._replace(passes=options_among(kind, known.passes, count.passes[kind.serial]))
+            known = known._replace(
+                passes=options_among(kind, known.passes, count.passes[kind.serial])
+            )
             if group.hoisted:
                 types[kind.serial] = known._replace(hoisted=known.hoisted + 1)
             else:

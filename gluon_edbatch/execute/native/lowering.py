@@ -22,7 +22,8 @@ from ...ops.instructions import (
     View,
     read_backward,
 )
-from ...ops.native import Node, Unsupported, Value, width_of
+from ...ops.native import ShapedNode as Node
+from ...ops.native import Unsupported, Value, width_of
 from ...subgraph.ir import Entry, Subgraph
 from ...subgraph.node_type import Kind, NodeType, one_group
 from ...subgraph.passes import apply_passes
