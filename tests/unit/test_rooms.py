@@ -6,7 +6,9 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
+import mxnet as mx
 import pytest
+from mxnet import gluon
 
 import gluon_edbatch as edb
 from support.processes import ROOT
@@ -14,8 +16,7 @@ from support.processes import ROOT
 PACKAGE = Path(edb.__file__).parent
 SOURCES = {path.relative_to(PACKAGE): path for path in sorted(PACKAGE.rglob('*.py'))}
 ERRORS = {'MXNetError', 'NotImplementedForSymbol'}  # MXNet has no other place for them
-MXNETS = {'mx', 'mxnet', 'autograd', 'gluon', 'NDArray'}
-PYTHONS = {'_asdict', '_fields', '_getframe', '_replace'}  # public for all their underscores
+MODULES = {'mx', 'mxnet', 'autograd', 'gluon', 'NDArray'}
 # Private names of MXNet's objects that other rooms look at, and why.
 ALLOWED = {
     '_slice': 'rows of an array at every batch; a[i:j] takes several times as long',
@@ -64,29 +65,18 @@ def private_imports(tree):
             yield '.'.join(parts)
 
 
-def own_names():
-    """Private names that the package gives: to functions, classes, attributes and slots."""
-    found = set()
-    for _, tree in trees():
-        for node in ast.walk(tree):
-            if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-                found.add(node.name)
-            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-                if isinstance(node.value, ast.Name) and node.value.id in ('self', 'cls'):
-                    found.add(node.attr)
-            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                found.add(node.id)
-            elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == '__slots__':
-                found |= set(ast.literal_eval(node.value))
-    return found
+def private_names_of_mxnet():
+    """Those of its objects."""
+    objects = mx.nd.zeros(1), mx.sym.var('x'), gluon.nn.Dense(1), gluon.Parameter('w')
+    return {name for each in objects for name in dir(each) if is_private(name)}
 
 
 def private_attributes(tree, known):
-    """Of objects that are not the package's, so of MXNet's."""
+    """Of MXNet's modules, and of objects that may be MXNet's."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and is_private(node.attr):
             root = ast.unparse(node.value).split('.')[0]
-            if root in MXNETS or (node.attr not in known and root not in ('self', 'cls')):
+            if root in MODULES or (node.attr in known and root not in ('self', 'cls')):
                 yield node.attr
 
 
@@ -97,14 +87,18 @@ def test_private_names_of_mxnet_are_imported_in_mx_only():
 
 
 def test_private_names_of_mxnet_are_used_in_mx_only():
-    known = own_names() - set(ALLOWED)
-    used = defaultdict(set)
-    for name, tree in trees(without=['mx']):
-        for attribute in private_attributes(tree, known):
-            if attribute not in PYTHONS:
-                used[attribute].add(name.parts[0])
-    assert set(used) == set(ALLOWED)
-    assert all(used[name] <= ROOMS_OF_GLUON for name in set(ALLOWED) - {'_slice'})
+    known = private_names_of_mxnet()
+    used = {
+        (name.parts[0], attribute)
+        for name, tree in trees(without=['mx'])
+        for attribute in private_attributes(tree, known)
+    }
+    assert not {
+        (room, name)
+        for room, name in used
+        if name not in ALLOWED or (room not in ROOMS_OF_GLUON and name != '_slice')
+    }
+    assert {name for _, name in used} == set(ALLOWED)
 
 
 def test_no_room_takes_private_names_of_another_module():
