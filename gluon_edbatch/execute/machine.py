@@ -15,8 +15,8 @@ from ..mx.pool import Memory
 from ..mx.segment_matrix import segment_matrix
 from ..plan.plan import ArenaPlan, Batch, Group, Plan, Read
 from ..record.inputs import GivenArray
-from ..record.lazy import Arena
 from ..record.recording import Recording
+from ..record.stores import Arena
 from .cached.program import EMPTY, GATHER, LONG_GATHER, LONG_SLICE, SLICE, program_for
 from .native.run import NativeRun, kind_of_run
 from .sparse_tables import look_up

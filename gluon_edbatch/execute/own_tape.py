@@ -16,8 +16,8 @@ from ..mx.host import upload
 from ..mx.invoke import invoke, operator_handle
 from ..mx.modes import modes
 from ..plan.plan import ArenaPlan, Batch, Plan, Read
-from ..record.lazy import Arena, EagerArena
 from ..record.recording import Recording
+from ..record.stores import Arena, EagerArena
 from ..subgraph.node_type import Kind, NodeType
 from ..subgraph.trace import INPUT
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..execute.native.run import native_program
 from ..graph.collect import Calls, FormTable, expand
-from ..record.lazy import Locations
+from ..record.stores import Locations
 from ..schedule.protocol import Schedule
 from ..subgraph.node_type import Argument, Kind, NodeType
 from .plan import ArenaPlan, Group, Import, Plan, Reads, Writes

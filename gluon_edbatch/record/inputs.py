@@ -13,8 +13,9 @@ from ..mx.arrays import alias, detached
 from ..mx.guard import Watched
 from ..subgraph.spec import Spec, device_of, spec_of
 from .calls import CallLog
-from .lazy import LazyArray, RaggedArray, Store
+from .lazy import LazyArray, RaggedArray
 from .sites import Site, current_site
+from .stores import Store
 
 SCALAR_DTYPE = np.float32
 NUMBERS = (int, float, np.generic)

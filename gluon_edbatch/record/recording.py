@@ -25,10 +25,11 @@ from ..subgraph.trace import describe, trace_block, trace_operator
 from .calls import ANY, Callee, End, Form, Nothing, Number, Ragged, current_recording
 from .hooks import suspended
 from .inputs import NUMBERS, SCALAR_DTYPE, GivenArray, Inputs, is_array
-from .lazy import LazyArray, Locations, RaggedArray, Store
+from .lazy import LazyArray, RaggedArray
 from .refused import current_model_call, refused_call
 from .shared import SharedTypes, Sharing
 from .sites import Site, current_site, site_of, site_of_error, user_codes
+from .stores import Locations, Store
 
 _tracing = threading.RLock()  # the name scope of a block serves one thread at a time
 # block -> {fingerprint: {key: NodeType}}, those used last; operators have no block
