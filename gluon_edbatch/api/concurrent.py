@@ -16,8 +16,9 @@ from mxnet.ndarray import NDArray
 from ..errors import RecordError, SampleError
 from ..mx.parameters import context_of
 from ..record.hooks import current_recording, local
-from ..record.lazy import LazyArray, Store
+from ..record.lazy import LazyArray
 from ..record.sites import Site, site_of
+from ..record.stores import Store
 from ..subgraph.structure import flatten, unflatten
 from .functional import compute
 from .mixin import eagerly

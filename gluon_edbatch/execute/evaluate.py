@@ -19,9 +19,9 @@ from ..plan.plan import Batch, Plan
 from ..plan.split import hoist, look_ups_apart
 from ..record.hooks import suspended
 from ..record.inputs import SCALAR_DTYPE
-from ..record.lazy import Arena, EagerArena
 from ..record.recording import Recording
 from ..record.sites import Site, current_site
+from ..record.stores import Arena, EagerArena
 from ..schedule import Schedule, Scheduler
 from ..subgraph.node_type import Kind, NodeType
 from ..subgraph.spec import ArenaKey, spec_of

@@ -13,7 +13,7 @@ from ..mx.modes import set_recording
 from ..mx.pool import Memory
 from ..mx.segment_matrix import segment_matrix
 from ..plan.plan import ArenaPlan, Batch, Plan, Read
-from ..record.inputs import Given
+from ..record.inputs import GivenArray
 from ..record.recording import Recording
 from ..subgraph.node_type import NodeType
 from ..subgraph.spec import ArenaKey
@@ -110,7 +110,7 @@ class Machine:
             pieces.append((begin, self.recording.numbers(first, last)))
         for begin, which in arena.arrays:
             spec, value = self.recording.arrays[which]
-            if isinstance(value, Given):
+            if isinstance(value, GivenArray):
                 device.append((index, value, begin, begin + spec.rows))
             else:
                 pieces.append((begin, value))

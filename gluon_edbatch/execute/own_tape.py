@@ -17,8 +17,8 @@ from ..mx.host import upload
 from ..mx.invoke import invoke, operator_handle
 from ..mx.modes import modes
 from ..plan.plan import ArenaPlan, Batch, Plan, Read
-from ..record.lazy import EagerArena
 from ..record.recording import Recording
+from ..record.stores import EagerArena
 from ..subgraph.node_type import Kind, NodeType
 from ..subgraph.spec import ArenaKey
 from ..subgraph.trace import INPUT

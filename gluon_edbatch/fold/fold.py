@@ -19,9 +19,9 @@ from ..record.interpreter import code_of, user_frame
 from ..record.lazy import LazyArray
 from ..schedule import Scheduler
 from .arguments import key_of_op, note, resolve
-from .handles import Call, Handle, Virtual
+from .handles import Handle, NotedCall, Virtual
 from .joined import joined
-from .operators import Callees
+from .operators import Targets
 from .summary import summary
 
 
@@ -81,7 +81,7 @@ class Fold:
         self.scheduler = scheduler
         self.volatile = volatile
         self.scope: Optional[batching] = None
-        self._calls: List[Call] = []
+        self._calls: List[NotedCall] = []
         self.reset()
         if cuda:
             self.cuda()
@@ -155,7 +155,7 @@ class Fold:
             if type(batch_axis) is not int or batch_axis < 0:
                 raise RecordError(f'a batch axis is an int, 0 or more, not {brief(batch_axis)}')
             frame = user_frame()
-            call = Call(
+            call = NotedCall(
                 op,
                 batch_axis,
                 copies,
@@ -256,7 +256,7 @@ class Fold:
     def _replay(self, block: Any) -> None:
         calls = self._calls[self._ran :]
         recording = current_recording()
-        callees = Callees(recording, block)
+        callees = Targets(recording, block)
         ends = []
         try:
             for call in calls:
@@ -314,14 +314,14 @@ def check_arguments(op: str, args: Sequence[Any]) -> None:
             )
 
 
-def _located(error: Exception, call: Call) -> EdbError:
+def _located(error: Exception, call: NotedCall) -> EdbError:
     """The error with the user's line that noted the call."""
     if isinstance(error, EdbError):
         return type(error)(f'{error}\n  in {call}, noted at {call.site}')
     return RecordError(f'{call} failed: {type(error).__name__}: {error}\n  noted at {call.site}')
 
 
-def _tell_sites(recording: Any, calls: Sequence[Call], ends: Sequence[int]) -> None:
+def _tell_sites(recording: Any, calls: Sequence[NotedCall], ends: Sequence[int]) -> None:
     """What a call recorded at the user's line that asks for results is said to be recorded where
     the call was noted."""
     if not calls:

@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 import numpy as np
 
 from ..graph.collect import Calls, FormTable, expand
-from ..record.lazy import Locations
+from ..record.stores import Locations
 from ..schedule.protocol import Schedule
 from ..subgraph.node_type import Argument, Kind, NodeType
 from ..subgraph.spec import ArenaKey

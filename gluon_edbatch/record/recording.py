@@ -24,11 +24,12 @@ from ..subgraph.structure import flatten, objects_in
 from ..subgraph.trace import describe, trace_block, trace_operator
 from .calls import ANY, Callee, End, Form, Nothing, Number, Ragged, current_recording
 from .hooks import suspended
-from .inputs import NUMBERS, SCALAR_DTYPE, Given, Inputs, is_array
-from .lazy import LazyArray, Locations, RaggedArray, Store
+from .inputs import NUMBERS, SCALAR_DTYPE, GivenArray, Inputs, is_array
+from .lazy import LazyArray, RaggedArray
 from .refused import current_model_call, refused_call
 from .shared import SharedTypes, Sharing
 from .sites import Site, current_site, site_of, site_of_error, user_codes
+from .stores import Locations, Store
 
 _tracing = threading.RLock()  # the name scope of a block serves one thread at a time
 # block -> {fingerprint: {key: NodeType}}, those used last; operators have no block
@@ -47,7 +48,7 @@ class Recording(Inputs):
     form_summaries, output_rows : list
         The same as later stages see them (see `pending.FormTable`): five numbers a form, and
         rows of each output.
-    arrays : list of (Spec, Given or numpy.ndarray)
+    arrays : list of (Spec, GivenArray or numpy.ndarray)
         Arrays given by the user.
     parameters : dict
         (id of a parameter, context) -> its array when a call that uses it was first recorded.
@@ -108,13 +109,13 @@ class Recording(Inputs):
             return self._call_nested(block, args)
         if childless:
             kinds[-2 * callee.children :] = (Ragged, Nothing) * callee.children
-        step = callee.first
+        prefix = callee.first
         for kind in kinds:
-            step = step.make(kind)
-        if step.form is None or step.form.changed():
-            step.form = self._resolve_described(callee, args, kinds, leaves)
+            prefix = prefix.make(kind)
+        if prefix.form is None or prefix.form.changed():
+            prefix.form = self._resolve_described(callee, args, kinds, leaves)
         return self._append(
-            step.form,
+            prefix.form,
             [self.number(leaf) if leaf.__class__ in (int, float) else leaf for leaf in leaves],
         )
 
@@ -133,10 +134,10 @@ class Recording(Inputs):
                 and _same(result, form.results(base))
                 and self.node_args.since(values).tolist() == [arg._id for arg in args]
             ):
-                step = callee.first
+                prefix = callee.first
                 for arg in args:
-                    step = step.make(arg._store)
-                step.form = form
+                    prefix = prefix.make(arg._store)
+                prefix.form = form
         return result
 
     def _describe(self, args: Sequence[Any], kinds: List[Any], leaves: List[Any]) -> bool:
@@ -648,7 +649,7 @@ class Recording(Inputs):
         for watched in self.parameters.values():
             watched.release()
         for _, given in self.arrays:
-            if isinstance(given, Given) and isinstance(given.values, Watched):
+            if isinstance(given, GivenArray) and isinstance(given.values, Watched):
                 given.values.release()
 
     def close(self, error: Optional[BaseException] = None) -> None:

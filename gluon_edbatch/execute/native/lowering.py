@@ -23,7 +23,8 @@ from ...ops.instructions import (
     View,
     read_backward,
 )
-from ...ops.native import Entry, Node, Unsupported, Value, width_of
+from ...ops.native import Entry, Unsupported, Value, width_of
+from ...ops.native import ShapedNode as Node
 from ...subgraph.ir import Subgraph
 from ...subgraph.node_type import Kind, NodeType
 from ...subgraph.passes import apply_passes
