@@ -66,9 +66,13 @@ void with_unary(int64_t which, T first, T second, Body body) {
     case 10: body(Exp<T>{}, Slope{"Exp", kFromResult}); break;
     case 11: body(Log<T>{}, Slope{"Log", kFromArgument}); break;
     case 12: body(Sqrt<T>{}, Slope{"Sqrt", kFromResult}); break;
-    case 13: body(Reciprocal<T>{first}, Slope{"Reciprocal", kFromArgument}); break;
-    case 14: body(Maximum<T>{first}, Slope{"Maximum", kFromArgument}); break;
-    case 15: body(Minimum<T>{first}, Slope{"Minimum", kFromArgument}); break;
+    case 13: body(Gamma<T>{}, Slope{"Gamma", kFromArgument}); break;
+    case 14: body(LogGamma<T>{}, Slope{"LogGamma", kFromArgument}); break;
+    case 15: body(Erf<T>{}, Slope{"Erf", kFromArgument}); break;
+    case 16: body(ErfInv<T>{}, Slope{"ErfInv", kFromArgument}); break;
+    case 17: body(Reciprocal<T>{first}, Slope{"Reciprocal", kFromArgument}); break;
+    case 18: body(Maximum<T>{first}, Slope{"Maximum", kFromArgument}); break;
+    case 19: body(Minimum<T>{first}, Slope{"Minimum", kFromArgument}); break;
     default: throw std::runtime_error("unknown elementwise function");
   }
 }
