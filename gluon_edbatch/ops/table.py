@@ -262,7 +262,12 @@ _each(
     whole=whole.along_first('axis', -1),
     weights=(1, 2),
 )
-_each('L2Normalization', rows=rows.l2)
+_each(
+    'L2Normalization',
+    rows=rows.always,
+    whole=whole.l2_normalization,
+    native=native.l2_normalization,
+)
 _each('argmax argmin', rows=rows.along(None), whole=whole.or_all('axis', None))
 _each('argsort sort topk', rows=rows.along(-1), whole=whole.or_all('axis', -1))
 _each('argmax_channel', rows=rows.always)
