@@ -31,6 +31,7 @@ from .instructions import (
     Register,
     Spread,
     View,
+    binary_function,
     unary_function,
 )
 
@@ -200,6 +201,9 @@ _ACTIVATIONS = {
     'softrelu': unary_function('SoftRelu', 'y'),
     'softsign': unary_function('SoftSign', 'x'),
 }
+_SQUARE, _SQRT = unary_function('Square', 'x'), unary_function('Sqrt', 'y')
+_DIVIDE = binary_function('Divide', 'xy')
+_L2_AXES = {'instance': (1, None), 'channel': (1, 2), 'spatial': (2, None)}
 _LEAKY, _CLIP = unary_function('Leaky', 'x', 1), unary_function('Clip', 'x', 2)
 
 
@@ -626,6 +630,28 @@ def reduce(mean: bool) -> NativeRule:
         )
 
     return rule
+
+
+def l2_normalization(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
+    """By the root of a sum of squares, which has a column for each of its own."""
+    _need_rows(node, inputs[0])
+    x, out = inputs[0], low.out(node, inputs[0].ragged)
+    first, last = _L2_AXES[node.attrs.get('mode', 'instance')]
+    first, last = first - x.lead, len(x.shape) if last is None else last - x.lead
+    if first < 0:
+        raise Unsupported(f'has {node.op} across rows')
+    length, inner = width_of(x.shape[first:last]), width_of(x.shape[last:])
+    square, norm = (
+        low.new(out.width, x.ragged),
+        [low.new(out.width // length, x.ragged) for _ in range(3)],
+    )
+    low.emit(Opcode.UNARY, square, x.view, numbers=(_SQUARE.number,))
+    low.emit(Opcode.REDUCE, norm[0], square, numbers=(length, inner), reals=(1.0,))
+    epsilon = _single(node.attrs.get('eps', '1e-10'))
+    low.emit(Opcode.UNARY, norm[1], norm[0], numbers=(AFFINE.number,), reals=(1.0, epsilon))
+    low.emit(Opcode.UNARY, norm[2], norm[1], numbers=(_SQRT.number,))
+    spread = Spread.TILE if inner > 1 else Spread.REPEAT
+    low.emit(Opcode.BINARY, out, x.view, norm[2], numbers=(_DIVIDE.number, Spread.SAME, spread))
 
 
 def constant(number: float) -> NativeRule:

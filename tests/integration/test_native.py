@@ -400,6 +400,8 @@ MODELS = {
     'SoftRelu': lambda F, x: F.Activation(x, act_type='softrelu'),
     'SoftSign': lambda F, x: F.softsign(x), 'Leaky': lambda F, x: F.LeakyReLU(x, slope=0.1),
     'Maximum': lambda F, x: F.maximum(x, 1.0), 'Minimum': lambda F, x: F.minimum(x, 1.0),
+    'Gamma': lambda F, x: F.gamma(x), 'LogGamma': lambda F, x: F.gammaln(x),
+    'Erf': lambda F, x: F.erf(x), 'ErfInv': lambda F, x: F.erfinv(x / 7),
     'Clip': lambda F, x: F.clip(x, 0.5, 1), 'Add': lambda F, x: x + F.identity(x * 2),
     'Subtract': lambda F, x: x - F.identity(x * 2), 'Multiply': lambda F, x: x * (x + 1),
     'Divide': lambda F, x: x / (x + 1), 'Larger': lambda F, x: F.maximum(x, x + 1),
