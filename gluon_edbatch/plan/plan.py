@@ -82,7 +82,7 @@ class Batch(NamedTuple):
     writes : tuple of Write
         One for each output.
     hoisted : bool
-        Whether it is the part of a type that runs ahead for all batches (see `hoist`).
+        Whether it is the part of a type that runs ahead for all batches (see `split`).
     """
 
     node_type: NodeType
