@@ -6,6 +6,7 @@ import mxnet as mx
 import numpy as np
 from mxnet.ndarray import NDArray
 
+from ... import debug
 from ...mx.host import upload
 from ...mx.pool import Memory
 from ...ops.instructions import RowProgram
@@ -33,12 +34,14 @@ def native_program(node_type: NodeType) -> Optional[NativeProgram]:
             if not (node_type.options.native and library.available()):
                 raise Unsupported('there are no native operators')
             program = lower(node_type)
+            debug.show(debug.PROGRAMS, f'{node_type}, natively', program)
             node_type.native = NativeProgram(
                 program, (layout(program, False), layout(program, True))
             )
             node_type.changed_by.add('native')
         except Unsupported as reason:
             node_type.not_native = str(reason)
+            debug.show(debug.PROGRAMS, f'{node_type}, not natively: it {reason}')
     return node_type.native
 
 
