@@ -253,8 +253,8 @@ _each(
     whole=whole.l2_normalization,
     native=native.l2_normalization,
 )
-_each('argmax argmin', rows=rows.along(None), whole=whole.or_all('axis', None))
-_each('argsort sort topk', rows=rows.along(-1), whole=whole.or_all('axis', -1))
+_each('argmax argmin', rows=rows.other_axis('axis', None), whole=whole.or_all('axis', None))
+_each('argsort sort topk', rows=rows.other_axis('axis', -1), whole=whole.or_all('axis', -1))
 _each('argmax_channel', rows=rows.always)
 _each('repeat', whole=whole.or_all('axis', None))
 _each('_contrib_div_sqrt_dim', rows=rows.several_axes, whole=whole.alike)
@@ -293,8 +293,14 @@ _each(
 )
 _each('slice', rows=rows.slice_, whole=whole.slice_, native=native.slice_axes, is_view=True)
 _each('slice_like', rows=rows.same_rows, whole=whole.slice_like)
-_each('SliceChannel', rows=rows.split, whole=whole.split, native=native.slice_channel, is_view=True)
-_each('_split_v2', rows=rows.split, whole=whole.split_v2, never_adds=True)
+_each(
+    'SliceChannel',
+    rows=rows.other_axis('axis', 1),
+    whole=whole.split,
+    native=native.slice_channel,
+    is_view=True,
+)
+_each('_split_v2', rows=rows.other_axis('axis', 1), whole=whole.split_v2, never_adds=True)
 _each('broadcast_to', rows=rows.broadcast_to, whole=whole.broadcast_to)
 _each('broadcast_axis', rows=rows.broadcast_axis, whole=whole.broadcast_to)
 _each('broadcast_like', rows=rows.same_rows, whole=whole.broadcast_to)
@@ -321,7 +327,13 @@ _each(
     weights=(0,),
     unread=(0,),
 )
-_each('pick', rows=rows.pick, whole=whole.later('axis', -1), native=native.pick, indices=(1,))
+_each(
+    'pick',
+    rows=rows.other_axis('axis', -1),
+    whole=whole.later('axis', -1),
+    native=native.pick,
+    indices=(1,),
+)
 _each('gather_nd batch_take softmax_cross_entropy', indices=(1,))
 
 # --- sequences -----------------------------------------------------------------------------------
