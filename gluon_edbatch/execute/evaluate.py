@@ -8,6 +8,7 @@ from typing import Dict, List, Optional, Tuple, Union
 import numpy as np
 from mxnet.ndarray import NDArray
 
+from .. import debug
 from ..errors import BatchError, EdbError
 from ..graph.collect import Calls, Edges, FormTable, Pending, ancestors, form_table, to_graph
 from ..graph.graph import Graph
@@ -121,10 +122,14 @@ class Evaluator:
         schedule = self.scheduler.schedule(graph)
         scheduled = time.perf_counter()
         schedule, arranged = _arranged(graph, schedule, types)
+        if debug.LEVEL:
+            debug.show(debug.SCHEDULES, self.scheduler.name, schedule.of_types(graph))
         plan = make_plan(
             calls, table, types, schedule, graph.types, _given(recording), locations, traits_of
         )
         plan = look_ups_apart(hoist(plan, traits_of))
+        if debug.LEVEL:
+            debug.show(debug.PLANS, 'plan', plan)
         BackwardPass.begin_evaluation()
         wait_for_engine()
         plan, eager = eager_last(plan)

@@ -108,6 +108,9 @@ class View(NamedTuple):
     offset: int
     width: int
 
+    def __str__(self) -> str:
+        return f'r{self.register}[{self.offset}:{self.offset + self.width}]'
+
 
 NO_VIEW = View(-1, 0, 0)
 
@@ -135,6 +138,15 @@ class Instruction(NamedTuple):
     bias: int = -1
     numbers: Tuple[int, ...] = ()
     reals: Tuple[float, ...] = ()
+
+    def __str__(self) -> str:
+        name, numbers = self.op.name, self.numbers
+        if self.op in (Opcode.UNARY, Opcode.BINARY):
+            functions = UNARY if self.op is Opcode.UNARY else BINARY
+            name, numbers = functions[numbers[0]].name, numbers[1:]
+        operands = [str(view) for view in (self.a, self.b) if view is not NO_VIEW]
+        operands += [f'p{index}' for index in (self.parameter, self.bias) if index >= 0]
+        return f'{self.out} = {name}({", ".join([*operands, *map(str, numbers + self.reals)])})'
 
 
 class Register:
@@ -170,6 +182,12 @@ class Register:
         self.gradient = Place.NOWHERE
         self.kept = False  # whether the backward pass reads the values
 
+    def __str__(self) -> str:
+        where = self.place.name.lower() + (f' {self.position}' if self.position >= 0 else '')
+        rows = 'values' if self.ragged else 'rows' if self.times == 1 else f'{self.times} rows'
+        kept = ', kept' if self.kept else ''
+        return f'{rows} of {self.width}, {where}{kept}, gradient {self.gradient.name.lower()}'
+
 
 class RowProgram(NamedTuple):
     """A static subgraph as a program for rows.
@@ -196,6 +214,15 @@ class RowProgram(NamedTuple):
     arguments: int
     outputs: int
     element_size: int
+
+    def __str__(self) -> str:
+        """Registers, parameters, then one line an instruction."""
+        registers = [f'r{index}: {register}' for index, register in enumerate(self.registers)]
+        parameters = [
+            f'p{index}: parameter {position} from {begin}'
+            for index, (position, begin) in enumerate(self.parameters)
+        ]
+        return '\n'.join([*registers, *parameters, *map(str, self.instructions)])
 
 
 def read_backward(instruction: Instruction) -> List[View]:

@@ -606,18 +606,15 @@ def pick(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
 def reduce(mean: bool) -> NativeRule:
     def rule(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
         _need_rows(node, inputs[0])
-        value, named = inputs[0], node.attrs.integers('axis')
-        rank = len(value.shape) + value.lead
-        axes = {axis % rank for axis in named}
-        if node.attrs.flag('exclude'):
-            axes = set(range(rank)) - axes
+        value = inputs[0]
+        axes = node.attrs.axes(len(value.shape) + value.lead)
         if value.ragged and axes == {1} and not mean:
             low.emit(Opcode.SEGMENT_SUM, low.out(node, False), value.view)
             return
-        if named and not axes:  # every axis is excluded: nothing to sum
+        if not axes:  # every axis is excluded: nothing to sum
             low.alias(node, value, value.view)
             return
-        first, last = min(axes, default=0) - value.lead, max(axes, default=0) - value.lead
+        first, last = min(axes) - value.lead, max(axes) - value.lead
         if first < 0 or len(axes) != last - first + 1:
             raise Unsupported(f'has {node.op} along such axes')
         length, inner = width_of(value.shape[first : last + 1]), width_of(value.shape[last + 1 :])

@@ -32,11 +32,13 @@ PaddingRule = Callable[[Attrs, States], Optional[At]]
 
 def keeps(attrs: Attrs, states: States) -> At:
     """Zero of zeros, with finite slopes."""
-    return At.ZERO if set(states) == {At.ZERO} else At.FINITE
+    return At.ZERO if set(states) == {At.ZERO} else finite(attrs, states)
 
 
 def finite(attrs: Attrs, states: States) -> At:
-    """A number of any number."""
+    """A number of any number; of what is masked it may be infinite."""
+    if At.MASKED in states:
+        raise Unproved
     return At.FINITE
 
 
@@ -74,21 +76,21 @@ def first_input(attrs: Attrs, states: States) -> At:
 
 def product(attrs: Attrs, states: States) -> At:
     """Zero wherever one of them is."""
-    return At.ZERO if At.ZERO in states else At.FINITE
+    at = finite(attrs, states)
+    return At.ZERO if At.ZERO in states else at
 
 
 def activation(attrs: Attrs, states: States) -> At:
     """By the kind of function."""
-    return (
-        keeps(attrs, states) if attrs.get('act_type') in ('tanh', 'relu', 'softsign') else At.FINITE
-    )
+    rule = keeps if attrs.get('act_type') in ('tanh', 'relu', 'softsign') else finite
+    return rule(attrs, states)
 
 
 def fully_connected(attrs: Attrs, states: States) -> At:
     """A product value by value; of all values of a row at once, padding would count."""
     if attrs.flag('flatten', True) or any(states[1:]):
         raise Unproved
-    return keeps(attrs, states[:1]) if attrs.flag('no_bias') else At.FINITE
+    return (keeps if attrs.flag('no_bias') else finite)(attrs, states[:1])
 
 
 def behind_axis_1(name: str) -> PaddingRule:

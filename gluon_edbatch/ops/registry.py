@@ -10,6 +10,7 @@ from .padding import PaddingRule
 from .rows import RowsRule
 from .whole import WholeRule
 
+Affine = Callable[[Attrs], Tuple[float, float]]  # what it multiplies by, and adds
 NoiseRule = Callable[[Attrs, bool], bool]  # attributes, training: whether it draws random numbers
 _NOISE = ('_random_', '_sample_', '_image_random_')  # begin names of operators that draw
 
@@ -48,6 +49,11 @@ class Op:
     elementwise : bool
         Whether each element of the result depends on those at its place only, with gradients that
         are so, too; inputs may be broadcast.
+    by_value : callable, optional
+        Of those that are not: for which attributes each value of a ragged first input gives its own
+        result.
+    affine : callable, optional
+        Of a product or sum with a number: what it multiplies by, and adds.
     arithmetic : Arithmetic, optional
     broadcasting, aligned : str, optional
         Of arithmetic and comparisons: the operator that broadcasts, and the one that takes equal
@@ -59,7 +65,8 @@ class Op:
     unread : tuple of int
         Inputs whose values the backward pass does not read.
     own_gradient : bool
-        Whether its gradient is its own, whatever that of its result is (see `subgraph.own_gradient`).
+        Whether its gradient is its own, whatever that of its result is (see
+        `subgraph.own_gradient`).
     noise : callable, optional
         Whether it draws random numbers.
     never_adds : bool
@@ -76,6 +83,8 @@ class Op:
     padding: Optional[PaddingRule] = None
     native: Optional[NativeRule] = None
     elementwise: bool = False
+    by_value: Callable[[Attrs], bool] = lambda attrs: False
+    affine: Optional[Affine] = None
     arithmetic: Optional[Arithmetic] = None
     broadcasting: Optional[str] = None
     aligned: Optional[str] = None

@@ -80,11 +80,7 @@ def normalised(key: str, default: int) -> Callable[[Call], bool]:
 
 
 def reduction(call: Call) -> bool:
-    rank = len(call.inputs[0])
-    axes = {axis % rank for axis in call.attrs.integers('axis')}
-    if call.attrs.flag('exclude'):
-        return bool(axes) and 0 in axes
-    return bool(axes) and 0 not in axes
+    return 0 not in call.attrs.axes(len(call.inputs[0]))
 
 
 def stack(call: Call) -> bool:
@@ -94,10 +90,6 @@ def stack(call: Call) -> bool:
 def slice_(call: Call) -> bool:
     begin, end, step = (call.attrs.integers(key) or (None,) for key in ('begin', 'end', 'step'))
     return begin[0] in (None, 0) and end[0] is None and step[0] in (None, 1)
-
-
-def split(call: Call) -> bool:
-    return call.attrs.integer('axis', 1) % len(call.inputs[0]) != 0
 
 
 def upsampling(call: Call) -> bool:
@@ -149,11 +141,6 @@ def embedding(call: Call) -> bool:
     return call.batched == [True, False]
 
 
-def pick(call: Call) -> bool:
-    axis = call.attrs.integer('axis', -1)
-    return axis is not None and axis % len(call.inputs[0]) != 0 and all_batched(call)
-
-
 def same_rows(call: Call) -> bool:
     return all(call.batched) and call.inputs[0][0] == call.inputs[1][0]
 
@@ -168,16 +155,6 @@ def dropout(call: Call) -> bool:
 
 def sequence(call: Call) -> bool:
     return call.attrs.integer('axis', 0) == 1 and all(call.batched)
-
-
-def along(default: Optional[int]) -> Callable[[Call], bool]:
-    """Works along one axis of its only input; without one, on all as one."""
-
-    def rule(call: Call) -> bool:
-        axis = call.attrs.integer('axis', default)
-        return axis is not None and axis % len(call.inputs[0]) != 0
-
-    return rule
 
 
 def broadcast_to(call: Call) -> bool:

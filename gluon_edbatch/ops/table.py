@@ -6,7 +6,7 @@ from . import native, padding, rows, whole
 from .instructions import ADD, AFFINE, COPY, Opcode, binary_function, unary_function
 from .native import inverse, scalar
 from .padding import At, finite, keeps, only_at_zero
-from .registry import Arithmetic, Op, always, register
+from .registry import Affine, Arithmetic, Op, always, register
 
 
 def _each(names: str, **facts: Any) -> None:
@@ -21,18 +21,17 @@ def _unary(names: str, **facts: Any) -> None:
     _each(names, **{'rows': rows.always, 'whole': whole.alike, 'elementwise': True, **facts})
 
 
-def _affine(factor: float, term: float) -> native.NativeRule:
-    return native.unary(AFFINE, lambda _: (factor, term))
+def _affine(names: str, affine: Affine, **facts: Any) -> None:
+    _unary(names, affine=affine, native=native.unary(AFFINE, affine), **facts)
 
 
-_copied = native.unary(AFFINE, lambda _: COPY)
 _unary('tanh', padding=keeps, native=native.unary(unary_function('Tanh', 'y')))
 _unary('relu', padding=keeps, native=native.unary(unary_function('Relu', 'y')))
 _unary('softsign', padding=keeps, native=native.unary(unary_function('SoftSign', 'x')))
 _unary('square', padding=keeps, native=native.unary(unary_function('Square', 'x')))
 _unary('abs', padding=keeps, native=native.unary(unary_function('Abs', 'x')))
-_unary('negative', padding=keeps, native=_affine(-1.0, -0.0))
-_unary('_copy', padding=keeps, native=_copied)
+_affine('negative', lambda _: (-1.0, -0.0), padding=keeps)
+_unary('_copy', padding=keeps, native=native.unary(AFFINE, lambda _: COPY))
 _unary('sigmoid', padding=finite, native=native.unary(unary_function('Sigmoid', 'y')))
 _unary('exp', padding=finite, native=native.unary(unary_function('Exp', 'y')))
 _unary('log', native=native.unary(unary_function('Log', 'x')))
@@ -73,6 +72,7 @@ _each(
     'Dropout',
     rows=rows.dropout,
     whole=whole.dropout,
+    by_value=lambda attrs: not attrs.integers('axes'),
     padding=keeps,
     native=native.dropout,
     is_view=True,
@@ -81,27 +81,11 @@ _each(
 
 # --- of an array and a number
 
-_unary(
-    '_mul_scalar', padding=keeps, native=native.unary(AFFINE, lambda attrs: (scalar(attrs), -0.0))
-)
-_unary(
-    '_div_scalar',
-    padding=padding.scaled,
-    native=native.unary(AFFINE, lambda attrs: (inverse(scalar(attrs)), -0.0)),
-)
-_unary(
-    '_plus_scalar', padding=finite, native=native.unary(AFFINE, lambda attrs: (1.0, scalar(attrs)))
-)
-_unary(
-    '_minus_scalar',
-    padding=finite,
-    native=native.unary(AFFINE, lambda attrs: (1.0, -scalar(attrs))),
-)
-_unary(
-    '_rminus_scalar',
-    padding=finite,
-    native=native.unary(AFFINE, lambda attrs: (-1.0, scalar(attrs))),
-)
+_affine('_mul_scalar', lambda attrs: (scalar(attrs), -0.0), padding=keeps)
+_affine('_div_scalar', lambda attrs: (inverse(scalar(attrs)), -0.0), padding=padding.scaled)
+_affine('_plus_scalar', lambda attrs: (1.0, scalar(attrs)), padding=finite)
+_affine('_minus_scalar', lambda attrs: (1.0, -scalar(attrs)), padding=finite)
+_affine('_rminus_scalar', lambda attrs: (-1.0, scalar(attrs)), padding=finite)
 _unary('_rdiv_scalar', native=native.unary(_RECIPROCAL, lambda attrs: (scalar(attrs),)))
 _unary(
     '_maximum_scalar',
@@ -209,6 +193,7 @@ _each(
     'FullyConnected',
     rows=rows.first_only,
     whole=whole.fully_connected,
+    by_value=lambda attrs: not attrs.flag('flatten', True),
     padding=padding.fully_connected,
     native=native.fully_connected,
     weights=(1, 2),
@@ -268,8 +253,8 @@ _each(
     whole=whole.l2_normalization,
     native=native.l2_normalization,
 )
-_each('argmax argmin', rows=rows.along(None), whole=whole.or_all('axis', None))
-_each('argsort sort topk', rows=rows.along(-1), whole=whole.or_all('axis', -1))
+_each('argmax argmin', rows=rows.other_axis('axis', None), whole=whole.or_all('axis', None))
+_each('argsort sort topk', rows=rows.other_axis('axis', -1), whole=whole.or_all('axis', -1))
 _each('argmax_channel', rows=rows.always)
 _each('repeat', whole=whole.or_all('axis', None))
 _each('_contrib_div_sqrt_dim', rows=rows.several_axes, whole=whole.alike)
@@ -308,8 +293,14 @@ _each(
 )
 _each('slice', rows=rows.slice_, whole=whole.slice_, native=native.slice_axes, is_view=True)
 _each('slice_like', rows=rows.same_rows, whole=whole.slice_like)
-_each('SliceChannel', rows=rows.split, whole=whole.split, native=native.slice_channel, is_view=True)
-_each('_split_v2', rows=rows.split, whole=whole.split_v2, never_adds=True)
+_each(
+    'SliceChannel',
+    rows=rows.other_axis('axis', 1),
+    whole=whole.split,
+    native=native.slice_channel,
+    is_view=True,
+)
+_each('_split_v2', rows=rows.other_axis('axis', 1), whole=whole.split_v2, never_adds=True)
 _each('broadcast_to', rows=rows.broadcast_to, whole=whole.broadcast_to)
 _each('broadcast_axis', rows=rows.broadcast_axis, whole=whole.broadcast_to)
 _each('broadcast_like', rows=rows.same_rows, whole=whole.broadcast_to)
@@ -336,7 +327,13 @@ _each(
     weights=(0,),
     unread=(0,),
 )
-_each('pick', rows=rows.pick, whole=whole.later('axis', -1), native=native.pick, indices=(1,))
+_each(
+    'pick',
+    rows=rows.other_axis('axis', -1),
+    whole=whole.later('axis', -1),
+    native=native.pick,
+    indices=(1,),
+)
 _each('gather_nd batch_take softmax_cross_entropy', indices=(1,))
 
 # --- sequences -----------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ None if it may be one that leaves rows alone, as the rows of all values are rows
 """
 
 from functools import reduce
+from math import prod
 from typing import Any, Callable, List, NamedTuple, Optional, Sequence
 
 import mxnet as mx
@@ -278,11 +279,11 @@ def dot(call: LiftedCall) -> mx.sym.Symbol:
     if left.batched and right.batched:
         a = shaped(
             left.symbol,
-            left.shape if len(left.shape) == 2 else (_size(left.shape[:-1]), left.shape[-1]),
+            left.shape if len(left.shape) == 2 else (prod(left.shape[:-1]), left.shape[-1]),
         )
         b = shaped(
             right.symbol,
-            right.shape if len(right.shape) == 2 else (right.shape[0], _size(right.shape[1:])),
+            right.shape if len(right.shape) == 2 else (right.shape[0], prod(right.shape[1:])),
         )
         result = mx.sym.batch_dot(a, b, transpose_a=across, transpose_b=along)
     elif left.batched:
@@ -326,7 +327,7 @@ def fully_connected(call: LiftedCall) -> Optional[mx.sym.Symbol]:
         return None
     symbol = x.symbol
     if call.attrs.flag('flatten', True):
-        symbol = shaped(symbol, (x.shape[0], _size(x.shape[1:])))
+        symbol = shaped(symbol, (x.shape[0], prod(x.shape[1:])))
     return shaped(
         call.apply(symbol, *[value.symbol for value in weights], flatten=False), call.outputs[0]
     )
@@ -461,10 +462,3 @@ def dropout(call: LiftedCall) -> Optional[mx.sym.Symbol]:
     if not axes:
         return None
     return call.apply(call.inputs[0].symbol, axes=tuple(axis % call.rank + 1 for axis in axes))
-
-
-def _size(shape: Sequence[int]) -> int:
-    size = 1
-    for length in shape:
-        size *= length
-    return size

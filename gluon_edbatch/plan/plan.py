@@ -58,6 +58,12 @@ class Read(NamedTuple):
     length: Optional[int] = None
     parents: Optional[int] = None
 
+    def __str__(self) -> str:
+        rows = f'{"indices " if self.gather else ""}{self.begin}:{self.end}'
+        length = '' if self.length is None else f', padded to {self.length}'
+        parents = '' if self.parents is None else f', parents from {self.parents}'
+        return f'arena {self.arena}[{rows}{length}{parents}]'
+
 
 class Write(NamedTuple):
     """The rows that a batch writes."""
@@ -65,6 +71,9 @@ class Write(NamedTuple):
     arena: int
     begin: int
     end: int
+
+    def __str__(self) -> str:
+        return f'arena {self.arena}[{self.begin}:{self.end}]'
 
 
 class Batch(NamedTuple):
@@ -91,6 +100,11 @@ class Batch(NamedTuple):
     reads: Tuple[Read, ...]
     writes: Tuple[Write, ...]
     hoisted: bool = False
+
+    def __str__(self) -> str:
+        reads, writes = (', '.join(map(str, each)) for each in (self.reads, self.writes))
+        ahead = ' (hoisted)' if self.hoisted else ''
+        return f'{writes} = {self.node_type}{ahead} of {self.rows} rows ({reads})'
 
 
 class Reads(NamedTuple):
@@ -233,6 +247,16 @@ class ArenaPlan:
         self.arrays: List[Tuple[int, int]] = []
         self.imports: List[Import] = []
 
+    def __str__(self) -> str:
+        row_shape, dtype, ctx = self.key[:3]
+        given = [
+            f'{len(each)} {name}'
+            for name, each in (('given', self.arrays), ('imports', self.imports))
+            if each
+        ]
+        given += ['numbers'] * (self.scalars is not None) + ['private'] * self.private
+        return ', '.join([f'{self.rows} rows of {dtype.__name__}{row_shape} on {ctx}', *given])
+
     def allocate(self, rows: int) -> int:
         """Give out the next rows."""
         begin = self.rows
@@ -258,6 +282,14 @@ class Plan(NamedTuple):
     indices: np.ndarray
     gathered_rows: int
     sliced_rows: int
+
+    def __str__(self) -> str:
+        """Arenas, groups, then one line a batch."""
+        arenas = [f'arena {index}: {arena}' for index, arena in enumerate(self.arenas)]
+        groups = [
+            f'group {group.node_type}: batches {group.numbers.tolist()}' for group in self.groups
+        ]
+        return '\n'.join([*arenas, *groups, *map(str, self.batches)])
 
     @property
     def size(self) -> int:

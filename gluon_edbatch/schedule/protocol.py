@@ -50,6 +50,15 @@ class Schedule:
     def __repr__(self) -> str:
         return f'Schedule({len(self.order)} nodes in {len(self)} batches)'
 
+    def of_types(self, graph: Graph) -> str:
+        """One line a batch of the graph: its type, and how many nodes."""
+        types = [graph.type_names[graph.types[batch[0]]] for batch in self]
+        lines = [
+            f'{number}: {name} x {len(batch)}'
+            for number, (name, batch) in enumerate(zip(types, self))
+        ]
+        return '\n'.join([repr(self), *lines])
+
 
 class Scheduler(Protocol):
     """Decides which nodes run together, and in which order."""

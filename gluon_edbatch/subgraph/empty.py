@@ -51,14 +51,7 @@ def _rule(node: Node, states: List[Optional[str]]) -> Union[str, Entry, None]:
     if _EMPTY in states:
         if node.op == 'sum' and attrs.integers('axis') == (1,) and not attrs.flag('exclude'):
             return _ZERO
-        if op.elementwise or node.op == 'Dropout':
-            return _EMPTY
-        if (
-            node.op == 'FullyConnected'
-            and not attrs.flag('flatten', True)
-            and states[0] == _EMPTY
-            and not any(states[1:])
-        ):
+        if op.elementwise or (op.by_value(attrs) and states[0] == _EMPTY and not any(states[1:])):
             return _EMPTY
         return None
     if op.arithmetic is Arithmetic.SUM and states.count(_ZERO) == 1 and len(states) == 2:

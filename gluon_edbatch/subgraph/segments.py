@@ -65,15 +65,10 @@ class _SegmentRules:
         if node.op == 'sum':
             return self._sum(rewriter, node)
         op = op_of(node.op)
-        if len(long) == 1 and (
-            op.elementwise or (node.op == 'Dropout' and not node.attrs.integers('axes'))
-        ):
-            return self._row_by_row(rewriter, node, node.op, node.inputs)
         if (
-            node.op == 'FullyConnected'
-            and long[0]
+            long[0]
             and not any(long[1:])
-            and not node.attrs.flag('flatten', True)
+            and ((op.elementwise and len(long) == 1) or op.by_value(node.attrs))
         ):
             return self._row_by_row(rewriter, node, node.op, node.inputs)
         if op.aligned:

@@ -8,11 +8,11 @@ FAST = {
     'recording': 'lazy_array recorded_operators operators blocks errors side_effects scope_order',
     'scheduling': 'graph schedule fsm damaged_policies pq_tree',
     'planning': 'plan alignment row_layout pool host',
-    'compiling': 'passes lift segments rowwise hoisting horizontal compile_options shared',
+    'compiling': 'passes lift segments rowwise ops hoisting horizontal compile_options shared',
     'results and gradients': 'eager_equality autograd late_passes functional rnn sparse own_tape '
     'device',
     'other ways to call': 'fold fold_unroll fold_programs reuse concurrent',
-    'what is said': 'explain visualize public_surface judged_in_float64',
+    'what is said': 'explain visualize debug public_surface judged_in_float64',
     'found from outside': 'faults interrupts',
     'examples': 'example_data example_words example_spans example_metrics example_checkpoint',
     'the tests': 'suite',

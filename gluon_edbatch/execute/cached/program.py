@@ -5,6 +5,7 @@ from typing import Any, Dict, List, NamedTuple, Tuple
 import mxnet as mx
 from mxnet.ndarray import CachedOp
 
+from ... import debug
 from ...subgraph.empty import specialise
 from ...subgraph.ir import Shape, Subgraph
 from ...subgraph.node_type import Kind, NodeType
@@ -82,17 +83,19 @@ def _compile(node_type: NodeType, reads: Tuple[str, ...], fused: bool) -> Progra
     segmented = [
         position for position, read in enumerate(reads) if read in (LONG_SLICE, LONG_GATHER)
     ]
-    graph: Any = node_type.by_segments if segmented else node_type.graph.subgraph
+    graph: Any = node_type.graph.subgraph
+    debug.show(debug.SUBGRAPHS, f'{node_type}, read as {", ".join(reads)}', graph)
+    graph = debug.changed('segments', graph, node_type.by_segments) if segmented else graph
     empty = {INPUT % position for position, read in enumerate(reads) if read == EMPTY}
     if empty and node_type.neutral:  # else execution gives one row of zeros, as eager code does
-        graph = specialise(graph, empty) or graph
+        graph = debug.changed('specialise', graph, specialise(graph, empty) or graph)
     graph, changed = apply_passes(
         with_dtypes(graph, node_type),
         trial_shapes(node_type, bool(segmented)),
         node_type.options,
         node_type.ctx.device_type,
     )
-    graph = horizontal(graph) if fused else graph
+    graph = debug.changed('horizontal', graph, horizontal(graph)) if fused else graph
     packed = packs(graph)
     executable(node_type).changed_by.update(
         changed + ['segments'] * bool(segmented) + ['horizontal'] * bool(packed)

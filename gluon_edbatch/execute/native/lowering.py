@@ -10,6 +10,7 @@ from typing import Dict, List, Optional, Set, Tuple
 
 import numpy as np
 
+from ... import debug
 from ...ops import Arithmetic, op_of
 from ...ops.attrs import Shape
 from ...ops.instructions import (
@@ -63,10 +64,12 @@ def lower(node_type: NodeType) -> Tuple[RowProgram, List[str]]:
         raise Unsupported('mixes element types')
     # The other passes choose among MXNet's operators.
     options = node_type.options.but(operators=False, middle_axis=False, sums=False)
+    debug.show(debug.SUBGRAPHS, f'{node_type}, to be lowered', node_type.graph.subgraph)
     graph, changed = apply_passes(
         with_dtypes(node_type.graph.subgraph, node_type), node_type.trial_shapes, options, 'cpu'
     )
-    graph = horizontal(graph) if options.horizontal else graph
+    if options.horizontal:
+        graph = debug.changed('horizontal', graph, horizontal(graph))
     program = Lowering(node_type, graph, next(iter(dtypes)).itemsize).program()
     if node_type.ragged:
         changed.append('segments')

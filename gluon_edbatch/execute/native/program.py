@@ -2,6 +2,7 @@
 
 from typing import NamedTuple, Optional, Tuple
 
+from ... import debug
 from ...ops.instructions import RowProgram
 from ...ops.native import Unsupported
 from ...subgraph.node_type import NodeType
@@ -26,8 +27,10 @@ def native_program(node_type: NodeType) -> Optional[NativeProgram]:
             if not (node_type.options.native and library.available()):
                 raise Unsupported('there are no native operators')
             program, changed = lower(node_type)
+            debug.show(debug.PROGRAMS, f'{node_type}, natively', program)
             known.native = NativeProgram(program, (layout(program, False), layout(program, True)))
             known.changed_by.update(changed, ['native'])
         except Unsupported as reason:
             known.not_native = str(reason)
+            debug.show(debug.PROGRAMS, f'{node_type}, not natively: it {reason}')
     return known.native

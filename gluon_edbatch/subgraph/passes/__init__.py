@@ -3,6 +3,7 @@ results."""
 
 from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 
+from ... import debug
 from ..ir import Shape, Subgraph
 from ..options import CompileOptions
 from .added_inputs import added_inputs
@@ -69,6 +70,7 @@ def apply_passes(
     for one in PASSES:
         if device in one.devices and (one.option is None or getattr(options, one.option)):
             before, graph = graph, one.apply(graph, shapes)
+            debug.changed(one.apply.__name__, before, graph)
             if one.option is not None and graph is not before:
                 changed.append(one.option)
     return graph, changed

@@ -6,9 +6,6 @@ from ...ops import Arithmetic, op_of
 from ..ir import Entry, Shape, Subgraph
 from ..rewrite import NodeView, Operand, Rewriter, rewrite
 
-_WITH_NUMBER = frozenset(
-    '_plus_scalar _minus_scalar _rminus_scalar _mul_scalar _div_scalar'.split()
-)
 _LEAST, _GREATEST = 2.0**-14, 2.0**15  # of what no floating type rounds to zero or infinity
 _ZEROS, _ONES = frozenset('zeros_like _zeros'.split()), frozenset('ones_like _ones'.split())
 
@@ -64,17 +61,17 @@ def _step(node: NodeView) -> Optional[_Linear]:
 
     Integers round numbers.
     """
-    if node.op not in _WITH_NUMBER or not node.floating:
+    affine = op_of(node.op).affine
+    if affine is None or not node.floating:
         return None
-    number = node.attrs.number('scalar', 1)
-    if number != 0 and not _LEAST <= abs(number) <= _GREATEST:
+    factor, offset = affine(node.attrs)
+    if not factor or any(map(_too_far, (factor, offset))):
         return None
-    if node.op in ('_mul_scalar', '_div_scalar'):
-        if number == 0:
-            return None
-        return _Linear(node.inputs[0], number if node.op == '_mul_scalar' else 1 / number, 0.0)
-    sign = -1.0 if node.op == '_rminus_scalar' else 1.0
-    return _Linear(node.inputs[0], sign, -number if node.op == '_minus_scalar' else number)
+    return _Linear(node.inputs[0], factor, offset)
+
+
+def _too_far(number: float) -> bool:
+    return number != 0 and not _LEAST <= abs(number) <= _GREATEST
 
 
 def _computed(rewriter: Rewriter, linear: _Linear) -> Optional[Operand]:
@@ -82,7 +79,7 @@ def _computed(rewriter: Rewriter, linear: _Linear) -> Optional[Operand]:
     base, factor, offset = linear
     if (factor, offset) == (1, 0):
         return base
-    if any(number and not _LEAST <= abs(number) <= _GREATEST for number in linear[1:]):
+    if any(map(_too_far, linear[1:])):
         return None
     for op, number, fits in (
         ('_mul_scalar', factor, offset == 0),

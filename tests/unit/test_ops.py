@@ -1,0 +1,392 @@
+"""What is declared of operators is so: by MXNet's registry, and by numbers."""
+
+import re
+import subprocess
+import sys
+from dataclasses import replace
+
+import mxnet as mx
+import numpy as np
+import pytest
+from mxnet import autograd, gluon
+from mxnet._ctypes.ndarray import CachedOp
+
+import gluon_edbatch as edb
+from gluon_edbatch.execute.native import compiler
+from gluon_edbatch.mx.symbols import own_name, registered, symbol_function
+from gluon_edbatch.ops import OPS, __main__, padding
+from gluon_edbatch.ops.attrs import Attrs
+from gluon_edbatch.ops.header import header
+from gluon_edbatch.ops.padding import MASK, At, Unproved
+from gluon_edbatch.testing import assert_matches_eager
+from support.processes import HANG
+
+# --- names, and what is generated ----------------------------------------------------------------
+
+
+def test_header_is_what_is_declared():
+    text = (compiler.SOURCES / 'opcodes.h').read_text(encoding='ascii')
+    assert text == header(), 'run `python -m gluon_edbatch.ops --header`'
+
+
+def test_entries_have_mxnets_own_names():
+    assert [name for name in OPS if own_name(name) != name] == []
+    assert all(OPS[name].name == name for name in OPS)
+    for op in OPS.values():
+        assert {op.aligned, op.broadcasting} - {None} <= set(OPS), op
+
+
+def test_what_has_no_entry_is_listed(monkeypatch, capsys):
+    def listed():
+        monkeypatch.setattr(sys, 'argv', ['ops'])
+        __main__.main()
+        return capsys.readouterr().out.splitlines()
+
+    *names, last = listed()
+    assert names == sorted(registered() - set(OPS)) and 'Correlation' in names
+    assert last.startswith(f'{len(names)} operators without an entry')
+    monkeypatch.delitem(OPS, 'erf')
+    assert set(listed()) - set(names) - {'erf'} == {listed()[-1]} and 'erf' in listed()
+
+
+def test_header_is_written(monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, 'argv', ['ops', '--header'])
+    monkeypatch.setattr(__main__, 'SOURCES', tmp_path)
+    __main__.main()
+    assert (tmp_path / 'opcodes.h').read_text(encoding='ascii') == header()
+
+
+# --- formulas ------------------------------------------------------------------------------------
+
+# Slopes get what they are declared to read, and else NaN; beside each is a quotient of differences.
+SLOPES_PROGRAM = """
+#include <cstdio>
+#include <stdexcept>
+#include "opcodes.h"
+using namespace edb;
+
+const double kNothing = std::nan(""), kStep = 1e-5;
+const double kPoints[] = {-2.3, -1.4, -0.7, -0.3, 0.2, 0.45, 0.55, 0.8, 1.7, 3.1};
+
+template <typename F> double difference(F f) { return (f(kStep) - f(-kStep)) / (2 * kStep); }
+
+template <typename F> void unary(F f, Slope slope) {
+  for (double x : kPoints) {
+    const double reads[] = {kNothing, x, f.value(x)};
+    std::printf("%s 1 %.17g %.17g\\n", slope.name, f.slope(reads[slope.reads]),
+                difference([=](double step) { return f.value(x + step); }));
+  }
+}
+
+template <typename F> void binary(F f, Slope slope) {
+  for (double x : kPoints)
+    for (double y : {-1.1, 0.35, 2.6}) {
+      const double a = slope.reads ? x : kNothing, b = slope.reads ? y : kNothing;
+      std::printf("%s 1 %.17g %.17g\\n", slope.name, f.first(a, b),
+                  difference([=](double step) { return f.value(x + step, y); }));
+      std::printf("%s 2 %.17g %.17g\\n", slope.name, f.second(a, b),
+                  difference([=](double step) { return f.value(x, y + step); }));
+    }
+}
+
+template <typename Body> void for_all(Body body) {
+  try {
+    for (int64_t which = 0;; ++which) body(which);
+  } catch (const std::runtime_error&) {
+  }
+}
+
+int main() {
+  for_all([](int64_t which) {
+    with_unary<double>(which, 0.5, 0.75, [](auto f, Slope slope) { unary(f, slope); });
+  });
+  for_all([](int64_t which) {
+    with_binary<double>(which, [](auto f, Slope slope) { binary(f, slope); });
+  });
+}
+"""
+
+
+def slopes(tmp_path, sources):
+    """For each function and argument: slopes at some points, and what they should be."""
+    (tmp_path / 'slopes.cc').write_text(SLOPES_PROGRAM)
+    try:
+        command = compiler.find_compiler()
+    except compiler.BuildError:
+        pytest.skip('no C++ compiler')
+    subprocess.run(
+        [command, '-std=c++17', f'-I{sources}', 'slopes.cc', '-o', 'slopes'],
+        cwd=tmp_path,
+        check=True,
+        timeout=HANG,
+    )
+    done = subprocess.run(
+        [tmp_path / 'slopes'], check=True, timeout=HANG, text=True, stdout=subprocess.PIPE
+    )
+    found = {}
+    for line in done.stdout.splitlines():
+        name, argument, *numbers = line.split()
+        found.setdefault((name, argument), []).append([float(number) for number in numbers])
+    return {key: np.array(rows) for key, rows in found.items()}
+
+
+def wrong(found):
+    """Functions whose slope is not what differences say, where there is a value."""
+    names = set()
+    for (name, _), rows in found.items():
+        rows = rows[~np.isnan(rows[:, 1])]
+        assert len(rows) >= 4, name
+        if not np.allclose(rows[:, 0], rows[:, 1], rtol=1e-5, atol=1e-6):
+            names.add(name)
+    return names
+
+
+def test_slopes_read_what_they_need(tmp_path):
+    found = slopes(tmp_path, compiler.SOURCES)
+    text = header()
+    declared = set(re.findall(r'Slope\{"(\w+)"', text))
+    assert {name for name, _ in found} == declared and len(declared) > 20
+    assert wrong(found) == set()
+
+
+def test_what_slopes_need_is_seen(tmp_path):
+    """Each function that is declared to read another value has another slope."""
+    text = header()
+    for one, other in [('kFromResult', 'kFrom_'), ('kFromArgument', 'kFromResult')]:
+        text = re.sub(rf'(Slope\{{"\w+", ){one}', rf'\1{other}', text)
+    text = re.sub(r'(Slope\{"\w+", )kFrom_', r'\1kFromArgument', text)
+    text = text.partition('void with_binary')
+    text = text[0] + text[1] + text[2].replace('kFromResult', 'kFromNothing')
+    (tmp_path / 'opcodes.h').write_text(text)
+    (tmp_path / 'functions.h').write_text((compiler.SOURCES / 'functions.h').read_text())
+    # Of these, argument and result have the same sign, or are the same where it matters.
+    same = {'Relu', 'Abs', 'Leaky', 'Maximum', 'Minimum', 'Clip'}
+    reading = set(re.findall(r'Slope\{"(\w+)", (?!kFromNothing)', header()))
+    assert reading - wrong(slopes(tmp_path, tmp_path)) <= same
+
+
+# --- padding -------------------------------------------------------------------------------------
+
+ROWS, LENGTHS, WIDTH = 3, (4, 1, 2), 3
+PADDING = np.arange(max(LENGTHS)) >= np.array(LENGTHS)[:, None]  # (N, K)
+
+
+def _scalar(random):
+    return {'scalar': random.choice([-2.5, -1, 0, 0.5, 1, 2, 3])}
+
+
+def _leaky(random):
+    return {'act_type': random.choice(['leaky', 'elu', 'gelu', 'selu', 'prelu']), 'slope': 0.3}
+
+
+MAKERS = {  # attributes by chance, of operators that have some
+    'clip': lambda random: dict(zip(('a_min', 'a_max'), sorted(random.uniform(-2, 2, 2)))),
+    'Activation': lambda random: {
+        'act_type': random.choice(['relu', 'sigmoid', 'tanh', 'softrelu', 'softsign'])
+    },
+    'smooth_l1': lambda random: {'scalar': random.choice([0.5, 1, 3])},
+    '_contrib_gradientmultiplier': lambda random: {'scalar': random.uniform(-2, 2)},
+    'Cast': lambda random: {'dtype': random.choice(['float32', 'float64', 'int32'])},
+    'amp_cast': lambda random: {'dtype': random.choice(['float32', 'float16'])},
+    'hard_sigmoid': lambda random: {'alpha': random.uniform(0, 1), 'beta': random.uniform(0, 1)},
+    'LeakyReLU': _leaky,
+    'Dropout': lambda random: {'p': random.uniform(0, 0.9)},
+    'FullyConnected': lambda random: {
+        'num_hidden': 2,
+        'flatten': bool(random.randint(4) == 0),
+        'no_bias': bool(random.randint(2)),
+    },
+    'sum': lambda random: {'axis': int(random.randint(1, 3)), 'keepdims': bool(random.randint(2))},
+    'softmax': lambda random: {'axis': int(random.choice([1, -1]))},
+    'expand_dims': lambda random: {'axis': int(random.randint(1, 4))},
+    'Concat': lambda random: {'dim': int(random.randint(1, 3))},
+    'slice_axis': lambda random: {'axis': int(random.randint(1, 3)), 'begin': 1, 'end': 3},
+    'SequenceMask': lambda random: {
+        'axis': int(random.choice([1, 1, 0])),
+        'use_sequence_length': True,
+        'value': float(random.choice([0, -1e8, -1e30, 3])),
+    },
+}
+NEUTRAL = sorted(name for name, op in OPS.items() if op.padding)
+
+
+def attributes(name, random):
+    maker = MAKERS.get(name) or (_scalar if name.endswith('_scalar') else lambda random: {})
+    return maker(random)
+
+
+def ragged(random, state):
+    """(N, K, H): at the padding what the state says."""
+    values = random.uniform(-0.9, 0.9, (ROWS, max(LENGTHS), WIDTH))
+    if state is not At.FINITE:
+        values[PADDING] = 0 if state is At.ZERO else -1e308
+    return values
+
+
+def operands(name, attrs, random):
+    """(array, state) for each input: of those without a ragged axis the state is None."""
+    op = OPS[name]
+    states = [At.ZERO, At.ZERO, At.FINITE, At.MASKED]
+    if name in ('Concat', 'add_n') or op.aligned:
+        count = 2 if op.aligned else random.randint(1, 4)
+        made = [(ragged(random, state), state) for state in random.choice(states, count)]
+        if op.broadcasting == name and random.randint(2):
+            made[random.randint(2)] = random.uniform(-1, 1, (ROWS, 1, WIDTH)), None
+        return made
+    state = random.choice(states)
+    made = [(ragged(random, state), state)]
+    if name == 'FullyConnected':
+        made.append((random.uniform(-1, 1, (2, WIDTH)), None))
+        made += [] if attrs['no_bias'] else [(random.uniform(-1, 1, 2), None)]
+    if attrs.get('act_type') == 'prelu':
+        made.append((random.uniform(0, 1, 1), None))
+    if name == 'SequenceMask':
+        made.append((np.array(LENGTHS, float), None))
+    return made
+
+
+class Run:
+    """An operator that is applied eagerly: what comes out, and the gradients of some heads."""
+
+    def __init__(self, name, attrs, arrays):
+        symbol = symbol_function(name)(*[mx.sym.var(f'x{i}') for i in range(len(arrays))], **attrs)
+        dtype = 'float32' if name == 'amp_cast' else 'float64'  # MXNet's refuses others
+        self._arrays = [mx.nd.array(array, dtype=dtype) for array in arrays]
+        for array in self._arrays:
+            array.attach_grad()
+        with autograd.record(train_mode=False):
+            self._result = CachedOp(symbol)(*self._arrays)
+        self.value = self._result.asnumpy()
+
+    def gradients(self, heads):
+        if self._result.dtype == np.int32:
+            return []
+        for array in self._arrays:
+            array.grad[:] = 0
+        heads = mx.nd.array(heads, dtype=self._result.dtype)
+        self._result.backward(heads, retain_graph=True)
+        return [array.grad.asnumpy() for array in self._arrays]
+
+
+def one_sample(made, row):
+    """The inputs of one row without its padding."""
+    return [
+        array[row : row + 1, : LENGTHS[row]]
+        if state
+        else array[row : row + 1]
+        if len(array) == ROWS
+        else array
+        for array, state in made
+    ]
+
+
+def check_padding(name, attrs, made, at, random):
+    """All that the state of a result claims."""
+    padded = Run(name, attrs, [array for array, _ in made])
+    shape = padded.value.shape
+    assert at is None or shape[:2] == PADDING.shape
+    heads = random.uniform(-1, 1, shape)
+    every = padded.gradients(heads)
+    assert all(np.isfinite(array).all() for array in [padded.value, *every])
+    if at is not None:
+        there = padded.value[PADDING]
+        assert {At.ZERO: there == 0, At.MASKED: there <= MASK, At.FINITE: there == there}[at].all()
+        heads[PADDING] = 0
+    gradients = padded.gradients(heads)
+    shared = [0] * len(made)
+    for row, length in enumerate(LENGTHS):
+        alone = Run(name, attrs, one_sample(made, row))
+        mine = (slice(row, row + 1), *([slice(length)] if at is not None else []))
+        np.testing.assert_allclose(padded.value[mine], alone.value, rtol=1e-6, atol=1e-9)
+        own = alone.gradients(heads[mine])
+        for i, (gradient, (array, state)) in enumerate(zip(own, made)):
+            if state is None and len(array) != ROWS:
+                shared[i] = shared[i] + gradient
+                continue
+            where = (slice(row, row + 1), *([slice(length)] if state else []))
+            np.testing.assert_allclose(gradients[i][where], gradient, rtol=1e-6, atol=1e-9)
+    for i, total in enumerate(shared):
+        if not isinstance(total, int):
+            np.testing.assert_allclose(gradients[i], total, rtol=1e-6, atol=1e-9)
+
+
+def prove(name):
+    """Check what the rule says of some attributes and states by chance; gives how often."""
+    random, proved = np.random.RandomState(0), 0
+    for _ in range(30):
+        attrs = attributes(name, random)
+        made = operands(name, attrs, random)
+        as_text = Attrs({key: str(value) for key, value in attrs.items()})
+        try:
+            at = OPS[name].padding(as_text, [state for _, state in made])
+        except Unproved:
+            continue
+        check_padding(name, attrs, made, at, random)
+        proved += 1
+    return proved
+
+
+@pytest.mark.parametrize('name', NEUTRAL)
+def test_padding_is_what_rules_say(name):
+    assert prove(name) >= 3
+
+
+@pytest.mark.parametrize(
+    'name, rule',
+    [
+        ('exp', padding.keeps),
+        ('_plus_scalar', padding.keeps),
+        ('broadcast_add', padding.product),
+        ('softmax', padding.keeps),
+        ('mean', padding.total),
+        ('_mul_scalar', lambda attrs, states: At.FINITE),
+        ('_power_scalar', padding.keeps),
+        ('_div_scalar', padding.keeps),
+        ('log', padding.only_at_zero(At.ZERO)),
+    ],
+)
+def test_a_wrong_rule_is_seen(name, rule, monkeypatch):
+    monkeypatch.setitem(OPS, name, replace(OPS[name], padding=rule))
+    monkeypatch.setitem(MAKERS, 'mean', MAKERS['sum'])
+    with pytest.raises(AssertionError):
+        prove(name)
+
+
+def of_one_array(name):
+    """Whether an operator is a function of one ragged array, element by element."""
+    op = OPS[name]
+    return op.elementwise and not op.aligned and name not in ('add_n', 'amp_cast')
+
+
+def types_of_lengths(name, attrs):
+    """A block that sums the values of an operator over ragged arguments, which are multiplied, as
+    most leave no zeros: how many types and batches it has in a scope."""
+    x = mx.sym.var('x', dtype='float32')
+    values = mx.sym.Cast(symbol_function(name)(x * 0.5, **attrs), dtype='float32')
+    net = gluon.SymbolBlock(mx.sym.sum(values * x, axis=1), [x])
+    random = np.random.RandomState(0)
+    samples = [
+        [mx.nd.array(random.uniform(-0.9, 0.9, (1, WIDTH))) for _ in range(length)]
+        for length in (*LENGTHS, 3)
+    ]
+
+    def model(values):
+        return net(edb.ragged(values))
+
+    assert_matches_eager(model, samples, hybridized=[False], schedulers=['agenda'])
+    with edb.batching('agenda') as scope:
+        values = [model(sample) for sample in samples]
+    edb.forward(values)
+    report = scope.report()
+    return len(report.types), report.batches
+
+
+@pytest.mark.parametrize('name', [name for name in NEUTRAL if of_one_array(name)])
+def test_ragged_arguments_of_any_length_are_one_batch(name, monkeypatch):
+    attrs = {**attributes(name, np.random.RandomState(1))}
+    attrs = {'scalar': 2.0} if 'scalar' in attrs else attrs
+    if attrs.get('act_type') in ('prelu', 'gelu', 'selu', 'elu'):
+        attrs['act_type'] = 'leaky'
+    assert types_of_lengths(name, attrs) == (1, 1)
+    monkeypatch.setitem(OPS, name, replace(OPS[name], padding=None))
+    assert types_of_lengths(name, attrs)[1] == 4, 'a batch for each length'
