@@ -15,7 +15,7 @@ from mxnet.ndarray import NDArray
 
 from .arrays import raw_handle
 
-_NULL, _WRITE, _INPLACE, _ADD = range(4)
+_WRITE, _INPLACE, _ADD = 1, 2, 3
 _BACKWARD = autograd.Function._bwd_functype
 _DELETE = autograd.Function._del_functype
 _alive: Dict[int, MXCallbackList] = {}  # MXNet holds these by address only
