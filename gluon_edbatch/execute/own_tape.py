@@ -1,7 +1,8 @@
 """Calls that run as without a scope: one by one, by MXNet's own operators, on the user's own tape.
 
-That is for operators that make a gradient of their own (see `static.own_gradient`), and for whatever
-reads their results. All else of an evaluation is batched before, so what they read of it is there.
+That is for operators that make a gradient of their own (see `subgraph.own_gradient`), and for
+whatever reads their results. All else of an evaluation is batched before, so what they read of it
+is there.
 """
 
 from typing import Dict, Iterator, List, NamedTuple, Sequence, Tuple, Union

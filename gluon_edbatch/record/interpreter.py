@@ -1,4 +1,4 @@
-"""What ``calls.py`` needs of the interpreter, as Python; ``native.pxd`` says the same in C.
+"""What ``calls.py`` needs of the interpreter, as Python; ``interpreter.pxd`` says the same in C.
 
 The compiled ``calls.py`` uses the C form and never runs what is here.
 """
