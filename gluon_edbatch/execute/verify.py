@@ -11,7 +11,7 @@ import numpy as np
 from mxnet.ndarray import NDArray
 
 from ..errors import RowDependenceError
-from ..mx.modes import set_recording, set_training
+from ..mx.modes import modes
 from ..subgraph.node_type import Kind, NodeType
 from .cached.program import EMPTY, SLICE, program_for
 from .executable import executable
@@ -108,12 +108,8 @@ def run_unrecorded(
         else machine.weights.of(node_type, program, source)
         for source in program.sources
     ]
-    previous = set_recording(False), set_training(training)
-    try:
+    with modes(recording=False, training=training):
         results = program.call(*arguments)
-    finally:
-        set_recording(previous[0])
-        set_training(previous[1])
     return [results] if isinstance(results, mx.nd.NDArray) else results
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from ..record.recording import Recording
 from ..subgraph.node_type import NodeType
-from .graph import Graph
+from .graph import Graph, expand
 
 
 class Calls(NamedTuple):
@@ -96,13 +96,6 @@ class FormTable(NamedTuple):
     variable: np.ndarray  # how many arguments have a length of their own
     taped: np.ndarray  # recorded under autograd.record()
     output_rows: np.ndarray  # rows of each output, form after form
-
-
-def expand(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """``[s, s + 1, ..., s + c - 1]`` for each start and count, one after the other."""
-    total = int(counts.sum())
-    ends = np.cumsum(counts)
-    return np.arange(total) + np.repeat(starts - (ends - counts), counts)
 
 
 def _select(offsets, items, keep):

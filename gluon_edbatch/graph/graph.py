@@ -213,13 +213,10 @@ class Graph:
         return np.bincount(self.types, minlength=self.num_types)
 
 
-def expand(starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
-    """``concatenate([arange(a, b) for a, b in zip(starts, stops)])`` without the loop."""
-    sizes = stops - starts
-    ends = sizes.cumsum()
-    index = (stops - ends).repeat(sizes)
-    index += np.arange(len(index))
-    return index
+def expand(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """``concatenate([arange(a, a + n) for a, n in zip(starts, counts)])`` without the loop."""
+    shifts = (starts + counts - counts.cumsum()).repeat(counts)
+    return shifts + np.arange(len(shifts))
 
 
 def stable_argsort(keys: np.ndarray, bound: int) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Arrays by their handles: aliases, memory and gradients, without a touch (see `guard`)."""
 
 import ctypes
-from typing import Any, Optional, Sequence, Type, TypeVar
+from typing import Any, Optional, Sequence
 
 import mxnet as mx
 import numpy as np
@@ -13,8 +13,6 @@ from mxnet.ndarray.ndarray import (
     NDArrayBase,
     _new_alloc_handle,
 )
-
-Array = TypeVar('Array', bound=NDArray)
 
 handle_slot = NDArrayBase.handle  # the slot itself, which GuardedArray shadows
 copy_into = mx.nd._internal._copyto  # ``copyto`` looks at both handles first
@@ -32,7 +30,7 @@ def detached(array: NDArray) -> NDArray:
     return NDArray(handle)
 
 
-def alias(array: NDArray, cls: Type[Array] = NDArray) -> Array:
+def alias(array: NDArray, cls: type = NDArray) -> NDArray:
     """A new NDArray object for the same array, on a tape too; does not count as a touch."""
     handle = NDArrayHandle()
     check_call(_LIB.MXShallowCopyNDArray(handle_slot.__get__(array), ctypes.byref(handle)))

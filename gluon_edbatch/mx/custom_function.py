@@ -7,7 +7,7 @@ and drops gradients that are to be added.
 import ctypes
 import itertools
 import traceback
-from typing import Any, Callable, Dict, List, Sequence
+from typing import Callable, Dict, List, Sequence
 
 from mxnet import autograd
 from mxnet.base import _LIB, MXCallbackList, NDArrayHandle, c_array, c_handle_array, check_call
@@ -15,10 +15,10 @@ from mxnet.ndarray import NDArray
 
 from .arrays import raw_handle
 
-_NULL, _WRITE, _INPLACE, _ADD = range(4)
+_WRITE, _INPLACE, _ADD = 1, 2, 3
 _BACKWARD = autograd.Function._bwd_functype
 _DELETE = autograd.Function._del_functype
-_alive: Dict[int, Any] = {}  # MXNet holds these by address only
+_alive: Dict[int, MXCallbackList] = {}  # MXNet holds these by address only
 _serial = itertools.count()
 
 

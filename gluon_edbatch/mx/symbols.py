@@ -54,16 +54,12 @@ def _in_mx_sym(op: str) -> Callable[..., mx.sym.Symbol]:
 
 def registered() -> Set[str]:
     """MXNet's own names of all operators; aliases and gradients left out."""
+    ops = map(operator_handle, mx.operator.get_all_registered_operators())
     return {
         name
-        for name in map(own_name, mx.operator.get_all_registered_operators())
+        for name in map(operator_name, ops)
         if 'backward' not in name and not name.startswith('edb_')
     }
-
-
-def own_name(op: str) -> str:
-    """The name that an operator has in graphs, whichever of its aliases is given."""
-    return operator_name(operator_handle(op))
 
 
 def infer_shape(symbol: mx.sym.Symbol, shapes: Dict[str, Tuple[int, ...]]):

@@ -10,7 +10,7 @@ from typing import Callable, List, NamedTuple, Optional
 from .attrs import Attrs, Shape
 
 
-class Call(NamedTuple):
+class OpCall(NamedTuple):
     """An operator and what it is applied to, as rules see it.
 
     Attributes
@@ -30,27 +30,27 @@ class Call(NamedTuple):
     outputs: List[Shape]
 
 
-RowsRule = Callable[[Call], bool]
+RowsRule = Callable[[OpCall], bool]
 
 
-def always(call: Call) -> bool:
+def always(call: OpCall) -> bool:
     return True
 
 
-def several_axes(call: Call) -> bool:
+def several_axes(call: OpCall) -> bool:
     return len(call.inputs[0]) > 1  # depends on the length of the last
 
 
-def first_only(call: Call) -> bool:
+def first_only(call: OpCall) -> bool:
     """The first input is batched, the others (weights) are not."""
     return call.batched[0] and not any(call.batched[1:])
 
 
-def all_batched(call: Call) -> bool:
+def all_batched(call: OpCall) -> bool:
     return all(call.batched) and len({shape[0] for shape in call.inputs}) == 1
 
 
-def elementwise(call: Call) -> bool:
+def elementwise(call: OpCall) -> bool:
     """Right-aligned broadcasting leaves axis 0 of every batched input where it is."""
     rank, rows = len(call.outputs[0]), call.outputs[0][0]
     for batched, shape in zip(call.batched, call.inputs):
@@ -61,63 +61,63 @@ def elementwise(call: Call) -> bool:
     return True
 
 
-def other_axis(key: str, default: Optional[int]) -> Callable[[Call], bool]:
+def other_axis(key: str, default: Optional[int]) -> Callable[[OpCall], bool]:
     """Works along one axis, which must not be axis 0; all inputs are batched."""
 
-    def rule(call: Call) -> bool:
+    def rule(call: OpCall) -> bool:
         axis = call.attrs.integer(key, default)
         return axis is not None and axis % len(call.inputs[0]) != 0 and all_batched(call)
 
     return rule
 
 
-def normalised(key: str, default: int) -> Callable[[Call], bool]:
-    def rule(call: Call) -> bool:
+def normalised(key: str, default: int) -> Callable[[OpCall], bool]:
+    def rule(call: OpCall) -> bool:
         axis = call.attrs.integer(key, default)
         return axis % len(call.inputs[0]) != 0 and first_only(call)
 
     return rule
 
 
-def reduction(call: Call) -> bool:
+def reduction(call: OpCall) -> bool:
     return 0 not in call.attrs.axes(len(call.inputs[0]))
 
 
-def stack(call: Call) -> bool:
+def stack(call: OpCall) -> bool:
     return call.attrs.integer('axis', 0) % len(call.outputs[0]) != 0 and all_batched(call)
 
 
-def slice_(call: Call) -> bool:
+def slice_(call: OpCall) -> bool:
     begin, end, step = (call.attrs.integers(key) or (None,) for key in ('begin', 'end', 'step'))
     return begin[0] in (None, 0) and end[0] is None and step[0] in (None, 1)
 
 
-def upsampling(call: Call) -> bool:
+def upsampling(call: OpCall) -> bool:
     """Images of several sizes are put side by side or added; what is learnt is a kernel."""
     return first_only(call) if call.attrs.get('sample_type') == 'bilinear' else all(call.batched)
 
 
-def transpose(call: Call) -> bool:
+def transpose(call: OpCall) -> bool:
     axes = call.attrs.integers('axes')
     return bool(axes) and axes[0] == 0
 
 
-def swapaxes(call: Call) -> bool:
+def swapaxes(call: OpCall) -> bool:
     rank = len(call.inputs[0])
     axes = [call.attrs.integer(key, 0) % rank for key in ('dim1', 'dim2')]
     return 0 not in axes or axes[0] == axes[1]
 
 
-def expand_dims(call: Call) -> bool:
+def expand_dims(call: OpCall) -> bool:
     return call.attrs.integer('axis', 0) % len(call.outputs[0]) != 0
 
 
-def squeeze(call: Call) -> bool:
+def squeeze(call: OpCall) -> bool:
     axes = call.attrs.integers('axis')  # without axes, a batch of one row would lose its axis 0
     return bool(axes) and 0 not in {axis % len(call.inputs[0]) for axis in axes}
 
 
-def dot(call: Call) -> bool:
+def dot(call: OpCall) -> bool:
     return (
         call.batched == [True, False]
         and len(call.inputs[0]) >= 2
@@ -125,11 +125,11 @@ def dot(call: Call) -> bool:
     )
 
 
-def batch_dot(call: Call) -> bool:
+def batch_dot(call: OpCall) -> bool:
     return all_batched(call) and all(len(shape) >= 3 for shape in call.inputs)
 
 
-def take(call: Call) -> bool:
+def take(call: OpCall) -> bool:
     if call.batched == [False, True]:
         return call.attrs.integer('axis', 0) == 0
     return (
@@ -137,37 +137,37 @@ def take(call: Call) -> bool:
     )
 
 
-def embedding(call: Call) -> bool:
+def embedding(call: OpCall) -> bool:
     return call.batched == [True, False]
 
 
-def same_rows(call: Call) -> bool:
+def same_rows(call: OpCall) -> bool:
     return all(call.batched) and call.inputs[0][0] == call.inputs[1][0]
 
 
-def reverse(call: Call) -> bool:
+def reverse(call: OpCall) -> bool:
     return 0 not in {axis % len(call.inputs[0]) for axis in call.attrs.integers('axis') or (0,)}
 
 
-def dropout(call: Call) -> bool:
+def dropout(call: OpCall) -> bool:
     return 0 not in (call.attrs.integers('axes'))  # else all rows would share one mask
 
 
-def sequence(call: Call) -> bool:
+def sequence(call: OpCall) -> bool:
     return call.attrs.integer('axis', 0) == 1 and all(call.batched)
 
 
-def broadcast_to(call: Call) -> bool:
+def broadcast_to(call: OpCall) -> bool:
     shape = call.attrs.integers('shape')
     return bool(shape) and len(shape) == len(call.inputs[0]) and shape[0] == 0
 
 
-def broadcast_axis(call: Call) -> bool:
+def broadcast_axis(call: OpCall) -> bool:
     axes = call.attrs.integers('axis')
     return 0 not in {axis % len(call.inputs[0]) for axis in axes}
 
 
-def batch_norm(call: Call) -> bool:
+def batch_norm(call: OpCall) -> bool:
     """With statistics that are given; those of a batch are refused before (see
     `subgraph.rowwise`)."""
     return call.attrs.axis('axis', len(call.inputs[0]), 1) != 0

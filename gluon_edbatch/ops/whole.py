@@ -11,7 +11,7 @@ import mxnet as mx
 
 from ..mx.symbols import symbol_function
 from .attrs import Attrs, Shape
-from .rows import Call
+from .rows import OpCall
 
 
 class NoRule(Exception):
@@ -54,9 +54,9 @@ class LiftedCall(NamedTuple):
     outputs: List[Shape]
 
     @property
-    def call(self) -> Call:
+    def call(self) -> OpCall:
         """As rules for rows see it."""
-        return Call(
+        return OpCall(
             self.op,
             self.attrs,
             [value.batched for value in self.inputs],

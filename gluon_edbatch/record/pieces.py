@@ -95,8 +95,7 @@ class PortableForms:
         return number
 
     def forms(self, recording: Recording, numbers: np.ndarray) -> Optional[np.ndarray]:
-        """The forms of these kinds in a recording; None if a block or parameter is not as it
-        was."""
+        """Those in a recording; None if a block or parameter is not as it was."""
         known = recording.adopted.get(self)
         if known is None or len(known) < len(self._kinds):
             grown = np.full(len(self._kinds), -1)

@@ -46,7 +46,7 @@ class Recording(Inputs):
     ----------
     forms : list of Form
     form_summaries, output_rows : list
-        The same as later stages see them (see `pending.FormTable`): five numbers a form, and
+        The same as later stages see them (see `graph.collect.FormTable`): five numbers a form, and
         rows of each output.
     arrays : list of (Spec, GivenArray or numpy.ndarray)
         Arrays given by the user.

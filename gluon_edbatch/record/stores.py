@@ -6,7 +6,7 @@ import mxnet as mx
 import numpy as np
 from mxnet.ndarray import NDArray
 
-from ..mx.modes import modes
+from ..mx.modes import modes, set_recording
 from ..mx.pool import Memory
 from ..subgraph.spec import Spec
 
@@ -54,10 +54,13 @@ class Arena:
         source = self.taped if taped else None
         if source is None:
             return self.raw._slice(begin, end)
-        with modes(recording=True):
+        previous = set_recording(True)  # at every value that is read: `modes` would take longer
+        try:
             if source.ndim > _MOST_AXES:
                 return mx.nd.slice_axis(source, axis=0, begin=begin, end=end)
             return source._slice(begin, end)
+        finally:
+            set_recording(previous)
 
 
 class EagerArena:

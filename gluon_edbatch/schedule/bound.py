@@ -80,9 +80,10 @@ def path_counts(graph: Graph, kinds: np.ndarray) -> np.ndarray:
     # Numbered by level, the nodes of a level and their edges are slices.
     rank = np.empty(n, np.intp)
     rank[order] = np.arange(n)
-    starts, stops = graph.offsets[order], graph.offsets[order + 1]
-    producers = rank[graph.inputs[expand(starts, stops)]]
-    edges = np.concatenate(([0], np.cumsum(stops - starts)))
+    starts = graph.offsets[order]
+    degrees = graph.offsets[order + 1] - starts
+    producers = rank[graph.inputs[expand(starts, degrees)]]
+    edges = np.concatenate(([0], np.cumsum(degrees)))
     level_bounds, edge_bounds = bounds.tolist(), edges[bounds].tolist()
     for level in range(1, len(level_bounds) - 1):
         begin, end = level_bounds[level], level_bounds[level + 1]

@@ -14,7 +14,7 @@ import mxnet as mx
 
 from ..ops import op_of
 from ..ops.attrs import Shape
-from ..ops.rows import Call
+from ..ops.rows import OpCall
 from .ir import Subgraph
 
 _TRIAL_ROWS = (7, 11)  # primes, so that no other axis has them by accident
@@ -69,7 +69,7 @@ def analyse(graph: Subgraph, row_shapes: Dict[str, Shape], training: bool) -> Ro
             if node.is_variable:
                 batched[index] = node.name in row_shapes
                 continue
-            call = Call(
+            call = OpCall(
                 node.op,
                 node.attrs,
                 [batched[entry.node] for entry in node.inputs],
@@ -119,7 +119,7 @@ def _factor(op: str, first: Shape, second: Shape) -> int:
     return factors[0][0]
 
 
-def _is_batched(call: Call, training: bool, unknown: List[str]) -> bool:
+def _is_batched(call: OpCall, training: bool, unknown: List[str]) -> bool:
     if call.op == 'BatchNorm' and training and not call.attrs.flag('use_global_stats'):
         raise _Dependent('BatchNorm in training mode takes its statistics over the batch')
     rule = op_of(call.op).rows
@@ -130,7 +130,7 @@ def _is_batched(call: Call, training: bool, unknown: List[str]) -> bool:
     return True
 
 
-def _shown(call: Call) -> str:
+def _shown(call: OpCall) -> str:
     shown = ', '.join(
         f'{key}={value}'
         for key, value in call.attrs.items()

@@ -5,6 +5,7 @@ import numpy as np
 from ..graph.graph import Graph
 from ..schedule.bound import lower_bound
 from ..schedule.protocol import Schedule, Scheduler
+from .closeness import ensure
 
 
 def check_scheduler(scheduler: Scheduler, graph: Graph) -> Schedule:
@@ -35,14 +36,14 @@ def check_scheduler(scheduler: Scheduler, graph: Graph) -> Schedule:
     )
     schedule = scheduler.schedule(graph)
     for name in ('types', 'offsets', 'inputs', 'alone'):
-        _ensure(
+        ensure(
             np.array_equal(getattr(graph, name), getattr(twin, name)),
             f'{scheduler!r} changed {name} of the graph',
         )
     check_schedule(schedule, graph)
     for other in (twin, graph):
         again = scheduler.schedule(other)
-        _ensure(
+        ensure(
             np.array_equal(again.bounds, schedule.bounds)
             and np.array_equal(again.order, schedule.order),
             f'{scheduler!r} gave two schedules for one graph',
@@ -65,15 +66,15 @@ def check_schedule(schedule: Schedule, graph: Graph) -> None:
         The graph that they are to run.
     """
     order, bounds = schedule.order, schedule.bounds
-    _ensure(order.dtype == np.int32, f'order is {order.dtype}, not int32')
-    _ensure(bounds.dtype == np.int64, f'bounds are {bounds.dtype}, not int64')
+    ensure(order.dtype == np.int32, f'order is {order.dtype}, not int32')
+    ensure(bounds.dtype == np.int64, f'bounds are {bounds.dtype}, not int64')
     sizes = np.diff(bounds)
-    _ensure(
+    ensure(
         len(bounds) > 0 and bounds[0] == 0 and bounds[-1] == len(order),
         f'bounds do not go from 0 to the {len(order)} nodes in order',
     )
-    _ensure(bool((sizes > 0).all()), f'batches without nodes: {np.flatnonzero(sizes <= 0)}')
-    _ensure(
+    ensure(bool((sizes > 0).all()), f'batches without nodes: {np.flatnonzero(sizes <= 0)}')
+    ensure(
         np.array_equal(np.sort(order), np.arange(len(graph))),
         f'order does not hold each of the {len(graph)} nodes once',
     )
@@ -89,17 +90,11 @@ def check_schedule(schedule: Schedule, graph: Graph) -> None:
         )
     same = batch[order[1:]] == batch[order[:-1]]
     kinds = graph.types[order]
-    _ensure(not (same & (kinds[1:] != kinds[:-1])).any(), 'a batch holds nodes of two types')
-    _ensure(not (same & (order[1:] <= order[:-1])).any(), 'nodes do not ascend in a batch')
-    _ensure(
+    ensure(not (same & (kinds[1:] != kinds[:-1])).any(), 'a batch holds nodes of two types')
+    ensure(not (same & (order[1:] <= order[:-1])).any(), 'nodes do not ascend in a batch')
+    ensure(
         not (same & graph.alone[kinds[1:]]).any(),
         'a batch holds two nodes of a type whose nodes must run alone',
     )
     bound = lower_bound(graph)
-    _ensure(len(schedule) >= bound, f'{len(schedule)} batches, below the lower bound of {bound}')
-
-
-def _ensure(condition: bool, message: str) -> None:
-    # Not the assert statement, which python -O leaves out.
-    if not condition:
-        raise AssertionError(message)
+    ensure(len(schedule) >= bound, f'{len(schedule)} batches, below the lower bound of {bound}')

@@ -168,8 +168,8 @@ def test_countdown_gives_each_node_when_its_last_input_has_run(graph, seed):
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 5)), max_size=20))
 def test_expand_is_ranges_in_turn(ranges):
     starts = np.array([start for start, _ in ranges], int)
-    stops = np.array([start + size for start, size in ranges], int)
-    assert expand(starts, stops).tolist() == [
+    sizes = np.array([size for _, size in ranges], int)
+    assert expand(starts, sizes).tolist() == [
         i for start, size in ranges for i in range(start, start + size)
     ]
 
