@@ -56,7 +56,7 @@ import os
 
 import gluon_edbatch as edb
 import mxnet as mx
-from gluon_edbatch.native import compiler, library
+from gluon_edbatch.execute.native import compiler, library
 assert mx.runtime.Features().is_enabled('CUDA'), 'this is no CUDA build'
 assert edb.native_available() and library.loaded().parent == compiler.BUILT, library.loaded()
 gpus = mx.context.num_gpus()

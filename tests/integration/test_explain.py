@@ -382,11 +382,8 @@ def test_an_operator_that_mixes_rows(rows, text, advice):
     net = Filter()
     with edb.batching() as scope:
         values = [
-            net(x, y)
-            for x, y in zip(
-                ndarrays(3, (rows, 1, 4)),  # mixed
-                ndarrays(3, (1, 1, 2)),
-            )
+            net(x, y)  # mixed
+            for x, y in zip(ndarrays(3, (rows, 1, 4)), ndarrays(3, (1, 1, 2)))
         ]
     found = place(explained(scope, values), 'mixed')
     why = reason(found, Cause.MIXED_ROWS)

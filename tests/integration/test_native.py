@@ -387,7 +387,7 @@ def test_folder_that_cannot_be_written(tmp_path):
 
 LACKING_PROGRAM = """
 import mxnet as mx, gluon_edbatch as edb
-from gluon_edbatch.native import lowering
+from gluon_edbatch.execute.native import lowering
 from gluon_edbatch.ops.instructions import BINARY, UNARY, Opcode
 
 MODELS = {
@@ -542,7 +542,7 @@ def test_stopwatch(tmp_path):
     program = (
         PROGRAM
         + """
-from gluon_edbatch.native import stopwatch
+from gluon_edbatch.execute.native import stopwatch
 taken, again = stopwatch.seconds(), stopwatch.seconds()
 assert 0 < taken['products'] < taken['all'] < 1, taken
 assert not any(again.values()), again

@@ -68,14 +68,14 @@ BROKEN = {
         'sort',
     ),
     'a gradient': (
-        'from gluon_edbatch.static import own_gradient\n'
+        'from gluon_edbatch.subgraph import own_gradient\n'
         'own_gradient.own_gradients = lambda graph: []\n'
-        'from gluon_edbatch.static import node_type\n'
+        'from gluon_edbatch.subgraph import node_type\n'
         'node_type.own_gradients = own_gradient.own_gradients\n',
         'MakeLoss',
     ),
     'a crash': (
-        'import os\nfrom gluon_edbatch.static import node_type\n'
+        'import os\nfrom gluon_edbatch.subgraph import node_type\n'
         'node_type.mended = lambda *_: os.abort()\n',
         'tanh',
     ),

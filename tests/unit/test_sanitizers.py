@@ -57,7 +57,7 @@ def run_sanitized(*arguments):
 
 SHORT_WORKSPACE = """
 import mxnet as mx, gluon_edbatch as edb
-from gluon_edbatch.native import run
+from gluon_edbatch.execute.native import run
 
 call = run._call
 
