@@ -32,7 +32,7 @@ settings.register_profile(
 settings.load_profile('ci')
 
 # Without a C compiler there is no gluonnlp (see scripts/environment.sh), nor what needs it.
-collect_ignore_glob = [] if find_spec('gluonnlp') else ['test_example_*.py', 'test_benchmark*.py']
+collect_ignore_glob = [] if find_spec('gluonnlp') else ['examples/*', 'bench/*']
 
 
 def pytest_addoption(parser):

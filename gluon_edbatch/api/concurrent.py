@@ -11,16 +11,17 @@ from types import coroutine
 from typing import Any, Callable, ContextManager, Dict, Generator, Iterable, List, Sequence, Tuple
 
 import numpy as np
-from mxnet import gluon
 from mxnet.ndarray import NDArray
 
 from ..errors import RecordError, SampleError
+from ..mx.parameters import context_of
 from ..record.hooks import current_recording, local
-from ..record.lazy import LazyArray, Store
+from ..record.lazy import LazyArray
 from ..record.sites import Site, site_of
+from ..record.stores import Store
 from ..subgraph.structure import flatten, unflatten
-from .functional import _evaluate
-from .mixin import _context_of, _eager
+from .functional import compute
+from .mixin import eagerly
 
 
 def run_concurrently(samples: Iterable[Any], fn: Callable[[Any], Any]) -> List[Any]:
@@ -194,7 +195,7 @@ def _contents(values: List[Any]) -> List[Any]:
         recording.flush()
     leaves: List[Any] = []
     template = flatten(values, lambda value: not isinstance(value, (list, tuple, dict)), leaves)
-    _evaluate(leaves)
+    compute(leaves)
     computed: Dict[Tuple[Store, int], List[int]] = {}
     for position, leaf in enumerate(leaves):
         if leaf.__class__ is LazyArray and leaf._id >= 0 and not leaf._store.spec.eager:
@@ -224,7 +225,7 @@ def _eager_calls(fn: Callable[[Any], Any]) -> ContextManager[None]:
     if local.eager is not None:
         return nullcontext()
     owner = getattr(fn, '__self__', None)
-    return _eager(_context_of(owner) if isinstance(owner, gluon.Block) else None)
+    return eagerly(context_of(owner))
 
 
 def _name(fn: Callable[[Any], Any]) -> str:

@@ -1,16 +1,16 @@
 """Functions on values, lazy or not: the same model text works inside a scope and outside."""
 
-import ctypes
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 import mxnet as mx
 import numpy as np
-from mxnet.base import _LIB, NDArrayHandle, check_call
 from mxnet.ndarray import NDArray
 
 from ..errors import RecordError
+from ..mx.arrays import alias
+from ..mx.modes import modes
 from ..record.hooks import current_recording
-from ..record.lazy import EagerRagged, LazyArray, RaggedArray, _set_recording, stack_ragged
+from ..record.lazy import EagerRagged, LazyArray, RaggedArray, stack_ragged
 from ..record.recording import Recording
 from ..record.sites import current_site
 from ..subgraph.spec import spec_of
@@ -31,7 +31,7 @@ def forward(values: Any) -> Any:
     """
     leaves: List[LazyArray] = []
     template = flatten(values, lambda value: isinstance(value, LazyArray), leaves)
-    _evaluate(leaves)
+    compute(leaves)
     return unflatten(template, iter([_to_write_to(leaf) for leaf in leaves]))
 
 
@@ -47,7 +47,7 @@ def _to_write_to(value: LazyArray) -> NDArray:
     return value.settled()
 
 
-def _evaluate(leaves: Sequence[NDArray]) -> None:
+def compute(leaves: Sequence[NDArray]) -> None:
     """Run what the lazy ones among `leaves` need, one evaluation for each scope concerned."""
     by_recording: Dict[Recording, List[int]] = {}
     for leaf in leaves:
@@ -91,7 +91,7 @@ def _gathered(values: Sequence[NDArray]) -> Optional[NDArray]:
         or first._store.spec.eager
     ):
         return None
-    _evaluate(values)
+    compute(values)
     locations = first._store.locations
     ids = np.array([value._id for value in values])
     evaluation, taped = locations.evaluation[ids[0]], bool(locations.taped[ids[0]])
@@ -112,14 +112,11 @@ def _gathered(values: Sequence[NDArray]) -> Optional[NDArray]:
     )
     connected = taped and arena.taped is not None
     source = arena.taped if connected else arena.raw
-    previous = _set_recording(connected)
-    try:
+    with modes(recording=connected):
         if (np.diff(rows) == 1).all():
             return mx.nd.slice_axis(source, axis=0, begin=int(rows[0]), end=int(rows[-1]) + 1)
         index = mx.nd.array(rows, ctx=first.ctx, dtype='int32')
         return mx.nd.take(source, index)
-    finally:
-        _set_recording(previous)
 
 
 def _same_shape(values: Sequence[NDArray], name: str) -> Tuple[int, ...]:
@@ -159,7 +156,7 @@ def stack(values: Sequence[NDArray], axis: int = 0) -> NDArray:
         return mx.nd.stack(*values, axis=axis)
     rows = _gathered(values) if axis == 0 else None
     if rows is None:
-        _evaluate(values)
+        compute(values)
         return mx.nd.stack(*values, axis=axis)
     with _connected(values[0]):
         return rows.reshape((len(values),) + shape)
@@ -192,7 +189,7 @@ def concat(values: Sequence[NDArray], dim: int = 0) -> NDArray:
     rows = _gathered(values) if dim == 0 else None
     if rows is not None:
         return rows
-    _evaluate(values)
+    compute(values)
     return mx.nd.concat(*values, dim=dim)
 
 
@@ -216,7 +213,7 @@ def add_n(values: Sequence[NDArray]) -> NDArray:
         return recording.operator('sum', (('axis', '1'),), [ragged(values)])
     rows = _gathered(values)
     if rows is None:
-        _evaluate(values)
+        compute(values)
         return mx.nd.add_n(*values)
     with _connected(values[0]):
         return rows.reshape((len(values),) + shape).sum(axis=0)
@@ -259,7 +256,7 @@ def ragged(
     values = list(values)
     if values:
         _same_shape(values, 'ragged')
-        _evaluate(values)
+        compute(values)
         shape, dtype, ctx = values[0].shape, values[0].dtype, values[0].ctx
     elif shape is None:
         raise RecordError(
@@ -267,21 +264,11 @@ def ragged(
             f'hidden_size))\n  called at {current_site()}'
         )
     stacked = stack_ragged(values, spec_of(tuple(shape), dtype, ctx or mx.current_context()))
-    handle = NDArrayHandle()
-    check_call(_LIB.MXShallowCopyNDArray(stacked.handle, ctypes.byref(handle)))
-    result = EagerRagged(handle)
+    result = alias(stacked, EagerRagged)
     result._length = len(values)
     return result
 
 
-class _connected:
+def _connected(value: LazyArray) -> modes:
     """Record autograd's tape while a value that was recorded there is reshaped."""
-
-    def __init__(self, value: LazyArray) -> None:
-        self._taped = bool(value._store.locations.taped[value._id])
-
-    def __enter__(self) -> None:
-        self._previous = _set_recording(self._taped)
-
-    def __exit__(self, *_: Any) -> None:
-        _set_recording(self._previous)
+    return modes(recording=bool(value._store.locations.taped[value._id]))

@@ -4,9 +4,9 @@ from typing import Any, Hashable, Iterable, List, Optional, Sequence, Tuple, Uni
 
 import mxnet as mx
 import numpy as np
-from mxnet import gluon
 from mxnet.ndarray import NDArray
 
+from ..mx.parameters import context_of
 from ..record import hooks
 from ..record.refused import model_codes, refused_eagerly
 from ..schedule import Scheduler
@@ -29,7 +29,7 @@ class AutoBatchMixin:
         if hooks.current_recording() is not None or hooks.local.eager:
             return super().__call__(*args)  # type: ignore[misc]  # of gluon.Block
         try:
-            with _eager(_context_of(self)):
+            with eagerly(context_of(self)):
                 return super().__call__(*args)  # type: ignore[misc]  # of gluon.Block
         except Exception as error:
             message = refused_eagerly(error, error.__traceback__)
@@ -83,17 +83,10 @@ def _paired(keys: Iterable[Hashable], arguments: List[Any]) -> Iterable[Tuple[Ha
     return zip(keys, arguments)
 
 
-def _context_of(block: gluon.Block) -> Optional[mx.Context]:
-    for parameter in block.collect_params().values():
-        if parameter._data is not None or parameter._deferred_init:
-            return parameter.list_ctx()[0]
-    return None
-
-
 model_codes.add(AutoBatchMixin.__call__.__code__)
 
 
-class _eager:
+class eagerly:
     """While a mixin model runs eagerly, calls of HybridBlocks take numbers and NumPy arrays."""
 
     def __init__(self, ctx: Optional[mx.Context]) -> None:

@@ -6,7 +6,7 @@ from typing import Any, Callable, Hashable, Optional, Sequence, Tuple
 
 from ..errors import RecordError
 from ..record.hooks import current_recording
-from ..record.pieces import Kinds, Mark, Piece
+from ..record.pieces import Mark, Piece, PortableForms
 from ..record.recording import Recording
 from ..subgraph.options import CompileOptions
 
@@ -64,7 +64,7 @@ class Reuse:
         self.limit = limit
         self.check_every = check_every
         self.recorded = self.reused = self.checked = 0
-        self._kinds = Kinds()
+        self._kinds = PortableForms()
         self._pieces: OrderedDict[tuple, Piece] = OrderedDict()
         self._lock = threading.Lock()  # around what several threads change in _pieces
         self._uses = 0
@@ -76,7 +76,7 @@ class Reuse:
     def clear(self) -> None:
         """Forget all samples."""
         self._pieces.clear()
-        self._kinds = Kinds()
+        self._kinds = PortableForms()
 
     def __call__(self, key: Hashable, function: Callable[..., Any], *args: Any) -> Any:
         """``function(*args)``, recorded or as it was recorded under this key."""

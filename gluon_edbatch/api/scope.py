@@ -80,7 +80,7 @@ class batching:
         self._open = True
         hooks.install(self)
         try:
-            hooks.set_recording(recording)
+            hooks.record_into(recording)
             self._started = time.perf_counter()
             return self
         except BaseException:  # an interrupt: __exit__ will not be called

@@ -1,13 +1,11 @@
 """Gradients: the batches in reverse, chained through gradient arenas, as one node of autograd.
 
 Towards MXNet a whole evaluation is one custom function: its inputs are the parameters and arrays
-that the calls read, its outputs are the arenas. ``autograd.Function`` could not be used: its
-backward stops at the first input without a gradient, and drops gradients that are to be added.
+that the calls read, its outputs are the arenas.
 """
 
 import atexit
 import ctypes
-import itertools
 import os
 import sys
 import threading
@@ -15,97 +13,20 @@ import time
 import traceback
 import weakref
 from functools import partial
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Callable, List, Optional
 
 import mxnet as mx
-from mxnet import autograd
-from mxnet.base import _LIB, MXCallbackList, NDArrayHandle, c_array, c_handle_array, check_call
 from mxnet.ndarray import NDArray
 
 from ..errors import StaleValueError
-from ..mx.guard import raw_handle
+from ..mx.custom_function import deliver, record_function
+from ..mx.modes import modes
 from ..mx.pace import wait_for_all
-from ..record.lazy import _set_recording
 from .machine import Machine
 from .sparse_tables import with_dense_gradient
 
-_NULL, _WRITE, _INPLACE, _ADD = range(4)
-_BACKWARD = autograd.Function._bwd_functype
-_DELETE = autograd.Function._del_functype
-_alive: Dict[int, Any] = {}  # MXNet holds these by address only
-_serial = itertools.count()
 _DELETING_S = 0.1
 _passes: 'weakref.WeakSet[BackwardPass]' = weakref.WeakSet()
-
-
-def record_function(
-    inputs: Sequence[NDArray],
-    outputs: Sequence[NDArray],
-    backward: Callable[[List[NDArray], List[NDArray], List[int]], None],
-) -> None:
-    """Tell autograd that `outputs` were computed from `inputs`.
-
-    Parameters
-    ----------
-    inputs : sequence of NDArray
-        At least one of them must carry a gradient.
-    outputs : sequence of NDArray
-        Computed already; not known to autograd.
-    backward : callable
-        Gets the gradients of the outputs, the arrays where those of the inputs belong, and for
-        each of these what to do (`deliver`). Called from a thread of the engine.
-    """
-    key = next(_serial)
-
-    def backward_entry(num_heads, num_inputs, handles, requests, _is_train, _context):
-        try:
-            arrays = [
-                NDArray(ctypes.cast(handle, NDArrayHandle), writable=i >= num_heads)
-                for i, handle in enumerate(handles[: num_heads + num_inputs])
-            ]
-            backward(arrays[:num_heads], arrays[num_heads:], requests[:num_inputs])
-        except Exception:
-            print(f'Error in the backward pass of gluon_edbatch:\n{traceback.format_exc()}')
-            return False
-        return True
-
-    def delete_entry(_context):
-        _alive.pop(key, None)
-        return True
-
-    callbacks = [
-        ctypes.cast(callback, ctypes.CFUNCTYPE(ctypes.c_int))
-        for callback in (_BACKWARD(backward_entry), _DELETE(delete_entry))
-    ]
-    context = MXCallbackList(
-        ctypes.c_int(len(callbacks)),
-        ctypes.cast(
-            c_array(ctypes.CFUNCTYPE(ctypes.c_int), callbacks),
-            ctypes.POINTER(ctypes.CFUNCTYPE(ctypes.c_int)),
-        ),
-        ctypes.cast(
-            c_array(ctypes.c_void_p, [None] * len(callbacks)), ctypes.POINTER(ctypes.c_void_p)
-        ),
-    )
-    _alive[key] = context
-    check_call(
-        _LIB.MXCustomFunctionRecord(
-            ctypes.c_int(len(inputs)),
-            c_array(ctypes.c_void_p, list(map(raw_handle, inputs))),
-            ctypes.c_int(len(outputs)),
-            c_handle_array(outputs),
-            ctypes.byref(context),
-        )
-    )
-
-
-def deliver(gradients: List[NDArray], targets: List[NDArray], requests: List[int]) -> None:
-    """Write gradients to where MXNet wants them, add them, or neither, as it requests."""
-    for gradient, target, request in zip(gradients, targets, requests):
-        if request in (_WRITE, _INPLACE):
-            gradient.copyto(target)
-        elif request == _ADD:
-            target += gradient
 
 
 class BackwardPass:
@@ -218,15 +139,12 @@ def connect(machine: Machine, eager: bool) -> List[Optional[Callable[[], NDArray
 
     def connected(index: int) -> NDArray:
         output = machine.arenas[index].detach()
-        previous = _set_recording(True)
-        try:
+        with modes(recording=True):
             record_function(
                 inputs,
                 [output],
                 lambda heads, targets, requests: backward(index, heads[0], targets, requests),
             )
-        finally:
-            _set_recording(previous)
         return output
 
     return [

@@ -12,24 +12,25 @@ from ..errors import BatchError, EdbError
 from ..graph.collect import Calls, Edges, FormTable, Pending, ancestors, form_table, to_graph
 from ..graph.graph import Graph
 from ..graph.rows import arrange
+from ..mx.modes import modes
 from ..mx.pace import under_way, wait_for_engine
-from ..plan.hoist import hoist
 from ..plan.layout import Given, make_plan
 from ..plan.plan import Batch, Plan
-from ..record.hooks import suspended, unrecorded
+from ..plan.split import hoist, look_ups_apart
+from ..record.hooks import suspended
 from ..record.inputs import SCALAR_DTYPE
-from ..record.lazy import Arena, EagerArena
 from ..record.recording import Recording
 from ..record.sites import Site, current_site
-from ..report.counters import EvaluationCounts, passes_of
+from ..record.stores import Arena, EagerArena
 from ..schedule import Schedule, Scheduler
 from ..subgraph.node_type import Kind, NodeType
 from ..subgraph.spec import ArenaKey, spec_of
+from .backend import traits_of
 from .backward import BackwardPass, connect
-from .machine import Machine, steps
-from .native.run import native_program
+from .counts import EvaluationCounts, passes_of
+from .machine import Machine
 from .own_tape import EagerCalls, eager_last, given_rows
-from .sparse_tables import look_ups_apart
+from .steps import steps
 from .verify import verify
 
 
@@ -68,7 +69,9 @@ class Evaluator:
         asked_by = current_site()
         if not recording.closed:
             self.forced.append(asked_by)
-        with suspended(), unrecorded():
+        # A slice of an array that a tape has read would be an output of that tape, and could not be
+        # written to.
+        with suspended(), modes(recording=False):
             table = form_table(recording)
             calls = self.pending.calls(recording, table)
             evaluation = recording.locations.evaluation
@@ -86,7 +89,7 @@ class Evaluator:
 
     def graph(self, recording: Recording) -> Graph:
         """The calls that wait, as a scheduler will see them."""
-        with self._lock, suspended(), unrecorded():
+        with self._lock, suspended(), modes(recording=False):
             table = form_table(recording)
             calls = self.pending.calls(recording, table)
             return to_graph(
@@ -118,11 +121,10 @@ class Evaluator:
         schedule = self.scheduler.schedule(graph)
         scheduled = time.perf_counter()
         schedule, arranged = _arranged(graph, schedule, types)
-        plan = look_ups_apart(
-            hoist(
-                make_plan(calls, table, types, schedule, graph.types, _given(recording), locations)
-            )
+        plan = make_plan(
+            calls, table, types, schedule, graph.types, _given(recording), locations, traits_of
         )
+        plan = look_ups_apart(hoist(plan, traits_of))
         BackwardPass.begin_evaluation()
         wait_for_engine()
         plan, eager = eager_last(plan)
@@ -167,11 +169,7 @@ def _arranged(
 ) -> Tuple[Schedule, List[NodeType]]:
     """The schedule with calls in the order in which they are read, where that pays; the types
     that are read in another one."""
-    wanted = [
-        node_type
-        for node_type in types
-        if node_type.options.row_layout and native_program(node_type) is None
-    ]
+    wanted = [node_type for node_type in types if traits_of(node_type).gathers]
     order = arrange(graph, schedule.order, schedule.bounds) if wanted else schedule.order
     if np.array_equal(order, schedule.order):
         return schedule, []
@@ -205,7 +203,7 @@ def _run_eager(recording, plan, arenas, batches: List[Batch], calls) -> None:
 
 def _run_step(machine, step, calls, recording) -> None:
     try:
-        machine.run(step)
+        step.run(machine)
         if step.unproved:
             (batch,) = machine.plan.batches_between(step.first, step.last)
             _verify(machine, batch, calls, recording)

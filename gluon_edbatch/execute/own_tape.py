@@ -1,6 +1,6 @@
 """Calls that run as without a scope: one by one, by MXNet's own operators, on the user's own tape.
 
-That is for operators that make a gradient of their own (see `static.own_gradient`), and for
+That is for operators that make a gradient of their own (see `subgraph.own_gradient`), and for
 whatever reads their results. All else of an evaluation is batched before, so what they read of it
 is there.
 """
@@ -9,17 +9,16 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 import mxnet as mx
 import numpy as np
-from mxnet._ctypes.ndarray import CachedOp
-from mxnet.ndarray import NDArray
+from mxnet.ndarray import CachedOp, NDArray
 
 from ..errors import RecordError
-from ..mx.guard import alias, detached
+from ..mx.arrays import alias, detached
 from ..mx.host import upload
-from ..mx.symbols import operator_handle
+from ..mx.invoke import invoke, operator_handle
+from ..mx.modes import modes
 from ..plan.plan import ArenaPlan, Batch, Plan, Read
-from ..record.hooks import _invoke
-from ..record.lazy import EagerArena, _set_recording, _set_training
 from ..record.recording import Recording
+from ..record.stores import EagerArena
 from ..subgraph.node_type import Kind, NodeType
 from ..subgraph.spec import ArenaKey
 from ..subgraph.trace import INPUT
@@ -76,8 +75,7 @@ class EagerCalls:
     def run(self, batch: Batch) -> None:
         """Run one call: its results are rows of their arenas."""
         node_type = batch.node_type
-        previous = _set_recording(node_type.mode.recording), _set_training(node_type.mode.training)
-        try:
+        with modes(*node_type.mode):
             variables = {
                 name: self._parameter(node_type, position)
                 for position, name in enumerate(node_type.graph.parameters)
@@ -90,9 +88,6 @@ class EagerCalls:
             )
             with node_type.ctx:
                 results = run_graph(node_type, variables)
-        finally:
-            _set_recording(previous[0])
-            _set_training(previous[1])
         for result, write in zip(results, batch.writes):
             self._arenas[write.arena].rows[write.begin] = result
 
@@ -204,7 +199,7 @@ def run_graph(node_type: NodeType, variables: Dict[str, NDArray]) -> List[NDArra
         attrs = {key: value for key, value in node.attrs.items() if not key.startswith('__')}
         inputs = [values[entry.node][entry.output] for entry in node.inputs]
         values.append(
-            _invoke(
+            invoke(
                 operator_handle(node.op),
                 inputs,
                 list(attrs),

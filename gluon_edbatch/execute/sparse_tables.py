@@ -5,88 +5,17 @@ of these tables are looked up by MXNet's `Embedding`, recorded before that funct
 as inputs; their gradients go back through that operator, which knows which rows were used.
 """
 
-import ctypes
-from typing import List, Optional, Tuple
-
 import mxnet as mx
 import numpy as np
 from mxnet import gluon
-from mxnet.base import _LIB, NDArrayHandle, check_call
 from mxnet.ndarray import NDArray
-from mxnet.ndarray.ndarray import _STORAGE_TYPE_ID_TO_STR
 
-from ..mx.guard import Watched, alias, detached, raw_handle
-from ..plan.hoist import known_before, read_all, with_early
-from ..plan.plan import ArenaPlan, Batch, Group, Plan, Reads, Writes
-from ..record.lazy import _set_recording
-from ..subgraph.look_ups import LookUps, look_ups
+from ..mx.arrays import alias, detached, gradient_stype
+from ..mx.guard import Watched
+from ..mx.modes import modes
+from ..plan.plan import Batch
 from .cached.program import EMPTY, SLICE
 from .verify import run_unrecorded
-
-# --- in a plan -----------------------------------------------------------------------------------
-
-
-def look_ups_apart(plan: Plan) -> Plan:
-    """The same plan, in which rows of such tables are looked up by batches of their own.
-
-    There is one for each type, before its first batch, where all ids are known then; else one
-    before each batch.
-    """
-    groups, early, indices = [], [], [plan.indices]
-    for group in plan.groups:
-        parts = look_ups(group.node_type)
-        if parts is not None and parts.rest is None:  # what is looked up are its results
-            group = group._replace(
-                node_type=parts.ids,
-                reads=tuple(group.reads[position] for position in parts.positions),
-            )
-        elif parts is not None:
-            first, group = _split(plan, group, parts, indices)
-            early.append(first)
-        groups.append(group)
-    if early:
-        groups = with_early(groups, early)
-    return plan._replace(groups=groups, indices=np.concatenate(indices))
-
-
-def _split(
-    plan: Plan, group: Group, parts: LookUps, indices: List[np.ndarray]
-) -> Tuple[Group, Group]:
-    """The look-ups of a group, and its batches without them."""
-    at_once = (
-        group.size > 1
-        and not group.node_type.alone
-        and known_before(plan, group).issuperset(parts.positions)
-    )
-    writes, found = [], []
-    for spec in parts.found:
-        rows = np.full(group.size, spec.rows) if parts.ids.alone else group.rows
-        ends = np.cumsum(rows)
-        arena = ArenaPlan(spec.arena, private=True)
-        arena.allocate(int(ends[-1]))
-        plan.arenas.append(arena)
-        found.append(Reads(len(plan.arenas) - 1, np.zeros(group.size, bool), ends - rows, ends))
-        writes.append(
-            Writes(
-                len(plan.arenas) - 1,
-                *((np.array([0]), ends[-1:]) if at_once else (ends - rows, ends)),
-            )
-        )
-    reads = [group.reads[position] for position in parts.positions]
-    first = group._replace(
-        node_type=parts.ids, reads=tuple(reads), writes=tuple(writes), hoisted=True
-    )
-    if at_once:
-        first = first._replace(
-            numbers=group.numbers[:1],
-            rows=group.rows.sum(keepdims=True),
-            bounds=group.bounds[[0, -1]],
-            reads=tuple(read_all(plan, read, indices) for read in reads),
-        )
-    return first, group._replace(node_type=parts.rest, reads=group.reads + tuple(found))
-
-
-# --- while it runs -------------------------------------------------------------------------------
 
 
 def look_up(machine, batch: Batch) -> None:
@@ -109,13 +38,10 @@ def look_up(machine, batch: Batch) -> None:
 
 def _record(table: Watched, ids: NDArray, rows: NDArray) -> None:
     """Write rows of a table, as it was when recorded, and put them on autograd's tape."""
-    own = alias(table.array)
+    own: NDArray = alias(table.array)
     sizes = dict(input_dim=own.shape[0], output_dim=own.shape[1], dtype=np.dtype(own.dtype).name)
-    previous = _set_recording(True)
-    try:
+    with modes(recording=True):
         mx.nd.Embedding(ids, own, out=rows, sparse_grad=True, **sizes)
-    finally:
-        _set_recording(previous)
     if table.copy is not None:  # written since; autograd asks for ids only
         mx.nd.Embedding(ids, table.copy, out=detached(rows), **sizes)
 
@@ -137,21 +63,7 @@ def check_request(parameter: gluon.Parameter) -> None:
 
 def with_dense_gradient(array: NDArray) -> NDArray:
     """An input of a function of autograd; a row_sparse gradient is made of the dense one."""
-    if _gradient_stype(array) in (None, 'default'):
+    if gradient_stype(array) in (None, 'default'):
         return array
-    previous = _set_recording(True)
-    try:
+    with modes(recording=True):
         return mx.nd.identity(alias(array))
-    finally:
-        _set_recording(previous)
-
-
-def _gradient_stype(array: NDArray) -> Optional[str]:
-    """As ``array.grad.stype``, without a touch, and several times as fast."""
-    handle, stype = NDArrayHandle(), ctypes.c_int()
-    check_call(_LIB.MXNDArrayGetGrad(raw_handle(array), ctypes.byref(handle)))
-    if not handle.value:
-        return None
-    check_call(_LIB.MXNDArrayGetStorageType(handle, ctypes.byref(stype)))
-    check_call(_LIB.MXNDArrayFree(handle))
-    return _STORAGE_TYPE_ID_TO_STR[stype.value]

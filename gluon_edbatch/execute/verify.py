@@ -11,9 +11,10 @@ import numpy as np
 from mxnet.ndarray import NDArray
 
 from ..errors import RowDependenceError
-from ..record.lazy import _set_recording, _set_training
+from ..mx.modes import set_recording, set_training
 from ..subgraph.node_type import Kind, NodeType
 from .cached.program import EMPTY, SLICE, program_for
+from .executable import executable
 
 _SMALLEST_SCALE = 4e-3  # where exact results are zero, only rounding is left
 _TOLERANCE = {'float16': 2e-2, 'float32': 1e-3, 'float64': 1e-7}
@@ -21,7 +22,8 @@ _TOLERANCE = {'float16': 2e-2, 'float32': 1e-3, 'float64': 1e-7}
 
 def needs_verification(node_type: NodeType) -> bool:
     """Whether a batch of several calls should be compared."""
-    return not (node_type.verified and node_type.verified_padding)
+    known = executable(node_type)
+    return not (known.verified and known.verified_padding)
 
 
 def verify(machine, batch, lengths: np.ndarray, rows: np.ndarray, line: str) -> None:
@@ -47,7 +49,8 @@ def verify(machine, batch, lengths: np.ndarray, rows: np.ndarray, line: str) -> 
     longest = lengths.max(axis=0) if lengths.size else np.zeros(0, int)
     which = int(lengths.sum(axis=1).argmin()) if lengths.size else len(rows) - 1
     padded = bool((lengths[which] < longest).any()) if lengths.size else True
-    if node_type.verified and not padded:
+    known = executable(node_type)
+    if known.verified and not padded:
         return
     inputs = [machine.read(batch, position) for position in range(len(batch.reads))]
     begin = int(rows[:which].sum())
@@ -70,8 +73,8 @@ def verify(machine, batch, lengths: np.ndarray, rows: np.ndarray, line: str) -> 
         found = others._slice(begin * factor, begin * factor + len(expected)).asnumpy()
         if not _close(found, expected):
             raise RowDependenceError(_message(node_type, found, expected, padded, line))
-    node_type.verified = True
-    node_type.verified_padding = node_type.verified_padding or padded
+    known.verified = True
+    known.verified_padding = known.verified_padding or padded
 
 
 def _cut(node_type, inputs, begin, end, lengths) -> List[NDArray]:
@@ -105,12 +108,12 @@ def run_unrecorded(
         else machine.weights.of(node_type, program, source)
         for source in program.sources
     ]
-    previous = _set_recording(False), _set_training(training)
+    previous = set_recording(False), set_training(training)
     try:
         results = program.call(*arguments)
     finally:
-        _set_recording(previous[0])
-        _set_training(previous[1])
+        set_recording(previous[0])
+        set_training(previous[1])
     return [results] if isinstance(results, mx.nd.NDArray) else results
 
 
@@ -134,7 +137,7 @@ def _message(node_type, found, expected, padded, line) -> str:
         'it lets the padding of its ragged argument change the result: use the lengths '
         '(ragged.lengths) to mask it'
         if padded
-        and not node_type.verified_padding
+        and not executable(node_type).verified_padding
         and any(argument.kind is Kind.RAGGED for argument in node_type.arguments)
         else 'its result for a sample depends on the others of the batch'
     )

@@ -1,16 +1,16 @@
 """Parameters of an evaluation: their values as they were recorded, and gradients of its own."""
 
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Tuple
 
 import mxnet as mx
 import numpy as np
 from mxnet import autograd
 from mxnet.ndarray import NDArray
-from mxnet.ndarray.ndarray import _new_alloc_handle
 
+from ..mx.arrays import empty
 from ..record.recording import Recording
-from ..subgraph.look_ups import has_sparse_gradient
 from ..subgraph.node_type import NodeType
+from ..subgraph.split import has_sparse_gradient
 from .cached.program import Program, Source
 from .sparse_tables import check_request
 
@@ -157,8 +157,3 @@ class Weights:
         for gradient, part in self._shares:
             gradient += part
         return self.gradients
-
-
-def empty(shape: Sequence[int], dtype, ctx: mx.Context) -> NDArray:
-    """An array whose memory is taken when it is first written."""
-    return NDArray(_new_alloc_handle(tuple(shape), ctx, True, dtype))

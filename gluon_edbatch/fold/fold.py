@@ -6,22 +6,22 @@ from typing import Any, Callable, Dict, Hashable, List, Optional, Sequence, Unio
 
 import mxnet as mx
 import numpy as np
-from mxnet import autograd, gluon
+from mxnet import autograd
 from mxnet.ndarray import NDArray
 
-from ..api.functional import _evaluate
+from ..api.functional import compute
 from ..api.scope import DEFAULT_SCHEDULER, batching
 from ..brief import brief
 from ..errors import EdbError, RecordError
+from ..mx.parameters import context_of
 from ..record.hooks import current_recording
 from ..record.interpreter import code_of, user_frame
 from ..record.lazy import LazyArray
-from ..record.recording import _contexts
 from ..schedule import Scheduler
 from .arguments import key_of_op, note, resolve
-from .handles import Call, Handle, Virtual
+from .handles import Handle, NotedCall, Virtual
 from .joined import joined
-from .operators import Callees
+from .operators import Targets
 from .summary import summary
 
 
@@ -81,7 +81,7 @@ class Fold:
         self.scheduler = scheduler
         self.volatile = volatile
         self.scope: Optional[batching] = None
-        self._calls: List[Call] = []
+        self._calls: List[NotedCall] = []
         self.reset()
         if cuda:
             self.cuda()
@@ -155,7 +155,7 @@ class Fold:
             if type(batch_axis) is not int or batch_axis < 0:
                 raise RecordError(f'a batch axis is an int, 0 or more, not {brief(batch_axis)}')
             frame = user_frame()
-            call = Call(
+            call = NotedCall(
                 op,
                 batch_axis,
                 copies,
@@ -231,7 +231,7 @@ class Fold:
             if self.volatile:
                 stack.enter_context(autograd.pause(train_mode=autograd.is_training()))
             values = self._replayed(lists, block, ctx, kept)
-            _evaluate(list(chain.from_iterable(values)))
+            compute(list(chain.from_iterable(values)))
             return [joined(items, row, ctx) for items, row in zip(lists, values)]
 
     def _replayed(
@@ -256,7 +256,7 @@ class Fold:
     def _replay(self, block: Any) -> None:
         calls = self._calls[self._ran :]
         recording = current_recording()
-        callees = Callees(recording, block)
+        callees = Targets(recording, block)
         ends = []
         try:
             for call in calls:
@@ -301,11 +301,6 @@ def first_gpu() -> mx.Context:
     return mx.gpu(0)
 
 
-def context_of(block: Any) -> Optional[mx.Context]:
-    """Where the parameters of a block are, if it is a block that has some."""
-    return next(_contexts(block), [None])[0] if isinstance(block, gluon.Block) else None
-
-
 def check_arguments(op: str, args: Sequence[Any]) -> None:
     """Raise if an argument of `add` is none that it takes."""
     for arg in args:
@@ -319,14 +314,14 @@ def check_arguments(op: str, args: Sequence[Any]) -> None:
             )
 
 
-def _located(error: Exception, call: Call) -> EdbError:
+def _located(error: Exception, call: NotedCall) -> EdbError:
     """The error with the user's line that noted the call."""
     if isinstance(error, EdbError):
         return type(error)(f'{error}\n  in {call}, noted at {call.site}')
     return RecordError(f'{call} failed: {type(error).__name__}: {error}\n  noted at {call.site}')
 
 
-def _tell_sites(recording: Any, calls: Sequence[Call], ends: Sequence[int]) -> None:
+def _tell_sites(recording: Any, calls: Sequence[NotedCall], ends: Sequence[int]) -> None:
     """What a call recorded at the user's line that asks for results is said to be recorded where
     the call was noted."""
     if not calls:

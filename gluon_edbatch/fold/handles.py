@@ -76,7 +76,7 @@ class Handle(ABC):
         """The handle for an index, or for another axis, of this."""
 
 
-class Call:
+class NotedCall:
     """A call that was noted.
 
     Attributes
@@ -143,14 +143,14 @@ class Virtual(Handle):
 
     Attributes
     ----------
-    call : Call
+    call : NotedCall
     path : tuple
         From what the call returns to this part of it: indices and ``('expand_dims', axis)``.
     """
 
     __slots__ = ('call', 'path', 'batch', 'batch_axis', '_parts')
 
-    def __init__(self, call: Call, path: tuple = (), batch: bool = True):
+    def __init__(self, call: NotedCall, path: tuple = (), batch: bool = True):
         self.call = call
         self.path = path
         self.batch = batch

@@ -10,10 +10,10 @@ from mxnet.ndarray import NDArray
 from ..api import nd
 from ..errors import RecordError
 from ..mx.guard import GuardedArray
-from .handles import Call
+from .handles import NotedCall
 
 
-class Callee(NamedTuple):
+class Target(NamedTuple):
     """What is called in the place of an op.
 
     Attributes
@@ -27,12 +27,12 @@ class Callee(NamedTuple):
     convert: Optional[Callable[[Any], Any]]
 
 
-class Callees:
+class Targets:
     """What to call in one replay.
 
     A scope records calls of HybridBlocks, and operators on its own values. An array of the user is
     none, so what other functions do with it would be done at once and alone; they get it as a value
-    of the scope (see `Values`).
+    of the scope (see `ScopeValues`).
 
     Parameters
     ----------
@@ -43,11 +43,11 @@ class Callees:
     """
 
     def __init__(self, recording: Any, block: Any):
-        self._values = Values(recording)
+        self._values = ScopeValues(recording)
         self._block = block
-        self._callees: Dict[Any, Callee] = {}
+        self._callees: Dict[Any, Target] = {}
 
-    def of(self, call: Call) -> Callee:
+    def of(self, call: NotedCall) -> Target:
         """What to call for an op."""
         op = call.op
         key = op if op.__class__ is str else id(op)
@@ -56,18 +56,18 @@ class Callees:
             callee = self._callees[key] = self._make(op)
         return callee
 
-    def _make(self, op: Any) -> Callee:
+    def _make(self, op: Any) -> Target:
         if op.__class__ is str:
-            return Callee(_method(self._block, op), self._values.of_argument)
+            return Target(_method(self._block, op), self._values.of_argument)
         if isinstance(op, gluon.HybridBlock):
-            return Callee(op, None)
+            return Target(op, None)
         name = getattr(op, '__name__', '')
         if mx.nd.op.__dict__.get(name) is op:
-            return Callee(_operator(op, getattr(nd, name)), None)
-        return Callee(op, self._values.of_array)
+            return Target(_operator(op, getattr(nd, name)), None)
+        return Target(op, self._values.of_array)
 
 
-class Values:
+class ScopeValues:
     """Arguments as values of a scope: lazy arrays, that cannot be written to.
 
     Weights (arrays with a gradient of their own, and large ones) stay as they are, as operators on

@@ -9,10 +9,10 @@ from mxnet import gluon
 from mxnet.ndarray import NDArray
 
 from ..brief import brief
-from .handles import Call, op_name
+from .handles import NotedCall, op_name
 
 
-def summary(calls: Iterable[Call]) -> str:
+def summary(calls: Iterable[NotedCall]) -> str:
     """Lines such as ``15 x Dense(dense0)((1, 4))`` under the depth of these calls."""
     steps: Dict[int, Counter] = {}
     for call in calls:
@@ -25,7 +25,7 @@ def summary(calls: Iterable[Call]) -> str:
     return '\n'.join(lines)
 
 
-def _text(call: Call) -> str:
+def _text(call: NotedCall) -> str:
     axis = f', batch axis {call.batch_axis}' if call.batch_axis else ''
     return f'{call}({_arguments(call.args)}){axis}'
 

@@ -7,13 +7,14 @@ import mxnet as mx
 from mxnet import autograd
 from mxnet.ndarray import NDArray
 
+from ..mx.parameters import context_of
 from .arguments import like
-from .fold import check_arguments, context_of, first_gpu
+from .fold import check_arguments, first_gpu
 from .handles import Handle, part_of
 from .joined import indices, joined
 
 
-class Value(Handle):
+class Result(Handle):
     """A result of a call of an `Unfold`.
 
     Attributes
@@ -29,8 +30,8 @@ class Value(Handle):
         self.batch_axis = batch_axis
         self.batch = batch
 
-    def _part(self, step: Any) -> 'Value':
-        return Value(
+    def _part(self, step: Any) -> 'Result':
+        return Result(
             part_of(self.value, step), self.batch_axis, self.batch if type(step) is tuple else True
         )
 
@@ -73,22 +74,22 @@ class Unfold:
         self.ctx = first_gpu()
         return self
 
-    def record(self, batch_axis: int, op: Callable, *args: Any) -> Value:
+    def record(self, batch_axis: int, op: Callable, *args: Any) -> Result:
         """Make a call (see `Fold.record`)."""
         return self._call(batch_axis, op, [_value(arg, None) for arg in args])
 
-    def add(self, op: str, *args: Any) -> Value:
+    def add(self, op: str, *args: Any) -> Result:
         """Call a method of the block (see `Fold.add`)."""
         check_arguments(op, args)
         return self._call(0, getattr(self.block, op), [_value(arg, self._index) for arg in args])
 
-    def _call(self, batch_axis: int, op: Callable, args: Sequence[Any]) -> Value:
+    def _call(self, batch_axis: int, op: Callable, args: Sequence[Any]) -> Result:
         with ExitStack() as stack:
             if self.ctx is not None:
                 stack.enter_context(self.ctx)
             if self.volatile:
                 stack.enter_context(autograd.pause(train_mode=autograd.is_training()))
-            return Value(op(*args), batch_axis)
+            return Result(op(*args), batch_axis)
 
     def _index(self, number: int) -> NDArray:
         return indices([number], self._ctx())
@@ -124,7 +125,7 @@ class Unfold:
 
 def _value(arg: Any, integer: Optional[Callable[[int], NDArray]]) -> Any:
     """An argument with values in the place of handles, and ints as arrays if asked."""
-    if isinstance(arg, Value):
+    if isinstance(arg, Result):
         return arg.value
     if isinstance(arg, (list, tuple)) or type(arg) is dict:
         items = arg.values() if type(arg) is dict else arg

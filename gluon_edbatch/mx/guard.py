@@ -6,38 +6,18 @@ run, the arrays that these read carry the class `GuardedArray`; the first access
 else gives each such recording a copy, then the array is an ordinary one again.
 """
 
-import ctypes
 import threading
 import weakref
 from typing import Callable, Dict, Optional
 
-from mxnet.base import _LIB, NDArrayHandle, check_call
+from mxnet.base import _LIB, check_call
 from mxnet.ndarray import NDArray
-from mxnet.ndarray.ndarray import NDArrayBase
 
-_handle = NDArrayBase.handle  # the slot itself, which GuardedArray shadows
+from .arrays import alias, detached, handle_slot
+
 _lock = threading.RLock()
 # id of an array -> who watches it; these hold the array
 _guards: Dict[int, 'weakref.WeakSet[Watched]'] = {}
-
-
-def raw_handle(array: NDArray) -> NDArrayHandle:
-    """The handle of an array without a touch, for a use that neither reads nor writes it."""
-    return _handle.__get__(array)
-
-
-def detached(array: NDArray) -> NDArray:
-    """A new NDArray object on the same memory that no tape knows; does not count as a touch."""
-    handle = NDArrayHandle()
-    check_call(_LIB.MXNDArrayDetach(_handle.__get__(array), ctypes.byref(handle)))
-    return NDArray(handle)
-
-
-def alias(array: NDArray) -> NDArray:
-    """A new NDArray object for the same array, on a tape too; does not count as a touch."""
-    handle = NDArrayHandle()
-    check_call(_LIB.MXShallowCopyNDArray(_handle.__get__(array), ctypes.byref(handle)))
-    return NDArray(handle)
 
 
 class GuardedArray(NDArray):
@@ -49,12 +29,12 @@ class GuardedArray(NDArray):
     def handle(self):
         """The array's handle, for whoever is about to read or write it."""
         _touched(self)
-        return _handle.__get__(self)
+        return handle_slot.__get__(self)
 
     @handle.setter
     def handle(self, value):
         _touched(self)
-        _handle.__set__(self, value)
+        handle_slot.__set__(self, value)
 
     # What does not look at the contents is no touch: models ask weights for their shapes.
     @property
@@ -80,7 +60,7 @@ class GuardedArray(NDArray):
         return alias(self).stype
 
     def __del__(self):
-        check_call(_LIB.MXNDArrayFree(_handle.__get__(self)))
+        check_call(_LIB.MXNDArrayFree(handle_slot.__get__(self)))
 
 
 def _touched(array: NDArray) -> None:

@@ -12,7 +12,8 @@ import mxnet as mx
 import numpy as np
 from mxnet.base import _LIB, check_call
 from mxnet.ndarray import NDArray
-from mxnet.ndarray.ndarray import _new_alloc_handle
+
+from .arrays import empty
 
 
 def upload(values: np.ndarray, ctx: mx.Context) -> NDArray:
@@ -24,7 +25,7 @@ def upload(values: np.ndarray, ctx: mx.Context) -> NDArray:
 
 def allocated(shape: Any, dtype: Any, ctx: mx.Context) -> NDArray:
     """A new array that has its memory already, as `write_new` needs it."""
-    return NDArray(_new_alloc_handle(tuple(shape), ctx, False, dtype))
+    return empty(shape, dtype, ctx, late=False)
 
 
 def write_new(array: NDArray, begin: int, rows: np.ndarray) -> None:

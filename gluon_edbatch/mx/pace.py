@@ -16,12 +16,12 @@ from mxnet.ndarray import NDArray
 _AHEAD = 2  # evaluations
 
 
-class _Local(threading.local):
+class _Fences(threading.local):
     def __init__(self):
         self.fences: Deque[NDArray] = deque()
 
 
-_local = _Local()
+_local = _Fences()
 _who_looks_will_hear_of_it = suppress(mx.base.MXNetError)  # at values of an evaluation that failed
 
 

@@ -15,7 +15,8 @@ from typing import Any, Deque, Dict, List, Optional, Tuple
 import mxnet as mx
 import numpy as np
 from mxnet.ndarray import NDArray
-from mxnet.ndarray.ndarray import _new_alloc_handle
+
+from .arrays import empty
 
 _SMALLEST = 1 << 16  # bytes; below, the C library keeps memory itself
 _DECAY = 0.999  # of the peak, by which the pool is bounded, with each piece taken
@@ -46,7 +47,7 @@ class Memory:
         self.shown = False
         size = int(np.prod(shape, dtype=np.int64))
         if ctx.device_type != 'cpu' or size * np.dtype(dtype).itemsize < _SMALLEST:
-            self.array = NDArray(_new_alloc_handle(tuple(shape), ctx, True, dtype))
+            self.array = empty(shape, dtype, ctx)
             return
         self._pool = _pool
         self._ticket = _pool.ticket()  # before the piece, or an interrupt would leave it lent
@@ -102,7 +103,7 @@ class _Pool:
                 self._free_bytes -= _bytes((size, dtype, ctx))
                 piece = pieces.pop(fitting)[2]
             else:
-                piece = NDArray(_new_alloc_handle((size,), ctx, True, dtype.type))
+                piece = empty((size,), dtype.type, ctx)
             self._lent[ticket] = (size, dtype, ctx), piece
             self._lent_bytes += _bytes((size, dtype, ctx))
             self._peak = max(self._peak * _DECAY, self._lent_bytes)

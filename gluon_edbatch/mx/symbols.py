@@ -1,12 +1,11 @@
-"""Operators of MXNet's registry by their names: as functions of Symbols, and as handles."""
+"""Operators of MXNet's registry by their names, as functions of Symbols."""
 
-import ctypes
-from typing import Any, Callable, Dict, Set
+from typing import Any, Callable, Dict, Set, Tuple
 
 import mxnet as mx
-from mxnet.base import _LIB, OpHandle, c_str, check_call, py_str
 
 from ..errors import UnrecordableError
+from .invoke import operator_handle, operator_name
 
 _WITHOUT_RESULTS = frozenset(['reset_arrays'])  # MXNet crashes if they are put into a graph
 
@@ -53,19 +52,6 @@ def _in_mx_sym(op: str) -> Callable[..., mx.sym.Symbol]:
     raise UnrecordableError(f'MXNet has no function of Symbols for {op}')
 
 
-_handles: Dict[str, int] = {}
-
-
-def operator_handle(op: str) -> int:
-    """MXNet's own handle of an operator."""
-    handle = _handles.get(op)
-    if handle is None:
-        found = OpHandle()
-        check_call(_LIB.NNGetOpHandle(c_str(op), ctypes.byref(found)))
-        handle = _handles[op] = found.value
-    return handle
-
-
 def registered() -> Set[str]:
     """MXNet's own names of all operators; aliases and gradients left out."""
     return {
@@ -77,6 +63,9 @@ def registered() -> Set[str]:
 
 def own_name(op: str) -> str:
     """The name that an operator has in graphs, whichever of its aliases is given."""
-    name = ctypes.c_char_p()
-    check_call(_LIB.MXSymbolGetAtomicSymbolName(OpHandle(operator_handle(op)), ctypes.byref(name)))
-    return py_str(name.value)
+    return operator_name(operator_handle(op))
+
+
+def infer_shape(symbol: mx.sym.Symbol, shapes: Dict[str, Tuple[int, ...]]):
+    """As ``Symbol.infer_shape``, which prints its arguments if shapes do not fit."""
+    return symbol._infer_shape_impl(False, **shapes)

@@ -1,15 +1,16 @@
 """``python -m gluon_edbatch.ops``: which operators of MXNet have no entry here.
 
-``--header`` writes ``native/src/opcodes.h``, after an operator with a formula of its own was added.
+``--header`` writes ``execute/native/src/opcodes.h``, after an operator with a formula was added.
 """
 
 import argparse
 from pathlib import Path
 
-from ..execute.native.compiler import SOURCES
 from ..mx.symbols import registered
 from . import OPS
 from .header import header
+
+_HEADER = Path(__file__).parents[1] / 'execute/native/src/opcodes.h'
 
 
 def main() -> None:
@@ -17,7 +18,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog='python -m gluon_edbatch.ops', description=__doc__)
     parser.add_argument('--header', action='store_true', help='write the header for C++')
     if parser.parse_args().header:
-        Path(SOURCES, 'opcodes.h').write_text(header(), encoding='ascii')
+        _HEADER.write_text(header(), encoding='ascii')
         return
     missing = sorted(registered() - set(OPS))
     print('\n'.join(missing))

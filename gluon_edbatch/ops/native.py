@@ -31,6 +31,7 @@ from .instructions import (
     Register,
     Spread,
     View,
+    binary_function,
     unary_function,
 )
 
@@ -69,7 +70,7 @@ class Value(NamedTuple):
         return 2 if self.ragged else 1
 
 
-class Node(NamedTuple):
+class ShapedNode(NamedTuple):
     """An operator of the graph.
 
     Attributes
@@ -94,7 +95,7 @@ class Node(NamedTuple):
 Values = List[Union[Value, Any]]  # None for a product that an addition computes itself
 
 
-class Lowering(Protocol):
+class LoweringContext(Protocol):
     """The program under way: what rules read and write.
 
     Attributes
@@ -104,7 +105,7 @@ class Lowering(Protocol):
     element_size : int
         Bytes: 4 or 8.
     registers : list of Register
-    nodes : list of Node
+    nodes : list of ShapedNode
     heads : list of Entry
         The results.
     values : dict
@@ -116,7 +117,7 @@ class Lowering(Protocol):
     training: bool
     element_size: int
     registers: List[Register]
-    nodes: List[Node]
+    nodes: List[ShapedNode]
     heads: List[Entry]
     values: Dict[Entry, Value]
     folded: Set[int]
@@ -124,13 +125,13 @@ class Lowering(Protocol):
     def new(self, width: int, ragged: Optional[bool]) -> View:
         """A register of its own."""
 
-    def out(self, node: Node, ragged: bool, output: int = 0) -> View:
+    def out(self, node: ShapedNode, ragged: bool, output: int = 0) -> View:
         """Where a result goes; from here on it is known to the operators that read it."""
 
     def lead(self, value: Value) -> Shape:
         """The axes in front of those of a row."""
 
-    def alias(self, node: Node, value: Value, view: View, output: int = 0) -> None:
+    def alias(self, node: ShapedNode, value: Value, view: View, output: int = 0) -> None:
         """A result that is a part, or another shape, of what is there."""
 
     def emit(self, op: Opcode, out: View, *views: View, **rest: object) -> None:
@@ -139,11 +140,11 @@ class Lowering(Protocol):
     def parameter(self, value: Value) -> int:
         """Its number in the program."""
 
-    def rows(self, node: Node, value: Value, ragged: bool) -> Value:
+    def rows(self, node: ShapedNode, value: Value, ragged: bool) -> Value:
         """A parameter as rows that are all the same."""
 
 
-NativeRule = Callable[[Lowering, Node, Values], None]
+NativeRule = Callable[[LoweringContext, ShapedNode, Values], None]
 
 
 def width_of(shape: Sequence[int]) -> int:
@@ -154,7 +155,7 @@ def _is_rows(*values: Optional[Value]) -> bool:
     return all(value is not None and value.view is not None for value in values)
 
 
-def _need_rows(node: Node, *values: Value) -> None:
+def _need_rows(node: ShapedNode, *values: Value) -> None:
     if not _is_rows(*values):
         raise Unsupported(f'has {node.op} of a parameter')
 
@@ -167,7 +168,7 @@ def unary(
 ) -> NativeRule:
     """An elementwise function; `reals` gives its numbers."""
 
-    def rule(low: Lowering, node: Node, inputs: Values) -> None:
+    def rule(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
         _need_rows(node, inputs[0])
         low.emit(
             Opcode.UNARY,
@@ -200,17 +201,20 @@ _ACTIVATIONS = {
     'softrelu': unary_function('SoftRelu', 'y'),
     'softsign': unary_function('SoftSign', 'x'),
 }
+_SQUARE, _SQRT = unary_function('Square', 'x'), unary_function('Sqrt', 'y')
+_DIVIDE = binary_function('Divide', 'xy')
+_L2_AXES = {'instance': (1, None), 'channel': (1, 2), 'spatial': (2, None)}
 _LEAKY, _CLIP = unary_function('Leaky', 'x', 1), unary_function('Clip', 'x', 2)
 
 
-def activation(low: Lowering, node: Node, inputs: Values) -> None:
+def activation(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
     function = _ACTIVATIONS.get(node.attrs['act_type'])
     if function is None:
         raise Unsupported(f'has Activation of type {node.attrs["act_type"]}')
     unary(function)(low, node, inputs)
 
 
-def leaky(low: Lowering, node: Node, inputs: Values) -> None:
+def leaky(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
     if node.attrs.get('act_type', 'leaky') != 'leaky':
         raise Unsupported(f'has LeakyReLU of type {node.attrs["act_type"]}')
     if low.element_size != 4:
@@ -218,13 +222,13 @@ def leaky(low: Lowering, node: Node, inputs: Values) -> None:
     unary(_LEAKY, lambda attrs: (attrs.number('slope', 0.25),))(low, node, inputs)
 
 
-def clip(low: Lowering, node: Node, inputs: Values) -> None:
+def clip(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
     unary(_CLIP, lambda attrs: (_single(attrs['a_min']), _single(attrs['a_max'])))(
         low, node, inputs
     )
 
 
-def dropout(low: Lowering, node: Node, inputs: Values) -> None:
+def dropout(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
     if low.training or node.attrs.get('mode') == 'always':
         raise Unsupported('has Dropout in training')
     low.alias(node, inputs[0], inputs[0].view)
@@ -233,7 +237,7 @@ def dropout(low: Lowering, node: Node, inputs: Values) -> None:
 def binary(function: Function) -> NativeRule:
     """An elementwise function of two arguments, with broadcasting."""
 
-    def rule(low: Lowering, node: Node, inputs: Values) -> None:
+    def rule(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
         if function is ADD and None in inputs:
             _sum_of_products(low, node)
             return
@@ -263,7 +267,7 @@ def _spread(shape: Shape, out: Shape) -> Spread:
     raise Unsupported('broadcasts along a middle axis')
 
 
-def add_n(low: Lowering, node: Node, inputs: Values) -> None:
+def add_n(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
     if None in inputs:
         _sum_of_products(low, node)
         return
@@ -281,7 +285,7 @@ def add_n(low: Lowering, node: Node, inputs: Values) -> None:
         views[0] = total
 
 
-def _sum_of_products(low: Lowering, node: Node) -> None:
+def _sum_of_products(low: LoweringContext, node: ShapedNode) -> None:
     """An addition of which some terms are products: these add to its result where it lies."""
     products = [low.nodes[source[0]] for source in node.sources if source[0] in low.folded]
     others = [low.values[source] for source in node.sources if source[0] not in low.folded]
@@ -312,11 +316,11 @@ def _sum_of_products(low: Lowering, node: Node) -> None:
         )
 
 
-def fully_connected(low: Lowering, node: Node, inputs: Values) -> None:
+def fully_connected(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
     _emit_product(low, node, inputs, low.out(node, inputs[0].ragged), accumulate=False)
 
 
-def dot(low: Lowering, node: Node, inputs: Values) -> None:
+def dot(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
     """Rows by a matrix, which is a layer's weight, turned or not."""
     matrix = inputs[1]
     if matrix.parameter < 0 or len(matrix.shape) != 2 or node.attrs.flag('transpose_a'):
@@ -332,7 +336,12 @@ def dot(low: Lowering, node: Node, inputs: Values) -> None:
 
 
 def _emit_product(
-    low: Lowering, node: Node, inputs: Values, out: View, accumulate: bool, turned: bool = False
+    low: LoweringContext,
+    node: ShapedNode,
+    inputs: Values,
+    out: View,
+    accumulate: bool,
+    turned: bool = False,
 ) -> None:
     _need_rows(node, inputs[0])
     if any(value.parameter < 0 for value in inputs[1:]):
@@ -354,11 +363,11 @@ def _emit_product(
     )
 
 
-def _whole(low: Lowering, view: View) -> bool:
+def _whole(low: LoweringContext, view: View) -> bool:
     return view.width == low.registers[view.register].width
 
 
-def reshape(low: Lowering, node: Node, inputs: Values) -> None:
+def reshape(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
     _need_rows(node, inputs[0])
     value, shape = inputs[0], node.shapes[0]
     if width_of(shape[value.lead :]) != value.view.width or shape[: value.lead] != low.lead(value):
@@ -366,7 +375,7 @@ def reshape(low: Lowering, node: Node, inputs: Values) -> None:
     low.alias(node, inputs[0], inputs[0].view)
 
 
-def slice_axis(low: Lowering, node: Node, inputs: Values) -> None:
+def slice_axis(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
     begin, end = node.attrs.integers('begin')[0], node.attrs.integers('end')
     _cut(
         low,
@@ -379,7 +388,7 @@ def slice_axis(low: Lowering, node: Node, inputs: Values) -> None:
     )
 
 
-def slice_axes(low: Lowering, node: Node, inputs: Values) -> None:
+def slice_axes(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
     """Along one axis."""
     bounds = [node.attrs.integers(key) for key in ('begin', 'end', 'step')]
     shape = (*low.lead(inputs[0]), *inputs[0].shape)
@@ -395,7 +404,7 @@ def slice_axes(low: Lowering, node: Node, inputs: Values) -> None:
     _cut(low, node, inputs[0], *cuts[0], 0)
 
 
-def transpose(low: Lowering, node: Node, inputs: Values) -> None:
+def transpose(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
     """Two groups of neighbouring axes change places."""
     _need_rows(node, inputs[0])
     value, lead = inputs[0], inputs[0].lead
@@ -423,8 +432,8 @@ def transpose(low: Lowering, node: Node, inputs: Values) -> None:
 
 
 def _cut(
-    low: Lowering,
-    node: Node,
+    low: LoweringContext,
+    node: ShapedNode,
     value: Value,
     axis: int,
     begin: Optional[int],
@@ -456,8 +465,8 @@ def _cut(
 
 
 def _cut_parameter(
-    low: Lowering,
-    node: Node,
+    low: LoweringContext,
+    node: ShapedNode,
     value: Value,
     axis: int,
     begin: Optional[int],
@@ -473,7 +482,7 @@ def _cut_parameter(
     )
 
 
-def slice_channel(low: Lowering, node: Node, inputs: Values) -> None:
+def slice_channel(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
     count = node.attrs.integer('num_outputs')
     _need_rows(node, inputs[0])
     axis = node.attrs.axis('axis', len(inputs[0].shape) + inputs[0].lead, 1)
@@ -484,7 +493,7 @@ def slice_channel(low: Lowering, node: Node, inputs: Values) -> None:
         _cut(low, node, inputs[0], axis, output * size, (output + 1) * size, output)
 
 
-def concat(low: Lowering, node: Node, inputs: Values) -> None:
+def concat(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
     _need_rows(node, *inputs)
     ragged, lead = inputs[0].ragged, inputs[0].lead
     axis = node.attrs.axis('dim', len(node.shapes[0]), 1)
@@ -503,12 +512,12 @@ def concat(low: Lowering, node: Node, inputs: Values) -> None:
         offset += mine
 
 
-def embedding(low: Lowering, node: Node, inputs: Values) -> None:
+def embedding(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
     index, table = inputs
     _look_up(low, node, table, index)
 
 
-def _look_up(low: Lowering, node: Node, table: Value, index: Value) -> None:
+def _look_up(low: LoweringContext, node: ShapedNode, table: Value, index: Value) -> None:
     _need_rows(node, index)
     if table.parameter < 0:
         raise Unsupported(f'has {node.op} from something else than a parameter')
@@ -521,7 +530,7 @@ def _look_up(low: Lowering, node: Node, table: Value, index: Value) -> None:
     )
 
 
-def stop_gradient(low: Lowering, node: Node, inputs: Values) -> None:
+def stop_gradient(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
     # The ids of look-ups get no gradient anyway.
     entry = (node.index, 0)
     _need_rows(node, inputs[0])
@@ -533,21 +542,21 @@ def stop_gradient(low: Lowering, node: Node, inputs: Values) -> None:
     low.alias(node, inputs[0], inputs[0].view)
 
 
-def take(low: Lowering, node: Node, inputs: Values) -> None:
+def take(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
     table, index = inputs
     if node.attrs.integer('axis', 0) != 0 or node.attrs.get('mode', 'clip') != 'clip':
         raise Unsupported('has take with options')
     _look_up(low, node, table, index)
 
 
-def sequence_mask(low: Lowering, node: Node, inputs: Values) -> None:
+def sequence_mask(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
     # What it would mask is padding: that its lengths say so is a condition of the type.
     if not inputs[0].ragged or node.attrs.integer('axis', 0) != 1:
         raise Unsupported('has SequenceMask')
     low.alias(node, inputs[0], inputs[0].view)
 
 
-def batch_dot(low: Lowering, node: Node, inputs: Values) -> None:
+def batch_dot(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
     _need_rows(node, *inputs)
     a, b = inputs
     if len(a.shape) != 2 or a.ragged or b.ragged:
@@ -564,7 +573,7 @@ def batch_dot(low: Lowering, node: Node, inputs: Values) -> None:
 
 
 def softmax(op: Opcode) -> NativeRule:
-    def rule(low: Lowering, node: Node, inputs: Values) -> None:
+    def rule(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
         _need_rows(node, inputs[0])
         axis = node.attrs.axis('axis', len(node.shapes[0]), -1)
         if len(inputs) > 1 or node.attrs.get('temperature', 'None') != 'None':
@@ -581,7 +590,7 @@ def softmax(op: Opcode) -> NativeRule:
     return rule
 
 
-def pick(low: Lowering, node: Node, inputs: Values) -> None:
+def pick(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
     _need_rows(node, *inputs)
     rank = len(inputs[0].shape) + inputs[0].lead
     axis = node.attrs.axis('axis', rank, -1)
@@ -595,7 +604,7 @@ def pick(low: Lowering, node: Node, inputs: Values) -> None:
 
 
 def reduce(mean: bool) -> NativeRule:
-    def rule(low: Lowering, node: Node, inputs: Values) -> None:
+    def rule(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
         _need_rows(node, inputs[0])
         value, named = inputs[0], node.attrs.integers('axis')
         rank = len(value.shape) + value.lead
@@ -623,8 +632,30 @@ def reduce(mean: bool) -> NativeRule:
     return rule
 
 
+def l2_normalization(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
+    """By the root of a sum of squares, which has a column for each of its own."""
+    _need_rows(node, inputs[0])
+    x, out = inputs[0], low.out(node, inputs[0].ragged)
+    first, last = _L2_AXES[node.attrs.get('mode', 'instance')]
+    first, last = first - x.lead, len(x.shape) if last is None else last - x.lead
+    if first < 0:
+        raise Unsupported(f'has {node.op} across rows')
+    length, inner = width_of(x.shape[first:last]), width_of(x.shape[last:])
+    square, norm = (
+        low.new(out.width, x.ragged),
+        [low.new(out.width // length, x.ragged) for _ in range(3)],
+    )
+    low.emit(Opcode.UNARY, square, x.view, numbers=(_SQUARE.number,))
+    low.emit(Opcode.REDUCE, norm[0], square, numbers=(length, inner), reals=(1.0,))
+    epsilon = _single(node.attrs.get('eps', '1e-10'))
+    low.emit(Opcode.UNARY, norm[1], norm[0], numbers=(AFFINE.number,), reals=(1.0, epsilon))
+    low.emit(Opcode.UNARY, norm[2], norm[1], numbers=(_SQRT.number,))
+    spread = Spread.TILE if inner > 1 else Spread.REPEAT
+    low.emit(Opcode.BINARY, out, x.view, norm[2], numbers=(_DIVIDE.number, Spread.SAME, spread))
+
+
 def constant(number: float) -> NativeRule:
-    def rule(low: Lowering, node: Node, inputs: Values) -> None:
+    def rule(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
         _need_rows(node, inputs[0])
         low.emit(Opcode.CONSTANT, low.out(node, inputs[0].ragged), reals=(number,))
 

@@ -170,10 +170,6 @@ def sequence(call: Call) -> bool:
     return call.attrs.integer('axis', 0) == 1 and all(call.batched)
 
 
-def l2(call: Call) -> bool:
-    return call.attrs.get('mode', 'instance') in ('instance', 'channel', 'spatial')
-
-
 def along(default: Optional[int]) -> Callable[[Call], bool]:
     """Works along one axis of its only input; without one, on all as one."""
 

@@ -37,20 +37,24 @@ _unary('sigmoid', padding=finite, native=native.unary(unary_function('Sigmoid', 
 _unary('exp', padding=finite, native=native.unary(unary_function('Exp', 'y')))
 _unary('log', native=native.unary(unary_function('Log', 'x')))
 _unary('sqrt', native=native.unary(unary_function('Sqrt', 'y')))
+_unary('gamma', native=native.unary(unary_function('Gamma', 'x')))
+_unary('gammaln', native=native.unary(unary_function('LogGamma', 'x')))
+_unary('erf', padding=keeps, native=native.unary(unary_function('Erf', 'x')))
+_unary('erfinv', padding=only_at_zero(At.ZERO), native=native.unary(unary_function('ErfInv', 'x')))
 _RECIPROCAL = unary_function('Reciprocal', 'x', 1)
 _unary('reciprocal', native=native.unary(_RECIPROCAL, lambda _: (1.0,)))
 _unary('clip', padding=finite, native=native.clip, never_adds=True)
 _unary('Activation', padding=padding.activation, native=native.activation)
 _unary(
-    'sign round rint ceil floor trunc fix sin arctan degrees radians arcsinh erf smooth_l1 Cast '
+    'sign round rint ceil floor trunc fix sin arctan degrees radians arcsinh smooth_l1 Cast '
     '_contrib_round_ste _contrib_sign_ste _contrib_gradientmultiplier',
     padding=keeps,
 )
 _unary('amp_cast', padding=keeps, never_adds=True)
 _unary('hard_sigmoid cos logical_not', padding=finite)
-_unary('log1p expm1 tan arcsin sinh arctanh erfinv', padding=only_at_zero(At.ZERO))
+_unary('log1p expm1 tan arcsin sinh arctanh', padding=only_at_zero(At.ZERO))
 _unary('arccos cosh', padding=only_at_zero(At.FINITE))
-_unary('rsqrt cbrt rcbrt log10 log2 arccosh gamma gammaln _contrib_quadratic')
+_unary('rsqrt cbrt rcbrt log10 log2 arccosh _contrib_quadratic')
 _unary('BlockGrad', padding=keeps, native=native.stop_gradient)
 _unary('zeros_like', padding=keeps, native=native.constant(0.0))
 _unary('ones_like', padding=finite, native=native.constant(1.0))
@@ -258,7 +262,12 @@ _each(
     whole=whole.along_first('axis', -1),
     weights=(1, 2),
 )
-_each('L2Normalization', rows=rows.l2)
+_each(
+    'L2Normalization',
+    rows=rows.always,
+    whole=whole.l2_normalization,
+    native=native.l2_normalization,
+)
 _each('argmax argmin', rows=rows.along(None), whole=whole.or_all('axis', None))
 _each('argsort sort topk', rows=rows.along(-1), whole=whole.or_all('axis', -1))
 _each('argmax_channel', rows=rows.always)

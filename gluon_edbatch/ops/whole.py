@@ -332,6 +332,16 @@ def fully_connected(call: LiftedCall) -> Optional[mx.sym.Symbol]:
     )
 
 
+def l2_normalization(call: LiftedCall) -> Optional[mx.sym.Symbol]:
+    """What is normalised lies on the last axes, as it does in mode 'spatial' of one axis more."""
+    mode, symbol, shape = call.attrs.get('mode', 'instance'), call.inputs[0].symbol, call.outputs[0]
+    if call.rank < 2 or mode == 'channel':
+        return None
+    if mode == 'spatial':
+        symbol = shaped(symbol, (shape[0] * shape[1], *shape[2:]))
+    return shaped(call.apply(symbol, mode='spatial'), shape)
+
+
 def alike(call: LiftedCall) -> mx.sym.Symbol:
     """Whatever the axes are."""
     return call.apply(call.inputs[0].symbol)

@@ -3,17 +3,16 @@
 The work is a few NumPy calls for each type, argument and output, whatever the number of batches.
 """
 
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from ..execute.native.run import native_program
 from ..graph.collect import Calls, FormTable, expand
-from ..record.lazy import Locations
+from ..record.stores import Locations
 from ..schedule.protocol import Schedule
 from ..subgraph.node_type import Argument, Kind, NodeType
 from ..subgraph.spec import ArenaKey
-from .plan import ArenaPlan, Group, Import, Plan, Reads, Writes
+from .plan import ArenaPlan, Group, Import, Plan, Reads, Traits, Writes
 
 
 class Given(NamedTuple):
@@ -32,6 +31,7 @@ def make_plan(
     node_types: np.ndarray,
     given: Given,
     locations: Locations,
+    traits_of: Callable[[NodeType], Traits],
 ) -> Plan:
     """Lay out an evaluation; the rows of its values are written to ``locations.row``.
 
@@ -45,15 +45,18 @@ def make_plan(
         (n,) index into `types` of each call.
     given : Given
     locations : Locations
+    traits_of : callable
+        What to know of the backend of a type.
     """
-    return _Planner(calls, table, types, schedule, node_types, given, locations).plan()
+    return _Planner(calls, table, types, schedule, node_types, given, locations, traits_of).plan()
 
 
 class _Planner:
-    def __init__(self, calls, table, types, schedule, node_types, given, locations):
+    def __init__(self, calls, table, types, schedule, node_types, given, locations, traits_of):
         self.calls, self.table, self.types = calls, table, types
         self.schedule, self.node_types = schedule, node_types
         self.given, self.locations = given, locations
+        self.traits_of = traits_of
         self.arenas: List[ArenaPlan] = []
         self.arena_index: Dict[ArenaKey, int] = {}
         self.rows = table.rows[calls.forms]
@@ -230,7 +233,7 @@ class _Planner:
             arena = self.arena_index[argument.arena]
             if (
                 argument.kind is Kind.RAGGED
-                and _unpadded(node_type)
+                and not self.traits_of(node_type).pads
                 and (self.rows[nodes] == 1).all()
             ):
                 read, parents = self._segment_reads(
@@ -343,10 +346,6 @@ def _bounds(sizes: np.ndarray) -> np.ndarray:
 def _uneven(counts: np.ndarray, edges: np.ndarray) -> np.ndarray:
     """Whether the counts of each batch differ."""
     return np.maximum.reduceat(counts, edges[:-1]) != np.minimum.reduceat(counts, edges[:-1])
-
-
-def _unpadded(node_type: NodeType) -> bool:
-    return node_type.by_segments is not None or native_program(node_type) is not None
 
 
 def _by_row(padded: np.ndarray, rows: np.ndarray, zero: Optional[int]) -> np.ndarray:

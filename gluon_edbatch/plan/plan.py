@@ -6,12 +6,33 @@ index where not. All indices of the evaluation are one array. Batches are kept b
 of numbers: there are hundreds of them, and few types. Nothing here touches MXNet's engine.
 """
 
-from typing import List, NamedTuple, Optional, Tuple
+from typing import Callable, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
 from ..subgraph.node_type import NodeType
 from ..subgraph.spec import ArenaKey
+
+
+class Traits(NamedTuple):
+    """What planning has to know of the backend that will run the batches of a type.
+
+    Attributes
+    ----------
+    pads : bool
+        Whether it needs ragged arguments padded.
+    gathers : bool
+        Whether reads by index cost more than slices, so that the order of rows matters.
+    hoisted_below : float
+        What can run ahead for all batches pays if these have fewer rows on average.
+    fused : callable
+        Whether products with the same input are one, in batches of so many rows.
+    """
+
+    pads: bool
+    gathers: bool
+    hoisted_below: float
+    fused: Callable[[int], bool]
 
 
 class Read(NamedTuple):
@@ -61,7 +82,7 @@ class Batch(NamedTuple):
     writes : tuple of Write
         One for each output.
     hoisted : bool
-        Whether it is the part of a type that runs ahead for all batches (see `hoist`).
+        Whether it is the part of a type that runs ahead for all batches (see `split`).
     """
 
     node_type: NodeType

@@ -14,13 +14,13 @@ cdef class Ints:
     cpdef since(self, Py_ssize_t begin)
 
 @cython.final
-cdef class Step:
+cdef class Prefix:
     cdef public Form form
     cdef object _key
-    cdef Step _next
+    cdef Prefix _next
     cdef dict _others
-    @cython.locals(step=Step)
-    cdef Step after(self, object key)
+    @cython.locals(prefix=Prefix)
+    cdef Prefix after(self, object key)
 
 @cython.final
 cdef class Callee:
@@ -28,7 +28,7 @@ cdef class Callee:
     cdef public tuple shared
     cdef public bint recorded
     cdef public Py_ssize_t children
-    cdef public Step first
+    cdef public Prefix first
     cdef public dict of_any_rows
 
 @cython.final
@@ -53,7 +53,7 @@ cdef class CallLog:
     cdef public long long thread
     cdef public CallLog outer
     cdef public dict callees, shared
-    @cython.locals(step=Step, form=Form, args_before=Py_ssize_t, scalars_before=Py_ssize_t,
+    @cython.locals(prefix=Prefix, form=Form, args_before=Py_ssize_t, scalars_before=Py_ssize_t,
                    lengths_before=Py_ssize_t)
     cdef call(self, Callee callee, tuple args)
     @cython.locals(callee=Callee, key=list, shared=tuple)
@@ -65,17 +65,17 @@ cdef class CallLog:
     cdef bint _lengths_fit(self, Form form, Py_ssize_t before)
     @cython.locals(value=lazy.LazyArray, several=lazy.RaggedArray, ragged=bint,
                    position=Py_ssize_t, scalars_before=Py_ssize_t)
-    cdef Step _follow_all(self, Step step, tuple args, Py_ssize_t count)
+    cdef Prefix _follow_all(self, Prefix prefix, tuple args, Py_ssize_t count)
     @cython.locals(value=lazy.LazyArray)
-    cdef Step _follow_given(self, Step step, object array)
+    cdef Prefix _follow_given(self, Prefix prefix, object array)
     @cython.locals(several=lazy.RaggedArray)
     cdef _append_ragged(self, tuple args)
     @cython.locals(value=lazy.LazyArray)
-    cdef Step _follow_items(self, Step step, object items)
-    @cython.locals(step=Step, children=list, position=Py_ssize_t)
-    cdef Step _follow_children(self, Callee callee, tuple args)
+    cdef Prefix _follow_items(self, Prefix prefix, object items)
+    @cython.locals(prefix=Prefix, children=list, position=Py_ssize_t)
+    cdef Prefix _follow_children(self, Callee callee, tuple args)
     @cython.locals(value=lazy.LazyArray)
-    cdef Step _follow_ragged(self, Step step, list children, Py_ssize_t position)
+    cdef Prefix _follow_ragged(self, Prefix prefix, list children, Py_ssize_t position)
     @cython.locals(frame=interpreter.Frame, base=Py_ssize_t)
     cdef _finish_call(self, Form form)
     @cython.locals(value=lazy.LazyArray)

@@ -30,11 +30,11 @@ ndarray = np.ndarray
 interpreter.prepare(lazy.LazyArray, lazy.RaggedArray, is_library)
 
 
-class _Local(threading.local):
+class _ThreadState(threading.local):
     eager: Any = None  # converts arguments while a mixin model runs outside any scope
 
 
-local = _Local()
+local = _ThreadState()
 
 
 class Number:
@@ -94,7 +94,7 @@ class Ints:
         return int(self.buffer[: self.size][position])
 
 
-class Step:
+class Prefix:
     """A place in the search for the form of a call: some arguments are known to be of it.
 
     Attributes
@@ -106,20 +106,20 @@ class Step:
     def __init__(self):
         self.form = None
         self._key = self._next = None
-        self._others: Dict[Any, Step] = {}
+        self._others: Dict[Any, Prefix] = {}
 
     def after(self, key):
-        """The step after an argument of the kind `key`, or None if there was none such yet."""
+        """The prefix after an argument of the kind `key`, or None if there was none such yet."""
         if self._key is key and self._next is not None:
             return self._next
-        step = self._others.get(key)
-        if step is not None:
-            self._key, self._next = key, step
-        return step
+        prefix = self._others.get(key)
+        if prefix is not None:
+            self._key, self._next = key, prefix
+        return prefix
 
-    def make(self, key) -> 'Step':
+    def make(self, key) -> 'Prefix':
         """The same, made if needed."""
-        return self._others.setdefault(key, Step())
+        return self._others.setdefault(key, Prefix())
 
 
 class Callee:
@@ -141,7 +141,7 @@ class Callee:
     children : int
         So many ragged arguments are made of the last argument, a list of children (see
         `rnn.children`); mostly 0.
-    first : Step
+    first : Prefix
         Where the search for the form of a call begins.
     of_any_rows : dict
         The first form with its kinds of arguments, by these but for their numbers of rows.
@@ -156,7 +156,7 @@ class Callee:
         self.children = getattr(block, 'values_of_child', 0) if self.recorded else 0
         self.hooks = getattr(block, '_forward_hooks', None)
         self.pre_hooks = getattr(block, '_forward_pre_hooks', None)
-        self.first = Step()
+        self.first = Prefix()
         self.of_any_rows: Dict[tuple, Form] = {}
 
 
@@ -317,12 +317,12 @@ class CallLog:
         """Record a call and return its results as lazy values."""
         args_before, scalars_before = self.node_args.size, len(self.scalars)
         lengths_before = self.node_lengths.size
-        step = (
+        prefix = (
             self._follow_children(callee, args)
             if callee.children
             else self._follow_all(callee.first, args, len(args))
         )
-        form = None if step is None else step.form
+        form = None if prefix is None else prefix.form
         if form is not None and form.lengths != ANY and not self._lengths_fit(form, lengths_before):
             form = self.known_form_for_lengths(form, args)
         if form is None or form.changed():
@@ -388,8 +388,8 @@ class CallLog:
             and lengths.items[before] == lengths.items[before + 1]
         )
 
-    def _follow_all(self, step, args, count):
-        """The step after the first `count` arguments, whose values are appended; None if there
+    def _follow_all(self, prefix, args, count):
+        """The prefix after the first `count` arguments, whose values are appended; None if there
         is none."""
         ragged = self._given = False
         scalars_before = len(self.scalars)
@@ -399,41 +399,41 @@ class CallLog:
             if kind is lazy.LazyArray:
                 value = arg
                 self.node_args.append(value._id)
-                step = step.after(value._store)
+                prefix = prefix.after(value._store)
             elif kind is int or kind is float:
                 self.scalars.append(arg)
                 self.node_args.append(1 - 2 * len(self.scalars))
-                step = step.after(Number)
+                prefix = prefix.after(Number)
             elif kind is list or kind is tuple:
-                step = self._follow_items(step, arg)
+                prefix = self._follow_items(prefix, arg)
             elif arg is None:
-                step = step.after(None)
+                prefix = prefix.after(None)
             elif kind is ndarray or kind is NDArray:
-                step = self._follow_given(step, arg)
+                prefix = self._follow_given(prefix, arg)
             elif kind is lazy.RaggedArray:
                 several = arg
                 ragged = True
-                step = step.after(Ragged)
-                if step is not None:
-                    step = step.after(several._store)
+                prefix = prefix.after(Ragged)
+                if prefix is not None:
+                    prefix = prefix.after(several._store)
             else:
                 return None
-            if step is None:
+            if prefix is None:
                 return None
         if self._given and len(self.scalars) != scalars_before:
             return None  # numbers take the dtype of arrays
         if ragged:
             self._append_ragged(args)
-        return step
+        return prefix
 
-    def _follow_given(self, step, array):
+    def _follow_given(self, prefix, array):
         """The same for an array of the user."""
         value = self.given(array)
         if value is None:
             return None
         self._given = True
         self.node_args.append(value._id)
-        return step.after(value._store)
+        return prefix.after(value._store)
 
     def _append_ragged(self, args):
         """The values of ragged arguments follow those of the others."""
@@ -444,26 +444,26 @@ class CallLog:
                 for number in several._ids:
                     self.node_args.append(number)
 
-    def _follow_items(self, step, items):
+    def _follow_items(self, prefix, items):
         """The same for a list or tuple, such as the states of a recurrent cell."""
-        step = step.after(type(items))
+        prefix = prefix.after(type(items))
         for item in items:
-            if step is None:
+            if prefix is None:
                 return None
             kind = type(item)
             if kind is lazy.LazyArray:
                 value = item
                 self.node_args.append(value._id)
-                step = step.after(value._store)
+                prefix = prefix.after(value._store)
             elif kind is tuple or kind is list:
-                step = self._follow_items(step, item)
+                prefix = self._follow_items(prefix, item)
             elif item is None:
-                step = step.after(None)
+                prefix = prefix.after(None)
             elif kind is ndarray or kind is NDArray:
-                step = self._follow_given(step, item)
+                prefix = self._follow_given(prefix, item)
             else:
                 return None
-        return None if step is None else step.after(End)
+        return None if prefix is None else prefix.after(End)
 
     def _follow_children(self, callee, args):
         """The same where a list of children becomes ragged arguments, one for each of a child's
@@ -471,15 +471,15 @@ class CallLog:
         if len(args) != 2 or type(args[1]) is not list:
             return None
         children = args[1]
-        step = self._follow_all(callee.first, args, 1)
+        prefix = self._follow_all(callee.first, args, 1)
         for position in range(callee.children):
-            if step is not None:
-                step = self._follow_ragged(
-                    step.after(Ragged), children, position if callee.children > 1 else -1
+            if prefix is not None:
+                prefix = self._follow_ragged(
+                    prefix.after(Ragged), children, position if callee.children > 1 else -1
                 )
-        return step
+        return prefix
 
-    def _follow_ragged(self, step, children, position):
+    def _follow_ragged(self, prefix, children, position):
         """The same for one of them; a child that is no tuple has the position -1."""
         store: Any = Nothing
         self.node_lengths.append(len(children))
@@ -496,7 +496,7 @@ class CallLog:
                     return None
                 store = value._store
             self.node_args.append(value._id)
-        return None if step is None else step.after(store)
+        return None if prefix is None else prefix.after(store)
 
     def finish_call(self, form):
         """One more call of this form, whose arguments are appended; gives its results."""
@@ -591,9 +591,9 @@ def current_recording():
     return log
 
 
-def set_recording(recording: Optional[Any]) -> None:
+def record_into(recording: Optional[Any]) -> None:
     """Make this thread or asyncio task record into another recording, or none."""
-    interpreter.set_recording(recording)
+    interpreter.record_into(recording)
 
 
 def end_recording(recording: Any) -> None:
@@ -602,7 +602,7 @@ def end_recording(recording: Any) -> None:
     recording.closed = True
     if interpreter.recording() is recording:
         outer = current_recording()
-        interpreter.set_recording(outer)
+        interpreter.record_into(outer)
         recording.outer = None
         if outer is not None:
             outer.update_mode()  # it may have changed meanwhile

@@ -8,32 +8,30 @@ while `suspended`. Python's cyclic garbage collector is paused, too: a recording
 and no cycles, and each full collection walks through all of the user's samples.
 """
 
-import ctypes
 import gc
 import threading
 from contextlib import contextmanager
-from typing import Any, Dict, Iterator, Set
+from typing import Any, Iterator, Set
 
 from mxnet import autograd, gluon
-from mxnet.base import _LIB, MXNetError, OpHandle, check_call, py_str
-from mxnet.ndarray import NDArray, register
+from mxnet.base import MXNetError
+from mxnet.ndarray import NDArray
 
 from ..errors import RecordError, UnrecordableError
-from .calls import current_recording, end_recording, hooked_call, local, set_recording  # noqa: F401
+from ..mx.invoke import INVOKE, invoke, operator_name
+from ..mx.modes import set_recording, set_training
+from .calls import current_recording, end_recording, hooked_call, local, record_into  # noqa: F401
 from .lazy import LazyArray, writing_refused
 from .sites import current_site
 
 _call = gluon.Block.__call__
 _setattr = gluon.Block.__setattr__
-_invoke = register._imperative_invoke
-_set_recording, _set_training = autograd.set_recording, autograd.set_training
 _call_function = autograd.Function.__call__
 _mark_variables, _grad = autograd.mark_variables, autograd.grad
 
 _lock = threading.Lock()
 _owners: Set[int] = set()  # scopes that are open, in all threads
 _collecting = True
-_op_names: Dict[int, str] = {}
 _UNSET = object()
 _COUNTED = frozenset(('_counter', '_init_counter', '_modified'))  # by cells, for names and checks
 
@@ -63,7 +61,7 @@ def _hooked_invoke(handle, ndargs, keys, vals, out, is_np_op, output_is_list):
                     return recording.operator(operator_name(handle), attrs, ndargs)
                 except UnrecordableError:
                     break
-    return _invoke(handle, ndargs, keys, vals, out, is_np_op, output_is_list)
+    return invoke(handle, ndargs, keys, vals, out, is_np_op, output_is_list)
 
 
 def _invoke_into(handle, ndargs, keys, vals, out, is_np_op, output_is_list):
@@ -80,7 +78,7 @@ def _invoke_into(handle, ndargs, keys, vals, out, is_np_op, output_is_list):
         if isinstance(array, LazyArray):
             array.settled()
     try:
-        return _invoke(handle, ndargs, keys, vals, out, is_np_op, output_is_list)
+        return invoke(handle, ndargs, keys, vals, out, is_np_op, output_is_list)
     except MXNetError as error:
         raise writing_refused(error) from None
 
@@ -102,7 +100,7 @@ def _result_as_value(handle, ndargs, keys, vals, is_np_op) -> Any:
 
 
 def _hooked_set_recording(is_recording):
-    previous = _set_recording(is_recording)
+    previous = set_recording(is_recording)
     recording = current_recording()
     if recording is not None:
         recording.update_mode()
@@ -110,7 +108,7 @@ def _hooked_set_recording(is_recording):
 
 
 def _hooked_set_training(train_mode):
-    previous = _set_training(train_mode)
+    previous = set_training(train_mode)
     recording = current_recording()
     if recording is not None:
         recording.update_mode()
@@ -158,23 +156,13 @@ def _listed(arrays) -> Any:
 _HOOKS = (
     (gluon.Block, '__call__', hooked_call, _call),
     (gluon.Block, '__setattr__', _hooked_setattr, _setattr),
-    (register, '_imperative_invoke', _hooked_invoke, _invoke),
-    (autograd, 'set_recording', _hooked_set_recording, _set_recording),
-    (autograd, 'set_training', _hooked_set_training, _set_training),
+    (*INVOKE, _hooked_invoke, invoke),
+    (autograd, 'set_recording', _hooked_set_recording, set_recording),
+    (autograd, 'set_training', _hooked_set_training, set_training),
     (autograd, 'mark_variables', _hooked_mark_variables, _mark_variables),
     (autograd, 'grad', _hooked_grad, _grad),
     (autograd.Function, '__call__', _hooked_call_function, _call_function),
 )
-
-
-def operator_name(handle: int) -> str:
-    """Name of an operator in MXNet's registry."""
-    name = _op_names.get(handle)
-    if name is None:
-        text = ctypes.c_char_p()
-        check_call(_LIB.MXSymbolGetAtomicSymbolName(OpHandle(handle), ctypes.byref(text)))
-        name = _op_names[handle] = py_str(text.value)
-    return name
 
 
 def install(owner: object) -> None:
@@ -206,22 +194,11 @@ def remove(owner: object) -> None:
 
 
 @contextmanager
-def unrecorded() -> Iterator[None]:
-    """Let this thread use MXNet outside of ``autograd.record()``: a slice of an array that a tape
-    has read would be an output of that tape, and could not be written to."""
-    previous = _set_recording(False)
-    try:
-        yield
-    finally:
-        _set_recording(previous)
-
-
-@contextmanager
 def suspended() -> Iterator[None]:
     """Let this thread use MXNet without being recorded."""
     recording = current_recording()
-    set_recording(None)
+    record_into(None)
     try:
         yield
     finally:
-        set_recording(recording)
+        record_into(recording)

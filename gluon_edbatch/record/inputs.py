@@ -9,11 +9,13 @@ import numpy as np
 from mxnet.ndarray import NDArray
 
 from ..errors import RecordError
-from ..mx.guard import Watched, alias, detached
+from ..mx.arrays import alias, detached
+from ..mx.guard import Watched
 from ..subgraph.spec import Spec, device_of, spec_of
 from .calls import CallLog
-from .lazy import LazyArray, RaggedArray, Store
+from .lazy import LazyArray, RaggedArray
 from .sites import Site, current_site
+from .stores import Store
 
 SCALAR_DTYPE = np.float32
 NUMBERS = (int, float, np.generic)
@@ -26,7 +28,7 @@ _MX_DTYPES = frozenset(
 )
 
 
-class Given(NamedTuple):
+class GivenArray(NamedTuple):
     """An NDArray that the user gave.
 
     Attributes
@@ -52,7 +54,7 @@ class Inputs(CallLog):
 
     Attributes
     ----------
-    arrays : list of (Spec, Given or numpy.ndarray)
+    arrays : list of (Spec, GivenArray or numpy.ndarray)
         Arrays given by the user.
     copied_below : int
         NDArrays with fewer elements are copied when they are recorded, and others watched.
@@ -180,10 +182,10 @@ class Inputs(CallLog):
         if eager or array is not given or array.ctx != ctx or array.size < self.copied_below:
             values = detached(array).copyto(ctx)
             return self._append_array(
-                Given(alias(array) if self.mode.recording else values, values), spec
+                GivenArray(alias(array) if self.mode.recording else values, values), spec
             )
         watched = Watched(array, self._keep_forms)
-        value = self._append_array(Given(alias(array), watched), spec)
+        value = self._append_array(GivenArray(alias(array), watched), spec)
         self._large[id(array)] = value, watched
         return value
 
@@ -237,7 +239,7 @@ class Inputs(CallLog):
         if value % 2:
             return partial(mx.nd.array, [self.scalars[(-value - 1) // 2]], self.ctx)
         spec, array = self.arrays[-value // 2 - 1]
-        if isinstance(array, Given):
+        if isinstance(array, GivenArray):
             return lambda: array.original
         return partial(mx.nd.array, array, spec.ctx, array.dtype)
 

@@ -53,7 +53,7 @@ static inline PyObject *edb_get_recording(void) {
   return PyContextVar_Get(edb_entered, NULL, &value) < 0 ? NULL : value;
 }
 
-static inline int edb_set_recording(PyObject *value) {
+static inline int edb_record_into(PyObject *value) {
   PyObject *token = PyContextVar_Set(edb_entered, value);
   Py_XDECREF(token);
   return token ? 0 : -1;

@@ -3,7 +3,7 @@ cdef extern from "interpreter.h":
     ctypedef struct EdbFrame:
         pass
     object recording "edb_get_recording" ()
-    int set_recording "edb_set_recording" (object value) except -1
+    int record_into "edb_record_into" (object value) except -1
     long long thread "(long long)PyThread_get_thread_ident" ()
     object new_value "edb_new_value" (object store, Py_ssize_t value)
     object new_pair "edb_new_pair" (object first, object second, Py_ssize_t value)

@@ -1,4 +1,4 @@
-"""What ``calls.py`` needs of the interpreter, as Python; ``native.pxd`` says the same in C.
+"""What ``calls.py`` needs of the interpreter, as Python; ``interpreter.pxd`` says the same in C.
 
 The compiled ``calls.py`` uses the C form and never runs what is here.
 """
@@ -18,11 +18,11 @@ thread = threading.get_ident
 
 
 def recording() -> Any:
-    """What `set_recording` was given in this context, a thread's or an asyncio task's, or None."""
+    """What `record_into` was given in this context, a thread's or an asyncio task's, or None."""
     return _entered.get()
 
 
-def set_recording(value: Any) -> None:
+def record_into(value: Any) -> None:
     """Of the scope that this context entered last; None outside."""
     _entered.set(value)
 

@@ -2,195 +2,19 @@
 
 import sys
 from functools import wraps
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 import mxnet as mx
 import numpy as np
-from mxnet import autograd
 from mxnet.base import MXNetError
 from mxnet.ndarray import NDArray
 
 from ..errors import RecordError
-from ..mx.pool import Memory
+from ..mx.arrays import copy_into
 from ..subgraph.spec import Spec
+from .indexing import EVERYTHING, basic_index
 from .sites import current_site
-
-_MOST_AXES = 5  # of arrays whose views MXNet can differentiate
-_copyto = mx.nd._internal._copyto
-# The originals: a scope replaces these two to notice changes of mode (see hooks.py).
-_set_recording, _set_training = autograd.set_recording, autograd.set_training
-
-
-class Arena:
-    """All rows of one kind that one evaluation computed.
-
-    Attributes
-    ----------
-    raw : NDArray
-        The rows, unknown to autograd.
-    """
-
-    __slots__ = ('raw', '_taped', '_connect', '_memory')
-
-    def __init__(
-        self, raw: NDArray, connect: Optional[Callable[[], NDArray]], memory: Optional[Memory]
-    ):
-        self.raw = raw
-        self._memory = memory
-        self._taped: Optional[NDArray] = None
-        self._connect = connect
-
-    @property
-    def taped(self) -> Optional[NDArray]:
-        """The same memory as an output of the evaluation on autograd's tape, or None if nothing
-        has a gradient. Put there at the first use: every arena on the tape costs a gradient of
-        its whole size, and most of them nobody reads."""
-        if self._taped is None and self._connect is not None:
-            self._show()
-            self._taped = self._connect()
-            self._connect = None
-        return self._taped
-
-    def _show(self) -> None:
-        """From now on views of the memory are about."""
-        if self._memory is not None:
-            self._memory.shown = True
-
-    def read(self, begin: int, end: int, taped: bool) -> NDArray:
-        """A view of some rows, connected to autograd if they were recorded so."""
-        self._show()
-        source = self.taped if taped else None
-        if source is None:
-            return self.raw._slice(begin, end)
-        previous = _set_recording(True)
-        try:
-            if source.ndim > _MOST_AXES:
-                return mx.nd.slice_axis(source, axis=0, begin=begin, end=end)
-            return source._slice(begin, end)
-        finally:
-            _set_recording(previous)
-
-
-class EagerArena:
-    """Results of one kind that are on the user's own tape, each an array of its own.
-
-    Attributes
-    ----------
-    rows : dict
-        First row of a value -> what it is. There is no memory behind the numbers of rows.
-    """
-
-    __slots__ = ('rows',)
-
-    def __init__(self):
-        self.rows: Dict[int, NDArray] = {}
-
-    def read(self, begin: int, _end: int, taped: bool) -> NDArray:
-        """The value that begins at some row, connected to autograd if it was recorded so."""
-        return self.rows[begin] if taped else self.rows[begin].detach()
-
-
-class Locations:
-    """Where the values of one recording are.
-
-    Attributes
-    ----------
-    evaluation : numpy.ndarray
-        int32 by value, number of the evaluation that computed it, -1 before.
-    row : numpy.ndarray
-        int64 by value, its first row in the arena of its kind.
-    rows : numpy.ndarray
-        int64 by value, how many rows it has.
-    taped : numpy.ndarray
-        bool by value, whether it was recorded under ``autograd.record()``.
-    """
-
-    def __init__(self):
-        self.evaluation = np.full(0, -1, np.int32)
-        self.row = np.zeros(0, np.int64)
-        self.rows = np.zeros(0, np.int64)
-        self.taped = np.zeros(0, bool)
-
-    def grow(self, values: int) -> None:
-        """Make room for this many values."""
-        missing = values - len(self.evaluation)
-        if missing > 0:
-            missing = max(missing, len(self.evaluation) // 2)
-            self.evaluation = np.concatenate([self.evaluation, np.full(missing, -1, np.int32)])
-            self.row = np.concatenate([self.row, np.zeros(missing, np.int64)])
-            self.rows = np.concatenate([self.rows, np.zeros(missing, np.int64)])
-            self.taped = np.concatenate([self.taped, np.zeros(missing, bool)])
-
-    def known(self, value: int) -> bool:
-        """Whether the value was computed."""
-        return value < len(self.evaluation) and self.evaluation[value] >= 0
-
-
-class Store:
-    """The values with one spec in one recording.
-
-    Attributes
-    ----------
-    recording : Recording or None
-        None once there is nothing left to run: values then need the results only, and keep
-        neither the recording nor the arenas of other kinds alive.
-    spec : Spec
-    shape : tuple of int
-    ragged : object
-        Stands for "ragged values of this spec" in the key of a call.
-    arenas : dict
-        Evaluation -> `Arena` or `EagerArena`.
-    locations : Locations
-        Shared by all stores of a recording.
-    given : dict
-        Numbers and arrays of the user that somebody may ask for when the recording is gone: value
-        -> a function that makes an NDArray of it.
-    """
-
-    __slots__ = (
-        'recording',
-        'spec',
-        'shape',
-        'ragged',
-        'arenas',
-        'locations',
-        'given',
-        '__weakref__',
-    )
-
-    def __init__(self, recording, spec: Spec):
-        self.recording = recording
-        self.spec = spec
-        self.shape = spec.shape
-        self.ragged = object()
-        self.arenas: Dict[int, Arena] = {}
-        self.locations: Locations = recording.locations
-        self.given: Dict[int, Callable[[], NDArray]] = {}
-
-    def read(self, value: int) -> NDArray:
-        """The computed value; if it is not there yet, run all that is recorded."""
-        if value < 0:
-            return (self.given.get(value) or self.recording.original(value))()
-        locations = self.locations
-        if not locations.known(value):
-            self.recording.flush()
-        row = int(locations.row[value])
-        array = self.arenas[int(locations.evaluation[value])].read(
-            row, row + self.spec.rows, locations.taped[value]
-        )
-        recording = self.recording
-        if recording is None or not recording.will_read(value):
-            return array
-        return copied(array)  # the user may write to it
-
-
-def copied(array: NDArray) -> NDArray:
-    """A copy, which is on a tape if the array is."""
-    previous = _set_recording(True)
-    try:
-        return array.copy()
-    finally:
-        _set_recording(previous)
+from .stores import Store, copied
 
 
 class LazyArray(NDArray):
@@ -339,7 +163,7 @@ class LazyArray(NDArray):
         """As ``NDArray.copyto``."""
         if not isinstance(other, NDArray) or other is self:
             return super().copyto(other)
-        return _copyto(self, out=other)  # the base class looks at both handles first
+        return copy_into(self, out=other)
 
     def as_in_context(self, context) -> NDArray:
         """As ``NDArray.as_in_context``."""
@@ -351,7 +175,7 @@ class LazyArray(NDArray):
         if index is None or 0 in index.shape or recording is None or not recording.active():
             return super().__getitem__(key)
         value = self
-        if any([axis != _EVERYTHING for axis in index.axes]):
+        if any([axis != EVERYTHING for axis in index.axes]):
             value = recording.operation(
                 mx.nd.slice,
                 (self,),
@@ -455,7 +279,7 @@ class LazyArray(NDArray):
         self.settled().attach_grad(grad_req, stype)
 
     def _sync_copyfrom(self, source_array) -> None:
-        _copyto(
+        copy_into(
             mx.nd.array(source_array, ctx=self.ctx, dtype=self.dtype).reshape(self.shape), out=self
         )
 
@@ -572,72 +396,6 @@ class SettledArray(LazyArray):
     def settled(self) -> NDArray:
         """Its array."""
         return self._array
-
-
-_EVERYTHING = slice(None)
-
-
-class Index(NamedTuple):
-    """What to take of an array.
-
-    Attributes
-    ----------
-    axes : list of slice
-        Of each axis.
-    shape : tuple of int
-        Of the result.
-    contiguous : bool
-        Whether it lies in one piece, so that eager Gluon gives a view of it.
-    """
-
-    axes: List[slice]
-    shape: Tuple[int, ...]
-    contiguous: bool
-
-
-def basic_index(key: Any, shape: Tuple[int, ...]) -> Optional[Index]:
-    """What a key of integers, slices, None and Ellipsis means; None for any other, and for those
-    that NDArrays refuse, which are to say why."""
-    keys = list(key) if isinstance(key, tuple) else [key]
-    if (
-        any(
-            each is not None and each is not Ellipsis and type(each) not in (int, slice)
-            for each in keys
-        )
-        or keys.count(Ellipsis) > 1
-    ):
-        return None
-    named = sum([each is not None and each is not Ellipsis for each in keys])
-    if named > len(shape):
-        return None
-    if Ellipsis not in keys:
-        keys.append(Ellipsis)
-    place = keys.index(Ellipsis)
-    keys[place : place + 1] = [slice(None)] * (len(shape) - named)
-    axes: List[slice] = []
-    result: List[int] = []
-    several, contiguous = False, True  # whether an axis so far has several, and is not whole
-    for each in keys:
-        length = shape[len(axes)] if each is not None else 0
-        if each is None:
-            result.append(1)
-        elif type(each) is int:
-            if not -length <= each < length:
-                return None
-            axes.append(slice(each % length, each % length + 1))
-            contiguous = contiguous and (not several or length == 1)
-        else:
-            axes.append(each)
-            taken = range(*each.indices(length))
-            result.append(len(taken))
-            if len(taken) > 1:
-                contiguous = (
-                    contiguous and taken.step == 1 and not (several and len(taken) < length)
-                )
-                several = True
-            else:
-                contiguous = contiguous and not (several and length > 1)
-    return Index(axes, tuple(result) or (1,), contiguous)
 
 
 class RaggedArray(LazyArray):

@@ -43,7 +43,7 @@ class Mark(NamedTuple):
         )
 
 
-class Kind(NamedTuple):
+class PortableForm(NamedTuple):
     """A form without the recording that it belongs to.
 
     Attributes
@@ -66,11 +66,11 @@ class Kind(NamedTuple):
     mutable: Optional[tuple]
 
 
-class Kinds:
+class PortableForms:
     """The kinds of calls that some pieces hold, by number."""
 
     def __init__(self):
-        self._kinds: List[Kind] = []
+        self._kinds: List[PortableForm] = []
         self._numbers: Dict[tuple, int] = {}
         self._lock = threading.Lock()
 
@@ -82,7 +82,7 @@ class Kinds:
             number = self._numbers.get(key)
             if number is None:
                 self._kinds.append(
-                    Kind(
+                    PortableForm(
                         form.node_type,
                         form.rows,
                         form.block,
@@ -138,7 +138,13 @@ class Piece:
     """
 
     def __init__(
-        self, kinds: Kinds, recording: Recording, begin: Mark, result: Any, mode, ctx: mx.Context
+        self,
+        kinds: PortableForms,
+        recording: Recording,
+        begin: Mark,
+        result: Any,
+        mode,
+        ctx: mx.Context,
     ):
         self._kinds = kinds
         self.mode, self.ctx = mode, ctx
@@ -166,7 +172,9 @@ class Piece:
         self.results = [(leaf._store.spec, leaf._id - begin.values) for leaf in leaves]
 
     @classmethod
-    def cut(cls, kinds: Kinds, recording: Recording, begin: Mark, result: Any) -> Optional['Piece']:
+    def cut(
+        cls, kinds: PortableForms, recording: Recording, begin: Mark, result: Any
+    ) -> Optional['Piece']:
         """What was recorded since `begin`, if it can be used again.
 
         Returns
@@ -251,7 +259,7 @@ class Piece:
         return other._site(min(len(ours), len(theirs) - 1))
 
     def _calls(self) -> Iterator[tuple]:
-        """Kind and inputs of each call."""
+        """Form and inputs of each call."""
         begin = 0
         for kind, end in zip(self.kinds.tolist(), self.ends.tolist()):
             yield kind, [self._input(value) for value in self.args[begin:end].tolist()]

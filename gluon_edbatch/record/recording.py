@@ -3,7 +3,7 @@
 import threading
 import weakref
 from collections import OrderedDict
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -13,7 +13,9 @@ from mxnet.ndarray import NDArray
 
 from ..brief import brief
 from ..errors import EdbError, RecordError, StaleValueError
-from ..mx.guard import GuardedArray, Watched, detached
+from ..mx.arrays import detached
+from ..mx.guard import GuardedArray, Watched
+from ..mx.parameters import arrays_of, contexts
 from ..subgraph.fingerprint import Fingerprint, changed, containers, contents, fingerprint, state_of
 from ..subgraph.node_type import Kind, Mode, NodeType, make_type
 from ..subgraph.options import CompileOptions
@@ -21,11 +23,13 @@ from ..subgraph.spec import Spec, spec_of
 from ..subgraph.structure import flatten, objects_in
 from ..subgraph.trace import describe, trace_block, trace_operator
 from .calls import ANY, Callee, End, Form, Nothing, Number, Ragged, current_recording
-from .inputs import NUMBERS, SCALAR_DTYPE, Given, Inputs, is_array
-from .lazy import LazyArray, Locations, RaggedArray, Store
+from .hooks import suspended
+from .inputs import NUMBERS, SCALAR_DTYPE, GivenArray, Inputs, is_array
+from .lazy import LazyArray, RaggedArray
 from .refused import current_model_call, refused_call
 from .shared import SharedTypes, Sharing
 from .sites import Site, current_site, site_of, site_of_error, user_codes
+from .stores import Locations, Store
 
 _tracing = threading.RLock()  # the name scope of a block serves one thread at a time
 # block -> {fingerprint: {key: NodeType}}, those used last; operators have no block
@@ -44,7 +48,7 @@ class Recording(Inputs):
     form_summaries, output_rows : list
         The same as later stages see them (see `pending.FormTable`): five numbers a form, and
         rows of each output.
-    arrays : list of (Spec, Given or numpy.ndarray)
+    arrays : list of (Spec, GivenArray or numpy.ndarray)
         Arrays given by the user.
     parameters : dict
         (id of a parameter, context) -> its array when a call that uses it was first recorded.
@@ -105,13 +109,13 @@ class Recording(Inputs):
             return self._call_nested(block, args)
         if childless:
             kinds[-2 * callee.children :] = (Ragged, Nothing) * callee.children
-        step = callee.first
+        prefix = callee.first
         for kind in kinds:
-            step = step.make(kind)
-        if step.form is None or step.form.changed():
-            step.form = self._resolve_described(callee, args, kinds, leaves)
+            prefix = prefix.make(kind)
+        if prefix.form is None or prefix.form.changed():
+            prefix.form = self._resolve_described(callee, args, kinds, leaves)
         return self._append(
-            step.form,
+            prefix.form,
             [self.number(leaf) if leaf.__class__ in (int, float) else leaf for leaf in leaves],
         )
 
@@ -130,10 +134,10 @@ class Recording(Inputs):
                 and _same(result, form.results(base))
                 and self.node_args.since(values).tolist() == [arg._id for arg in args]
             ):
-                step = callee.first
+                prefix = callee.first
                 for arg in args:
-                    step = step.make(arg._store)
-                step.form = form
+                    prefix = prefix.make(arg._store)
+                prefix.form = form
         return result
 
     def _describe(self, args: Sequence[Any], kinds: List[Any], leaves: List[Any]) -> bool:
@@ -419,7 +423,8 @@ class Recording(Inputs):
 
     def _trace(self, block, template, leaves):
         try:
-            graph = trace_block(block, template, len(leaves))
+            with suspended():
+                graph = trace_block(block, template, len(leaves))
             self._fingerprints[block] = fingerprint(block)  # a first run may set it up
             return graph
         except EdbError:
@@ -441,9 +446,9 @@ class Recording(Inputs):
     def _find_ctx(self, block) -> None:
         """Before numbers of a first call get a context: that of the block's parameters."""
         if self._ctx is None:
-            contexts = next(_contexts(block), ())
-            if len(contexts) == 1:
-                self._ctx = contexts[0]
+            found = next(contexts(block), ())
+            if len(found) == 1:
+                self._ctx = found[0]
 
     def _resolve_operator(self, op, attrs, leaves, shared, arrays) -> Form:
         weights, types = _shared_types.of(op, shared, arrays) if shared else ((), _operator_types)
@@ -478,9 +483,8 @@ class Recording(Inputs):
             node_type = types.get(exact) or (types.get(aligned) if len(rows) == 1 else None)
             if node_type is None or not node_type.fits():
                 node_type = make_type(
-                    trace(), self.mode, specs, contexts.pop(), self.options, eager=eager
+                    trace(), self.mode, specs, contexts.pop(), self.options, head, eager=eager
                 )
-                node_type.made_with = head
                 types[exact if node_type.alone or node_type.whole else aligned] = node_type
         for parameter in node_type.parameters:
             self._watch(name, parameter, node_type.ctx)
@@ -540,11 +544,11 @@ class Recording(Inputs):
                         specs,
                         form.node_type.ctx,
                         self.options,
+                        head,
                         lengths,
                     )
                 except EdbError as error:
                     raise type(error)(f'{error}\n  called at {current_site()}') from None
-                node_type.made_with = head
                 node_type = types.setdefault(key, node_type)
             exact = self.forms_by_key[form.index, lengths] = self.new_form(
                 node_type, form.rows, form.block, form.mutable
@@ -602,7 +606,7 @@ class Recording(Inputs):
         """Raise if a parameter got another array while the scope was recording."""
         for parameter, ctx in self._known_parameters:
             watched = self.parameters[id(parameter), ctx]
-            if not any(array is watched.array for array in parameter._data or ()):
+            if not any(array is watched.array for array in arrays_of(parameter)):
                 self.replaced = parameter.name
                 break
 
@@ -645,7 +649,7 @@ class Recording(Inputs):
         for watched in self.parameters.values():
             watched.release()
         for _, given in self.arrays:
-            if isinstance(given, Given) and isinstance(given.values, Watched):
+            if isinstance(given, GivenArray) and isinstance(given.values, Watched):
                 given.values.release()
 
     def close(self, error: Optional[BaseException] = None) -> None:
@@ -749,12 +753,3 @@ def _key(leaf: LazyArray) -> object:
 
 def _spec_and_kind(leaf: LazyArray) -> Tuple[Spec, Kind]:
     return leaf._store.spec, Kind.RAGGED if leaf.__class__ is RaggedArray else Kind.ROWS
-
-
-def _contexts(block: gluon.Block) -> Iterator[List[mx.Context]]:
-    """Where each initialised parameter of a block and its descendants is."""
-    for parameter in block.params.values():
-        if parameter._data is not None or parameter._deferred_init:
-            yield parameter.list_ctx()
-    for child in block._children.values():
-        yield from _contexts(child)

@@ -1,16 +1,15 @@
 """Arrays of the user that the calls of an operator share: weights, as parameters are to blocks."""
 
-import ctypes
 import sys
 from collections import OrderedDict
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import mxnet as mx
 import numpy as np
-from mxnet.base import _LIB, NDArrayHandle, check_call
 from mxnet.ndarray import NDArray
 
-from ..mx.guard import GuardedArray, raw_handle
+from ..mx.arrays import gradient_stype
+from ..mx.guard import GuardedArray
 from ..ops import op_of
 from ..subgraph.spec import device_of
 
@@ -112,19 +111,9 @@ class Sharing:
             known = self._known[id(array)] = (
                 array,
                 readable,
-                readable and (array.size >= _LARGE or _has_gradient(array)),
+                readable and (array.size >= _LARGE or gradient_stype(array) is not None),
             )
         return known
-
-
-def _has_gradient(array: NDArray) -> bool:
-    """As ``array.grad is not None``, without counting as a touch."""
-    handle = NDArrayHandle()
-    check_call(_LIB.MXNDArrayGetGrad(raw_handle(array), ctypes.byref(handle)))
-    if not handle.value:
-        return False
-    NDArray(handle)  # frees it
-    return True
 
 
 class SharedTypes:

@@ -4,39 +4,10 @@ from typing import Any, Dict, Iterable, List, NamedTuple, Tuple
 
 import numpy as np
 
-from ..graph.graph import Graph
-from ..plan.plan import Plan
+from ..execute.counts import EvaluationCounts, options_among
 from ..record.sites import Site
 from ..schedule import lower_bound
-from ..schedule.protocol import Schedule
 from ..subgraph.node_type import NodeType
-
-
-class EvaluationCounts(NamedTuple):
-    """What one evaluation did, and how long it took (seconds, until all was handed to MXNet).
-
-    Attributes
-    ----------
-    calls : numpy.ndarray
-        (n,) int64, the number in the recording of each node of the graph.
-    asked_by : Site
-        The user's line that needed a value.
-    early : bool
-        Whether the scope was still recording.
-    passes : dict
-        Serial of a type -> the compile options that made a difference to it by then.
-    """
-
-    calls: np.ndarray
-    asked_by: Site
-    early: bool
-    graph: Graph
-    schedule: Schedule
-    plan: Plan
-    collect_s: float
-    schedule_s: float
-    execute_s: float
-    passes: Dict[int, Tuple[str, ...]]
 
 
 class TypeReport(NamedTuple):
@@ -177,7 +148,9 @@ def make_report(
             known = types.get(kind.serial) or TypeReport(
                 repr(kind), 0, 0, kind.reason if kind.alone else '', alike=_alike(kind)
             )
-            known = known._replace(passes=_union(kind, known.passes, count.passes[kind.serial]))
+            known = known._replace(
+                passes=options_among(kind, known.passes, count.passes[kind.serial])
+            )
             if group.hoisted:
                 types[kind.serial] = known._replace(hoisted=known.hoisted + 1)
             else:
@@ -207,30 +180,3 @@ def _alike(node_type: NodeType) -> str:
     dtypes = ', '.join([np.dtype(argument.arena[1]).name for argument in node_type.arguments])
     modes = ''.join([f', {name}' for name, on in node_type.mode._asdict().items() if on])
     return f'{node_type.name}({dtypes}) on {node_type.ctx}{modes}'
-
-
-def passes_of(plan: Plan, arranged: Iterable[NodeType]) -> Dict[int, Tuple[str, ...]]:
-    """For each type of an evaluation the compile options that made a difference: to what is
-    compiled, and in this evaluation.
-
-    Parameters
-    ----------
-    plan : Plan
-    arranged : iterable of NodeType
-        Those whose calls were put into another order.
-    """
-    changed = {group.node_type.serial: set(group.node_type.changed_by) for group in plan.groups}
-    for group in plan.groups:
-        if group.hoisted and not group.node_type.tables:
-            changed[group.node_type.serial].add('hoisting')
-    for node_type in arranged:
-        changed[node_type.serial].add('row_layout')
-    return {
-        group.node_type.serial: _union(group.node_type, changed[group.node_type.serial])
-        for group in plan.groups
-    }
-
-
-def _union(node_type: NodeType, *names: Iterable[str]) -> Tuple[str, ...]:
-    found = set().union(*names)
-    return tuple([name for name in node_type.options.names() if name in found])

@@ -12,7 +12,7 @@ import numpy as np
 from ..graph.graph import Graph
 from ..schedule import lower_bound
 from ..schedule.protocol import Schedule
-from .explain import Explanation, Place
+from .explain import Explanation, SiteReport
 from .explain.explanation import headline, reason_text, shown
 
 __all__ = ['explanation', 'schedule']
@@ -96,7 +96,7 @@ def _write(path: Union[str, Path], draw: Callable[[], str]) -> None:
         raise
 
 
-class _Sample(NamedTuple):
+class _Part(NamedTuple):
     """A part of a graph that nothing connects with others, and where its nodes are in it."""
 
     nodes: np.ndarray
@@ -142,9 +142,9 @@ class _Section:
         longest = max([len(text) for _, _, text in self.legend], default=0)
         return 60 + _TEXT * _WIDE * min(_ENTRY, longest)
 
-    def rows(self, width: float) -> List[List[_Sample]]:
+    def rows(self, width: float) -> List[List[_Part]]:
         """The samples in rows that are not wider, if a sample is not."""
-        rows: List[List[_Sample]] = []
+        rows: List[List[_Part]] = []
         left = 0.0
         for sample in self.samples:
             if left < sample.width or not rows:
@@ -324,7 +324,7 @@ def _colour(number: int) -> str:
 
 
 def _explanation_svg(made: Explanation) -> str:
-    picture = _Rows(made)
+    picture = _PlacesPicture(made)
     for line in made.summary():
         picture.write(line, weight='bold')
     for place in made.places:
@@ -339,7 +339,7 @@ def _explanation_svg(made: Explanation) -> str:
     return picture.svg()
 
 
-class _Rows:
+class _PlacesPicture:
     """A picture of places that grows downwards."""
 
     def __init__(self, made: Explanation):
@@ -372,7 +372,7 @@ class _Rows:
         self._right = max(self._right, x + len(text) * _TEXT * _WIDE)
         self._y += _LINE
 
-    def draw(self, place: Place) -> None:
+    def draw(self, place: SiteReport) -> None:
         """The batches of a place, and its types."""
         base = self._y + _BAR_HEIGHT - _LINE / 2
         self._parts += [self._line(x, base - _BAR_HEIGHT, x, base) for x in self._borders]
@@ -409,7 +409,7 @@ class _Rows:
         return _document(self._parts, self._right + _MARGIN, self._y + _MARGIN)
 
 
-def _samples(graph: Graph) -> List[_Sample]:
+def _samples(graph: Graph) -> List[_Part]:
     """The parts of a graph that nothing connects, in the order of their first calls. If there are
     hardly any, as losses were added up, those that nothing but such a sum connects."""
     edges = np.stack([graph.inputs, graph.readers], axis=1)
@@ -417,10 +417,10 @@ def _samples(graph: Graph) -> List[_Sample]:
     parts = _components(len(graph), edges)
     apart = _components(len(graph), edges[~many[graph.readers]])
     if len(apart) <= _MANY * len(parts):
-        return [_Sample(np.array(nodes), *_layout(graph, nodes), False) for nodes in parts]
+        return [_Part(np.array(nodes), *_layout(graph, nodes), False) for nodes in parts]
     return sorted(
         [
-            _Sample(np.array(nodes), *_layout(graph, nodes), bool(many[nodes].any()))
+            _Part(np.array(nodes), *_layout(graph, nodes), bool(many[nodes].any()))
             for nodes in apart
         ],
         key=lambda part: not part.joins,

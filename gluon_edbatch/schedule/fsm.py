@@ -72,8 +72,8 @@ class FSMScheduler:
         self.config = config
         self.learn_s, self.unseen_states = 0.0, 0
         self._cache = ScheduleCache(cache)
-        self._models: List[_Model] = []
-        self._by_names: Dict[Tuple[str, ...], _Model] = {}
+        self._models: List[_KnownModel] = []
+        self._by_names: Dict[Tuple[str, ...], _KnownModel] = {}
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
@@ -119,14 +119,14 @@ class FSMScheduler:
         finally:
             self._lock.release()
 
-    def _model(self, names: Tuple[str, ...], graph: Graph) -> '_Model':
+    def _model(self, names: Tuple[str, ...], graph: Graph) -> '_KnownModel':
         """The model with all of these types; else one that has some of them learns the others."""
         kinds = frozenset(names_of(graph))
         model = next((model for model in self._models if kinds <= model.kinds), None)
         if model is None:
             model = next((model for model in self._models if kinds & model.kinds), None)
             if model is None:
-                model = _Model()
+                model = _KnownModel()
                 self._models = self._models[1 - _MODELS :] + [model]
             model.extend(kinds)
         if len(self._by_names) >= _SAME_NAMES:
@@ -135,7 +135,7 @@ class FSMScheduler:
         return model
 
 
-class _Model:
+class _KnownModel:
     """What a scheduler knows of a model."""
 
     def __init__(self) -> None:

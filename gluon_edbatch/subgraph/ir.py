@@ -10,8 +10,9 @@ from functools import cached_property, lru_cache
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 import mxnet as mx
-import numpy as np
 
+from ..mx.arrays import dtype_number
+from ..mx.symbols import infer_shape
 from ..ops.attrs import Attrs, Shape
 
 _VARIABLE = 'null'  # what MXNet calls the operator of a variable
@@ -257,16 +258,6 @@ class Subgraph:
             if node is None or node.is_variable or node.name != name:
                 bounds.append(position)
         return bounds + [len(names)]
-
-
-def infer_shape(symbol: mx.sym.Symbol, shapes: Dict[str, Shape]):
-    """As ``Symbol.infer_shape``, which prints its arguments if shapes do not fit."""
-    return symbol._infer_shape_impl(False, **shapes)
-
-
-def dtype_number(dtype: Any) -> int:
-    """MXNet's number for a dtype."""
-    return mx.ndarray.ndarray._DTYPE_NP_TO_MX[np.dtype(dtype).type]
 
 
 def _ancestors(nodes: Sequence[Node], heads: Iterable[Entry]) -> Set[int]:

@@ -2,9 +2,10 @@
 
 import itertools
 import re
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
-from typing import Any, Dict, Hashable, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -12,9 +13,11 @@ from mxnet import gluon
 from mxnet.gluon.parameter import DeferredInitializationError
 
 from ..errors import RecordError, RowDependenceError, UnrecordableError
+from ..mx.symbols import infer_shape
 from ..ops import op_of
+from ..ops.attrs import Shape
 from ..ops.whole import NoRule
-from .ir import Subgraph, infer_shape
+from .ir import Subgraph
 from .lift import lift
 from .mended import mended
 from .options import CompileOptions
@@ -67,15 +70,18 @@ class Argument(NamedTuple):
     rows: int = 1
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class NodeType:
-    """A type of node, with its static subgraph and what is known of it.
+    """A type of node: its static subgraph, and what is known of it. Types compare by identity.
+
+    What was compiled for a type is kept elsewhere (see `execute.executable`).
 
     Attributes
     ----------
     serial : int
         Counts types in the order in which the process met them; parts have that of the whole.
-    name : str
-        Block or operator, for people.
+    shown : str
+        For people, of the whole type.
     graph : StaticGraph
     mode : Mode
     made_with : tuple
@@ -87,115 +93,58 @@ class NodeType:
         Of a call with ``rows`` rows.
     factors : tuple of int
         Rows of each output per row of the arguments.
+    rows : int
+    ctx : mxnet.Context
+    options : CompileOptions
+        What it is compiled with.
     alone : bool
         Whether nodes must run one by one; `reason` says why.
+    reason : str
+    trial_shapes : dict
+        Shapes of the inputs for some batch, from which passes take ranks.
+    parameter_dtypes : tuple of numpy.dtype
+        Those of the parameters when it was made.
+    lengths : tuple of int or None
+        Of the ragged arguments, for types of which all calls have the same.
     whole : bool
         Whether a call counts as one row, whatever its arguments' rows: the subgraph was lifted
         (see `lift`), as rows of these do depend on each other.
     eager : bool
-        Whether they run as without a scope, on the user's own tape (see `own_tape`).
-    neutral : bool
-        Whether ragged arguments may be padded: calls of a type that is not neutral get types of
-        their own by the lengths of these arguments.
-    conditions : tuple of (int, int, bool)
-        What a call must fulfil for that, too: the ragged argument at the first position has
-        as many values as the one at the second, or (True) as the number there says.
-    lengths : tuple of int or None
-        Of the ragged arguments, for such types.
-    splits : dict
-        Its parts (see `hoisting.split` and `look_ups.look_ups`).
+        Whether they run as without a scope, on the user's own tape (see `execute.own_tape`).
     tables : tuple of Parameter
         For a type that computes ids only: what is looked up with each of its outputs.
-    native : NativeProgram or None
-        For the native operators (see `native.run`), once it is known;
-    not_native : str or None
-        or why there is none.
-    by_segments : Subgraph or None
-        The subgraph for ragged arguments that are not padded (see `segments`).
-    verified, verified_padding : bool
-        Whether batched results were compared with a run alone, or need not be; the same for
-        batches with padding.
-    trial_shapes : dict
-        Shapes of the inputs for some batch, from which passes take ranks.
-    read_backward : list of bool
-        For each parameter, whether the backward pass may read its values.
-    options : CompileOptions
-        What it is compiled with.
-    parameter_dtypes : tuple of numpy.dtype
-        Those of the parameters when it was made.
-    changed_by : set of str
-        The options that made a difference to what was compiled so far; parts have that of the
-        whole. (What differs from evaluation to evaluation is found by `report.passes_of`.)
     """
 
-    def __init__(
-        self,
-        graph: StaticGraph,
-        mode: Mode,
-        arguments: Tuple[Argument, ...],
-        outputs: Tuple[Spec, ...],
-        rows: int,
-        verdict: RowwiseResult,
-        ctx: mx.Context,
-        shapes: Dict[str, Tuple[int, ...]],
-        options: CompileOptions,
-        lengths: Optional[Tuple[int, ...]] = None,
-        whole: bool = False,
-        eager: bool = False,
-    ):
-        self.serial = next(_serial)
-        self.name = graph.name
-        self.graph = graph
-        self.mode = mode
-        self.made_with: Tuple[Any, ...] = ()
-        self.options = options
-        self.changed_by: Set[str] = set()
-        self.arguments = arguments
-        self.outputs = outputs
-        self.alone = verdict.verdict is not Verdict.PROVED
-        self.reason = verdict.reason
-        self.whole = whole
-        self.eager = eager
-        self.factors = tuple(verdict.factors) or tuple(1 for _ in outputs)
-        self.rows = rows
-        self.ctx = ctx
-        self.trial_shapes = (
-            shapes
-            if self.alone
-            else {
-                name: (_TRIAL_ROWS * (shape[0] if whole else 1),) + shape[1:]
-                for name, shape in shapes.items()
-            }
-        )
-        self.parameters: List[gluon.Parameter] = list(graph.parameters.values())
-        self.parameter_dtypes = self._dtypes_now()
-        self.ragged = any(argument.kind is Kind.RAGGED for argument in arguments)
-        self.random = any(op_of(op).noise for op in graph.subgraph.operators)
-        padding = self._padding() if self.ragged and lengths is None else None
-        self.neutral = not self.ragged or (padding is not None and padding.neutral)
-        self.conditions = _conditions(arguments, padding) if padding is not None else ()
-        self.lengths = lengths
-        self.by_segments = self._by_segments()
-        self.verified = self.alone or not graph.parameters
-        self.verified_padding = self.verified and (not self.ragged or lengths is not None)
-        tables = _used_only(graph, 'unread')
-        self.read_backward = [name not in tables for name in graph.parameters]
-        self.programs: Dict[tuple, Any] = {}
-        self.shown = self._shown()
-        self.splits: Dict[Hashable, Any] = {}
-        self.tables: Tuple[gluon.Parameter, ...] = ()
-        self.native: Any = None
-        self.not_native: Optional[str] = None
+    serial: int
+    shown: str
+    graph: StaticGraph
+    mode: Mode
+    made_with: Tuple[Any, ...]
+    arguments: Tuple[Argument, ...]
+    outputs: Tuple[Spec, ...]
+    factors: Tuple[int, ...]
+    rows: int
+    ctx: mx.Context
+    options: CompileOptions
+    alone: bool
+    reason: str
+    trial_shapes: Dict[str, Shape]
+    parameter_dtypes: Tuple[np.dtype, ...]
+    lengths: Optional[Tuple[int, ...]] = None
+    whole: bool = False
+    eager: bool = False
+    tables: Tuple[gluon.Parameter, ...] = ()
 
     def part(
         self,
         subgraph: Subgraph,
         arguments: Tuple[Argument, ...],
-        outputs: Sequence[tuple],
-        shapes: Dict[str, Tuple[int, ...]],
-        factors: List[int],
+        outputs: Sequence[Tuple[Shape, Any]],
+        shapes: Dict[str, Shape],
+        factors: Sequence[int],
+        tables: Tuple[gluon.Parameter, ...] = (),
     ) -> 'NodeType':
-        """A type for a part of this one's subgraph (see `hoisting` and `look_ups`).
+        """A type for a part of this one's subgraph (see `split`).
 
         Parameters
         ----------
@@ -203,18 +152,11 @@ class NodeType:
             Shape for some number of rows, and dtype, of each output.
         shapes : dict
             Of the inputs.
-        factors : list of int
+        factors : sequence of int
             Rows of each output per row of the arguments.
         """
         names = set(subgraph.variables).union(*packs(subgraph).values())
-        graph = self.graph._replace(
-            subgraph=subgraph,
-            parameters={
-                name: parameter
-                for name, parameter in self.graph.parameters.items()
-                if name in names
-            },
-        )
+        parameters = {name: value for name, value in self.graph.parameters.items() if name in names}
         specs = tuple(
             spec_of(
                 tuple(shape) if self.alone else (self.rows * factor,) + tuple(shape[1:]),
@@ -223,68 +165,102 @@ class NodeType:
             )
             for (shape, dtype), factor in zip(outputs, factors)
         )
-        verdict = Verdict.DEPENDENT if self.alone else Verdict.PROVED
-        part = NodeType(
-            graph,
-            self.mode,
-            arguments,
-            specs,
-            self.rows,
-            RowwiseResult(verdict, self.reason, factors),
-            self.ctx,
-            {name: shape for name, shape in shapes.items() if name in names},
-            self.options,
-            self.lengths,
-        )
-        part.serial, part.shown, part.changed_by = self.serial, self.shown, self.changed_by
-        return part
-
-    def _padding(self) -> Padding:
-        return padding_of(
-            self.graph.subgraph,
-            {
-                INPUT % position
-                for position, argument in enumerate(self.arguments)
-                if argument.kind is Kind.RAGGED
-            },
+        return replace(
+            self,
+            graph=self.graph._replace(subgraph=subgraph, parameters=parameters),
+            arguments=arguments,
+            outputs=specs,
+            factors=tuple(factors),
+            trial_shapes={name: shape for name, shape in shapes.items() if name in names},
+            parameter_dtypes=_dtypes_of(parameters.values()),
+            tables=tables,
         )
 
-    def _by_segments(self) -> Optional[Subgraph]:
-        """Where it was measured to be faster, and all ragged arguments have one length."""
-        ragged = [
-            position
-            for position, argument in enumerate(self.arguments)
-            if argument.kind is Kind.RAGGED
-        ]
-        if (
-            not self.options.segments
-            or not ragged
-            or self.lengths is not None
-            or not self.neutral
-            or self.alone
-            or self.ctx.device_type != 'cpu'
-            or any(number for _, _, number in self.conditions)
-            or not one_group(ragged, self.conditions)
-            or any(
-                self.arguments[position].arena[1] not in (np.float32, np.float64)
-                for position in ragged
-            )
-        ):
-            return None
-        return by_segments(
-            self.graph.subgraph, self.trial_shapes, {INPUT % position for position in ragged}
-        )
+    @property
+    def name(self) -> str:
+        """Block or operator, for people."""
+        return self.graph.name
 
     def __repr__(self) -> str:
         return self.shown
 
-    def _shown(self) -> str:
-        shapes = ', '.join(
-            'x'.join(map(str, ('k',) * (a.kind is Kind.RAGGED) + a.arena[0])) or '1'
-            for a in self.arguments
+    @cached_property
+    def parameters(self) -> List[gluon.Parameter]:
+        """In the order of the graph's."""
+        return list(self.graph.parameters.values())
+
+    @cached_property
+    def ragged(self) -> List[int]:
+        """Positions of the ragged arguments."""
+        return [
+            position
+            for position, argument in enumerate(self.arguments)
+            if argument.kind is Kind.RAGGED
+        ]
+
+    @cached_property
+    def random(self) -> bool:
+        """Whether it may draw random numbers."""
+        return any(op_of(op).noise for op in self.graph.subgraph.operators)
+
+    @cached_property
+    def read_backward(self) -> List[bool]:
+        """For each parameter, whether the backward pass may read its values."""
+        unread = used_only(self.graph, 'unread')
+        return [name not in unread for name in self.graph.parameters]
+
+    @cached_property
+    def _padding(self) -> Padding:
+        if not self.ragged or self.lengths is not None:
+            return Padding(not self.ragged, frozenset(), frozenset())
+        return padding_of(self.graph.subgraph, {INPUT % position for position in self.ragged})
+
+    @property
+    def neutral(self) -> bool:
+        """Whether ragged arguments may be padded: calls of a type that is not neutral get types of
+        their own by the lengths of these arguments."""
+        return self._padding.neutral
+
+    @cached_property
+    def conditions(self) -> Tuple[Tuple[int, int, bool], ...]:
+        """What a call must fulfil for that, too: the ragged argument at the first position has as
+        many values as the one at the second, or (True) as the number there says."""
+        position = {INPUT % i: i for i in range(len(self.arguments))}
+        linked, lengths = sorted(self._padding.linked), sorted(self._padding.lengths)
+        return (
+            *((position[one], position[other], False) for one, other in linked),
+            *((position[source], position[name], True) for name, source in lengths),
         )
-        lengths = '' if self.lengths is None else f' k={",".join(map(str, self.lengths))}'
-        return f'{self.name}[{shapes}{lengths}]'
+
+    @cached_property
+    def has_one_length(self) -> bool:
+        """Whether the conditions tie all ragged arguments to one length."""
+        group = set(self.ragged[:1])
+        for _ in self.ragged:
+            for one, other, _number in self.conditions:
+                if group & {one, other}:
+                    group |= {one, other}
+        return group.issuperset(self.ragged)
+
+    @cached_property
+    def by_segments(self) -> Optional[Subgraph]:
+        """The subgraph for ragged arguments that are not padded (see `segments`), where that was
+        measured to be faster, and all ragged arguments have one length."""
+        if (
+            not (self.options.segments and self.ragged and self.neutral and self.has_one_length)
+            or self.lengths is not None
+            or self.alone
+            or self.ctx.device_type != 'cpu'
+            or any(number for _, _, number in self.conditions)
+            or any(
+                self.arguments[position].arena[1] not in (np.float32, np.float64)
+                for position in self.ragged
+            )
+        ):
+            return None
+        return by_segments(
+            self.graph.subgraph, self.trial_shapes, {INPUT % position for position in self.ragged}
+        )
 
     @cached_property
     def stable_name(self) -> str:
@@ -307,10 +283,7 @@ class NodeType:
     def fits(self) -> bool:
         """Whether the parameters have the dtypes that it was made for: the arguments of a block
         that takes ids do not tell that it was cast."""
-        return self.parameter_dtypes == self._dtypes_now()
-
-    def _dtypes_now(self) -> Tuple[np.dtype, ...]:
-        return tuple([np.dtype(parameter.dtype) for parameter in self.parameters])
+        return self.parameter_dtypes == _dtypes_of(self.parameters)
 
     def output_specs(self, rows: int) -> Tuple[Spec, ...]:
         """Specs of the outputs of a call with this many rows."""
@@ -322,23 +295,16 @@ class NodeType:
         )
 
 
-def one_group(positions: Sequence[int], conditions) -> bool:
-    """Whether the conditions tie all these ragged arguments to one length."""
-    group = {positions[0]}
-    for _ in positions:
-        for one, other, _number in conditions:
-            if group & {one, other}:
-                group |= {one, other}
-    return group.issuperset(positions)
+def _dtypes_of(parameters: Iterable[gluon.Parameter]) -> Tuple[np.dtype, ...]:
+    return tuple([np.dtype(parameter.dtype) for parameter in parameters])
 
 
-def _conditions(arguments, padding: Padding) -> Tuple[Tuple[int, int, bool], ...]:
-    position = {INPUT % i: i for i in range(len(arguments))}
-    linked = [(position[one], position[other], False) for one, other in sorted(padding.linked)]
-    return tuple(
-        linked
-        + [(position[source], position[name], True) for name, source in sorted(padding.lengths)]
+def _shown(name: str, arguments: Sequence[Argument], lengths: Optional[Tuple[int, ...]]) -> str:
+    shapes = ', '.join(
+        'x'.join(map(str, ('k',) * (a.kind is Kind.RAGGED) + a.arena[0])) or '1' for a in arguments
     )
+    known = '' if lengths is None else f' k={",".join(map(str, lengths))}'
+    return f'{name}[{shapes}{known}]'
 
 
 def make_type(
@@ -347,6 +313,7 @@ def make_type(
     leaves: Sequence[Tuple[Spec, Kind]],
     ctx: mx.Context,
     options: CompileOptions,
+    made_with: Tuple[Any, ...],
     lengths: Optional[Tuple[int, ...]] = None,
     eager: bool = False,
 ) -> NodeType:
@@ -361,6 +328,8 @@ def make_type(
     ctx : mxnet.Context
         Where parameters are looked up.
     options : CompileOptions
+    made_with : tuple
+        See `NodeType`.
     lengths : tuple of int, optional
         Lengths of the ragged arguments, for types whose calls all have the same.
     eager : bool, default False
@@ -409,7 +378,7 @@ def make_type(
         )
     if why_eager:
         verdict = RowwiseResult(Verdict.DEPENDENT, why_eager, [])
-    indices = _used_only(graph, 'indices')  # operators refuse gradients for these
+    indices = used_only(graph, 'indices')  # operators refuse gradients for these
     arguments = tuple(
         Argument(
             spec.arena,
@@ -419,34 +388,33 @@ def make_type(
         )
         for position, (spec, kind) in enumerate(leaves)
     )
-    if lifted is None:
-        return NodeType(
-            graph,
-            mode,
-            arguments,
-            outputs,
-            leaves[0][0].rows,
-            verdict,
-            ctx,
-            shapes,
-            options,
-            lengths,
-            eager=bool(why_eager),
-        )
-    node_type = NodeType(
-        graph._replace(subgraph=lifted),
-        mode,
-        arguments,
-        outputs,
-        1,
-        RowwiseResult(Verdict.PROVED, '', [spec.rows for spec in outputs]),
-        ctx,
-        shapes,
-        options,
-        whole=True,
+    alone = verdict.verdict is not Verdict.PROVED and lifted is None
+    factors = [spec.rows for spec in outputs] if lifted else verdict.factors
+    if not alone:
+        shapes = {
+            name: (_TRIAL_ROWS * (shape[0] if lifted else 1),) + shape[1:]
+            for name, shape in shapes.items()
+        }
+    return NodeType(
+        serial=next(_serial),
+        shown=_shown(graph.name, arguments, lengths),
+        graph=graph._replace(subgraph=lifted) if lifted else graph,
+        mode=mode,
+        made_with=made_with,
+        arguments=arguments,
+        outputs=outputs,
+        factors=tuple(factors) or (1,) * len(outputs),
+        rows=1 if lifted else leaves[0][0].rows,
+        ctx=ctx,
+        options=options,
+        alone=alone,
+        reason='' if lifted else verdict.reason,
+        trial_shapes=shapes,
+        parameter_dtypes=_dtypes_of(graph.parameters.values()),
+        lengths=lengths,
+        whole=lifted is not None,
+        eager=bool(why_eager),
     )
-    node_type.changed_by.add('whole_values')
-    return node_type
 
 
 def _refuse_writing(graph: StaticGraph) -> None:
@@ -546,7 +514,7 @@ def _verdict(graph, mode, leaves, shapes) -> RowwiseResult:
     return analyse(graph.subgraph, row_shapes, mode.training)
 
 
-def _used_only(graph: StaticGraph, role: str) -> Set[str]:
+def used_only(graph: StaticGraph, role: str) -> Set[str]:
     """Names of the variables that occur only as inputs of operators in this role (see `Op`)."""
     nodes = graph.subgraph.nodes
     found: Set[str] = set()

@@ -94,11 +94,11 @@ class CompileOptions:
         return replace(self, **changes)
 
 
-class _Local(threading.local):
+class _ThreadOptions(threading.local):
     options = CompileOptions()
 
 
-_local = _Local()
+_local = _ThreadOptions()
 
 
 def current_options() -> CompileOptions:

@@ -14,7 +14,7 @@ from ..ops.padding import At, Unproved
 from .ir import Entry, Subgraph
 
 
-class _State(NamedTuple):
+class _PaddingState(NamedTuple):
     """What an entry is at the padding, and the ragged inputs that its axis 1 stems from."""
 
     at: At
@@ -41,14 +41,14 @@ class Padding(NamedTuple):
 
 def padding_of(graph: Subgraph, ragged: Set[str]) -> Padding:
     """Analyse the padding of the inputs named in `ragged`."""
-    states: Dict[Entry, Optional[_State]] = {}
+    states: Dict[Entry, Optional[_PaddingState]] = {}
     linked: Set[Tuple[str, str]] = set()
     lengths: Set[Tuple[str, str]] = set()
     try:
         for index, node in enumerate(graph.nodes):
             if node.is_variable:
                 if node.name in ragged:
-                    states[Entry(index)] = _State(At.ZERO, frozenset([node.name]))
+                    states[Entry(index)] = _PaddingState(At.ZERO, frozenset([node.name]))
                 continue
             inputs = [states.get(entry) for entry in node.inputs]
             if not any(inputs):
@@ -59,7 +59,7 @@ def padding_of(graph: Subgraph, ragged: Set[str]) -> Padding:
             if rule is None:
                 raise Unproved
             at = rule(node.attrs, [state and state.at for state in inputs])
-            states[Entry(index)] = None if at is None else _State(at, sources)
+            states[Entry(index)] = None if at is None else _PaddingState(at, sources)
             if node.op == 'SequenceMask':
                 given = graph.nodes[node.inputs[1].node]
                 if not given.is_variable:

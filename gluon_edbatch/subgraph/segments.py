@@ -21,7 +21,7 @@ from .rewrite import NodeView, Operand, Rewriter, rewrite
 SEGMENTS, PARENTS = 'edb_segments', 'edb_parents'
 
 
-class _Unsupported(Exception):
+class _NotCovered(Exception):
     """An operator that these rules do not cover."""
 
 
@@ -45,12 +45,12 @@ def by_segments(graph: Subgraph, shapes: Dict[str, Shape], ragged: Set[str]) -> 
     if any(len(shapes.get(name, ())) != 3 for name in ragged):
         return None
     try:
-        return rewrite(graph, shapes, _Rules(ragged))
-    except _Unsupported:
+        return rewrite(graph, shapes, _SegmentRules(ragged))
+    except _NotCovered:
         return None
 
 
-class _Rules:
+class _SegmentRules:
     """What operators become; knows which entries of the new graph have M rows."""
 
     def __init__(self, ragged: Set[str]):
@@ -82,7 +82,7 @@ class _Rules:
                 for operand, is_long in zip(node.inputs, long)
             ]
             return self._row_by_row(rewriter, node._replace(attrs=Attrs()), op.aligned, inputs)
-        raise _Unsupported(node.op)
+        raise _NotCovered(node.op)
 
     def _is_long(self, rewriter: Rewriter, operand: Operand) -> bool:
         node = rewriter.nodes[operand.node]
@@ -101,7 +101,7 @@ class _Rules:
     def _of_parents(self, rewriter: Rewriter, operand: Operand, result: Shape) -> Operand:
         """The row of its parent for each value."""
         if operand.shape != (result[0], 1, result[2]):
-            raise _Unsupported('broadcast')
+            raise _NotCovered('broadcast')
         node = rewriter.nodes[operand.node]
         if node.op == 'expand_dims':
             operand = Operand(*node.inputs[0], operand.shape[::2])
@@ -111,7 +111,7 @@ class _Rules:
 
     def _sum(self, rewriter: Rewriter, node: NodeView) -> Operand:
         if node.attrs.integers('axis') != (1,) or node.attrs.flag('exclude'):
-            raise _Unsupported('sum')
+            raise _NotCovered('sum')
         rows, _, width = node.inputs[0].shape
         total = rewriter.add(
             'dot',

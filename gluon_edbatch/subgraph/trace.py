@@ -7,10 +7,10 @@ import mxnet as mx
 from mxnet import gluon
 
 from ..errors import RecordError, UnrecordableError
+from ..mx.arrays import dtype_number
 from ..mx.symbols import symbol_function
-from ..record.hooks import suspended
 from .fingerprint import changed, fingerprint, has_hooks, has_operator_hook
-from .ir import Subgraph, dtype_number
+from .ir import Subgraph
 from .structure import flatten, unflatten
 
 INPUT = 'edb_input%d'
@@ -175,8 +175,7 @@ def _check_hooks(block: gluon.Block, outermost: gluon.Block) -> None:
 
 def _run(block, template, inputs):
     variables = iter([mx.sym.var(INPUT % i) for i in range(inputs)])
-    with suspended():
-        return block.forward(*[unflatten(argument, variables) for argument in template])
+    return block.forward(*[unflatten(argument, variables) for argument in template])
 
 
 def _expand(results):

@@ -20,7 +20,7 @@ _KNOBS = (
 )
 
 
-class Run(NamedTuple):
+class Measured(NamedTuple):
     """What a run gave, as NumPy arrays: results by path, gradients by name."""
 
     results: Dict[str, np.ndarray]
@@ -48,7 +48,7 @@ class Suspect(NamedTuple):
     Attributes
     ----------
     part : str
-        The field of `Run` that has it, as `name`.
+        The field of `Measured` that has it, as `name`.
     worst, allowed : float
         The largest difference, and what may be.
     tolerance, atol : float
@@ -68,7 +68,7 @@ class Suspect(NamedTuple):
         return f'{_WORDS[self.part]} {self.name}'
 
 
-class Verdict(NamedTuple):
+class Judged(NamedTuple):
     """A suspect that rounding does not explain, with its distances from float64."""
 
     suspect: Suspect
@@ -81,7 +81,7 @@ class Verdict(NamedTuple):
 
 
 def differences(
-    found: Run, expected: Run, case: str, rtol: Optional[float], atol: float
+    found: Measured, expected: Measured, case: str, rtol: Optional[float], atol: float
 ) -> List[Suspect]:
     """The arrays that are further apart than the tolerance.
 
@@ -92,7 +92,7 @@ def differences(
         or NaN elsewhere.
     """
     suspects = []
-    for part in Run._fields:
+    for part in Measured._fields:
         got, wanted = getattr(found, part), getattr(expected, part)
         ensure(
             list(got) == list(wanted),
@@ -141,18 +141,21 @@ def _difference(
 
 
 def judge(
-    suspects: Sequence[Suspect], eager: Sequence[Run], exact: Exact, in_float64: Optional[Run]
-) -> List[Verdict]:
+    suspects: Sequence[Suspect],
+    eager: Sequence[Measured],
+    exact: Exact,
+    in_float64: Optional[Measured],
+) -> List[Judged]:
     """Those that are no rounding: further from float64 than eager and than the tolerance, or
     another result in float64, too.
 
     Parameters
     ----------
     suspects : sequence of Suspect
-    eager : sequence of Run
+    eager : sequence of Measured
         Eager Gluon's distance from float64 is the largest of these runs.
     exact : Exact
-    in_float64 : Run or None
+    in_float64 : Measured or None
         The batched run in float64.
     """
     verdicts = []
@@ -167,22 +170,22 @@ def judge(
         if not batched <= allowed or (
             again is not None and not again <= max(_IN_FLOAT64 * scale, _OF_EAGER * distance)
         ):
-            verdicts.append(Verdict(suspect, wanted, batched, distance, allowed, scale, again))
+            verdicts.append(Judged(suspect, wanted, batched, distance, allowed, scale, again))
     return verdicts
 
 
-def comparable(exact: Union[Run, Exact], found: Run) -> bool:
+def comparable(exact: Union[Measured, Exact], found: Measured) -> bool:
     """Whether a run in float64 gave the same arrays as another one, so that they compare."""
     return all(
         [
             {name: array.shape for name, array in getattr(exact, part).items()}
             == {name: array.shape for name, array in getattr(found, part).items()}
-            for part in Run._fields
+            for part in Measured._fields
         ]
     )
 
 
-def worst_by_float64(verdicts: Sequence[Verdict], case: str) -> str:
+def worst_by_float64(verdicts: Sequence[Judged], case: str) -> str:
     """The message for the worst of them."""
     verdict = max(verdicts, key=lambda one: one.batched / max(one.allowed, 1e-300))
     suspect = verdict.suspect

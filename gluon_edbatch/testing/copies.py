@@ -7,7 +7,7 @@ import numpy as np
 from mxnet import gluon
 from mxnet.ndarray import NDArray
 
-from ..api.mixin import _eager
+from ..api.mixin import eagerly
 from ..subgraph.structure import flatten, unflatten
 
 Copy = Callable[[NDArray], NDArray]
@@ -100,7 +100,7 @@ def other_samples(value: Any, copy: Copy, copies: Dict[int, NDArray]) -> Any:
     return value
 
 
-class eager_in_float64(_eager):
+class eager_in_float64(eagerly):
     """Calls of HybridBlocks take their arguments in float64, wherever they come from: the data of
     a tree, the zeros that a sequence begins with."""
 

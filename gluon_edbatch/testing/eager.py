@@ -12,16 +12,17 @@ from mxnet import autograd, gluon
 from mxnet.ndarray import NDArray
 
 from ..api.functional import forward
-from ..api.mixin import _context_of, _eager
+from ..api.mixin import eagerly
 from ..api.scope import batching
 from ..brief import brief
 from ..errors import EdbError
+from ..mx.parameters import context_of
 from ..record.lazy import LazyArray
 from ..schedule import Scheduler
 from ..subgraph.options import compile_options, current_options
 from .closeness import (
     Exact,
-    Run,
+    Measured,
     Suspect,
     comparable,
     differences,
@@ -159,8 +160,8 @@ class _Comparison:
     def _judge(
         self,
         suspects: List[Suspect],
-        found: Run,
-        eager: List[Run],
+        found: Measured,
+        eager: List[Measured],
         train: bool,
         scheduler: Any,
         case: str,
@@ -182,7 +183,7 @@ class _Comparison:
         if verdicts:
             raise AssertionError(worst_by_float64(verdicts, case))
 
-    def _exact_unless(self, found: Run, train: bool) -> Union[Exact, Exception]:
+    def _exact_unless(self, found: Measured, train: bool) -> Union[Exact, Exception]:
         """What the model gives in float64, or why that is not known."""
         if any(array.dtype == np.float64 for array in found.results.values()):
             return ValueError('it runs in float64 already')
@@ -209,14 +210,14 @@ class _Model:
         self.model, self.samples, self.unpack = model, samples, unpack
         self.blocks, self.seed = blocks, seed
         self.inputs = _unique(list(inputs) + _arrays_with_gradient(samples))
-        self.ctx = next((ctx for ctx in map(_context_of, blocks) if ctx is not None), None)
+        self.ctx = next((ctx for ctx in map(context_of, blocks) if ctx is not None), None)
 
-    def eager(self, train: bool, factor: float = 1.0) -> Run:
+    def eager(self, train: bool, factor: float = 1.0) -> Measured:
         """One sample after the other; the gradients of a linear function that is `factor` times
         as steep, divided by that."""
 
         def run() -> Any:
-            with _eager(self.ctx):
+            with eagerly(self.ctx):
                 return [self._call(sample) for sample in self.samples]
 
         made = self._measure(train, run, factor)
@@ -227,7 +228,7 @@ class _Model:
             }
         )
 
-    def batched(self, train: bool, scheduler: Any) -> Run:
+    def batched(self, train: bool, scheduler: Any) -> Measured:
         """All samples in one scope."""
 
         def run() -> Any:
@@ -249,7 +250,7 @@ class _Model:
 
         return self._measure(train, run)
 
-    def eager_rounded_otherwise(self, train: bool) -> List[Run]:
+    def eager_rounded_otherwise(self, train: bool) -> List[Measured]:
         """What eager could have given as well: with other heads, and with numbers that differ in
         the last bit. A single run may be close to float64 by chance."""
         made = []
@@ -266,7 +267,7 @@ class _Model:
         except Exception as error:  # of the user's model, which need not know float64
             return error
 
-    def batched_in_float64(self, train: bool, scheduler: Any) -> Optional[Run]:
+    def batched_in_float64(self, train: bool, scheduler: Any) -> Optional[Measured]:
         """The same of a scope; None if the model cannot run so, as where it reads arrays from
         elsewhere than its samples and parameters."""
         try:
@@ -321,10 +322,10 @@ class _Model:
         factor: float = 1.0,
         generator: Optional[np.random.RandomState] = None,
         path: str = '',
-    ) -> Run:
+    ) -> Measured:
         if not train:
             with autograd.pause(train_mode=False):
-                return Run(_by_path(run(), path), {})
+                return Measured(_by_path(run(), path), {})
         trained = self._trained()
         for _, array in trained:
             array.grad[:] = 0
@@ -334,7 +335,7 @@ class _Model:
         if total is not None and trained:
             _backward(total)
         # After a deferred initialisation there are more of them.
-        return Run(
+        return Measured(
             _by_path(results, path), {name: _numpy(array.grad) for name, array in self._trained()}
         )
 

@@ -9,9 +9,11 @@ import numpy as np
 from mxnet import autograd
 
 import gluon_edbatch as edb
+from gluon_edbatch.execute.backend import BACKENDS
 from gluon_edbatch.execute.cached.program import program_for
-from gluon_edbatch.execute.machine import Machine, Step, steps
-from gluon_edbatch.execute.native.run import native_program
+from gluon_edbatch.execute.machine import Machine
+from gluon_edbatch.execute.native.program import native_program
+from gluon_edbatch.execute.steps import Step, steps
 from gluon_edbatch.subgraph.ir import Subgraph
 
 from .cells import CELLS, Cell
@@ -147,7 +149,7 @@ class CompiledBatch:
             plan = recording.evaluator.counts[-1].plan
             self._machine = Machine(recording, plan, {})
         for step in steps(plan):
-            self._machine.run(step)
+            step.run(self._machine)
         ((number, self._batch),) = [
             (number, batch)
             for number, batch in enumerate(plan.batches)
@@ -158,7 +160,8 @@ class CompiledBatch:
                 array[:] = 1
         self.gathers = sum(read.gather for read in self._batch.reads)
         self.native = native_program(self._batch.node_type) is not None
-        self._step = Step(number, number + 1, self.native, unproved=False)
+        backend = BACKENDS[0] if self.native else BACKENDS[-1]
+        self._step = Step(number, number + 1, backend, unproved=False)
         node_type, reads = (
             self._batch.node_type,
             tuple('gather' if read.gather else 'slice' for read in self._batch.reads),
@@ -180,7 +183,7 @@ class CompiledBatch:
 
     def forward(self) -> List[mx.nd.NDArray]:
         """Run the batch."""
-        self._machine.run(self._step)
+        self._step.run(self._machine)
         return [
             self._machine.arenas[write.arena]._slice(write.begin, write.end)
             for write in self._batch.writes
@@ -188,7 +191,7 @@ class CompiledBatch:
 
     def both(self) -> None:
         """Run the batch and differentiate it."""
-        self._machine.run(self._step)
+        self._step.run(self._machine)
         self._machine.tapes.pop().backward()
 
 

@@ -18,6 +18,7 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn, rnn
 
 import gluon_edbatch as edb
+from gluon_edbatch.api import mixin
 from gluon_edbatch.testing import assert_matches_eager
 from support.device import OTHER, all_arrays_on
 from support.models import (
@@ -480,7 +481,7 @@ def test_run_concurrently(native):
         with edb.batching():
             found = edb.run_concurrently([1, 4, 7], walk)
         values = edb.forward([value for _, value in found])
-    with edb.mixin._eager(OTHER):
+    with mixin.eagerly(OTHER):
         expected = edb.run_concurrently([1, 4, 7], walk)
     assert [path for path, _ in found] == [path for path, _ in expected]
     for value, (_, wanted) in zip(values, expected):

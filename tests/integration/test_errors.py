@@ -288,7 +288,9 @@ def test_generator_that_is_dropped_in_the_middle():
 def test_interrupt_during_evaluation(monkeypatch, error, when, inside):
     """The scope can be evaluated again after it, or says clearly that it cannot."""
     from gluon_edbatch.execute import evaluate
-    from gluon_edbatch.execute import machine as execute
+    from gluon_edbatch.execute.machine import Machine
+    from gluon_edbatch.execute.native.run import NativeRun
+    from gluon_edbatch.execute.steps import Step
 
     net = dense(4)
     expected = net(net(rows(1)[0])).asnumpy()
@@ -310,17 +312,18 @@ def test_interrupt_during_evaluation(monkeypatch, error, when, inside):
     def value_of(value):
         with monkeypatch.context() as patch:
             if when in ('run', '_fill'):
-                original = getattr(execute.Machine, when)
+                owner = Step if when == 'run' else Machine
+                original = getattr(owner, when)
 
-                def second(machine, *args):
+                def second(*args):
                     if when == 'run' and len(calls) < 1:
                         calls.append(0)
-                        return original(machine, *args)
+                        return original(*args)
                     return interrupt()
 
-                patch.setattr(execute.Machine, when, second)
+                patch.setattr(owner, when, second)
             elif when == 'native':
-                patch.setattr(execute.NativeRun, 'forward', interrupt)
+                patch.setattr(NativeRun, 'forward', interrupt)
             elif when != 'schedule':
                 patch.setattr(evaluate, when, interrupt)
             with pytest.raises((error, edb.BatchError)):
@@ -707,10 +710,10 @@ def test_second_derivatives():
 
 def test_failure_in_the_middle_of_a_batch(monkeypatch):
     """What MXNet refuses at run time is reported with type, number of calls and lines."""
-    from gluon_edbatch.execute import machine as execute
+    from gluon_edbatch.execute.cached import backend
 
     net, other, line = dense(4), dense(2, prefix='failing_'), Line()
-    original = execute.program_for
+    original = backend.program_for
 
     def broken(node_type, *how):
         program = original(node_type, *how)
@@ -722,7 +725,7 @@ def test_failure_in_the_middle_of_a_batch(monkeypatch):
 
         return program._replace(call=call)
 
-    monkeypatch.setattr(execute, 'program_for', broken)
+    monkeypatch.setattr(backend, 'program_for', broken)
     with autograd.record(), edb.compile_options(native=False), edb.batching():
         good = [net(row) for row in rows(3)]
         bad = [(line.here(), other(value))[1] for value in good]

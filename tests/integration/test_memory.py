@@ -272,17 +272,17 @@ def test_many_models():
 
 def test_backward_functions_are_freed():
     """MXNet's callbacks are dropped with the graph."""
-    from gluon_edbatch.execute import backward
+    from gluon_edbatch.mx import custom_function
 
     step = training_step(size=8)
     for number in range(5):
         step(number)
     settle()
-    before = len(backward._alive)
+    before = len(custom_function._alive)
     for number in range(20):
         step(number)
     settle()
-    assert len(backward._alive) <= before + 2
+    assert len(custom_function._alive) <= before + 2
 
 
 def test_reading_in_the_middle_is_flat():

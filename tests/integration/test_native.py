@@ -9,9 +9,10 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
-from gluon_edbatch.execute.machine import steps
+from gluon_edbatch.execute.executable import executable
 from gluon_edbatch.execute.native import compiler, library, stopwatch
-from gluon_edbatch.execute.native.run import native_program
+from gluon_edbatch.execute.native.program import native_program
+from gluon_edbatch.execute.steps import steps
 from gluon_edbatch.subgraph.node_type import NodeType
 from gluon_edbatch.testing import assert_matches_eager
 from support.models import started
@@ -147,7 +148,7 @@ def test_cell_of_any_width(types, width, dtype):
         schedulers=['agenda'],
         rtol=1e-10 if dtype == 'float64' else 3e-5,
     )
-    assert any(kind.native is not None for kind in types)
+    assert any(executable(kind).native is not None for kind in types)
 
 
 @pytest.mark.parametrize('dtype', ['float32', 'float64'])
@@ -166,7 +167,7 @@ def test_products_of_any_number_of_rows(types, dtype):
                 schedulers=['agenda'],
                 rtol=1e-10 if dtype == 'float64' else 3e-5,
             )
-    assert all(kind.native is not None for kind in types)
+    assert all(executable(kind).native is not None for kind in types)
 
 
 def test_many_rows_and_wide_fans(types):
@@ -193,7 +194,7 @@ def test_many_rows_and_wide_fans(types):
         schedulers=['agenda'],
         rtol=3e-5,
     )
-    assert any(kind.native is not None and kind.ragged for kind in types)
+    assert any(executable(kind).native is not None and kind.ragged for kind in types)
 
 
 def test_attention_over_ragged_values(types):
@@ -219,8 +220,8 @@ def test_attention_over_ragged_values(types):
         return block(values.lengths, values)
 
     assert_matches_eager(model, samples, blocks=[block], hybridized=[False], schedulers=['agenda'])
-    assert any(kind.native is not None and kind.ragged for kind in types), [
-        kind.not_native for kind in types
+    assert any(executable(kind).native is not None and kind.ragged for kind in types), [
+        executable(kind).not_native for kind in types
     ]
 
 
@@ -235,7 +236,7 @@ def test_what_has_no_rule_says_so(types):
         hybridized=[False],
         schedulers=['agenda'],
     )
-    reasons = {kind.not_native for kind in types if kind.not_native}
+    reasons = {executable(kind).not_native for kind in types if executable(kind).not_native}
     assert any('sort' in reason for reason in reasons)
     assert any(native_program(kind) is not None for kind in types)
 
@@ -399,6 +400,8 @@ MODELS = {
     'SoftRelu': lambda F, x: F.Activation(x, act_type='softrelu'),
     'SoftSign': lambda F, x: F.softsign(x), 'Leaky': lambda F, x: F.LeakyReLU(x, slope=0.1),
     'Maximum': lambda F, x: F.maximum(x, 1.0), 'Minimum': lambda F, x: F.minimum(x, 1.0),
+    'Gamma': lambda F, x: F.gamma(x), 'LogGamma': lambda F, x: F.gammaln(x),
+    'Erf': lambda F, x: F.erf(x), 'ErfInv': lambda F, x: F.erfinv(x / 7),
     'Clip': lambda F, x: F.clip(x, 0.5, 1), 'Add': lambda F, x: x + F.identity(x * 2),
     'Subtract': lambda F, x: x - F.identity(x * 2), 'Multiply': lambda F, x: x * (x + 1),
     'Divide': lambda F, x: x / (x + 1), 'Larger': lambda F, x: F.maximum(x, x + 1),

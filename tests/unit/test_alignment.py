@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gluon_edbatch.subgraph.gates import Batch, Read, align
-from gluon_edbatch.subgraph.gates.alignment import layout_of
+from gluon_edbatch.subgraph.gates import NodeBatch, OperandRead, align
+from gluon_edbatch.subgraph.gates.alignment import alignment_of
 
-SLICE, GATHER, BROADCAST = Read.SLICE, Read.GATHER, Read.BROADCAST
+SLICE, GATHER, BROADCAST = OperandRead.SLICE, OperandRead.GATHER, OperandRead.BROADCAST
 
 
 def is_aligned(order, batch, position):
@@ -46,7 +46,7 @@ def laid_out(buffers, batches):
 
 def batches_of(*lists):
     """From lists of results and operands."""
-    return [Batch(results, operands) for results, *operands in lists]
+    return [NodeBatch(results, operands) for results, *operands in lists]
 
 
 def buffers_of(batches):
@@ -154,7 +154,7 @@ def random_batches(draw, size):
         rows = draw.randint(1, min(4, len(left)))
         results = [left.pop() for _ in range(rows)]
         operands = [draw.sample(range(size), rows) for _ in range(draw.randint(0, 2))]
-        batches.append(Batch(results, operands, [draw.random() for _ in operands]))
+        batches.append(NodeBatch(results, operands, [draw.random() for _ in operands]))
     return batches
 
 
@@ -175,7 +175,7 @@ def test_any_batches(places, rows, data):
         )
         values = data.draw(st.permutations(range(len(operands))))
         # Values of different batches differ, so that there is one best choice.
-        batches.append(Batch(mine, operands, [v + 0.1 * len(batches) for v in values]))
+        batches.append(NodeBatch(mine, operands, [v + 0.1 * len(batches) for v in values]))
     check_against_all_orders(range(5), batches)
 
 
@@ -190,7 +190,7 @@ def test_a_hidden_order_is_found(seed):
         nodes = draw.sample(range(rows), rows)
         starts = [draw.randint(0, size - rows) for _ in range(draw.randint(0, 3))]
         batches.append(
-            Batch(
+            NodeBatch(
                 [hidden[begin + node] for node in nodes],
                 [[hidden[start + node] for node in nodes] for start in starts],
             )
@@ -201,7 +201,7 @@ def test_a_hidden_order_is_found(seed):
 
 def test_an_order_that_must_equal_its_own_rotation_is_impossible():
     """The operands of the second batch follow the first's, rotated, through the same results."""
-    first, second = Batch('abc', ['def'], [2]), Batch('abc', ['efd'], [1])
+    first, second = NodeBatch('abc', ['def'], [2]), NodeBatch('abc', ['efd'], [1])
     layout = laid_out('abcdef', [first, second])
     assert layout.reads == [[SLICE], [GATHER]]
 
@@ -210,17 +210,17 @@ def test_an_order_that_must_equal_its_own_rotation_is_impossible():
 
 
 def test_other_operands_are_broadcast_or_gathered():
-    batch = Batch('abc', ['xxx', 'ddd', 'dde', 'xde', 'def'])
+    batch = NodeBatch('abc', ['xxx', 'ddd', 'dde', 'xde', 'def'])
     assert laid_out('abcdef', [batch]).reads == [[BROADCAST, BROADCAST, GATHER, GATHER, SLICE]]
 
 
 def test_one_row_is_a_slice_wherever_it_lies():
-    assert laid_out('abcd', [Batch('a', ['c', 'x'])]).reads == [[SLICE, BROADCAST]]
+    assert laid_out('abcd', [NodeBatch('a', ['c', 'x'])]).reads == [[SLICE, BROADCAST]]
 
 
 def test_operands_may_be_the_results():
-    assert laid_out('abc', [Batch('abc', ['abc'])]).reads == [[SLICE]]
-    assert laid_out('abc', [Batch('abc', ['bca'])]).reads == [[GATHER]]
+    assert laid_out('abc', [NodeBatch('abc', ['abc'])]).reads == [[SLICE]]
+    assert laid_out('abc', [NodeBatch('abc', ['bca'])]).reads == [[GATHER]]
 
 
 def test_without_batches_buffers_stay_where_they_are():
@@ -228,22 +228,22 @@ def test_without_batches_buffers_stay_where_they_are():
 
 
 def test_reads_are_of_the_order_given():
-    batch = Batch('ab', ['cd'])
-    assert layout_of('abcd', [batch]).reads == [[SLICE]]
-    assert layout_of('abdc', [batch]).reads == [[GATHER]]
+    batch = NodeBatch('ab', ['cd'])
+    assert alignment_of('abcd', [batch]).reads == [[SLICE]]
+    assert alignment_of('abdc', [batch]).reads == [[GATHER]]
     with pytest.raises(ValueError, match='not contiguous'):
-        layout_of('acbd', [batch])
+        alignment_of('acbd', [batch])
 
 
 @pytest.mark.parametrize(
     'batches, message',
     [
-        ([Batch('aa', [])], 'distinct buffers'),
-        ([Batch('', [])], 'one or more'),
-        ([Batch('ax', [])], 'distinct buffers'),
-        ([Batch('ab', ['abc'])], 'of 2 nodes'),
-        ([Batch('ab', ['cd'], [1, 2])], '1 positions'),
-        ([Batch('ab', []), Batch('ac', []), Batch('ad', [])], 'result of one batch'),
+        ([NodeBatch('aa', [])], 'distinct buffers'),
+        ([NodeBatch('', [])], 'one or more'),
+        ([NodeBatch('ax', [])], 'distinct buffers'),
+        ([NodeBatch('ab', ['abc'])], 'of 2 nodes'),
+        ([NodeBatch('ab', ['cd'], [1, 2])], '1 positions'),
+        ([NodeBatch('ab', []), NodeBatch('ac', []), NodeBatch('ad', [])], 'result of one batch'),
     ],
 )
 def test_what_makes_no_sense_is_refused(batches, message):

@@ -18,7 +18,7 @@ import gluon_edbatch as edb
 from gluon_edbatch import compiled
 from gluon_edbatch.execute.native import compiler
 from gluon_edbatch.mx import cuda as _cuda
-from support.processes import HANG
+from support.processes import HANG, run_python
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = sorted(ROOT.glob('scripts/*.sh')) + [ROOT / '.ci' / 'run']
@@ -159,22 +159,16 @@ print(edb.__file__, edb.COMPILED, edb.native_available(), net.weight.grad().asnu
 def run_installed(installed, folder, **variables):
     """Run a program with the wheel's files, away from this checkout."""
     environment = {
-        **os.environ,
         'PYTHONPATH': str(installed),
         'GLUON_EDBATCH_CACHE': str(folder),
         **NO_COMPILER,
         'GLUON_EDBATCH_COMPILED': '1',
         'GLUON_EDBATCH_NATIVE': '1',
+        **variables,
     }
-    return subprocess.run(
-        [sys.executable, '-W', 'ignore', '-c', PROGRAM],
-        cwd=str(folder),
-        capture_output=True,
-        timeout=HANG,
-        check=True,
-        text=True,
-        env={**environment, **variables},
-    )
+    result = run_python('-W', 'ignore', '-c', PROGRAM, cwd=str(folder), **environment)
+    assert result.returncode == 0, result.stderr
+    return result
 
 
 def test_wheel_built_without_compiler_runs(wheel, installed, tmp_path):
@@ -239,17 +233,15 @@ def test_every_extension_tells_its_contents():
 # --- importing without a usable MXNet ------------------------------------------------------------
 
 
-def import_with(path, name, text):
+def import_with(path, name, text, **variables):
     """Import gluon_edbatch in another process in which module `name` is `text`."""
     (path / f'{name}.py').write_text(text)
-    environment = {**os.environ, 'PYTHONPATH': os.pathsep.join([str(path), str(ROOT)])}
-    return subprocess.run(
-        [sys.executable, '-c', 'import gluon_edbatch'],
-        env=environment,
-        stderr=subprocess.PIPE,
-        text=True,
-        timeout=HANG,
+    return run_python(
+        '-c',
+        'import gluon_edbatch',
         cwd=str(path),
+        PYTHONPATH=os.pathsep.join([str(path), str(ROOT)]),
+        **variables,
     )
 
 
@@ -309,6 +301,7 @@ import ctypes
 library = ctypes.CDLL({str(tmp_path / 'libmxnet.so')!r})
 raise RuntimeError(f'found {{library.edb_mxnet()}}')
 """,
+        LD_LIBRARY_PATH='',  # which may have another one
     )
     assert result.stderr.strip().splitlines()[-1] == 'RuntimeError: found 7'
 

@@ -9,7 +9,7 @@ from mxnet.gluon import nn
 import gluon_edbatch as edb
 from gluon_edbatch.record import hooks
 from gluon_edbatch.testing import assert_matches_eager, closeness, eager
-from gluon_edbatch.testing.closeness import Exact, Run, differences, judge
+from gluon_edbatch.testing.closeness import Exact, Measured, differences, judge
 from support.models import TreeLSTM, ndarrays, random_trees, started
 
 FAST = dict(schedulers=['agenda', 'unbatched'], hybridized=[False])
@@ -239,7 +239,7 @@ def test_model_is_left_as_it_was(sparse, monkeypatch):
 
 def gradient_run(value):
     """A run with one gradient."""
-    return Run({}, {'w': np.array([value, 0], np.float32)})
+    return Measured({}, {'w': np.array([value, 0], np.float32)})
 
 
 @pytest.mark.parametrize('added, accepted', [(0.0, False), (1.0, True)])

@@ -115,7 +115,7 @@ def test_an_interrupt_at_any_place(kinds, monkeypatch):
             held[1].shown = kinds == 'shown'
             held.append(memory(2000) if kinds == 'too large' else held[0])
             del held[1:]
-        came = interrupted(number, lambda: held.append(memory(990)))
+        came = interrupted(number, lambda held=held: held.append(memory(990)))
         held += [memory(rows) for rows in (1000, 980, 3000)]
         lent = [id(piece) for _, piece in pool._pool._lent.values()]
         free = {

@@ -11,31 +11,33 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gluon_edbatch.subgraph.gates import Kind, PQTree, pq_tree
+from gluon_edbatch.subgraph.gates import NodeKind, PQTree, pq_tree
 
 
 def frontiers(view):
     """All orders that a subtree stands for."""
-    if view.kind is Kind.LEAF:
+    if view.kind is NodeKind.LEAF:
         return {(view.node.element,)}
     parts = [frontiers(child) for child in view.children]
-    arrangements = itertools.permutations(parts) if view.kind is Kind.P else (parts, parts[::-1])
+    arrangements = (
+        itertools.permutations(parts) if view.kind is NodeKind.P else (parts, parts[::-1])
+    )
     return {sum(choice, ()) for arranged in arrangements for choice in itertools.product(*arranged)}
 
 
 def count(view):
     """The number of orders that a subtree stands for, if none is counted twice."""
     factor = {
-        Kind.LEAF: lambda children: 1,
-        Kind.P: lambda children: math.factorial(children),
-        Kind.Q: lambda children: 2,
+        NodeKind.LEAF: lambda children: 1,
+        NodeKind.P: lambda children: math.factorial(children),
+        NodeKind.Q: lambda children: 2,
     }[view.kind](len(view.children))
     return factor * math.prod(map(count, view.children))
 
 
 def is_proper(view):
     """Whether no node could be left out or be of the other kind."""
-    least = {Kind.LEAF: 0, Kind.P: 2, Kind.Q: 3}
+    least = {NodeKind.LEAF: 0, NodeKind.P: 2, NodeKind.Q: 3}
     return len(view.elements()) == 1 or all(
         len(part.children) >= least[part.kind] for part in view.walk()
     )
@@ -126,12 +128,12 @@ class parse:
     def __init__(self, text):
         words = text.split() if isinstance(text, str) else text
         word = words.pop(0)
-        self.kind = {'{': Kind.P, '[': Kind.Q}.get(word, Kind.LEAF)
+        self.kind = {'{': NodeKind.P, '[': NodeKind.Q}.get(word, NodeKind.LEAF)
         self.node = type('Leaf', (), {'element': word})
         self.children = []
-        while self.kind is not Kind.LEAF and words[0] not in '}]':
+        while self.kind is not NodeKind.LEAF and words[0] not in '}]':
             self.children.append(parse(words))
-        if self.kind is not Kind.LEAF:
+        if self.kind is not NodeKind.LEAF:
             words.pop(0)
 
 
@@ -277,7 +279,7 @@ def test_subtree_inside_a_q_node_belongs_to_it():
         tree.reduce(pair)
     inner, outer, end = tree.subtree('bcd'), tree.subtree('abcdef'), tree.subtree('ef')
     assert inner.node is outer.node is end.node
-    assert inner.kind is Kind.Q
+    assert inner.kind is NodeKind.Q
     for view in (inner, end):
         assert ''.join(view.elements()) in ''.join(tree.frontier())
 

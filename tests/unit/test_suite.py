@@ -129,6 +129,14 @@ while True:
         assert process.returncode == -signal.SIGINT
 
 
+def test_what_mxnet_says_of_the_machine_is_no_programs_error():
+    line = (
+        '[12:00:00] /mxnet/src/base.cc:46: Please install cuda driver for GPU use.  No cuda driver'
+    )
+    done = run_python('-c', f'import sys; sys.stderr.write({line + " detected."!r} + "\\nmine\\n")')
+    assert done.stderr == 'mine\n'
+
+
 ENDLESS = """
 import subprocess, sys, time
 subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(10 ** 6)'])

@@ -3,7 +3,7 @@
 from typing import Any, Dict, List, NamedTuple, Tuple
 
 import mxnet as mx
-from mxnet._ctypes.ndarray import CachedOp
+from mxnet.ndarray import CachedOp
 
 from ...subgraph.empty import specialise
 from ...subgraph.ir import Shape, Subgraph
@@ -12,6 +12,7 @@ from ...subgraph.passes import apply_passes
 from ...subgraph.passes.horizontal import horizontal, packs
 from ...subgraph.segments import PARENTS, SEGMENTS
 from ...subgraph.trace import INPUT
+from ..executable import executable
 
 SLICE, GATHER, EMPTY = 'slice', 'gather', 'empty'
 LONG_SLICE, LONG_GATHER = 'long slice', 'long gather'  # ragged, not padded
@@ -70,9 +71,10 @@ def program_for(node_type: NodeType, reads: Tuple[str, ...], fused: bool = False
     fused : bool
         With horizontal fusion (see `passes.horizontal`).
     """
-    program = node_type.programs.get((reads, fused))
+    programs = executable(node_type).programs
+    program = programs.get((reads, fused))
     if program is None:
-        program = node_type.programs[reads, fused] = _compile(node_type, reads, fused)
+        program = programs[reads, fused] = _compile(node_type, reads, fused)
     return program
 
 
@@ -92,7 +94,7 @@ def _compile(node_type: NodeType, reads: Tuple[str, ...], fused: bool) -> Progra
     )
     graph = horizontal(graph) if fused else graph
     packed = packs(graph)
-    node_type.changed_by.update(
+    executable(node_type).changed_by.update(
         changed + ['segments'] * bool(segmented) + ['horizontal'] * bool(packed)
     )
     gathers = {
@@ -105,8 +107,7 @@ def _compile(node_type: NodeType, reads: Tuple[str, ...], fused: bool) -> Progra
         {name: gather for name, gather in gathers.items() if name in graph.variables},
     )
     if gathers:
-        symbol = symbol.__copy__()
-        symbol._compose(**gathers)
+        symbol = symbol(**gathers)
     place = {name: position for position, name in enumerate(node_type.graph.parameters)}
     known = {name: Source('parameter', position) for name, position in place.items()}
     known.update({name: Source('pack', index) for index, name in enumerate(packed)})

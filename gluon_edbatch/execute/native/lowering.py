@@ -23,39 +23,37 @@ from ...ops.instructions import (
     View,
     read_backward,
 )
-from ...ops.native import Entry, Node, Unsupported, Value, width_of
+from ...ops.native import Entry, Unsupported, Value, width_of
+from ...ops.native import ShapedNode as Node
 from ...subgraph.ir import Subgraph
-from ...subgraph.node_type import Kind, NodeType, one_group
+from ...subgraph.node_type import Kind, NodeType
 from ...subgraph.passes import apply_passes
 from ...subgraph.passes.horizontal import horizontal, packs
 from ...subgraph.trace import INPUT, is_argument
 from ..cached.program import with_dtypes
 
 
-def lower(node_type: NodeType) -> RowProgram:
-    """The program of a type.
+def lower(node_type: NodeType) -> Tuple[RowProgram, List[str]]:
+    """The program of a type, and the options that made a difference to it.
 
     Raises
     ------
     Unsupported
         With the reason, for the report.
     """
+    if node_type.tables:
+        raise Unsupported('computes ids')
     if node_type.alone:
         raise Unsupported('runs alone')
     if not node_type.whole and any(factor != 1 for factor in node_type.factors):
         raise Unsupported('gives several rows for each of a call')
     if node_type.ctx.device_type != 'cpu':
         raise Unsupported('is not on a CPU')
-    ragged = [
-        position
-        for position, argument in enumerate(node_type.arguments)
-        if argument.kind is Kind.RAGGED
-    ]
-    if ragged and (
+    if node_type.ragged and (
         node_type.lengths is not None
         or not node_type.neutral
         or not node_type.options.segments
-        or not one_group(ragged, node_type.conditions)
+        or not node_type.has_one_length
     ):
         raise Unsupported('pads its ragged arguments')
     dtypes: Set[np.dtype] = {np.dtype(argument.arena.dtype) for argument in node_type.arguments}
@@ -70,10 +68,11 @@ def lower(node_type: NodeType) -> RowProgram:
     )
     graph = horizontal(graph) if options.horizontal else graph
     program = Lowering(node_type, graph, next(iter(dtypes)).itemsize).program()
-    node_type.changed_by.update(
-        changed + ['segments'] * bool(ragged) + ['horizontal'] * bool(program.packs)
-    )
-    return program
+    if node_type.ragged:
+        changed.append('segments')
+    if program.packs:
+        changed.append('horizontal')
+    return program, changed
 
 
 def _nodes(graph: Subgraph, shapes: Dict[str, Shape]) -> List[Node]:

@@ -1,6 +1,6 @@
 """Consecutive batches as one call of a native operator, forward and backward."""
 
-from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Tuple, Union
+from typing import Dict, List, Optional, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -9,51 +9,10 @@ from mxnet.ndarray import NDArray
 from ...mx.host import upload
 from ...mx.pool import Memory
 from ...ops.instructions import RowProgram
-from ...ops.native import Unsupported
-from ...subgraph.node_type import Kind, NodeType
-from . import library
-from .encoding import Layout, batch_words, header, layout, place_kept, program_words
-from .lowering import lower
-
-if TYPE_CHECKING:
-    from ...plan.plan import Group
-
-
-class NativeProgram(NamedTuple):
-    """A type's program, and its words for runs without and with a backward pass."""
-
-    program: RowProgram
-    layouts: Tuple[Layout, Layout]
-
-
-def native_program(node_type: NodeType) -> Union[NativeProgram, Any]:
-    """The program of a type; None if it cannot run natively (`NodeType.not_native` says why)."""
-    if node_type.native is None and node_type.not_native is None:
-        try:
-            if not (node_type.options.native and library.available()):
-                raise Unsupported('there are no native operators')
-            program = lower(node_type)
-            node_type.native = NativeProgram(
-                program, (layout(program, False), layout(program, True))
-            )
-            node_type.changed_by.add('native')
-        except Unsupported as reason:
-            node_type.not_native = str(reason)
-    return node_type.native
-
-
-def kind_of_run(group: 'Group') -> np.ndarray:
-    """(batches,) int8: which batches of a group can be a part of a run, a number above 0 for each
-    kind of run; batches that run together agree in it. 0 are those with padded arguments."""
-    native = native_program(group.node_type)
-    if native is None:
-        return np.zeros(group.size, np.int8)
-    kind = native.program.element_size * 2 + group.node_type.mode.recording
-    padded = np.zeros(group.size, bool)
-    for argument, read in zip(group.node_type.arguments, group.reads):
-        if argument.kind is Kind.RAGGED:
-            padded |= (read.length != 0) & (True if read.parents is None else read.parents < 0)
-    return np.where(padded, 0, kind).astype(np.int8)
+from ...plan.plan import Group
+from ...subgraph.node_type import NodeType
+from .encoding import batch_words, header, place_kept, program_words
+from .program import NativeProgram, native_program
 
 
 class NativeRun:
@@ -63,7 +22,7 @@ class NativeRun:
     ----------
     machine : Machine
     first, last : int
-        The batches of its plan from `first` to before `last`, of one `kind_of_run`.
+        The batches of its plan from `first` to before `last`, of one kind.
     """
 
     def __init__(self, machine, first: int, last: int):
@@ -112,19 +71,19 @@ class NativeRun:
     # --- the table -------------------------------------------------------------------------------
 
     def _encode(
-        self, machine, parts: List[Tuple['Group', int, int]], first: int, last: int
+        self, machine, parts: List[Tuple[Group, int, int]], first: int, last: int
     ) -> np.ndarray:
         private = [arena.private for arena in machine.plan.arenas]
         order = np.empty(last - first, np.int64)  # program of each batch
         pieces, workspace, gradients = [], 0, 0
-        element_size = native_program(parts[0][0].node_type).program.element_size
+        natives = [_program(group.node_type) for group, _, _ in parts]
+        element_size = natives[0].program.element_size
         self._dtype = {4: np.float32, 8: np.float64}[element_size]
         self._differentiable = False
-        for index, (group, begin, end) in enumerate(parts):
+        for index, ((group, begin, end), native) in enumerate(zip(parts, natives)):
             order[group.numbers[begin:end] - first] = index
             for place in group.reads + group.writes:
                 self._arenas.setdefault(place.arena, len(self._arenas))
-            native = native_program(group.node_type)
             kept = native.layouts[self.training]
             batches, rows = batch_words(group, begin, end, self._arenas, private)
             registers, workspace, gradients = place_kept(kept, rows, workspace, gradients)
@@ -181,3 +140,9 @@ class NativeRun:
 def _call(operator, inputs: List[NDArray], written: int) -> None:
     """An operator that writes its inputs from one on."""
     operator(*inputs, inputs=len(inputs), written=written, written_end=len(inputs))
+
+
+def _program(node_type: NodeType) -> NativeProgram:
+    program = native_program(node_type)
+    assert program is not None  # else the backend would not run it
+    return program

@@ -6,7 +6,7 @@ types of calls apart, ``reasons`` puts what kept calls apart into words, ``advic
 numbers of the calls of each evaluation, and who asked for it.
 """
 
-from .explanation import Bar, Cause, Explanation, Place, Reason
+from .explanation import Bar, Cause, Explanation, Reason, SiteReport
 from .places import explain
 
-__all__ = ['Bar', 'Cause', 'Explanation', 'Place', 'Reason', 'explain']
+__all__ = ['Bar', 'Cause', 'Explanation', 'SiteReport', 'Reason', 'explain']

@@ -5,9 +5,9 @@ from typing import List, Optional
 
 from mxnet import gluon
 
+from ...execute.counts import EvaluationCounts
 from ...schedule import get_scheduler
 from ...subgraph.node_type import NodeType
-from ..counters import EvaluationCounts
 from .explanation import Cause
 
 _OTHER_SCHEDULERS = 'sufficient', 'agenda', 'depth'  # those that learn nothing and take no seconds

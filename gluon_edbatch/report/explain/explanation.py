@@ -84,7 +84,7 @@ class Bar(NamedTuple):
     size: int
 
 
-class Place(NamedTuple):
+class SiteReport(NamedTuple):
     """Calls of one operator, or of blocks of one class, on one line of the user's code.
 
     Attributes
@@ -144,7 +144,7 @@ class Explanation(NamedTuple):
         Calls that are recorded and not evaluated.
     error : str
         What ended the scope, if its values are void.
-    places : tuple of Place
+    places : tuple of SiteReport
         Those first where most batches could be avoided, then those with most batches.
     """
 
@@ -155,7 +155,7 @@ class Explanation(NamedTuple):
     batches: int
     lower_bound: int
     error: str
-    places: Tuple[Place, ...]
+    places: Tuple[SiteReport, ...]
 
     def __str__(self) -> str:
         lines = self.summary()
@@ -205,7 +205,7 @@ def shown(site: Site) -> str:
     return f'{name}:{site.line}'
 
 
-def headline(place: Place) -> str:
+def headline(place: SiteReport) -> str:
     """The figures of a place in one line."""
     if not place.bars:
         return (
@@ -228,7 +228,7 @@ def reason_text(reason: Reason) -> str:
     return f'{reason.cause.value}{cost}: {reason.text}'
 
 
-def _place_lines(place: Place, given: Set[str]) -> List[str]:
+def _place_lines(place: SiteReport, given: Set[str]) -> List[str]:
     """The lines of a place; advice that was `given` already is not repeated."""
     lines = _wrapped(headline(place), '  ', '    ')
     for reason in place.reasons:
@@ -250,7 +250,7 @@ def _wrapped(text: str, first: str, other: str) -> List[str]:
     )
 
 
-def _batches_by_cause(places: Iterable[Place]) -> 'Counter[Cause]':
+def _batches_by_cause(places: Iterable[SiteReport]) -> 'Counter[Cause]':
     """How many batches there are because of each cause; those that several differences of types
     explain together count for the first."""
     counts: Counter[Cause] = Counter()

@@ -7,14 +7,14 @@ from typing import Dict, List, Optional, Tuple
 
 import numpy as np
 
+from ...execute.counts import EvaluationCounts
 from ...record.recording import Recording
 from ...record.sites import Site
 from ...schedule import Scheduler, lower_bound
 from ...schedule.bound import ranks
 from ...subgraph.node_type import NodeType
-from ..counters import EvaluationCounts
 from .advice import advice_for_scheduler
-from .explanation import Bar, Explanation, Place, Reason
+from .explanation import Bar, Explanation, Reason, SiteReport
 from .history import Groups, History, distinct
 from .reasons import (
     Asked,
@@ -61,7 +61,7 @@ def explain(recording: Optional[Recording], scheduler: Scheduler) -> Explanation
     )
 
 
-def _rank(place: Place) -> tuple:
+def _rank(place: SiteReport) -> tuple:
     return -place.avoidable, -place.batches, place.site, place.operation
 
 
@@ -86,15 +86,15 @@ class _Places:
         self._uses = _uses(history, _more_apart(history, (history.batch >= 0) | self._early))
         self._bars = _bars(history)
 
-    def all(self) -> List[Place]:
+    def all(self) -> List[SiteReport]:
         """One by one."""
         return [self._place(number) for number in range(len(self._history.places))]
 
-    def _place(self, number: int) -> Place:
+    def _place(self, number: int) -> SiteReport:
         history = self._history
         site, operation = history.places[number]
         waiting, bars = self._waiting[number], self._bars[number]
-        return Place(
+        return SiteReport(
             site,
             linecache.getline(site.filename, site.line).strip(),
             operation,

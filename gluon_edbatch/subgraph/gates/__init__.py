@@ -1,6 +1,6 @@
 """Orders in which groups are contiguous: PQ-trees, and aligned operands on top of them."""
 
-from .alignment import Batch, Layout, Read, align
-from .pq_tree import Kind, PQTree, Subtree
+from .alignment import Alignment, NodeBatch, OperandRead, align
+from .pq_tree import NodeKind, PQTree, Subtree
 
-__all__ = ['Batch', 'Kind', 'Layout', 'PQTree', 'Read', 'Subtree', 'align']
+__all__ = ['NodeBatch', 'NodeKind', 'Alignment', 'PQTree', 'OperandRead', 'Subtree', 'align']

@@ -32,10 +32,10 @@ from typing import (
     Tuple,
 )
 
-from .pq_tree import Kind, PQTree, Subtree
+from .pq_tree import NodeKind, PQTree, Subtree
 
 
-class Batch(NamedTuple):
+class NodeBatch(NamedTuple):
     """One operator for several nodes.
 
     Attributes
@@ -54,7 +54,7 @@ class Batch(NamedTuple):
     values: Optional[Sequence[float]] = None
 
 
-class Read(Enum):
+class OperandRead(Enum):
     """How a batch gets its operands at one position."""
 
     SLICE = 'slice'  # contiguous, in the order of the results
@@ -62,7 +62,7 @@ class Read(Enum):
     GATHER = 'gather'
 
 
-class Layout(NamedTuple):
+class Alignment(NamedTuple):
     """Buffers in memory.
 
     Attributes
@@ -71,13 +71,13 @@ class Layout(NamedTuple):
         All buffers as they lie in memory.
     members : list of (list of int)
         For each batch, its nodes in the order in which their results lie in memory.
-    reads : list of (list of Read)
+    reads : list of (list of OperandRead)
         For each batch, how it gets the operands at each position.
     """
 
     order: List[Hashable]
     members: List[List[int]]
-    reads: List[List[Read]]
+    reads: List[List[OperandRead]]
 
 
 class _Link(NamedTuple):
@@ -87,7 +87,7 @@ class _Link(NamedTuple):
     operands: Sequence[int]
 
 
-def align(buffers: Iterable[Hashable], batches: Sequence[Batch]) -> Layout:
+def align(buffers: Iterable[Hashable], batches: Sequence[NodeBatch]) -> Alignment:
     """Find an order in which the results of each batch, and the operands, are slices.
 
     Where not all can be, operands give way to more valuable ones.
@@ -96,11 +96,11 @@ def align(buffers: Iterable[Hashable], batches: Sequence[Batch]) -> Layout:
     ----------
     buffers : iterable of hashable
         What has a place in memory.
-    batches : sequence of Batch
+    batches : sequence of NodeBatch
 
     Returns
     -------
-    Layout
+    Alignment
 
     Raises
     ------
@@ -131,10 +131,10 @@ def align(buffers: Iterable[Hashable], batches: Sequence[Batch]) -> Layout:
                 satisfied, order = tried, found
             tried = (satisfied + unsatisfied) // 2
         kept, rest = kept + rest[:satisfied], rest[satisfied + 1 :]
-    return layout_of([buffers[index] for index in order], batches)
+    return alignment_of([buffers[index] for index in order], batches)
 
 
-def layout_of(order: Sequence[Hashable], batches: Sequence[Batch]) -> Layout:
+def alignment_of(order: Sequence[Hashable], batches: Sequence[NodeBatch]) -> Alignment:
     """What an order of the buffers means for the batches.
 
     Raises
@@ -152,10 +152,10 @@ def layout_of(order: Sequence[Hashable], batches: Sequence[Batch]) -> Layout:
         reads.append(
             [_read([operands[node] for node in nodes], place) for operands in batch.operands]
         )
-    return Layout(list(order), members, reads)
+    return Alignment(list(order), members, reads)
 
 
-def _check(batch: Batch, number: Dict[Hashable, int]) -> None:
+def _check(batch: NodeBatch, number: Dict[Hashable, int]) -> None:
     if (
         not batch.results
         or len(set(batch.results)) < len(batch.results)
@@ -195,10 +195,10 @@ def _is_slice(buffers: Sequence[Hashable], place: Dict[Hashable, int]) -> bool:
     )
 
 
-def _read(operands: Sequence[Hashable], place: Dict[Hashable, int]) -> Read:
+def _read(operands: Sequence[Hashable], place: Dict[Hashable, int]) -> OperandRead:
     if _is_slice(operands, place):
-        return Read.SLICE
-    return Read.BROADCAST if len(set(operands)) == 1 else Read.GATHER
+        return OperandRead.SLICE
+    return OperandRead.BROADCAST if len(set(operands)) == 1 else OperandRead.GATHER
 
 
 # --- the order -----------------------------------------------------------------------------------
@@ -258,9 +258,9 @@ def _consecutive_sets(tree: PQTree, elements: Sequence[int]) -> Set[FrozenSet[in
         parts = [
             frozenset(position[element] for element in child.elements()) for child in view.children
         ]
-        if view.kind is Kind.P:
+        if view.kind is NodeKind.P:
             sets.add(frozenset().union(*parts))
-        sets.update(one | other for one, other in _neighbours(parts) if view.kind is Kind.Q)
+        sets.update(one | other for one, other in _neighbours(parts) if view.kind is NodeKind.Q)
     return sets
 
 
@@ -281,7 +281,7 @@ def _fix_p_nodes(tree: PQTree, links: List[_Link], users: List[List[int]]) -> bo
                 (
                     view
                     for view in tree.subtree(link.results).walk()
-                    if view.kind is Kind.P and len(view.children) > 2
+                    if view.kind is NodeKind.P and len(view.children) > 2
                 ),
                 None,
             )
@@ -328,7 +328,7 @@ def _first_children(
     return {
         positions(view): (view, positions(view.children[0]))
         for view in tree.subtree(elements).walk()
-        if view.kind is not Kind.LEAF
+        if view.kind is not NodeKind.LEAF
     }
 
 

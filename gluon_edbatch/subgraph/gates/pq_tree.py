@@ -28,7 +28,7 @@ from typing import (
 )
 
 
-class Kind(Enum):
+class NodeKind(Enum):
     """Kinds of nodes."""
 
     LEAF = 'leaf'
@@ -57,7 +57,7 @@ class Template(Enum):
 _FULL = frozenset({Template.L1, Template.P1, Template.Q1})
 
 
-class _Node:
+class _TreeNode:
     """A node of the tree.
 
     Children of Q-nodes know their neighbours, in no particular order, and only the endmost two
@@ -68,21 +68,21 @@ class _Node:
     ----------
     children : dict
         Of a P-node: its children as keys.
-    ends : list of _Node
+    ends : list of _TreeNode
         Of a Q-node: its endmost children. Of a partial one: the empty end, then the full one.
-    siblings : list of _Node
+    siblings : list of _TreeNode
         Of a child of a Q-node: its one or two neighbours.
     """
 
     __slots__ = ('kind', 'element', 'parent', 'siblings', 'children', 'ends')
 
-    def __init__(self, kind: Kind, element: Hashable = None):
+    def __init__(self, kind: NodeKind, element: Hashable = None):
         self.kind = kind
         self.element = element
-        self.parent: Union[_Node, Any] = None  # None of the root
-        self.siblings: List[_Node] = []
-        self.children: Dict[_Node, None] = {}
-        self.ends: List[_Node] = []
+        self.parent: Union[_TreeNode, Any] = None  # None of the root
+        self.siblings: List[_TreeNode] = []
+        self.children: Dict[_TreeNode, None] = {}
+        self.ends: List[_TreeNode] = []
 
 
 class _Pertinent:
@@ -96,9 +96,9 @@ class _Pertinent:
         Pertinent children that have no label yet.
     leaves : int
         Elements of the set among its leaves.
-    full, partial : list of _Node
+    full, partial : list of _TreeNode
         Its pertinent children by label.
-    run : list of _Node
+    run : list of _TreeNode
         Of a Q-node: its pertinent children in order, full ones last unless it is the root.
     """
 
@@ -108,12 +108,12 @@ class _Pertinent:
         self.blocked: Optional[bool] = None
         self.waiting = 0
         self.leaves = leaves
-        self.full: List[_Node] = []
-        self.partial: List[_Node] = []
-        self.run: List[_Node] = []
+        self.full: List[_TreeNode] = []
+        self.partial: List[_TreeNode] = []
+        self.run: List[_TreeNode] = []
 
 
-_Step = Tuple[Template, _Node, _Pertinent]
+_Step = Tuple[Template, _TreeNode, _Pertinent]
 
 
 class PQTree:
@@ -136,7 +136,7 @@ class PQTree:
     """
 
     def __init__(self, universe: Iterable[Hashable]):
-        self._leaves = {element: _Node(Kind.LEAF, element) for element in universe}
+        self._leaves = {element: _TreeNode(NodeKind.LEAF, element) for element in universe}
         self._root = _p_node(self._leaves.values())
 
     def reduce(self, elements: Iterable[Hashable]) -> bool:
@@ -160,7 +160,7 @@ class PQTree:
         steps = self._match(elements)
         if steps is None:
             return False
-        moved: Dict[_Node, _Node] = {}
+        moved: Dict[_TreeNode, _TreeNode] = {}
         for template, node, found in steps:
             if template not in _FULL:
                 partial = [moved.get(child, child) for child in found.partial]
@@ -232,7 +232,7 @@ class PQTree:
                 queue.append(node.parent)
         return steps
 
-    def _bubble(self, leaves: List[_Node]) -> Optional[Dict[_Node, _Pertinent]]:
+    def _bubble(self, leaves: List[_TreeNode]) -> Optional[Dict[_TreeNode, _Pertinent]]:
         """Find the pertinent nodes, and let each know its parent (BUBBLE in the paper).
 
         A child inside a Q-node is blocked until a neighbour knows the parent. If one block
@@ -272,7 +272,7 @@ class PQTree:
                 queue.append(node.parent)
             pertinent[node.parent].waiting += 1 + freed
         if blocks:
-            pseudo = _Node(Kind.Q)
+            pseudo = _TreeNode(NodeKind.Q)
             block = [node for node in blocked if pertinent[node].blocked]
             for node in block:
                 node.parent = pseudo
@@ -282,27 +282,27 @@ class PQTree:
 
     # --- the templates, applied: each returns the node that now stands in the place of `node` ----
 
-    def _p2(self, node: _Node, found: _Pertinent, _partial: List[_Node]) -> _Node:
+    def _p2(self, node: _TreeNode, found: _Pertinent, _partial: List[_TreeNode]) -> _TreeNode:
         """The full children become one child."""
         full = _take(node, found.full)
         if full is not None:
             _adopt(node, full)
         return node
 
-    def _p3(self, node: _Node, found: _Pertinent, _partial: List[_Node]) -> _Node:
+    def _p3(self, node: _TreeNode, found: _Pertinent, _partial: List[_TreeNode]) -> _TreeNode:
         """A Q-node of two: the empty children, and the full ones."""
-        partial = _Node(Kind.Q)
+        partial = _TreeNode(NodeKind.Q)
         full = _take(node, found.full)
         self._replace(node, partial)
         _extend(partial, _rest(node), full)
         return partial
 
-    def _p4(self, node: _Node, found: _Pertinent, partial: List[_Node]) -> _Node:
+    def _p4(self, node: _TreeNode, found: _Pertinent, partial: List[_TreeNode]) -> _TreeNode:
         """The full children go to the full end of the partial one."""
         _extend(partial[0], None, _take(node, found.full))
         return self._without_only_child(node)
 
-    def _p5(self, node: _Node, found: _Pertinent, partial: List[_Node]) -> _Node:
+    def _p5(self, node: _TreeNode, found: _Pertinent, partial: List[_TreeNode]) -> _TreeNode:
         """The partial child takes the place of the node, which goes to its empty end."""
         full = _take(node, found.full)
         del node.children[partial[0]]
@@ -310,7 +310,7 @@ class PQTree:
         _extend(partial[0], _rest(node), full)
         return partial[0]
 
-    def _p6(self, node: _Node, found: _Pertinent, partial: List[_Node]) -> _Node:
+    def _p6(self, node: _TreeNode, found: _Pertinent, partial: List[_TreeNode]) -> _TreeNode:
         """The partial children become one, their full ends and the full children inside."""
         first, second = partial
         _extend(first, None, _take(node, found.full))
@@ -320,7 +320,7 @@ class PQTree:
         first.ends[1].parent = first
         return self._without_only_child(node)
 
-    def _q2(self, node: _Node, found: _Pertinent, partial: List[_Node]) -> _Node:
+    def _q2(self, node: _TreeNode, found: _Pertinent, partial: List[_TreeNode]) -> _TreeNode:
         """The partial child is merged into the node, whose full end becomes the second."""
         full_end = found.run[-1]
         if partial:
@@ -331,7 +331,7 @@ class PQTree:
             node.ends.reverse()
         return node
 
-    def _q3(self, node: _Node, found: _Pertinent, partial: List[_Node]) -> _Node:
+    def _q3(self, node: _TreeNode, found: _Pertinent, partial: List[_TreeNode]) -> _TreeNode:
         """The partial children are merged into the node."""
         place = dict(zip(found.partial, partial))
         run = [place.get(child, child) for child in found.run]
@@ -344,7 +344,7 @@ class PQTree:
             _merge(node, run[-1], second_side)
         return node
 
-    def _replace(self, old: _Node, new: _Node) -> None:
+    def _replace(self, old: _TreeNode, new: _TreeNode) -> None:
         """Put `new` where `old` is."""
         new.parent, new.siblings = old.parent, old.siblings
         old.siblings = []
@@ -355,13 +355,13 @@ class PQTree:
             return  # inside a Q-node: nothing else refers to it
         if parent is None:
             self._root = new
-        elif parent.kind is Kind.P:
+        elif parent.kind is NodeKind.P:
             del parent.children[old]
             parent.children[new] = None
         else:
             parent.ends[parent.ends.index(old)] = new
 
-    def _without_only_child(self, node: _Node) -> _Node:
+    def _without_only_child(self, node: _TreeNode) -> _TreeNode:
         """A P-node, or in its place its child if there is only one."""
         if len(node.children) > 1:
             return node
@@ -384,7 +384,9 @@ _APPLY = {
 # --- matching ------------------------------------------------------------------------------------
 
 
-def _unblock(node: _Node, waiting: List[_Node], pertinent: Dict[_Node, _Pertinent]) -> int:
+def _unblock(
+    node: _TreeNode, waiting: List[_TreeNode], pertinent: Dict[_TreeNode, _Pertinent]
+) -> int:
     """Tell the parent of `node` to the blocked siblings in a row beside it; their number."""
     freed = 0
     for sibling in waiting:
@@ -397,11 +399,11 @@ def _unblock(node: _Node, waiting: List[_Node], pertinent: Dict[_Node, _Pertinen
     return freed
 
 
-def _template(node: _Node, found: _Pertinent, is_root: bool) -> Optional[Template]:
+def _template(node: _TreeNode, found: _Pertinent, is_root: bool) -> Optional[Template]:
     """The template that a node matches."""
-    if node.kind is Kind.LEAF:
+    if node.kind is NodeKind.LEAF:
         return Template.L1
-    if node.kind is Kind.Q:
+    if node.kind is NodeKind.Q:
         return _template_q(node, found, is_root)
     if len(found.full) == len(node.children):
         return Template.P1
@@ -409,7 +411,7 @@ def _template(node: _Node, found: _Pertinent, is_root: bool) -> Optional[Templat
     return matching[len(found.partial)] if len(found.partial) < len(matching) else None
 
 
-def _template_q(node: _Node, found: _Pertinent, is_root: bool) -> Optional[Template]:
+def _template_q(node: _TreeNode, found: _Pertinent, is_root: bool) -> Optional[Template]:
     run, partial = _run(found), set(found.partial)
     if run is None or not partial.isdisjoint(run[1:-1]):
         return None
@@ -423,11 +425,11 @@ def _template_q(node: _Node, found: _Pertinent, is_root: bool) -> Optional[Templ
     return Template.Q2 if run[-1] in node.ends and partial.isdisjoint(run[1:]) else None
 
 
-def _run(found: _Pertinent) -> Optional[List[_Node]]:
+def _run(found: _Pertinent) -> Optional[List[_TreeNode]]:
     """The pertinent children of a Q-node in order, or None if they are not in a row."""
     pertinent = set(found.full + found.partial)
     start = (found.full or found.partial)[0]
-    run: Deque[_Node] = deque([start])
+    run: Deque[_TreeNode] = deque([start])
     for sibling, extend in zip(start.siblings, (run.append, run.appendleft)):
         before = start
         while sibling is not None and sibling in pertinent:
@@ -436,12 +438,12 @@ def _run(found: _Pertinent) -> Optional[List[_Node]]:
     return list(run) if len(run) == len(pertinent) else None
 
 
-def _is_consecutive(template: Template, _node: _Node, found: _Pertinent) -> bool:
+def _is_consecutive(template: Template, _node: _TreeNode, found: _Pertinent) -> bool:
     """Whether all leaves of the set, and no others, are below the root's full children."""
     return template in _FULL or (template is Template.Q3 and not found.partial)
 
 
-def _owner(run: List[_Node]) -> Tuple[_Node, List[_Node]]:
+def _owner(run: List[_TreeNode]) -> Tuple[_TreeNode, List[_TreeNode]]:
     """The Q-node of a row of children, and the row in the direction of the Q-node."""
     end = run[0]
     before = run[1]
@@ -453,42 +455,42 @@ def _owner(run: List[_Node]) -> Tuple[_Node, List[_Node]]:
 # --- links ---------------------------------------------------------------------------------------
 
 
-def _beyond(node: _Node, before: Optional[_Node]) -> Union[_Node, Any]:
+def _beyond(node: _TreeNode, before: Optional[_TreeNode]) -> Union[_TreeNode, Any]:
     """The sibling on the other side than `before`; None at an end."""
     return next((sibling for sibling in node.siblings if sibling is not before), None)
 
 
-def _link(one: _Node, other: _Node) -> None:
+def _link(one: _TreeNode, other: _TreeNode) -> None:
     one.siblings.append(other)
     other.siblings.append(one)
 
 
-def _p_node(children: Iterable[_Node]) -> _Node:
-    node = _Node(Kind.P)
+def _p_node(children: Iterable[_TreeNode]) -> _TreeNode:
+    node = _TreeNode(NodeKind.P)
     for child in children:
         _adopt(node, child)
     return node
 
 
-def _adopt(parent: _Node, child: _Node) -> None:
+def _adopt(parent: _TreeNode, child: _TreeNode) -> None:
     """Make `child` a child of a P-node."""
     parent.children[child] = None
     child.parent = parent
 
 
-def _take(node: _Node, children: List[_Node]) -> Optional[_Node]:
+def _take(node: _TreeNode, children: List[_TreeNode]) -> Optional[_TreeNode]:
     """Take children out of a P-node: none, the only one, or a P-node of them."""
     for child in children:
         del node.children[child]
     return _p_node(children) if len(children) > 1 else children[0] if children else None
 
 
-def _rest(node: _Node) -> Union[_Node, Any]:
+def _rest(node: _TreeNode) -> Union[_TreeNode, Any]:
     """What is left of a P-node: None, its only child, or itself."""
     return node if len(node.children) > 1 else next(iter(node.children), None)
 
 
-def _extend(node: _Node, empty: Optional[_Node], full: Optional[_Node]) -> None:
+def _extend(node: _TreeNode, empty: Optional[_TreeNode], full: Optional[_TreeNode]) -> None:
     """Put children at the empty and at the full end of a partial Q-node."""
     for side, child in enumerate((empty, full)):
         if child is not None:
@@ -502,16 +504,16 @@ def _extend(node: _Node, empty: Optional[_Node], full: Optional[_Node]) -> None:
                     _link(*node.ends)
 
 
-def _merge(node: _Node, partial: _Node, full_side: Optional[_Node]) -> None:
+def _merge(node: _TreeNode, partial: _TreeNode, full_side: Optional[_TreeNode]) -> None:
     """Put the children of a partial Q-node in its place in another.
 
     Parameters
     ----------
-    node : _Node
+    node : _TreeNode
         The other.
-    partial : _Node
+    partial : _TreeNode
         Its child.
-    full_side : _Node or None
+    full_side : _TreeNode or None
         The neighbour towards which the full end belongs; None if that is the end of `node`.
     """
     empty_side = next((s for s in partial.siblings if s is not full_side), None)
@@ -531,10 +533,10 @@ class Subtree:
     ----------
     node : object
         The same for views of the same node and of children of the same Q-node.
-    kind : Kind
+    kind : NodeKind
     """
 
-    def __init__(self, node: _Node, run: Optional[List[_Node]] = None):
+    def __init__(self, node: _TreeNode, run: Optional[List[_TreeNode]] = None):
         self.node = node
         self.kind = node.kind
         self._run = run
@@ -544,12 +546,12 @@ class Subtree:
         """In the order in which they are in the frontier."""
         return [Subtree(child) for child in self._children()]
 
-    def _children(self) -> Collection[_Node]:
+    def _children(self) -> Collection[_TreeNode]:
         return self._run if self._run is not None else _children(self.node)
 
     def elements(self) -> List[Any]:
         """Leaves in the order of the frontier."""
-        return [view.node.element for view in self.walk() if view.kind is Kind.LEAF]
+        return [view.node.element for view in self.walk() if view.kind is NodeKind.LEAF]
 
     def walk(self) -> Iterator['Subtree']:
         """The tree itself and all below it, parents first, in the order of the frontier."""
@@ -572,19 +574,19 @@ class Subtree:
             item = stack.pop()
             if isinstance(item, str):
                 words.append(item)
-            elif item.kind is Kind.LEAF:
+            elif item.kind is NodeKind.LEAF:
                 words.append(str(item.node.element))
             else:
-                opening, closing = '{}' if item.kind is Kind.P else '[]'
+                opening, closing = '{}' if item.kind is NodeKind.P else '[]'
                 stack += [closing, *reversed(item.children), opening]
         return ' '.join(words)
 
 
-def _children(node: _Node) -> Collection[_Node]:
-    if node.kind is not Kind.Q:
+def _children(node: _TreeNode) -> Collection[_TreeNode]:
+    if node.kind is not NodeKind.Q:
         return node.children
     children = [node.ends[0]]
-    before: Optional[_Node] = None
+    before: Optional[_TreeNode] = None
     while children[-1] is not node.ends[1]:
         last = children[-1]
         children.append(_beyond(last, before))

@@ -19,7 +19,7 @@ def constants(graph: Subgraph, shapes: Dict[str, Shape]) -> Subgraph:
     Not if an input would be gone: a parameter that is read has a gradient, be it zero. Results may
     differ in rounding, and in the sign of zero: ``-0.0 + 0.0`` is 0.0.
     """
-    changed = rewrite(graph, shapes, _Rule())
+    changed = rewrite(graph, shapes, _Simplification())
     return changed if set(changed.variables) == set(graph.variables) else graph
 
 
@@ -31,7 +31,7 @@ class _Linear(NamedTuple):
     offset: float
 
 
-class _Rule:
+class _Simplification:
     """What operators become; knows which entries of the new graph are linear in another."""
 
     def __init__(self):

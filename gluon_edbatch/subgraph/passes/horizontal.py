@@ -3,7 +3,7 @@
 A cell written with one ``Dense`` a gate multiplies the same input by several weights. One product
 by the weights one after the other (a *pack*) gives all gates side by side, and elementwise
 operators on neighbours become one operator on both. Which gates are neighbours is for the
-alignment of operands to decide (`layout.align`): the sigmoids of an LSTM's three gates are one
+alignment of operands to decide (`gates.align`): the sigmoids of an LSTM's three gates are one
 operator on one slice if these gates lie together, in the same order, in every array involved.
 
 What does not come out as one slice is left apart: to gather columns costs more than it saves.
@@ -15,7 +15,7 @@ from typing import Dict, Hashable, List, NamedTuple, Optional, Sequence, Set, Tu
 import numpy as np
 
 from ...ops import op_of
-from ..gates import Batch, Read, align
+from ..gates import NodeBatch, OperandRead, align
 from ..ir import Attrs, Entry, Node, Subgraph
 from ..rewrite import Operand, Rewriter
 from ..trace import is_argument
@@ -43,14 +43,14 @@ def horizontal(graph: Subgraph) -> Subgraph:
     while True:
         groups = _groups(graph.nodes, apart)
         batches = [
-            Batch(group.members, group.operands, [group.width] * len(group.operands))
+            NodeBatch(group.members, group.operands, [group.width] * len(group.operands))
             for group in groups
         ]
         layout = align([member for group in groups for member in group.members], batches)
         scattered = {
             member
             for group, reads in zip(groups, layout.reads)
-            if set(reads) - {Read.SLICE}
+            if set(reads) - {OperandRead.SLICE}
             for member in group.members
         }
         if not scattered:
@@ -80,7 +80,7 @@ def packs(graph: Subgraph) -> Dict[str, List[str]]:
     }
 
 
-class _Group(NamedTuple):
+class _AlikeNodes(NamedTuple):
     """Nodes that can be one operator, because they differ in columns only.
 
     Attributes
@@ -101,16 +101,16 @@ class _Group(NamedTuple):
         """Columns of all."""
         return sum(self.widths)
 
-    def ordered(self, order: List[int]) -> '_Group':
+    def ordered(self, order: List[int]) -> '_AlikeNodes':
         """The same with its members in another order."""
 
         def pick(items):
             return [items[index] for index in order]
 
-        return _Group(pick(self.members), list(map(pick, self.operands)), pick(self.widths))
+        return _AlikeNodes(pick(self.members), list(map(pick, self.operands)), pick(self.widths))
 
 
-def _groups(nodes: Sequence[Node], apart: Set[int]) -> List[_Group]:
+def _groups(nodes: Sequence[Node], apart: Set[int]) -> List[_AlikeNodes]:
     """The groups of two and more.
 
     Products are alike if they have the same input, elementwise operators if what they read at
@@ -133,7 +133,7 @@ def _groups(nodes: Sequence[Node], apart: Set[int]) -> List[_Group]:
             node.attrs.integer('num_hidden') if node.op == _PRODUCT else widths[node.inputs[0].node]
         )
     return [
-        _Group(mine, _operands(nodes, mine), [widths[member] for member in mine])
+        _AlikeNodes(mine, _operands(nodes, mine), [widths[member] for member in mine])
         for mine in members
         if len(mine) > 1
     ]
@@ -177,7 +177,7 @@ def _operands(nodes: Sequence[Node], members: List[int]) -> List[List[int]]:
 # --- the new graph -------------------------------------------------------------------------------
 
 
-class _Place(NamedTuple):
+class _Columns(NamedTuple):
     """Where a member's result is: columns of a group's."""
 
     group: int
@@ -191,21 +191,21 @@ class _Fusion:
     It takes the place of the first member: all that it needs comes before that (see `_groups`).
     """
 
-    def __init__(self, graph: Subgraph, groups: List[_Group]):
+    def __init__(self, graph: Subgraph, groups: List[_AlikeNodes]):
         self._graph = graph
         self._nodes = graph.nodes
         self._groups = groups
-        self._places: Dict[int, _Place] = {}
+        self._places: Dict[int, _Columns] = {}
         for number, group in enumerate(groups):
             ends = np.cumsum(group.widths).tolist()
             self._places.update(
-                (member, _Place(number, end - width, end))
+                (member, _Columns(number, end - width, end))
                 for member, end, width in zip(group.members, ends, group.widths)
             )
         self._rewriter = Rewriter()
         self._kept: Dict[int, int] = {}  # old node: new node
         self._results: Dict[int, Operand] = {}  # of groups
-        self._slices: Dict[_Place, Operand] = {}
+        self._slices: Dict[_Columns, Operand] = {}
         self._packs: Dict[Tuple[str, ...], Operand] = {}
 
     def fused(self) -> Subgraph:
@@ -220,7 +220,7 @@ class _Fusion:
             self._rewriter.nodes, [self._moved(head).entry for head in self._graph.heads]
         )
 
-    def _operator(self, group: _Group) -> Operand:
+    def _operator(self, group: _AlikeNodes) -> Operand:
         nodes = [self._nodes[member] for member in group.members]
         op, attrs = nodes[0].op, Attrs(nodes[0].attrs)
         if op != _PRODUCT:
@@ -246,7 +246,7 @@ class _Fusion:
         )
         if end - begin == self._groups[number].width:
             return self._results[number]
-        place = _Place(number, begin, end)
+        place = _Columns(number, begin, end)
         if place not in self._slices:
             self._slices[place] = self._rewriter.add(
                 'slice_axis', [self._results[number]], (), axis=-1, begin=begin, end=end

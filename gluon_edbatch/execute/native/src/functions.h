@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
+#include <limits>
 
 namespace edb {
 
@@ -46,6 +48,47 @@ inline float hyperbolic_tangent(float x) {
 }
 inline double hyperbolic_tangent(double x) { return std::tanh(x); }
 
+// The slope of the logarithm of the gamma function: recurrence, then its asymptotic series. At the
+// poles, and in the logarithm's precision, as MXNet.
+inline double digamma(double x) {
+  const double pi = 3.14159265358979323846, euler = 0.57721566490153286061;
+  const bool integer = x == std::floor(x);
+  if (x <= 0) {
+    if (integer) return std::numeric_limits<double>::max();
+    return digamma(1 - x) - pi / std::tan(pi * (x - std::nearbyint(x)));
+  }
+  double sum = 0;
+  if (integer && x <= 10) {
+    for (; x > 1; x -= 1) sum += 1 / (x - 1);
+    return sum - euler;
+  }
+  for (; x < 10; x += 1) sum -= 1 / x;
+  const double z = 1 / (x * x);
+  double series = 691.0 / 32760 - z / 12;
+  for (const double divisor : {132, 240, 252, 120, 12}) series = 1 / divisor - z * series;
+  return sum + std::log(static_cast<float>(x)) - 0.5 / x - z * series;
+}
+
+// Rational approximations and Newton's steps, as MXNet; the tail by erfc, which cancels nothing.
+inline double inverse_error_function(double y) {
+  const double rest = 1 - std::fabs(y);
+  if (rest == 0) return std::copysign(std::numeric_limits<double>::infinity(), y);
+  double x;
+  if (rest >= 0.3) {
+    const double z = y * y;
+    x = y * (((-0.140543331 * z + 0.914624893) * z - 1.645349621) * z + 0.886226899) /
+        ((((0.012229801 * z - 0.329097515) * z + 1.442710462) * z - 2.118377725) * z + 1);
+  } else {
+    const double z = std::sqrt(-std::log(rest / 2));
+    x = (((1.641345311 * z + 3.429567803) * z - 1.624906493) * z - 1.970840454) /
+        ((1.637067800 * z + 3.543889200) * z + 1);
+  }
+  for (int step = 0; step < 3; ++step)
+    x -=
+        (rest >= 0.3 ? std::erf(x) - y : rest - std::erfc(x)) * 0.886226925452758 * std::exp(x * x);
+  return rest >= 0.3 ? x : std::copysign(x, y);
+}
+
 // Each has `value(x)`, and its `slope`, which gets the one value that it reads: the argument x or
 // the result y, as the operator's declaration in gluon_edbatch/ops says.
 template <typename T> struct Affine {
@@ -73,6 +116,29 @@ template <typename T> struct Exp {
 template <typename T> struct Log {
   T value(T x) const { return std::log(x); }
   T slope(T x) const { return T(1) / x; }
+};
+// In double precision, also for float: the slopes of some multiply the error of what they read.
+template <typename T> struct Gamma {
+  T value(T x) const { return static_cast<T>(std::tgamma(static_cast<double>(x))); }
+  T slope(T x) const { return static_cast<T>(std::tgamma(static_cast<double>(x)) * digamma(x)); }
+};
+template <typename T> struct LogGamma {
+  T value(T x) const { return static_cast<T>(std::lgamma(static_cast<double>(x))); }
+  T slope(T x) const { return static_cast<T>(digamma(x)); }
+};
+constexpr double kRootOfPi = 1.7724539f;  // of MXNet: in single precision, also for double
+template <typename T> struct Erf {
+  T value(T x) const { return std::erf(x); }
+  T slope(T x) const {
+    return static_cast<T>(2 / kRootOfPi * std::exp(-static_cast<double>(x) * x));
+  }
+};
+template <typename T> struct ErfInv {
+  T value(T x) const { return static_cast<T>(inverse_error_function(x)); }
+  T slope(T x) const {
+    const double y = inverse_error_function(x);
+    return static_cast<T>(kRootOfPi / 2 * std::exp(y * y));
+  }
 };
 template <typename T> struct Square {
   T value(T x) const { return x * x; }

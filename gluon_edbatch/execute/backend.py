@@ -1,0 +1,34 @@
+"""What runs batches: the native operators where they can, MXNet's own for all else."""
+
+from typing import Optional, Protocol, Tuple
+
+import numpy as np
+
+from ..plan.plan import Group, Traits
+from ..subgraph.node_type import NodeType
+from .cached import backend as cached
+from .machine import Machine, Tape
+from .native import backend as native
+
+
+class Backend(Protocol):
+    """A way to run batches, which a module can be."""
+
+    def traits(self, node_type: NodeType) -> Optional[Traits]:
+        """What planning has to know of it; None if it cannot run the type."""
+
+    def kinds(self, group: Group) -> np.ndarray:
+        """(batches,) int8: 0 for those of a group that it cannot run, 1 for those that run one by
+        one; neighbours of one greater number run together."""
+
+    def run(self, machine: Machine, first: int, last: int) -> Optional[Tape]:
+        """Run batches of one kind, those of the plan from `first` to before `last`: the results
+        appear in the arenas. Returns what differentiates them, if there is anything."""
+
+
+BACKENDS: Tuple[Backend, ...] = (native, cached)
+
+
+def traits_of(node_type: NodeType) -> Traits:
+    """Those of the first that can run the type."""
+    return next(filter(None, (backend.traits(node_type) for backend in BACKENDS)))

@@ -1,0 +1,119 @@
+"""Batches by MXNet's own operators: each is a call of a compiled graph, which writes its slice."""
+
+from typing import List, NamedTuple, Optional
+
+import numpy as np
+from mxnet import autograd
+from mxnet.ndarray import NDArray
+
+from ...mx.modes import modes
+from ...plan.plan import Batch, Group, Read, Traits
+from ...subgraph.node_type import NodeType
+from ..machine import Machine, parents_of
+from ..sparse_tables import look_up
+from .program import EMPTY, GATHER, LONG_GATHER, LONG_SLICE, SLICE, Program, program_for
+
+
+class BatchTape(NamedTuple):
+    """One batch's own small autograd tape."""
+
+    batch: Batch
+    outputs: List[NDArray]
+    gradients: List[NDArray]  # slices of the gradient arenas
+
+    def backward(self) -> None:
+        """Add to the gradients of what the batch read."""
+        autograd.backward(
+            self.outputs,
+            self.gradients,
+            retain_graph=True,
+            train_mode=self.batch.node_type.mode.training,
+        )
+
+
+def traits(node_type: NodeType) -> Traits:
+    """See `Backend`."""
+    arranged = node_type.options.row_layout
+    return Traits(node_type.by_segments is None, arranged, float('inf'), node_type.fused)
+
+
+def kinds(group: Group) -> np.ndarray:
+    """See `Backend`: one by one."""
+    return np.ones(group.size, np.int8)
+
+
+def run(machine: Machine, first: int, last: int) -> Optional[BatchTape]:
+    """See `Backend`."""
+    (batch,) = machine.plan.batches_between(first, last)
+    if batch.node_type.tables:
+        look_up(machine, batch)
+        return None
+    return _call(machine, batch)
+
+
+def _call(machine: Machine, batch: Batch) -> Optional[BatchTape]:
+    node_type = batch.node_type
+    mode = node_type.mode
+    program = program_for(node_type, tuple(map(_reading, batch.reads)), node_type.fused(batch.rows))
+    inputs, differentiable = [], False
+    for source in program.sources:
+        kind, position = source
+        if kind in ('parameter', 'pack'):
+            inputs.append(machine.weights.of(node_type, program, source))
+            differentiable |= any(
+                node_type.parameters[member].grad_req != 'null'
+                for member in program.parameters(source)
+            )
+        elif kind == 'index':
+            inputs.append(machine.index(batch.reads[position], node_type))
+        elif kind == 'parents':
+            inputs.append(machine.index(parents_of(batch.reads[position]), node_type))
+        elif kind == 'segments':
+            inputs.append(machine.segments(batch, position))
+        else:
+            leaf = mode.recording and node_type.arguments[position].differentiable
+            differentiable |= leaf
+            inputs.append(
+                machine.rows(batch, position, leaf)
+                if kind == 'rows'
+                else machine.arena(batch.reads[position].arena, position, leaf)
+            )
+    outputs = [machine.arenas[write.arena]._slice(write.begin, write.end) for write in batch.writes]
+    with modes(mode.recording, mode.training):
+        program.call(*inputs, out=outputs)
+    if not (mode.recording and differentiable):
+        return None
+    tape = _tape(machine, batch, outputs)
+    _note_unread(machine, batch, program, tape is not None)
+    return tape
+
+
+def _tape(machine: Machine, batch: Batch, outputs: List[NDArray]) -> Optional[BatchTape]:
+    """What backward needs; None if there is no result of a floating type."""
+    kept = [
+        (output, machine.gradients[write.arena]._slice(write.begin, write.end))
+        for output, write in zip(outputs, batch.writes)
+        if machine.gradients[write.arena] is not None
+    ]
+    return (
+        BatchTape(batch, [pair[0] for pair in kept], [pair[1] for pair in kept]) if kept else None
+    )
+
+
+def _note_unread(machine: Machine, batch: Batch, program: Program, remembered: bool) -> None:
+    """Of a batch without gradients, all; and the form of a subgraph for empty arguments may
+    leave out others, too."""
+    used = {position for kind, position in program.sources if kind == 'rows' and remembered}
+    machine.unread += [
+        machine.gradients[read.arena]._slice(read.begin, read.end)
+        for position, read in enumerate(batch.reads)
+        if machine.plan.arenas[read.arena].private and position not in used
+    ]
+
+
+def _reading(read: Read) -> str:
+    if read.length == 0:
+        return EMPTY
+    if read.parents is not None:
+        return LONG_GATHER if read.gather else LONG_SLICE
+    return GATHER if read.gather else SLICE

@@ -1,0 +1,33 @@
+"""The program of a type for the native operators, made once."""
+
+from typing import NamedTuple, Optional, Tuple
+
+from ...ops.instructions import RowProgram
+from ...ops.native import Unsupported
+from ...subgraph.node_type import NodeType
+from ..executable import executable
+from . import library
+from .encoding import Layout, layout
+from .lowering import lower
+
+
+class NativeProgram(NamedTuple):
+    """A type's program, and its words for runs without and with a backward pass."""
+
+    program: RowProgram
+    layouts: Tuple[Layout, Layout]
+
+
+def native_program(node_type: NodeType) -> Optional[NativeProgram]:
+    """The program of a type; None if it cannot run natively (`Executable.not_native` says why)."""
+    known = executable(node_type)
+    if known.native is None and known.not_native is None:
+        try:
+            if not (node_type.options.native and library.available()):
+                raise Unsupported('there are no native operators')
+            program, changed = lower(node_type)
+            known.native = NativeProgram(program, (layout(program, False), layout(program, True)))
+            known.changed_by.update(changed, ['native'])
+        except Unsupported as reason:
+            known.not_native = str(reason)
+    return known.native

@@ -1,0 +1,85 @@
+"""What of a plan runs at once, and by which backend."""
+
+from typing import Iterator, NamedTuple, Tuple
+
+import numpy as np
+
+from ..plan.plan import Group, Plan
+from .backend import BACKENDS, Backend
+from .executable import executable
+from .machine import Machine
+from .verify import needs_verification
+
+
+class Step(NamedTuple):
+    """Batches that run at once: those of a plan from `first` to before `last`.
+
+    Attributes
+    ----------
+    first, last : int
+    backend : Backend
+    unproved : bool
+        Whether it is one batch of a type that is to be verified.
+    """
+
+    first: int
+    last: int
+    backend: Backend
+    unproved: bool
+
+    def run(self, machine: Machine) -> None:
+        """Run the batches: the results appear in their rows of the arenas."""
+        tape = self.backend.run(machine, self.first, self.last)
+        if tape is not None:
+            machine.tapes.append(tape)
+
+
+def steps(plan: Plan) -> Iterator[Step]:
+    """What to run at once of all that is batched: neighbours of a kind together, all else
+    one by one. (Calls on the user's own tape are the last of a plan.)
+
+    Which types need verification is asked just before a step is given out.
+    """
+    count = sum([group.size for group in plan.groups if not group.node_type.eager])
+    kinds, backends = _backends(plan)
+    first, known = 0, None
+    while first < count:
+        verified = [needs_verification(group.node_type) for group in plan.groups]
+        if verified != known:  # a few times, while there are thousands of batches
+            known, unproved = verified, _unproved(plan)
+            alone = unproved | (kinds == 1)
+            begins = np.flatnonzero(alone[1:] | alone[:-1] | (kinds[1:] != kinds[:-1])) + 1
+            ends = np.append(begins, plan.size)
+        last = int(ends[np.searchsorted(ends, first, side='right')])
+        yield Step(first, last, BACKENDS[backends[first]], bool(unproved[first]))
+        first = last
+
+
+def _unproved(plan: Plan) -> np.ndarray:
+    unproved = np.zeros(plan.size, bool)
+    for group in plan.groups:
+        if needs_verification(group.node_type):
+            unproved[group.numbers] = (np.diff(group.bounds) > 1) & (
+                _uneven(group) | (not executable(group.node_type).verified)
+            )
+    return unproved
+
+
+def _uneven(group: Group) -> np.ndarray:
+    """Of which batches the calls have ragged arguments of different lengths."""
+    uneven = np.zeros(group.size, bool)
+    for read in group.reads:
+        if read.uneven is not None:
+            uneven |= read.uneven
+    return uneven
+
+
+def _backends(plan: Plan) -> Tuple[np.ndarray, np.ndarray]:
+    """The kind of each batch, and the first backend that can run it."""
+    kinds, backends = np.zeros((2, plan.size), np.int8)
+    for group in plan.groups:
+        for index, backend in enumerate(BACKENDS):
+            able = np.where(kinds[group.numbers] == 0, backend.kinds(group), 0)
+            kinds[group.numbers] += able
+            backends[group.numbers[able > 0]] = index
+    return kinds, backends

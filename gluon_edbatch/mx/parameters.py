@@ -1,0 +1,26 @@
+"""What of Gluon's parameters is there, where asking in public is an error if it is not."""
+
+from typing import Iterator, List, Optional, Sequence
+
+import mxnet as mx
+from mxnet import gluon
+from mxnet.ndarray import NDArray
+
+
+def arrays_of(parameter: gluon.Parameter) -> Sequence[NDArray]:
+    """Its arrays, one for each context; none before it is initialised."""
+    return parameter._data or ()
+
+
+def contexts(block: gluon.Block) -> Iterator[List[mx.Context]]:
+    """Where each initialised parameter of a block and its descendants is."""
+    for parameter in block.params.values():
+        if parameter._data is not None or parameter._deferred_init:
+            yield parameter.list_ctx()
+    for child in block._children.values():
+        yield from contexts(child)
+
+
+def context_of(block: object) -> Optional[mx.Context]:
+    """Where the first of a block's parameters is, if it has any, and is a block."""
+    return next(contexts(block), [None])[0] if isinstance(block, gluon.Block) else None

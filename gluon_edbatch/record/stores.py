@@ -1,0 +1,179 @@
+"""Where the results of recorded calls are: rows of arenas, which evaluations fill."""
+
+from typing import Callable, Dict, Optional
+
+import mxnet as mx
+import numpy as np
+from mxnet.ndarray import NDArray
+
+from ..mx.modes import modes
+from ..mx.pool import Memory
+from ..subgraph.spec import Spec
+
+_MOST_AXES = 5  # of arrays whose views MXNet can differentiate
+
+
+class Arena:
+    """All rows of one kind that one evaluation computed.
+
+    Attributes
+    ----------
+    raw : NDArray
+        The rows, unknown to autograd.
+    """
+
+    __slots__ = ('raw', '_taped', '_connect', '_memory')
+
+    def __init__(
+        self, raw: NDArray, connect: Optional[Callable[[], NDArray]], memory: Optional[Memory]
+    ):
+        self.raw = raw
+        self._memory = memory
+        self._taped: Optional[NDArray] = None
+        self._connect = connect
+
+    @property
+    def taped(self) -> Optional[NDArray]:
+        """The same memory as an output of the evaluation on autograd's tape, or None if nothing
+        has a gradient. Put there at the first use: every arena on the tape costs a gradient of
+        its whole size, and most of them nobody reads."""
+        if self._taped is None and self._connect is not None:
+            self._show()
+            self._taped = self._connect()
+            self._connect = None
+        return self._taped
+
+    def _show(self) -> None:
+        """From now on views of the memory are about."""
+        if self._memory is not None:
+            self._memory.shown = True
+
+    def read(self, begin: int, end: int, taped: bool) -> NDArray:
+        """A view of some rows, connected to autograd if they were recorded so."""
+        self._show()
+        source = self.taped if taped else None
+        if source is None:
+            return self.raw._slice(begin, end)
+        with modes(recording=True):
+            if source.ndim > _MOST_AXES:
+                return mx.nd.slice_axis(source, axis=0, begin=begin, end=end)
+            return source._slice(begin, end)
+
+
+class EagerArena:
+    """Results of one kind that are on the user's own tape, each an array of its own.
+
+    Attributes
+    ----------
+    rows : dict
+        First row of a value -> what it is. There is no memory behind the numbers of rows.
+    """
+
+    __slots__ = ('rows',)
+
+    def __init__(self):
+        self.rows: Dict[int, NDArray] = {}
+
+    def read(self, begin: int, _end: int, taped: bool) -> NDArray:
+        """The value that begins at some row, connected to autograd if it was recorded so."""
+        return self.rows[begin] if taped else self.rows[begin].detach()
+
+
+class Locations:
+    """Where the values of one recording are.
+
+    Attributes
+    ----------
+    evaluation : numpy.ndarray
+        int32 by value, number of the evaluation that computed it, -1 before.
+    row : numpy.ndarray
+        int64 by value, its first row in the arena of its kind.
+    rows : numpy.ndarray
+        int64 by value, how many rows it has.
+    taped : numpy.ndarray
+        bool by value, whether it was recorded under ``autograd.record()``.
+    """
+
+    def __init__(self):
+        self.evaluation = np.full(0, -1, np.int32)
+        self.row = np.zeros(0, np.int64)
+        self.rows = np.zeros(0, np.int64)
+        self.taped = np.zeros(0, bool)
+
+    def grow(self, values: int) -> None:
+        """Make room for this many values."""
+        missing = values - len(self.evaluation)
+        if missing > 0:
+            missing = max(missing, len(self.evaluation) // 2)
+            self.evaluation = np.concatenate([self.evaluation, np.full(missing, -1, np.int32)])
+            self.row = np.concatenate([self.row, np.zeros(missing, np.int64)])
+            self.rows = np.concatenate([self.rows, np.zeros(missing, np.int64)])
+            self.taped = np.concatenate([self.taped, np.zeros(missing, bool)])
+
+    def known(self, value: int) -> bool:
+        """Whether the value was computed."""
+        return value < len(self.evaluation) and self.evaluation[value] >= 0
+
+
+class Store:
+    """The values with one spec in one recording.
+
+    Attributes
+    ----------
+    recording : Recording or None
+        None once there is nothing left to run: values then need the results only, and keep
+        neither the recording nor the arenas of other kinds alive.
+    spec : Spec
+    shape : tuple of int
+    ragged : object
+        Stands for "ragged values of this spec" in the key of a call.
+    arenas : dict
+        Evaluation -> `Arena` or `EagerArena`.
+    locations : Locations
+        Shared by all stores of a recording.
+    given : dict
+        Numbers and arrays of the user that somebody may ask for when the recording is gone: value
+        -> a function that makes an NDArray of it.
+    """
+
+    __slots__ = (
+        'recording',
+        'spec',
+        'shape',
+        'ragged',
+        'arenas',
+        'locations',
+        'given',
+        '__weakref__',
+    )
+
+    def __init__(self, recording, spec: Spec):
+        self.recording = recording
+        self.spec = spec
+        self.shape = spec.shape
+        self.ragged = object()
+        self.arenas: Dict[int, Arena] = {}
+        self.locations: Locations = recording.locations
+        self.given: Dict[int, Callable[[], NDArray]] = {}
+
+    def read(self, value: int) -> NDArray:
+        """The computed value; if it is not there yet, run all that is recorded."""
+        if value < 0:
+            return (self.given.get(value) or self.recording.original(value))()
+        locations = self.locations
+        if not locations.known(value):
+            self.recording.flush()
+        row = int(locations.row[value])
+        array = self.arenas[int(locations.evaluation[value])].read(
+            row, row + self.spec.rows, locations.taped[value]
+        )
+        recording = self.recording
+        if recording is None or not recording.will_read(value):
+            return array
+        return copied(array)  # the user may write to it
+
+
+def copied(array: NDArray) -> NDArray:
+    """A copy, which is on a tape if the array is."""
+    with modes(recording=True):
+        return array.copy()

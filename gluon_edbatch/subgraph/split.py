@@ -1,0 +1,231 @@
+"""A type in two: a part that runs ahead, for all batches at once where it can, and the rest.
+
+*Hoisted* is what depends on arguments that are known beforehand. Of ``act(W x + U h)`` in a
+recurrent cell, W x depends on the input alone: once for all nodes it is one large product instead
+of many small ones, and its result lies in the order in which the batches read it.
+
+*Looked up* are rows of tables whose gradients are row_sparse. What a type computes gets dense
+gradients, as large as the parameters; for a table of words with ``sparse_grad=True`` that would be
+most of a training step. So these rows are looked up outside, by MXNet's own operator, and the part
+that runs ahead computes the ids.
+"""
+
+from typing import Callable, Dict, FrozenSet, Hashable, List, NamedTuple, Optional, Sequence, Tuple
+from weakref import WeakKeyDictionary
+
+from mxnet import gluon
+
+from ..ops import op_of
+from .ir import Attrs, Entry, Node, Subgraph
+from .node_type import Argument, Kind, NodeType
+from .passes.horizontal import horizontal
+from .rowwise import Verdict, analyse
+from .spec import Spec, spec_of
+from .trace import INPUT, is_argument
+
+
+class Split(NamedTuple):
+    """The two types.
+
+    Attributes
+    ----------
+    positions : tuple of int
+        The arguments that `early` takes.
+    early : NodeType
+        Its outputs are what `late` needs of it; or ids, one for each look-up, in the table that
+        ``early.tables`` has there.
+    found : tuple of Spec
+        What `late` gets.
+    late : NodeType or None
+        Takes the arguments of the whole, and what was found after them. None if that is what the
+        whole returns, in this order.
+    """
+
+    positions: Tuple[int, ...]
+    early: NodeType
+    found: Tuple[Spec, ...]
+    late: Optional[NodeType]
+
+
+_known: 'WeakKeyDictionary[NodeType, Dict[Hashable, Optional[Split]]]' = WeakKeyDictionary()
+
+
+def _once(
+    node_type: NodeType, key: Hashable, make: Callable[[], Optional[Split]]
+) -> Optional[Split]:
+    splits = _known.setdefault(node_type, {})
+    if key not in splits:
+        splits[key] = make()
+    return splits[key]
+
+
+def hoisted(node_type: NodeType, positions: FrozenSet[int], fused: bool) -> Optional[Split]:
+    """Split off what depends only on the arguments at these positions; None if that has no product.
+
+    Parameters
+    ----------
+    node_type : NodeType
+    positions : frozenset of int
+    fused : bool
+        With horizontal fusion before (see `passes.horizontal`): one result for all gates.
+    """
+    return _once(node_type, (positions, fused), lambda: _hoisted(node_type, positions, fused))
+
+
+def _hoisted(node_type: NodeType, positions: FrozenSet[int], fused: bool) -> Optional[Split]:
+    graph = node_type.graph.subgraph
+    graph = horizontal(graph) if fused else graph
+    inside = _only_of(graph, frozenset(INPUT % position for position in positions))
+    if not any(op_of(graph.nodes[index].op).heavy for index in inside) or any(
+        head.node in inside for head in graph.heads
+    ):
+        return None
+    crossing = sorted(
+        {
+            entry
+            for index, node in enumerate(graph.nodes)
+            if index not in inside
+            for entry in node.inputs
+            if entry.node in inside
+        }
+    )
+    read = {graph.nodes[entry.node].name for index in inside for entry in graph.nodes[index].inputs}
+    known = tuple(position for position in sorted(positions) if INPUT % position in read)
+    early = _early(node_type, Subgraph.of(graph.nodes, crossing), known)
+    if early is None:
+        return None
+    return Split(known, early, early.outputs, _late(node_type, graph, crossing, early.outputs))
+
+
+def _only_of(graph: Subgraph, known: FrozenSet[str]) -> FrozenSet[int]:
+    """Operators with an input that is known, and no other input that is not."""
+    inside = set()
+    for index, node in enumerate(graph.nodes):
+        mine = [
+            entry.node in inside or graph.nodes[entry.node].name in known for entry in node.inputs
+        ]
+        others = [
+            graph.nodes[entry.node] for entry, is_mine in zip(node.inputs, mine) if not is_mine
+        ]
+        if any(mine) and all(each.is_variable and not is_argument(each.name) for each in others):
+            inside.add(index)
+    return frozenset(inside)
+
+
+def has_sparse_gradient(parameter: gluon.Parameter) -> bool:
+    """Whether a parameter is trained with a gradient of the rows that were used only."""
+    return parameter._grad_stype == 'row_sparse' and parameter.grad_req != 'null'
+
+
+def looked_up(node_type: NodeType) -> Optional[Split]:
+    """Split off the ids of tables whose gradients are row_sparse.
+
+    Returns
+    -------
+    Split or None
+        None if it is not recorded by autograd or has no such tables; nor are look-ups split off
+        whose ids are random, or are not one line for each row of the arguments: these tables get
+        dense gradients, which are converted.
+    """
+    if not node_type.mode.recording or node_type.tables or node_type.eager:
+        return None
+    tables = frozenset(
+        name
+        for name, parameter in node_type.graph.parameters.items()
+        if has_sparse_gradient(parameter)
+    )
+    return _once(node_type, tables, lambda: _looked_up(node_type, tables)) if tables else None
+
+
+def _looked_up(node_type: NodeType, tables: FrozenSet[str]) -> Optional[Split]:
+    graph = node_type.graph.subgraph
+    crossing = [
+        Entry(index)
+        for index, node in enumerate(graph.nodes)
+        if node.op == 'Embedding'
+        and graph.nodes[node.inputs[1].node].name in tables
+        and _ids(node_type, [node]) is not None
+    ]
+    if not crossing:
+        return None
+    is_all = set(crossing) == set(graph.heads)
+    crossing = list(graph.heads) if is_all else crossing
+    early = _ids(node_type, [graph.nodes[entry.node] for entry in crossing])
+    assert early is not None  # as each of them could be told apart
+    positions, ids = early
+    found = tuple(
+        spec_of(spec.shape + table.shape[1:], table.dtype, node_type.ctx)
+        for spec, table in zip(ids.outputs, ids.tables)
+    )
+    return Split(
+        positions, ids, found, None if is_all else _late(node_type, graph, crossing, found)
+    )
+
+
+def _ids(node_type: NodeType, embeddings: List[Node]) -> Optional[Tuple[Tuple[int, ...], NodeType]]:
+    """Arguments, and type, of what gives the ids of these look-ups, if it can be told apart."""
+    graph = node_type.graph.subgraph
+    heads = [node.inputs[0] for node in embeddings]
+    names = {graph.nodes[index].name for index in graph.ancestors(heads)}
+    positions = tuple(
+        position for position in range(len(node_type.arguments)) if INPUT % position in names
+    )
+    if not positions:
+        return None
+    tables = tuple(
+        node_type.graph.parameters[graph.nodes[node.inputs[1].node].name] for node in embeddings
+    )
+    ids = _early(node_type, Subgraph.of(graph.nodes, heads), positions, tables)
+    return None if ids is None or ids.random else (positions, ids)
+
+
+def _early(
+    node_type: NodeType,
+    graph: Subgraph,
+    positions: Sequence[int],
+    tables: Tuple[gluon.Parameter, ...] = (),
+) -> Optional[NodeType]:
+    """A type for a part of the subgraph that takes some of the arguments; None if a row of these
+    does not give one of each result."""
+    renamed = {INPUT % position: INPUT % index for index, position in enumerate(positions)}
+    graph = graph.with_variables(renamed)
+    shapes = {
+        new: node_type.trial_shapes[old] for old, new in renamed.items() if new in graph.variables
+    }
+    factors = [1] * len(graph.heads)
+    if not node_type.alone:
+        rows = {name: shape[1:] for name, shape in shapes.items()}
+        verdict = analyse(graph, rows, node_type.mode.training)
+        if verdict.verdict is not Verdict.PROVED or verdict.factors != factors:
+            return None
+    arguments = tuple(node_type.arguments[position] for position in positions)
+    dtypes = {INPUT % index: argument.arena.dtype for index, argument in enumerate(arguments)}
+    return node_type.part(graph, arguments, graph.results(shapes, dtypes), shapes, factors, tables)
+
+
+def _late(
+    node_type: NodeType, graph: Subgraph, crossing: Sequence[Entry], specs: Sequence[Spec]
+) -> NodeType:
+    """What is left of a type if others compute some entries of its graph, which become arguments
+    after those that it has."""
+    count, shift = len(node_type.arguments), len(crossing)
+    # Variables come first: nodes are in an order in which inputs precede those that read them.
+    place = {entry: Entry(index) for index, entry in enumerate(crossing)}
+
+    def moved(entries: Sequence[Entry]) -> Tuple[Entry, ...]:
+        return tuple(
+            [place.get(entry, Entry(entry.node + shift, entry.output)) for entry in entries]
+        )
+
+    nodes = [Node('', INPUT % (count + index), Attrs()) for index in range(shift)]
+    nodes += [node._replace(inputs=moved(node.inputs)) for node in graph.nodes]
+    arguments = tuple(Argument(spec.arena, Kind.ROWS, True) for spec in specs)
+    shapes = dict(node_type.trial_shapes)
+    rows = next(iter(shapes.values()))[0]
+    for index, spec in enumerate(specs):
+        shapes[INPUT % (count + index)] = (
+            spec.shape if node_type.alone else (rows,) + spec.row_shape
+        )
+    outputs = [(spec.shape, spec.dtype) for spec in node_type.outputs]
+    rest = Subgraph.of(nodes, moved(graph.heads))
+    return node_type.part(rest, node_type.arguments + arguments, outputs, shapes, node_type.factors)

@@ -1,0 +1,43 @@
+"""Files that commit 5c27bf8 wrote: what users saved is read as long as there are users."""
+
+import json
+
+import numpy as np
+from common import checkpoint as checkpoints
+from mxnet import gluon
+
+import gluon_edbatch as edb
+from gluon_edbatch.graph import Graph
+from support.processes import ROOT
+
+FIXTURES = ROOT / 'tests' / 'fixtures'
+
+
+def test_a_policy_chooses_as_it_did():
+    saved = json.loads((FIXTURES / 'schedule_5c27bf8.json').read_text())
+    graph = Graph.from_lists(
+        saved['types'], saved['inputs'], num_types=4, type_names=['a', 'b', 'c', 'd']
+    )
+    policy = edb.Policy.load(FIXTURES / 'policy_5c27bf8.json')
+    schedule = edb.FSMScheduler(policy).schedule(graph)
+    assert schedule.order.tolist() == saved['order']
+    assert schedule.bounds.tolist() == saved['bounds']
+
+
+def test_a_checkpoint_is_what_was_trained():
+    loaded = checkpoints.load(FIXTURES / 'checkpoint_5c27bf8.ckpt')
+    assert (loaded.task, loaded.options, loaded.state, loaded.best_epoch) == (
+        'fixture',
+        {'seed': 1},
+        {'best': 0.5},
+        1,
+    )
+    weight, bias = loaded.parameters['weight'], loaded.parameters['bias']
+    np.testing.assert_allclose(weight[0], [-0.01632297, 0.02686752, -0.04531607], rtol=1e-6)
+    np.testing.assert_allclose(bias, [-0.001000006, -0.001000006], rtol=1e-6)
+    net = gluon.nn.Dense(2, in_units=3)
+    net.initialize()
+    checkpoints.set_parameters(net, loaded.parameters)
+    np.testing.assert_array_equal(net.weight.data().asnumpy(), weight)
+    trainer = gluon.Trainer(net.collect_params(), 'adam')
+    checkpoints.restore_trainer(trainer, loaded.trainer)

@@ -1,0 +1,135 @@
+"""The rooms of the package: what may be imported where, and names that mean one thing."""
+
+import ast
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import mxnet as mx
+import pytest
+from mxnet import gluon
+
+import gluon_edbatch as edb
+from support.processes import ROOT
+
+PACKAGE = Path(edb.__file__).parent
+SOURCES = {path.relative_to(PACKAGE): path for path in sorted(PACKAGE.rglob('*.py'))}
+ERRORS = {'MXNetError', 'NotImplementedForSymbol'}  # MXNet has no other place for them
+MODULES = {'mx', 'mxnet', 'autograd', 'gluon', 'NDArray'}
+# Private names of MXNet's objects that other rooms look at, and why.
+ALLOWED = {
+    '_slice': 'rows of an array at every batch; a[i:j] takes several times as long',
+    # Gluon tells these to nobody, and what is to be judged or restored is the object itself.
+    '_active': 'whether a block is hybridized',
+    '_children': 'blocks inside a block',
+    '_data': 'the arrays of a parameter, to put copies in their place',
+    '_finish_deferred_init': 'a parameter whose shape the subgraph tells',
+    '_flags': 'how a block is hybridized',
+    '_forward_hooks': 'hooks that a trace would leave out',
+    '_forward_pre_hooks': 'the same',
+    '_grad_stype': 'a gradient of the rows that were used only',
+    '_init_grad': 'a gradient for the copy of an array',
+    '_reg_params': 'which attributes are parameters',
+    '_var': 'the variable of a parameter, which keeps the old dtype',
+}
+# Only where blocks are traced, compared and copied.
+ROOMS_OF_GLUON = {'subgraph', 'testing'}
+
+
+def trees(without=()):
+    for name, path in SOURCES.items():
+        if name.parts[0] not in without:
+            yield name, ast.parse(path.read_text(encoding='utf-8'))
+
+
+def is_private(name):
+    return name.startswith('_') and not name.endswith('__')
+
+
+def imported(tree):
+    """(module, name or None) of what is imported from MXNet."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, None) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            yield from ((node.module, alias.name) for alias in node.names)
+
+
+def private_imports(tree):
+    for module, name in imported(tree):
+        parts = module.split('.') + ([name] if name else [])
+        if parts[0] == 'mxnet' and (
+            any(map(is_private, parts)) or (module == 'mxnet.base' and name not in ERRORS)
+        ):
+            yield '.'.join(parts)
+
+
+def private_names_of_mxnet():
+    """Those of its objects."""
+    objects = mx.nd.zeros(1), mx.sym.var('x'), gluon.nn.Dense(1), gluon.Parameter('w')
+    return {name for each in objects for name in dir(each) if is_private(name)}
+
+
+def private_attributes(tree, known):
+    """Of MXNet's modules, and of objects that may be MXNet's."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and is_private(node.attr):
+            root = ast.unparse(node.value).split('.')[0]
+            if root in MODULES or (node.attr in known and root not in ('self', 'cls')):
+                yield node.attr
+
+
+def test_private_names_of_mxnet_are_imported_in_mx_only():
+    assert set(SOURCES) > {Path('mx/arrays.py'), Path('record/calls.py')}
+    found = {str(name): list(private_imports(tree)) for name, tree in trees(without=['mx'])}
+    assert not {name: names for name, names in found.items() if names}
+
+
+def test_private_names_of_mxnet_are_used_in_mx_only():
+    known = private_names_of_mxnet()
+    used = {
+        (name.parts[0], attribute)
+        for name, tree in trees(without=['mx'])
+        for attribute in private_attributes(tree, known)
+    }
+    assert not {
+        (room, name)
+        for room, name in used
+        if name not in ALLOWED or (room not in ROOMS_OF_GLUON and name != '_slice')
+    }
+    assert {name for _, name in used} == set(ALLOWED)
+
+
+def test_no_room_takes_private_names_of_another_module():
+    found = [
+        f'{name}: {alias.name}'
+        for name, tree in trees()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.level
+        for alias in node.names
+        if is_private(alias.name)
+    ]
+    assert not found
+
+
+def test_the_top_has_few_modules():
+    assert len(list(PACKAGE.glob('*.py'))) <= 6
+
+
+def test_a_stage_imports_earlier_stages_only():
+    linter = Path(sys.executable).with_name('lint-imports')
+    if not linter.exists():
+        pytest.skip('the import linter comes with the extra lint, for Python 3.11')
+    done = subprocess.run([linter], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-3000:]
+
+
+def test_one_class_one_name():
+    """Private ones too, whatever their underscores."""
+    places = defaultdict(list)
+    for name, tree in trees():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                places[node.name.strip('_')].append(f'{name}:{node.lineno}')
+    assert not {name: where for name, where in places.items() if len(where) > 1}
