@@ -65,8 +65,7 @@ class Op:
     unread : tuple of int
         Inputs whose values the backward pass does not read.
     own_gradient : bool
-        Whether its gradient is its own, whatever that of its result is (see
-        `subgraph.own_gradient`).
+        Whether its gradient is its own, whatever that of its result is (`subgraph.own_gradient`).
     noise : callable, optional
         Whether it draws random numbers.
     never_adds : bool
