@@ -6,6 +6,7 @@ import pytest
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
+from gluon_edbatch.execute.executable import executable
 from gluon_edbatch.testing import assert_matches_eager
 
 ROWS = [
@@ -36,7 +37,7 @@ def ran_natively(model, arrays):
     with edb.batching('agenda') as scope:
         values = [model(array) for array in arrays]
     edb.forward(values)
-    return all(form.node_type.native is not None for form in scope._recording.forms)
+    return all(executable(form.node_type).native is not None for form in scope._recording.forms)
 
 
 @pytest.mark.parametrize('native', [False, True])

@@ -9,6 +9,7 @@ from mxnet import autograd
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
+from gluon_edbatch.execute.executable import executable
 
 _ENDS = [0.0, -0.0, np.inf, -np.inf, np.nan]
 _TINY = [1e-40, 1e-20, -1e-10, 1e-3]
@@ -60,7 +61,7 @@ def batched(model, arrays):
             results = [model(array) for array in arrays]
         results = edb.forward(results)
     autograd.backward(results)
-    native = all(form.node_type.native is not None for form in scope._recording.forms)
+    native = all(executable(form.node_type).native is not None for form in scope._recording.forms)
     return [array.asnumpy() for array in [*results, *(array.grad for array in arrays)]], native
 
 
