@@ -13,7 +13,8 @@ from mxnet._ctypes.ndarray import CachedOp
 
 import gluon_edbatch as edb
 from gluon_edbatch.execute.native import compiler
-from gluon_edbatch.mx.symbols import own_name, registered, symbol_function
+from gluon_edbatch.mx.invoke import operator_handle, operator_name
+from gluon_edbatch.mx.symbols import registered, symbol_function
 from gluon_edbatch.ops import OPS, __main__, padding
 from gluon_edbatch.ops.attrs import Attrs
 from gluon_edbatch.ops.header import header
@@ -30,7 +31,7 @@ def test_header_is_what_is_declared():
 
 
 def test_entries_have_mxnets_own_names():
-    assert [name for name in OPS if own_name(name) != name] == []
+    assert [name for name in OPS if operator_name(operator_handle(name)) != name] == []
     assert all(OPS[name].name == name for name in OPS)
     for op in OPS.values():
         assert {op.aligned, op.broadcasting} - {None} <= set(OPS), op
@@ -51,7 +52,7 @@ def test_what_has_no_entry_is_listed(monkeypatch, capsys):
 
 def test_header_is_written(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, 'argv', ['ops', '--header'])
-    monkeypatch.setattr(__main__, 'SOURCES', tmp_path)
+    monkeypatch.setattr(__main__, '_HEADER', tmp_path / 'opcodes.h')
     __main__.main()
     assert (tmp_path / 'opcodes.h').read_text(encoding='ascii') == header()
 
