@@ -120,6 +120,10 @@ class Evaluator:
         graph = to_graph(calls, edges, table, types)
         recorded = time.perf_counter()
         schedule = self.scheduler.schedule(graph)
+        if not type(self.scheduler).__module__.startswith('gluon_edbatch.'):
+            fault = schedule.fault(graph)  # ours are tested for that
+            if fault:
+                raise BatchError(f'{self.scheduler!r} gave a wrong schedule: {fault}')
         scheduled = time.perf_counter()
         schedule, arranged = _arranged(graph, schedule, types)
         if debug.LEVEL:

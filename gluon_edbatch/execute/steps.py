@@ -78,8 +78,11 @@ def _backends(plan: Plan) -> Tuple[np.ndarray, np.ndarray]:
     """The kind of each batch, and the first backend that can run it."""
     kinds, backends = np.zeros((2, plan.size), np.int8)
     for group in plan.groups:
+        left = group.numbers
         for index, backend in enumerate(BACKENDS):
-            able = np.where(kinds[group.numbers] == 0, backend.kinds(group), 0)
-            kinds[group.numbers] += able
-            backends[group.numbers[able > 0]] = index
+            mine = backend.kinds(group)
+            kinds[left], backends[left] = mine[kinds[group.numbers] == 0], index
+            left = left[kinds[left] == 0]
+            if not len(left):
+                break
     return kinds, backends

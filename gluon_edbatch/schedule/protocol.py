@@ -50,6 +50,49 @@ class Schedule:
     def __repr__(self) -> str:
         return f'Schedule({len(self.order)} nodes in {len(self)} batches)'
 
+    def fault(self, graph: Graph) -> str:
+        """Why this is no schedule of a graph; empty if it is one.
+
+        Every node once; producers before consumers, not in the same batch; one type a batch, whose
+        nodes ascend; nodes that must run alone do.
+        """
+        order, bounds = self.order, self.bounds
+        if order.dtype != np.int32 or bounds.dtype != np.int64:
+            return (
+                f'order is {order.dtype}, not int32'
+                if order.dtype != np.int32
+                else f'bounds are {bounds.dtype}, not int64'
+            )
+        sizes = np.diff(bounds)
+        if not (len(bounds) and bounds[0] == 0 and bounds[-1] == len(order)):
+            return f'bounds do not go from 0 to the {len(order)} nodes in order'
+        if (sizes <= 0).any():
+            return f'batches without nodes: {np.flatnonzero(sizes <= 0)}'
+        if not np.array_equal(np.sort(order), np.arange(len(graph))):
+            return f'order does not hold each of the {len(graph)} nodes once'
+        batch = np.empty(len(graph), np.int64)
+        batch[order] = np.repeat(np.arange(len(sizes)), sizes)
+        early = np.flatnonzero(batch[graph.inputs] >= batch[graph.readers])
+        if len(early):
+            node, producer = graph.readers[early[0]], graph.inputs[early[0]]
+            return (
+                f'node {node} runs in batch {batch[node]} and reads node {producer}, '
+                f'which runs in batch {batch[producer]}'
+            )
+        same = batch[order[1:]] == batch[order[:-1]]
+        kinds = graph.types[order]
+        for wrong, what in (
+            (kinds[1:] != kinds[:-1], 'a batch holds nodes of two types'),
+            (order[1:] <= order[:-1], 'nodes do not ascend in a batch'),
+            (
+                graph.alone[kinds[1:]],
+                'a batch holds two nodes of a type whose nodes must run alone',
+            ),
+        ):
+            if (same & wrong).any():
+                return what
+        return ''
+
     def of_types(self, graph: Graph) -> str:
         """One line a batch of the graph: its type, and how many nodes."""
         types = [graph.type_names[graph.types[batch[0]]] for batch in self]
@@ -61,7 +104,7 @@ class Schedule:
 
 
 class Scheduler(Protocol):
-    """Decides which nodes run together, and in which order."""
+    """Decides which nodes run together, and in which order (see `Schedule.fault` for the rules)."""
 
     name: str
 

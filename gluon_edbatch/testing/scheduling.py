@@ -65,36 +65,7 @@ def check_schedule(schedule: Schedule, graph: Graph) -> None:
     graph : Graph
         The graph that they are to run.
     """
-    order, bounds = schedule.order, schedule.bounds
-    ensure(order.dtype == np.int32, f'order is {order.dtype}, not int32')
-    ensure(bounds.dtype == np.int64, f'bounds are {bounds.dtype}, not int64')
-    sizes = np.diff(bounds)
-    ensure(
-        len(bounds) > 0 and bounds[0] == 0 and bounds[-1] == len(order),
-        f'bounds do not go from 0 to the {len(order)} nodes in order',
-    )
-    ensure(bool((sizes > 0).all()), f'batches without nodes: {np.flatnonzero(sizes <= 0)}')
-    ensure(
-        np.array_equal(np.sort(order), np.arange(len(graph))),
-        f'order does not hold each of the {len(graph)} nodes once',
-    )
-
-    batch = np.empty(len(graph), np.int64)
-    batch[order] = np.repeat(np.arange(len(sizes)), sizes)
-    early = np.flatnonzero(batch[graph.inputs] >= batch[graph.readers])
-    if len(early):
-        node, producer = graph.readers[early[0]], graph.inputs[early[0]]
-        raise AssertionError(
-            f'node {node} runs in batch {batch[node]} and reads node {producer}, '
-            f'which runs in batch {batch[producer]}'
-        )
-    same = batch[order[1:]] == batch[order[:-1]]
-    kinds = graph.types[order]
-    ensure(not (same & (kinds[1:] != kinds[:-1])).any(), 'a batch holds nodes of two types')
-    ensure(not (same & (order[1:] <= order[:-1])).any(), 'nodes do not ascend in a batch')
-    ensure(
-        not (same & graph.alone[kinds[1:]]).any(),
-        'a batch holds two nodes of a type whose nodes must run alone',
-    )
+    fault = schedule.fault(graph)
+    ensure(not fault, fault)
     bound = lower_bound(graph)
     ensure(len(schedule) >= bound, f'{len(schedule)} batches, below the lower bound of {bound}')

@@ -17,6 +17,7 @@ from mxnet.gluon import nn
 import gluon_edbatch as edb
 from gluon_edbatch.brief import brief
 from gluon_edbatch.record import hooks
+from gluon_edbatch.schedule import Schedule
 from support.aftermath import assert_hooks_gone, assert_minibatch_right, assert_unguarded
 from support.lines import Line
 from support.models import dense, rows
@@ -942,3 +943,27 @@ def test_brief():
     assert brief({'a': (np.ones(2, 'int32'),)}) == "{'a': (int32(2,),)}"
     assert len(brief('x' * 10**6)) <= 62 and len(brief([[['x' * 99] * 99] * 99] * 99)) < 2000
     edb.forward(value)
+
+
+# --- schedulers of users -------------------------------------------------------------------------
+
+
+class Reckless:
+    """Runs all calls of a type at once, whoever reads whom."""
+
+    name = 'reckless'
+
+    def schedule(self, graph):
+        return Schedule.from_batches(
+            [np.flatnonzero(graph.types == kind) for kind in np.unique(graph.types)]
+        )
+
+
+def test_a_wrong_schedule_is_refused():
+    net = dense(4)
+    with edb.batching('agenda'):  # verified, so that batches are not compared any more
+        edb.forward([net(row) for row in rows(2)])
+    with edb.batching(Reckless()):
+        value = net(net(rows(1)[0]))
+    with pytest.raises(edb.BatchError, match='wrong schedule: node 1 runs in batch 0 and reads'):
+        value.asnumpy()

@@ -438,7 +438,7 @@ for name, function in MODELS.items():
     print(name, any(lowered), error, sep='|')
 for opcode, functions in (Opcode.UNARY, UNARY), (Opcode.BINARY, BINARY):
     for function in functions:
-        assert (opcode, function.number) in used, function
+        assert (opcode, function.number) in used, f'no line of MODELS calls {function}'
 """
 
 

@@ -45,7 +45,7 @@ def advice_for_alone(cause: Cause, node_type: NodeType, block: Optional[gluon.Bl
             'shapes agree.'
         )
     if cause is Cause.NO_RULE:
-        instead = 'Use operators that have a rule (gluon_edbatch/subgraph/rowwise.py lists them)'
+        instead = 'Use operators that have a rule (gluon_edbatch/ops/table.py lists them)'
         if block is None:
             return f'{instead}, or declare one there.'
         return (
@@ -59,7 +59,7 @@ def advice_for_alone(cause: Cause, node_type: NodeType, block: Optional[gluon.Bl
         )
     return (
         'Axis 0 is the batch axis: let operators work along the others, and leave the number '
-        'of rows open in reshapes (-1 or 0). (Operators in gluon_edbatch/subgraph/lift.py may '
+        'of rows open in reshapes (-1 or 0). (Operators in gluon_edbatch/ops/whole.py may '
         'work along all axes.)'
     )
 
