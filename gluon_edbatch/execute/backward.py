@@ -1,7 +1,9 @@
 """Gradients: the batches in reverse, chained through gradient arenas, as one node of autograd.
 
 Towards MXNet a whole evaluation is one custom function: its inputs are the parameters and arrays
-that the calls read, its outputs are the arenas.
+that the calls read, its outputs are the arenas. What it keeps are tapes, one for each step that
+ran: a `NativeRun` with its workspace (which registers are kept there, says
+`ops.instructions.read_backward`), or a `BatchTape`, a small tape of autograd's own.
 """
 
 import atexit

@@ -1,4 +1,4 @@
-"""``native/src/opcodes.h``: what C++ and Python must agree upon, made from what is declared
+"""``execute/native/src/opcodes.h``: what C++ and Python must agree upon, made from what is declared
 here."""
 
 from enum import IntEnum

@@ -3,7 +3,7 @@
 A program computes with *registers*: matrices with a row for each row of the batch (or, if
 `ragged`, for each value of its ragged arguments). An instruction reads and writes *views*, which
 are ranges of a register's columns, so that cutting a row into pieces, or laying pieces side by
-side, costs nothing. ``src/opcodes.h`` is made of what is declared here and in
+side, costs nothing. ``opcodes.h`` of ``execute/native/src`` is made of what is declared here and in
 `ops.table` (see `ops.header`).
 """
 
@@ -34,7 +34,7 @@ class Opcode(IntEnum):
 
 
 class Function(NamedTuple):
-    """An elementwise function, whose formula is a struct in ``src/functions.h``.
+    """An elementwise function, whose formula is a struct in ``functions.h`` there.
 
     Attributes
     ----------

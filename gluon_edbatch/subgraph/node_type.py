@@ -1,4 +1,10 @@
-"""Node types: calls that agree in everything that matters, and so may run as one batch."""
+"""Node types: calls that agree in everything that matters, and so may run as one batch.
+
+What matters: block and template of its arguments, or operator, attributes and shared arrays; mode
+of autograd; compile options; shape of rows, dtype, context and kind of each argument; numbers of
+rows where rows depend on each other; lengths where padding could show. `record.recording` makes
+these keys.
+"""
 
 import itertools
 import re
