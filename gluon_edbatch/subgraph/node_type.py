@@ -221,7 +221,7 @@ class NodeType:
             return Padding(not self.ragged, frozenset(), frozenset())
         return padding_of(self.graph.subgraph, {INPUT % position for position in self.ragged})
 
-    @property
+    @cached_property
     def neutral(self) -> bool:
         """Whether ragged arguments may be padded: calls of a type that is not neutral get types of
         their own by the lengths of these arguments."""

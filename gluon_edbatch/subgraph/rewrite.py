@@ -32,7 +32,7 @@ class NodeView(NamedTuple):
     shapes : list of tuple of int
         Of the node's outputs.
     dtype : type or None
-        Of the node's first output, where those of the inputs tell.
+        Of the node's first output and all inputs, where these tell and agree.
     uses : list of int
         How many operators and results read each of the inputs.
     """
@@ -111,6 +111,7 @@ def rewrite(graph: Subgraph, shapes: Mapping[str, Shape], rule: Rule) -> Subgrap
     moved: Dict[Entry, Operand] = {}
     for index, (node, (own, dtype)) in enumerate(zip(graph.nodes, outputs)):
         inputs = [moved[entry] for entry in node.inputs]
+        sources = {outputs[entry.node].dtype for entry in node.inputs}
         replaced = (
             None
             if node.is_variable
@@ -121,7 +122,7 @@ def rewrite(graph: Subgraph, shapes: Mapping[str, Shape], rule: Rule) -> Subgrap
                     node.attrs,
                     inputs,
                     own,
-                    dtype,
+                    dtype if sources == {dtype} else None,
                     [graph.uses[entry] for entry in node.inputs],
                 ),
             )

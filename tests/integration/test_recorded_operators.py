@@ -181,3 +181,22 @@ def test_an_operator_whose_function_of_symbols_takes_fewer_arrays_runs_at_once()
     for expected, got in zip(*found):
         np.testing.assert_array_equal(got, expected)
     assert np.abs(found[0][2] - 1).max() > 0.1
+
+
+@pytest.mark.parametrize('power', [2, 2.0])
+@pytest.mark.parametrize('chain', [lambda x, p: x**p, lambda x, p: x * p * 1.5 + 0.5])
+def test_integers_and_numbers_in_a_block(chain, power):
+    """MXNet gives real numbers for some of them; what takes the place of an operator does, too."""
+
+    class Block(gluon.HybridBlock):
+        def hybrid_forward(self, F, x):
+            return chain(x, power)
+
+    block = Block()
+    samples = [mx.nd.array([[i, 3]], dtype='int32') for i in range(3)]
+    expected = [block(x) for x in samples]
+    with edb.batching():
+        values = edb.forward([block(edb.nd.identity(x)) for x in samples])
+    for value, wanted in zip(values, expected):
+        assert value.dtype == wanted.dtype
+        np.testing.assert_array_equal(value.asnumpy(), wanted.asnumpy())

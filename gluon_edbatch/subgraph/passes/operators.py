@@ -38,7 +38,13 @@ def operators(graph: Subgraph, shapes: Dict[str, Shape]) -> Subgraph:
 def _rule(rewriter: Rewriter, node: NodeView) -> Union[Operand, Sequence[Operand], None]:
     if node.op in _ACTIVATIONS and node.floating:
         return rewriter.add('Activation', node.inputs, node.shape, act_type=node.op)
-    if node.op == '_power_scalar' and node.attrs.number('scalar', 1) == 2:
+    if (
+        node.op == '_power_scalar'
+        and node.attrs.number('scalar', 1) == 2
+        and (
+            node.floating or node.attrs.flag('is_int', True)  # else integers become real numbers
+        )
+    ):
         return rewriter.add('square', node.inputs, node.shape)
     if node.op in ('SliceChannel', '_split_v2') and not node.attrs.flag('squeeze_axis'):
         return _slices(rewriter, node)
