@@ -245,9 +245,10 @@ class Inputs(CallLog):
 
     def handed_out(self, value: LazyArray) -> LazyArray:
         """A value for the user to keep; it may be one that was given."""
-        if value._id < 0:
-            value._store.given[value._id] = self.original(value._id)
-        return LazyArray(value._store, value._id)  # which may become another value
+        store, number = value._store, value._id
+        if number < 0 and number not in store.given:
+            store.given[number] = self.original(number)
+        return LazyArray(store, number)  # which may become another value
 
 
 def is_array(value: Any) -> bool:

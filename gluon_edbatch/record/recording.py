@@ -517,10 +517,12 @@ class Recording(Inputs):
     def known_form_for_lengths(self, form: Form, args: Sequence[Any]) -> Optional[Form]:
         """`form` if padding changes nothing in this call, else the one for calls with its lengths;
         None if there was none such yet or `args` are not values and numbers alone."""
-        if not all([isinstance(arg, (LazyArray, int, float)) for arg in args]):
-            return None
-        if form.node_type.neutral:
-            for one, other, number in form.node_type.conditions:
+        for arg in args:
+            if not isinstance(arg, (LazyArray, int, float)):
+                return None
+        node_type = form.node_type
+        if node_type.neutral:
+            for one, other, number in node_type.conditions:
                 length = self._given_number(args[other]) if number else len(args[other]._ids)
                 if length != len(args[one]._ids):
                     break
