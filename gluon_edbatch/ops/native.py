@@ -638,6 +638,8 @@ def l2_normalization(low: LoweringContext, node: ShapedNode, inputs: Values) -> 
     if first < 0:
         raise Unsupported(f'has {node.op} across rows')
     length, inner = width_of(x.shape[first:last]), width_of(x.shape[last:])
+    if length == 1:
+        raise Unsupported(f'has {node.op} of single numbers, whose gradient is rounding only')
     square, norm = (
         low.new(out.width, x.ragged),
         [low.new(out.width // length, x.ragged) for _ in range(3)],
