@@ -426,11 +426,11 @@ class RaggedArray(LazyArray):
         length = float(len(self._ids))
         if recording is None or not recording.active():
             return mx.nd.full((rows,), length, ctx=self.ctx)
-        return recording.handed_out(
-            recording.number(length)
-            if rows == 1
-            else recording.values([np.full((rows,), length, np.float32)])[0]
-        )
+        if rows == 1:
+            number: LazyArray = recording.number(length)  # nobody else's
+            number._store.given[number._id] = length
+            return number
+        return recording.handed_out(recording.values([np.full((rows,), length, np.float32)])[0])
 
     def values(self) -> List[LazyArray]:
         """Those that are stacked."""

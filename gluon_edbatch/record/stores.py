@@ -1,6 +1,6 @@
 """Where the results of recorded calls are: rows of arenas, which evaluations fill."""
 
-from typing import Callable, Dict, Optional
+from typing import Callable, Dict, Optional, Union
 
 import mxnet as mx
 import numpy as np
@@ -136,7 +136,7 @@ class Store:
         Shared by all stores of a recording.
     given : dict
         Numbers and arrays of the user that somebody may ask for when the recording is gone: value
-        -> a function that makes an NDArray of it.
+        -> the number, or a function that makes an NDArray of it.
     """
 
     __slots__ = (
@@ -157,12 +157,15 @@ class Store:
         self.ragged = object()
         self.arenas: Dict[int, Arena] = {}
         self.locations: Locations = recording.locations
-        self.given: Dict[int, Callable[[], NDArray]] = {}
+        self.given: Dict[int, Union[float, Callable[[], NDArray]]] = {}
 
     def read(self, value: int) -> NDArray:
         """The computed value; if it is not there yet, run all that is recorded."""
         if value < 0:
-            return (self.given.get(value) or self.recording.original(value))()
+            given = self.given.get(value)
+            if isinstance(given, float):
+                return mx.nd.array([given], self.spec.ctx)
+            return (given or self.recording.original(value))()
         locations = self.locations
         if not locations.known(value):
             self.recording.flush()
