@@ -44,7 +44,8 @@ def steps(plan: Plan) -> Iterator[Step]:
     kinds, backends = _backends(plan)
     first, known = 0, None
     while first < count:
-        verified = [needs_verification(group.node_type) for group in plan.groups]
+        proved = [executable(group.node_type) for group in plan.groups]
+        verified = [(each.verified, each.verified_padding) for each in proved]
         if verified != known:  # a few times, while there are thousands of batches
             known, unproved = verified, _unproved(plan)
             alone = unproved | (kinds == 1)

@@ -959,11 +959,12 @@ class Reckless:
         )
 
 
-def test_a_wrong_schedule_is_refused():
+@pytest.mark.parametrize('wrapped', [False, True])
+def test_a_wrong_schedule_is_refused(wrapped):
     net = dense(4)
     with edb.batching('agenda'):  # verified, so that batches are not compared any more
         edb.forward([net(row) for row in rows(2)])
-    with edb.batching(Reckless()):
+    with edb.batching(edb.CachedScheduler(Reckless()) if wrapped else Reckless()):
         value = net(net(rows(1)[0]))
     with pytest.raises(edb.BatchError, match='wrong schedule: node 1 runs in batch 0 and reads'):
         value.asnumpy()
