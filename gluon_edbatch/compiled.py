@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Dict, Optional
 
 NAMES = (
+    'subgraph.fingerprint',
     'graph.edges',
     'graph.rows',
     'record.calls',
