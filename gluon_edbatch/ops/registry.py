@@ -58,6 +58,8 @@ class Op:
     broadcasting, aligned : str, optional
         Of arithmetic and comparisons: the operator that broadcasts, and the one that takes equal
         shapes only.
+    of_axis : callable, optional
+        Of those that read nothing of their input but the length of one axis: which, if any.
     indices : tuple of int
         Inputs that are positions, for which operators refuse gradients.
     weights : tuple of int
@@ -87,6 +89,7 @@ class Op:
     arithmetic: Optional[Arithmetic] = None
     broadcasting: Optional[str] = None
     aligned: Optional[str] = None
+    of_axis: Callable[[Attrs], Optional[int]] = lambda attrs: None
     indices: Tuple[int, ...] = ()
     weights: Tuple[int, ...] = ()
     unread: Tuple[int, ...] = ()

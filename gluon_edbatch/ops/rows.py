@@ -79,6 +79,11 @@ def normalised(key: str, default: int) -> Callable[[OpCall], bool]:
     return rule
 
 
+def softmax(call: OpCall) -> bool:
+    """Of values, and perhaps their lengths."""
+    return normalised('axis', -1)(call) or other_axis('axis', -1)(call)
+
+
 def reduction(call: OpCall) -> bool:
     return 0 not in call.attrs.axes(len(call.inputs[0]))
 

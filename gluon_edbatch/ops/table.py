@@ -229,8 +229,8 @@ _each(
 _each('prod nansum nanprod max min norm', rows=rows.reduction, whole=whole.reduction)
 _each(
     'softmax',
-    rows=rows.normalised('axis', -1),
-    whole=whole.along_first('axis', -1),
+    rows=rows.softmax,
+    whole=whole.later('axis', -1),
     padding=padding.softmax,
     native=native.softmax(Opcode.SOFTMAX),
 )
@@ -336,6 +336,8 @@ _each(
 )
 _each('gather_nd batch_take softmax_cross_entropy', indices=(1,))
 
+_each('_contrib_arange_like', of_axis=lambda attrs: attrs.integer('axis', None))
+
 # --- sequences -----------------------------------------------------------------------------------
 
 _each(
@@ -350,6 +352,12 @@ _each(
 _each('SequenceLast SequenceReverse', rows=rows.sequence, whole=whole.sequence, indices=(1,))
 _each('RNN', whole=whole.rnn, never_adds=True, noise=lambda attrs, training: training)
 _each('CTCLoss', whole=whole.ctc)
+_each(
+    '_contrib_interleaved_matmul_selfatt_qk _contrib_interleaved_matmul_selfatt_valatt '
+    '_contrib_interleaved_matmul_encdec_qk _contrib_interleaved_matmul_encdec_valatt',
+    whole=whole.interleaved,
+    heavy=True,
+)
 
 # --- images and their normalisation --------------------------------------------------------------
 

@@ -446,6 +446,17 @@ def rnn(call: LiftedCall) -> mx.sym.Symbol:
     return mx.sym.Group([_apart(each, shape) for each, shape in zip(result, call.outputs)])
 
 
+def interleaved(call: LiftedCall) -> mx.sym.Symbol:
+    """Attention of (T, B, ...) sequences; its weights are (B heads, ...)."""
+    symbols = call.batched_inputs()
+    side = _side_by_side(symbols[0], call.inputs[0].shape)
+    if call.op.endswith('_valatt'):
+        weights = mx.sym.reshape(symbols[1], shape=(-1,) + call.inputs[1].shape[1:])
+        return _apart(call.apply(side, weights), call.outputs[0])
+    others = [_side_by_side(symbols[1], call.inputs[1].shape)] if len(symbols) > 1 else []
+    return shaped(call.apply(side, *others), call.outputs[0])
+
+
 def ctc(call: LiftedCall) -> mx.sym.Symbol:
     """Scores (T, B, C), labels (B, L), and lengths (B,) perhaps."""
     scores, *others = call.batched_inputs()

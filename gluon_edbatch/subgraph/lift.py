@@ -65,6 +65,10 @@ def _result(value: LiftedValue) -> mx.sym.Symbol:
 
 def _lifted(call: LiftedCall) -> List[LiftedValue]:
     batched = any(value.batched for value in call.inputs)
+    axis = op_of(call.op).of_axis(call.attrs)
+    if batched and axis is not None:
+        length = call.apply(call.inputs[0].symbol, axis=axis % call.rank + 1)
+        return [LiftedValue(length, call.outputs[0], False)]
     if not batched:
         if not call.inputs or op_of(call.op).noise:
             raise NoRule(f'{call.op} of nothing that differs from call to call')

@@ -76,7 +76,9 @@ def analyse(graph: Subgraph, row_shapes: Dict[str, Shape], training: bool) -> Ro
                 [trials[0][entry.node][entry.output] for entry in node.inputs],
                 trials[0][index],
             )
-            result = any(call.batched) and _is_batched(call, training, unknown)
+            result = (
+                any(call.batched) and not _is_of_axis(call) and _is_batched(call, training, unknown)
+            )
             if not result and op_of(call.op).draws(call.attrs, training):
                 raise _Dependent(
                     f'{call.op} draws noise that depends on no argument, which is to '
@@ -117,6 +119,12 @@ def _factor(op: str, first: Shape, second: Shape) -> int:
     if factors[0] != factors[1] or factors[0][1] or not factors[0][0]:
         raise _Dependent(f'{op} does not keep axis 0 as the batch axis')
     return factors[0][0]
+
+
+def _is_of_axis(call: OpCall) -> bool:
+    """Whether it reads nothing but the length of an axis that all rows share."""
+    axis = op_of(call.op).of_axis(call.attrs)
+    return axis is not None and axis % len(call.inputs[0]) != 0
 
 
 def _is_batched(call: OpCall, training: bool, unknown: List[str]) -> bool:
