@@ -6,6 +6,7 @@ from typing import Callable, Dict, Optional, Tuple
 
 from .attrs import Attrs
 from .native import NativeRule
+from .numbers import NumberRule
 from .padding import PaddingRule
 from .rows import RowsRule
 from .whole import WholeRule
@@ -46,6 +47,8 @@ class Op:
         What it makes of padding (see `ops.padding`).
     native : callable, optional
         What it becomes in a program for rows (see `ops.native`).
+    number : callable, optional
+        What it becomes where the number among its attributes is data (see `ops.numbers`).
     elementwise : bool
         Whether each element of the result depends on those at its place only, with gradients that
         are so, too; inputs may be broadcast.
@@ -83,6 +86,7 @@ class Op:
     whole: Optional[WholeRule] = None
     padding: Optional[PaddingRule] = None
     native: Optional[NativeRule] = None
+    number: Optional[NumberRule] = None
     elementwise: bool = False
     by_value: Callable[[Attrs], bool] = lambda attrs: False
     affine: Optional[Affine] = None

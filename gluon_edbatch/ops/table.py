@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from . import native, padding, rows, whole
+from . import native, numbers, padding, rows, whole
 from .instructions import ADD, AFFINE, COPY, Opcode, binary_function, unary_function
 from .native import inverse, scalar
+from .numbers import operand
 from .padding import At, finite, keeps, only_at_zero
 from .registry import Affine, Arithmetic, Op, always, register
 
@@ -81,29 +82,63 @@ _each(
 
 # --- of an array and a number
 
-_affine('_mul_scalar', lambda attrs: (scalar(attrs), -0.0), padding=keeps)
-_affine('_div_scalar', lambda attrs: (inverse(scalar(attrs)), -0.0), padding=padding.scaled)
-_affine('_plus_scalar', lambda attrs: (1.0, scalar(attrs)), padding=finite)
-_affine('_minus_scalar', lambda attrs: (1.0, -scalar(attrs)), padding=finite)
-_affine('_rminus_scalar', lambda attrs: (-1.0, scalar(attrs)), padding=finite)
-_unary('_rdiv_scalar', native=native.unary(_RECIPROCAL, lambda attrs: (scalar(attrs),)))
+_affine(
+    '_mul_scalar',
+    lambda attrs: (scalar(attrs), -0.0),
+    padding=keeps,
+    number=operand('broadcast_mul'),
+)
+_affine(
+    '_div_scalar',
+    lambda attrs: (inverse(scalar(attrs)), -0.0),
+    padding=padding.scaled,
+    number=operand('broadcast_div'),
+)
+_affine(
+    '_plus_scalar',
+    lambda attrs: (1.0, scalar(attrs)),
+    padding=finite,
+    number=operand('broadcast_add'),
+)
+_affine(
+    '_minus_scalar',
+    lambda attrs: (1.0, -scalar(attrs)),
+    padding=finite,
+    number=operand('broadcast_sub'),
+)
+_affine(
+    '_rminus_scalar',
+    lambda attrs: (-1.0, scalar(attrs)),
+    padding=finite,
+    number=operand('broadcast_sub', first=True),
+)
+_unary(
+    '_rdiv_scalar',
+    native=native.unary(_RECIPROCAL, lambda attrs: (scalar(attrs),)),
+    number=operand('broadcast_div', first=True),
+)
 _unary(
     '_maximum_scalar',
     padding=finite,
     native=native.unary(unary_function('Maximum', 'x', 1), lambda attrs: (scalar(attrs),)),
+    number=operand('broadcast_maximum'),
 )
 _unary(
     '_minimum_scalar',
     padding=finite,
     native=native.unary(unary_function('Minimum', 'x', 1), lambda attrs: (scalar(attrs),)),
+    number=operand('broadcast_minimum'),
 )
-_unary('_power_scalar', padding=padding.power)
-_unary(
-    '_equal_scalar _not_equal_scalar _greater_scalar _greater_equal_scalar _lesser_scalar '
-    '_lesser_equal_scalar _logical_and_scalar _logical_or_scalar _logical_xor_scalar',
-    padding=finite,
-)
-_unary('_mod_scalar _rmod_scalar _rpower_scalar _hypot_scalar')
+_unary('_power_scalar', padding=padding.power, number=operand('broadcast_power'))
+_unary('_rpower_scalar', number=operand('broadcast_power', first=True))
+_unary('_mod_scalar', number=operand('broadcast_mod'))
+_unary('_rmod_scalar', number=operand('broadcast_mod', first=True))
+_unary('_hypot_scalar', number=operand('broadcast_hypot'))
+_COMPARISONS = (
+    'equal not_equal greater greater_equal lesser lesser_equal logical_and logical_or logical_xor'
+).split()
+for _name in _COMPARISONS:
+    _unary(f'_{_name}_scalar', padding=finite, number=operand(f'broadcast_{_name}'))
 
 
 # --- elementwise, of two arrays and more ---------------------------------------------------------
@@ -161,9 +196,7 @@ _binary(
     padding=keeps,
     native=native.binary(binary_function('Smaller', 'xy')),
 )
-for _name in (
-    'equal not_equal greater greater_equal lesser lesser_equal logical_and logical_or logical_xor'
-).split():
+for _name in _COMPARISONS:
     _binary(f'_{_name}', f'broadcast_{_name}', padding=finite)
 for _name in ('mod', 'power', 'hypot'):
     _binary(f'_{_name}', f'broadcast_{_name}')
@@ -289,6 +322,7 @@ _each(
     whole=whole.later('axis', None),
     padding=padding.behind_axis_1('axis'),
     native=native.slice_axis,
+    number=numbers.position,
     is_view=True,
 )
 _each('slice', rows=rows.slice_, whole=whole.slice_, native=native.slice_axes, is_view=True)

@@ -16,6 +16,7 @@ cdef class Ints:
 @cython.final
 cdef class Prefix:
     cdef public Form form
+    cdef public dict constants
     cdef object _key
     cdef Prefix _next
     cdef dict _others
@@ -66,6 +67,8 @@ cdef class CallLog:
     @cython.locals(value=lazy.LazyArray, several=lazy.RaggedArray, ragged=bint,
                    position=Py_ssize_t, scalars_before=Py_ssize_t)
     cdef Prefix _follow_all(self, Prefix prefix, tuple args, Py_ssize_t count)
+    @cython.locals(known=Prefix)
+    cdef Prefix _follow_number(self, Prefix prefix, object number)
     @cython.locals(value=lazy.LazyArray)
     cdef Prefix _follow_given(self, Prefix prefix, object array)
     @cython.locals(several=lazy.RaggedArray)
@@ -86,6 +89,8 @@ cdef class CallLog:
 @cython.locals(callee=Callee)
 cdef object _hooked_call(CallLog log, object block, tuple args)
 cdef bint _is_plain(object option) except -1
+cdef bint _is_given(object arg) except -1
+cdef tuple _constant(object number)
 cdef bint _tells_itself(object option) except -1
 cdef object _call_with_user_hooks(CallLog log, Callee callee, tuple args)
 @cython.locals(log=CallLog)

@@ -23,6 +23,7 @@ EQUAL = 1  # the same, if there are two
 CHECKED = 2  # see NodeType.conditions
 
 _ONE, _PAIR, _NESTED, _OTHER = 0, 1, 2, 3
+_EXACT = 2**24  # below it whole numbers are exact in single precision
 _PLAIN = frozenset((int, float, bool, str, type(None)))
 _call = gluon.Block.__call__
 ndarray = np.ndarray
@@ -101,10 +102,14 @@ class Prefix:
     ----------
     form : Form or None
         Of the call with these arguments and no others.
+    constants : dict or None
+        The prefixes after Python numbers that are attributes of an operator, by type and value;
+        others are values. None where all are.
     """
 
     def __init__(self):
         self.form = None
+        self.constants: Optional[Dict[tuple, Prefix]] = None
         self._key = self._next = None
         self._others: Dict[Any, Prefix] = {}
 
@@ -120,6 +125,18 @@ class Prefix:
     def make(self, key) -> 'Prefix':
         """The same, made if needed."""
         return self._others.setdefault(key, Prefix())
+
+    def make_constant(self, number) -> 'Prefix':
+        """The prefix after a number that is an attribute, made if needed."""
+        if self.constants is None:
+            self.constants = {}
+        return self.constants.setdefault(_constant(number), Prefix())
+
+    def make_number(self) -> 'Prefix':
+        """The prefix after all other numbers, which are values, made if needed."""
+        if self.constants is None:
+            self.constants = {}
+        return self.make(Number)
 
 
 class Callee:
@@ -337,7 +354,8 @@ class CallLog:
         asked for each kind of lazy arguments once."""
         key, shared, every = [function], (), args
         for arg in args:
-            if type(arg) is not lazy.LazyArray:
+            kind = type(arg)
+            if kind is not lazy.LazyArray and kind is not float and kind is not int:
                 args = self._with_values(args)
                 shared = self._shared_among(args)
                 if shared is None:
@@ -345,7 +363,7 @@ class CallLog:
                 for position, array in shared:
                     key.append(position)
                     key.append(id(array))
-                args = tuple([arg for arg in args if type(arg) is lazy.LazyArray])
+                args = tuple([arg for arg in args if _is_given(arg)])
                 break
         for name, option in options.items():
             if not _is_plain(option):
@@ -369,11 +387,11 @@ class CallLog:
 
     def _shared_among(self, args):
         """(position, array) of the arguments that operators were found to share; None unless all
-        others are values."""
+        others are values or numbers."""
         shared = []
         for position in range(len(args)):
             arg = args[position]
-            if type(arg) is not lazy.LazyArray:
+            if not _is_given(arg):
                 if id(arg) not in self.shared:
                     return None
                 shared.append((position, arg))
@@ -401,9 +419,7 @@ class CallLog:
                 self.node_args.append(value._id)
                 prefix = prefix.after(value._store)
             elif kind is int or kind is float:
-                self.scalars.append(arg)
-                self.node_args.append(1 - 2 * len(self.scalars))
-                prefix = prefix.after(Number)
+                prefix = self._follow_number(prefix, arg)
             elif kind is list or kind is tuple:
                 prefix = self._follow_items(prefix, arg)
             elif arg is None:
@@ -425,6 +441,19 @@ class CallLog:
         if ragged:
             self._append_ragged(args)
         return prefix
+
+    def _follow_number(self, prefix, number):
+        """The same for a Python number."""
+        if prefix.constants is not None:
+            known = prefix.constants.get(_constant(number))
+            if known is not None:
+                return known
+            if type(number) is int and not -_EXACT < number < _EXACT:
+                return None  # whether it may be rounded is not known here
+            number = float(number)
+        self.scalars.append(number)
+        self.node_args.append(1 - 2 * len(self.scalars))
+        return prefix.after(Number)
 
     def _follow_given(self, prefix, array):
         """The same for an array of the user."""
@@ -543,6 +572,17 @@ def _is_plain(option) -> bool:
                 return False
         return True
     return type(option) in _PLAIN
+
+
+def _is_given(arg) -> bool:
+    """Whether an argument of an operator is a value or a number."""
+    kind = type(arg)
+    return kind is lazy.LazyArray or kind is float or kind is int
+
+
+def _constant(number) -> tuple:
+    """A number, to be compared: 1 is not 1.0."""
+    return type(number), number if _tells_itself(number) else exact(number)
 
 
 def _tells_itself(option) -> bool:

@@ -175,16 +175,15 @@ class LazyArray(NDArray):
         if index is None or 0 in index.shape or recording is None or not recording.active():
             return super().__getitem__(key)
         value = self
-        if any([axis != EVERYTHING for axis in index.axes]):
-            value = recording.operation(
-                mx.nd.slice,
-                (self,),
-                {
-                    'begin': tuple([axis.start for axis in index.axes]),
-                    'end': tuple([axis.stop for axis in index.axes]),
-                    'step': tuple([axis.step for axis in index.axes]),
-                },
-            )
+        cut = [number for number, axis in enumerate(index.axes) if axis != EVERYTHING]
+        if cut:
+            begins, ends, steps = zip(*[(axis.start, axis.stop, axis.step) for axis in index.axes])
+            if len(cut) == 1 and index.is_position(cut[0]):
+                value = recording.operation(_at_position, (self, begins[cut[0]]), {'axis': cut[0]})
+            else:
+                value = recording.operation(
+                    mx.nd.slice, (self,), {'begin': begins, 'end': ends, 'step': steps}
+                )
             if index.contiguous:
                 self._sharing_memory(value)
         return value if value.shape == index.shape else value.reshape(index.shape)
@@ -302,6 +301,10 @@ class LazyArray(NDArray):
         return f'<LazyArray {"x".join(map(str, self.shape))} @{self.context}, not computed>'
 
 
+def _at_position(value: NDArray, position: int, axis: int) -> NDArray:
+    return mx.nd.slice_axis(value, axis=axis, begin=position, end=position + 1)
+
+
 def _arithmetic(name: str) -> Callable[[LazyArray, Any], NDArray]:
     """An operator of Python, recorded without asking MXNet anew what it means each time."""
     eager = getattr(NDArray, name)
@@ -309,11 +312,12 @@ def _arithmetic(name: str) -> Callable[[LazyArray, Any], NDArray]:
     @wraps(eager)
     def method(self, other):
         recording = self._store.recording
-        if recording is not None and recording.active():
-            if isinstance(other, NDArray):
-                return recording.operation(eager, (self, other), {})
-            if other.__class__ in (int, float):
-                return recording.operation(eager, (self,), {'other': other})
+        if (
+            recording is not None
+            and recording.active()
+            and (isinstance(other, NDArray) or other.__class__ in (int, float))
+        ):
+            return recording.operation(eager, (self, other), {})
         return eager(self, other)
 
     return method

@@ -16,12 +16,23 @@ from ..errors import EdbError, RecordError, StaleValueError
 from ..mx.arrays import detached
 from ..mx.guard import GuardedArray, Watched
 from ..mx.parameters import arrays_of, contexts
-from ..subgraph.fingerprint import Fingerprint, changed, containers, contents, fingerprint, state_of
+from ..ops.attrs import Attrs
+from ..ops.numbers import Numbered
+from ..ops.registry import op_of
+from ..subgraph.fingerprint import (
+    Fingerprint,
+    changed,
+    containers,
+    contents,
+    exact,
+    fingerprint,
+    state_of,
+)
 from ..subgraph.node_type import Kind, Mode, NodeType, make_type
 from ..subgraph.options import CompileOptions
 from ..subgraph.spec import Spec, spec_of
 from ..subgraph.structure import flatten, objects_in
-from ..subgraph.trace import describe, trace_block, trace_operator
+from ..subgraph.trace import describe, trace_block, trace_numbered, trace_operator
 from .calls import ANY, Callee, End, Form, Nothing, Number, Ragged, current_recording
 from .hooks import suspended
 from .inputs import NUMBERS, SCALAR_DTYPE, GivenArray, Inputs, is_array
@@ -30,6 +41,7 @@ from .refused import current_model_call, refused_call
 from .shared import SharedTypes, Sharing
 from .sites import Site, current_site, site_of, site_of_error, user_codes
 from .stores import Locations, Store
+from .varying import Varying
 
 _tracing = threading.RLock()  # the name scope of a block serves one thread at a time
 # block -> {fingerprint: {key: NodeType}}, those used last; operators have no block
@@ -76,6 +88,7 @@ class Recording(Inputs):
         self._modes: Dict[Mode, Tuple[Dict[tuple, Form], Dict[gluon.Block, Callee]]] = {}
         self._fingerprints: Dict[gluon.Block, Any] = {}
         self.sharing = Sharing()
+        self._varying: Dict[tuple, Varying] = {}
         self._by_length: Dict[int, tuple] = {}  # what makes the forms of types that are not neutral
         # of calls that other recordings recorded (see pieces.py): forms of their kinds, and types
         self.adopted: Dict[Any, np.ndarray] = {}
@@ -129,16 +142,35 @@ class Recording(Inputs):
         result = callee.function(*every, **callee.options)
         if len(self.node_forms) == calls + 1:
             form = self.forms[self.node_forms[calls]]
-            if (
-                form.lengths == ANY
-                and _same(result, form.results(base))
-                and self.node_args.since(values).tolist() == [arg._id for arg in args]
-            ):
-                prefix = callee.first
-                for arg in args:
-                    prefix = prefix.make(arg._store)
-                prefix.form = form
+            if form.lengths == ANY and _same(result, form.results(base)):
+                prefix = self._prefix_of(callee, args, self.node_args.since(values).tolist())
+                if prefix is not None:
+                    prefix.form = form
         return result
+
+    def _prefix_of(self, callee, args, read: Sequence[int]):
+        """Where the search is to find a call of an operator that reads these values, made if
+        needed; None if they are other than `args`, with the numbers among them or without."""
+        as_values = len(read) == len(args)
+        prefix, left = callee.first, iter(read)
+        for arg in args:
+            if arg.__class__ is LazyArray:
+                if next(left, None) != arg._id:
+                    return None
+                prefix = prefix.make(arg._store)
+            elif not as_values:
+                prefix = prefix.make_constant(arg)
+            elif self._is_number(next(left), arg):
+                prefix = prefix.make_number()
+            else:
+                return None
+        return prefix if next(left, None) is None else None
+
+    def _is_number(self, value: int, number: float) -> bool:
+        """Whether a value is a recorded number, and this one."""
+        if value >= 0 or value % 2 == 0:
+            return False
+        return exact(self.scalars[(-value - 1) // 2]) == exact(float(number))
 
     def _describe(self, args: Sequence[Any], kinds: List[Any], leaves: List[Any]) -> bool:
         """Append what the search in calls.py goes by, and the values and numbers among `args`.
@@ -243,6 +275,8 @@ class Recording(Inputs):
         try:
             form = self.forms_by_key.get(key)
             if form is None:
+                leaves, form = self._with_number(op, attrs, leaves) or (leaves, None)
+            if form is None:
                 form = self.forms_by_key[key] = self._resolve_operator(
                     op, attrs, leaves, shared, arrays
                 )
@@ -255,6 +289,35 @@ class Recording(Inputs):
         return self.operator(
             op, attrs, [self._stacked(arg) if arg.__class__ is RaggedArray else arg for arg in args]
         )
+
+    def _with_number(self, op, attrs, leaves) -> Optional[Tuple[List[NDArray], Form]]:
+        """Arguments and form of a call whose number, an attribute, is an argument, as it varies;
+        None if it does not, or if calls would not share a batch then."""
+        rule = op_of(op).number
+        if rule is None or len(leaves) != 1 or leaves[0].__class__ is not LazyArray:
+            return None
+        spec = leaves[0]._store.spec
+        numbered = rule(Attrs(attrs), spec.shape, spec.dtype)
+        if numbered is None or spec.ctx != self.ctx:
+            return None
+        key = op, numbered.rest, leaves[0]._store
+        if not self._varying.setdefault(key, Varying(op, numbered.rest, spec)).varies(
+            attrs, leaves[0]._id
+        ):
+            return None
+        leaves = [leaves[0], self._numbers_of_rows(numbered, spec.rows)]
+        form = self.forms_by_key.get(key)
+        if form is None:
+            form = self.forms_by_key[key] = self._resolve_numbered(op, numbered, leaves)
+        return None if form.node_type.alone else (leaves, form)
+
+    def _numbers_of_rows(self, numbered: Numbered, rows: int) -> LazyArray:
+        """A number as a value, one for each row if need be."""
+        rows = rows if numbered.each_row else 1
+        if rows == 1 and numbered.dtype == SCALAR_DTYPE:
+            return self.number(numbered.number)
+        column = np.full((rows,), numbered.number, numbered.dtype)
+        return self.known_array(spec_of(column.shape, numbered.dtype, self.ctx), column)
 
     def _stacked(self, ragged: RaggedArray) -> LazyArray:
         """A ragged argument as a value of its own, for operators that must know its length."""
@@ -465,6 +528,18 @@ class Recording(Inputs):
         except EdbError as error:
             raise type(error)(f'{error}\n  called at {current_site()}') from error.__cause__
 
+    def _resolve_numbered(self, op: str, numbered: Numbered, leaves) -> Form:
+        try:
+            return self._form(
+                op,
+                _operator_types,
+                (op, numbered.rest + ((numbered.name, 'data'),), ()),
+                list(map(_spec_and_kind, leaves)),
+                lambda: trace_numbered(op, numbered),
+            )
+        except EdbError as error:
+            raise type(error)(f'{error}\n  called at {current_site()}') from error.__cause__
+
     def _form(self, name, types, head, specs, trace, eager: bool = False) -> Form:
         contexts = {spec.ctx for spec, _ in specs}
         if len(contexts) > 1:
@@ -671,6 +746,7 @@ class Recording(Inputs):
             self.adopted,
             self.trusted,
             self._stores,
+            self._varying,
             self.shared,
         ):
             kept.clear()

@@ -65,7 +65,8 @@ class Argument(NamedTuple):
         Where its rows live.
     kind : Kind
     differentiable : bool
-        False if the subgraph uses it as an index only, or if it is of an integer type.
+        False if the subgraph uses it as an index only, or if it is of an integer type or was a
+        number among an operator's attributes.
     rows : int
         How many it has per row of the call; 1 but for types of whole values.
     """
@@ -384,12 +385,13 @@ def make_type(
         )
     if why_eager:
         verdict = RowwiseResult(Verdict.DEPENDENT, why_eager, [])
-    indices = used_only(graph, 'indices')  # operators refuse gradients for these
+    # operators refuse gradients for indices
+    without_gradient = used_only(graph, 'indices') | graph.constants
     arguments = tuple(
         Argument(
             spec.arena,
             kind,
-            np.issubdtype(spec.dtype, np.floating) and INPUT % position not in indices,
+            np.issubdtype(spec.dtype, np.floating) and INPUT % position not in without_gradient,
             1 if lifted is None else spec.rows,
         )
         for position, (spec, kind) in enumerate(leaves)

@@ -1,7 +1,7 @@
 """A HybridBlock's call, or one operator, as a Symbol."""
 
 import inspect
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Tuple
 
 import mxnet as mx
 from mxnet import gluon
@@ -9,6 +9,7 @@ from mxnet import gluon
 from ..errors import RecordError, UnrecordableError
 from ..mx.arrays import dtype_number
 from ..mx.symbols import symbol_function
+from ..ops.numbers import Numbered
 from .fingerprint import changed, fingerprint, has_hooks, has_operator_hook
 from .ir import Subgraph
 from .structure import flatten, unflatten
@@ -37,6 +38,8 @@ class StaticGraph(NamedTuple):
         Template of the structure that the call returns (see `structure.flatten`).
     leaves : tuple of int
         For each leaf of `results`, which output of the subgraph it is.
+    constants : frozenset of str
+        Inputs that no gradient is asked for.
     """
 
     name: str
@@ -44,6 +47,7 @@ class StaticGraph(NamedTuple):
     parameters: Dict[str, gluon.Parameter]
     results: Tuple
     leaves: Tuple[int, ...]
+    constants: FrozenSet[str] = frozenset()
 
 
 def _is_symbol(value: Any) -> bool:
@@ -144,6 +148,14 @@ def trace_operator(
         template,
         tuple(range(count)),
     )
+
+
+def trace_numbered(op: str, numbered: Numbered) -> StaticGraph:
+    """The same of an operator whose number is its second input."""
+    array, number = INPUT % 0, INPUT % 1
+    symbol = numbered.symbol(mx.sym.var(array), mx.sym.var(number))
+    leaf = flatten(symbol, _is_symbol, [])
+    return StaticGraph(op, Subgraph(symbol), {}, leaf, (0,), frozenset([number]))
 
 
 def _renew_variables(block: gluon.HybridBlock) -> None:

@@ -99,7 +99,7 @@ def _aspects(node_type: NodeType, block: Optional[gluon.Block]) -> Iterator[Tupl
 def _of_operator(node_type: NodeType) -> Iterator[Tuple[Cause, str, Any]]:
     _, attributes, shared = node_type.made_with
     arguments, weights = iter(node_type.arguments), iter(node_type.parameters)
-    count = len(node_type.arguments) + len(shared)
+    count = len(node_type.arguments) - len(node_type.graph.constants) + len(shared)
     yield Cause.ARGUMENT, 'the number of arrays', count
     for position in range(count):
         name = f'argument {position + 1}'

@@ -1,0 +1,97 @@
+"""Rules for numbers: an operator with a number among its attributes, as one of an array.
+
+A number that is an attribute makes a type of calls for each of its values; as an array it is data,
+and calls with different numbers share a batch.
+"""
+
+from math import prod
+from typing import Any, Callable, NamedTuple, Optional, Tuple
+
+import mxnet as mx
+import numpy as np
+
+from ..mx.symbols import symbol_function
+from .attrs import Attrs, Shape
+
+
+class Numbered(NamedTuple):
+    """A call of an operator with the number apart.
+
+    Attributes
+    ----------
+    name : str
+        Of the attribute.
+    number : float
+    dtype : type
+        Of an array of it that is as exact as the attribute.
+    each_row : bool
+        Whether the number is one for each row of the array that the operator is applied to, else
+        one for all.
+    rest : tuple of (str, str)
+        The attributes that calls with other numbers have, too.
+    symbol : callable
+        Gives the result as a Symbol, of Symbols of the array and of the number.
+    """
+
+    name: str
+    number: float
+    dtype: Any
+    each_row: bool
+    rest: Tuple[Tuple[str, str], ...]
+    symbol: Callable[[mx.sym.Symbol, mx.sym.Symbol], mx.sym.Symbol]
+
+
+NumberRule = Callable[[Attrs, Shape, Any], Optional[Numbered]]  # of attributes, shape and dtype
+# A batch has an array for each position that is taken of it, where a position that is an attribute
+# is a view: beyond so many elements in a row it is not worth it.
+_LARGEST_ROW = 1 << 12
+
+
+def operand(operator: str, first: bool = False) -> NumberRule:
+    """The number is an operand of this operator, the second if not the first.
+
+    Numbers are attributes in double precision, but it is the dtype of real numbers that MXNet
+    computes in; of whole numbers, another.
+    """
+
+    def rule(attrs: Attrs, shape: Shape, dtype: Any) -> Optional[Numbered]:
+        if not np.issubdtype(dtype, np.floating):
+            return None
+
+        def symbol(array: mx.sym.Symbol, number: mx.sym.Symbol) -> mx.sym.Symbol:
+            column = _column(number, len(shape))
+            return symbol_function(operator)(*((column, array) if first else (array, column)))
+
+        rest = tuple([(key, value) for key, value in attrs.items() if key != 'scalar'])
+        number = attrs.number('scalar', 1)
+        if dtype == np.float16:
+            number = float(np.float32(number))  # by way of which MXNet rounds it
+        return Numbered('scalar', number, dtype, True, rest, symbol)
+
+    return rule
+
+
+def position(attrs: Attrs, shape: Shape, dtype: Any) -> Optional[Numbered]:
+    """The position of a slice of width one."""
+    axis = attrs.axis('axis', len(shape))
+    (begin,), end = attrs.integers('begin'), attrs.integers('end')
+    first, last, _ = slice(begin, end[0] if end else None).indices(shape[axis])
+    if last != first + 1 or shape[axis] == 1 or prod(shape[1:]) > _LARGEST_ROW:
+        return None
+    others = [other for other in range(1, len(shape)) if other != axis]
+
+    def symbol(array: mx.sym.Symbol, number: mx.sym.Symbol) -> mx.sym.Symbol:
+        index = _column(number, len(shape))
+        if others:
+            index = mx.sym.broadcast_axis(
+                index, axis=tuple(others), size=tuple([shape[other] for other in others])
+            )
+        return mx.sym.pick(array, index, axis=axis, keepdims=True)
+
+    rest = (('axis', str(axis)),)
+    return Numbered('begin', float(first), np.float32, axis != 0, rest, symbol)
+
+
+def _column(number: mx.sym.Symbol, rank: int) -> mx.sym.Symbol:
+    """Numbers of rows, to go along with arrays of so many axes."""
+    return mx.sym.reshape(number, shape=(-1,) + (1,) * (rank - 1)) if rank > 1 else number
