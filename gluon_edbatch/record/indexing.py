@@ -22,10 +22,11 @@ class Index(NamedTuple):
     shape: Tuple[int, ...]
     contiguous: bool
 
-    def is_position(self, axis: int) -> bool:
-        """Whether it takes one position of an axis, counted from the first."""
-        begin, end, step = self.axes[axis].start, self.axes[axis].stop, self.axes[axis].step
-        return type(begin) is int and begin >= 0 and end == begin + 1 and step in (None, 1)
+
+def is_position(axis: slice) -> bool:
+    """Whether it takes one position, counted from the first."""
+    begin = axis.start
+    return type(begin) is int and begin >= 0 and axis.stop == begin + 1 and axis.step in (None, 1)
 
 
 def basic_index(key: Any, shape: Tuple[int, ...]) -> Optional[Index]:

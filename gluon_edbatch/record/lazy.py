@@ -12,7 +12,7 @@ from mxnet.ndarray import NDArray
 from ..errors import RecordError
 from ..mx.arrays import copy_into
 from ..subgraph.spec import Spec
-from .indexing import EVERYTHING, basic_index
+from .indexing import EVERYTHING, basic_index, is_position
 from .sites import current_site
 from .stores import Store, copied
 
@@ -175,18 +175,23 @@ class LazyArray(NDArray):
         if index is None or 0 in index.shape or recording is None or not recording.active():
             return super().__getitem__(key)
         value = self
-        cut = [number for number, axis in enumerate(index.axes) if axis != EVERYTHING]
-        if cut:
-            begins, ends, steps = zip(*[(axis.start, axis.stop, axis.step) for axis in index.axes])
-            if len(cut) == 1 and index.is_position(cut[0]):
-                value = recording.operation(_at_position, (self, begins[cut[0]]), {'axis': cut[0]})
-            else:
-                value = recording.operation(
-                    mx.nd.slice, (self,), {'begin': begins, 'end': ends, 'step': steps}
-                )
+        if any([axis != EVERYTHING for axis in index.axes]):
+            value = self._part(recording, index.axes)
             if index.contiguous:
                 self._sharing_memory(value)
         return value if value.shape == index.shape else value.reshape(index.shape)
+
+    def _part(self, recording: Any, axes: List[slice]) -> Any:
+        """Record a slice; one position of one axis is a number, which may vary."""
+        cut = [
+            axis
+            for axis, (taken, length) in enumerate(zip(axes, self.shape))
+            if length > 1 and taken != EVERYTHING
+        ]
+        if len(cut) == 1 and is_position(axes[cut[0]]):
+            return recording.operation(_at_position, (self, axes[cut[0]].start), {'axis': cut[0]})
+        begin, end, step = zip(*[(axis.start, axis.stop, axis.step) for axis in axes])
+        return recording.operation(mx.nd.slice, (self,), {'begin': begin, 'end': end, 'step': step})
 
     def _slice(self, start, stop):
         length = self.shape[0]

@@ -47,6 +47,7 @@ OPERATORS = {
 POSITIONS = {
     'index': lambda x, number: x[:, number],
     'index from the end': lambda x, number: x[:, number - x.shape[1]],
+    'all axes of one': lambda x, number: x[0, number] if len(x) == 1 else x[:, number],
     'last axis': lambda x, number: x[..., number],
     'slice': lambda x, number: x[:, number : number + 1],
     'slice_axis': lambda x, number: mx.nd.slice_axis(x, axis=-1, begin=number, end=number + 1),

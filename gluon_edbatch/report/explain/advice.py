@@ -101,9 +101,9 @@ _ADVICE = {
     Cause.CONTEXT: 'Put all arrays of a scope on one context.',
     Cause.WEIGHT: 'Arrays with a gradient, weights of layers and large arrays are weights, each '
     'one for itself: use one array in all calls, not copies or slices of it.',
-    Cause.ARGUMENT: 'What is no array is compiled into a call (but for an operand of real numbers, or '
-    'one position of an array, from the second value on). Pass it as an array or, to a block, '
-    'as a number that it computes with; or have few different values.',
+    Cause.ARGUMENT: 'What is no array is compiled into a call (but for an operand of real '
+    'numbers, or one position of an array, from the second value on). Pass it as an array or, to '
+    'a block, as a number that it computes with; or have few different values.',
     Cause.ATTRIBUTE: 'Change blocks between minibatches; or pass what changes as an argument.',
     Cause.LENGTHS: 'Padding would show in the result, so only calls with equally many values are '
     'batched. Let it end in a sum along axis 1 to which padding adds zero; before '
