@@ -5,19 +5,7 @@ its result another view.
 """
 
 import math
-from typing import (
-    Any,
-    Callable,
-    Dict,
-    List,
-    NamedTuple,
-    Optional,
-    Protocol,
-    Sequence,
-    Set,
-    Tuple,
-    Union,
-)
+from typing import Callable, Optional, Tuple
 
 import numpy as np
 
@@ -25,130 +13,16 @@ from .attrs import Attrs, Shape
 from .instructions import (
     ADD,
     AFFINE,
-    COPY,
     Function,
     Opcode,
-    Register,
     Spread,
     View,
     binary_function,
     unary_function,
 )
-
-Entry = Tuple[int, int]  # node and output
-
-
-class Unsupported(Exception):
-    """There is no rule for an operator, or none for these arguments."""
-
-
-class Value(NamedTuple):
-    """What an entry of the graph is: rows, or a parameter.
-
-    Attributes
-    ----------
-    shape : tuple of int
-        Of a row; of all for a parameter.
-    view : View or None
-    ragged : bool
-        Whether it has a row for each value of the ragged arguments.
-    parameter : int
-        Position among the type's parameters, or -1.
-    begin : int
-        Of a part of a parameter: its first element.
-    """
-
-    shape: Shape
-    view: Union[View, Any] = None  # None of a parameter, which `_need_rows` refuses
-    ragged: bool = False
-    parameter: int = -1
-    begin: int = 0
-
-    @property
-    def lead(self) -> int:
-        """How many axes of the graph's entry are in front of those of a row."""
-        return 2 if self.ragged else 1
-
-
-class ShapedNode(NamedTuple):
-    """An operator of the graph.
-
-    Attributes
-    ----------
-    index : int
-    op : str
-    attrs : Attrs
-    sources : tuple of Entry
-    shapes : list of tuple
-        Of its outputs, with axis 0.
-    name : str
-    """
-
-    index: int  # type: ignore[assignment]  # tuples have a method of that name
-    op: str
-    attrs: Attrs
-    sources: Tuple[Entry, ...]
-    shapes: List[Shape]
-    name: str
-
-
-Values = List[Union[Value, Any]]  # None for a product that an addition computes itself
-
-
-class LoweringContext(Protocol):
-    """The program under way: what rules read and write.
-
-    Attributes
-    ----------
-    training : bool
-        Whether autograd is in training mode.
-    element_size : int
-        Bytes: 4 or 8.
-    registers : list of Register
-    nodes : list of ShapedNode
-    heads : list of Entry
-        The results.
-    values : dict
-        What each entry is so far.
-    folded : set of int
-        Products that an addition computes into its result.
-    """
-
-    training: bool
-    element_size: int
-    registers: List[Register]
-    nodes: List[ShapedNode]
-    heads: List[Entry]
-    values: Dict[Entry, Value]
-    folded: Set[int]
-
-    def new(self, width: int, ragged: Optional[bool]) -> View:
-        """A register of its own."""
-
-    def out(self, node: ShapedNode, ragged: bool, output: int = 0) -> View:
-        """Where a result goes; from here on it is known to the operators that read it."""
-
-    def lead(self, value: Value) -> Shape:
-        """The axes in front of those of a row."""
-
-    def alias(self, node: ShapedNode, value: Value, view: View, output: int = 0) -> None:
-        """A result that is a part, or another shape, of what is there."""
-
-    def emit(self, op: Opcode, out: View, *views: View, **rest: object) -> None:
-        """Append an instruction."""
-
-    def parameter(self, value: Value) -> int:
-        """Its number in the program."""
-
-    def rows(self, node: ShapedNode, value: Value, ragged: bool) -> Value:
-        """A parameter as rows that are all the same."""
-
+from .lowering_context import LoweringContext, ShapedNode, Unsupported, Value, Values, width_of
 
 NativeRule = Callable[[LoweringContext, ShapedNode, Values], None]
-
-
-def width_of(shape: Sequence[int]) -> int:
-    return int(np.prod(shape, dtype=np.int64))
 
 
 def _is_rows(*values: Optional[Value]) -> bool:
@@ -275,13 +149,11 @@ def add_n(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
     views = [low.rows(node, value, ragged).view for value in inputs]
     out = low.out(node, ragged)
     if len(views) == 1:
-        low.emit(Opcode.UNARY, out, views[0], numbers=(AFFINE.number,), reals=COPY)
+        low.copy(out, views[0])
     for position, view in enumerate(views[1:]):
         last = position == len(views) - 2
         total = out if last else low.new(out.width, ragged)
-        low.emit(
-            Opcode.BINARY, total, views[0], view, numbers=(ADD.number, Spread.SAME, Spread.SAME)
-        )
+        low.add(total, views[0], view)
         views[0] = total
 
 
@@ -295,17 +167,11 @@ def _sum_of_products(low: LoweringContext, node: ShapedNode) -> None:
         raise Unsupported('broadcasts in a sum')
     out = low.out(node, ragged)
     if len(terms) > 1:
-        low.emit(
-            Opcode.BINARY,
-            out,
-            terms[0].view,
-            terms[1].view,
-            numbers=(ADD.number, Spread.SAME, Spread.SAME),
-        )
+        low.add(out, terms[0].view, terms[1].view)
         if len(terms) > 2:
             raise Unsupported('adds many terms')
     elif terms:
-        low.emit(Opcode.UNARY, out, terms[0].view, numbers=(AFFINE.number,), reals=COPY)
+        low.copy(out, terms[0].view)
     for position, product in enumerate(products):
         _emit_product(
             low,
@@ -508,7 +374,7 @@ def concat(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
         if outer > 1:
             low.emit(Opcode.STRIDED, part, value.view, numbers=(outer, mine, size * inner, mine))
         elif value.view != part:
-            low.emit(Opcode.UNARY, part, value.view, numbers=(AFFINE.number,), reals=COPY)
+            low.copy(part, value.view)
         offset += mine
 
 

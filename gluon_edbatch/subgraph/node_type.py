@@ -29,7 +29,7 @@ from .mended import mended
 from .options import CompileOptions
 from .own_gradient import own_gradients
 from .padding import Padding, padding_of
-from .passes.horizontal import packs, pays
+from .passes.horizontal import most_rows, packs
 from .rowwise import RowwiseResult, Verdict, analyse
 from .segments import by_segments
 from .spec import ArenaKey, Spec, spec_of
@@ -277,14 +277,11 @@ class NodeType:
         """
         return re.sub(r'(?<=\()([a-z_]+?)\d+(?=[_)])', r'\1', repr(self), count=1)
 
-    def fused(self, rows: int) -> bool:
-        """Whether to run a batch of so many rows with horizontal fusion."""
-        return self.options.horizontal and pays(rows, self._columns)
-
     @cached_property
-    def _columns(self) -> int:
-        """Of the widest result."""
-        return max(spec.row_shape[-1] if spec.row_shape else 1 for spec in self.outputs)
+    def fused_up_to(self) -> int:
+        """The most rows of a batch that runs with horizontal fusion."""
+        columns = max(spec.row_shape[-1] if spec.row_shape else 1 for spec in self.outputs)
+        return most_rows(columns) if self.options.horizontal else 0
 
     def fits(self) -> bool:
         """Whether the parameters have the dtypes that it was made for: the arguments of a block

@@ -20,8 +20,8 @@ def traits(node_type: NodeType) -> Optional[Traits]:
     native = native_program(node_type)
     if native is None:
         return None
-    packs = bool(native.program.packs)  # slices are free
-    return Traits(False, False, _HOISTED_BELOW, lambda rows: packs)
+    # Slices are free.
+    return Traits(False, False, _HOISTED_BELOW, float('inf') if native.program.packs else 0)
 
 
 def kinds(group: Group) -> np.ndarray:
