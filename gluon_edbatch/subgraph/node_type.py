@@ -373,7 +373,7 @@ def make_type(
             verdict = verdict._replace(
                 reason=f'{verdict.reason}; and there is no rule for {missing} on whole values'
             )
-    if verdict.verdict is Verdict.DEPENDENT and 'BatchNorm' in verdict.reason:
+    if verdict.verdict is Verdict.STATISTICS:
         raise RowDependenceError(
             f'{graph.name} cannot be batched: {verdict.reason}, so that a sample would see the '
             f'others of its minibatch. Use LayerNorm, or use_global_stats=True, or run it in '
