@@ -12,7 +12,7 @@ from .. import debug
 from ..errors import BatchError, EdbError
 from ..graph.collect import Calls, Edges, FormTable, Pending, ancestors, form_table, to_graph
 from ..graph.graph import Graph
-from ..graph.rows import arrange
+from ..graph.row_order import arrange
 from ..mx.modes import modes
 from ..mx.pace import under_way, wait_for_engine
 from ..plan.layout import Given, make_plan
