@@ -1,6 +1,6 @@
 """``python -m gluon_edbatch.ops``: which operators of MXNet have no entry, or no native rule.
 
-``python -m gluon_edbatch.ops NAME…`` tells what is known of these, and where rules are. ``--header``
+``python -m gluon_edbatch.ops NAME…`` tells what is known of them, and where rules are. ``--header``
 writes ``execute/native/src/opcodes.h``, after an operator with a formula was added.
 """
 
