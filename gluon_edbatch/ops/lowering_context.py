@@ -118,6 +118,14 @@ class LoweringContext:
         self.placed: Dict[Entry, View] = {}
         self.folded: Set[int] = set()
 
+    def call(self, index: int) -> 'LoweredCall':
+        """What an operator is applied to."""
+        node = self.nodes[index]
+        values = [
+            None if source[0] in self.folded else self.values[source] for source in node.sources
+        ]
+        return LoweredCall(self, node, values)
+
     def new(self, width: int, ragged: Optional[bool]) -> View:
         """A register of its own."""
         self.registers.append(Register(width, ragged))
@@ -149,11 +157,9 @@ class LoweringContext:
         """The axes in front of those of a row."""
         return self.batch_shape[: value.lead]
 
-    def alias(self, node: ShapedNode, value: Value, view: View, output: int = 0) -> None:
-        """A result that is a part, or another shape, of what is there."""
-        self.values[(node.index, output)] = Value(
-            node.shapes[output][value.lead :], view, value.ragged
-        )
+    def is_whole(self, view: View) -> bool:
+        """Whether it is a register, not some columns of one."""
+        return view.width == self.registers[view.register].width
 
     def emit(self, op: Opcode, out: View, *views: View, **rest: Any) -> None:
         """Append an instruction."""
@@ -193,3 +199,73 @@ class LoweringContext:
         view = self.new(value.view.width, True)
         self.emit(Opcode.EXPAND, view, value.view)
         return Value(value.shape[1:], view, True)
+
+
+class LoweredCall(NamedTuple):
+    """An operator and what it is applied to, as rules see it.
+
+    Attributes
+    ----------
+    low : LoweringContext
+    node : ShapedNode
+    inputs : list of Value
+        None for a product that an addition computes itself.
+    """
+
+    low: LoweringContext
+    node: ShapedNode
+    inputs: Values
+
+    @property
+    def op(self) -> str:
+        """Its name."""
+        return self.node.op
+
+    @property
+    def attrs(self) -> Attrs:
+        """Its attributes."""
+        return self.node.attrs
+
+    @property
+    def shape(self) -> Shape:
+        """Of the first result, with axis 0."""
+        return self.node.shapes[0]
+
+    @property
+    def rank(self) -> int:
+        """Axes of the first result."""
+        return len(self.shape)
+
+    @property
+    def x(self) -> Value:
+        """The first input, which is to be rows."""
+        if self.inputs[0].view is None:
+            raise Unsupported(f'has {self.op} of a parameter')
+        return self.inputs[0]
+
+    def all_rows(self) -> Values:
+        """The inputs, which are all to be rows."""
+        if any(value.view is None for value in self.inputs):
+            raise Unsupported(f'has {self.op} of a parameter')
+        return self.inputs
+
+    def as_rows(self) -> List[Value]:
+        """The inputs, parameters repeated for each row, and rows for each of their values."""
+        ragged = any(value.ragged for value in self.inputs)
+        return [self.low.rows(self.node, value, ragged) for value in self.inputs]
+
+    def out(self, ragged: bool, output: int = 0) -> View:
+        """Where a result goes."""
+        return self.low.out(self.node, ragged, output)
+
+    def alias(self, value: Value, output: int = 0) -> None:
+        """A result that is there, maybe in another shape."""
+        self.low.values[self.node.index, output] = value._replace(
+            shape=self.node.shapes[output][value.lead :]
+        )
+
+    def emit(self, op: Opcode, *values: Value, **rest: Any) -> None:
+        """Append the instruction that gives the result, of the first input unless others are
+        given; it is ragged if the first one is."""
+        values = values or (self.x,)
+        self.low.emit(op, self.out(values[0].ragged), *[value.view for value in values], **rest)

@@ -258,11 +258,7 @@ class Lowering(LoweringContext):
         rule = op_of(node.op).native
         if rule is None:
             raise Unsupported(f'has {node.op}')
-        rule(self, node, [self._value(source) for source in node.sources])
-
-    def _value(self, source: Entry) -> Optional[Value]:
-        """None for a product that the reading operator computes itself."""
-        return None if source[0] in self.folded else self.values[source]
+        rule(self.call(node.index))
 
     def _result(self, position: int, head: Entry) -> None:
         value = self.values[head]
