@@ -42,10 +42,11 @@ def steps(plan: Plan) -> Iterator[Step]:
     """
     count = sum([group.size for group in plan.groups if not group.node_type.eager])
     kinds, backends = _backends(plan)
-    first, known = 0, None
+    first, known, unproved = 0, None, np.ones(plan.size, bool)
     while first < count:
-        proved = [executable(group.node_type) for group in plan.groups]
-        verified = [(each.verified, each.verified_padding) for each in proved]
+        if unproved[first:].any():  # what is proved stays so, and most often all is
+            proved = [executable(group.node_type) for group in plan.groups]
+            verified = [(each.verified, each.verified_padding) for each in proved]
         if verified != known:  # a few times, while there are thousands of batches
             known, unproved = verified, _unproved(plan)
             alone = unproved | (kinds == 1)

@@ -133,15 +133,15 @@ def _with_early(
     plan: Plan, groups: Sequence[Group], early: Sequence[Group], indices: Sequence[np.ndarray]
 ) -> Plan:
     """The plan with batches in front: each runs just before the batch of its number."""
-    plan = plan._replace(groups=list(groups), indices=np.concatenate(indices))
     if not early:
-        return plan
+        return plan._replace(groups=list(groups))
     firsts = np.sort(np.concatenate([group.numbers for group in early]))
 
     def later(group: Group, before: np.ndarray) -> Group:
         return group._replace(numbers=group.numbers + before)
 
     return plan._replace(
+        indices=np.concatenate(indices),
         groups=[later(group, np.searchsorted(firsts, group.numbers, 'right')) for group in groups]
-        + [later(group, np.searchsorted(firsts, group.numbers)) for group in early]
+        + [later(group, np.searchsorted(firsts, group.numbers)) for group in early],
     )
