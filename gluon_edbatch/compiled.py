@@ -20,7 +20,7 @@ from typing import Dict, Optional
 NAMES = (
     'subgraph.fingerprint',
     'graph.edges',
-    'graph.rows',
+    'graph.row_order',
     'record.calls',
     'schedule.frontier',
     'schedule.paths',

@@ -9,7 +9,10 @@ import sys
 from typing import TypeVar
 
 SCHEDULES, PLANS, SUBGRAPHS, PROGRAMS = 1, 2, 3, 4
-LEVEL = int(os.environ.get('GLUON_EDBATCH_DEBUG') or 0)
+_asked = os.environ.get('GLUON_EDBATCH_DEBUG') or '0'
+if _asked not in list('01234'):
+    raise ValueError(f'GLUON_EDBATCH_DEBUG is a level from 0 to 4, not {_asked!r}')
+LEVEL = int(_asked)
 
 _Graph = TypeVar('_Graph')
 

@@ -194,7 +194,7 @@ def _contents(values: List[Any]) -> List[Any]:
     if recording is not None and any(wanted is None for wanted in values):
         recording.flush()
     leaves: List[Any] = []
-    template = flatten(values, lambda value: not isinstance(value, (list, tuple, dict)), leaves)
+    template = flatten(values, object, leaves)
     compute(leaves)
     computed: Dict[Tuple[Store, int], List[int]] = {}
     for position, leaf in enumerate(leaves):

@@ -30,7 +30,7 @@ def forward(values: Any) -> Any:
     The same structure with ordinary NDArrays.
     """
     leaves: List[LazyArray] = []
-    template = flatten(values, lambda value: isinstance(value, LazyArray), leaves)
+    template = flatten(values, LazyArray, leaves)
     compute(leaves)
     return unflatten(template, iter([_to_write_to(leaf) for leaf in leaves]))
 

@@ -8,6 +8,7 @@ from mxnet.ndarray import NDArray
 
 from ..mx.parameters import context_of
 from ..record import hooks
+from ..record.inputs import ARRAYS
 from ..record.refused import model_codes, refused_eagerly
 from ..schedule import Scheduler
 from ..subgraph.structure import flatten, unflatten
@@ -109,7 +110,7 @@ class eagerly:
         if all(isinstance(arg, NDArray) for arg in args):
             return args
         leaves: List[Any] = []
-        template = flatten(list(args), _convertible, leaves)
+        template = flatten(list(args), (*ARRAYS, mx.sym.Symbol), leaves)
         dtypes = {
             leaf.dtype
             for leaf in leaves
@@ -118,12 +119,6 @@ class eagerly:
         dtype = dtypes.pop() if len(dtypes) == 1 else np.float32
         ctx = next((leaf.ctx for leaf in leaves if isinstance(leaf, NDArray)), self._ctx)
         return unflatten(template, iter([_as_array(leaf, dtype, ctx) for leaf in leaves]))
-
-
-def _convertible(value: Any) -> bool:
-    return isinstance(
-        value, (NDArray, np.ndarray, np.generic, int, float, mx.sym.Symbol)
-    ) and not isinstance(value, bool)
 
 
 def _as_array(value: Any, dtype: Any, ctx: Optional[mx.Context]) -> NDArray:

@@ -12,11 +12,11 @@ from .. import debug
 from ..errors import BatchError, EdbError
 from ..graph.collect import Calls, Edges, FormTable, Pending, ancestors, form_table, to_graph
 from ..graph.graph import Graph
-from ..graph.rows import arrange
+from ..graph.row_order import arrange
 from ..mx.modes import modes
 from ..mx.pace import under_way, wait_for_engine
 from ..plan.layout import Given, make_plan
-from ..plan.plan import Batch, Plan
+from ..plan.plan import Batch, Plan, Traits
 from ..plan.split import hoist, look_ups_apart
 from ..record.hooks import suspended
 from ..record.inputs import SCALAR_DTYPE
@@ -57,7 +57,6 @@ class Evaluator:
         self.counts: List[EvaluationCounts] = []
         self.forced: List[Site] = []
         self.inside_s = 0.0
-        self._results: Dict[int, Dict[ArenaKey, Union[Arena, EagerArena]]] = {}
         self._lock = threading.RLock()
 
     def run(self, recording: Recording, wanted: Optional[np.ndarray] = None) -> None:
@@ -84,7 +83,7 @@ class Evaluator:
                 self._evaluate(recording, calls, edges, table, asked_by, started)
                 self.pending.ran(calls)
         if recording.closed:
-            self.finish_if_done(recording)
+            recording.finish_if_done()
         else:
             self.inside_s += time.perf_counter() - started
 
@@ -99,12 +98,6 @@ class Evaluator:
                 table,
                 _types(recording, calls, table),
             )
-
-    def finish_if_done(self, recording: Recording) -> None:
-        """If nothing is left to run, keep nothing but the results that values refer to."""
-        if not self.pending.any_left(recording):
-            self._results.clear()
-            recording.finish()
 
     def _evaluate(
         self,
@@ -125,31 +118,31 @@ class Evaluator:
             if fault:
                 raise BatchError(f'{self.scheduler!r} gave a wrong schedule: {fault}')
         scheduled = time.perf_counter()
-        schedule, arranged = _arranged(graph, schedule, types)
+        traits = [traits_of(node_type) for node_type in types]
+        schedule, arranged = _arranged(graph, schedule, types, traits)
         if debug.LEVEL:
             debug.show(debug.SCHEDULES, self.scheduler.name, schedule.of_types(graph))
         plan = make_plan(
-            calls, table, types, schedule, graph.types, _given(recording), locations, traits_of
+            calls, table, types, schedule, graph.types, _given(recording), locations, traits
         )
-        plan = look_ups_apart(hoist(plan, traits_of))
+        plan = look_ups_apart(hoist(plan, traits))
         if debug.LEVEL:
             debug.show(debug.PLANS, 'plan', plan)
         BackwardPass.begin_evaluation()
         wait_for_engine()
         plan, eager = eager_last(plan)
-        machine = Machine(recording, plan, self._results)
+        machine = Machine(recording, plan)
         for step in steps(plan):
             _run_step(machine, step, calls, recording)
         machine.finish()
-        arenas = _arenas(plan, machine, bool(eager), recording, self._results)
+        arenas = _arenas(plan, machine, bool(eager), recording)
         _run_eager(recording, plan, arenas, eager, calls)
         under_way(_last_written(plan, arenas))
-        number = recording.evaluations
-        recording.evaluations += 1
-        self._results[number] = _publish(number, plan, arenas, recording)
-        for offset in range(int(table.outputs.max())):
-            has = table.outputs[calls.forms] > offset
-            locations.evaluation[calls.outputs[has] + offset] = number
+        number = len(recording.ran)
+        recording.results[number] = _publish(number, plan, arenas, recording)
+        recording.ran.append(calls.ids)
+        locations.row[plan.values] = plan.rows
+        locations.evaluation[plan.values] = number
         self.counts.append(
             EvaluationCounts(
                 calls.ids,
@@ -182,11 +175,11 @@ def _types(recording, calls: Calls, table) -> List[NodeType]:
 
 
 def _arranged(
-    graph: Graph, schedule: Schedule, types: List[NodeType]
+    graph: Graph, schedule: Schedule, types: List[NodeType], traits: List[Traits]
 ) -> Tuple[Schedule, List[NodeType]]:
     """The schedule with calls in the order in which they are read, where that pays; the types
     that are read in another one."""
-    wanted = [node_type for node_type in types if traits_of(node_type).gathers]
+    wanted = [node_type for node_type, own in zip(types, traits) if own.gathers]
     order = arrange(graph, schedule.order, schedule.bounds) if wanted else schedule.order
     if np.array_equal(order, schedule.order):
         return schedule, []
@@ -240,11 +233,11 @@ def _verify(machine, batch, calls, recording) -> None:
 
 
 def _arenas(
-    plan: Plan, machine: Machine, eager: bool, recording: Recording, results
+    plan: Plan, machine: Machine, eager: bool, recording: Recording
 ) -> List[Union[Arena, EagerArena]]:
     """What the rows of each arena are to those who read values."""
     return [
-        given_rows(arena, recording, results) if arena.key.eager else Arena(raw, connected, memory)
+        given_rows(arena, recording) if arena.key.eager else Arena(raw, connected, memory)
         for arena, raw, connected, memory in zip(
             plan.arenas, machine.arenas, connect(machine, eager), machine.memories
         )

@@ -16,7 +16,6 @@ from ..plan.plan import ArenaPlan, Batch, Plan, Read
 from ..record.inputs import GivenArray
 from ..record.recording import Recording
 from ..subgraph.node_type import NodeType
-from ..subgraph.spec import ArenaKey
 from .weights import Weights
 
 
@@ -42,7 +41,7 @@ class Machine:
     weights : Weights
     """
 
-    def __init__(self, recording: Recording, plan: Plan, results: Dict[int, Dict[ArenaKey, Any]]):
+    def __init__(self, recording: Recording, plan: Plan):
         self.recording = recording
         self.plan = plan
         self.taped = any(group.node_type.mode.recording for group in plan.groups)
@@ -62,7 +61,7 @@ class Machine:
         self.unread: List[NDArray] = []  # gradients of private rows that no batch needed
         self._aliases: Dict[Tuple[int, int], NDArray] = {}
         self._indices: Dict[mx.Context, NDArray] = {}
-        self._fill(results)
+        self._fill()
 
     # --- inputs ----------------------------------------------------------------------------------
 
@@ -76,7 +75,7 @@ class Machine:
         self.memories.append(memory)
         return allocated(shape, *arena.key[1:3]) if memory is None else memory.array
 
-    def _fill(self, results) -> None:
+    def _fill(self) -> None:
         """Write what was given: host arrays first, while nothing waits to write the arenas."""
         device: List[tuple] = []
         filled = [
@@ -97,7 +96,7 @@ class Machine:
                 self.given.append((given.original, index, begin, end))
         for index, arena, array in filled:
             for imported in arena.imports:
-                self._import(index, arena, array, imported, results)
+                self._import(index, arena, array, imported)
 
     def _fill_from_host(self, arena: ArenaPlan, array, device, index) -> None:
         pieces: List[Tuple[int, np.ndarray]] = []
@@ -121,9 +120,9 @@ class Machine:
             rows = run[0][1] if len(run) == 1 else np.concatenate([piece for _, piece in run])
             write_new(array, run[0][0], rows)
 
-    def _import(self, index, arena, array, imported, results) -> None:
+    def _import(self, index, arena, array, imported) -> None:
         """Copy rows of an earlier evaluation; under autograd they are inputs of this one."""
-        source = results[imported.evaluation][arena.key]
+        source: Any = self.recording.results[imported.evaluation][arena.key]
         rows = upload(imported.rows.astype(np.int32), arena.key[2])
         begin, end = imported.begin, imported.begin + len(imported.rows)
         taped = imported.taped and source.taped is not None and self.taped

@@ -20,7 +20,6 @@ from ..plan.plan import ArenaPlan, Batch, Plan, Read
 from ..record.recording import Recording
 from ..record.stores import EagerArena
 from ..subgraph.node_type import Kind, NodeType
-from ..subgraph.spec import ArenaKey
 from ..subgraph.trace import INPUT
 
 
@@ -156,16 +155,15 @@ class EagerCalls:
         return _Gathered(numbers, mx.nd.take(arena.raw if source is None else source, rows))
 
 
-def given_rows(
-    plan: ArenaPlan, recording: Recording, results: Dict[int, Dict[ArenaKey, Any]]
-) -> EagerArena:
+def given_rows(plan: ArenaPlan, recording: Recording) -> EagerArena:
     """What of such an arena is there before its evaluation: results of earlier ones, and values of
     other scopes."""
     arena = EagerArena()
     for begin, which in plan.arrays:
         arena.rows[begin] = recording.arrays[which][1].original
     for imported in plan.imports:
-        source, begin, place = results[imported.evaluation][plan.key], imported.begin, 0
+        source: Any = recording.results[imported.evaluation][plan.key]
+        begin, place = imported.begin, 0
         while place < len(imported.rows):
             value = source.rows[int(imported.rows[place])]
             arena.rows[begin + place] = value if imported.taped else value.detach()

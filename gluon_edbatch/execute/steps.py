@@ -42,12 +42,14 @@ def steps(plan: Plan) -> Iterator[Step]:
     """
     count = sum([group.size for group in plan.groups if not group.node_type.eager])
     kinds, backends = _backends(plan)
-    first, known = 0, None
+    first, known, left = 0, None, True
     while first < count:
-        proved = [executable(group.node_type) for group in plan.groups]
-        verified = [(each.verified, each.verified_padding) for each in proved]
+        if left:  # what is proved stays so, and most often all is
+            proved = [executable(group.node_type) for group in plan.groups]
+            verified = [(each.verified, each.verified_padding) for each in proved]
         if verified != known:  # a few times, while there are thousands of batches
             known, unproved = verified, _unproved(plan)
+            left = bool(unproved.any())
             alone = unproved | (kinds == 1)
             begins = np.flatnonzero(alone[1:] | alone[:-1] | (kinds[1:] != kinds[:-1])) + 1
             ends = np.append(begins, plan.size)

@@ -21,8 +21,8 @@ from ..schedule import Scheduler
 from .arguments import key_of_op, note, resolve
 from .handles import Handle, NotedCall, Virtual
 from .joined import joined
-from .operators import Targets
 from .summary import summary
+from .targets import Targets
 
 
 class Fold:

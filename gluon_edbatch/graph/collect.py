@@ -118,7 +118,6 @@ class Pending:
     def __init__(self):
         self._seen_nodes = self._seen_lengths = self._seen_values = 0
         self._waiting: Optional[Calls] = None
-        self._read: Optional[np.ndarray] = None  # by value, whether calls that wait read it
 
     def calls(self, recording: Recording, table: FormTable) -> Calls:
         """All calls that wait, those recorded since the last look included."""
@@ -152,32 +151,16 @@ class Pending:
         _grow_locations(recording.locations, self._seen_values, forms, counts, table)
         self._seen_values = recording.next_value
         self._waiting = new if self._waiting is None else _joined(self._waiting, new)
-        self._read = None
         return self._waiting
 
     def ran(self, calls: Calls) -> None:
         """These calls are done."""
-        self._read = None
         if self._waiting is None or len(calls) == len(self._waiting):
             self._waiting = None
             return
         left = np.ones(len(self._waiting), bool)
         left[np.searchsorted(self._waiting.ids, calls.ids)] = False
         self._waiting = self._waiting.select(np.flatnonzero(left))
-
-    def any_left(self, recording: Recording) -> bool:
-        """Whether calls wait."""
-        return self._waiting is not None or self._seen_nodes < len(recording.node_forms)
-
-    def any_reads(self, value: int) -> bool:
-        """Whether one of the calls that waited at the last look reads this value."""
-        if self._waiting is None:
-            return False
-        if self._read is None:
-            read = self._waiting.args[self._waiting.args >= 0]
-            self._read = np.zeros(read.max(initial=-1) + 1, bool)
-            self._read[read] = True
-        return value < len(self._read) and bool(self._read[value])
 
 
 def _grow_locations(locations, begin, forms, counts, table):

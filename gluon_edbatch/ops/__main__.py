@@ -1,28 +1,60 @@
-"""``python -m gluon_edbatch.ops``: which operators of MXNet have no entry here.
+"""``python -m gluon_edbatch.ops``: which operators of MXNet have no entry, or no native rule.
 
-``--header`` writes ``execute/native/src/opcodes.h``, after an operator with a formula was added.
+``python -m gluon_edbatch.ops NAME…`` tells what is known of them, and where rules are. ``--header``
+writes ``execute/native/src/opcodes.h``, after an operator with a formula was added.
 """
 
 import argparse
+from dataclasses import fields
 from pathlib import Path
+from typing import Any, Iterator
 
 from ..mx.symbols import registered
-from . import OPS
+from . import OPS, Op, op_of
 from .header import header
 
 _HEADER = Path(__file__).parents[1] / 'execute/native/src/opcodes.h'
+_NUMPY = '_np', '_npi', '_npx'  # of MXNet's NumPy mode, which scopes do not record
+
+
+def _missing() -> Iterator[str]:
+    without = sorted(registered() - set(OPS))
+    numpy = [name for name in without if name.startswith(_NUMPY)]
+    without = [name for name in without if name not in numpy]
+    slow = [op.name for op in OPS.values() if op.batches and op.native is None]
+    yield from without
+    yield f'{len(without)} operators without an entry, which run one by one; {len(OPS)} with one'
+    yield f'and {len(numpy)} of NumPy mode: {" ".join(numpy)}'
+    yield f'{len(slow)} that are batched, and never natively: {" ".join(sorted(slow))}'
+
+
+def _shown(value: Any) -> str:
+    code = getattr(value, '__code__', None)
+    return (
+        f'{value.__qualname__} ({code.co_filename}:{code.co_firstlineno})' if code else str(value)
+    )
+
+
+def _known(op: Op) -> Iterator[str]:
+    yield op.name if op.name in OPS else f'{op.name} has no entry'
+    for field in fields(op)[1:]:
+        value = getattr(op, field.name)
+        if value != field.default:
+            yield f'  {field.name}: {_shown(value)}'
 
 
 def main() -> None:
     """See the module."""
     parser = argparse.ArgumentParser(prog='python -m gluon_edbatch.ops', description=__doc__)
     parser.add_argument('--header', action='store_true', help='write the header for C++')
-    if parser.parse_args().header:
+    parser.add_argument('names', nargs='*', metavar='NAME')
+    args = parser.parse_args()
+    if args.header:
         _HEADER.write_text(header(), encoding='ascii')
-        return
-    missing = sorted(registered() - set(OPS))
-    print('\n'.join(missing))
-    print(f'{len(missing)} operators without an entry, which run one by one; {len(OPS)} with one')
+    elif args.names:
+        print('\n'.join([line for name in args.names for line in _known(op_of(name))]))
+    else:
+        print('\n'.join(_missing()))
 
 
 if __name__ == '__main__':

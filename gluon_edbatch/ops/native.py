@@ -1,23 +1,10 @@
 """Rules of lowering: what an operator becomes in a program for rows.
 
-A rule gets the program under way, the operator, and its inputs, and appends instructions or gives
-its result another view.
+A rule appends instructions, or gives the result another view of what is there.
 """
 
 import math
-from typing import (
-    Any,
-    Callable,
-    Dict,
-    List,
-    NamedTuple,
-    Optional,
-    Protocol,
-    Sequence,
-    Set,
-    Tuple,
-    Union,
-)
+from typing import Callable, Optional, Tuple
 
 import numpy as np
 
@@ -25,139 +12,16 @@ from .attrs import Attrs, Shape
 from .instructions import (
     ADD,
     AFFINE,
-    COPY,
     Function,
     Opcode,
-    Register,
     Spread,
     View,
     binary_function,
     unary_function,
 )
+from .lowering_context import LoweredCall, Unsupported, Value, width_of
 
-Entry = Tuple[int, int]  # node and output
-
-
-class Unsupported(Exception):
-    """There is no rule for an operator, or none for these arguments."""
-
-
-class Value(NamedTuple):
-    """What an entry of the graph is: rows, or a parameter.
-
-    Attributes
-    ----------
-    shape : tuple of int
-        Of a row; of all for a parameter.
-    view : View or None
-    ragged : bool
-        Whether it has a row for each value of the ragged arguments.
-    parameter : int
-        Position among the type's parameters, or -1.
-    begin : int
-        Of a part of a parameter: its first element.
-    """
-
-    shape: Shape
-    view: Union[View, Any] = None  # None of a parameter, which `_need_rows` refuses
-    ragged: bool = False
-    parameter: int = -1
-    begin: int = 0
-
-    @property
-    def lead(self) -> int:
-        """How many axes of the graph's entry are in front of those of a row."""
-        return 2 if self.ragged else 1
-
-
-class ShapedNode(NamedTuple):
-    """An operator of the graph.
-
-    Attributes
-    ----------
-    index : int
-    op : str
-    attrs : Attrs
-    sources : tuple of Entry
-    shapes : list of tuple
-        Of its outputs, with axis 0.
-    name : str
-    """
-
-    index: int  # type: ignore[assignment]  # tuples have a method of that name
-    op: str
-    attrs: Attrs
-    sources: Tuple[Entry, ...]
-    shapes: List[Shape]
-    name: str
-
-
-Values = List[Union[Value, Any]]  # None for a product that an addition computes itself
-
-
-class LoweringContext(Protocol):
-    """The program under way: what rules read and write.
-
-    Attributes
-    ----------
-    training : bool
-        Whether autograd is in training mode.
-    element_size : int
-        Bytes: 4 or 8.
-    registers : list of Register
-    nodes : list of ShapedNode
-    heads : list of Entry
-        The results.
-    values : dict
-        What each entry is so far.
-    folded : set of int
-        Products that an addition computes into its result.
-    """
-
-    training: bool
-    element_size: int
-    registers: List[Register]
-    nodes: List[ShapedNode]
-    heads: List[Entry]
-    values: Dict[Entry, Value]
-    folded: Set[int]
-
-    def new(self, width: int, ragged: Optional[bool]) -> View:
-        """A register of its own."""
-
-    def out(self, node: ShapedNode, ragged: bool, output: int = 0) -> View:
-        """Where a result goes; from here on it is known to the operators that read it."""
-
-    def lead(self, value: Value) -> Shape:
-        """The axes in front of those of a row."""
-
-    def alias(self, node: ShapedNode, value: Value, view: View, output: int = 0) -> None:
-        """A result that is a part, or another shape, of what is there."""
-
-    def emit(self, op: Opcode, out: View, *views: View, **rest: object) -> None:
-        """Append an instruction."""
-
-    def parameter(self, value: Value) -> int:
-        """Its number in the program."""
-
-    def rows(self, node: ShapedNode, value: Value, ragged: bool) -> Value:
-        """A parameter as rows that are all the same."""
-
-
-NativeRule = Callable[[LoweringContext, ShapedNode, Values], None]
-
-
-def width_of(shape: Sequence[int]) -> int:
-    return int(np.prod(shape, dtype=np.int64))
-
-
-def _is_rows(*values: Optional[Value]) -> bool:
-    return all(value is not None and value.view is not None for value in values)
-
-
-def _need_rows(node: ShapedNode, *values: Value) -> None:
-    if not _is_rows(*values):
-        raise Unsupported(f'has {node.op} of a parameter')
+NativeRule = Callable[[LoweredCall], None]
 
 
 # --- rules: one for each operator ----------------------------------------------------------------
@@ -168,15 +32,8 @@ def unary(
 ) -> NativeRule:
     """An elementwise function; `reals` gives its numbers."""
 
-    def rule(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
-        _need_rows(node, inputs[0])
-        low.emit(
-            Opcode.UNARY,
-            low.out(node, inputs[0].ragged),
-            inputs[0].view,
-            numbers=(function.number,),
-            reals=reals(node.attrs),
-        )
+    def rule(call: LoweredCall) -> None:
+        call.emit(Opcode.UNARY, numbers=(function.number,), reals=reals(call.attrs))
 
     return rule
 
@@ -206,51 +63,41 @@ _DIVIDE = binary_function('Divide', 'xy')
 _L2_AXES = {'instance': (1, None), 'channel': (1, 2), 'spatial': (2, None)}
 _LEAKY, _CLIP = unary_function('Leaky', 'x', 1), unary_function('Clip', 'x', 2)
 
+clip = unary(_CLIP, lambda attrs: (_single(attrs['a_min']), _single(attrs['a_max'])))
 
-def activation(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
-    function = _ACTIVATIONS.get(node.attrs['act_type'])
+
+def activation(call: LoweredCall) -> None:
+    function = _ACTIVATIONS.get(call.attrs['act_type'])
     if function is None:
-        raise Unsupported(f'has Activation of type {node.attrs["act_type"]}')
-    unary(function)(low, node, inputs)
+        raise Unsupported(f'has Activation of type {call.attrs["act_type"]}')
+    unary(function)(call)
 
 
-def leaky(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
-    if node.attrs.get('act_type', 'leaky') != 'leaky':
-        raise Unsupported(f'has LeakyReLU of type {node.attrs["act_type"]}')
-    if low.element_size != 4:
+def leaky(call: LoweredCall) -> None:
+    if call.attrs.get('act_type', 'leaky') != 'leaky':
+        raise Unsupported(f'has LeakyReLU of type {call.attrs["act_type"]}')
+    if call.low.element_size != 4:
         raise Unsupported('has LeakyReLU, which MXNet computes in single precision')
-    unary(_LEAKY, lambda attrs: (attrs.number('slope', 0.25),))(low, node, inputs)
+    unary(_LEAKY, lambda attrs: (attrs.number('slope', 0.25),))(call)
 
 
-def clip(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
-    unary(_CLIP, lambda attrs: (_single(attrs['a_min']), _single(attrs['a_max'])))(
-        low, node, inputs
-    )
-
-
-def dropout(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
-    if low.training or node.attrs.get('mode') == 'always':
+def dropout(call: LoweredCall) -> None:
+    if call.low.training or call.attrs.get('mode') == 'always':
         raise Unsupported('has Dropout in training')
-    low.alias(node, inputs[0], inputs[0].view)
+    call.alias(call.x)
 
 
 def binary(function: Function) -> NativeRule:
     """An elementwise function of two arguments, with broadcasting."""
 
-    def rule(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
-        if function is ADD and None in inputs:
-            _sum_of_products(low, node)
+    def rule(call: LoweredCall) -> None:
+        if function is ADD and None in call.inputs:
+            _sum_of_products(call)
             return
-        ragged = any(value.ragged for value in inputs)
-        a, b = [low.rows(node, value, ragged) for value in inputs]
-        out = node.shapes[0][a.lead :]
-        low.emit(
-            Opcode.BINARY,
-            low.out(node, ragged),
-            a.view,
-            b.view,
-            numbers=(function.number, _spread(a.shape, out), _spread(b.shape, out)),
-        )
+        a, b = terms = call.as_rows()
+        out = call.shape[a.lead :]
+        spread = [_spread(term.shape, out) for term in terms]
+        call.emit(Opcode.BINARY, a, b, numbers=(function.number, *spread))
 
     return rule
 
@@ -267,131 +114,92 @@ def _spread(shape: Shape, out: Shape) -> Spread:
     raise Unsupported('broadcasts along a middle axis')
 
 
-def add_n(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
-    if None in inputs:
-        _sum_of_products(low, node)
+def add_n(call: LoweredCall) -> None:
+    if None in call.inputs:
+        _sum_of_products(call)
         return
-    ragged = any(value.ragged for value in inputs)
-    views = [low.rows(node, value, ragged).view for value in inputs]
-    out = low.out(node, ragged)
+    terms = call.as_rows()
+    views, ragged = [term.view for term in terms], terms[0].ragged
+    out = call.out(ragged)
     if len(views) == 1:
-        low.emit(Opcode.UNARY, out, views[0], numbers=(AFFINE.number,), reals=COPY)
+        call.low.copy(out, views[0])
     for position, view in enumerate(views[1:]):
         last = position == len(views) - 2
-        total = out if last else low.new(out.width, ragged)
-        low.emit(
-            Opcode.BINARY, total, views[0], view, numbers=(ADD.number, Spread.SAME, Spread.SAME)
-        )
+        total = out if last else call.low.new(out.width, ragged)
+        call.low.add(total, views[0], view)
         views[0] = total
 
 
-def _sum_of_products(low: LoweringContext, node: ShapedNode) -> None:
+def _sum_of_products(call: LoweredCall) -> None:
     """An addition of which some terms are products: these add to its result where it lies."""
-    products = [low.nodes[source[0]] for source in node.sources if source[0] in low.folded]
+    low, node = call.low, call.node
+    products = [low.call(source[0]) for source in node.sources if source[0] in low.folded]
     others = [low.values[source] for source in node.sources if source[0] not in low.folded]
-    ragged = any(low.values[product.sources[0]].ragged for product in products)
+    ragged = any(product.inputs[0].ragged for product in products)
     terms = [low.rows(node, value, ragged) for value in others]
-    if any(term.shape != node.shapes[0][term.lead :] for term in terms):
+    if any(term.shape != call.shape[term.lead :] for term in terms):
         raise Unsupported('broadcasts in a sum')
-    out = low.out(node, ragged)
-    if len(terms) > 1:
-        low.emit(
-            Opcode.BINARY,
-            out,
-            terms[0].view,
-            terms[1].view,
-            numbers=(ADD.number, Spread.SAME, Spread.SAME),
-        )
-        if len(terms) > 2:
-            raise Unsupported('adds many terms')
+    if len(terms) > 2:
+        raise Unsupported('adds many terms')
+    out = call.out(ragged)
+    if len(terms) == 2:
+        low.add(out, terms[0].view, terms[1].view)
     elif terms:
-        low.emit(Opcode.UNARY, out, terms[0].view, numbers=(AFFINE.number,), reals=COPY)
+        low.copy(out, terms[0].view)
     for position, product in enumerate(products):
-        _emit_product(
-            low,
-            product,
-            [low.values[source] for source in product.sources],
-            out,
-            accumulate=bool(terms) or position > 0,
-        )
+        _emit_product(product, out, accumulate=bool(terms) or position > 0)
 
 
-def fully_connected(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
-    _emit_product(low, node, inputs, low.out(node, inputs[0].ragged), accumulate=False)
+def fully_connected(call: LoweredCall) -> None:
+    _emit_product(call, call.out(call.x.ragged))
 
 
-def dot(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
+def dot(call: LoweredCall) -> None:
     """Rows by a matrix, which is a layer's weight, turned or not."""
-    matrix = inputs[1]
-    if matrix.parameter < 0 or len(matrix.shape) != 2 or node.attrs.flag('transpose_a'):
+    matrix = call.inputs[1]
+    if matrix.parameter < 0 or len(matrix.shape) != 2 or call.attrs.flag('transpose_a'):
         raise Unsupported('has dot of something else than rows and a matrix')
-    _emit_product(
-        low,
-        node,
-        inputs,
-        low.out(node, inputs[0].ragged),
-        accumulate=False,
-        turned=not node.attrs.flag('transpose_b'),
-    )
+    _emit_product(call, call.out(call.x.ragged), turned=not call.attrs.flag('transpose_b'))
 
 
 def _emit_product(
-    low: LoweringContext,
-    node: ShapedNode,
-    inputs: Values,
-    out: View,
-    accumulate: bool,
-    turned: bool = False,
+    call: LoweredCall, out: View, accumulate: bool = False, turned: bool = False
 ) -> None:
-    _need_rows(node, inputs[0])
-    if any(value.parameter < 0 for value in inputs[1:]):
+    x, weights, low = call.x, call.inputs[1:], call.low
+    if any(value.parameter < 0 for value in weights):
         raise Unsupported('has FullyConnected of a weight that is no parameter')
-    x = inputs[0]
-    flatten = node.attrs.flag('flatten', True) and node.op == 'FullyConnected'
+    flatten = call.attrs.flag('flatten', True) and call.op == 'FullyConnected'
     if flatten and x.ragged:
         raise Unsupported('multiplies all values of a row at once')
     times = 1 if flatten else width_of(x.shape[:-1])
-    if times > 1 and not (_whole(low, x.view) and _whole(low, out)):
+    if times > 1 and not (low.is_whole(x.view) and low.is_whole(out)):
         raise Unsupported('multiplies parts of rows')
     low.emit(
         Opcode.PRODUCT,
         out,
         x.view,
-        parameter=low.parameter(inputs[1]),
-        bias=low.parameter(inputs[2]) if len(inputs) > 2 else -1,
+        parameter=low.parameter(weights[0]),
+        bias=low.parameter(weights[1]) if len(weights) > 1 else -1,
         numbers=(int(accumulate), times, int(turned)),
     )
 
 
-def _whole(low: LoweringContext, view: View) -> bool:
-    return view.width == low.registers[view.register].width
-
-
-def reshape(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
-    _need_rows(node, inputs[0])
-    value, shape = inputs[0], node.shapes[0]
-    if width_of(shape[value.lead :]) != value.view.width or shape[: value.lead] != low.lead(value):
+def reshape(call: LoweredCall) -> None:
+    x, shape = call.x, call.shape
+    if width_of(shape[x.lead :]) != x.view.width or shape[: x.lead] != call.low.lead(x):
         raise Unsupported('reshapes across rows')
-    low.alias(node, inputs[0], inputs[0].view)
+    call.alias(x)
 
 
-def slice_axis(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
-    begin, end = node.attrs.integers('begin')[0], node.attrs.integers('end')
-    _cut(
-        low,
-        node,
-        inputs[0],
-        node.attrs.axis('axis', len(node.shapes[0])),
-        begin,
-        end[0] if end else None,
-        0,
-    )
+def slice_axis(call: LoweredCall) -> None:
+    begin, end = call.attrs.integers('begin')[0], call.attrs.integers('end')
+    _cut(call, call.attrs.axis('axis', call.rank), begin, end[0] if end else None)
 
 
-def slice_axes(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
+def slice_axes(call: LoweredCall) -> None:
     """Along one axis."""
-    bounds = [node.attrs.integers(key) for key in ('begin', 'end', 'step')]
-    shape = (*low.lead(inputs[0]), *inputs[0].shape)
+    bounds = [call.attrs.integers(key) for key in ('begin', 'end', 'step')]
+    shape = (*call.low.lead(call.inputs[0]), *call.inputs[0].shape)
     cuts = []
     for axis, length in enumerate(shape):
         begin, end, step = [each[axis] if axis < len(each) else None for each in bounds]
@@ -401,19 +209,17 @@ def slice_axes(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
             cuts.append((axis, begin, end))
     if len(cuts) != 1:
         raise Unsupported('slices along several axes')
-    _cut(low, node, inputs[0], *cuts[0], 0)
+    _cut(call, *cuts[0])
 
 
-def transpose(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
+def transpose(call: LoweredCall) -> None:
     """Two groups of neighbouring axes change places."""
-    _need_rows(node, inputs[0])
-    value, lead = inputs[0], inputs[0].lead
-    rank = len(value.shape) + lead
-    if node.op == 'transpose':
-        axes = list(node.attrs.integers('axes')) or list(reversed(range(rank)))
+    lead, rank = call.x.lead, len(call.x.shape) + call.x.lead
+    if call.op == 'transpose':
+        axes = list(call.attrs.integers('axes')) or list(reversed(range(rank)))
     else:
         axes = list(range(rank))
-        first, second = (node.attrs.axis(key, rank, 0) for key in ('dim1', 'dim2'))
+        first, second = (call.attrs.axis(key, rank, 0) for key in ('dim1', 'dim2'))
         axes[first], axes[second] = second, first
     if axes[:lead] != list(range(lead)) or rank == lead:
         raise Unsupported('moves rows')
@@ -422,27 +228,17 @@ def transpose(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
     middle = begin + axes[begin:end].index(begin)
     if axes[begin:end] != [*range(axes[begin], end), *range(begin, axes[begin])]:
         raise Unsupported('permutes axes')
-    sizes = node.shapes[0]
-    low.emit(
-        Opcode.TRANSPOSE,
-        low.out(node, value.ragged),
-        value.view,
-        numbers=(width_of(sizes[middle:end]), width_of(sizes[begin:middle]), width_of(sizes[end:])),
-    )
+    sizes = call.shape[middle:end], call.shape[begin:middle], call.shape[end:]
+    call.emit(Opcode.TRANSPOSE, numbers=tuple(map(width_of, sizes)))
 
 
 def _cut(
-    low: LoweringContext,
-    node: ShapedNode,
-    value: Value,
-    axis: int,
-    begin: Optional[int],
-    end: Optional[int],
-    output: int,
+    call: LoweredCall, axis: int, begin: Optional[int], end: Optional[int], output: int = 0
 ) -> None:
     """Positions [begin, end) along an axis of the graph's entry."""
+    value = call.inputs[0]
     if value.parameter >= 0:
-        _cut_parameter(low, node, value, axis, begin, end, output)
+        _cut_parameter(call, axis, begin, end, output)
         return
     axis -= value.lead
     if axis < 0:
@@ -452,201 +248,165 @@ def _cut(
     outer, inner = width_of(value.shape[:axis]), width_of(value.shape[axis + 1 :])
     part = View(value.view.register, value.view.offset + begin * inner, (end - begin) * inner)
     if outer == 1:
-        low.alias(node, value, part, output)
+        call.alias(value._replace(view=part), output)
         return
-    out = low.out(node, value.ragged, output)
     source = View(part.register, part.offset, value.view.width - begin * inner)
-    low.emit(
-        Opcode.STRIDED,
-        out,
-        source,
-        numbers=(outer, (end - begin) * inner, (end - begin) * inner, size * inner),
-    )
+    numbers = outer, part.width, part.width, size * inner
+    call.low.emit(Opcode.STRIDED, call.out(value.ragged, output), source, numbers=numbers)
 
 
 def _cut_parameter(
-    low: LoweringContext,
-    node: ShapedNode,
-    value: Value,
-    axis: int,
-    begin: Optional[int],
-    end: Optional[int],
-    output: int,
+    call: LoweredCall, axis: int, begin: Optional[int], end: Optional[int], output: int
 ) -> None:
+    value = call.inputs[0]
     if width_of(value.shape[:axis]) != 1:
         raise Unsupported('takes some columns of a parameter')
     begin, end, _ = slice(begin, end).indices(value.shape[axis])
     inner = width_of(value.shape[axis + 1 :])
-    low.values[node.index, output] = Value(
-        node.shapes[output], parameter=value.parameter, begin=value.begin + begin * inner
+    call.low.values[call.node.index, output] = Value(
+        call.node.shapes[output], parameter=value.parameter, begin=value.begin + begin * inner
     )
 
 
-def slice_channel(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
-    count = node.attrs.integer('num_outputs')
-    _need_rows(node, inputs[0])
-    axis = node.attrs.axis('axis', len(inputs[0].shape) + inputs[0].lead, 1)
-    if axis < inputs[0].lead:
+def slice_channel(call: LoweredCall) -> None:
+    count, x = call.attrs.integer('num_outputs'), call.x
+    axis = call.attrs.axis('axis', len(x.shape) + x.lead, 1)
+    if axis < x.lead:
         raise Unsupported('cuts across rows')
-    size = inputs[0].shape[axis - inputs[0].lead] // count
+    size = x.shape[axis - x.lead] // count
     for output in range(count):
-        _cut(low, node, inputs[0], axis, output * size, (output + 1) * size, output)
+        _cut(call, axis, output * size, (output + 1) * size, output)
 
 
-def concat(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
-    _need_rows(node, *inputs)
-    ragged, lead = inputs[0].ragged, inputs[0].lead
-    axis = node.attrs.axis('dim', len(node.shapes[0]), 1)
-    if axis < lead or any(value.ragged != ragged for value in inputs):
+def concat(call: LoweredCall) -> None:
+    values = call.all_rows()
+    ragged, lead = values[0].ragged, values[0].lead
+    axis = call.attrs.axis('dim', call.rank, 1)
+    if axis < lead or any(value.ragged != ragged for value in values):
         raise Unsupported('joins rows')
-    out = low.out(node, ragged)
-    outer, inner = width_of(node.shapes[0][lead:axis]), width_of(node.shapes[0][axis + 1 :])
-    size, offset = node.shapes[0][axis], out.offset
-    for value in inputs:
+    out = call.out(ragged)
+    outer, inner = width_of(call.shape[lead:axis]), width_of(call.shape[axis + 1 :])
+    size, offset = call.shape[axis], out.offset
+    for value in values:
         part = View(out.register, offset, out.width if outer > 1 else value.view.width)
         mine = value.shape[axis - lead] * inner
         if outer > 1:
-            low.emit(Opcode.STRIDED, part, value.view, numbers=(outer, mine, size * inner, mine))
+            numbers = outer, mine, size * inner, mine
+            call.low.emit(Opcode.STRIDED, part, value.view, numbers=numbers)
         elif value.view != part:
-            low.emit(Opcode.UNARY, part, value.view, numbers=(AFFINE.number,), reals=COPY)
+            call.low.copy(part, value.view)
         offset += mine
 
 
-def embedding(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
-    index, table = inputs
-    _look_up(low, node, table, index)
+def embedding(call: LoweredCall) -> None:
+    _look_up(call, call.inputs[1], call.x)
 
 
-def _look_up(low: LoweringContext, node: ShapedNode, table: Value, index: Value) -> None:
-    _need_rows(node, index)
+def _look_up(call: LoweredCall, table: Value, index: Value) -> None:
     if table.parameter < 0:
-        raise Unsupported(f'has {node.op} from something else than a parameter')
-    low.emit(
-        Opcode.LOOKUP,
-        low.out(node, index.ragged),
-        index.view,
-        parameter=low.parameter(table),
-        numbers=(table.shape[0], width_of(table.shape[1:])),
-    )
+        raise Unsupported(f'has {call.op} from something else than a parameter')
+    numbers = table.shape[0], width_of(table.shape[1:])
+    call.emit(Opcode.LOOKUP, index, parameter=call.low.parameter(table), numbers=numbers)
 
 
-def stop_gradient(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
+def stop_gradient(call: LoweredCall) -> None:
     # The ids of look-ups get no gradient anyway.
-    entry = (node.index, 0)
-    _need_rows(node, inputs[0])
-    readers = [other for other in low.nodes if entry in other.sources]
-    if entry in low.heads or any(
+    entry = (call.node.index, 0)
+    readers = [other for other in call.low.nodes if entry in other.sources]
+    if entry in call.low.heads or any(
         reader.op != 'Embedding' or entry == reader.sources[1] for reader in readers
     ):
-        raise Unsupported(f'has {node.op}')
-    low.alias(node, inputs[0], inputs[0].view)
+        raise Unsupported(f'has {call.op}')
+    call.alias(call.x)
 
 
-def take(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
-    table, index = inputs
-    if node.attrs.integer('axis', 0) != 0 or node.attrs.get('mode', 'clip') != 'clip':
+def take(call: LoweredCall) -> None:
+    table, index = call.inputs
+    if call.attrs.integer('axis', 0) != 0 or call.attrs.get('mode', 'clip') != 'clip':
         raise Unsupported('has take with options')
-    _look_up(low, node, table, index)
+    _look_up(call, table, index)
 
 
-def sequence_mask(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
+def sequence_mask(call: LoweredCall) -> None:
     # What it would mask is padding: that its lengths say so is a condition of the type.
-    if not inputs[0].ragged or node.attrs.integer('axis', 0) != 1:
+    if not call.inputs[0].ragged or call.attrs.integer('axis', 0) != 1:
         raise Unsupported('has SequenceMask')
-    low.alias(node, inputs[0], inputs[0].view)
+    call.alias(call.x)
 
 
-def batch_dot(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
-    _need_rows(node, *inputs)
-    a, b = inputs
+def batch_dot(call: LoweredCall) -> None:
+    a, b = call.all_rows()
     if len(a.shape) != 2 or a.ragged or b.ragged:
         raise Unsupported('has batch_dot of more axes')
-    turned_a, turned_b = node.attrs.flag('transpose_a'), node.attrs.flag('transpose_b')
-    m, n = node.shapes[0][1:]
-    low.emit(
-        Opcode.BATCH_PRODUCT,
-        low.out(node, a.ragged),
-        a.view,
-        b.view,
-        numbers=(m, n, a.shape[0] if turned_a else a.shape[1], turned_a + 2 * turned_b),
-    )
+    turned_a, turned_b = call.attrs.flag('transpose_a'), call.attrs.flag('transpose_b')
+    depth = a.shape[0] if turned_a else a.shape[1]
+    numbers = (*call.shape[1:], depth, turned_a + 2 * turned_b)
+    call.emit(Opcode.BATCH_PRODUCT, a, b, numbers=numbers)
 
 
 def softmax(op: Opcode) -> NativeRule:
-    def rule(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
-        _need_rows(node, inputs[0])
-        axis = node.attrs.axis('axis', len(node.shapes[0]), -1)
-        if len(inputs) > 1 or node.attrs.get('temperature', 'None') != 'None':
-            raise Unsupported(f'has {node.op} with options')
-        if inputs[0].ragged and axis == 1 and op is Opcode.SOFTMAX:
-            low.emit(Opcode.SEGMENT_SOFTMAX, low.out(node, True), inputs[0].view)
+    def rule(call: LoweredCall) -> None:
+        x, axis = call.x, call.attrs.axis('axis', call.rank, -1)
+        if len(call.inputs) > 1 or call.attrs.get('temperature', 'None') != 'None':
+            raise Unsupported(f'has {call.op} with options')
+        if x.ragged and axis == 1 and op is Opcode.SOFTMAX:
+            call.emit(Opcode.SEGMENT_SOFTMAX)
             return
-        if axis != len(node.shapes[0]) - 1 or not inputs[0].shape:
-            raise Unsupported(f'has {node.op} along another axis')
-        low.emit(
-            op, low.out(node, inputs[0].ragged), inputs[0].view, numbers=(inputs[0].shape[-1],)
-        )
+        if axis != call.rank - 1 or not x.shape:
+            raise Unsupported(f'has {call.op} along another axis')
+        call.emit(op, numbers=(x.shape[-1],))
 
     return rule
 
 
-def pick(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
-    _need_rows(node, *inputs)
-    rank = len(inputs[0].shape) + inputs[0].lead
-    axis = node.attrs.axis('axis', rank, -1)
+def pick(call: LoweredCall) -> None:
+    x, index = call.all_rows()
+    rank = len(x.shape) + x.lead
     if (
-        axis != rank - 1
-        or inputs[0].ragged != inputs[1].ragged
-        or node.attrs.get('mode', 'clip') != 'clip'
+        call.attrs.axis('axis', rank, -1) != rank - 1
+        or x.ragged != index.ragged
+        or call.attrs.get('mode', 'clip') != 'clip'
     ):
         raise Unsupported('has pick along another axis')
-    low.emit(Opcode.PICK, low.out(node, inputs[0].ragged), inputs[0].view, inputs[1].view)
+    call.emit(Opcode.PICK, x, index)
 
 
 def reduce(mean: bool) -> NativeRule:
-    def rule(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
-        _need_rows(node, inputs[0])
-        value = inputs[0]
-        axes = node.attrs.axes(len(value.shape) + value.lead)
-        if value.ragged and axes == {1} and not mean:
-            low.emit(Opcode.SEGMENT_SUM, low.out(node, False), value.view)
+    def rule(call: LoweredCall) -> None:
+        x = call.x
+        axes = call.attrs.axes(len(x.shape) + x.lead)
+        if x.ragged and axes == {1} and not mean:
+            call.low.emit(Opcode.SEGMENT_SUM, call.out(False), x.view)
             return
         if not axes:  # every axis is excluded: nothing to sum
-            low.alias(node, value, value.view)
+            call.alias(x)
             return
-        first, last = min(axes) - value.lead, max(axes) - value.lead
+        first, last = min(axes) - x.lead, max(axes) - x.lead
         if first < 0 or len(axes) != last - first + 1:
-            raise Unsupported(f'has {node.op} along such axes')
-        length, inner = width_of(value.shape[first : last + 1]), width_of(value.shape[last + 1 :])
-        low.emit(
-            Opcode.REDUCE,
-            low.out(node, value.ragged),
-            value.view,
-            numbers=(length, inner),
-            reals=(1.0 / length if mean else 1.0,),
-        )
+            raise Unsupported(f'has {call.op} along such axes')
+        length, inner = width_of(x.shape[first : last + 1]), width_of(x.shape[last + 1 :])
+        factor = 1.0 / length if mean else 1.0
+        call.emit(Opcode.REDUCE, numbers=(length, inner), reals=(factor,))
 
     return rule
 
 
-def l2_normalization(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
+def l2_normalization(call: LoweredCall) -> None:
     """By the root of a sum of squares, which has a column for each of its own."""
-    _need_rows(node, inputs[0])
-    x, out = inputs[0], low.out(node, inputs[0].ragged)
-    first, last = _L2_AXES[node.attrs.get('mode', 'instance')]
+    x, low = call.x, call.low
+    out = call.out(x.ragged)
+    first, last = _L2_AXES[call.attrs.get('mode', 'instance')]
     first, last = first - x.lead, len(x.shape) if last is None else last - x.lead
     if first < 0:
-        raise Unsupported(f'has {node.op} across rows')
+        raise Unsupported(f'has {call.op} across rows')
     length, inner = width_of(x.shape[first:last]), width_of(x.shape[last:])
     if length == 1:
-        raise Unsupported(f'has {node.op} of single numbers, whose gradient is rounding only')
-    square, norm = (
-        low.new(out.width, x.ragged),
-        [low.new(out.width // length, x.ragged) for _ in range(3)],
-    )
+        raise Unsupported(f'has {call.op} of single numbers, whose gradient is rounding only')
+    square = low.new(out.width, x.ragged)
+    norm = [low.new(out.width // length, x.ragged) for _ in range(3)]
     low.emit(Opcode.UNARY, square, x.view, numbers=(_SQUARE.number,))
     low.emit(Opcode.REDUCE, norm[0], square, numbers=(length, inner), reals=(1.0,))
-    epsilon = _single(node.attrs.get('eps', '1e-10'))
+    epsilon = _single(call.attrs.get('eps', '1e-10'))
     low.emit(Opcode.UNARY, norm[1], norm[0], numbers=(AFFINE.number,), reals=(1.0, epsilon))
     low.emit(Opcode.UNARY, norm[2], norm[1], numbers=(_SQRT.number,))
     spread = Spread.TILE if inner > 1 else Spread.REPEAT
@@ -654,8 +414,7 @@ def l2_normalization(low: LoweringContext, node: ShapedNode, inputs: Values) -> 
 
 
 def constant(number: float) -> NativeRule:
-    def rule(low: LoweringContext, node: ShapedNode, inputs: Values) -> None:
-        _need_rows(node, inputs[0])
-        low.emit(Opcode.CONSTANT, low.out(node, inputs[0].ragged), reals=(number,))
+    def rule(call: LoweredCall) -> None:
+        call.low.emit(Opcode.CONSTANT, call.out(call.x.ragged), reals=(number,))
 
     return rule

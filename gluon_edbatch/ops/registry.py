@@ -5,6 +5,7 @@ from enum import Enum
 from typing import Callable, Dict, Optional, Tuple
 
 from .attrs import Attrs
+from .mending import MendingRule
 from .native import NativeRule
 from .numbers import NumberRule
 from .padding import PaddingRule
@@ -12,7 +13,7 @@ from .rows import RowsRule
 from .whole import WholeRule
 
 Affine = Callable[[Attrs], Tuple[float, float]]  # what it multiplies by, and adds
-NoiseRule = Callable[[Attrs, bool], bool]  # attributes, training: whether it draws random numbers
+ModeRule = Callable[[Attrs, bool], bool]  # of attributes, and whether in training mode
 _NOISE = ('_random_', '_sample_', '_image_random_')  # begin names of operators that draw
 
 
@@ -73,6 +74,13 @@ class Op:
         Whether its gradient is its own, whatever that of its result is (`subgraph.own_gradient`).
     noise : callable, optional
         Whether it draws random numbers.
+    statistics : callable, optional
+        Of those that keep statistics of what they were applied to, and write them: whether they are
+        to take those of the batch.
+    mending : callable, optional
+        What does the same, of those that do harm in a graph (see `ops.mending`).
+    keeps_size : bool
+        Whether the result is to have as many elements as the input, and MXNet does not see to it.
     never_adds : bool
         Whether its backward pass does not add to a gradient of a variable when asked to.
     heavy : bool
@@ -98,7 +106,10 @@ class Op:
     weights: Tuple[int, ...] = ()
     unread: Tuple[int, ...] = ()
     own_gradient: bool = False
-    noise: Optional[NoiseRule] = None
+    noise: Optional[ModeRule] = None
+    statistics: Optional[ModeRule] = None
+    mending: Optional[MendingRule] = None
+    keeps_size: bool = False
     never_adds: bool = False
     heavy: bool = False
     is_view: bool = False

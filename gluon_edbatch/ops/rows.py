@@ -173,6 +173,6 @@ def broadcast_axis(call: OpCall) -> bool:
 
 
 def batch_norm(call: OpCall) -> bool:
-    """With statistics that are given; those of a batch are refused before (see
-    `subgraph.rowwise`)."""
+    """With statistics that are given; those of a batch are refused before
+    (`Op.statistics`)."""
     return call.attrs.axis('axis', len(call.inputs[0]), 1) != 0

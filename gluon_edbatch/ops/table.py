@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from . import native, numbers, padding, rows, whole
+from . import mending, native, numbers, padding, rows, whole
 from .instructions import ADD, AFFINE, COPY, Opcode, binary_function, unary_function
 from .native import inverse, scalar
 from .numbers import operand
@@ -287,14 +287,26 @@ _each(
     native=native.l2_normalization,
 )
 _each('argmax argmin', rows=rows.other_axis('axis', None), whole=whole.or_all('axis', None))
-_each('argsort sort topk', rows=rows.other_axis('axis', -1), whole=whole.or_all('axis', -1))
+_each(
+    'argsort sort topk',
+    rows=rows.other_axis('axis', -1),
+    whole=whole.or_all('axis', -1),
+    mending=mending.sort,
+)
 _each('argmax_channel', rows=rows.always)
 _each('repeat', whole=whole.or_all('axis', None))
 _each('_contrib_div_sqrt_dim', rows=rows.several_axes, whole=whole.alike)
 
 # --- shapes --------------------------------------------------------------------------------------
 
-_each('Reshape', rows=rows.always, whole=whole.reshaped, native=native.reshape, is_view=True)
+_each(
+    'Reshape',
+    rows=rows.always,
+    whole=whole.reshaped,
+    native=native.reshape,
+    is_view=True,
+    keeps_size=True,
+)
 _each('Flatten', rows=rows.always, whole=whole.reshaped, native=native.reshape, is_view=True)
 _each('reshape_like', rows=rows.always, whole=whole.reshaped)
 _each(
@@ -383,7 +395,14 @@ _each(
     indices=(1,),
     is_view=True,
 )
-_each('SequenceLast SequenceReverse', rows=rows.sequence, whole=whole.sequence, indices=(1,))
+_each(
+    'SequenceLast',
+    rows=rows.sequence,
+    whole=whole.sequence,
+    indices=(1,),
+    mending=mending.sequence_last,
+)
+_each('SequenceReverse', rows=rows.sequence, whole=whole.sequence, indices=(1,))
 _each('RNN', whole=whole.rnn, never_adds=True, noise=lambda attrs, training: training)
 _each('CTCLoss', whole=whole.ctc)
 _each(
@@ -396,9 +415,13 @@ _each(
 # --- images and their normalisation --------------------------------------------------------------
 
 _each('Convolution', rows=rows.first_only, weights=(1, 2), heavy=True)
-_each('Deconvolution', rows=rows.first_only, weights=(1, 2))
+_each('Deconvolution', rows=rows.first_only, weights=(1, 2), mending=mending.deconvolution)
 _each('GroupNorm InstanceNorm', rows=rows.first_only, weights=(1, 2))
-_each('BatchNorm', rows=rows.batch_norm)
+_each(
+    'BatchNorm',
+    rows=rows.batch_norm,
+    statistics=lambda attrs, training: training and not attrs.flag('use_global_stats'),
+)
 _each('Pooling LRN _contrib_AdaptiveAvgPooling2D _contrib_BilinearResize2D', rows=rows.first_only)
 _each('UpSampling', rows=rows.upsampling)
 

@@ -3,7 +3,7 @@
 The work is a few NumPy calls for each type, argument and output, whatever the number of batches.
 """
 
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -31,9 +31,9 @@ def make_plan(
     node_types: np.ndarray,
     given: Given,
     locations: Locations,
-    traits_of: Callable[[NodeType], Traits],
+    traits: Sequence[Traits],
 ) -> Plan:
-    """Lay out an evaluation; the rows of its values are written to ``locations.row``.
+    """Lay out an evaluation.
 
     Parameters
     ----------
@@ -45,18 +45,19 @@ def make_plan(
         (n,) index into `types` of each call.
     given : Given
     locations : Locations
-    traits_of : callable
-        What to know of the backend of a type.
+        Where values of earlier evaluations are.
+    traits : sequence of Traits
+        Of the backend of each type.
     """
-    return _Planner(calls, table, types, schedule, node_types, given, locations, traits_of).plan()
+    return _Planner(calls, table, types, schedule, node_types, given, locations, traits).plan()
 
 
 class _Planner:
-    def __init__(self, calls, table, types, schedule, node_types, given, locations, traits_of):
+    def __init__(self, calls, table, types, schedule, node_types, given, locations, traits):
         self.calls, self.table, self.types = calls, table, types
         self.schedule, self.node_types = schedule, node_types
         self.given, self.locations = given, locations
-        self.traits_of = traits_of
+        self.traits = traits
         self.arenas: List[ArenaPlan] = []
         self.arena_index: Dict[ArenaKey, int] = {}
         self.rows = table.rows[calls.forms]
@@ -72,12 +73,15 @@ class _Planner:
             for spec in node_type.outputs:
                 self._arena(spec.arena)
         arg_rows = self._place_inputs()
-        groups = self._place_outputs()
+        groups, values, rows = self._place_outputs()
         inner = arg_rows < 0
-        arg_rows[inner] = self.locations.row[self.calls.args[inner]]
-        groups = [self._with_reads(group, arg_rows) for group in groups]
+        first = int(self.calls.outputs[0])
+        by_value = np.empty(int(values.max()) + 1 - first, np.int64)
+        by_value[values - first] = rows
+        arg_rows[inner] = by_value[self.calls.args[inner] - first]
+        groups = [self._with_reads(*each, arg_rows) for each in zip(groups, self.traits)]
         indices = np.concatenate(self.indices + [[0]]).astype(np.int32)  # never empty
-        return Plan(self.arenas, groups, indices, self.gathered, self.sliced)
+        return Plan(self.arenas, groups, values, rows, indices, self.gathered, self.sliced)
 
     def _arena(self, key: ArenaKey) -> int:
         index = self.arena_index.get(key)
@@ -166,8 +170,8 @@ class _Planner:
 
     # --- rows of outputs -------------------------------------------------------------------------
 
-    def _place_outputs(self) -> List[Group]:
-        """Batches by type, and rows for what they write; those go to ``locations.row``, too."""
+    def _place_outputs(self) -> Tuple[List[Group], np.ndarray, np.ndarray]:
+        """Batches by type, with rows for what they write; what they compute, and its first rows."""
         order, bounds = self.schedule.order, self.schedule.bounds
         ends = _bounds(self.rows[order])
         totals = ends[bounds[1:]] - ends[bounds[:-1]]
@@ -191,13 +195,13 @@ class _Planner:
                 )
             )
         groups = self._place_writes(groups)
+        values, rows = [], []
         for group, own in zip(groups, members):
             outputs = self.calls.outputs[group.nodes]
             for position, (write, factor) in enumerate(zip(group.writes, group.node_type.factors)):
-                self.locations.row[outputs + position] = (
-                    np.repeat(write.begin, np.diff(group.bounds)) + within[own] * factor
-                )
-        return groups
+                values.append(outputs + position)
+                rows.append(np.repeat(write.begin, np.diff(group.bounds)) + within[own] * factor)
+        return groups, np.concatenate(values), np.concatenate(rows)
 
     def _place_writes(self, groups: List[Group]) -> List[Group]:
         """Rows of each arena for all batches that write there, in the order in which they run."""
@@ -224,18 +228,14 @@ class _Planner:
 
     # --- reads -----------------------------------------------------------------------------------
 
-    def _with_reads(self, group: Group, arg_rows: np.ndarray) -> Group:
+    def _with_reads(self, group: Group, traits: Traits, arg_rows: np.ndarray) -> Group:
         node_type, nodes, parents = group.node_type, group.nodes, None
         reads = []
         for argument, (starts, counts) in zip(
             node_type.arguments, self._argument_spans(node_type, nodes)
         ):
             arena = self.arena_index[argument.arena]
-            if (
-                argument.kind is Kind.RAGGED
-                and not self.traits_of(node_type).pads
-                and (self.rows[nodes] == 1).all()
-            ):
+            if argument.kind is Kind.RAGGED and not traits.pads and (self.rows[nodes] == 1).all():
                 read, parents = self._segment_reads(
                     arena, arg_rows, starts, counts, group.bounds, parents
                 )

@@ -6,7 +6,7 @@ index where not. All indices of the evaluation are one array. Batches are kept b
 of numbers: there are hundreds of them, and few types. Nothing here touches MXNet's engine.
 """
 
-from typing import Callable, List, NamedTuple, Optional, Tuple
+from typing import List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
@@ -25,14 +25,14 @@ class Traits(NamedTuple):
         Whether reads by index cost more than slices, so that the order of rows matters.
     hoisted_below : float
         What can run ahead for all batches pays if these have fewer rows on average.
-    fused : callable
-        Whether products with the same input are one, in batches of so many rows.
+    fused_up_to : float
+        Products with the same input are one in batches of so many rows at most.
     """
 
     pads: bool
     gathers: bool
     hoisted_below: float
-    fused: Callable[[int], bool]
+    fused_up_to: float
 
 
 class Read(NamedTuple):
@@ -271,6 +271,8 @@ class Plan(NamedTuple):
     ----------
     arenas : list of ArenaPlan
     groups : list of Group
+    values, rows : numpy.ndarray
+        int64, what is computed, and the first row of each in its arena.
     indices : numpy.ndarray
         int32.
     gathered_rows, sliced_rows : int
@@ -279,6 +281,8 @@ class Plan(NamedTuple):
 
     arenas: List[ArenaPlan]
     groups: List[Group]
+    values: np.ndarray
+    rows: np.ndarray
     indices: np.ndarray
     gathered_rows: int
     sliced_rows: int

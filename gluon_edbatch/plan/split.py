@@ -3,31 +3,31 @@
 Results lie in the order of the batches, so that each reads a slice.
 """
 
-from typing import Callable, Dict, FrozenSet, List, Sequence, Tuple
+from typing import Dict, FrozenSet, List, Sequence, Tuple
 
 import numpy as np
 
 from ..graph.collect import expand
-from ..subgraph.node_type import Kind, NodeType
+from ..subgraph.node_type import Kind
 from ..subgraph.split import Split, hoisted, looked_up
 from .plan import ArenaPlan, Group, Plan, Reads, Traits, Writes
 
 
-def hoist(plan: Plan, traits_of: Callable[[NodeType], Traits]) -> Plan:
+def hoist(plan: Plan, traits: Sequence[Traits]) -> Plan:
     """The same plan, in which the part of a type that needs only what is there before its first
-    batch runs once for all of them, where that pays."""
+    batch runs once for all of them, where that pays. `traits` are those of its groups."""
     groups, early, indices = [], [], [plan.indices]
-    for group in plan.groups:
-        node_type, traits = group.node_type, traits_of(group.node_type)
-        parts = None
+    for group, own in zip(plan.groups, traits):
+        node_type, parts = group.node_type, None
         if (
             group.size > 1
             and node_type.options.hoisting
             and not (node_type.alone or node_type.whole)
-            and group.rows.mean() < traits.hoisted_below
+            and group.rows.mean() < own.hoisted_below
         ):
             known = known_before(plan, group)
-            parts = known and hoisted(node_type, known, traits.fused(int(group.rows.mean())))
+            fused = int(group.rows.mean()) <= own.fused_up_to
+            parts = known and hoisted(node_type, known, fused)
         if parts:
             first, group = _apart(plan, group, parts, indices, at_once=True)
             early.append(first)
@@ -133,15 +133,15 @@ def _with_early(
     plan: Plan, groups: Sequence[Group], early: Sequence[Group], indices: Sequence[np.ndarray]
 ) -> Plan:
     """The plan with batches in front: each runs just before the batch of its number."""
-    plan = plan._replace(groups=list(groups), indices=np.concatenate(indices))
     if not early:
-        return plan
+        return plan._replace(groups=list(groups))
     firsts = np.sort(np.concatenate([group.numbers for group in early]))
 
     def later(group: Group, before: np.ndarray) -> Group:
         return group._replace(numbers=group.numbers + before)
 
     return plan._replace(
+        indices=np.concatenate(indices),
         groups=[later(group, np.searchsorted(firsts, group.numbers, 'right')) for group in groups]
-        + [later(group, np.searchsorted(firsts, group.numbers)) for group in early]
+        + [later(group, np.searchsorted(firsts, group.numbers)) for group in early],
     )

@@ -19,7 +19,7 @@ from .stores import Store
 
 SCALAR_DTYPE = np.float32
 NUMBERS = (int, float, np.generic)
-_ARRAYS = (NDArray, np.ndarray) + NUMBERS
+ARRAYS = (NDArray, np.ndarray) + NUMBERS
 _LARGE = 1 << 16  # elements
 _SMALL = 1 << 10
 _MX_DTYPES = frozenset(
@@ -253,4 +253,4 @@ class Inputs(CallLog):
 
 def is_array(value: Any) -> bool:
     """Whether a value is an array or a number, as which no bool counts."""
-    return isinstance(value, _ARRAYS) and not isinstance(value, bool)
+    return isinstance(value, ARRAYS) and not isinstance(value, bool)

@@ -167,7 +167,7 @@ class Piece:
         args[self._array_at] = -2 * (self._array_of + 1)
         self.args = args
         leaves: List[LazyArray] = []
-        self.template = flatten(result, _is_array, leaves)
+        self.template = flatten(result, NDArray, leaves)
         self.results = [(leaf._store.spec, leaf._id - begin.values) for leaf in leaves]
 
     @classmethod
@@ -203,7 +203,7 @@ class Piece:
             return None
         leaves: List[Any] = []
         try:
-            flatten(result, _is_array, leaves)
+            flatten(result, NDArray, leaves)
         except TypeError:
             return None
         if not all(
@@ -284,7 +284,3 @@ def _sorts(args: np.ndarray) -> np.ndarray:
 def _array_indices(args: np.ndarray) -> np.ndarray:
     """Which of a recording's arrays are among arguments."""
     return -args[_sorts(args) == _ARRAY] // 2 - 1
-
-
-def _is_array(value: Any) -> bool:
-    return isinstance(value, NDArray)

@@ -3,7 +3,7 @@
 import threading
 import weakref
 from collections import OrderedDict
-from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, FrozenSet, List, Optional, Sequence, Set, Tuple, Union
 
 import mxnet as mx
 import numpy as np
@@ -30,17 +30,17 @@ from ..subgraph.fingerprint import (
 )
 from ..subgraph.node_type import Kind, Mode, NodeType, make_type
 from ..subgraph.options import CompileOptions
-from ..subgraph.spec import Spec, spec_of
+from ..subgraph.spec import ArenaKey, Spec, spec_of
 from ..subgraph.structure import flatten, objects_in
 from ..subgraph.trace import describe, trace_block, trace_numbered, trace_operator
 from .calls import ANY, Callee, End, Form, Nothing, Number, Ragged, current_recording
 from .hooks import suspended
-from .inputs import NUMBERS, SCALAR_DTYPE, GivenArray, Inputs, is_array
+from .inputs import ARRAYS, NUMBERS, SCALAR_DTYPE, GivenArray, Inputs, is_array
 from .lazy import LazyArray, RaggedArray
 from .refused import current_model_call, refused_call
 from .shared import SharedTypes, Sharing
 from .sites import Site, current_site, site_of, site_of_error, user_codes
-from .stores import Locations, Store
+from .stores import Arena, EagerArena, Locations, Store
 from .varying import Varying
 
 _tracing = threading.RLock()  # the name scope of a block serves one thread at a time
@@ -66,6 +66,10 @@ class Recording(Inputs):
         (id of a parameter, context) -> its array when a call that uses it was first recorded.
     options : CompileOptions
         What the types of its calls are compiled with.
+    ran : list of numpy.ndarray
+        Numbers of the calls that ran, evaluation by evaluation.
+    results : dict
+        Evaluation -> what it computed, by `ArenaKey`; empty once nothing is left to run.
     """
 
     def __init__(self, evaluator: Any, ctx: Optional[mx.Context], options: CompileOptions):
@@ -76,7 +80,9 @@ class Recording(Inputs):
         self.form_summaries: List[Tuple[int, ...]] = []
         self.output_rows: List[int] = []
         self.locations = Locations()
-        self.evaluations = 0
+        self.ran: List[np.ndarray] = []
+        self.results: Dict[int, Dict[ArenaKey, Union[Arena, EagerArena]]] = {}
+        self._read_later: Tuple[int, FrozenSet[int]] = (-1, frozenset())  # see `will_read`
         self.parameters: Dict[Tuple[int, mx.Context], Watched] = {}
         self.replaced: Optional[str] = None
         self.changed_block: Optional[str] = None
@@ -222,7 +228,7 @@ class Recording(Inputs):
         number = LazyArray(self.store(spec_of((1,), SCALAR_DTYPE, self.ctx)), -1)
         form = self._resolve_block(
             block,
-            tuple(flatten(arg, is_array, []) for arg in args),
+            tuple(flatten(arg, ARRAYS, []) for arg in args),
             [leaf if isinstance(leaf, LazyArray) else number for leaf in leaves],
         )
         if (
@@ -238,7 +244,7 @@ class Recording(Inputs):
         """A call with containers, arrays or constants among its arguments."""
         leaves: List[Any] = []
         try:
-            template = tuple(flatten(arg, is_array, leaves) for arg in args)
+            template = tuple(flatten(arg, ARRAYS, leaves) for arg in args)
         except TypeError as error:
             raise RecordError(
                 f'{describe(block)} at {current_site()}: {brief(args)} has what is '
@@ -572,7 +578,7 @@ class Recording(Inputs):
         """Keep a parameter's values at hand; those of the calls of one scope must be the same."""
         key, array = (id(parameter), ctx), parameter.data(ctx)
         watched = self.parameters.get(key)
-        if watched is None or not self.evaluator.pending.any_left(self):
+        if watched is None or not self.any_left():
             self.parameters[key] = Watched(array, self.touched)
             self._known_parameters.add((parameter, ctx))
         elif watched.array is not array or watched.copy is not None:
@@ -756,7 +762,7 @@ class Recording(Inputs):
             self.error = f'{type(error).__name__} in the scope that {current_site()} left'
             self._release()
         else:
-            self.evaluator.finish_if_done(self)
+            self.finish_if_done()
 
     def flush(self, wanted: Optional[np.ndarray] = None) -> None:
         """Compute the values `wanted`, or all."""
@@ -773,11 +779,18 @@ class Recording(Inputs):
         stores = [reference() for reference in self._all_stores]
         return [store for store in stores if store is not None]
 
-    def finish(self) -> None:
-        """Nothing is left to run: let values live without the recording."""
-        self._release()
-        for store in self.stores():
-            store.recording = None
+    def any_left(self) -> bool:
+        """Whether calls wait."""
+        return sum(map(len, self.ran)) < len(self.node_forms)
+
+    def finish_if_done(self) -> None:
+        """If nothing is left to run, keep nothing but the results that values refer to, and let
+        these live without the recording."""
+        if not self.any_left():
+            self.results.clear()
+            self._release()
+            for store in self.stores():
+                store.recording = None
 
     def active(self) -> bool:
         """Whether this thread is recording into this recording."""
@@ -789,7 +802,18 @@ class Recording(Inputs):
 
     def will_read(self, value: int) -> bool:
         """Whether calls that are recorded, but did not run yet, read this value."""
-        return self.closed and self.evaluator.pending.any_reads(value)
+        if not self.closed:
+            return False
+        if self._read_later[0] != len(self.ran):
+            self._read_later = len(self.ran), self._read_by_those_left()
+        return value in self._read_later[1]
+
+    def _read_by_those_left(self) -> FrozenSet[int]:
+        left = np.ones(len(self.node_forms), bool)
+        for calls in self.ran:
+            left[calls] = False
+        counts = np.diff(self.node_ends.since(0), prepend=0)
+        return frozenset(self.node_args.since(0)[np.repeat(left, counts)].tolist())
 
     def check_alive(self) -> None:
         """Raise if an exception ended this recording."""

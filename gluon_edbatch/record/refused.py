@@ -4,12 +4,11 @@ import sys
 from types import CodeType, FrameType, TracebackType
 from typing import Any, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
-import numpy as np
 from mxnet import gluon
-from mxnet.ndarray import NDArray
 
 from ..brief import brief
 from ..subgraph.trace import WITHOUT_ARRAY, argument_names, describe
+from .inputs import NUMBERS, is_array
 from .sites import Site, site_above
 
 # What MXNet says of an argument that is no array; it says which only where it is an operator's.
@@ -21,7 +20,6 @@ _NO_ARRAY = (
     *_FOR_NONE,
 )
 _call = gluon.Block.__call__
-_NUMBERS = (int, float, np.generic)
 model_codes: Set[CodeType] = set()  # of what calls a model for one sample (see `mixin`)
 
 
@@ -78,7 +76,7 @@ def refused_operands(name: str, args: Sequence[Any], error: BaseException) -> Op
 
 def _blamed(args: Sequence[Any], error: BaseException) -> List[int]:
     """Positions of the arguments that are no arrays, if the error says that it is for these."""
-    odd = [position for position, arg in enumerate(args) if not _is_value(arg)]
+    odd = [position for position, arg in enumerate(args) if not is_array(arg)]
     text = str(error.__cause__ or error)
     if any(words in text for words in _FOR_NONE):
         return [position for position in odd if args[position] is None] or odd
@@ -95,10 +93,6 @@ def _looks_like(arg: Any, text: str) -> bool:
         if isinstance(arg, (list, tuple, dict))
         else text == str(arg)
     )
-
-
-def _is_value(arg: Any) -> bool:
-    return isinstance(arg, (NDArray, np.ndarray) + _NUMBERS) and not isinstance(arg, bool)
 
 
 def _refused(who: str, given: Sequence[Tuple[str, Any]]) -> str:
@@ -139,10 +133,10 @@ def _what_items(items: Sequence[Any]) -> str:
     kind = f'a {"" if len(leaves) == len(items) else "nested "}{type(items).__name__}'
     if not leaves:
         return f'{kind} without a value'
-    if not all(map(_is_value, leaves)):
-        wrong = next(leaf for leaf in leaves if not _is_value(leaf))
+    if not all(map(is_array, leaves)):
+        wrong = next(leaf for leaf in leaves if not is_array(leaf))
         return f'{kind} that holds {_what(wrong)}'
-    if all([isinstance(leaf, _NUMBERS) or leaf.shape == (1,) for leaf in leaves]):
+    if all([isinstance(leaf, NUMBERS) or leaf.shape == (1,) for leaf in leaves]):
         return (
             f'{kind} of {len(leaves)} numbers: give one array, such as '
             f"numpy.array(..., 'float32'), whose axis 0 has a row for the sample"

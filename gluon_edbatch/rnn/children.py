@@ -9,6 +9,14 @@ from mxnet.ndarray import NDArray
 from ..api.functional import ragged
 
 
+def add_parameters(cell: gluon.HybridBlock, init: Any, **shapes: Tuple[int, ...]) -> None:
+    """Parameters of a cell, each an attribute of its name; a size of 0 is found out later."""
+    with cell.name_scope():
+        for name, shape in shapes.items():
+            parameter = cell.params.get(name, shape=shape, init=init, allow_deferred_init=True)
+            setattr(cell, name, parameter)
+
+
 class ChildrenCell(gluon.HybridBlock):
     """A cell whose last argument, the list of a node's children, becomes ragged arguments.
 

@@ -5,6 +5,8 @@ from typing import Any, Optional, Tuple
 
 from mxnet import gluon
 
+from .children import add_parameters
+
 
 class MVRNNCell(gluon.HybridBlock):
     """Composes two children, each a vector (what it means) and a matrix (what it does to others).
@@ -40,20 +42,10 @@ Initializer
     ) -> None:
         super().__init__(prefix=prefix, params=params)
         self._hidden_size = hidden_size
-        with self.name_scope():
-            self.vector_weight = self.params.get(
-                'vector_weight',
-                shape=(hidden_size, 2 * hidden_size),
-                init=vector_weight_initializer,
-            )
-            self.vector_bias = self.params.get(
-                'vector_bias', shape=(hidden_size,), init=vector_bias_initializer
-            )
-            self.matrix_weight = self.params.get(
-                'matrix_weight',
-                shape=(hidden_size, 2 * hidden_size),
-                init=matrix_weight_initializer,
-            )
+        both = hidden_size, 2 * hidden_size
+        add_parameters(self, vector_weight_initializer, vector_weight=both)
+        add_parameters(self, vector_bias_initializer, vector_bias=(hidden_size,))
+        add_parameters(self, matrix_weight_initializer, matrix_weight=both)
 
     def __call__(self, left: Tuple[Any, Any], right: Tuple[Any, Any]) -> Any:
         """Vector and matrix of a node from those of its children."""

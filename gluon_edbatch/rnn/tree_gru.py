@@ -6,7 +6,7 @@ from typing import Any, Optional, Sequence
 import mxnet as mx
 from mxnet.ndarray import NDArray
 
-from .children import ChildrenCell
+from .children import ChildrenCell, add_parameters
 
 
 class TreeGRUCell(ChildrenCell):
@@ -50,28 +50,14 @@ class TreeGRUCell(ChildrenCell):
     ) -> None:
         super().__init__(hidden_size, prefix=prefix, params=params)
         self._takes_input = input_size is not None
-        with self.name_scope():
-            # rows in the order z, n, r
-            if input_size is not None:
-                self.i2h_weight = self.params.get(
-                    'i2h_weight',
-                    shape=(3 * hidden_size, input_size),
-                    init=i2h_weight_initializer,
-                    allow_deferred_init=True,
-                )
-            self.i2h_bias = self.params.get(
-                'i2h_bias', shape=(3 * hidden_size,), init=i2h_bias_initializer
-            )
-            for name in 'zrn':
-                setattr(
-                    self,
-                    f'h2h_{name}_weight',
-                    self.params.get(
-                        f'h2h_{name}_weight',
-                        shape=(hidden_size, hidden_size),
-                        init=h2h_weight_initializer,
-                    ),
-                )
+        # rows in the order z, n, r
+        if input_size is not None:
+            add_parameters(self, i2h_weight_initializer, i2h_weight=(3 * hidden_size, input_size))
+        add_parameters(self, i2h_bias_initializer, i2h_bias=(3 * hidden_size,))
+        square = hidden_size, hidden_size
+        add_parameters(
+            self, h2h_weight_initializer, **{f'h2h_{name}_weight': square for name in 'zrn'}
+        )
 
     def forward(self, x: Any, children: Any) -> Any:
         """h of a node from its input and its children's states."""

@@ -11,7 +11,7 @@ import mxnet as mx
 from mxnet import gluon
 from mxnet.ndarray import NDArray
 
-from .children import ChildrenCell
+from .children import ChildrenCell, add_parameters
 
 
 def gate(F: Any, x: Any, index: int, size: int, activation: str) -> Any:
@@ -53,35 +53,14 @@ class ChildSumTreeLSTMCell(ChildrenCell):
         params: Any = None,
     ) -> None:
         super().__init__(hidden_size, prefix=prefix, params=params)
-        with self.name_scope():
-            # One weight a gate: slices of a common product would cost more than they save.
-            for name in 'iouf':
-                setattr(
-                    self,
-                    f'i2h_{name}_weight',
-                    self.params.get(
-                        f'i2h_{name}_weight',
-                        shape=(hidden_size, input_size),
-                        init=i2h_weight_initializer,
-                        allow_deferred_init=True,
-                    ),
-                )
-                setattr(
-                    self,
-                    f'i2h_{name}_bias',
-                    self.params.get(
-                        f'i2h_{name}_bias', shape=(hidden_size,), init=i2h_bias_initializer
-                    ),
-                )
-                setattr(
-                    self,
-                    f'h2h_{name}_weight',
-                    self.params.get(
-                        f'h2h_{name}_weight',
-                        shape=(hidden_size, hidden_size),
-                        init=h2h_weight_initializer,
-                    ),
-                )
+        # One weight a gate: slices of a common product would cost more than they save.
+        for name in 'iouf':
+            for part, init, shape in (
+                ('i2h_{}_weight', i2h_weight_initializer, (hidden_size, input_size)),
+                ('i2h_{}_bias', i2h_bias_initializer, (hidden_size,)),
+                ('h2h_{}_weight', h2h_weight_initializer, (hidden_size, hidden_size)),
+            ):
+                add_parameters(self, init, **{part.format(name): shape})
 
     def hybrid_forward(self, F: Any, x: Any, child_h: Any, child_c: Any, **weights: Any) -> Any:
         """x (N, E), child_h and child_c (N, K, H), padded with zeros."""
@@ -145,24 +124,11 @@ class NaryTreeLSTMCell(gluon.HybridBlock):
         self._hidden_size = hidden_size
         self._arity = arity
         self._takes_input = input_size is not None
-        gates = 3 + arity
-        with self.name_scope():
-            # rows in the order i, o, u, f of child 1, f of child 2, …
-            if input_size is not None:
-                self.i2h_weight = self.params.get(
-                    'i2h_weight',
-                    shape=(gates * hidden_size, input_size),
-                    init=i2h_weight_initializer,
-                    allow_deferred_init=True,
-                )
-            self.i2h_bias = self.params.get(
-                'i2h_bias', shape=(gates * hidden_size,), init=i2h_bias_initializer
-            )
-            self.h2h_weight = self.params.get(
-                'h2h_weight',
-                shape=(gates * hidden_size, arity * hidden_size),
-                init=h2h_weight_initializer,
-            )
+        rows = (3 + arity) * hidden_size  # in the order i, o, u, f of child 1, f of child 2, …
+        if input_size is not None:
+            add_parameters(self, i2h_weight_initializer, i2h_weight=(rows, input_size))
+        add_parameters(self, i2h_bias_initializer, i2h_bias=(rows,))
+        add_parameters(self, h2h_weight_initializer, h2h_weight=(rows, arity * hidden_size))
 
     def forward(self, x: Any, children: Sequence[Tuple[Any, Any]]) -> Any:
         """h and c of a node from its input and its children's states."""

@@ -94,9 +94,13 @@ def get_scheduler(scheduler: Union[str, Scheduler]) -> Scheduler:
             names = ', '.join(repr(name) for name in sorted(_SCHEDULERS))
             raise ValueError(f'there is no scheduler {scheduler!r}; there are {names}')
         return _SCHEDULERS[scheduler]()
-    if isinstance(scheduler, type) or not callable(getattr(scheduler, 'schedule', None)):
+    if (
+        isinstance(scheduler, type)
+        or not callable(getattr(scheduler, 'schedule', None))
+        or not isinstance(getattr(scheduler, 'name', None), str)
+    ):
         raise TypeError(
             f'{brief(scheduler)} is not a scheduler: it must be a name or an object with a '
-            'method schedule(graph)'
+            'string `name` and a method schedule(graph)'
         )
     return scheduler

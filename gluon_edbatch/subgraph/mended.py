@@ -1,11 +1,14 @@
-"""Operators of MXNet 1.9.1 that do harm in a graph, by others that do the same."""
+"""Operators of MXNet 1.9.1 that do harm in a graph, by others that do the same (`ops.mending`)."""
 
-from typing import Callable, Dict, List, Optional, Union
+from typing import Dict, List, Optional
 
 import numpy as np
 
 from ..errors import RecordError
+from ..ops import op_of
 from ..ops.attrs import Shape
+from ..ops.mending import MendingRule
+from ..ops.rows import OpCall
 from .ir import Subgraph
 from .rewrite import NodeView, Operand, Rewriter, rewrite
 from .trace import is_argument
@@ -27,66 +30,35 @@ def mended(graph: Subgraph, shapes: Dict[str, Shape], trial: bool = False) -> Su
     RecordError
         If no other operator does the same without harm.
     """
-    rules = _RULES if trial else {**_RULES, **_RULES_OF_CALLS}
-    if rules.keys().isdisjoint(graph.operators):
-        return graph
 
-    def rule(rewriter: Rewriter, node: NodeView) -> Union[Operand, List[Operand], None]:
-        own = rules.get(node.op)
-        return None if own is None else own(rewriter, node)
+    def rule(rewriter: Rewriter, node: NodeView) -> Optional[List[Operand]]:
+        op = op_of(node.op)
+        if op.keeps_size and not trial:
+            _check_size(node)
+        return None if op.mending is None else _mended(rewriter, node, op.mending)
 
-    return rewrite(graph, shapes, rule)
-
-
-def _sequence_last(rewriter: Rewriter, node: NodeView) -> Optional[Operand]:
-    """Without lengths its gradient is written beside the array."""
-    if node.attrs.flag('use_sequence_length'):
-        return None
-    axis = node.attrs.integer('axis', 0)
-    shape = node.inputs[0].shape
-    last = rewriter.add(
-        'slice_axis',
-        node.inputs[:1],
-        shape[:axis] + (1,) + shape[axis + 1 :],
-        axis=axis,
-        begin=-1,
-        end=None,
-    )
-    return rewriter.add('Reshape', [last], node.shape, shape='(-3, -2)')  # two axes, one of them 1
+    ops = map(op_of, graph.operators)
+    return rewrite(graph, shapes, rule) if any(op.mending or op.keeps_size for op in ops) else graph
 
 
-def _sort(rewriter: Rewriter, node: NodeView) -> Optional[List[Operand]]:
-    """Its gradient forgets that the last axis is the default."""
-    if 'axis' in node.attrs:
-        return None
-    operand = rewriter.add(node.op, node.inputs, node.shape, axis=-1, **node.attrs)
-    return [Operand(operand.node, output, shape) for output, shape in enumerate(node.shapes)]
-
-
-def _deconvolution(rewriter: Rewriter, node: NodeView) -> Optional[Operand]:
-    """Outside training oneDNN's way of storing weights is written over the memory that they are in.
-    Rows of an arena are a part of theirs, which MXNet then refuses to read."""
-    weight = rewriter.nodes[node.inputs[1].node]
-    if weight.is_variable and not is_argument(weight.name):
-        return None
-    own = rewriter.add('_copy', [node.inputs[1]], node.inputs[1].shape)
-    return rewriter.add(node.op, [node.inputs[0], own, *node.inputs[2:]], node.shape, **node.attrs)
-
-
-def _reshape(_: Rewriter, node: NodeView) -> None:
-    """MXNet does not compare the numbers of elements: the gradient, or the result, is then beyond
-    the array."""
+def _check_size(node: NodeView) -> None:
+    """MXNet does not: the gradient, or the result, is then beyond the array."""
     old = node.inputs[0].shape
     if np.prod(old) != np.prod(node.shape):
-        raise RecordError(f'Reshape of {old} to {node.shape}, which has another number of elements')
+        raise RecordError(
+            f'{node.op} of {old} to {node.shape}, which has another number of elements'
+        )
 
 
-_Rule = Callable[[Rewriter, NodeView], Union[Operand, List[Operand], None]]
-_RULES: Dict[str, _Rule] = {
-    'SequenceLast': _sequence_last,
-    'sort': _sort,
-    'argsort': _sort,
-    'topk': _sort,
-    'Deconvolution': _deconvolution,
-}
-_RULES_OF_CALLS: Dict[str, _Rule] = {'Reshape': _reshape}
+def _mended(rewriter: Rewriter, node: NodeView, rule: MendingRule) -> Optional[List[Operand]]:
+    sources = [rewriter.nodes[operand.node] for operand in node.inputs]
+    batched = [not source.is_variable or is_argument(source.name) for source in sources]
+    inputs = [operand.shape for operand in node.inputs]
+    applications = rule(OpCall(node.op, node.attrs, batched, inputs, node.shapes))
+    if applications is None:
+        return None
+    operands = list(node.inputs)
+    for op, chosen, shapes, attrs in applications:
+        operands.append(rewriter.add(op, [operands[i] for i in chosen], shapes[0], **attrs))
+    last = operands[-1].node
+    return [Operand(last, output, shape) for output, shape in enumerate(node.shapes)]

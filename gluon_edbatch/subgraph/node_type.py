@@ -29,7 +29,7 @@ from .mended import mended
 from .options import CompileOptions
 from .own_gradient import own_gradients
 from .padding import Padding, padding_of
-from .passes.horizontal import packs, pays
+from .passes.horizontal import most_rows, packs
 from .rowwise import RowwiseResult, Verdict, analyse
 from .segments import by_segments
 from .spec import ArenaKey, Spec, spec_of
@@ -278,14 +278,11 @@ class NodeType:
         """
         return re.sub(r'(?<=\()([a-z_]+?)\d+(?=[_)])', r'\1', repr(self), count=1)
 
-    def fused(self, rows: int) -> bool:
-        """Whether to run a batch of so many rows with horizontal fusion."""
-        return self.options.horizontal and pays(rows, self._columns)
-
     @cached_property
-    def _columns(self) -> int:
-        """Of the widest result."""
-        return max(spec.row_shape[-1] if spec.row_shape else 1 for spec in self.outputs)
+    def fused_up_to(self) -> int:
+        """The most rows of a batch that runs with horizontal fusion."""
+        columns = max(spec.row_shape[-1] if spec.row_shape else 1 for spec in self.outputs)
+        return most_rows(columns) if self.options.horizontal else 0
 
     def fits(self) -> bool:
         """Whether the parameters have the dtypes that it was made for: the arguments of a block
@@ -377,7 +374,7 @@ def make_type(
             verdict = verdict._replace(
                 reason=f'{verdict.reason}; and there is no rule for {missing} on whole values'
             )
-    if verdict.verdict is Verdict.DEPENDENT and 'BatchNorm' in verdict.reason:
+    if verdict.verdict is Verdict.STATISTICS:
         raise RowDependenceError(
             f'{graph.name} cannot be batched: {verdict.reason}, so that a sample would see the '
             f'others of its minibatch. Use LayerNorm, or use_global_stats=True, or run it in '

@@ -26,6 +26,7 @@ class Verdict(Enum):
     PROVED = 'proved'
     UNKNOWN = 'unknown'  # an operator without a rule: compare once with a run alone
     DEPENDENT = 'dependent'  # rows depend on each other: never batch
+    STATISTICS = 'statistics'  # and what is kept would depend on the batch, too
 
 
 class RowwiseResult(NamedTuple):
@@ -46,7 +47,9 @@ class RowwiseResult(NamedTuple):
 
 
 class _Dependent(Exception):
-    pass
+    def __init__(self, reason: str, verdict: Verdict = Verdict.DEPENDENT):
+        super().__init__(reason)
+        self.reason, self.verdict = reason, verdict
 
 
 def analyse(graph: Subgraph, row_shapes: Dict[str, Shape], training: bool) -> RowwiseResult:
@@ -94,7 +97,7 @@ def analyse(graph: Subgraph, row_shapes: Dict[str, Shape], training: bool) -> Ro
                 raise _Dependent('a result does not depend on the inputs')
             factors.append(_factor('result', *(trial[index][output] for trial in trials)))
     except _Dependent as dependent:
-        return RowwiseResult(Verdict.DEPENDENT, str(dependent), [])
+        return RowwiseResult(dependent.verdict, dependent.reason, [])
     if unknown:
         names = ', '.join(sorted(set(unknown)))
         return RowwiseResult(Verdict.UNKNOWN, f'no batching rule is declared for {names}', factors)
@@ -128,12 +131,14 @@ def _is_of_axis(call: OpCall) -> bool:
 
 
 def _is_batched(call: OpCall, training: bool, unknown: List[str]) -> bool:
-    if call.op == 'BatchNorm' and training and not call.attrs.flag('use_global_stats'):
-        raise _Dependent('BatchNorm in training mode takes its statistics over the batch')
-    rule = op_of(call.op).rows
-    if rule is None:
+    op = op_of(call.op)
+    if op.statistics is not None and op.statistics(call.attrs, training):
+        raise _Dependent(
+            f'{call.op} in training mode takes its statistics over the batch', Verdict.STATISTICS
+        )
+    if op.rows is None:
         unknown.append(call.op)
-    elif not rule(call):
+    elif not op.rows(call):
         raise _Dependent(f'{call.op}{_shown(call)} mixes the rows of the batch')
     return True
 

@@ -2,15 +2,17 @@
 
 import itertools
 from functools import lru_cache
-from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple, Union
 
 from .fingerprint import PLAIN, exact
 
 LEAF = ('leaf',)
+ClassInfo = Union[type, Tuple[type, ...]]
 
 
-def flatten(value: Any, is_leaf: Callable[[Any], bool], leaves: List[Any]) -> Tuple:
-    """Append the leaves of `value` to `leaves` and return its template.
+def flatten(value: Any, classes: ClassInfo, leaves: List[Any]) -> Tuple:
+    """Append the leaves of `value`, which are of these classes and no bools, to `leaves` and
+    return its template.
 
     A template is hashable and compares by value: containers with their lengths and keys, `LEAF`
     where a leaf was, and whatever is neither as `exact` has it.
@@ -20,15 +22,15 @@ def flatten(value: Any, is_leaf: Callable[[Any], bool], leaves: List[Any]) -> Tu
     TypeError
         If something that is neither container nor leaf cannot be hashed, and so not compared.
     """
-    if is_leaf(value):
-        leaves.append(value)
-        return LEAF
     if isinstance(value, (list, tuple)):
-        return (type(value),) + tuple(flatten(item, is_leaf, leaves) for item in value)
+        return (type(value),) + tuple(flatten(item, classes, leaves) for item in value)
     if isinstance(value, dict):
         return (type(value), tuple(value), exact(tuple(value))) + tuple(
-            flatten(item, is_leaf, leaves) for item in value.values()
+            flatten(item, classes, leaves) for item in value.values()
         )
+    if isinstance(value, classes) and not isinstance(value, bool):
+        leaves.append(value)
+        return LEAF
     hash(value)
     return ('static', exact(value), value)
 

@@ -50,10 +50,6 @@ class StaticGraph(NamedTuple):
     constants: FrozenSet[str] = frozenset()
 
 
-def _is_symbol(value: Any) -> bool:
-    return isinstance(value, mx.sym.Symbol)
-
-
 def describe(block: gluon.Block) -> str:
     """Class and name of a block, as the user knows it."""
     return f'{type(block).__name__}({block.name})'
@@ -92,7 +88,7 @@ def trace_block(block: gluon.HybridBlock, template: Tuple, inputs: int) -> Stati
             f'with AutoBatchMixin'
         )
     leaves: List[mx.sym.Symbol] = []
-    structure = flatten(_expand(results), _is_symbol, leaves)
+    structure = flatten(_expand(results), mx.sym.Symbol, leaves)
     if not leaves:
         raise RecordError(f'{describe(block)} returns no array')
     outputs: List[mx.sym.Symbol] = []
@@ -100,7 +96,7 @@ def trace_block(block: gluon.HybridBlock, template: Tuple, inputs: int) -> Stati
     graph = _grouped(outputs)
     parameters = _parameters(block, graph)
     repeated: List[mx.sym.Symbol] = []
-    flatten(_expand(again), _is_symbol, repeated)
+    flatten(_expand(again), mx.sym.Symbol, repeated)
     if _without_names(graph) != _without_names(_grouped(_unique(repeated))):
         raise RecordError(
             f'{describe(block)} builds another graph each time it is called (does '
@@ -138,7 +134,7 @@ def trace_operator(
             raise
         raise UnrecordableError(f'MXNet cannot put {op} into a graph: {error}') from None
     count = len(symbol.list_outputs())
-    leaf = flatten(symbol, _is_symbol, [])
+    leaf = flatten(symbol, mx.sym.Symbol, [])
     template = leaf if count == 1 else (list,) + (leaf,) * count
     used = symbol.list_inputs()
     return StaticGraph(
@@ -154,7 +150,7 @@ def trace_numbered(op: str, numbered: Numbered) -> StaticGraph:
     """The same of an operator whose number is its second input."""
     array, number = INPUT % 0, INPUT % 1
     symbol = numbered.symbol(mx.sym.var(array), mx.sym.var(number))
-    leaf = flatten(symbol, _is_symbol, [])
+    leaf = flatten(symbol, mx.sym.Symbol, [])
     return StaticGraph(op, Subgraph(symbol), {}, leaf, (0,), frozenset([number]))
 
 
@@ -192,7 +188,7 @@ def _run(block, template, inputs):
 
 def _expand(results):
     """Symbols with several outputs count as lists, as they do for Gluon."""
-    if _is_symbol(results):
+    if isinstance(results, mx.sym.Symbol):
         return list(results) if len(results.list_outputs()) > 1 else results
     if isinstance(results, (list, tuple)):
         items = [_expand(item) for item in results]

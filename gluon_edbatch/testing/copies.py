@@ -106,11 +106,7 @@ class eager_in_float64(eagerly):
 
     def _convert(self, args: Sequence[Any]) -> Sequence[Any]:
         leaves: List[Any] = []
-        template = flatten(
-            list(super()._convert(args)),
-            lambda value: isinstance(value, (NDArray, mx.sym.Symbol)),
-            leaves,
-        )
+        template = flatten(list(super()._convert(args)), (NDArray, mx.sym.Symbol), leaves)
         return unflatten(
             template,
             iter(

@@ -147,7 +147,7 @@ class CompiledBatch:
             edb.forward([cell(*arguments) for arguments in zip(*columns)])
             recording = scope._recording
             plan = recording.evaluator.counts[-1].plan
-            self._machine = Machine(recording, plan, {})
+            self._machine = Machine(recording, plan)
         for step in steps(plan):
             step.run(self._machine)
         ((number, self._batch),) = [
@@ -169,7 +169,7 @@ class CompiledBatch:
         self.operators = (
             1
             if self.native
-            else program_for(node_type, reads, node_type.fused(settings.rows)).operators
+            else program_for(node_type, reads, settings.rows <= node_type.fused_up_to).operators
         )
 
     @staticmethod

@@ -290,7 +290,7 @@ def test_interrupt_during_evaluation(monkeypatch, error, when, inside):
     """The scope can be evaluated again after it, or says clearly that it cannot."""
     from gluon_edbatch.execute import evaluate
     from gluon_edbatch.execute.machine import Machine
-    from gluon_edbatch.execute.native.run import NativeRun
+    from gluon_edbatch.execute.native.native_run import NativeRun
     from gluon_edbatch.execute.steps import Step
 
     net = dense(4)

@@ -580,7 +580,7 @@ def state(scope):
         len(recording.node_forms),
         recording.next_value,
         len(recording.forms),
-        recording.evaluations,
+        len(recording.ran),
         evaluator.pending._seen_nodes,
         len(evaluator.forced),
         evaluator.inside_s,

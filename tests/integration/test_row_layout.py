@@ -7,7 +7,7 @@ from mxnet import gluon
 
 import gluon_edbatch as edb
 from gluon_edbatch.graph.graph import Graph
-from gluon_edbatch.graph.rows import arrange
+from gluon_edbatch.graph.row_order import arrange
 from gluon_edbatch.schedule import AgendaScheduler
 from gluon_edbatch.testing import assert_matches_eager
 from support.models import started

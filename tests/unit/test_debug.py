@@ -90,3 +90,5 @@ def test_variable():
     for value, level in [('', '0'), ('0', '0'), ('3', '3')]:
         done = run_python('-W', 'ignore', '-c', program, GLUON_EDBATCH_DEBUG=value)
         assert done.stdout == f'{level}\n', done.stderr
+    done = run_python('-W', 'ignore', '-c', program, GLUON_EDBATCH_DEBUG='x')
+    assert done.returncode and "GLUON_EDBATCH_DEBUG is a level from 0 to 4, not 'x'" in done.stderr

@@ -413,7 +413,7 @@ def test_hoisted_products_are_one_result(packed):
 def few_rows(monkeypatch):
     """Batches of more than so many rows are not fused."""
     most = 6
-    monkeypatch.setattr(node_type, 'pays', lambda rows, columns: rows <= most)
+    monkeypatch.setattr(node_type, 'most_rows', lambda columns: most)
     return most
 
 
@@ -442,7 +442,7 @@ def test_parameters_in_packs_and_alone_in_one_evaluation(name, larger, packed, m
 
 
 def test_what_pays():
-    assert node_type.pays(256, 64) and not node_type.pays(256, 256)
+    assert node_type.most_rows(64) >= 256 > node_type.most_rows(256)
 
 
 # --- parameters stay the users' ------------------------------------------------------------------

@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import mxnet as mx
 import numpy as np
@@ -37,17 +38,29 @@ def test_entries_have_mxnets_own_names():
         assert {op.aligned, op.broadcasting} - {None} <= set(OPS), op
 
 
-def test_what_has_no_entry_is_listed(monkeypatch, capsys):
-    def listed():
-        monkeypatch.setattr(sys, 'argv', ['ops'])
-        __main__.main()
-        return capsys.readouterr().out.splitlines()
+def printed(monkeypatch, capsys, *arguments):
+    monkeypatch.setattr(sys, 'argv', ['ops', *arguments])
+    __main__.main()
+    return capsys.readouterr().out.splitlines()
 
-    *names, last = listed()
-    assert names == sorted(registered() - set(OPS)) and 'Correlation' in names
-    assert last.startswith(f'{len(names)} operators without an entry')
+
+def test_what_has_no_entry_is_listed(monkeypatch, capsys):
+    *names, counts, numpy, slow = printed(monkeypatch, capsys)
+    numpy = numpy.split(': ')[1].split()
+    assert sorted(names + numpy) == sorted(registered() - set(OPS))
+    assert 'Correlation' in names and '_npi_add' in numpy
+    assert counts.startswith(f'{len(names)} operators without an entry')
+    assert {'LayerNorm', 'sin'} < set(slow.split()) and 'tanh' not in slow.split()
     monkeypatch.delitem(OPS, 'erf')
-    assert set(listed()) - set(names) - {'erf'} == {listed()[-1]} and 'erf' in listed()
+    *more, _, _, _ = printed(monkeypatch, capsys)
+    assert set(more) - set(names) == {'erf'}
+
+
+def test_what_is_known_of_one_is_shown(monkeypatch, capsys):
+    lines = printed(monkeypatch, capsys, 'LayerNorm', 'Correlation')
+    assert lines[0] == 'LayerNorm' and lines[-1] == 'Correlation has no entry'
+    path, line = re.search(r'  rows: normalised.* \((.+):(\d+)\)', '\n'.join(lines)).groups()
+    assert 'def rule' in Path(path).read_text(encoding='utf-8').splitlines()[int(line) - 1]
 
 
 def test_header_is_written(monkeypatch, tmp_path):

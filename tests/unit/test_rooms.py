@@ -1,6 +1,7 @@
 """The rooms of the package: what may be imported where, and names that mean one thing."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections import defaultdict
@@ -11,7 +12,7 @@ import pytest
 from mxnet import gluon
 
 import gluon_edbatch as edb
-from support.processes import ROOT
+from support.processes import ROOT, run_python
 
 PACKAGE = Path(edb.__file__).parent
 SOURCES = {path.relative_to(PACKAGE): path for path in sorted(PACKAGE.rglob('*.py'))}
@@ -32,6 +33,12 @@ ALLOWED = {
     '_init_grad': 'a gradient for the copy of an array',
     '_reg_params': 'which attributes are parameters',
     '_var': 'the variable of a parameter, which keeps the old dtype',
+}
+# Calls into a later room, all there are while a minibatch is trained, and why.
+UP = {
+    'record.recording execute.evaluate': 'a value is computed when somebody looks at it',
+    'record.stores execute.backward': "an arena joins autograd's tape when it is first read there",
+    'mx.custom_function execute.backward': 'autograd calls what it was told to',
 }
 # Only where blocks are traced, compared and copied.
 ROOMS_OF_GLUON = {'subgraph', 'testing'}
@@ -123,6 +130,18 @@ def test_a_stage_imports_earlier_stages_only():
         pytest.skip('the import linter comes with the extra lint, for Python 3.11')
     done = subprocess.run([linter], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:]
+
+
+def test_a_stage_calls_earlier_stages_only():
+    contract = (ROOT / 'pyproject.toml').read_text(encoding='utf-8')
+    layers = re.findall('"(.+)"', re.search(r'layers = \[(.*?)\]', contract, re.DOTALL).group(1))
+    done = run_python(
+        ROOT / 'tests/support/steps_up.py',
+        *[layer.replace(' | ', ',') for layer in layers[1:]],
+        GLUON_EDBATCH_COMPILED='0',
+    )
+    assert done.returncode == 0, done.stderr
+    assert set(done.stdout.splitlines()) == set(UP)
 
 
 def test_one_class_one_name():

@@ -4,6 +4,7 @@ from collections import defaultdict
 from fractions import Fraction
 from itertools import combinations
 from random import Random
+from types import SimpleNamespace
 from unittest import mock
 
 import numpy as np
@@ -111,7 +112,8 @@ def test_get_scheduler():
     names = "there is no scheduler 'best'; there are 'agenda', 'agenda-remaining', 'beam', 'd"
     with pytest.raises(ValueError, match=names):
         get_scheduler('best')
-    for wrong in (None, 3, object(), DepthScheduler):
+    unnamed = SimpleNamespace(schedule=DepthScheduler().schedule)
+    for wrong in (None, 3, object(), DepthScheduler, unnamed):
         with pytest.raises(TypeError, match='is not a scheduler: it must be a name or an object'):
             get_scheduler(wrong)
 

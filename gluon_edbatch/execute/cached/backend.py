@@ -34,7 +34,7 @@ class BatchTape(NamedTuple):
 def traits(node_type: NodeType) -> Traits:
     """See `Backend`."""
     arranged = node_type.options.row_layout
-    return Traits(node_type.by_segments is None, arranged, float('inf'), node_type.fused)
+    return Traits(node_type.by_segments is None, arranged, float('inf'), node_type.fused_up_to)
 
 
 def kinds(group: Group) -> np.ndarray:
@@ -54,7 +54,9 @@ def run(machine: Machine, first: int, last: int) -> Optional[BatchTape]:
 def _call(machine: Machine, batch: Batch) -> Optional[BatchTape]:
     node_type = batch.node_type
     mode = node_type.mode
-    program = program_for(node_type, tuple(map(_reading, batch.reads)), node_type.fused(batch.rows))
+    program = program_for(
+        node_type, tuple(map(_reading, batch.reads)), batch.rows <= node_type.fused_up_to
+    )
     inputs, differentiable = [], False
     for source in program.sources:
         kind, position = source

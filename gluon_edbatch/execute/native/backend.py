@@ -7,8 +7,8 @@ import numpy as np
 from ...plan.plan import Group, Traits
 from ...subgraph.node_type import NodeType
 from ..machine import Machine
+from .native_run import NativeRun
 from .program import native_program
-from .run import NativeRun
 
 # Native products are as fast for a hundred rows as for thousands, and what is hoisted has to be
 # written and read again (5 % of a training step of Tree-LSTMs on SICK).
@@ -20,8 +20,8 @@ def traits(node_type: NodeType) -> Optional[Traits]:
     native = native_program(node_type)
     if native is None:
         return None
-    packs = bool(native.program.packs)  # slices are free
-    return Traits(False, False, _HOISTED_BELOW, lambda rows: packs)
+    # Slices are free.
+    return Traits(False, False, _HOISTED_BELOW, float('inf') if native.program.packs else 0)
 
 
 def kinds(group: Group) -> np.ndarray:

@@ -14,8 +14,6 @@ from ... import debug
 from ...ops import Arithmetic, op_of
 from ...ops.attrs import Shape
 from ...ops.instructions import (
-    AFFINE,
-    COPY,
     Instruction,
     Opcode,
     Place,
@@ -24,8 +22,8 @@ from ...ops.instructions import (
     View,
     read_backward,
 )
-from ...ops.native import Entry, Unsupported, Value, width_of
-from ...ops.native import ShapedNode as Node
+from ...ops.lowering_context import Entry, LoweringContext, Unsupported, Value, width_of
+from ...ops.lowering_context import ShapedNode as Node
 from ...subgraph.ir import Subgraph
 from ...subgraph.node_type import Kind, NodeType
 from ...subgraph.passes import apply_passes
@@ -93,30 +91,27 @@ def _position(node: Node) -> int:
     return int(node.name[len(INPUT % 0) - 1 :])
 
 
-class Lowering:
-    """The program under way: what rules read and write."""
+class Lowering(LoweringContext):
+    """A type's program under way."""
 
     def __init__(self, node_type: NodeType, graph: Subgraph, element_size: int):
+        super().__init__(
+            _nodes(graph, node_type.trial_shapes),
+            list(graph.heads),
+            (),
+            node_type.mode.training,
+            element_size,
+        )
         self.node_type = node_type
-        self.element_size = element_size
-        self.training = node_type.mode.training
-        self.heads: List[Entry] = list(graph.heads)
         place = {name: i for i, name in enumerate(node_type.graph.parameters)}
         packed = packs(graph)
         self.packs = [tuple(place[name] for name in names) for names in packed.values()]
         self.names = {name: i for i, name in enumerate([*place, *packed])}
-        self.nodes = _nodes(graph, node_type.trial_shapes)
         self.times = [1] * len(self.heads)  # rows of its arena that make a row of each result
         if node_type.whole:
             self._see_whole_values()
         self.batch_shape = self._batch_shape(node_type.trial_shapes)
         self.uses = self._uses()
-        self.registers: List[Register] = []
-        self.instructions: List[Instruction] = []
-        self.values: Dict[Entry, Value] = {}
-        self.placed: Dict[Entry, View] = {}
-        self.parameters: List[Tuple[int, int]] = []
-        self.folded: Set[int] = set()  # products that an addition computes into its result
 
     # --- the graph -------------------------------------------------------------------------------
 
@@ -251,13 +246,11 @@ class Lowering:
                 )
                 view = View(len(self.registers) - 1, 0, width_of(shape))
             else:
-                self._set_ragged(view, ragged)
-                self.instructions.append(
-                    Instruction(
-                        Opcode.LOAD,
-                        view,
-                        numbers=(position, int(argument.differentiable), argument.rows),
-                    )
+                self.set_ragged(view, ragged)
+                self.emit(
+                    Opcode.LOAD,
+                    view,
+                    numbers=(position, int(argument.differentiable), argument.rows),
                 )
             self.values[entry] = Value(shape, view, ragged)
 
@@ -265,11 +258,7 @@ class Lowering:
         rule = op_of(node.op).native
         if rule is None:
             raise Unsupported(f'has {node.op}')
-        rule(self, node, [self._value(source) for source in node.sources])
-
-    def _value(self, source: Entry) -> Optional[Value]:
-        """None for a product that the reading operator computes itself."""
-        return None if source[0] in self.folded else self.values[source]
+        rule(self.call(node.index))
 
     def _result(self, position: int, head: Entry) -> None:
         value = self.values[head]
@@ -284,84 +273,7 @@ class Lowering:
         self.registers.append(
             Register(value.view.width, False, Place.OUTPUT, position, self.times[position])
         )
-        self.instructions.append(
-            Instruction(
-                Opcode.UNARY,
-                View(len(self.registers) - 1, 0, value.view.width),
-                value.view,
-                numbers=(AFFINE.number,),
-                reals=COPY,
-            )
-        )
-
-    # --- what rules use --------------------------------------------------------------------------
-
-    def new(self, width: int, ragged: Optional[bool]) -> View:
-        """A register of its own."""
-        self.registers.append(Register(width, ragged))
-        return View(len(self.registers) - 1, 0, width)
-
-    def _set_ragged(self, view: View, ragged: bool) -> None:
-        register = self.registers[view.register]
-        if register.ragged is None:
-            register.ragged = ragged
-        elif register.ragged != ragged:
-            raise Unsupported('lays ragged values beside others')
-
-    def out(self, node: Node, ragged: bool, output: int = 0) -> View:
-        """Where a result goes; from here on it is known to the operators that read it."""
-        entry = (node.index, output)
-        shape = node.shapes[output][2 if ragged else 1 :]
-        view = self.placed.get(entry)
-        if view is None:
-            view = self.new(width_of(shape), ragged)
-        elif view.width != width_of(shape):
-            raise Unsupported('lays ragged values beside others')
-        else:
-            self._set_ragged(view, ragged)
-        self.values[entry] = Value(shape, view, ragged)
-        return view
-
-    def lead(self, value: Value) -> Shape:
-        """The axes in front of those of a row."""
-        return self.batch_shape[: value.lead]
-
-    def alias(self, node: Node, value: Value, view: View, output: int = 0) -> None:
-        """A result that is a part, or another shape, of what is there."""
-        self.values[(node.index, output)] = Value(
-            node.shapes[output][value.lead :], view, value.ragged
-        )
-
-    def emit(self, op: Opcode, out: View, *views: View, **rest) -> None:
-        """Append an instruction."""
-        self.instructions.append(Instruction(op, out, *views, **rest))  # type: ignore[arg-type]  # at most two
-
-    def parameter(self, value: Value) -> int:
-        """Its number in the program."""
-        key = value.parameter, value.begin
-        if key not in self.parameters:
-            self.parameters.append(key)
-        return self.parameters.index(key)
-
-    def rows(self, node: Node, value: Value, ragged: bool) -> Value:
-        """A parameter as rows that are all the same."""
-        if value.parameter < 0:
-            return self.expanded(node, value) if ragged and not value.ragged else value
-        lead, rank = 2 if ragged else 1, len(node.shapes[0])
-        shape = (1,) * (rank - len(value.shape)) + value.shape
-        if len(shape) != rank or width_of(shape[:lead]) != 1:
-            raise Unsupported(f'has {node.op} of a parameter across rows')
-        view = self.new(width_of(shape), ragged)
-        self.emit(Opcode.PARAMETER_ROW, view, parameter=self.parameter(value))
-        return Value(shape[lead:], view, ragged)
-
-    def expanded(self, node: Node, value: Value) -> Value:
-        """(N, 1, ...) broadcast along the ragged axis: each value gets its row's."""
-        if len(value.shape) + 1 != len(node.shapes[0]) or value.shape[0] != 1:
-            raise Unsupported(f'has {node.op} of ragged values and others')
-        view = self.new(value.view.width, True)
-        self.emit(Opcode.EXPAND, view, value.view)
-        return Value(value.shape[1:], view, True)
+        self.copy(View(len(self.registers) - 1, 0, value.view.width), value.view)
 
 
 # --- what the backward pass needs ----------------------------------------------------------------

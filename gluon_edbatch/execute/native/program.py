@@ -4,12 +4,12 @@ from typing import NamedTuple, Optional, Tuple
 
 from ... import debug
 from ...ops.instructions import RowProgram
-from ...ops.native import Unsupported
+from ...ops.lowering_context import Unsupported
 from ...subgraph.node_type import NodeType
 from ..executable import executable
 from . import library
-from .encoding import Layout, layout
 from .lowering import lower
+from .words import Layout, layout
 
 
 class NativeProgram(NamedTuple):

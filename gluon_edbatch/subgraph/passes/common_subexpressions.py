@@ -20,8 +20,8 @@ class _Merge:
 
     def __call__(self, rewriter: Rewriter, node: NodeView) -> Optional[List[Operand]]:
         op = op_of(node.op)
-        if op.rows is None or op.noise is not None or node.op == 'BatchNorm':
-            return None  # two calls differ, or it updates an auxiliary state
+        if op.rows is None or op.noise is not None or op.statistics is not None:
+            return None  # two calls differ, or write statistics
         key = (
             node.op,
             frozenset(node.attrs.items()),

@@ -63,14 +63,14 @@ def horizontal(graph: Subgraph) -> Subgraph:
     ).fused()
 
 
-def pays(rows: int, columns: int) -> bool:
-    """Whether a batch with so many rows, and columns of a gate, is faster fused.
+def most_rows(columns: int) -> int:
+    """How many rows a batch with so many columns of a gate may have to be faster fused.
 
     What is saved are operators. What is added are slices, and in backward arrays of all gates'
     width to which the gradient of each slice is added: LSTM cells gain up to 2 ** 15 elements (a
     third where they are few), GRU cells up to 2 ** 13, and lose a tenth in training above.
     """
-    return rows * columns <= MOST_ELEMENTS
+    return MOST_ELEMENTS // columns
 
 
 def packs(graph: Subgraph) -> Dict[str, List[str]]:

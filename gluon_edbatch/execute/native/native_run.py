@@ -11,8 +11,8 @@ from ...mx.pool import Memory
 from ...ops.instructions import RowProgram
 from ...plan.plan import Group
 from ...subgraph.node_type import NodeType
-from .encoding import batch_words, header, place_kept, program_words
 from .program import NativeProgram, native_program
+from .words import batch_words, header, place_kept, program_words
 
 
 class NativeRun:

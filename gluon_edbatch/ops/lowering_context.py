@@ -1,0 +1,271 @@
+"""What rules of lowering read and write: the program under way."""
+
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple, Union
+
+import numpy as np
+
+from .attrs import Attrs, Shape
+from .instructions import ADD, AFFINE, COPY, Instruction, Opcode, Register, Spread, View
+
+Entry = Tuple[int, int]  # node and output
+
+
+class Unsupported(Exception):
+    """There is no rule for an operator, or none for these arguments."""
+
+
+class Value(NamedTuple):
+    """What an entry of the graph is: rows, or a parameter.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Of a row; of all for a parameter.
+    view : View or None
+    ragged : bool
+        Whether it has a row for each value of the ragged arguments.
+    parameter : int
+        Position among the type's parameters, or -1.
+    begin : int
+        Of a part of a parameter: its first element.
+    """
+
+    shape: Shape
+    view: Union[View, Any] = None  # None of a parameter, which `_need_rows` refuses
+    ragged: bool = False
+    parameter: int = -1
+    begin: int = 0
+
+    @property
+    def lead(self) -> int:
+        """How many axes of the graph's entry are in front of those of a row."""
+        return 2 if self.ragged else 1
+
+
+class ShapedNode(NamedTuple):
+    """An operator of the graph.
+
+    Attributes
+    ----------
+    index : int
+    op : str
+    attrs : Attrs
+    sources : tuple of Entry
+    shapes : list of tuple
+        Of its outputs, with axis 0.
+    name : str
+    """
+
+    index: int  # type: ignore[assignment]  # tuples have a method of that name
+    op: str
+    attrs: Attrs
+    sources: Tuple[Entry, ...]
+    shapes: List[Shape]
+    name: str
+
+
+Values = List[Union[Value, Any]]  # None for a product that an addition computes itself
+
+
+def width_of(shape: Sequence[int]) -> int:
+    """How many numbers such a row has."""
+    return int(np.prod(shape, dtype=np.int64))
+
+
+class LoweringContext:
+    """The program under way.
+
+    Attributes
+    ----------
+    nodes : list of ShapedNode
+    heads : list of Entry
+        The results.
+    batch_shape : tuple of int
+        How many rows the shapes of the nodes have, and how many values for each.
+    training : bool
+        Whether autograd is in training mode.
+    element_size : int
+        Bytes: 4 or 8.
+    registers : list of Register
+    instructions : list of Instruction
+    parameters : list of (int, int)
+        See `RowProgram`.
+    values : dict
+        What each entry is so far.
+    placed : dict
+        Where entries are to go that are not computed yet.
+    folded : set of int
+        Products that an addition computes into its result.
+    """
+
+    def __init__(
+        self,
+        nodes: List[ShapedNode],
+        heads: List[Entry],
+        batch_shape: Shape,
+        training: bool,
+        element_size: int,
+    ):
+        self.nodes = nodes
+        self.heads = heads
+        self.batch_shape = batch_shape
+        self.training = training
+        self.element_size = element_size
+        self.registers: List[Register] = []
+        self.instructions: List[Instruction] = []
+        self.parameters: List[Tuple[int, int]] = []
+        self.values: Dict[Entry, Value] = {}
+        self.placed: Dict[Entry, View] = {}
+        self.folded: Set[int] = set()
+
+    def call(self, index: int) -> 'LoweredCall':
+        """What an operator is applied to."""
+        node = self.nodes[index]
+        values = [
+            None if source[0] in self.folded else self.values[source] for source in node.sources
+        ]
+        return LoweredCall(self, node, values)
+
+    def new(self, width: int, ragged: Optional[bool]) -> View:
+        """A register of its own."""
+        self.registers.append(Register(width, ragged))
+        return View(len(self.registers) - 1, 0, width)
+
+    def set_ragged(self, view: View, ragged: bool) -> None:
+        """What is to lie there has a row for each ragged value, or for each row."""
+        register = self.registers[view.register]
+        if register.ragged is None:
+            register.ragged = ragged
+        elif register.ragged != ragged:
+            raise Unsupported('lays ragged values beside others')
+
+    def out(self, node: ShapedNode, ragged: bool, output: int = 0) -> View:
+        """Where a result goes; from here on it is known to the operators that read it."""
+        entry = (node.index, output)
+        shape = node.shapes[output][2 if ragged else 1 :]
+        view = self.placed.get(entry)
+        if view is None:
+            view = self.new(width_of(shape), ragged)
+        elif view.width != width_of(shape):
+            raise Unsupported('lays ragged values beside others')
+        else:
+            self.set_ragged(view, ragged)
+        self.values[entry] = Value(shape, view, ragged)
+        return view
+
+    def lead(self, value: Value) -> Shape:
+        """The axes in front of those of a row."""
+        return self.batch_shape[: value.lead]
+
+    def is_whole(self, view: View) -> bool:
+        """Whether it is a register, not some columns of one."""
+        return view.width == self.registers[view.register].width
+
+    def emit(self, op: Opcode, out: View, *views: View, **rest: Any) -> None:
+        """Append an instruction."""
+        self.instructions.append(Instruction(op, out, *views, **rest))  # type: ignore[arg-type]  # at most two
+
+    def copy(self, out: View, view: View) -> None:
+        """Append an instruction that copies."""
+        self.emit(Opcode.UNARY, out, view, numbers=(AFFINE.number,), reals=COPY)
+
+    def add(self, out: View, a: View, b: View) -> None:
+        """Append an instruction that adds."""
+        self.emit(Opcode.BINARY, out, a, b, numbers=(ADD.number, Spread.SAME, Spread.SAME))
+
+    def parameter(self, value: Value) -> int:
+        """Its number in the program."""
+        key = value.parameter, value.begin
+        if key not in self.parameters:
+            self.parameters.append(key)
+        return self.parameters.index(key)
+
+    def rows(self, node: ShapedNode, value: Value, ragged: bool) -> Value:
+        """A parameter as rows that are all the same."""
+        if value.parameter < 0:
+            return self.expanded(node, value) if ragged and not value.ragged else value
+        lead, rank = 2 if ragged else 1, len(node.shapes[0])
+        shape = (1,) * (rank - len(value.shape)) + value.shape
+        if len(shape) != rank or width_of(shape[:lead]) != 1:
+            raise Unsupported(f'has {node.op} of a parameter across rows')
+        view = self.new(width_of(shape), ragged)
+        self.emit(Opcode.PARAMETER_ROW, view, parameter=self.parameter(value))
+        return Value(shape[lead:], view, ragged)
+
+    def expanded(self, node: ShapedNode, value: Value) -> Value:
+        """(N, 1, ...) broadcast along the ragged axis: each value gets its row's."""
+        if len(value.shape) + 1 != len(node.shapes[0]) or value.shape[0] != 1:
+            raise Unsupported(f'has {node.op} of ragged values and others')
+        view = self.new(value.view.width, True)
+        self.emit(Opcode.EXPAND, view, value.view)
+        return Value(value.shape[1:], view, True)
+
+
+class LoweredCall(NamedTuple):
+    """An operator and what it is applied to, as rules see it.
+
+    Attributes
+    ----------
+    low : LoweringContext
+    node : ShapedNode
+    inputs : list of Value
+        None for a product that an addition computes itself.
+    """
+
+    low: LoweringContext
+    node: ShapedNode
+    inputs: Values
+
+    @property
+    def op(self) -> str:
+        """Its name."""
+        return self.node.op
+
+    @property
+    def attrs(self) -> Attrs:
+        """Its attributes."""
+        return self.node.attrs
+
+    @property
+    def shape(self) -> Shape:
+        """Of the first result, with axis 0."""
+        return self.node.shapes[0]
+
+    @property
+    def rank(self) -> int:
+        """Axes of the first result."""
+        return len(self.shape)
+
+    @property
+    def x(self) -> Value:
+        """The first input, which is to be rows."""
+        if self.inputs[0].view is None:
+            raise Unsupported(f'has {self.op} of a parameter')
+        return self.inputs[0]
+
+    def all_rows(self) -> Values:
+        """The inputs, which are all to be rows."""
+        if any(value.view is None for value in self.inputs):
+            raise Unsupported(f'has {self.op} of a parameter')
+        return self.inputs
+
+    def as_rows(self) -> List[Value]:
+        """The inputs, parameters repeated for each row, and rows for each of their values."""
+        ragged = any(value.ragged for value in self.inputs)
+        return [self.low.rows(self.node, value, ragged) for value in self.inputs]
+
+    def out(self, ragged: bool, output: int = 0) -> View:
+        """Where a result goes."""
+        return self.low.out(self.node, ragged, output)
+
+    def alias(self, value: Value, output: int = 0) -> None:
+        """A result that is there, maybe in another shape."""
+        self.low.values[self.node.index, output] = value._replace(
+            shape=self.node.shapes[output][value.lead :]
+        )
+
+    def emit(self, op: Opcode, *values: Value, **rest: Any) -> None:
+        """Append the instruction that gives the result, of the first input unless others are
+        given; it is ragged if the first one is."""
+        values = values or (self.x,)
+        self.low.emit(op, self.out(values[0].ragged), *[value.view for value in values], **rest)
