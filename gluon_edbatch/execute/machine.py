@@ -92,11 +92,15 @@ class Machine:
                 self.arenas[index]._slice(begin, rows[-1][3]),
             )
         for index, given, begin, end in device:
-            if self.taped and self.gradients[index] is not None:
-                self.given.append((given.original, index, begin, end))
+            self._differentiate(given, index, begin, end)
         for index, arena, array in filled:
             for imported in arena.imports:
                 self._import(index, arena, array, imported)
+
+    def _differentiate(self, given: GivenArray, index: int, begin: int, end: int) -> None:
+        """Let these rows of an arena give the user's array its gradient."""
+        if self.taped and self.gradients[index] is not None and given.original is not None:
+            self.given.append((given.original, index, begin, end))
 
     def _fill_from_host(self, arena: ArenaPlan, array, device, index) -> None:
         pieces: List[Tuple[int, np.ndarray]] = []
@@ -109,10 +113,13 @@ class Machine:
             pieces.append((begin, self.recording.numbers(first, last)))
         for begin, which in arena.arrays:
             spec, value = self.recording.arrays[which]
-            if isinstance(value, GivenArray):
-                device.append((index, value, begin, begin + spec.rows))
-            else:
+            if not isinstance(value, GivenArray):
                 pieces.append((begin, value))
+            elif isinstance(value.values, np.ndarray):
+                pieces.append((begin, value.values))
+                self._differentiate(value, index, begin, begin + spec.rows)
+            else:
+                device.append((index, value, begin, begin + spec.rows))
         while pieces:  # neighbours go up in one copy
             run = [pieces.pop(0)]
             while pieces and pieces[0][0] == run[-1][0] + len(run[-1][1]):

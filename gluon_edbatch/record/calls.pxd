@@ -3,6 +3,7 @@ cimport cython
 
 cimport gluon_edbatch.record.lazy as lazy  # in this form setup.py sees that they changed
 cimport gluon_edbatch.record.interpreter as interpreter
+cimport gluon_edbatch.mx.reading as reading
 
 @cython.final
 cdef class Ints:
@@ -50,14 +51,17 @@ cdef class CallLog:
     cdef public list scalars
     cdef public Py_ssize_t next_value
     cdef bint _given
-    cdef public bint closed
+    cdef public bint closed, taped
+    cdef public Py_ssize_t copied_below, _node_at
+    cdef public dict _read, constants
     cdef public long long thread
     cdef public CallLog outer
     cdef public dict callees, shared
     @cython.locals(prefix=Prefix, form=Form, args_before=Py_ssize_t, scalars_before=Py_ssize_t,
                    lengths_before=Py_ssize_t)
     cdef call(self, Callee callee, tuple args)
-    @cython.locals(callee=Callee, key=list, shared=tuple)
+    cpdef bint active(self) except -1
+    @cython.locals(callee=Callee, key=list, shared=tuple, value=lazy.LazyArray, computed=bint)
     cpdef operation(self, object function, tuple args, dict options)
     @cython.locals(position=Py_ssize_t, shared=list)
     cdef tuple _shared_among(self, tuple args)
@@ -71,6 +75,10 @@ cdef class CallLog:
     cdef Prefix _follow_number(self, Prefix prefix, object number)
     @cython.locals(value=lazy.LazyArray)
     cdef Prefix _follow_given(self, Prefix prefix, object array)
+    @cython.locals(known=tuple)
+    cpdef constant(self, tuple key)
+    @cython.locals(found=tuple, key=tuple)
+    cpdef read(self, array, bint data=*)
     @cython.locals(several=lazy.RaggedArray)
     cdef _append_ragged(self, tuple args)
     @cython.locals(value=lazy.LazyArray)

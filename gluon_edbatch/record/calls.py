@@ -12,6 +12,8 @@ import numpy as np
 from mxnet import gluon
 from mxnet.ndarray import NDArray
 
+from ..mx import reading
+from ..mx.reading import IN_C
 from ..subgraph.fingerprint import contents, exact
 from ..subgraph.structure import unflatten
 from . import interpreter, lazy
@@ -24,11 +26,13 @@ CHECKED = 2  # see NodeType.conditions
 
 _ONE, _PAIR, _NESTED, _OTHER = 0, 1, 2, 3
 _EXACT = 2**24  # below it whole numbers are exact in single precision
+_LARGE = 1 << 16  # elements
 _PLAIN = frozenset((int, float, bool, str, type(None)))
 _call = gluon.Block.__call__
 ndarray = np.ndarray
 
 interpreter.prepare(lazy.LazyArray, lazy.RaggedArray, is_library)
+reading.prepare(IN_C[0], IN_C[1], IN_C[2])
 
 
 class _ThreadState(threading.local):
@@ -312,6 +316,10 @@ class CallLog:
         The one that records.
     closed : bool
         Whether the scope has ended.
+    taped : bool
+        Whether autograd records.
+    copied_below : int
+        NDArrays with fewer elements are copied when they are recorded, and others watched.
     """
 
     def __init__(self):
@@ -329,6 +337,15 @@ class CallLog:
         self._given = False  # whether the call under way was given arrays
         self.callees: Dict[gluon.Block, Callee] = {}
         self.shared: Dict[int, NDArray] = {}
+        self.taped = False
+        self.copied_below = _LARGE
+        self._node_at = -1  # see `reading.node_offset`
+        self._read: Dict[tuple, Any] = {}  # small arrays as values, by what they hold
+        self.constants: Dict[tuple, tuple] = {}  # store and value of each; see `created`
+
+    def active(self):
+        """Whether this thread is recording into this recording."""
+        return current_recording() is self
 
     def call(self, callee, args):
         """Record a call and return its results as lazy values."""
@@ -352,7 +369,13 @@ class CallLog:
     def operation(self, function, args, options):
         """Record a call of an operator: what ``function(*args, **options)`` records, which is
         asked for each kind of lazy arguments once."""
-        key, shared, every = [function], (), args
+        key, shared, every, computed = [function], (), args, False
+        for arg in args:
+            if type(arg) is lazy.LazyArray:
+                value = arg
+                computed = computed or value._id >= 0
+        if not computed and self.runs_now(args):
+            return function(*every, **options)
         for arg in args:
             kind = type(arg)
             if kind is not lazy.LazyArray and kind is not float and kind is not int:
@@ -424,7 +447,7 @@ class CallLog:
                 prefix = self._follow_items(prefix, arg)
             elif arg is None:
                 prefix = prefix.after(None)
-            elif kind is ndarray or kind is NDArray:
+            elif kind is ndarray or kind is NDArray or kind is lazy.SettledArray:
                 prefix = self._follow_given(prefix, arg)
             elif kind is lazy.RaggedArray:
                 several = arg
@@ -457,12 +480,32 @@ class CallLog:
 
     def _follow_given(self, prefix, array):
         """The same for an array of the user."""
-        value = self.given(array)
+        if type(array) is lazy.SettledArray:
+            array = array._array
+        value = self.read(array) if type(array) is NDArray else None
+        if value is None:
+            value = self.given(array)
         if value is None:
             return None
         self._given = True
         self.node_args.append(value._id)
         return prefix.after(value._store)
+
+    def read(self, array, data=False):
+        """A small NDArray of the host as a value, with the contents that it has now; None for any
+        other, and if only data is wanted for one with a gradient. What is the same to autograd,
+        and holds the same, is one value."""
+        found = reading.read(array, self.copied_below, self._node_at)
+        if found is None or (data and found[2]):
+            return None
+        key = found if self.taped else (found[0], found[1], 0)
+        value = self._read.get(key)
+        return self.append_read(array, key) if value is None else value
+
+    def constant(self, key):
+        """The constant that was made by this key, for its user alone; None if there was none."""
+        known = self.constants.get(key)
+        return None if known is None else interpreter.new_value(known[0], known[1])
 
     def _append_ragged(self, args):
         """The values of ragged arguments follow those of the others."""
@@ -488,7 +531,7 @@ class CallLog:
                 prefix = self._follow_items(prefix, item)
             elif item is None:
                 prefix = prefix.after(None)
-            elif kind is ndarray or kind is NDArray:
+            elif kind is ndarray or kind is NDArray or kind is lazy.SettledArray:
                 prefix = self._follow_given(prefix, item)
             else:
                 return None

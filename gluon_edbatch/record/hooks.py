@@ -1,17 +1,19 @@
 """The hooks that a scope needs in MXNet: installed with the first scope, gone with the last.
 
 These functions are replaced: ``Block.__call__`` (calls of blocks), ``Block.__setattr__`` (blocks
-that change while their calls wait), the function behind all of ``mx.nd`` (operators), autograd's
-two mode setters, and what makes arrays part of its tape by their handles. Each asks first whether
-*this thread or asyncio task* is recording; MXNet itself runs unchanged in others, and in this one
-while `suspended`. Python's cyclic garbage collector is paused, too: a recording makes many objects
-and no cycles, and each full collection walks through all of the user's samples.
+that change while their calls wait), ``NDArray.__setitem__``, the function behind all of ``mx.nd``
+(operators), what makes arrays of known contents (see `created`), autograd's two mode setters, and
+what makes arrays part of its tape by their handles. Each asks first whether *this thread or asyncio
+task* is recording; MXNet itself runs unchanged in others, and in this one while `suspended`.
+Python's cyclic garbage collector is paused, too: a recording makes many objects and no cycles, and
+each full collection walks through all of the user's samples.
 """
 
 import gc
 import threading
 from contextlib import contextmanager
-from typing import Any, Iterator, Set
+from functools import lru_cache
+from typing import Any, Callable, Iterator, Set
 
 from mxnet import autograd, gluon
 from mxnet.base import MXNetError
@@ -20,6 +22,7 @@ from mxnet.ndarray import NDArray
 from ..errors import RecordError, UnrecordableError
 from ..mx.invoke import INVOKE, invoke, operator_name
 from ..mx.modes import set_recording, set_training
+from . import created
 from .calls import current_recording, end_recording, hooked_call, local, record_into  # noqa: F401
 from .lazy import LazyArray, writing_refused
 from .sites import current_site
@@ -27,6 +30,7 @@ from .sites import current_site
 _call = gluon.Block.__call__
 _setattr = gluon.Block.__setattr__
 _call_function = autograd.Function.__call__
+_setitem = NDArray.__setitem__
 _mark_variables, _grad = autograd.mark_variables, autograd.grad
 
 _lock = threading.Lock()
@@ -37,8 +41,11 @@ _COUNTED = frozenset(('_counter', '_init_counter', '_modified'))  # by cells, fo
 
 
 def _hooked_setattr(self, name, value):
+    if name in _COUNTED:
+        object.__setattr__(self, name, value)
+        return
     recording = current_recording()
-    if recording is not None and name not in _COUNTED:
+    if recording is not None:
         old = self.__dict__.get(name, _UNSET)
         if old is not value and not (
             type(old) is type(value) and isinstance(value, (int, float, str, bool)) and old == value
@@ -56,19 +63,34 @@ def _hooked_invoke(handle, ndargs, keys, vals, out, is_np_op, output_is_list):
     elif recording is not None:
         for array in ndargs:
             if isinstance(array, LazyArray):
-                attrs = tuple(zip(keys, map(str, vals)))
+                record = _recorder(handle, is_np_op, output_is_list)
                 try:
-                    return recording.operator(operator_name(handle), attrs, ndargs)
+                    return recording.operation(record, tuple(ndargs), dict(zip(keys, vals)))
                 except UnrecordableError:
                     break
     return invoke(handle, ndargs, keys, vals, out, is_np_op, output_is_list)
+
+
+@lru_cache(maxsize=None)
+def _recorder(handle, is_np_op, output_is_list) -> Callable[..., Any]:
+    """What records an operator for the first time with such arguments."""
+
+    def record(*ndargs, **attrs):
+        recording = current_recording()
+        if recording.runs_now(ndargs):
+            keys, vals = list(attrs), list(attrs.values())
+            return invoke(handle, ndargs, keys, vals, None, is_np_op, output_is_list)
+        named = tuple([(key, str(value)) for key, value in attrs.items()])
+        return recording.operator(operator_name(handle), named, ndargs)
+
+    return record
 
 
 def _invoke_into(handle, ndargs, keys, vals, out, is_np_op, output_is_list):
     """The same where results are written to lazy values."""
     for array in _listed(out):
         if isinstance(array, LazyArray):
-            array.prepare_writing()
+            array.prepare_writing(ndargs)
     if out.__class__ is LazyArray:
         value = _result_as_value(handle, ndargs, keys, vals, is_np_op)
         if value.__class__ is LazyArray and value._store is out._store:
@@ -125,6 +147,12 @@ def _hooked_call_function(self, *inputs):
         )
 
 
+def _hooked_setitem(self, key, value):
+    if isinstance(value, LazyArray) and current_recording() is not None:
+        value = value.evaluated()  # MXNet takes arrays of the class of `self` only
+    _setitem(self, key, value)
+
+
 def _hooked_mark_variables(variables, gradients, grad_reqs='write'):
     if current_recording() is not None:
         for array in (*_listed(variables), *_listed(gradients)):
@@ -156,12 +184,14 @@ def _listed(arrays) -> Any:
 _HOOKS = (
     (gluon.Block, '__call__', hooked_call, _call),
     (gluon.Block, '__setattr__', _hooked_setattr, _setattr),
+    (NDArray, '__setitem__', _hooked_setitem, _setitem),
     (*INVOKE, _hooked_invoke, invoke),
     (autograd, 'set_recording', _hooked_set_recording, set_recording),
     (autograd, 'set_training', _hooked_set_training, set_training),
     (autograd, 'mark_variables', _hooked_mark_variables, _mark_variables),
     (autograd, 'grad', _hooked_grad, _grad),
     (autograd.Function, '__call__', _hooked_call_function, _call_function),
+    *created.HOOKS,
 )
 
 

@@ -1,8 +1,13 @@
 """What a key in brackets takes of an array."""
 
-from typing import Any, List, NamedTuple, Optional, Tuple
+from functools import lru_cache, partial
+from typing import Any, Callable, List, NamedTuple, Optional, Tuple
 
-EVERYTHING = slice(None)
+import mxnet as mx
+
+_EVERYTHING = slice(None)
+_PLAIN = frozenset((int, type(None)))
+_OTHER = object()
 
 
 class Index(NamedTuple):
@@ -10,20 +15,46 @@ class Index(NamedTuple):
 
     Attributes
     ----------
-    axes : list of slice
-        Of each axis.
+    take : callable or None
+        Takes it of a value; None if that is all.
+    axis, position : int or None
+        Where it is one position of one axis: a number, which may vary.
     shape : tuple of int
         Of the result.
     contiguous : bool
         Whether it lies in one piece, so that eager Gluon gives a view of it.
     """
 
-    axes: List[slice]
+    take: Optional[Callable[..., Any]]
+    axis: Optional[int]
+    position: Optional[int]
     shape: Tuple[int, ...]
     contiguous: bool
 
 
-def is_position(axis: slice) -> bool:
+def known_index(key: Any, shape: Tuple[int, ...]) -> Optional[Index]:
+    """The same as `basic_index`, which is asked once for each key of plain integers."""
+    parts = [_part(each) for each in key] if type(key) is tuple else [_part(key)]
+    return basic_index(key, shape) if _OTHER in parts else _index_of(tuple(parts), shape)
+
+
+def _part(each: Any) -> Any:
+    """What stands for a part of a key, a tuple for a slice."""
+    kind = type(each)
+    if kind is slice:
+        limits = each.start, each.stop, each.step
+        return limits if all([type(limit) in _PLAIN for limit in limits]) else _OTHER
+    return each if kind in _PLAIN or each is Ellipsis else _OTHER
+
+
+@lru_cache(maxsize=4096)
+def _index_of(parts: Tuple[Any, ...], shape: Tuple[int, ...]) -> Optional[Index]:
+    return basic_index(
+        tuple([slice(*part) if type(part) is tuple else part for part in parts]), shape
+    )
+
+
+def _is_position(axis: slice) -> bool:
     """Whether it takes one position, counted from the first."""
     begin = axis.start
     return type(begin) is int and begin >= 0 and axis.stop == begin + 1 and axis.step in (None, 1)
@@ -71,4 +102,15 @@ def basic_index(key: Any, shape: Tuple[int, ...]) -> Optional[Index]:
                 several = True
             else:
                 contiguous = contiguous and not (several and length > 1)
-    return Index(axes, tuple(result) or (1,), contiguous)
+    take = None
+    if any([axis != _EVERYTHING for axis in axes]):
+        take = partial(
+            mx.nd.slice,
+            begin=tuple([axis.start for axis in axes]),
+            end=tuple([axis.stop for axis in axes]),
+            step=tuple([axis.step for axis in axes]),
+        )
+    cut = [i for i, axis in enumerate(axes) if shape[i] > 1 and axis != _EVERYTHING]
+    if len(cut) == 1 and _is_position(axes[cut[0]]):
+        return Index(take, cut[0], axes[cut[0]].start, tuple(result) or (1,), contiguous)
+    return Index(take, None, None, tuple(result) or (1,), contiguous)

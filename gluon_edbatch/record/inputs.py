@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from functools import partial
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import mxnet as mx
 import numpy as np
@@ -10,18 +10,17 @@ from mxnet.ndarray import NDArray
 
 from ..errors import RecordError
 from ..mx.arrays import alias, detached
-from ..mx.guard import Watched
+from ..mx.guard import GuardedArray, Watched
 from ..subgraph.spec import Spec, device_of, spec_of
 from .calls import CallLog
-from .lazy import LazyArray, RaggedArray
+from .lazy import LazyArray, RaggedArray, operand_dtype
 from .sites import Site, current_site
 from .stores import Store
 
 SCALAR_DTYPE = np.float32
 NUMBERS = (int, float, np.generic)
 ARRAYS = (NDArray, np.ndarray) + NUMBERS
-_LARGE = 1 << 16  # elements
-_SMALL = 1 << 10
+_SMALL = 1 << 10  # elements
 _MX_DTYPES = frozenset(
     np.dtype(name)
     for name in ('float16', 'float32', 'float64', 'int8', 'uint8', 'int32', 'int64', 'bool')
@@ -33,16 +32,17 @@ class GivenArray(NamedTuple):
 
     Attributes
     ----------
-    original : NDArray
-        The user's as autograd knew it then, for gradients: it may be marked anew later.
-    values : NDArray or Watched
+    original : NDArray or None
+        The user's as autograd knew it then, for gradients: it may be marked anew later. None if
+        it was on no tape, and its values are here.
+    values : NDArray, Watched or numpy.ndarray
         Its values when the call was recorded.
     """
 
-    original: NDArray
+    original: Optional[NDArray]
     values: Any
 
-    def contents(self) -> NDArray:
+    def contents(self) -> Union[NDArray, np.ndarray]:
         """The values, unknown to any tape."""
         return self.values.values() if isinstance(self.values, Watched) else self.values
 
@@ -56,11 +56,8 @@ class Inputs(CallLog):
     ----------
     arrays : list of (Spec, GivenArray or numpy.ndarray)
         Arrays given by the user.
-    copied_below : int
-        NDArrays with fewer elements are copied when they are recorded, and others watched.
     """
 
-    copied_below = _LARGE
     mode: Any  # of autograd, see `Recording.update_mode`
 
     def __init__(self, ctx: Optional[mx.Context]):
@@ -69,6 +66,7 @@ class Inputs(CallLog):
         self._ctx = ctx
         self._numbers: Optional[Store] = None
         self._small: Dict[tuple, LazyArray] = {}
+        self._kinds: Dict[bytes, Spec] = {}  # of NDArrays that were read
         self._large: Dict[int, Tuple[LazyArray, Watched]] = {}
 
     @abstractmethod
@@ -131,7 +129,7 @@ class Inputs(CallLog):
             return self._ndarray(array)
         if array.dtype == np.float64 and not fresh:
             array = array.astype(np.float32)  # as mx.nd.array does
-        if array.dtype not in _MX_DTYPES:
+        if not self.has_dtype(array):
             raise RecordError(
                 f'an array of dtype {array.dtype} at {current_site()}: MXNet has no '
                 f'such dtype; give numbers, for words those that stand for them in a '
@@ -139,6 +137,45 @@ class Inputs(CallLog):
             )
         spec = spec_of(array.shape, array.dtype, self.ctx)
         return self._append_array(array, spec) if fresh else self.known_array(spec, array, True)
+
+    @staticmethod
+    def has_dtype(array: np.ndarray) -> bool:
+        """Whether MXNet has such a dtype."""
+        return array.dtype in _MX_DTYPES
+
+    def new_constant(
+        self, key: tuple, values: np.ndarray, ctx: mx.Context, named: mx.Context
+    ) -> LazyArray:
+        """A constant (see `created`), to be known by a key that has the id of a context."""
+        store = self.store(spec_of(values.shape, values.dtype, ctx))
+        value = self._append_array(values, store.spec)
+        store.given[value._id] = values
+        self.constants[key] = store, value._id, named
+        return value
+
+    def runs_now(self, args: Sequence[Any]) -> bool:
+        """Whether an operator on these runs at once, as in eager Gluon: they are constants and
+        arrays that are data, of which somebody may want to know more than the model."""
+        values = [arg for arg in args if isinstance(arg, LazyArray)]
+        return (
+            bool(values)
+            and all([value.made() is not None for value in values])
+            and not any([self.is_weight(arg) for arg in args])
+        )
+
+    def operand(self, value: LazyArray, array: np.ndarray) -> LazyArray:
+        """A NumPy array beside a value of this recording in an operator."""
+        dtype, ctx = operand_dtype(value), value._store.spec.ctx
+        array = array.astype(dtype)
+        return self.known_array(spec_of(array.shape, dtype, ctx), array)
+
+    def given_for(self, constant: LazyArray) -> LazyArray:
+        """What a constant holds as a value like any other, whose operators are recorded."""
+        return self.known_array(constant._store.spec, constant._store.given[constant._id])
+
+    @abstractmethod
+    def is_weight(self, arg: Any) -> bool:
+        """Whether operators share this argument."""
 
     def known_array(self, spec: Spec, array: np.ndarray, may_change: bool = False) -> LazyArray:
         """A NumPy array as a value; a small one that holds what an earlier one held is that."""
@@ -155,7 +192,7 @@ class Inputs(CallLog):
     def _ndarray(self, array: NDArray) -> LazyArray:
         """An NDArray as a value, with the contents that it has now.
 
-        Small ones are copied; a large one is watched instead, and the same one is one value. To
+        Small ones are read or copied; a large one is watched instead, and is one value. To
         watch costs less than to copy, but writing through a view made before is not noticed; so
         what is a view itself, as of an array of ``mx.np``, is copied whatever its size. So is what
         lies in host memory of another kind: see `device_of`.
@@ -163,6 +200,10 @@ class Inputs(CallLog):
         eager = False
         if isinstance(array, LazyArray):  # of another scope, ragged or settled
             eager, array = array._store.spec.eager, array.evaluated()
+        if not eager and array.__class__ in (NDArray, GuardedArray):
+            value = self.read(array)
+            if value is not None:
+                return value
         large = self._large.get(id(array))
         if large is not None and large[1].copy is None:
             return large[0]
@@ -187,6 +228,19 @@ class Inputs(CallLog):
         watched = Watched(array, self._keep_forms)
         value = self._append_array(GivenArray(alias(array), watched), spec)
         self._large[id(array)] = value, watched
+        return value
+
+    def append_read(self, array: NDArray, key: Tuple[bytes, bytes, int]) -> LazyArray:
+        """An array as a value whose kind, contents and place on a tape were read."""
+        kind, contents, node = key
+        spec = self._kinds.get(kind)
+        if spec is None:
+            spec = self._kinds[kind] = spec_of(array.shape, array.dtype, array.ctx)
+        self._ctx = self._ctx or spec.ctx
+        values: np.ndarray = np.frombuffer(contents, spec.dtype).reshape(spec.shape)
+        value = self._append_array(GivenArray(alias(array) if node else None, values), spec)
+        if values.size <= _SMALL:
+            self._read[key] = value
         return value
 
     def _keep_forms(self) -> None:
@@ -240,7 +294,9 @@ class Inputs(CallLog):
             return partial(mx.nd.array, [self.scalars[(-value - 1) // 2]], self.ctx)
         spec, array = self.arrays[-value // 2 - 1]
         if isinstance(array, GivenArray):
-            return lambda: array.original
+            if array.original is not None:
+                return lambda: array.original
+            array = array.values
         return partial(mx.nd.array, array, spec.ctx, array.dtype)
 
     def handed_out(self, value: LazyArray) -> LazyArray:

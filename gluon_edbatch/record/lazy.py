@@ -1,7 +1,7 @@
 """Lazy values: NDArrays whose contents are computed when somebody looks at them."""
 
 import sys
-from functools import wraps
+from functools import lru_cache, partial, wraps
 from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 import mxnet as mx
@@ -12,7 +12,7 @@ from mxnet.ndarray import NDArray
 from ..errors import RecordError
 from ..mx.arrays import copy_into
 from ..subgraph.spec import Spec
-from .indexing import EVERYTHING, basic_index, is_position
+from .indexing import known_index
 from .sites import current_site
 from .stores import Store, copied
 
@@ -86,11 +86,50 @@ class LazyArray(NDArray):
             return self._array
         except AttributeError:
             pass
+        if self.constant() is not None:
+            return self.settled()  # somebody may write to it
         self._array = self._compute()
         return self._array
 
     def _compute(self) -> NDArray:
         return self._store.read(self._id)
+
+    def made(self) -> Optional[np.ndarray]:
+        """What it held when it was made in the scope, as by ``mx.nd.zeros`` (see `created`)."""
+        if self._id >= 0:
+            return None
+        given = self._store.given.get(self._id)
+        return given if isinstance(given, np.ndarray) else None
+
+    def constant(self) -> Optional[np.ndarray]:
+        """What it holds if it was made so, and nobody had its array since."""
+        return self.made()
+
+    def asnumpy(self) -> np.ndarray:
+        """As ``NDArray.asnumpy``."""
+        known = self.constant()
+        return super().asnumpy() if known is None else known.copy()
+
+    def __array__(self, dtype=None) -> np.ndarray:
+        return np.asarray(self.asnumpy(), dtype)
+
+    def _operand(self, other: Any) -> Any:
+        """What an operator of MXNet takes in the place of a NumPy array beside this value."""
+        if not isinstance(other, np.ndarray):
+            return other
+        return mx.nd.array(other, self.context, operand_dtype(self)) if other.ndim else other.item()
+
+    def __array_ufunc__(self, function, method, *inputs, **kwargs):
+        """``array + value``; other functions of NumPy are not recorded."""
+        name = _REFLECTED.get(function)
+        if name is not None and method == '__call__' and not kwargs and inputs[1] is self:
+            other = inputs[0]
+            return getattr(self, name)(other)
+        raise RecordError(
+            f'{current_site()}: numpy.{function.__name__} of a recorded value would compute it at '
+            f'once, without a gradient; use an operator of Python or MXNet (mx.nd.tanh(h)), or '
+            f'h.asnumpy() if its numbers are meant'
+        )
 
     @property
     def handle(self):
@@ -123,21 +162,20 @@ class LazyArray(NDArray):
 
     # --- recorded, where the base class would look at the handle ---------------------------------
 
-    def _recorded(self, op: str, *args: NDArray, **attrs: Any) -> Optional[NDArray]:
-        """Record an operator, or None if this value's scope is not recording any more."""
+    def _recorded(self, function: Callable[..., Any], **options: Any) -> Any:
+        """Record an operator; None if it is to run: this value's scope is not recording any more,
+        or the value is one that was made there."""
         recording = self._store.recording
-        if recording is None or not recording.active():
+        if recording is None or not recording.active() or self.made() is not None:
             return None
-        return recording.operator(op, tuple((k, str(v)) for k, v in attrs.items()), (self,) + args)
+        return recording.operation(function, (self,), options)
 
     def reshape(self, *shape, **kwargs) -> NDArray:
         """As ``NDArray.reshape``."""
         wanted = kwargs.get(
             'shape', shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
         )
-        result = self._recorded(
-            'Reshape', shape=tuple(wanted), reverse=bool(kwargs.get('reverse', False))
-        )
+        result = self._recorded(_reshaping(tuple(wanted), bool(kwargs.get('reverse', False))))
         if result is None:
             return self.settled().reshape(*shape, **kwargs)
         return self._sharing_memory(result)
@@ -146,18 +184,23 @@ class LazyArray(NDArray):
         """As ``NDArray.astype``."""
         if not copy and np.dtype(dtype) == np.dtype(self.dtype):
             return self
-        result = self._recorded('Cast', dtype=np.dtype(dtype).name)
+        result = self._recorded(mx.nd.Cast, dtype=_name_of_dtype(dtype))
         return self.evaluated().astype(dtype, copy) if result is None else result
 
     def detach(self) -> NDArray:
         """As ``NDArray.detach``."""
-        result = self._recorded('BlockGrad')
+        result = self._recorded(mx.nd.BlockGrad)
         return self.settled().detach() if result is None else self._sharing_memory(result)
 
     def copy(self) -> NDArray:
         """As ``NDArray.copy``."""
-        result = self._recorded('_copy')
+        result = self._recorded(mx.nd.identity)
         return self.evaluated().copy() if result is None else result
+
+    @property
+    def T(self) -> NDArray:
+        """As ``NDArray.T``."""
+        return self.transpose() if self.ndim > 1 else self
 
     def copyto(self, other):
         """As ``NDArray.copyto``."""
@@ -170,28 +213,20 @@ class LazyArray(NDArray):
         return self if context == self.context else self.evaluated().as_in_context(context)
 
     def __getitem__(self, key):
-        index = basic_index(key, self.shape)
+        if self.made() is not None:
+            return self.settled()[key]
+        index = known_index(key, self._store.shape) if self.__class__ is LazyArray else None
         recording = self._store.recording
         if index is None or 0 in index.shape or recording is None or not recording.active():
             return super().__getitem__(key)
         value = self
-        if any([axis != EVERYTHING for axis in index.axes]):
-            value = self._part(recording, index.axes)
-            if index.contiguous:
-                self._sharing_memory(value)
+        if index.position is not None:
+            value = recording.operation(_at_position, (self, index.position), {'axis': index.axis})
+        elif index.take is not None:
+            value = recording.operation(index.take, (self,), {})
+        if value is not self and index.contiguous:
+            self._sharing_memory(value)
         return value if value.shape == index.shape else value.reshape(index.shape)
-
-    def _part(self, recording: Any, axes: List[slice]) -> Any:
-        """Record a slice; one position of one axis is a number, which may vary."""
-        cut = [
-            axis
-            for axis, (taken, length) in enumerate(zip(axes, self.shape))
-            if length > 1 and taken != EVERYTHING
-        ]
-        if len(cut) == 1 and is_position(axes[cut[0]]):
-            return recording.operation(_at_position, (self, axes[cut[0]].start), {'axis': cut[0]})
-        begin, end, step = zip(*[(axis.start, axis.stop, axis.step) for axis in axes])
-        return recording.operation(mx.nd.slice, (self,), {'begin': begin, 'end': end, 'step': step})
 
     def _slice(self, start, stop):
         length = self.shape[0]
@@ -200,7 +235,7 @@ class LazyArray(NDArray):
             return self
         result = None
         if begin < end:
-            result = self._recorded('slice_axis', axis=0, begin=begin, end=end)
+            result = self._recorded(mx.nd.slice_axis, axis=0, begin=begin, end=end)
         if result is None:
             return self.settled()._slice(start, stop)
         return self._sharing_memory(result)
@@ -225,9 +260,9 @@ class LazyArray(NDArray):
             view._memory = self._memory = object()
         return view
 
-    def prepare_writing(self) -> None:
-        """What is about to be written may be another value for this object, unless it is settled
-        now.
+    def prepare_writing(self, operands: Sequence[Any] = ()) -> None:
+        """What is about to be written, of these operands, may be another value for this object,
+        unless it is settled now.
 
         Raises
         ------
@@ -235,7 +270,10 @@ class LazyArray(NDArray):
             If somebody else would see it in eager Gluon, and cannot here.
         """
         self._check_no_views()
-        if self._id < 0:
+        if self.constant() is not None:
+            if not any([_is_computed(operand) for operand in operands]):
+                self.settled()
+        elif self._id < 0:
             raise RecordError(
                 f'{current_site()}: an argument of a recorded call cannot be written to, as others '
                 f'may read it; make a new value instead (x = x * 2), or write to x.copy()'
@@ -273,7 +311,8 @@ class LazyArray(NDArray):
         view, write to and mark; recorded calls take it as it is then, as they take any array."""
         if _is_held_elsewhere(self, '_array'):
             return self._array
-        self._array = copied(self.evaluated())
+        made = self.constant() is not None
+        self._array = self._compute() if made else copied(self.evaluated())
         self.__class__ = SettledArray
         return self._array
 
@@ -301,13 +340,49 @@ class LazyArray(NDArray):
 
     def __repr__(self) -> str:
         store = self._store
-        if store.recording is None or (self._id >= 0 and store.locations.known(self._id)):
+        if (
+            store.recording is None
+            or self.constant() is not None
+            or (self._id >= 0 and store.locations.known(self._id))
+        ):
             return repr(self.evaluated())
         return f'<LazyArray {"x".join(map(str, self.shape))} @{self.context}, not computed>'
 
 
 def _at_position(value: NDArray, position: int, axis: int) -> NDArray:
     return mx.nd.slice_axis(value, axis=axis, begin=position, end=position + 1)
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _reshaping(shape: Tuple[int, ...], reverse: bool) -> Callable[..., Any]:
+    return partial(mx.nd.Reshape, shape=shape, reverse=reverse)
+
+
+@lru_cache(maxsize=None)
+def _name_of_dtype(dtype: Any) -> str:
+    return np.dtype(dtype).name
+
+
+def operand_dtype(value: NDArray) -> Any:
+    """That of NumPy arrays beside a value: as ``mx.nd.array`` makes of them, but exact."""
+    return value.dtype if np.issubdtype(value.dtype, np.floating) else np.float32
+
+
+# What NumPy calls for ``array + value`` -> the method of the value.
+_REFLECTED = {
+    np.add: '__radd__',
+    np.subtract: '__rsub__',
+    np.multiply: '__rmul__',
+    np.true_divide: '__rtruediv__',
+    np.power: '__rpow__',
+    np.remainder: '__rmod__',
+    np.equal: '__eq__',
+    np.not_equal: '__ne__',
+    np.greater: '__lt__',
+    np.greater_equal: '__le__',
+    np.less: '__gt__',
+    np.less_equal: '__ge__',
+}
 
 
 def _arithmetic(name: str) -> Callable[[LazyArray, Any], NDArray]:
@@ -317,16 +392,49 @@ def _arithmetic(name: str) -> Callable[[LazyArray, Any], NDArray]:
     @wraps(eager)
     def method(self, other):
         recording = self._store.recording
-        if (
-            recording is not None
-            and recording.active()
-            and (isinstance(other, NDArray) or other.__class__ in (int, float))
-        ):
-            return recording.operation(eager, (self, other), {})
-        return eager(self, other)
+        if recording is not None and recording.active():
+            if other.__class__ in (int, float):
+                return recording.operation(eager, (self, other), {})
+            if isinstance(other, NDArray):
+                value = recording.read(other, True) if other.__class__ is NDArray else None
+                operands = self, other if value is None else value
+                return recording.operation(eager, operands, {})
+            if isinstance(other, np.ndarray) and other.ndim:
+                return recording.operation(eager, (self, recording.operand(self, other)), {})
+        return eager(self, self._operand(other))
 
     return method
 
+
+def _method(name: str) -> Callable[..., Any]:
+    """A method that calls an operator, recorded without asking MXNet anew which."""
+    eager = getattr(NDArray, name)
+
+    def with_argument(self, argument, **options):
+        return eager(self, argument, **options)
+
+    @wraps(eager)
+    def method(self, *args, **options):
+        recording = self._store.recording
+        if recording is None or not recording.active() or 'inplace' in options:
+            return eager(self, *args, **options)
+        if not args:
+            return recording.operation(eager, (self,), options)
+        if len(args) > 1 or isinstance(args[0], NDArray):
+            return eager(self, *args, **options)
+        return recording.operation(with_argument, (self,), {'argument': args[0], **options})
+
+    return method
+
+
+for _name in (
+    '__neg__ expand_dims squeeze flatten broadcast_axes repeat pad swapaxes split slice_axis '
+    'one_hot pick sort topk argsort argmax argmin clip abs sign tile transpose flip sum nansum '
+    'prod nanprod mean max min norm round rint fix floor ceil trunc sin cos tan arcsin arccos '
+    'arctan degrees radians sinh cosh tanh arcsinh arccosh arctanh exp expm1 log log10 log2 log1p '
+    'sqrt rsqrt cbrt rcbrt square reciprocal relu sigmoid softmax log_softmax softmin'
+).split():
+    setattr(LazyArray, _name, _method(_name))
 
 for (
     _name
@@ -341,7 +449,7 @@ def _writing(name: str) -> Callable[..., Any]:
 
     @wraps(eager)
     def method(self, *args):
-        self.prepare_writing()
+        self.prepare_writing(args)
         recorded = self.__class__ is LazyArray
         target = self if recorded else self.settled()
         # MXNet assigns arrays of the target's own class only.
@@ -351,6 +459,8 @@ def _writing(name: str) -> Callable[..., Any]:
             else arg
             for arg in args
         ]
+        if name != '__setitem__':
+            operands[0] = self._operand(operands[0])
         try:
             result = eager(target, *operands)
         except MXNetError as error:
@@ -374,6 +484,10 @@ def writing_refused(error: MXNetError) -> Exception:
     )
 
 
+def _is_computed(operand: Any) -> bool:
+    return isinstance(operand, LazyArray) and operand.made() is None
+
+
 def _is_held_elsewhere(value: LazyArray, slot: str) -> bool:
     """Whether somebody else refers to what is in a slot."""
     held = getattr(value, slot, None)
@@ -389,13 +503,16 @@ class SettledArray(LazyArray):
     def __del__(self):
         pass  # the base class's would free a handle
 
-    def _recorded(self, op: str, *args: NDArray, **attrs: Any) -> None:
+    def constant(self) -> None:
+        """It may have been written to."""
+
+    def _recorded(self, function: Callable[..., Any], **options: Any) -> None:
         """Its methods run at once."""
 
     def __getitem__(self, key):
         return self._array[key]
 
-    def prepare_writing(self) -> None:
+    def prepare_writing(self, operands: Sequence[Any] = ()) -> None:
         """See the base class."""
         self._check_no_views()
 
@@ -420,6 +537,7 @@ class RaggedArray(LazyArray):
 
     def __init__(self, store: Store, ids: List[int]):
         self._store = store
+        self._id = 0  # none of its own
         self._ids = ids
 
     @property
@@ -448,7 +566,7 @@ class RaggedArray(LazyArray):
     def _compute(self) -> NDArray:
         return stack_ragged([value.evaluated() for value in self.values()], self._store.spec)
 
-    def prepare_writing(self) -> None:
+    def prepare_writing(self, operands: Sequence[Any] = ()) -> None:
         """See the base class."""
         self.settled()
 

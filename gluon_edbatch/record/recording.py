@@ -16,6 +16,7 @@ from ..errors import EdbError, RecordError, StaleValueError
 from ..mx.arrays import detached
 from ..mx.guard import GuardedArray, Watched
 from ..mx.parameters import arrays_of, contexts
+from ..mx.reading import node_offset
 from ..ops.attrs import Attrs
 from ..ops.numbers import Numbered
 from ..ops.registry import op_of
@@ -33,10 +34,10 @@ from ..subgraph.options import CompileOptions
 from ..subgraph.spec import ArenaKey, Spec, spec_of
 from ..subgraph.structure import flatten, objects_in
 from ..subgraph.trace import describe, trace_block, trace_numbered, trace_operator
-from .calls import ANY, Callee, End, Form, Nothing, Number, Ragged, current_recording
+from .calls import ANY, Callee, End, Form, Nothing, Number, Ragged
 from .hooks import suspended
 from .inputs import ARRAYS, NUMBERS, SCALAR_DTYPE, GivenArray, Inputs, is_array
-from .lazy import LazyArray, RaggedArray
+from .lazy import LazyArray, RaggedArray, SettledArray
 from .refused import current_model_call, refused_call
 from .shared import SharedTypes, Sharing
 from .sites import Site, current_site, site_of, site_of_error, user_codes
@@ -46,6 +47,7 @@ from .varying import Varying
 _tracing = threading.RLock()  # the name scope of a block serves one thread at a time
 # block -> {fingerprint: {key: NodeType}}, those used last; operators have no block
 _block_types: 'weakref.WeakKeyDictionary[gluon.Block, OrderedDict]' = weakref.WeakKeyDictionary()
+_GIVEN = np.ndarray, NDArray
 _MOST_FINGERPRINTS = 32  # a block may read something else in each scope, as a temperature
 _operator_types: Dict[tuple, NodeType] = {}
 _shared_types = SharedTypes()
@@ -100,6 +102,8 @@ class Recording(Inputs):
         self.adopted: Dict[Any, np.ndarray] = {}
         self.trusted: Set[NodeType] = set()
         self.disturbances = 0  # how often a block's attributes were set
+        with suspended():
+            self._node_at = node_offset()
         self.update_mode()
 
     # --- calls that are not as plain as those in calls.py ----------------------------------------
@@ -190,7 +194,7 @@ class Recording(Inputs):
             cls = arg.__class__
             if (
                 self._ctx is not None
-                and (cls is GuardedArray or (cls in (np.ndarray, NDArray) and arg.ndim))
+                and (cls in (GuardedArray, SettledArray) or (cls in _GIVEN and arg.ndim))
                 and not any(isinstance(other, NUMBERS) for other in args)
             ):
                 arg = self._array(arg)
@@ -444,6 +448,10 @@ class Recording(Inputs):
                     self.node_args.append(value)
         return self.finish_call(form)
 
+    def is_weight(self, arg: Any) -> bool:
+        """Whether operators share this argument."""
+        return arg.__class__ in (NDArray, GuardedArray) and self.sharing.is_weight(arg)
+
     def touched(self) -> None:
         """An array that calls read may change: look at all of them again for later calls."""
         for known in self._modes.values():
@@ -463,6 +471,7 @@ class Recording(Inputs):
     def update_mode(self) -> None:
         """Look at autograd's state again; calls recorded in different states differ in type."""
         self.mode = Mode(autograd.is_recording(), autograd.is_training())
+        self.taped = self.mode.recording
         self.forms_by_key, self.callees = self._modes.setdefault(self.mode, ({}, {}))
 
     def forget_blocks(self) -> None:
@@ -746,6 +755,9 @@ class Recording(Inputs):
         for kept in (
             self._large,
             self._small,
+            self._read,
+            self.constants,
+            self._kinds,
             self._modes,
             self.forms_by_key,
             self.callees,
@@ -791,10 +803,6 @@ class Recording(Inputs):
             self._release()
             for store in self.stores():
                 store.recording = None
-
-    def active(self) -> bool:
-        """Whether this thread is recording into this recording."""
-        return current_recording() is self
 
     def knows_autograd(self) -> bool:
         """Whether some of what it records may be on a tape; asked while it is recording."""

@@ -1,11 +1,12 @@
 """Where the results of recorded calls are: rows of arenas, which evaluations fill."""
 
-from typing import Callable, Dict, Optional, Union
+from typing import Any, Callable, Dict, Optional
 
 import mxnet as mx
 import numpy as np
 from mxnet.ndarray import NDArray
 
+from ..mx.host import upload
 from ..mx.modes import modes, set_recording
 from ..mx.pool import Memory
 from ..subgraph.spec import Spec
@@ -136,7 +137,7 @@ class Store:
         Shared by all stores of a recording.
     given : dict
         Numbers and arrays of the user that somebody may ask for when the recording is gone: value
-        -> the number, or a function that makes an NDArray of it.
+        -> the number, or a function that makes an NDArray of it; what a constant holds.
     """
 
     __slots__ = (
@@ -157,7 +158,7 @@ class Store:
         self.ragged = object()
         self.arenas: Dict[int, Arena] = {}
         self.locations: Locations = recording.locations
-        self.given: Dict[int, Union[float, Callable[[], NDArray]]] = {}
+        self.given: Dict[int, Any] = {}
 
     def read(self, value: int) -> NDArray:
         """The computed value; if it is not there yet, run all that is recorded."""
@@ -165,6 +166,8 @@ class Store:
             given = self.given.get(value)
             if isinstance(given, float):
                 return mx.nd.array([given], self.spec.ctx)
+            if isinstance(given, np.ndarray):
+                return upload(given, self.spec.ctx)
             return (given or self.recording.original(value))()
         locations = self.locations
         if not locations.known(value):

@@ -1,0 +1,108 @@
+"""Small arrays of the host read at once, contents and all, as Python; ``reading.pxd`` says the same
+in C.
+
+MXNet's own ways cost tens of microseconds an array: a copy is an operator for the engine. Here its
+functions are called one after the other, and bytes are copied. The compiled ``calls.py`` uses the
+C form (``reading.h``) and never runs `read`.
+"""
+
+import ctypes
+from functools import lru_cache
+from struct import pack
+from typing import Optional, Sequence, Tuple
+
+import mxnet as mx
+import numpy as np
+from mxnet.base import _LIB, get_last_ffi_error
+from mxnet.ndarray import NDArray
+
+from .arrays import dtype_number, handle_slot
+from .modes import modes
+
+_NAMES = 'StorageType', 'Context', 'DType', 'Shape', 'Data'
+_CPU, _DENSE = 1, 0
+_DTYPES = 'float32', 'float64', 'float16', 'uint8', 'int32', 'int8', 'int64', 'bool'
+_SIZES = {dtype_number(dtype): np.dtype(dtype).itemsize for dtype in _DTYPES}
+_PROBED = 16  # words of an NDArray in C++, which has more
+
+
+def read(array: NDArray, most: int, node_at: int) -> Optional[Tuple[bytes, bytes, int]]:
+    """What an array holds when the engine has computed it; does not count as a touch.
+
+    Parameters
+    ----------
+    array : NDArray
+    most : int
+        Larger ones are not read, nor are empty and sparse ones and those on other devices.
+    node_at : int
+        What `node_offset` found.
+
+    Returns
+    -------
+    tuple of (bytes, bytes, int) or None
+        What stands for its shape, dtype and device; its contents; and what stands for its place on
+        autograd's tape, 0 if it is on none.
+    """
+    handle = handle_slot.__get__(array)
+    stype, ctx, number, dtype = (ctypes.c_int() for _ in range(4))
+    ndim, shape, data = ctypes.c_int(), ctypes.POINTER(ctypes.c_int)(), ctypes.c_void_p()
+    _check(_LIB.MXNDArrayGetStorageType(handle, ctypes.byref(stype)))
+    _check(_LIB.MXNDArrayGetContext(handle, ctypes.byref(ctx), ctypes.byref(number)))
+    _check(_LIB.MXNDArrayGetDType(handle, ctypes.byref(dtype)))
+    _check(_LIB.MXNDArrayGetShape(handle, ctypes.byref(ndim), ctypes.byref(shape)))
+    if (stype.value, ctx.value) != (_DENSE, _CPU) or ndim.value <= 0 or dtype.value not in _SIZES:
+        return None
+    dims = shape[: ndim.value]
+    size = int(np.prod(dims))
+    if not 0 < size < most:
+        return None
+    _check(_LIB.MXNDArrayWaitToRead(handle))
+    _check(_LIB.MXNDArrayGetData(handle, ctypes.byref(data)))
+    if not data.value:
+        return None
+    node = ctypes.c_size_t.from_address(handle.value + node_at).value if node_at >= 0 else 1
+    kind = pack(f'{2 + len(dims)}i', number.value, dtype.value, *dims)
+    return kind, ctypes.string_at(data.value, size * _SIZES[dtype.value]), node
+
+
+def prepare(handle, where: Sequence[int], failed) -> None:
+    """Tell the C form where things are (see `IN_C`)."""
+
+
+_FUNCTIONS = [getattr(_LIB, f'MXNDArrayGet{name}') for name in _NAMES] + [_LIB.MXNDArrayWaitToRead]
+# Where handles are, and MXNet's functions that `read` calls, as ``reading.h`` wants them.
+IN_C = (
+    handle_slot,
+    [ctypes.cast(function, ctypes.c_void_p).value or 0 for function in _FUNCTIONS],
+    get_last_ffi_error,
+)
+
+
+@lru_cache(maxsize=None)
+def node_offset() -> int:
+    """Where in an NDArray, as it lies in memory, stands its place on autograd's tape, as MXNet has
+    no function that tells whether there is one; -1 if that is not to be seen.
+
+    It is where an array has zero unless it is marked or computed from one that is.
+    """
+    array, other = mx.nd.ones((1, 8)), mx.nd.ones((2, 3, 2))
+    mx.nd.waitall()
+    before = _words(array)
+    array.attach_grad()
+    changed = np.flatnonzero(before != _words(array))
+    with modes(recording=True):
+        computed = array * 2
+    mx.nd.waitall()
+    place = changed[0] if len(changed) else 0
+    on_tape = [_words(each)[place] for each in (array, computed)]
+    on_none = [before[place]] + [_words(each)[place] for each in (other, computed.detach())]
+    return 8 * int(place) if len(changed) and all(on_tape) and not any(on_none) else -1
+
+
+def _words(array: NDArray) -> np.ndarray:
+    return np.frombuffer(ctypes.string_at(array.handle, 8 * _PROBED), np.uint64)
+
+
+def _check(failed: int) -> None:
+    if failed:
+        raise get_last_ffi_error()

@@ -1,0 +1,161 @@
+"""Arrays of known contents that are made in a scope (``mx.nd.zeros``, ``array``, ``begin_state``):
+constants of the recording, of which MXNet makes arrays only when somebody wants them.
+
+What MXNet makes for itself, as parameters and batches of data, are arrays as ever.
+"""
+
+import sys
+from functools import wraps
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+import mxnet as mx
+import numpy as np
+from mxnet import gluon
+from mxnet.ndarray import NDArray
+from mxnet.util import is_np_array
+
+from ..mx.modes import modes
+from .calls import current_recording, record_into
+
+_DEVICES = frozenset(('cpu', 'gpu'))
+_PLAIN = (int, str, type, type(None), np.dtype, mx.Context)
+_LARGE = 1 << 16  # elements
+_BEGUN_WITH = frozenset(('ctx', 'dtype'))
+_zeros, _array = mx.nd.zeros, mx.nd.array
+_RNNLayer = gluon.rnn.LSTM.__mro__[1]  # which has no public name
+
+
+def _recording() -> Optional[Any]:
+    """The recording in which the function two calls above makes an array; None if that function
+    is MXNet's own."""
+    recording = current_recording()
+    if recording is None or _is_mxnet(sys._getframe(2).f_globals.get('__name__', '')):
+        return None
+    return recording
+
+
+def _is_mxnet(module: str) -> bool:
+    """Whether it is MXNet's and makes arrays for itself: recurrent cells make theirs for users."""
+    return module.startswith('mxnet.') and not module.startswith('mxnet.gluon.rnn')
+
+
+def _hooked_zeros(shape, ctx=None, dtype=None, stype=None, **kwargs):
+    recording = _recording()
+    if recording is None or stype or shape.__class__ not in (int, tuple) or 'out' in kwargs:
+        return _zeros(shape, ctx, dtype, stype, **kwargs)
+    ctx = ctx or mx.current_context()
+    key = _zeros, shape, dtype, id(ctx)
+    value = recording.constant(key)
+    return _run_once(recording, key, ctx, (shape, ctx, dtype), {}) if value is None else value
+
+
+def _hooked_begin(begin_state: Callable[..., Any]) -> Callable[..., Any]:
+    """What a recurrent cell or layer begins with; its own way takes long, to make names."""
+
+    @wraps(begin_state)
+    def hooked(self, batch_size=0, func=_zeros, **kwargs):
+        recording = current_recording()
+        if (
+            recording is None
+            or func not in (_zeros, _hooked_zeros)
+            or not set(kwargs) <= _BEGUN_WITH
+        ):
+            return begin_state(self, batch_size, func, **kwargs)
+        states = _known_states(recording, self, batch_size, **kwargs)
+        return begin_state(self, batch_size, _hooked_zeros, **kwargs) if states is None else states
+
+    return hooked
+
+
+def _known_states(recording, cell, batch_size, ctx=None, dtype=None) -> Optional[List[NDArray]]:
+    """Its states, if constants are known for all of them and it begins with any."""
+    if getattr(cell, '_modified', False) or is_np_array():
+        return None
+    ctx = ctx or mx.current_context()
+    states = []
+    for info in cell.state_info(batch_size):
+        value = info and recording.constant((_zeros, info['shape'], dtype, id(ctx)))
+        if value is None:
+            return None
+        states.append(value)
+    return states
+
+
+def _hooked(function: Callable[..., NDArray]) -> Callable[..., NDArray]:
+    """The same for a function whose result depends on its arguments alone."""
+
+    @wraps(function)
+    def hooked(*args, **kwargs):
+        recording = _recording()
+        parts = _described((*args, *kwargs.values()))
+        if recording is None or parts is None:
+            return function(*args, **kwargs)
+        ctx = mx.current_context()
+        key = (function, id(ctx), len(args), *kwargs, *parts)
+        value = recording.constant(key)
+        return _run_once(recording, key, ctx, args, kwargs) if value is None else value
+
+    return hooked
+
+
+def _described(args: Tuple[Any, ...]) -> Optional[List[Any]]:
+    """What stands for these arguments in a key; None if there is none."""
+    parts: List[Any] = []
+    for arg in args:
+        if isinstance(arg, (list, tuple)) and all([type(item) is int for item in arg]):
+            parts.append(tuple(arg))
+        elif type(arg) is float:
+            parts.append(repr(arg))  # 0.0 is -0.0
+        elif isinstance(arg, _PLAIN):
+            parts.append(str(arg) if isinstance(arg, mx.Context) else arg)
+        else:
+            return None
+    return parts
+
+
+def _run_once(recording, key: tuple, ctx, args: tuple, kwargs: Dict[str, Any]) -> NDArray:
+    """What MXNet makes, as a constant if it is such as a recording takes."""
+    record_into(None)
+    try:
+        with modes(recording=False):
+            array = key[0](*args, **kwargs)
+        values = array.asnumpy() if array.size < _LARGE else np.empty(0)
+        if not _is_constant(values, array.ctx):
+            return array
+    finally:
+        record_into(recording)
+    return recording.new_constant(key, values, array.ctx, ctx)
+
+
+def _is_constant(values: np.ndarray, ctx: mx.Context) -> bool:
+    return values.ndim > 0 and 0 < values.size < _LARGE and ctx.device_type in _DEVICES
+
+
+def _hooked_array(source_array, ctx=None, dtype=None):
+    recording = None if isinstance(source_array, NDArray) else _recording()
+    if recording is None:
+        return _array(source_array, ctx, dtype)
+    ctx = ctx or mx.current_context()
+    try:
+        values = np.array(source_array, np.float32 if dtype is None else dtype)
+    except (TypeError, ValueError):
+        values = np.empty(0)
+    if not _is_constant(values, ctx) or not recording.has_dtype(values):
+        return _array(source_array, ctx, dtype)
+    key = values.shape, values.dtype, values.tobytes(), id(ctx)
+    value = recording.constant(key)
+    return recording.new_constant(key, values, ctx, ctx) if value is None else value
+
+
+HOOKS = (
+    (mx.nd, 'zeros', _hooked_zeros, _zeros),
+    (mx.nd, 'array', _hooked_array, _array),
+    *(
+        (mx.nd, name, _hooked(getattr(mx.nd, name)), getattr(mx.nd, name))
+        for name in ('ones', 'full', 'arange')
+    ),
+    *(
+        (layer, 'begin_state', _hooked_begin(layer.begin_state), layer.begin_state)
+        for layer in (gluon.rnn.RecurrentCell, _RNNLayer)
+    ),
+)
