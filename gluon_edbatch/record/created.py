@@ -44,9 +44,9 @@ def _hooked_zeros(shape, ctx=None, dtype=None, stype=None, **kwargs):
     if recording is None or stype or shape.__class__ not in (int, tuple) or 'out' in kwargs:
         return _zeros(shape, ctx, dtype, stype, **kwargs)
     ctx = ctx or mx.current_context()
-    key = _zeros, shape, dtype, id(ctx)
+    key = _zeros, shape, dtype, ctx.device_typeid, ctx.device_id
     value = recording.constant(key)
-    return _run_once(recording, key, ctx, (shape, ctx, dtype), {}) if value is None else value
+    return _run_once(recording, key, (shape, ctx, dtype), {}) if value is None else value
 
 
 def _hooked_begin(begin_state: Callable[..., Any]) -> Callable[..., Any]:
@@ -72,9 +72,10 @@ def _known_states(recording, cell, batch_size, ctx=None, dtype=None) -> Optional
     if getattr(cell, '_modified', False) or is_np_array():
         return None
     ctx = ctx or mx.current_context()
+    place = dtype, ctx.device_typeid, ctx.device_id
     states = []
     for info in cell.state_info(batch_size):
-        value = info and recording.constant((_zeros, info['shape'], dtype, id(ctx)))
+        value = info and recording.constant((_zeros, info['shape'], *place))
         if value is None:
             return None
         states.append(value)
@@ -91,9 +92,9 @@ def _hooked(function: Callable[..., NDArray]) -> Callable[..., NDArray]:
         if recording is None or parts is None:
             return function(*args, **kwargs)
         ctx = mx.current_context()
-        key = (function, id(ctx), len(args), *kwargs, *parts)
+        key = (function, ctx.device_typeid, ctx.device_id, len(args), *kwargs, *parts)
         value = recording.constant(key)
-        return _run_once(recording, key, ctx, args, kwargs) if value is None else value
+        return _run_once(recording, key, args, kwargs) if value is None else value
 
     return hooked
 
@@ -113,7 +114,7 @@ def _described(args: Tuple[Any, ...]) -> Optional[List[Any]]:
     return parts
 
 
-def _run_once(recording, key: tuple, ctx, args: tuple, kwargs: Dict[str, Any]) -> NDArray:
+def _run_once(recording, key: tuple, args: tuple, kwargs: Dict[str, Any]) -> NDArray:
     """What MXNet makes, as a constant if it is such as a recording takes."""
     record_into(None)
     try:
@@ -124,7 +125,7 @@ def _run_once(recording, key: tuple, ctx, args: tuple, kwargs: Dict[str, Any]) -
             return array
     finally:
         record_into(recording)
-    return recording.new_constant(key, values, array.ctx, ctx)
+    return recording.new_constant(key, values, array.ctx)
 
 
 def _is_constant(values: np.ndarray, ctx: mx.Context) -> bool:
@@ -142,9 +143,9 @@ def _hooked_array(source_array, ctx=None, dtype=None):
         values = np.empty(0)
     if not _is_constant(values, ctx) or not recording.has_dtype(values):
         return _array(source_array, ctx, dtype)
-    key = values.shape, values.dtype, values.tobytes(), id(ctx)
+    key = values.shape, values.dtype, values.tobytes(), ctx.device_typeid, ctx.device_id
     value = recording.constant(key)
-    return recording.new_constant(key, values, ctx, ctx) if value is None else value
+    return recording.new_constant(key, values, ctx) if value is None else value
 
 
 HOOKS = (

@@ -41,11 +41,8 @@ _COUNTED = frozenset(('_counter', '_init_counter', '_modified'))  # by cells, fo
 
 
 def _hooked_setattr(self, name, value):
-    if name in _COUNTED:
-        object.__setattr__(self, name, value)
-        return
     recording = current_recording()
-    if recording is not None:
+    if recording is not None and name not in _COUNTED:
         old = self.__dict__.get(name, _UNSET)
         if old is not value and not (
             type(old) is type(value) and isinstance(value, (int, float, str, bool)) and old == value

@@ -143,14 +143,12 @@ class Inputs(CallLog):
         """Whether MXNet has such a dtype."""
         return array.dtype in _MX_DTYPES
 
-    def new_constant(
-        self, key: tuple, values: np.ndarray, ctx: mx.Context, named: mx.Context
-    ) -> LazyArray:
-        """A constant (see `created`), to be known by a key that has the id of a context."""
+    def new_constant(self, key: tuple, values: np.ndarray, ctx: mx.Context) -> LazyArray:
+        """A constant (see `created`), to be known by a key."""
         store = self.store(spec_of(values.shape, values.dtype, ctx))
         value = self._append_array(values, store.spec)
         store.given[value._id] = values
-        self.constants[key] = store, value._id, named
+        self.constants[key] = store, value._id
         return value
 
     def runs_now(self, args: Sequence[Any]) -> bool:

@@ -85,6 +85,7 @@ CASES = {
     'y[:, 0:2]': Case(lambda s, i: s.values[i][:, 0:2]),
     'y + y': Case(lambda s, i: s.values[i] + s.values[i]),
     'y * 2.0': Case(lambda s, i: s.values[i] * 2.0),
+    'y * float(i)': Case(lambda s, i: s.values[i] * float(i)),
     'mx.nd.tanh(y)': Case(lambda s, i: nd.tanh(s.values[i])),
     'edb.nd.tanh(y)': Case(lambda s, i: edb.nd.tanh(s.values[i])),
     'y + NDArray': Case(lambda s, i: s.values[i] + s.arrays[i]),

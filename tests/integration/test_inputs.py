@@ -85,9 +85,6 @@ IDIOMS = {
     'made, and computed with': lambda net, cell, x: net(
         x * (nd.arange(WIDTH, ctx=x.ctx).reshape((1, -1)) + nd.ones((1, WIDTH), ctx=x.ctx))
     ),
-    'full of -0.0': lambda net, cell, x: (
-        net(x) * (1 / nd.full((1, WIDTH), -0.0, ctx=x.ctx) < nd.full((1, WIDTH), 0.0, ctx=x.ctx))
-    ),
     'written': with_written_state,
     'marked': with_marked_state,
     'operand': lambda net, cell, x: with_operands(net(x)),
@@ -171,6 +168,8 @@ def test_arrays_of_other_dtypes_and_shapes_are_not_one_value():
         nd.zeros((1, 2), dtype='float64'),
         nd.zeros((4, 1)),
         nd.zeros((1, 4), ctx=OTHER),
+        nd.zeros((1, 4), dtype='bool'),
+        nd.zeros((1, 4), dtype='float16'),
     ]
     with edb.batching():
         found = [edb.nd.identity(array) for array in arrays]
@@ -278,6 +277,21 @@ def test_what_is_made_is_what_eager_makes(maker, options):
     np.testing.assert_array_equal(numbers, expected.asnumpy())
 
 
+def test_equal_contexts_are_one():
+    cell, array = started(gluon.rnn.LSTMCell(WIDTH, input_size=WIDTH)), row()
+    with edb.batching() as scope:
+        for _ in range(3):
+            nd.zeros((1, WIDTH), ctx=mx.cpu()), nd.ones(3, ctx=mx.cpu(0))
+            cell.begin_state(batch_size=1, ctx=array.context)
+        assert len(scope._recording.arrays) == 2
+
+
+def test_zero_has_a_sign():
+    with edb.batching():
+        signs = [np.signbit(nd.full((1, 2), zero).asnumpy()).all() for zero in (-0.0, 0.0)]
+    assert signs == [True, False]
+
+
 def test_the_current_context_counts():
     with edb.batching():
         here = nd.zeros((1, 2)), nd.ones(2)
@@ -370,6 +384,19 @@ def test_an_array_that_was_given_out_is_read_as_it_is(dense):
         out[:] = 1
         found = dense(state)
     np.testing.assert_allclose(found.asnumpy(), dense(nd.ones((1, WIDTH))).asnumpy(), rtol=1e-5)
+
+
+def test_what_mxnet_writes_by_a_handle_is_seen(dense):
+    store = mx.kv.create()
+    store.init(0, nd.ones((1, WIDTH)))
+    with edb.batching():
+        state = nd.zeros((1, WIDTH))
+        before = dense(state)
+        store.pull(0, out=state)
+        after = dense(state)
+    for number, value in enumerate((before, after)):
+        expected = dense(nd.full((1, WIDTH), number)).asnumpy()
+        np.testing.assert_allclose(value.asnumpy(), expected, rtol=1e-5)
 
 
 def test_other_threads_make_arrays():
