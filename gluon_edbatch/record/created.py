@@ -18,7 +18,7 @@ from ..mx.modes import modes
 from .calls import current_recording, record_into
 
 _DEVICES = frozenset(('cpu', 'gpu'))
-_PLAIN = (int, str, type, type(None), np.dtype, mx.Context)
+_PLAIN = (int, float, str, type, type(None), np.dtype, mx.Context)
 _LARGE = 1 << 16  # elements
 _BEGUN_WITH = frozenset(('ctx', 'dtype'))
 _zeros, _array = mx.nd.zeros, mx.nd.array
@@ -105,8 +105,6 @@ def _described(args: Tuple[Any, ...]) -> Optional[List[Any]]:
     for arg in args:
         if isinstance(arg, (list, tuple)) and all([type(item) is int for item in arg]):
             parts.append(tuple(arg))
-        elif type(arg) is float:
-            parts.append(repr(arg))  # 0.0 is -0.0
         elif isinstance(arg, _PLAIN):
             parts.append(str(arg) if isinstance(arg, mx.Context) else arg)
         else:
