@@ -5,7 +5,6 @@ What MXNet makes for itself, as parameters and batches of data, are arrays as ev
 """
 
 import sys
-from functools import wraps
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import mxnet as mx
@@ -52,7 +51,6 @@ def _hooked_zeros(shape, ctx=None, dtype=None, stype=None, **kwargs):
 def _hooked_begin(begin_state: Callable[..., Any]) -> Callable[..., Any]:
     """What a recurrent cell or layer begins with; its own way takes long, to make names."""
 
-    @wraps(begin_state)
     def hooked(self, batch_size=0, func=_zeros, **kwargs):
         recording = current_recording()
         if (
@@ -85,7 +83,6 @@ def _known_states(recording, cell, batch_size, ctx=None, dtype=None) -> Optional
 def _hooked(function: Callable[..., NDArray]) -> Callable[..., NDArray]:
     """The same for a function whose result depends on its arguments alone."""
 
-    @wraps(function)
     def hooked(*args, **kwargs):
         recording = _recording()
         parts = _described((*args, *kwargs.values()))
