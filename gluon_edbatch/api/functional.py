@@ -227,9 +227,11 @@ def ragged(
 ) -> NDArray:
     """Any number of values (none included) stacked along axis 1, as one argument of a block.
 
-    How many there are does not split types: a batch pads with rows of zeros to its longest. The
-    block sees (N, K, ...); what it computes must not depend on the padding, which is checked
-    once. ``result.lengths`` is (r,), the number of values, for masks.
+    How many there are does not split types. The block sees (N, K, ...), and writes what it does
+    with the K values of one call, without a thought of padding: native operators have none, and
+    where there is some, it is masked before softmax, sum, mean, max and others along that axis.
+    Where that is not proved, or a result has the axis, only calls with equally many values are
+    batched. ``result.lengths`` is (r,), the number of values.
 
     Parameters
     ----------

@@ -199,6 +199,11 @@ class Machine:
             self.plan.indices[parents.begin : parents.end], batch.rows, arena.dtype, arena.ctx
         )
 
+    def lengths(self, batch: Batch, position: int) -> NDArray:
+        """How many values of a ragged argument each row of the batch has."""
+        begin: Any = batch.reads[position].lengths
+        return self.index_array(batch.node_type.ctx)._slice(begin, begin + batch.rows)
+
     def read(self, batch: Batch, position: int) -> NDArray:
         """One argument of a batch as an array of its own, ragged ones padded."""
         read = batch.reads[position]

@@ -4,7 +4,7 @@ Types whose every operator has a batching rule are proved already; all others, a
 arguments (whose padding must not matter), are compared at their first batch that could differ.
 """
 
-from typing import List, Sequence, Tuple
+from typing import List, Optional, Sequence, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -13,7 +13,7 @@ from mxnet.ndarray import NDArray
 from ..errors import RowDependenceError
 from ..mx.modes import modes
 from ..subgraph.node_type import Kind, NodeType
-from .cached.program import EMPTY, SLICE, program_for
+from .cached.program import EMPTY, MASKED_SLICE, SLICE, program_for
 from .executable import executable
 
 _SMALLEST_SCALE = 4e-3  # where exact results are zero, only rounding is left
@@ -60,7 +60,14 @@ def verify(machine, batch, lengths: np.ndarray, rows: np.ndarray, line: str) -> 
         node_type.random or bool(node_type.graph.subgraph.states)
     )
     if switched:  # neither dropout nor moving averages may tell the two apart, or be changed
-        together = run_unrecorded(machine, node_type, inputs, _kinds(node_type, longest), False)
+        together = run_unrecorded(
+            machine,
+            node_type,
+            inputs,
+            _kinds(node_type, longest, MASKED_SLICE),
+            False,
+            np.repeat(np.maximum(lengths, 1), rows, axis=0),
+        )
     else:
         together = [
             machine.arenas[write.arena]._slice(write.begin, write.end) for write in batch.writes
@@ -89,28 +96,47 @@ def _cut(node_type, inputs, begin, end, lengths) -> List[NDArray]:
     return cut
 
 
-def _kinds(node_type, lengths) -> Tuple[str, ...]:
+def _kinds(node_type, lengths, masked: str = SLICE) -> Tuple[str, ...]:
+    """How to read arrays; `masked` ragged ones whose padding shows."""
     lengths = iter(np.asarray(lengths).tolist())
-    return tuple(
-        EMPTY if argument.kind is Kind.RAGGED and next(lengths) == 0 else SLICE
-        for argument in node_type.arguments
-    )
+
+    def kind(argument) -> str:
+        if argument.kind is not Kind.RAGGED:
+            return SLICE
+        empty = next(lengths) == 0
+        return masked if node_type.masked else EMPTY if empty else SLICE
+
+    return tuple(map(kind, node_type.arguments))
 
 
 def run_unrecorded(
-    machine, node_type: NodeType, inputs: Sequence[NDArray], kinds: Tuple[str, ...], training: bool
+    machine,
+    node_type: NodeType,
+    inputs: Sequence[NDArray],
+    kinds: Tuple[str, ...],
+    training: bool,
+    lengths: Optional[np.ndarray] = None,
 ) -> List[NDArray]:
-    """What a type makes of arrays, without autograd."""
+    """What a type makes of arrays, without autograd; `lengths` (rows, ragged arguments) are for
+    those of a masked kind."""
     program = program_for(node_type, kinds)
     arguments = [
         inputs[source.position]
         if source.kind == 'rows'
+        else _lengths_of(node_type, source.position, lengths)
+        if source.kind == 'lengths'
         else machine.weights.of(node_type, program, source)
         for source in program.sources
     ]
     with modes(recording=False, training=training):
         results = program.call(*arguments)
     return [results] if isinstance(results, mx.nd.NDArray) else results
+
+
+def _lengths_of(node_type: NodeType, position: int, lengths: Optional[np.ndarray]) -> NDArray:
+    assert lengths is not None  # which masked kinds ask for
+    own = lengths[:, node_type.ragged.index(position)]
+    return mx.nd.array(own, ctx=node_type.ctx, dtype='int32')
 
 
 def _close(found: np.ndarray, expected: np.ndarray) -> bool:

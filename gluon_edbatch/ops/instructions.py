@@ -31,6 +31,9 @@ class Opcode(IntEnum):
     TRANSPOSE = 14
     PARAMETER_ROW = 15
     SEGMENT_SOFTMAX = 16
+    SEGMENT_EXTREME = 17
+    SEGMENT_MASK = 18
+    SEGMENT_PICK = 19
 
 
 class Function(NamedTuple):
@@ -240,4 +243,7 @@ def read_backward(instruction: Instruction) -> List[View]:
         Opcode.PICK: [b],
         Opcode.BATCH_PRODUCT: [a, b],
         Opcode.SEGMENT_SOFTMAX: [out],
+        Opcode.SEGMENT_EXTREME: [out, a],
+        Opcode.SEGMENT_MASK: [b],
+        Opcode.SEGMENT_PICK: [b],
     }.get(op, [])

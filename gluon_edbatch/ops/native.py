@@ -328,20 +328,41 @@ def take(call: LoweredCall) -> None:
 
 
 def sequence_mask(call: LoweredCall) -> None:
-    # What it would mask is padding: that its lengths say so is a condition of the type.
-    if not call.inputs[0].ragged or call.attrs.integer('axis', 0) != 1:
+    x, *lengths = call.all_rows()
+    if not x.ragged or call.attrs.integer('axis', 0) != 1 or not lengths:
         raise Unsupported('has SequenceMask')
-    call.alias(call.x)
+    call.emit(Opcode.SEGMENT_MASK, x, *lengths, reals=(call.attrs.number('value', 0),))
 
 
 def batch_dot(call: LoweredCall) -> None:
     a, b = call.all_rows()
-    if len(a.shape) != 2 or a.ragged or b.ragged:
-        raise Unsupported('has batch_dot of more axes')
     turned_a, turned_b = call.attrs.flag('transpose_a'), call.attrs.flag('transpose_b')
+    if a.ragged or b.ragged:
+        _product_of_values(call, a, b, (turned_a, turned_b))
+        return
+    if len(a.shape) != 2:
+        raise Unsupported('has batch_dot of more axes')
     depth = a.shape[0] if turned_a else a.shape[1]
     numbers = (*call.shape[1:], depth, turned_a + 2 * turned_b)
     call.emit(Opcode.BATCH_PRODUCT, a, b, numbers=numbers)
+
+
+def _product_of_values(call: LoweredCall, a: Value, b: Value, turned: Tuple[bool, bool]) -> None:
+    """Each value by the matrix of its row; or a sum of products of the values of a row."""
+    low = call.low
+    if a.ragged and not b.ragged and not turned[0] and len(a.shape) == 1:
+        (n,) = call.shape[2:]
+        matrices = b._replace(view=low.new(b.view.width, True), ragged=True)
+        low.emit(Opcode.EXPAND, matrices.view, b.view)
+        numbers = (1, n, a.view.width, 2 * (turned[1] or n == 1))
+        call.emit(Opcode.BATCH_PRODUCT, a, matrices, numbers=numbers)
+    elif a.ragged and b.ragged and turned == (True, False) and len(a.shape) == 1:
+        m, n = call.shape[1:]
+        each = low.new(m * n, True)
+        low.emit(Opcode.BATCH_PRODUCT, each, a.view, b.view, numbers=(m, n, 1, 0))
+        low.emit(Opcode.SEGMENT_SUM, call.out(False), each)
+    else:
+        raise Unsupported('has batch_dot of ragged values along other axes')
 
 
 def softmax(op: Opcode) -> NativeRule:
@@ -349,8 +370,8 @@ def softmax(op: Opcode) -> NativeRule:
         x, axis = call.x, call.attrs.axis('axis', call.rank, -1)
         if len(call.inputs) > 1 or call.attrs.get('temperature', 'None') != 'None':
             raise Unsupported(f'has {call.op} with options')
-        if x.ragged and axis == 1 and op is Opcode.SOFTMAX:
-            call.emit(Opcode.SEGMENT_SOFTMAX)
+        if x.ragged and axis == 1:
+            call.emit(Opcode.SEGMENT_SOFTMAX, numbers=(int(op is Opcode.LOG_SOFTMAX),))
             return
         if axis != call.rank - 1 or not x.shape:
             raise Unsupported(f'has {call.op} along another axis')
@@ -362,11 +383,13 @@ def softmax(op: Opcode) -> NativeRule:
 def pick(call: LoweredCall) -> None:
     x, index = call.all_rows()
     rank = len(x.shape) + x.lead
-    if (
-        call.attrs.axis('axis', rank, -1) != rank - 1
-        or x.ragged != index.ragged
-        or call.attrs.get('mode', 'clip') != 'clip'
-    ):
+    axis = call.attrs.axis('axis', rank, -1)
+    if call.attrs.get('mode', 'clip') != 'clip':
+        raise Unsupported('has pick with options')
+    if x.ragged and axis == 1 and not index.ragged:
+        call.low.emit(Opcode.SEGMENT_PICK, call.out(False), x.view, index.view)
+        return
+    if axis != rank - 1 or x.ragged != index.ragged:
         raise Unsupported('has pick along another axis')
     call.emit(Opcode.PICK, x, index)
 
@@ -375,8 +398,8 @@ def reduce(mean: bool) -> NativeRule:
     def rule(call: LoweredCall) -> None:
         x = call.x
         axes = call.attrs.axes(len(x.shape) + x.lead)
-        if x.ragged and axes == {1} and not mean:
-            call.low.emit(Opcode.SEGMENT_SUM, call.out(False), x.view)
+        if x.ragged and axes == {1}:
+            call.low.emit(Opcode.SEGMENT_SUM, call.out(False), x.view, numbers=(int(mean),))
             return
         if not axes:  # every axis is excluded: nothing to sum
             call.alias(x)
@@ -387,6 +410,18 @@ def reduce(mean: bool) -> NativeRule:
         length, inner = width_of(x.shape[first : last + 1]), width_of(x.shape[last + 1 :])
         factor = 1.0 / length if mean else 1.0
         call.emit(Opcode.REDUCE, numbers=(length, inner), reals=(factor,))
+
+    return rule
+
+
+def extreme(least: bool) -> NativeRule:
+    """The largest or the least of the values of a row."""
+
+    def rule(call: LoweredCall) -> None:
+        x = call.x
+        if not x.ragged or call.attrs.axes(len(x.shape) + x.lead) != {1}:
+            raise Unsupported(f'has {call.op} along such axes')
+        call.low.emit(Opcode.SEGMENT_EXTREME, call.out(False), x.view, numbers=(int(least),))
 
     return rule
 

@@ -1,25 +1,29 @@
-"""Rules for padding: what an operator makes of ragged values (N, K, ...) that are padded along axis
-1.
+"""Rules for padding: what an operator makes of ragged values (N, K, ...) that are padded along one
+axis.
 
-An entry of the graph that still has that axis is, at the padding, *zero*, or *masked* (so negative
-that a softmax gives it nothing), or just *finite*. Zeros in a sum are exact; a product of a zero
-and something finite is zero. That holds for gradients, too, where slopes are finite.
+An entry of the graph that still has that axis is, at the padding, *zero*, or just *finite*, or
+*any*thing. Zeros in a sum are exact; a product of a zero and something finite is zero. That holds
+for gradients, too, where slopes are finite: what is finite gets no gradient from the padding, and
+what is zero gives none. Where an operator wants something else there than what is, it says so, and
+`subgraph.padding` writes it there first.
 """
 
 from enum import Enum
-from typing import Callable, List, Optional
+from math import inf, isfinite, prod
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
 
-from .attrs import Attrs
-
-MASK = -1e8  # and below: nothing is left of it after a softmax in any floating-point type
+from .attrs import Attrs, Shape
 
 
 class At(Enum):
-    """What an entry is at the padding."""
+    """What an entry is at the padding. Those that are numbers can be written there."""
 
-    ZERO = 'zero'
-    MASKED = 'masked'
+    ZERO = 0.0
+    ONE = 1.0
+    LOWEST = -inf
+    HIGHEST = inf
     FINITE = 'finite'
+    ANY = 'any'
 
 
 class Unproved(Exception):
@@ -27,113 +31,313 @@ class Unproved(Exception):
 
 
 States = List[Optional[At]]  # of the inputs; None for those without a ragged axis
-PaddingRule = Callable[[Attrs, States], Optional[At]]
 
 
-def keeps(attrs: Attrs, states: States) -> At:
+class RaggedEntry(NamedTuple):
+    """The shape of an entry, and which of its axes is ragged, if one is."""
+
+    shape: Shape
+    axis: Optional[int] = None
+
+
+class RaggedCall:
+    """An operator and what it is applied to, as rules see it.
+
+    Attributes
+    ----------
+    attrs : Attrs
+    states : list of (At or None)
+        Of the inputs, after what was written to their padding.
+    fills : dict of int to At
+        What is to be written to the padding of inputs before.
+    counted : bool
+        Whether the result is to be divided by the number of values.
+    limited : bool
+        Whether the second input is to be less than that.
+    """
+
+    def __init__(
+        self,
+        attrs: Attrs,
+        states: States,
+        inputs: Sequence[RaggedEntry] = (),
+        result: Optional[RaggedEntry] = None,
+    ):
+        self.attrs = attrs
+        self.states = list(states)
+        self.fills: Dict[int, At] = {}
+        self.counted = self.limited = False
+        self._inputs, self._result = inputs, result
+
+    def want(self, position: int, at: At) -> None:
+        """Have this at the padding of an input that has some."""
+        if self.states[position] not in (None, at):
+            self.states[position] = self.fills[position] = at
+
+    def input(self, position: int = 0) -> RaggedEntry:
+        """Its shape and ragged axis, where these are known."""
+        if position >= len(self._inputs):
+            raise Unproved
+        return self._inputs[position]
+
+    @property
+    def result(self) -> RaggedEntry:
+        """The same of the first result."""
+        if self._result is None:
+            raise Unproved
+        return self._result
+
+    def along(self, name: str, default: Optional[int]) -> bool:
+        """Whether an attribute names the ragged axis of the first input."""
+        shape, ragged = self.input()
+        axis = self.attrs.axis(name, len(shape), default)
+        if axis is None:
+            raise Unproved
+        return axis == ragged
+
+
+PaddingRule = Callable[[RaggedCall], Optional[At]]
+
+
+# --- elementwise ---------------------------------------------------------------------------------
+
+
+def keeps(call: RaggedCall) -> At:
     """Zero of zeros, with finite slopes."""
-    return At.ZERO if set(states) == {At.ZERO} else finite(attrs, states)
+    return At.ZERO if set(call.states) == {At.ZERO} else finite(call)
 
 
-def finite(attrs: Attrs, states: States) -> At:
-    """A number of any number; of what is masked it may be infinite."""
-    if At.MASKED in states:
-        raise Unproved
+def finite(call: RaggedCall) -> At:
+    """A number of any number."""
+    for position, state in enumerate(call.states):
+        if state is At.ANY:
+            call.want(position, At.ZERO)
     return At.FINITE
 
 
-def only_at_zero(result: At) -> PaddingRule:
-    """For functions that are not finite everywhere, as ``log1p`` is not."""
+def only_at(wanted: At, result: At) -> Callable[[RaggedCall], At]:
+    """For functions that are not finite everywhere, as ``log`` is not."""
 
-    def rule(attrs: Attrs, states: States) -> At:
-        if set(states) != {At.ZERO}:
-            raise Unproved
+    def rule(call: RaggedCall) -> At:
+        for position in range(len(call.states)):
+            call.want(position, wanted)
         return result
 
     return rule
 
 
-def scaled(attrs: Attrs, states: States) -> At:
+def scaled(call: RaggedCall) -> At:
     """A product with a number."""
-    if attrs.number('scalar', 1) == 0:
+    if call.attrs.number('scalar', 1) == 0:
         raise Unproved  # what divides
-    return keeps(attrs, states)
+    return keeps(call)
 
 
-def power(attrs: Attrs, states: States) -> Optional[At]:
+def power(call: RaggedCall) -> At:
     """Of an exponent below one, slopes at zero are infinite."""
-    if attrs.number('scalar', 1) < 1:
-        raise Unproved
-    return only_at_zero(At.ZERO)(attrs, states)
+    if call.attrs.number('scalar', 1) < 1:
+        return only_at(At.ONE, At.FINITE)(call)
+    return only_at(At.ZERO, At.ZERO)(call)
 
 
-def first_input(attrs: Attrs, states: States) -> At:
+def first_input(call: RaggedCall) -> At:
     """As `keeps`, of an array and weights."""
-    if any(states[1:]):
+    if any(call.states[1:]):
         raise Unproved
-    return keeps(attrs, states[:1])
+    return At.ZERO if call.states[0] is At.ZERO else finite(call)
 
 
-def product(attrs: Attrs, states: States) -> At:
+def product(call: RaggedCall) -> At:
     """Zero wherever one of them is."""
-    at = finite(attrs, states)
-    return At.ZERO if At.ZERO in states else at
+    at = finite(call)
+    return At.ZERO if At.ZERO in call.states else at
 
 
-def activation(attrs: Attrs, states: States) -> At:
+def quotient(call: RaggedCall) -> At:
+    """Of what is not zero."""
+    call.want(1, At.ONE)
+    return product(call)
+
+
+def choice(call: RaggedCall) -> At:
+    """Of two arrays, by a third."""
+    at = finite(call)
+    return At.ZERO if set(call.states[1:]) == {At.ZERO} else at
+
+
+def activation(call: RaggedCall) -> At:
     """By the kind of function."""
-    rule = keeps if attrs.get('act_type') in ('tanh', 'relu', 'softsign') else finite
-    return rule(attrs, states)
+    rule = keeps if call.attrs.get('act_type') in ('tanh', 'relu', 'softsign') else finite
+    return rule(call)
 
 
-def fully_connected(attrs: Attrs, states: States) -> At:
+# --- products ------------------------------------------------------------------------------------
+
+
+def fully_connected(call: RaggedCall) -> At:
     """A product value by value; of all values of a row at once, padding would count."""
-    if attrs.flag('flatten', True) or any(states[1:]):
+    shape, ragged = call.input()
+    if call.attrs.flag('flatten', True) or any(call.states[1:]) or ragged == len(shape) - 1:
         raise Unproved
-    return (keeps if attrs.flag('no_bias') else finite)(attrs, states[:1])
+    at = first_input(call)
+    return at if call.attrs.flag('no_bias') else At.FINITE
 
 
-def behind_axis_1(name: str) -> PaddingRule:
-    """Shapes the axes of each value."""
+def dot(call: RaggedCall) -> At:
+    """Rows by a matrix."""
+    shape, ragged = call.input()
+    if call.attrs.flag('transpose_a') or ragged == len(shape) - 1:
+        raise Unproved
+    return first_input(call)
 
-    def rule(attrs: Attrs, states: States) -> At:
-        if attrs.integer(name, 1) not in (2, 3) or not all(states):
-            raise Unproved
-        return keeps(attrs, states)
+
+def batch_dot(call: RaggedCall) -> Optional[At]:
+    """Matrix by matrix: a sum over the ragged axis, or a product for each value."""
+    at = product(call)
+    if None in call.states:
+        return at
+    (shape, a), (_, b) = call.input(0), call.input(1)
+    summed = (
+        len(shape) - 1 - call.attrs.flag('transpose_a'),
+        len(shape) - 2 + call.attrs.flag('transpose_b'),
+    )
+    if (a, b) != summed:
+        raise Unproved
+    if at is not At.ZERO:
+        call.want(0, At.ZERO)
+    return None
+
+
+# --- along axes ----------------------------------------------------------------------------------
+
+
+def reduced(wanted: At, otherwise: PaddingRule = keeps) -> PaddingRule:
+    """A reduction, to which this adds nothing; `otherwise` along other axes."""
+
+    def rule(call: RaggedCall) -> Optional[At]:
+        shape, ragged = call.input()
+        if ragged not in call.attrs.axes(len(shape)):
+            return otherwise(call)
+        call.want(0, wanted)
+        return None
 
     return rule
 
 
-def total(attrs: Attrs, states: States) -> Optional[At]:
-    """A sum along one axis; along axis 1 it needs zeros, and leaves no ragged axis."""
-    axes = attrs.integers('axis')
-    if attrs.flag('exclude') or axes not in ((1,), (2,), (3,)):
+def mean(call: RaggedCall) -> Optional[At]:
+    """A sum, by the number of values."""
+    at = reduced(At.ZERO)(call)
+    call.counted = at is None
+    return at
+
+
+def position_of(wanted: At) -> PaddingRule:
+    """Of the largest or the smallest."""
+
+    def rule(call: RaggedCall) -> Optional[At]:
+        if not call.along('axis', None):
+            return finite(call)
+        call.want(0, wanted)
+        return None
+
+    return rule
+
+
+def pick(call: RaggedCall) -> Optional[At]:
+    """The value at a position, or the last one."""
+    if not call.along('axis', -1):
+        return finite(call)
+    if call.states[1] or call.attrs.get('mode', 'clip') != 'clip':
         raise Unproved
-    if axes != (1,):
-        return keeps(attrs, states)
-    if states[0] is not At.ZERO:
-        raise Unproved
+    call.limited = True
     return None
 
 
-def softmax(attrs: Attrs, states: States) -> At:
-    """Along axis 1 of masked values. Not zero: with no values at all, the padding shares the
-    whole."""
-    if states != [At.MASKED] or attrs.integer('axis', -1) != 1:
+def normalised(wanted: At, result: At) -> PaddingRule:
+    """What is divided among the values along an axis."""
+
+    def rule(call: RaggedCall) -> At:
+        if any(call.states[1:]):
+            raise Unproved
+        if not call.along('axis', -1):
+            return finite(call)
+        call.want(0, wanted)
+        return result
+
+    return rule
+
+
+def layer_norm(call: RaggedCall) -> At:
+    """Value by value."""
+    if call.along('axis', -1):
         raise Unproved
+    first_input(call)
     return At.FINITE
 
 
-def sequence_mask(attrs: Attrs, states: States) -> At:
-    """Its lengths must be those of the ragged input, which is for `subgraph.padding` to see."""
-    value = attrs.number('value', 0)
-    if (
-        attrs.integer('axis', 0) != 1
-        or not attrs.flag('use_sequence_length')
-        or not states[0]
-        or len(states) != 2
-        or states[1]
-        or not (value == 0 or value <= MASK)
-    ):
+def by_last_axis(call: RaggedCall) -> At:
+    """By the root of the length of the last axis."""
+    shape, ragged = call.input()
+    if ragged == len(shape) - 1:
         raise Unproved
-    return At.ZERO if value == 0 else At.MASKED
+    return keeps(call)
+
+
+def l2_normalization(call: RaggedCall) -> At:
+    """By the root of a sum of squares."""
+    call.want(0, At.ZERO)
+    return At.ZERO
+
+
+# --- shapes --------------------------------------------------------------------------------------
+
+
+def alike(call: RaggedCall) -> Optional[At]:
+    """What all inputs are."""
+    found = set(call.states)
+    if None in found:
+        raise Unproved
+    return found.pop() if len(found) == 1 else At.ANY if At.ANY in found else At.FINITE
+
+
+def view(call: RaggedCall) -> Optional[At]:
+    """Another shape, in which what is in front of the ragged axis is as much as before."""
+    (old, before), (new, after) = call.input(), call.result
+    if after is None or prod(old[:before]) != prod(new[:after]) or prod(old) != prod(new):
+        raise Unproved
+    return alike(call)
+
+
+def other_axis(name: str, default: Optional[int]) -> PaddingRule:
+    """Cuts or joins along another axis."""
+
+    def rule(call: RaggedCall) -> Optional[At]:
+        if call.along(name, default):
+            raise Unproved
+        return alike(call)
+
+    return rule
+
+
+def broadcast(call: RaggedCall) -> At:
+    """An array in the shape of another."""
+    return call.states[0] or At.FINITE
+
+
+def positions(call: RaggedCall) -> Optional[At]:
+    """Numbers along an axis."""
+    if call.attrs.integer('repeat', 1) != 1:
+        raise Unproved
+    return At.FINITE if call.along('axis', None) else None
+
+
+def sequence_mask(call: RaggedCall) -> Optional[At]:
+    """By lengths of the user's."""
+    if any(call.states[1:]) or call.states[0] is None:
+        raise Unproved
+    if not call.attrs.flag('use_sequence_length'):
+        return call.states[0]
+    value = call.attrs.number('value', 0)
+    if call.states[0] is At.ANY or not isfinite(value):
+        return At.ANY
+    return call.states[0] if value == 0 else At.FINITE

@@ -6,7 +6,7 @@ from . import mending, native, numbers, padding, rows, whole
 from .instructions import ADD, AFFINE, COPY, Opcode, binary_function, unary_function
 from .native import inverse, scalar
 from .numbers import operand
-from .padding import At, finite, keeps, only_at_zero
+from .padding import At, finite, keeps, only_at
 from .registry import Affine, Arithmetic, Op, always, register
 
 
@@ -22,6 +22,9 @@ def _unary(names: str, **facts: Any) -> None:
     _each(names, **{'rows': rows.always, 'whole': whole.alike, 'elementwise': True, **facts})
 
 
+_AT_ONE = only_at(At.ONE, At.FINITE)
+
+
 def _affine(names: str, affine: Affine, **facts: Any) -> None:
     _unary(names, affine=affine, native=native.unary(AFFINE, affine), **facts)
 
@@ -34,15 +37,17 @@ _unary('abs', padding=keeps, native=native.unary(unary_function('Abs', 'x')))
 _affine('negative', lambda _: (-1.0, -0.0), padding=keeps)
 _unary('_copy', padding=keeps, native=native.unary(AFFINE, lambda _: COPY))
 _unary('sigmoid', padding=finite, native=native.unary(unary_function('Sigmoid', 'y')))
-_unary('exp', padding=finite, native=native.unary(unary_function('Exp', 'y')))
-_unary('log', native=native.unary(unary_function('Log', 'x')))
-_unary('sqrt', native=native.unary(unary_function('Sqrt', 'y')))
-_unary('gamma', native=native.unary(unary_function('Gamma', 'x')))
-_unary('gammaln', native=native.unary(unary_function('LogGamma', 'x')))
+_unary('exp', padding=only_at(At.ZERO, At.FINITE), native=native.unary(unary_function('Exp', 'y')))
+_unary('log', padding=_AT_ONE, native=native.unary(unary_function('Log', 'x')))
+_unary('sqrt', padding=_AT_ONE, native=native.unary(unary_function('Sqrt', 'y')))
+_unary('gamma', padding=_AT_ONE, native=native.unary(unary_function('Gamma', 'x')))
+_unary('gammaln', padding=_AT_ONE, native=native.unary(unary_function('LogGamma', 'x')))
 _unary('erf', padding=keeps, native=native.unary(unary_function('Erf', 'x')))
-_unary('erfinv', padding=only_at_zero(At.ZERO), native=native.unary(unary_function('ErfInv', 'x')))
+_unary(
+    'erfinv', padding=only_at(At.ZERO, At.ZERO), native=native.unary(unary_function('ErfInv', 'x'))
+)
 _RECIPROCAL = unary_function('Reciprocal', 'x', 1)
-_unary('reciprocal', native=native.unary(_RECIPROCAL, lambda _: (1.0,)))
+_unary('reciprocal', padding=_AT_ONE, native=native.unary(_RECIPROCAL, lambda _: (1.0,)))
 _unary('clip', padding=finite, native=native.clip, never_adds=True)
 _unary('Activation', padding=padding.activation, native=native.activation)
 _unary(
@@ -52,9 +57,10 @@ _unary(
 )
 _unary('amp_cast', padding=keeps, never_adds=True)
 _unary('hard_sigmoid cos logical_not', padding=finite)
-_unary('log1p expm1 tan arcsin sinh arctanh', padding=only_at_zero(At.ZERO))
-_unary('arccos cosh', padding=only_at_zero(At.FINITE))
-_unary('rsqrt cbrt rcbrt log10 log2 arccosh _contrib_quadratic')
+_unary('log1p expm1 tan arcsin sinh arctanh', padding=only_at(At.ZERO, At.ZERO))
+_unary('arccos cosh', padding=only_at(At.ZERO, At.FINITE))
+_unary('rsqrt cbrt rcbrt log10 log2', padding=_AT_ONE)
+_unary('arccosh _contrib_quadratic')
 _unary('BlockGrad', padding=keeps, native=native.stop_gradient)
 _unary('zeros_like', padding=keeps, native=native.constant(0.0))
 _unary('ones_like', padding=finite, native=native.constant(1.0))
@@ -114,6 +120,7 @@ _affine(
 )
 _unary(
     '_rdiv_scalar',
+    padding=_AT_ONE,
     native=native.unary(_RECIPROCAL, lambda attrs: (scalar(attrs),)),
     number=operand('broadcast_div', first=True),
 )
@@ -182,6 +189,7 @@ _binary(
     'elemwise_div',
     'broadcast_div',
     arithmetic=Arithmetic.QUOTIENT,
+    padding=padding.quotient,
     native=native.binary(binary_function('Divide', 'xy')),
 )
 _binary(
@@ -198,7 +206,8 @@ _binary(
 )
 for _name in _COMPARISONS:
     _binary(f'_{_name}', f'broadcast_{_name}', padding=finite)
-for _name in ('mod', 'power', 'hypot'):
+_binary('_power', 'broadcast_power', padding=_AT_ONE)
+for _name in ('mod', 'hypot'):
     _binary(f'_{_name}', f'broadcast_{_name}')
 _each(
     '_grad_add',
@@ -218,7 +227,7 @@ _each(
     padding=keeps,
     native=native.add_n,
 )
-_each('where', rows=rows.all_batched, whole=whole.where)
+_each('where', rows=rows.all_batched, whole=whole.where, padding=padding.choice)
 
 # --- products ------------------------------------------------------------------------------------
 
@@ -232,8 +241,22 @@ _each(
     weights=(1, 2),
     heavy=True,
 )
-_each('dot', rows=rows.dot, whole=whole.dot, native=native.dot, heavy=True)
-_each('batch_dot', rows=rows.batch_dot, whole=whole.batch_dot, native=native.batch_dot, heavy=True)
+_each(
+    'dot',
+    rows=rows.dot,
+    whole=whole.dot,
+    padding=padding.dot,
+    native=native.dot,
+    heavy=True,
+)
+_each(
+    'batch_dot',
+    rows=rows.batch_dot,
+    whole=whole.batch_dot,
+    padding=padding.batch_dot,
+    native=native.batch_dot,
+    heavy=True,
+)
 _each('_linalg_gemm2', rows=rows.batch_dot, whole=whole.matrices, never_adds=True)
 _each(
     '_linalg_det _linalg_inverse _linalg_gelqf _linalg_gemm _linalg_potrf _linalg_potri '
@@ -249,44 +272,72 @@ _each(
     'sum',
     rows=rows.reduction,
     whole=whole.reduction,
-    padding=padding.total,
+    padding=padding.reduced(At.ZERO),
     native=native.reduce(mean=False),
 )
 _each(
     'mean',
     rows=rows.reduction,
     whole=whole.reduction,
+    padding=padding.mean,
     native=native.reduce(mean=True),
     never_adds=True,
 )
-_each('prod nansum nanprod max min norm', rows=rows.reduction, whole=whole.reduction)
+for _name, _neutral, _otherwise, _rule in (
+    ('prod nanprod', At.ONE, _AT_ONE, None),
+    ('norm', At.ZERO, _AT_ONE, None),
+    ('nansum', At.ZERO, keeps, None),
+    ('max', At.LOWEST, finite, native.extreme(least=False)),
+    ('min', At.HIGHEST, finite, native.extreme(least=True)),
+):
+    _each(
+        _name,
+        rows=rows.reduction,
+        whole=whole.reduction,
+        padding=padding.reduced(_neutral, _otherwise),
+        native=_rule,
+    )
 _each(
     'softmax',
     rows=rows.softmax,
     whole=whole.later('axis', -1),
-    padding=padding.softmax,
+    padding=padding.normalised(At.LOWEST, At.ZERO),
     native=native.softmax(Opcode.SOFTMAX),
 )
 _each(
     'log_softmax',
     rows=rows.normalised('axis', -1),
     whole=whole.along_first('axis', -1),
+    padding=padding.normalised(At.LOWEST, At.ANY),
     native=native.softmax(Opcode.LOG_SOFTMAX),
 )
-_each('softmin', rows=rows.normalised('axis', -1), whole=whole.along_first('axis', -1))
+_each(
+    'softmin',
+    rows=rows.normalised('axis', -1),
+    whole=whole.along_first('axis', -1),
+    padding=padding.normalised(At.HIGHEST, At.ZERO),
+)
 _each(
     'LayerNorm',
     rows=rows.normalised('axis', -1),
     whole=whole.along_first('axis', -1),
+    padding=padding.layer_norm,
     weights=(1, 2),
 )
 _each(
     'L2Normalization',
     rows=rows.always,
     whole=whole.l2_normalization,
+    padding=padding.l2_normalization,
     native=native.l2_normalization,
 )
-_each('argmax argmin', rows=rows.other_axis('axis', None), whole=whole.or_all('axis', None))
+for _name, _neutral in (('argmax', At.LOWEST), ('argmin', At.HIGHEST)):
+    _each(
+        _name,
+        rows=rows.other_axis('axis', None),
+        whole=whole.or_all('axis', None),
+        padding=padding.position_of(_neutral),
+    )
 _each(
     'argsort sort topk',
     rows=rows.other_axis('axis', -1),
@@ -295,7 +346,12 @@ _each(
 )
 _each('argmax_channel', rows=rows.always)
 _each('repeat', whole=whole.or_all('axis', None))
-_each('_contrib_div_sqrt_dim', rows=rows.several_axes, whole=whole.alike)
+_each(
+    '_contrib_div_sqrt_dim',
+    rows=rows.several_axes,
+    whole=whole.alike,
+    padding=padding.by_last_axis,
+)
 
 # --- shapes --------------------------------------------------------------------------------------
 
@@ -303,36 +359,63 @@ _each(
     'Reshape',
     rows=rows.always,
     whole=whole.reshaped,
+    padding=padding.view,
     native=native.reshape,
     is_view=True,
     keeps_size=True,
 )
-_each('Flatten', rows=rows.always, whole=whole.reshaped, native=native.reshape, is_view=True)
+_each(
+    'Flatten',
+    rows=rows.always,
+    whole=whole.reshaped,
+    padding=padding.view,
+    native=native.reshape,
+    is_view=True,
+)
 _each('reshape_like', rows=rows.always, whole=whole.reshaped)
 _each(
     'expand_dims',
     rows=rows.expand_dims,
     whole=whole.reshaped,
-    padding=padding.behind_axis_1('axis'),
+    padding=padding.view,
     native=native.reshape,
     is_view=True,
 )
-_each('squeeze', rows=rows.squeeze, whole=whole.reshaped, native=native.reshape, is_view=True)
-_each('transpose', rows=rows.transpose, whole=whole.transpose, native=native.transpose)
-_each('SwapAxis', rows=rows.swapaxes, whole=whole.swapaxes, native=native.transpose)
+_each(
+    'squeeze',
+    rows=rows.squeeze,
+    whole=whole.reshaped,
+    padding=padding.view,
+    native=native.reshape,
+    is_view=True,
+)
+_each(
+    'transpose',
+    rows=rows.transpose,
+    whole=whole.transpose,
+    padding=padding.alike,
+    native=native.transpose,
+)
+_each(
+    'SwapAxis',
+    rows=rows.swapaxes,
+    whole=whole.swapaxes,
+    padding=padding.alike,
+    native=native.transpose,
+)
 _each(
     'Concat',
     rows=rows.other_axis('dim', 1),
     whole=whole.later('dim', 1),
-    padding=padding.behind_axis_1('dim'),
+    padding=padding.other_axis('dim', 1),
     native=native.concat,
 )
-_each('stack', rows=rows.stack, whole=whole.stack)
+_each('stack', rows=rows.stack, whole=whole.stack, padding=padding.alike)
 _each(
     'slice_axis',
     rows=rows.other_axis('axis', None),
     whole=whole.later('axis', None),
-    padding=padding.behind_axis_1('axis'),
+    padding=padding.other_axis('axis', None),
     native=native.slice_axis,
     number=numbers.position,
     is_view=True,
@@ -343,13 +426,22 @@ _each(
     'SliceChannel',
     rows=rows.other_axis('axis', 1),
     whole=whole.split,
+    padding=padding.other_axis('axis', 1),
     native=native.slice_channel,
     is_view=True,
 )
-_each('_split_v2', rows=rows.other_axis('axis', 1), whole=whole.split_v2, never_adds=True)
-_each('broadcast_to', rows=rows.broadcast_to, whole=whole.broadcast_to)
-_each('broadcast_axis', rows=rows.broadcast_axis, whole=whole.broadcast_to)
-_each('broadcast_like', rows=rows.same_rows, whole=whole.broadcast_to)
+_each(
+    '_split_v2',
+    rows=rows.other_axis('axis', 1),
+    whole=whole.split_v2,
+    padding=padding.other_axis('axis', 1),
+    never_adds=True,
+)
+_each('broadcast_to', rows=rows.broadcast_to, whole=whole.broadcast_to, padding=padding.broadcast)
+_each(
+    'broadcast_axis', rows=rows.broadcast_axis, whole=whole.broadcast_to, padding=padding.broadcast
+)
+_each('broadcast_like', rows=rows.same_rows, whole=whole.broadcast_to, padding=padding.broadcast)
 _each('tile', whole=whole.tile)
 _each('reverse', rows=rows.reverse, whole=whole.reverse, never_adds=True)
 _each('Pad depth_to_space space_to_depth im2col', rows=rows.first_only)
@@ -377,12 +469,17 @@ _each(
     'pick',
     rows=rows.other_axis('axis', -1),
     whole=whole.later('axis', -1),
+    padding=padding.pick,
     native=native.pick,
     indices=(1,),
 )
 _each('gather_nd batch_take softmax_cross_entropy', indices=(1,))
 
-_each('_contrib_arange_like', of_axis=lambda attrs: attrs.integer('axis', None))
+_each(
+    '_contrib_arange_like',
+    of_axis=lambda attrs: attrs.integer('axis', None),
+    padding=padding.positions,
+)
 
 # --- sequences -----------------------------------------------------------------------------------
 
@@ -393,7 +490,6 @@ _each(
     padding=padding.sequence_mask,
     native=native.sequence_mask,
     indices=(1,),
-    is_view=True,
 )
 _each(
     'SequenceLast',

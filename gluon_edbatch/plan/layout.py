@@ -235,16 +235,18 @@ class _Planner:
             node_type.arguments, self._argument_spans(node_type, nodes)
         ):
             arena = self.arena_index[argument.arena]
-            if argument.kind is Kind.RAGGED and not traits.pads and (self.rows[nodes] == 1).all():
-                read, parents = self._segment_reads(
-                    arena, arg_rows, starts, counts, group.bounds, parents
-                )
-            elif argument.kind is Kind.RAGGED:
-                read = self._ragged_reads(arena, arg_rows, starts, counts, group)
+            if argument.kind is not Kind.RAGGED:
+                reads.append(self._row_reads(arena, arg_rows, argument, starts, counts, group))
+                continue
+            values = arg_rows[expand(starts, counts)]
+            if node_type.masked:
+                values, counts = _at_least_one(values, counts, self.arenas[arena].zero)
+            if not traits.pads and (self.rows[nodes] == 1).all():
+                read, parents = self._segment_reads(arena, values, counts, group.bounds, parents)
             else:
-                read = self._row_reads(arena, arg_rows, argument, starts, counts, group)
+                read = self._ragged_reads(arena, values, counts, group)
             reads.append(read)
-        return group._replace(reads=tuple(reads))
+        return group._replace(reads=tuple(_masked_where_uneven(reads)))
 
     def _row_reads(
         self, arena, arg_rows, argument: Argument, starts, counts, group: Group
@@ -298,7 +300,7 @@ class _Planner:
         self.index_count += len(rows)
         return begin
 
-    def _segment_reads(self, arena, arg_rows, starts, counts, edges, parents):
+    def _segment_reads(self, arena, values, counts, edges, parents):
         """The rows of all values, one after the other; `parents` are shared by arguments."""
         ends = _bounds(counts)
         if parents is None:
@@ -309,17 +311,14 @@ class _Planner:
         begin, end, length = np.zeros((3, len(edges) - 1), np.int64)
         gather, parent = np.zeros(len(edges) - 1, bool), np.full(len(edges) - 1, -1)
         if len(full):
-            found = self._reads_of(
-                arena, arg_rows[expand(starts, counts)], np.append(cuts[full], cuts[-1])
-            )
+            found = self._reads_of(arena, values, np.append(cuts[full], cuts[-1]))
             gather[full], begin[full], end[full] = found[1:4]
             length[full], parent[full] = -1, parents + cuts[full]
         return Reads(arena, gather, begin, end, length, parent, _uneven(counts, edges)), parents
 
-    def _ragged_reads(self, arena, arg_rows, starts, counts, group: Group) -> Reads:
+    def _ragged_reads(self, arena, values, counts, group: Group) -> Reads:
         """Padded (rows, K) index matrices, K being the longest of a batch."""
         zero, node_rows, edges = self.arenas[arena].zero, self.rows[group.nodes], group.bounds
-        values = arg_rows[expand(starts, counts)]
         ends = _bounds(counts)
         longest = np.maximum.reduceat(counts, edges[:-1])
         gather = np.zeros(group.size, bool)
@@ -333,7 +332,12 @@ class _Planner:
             flat = _by_row(padded, node_rows[begin:end], zero).ravel()
             read = self._reads_of(arena, flat, np.array([0, len(flat)]))
             gather[batch], first[batch], last[batch] = read[1][0], read[2][0], read[3][0]
-        return Reads(arena, gather, first, last, longest, uneven=_uneven(counts, edges))
+        lengths = None
+        if group.node_type.masked:
+            lengths = (
+                self._add_indices(np.repeat(counts, node_rows)) + _bounds(node_rows)[edges[:-1]]
+            )
+        return Reads(arena, gather, first, last, longest, None, _uneven(counts, edges), lengths)
 
 
 def _bounds(sizes: np.ndarray) -> np.ndarray:
@@ -341,6 +345,23 @@ def _bounds(sizes: np.ndarray) -> np.ndarray:
     bounds = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=bounds[1:])
     return bounds
+
+
+def _at_least_one(
+    values: np.ndarray, counts: np.ndarray, zero: Any
+) -> Tuple[np.ndarray, np.ndarray]:
+    """Rows of values, and how many each call has: the row of zeros where it has none."""
+    none = counts == 0
+    return np.insert(values, np.cumsum(counts)[none], zero), counts + none
+
+
+def _masked_where_uneven(reads: List[Reads]) -> List[Reads]:
+    """Without lengths in batches that have no padding."""
+    uneven = np.any([read.uneven for read in reads if read.uneven is not None], axis=0)
+    return [
+        read if read.lengths is None else read._replace(lengths=np.where(uneven, read.lengths, -1))
+        for read in reads
+    ]
 
 
 def _uneven(counts: np.ndarray, edges: np.ndarray) -> np.ndarray:

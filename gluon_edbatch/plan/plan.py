@@ -49,6 +49,9 @@ class Read(NamedTuple):
     parents : int or None
         For ragged arguments that are not padded: from here on in ``indices``, the row of the
         batch that each of the rows read belongs to.
+    lengths : int or None
+        For those whose padding is masked: from here on in ``indices``, how many values each row of
+        the batch has.
     """
 
     arena: int
@@ -57,6 +60,7 @@ class Read(NamedTuple):
     end: int
     length: Optional[int] = None
     parents: Optional[int] = None
+    lengths: Optional[int] = None
 
     def __str__(self) -> str:
         rows = f'{"indices " if self.gather else ""}{self.begin}:{self.end}'
@@ -117,7 +121,7 @@ class Reads(NamedTuple):
         bool.
     begin, end : numpy.ndarray
         int64.
-    length, parents : numpy.ndarray or None
+    length, parents, lengths : numpy.ndarray or None
         int64 of ragged arguments, with -1 for None.
     uneven : numpy.ndarray or None
         bool of ragged arguments, whether the calls of a batch have different numbers of values.
@@ -130,12 +134,13 @@ class Reads(NamedTuple):
     length: Optional[np.ndarray] = None
     parents: Optional[np.ndarray] = None
     uneven: Optional[np.ndarray] = None
+    lengths: Optional[np.ndarray] = None
 
     def of(self, position: int) -> Read:
         """Of one batch of the group."""
-        length, parents = (
+        length, parents, lengths = (
             None if column is None or column[position] < 0 else int(column[position])
-            for column in (self.length, self.parents)
+            for column in (self.length, self.parents, self.lengths)
         )
         return Read(
             self.arena,
@@ -144,6 +149,7 @@ class Reads(NamedTuple):
             int(self.end[position]),
             length,
             parents,
+            lengths,
         )
 
 

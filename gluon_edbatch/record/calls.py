@@ -22,7 +22,7 @@ from .sites import is_library
 # Which lengths of ragged arguments a call may have to be of its form.
 ANY = 0  # there are none, or padding them changes nothing
 EQUAL = 1  # the same, if there are two
-CHECKED = 2  # see NodeType.conditions
+CHECKED = 2  # what padding may change
 
 _ONE, _PAIR, _NESTED, _OTHER = 0, 1, 2, 3
 _EXACT = 2**24  # below it whole numbers are exact in single precision
@@ -281,10 +281,9 @@ def _is_nested(template) -> bool:
 
 
 def _lengths(node_type) -> int:
-    if node_type.lengths is not None or (node_type.neutral and not node_type.conditions):
+    if node_type.lengths is not None or (node_type.neutral and not node_type.linked):
         return ANY
-    equal = node_type.neutral and not any(number for _, _, number in node_type.conditions)
-    return EQUAL if equal else CHECKED
+    return EQUAL if node_type.neutral else CHECKED
 
 
 class CallLog:

@@ -612,9 +612,8 @@ class Recording(Inputs):
                 return None
         node_type = form.node_type
         if node_type.neutral:
-            for one, other, number in node_type.conditions:
-                length = self._given_number(args[other]) if number else len(args[other]._ids)
-                if length != len(args[one]._ids):
+            for one, other in node_type.linked:
+                if len(args[one]._ids) != len(args[other]._ids):
                     break
             else:
                 return form
@@ -646,12 +645,6 @@ class Recording(Inputs):
                 node_type, form.rows, form.block, form.mutable
             )
         return exact
-
-    def _given_number(self, arg: Any) -> Any:
-        """A number among the arguments of a call; None if it is to be computed."""
-        if arg.__class__ is not LazyArray:
-            return arg
-        return self.scalars[(-arg._id - 1) // 2] if arg._id < 0 and arg._id % 2 else None
 
     def mark_of(self, block: Optional[gluon.Block]) -> Any:
         """The fingerprint of a block, which it must have until its calls are evaluated."""

@@ -9,7 +9,7 @@ outside these rules meets an empty or zero entry, the caller pads with one row o
 from typing import Dict, List, Optional, Set, Union
 
 from ..ops import Arithmetic, op_of
-from ..ops.padding import At, Unproved
+from ..ops.padding import At, RaggedCall, Unproved
 from .ir import Entry, Node, Subgraph
 
 _EMPTY, _ZERO = 'empty', 'zero'
@@ -68,10 +68,8 @@ def _is_zero(node: Node, states: List[Optional[str]]) -> bool:
         return True
     if node.op == 'FullyConnected':
         return states[0] == _ZERO and not any(states[1:]) and attrs.flag('no_bias')
+    call = RaggedCall(attrs, [At.ZERO if state else None for state in states])
     try:
-        return (
-            op.padding is not None
-            and op.padding(attrs, [At.ZERO if state else None for state in states]) is At.ZERO
-        )
+        return op.padding is not None and op.padding(call) is At.ZERO and not call.fills
     except Unproved:
         return False

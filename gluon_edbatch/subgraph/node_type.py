@@ -219,8 +219,17 @@ class NodeType:
     @cached_property
     def _padding(self) -> Padding:
         if not self.ragged or self.lengths is not None:
-            return Padding(not self.ragged, frozenset(), frozenset())
-        return padding_of(self.graph.subgraph, {INPUT % position for position in self.ragged})
+            return Padding(not self.ragged)
+        return self._analysed_padding()
+
+    def _analysed_padding(self) -> Padding:
+        names = {INPUT % position for position in self.ragged}
+        return padding_of(self.graph.subgraph, self.trial_shapes, names)
+
+    def why_by_length(self) -> str:
+        """What is in the way of calls with other lengths; nothing, if they were such as padding
+        does not allow."""
+        return self._analysed_padding().reason
 
     @cached_property
     def neutral(self) -> bool:
@@ -228,23 +237,27 @@ class NodeType:
         their own by the lengths of these arguments."""
         return self._padding.neutral
 
+    @property
+    def masked(self) -> Optional[Subgraph]:
+        """The subgraph for padded arguments, where zeros alone would show (see `padding`). Calls of
+        such a type have at least one row of zeros for each ragged argument, as they have eagerly;
+        others may have none."""
+        return self._padding.masked
+
     @cached_property
-    def conditions(self) -> Tuple[Tuple[int, int, bool], ...]:
-        """What a call must fulfil for that, too: the ragged argument at the first position has as
-        many values as the one at the second, or (True) as the number there says."""
+    def linked(self) -> Tuple[Tuple[int, int], ...]:
+        """Ragged arguments of which a call must have equally many values for that."""
         position = {INPUT % i: i for i in range(len(self.arguments))}
-        linked, lengths = sorted(self._padding.linked), sorted(self._padding.lengths)
-        return (
-            *((position[one], position[other], False) for one, other in linked),
-            *((position[source], position[name], True) for name, source in lengths),
+        return tuple(
+            [(position[one], position[other]) for one, other in sorted(self._padding.linked)]
         )
 
     @cached_property
     def has_one_length(self) -> bool:
-        """Whether the conditions tie all ragged arguments to one length."""
+        """Whether all ragged arguments of a call have one length."""
         group = set(self.ragged[:1])
         for _ in self.ragged:
-            for one, other, _number in self.conditions:
+            for one, other in self.linked:
                 if group & {one, other}:
                     group |= {one, other}
         return group.issuperset(self.ragged)
@@ -258,7 +271,6 @@ class NodeType:
             or self.lengths is not None
             or self.alone
             or self.ctx.device_type != 'cpu'
-            or any(number for _, _, number in self.conditions)
             or any(
                 self.arguments[position].arena[1] not in (np.float32, np.float64)
                 for position in self.ragged

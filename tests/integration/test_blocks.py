@@ -442,9 +442,9 @@ class MaskedAttention(gluon.HybridBlock):
         return F.sum(F.broadcast_mul(weights, values), axis=1)
 
 
-@pytest.mark.parametrize('offset, types', [(0, 1), (-1, 3)], ids=['true', 'too short'])
-def test_ragged_is_one_type_whatever_the_lengths(offset, types):
-    """With the true lengths as mask; other numbers make types by length, and stay right."""
+@pytest.mark.parametrize('offset', [0, -1, 1], ids=['true', 'too short', 'too long'])
+def test_ragged_is_one_type_whatever_the_lengths(offset):
+    """With the true lengths as mask, and with other numbers."""
     net = MaskedAttention()
     samples = ragged_samples([3, 1, 2], gradient=False)
 
@@ -458,7 +458,7 @@ def test_ragged_is_one_type_whatever_the_lengths(offset, types):
     for found, wanted in zip(edb.forward(results), expected):
         np.testing.assert_allclose(found.asnumpy(), wanted, rtol=1e-5, atol=1e-6)
     attention = [kind for kind in scope.report().types if 'MaskedAttention' in kind.name]
-    assert len(attention) == types
+    assert len(attention) == 1
 
 
 def test_ragged_of_several_rows():
@@ -482,14 +482,14 @@ def test_ragged_of_several_rows():
 
 
 def test_ragged_whose_padding_changes_the_result_batches_by_length():
-    class Mean(gluon.HybridBlock):
-        """Mean over the values: it would be wrong where there is padding."""
+    class Last(gluon.HybridBlock):
+        """The last value: it would be wrong where there is padding."""
 
         def hybrid_forward(self, F, values):
             """(N, H)"""
-            return F.mean(values, axis=1)
+            return F.slice_axis(values, axis=1, begin=-1, end=None)
 
-    net = Mean()
+    net = Last()
     samples = [sample for _, sample in ragged_samples([1, 3, 1, 3, 3])]
     expected = [net(edb.ragged(sample)).asnumpy() for sample in samples]
     with edb.batching() as scope:

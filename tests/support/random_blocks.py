@@ -70,13 +70,34 @@ _PADDED = {
         F.sigmoid(F.broadcast_add(z, F.expand_dims(x, axis=1))) * z, axis=1
     ),
     'product of each': lambda z, x, p: F.sum(F.dot(z, p['w']), axis=1) * x,
+    'largest': lambda z, x, p: F.max(F.broadcast_add(z, F.expand_dims(x, axis=1)), axis=1),
+    'least': lambda z, x, p: F.min(F.broadcast_mul(z, F.expand_dims(x, axis=1)), axis=1),
+    'mean': lambda z, x, p: F.mean(F.sigmoid(z), axis=1) * x,
+    'attention': lambda z, x, p: F.reshape(
+        F.batch_dot(F.softmax(_scores(z, x), axis=1), z, transpose_a=True), (0, -1)
+    ),
+    'attention by rows': lambda z, x, p: F.reshape(
+        F.batch_dot(
+            F.softmax(F.batch_dot(F.expand_dims(x, axis=1), z, transpose_b=True)),
+            F.dot(z, p['v']),
+        ),
+        (0, -1),
+    ),
+    'attention of columns': lambda z, x, p: F.sum(F.softmax(z * 2 + 1, axis=1) * z, axis=1) + x,
+    'likelihood': lambda z, x, p: F.broadcast_mul(
+        F.mean(F.log_softmax(_scores(z, x), axis=1), axis=1), x
+    ),
 }
 
 
+def _scores(z: mx.sym.Symbol, x: mx.sym.Symbol) -> mx.sym.Symbol:
+    return F.batch_dot(z, F.expand_dims(x, axis=2))
+
+
 @st.composite
-def blocks(draw, most: int = 10) -> mx.sym.Symbol:
+def blocks(draw, most: int = 10, ragged: bool = False) -> mx.sym.Symbol:
     """A Symbol of a few operators again and again, several of which read the same, with one result
-    or two."""
+    or two; the last of them from values along an axis if it is to be `ragged`."""
     parameters = {
         name: F.var(name, shape=shape, dtype='float32') for name, shape in PARAMETERS.items()
     }
@@ -86,6 +107,8 @@ def blocks(draw, most: int = 10) -> mx.sym.Symbol:
         x, y = (values[-draw(st.integers(1, min(3, len(values))))] for _ in range(2))
         kind, name = draw(st.sampled_from(few))
         values.append(_apply(kind, name, x, y, inputs[2], parameters))
+    if ragged:
+        values.append(draw(_ALONG_AXIS)(inputs[2], values[-1], parameters))
     results = [values[-1]]
     if draw(st.booleans()):
         results.append(values[draw(st.integers(2, len(values) - 1))])
@@ -100,6 +123,9 @@ _OPERATORS = st.sampled_from(
         for name in table
     ]
 )
+
+
+_ALONG_AXIS = st.sampled_from([*_PADDED.values()])
 
 
 def _apply(kind, name, x, y, z, parameters):

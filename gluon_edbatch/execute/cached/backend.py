@@ -11,7 +11,17 @@ from ...plan.plan import Batch, Group, Read, Traits
 from ...subgraph.node_type import NodeType
 from ..machine import Machine, parents_of
 from ..sparse_tables import look_up
-from .program import EMPTY, GATHER, LONG_GATHER, LONG_SLICE, SLICE, Program, program_for
+from .program import (
+    EMPTY,
+    GATHER,
+    LONG_GATHER,
+    LONG_SLICE,
+    MASKED_GATHER,
+    MASKED_SLICE,
+    SLICE,
+    Program,
+    program_for,
+)
 
 
 class BatchTape(NamedTuple):
@@ -72,6 +82,8 @@ def _call(machine: Machine, batch: Batch) -> Optional[BatchTape]:
             inputs.append(machine.index(parents_of(batch.reads[position]), node_type))
         elif kind == 'segments':
             inputs.append(machine.segments(batch, position))
+        elif kind == 'lengths':
+            inputs.append(machine.lengths(batch, position))
         else:
             leaf = mode.recording and node_type.arguments[position].differentiable
             differentiable |= leaf
@@ -118,4 +130,6 @@ def _reading(read: Read) -> str:
         return EMPTY
     if read.parents is not None:
         return LONG_GATHER if read.gather else LONG_SLICE
+    if read.lengths is not None:
+        return MASKED_GATHER if read.gather else MASKED_SLICE
     return GATHER if read.gather else SLICE

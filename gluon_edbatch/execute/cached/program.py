@@ -9,6 +9,7 @@ from ... import debug
 from ...subgraph.empty import specialise
 from ...subgraph.ir import Shape, Subgraph
 from ...subgraph.node_type import Kind, NodeType
+from ...subgraph.padding import LENGTHS
 from ...subgraph.passes import apply_passes
 from ...subgraph.passes.horizontal import horizontal, packs
 from ...subgraph.segments import PARENTS, SEGMENTS
@@ -17,7 +18,8 @@ from ..executable import executable
 
 SLICE, GATHER, EMPTY = 'slice', 'gather', 'empty'
 LONG_SLICE, LONG_GATHER = 'long slice', 'long gather'  # ragged, not padded
-_GATHERS = (GATHER, LONG_GATHER)
+MASKED_SLICE, MASKED_GATHER = 'masked slice', 'masked gather'  # ragged, padded
+_GATHERS = (GATHER, LONG_GATHER, MASKED_GATHER)
 _ARENA, _INDEX = 'edb_arena%d', 'edb_index%d'
 
 
@@ -28,7 +30,8 @@ class Source(NamedTuple):
     ----------
     kind : str
         ``'rows'`` (a slice of an arena), ``'arena'``, ``'index'``, ``'parameter'`` or ``'pack'``;
-        for ragged arguments that are not padded, ``'parents'`` and ``'segments'``.
+        for ragged arguments that are not padded, ``'parents'`` and ``'segments'``; ``'lengths'``
+        for those whose padding is masked.
     position : int
         Which argument, parameter of the type, or pack of the program.
     """
@@ -68,7 +71,8 @@ def program_for(node_type: NodeType, reads: Tuple[str, ...], fused: bool = False
     ----------
     node_type : NodeType
     reads : tuple of str
-        `SLICE`, `GATHER`, `EMPTY`, `LONG_SLICE` or `LONG_GATHER` for each argument.
+        `SLICE`, `GATHER`, `EMPTY`, `LONG_SLICE`, `LONG_GATHER`, `MASKED_SLICE` or
+        `MASKED_GATHER` for each argument.
     fused : bool
         With horizontal fusion (see `passes.horizontal`).
     """
@@ -86,6 +90,8 @@ def _compile(node_type: NodeType, reads: Tuple[str, ...], fused: bool) -> Progra
     graph: Any = node_type.graph.subgraph
     debug.show(debug.SUBGRAPHS, f'{node_type}, read as {", ".join(reads)}', graph)
     graph = debug.changed('segments', graph, node_type.by_segments) if segmented else graph
+    if {MASKED_SLICE, MASKED_GATHER}.intersection(reads):
+        graph = debug.changed('padding', graph, node_type.masked)
     empty = {INPUT % position for position, read in enumerate(reads) if read == EMPTY}
     if empty and node_type.neutral:  # else execution gives one row of zeros, as eager code does
         graph = debug.changed('specialise', graph, specialise(graph, empty) or graph)
@@ -118,6 +124,7 @@ def _compile(node_type: NodeType, reads: Tuple[str, ...], fused: bool) -> Progra
         known[INPUT % position] = Source('rows', position)
         known[_ARENA % position] = Source('arena', position)
         known[_INDEX % position] = Source('index', position)
+        known[LENGTHS % (INPUT % position)] = Source('lengths', position)
     if segmented:
         known[PARENTS] = Source('parents', segmented[0])
         known[SEGMENTS] = Source('segments', segmented[0])
@@ -154,6 +161,7 @@ def with_dtypes(graph: Subgraph, node_type: NodeType) -> Subgraph:
 def trial_shapes(node_type: NodeType, segmented: bool) -> Dict[str, Shape]:
     """Shapes of the inputs for some batch, from which passes take ranks."""
     shapes = dict(node_type.trial_shapes)
+    shapes.update({LENGTHS % name: shape[:1] for name, shape in node_type.trial_shapes.items()})
     if segmented:
         ragged = [
             INPUT % position

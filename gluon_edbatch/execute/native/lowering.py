@@ -317,4 +317,5 @@ def _mark_gradients(
 def _differentiated(instruction: Instruction) -> List[View]:
     if instruction.op is Opcode.LOOKUP:
         return []
-    return [instruction.a] if instruction.op is Opcode.PICK else [instruction.a, instruction.b]
+    indexed = instruction.op in (Opcode.PICK, Opcode.SEGMENT_PICK, Opcode.SEGMENT_MASK)
+    return [instruction.a] if indexed else [instruction.a, instruction.b]

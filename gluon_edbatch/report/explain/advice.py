@@ -105,10 +105,11 @@ _ADVICE = {
     'numbers, or one position of an array, from the second value on). Pass it as an array or, to '
     'a block, as a number that it computes with; or have few different values.',
     Cause.ATTRIBUTE: 'Change blocks between minibatches; or pass what changes as an argument.',
-    Cause.LENGTHS: 'Padding would show in the result, so only calls with equally many values are '
-    'batched. Let it end in a sum along axis 1 to which padding adds zero; before '
-    'a softmax mask by the lengths (SequenceMask); give ragged arguments that meet '
-    'equally many values.',
+    Cause.LENGTHS: 'Padding may show in the result, so only calls with equally many values are '
+    'batched. Let the block end in a reduction along the axis of the ragged values (sum, mean, '
+    'max, batch_dot), after operators that treat all values alike or divide among them '
+    '(softmax); return nothing that has that axis; give ragged arguments that meet equally many '
+    'values.',
     Cause.MODE: 'Enter autograd.record(), pause() and train_mode() around all calls, not around '
     'some of them.',
     Cause.READ_EARLY: 'Look at values (asnumpy, asscalar, float, if, print) after the scope. Where '

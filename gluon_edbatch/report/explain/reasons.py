@@ -94,9 +94,21 @@ def type_reasons(uses: Sequence[Use], needed: int) -> List[Reason]:
         by_cause.setdefault(difference.cause, []).append(difference)
     whole = any(use.node_type.whole for use in uses)
     return [
-        Reason(cause, _in_words(found), advice_for(cause, whole), found[0].values, (), more)
+        Reason(
+            cause,
+            _in_words(found) + (_why_by_length(uses) if cause is Cause.LENGTHS else ''),
+            advice_for(cause, whole),
+            found[0].values,
+            (),
+            more,
+        )
         for cause, found in by_cause.items()
     ]
+
+
+def _why_by_length(uses: Sequence[Use]) -> str:
+    why = uses[0].node_type.why_by_length()
+    return f', and padding is not proved to change nothing: {why}' if why else ''
 
 
 def merged(reasons: Iterable[Reason]) -> List[Reason]:

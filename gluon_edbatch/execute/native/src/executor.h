@@ -398,6 +398,7 @@ template <typename T> class Executor {
       case kSegmentSum:
         clear(out);
         segment_add(out, a, parents_, block_.row);
+        if (i.i0) per_value(out, a.count, parents_, block_.row);
         break;
       case kLookup: lookup(out, parameter(i.parameter), i.i0, i.i1, a); break;
       case kLogSoftmax: softmax(out, a, i.i0, true); break;
@@ -415,7 +416,12 @@ template <typename T> class Executor {
         for (int64_t row = 0; row < out.count; ++row)
           std::memcpy(out[row], parameter(i.parameter), out.width * sizeof(T));
         break;
-      case kSegmentSoftmax: segment_softmax(out, a, parents_); break;
+      case kSegmentSoftmax: segment_softmax(out, a, parents_, i.i0 != 0); break;
+      case kSegmentExtreme: segment_extreme(out, a, parents_, block_.row, i.i0 != 0); break;
+      case kSegmentPick: segment_pick(out, a, b, parents_, block_.row); break;
+      case kSegmentMask:
+        segment_mask(out, a, b, parents_, block_.row, T(i.f0), false);
+        break;
       default: throw std::runtime_error("unknown instruction");
     }
   }
@@ -456,7 +462,9 @@ template <typename T> class Executor {
         if (da) segment_add(da, dy, parents_, block_.row);
         break;
       case kSegmentSum:
-        if (da) expand_add(da, dy, parents_, block_.row);
+        if (da && i.i0) segment_mean_backward(dy, da, parents_, block_.row);
+        else if (da)
+          expand_add(da, dy, parents_, block_.row);
         break;
       case kLookup:
         if (T* table = parameter_gradient(i.parameter))
@@ -489,7 +497,21 @@ template <typename T> class Executor {
         if (T* sums = parameter_gradient(i.parameter)) add_column_sums(sums, dy);
         break;
       case kSegmentSoftmax:
-        if (da) segment_softmax_backward(dy, da, kept_value(i.out, "ragged softmax"), parents_);
+        if (da)
+          segment_softmax_backward(dy, da, kept_value(i.out, "ragged softmax"), parents_,
+                                   i.i0 != 0);
+        break;
+      case kSegmentExtreme:
+        if (da)
+          segment_extreme_backward(dy, da, kept_value(i.a, "ragged max"),
+                                   kept_value(i.out, "ragged max"), parents_, block_.row);
+        break;
+      case kSegmentPick:
+        if (da) segment_pick_backward(dy, da, kept_value(i.b, "pick"), parents_, block_.row);
+        break;
+      case kSegmentMask:
+        if (da)
+          segment_mask(da, dy, kept_value(i.b, "SequenceMask"), parents_, block_.row, T(0), true);
         break;
       default: throw std::runtime_error("unknown instruction");
     }

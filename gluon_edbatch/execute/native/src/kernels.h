@@ -175,6 +175,12 @@ void binary_backward(F f, const Rows<T>& dy, const Rows<T>& da, const Rows<T>& d
     }
 }
 
+// A position as far as there are any.
+template <typename T> int64_t clipped(T index, int64_t count) {
+  if (!(index > T(0))) return 0;
+  return index < T(count) ? std::min(static_cast<int64_t>(index), count - 1) : count - 1;
+}
+
 // --- ragged values: each belongs to a row of the batch -----------------------------------------
 
 // out[m] = a[parents[m] - first]
@@ -204,31 +210,125 @@ void segment_add(const Rows<T>& out, const Rows<T>& a, const int32_t* parents, i
   }
 }
 
-// Column by column, the softmax over the values of each row of the batch.
-template <typename T>
-void segment_softmax(const Rows<T>& out, const Rows<T>& a, const int32_t* parents) {
-  for (int64_t begin = 0, end; begin < a.count; begin = end) {
-    for (end = begin + 1; end < a.count && parents[end] == parents[begin];) ++end;
-    for (int64_t i = 0; i < a.width; ++i) {
-      T largest = a[begin][i], total = 0;
-      for (int64_t m = begin + 1; m < end; ++m) largest = std::max(largest, a[m][i]);
-      for (int64_t m = begin; m < end; ++m) total += out[m][i] = std::exp(a[m][i] - largest);
-      for (int64_t m = begin; m < end; ++m) out[m][i] /= total;
-    }
+// Calls body(begin, end) for the values of each row of the batch that has some.
+template <typename Body> void segments(int64_t count, const int32_t* parents, Body body) {
+  for (int64_t begin = 0, end; begin < count; begin = end) {
+    for (end = begin + 1; end < count && parents[end] == parents[begin];) ++end;
+    body(begin, end);
   }
+}
+
+// Rows of `a` divided by the number of values of each.
+template <typename T>
+void per_value(const Rows<T>& a, int64_t values, const int32_t* parents, int64_t first) {
+  segments(values, parents, [&](int64_t begin, int64_t end) {
+    T* y = a[parents[begin] - first];
+    for (int64_t i = 0; i < a.width; ++i) y[i] /= T(end - begin);
+  });
+}
+
+template <typename T>
+void segment_mean_backward(const Rows<T>& dy, const Rows<T>& da, const int32_t* parents,
+                           int64_t first) {
+  segments(da.count, parents, [&](int64_t begin, int64_t end) {
+    const T* g = dy[parents[begin] - first];
+    for (int64_t m = begin; m < end; ++m)
+      for (int64_t i = 0; i < dy.width; ++i) da[m][i] += g[i] / T(end - begin);
+  });
+}
+
+// Column by column, the largest or the least; NaN is passed over, as MXNet does.
+template <typename T>
+void segment_extreme(const Rows<T>& out, const Rows<T>& a, const int32_t* parents, int64_t first,
+                     bool least) {
+  segments(a.count, parents, [&](int64_t begin, int64_t end) {
+    T* y = out[parents[begin] - first];
+    std::memcpy(y, a[begin], a.width * sizeof(T));
+    for (int64_t m = begin + 1; m < end; ++m) {
+      const T* x = a[m];
+      if (least)
+        for (int64_t i = 0; i < a.width; ++i) y[i] = x[i] < y[i] ? x[i] : y[i];
+      else
+        for (int64_t i = 0; i < a.width; ++i) y[i] = x[i] > y[i] ? x[i] : y[i];
+    }
+  });
+}
+
+// To all that are as large.
+template <typename T>
+void segment_extreme_backward(const Rows<T>& dy, const Rows<T>& da, const Rows<T>& a,
+                              const Rows<T>& y, const int32_t* parents, int64_t first) {
+  for (int64_t m = 0; m < a.count; ++m) {
+    const int64_t row = parents[m] - first;
+    for (int64_t i = 0; i < a.width; ++i) da[m][i] += a[m][i] == y[row][i] ? dy[row][i] : T(0);
+  }
+}
+
+// The values from `lengths` on, of each row of the batch, give way to a number; or their gradients
+// get nothing.
+template <typename T>
+void segment_mask(const Rows<T>& out, const Rows<T>& a, const Rows<T>& lengths,
+                  const int32_t* parents, int64_t first, T number, bool accumulate) {
+  segments(a.count, parents, [&](int64_t begin, int64_t end) {
+    const int64_t kept = begin + static_cast<int64_t>(*lengths[parents[begin] - first]);
+    for (int64_t m = begin; m < end; ++m)
+      for (int64_t i = 0; i < a.width; ++i) {
+        const T value = m < kept ? a[m][i] : number;
+        out[m][i] = accumulate ? out[m][i] + value : value;
+      }
+  });
+}
+
+// Column by column, the value at a position among those of each row of the batch, or the last.
+template <typename T>
+void segment_pick(const Rows<T>& out, const Rows<T>& a, const Rows<T>& index,
+                  const int32_t* parents, int64_t first) {
+  segments(a.count, parents, [&](int64_t begin, int64_t end) {
+    const int64_t row = parents[begin] - first;
+    for (int64_t i = 0; i < a.width; ++i)
+      out[row][i] = a[begin + clipped(index[row][i], end - begin)][i];
+  });
+}
+
+template <typename T>
+void segment_pick_backward(const Rows<T>& dy, const Rows<T>& da, const Rows<T>& index,
+                           const int32_t* parents, int64_t first) {
+  segments(da.count, parents, [&](int64_t begin, int64_t end) {
+    const int64_t row = parents[begin] - first;
+    for (int64_t i = 0; i < da.width; ++i)
+      da[begin + clipped(index[row][i], end - begin)][i] += dy[row][i];
+  });
+}
+
+// Column by column, the softmax over the values of each row of the batch, or its logarithm.
+template <typename T>
+void segment_softmax(const Rows<T>& out, const Rows<T>& a, const int32_t* parents, bool log) {
+  segments(a.count, parents, [&](int64_t begin, int64_t end) {
+    for (int64_t i = 0; i < a.width; ++i) {
+      T largest = a[begin][i];
+      double total = 0;
+      for (int64_t m = begin + 1; m < end; ++m) largest = std::max(largest, a[m][i]);
+      for (int64_t m = begin; m < end; ++m) total += out[m][i] = exponential(a[m][i] - largest);
+      const T sum = static_cast<T>(total), shift = largest + std::log(sum);
+      for (int64_t m = begin; m < end; ++m) out[m][i] = log ? a[m][i] - shift : out[m][i] / sum;
+    }
+  });
 }
 
 template <typename T>
 void segment_softmax_backward(const Rows<T>& dy, const Rows<T>& dx, const Rows<T>& y,
-                              const int32_t* parents) {
-  for (int64_t begin = 0, end; begin < dy.count; begin = end) {
-    for (end = begin + 1; end < dy.count && parents[end] == parents[begin];) ++end;
+                              const int32_t* parents, bool log) {
+  segments(dy.count, parents, [&](int64_t begin, int64_t end) {
     for (int64_t i = 0; i < dy.width; ++i) {
-      T dot = 0;
-      for (int64_t m = begin; m < end; ++m) dot += dy[m][i] * y[m][i];
-      for (int64_t m = begin; m < end; ++m) dx[m][i] += y[m][i] * (dy[m][i] - dot);
+      double sum = 0;
+      for (int64_t m = begin; m < end; ++m) sum += log ? dy[m][i] : dy[m][i] * y[m][i];
+      const T total = static_cast<T>(sum);
+      for (int64_t m = begin; m < end; ++m) {
+        const T g = dy[m][i], v = y[m][i];
+        dx[m][i] += log ? g - exponential(v) * total : v * (g - total);
+      }
     }
-  }
+  });
 }
 
 // --- along the last axis of a row --------------------------------------------------------------
@@ -274,11 +374,6 @@ void softmax_backward(const Rows<T>& dy, const Rows<T>& dx, const Rows<T>& y, in
       for (int64_t i = 0; i < length; ++i)
         d[i] += log ? g[i] - exponential(v[i]) * total : v[i] * (g[i] - total);
     }
-}
-
-template <typename T> int64_t clipped(T index, int64_t count) {
-  if (!(index > T(0))) return 0;
-  return index < T(count) ? std::min(static_cast<int64_t>(index), count - 1) : count - 1;
 }
 
 template <typename T>

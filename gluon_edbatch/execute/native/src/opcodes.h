@@ -26,7 +26,10 @@ enum Opcode : int64_t {
   kStrided = 13,
   kTranspose = 14,
   kParameterRow = 15,
-  kSegmentSoftmax = 16
+  kSegmentSoftmax = 16,
+  kSegmentExtreme = 17,
+  kSegmentMask = 18,
+  kSegmentPick = 19
 };
 
 enum Place : int64_t {

@@ -1,0 +1,316 @@
+"""Ragged arguments of any lengths are one type and one batch: attention, pooling, masks."""
+
+import mxnet as mx
+import numpy as np
+import pytest
+from gluonnlp.model.attention_cell import (
+    DotProductAttentionCell,
+    MLPAttentionCell,
+    MultiHeadAttentionCell,
+)
+from mxnet import gluon
+from mxnet.gluon import nn
+
+import gluon_edbatch as edb
+from gluon_edbatch.execute.executable import executable
+from gluon_edbatch.execute.native import program as native_program
+from gluon_edbatch.testing import assert_matches_eager
+
+pytestmark = pytest.mark.filterwarnings('ignore:The .* input to HybridBlock is not used')
+H, LENGTHS = 6, (3, 1, 5, 2, 2, 0, 4)
+
+
+class Block(gluon.HybridBlock):
+    """A function of a query (N, H), a memory (N, K, H) and its lengths (N,)."""
+
+    def __init__(self, function):
+        super().__init__()
+        self._function = function
+
+    def hybrid_forward(self, F, query, memory, lengths):
+        return self._function(F, query, memory, lengths)
+
+
+class Additive(gluon.HybridBlock):
+    def __init__(self):
+        super().__init__()
+        with self.name_scope():
+            self.memory = nn.Dense(5, in_units=H, flatten=False)
+            self.query = nn.Dense(5, in_units=H)
+            self.score = nn.Dense(1, in_units=5, flatten=False)
+
+    def hybrid_forward(self, F, query, memory, lengths):
+        query = F.expand_dims(self.query(query), axis=1)
+        hidden = F.tanh(F.broadcast_add(self.memory(memory), query))
+        weights = F.softmax(self.score(hidden), axis=1)
+        return F.sum(F.broadcast_mul(weights, memory), axis=1)
+
+
+class GraphAttention(gluon.HybridBlock):
+    """With heads."""
+
+    def __init__(self, heads=2):
+        super().__init__()
+        self._heads = heads
+        with self.name_scope():
+            self.value = nn.Dense(heads * 4, in_units=H, flatten=False)
+            self.own = nn.Dense(heads, in_units=H, use_bias=False)
+            self.other = nn.Dense(heads, in_units=H, use_bias=False, flatten=False)
+
+    def hybrid_forward(self, F, query, memory, lengths):
+        scores = F.broadcast_add(F.expand_dims(self.own(query), axis=1), self.other(memory))
+        weights = F.softmax(F.LeakyReLU(scores, slope=0.2), axis=1).expand_dims(3)
+        values = self.value(memory).reshape((0, 0, -4, self._heads, -1))
+        return F.sum(F.broadcast_mul(weights, values), axis=1).reshape((0, -1))
+
+
+class Cell(gluon.HybridBlock):
+    """One of gluonnlp's, with a mask of its memory or without."""
+
+    def __init__(self, make, masked):
+        super().__init__()
+        self._masked = masked
+        with self.name_scope():
+            self.cell = make()
+
+    def hybrid_forward(self, F, query, memory, lengths):
+        mask = F.expand_dims(_kept(F, memory, lengths), axis=1) if self._masked else None
+        return self.cell(F.expand_dims(query, axis=1), memory, memory, mask)[0]
+
+
+def _dot(F, query, memory, lengths):
+    scores = F.batch_dot(memory, F.expand_dims(query, axis=2))
+    weights = F.softmax(scores, axis=1)
+    return F.batch_dot(weights, memory, transpose_a=True).reshape((0, -1))
+
+
+def _dot_by_rows(F, query, memory, lengths):
+    scores = F.batch_dot(F.expand_dims(query, axis=1), memory, transpose_b=True)
+    return F.batch_dot(F.softmax(scores, axis=-1), memory).reshape((0, -1))
+
+
+def _scores(F, query, memory):
+    return F.sum(F.broadcast_mul(memory, F.expand_dims(query, axis=1)), axis=2)
+
+
+def _weighted(F, weights, memory):
+    return F.sum(F.broadcast_mul(F.expand_dims(weights, axis=2), memory), axis=1)
+
+
+def _kept(F, memory, lengths):
+    """(N, K): one for each value that is not padding, where a user writes that."""
+    places = F.contrib.arange_like(memory, axis=1).reshape((1, -1))
+    return F.broadcast_lesser(places, lengths.reshape((-1, 1)))
+
+
+def _sequence_mask(F, x, lengths, value=0):
+    return F.SequenceMask(x, lengths, use_sequence_length=True, axis=1, value=value)
+
+
+def _of_scores(function):
+    """Attention whose weights are this of (F, scores, memory, lengths)."""
+
+    def block(F, query, memory, lengths):
+        return _weighted(F, function(F, _scores(F, query, memory), memory, lengths), memory)
+
+    return lambda: Block(block)
+
+
+def _last(F, query, memory, lengths):
+    scores = _scores(F, query, memory)
+    by_rows = F.swapaxes(F.expand_dims(scores, axis=2), 1, 2)
+    picked = F.pick(by_rows, F.expand_dims(lengths, axis=1) + 3, axis=-1)
+    return F.broadcast_add(picked, query)
+
+
+def _where(F, scores, memory, lengths):
+    lowest = F.ones_like(scores) * -1e9
+    return F.softmax(F.where(_kept(F, scores, lengths), scores, lowest), axis=1)
+
+
+def _by_hand(F, scores, memory, lengths):
+    """A softmax as it is written without one."""
+    shifted = F.exp(F.broadcast_sub(scores, F.max(scores, axis=1, keepdims=True)))
+    return F.broadcast_div(shifted, F.sum(shifted, axis=1, keepdims=True))
+
+
+NATIVE = {  # in native operators, without padding
+    'additive': Additive,
+    'dot': lambda: Block(_dot),
+    'graph': GraphAttention,
+    'largest': lambda: Block(lambda F, q, m, n: F.max(m + 1, axis=1) + q),
+    'least': lambda: Block(lambda F, q, m, n: F.min(m, axis=1, keepdims=True).reshape((0, -1)) + q),
+    'mean': lambda: Block(lambda F, q, m, n: F.mean(F.sigmoid(m), axis=1) + q),
+    'likelihood': lambda: Block(
+        lambda F, q, m, n: F.sum(F.log_softmax(m, axis=1) * F.sigmoid(m), axis=1) + q
+    ),
+    'SequenceMask': _of_scores(lambda F, s, m, n: F.softmax(_sequence_mask(F, s, n, -1e9), axis=1)),
+    'SequenceMask of ones': _of_scores(
+        lambda F, s, m, n: F.softmax(s + (_sequence_mask(F, F.ones_like(s), n) - 1) * 1e9, axis=1)
+    ),
+    'shorter': _of_scores(
+        lambda F, s, m, n: F.softmax(_sequence_mask(F, s, F.relu(n - 1), -1e9), axis=1)
+    ),
+    'by hand': _of_scores(_by_hand),
+    'loss of a pointer': lambda: Block(
+        lambda F, q, m, n: F.broadcast_add(
+            F.expand_dims(
+                F.pick(F.log_softmax(_scores(F, q, m), axis=1), F.relu(n - 2), axis=1), axis=1
+            ),
+            q,
+        )
+    ),
+    'pick of columns': lambda: Block(lambda F, q, m, n: F.pick(F.tanh(m), q * 3, axis=1) + q),
+    'mean by lengths': lambda: Block(
+        lambda F, q, m, n: F.broadcast_div(
+            F.sum(F.sigmoid(m), axis=1), F.expand_dims(n + 1, axis=1)
+        )
+    ),
+    'unsafe at zero': lambda: Block(
+        lambda F, q, m, n: F.sum(F.log(F.abs(m)) + F.sqrt(m * m) / (m * m), axis=1) + q
+    ),
+}
+PADDED = {
+    'dot by rows': lambda: Block(_dot_by_rows),
+    'use_length': _of_scores(
+        lambda F, s, m, n: F.softmax(s, F.cast(n, 'int32'), axis=1, use_length=True)
+    ),
+    'where': _of_scores(_where),
+    'added': _of_scores(lambda F, s, m, n: F.softmax(s + (1 - _kept(F, m, n)) * -1e9, axis=1)),
+    'last by a position too large': lambda: Block(_last),
+    'softmin': _of_scores(lambda F, s, m, n: F.softmin(s, axis=1)),
+    'norms': lambda: Block(
+        lambda F, q, m, n: F.concat(
+            F.norm(m + 1, axis=1), F.prod(m, axis=1), F.norm(m, axis=1, ord=1), q, dim=1
+        )
+    ),
+    'normalised': lambda: Block(
+        lambda F, q, m, n: F.sum(F.L2Normalization(m + 1, mode='channel') * m, axis=1) + q
+    ),
+    'several axes': lambda: Block(
+        lambda F, q, m, n: F.broadcast_add(
+            F.mean(m + 1, axis=(1, 2), keepdims=True).reshape((0, 1)), q
+        )
+    ),
+    'place of the largest': lambda: Block(
+        lambda F, q, m, n: F.broadcast_add(
+            q, F.expand_dims(F.argmax(_scores(F, q, m) - 9, axis=1), axis=1)
+        )
+    ),
+}
+CELLS = {
+    'MLP': lambda: MLPAttentionCell(5),
+    'dot': lambda: DotProductAttentionCell(units=4),
+    'scaled dot': lambda: DotProductAttentionCell(scaled=True),
+    'heads': lambda: MultiHeadAttentionCell(
+        DotProductAttentionCell(scaled=True),
+        query_units=4,
+        key_units=4,
+        value_units=4,
+        num_heads=2,
+    ),
+}
+for each in CELLS:
+    for masked in (False, True):
+        PADDED[f'{each} of gluonnlp{", masked" * masked}'] = lambda each=each, masked=masked: Cell(
+            CELLS[each], masked
+        )
+
+
+def samples_of(dtype, rows=1, lengths=LENGTHS, seed=0):
+    """(query, values of the memory), as arrays with gradients."""
+    random, samples = np.random.RandomState(seed), []
+    for length in lengths:
+        made = [mx.nd.array(random.randn(rows, H), dtype=dtype) for _ in range(length + 1)]
+        for array in made:
+            array.attach_grad()
+        samples.append((made[0], made[1:]))
+    return samples
+
+
+def model_of(make, dtype):
+    net = make()
+    net.initialize(mx.init.Xavier(magnitude=4))
+    net.cast(dtype)
+
+    def model(query, values):
+        memory = edb.ragged(values, shape=query.shape, dtype=dtype)
+        lengths = memory.lengths
+        return net(query, memory, lengths if dtype == 'float32' else lengths.astype(dtype))
+
+    return net, model
+
+
+def attention_types(model, samples):
+    """The types of a block, and their batches."""
+    with edb.batching('agenda') as scope:
+        results = [model(*sample) for sample in samples]
+    edb.forward(results)
+    return [(kind.name, kind.batches) for kind in scope.report().types if '[6, kx6' in kind.name]
+
+
+@pytest.mark.parametrize('dtype', ['float32', 'float64'])
+@pytest.mark.parametrize('name', [*NATIVE, *PADDED])
+def test_memories_of_any_lengths_are_one_batch(name, dtype):
+    if dtype == 'float64' and 'gluonnlp, masked' in name:
+        pytest.skip('its masks are float32, whatever the cell is cast to')
+    net, model = model_of({**NATIVE, **PADDED}[name], dtype)
+    lengths = LENGTHS if name != 'unsafe at zero' else [length or 1 for length in LENGTHS]
+    samples = samples_of(dtype, lengths=lengths)
+    assert_matches_eager(
+        model, samples, unpack=True, blocks=[net], schedulers=['agenda'], atol=2e-6
+    )
+    assert [batches for _, batches in attention_types(model, samples)] == [1]
+
+
+@pytest.mark.parametrize('name', [*NATIVE, *PADDED])
+def test_which_run_natively(name, types):
+    _, model = model_of({**NATIVE, **PADDED}[name], 'float32')
+    attention_types(model, samples_of('float32'))
+    ragged = [kind for kind in types if kind.ragged]
+    assert ragged and all(
+        (executable(kind).native is not None) == (name in NATIVE) for kind in ragged
+    ), [executable(kind).not_native for kind in ragged]
+
+
+@pytest.fixture
+def types(monkeypatch):
+    """The types that were to run natively."""
+    seen, lower = [], native_program.lower
+
+    def noted(node_type):
+        seen.append(node_type)
+        return lower(node_type)
+
+    monkeypatch.setattr(native_program, 'lower', noted)
+    return seen
+
+
+@pytest.mark.parametrize('name', ['additive', 'dot by rows', 'mean', 'heads of gluonnlp'])
+@pytest.mark.parametrize('lengths', [(0, 0), (2, 2, 2), (1, 4), (0, 3)], ids=str)
+def test_values_of_several_rows(name, lengths):
+    net, _ = model_of({**NATIVE, **PADDED}[name], 'float32')
+
+    def model(query, values):
+        return net(query, edb.ragged(values, shape=query.shape), mx.nd.full(3, len(values)))
+
+    samples = samples_of('float32', 3, lengths)
+    assert_matches_eager(
+        model, samples, unpack=True, blocks=[net], schedulers=['agenda'], atol=2e-6
+    )
+
+
+def test_memories_that_meet_need_equal_lengths():
+    net = Block(lambda F, a, b, n: F.batch_dot(F.softmax(a, axis=1), b, transpose_a=True))
+    net.initialize()
+
+    def model(query, values):
+        first = edb.ragged(values, shape=query.shape)
+        second = edb.ragged([value * 2 for value in values], shape=query.shape)
+        return net(first, second, first.lengths)
+
+    samples = samples_of('float32')
+    assert_matches_eager(model, samples, unpack=True, blocks=[net], schedulers=['agenda'])
+    with edb.batching('agenda') as scope:
+        edb.forward([model(*sample) for sample in samples])
+    assert len([kind for kind in scope.report().types if 'Block' in kind.name]) == 1
