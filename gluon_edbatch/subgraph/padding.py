@@ -95,7 +95,7 @@ def _ragged_axis(one: Shape, other: Shape) -> Optional[int]:
     return differing[0]
 
 
-class _State(NamedTuple):
+class _Origin(NamedTuple):
     """What an entry is at the padding, and the ragged inputs that its axis stems from."""
 
     at: At
@@ -110,7 +110,7 @@ class _Masks:
         self.linked: Set[Tuple[str, str]] = set()
         self.lengths: Dict[str, Entry] = {}
         self._graph, self._ragged, self._entries = graph, ragged, entries
-        self._states: Dict[Entry, _State] = {}
+        self._states: Dict[Entry, _Origin] = {}
         self._moved: Dict[Entry, Entry] = {}
         self._filled: Dict[Tuple[Entry, At], Entry] = {}
         self._rows: Dict[str, int] = {}  # of ragged inputs
@@ -119,7 +119,7 @@ class _Masks:
         """Visit all nodes; gives the results."""
         for index, node in enumerate(self._graph.nodes):
             if node.is_variable and node.name in self._ragged:
-                self._states[Entry(index)] = _State(At.ZERO, frozenset([node.name]))
+                self._states[Entry(index)] = _Origin(At.ZERO, frozenset([node.name]))
                 self._rows[node.name] = self._entries[index][0].shape[0]
             inputs = [self._moved[entry] for entry in node.inputs]
             if any(entry in self._states for entry in node.inputs):
@@ -150,7 +150,7 @@ class _Masks:
             if (at is None) != (result.axis is None):
                 raise Unproved(f'{node.op} cuts the axis of the ragged values')
             if at is not None:
-                self._states[Entry(index, output)] = _State(at, sources)
+                self._states[Entry(index, output)] = _Origin(at, sources)
         for position, wanted in call.fills.items():
             own = states[position]
             assert own is not None  # what has no padding wants nothing there
