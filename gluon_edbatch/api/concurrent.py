@@ -16,7 +16,7 @@ from mxnet.ndarray import NDArray
 from ..errors import RecordError, SampleError
 from ..mx.parameters import context_of
 from ..record.hooks import current_recording, local
-from ..record.lazy import LazyArray
+from ..record.lazy import VALUES
 from ..record.sites import Site, site_of
 from ..record.stores import Store
 from ..subgraph.structure import flatten, unflatten
@@ -198,7 +198,7 @@ def _contents(values: List[Any]) -> List[Any]:
     compute(leaves)
     computed: Dict[Tuple[Store, int], List[int]] = {}
     for position, leaf in enumerate(leaves):
-        if leaf.__class__ is LazyArray and leaf._id >= 0 and not leaf._store.spec.eager:
+        if leaf.__class__ in VALUES and leaf._id >= 0 and not leaf._store.spec.eager:
             evaluation = int(leaf._store.locations.evaluation[leaf._id])
             computed.setdefault((leaf._store, evaluation), []).append(position)
         elif isinstance(leaf, NDArray):
@@ -217,7 +217,10 @@ def _copied(store: Store, evaluation: int, values: List[int]) -> List[np.ndarray
     first, rows = int(begins.min()), store.spec.rows
     block = store.arenas[evaluation].raw._slice(first, int(begins.max()) + rows).asnumpy()
     # One by one, as a user may write into what is theirs: scores[0, illegal] = -inf.
-    return [block[begin : begin + rows].copy() for begin in (begins - first).tolist()]
+    return [
+        block[begin : begin + rows].reshape(store.shape).copy()
+        for begin in (begins - first).tolist()
+    ]
 
 
 def _eager_calls(fn: Callable[[Any], Any]) -> ContextManager[None]:

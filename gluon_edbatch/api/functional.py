@@ -10,7 +10,14 @@ from ..errors import RecordError
 from ..mx.arrays import alias
 from ..mx.modes import modes
 from ..record.hooks import current_recording
-from ..record.lazy import EagerRagged, LazyArray, RaggedArray, stack_ragged
+from ..record.lazy import (
+    VALUES,
+    EagerNumpyRagged,
+    EagerRagged,
+    LazyArray,
+    RaggedArray,
+    stack_ragged,
+)
 from ..record.recording import Recording
 from ..record.sites import current_site
 from ..subgraph.spec import spec_of
@@ -29,14 +36,16 @@ def forward(values: Any) -> Any:
     -------
     The same structure with ordinary NDArrays.
     """
-    leaves: List[LazyArray] = []
-    template = flatten(values, LazyArray, leaves)
+    leaves: List[NDArray] = []
+    template = flatten(values, NDArray, leaves)
     compute(leaves)
     return unflatten(template, iter([_to_write_to(leaf) for leaf in leaves]))
 
 
-def _to_write_to(value: LazyArray) -> NDArray:
+def _to_write_to(value: NDArray) -> NDArray:
     """Its array, which the user may write to: not where other calls will, or may, read it."""
+    if not isinstance(value, LazyArray):
+        return value
     recording = value._store.recording
     if (
         recording is None
@@ -87,7 +96,7 @@ def _gathered(values: Sequence[NDArray]) -> Optional[NDArray]:
     """The rows of computed lazy values of one arena, one after the other, by one gather."""
     first = values[0]
     if (
-        not all(value.__class__ is LazyArray and value._id >= 0 for value in values)
+        not all(value.__class__ in VALUES and value._id >= 0 for value in values)
         or first._store.spec.eager
     ):
         return None
@@ -153,13 +162,28 @@ def stack(values: Sequence[NDArray], axis: int = 0) -> NDArray:
     if recording is not None:
         if axis == 0:
             return recording.concat(values).reshape((len(values),) + shape)
-        return mx.nd.stack(*values, axis=axis)
+        return _stacked(values, axis)
     rows = _gathered(values) if axis == 0 else None
     if rows is None:
         compute(values)
-        return mx.nd.stack(*values, axis=axis)
+        return _stacked(values, axis)
     with _connected(values[0]):
-        return rows.reshape((len(values),) + shape)
+        return _of_mode(values, rows.reshape((len(values),) + shape))
+
+
+def _stacked(values: Sequence[NDArray], axis: int) -> NDArray:
+    if _are_numpy(values):
+        return mx.np.stack(values, axis=axis)
+    return mx.nd.stack(*values, axis=axis)
+
+
+def _are_numpy(values: Sequence[NDArray]) -> bool:
+    return isinstance(values[0], mx.np.ndarray)
+
+
+def _of_mode(values: Sequence[NDArray], result: NDArray) -> NDArray:
+    """What was made of values, of ``mx.np`` if these are."""
+    return alias(result, mx.np.ndarray) if _are_numpy(values) else result
 
 
 def concat(values: Sequence[NDArray], dim: int = 0) -> NDArray:
@@ -185,11 +209,17 @@ def concat(values: Sequence[NDArray], dim: int = 0) -> NDArray:
     values = _checked(values, 'concat')
     recording = _recording_of(values)
     if recording is not None:
-        return recording.concat(values) if dim == 0 else mx.nd.concat(*values, dim=dim)
+        return recording.concat(values) if dim == 0 else _concatenated(values, dim)
     rows = _gathered(values) if dim == 0 else None
     if rows is not None:
-        return rows
+        return _of_mode(values, rows)
     compute(values)
+    return _concatenated(values, dim)
+
+
+def _concatenated(values: Sequence[NDArray], dim: int) -> NDArray:
+    if _are_numpy(values):
+        return mx.np.concatenate(values, axis=dim)
     return mx.nd.concat(*values, dim=dim)
 
 
@@ -208,15 +238,17 @@ def add_n(values: Sequence[NDArray]) -> NDArray:
     """
     values = _checked(values, 'add_n')
     shape = _same_shape(values, 'add_n')
+    if not shape:
+        return stack(values).sum()
     recording = _recording_of(values)
     if recording is not None:
         return recording.operator('sum', (('axis', '1'),), [ragged(values)])
     rows = _gathered(values)
     if rows is None:
         compute(values)
-        return mx.nd.add_n(*values)
+        return _of_mode(values, mx.nd.add_n(*[value.as_nd_ndarray() for value in values]))
     with _connected(values[0]):
-        return rows.reshape((len(values),) + shape).sum(axis=0)
+        return _of_mode(values, rows.reshape((len(values),) + shape).sum(axis=0))
 
 
 def ragged(
@@ -265,8 +297,11 @@ def ragged(
             f'ragged() of no values needs their shape: ragged(values, shape=(1, '
             f'hidden_size))\n  called at {current_site()}'
         )
-    stacked = stack_ragged(values, spec_of(tuple(shape), dtype, ctx or mx.current_context()))
-    result = alias(stacked, EagerRagged)
+    stacked = stack_ragged(
+        [value.as_nd_ndarray() for value in values],
+        spec_of(tuple(shape), dtype, ctx or mx.current_context()),
+    )
+    result = alias(stacked, EagerNumpyRagged if mx.util.is_np_array() else EagerRagged)
     result._length = len(values)
     return result
 

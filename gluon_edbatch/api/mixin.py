@@ -6,6 +6,7 @@ import mxnet as mx
 import numpy as np
 from mxnet.ndarray import NDArray
 
+from ..mx.arrays import new_array
 from ..mx.parameters import context_of
 from ..record import hooks
 from ..record.inputs import ARRAYS
@@ -127,5 +128,5 @@ def _as_array(value: Any, dtype: Any, ctx: Optional[mx.Context]) -> NDArray:
         return value
     if isinstance(value, np.ndarray) and value.ndim:
         kept = np.float32 if value.dtype == np.float64 else value.dtype
-        return mx.nd.array(value, ctx=ctx, dtype=kept)
-    return mx.nd.array([value], ctx=ctx, dtype=dtype)
+        return new_array(value, ctx, kept)
+    return new_array([value], ctx, dtype)

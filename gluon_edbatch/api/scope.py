@@ -6,7 +6,6 @@ from typing import Any, List, Optional, Tuple, Union
 
 import mxnet as mx
 
-from ..errors import RecordError
 from ..execute.evaluate import Evaluator
 from ..graph.graph import Graph
 from ..record import hooks
@@ -69,12 +68,6 @@ class batching:
     def __enter__(self) -> 'batching':
         if self._recording is not None:
             raise RuntimeError('a batching scope records once; make a new one')
-        if mx.util.is_np_array():
-            raise RecordError(
-                'a batching scope records models of mx.nd, and this thread is in the '
-                'NumPy mode of MXNet: call mx.npx.reset_np() before the model is '
-                'used in a scope'
-            )
         self._recording = recording = Recording(Evaluator(self.scheduler), self._ctx, self._options)
         recording.outer = hooks.current_recording()
         self._open = True

@@ -74,7 +74,7 @@ class EagerCalls:
     def run(self, batch: Batch) -> None:
         """Run one call: its results are rows of their arenas."""
         node_type = batch.node_type
-        with modes(*node_type.mode):
+        with modes(node_type.mode.recording, node_type.mode.training):
             variables = {
                 name: self._parameter(node_type, position)
                 for position, name in enumerate(node_type.graph.parameters)

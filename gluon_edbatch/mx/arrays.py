@@ -14,6 +14,8 @@ from mxnet.ndarray.ndarray import (
     _new_alloc_handle,
 )
 
+from .modes import modes
+
 handle_slot = NDArrayBase.handle  # the slot itself, which GuardedArray shadows
 copy_into = mx.nd._internal._copyto  # ``copyto`` looks at both handles first
 
@@ -35,6 +37,21 @@ def alias(array: NDArray, cls: type = NDArray) -> NDArray:
     handle = NDArrayHandle()
     check_call(_LIB.MXShallowCopyNDArray(handle_slot.__get__(array), ctypes.byref(handle)))
     return cls(handle)
+
+
+def as_numpy(array: NDArray, shape: Sequence[int]) -> NDArray:
+    """The same array of ``mx.np``; with no axes if `shape` has none."""
+    array = alias(array, mx.np.ndarray)
+    if shape:
+        return array
+    with modes(recording=True):
+        return mx.np.reshape(array, ())
+
+
+def new_array(values: Any, ctx: Optional[mx.Context], dtype: Any) -> NDArray:
+    """Of MXNet's present mode."""
+    make = mx.np.array if mx.util.is_np_array() else mx.nd.array
+    return make(values, ctx=ctx, dtype=dtype)
 
 
 def empty(shape: Sequence[int], dtype: Any, ctx: mx.Context, late: bool = True) -> NDArray:

@@ -9,11 +9,13 @@ import itertools
 import traceback
 from typing import Callable, Dict, List, Sequence
 
+import mxnet as mx
 from mxnet import autograd
 from mxnet.base import _LIB, MXCallbackList, NDArrayHandle, c_array, c_handle_array, check_call
 from mxnet.ndarray import NDArray
 
 from .arrays import raw_handle
+from .modes import numpy_shapes
 
 _WRITE, _INPLACE, _ADD = 1, 2, 3
 _BACKWARD = autograd.Function._bwd_functype
@@ -39,7 +41,7 @@ def record_function(
         Gets the gradients of the outputs, the arrays where those of the inputs belong, and for
         each of these what to do (`deliver`). Called from a thread of the engine.
     """
-    key = next(_serial)
+    key, numpy = next(_serial), mx.util.is_np_shape()
 
     def backward_entry(num_heads, num_inputs, handles, requests, _is_train, _context):
         try:
@@ -47,7 +49,8 @@ def record_function(
                 NDArray(ctypes.cast(handle, NDArrayHandle), writable=i >= num_heads)
                 for i, handle in enumerate(handles[: num_heads + num_inputs])
             ]
-            backward(arrays[:num_heads], arrays[num_heads:], requests[:num_inputs])
+            with numpy_shapes(numpy):
+                backward(arrays[:num_heads], arrays[num_heads:], requests[:num_inputs])
         except Exception:  # pylint: disable=broad-except
             print(f'Error in the backward pass of gluon_edbatch:\n{traceback.format_exc()}')
             return False

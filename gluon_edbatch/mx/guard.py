@@ -10,6 +10,7 @@ import threading
 import weakref
 from typing import Callable, Dict, Optional
 
+import mxnet as mx
 from mxnet.base import _LIB, check_call
 from mxnet.ndarray import NDArray
 
@@ -20,8 +21,8 @@ _lock = threading.RLock()
 _guards: Dict[int, 'weakref.WeakSet[Watched]'] = {}
 
 
-class GuardedArray(NDArray):
-    """An NDArray that a pending recording reads. Looking at its handle ends the guard."""
+class _Guarded:
+    """An array that a pending recording reads. Looking at its handle ends the guard."""
 
     __slots__ = ()
 
@@ -63,11 +64,27 @@ class GuardedArray(NDArray):
         check_call(_LIB.MXNDArrayFree(handle_slot.__get__(self)))
 
 
+class GuardedArray(_Guarded, NDArray):
+    """Such an NDArray."""
+
+    __slots__ = ()
+
+
+class GuardedNumpyArray(_Guarded, mx.np.ndarray):
+    """Such an array of ``mx.np``."""
+
+    __slots__ = ()
+
+
+_GUARDED = {NDArray: GuardedArray, mx.np.ndarray: GuardedNumpyArray}
+_PLAIN: Dict[type, type] = {guarded: plain for plain, guarded in _GUARDED.items()}
+PLAIN_OR_GUARDED = (*_GUARDED, *_PLAIN)  # classes of arrays that can be watched
+
+
 def _touched(array: NDArray) -> None:
     with _lock:
         owners = _guards.pop(id(array), ())
-        if array.__class__ is GuardedArray:
-            array.__class__ = NDArray
+        array.__class__ = _PLAIN.get(array.__class__, array.__class__)
         for watched in owners:
             watched.keep_copy()
 
@@ -99,8 +116,9 @@ class Watched:
         """The present values of the array are those that are wanted."""
         with _lock:
             self.copy = None
-            if self.array.__class__ in (NDArray, GuardedArray):
-                self.array.__class__ = GuardedArray
+            cls = self.array.__class__
+            if cls in PLAIN_OR_GUARDED:
+                self.array.__class__ = _GUARDED.get(cls, cls)
                 _guards.setdefault(id(self.array), weakref.WeakSet()).add(self)
             else:  # sparse arrays and the like have other layouts
                 self.keep_copy()
@@ -125,6 +143,6 @@ class Watched:
                 owners.discard(self)
                 if not owners:
                     del _guards[id(array)]
-                    array.__class__ = NDArray
+                    array.__class__ = _PLAIN[type(array)]
 
     __del__ = release

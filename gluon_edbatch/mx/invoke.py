@@ -3,7 +3,7 @@
 import ctypes
 from functools import lru_cache
 
-from mxnet.base import _LIB, OpHandle, c_str, check_call, py_str
+from mxnet.base import _LIB, OpHandle, c_str, check_call, mx_uint, py_str
 from mxnet.ndarray import register
 
 INVOKE = register, '_imperative_invoke'  # where a scope puts its own (see `record.hooks`)
@@ -24,3 +24,23 @@ def operator_name(handle: int) -> str:
     name = ctypes.c_char_p()
     check_call(_LIB.MXSymbolGetAtomicSymbolName(OpHandle(handle), ctypes.byref(name)))
     return py_str(name.value)
+
+
+@lru_cache(maxsize=None)
+def count_attribute(op: str) -> str:
+    """The attribute that says how many arrays an operator takes; empty for most."""
+    texts = [ctypes.c_char_p() for _ in range(4)]
+    lists = [ctypes.POINTER(ctypes.c_char_p)() for _ in range(3)]
+    name, description, count, returned = texts
+    check_call(
+        _LIB.MXSymbolGetAtomicSymbolInfo(
+            OpHandle(operator_handle(op)),
+            ctypes.byref(name),
+            ctypes.byref(description),
+            ctypes.byref(mx_uint()),
+            *map(ctypes.byref, lists),
+            ctypes.byref(count),
+            ctypes.byref(returned),
+        )
+    )
+    return py_str(count.value)

@@ -14,6 +14,8 @@ import numpy as np
 from mxnet.base import _LIB, NDArrayHandle, check_call
 from mxnet.ndarray.sparse import CSRNDArray, csr_matrix
 
+from .modes import numpy_shapes
+
 _MAGIC, _CSR, _CPU, _INT64 = 0xF993FAC9, 2, 1, 6  # NDARRAY_V2_MAGIC, kCSRStorage, kCPU, kInt64
 _HERE = mx.cpu(0)
 _TYPE_FLAGS = {'float32': 0, 'float64': 1, 'float16': 2}
@@ -74,7 +76,8 @@ def segment_matrix(parents: np.ndarray, rows: int, dtype: Any, ctx: mx.Context) 
         ]
     )
     handle = NDArrayHandle()
-    check_call(
-        _LIB.MXNDArrayLoadFromRawBytes(data, ctypes.c_size_t(len(data)), ctypes.byref(handle))
-    )
+    with numpy_shapes(False):  # of which this format knows nothing
+        check_call(
+            _LIB.MXNDArrayLoadFromRawBytes(data, ctypes.c_size_t(len(data)), ctypes.byref(handle))
+        )
     return CSRNDArray(handle)

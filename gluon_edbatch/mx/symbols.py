@@ -1,13 +1,22 @@
 """Operators of MXNet's registry by their names, as functions of Symbols."""
 
-from typing import Any, Callable, Dict, Set, Tuple
+import itertools
+from functools import partial
+from typing import Any, Callable, Dict, Optional, Set, Tuple
 
 import mxnet as mx
+from mxnet.symbol.register import _symbol_creator
 
 from ..errors import UnrecordableError
-from .invoke import operator_handle, operator_name
+from .invoke import count_attribute, operator_handle, operator_name
 
-_WITHOUT_RESULTS = frozenset(['reset_arrays'])  # MXNet crashes if they are put into a graph
+NUMPY = ('_np_', '_npi_', '_npx_')  # begin names of operators of NumPy mode
+# In graphs MXNet crashes by these, or knows no shapes or gradients of their results.
+_NOT_IN_GRAPHS = frozenset(
+    'reset_arrays _npi_hstack _np_atleast_1d _np_atleast_2d _np_atleast_3d _npi_copysign_scalar '
+    '_npi_rcopysign_scalar'.split()
+)
+_serial = itertools.count()
 
 
 def symbol_function(op: str) -> Callable[..., mx.sym.Symbol]:
@@ -19,9 +28,13 @@ def symbol_function(op: str) -> Callable[..., mx.sym.Symbol]:
     UnrecordableError
         If there is none.
     """
-    if op in _WITHOUT_RESULTS:
-        raise UnrecordableError(f'{op} has no results')
+    if op in _NOT_IN_GRAPHS:
+        raise UnrecordableError(f'{op} cannot be put into a graph')
     function = _in_mx_sym(op)
+    if function is None and op.startswith(NUMPY):
+        function = partial(_of_numpy, op)
+    if function is None:
+        raise UnrecordableError(f'MXNet has no function of Symbols for {op}')
 
     def without_none(*symbols: mx.sym.Symbol, **attrs: Any) -> mx.sym.Symbol:
         return function(
@@ -34,7 +47,12 @@ def symbol_function(op: str) -> Callable[..., mx.sym.Symbol]:
     return without_none
 
 
-def _in_mx_sym(op: str) -> Callable[..., mx.sym.Symbol]:
+def is_of_numpy_mode(op: str) -> bool:
+    """Whether it is called there only."""
+    return op.startswith(NUMPY) and _in_mx_sym(op) is None
+
+
+def _in_mx_sym(op: str) -> Optional[Callable[..., mx.sym.Symbol]]:
     for prefix in ('_contrib_', '_linalg_', '_random_', '_image_', '_sparse_'):
         module = getattr(mx.sym, prefix.strip('_'))
         if op.startswith(prefix) and hasattr(module, op[len(prefix) :]):
@@ -49,7 +67,23 @@ def _in_mx_sym(op: str) -> Callable[..., mx.sym.Symbol]:
         and operator_handle(alias) == operator_handle(op)
     ):
         return getattr(mx.sym.op, alias)
-    raise UnrecordableError(f'MXNet has no function of Symbols for {op}')
+    return None
+
+
+def _of_numpy(op: str, *symbols: mx.sym.Symbol, **attrs: Any) -> mx.sym.Symbol:
+    """What the functions of ``mx.sym.np`` make, which take none but Symbols of their own kind."""
+    count = count_attribute(op)
+    if count:
+        attrs = {count: len(symbols), **attrs}
+    return _symbol_creator(
+        operator_handle(op),
+        symbols,
+        {},
+        list(attrs),
+        list(map(str, attrs.values())),
+        f'{op.strip("_")}{next(_serial)}',
+        False,
+    )
 
 
 def registered() -> Set[str]:

@@ -14,7 +14,7 @@ from . import OPS, Op, op_of
 from .header import header
 
 _HEADER = Path(__file__).parents[1] / 'execute/native/src/opcodes.h'
-_NUMPY = '_np', '_npi', '_npx'  # of MXNet's NumPy mode, which scopes do not record
+_NUMPY = '_np', '_npi', '_npx'  # of MXNet's NumPy mode; many have equals
 
 
 def _missing() -> Iterator[str]:
@@ -24,7 +24,7 @@ def _missing() -> Iterator[str]:
     slow = [op.name for op in OPS.values() if op.batches and op.native is None]
     yield from without
     yield f'{len(without)} operators without an entry, which run one by one; {len(OPS)} with one'
-    yield f'and {len(numpy)} of NumPy mode: {" ".join(numpy)}'
+    yield f'and {len(numpy)} of NumPy mode (equals: subgraph/numpy_mode.py): {" ".join(numpy)}'
     yield f'{len(slow)} that are batched, and never natively: {" ".join(sorted(slow))}'
 
 

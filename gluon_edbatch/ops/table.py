@@ -536,3 +536,47 @@ _each(
     '_npi_uniform_n _npi_weibull',
     noise=always,
 )
+
+# --- NumPy mode: what has no equal in mx.nd, or not of all dtypes (see `subgraph.numpy_mode`) ----
+
+
+def _broadcasting(names: str) -> None:
+    _each(names, rows=rows.elementwise, whole=whole.broadcasting, elementwise=True)
+
+
+_NUMPY_UNARY = (
+    'absolute negative sign rint ceil floor trunc fix square sqrt cbrt exp expm1 log log1p log2 '
+    'log10 reciprocal sin cos tan tanh arcsin arccos arctan sinh cosh arcsinh arccosh arctanh '
+    'degrees radians logical_not bitwise_not around isnan isinf isfinite isposinf isneginf '
+    'nan_to_num'
+)
+_NUMPY_BINARY = (
+    'add subtract multiply true_divide mod power equal not_equal less less_equal greater '
+    'greater_equal bitwise_and bitwise_or bitwise_xor arctan2 copysign ldexp'
+)
+_unary(' '.join([f'_npi_{_name}' for _name in _NUMPY_UNARY.split()]))
+for _name, _form in (
+    ('add', 'add'),
+    ('subtract', 'sub'),
+    ('multiply', 'mul'),
+    ('true_divide', 'div'),
+    ('mod', 'mod'),
+    ('power', 'power'),
+):
+    _unary(f'_npi_{_name}_scalar', number=operand(f'broadcast_{_form}'))
+    if _name not in ('add', 'multiply'):
+        _unary(f'_npi_r{_name}_scalar', number=operand(f'broadcast_{_form}', first=True))
+_unary(
+    ' '.join(
+        f'_npi_{_name}_scalar'
+        for _name in (
+            'equal not_equal less less_equal greater greater_equal bitwise_and bitwise_or '
+            'bitwise_xor arctan2 rarctan2 ldexp rldexp'
+        ).split()
+    )
+)
+_unary('_npi_full_like _npi_where_scalar2', elementwise=False)
+_broadcasting(' '.join([f'_npi_{_name}' for _name in _NUMPY_BINARY.split()]))
+_broadcasting('_npi_hypot _npi_where _npi_where_lscalar _npi_where_rscalar')
+_each('_np_cumsum', rows=rows.other_axis('axis', None), whole=whole.later('axis', None))
+_each('_npi_var _npi_std', rows=rows.reduction, whole=whole.reduction)

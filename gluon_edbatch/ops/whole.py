@@ -156,6 +156,11 @@ def elementwise(broadcasting: str) -> WholeRule:
     return rule
 
 
+def broadcasting(call: LiftedCall) -> mx.sym.Symbol:
+    """The same for an operator that does it by itself."""
+    return call.apply(*_aligned(call))
+
+
 def _aligned(call: LiftedCall) -> List[mx.sym.Symbol]:
     rank = len(call.outputs[0])
     return [

@@ -38,6 +38,7 @@ cdef class Form:
     cdef public Py_ssize_t index, rows, outputs, lengths, shape
     cdef public object node_type, template, leaves, nested, first, second
     cdef public object block, mutable
+    cdef public bint numpy
     cdef public list stores
     @cython.locals(leaf=Py_ssize_t)
     cpdef results(self, Py_ssize_t base)
@@ -57,6 +58,7 @@ cdef class CallLog:
     cdef public long long thread
     cdef public CallLog outer
     cdef public dict callees, shared
+    cdef public object value_type
     @cython.locals(prefix=Prefix, form=Form, args_before=Py_ssize_t, scalars_before=Py_ssize_t,
                    lengths_before=Py_ssize_t)
     cdef call(self, Callee callee, tuple args)
@@ -67,6 +69,7 @@ cdef class CallLog:
     cdef tuple _shared_among(self, tuple args)
     @cython.locals(result=list)
     cdef tuple _with_values(self, tuple args)
+    cdef bint _is_given(self, object arg)
     cdef bint _lengths_fit(self, Form form, Py_ssize_t before)
     @cython.locals(value=lazy.LazyArray, several=lazy.RaggedArray, ragged=bint,
                    position=Py_ssize_t, scalars_before=Py_ssize_t)
@@ -97,7 +100,6 @@ cdef class CallLog:
 @cython.locals(callee=Callee)
 cdef object _hooked_call(CallLog log, object block, tuple args)
 cdef bint _is_plain(object option) except -1
-cdef bint _is_given(object arg) except -1
 cdef tuple _constant(object number)
 cdef bint _tells_itself(object option) except -1
 cdef object _call_with_user_hooks(CallLog log, Callee callee, tuple args)

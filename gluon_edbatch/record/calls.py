@@ -8,6 +8,7 @@ frames of their own.
 import threading
 from typing import Any, Dict, List, Optional, Sequence, Union
 
+import mxnet as mx
 import numpy as np
 from mxnet import gluon
 from mxnet.ndarray import NDArray
@@ -17,6 +18,7 @@ from ..mx.reading import IN_C
 from ..subgraph.fingerprint import contents, exact
 from ..subgraph.structure import unflatten
 from . import interpreter, lazy
+from .lazy import VALUES
 from .sites import is_library
 
 # Which lengths of ragged arguments a call may have to be of its form.
@@ -29,9 +31,9 @@ _EXACT = 2**24  # below it whole numbers are exact in single precision
 _LARGE = 1 << 16  # elements
 _PLAIN = frozenset((int, float, bool, str, type(None)))
 _call = gluon.Block.__call__
-ndarray = np.ndarray
+ndarray, numpy_ndarray = np.ndarray, mx.np.ndarray
 
-interpreter.prepare(lazy.LazyArray, lazy.RaggedArray, is_library)
+interpreter.prepare(VALUES[0], VALUES[1], lazy.RaggedArray, is_library)
 reading.prepare(IN_C[0], IN_C[1], IN_C[2])
 
 
@@ -210,6 +212,8 @@ class Form:
 
     Attributes
     ----------
+    numpy : bool
+        Whether its results are arrays of NumPy mode.
     outputs : int
         Number of outputs.
     lengths : int
@@ -228,6 +232,7 @@ class Form:
         self.node_type = node_type
         self.rows = rows
         self.outputs = len(stores)
+        self.numpy = node_type.mode.numpy
         self.lengths = _lengths(node_type)
         self.block: Any = None
         self.mutable: Any = None
@@ -246,20 +251,25 @@ class Form:
     def results(self, base):
         """The structure of lazy values that a call returns whose first output is value `base`."""
         if self.shape == _ONE:
-            return interpreter.new_value(self.first, base)
+            return interpreter.new_value(self.numpy, self.first, base)
         if self.shape == _PAIR:
-            return interpreter.new_pair(self.first, self.second, base)
+            return interpreter.new_pair(self.numpy, self.first, self.second, base)
         if self.shape == _NESTED:
             return self._values(self.nested, base)
         return unflatten(
             self.template,
-            iter([interpreter.new_value(self.stores[leaf], base + leaf) for leaf in self.leaves]),
+            iter(
+                [
+                    interpreter.new_value(self.numpy, self.stores[leaf], base + leaf)
+                    for leaf in self.leaves
+                ]
+            ),
         )
 
     def _values(self, nested, base):
         """Lists and tuples of the values, as `nested` has them of their numbers."""
         if type(nested) is int:
-            return interpreter.new_value(self.stores[nested], base + nested)
+            return interpreter.new_value(self.numpy, self.stores[nested], base + nested)
         values = [self._values(item, base) for item in nested]
         return values if type(nested) is list else tuple(values)
 
@@ -309,6 +319,8 @@ class CallLog:
         Of autograd's present mode.
     shared : dict of int to NDArray
         Arrays, by id, that operators on values were found to share.
+    value_type : type
+        Of its values: `LazyArray`, or in NumPy mode `LazyNumpyArray`.
     outer : CallLog or None
         Of the scope around this one, while this one is open.
     thread : int
@@ -321,7 +333,8 @@ class CallLog:
         NDArrays with fewer elements are copied when they are recorded, and others watched.
     """
 
-    def __init__(self):
+    def __init__(self, value_type: Any):
+        self.value_type = value_type
         self.outer: Optional[CallLog] = None
         self.thread = interpreter.thread()
         self.closed = False
@@ -370,14 +383,14 @@ class CallLog:
         asked for each kind of lazy arguments once."""
         key, shared, every, computed = [function], (), args, False
         for arg in args:
-            if type(arg) is lazy.LazyArray:
+            if type(arg) is self.value_type:
                 value = arg
                 computed = computed or value._id >= 0
         if not computed and self.runs_now(args):
             return function(*every, **options)
         for arg in args:
             kind = type(arg)
-            if kind is not lazy.LazyArray and kind is not float and kind is not int:
+            if kind is not self.value_type and kind is not float and kind is not int:
                 args = self._with_values(args)
                 shared = self._shared_among(args)
                 if shared is None:
@@ -385,7 +398,7 @@ class CallLog:
                 for position, array in shared:
                     key.append(position)
                     key.append(id(array))
-                args = tuple([arg for arg in args if _is_given(arg)])
+                args = tuple([arg for arg in args if self._is_given(arg)])
                 break
         for name, option in options.items():
             if not _is_plain(option):
@@ -413,11 +426,16 @@ class CallLog:
         shared = []
         for position in range(len(args)):
             arg = args[position]
-            if not _is_given(arg):
+            if not self._is_given(arg):
                 if id(arg) not in self.shared:
                     return None
                 shared.append((position, arg))
         return tuple(shared)
+
+    def _is_given(self, arg):
+        """Whether an argument of an operator is a value or a number."""
+        kind = type(arg)
+        return kind is self.value_type or kind is float or kind is int
 
     def _lengths_fit(self, form, before):
         """Whether lengths that were appended since are such as calls of this form may have."""
@@ -436,7 +454,7 @@ class CallLog:
         for position in range(count):
             arg = args[position]
             kind = type(arg)
-            if kind is lazy.LazyArray:
+            if kind is self.value_type:
                 value = arg
                 self.node_args.append(value._id)
                 prefix = prefix.after(value._store)
@@ -446,7 +464,12 @@ class CallLog:
                 prefix = self._follow_items(prefix, arg)
             elif arg is None:
                 prefix = prefix.after(None)
-            elif kind is ndarray or kind is NDArray or kind is lazy.SettledArray:
+            elif (
+                kind is ndarray
+                or kind is NDArray
+                or kind is lazy.SettledArray
+                or kind is numpy_ndarray
+            ):
                 prefix = self._follow_given(prefix, arg)
             elif kind is lazy.RaggedArray:
                 several = arg
@@ -504,7 +527,7 @@ class CallLog:
     def constant(self, key):
         """The constant that was made by this key, for its user alone; None if there was none."""
         known = self.constants.get(key)
-        return None if known is None else interpreter.new_value(known[0], known[1])
+        return None if known is None else interpreter.new_value(False, known[0], known[1])
 
     def _append_ragged(self, args):
         """The values of ragged arguments follow those of the others."""
@@ -522,7 +545,7 @@ class CallLog:
             if prefix is None:
                 return None
             kind = type(item)
-            if kind is lazy.LazyArray:
+            if kind is self.value_type:
                 value = item
                 self.node_args.append(value._id)
                 prefix = prefix.after(value._store)
@@ -530,7 +553,12 @@ class CallLog:
                 prefix = self._follow_items(prefix, item)
             elif item is None:
                 prefix = prefix.after(None)
-            elif kind is ndarray or kind is NDArray or kind is lazy.SettledArray:
+            elif (
+                kind is ndarray
+                or kind is NDArray
+                or kind is lazy.SettledArray
+                or kind is numpy_ndarray
+            ):
                 prefix = self._follow_given(prefix, item)
             else:
                 return None
@@ -559,7 +587,7 @@ class CallLog:
                 if type(child) is not tuple or len(child) <= position:
                     return None
                 child = child[position]
-            if type(child) is not lazy.LazyArray:
+            if type(child) is not self.value_type:
                 return None
             value = child
             if store is not value._store:
@@ -588,7 +616,7 @@ class CallLog:
         else None."""
         store = None
         for item in values:
-            if type(item) is not lazy.LazyArray:
+            if type(item) is not self.value_type:
                 return None
             value = item
             if store is not value._store:
@@ -614,12 +642,6 @@ def _is_plain(option) -> bool:
                 return False
         return True
     return type(option) in _PLAIN
-
-
-def _is_given(arg) -> bool:
-    """Whether an argument of an operator is a value or a number."""
-    kind = type(arg)
-    return kind is lazy.LazyArray or kind is float or kind is int
 
 
 def _constant(number) -> tuple:

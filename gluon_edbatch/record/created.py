@@ -28,7 +28,11 @@ def _recording() -> Optional[Any]:
     """The recording in which the function two calls above makes an array; None if that function
     is MXNet's own."""
     recording = current_recording()
-    if recording is None or _is_mxnet(sys._getframe(2).f_globals.get('__name__', '')):
+    if (
+        recording is None
+        or recording.mode.numpy
+        or _is_mxnet(sys._getframe(2).f_globals.get('__name__', ''))
+    ):
         return None
     return recording
 

@@ -24,7 +24,7 @@ from ..mx.invoke import INVOKE, invoke, operator_name
 from ..mx.modes import set_recording, set_training
 from . import created
 from .calls import current_recording, end_recording, hooked_call, local, record_into  # noqa: F401
-from .lazy import LazyArray, writing_refused
+from .lazy import VALUES, LazyArray, writing_refused
 from .sites import current_site
 
 _call = gluon.Block.__call__
@@ -88,9 +88,9 @@ def _invoke_into(handle, ndargs, keys, vals, out, is_np_op, output_is_list):
     for array in _listed(out):
         if isinstance(array, LazyArray):
             array.prepare_writing(ndargs)
-    if out.__class__ is LazyArray:
+    if out.__class__ in VALUES:
         value = _result_as_value(handle, ndargs, keys, vals, is_np_op)
-        if value.__class__ is LazyArray and value._store is out._store:
+        if value.__class__ is out.__class__ and value._store is out._store:
             out.become(value)
             return out
     for array in _listed(out):

@@ -20,7 +20,7 @@ class Index(NamedTuple):
     axis, position : int or None
         Where it is one position of one axis: a number, which may vary.
     shape : tuple of int
-        Of the result.
+        Of the result; none of a single element.
     contiguous : bool
         Whether it lies in one piece, so that eager Gluon gives a view of it.
     """
@@ -112,5 +112,5 @@ def basic_index(key: Any, shape: Tuple[int, ...]) -> Optional[Index]:
         )
     cut = [i for i, axis in enumerate(axes) if shape[i] > 1 and axis != _EVERYTHING]
     if len(cut) == 1 and _is_position(axes[cut[0]]):
-        return Index(take, cut[0], axes[cut[0]].start, tuple(result) or (1,), contiguous)
-    return Index(take, None, None, tuple(result) or (1,), contiguous)
+        return Index(take, cut[0], axes[cut[0]].start, tuple(result), contiguous)
+    return Index(take, None, None, tuple(result), contiguous)

@@ -13,7 +13,7 @@ from ..mx.arrays import alias, detached
 from ..mx.guard import GuardedArray, Watched
 from ..subgraph.spec import Spec, device_of, spec_of
 from .calls import CallLog
-from .lazy import LazyArray, RaggedArray, operand_dtype
+from .lazy import VALUES, LazyArray, RaggedArray, operand_dtype
 from .sites import Site, current_site
 from .stores import Store
 
@@ -61,7 +61,7 @@ class Inputs(CallLog):
     mode: Any  # of autograd, see `Recording.update_mode`
 
     def __init__(self, ctx: Optional[mx.Context]):
-        super().__init__()
+        super().__init__(VALUES[mx.util.is_np_array()])
         self.arrays: List[Tuple[Spec, Any]] = []
         self._ctx = ctx
         self._numbers: Optional[Store] = None
@@ -70,8 +70,9 @@ class Inputs(CallLog):
         self._large: Dict[int, Tuple[LazyArray, Watched]] = {}
 
     @abstractmethod
-    def store(self, spec: Spec) -> Store:
-        """The store of values with that shape, dtype and context."""
+    def store(self, spec: Spec, scalar: bool = False) -> Store:
+        """The store of values with that shape, dtype and context; or of such as users see with no
+        axes."""
 
     @abstractmethod
     def touched(self) -> None:
@@ -87,7 +88,7 @@ class Inputs(CallLog):
         numbers = []
         for arg in args:
             kind = arg.__class__
-            if kind in (LazyArray, RaggedArray) and arg._store.recording is self:
+            if (kind in VALUES or kind is RaggedArray) and arg._store.recording is self:
                 result.append(arg)
             elif isinstance(arg, NUMBERS) or (isinstance(arg, np.ndarray) and arg.ndim == 0):
                 numbers.append(len(result))
@@ -120,7 +121,7 @@ class Inputs(CallLog):
             store = self.store(spec_of((1,), SCALAR_DTYPE, self.ctx))
             if self._ctx is not None:
                 self._numbers = store
-        return LazyArray(store, 1 - 2 * len(self.scalars))
+        return self.value_type(store, 1 - 2 * len(self.scalars))
 
     def _array(self, array, fresh: bool = False) -> LazyArray:
         """An array of the user as a value. The same NDArray is one value, and so are small NumPy
@@ -210,10 +211,11 @@ class Inputs(CallLog):
                 f'a {array.stype} array at {current_site()}: only dense arrays can '
                 f'be arguments of a recorded call; use .tostype("default")'
             )
-        given = array
-        if isinstance(array, mx.np.ndarray):
-            array = array.as_nd_ndarray()
-        if not array.shape:
+        given, own = array, self.mode.numpy and array.shape
+        if isinstance(array, mx.np.ndarray) and not own:
+            array = alias(array)
+        scalar = not array.shape
+        if scalar:
             array = array.reshape((1,))
         ctx = device_of(array)
         spec = spec_of(array.shape, array.dtype, ctx, eager)
@@ -221,7 +223,7 @@ class Inputs(CallLog):
         if eager or array is not given or array.ctx != ctx or array.size < self.copied_below:
             values = detached(array).copyto(ctx)
             return self._append_array(
-                GivenArray(alias(array) if self.mode.recording else values, values), spec
+                GivenArray(alias(array) if self.mode.recording else values, values), spec, scalar
             )
         watched = Watched(array, self._keep_forms)
         value = self._append_array(GivenArray(alias(array), watched), spec)
@@ -244,14 +246,14 @@ class Inputs(CallLog):
     def _keep_forms(self) -> None:
         """A watched array was copied, as somebody touched it: `_ndarray` will see that."""
 
-    def _append_array(self, array, spec) -> LazyArray:
+    def _append_array(self, array, spec, scalar: bool = False) -> LazyArray:
         if 0 in spec.shape:
             raise RecordError(
                 f'an array of shape {spec.shape} at {current_site()}: a value needs '
                 f'at least one row, and no axis may be empty'
             )
         self.arrays.append((spec, array))
-        return LazyArray(self.store(spec), -2 * len(self.arrays))
+        return self.value_type(self.store(spec, scalar), -2 * len(self.arrays))
 
     @property
     def ctx(self) -> mx.Context:
@@ -302,7 +304,7 @@ class Inputs(CallLog):
         store, number = value._store, value._id
         if number < 0 and number not in store.given:
             store.given[number] = self.original(number)
-        return LazyArray(store, number)  # which may become another value
+        return self.value_type(store, number)  # which may become another value
 
 
 def is_array(value: Any) -> bool:

@@ -39,7 +39,7 @@ typedef struct {
 } EdbRaggedArray;
 
 static PyObject *edb_entered = NULL;  /* a context variable */
-static PyTypeObject *edb_lazy_array = NULL;
+static PyTypeObject *edb_value_types[2]; /* by whether NumPy mode is on */
 static PyObject *edb_is_library = NULL;
 /* Codes that were met, by address: sites.py keeps them, so that addresses stay theirs. */
 #define EDB_CODES 512
@@ -61,15 +61,17 @@ static inline int edb_record_into(PyObject *value) {
 
 /* The cyclic garbage collector is not told of lazy values, nor of pairs of them: there are
    thousands, which it would walk through whenever a scope ends, and they make no cycles. */
-static inline PyObject *edb_new_value(PyObject *store, Py_ssize_t value) {
+static inline PyObject *edb_new_value(int numpy, PyObject *store, Py_ssize_t value) {
   PyObject *id = PyLong_FromSsize_t(value);
   EdbLazyArray *array;
   if (!id) return NULL;
-  array = PyObject_GC_New(EdbLazyArray, edb_lazy_array);
+  array = PyObject_GC_New(EdbLazyArray, edb_value_types[numpy]);
   if (!array) {
     Py_DECREF(id);
     return NULL;
   }
+  if (numpy) /* its arrays have a dictionary and weak references */
+    memset(array + 1, 0, edb_value_types[1]->tp_basicsize - sizeof(EdbLazyArray));
   Py_INCREF(store);
   array->_store = store;
   array->_id = id;
@@ -77,9 +79,10 @@ static inline PyObject *edb_new_value(PyObject *store, Py_ssize_t value) {
   return (PyObject *)array;
 }
 
-static inline PyObject *edb_new_pair(PyObject *first, PyObject *second, Py_ssize_t value) {
-  PyObject *pair = PyTuple_New(2), *one = edb_new_value(first, value);
-  PyObject *other = edb_new_value(second, value + 1);
+static inline PyObject *edb_new_pair(int numpy, PyObject *first, PyObject *second,
+                                     Py_ssize_t value) {
+  PyObject *pair = PyTuple_New(2), *one = edb_new_value(numpy, first, value);
+  PyObject *other = edb_new_value(numpy, second, value + 1);
   if (!pair || !one || !other) {
     Py_XDECREF(pair);
     Py_XDECREF(one);
@@ -144,7 +147,7 @@ static int edb_lies_at(PyObject *type, const char *slot, size_t offset) {
   return right;
 }
 
-static int edb_prepare(PyObject *lazy, PyObject *ragged, PyObject *is_library) {
+static int edb_prepare(PyObject *lazy, PyObject *numpy, PyObject *ragged, PyObject *is_library) {
   if (!edb_lies_at(lazy, "_id", offsetof(EdbLazyArray, _id)) ||
       !edb_lies_at(lazy, "_memory", offsetof(EdbLazyArray, _memory)) ||
       !edb_lies_at(lazy, "_store", offsetof(EdbLazyArray, _store)) ||
@@ -154,10 +157,13 @@ static int edb_prepare(PyObject *lazy, PyObject *ragged, PyObject *is_library) {
   }
   /* The base class's finalizer would ask for a handle to free; a lazy value has none. */
   ((PyTypeObject *)lazy)->tp_finalize = NULL;
+  ((PyTypeObject *)numpy)->tp_finalize = NULL;
   ((PyTypeObject *)ragged)->tp_finalize = NULL;
   ((PyTypeObject *)lazy)->tp_dealloc = edb_free_value;
+  edb_value_types[0] = (PyTypeObject *)lazy;
+  edb_value_types[1] = (PyTypeObject *)numpy;
   Py_INCREF(lazy);
-  edb_lazy_array = (PyTypeObject *)lazy;
+  Py_INCREF(numpy);
   Py_INCREF(is_library);
   edb_is_library = is_library;
   edb_entered = PyContextVar_New("gluon_edbatch_scope", Py_None);

@@ -5,11 +5,11 @@ cdef extern from "interpreter.h":
     object recording "edb_get_recording" ()
     int record_into "edb_record_into" (object value) except -1
     long long thread "(long long)PyThread_get_thread_ident" ()
-    object new_value "edb_new_value" (object store, Py_ssize_t value)
-    object new_pair "edb_new_pair" (object first, object second, Py_ssize_t value)
+    object new_value "edb_new_value" (bint numpy, object store, Py_ssize_t value)
+    object new_pair "edb_new_pair" (bint numpy, object first, object second, Py_ssize_t value)
     EdbFrame *user_frame "edb_user_frame" () except NULL
     long long code_of "edb_code_of" (EdbFrame *frame)
     long long instruction_of "edb_instruction_of" (EdbFrame *frame)
-    int prepare "edb_prepare" (object lazy, object ragged, object is_library) except -1
+    int prepare "edb_prepare" (object lazy, object numpy, object ragged, object is_library) except -1
 
 ctypedef EdbFrame *Frame

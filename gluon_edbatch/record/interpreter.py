@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from types import FrameType
 from typing import Any, Tuple
 
-from .lazy import LazyArray
+from .lazy import VALUES, LazyArray
 from .sites import is_library
 
 _new = LazyArray.__new__
@@ -27,17 +27,17 @@ def record_into(value: Any) -> None:
     _entered.set(value)
 
 
-def new_value(store, value: int) -> LazyArray:
-    """``LazyArray(store, value)`` without the call of ``__init__``."""
-    array = _new(LazyArray)
+def new_value(numpy: bool, store, value: int) -> LazyArray:
+    """``VALUES[numpy](store, value)`` without the call of ``__init__``."""
+    array = _new(VALUES[numpy])
     array._store = store
     array._id = value
     return array
 
 
-def new_pair(first, second, value: int) -> Tuple[LazyArray, LazyArray]:
+def new_pair(numpy: bool, first, second, value: int) -> Tuple[LazyArray, LazyArray]:
     """The two results of a call."""
-    return new_value(first, value), new_value(second, value + 1)
+    return new_value(numpy, first, value), new_value(numpy, second, value + 1)
 
 
 def user_frame() -> FrameType:
@@ -58,7 +58,7 @@ def instruction_of(frame: FrameType) -> int:
     return frame.f_lasti
 
 
-def prepare(lazy: Any, ragged: type, library) -> None:
+def prepare(lazy: Any, numpy: type, ragged: type, library) -> None:
     """The base class's ``__del__`` would ask for a handle to free; a lazy value has none."""
     lazy.__del__ = _free_nothing
 

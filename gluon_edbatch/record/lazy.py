@@ -10,7 +10,7 @@ from mxnet.base import MXNetError
 from mxnet.ndarray import NDArray
 
 from ..errors import RecordError
-from ..mx.arrays import copy_into
+from ..mx.arrays import as_numpy, copy_into, new_array
 from ..subgraph.spec import Spec
 from .indexing import known_index
 from .sites import current_site
@@ -117,7 +117,7 @@ class LazyArray(NDArray):
         """What an operator of MXNet takes in the place of a NumPy array beside this value."""
         if not isinstance(other, np.ndarray):
             return other
-        return mx.nd.array(other, self.context, operand_dtype(self)) if other.ndim else other.item()
+        return new_array(other, self.context, operand_dtype(self)) if other.ndim else other.item()
 
     def __array_ufunc__(self, function, method, *inputs, **kwargs):
         """``array + value``; other functions of NumPy are not recorded."""
@@ -185,7 +185,7 @@ class LazyArray(NDArray):
         if not copy and np.dtype(dtype) == np.dtype(self.dtype):
             return self
         result = self._recorded(mx.nd.Cast, dtype=_name_of_dtype(dtype))
-        return self.evaluated().astype(dtype, copy) if result is None else result
+        return self.evaluated().astype(dtype, copy=copy) if result is None else result
 
     def detach(self) -> NDArray:
         """As ``NDArray.detach``."""
@@ -219,14 +219,14 @@ class LazyArray(NDArray):
         recording = self._store.recording
         if index is None or 0 in index.shape or recording is None or not recording.active():
             return super().__getitem__(key)
-        value = self
+        value, shape = self, index.shape or (1,)
         if index.position is not None:
             value = recording.operation(_at_position, (self, index.position), {'axis': index.axis})
         elif index.take is not None:
             value = recording.operation(index.take, (self,), {})
         if value is not self and index.contiguous:
             self._sharing_memory(value)
-        return value if value.shape == index.shape else value.reshape(index.shape)
+        return value if value.shape == shape else value.reshape(shape)
 
     def _slice(self, start, stop):
         length = self.shape[0]
@@ -313,8 +313,11 @@ class LazyArray(NDArray):
             return self._array
         made = self.constant() is not None
         self._array = self._compute() if made else copied(self.evaluated())
-        self.__class__ = SettledArray
+        self.__class__ = self._settled_class()
         return self._array
+
+    def _settled_class(self) -> type:
+        return SettledArray
 
     def attach_grad(self, grad_req='write', stype=None) -> None:
         """As ``NDArray.attach_grad``."""
@@ -346,7 +349,8 @@ class LazyArray(NDArray):
             or (self._id >= 0 and store.locations.known(self._id))
         ):
             return repr(self.evaluated())
-        return f'<LazyArray {"x".join(map(str, self.shape))} @{self.context}, not computed>'
+        shape = 'x'.join(map(str, self.shape))
+        return f'<{type(self).__name__} {shape} @{self.context}, not computed>'
 
 
 def _at_position(value: NDArray, position: int, axis: int) -> NDArray:
@@ -385,9 +389,9 @@ _REFLECTED = {
 }
 
 
-def _arithmetic(name: str) -> Callable[[LazyArray, Any], NDArray]:
+def _arithmetic(name: str, cls: type) -> Callable[[LazyArray, Any], NDArray]:
     """An operator of Python, recorded without asking MXNet anew what it means each time."""
-    eager = getattr(NDArray, name)
+    eager = getattr(cls, name)
 
     @wraps(eager)
     def method(self, other):
@@ -406,9 +410,9 @@ def _arithmetic(name: str) -> Callable[[LazyArray, Any], NDArray]:
     return method
 
 
-def _method(name: str) -> Callable[..., Any]:
+def _method(name: str, cls: type) -> Callable[..., Any]:
     """A method that calls an operator, recorded without asking MXNet anew which."""
-    eager = getattr(NDArray, name)
+    eager = getattr(cls, name)
 
     def with_argument(self, argument, **options):
         return eager(self, argument, **options)
@@ -427,35 +431,36 @@ def _method(name: str) -> Callable[..., Any]:
     return method
 
 
-for _name in (
+_METHODS = (
     '__neg__ expand_dims squeeze flatten broadcast_axes repeat pad swapaxes split slice_axis '
     'one_hot pick sort topk argsort argmax argmin clip abs sign tile transpose flip sum nansum '
     'prod nanprod mean max min norm round rint fix floor ceil trunc sin cos tan arcsin arccos '
     'arctan degrees radians sinh cosh tanh arcsinh arccosh arctanh exp expm1 log log10 log2 log1p '
     'sqrt rsqrt cbrt rcbrt square reciprocal relu sigmoid softmax log_softmax softmin'
-).split():
-    setattr(LazyArray, _name, _method(_name))
+).split()
+_ARITHMETIC = (
+    'add radd sub rsub mul rmul truediv rtruediv pow rpow mod rmod eq ne gt ge lt le'.split()
+)
+for _name in _METHODS:
+    setattr(LazyArray, _name, _method(_name, NDArray))
+for _name in _ARITHMETIC:
+    setattr(LazyArray, f'__{_name}__', _arithmetic(f'__{_name}__', NDArray))
 
-for (
-    _name
-) in 'add radd sub rsub mul rmul truediv rtruediv pow rpow mod rmod eq ne gt ge lt le'.split():
-    setattr(LazyArray, f'__{_name}__', _arithmetic(f'__{_name}__'))
 
-
-def _writing(name: str) -> Callable[..., Any]:
-    """A method of NDArrays that writes to them; in a scope the operator that it calls is recorded
+def _writing(name: str, cls: type) -> Callable[..., Any]:
+    """A method of arrays that writes to them; in a scope the operator that it calls is recorded
     (see `hooks`)."""
-    eager = getattr(NDArray, name)
+    eager = getattr(cls, name)
 
     @wraps(eager)
     def method(self, *args):
         self.prepare_writing(args)
-        recorded = self.__class__ is LazyArray
+        recorded = self.__class__ in VALUES
         target = self if recorded else self.settled()
         # MXNet assigns arrays of the target's own class only.
         operands = [
             arg.evaluated()
-            if isinstance(arg, LazyArray) and not (recorded and arg.__class__ is LazyArray)
+            if isinstance(arg, LazyArray) and not (recorded and arg.__class__ in VALUES)
             else arg
             for arg in args
         ]
@@ -470,8 +475,9 @@ def _writing(name: str) -> Callable[..., Any]:
     return method
 
 
-for _name in 'iadd isub imul idiv itruediv imod setitem'.split():
-    setattr(LazyArray, f'__{_name}__', _writing(f'__{_name}__'))
+_WRITING = 'iadd isub imul idiv itruediv imod setitem'.split()
+for _name in _WRITING:
+    setattr(LazyArray, f'__{_name}__', _writing(f'__{_name}__', NDArray))
 
 
 def writing_refused(error: MXNetError) -> Exception:
@@ -494,11 +500,14 @@ def _is_held_elsewhere(value: LazyArray, slot: str) -> bool:
     return held is not None and sys.getrefcount(held) > 3  # the slot, `held`, and the argument
 
 
-class SettledArray(LazyArray):
+class _Settled:
     """A lazy value that was evaluated, with memory of its own: an array like any other, also to
     recorded calls."""
 
     __slots__ = ()
+
+    _array: NDArray
+    _check_no_views: Callable[[], None]
 
     def __del__(self):
         pass  # the base class's would free a handle
@@ -522,6 +531,118 @@ class SettledArray(LazyArray):
     def settled(self) -> NDArray:
         """Its array."""
         return self._array
+
+
+class SettledArray(_Settled, LazyArray):
+    """Such a value."""
+
+    __slots__ = ()
+
+
+class LazyNumpyArray(LazyArray, mx.np.ndarray):
+    """The same in MXNet's NumPy mode: an ``mx.np.ndarray`` for every caller, with its methods."""
+
+    __slots__ = ()
+
+    __array_ufunc__ = mx.np.ndarray.__dict__['__array_ufunc__']
+
+    def _compute(self) -> NDArray:
+        return as_numpy(super()._compute(), self.shape)
+
+    def _settled_class(self) -> type:
+        return SettledNumpyArray
+
+    def as_np_ndarray(self):
+        """As ``mx.np.ndarray.as_np_ndarray``."""
+        return self
+
+    def reshape(self, *shape, **kwargs) -> NDArray:
+        """As ``mx.np.ndarray.reshape``."""
+        wanted = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
+        result = None if kwargs else self._recorded(_reshaped, shape=tuple(wanted))
+        if result is None:
+            return mx.np.ndarray.reshape(self, *shape, **kwargs)
+        return result
+
+    def astype(self, dtype, order='K', casting='unsafe', subok=True, copy=True):  # type: ignore[override]
+        """As ``mx.np.ndarray.astype``."""
+        if not copy and np.dtype(dtype) == np.dtype(self.dtype):
+            return self
+        result = None
+        if order in ('K', 'C', None) and casting == 'unsafe' and subok:
+            result = self._recorded(_operator('Cast'), dtype=_name_of_dtype(dtype))
+        if result is None:
+            return self.evaluated().astype(dtype, order, casting, subok, copy)
+        return result
+
+    def detach(self) -> NDArray:
+        """As ``mx.np.ndarray.detach``."""
+        result = self._recorded(_operator('BlockGrad'))
+        return self.settled().detach() if result is None else self._sharing_memory(result)
+
+    def copy(self, order='C') -> NDArray:
+        """As ``mx.np.ndarray.copy``."""
+        result = self._recorded(_operator('_copy')) if order == 'C' else None
+        return self.evaluated().copy(order) if result is None else result
+
+    def copyto(self, other):
+        """As ``mx.np.ndarray.copyto``."""
+        return mx.np.ndarray.copyto(self, other)
+
+    def __getitem__(self, key):
+        recording = self._store.recording
+        if recording is None or not recording.active():
+            return self.settled()[key]
+        index = known_index(key, self.shape)
+        if index is None or 0 in index.shape:
+            return mx.np.ndarray.__getitem__(self, key)
+        value: Any = self
+        if index.position is not None:
+            value = recording.operation(_row_of, (self, index.position), {'axis': index.axis})
+        elif index.take is not None:
+            value = recording.operation(_operator('slice'), (self,), index.take.keywords)
+        if value.shape != index.shape:
+            value = value.reshape(index.shape)
+        return self._sharing_memory(value) if index.contiguous and value is not self else value
+
+    def _slice(self, start, stop):
+        return self.settled()._slice(start, stop)
+
+    def _at(self, idx):
+        return self.settled()._at(idx)
+
+
+def _reshaped(value: NDArray, shape: Tuple[int, ...]) -> NDArray:
+    return mx.np.ndarray.reshape(value, shape)
+
+
+def _row_of(value: LazyArray, position: int, axis: int) -> Any:
+    return _operator('slice_axis')(value, axis=axis, begin=position, end=position + 1)
+
+
+@lru_cache(maxsize=None)
+def _operator(name: str) -> Callable[..., Any]:
+    """An operator that ``mx.np`` has no function for, of values that are being recorded."""
+
+    def function(value: LazyArray, **attrs: Any) -> Any:
+        named = tuple([(key, str(attr)) for key, attr in attrs.items()])
+        return value._store.recording.operator(name, named, (value,))
+
+    return function
+
+
+for _name in _METHODS:
+    setattr(LazyNumpyArray, _name, _method(_name, mx.np.ndarray))
+for _name in _ARITHMETIC + ['matmul', 'rmatmul']:
+    setattr(LazyNumpyArray, f'__{_name}__', _arithmetic(f'__{_name}__', mx.np.ndarray))
+for _name in _WRITING:
+    setattr(LazyNumpyArray, f'__{_name}__', _writing(f'__{_name}__', mx.np.ndarray))
+
+
+class SettledNumpyArray(_Settled, LazyNumpyArray):
+    """Such a value in NumPy mode."""
+
+    __slots__ = ()
 
 
 class RaggedArray(LazyArray):
@@ -552,7 +673,7 @@ class RaggedArray(LazyArray):
         recording, rows = self._store.recording, self._store.shape[0]
         length = float(len(self._ids))
         if recording is None or not recording.active():
-            return mx.nd.full((rows,), length, ctx=self.ctx)
+            return new_array([length] * rows, self.ctx, np.float32)
         if rows == 1:
             number: LazyArray = recording.number(length)  # nobody else's
             number._store.given[number._id] = length
@@ -584,15 +705,34 @@ class RaggedArray(LazyArray):
         return f'<RaggedArray {"x".join(map(str, self.shape))} @{self.context}>'
 
 
-class EagerRagged(NDArray):
-    """What `ragged` gives outside a scope: an NDArray that knows its lengths."""
+VALUES = (LazyArray, LazyNumpyArray)  # classes of single values, by mode
 
-    __slots__ = ('_length',)
+
+class _EagerRagged:
+    """What `ragged` gives outside a scope: an array that knows its lengths."""
+
+    __slots__ = ()
+
+    _length: int
+    shape: Tuple[int, ...]
+    ctx: mx.Context
 
     @property
     def lengths(self) -> NDArray:
         """(rows,) float32, how many values there are."""
-        return mx.nd.full((self.shape[0],), self._length, ctx=self.ctx)
+        return new_array([float(self._length)] * self.shape[0], self.ctx, np.float32)
+
+
+class EagerRagged(_EagerRagged, NDArray):
+    """Such an NDArray."""
+
+    __slots__ = ('_length',)
+
+
+class EagerNumpyRagged(_EagerRagged, mx.np.ndarray):
+    """Such an array of ``mx.np``."""
+
+    __slots__ = ('_length',)
 
 
 def stack_ragged(values: Sequence[NDArray], spec: Spec) -> NDArray:

@@ -168,7 +168,9 @@ class Piece:
         self.args = args
         leaves: List[LazyArray] = []
         self.template = flatten(result, NDArray, leaves)
-        self.results = [(leaf._store.spec, leaf._id - begin.values) for leaf in leaves]
+        self.results = [
+            (leaf._store.spec, not leaf._store.shape, leaf._id - begin.values) for leaf in leaves
+        ]
 
     @classmethod
     def cut(
@@ -207,7 +209,7 @@ class Piece:
         except TypeError:
             return None
         if not all(
-            leaf.__class__ is LazyArray
+            leaf.__class__ is recording.value_type
             and leaf._store.recording is recording
             and leaf._id >= begin.values
             for leaf in leaves
@@ -239,7 +241,10 @@ class Piece:
         recording.node_lengths.extend(self.lengths)
         recording.next_value = begin + self.values
         return builder(self.template)(
-            [LazyArray(recording.store(spec), begin + value) for spec, value in self.results]
+            [
+                recording.value_type(recording.store(spec, scalar), begin + value)
+                for spec, scalar, value in self.results
+            ]
         )
 
     def difference(self, other: 'Piece') -> Optional[Site]:

@@ -14,7 +14,8 @@ from mxnet.ndarray import NDArray
 from ..brief import brief
 from ..errors import EdbError, RecordError, StaleValueError
 from ..mx.arrays import detached
-from ..mx.guard import GuardedArray, Watched
+from ..mx.guard import PLAIN_OR_GUARDED, GuardedArray, GuardedNumpyArray, Watched
+from ..mx.modes import numpy_shapes
 from ..mx.parameters import arrays_of, contexts
 from ..mx.reading import node_offset
 from ..ops.attrs import Attrs
@@ -37,7 +38,7 @@ from ..subgraph.trace import describe, trace_block, trace_numbered, trace_operat
 from .calls import ANY, Callee, End, Form, Nothing, Number, Ragged
 from .hooks import suspended
 from .inputs import ARRAYS, NUMBERS, SCALAR_DTYPE, GivenArray, Inputs, is_array
-from .lazy import LazyArray, RaggedArray, SettledArray
+from .lazy import VALUES, LazyArray, RaggedArray, SettledArray, SettledNumpyArray
 from .refused import current_model_call, refused_call
 from .shared import SharedTypes, Sharing
 from .sites import Site, current_site, site_of, site_of_error, user_codes
@@ -47,7 +48,8 @@ from .varying import Varying
 _tracing = threading.RLock()  # the name scope of a block serves one thread at a time
 # block -> {fingerprint: {key: NodeType}}, those used last; operators have no block
 _block_types: 'weakref.WeakKeyDictionary[gluon.Block, OrderedDict]' = weakref.WeakKeyDictionary()
-_GIVEN = np.ndarray, NDArray
+_GIVEN = np.ndarray, NDArray, mx.np.ndarray
+_WATCHABLE = GuardedArray, GuardedNumpyArray, SettledArray, SettledNumpyArray
 _MOST_FINGERPRINTS = 32  # a block may read something else in each scope, as a temperature
 _operator_types: Dict[tuple, NodeType] = {}
 _shared_types = SharedTypes()
@@ -90,7 +92,7 @@ class Recording(Inputs):
         self.changed_block: Optional[str] = None
         self._known_parameters: Set[Tuple[gluon.Parameter, mx.Context]] = set()
         self.error: Optional[str] = None
-        self._stores: Dict[Spec, Store] = {}  # while recording; values keep theirs alive later
+        self._stores: Dict[Any, Store] = {}  # while recording; values keep theirs alive later
         self._all_stores: List[weakref.ref[Store]] = []
         # for each mode the forms of calls by key, and blocks with theirs
         self._modes: Dict[Mode, Tuple[Dict[tuple, Form], Dict[gluon.Block, Callee]]] = {}
@@ -164,7 +166,7 @@ class Recording(Inputs):
         as_values = len(read) == len(args)
         prefix, left = callee.first, iter(read)
         for arg in args:
-            if arg.__class__ is LazyArray:
+            if arg.__class__ is self.value_type:
                 if next(left, None) != arg._id:
                     return None
                 prefix = prefix.make(arg._store)
@@ -194,12 +196,12 @@ class Recording(Inputs):
             cls = arg.__class__
             if (
                 self._ctx is not None
-                and (cls in (GuardedArray, SettledArray) or (cls in _GIVEN and arg.ndim))
+                and (cls in _WATCHABLE or (cls in _GIVEN and arg.ndim))
                 and not any(isinstance(other, NUMBERS) for other in args)
             ):
                 arg = self._array(arg)
-                cls = LazyArray
-            if cls is LazyArray and arg._store.recording is self:
+                cls = self.value_type
+            if cls is self.value_type and arg._store.recording is self:
                 kinds.append(arg._store)
                 leaves.append(arg)
             elif cls in (int, float):
@@ -224,12 +226,14 @@ class Recording(Inputs):
         calls on whole sentences do."""
         block = callee.block
         rows = {leaf._store.spec.rows for leaf in leaves if isinstance(leaf, LazyArray)}
-        key = tuple([kind.spec.arena if kind.__class__ is Store else kind for kind in kinds])
+        key = tuple(
+            [kind.spec.arena if kind.__class__ is Store and kind.shape else kind for kind in kinds]
+        )
         like = callee.of_any_rows.get(key) if len(rows) == 1 else None
         if like is not None and not like.changed():
             return self.new_form(like.node_type, rows.pop(), block, like.mutable)
         self._find_ctx(block)
-        number = LazyArray(self.store(spec_of((1,), SCALAR_DTYPE, self.ctx)), -1)
+        number = self.value_type(self.store(spec_of((1,), SCALAR_DTYPE, self.ctx)), -1)
         form = self._resolve_block(
             block,
             tuple(flatten(arg, ARRAYS, []) for arg in args),
@@ -304,7 +308,7 @@ class Recording(Inputs):
         """Arguments and form of a call whose number, an attribute, is an argument, as it varies;
         None if it does not, or if calls would not share a batch then."""
         rule = op_of(op).number
-        if rule is None or len(leaves) != 1 or leaves[0].__class__ is not LazyArray:
+        if rule is None or len(leaves) != 1 or leaves[0].__class__ is RaggedArray:
             return None
         spec = leaves[0]._store.spec
         numbered = rule(Attrs(attrs), spec.shape, spec.dtype)
@@ -390,10 +394,15 @@ class Recording(Inputs):
                     f'shape=(1, hidden_size))\n  called at {current_site()}'
                 )
             return RaggedArray(self.store(spec_of(shape, dtype, ctx or self.ctx)), [])
-        store: Any = values[0]._store if values[0].__class__ is LazyArray else None
+        store: Any = values[0]._store if values[0].__class__ is self.value_type else None
+        if not values[0].shape:
+            raise RecordError(
+                f'ragged() takes values with rows, and got one with no axes: give '
+                f'value.reshape(1)\n  called at {current_site()}'
+            )
         ids = []
         for value in values:
-            if value.__class__ is not LazyArray or value._store is not store:
+            if value.__class__ is not self.value_type or value._store is not store:
                 return self._ragged_of_any(values)
             ids.append(value._id)
         return RaggedArray(store, ids) if store.recording is self else self._ragged_of_any(values)
@@ -439,7 +448,7 @@ class Recording(Inputs):
         if form.lengths != ANY:
             form = self._form_for_lengths(form, leaves)
         for leaf in leaves:
-            if leaf.__class__ is LazyArray:
+            if leaf.__class__ is not RaggedArray:
                 self.node_args.append(leaf._id)
         for leaf in leaves:
             if leaf.__class__ is RaggedArray:
@@ -450,7 +459,7 @@ class Recording(Inputs):
 
     def is_weight(self, arg: Any) -> bool:
         """Whether operators share this argument."""
-        return arg.__class__ in (NDArray, GuardedArray) and self.sharing.is_weight(arg)
+        return arg.__class__ in PLAIN_OR_GUARDED and self.sharing.is_weight(arg)
 
     def touched(self) -> None:
         """An array that calls read may change: look at all of them again for later calls."""
@@ -460,17 +469,20 @@ class Recording(Inputs):
         self.adopted.clear()
         self.trusted.clear()
 
-    def store(self, spec: Spec) -> Store:
-        """The store of this recording's values with that shape, dtype and context."""
-        store = self._stores.get(spec)
+    def store(self, spec: Spec, scalar: bool = False) -> Store:
+        """See the base class."""
+        key = (spec,) if scalar else spec
+        store = self._stores.get(key)
         if store is None:
-            store = self._stores[spec] = Store(self, spec)
+            store = self._stores[key] = Store(self, spec, () if scalar else spec.shape)
             self._all_stores.append(weakref.ref(store))
         return store
 
     def update_mode(self) -> None:
         """Look at autograd's state again; calls recorded in different states differ in type."""
-        self.mode = Mode(autograd.is_recording(), autograd.is_training())
+        self.mode = Mode(
+            autograd.is_recording(), autograd.is_training(), self.value_type is not LazyArray
+        )
         self.taped = self.mode.recording
         self.forms_by_key, self.callees = self._modes.setdefault(self.mode, ({}, {}))
 
@@ -491,6 +503,7 @@ class Recording(Inputs):
                 (template, mark + state),
                 list(map(_spec_and_kind, leaves)),
                 lambda: self._trace(block, template, leaves),
+                scalars=_scalars(leaves),
             )
             found = containers(block)
             form.block = block
@@ -539,6 +552,7 @@ class Recording(Inputs):
                 (op, attrs, shared),
                 list(map(_spec_and_kind, leaves)),
                 lambda: trace_operator(op, attrs, len(leaves), dict(zip(shared, weights))),
+                scalars=_scalars(leaves),
             )
         except EdbError as error:
             raise type(error)(f'{error}\n  called at {current_site()}') from error.__cause__
@@ -550,12 +564,17 @@ class Recording(Inputs):
                 _operator_types,
                 (op, numbered.rest + ((numbered.name, 'data'),), ()),
                 list(map(_spec_and_kind, leaves)),
-                lambda: trace_numbered(op, numbered),
+                lambda: trace_numbered(op, numbered)._replace(
+                    scalars=(not leaves[0]._store.shape,)
+                ),
+                scalars=_scalars(leaves),
             )
         except EdbError as error:
             raise type(error)(f'{error}\n  called at {current_site()}') from error.__cause__
 
-    def _form(self, name, types, head, specs, trace, eager: bool = False) -> Form:
+    def _form(
+        self, name, types, head, specs, trace, eager: bool = False, scalars: Tuple[int, ...] = ()
+    ) -> Form:
         contexts = {spec.ctx for spec, _ in specs}
         if len(contexts) > 1:
             raise RecordError(
@@ -567,15 +586,24 @@ class Recording(Inputs):
             self.mode,
             self.options,
             tuple((spec.arena, kind) for spec, kind in specs),
+            scalars,
         )
         exact = aligned + (tuple(spec.rows for spec, _ in specs),)
         with _tracing:  # two threads get the same type
             node_type = types.get(exact) or (types.get(aligned) if len(rows) == 1 else None)
             if node_type is None or not node_type.fits():
                 node_type = make_type(
-                    trace(), self.mode, specs, contexts.pop(), self.options, head, eager=eager
+                    trace(),
+                    self.mode,
+                    specs,
+                    contexts.pop(),
+                    self.options,
+                    head,
+                    eager=eager,
+                    scalars=scalars,
                 )
-                types[exact if node_type.alone or node_type.whole else aligned] = node_type
+                only = node_type.alone or node_type.whole or any(node_type.graph.scalars)
+                types[exact if only else aligned] = node_type
         for parameter in node_type.parameters:
             self._watch(name, parameter, node_type.ctx)
         form = self.new_form(node_type, 1 if node_type.whole else specs[0][0].rows)
@@ -669,7 +697,9 @@ class Recording(Inputs):
         mutable: Optional[tuple] = None,
     ) -> Form:
         """A form of calls of this type with so many rows."""
-        stores = [self.store(spec) for spec in node_type.output_specs(rows)]
+        specs = node_type.output_specs(rows)
+        scalars = node_type.graph.scalars or (False,) * len(specs)
+        stores = [self.store(*output) for output in zip(specs, scalars)]
         form = Form(len(self.forms), node_type, rows, stores)
         form.block, form.mutable = block, mutable
         self.forms.append(form)
@@ -682,7 +712,7 @@ class Recording(Inputs):
                 node_type.mode.recording,
             )
         )
-        self.output_rows += [store.shape[0] for store in stores]
+        self.output_rows += [store.spec.rows for store in stores]
         return form
 
     # --- for later stages ------------------------------------------------------------------------
@@ -777,7 +807,8 @@ class Recording(Inputs):
                 f'{current_site()} needs a value of a batching scope that another '
                 f'thread is still recording; wait until it has left the scope'
             )
-        self.evaluator.run(self, wanted)
+        with numpy_shapes(self.mode.numpy):
+            self.evaluator.run(self, wanted)
 
     def stores(self) -> List[Store]:
         """The stores that values refer to."""
@@ -843,7 +874,7 @@ def _same(result: Any, other: Any) -> bool:
         return False
     if result.__class__ in (list, tuple):
         return len(result) == len(other) and all(map(_same, result, other))
-    return result.__class__ is LazyArray and result._id == other._id
+    return result.__class__ in VALUES and result._id == other._id
 
 
 def _lengths_of(args: Sequence[Any]) -> Tuple[int, ...]:
@@ -852,6 +883,11 @@ def _lengths_of(args: Sequence[Any]) -> Tuple[int, ...]:
 
 def _key(leaf: LazyArray) -> object:
     return leaf._store.ragged if leaf.__class__ is RaggedArray else leaf._store
+
+
+def _scalars(leaves: Sequence[LazyArray]) -> Tuple[int, ...]:
+    """Which of them have no axes for users."""
+    return tuple([position for position, leaf in enumerate(leaves) if not leaf._store.shape])
 
 
 def _spec_and_kind(leaf: LazyArray) -> Tuple[Spec, Kind]:

@@ -9,7 +9,7 @@ import numpy as np
 from mxnet.ndarray import NDArray
 
 from ..mx.arrays import gradient_stype
-from ..mx.guard import GuardedArray
+from ..mx.guard import PLAIN_OR_GUARDED
 from ..ops import op_of
 from ..subgraph.spec import device_of
 
@@ -77,7 +77,7 @@ class Sharing:
         found = [
             position
             for position, arg in enumerate(args)
-            if arg.__class__ in (NDArray, GuardedArray)
+            if arg.__class__ in PLAIN_OR_GUARDED
             and (self._is_readable(arg) if position in op_of(op).weights else self.is_weight(arg))
         ]
         known = self._of_operator.setdefault(op, set())
@@ -92,7 +92,7 @@ class Sharing:
         data = [
             position
             for position in found
-            if args[position].__class__ not in (NDArray, GuardedArray)
+            if args[position].__class__ not in PLAIN_OR_GUARDED
             or not self.is_weight(args[position])
         ]
         return next(iter(data + found), None)

@@ -1,6 +1,6 @@
 """Where the results of recorded calls are: rows of arenas, which evaluations fill."""
 
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, Optional, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -129,6 +129,7 @@ class Store:
         neither the recording nor the arenas of other kinds alive.
     spec : Spec
     shape : tuple of int
+        As users see it: ``()`` for some values of shape (1,).
     ragged : object
         Stands for "ragged values of this spec" in the key of a call.
     arenas : dict
@@ -151,10 +152,10 @@ class Store:
         '__weakref__',
     )
 
-    def __init__(self, recording, spec: Spec):
+    def __init__(self, recording, spec: Spec, shape: Tuple[int, ...]):
         self.recording = recording
         self.spec = spec
-        self.shape = spec.shape
+        self.shape = shape
         self.ragged = object()
         self.arenas: Dict[int, Arena] = {}
         self.locations: Locations = recording.locations

@@ -222,16 +222,18 @@ class Subgraph:
             for begin, end in zip(self._bounds, self._bounds[1:])
         ]
 
-    def outputs(self, shapes: Mapping[str, Shape]) -> Optional[List[Outputs]]:
+    def outputs(
+        self, shapes: Mapping[str, Shape], dtypes: Optional[Mapping[str, Any]] = None
+    ) -> Optional[List[Outputs]]:
         """Shapes and dtypes of each node's outputs; None if shapes cannot be inferred."""
         found = self.infer(shapes)
         if found is None:
             return None
         try:
-            dtypes = self._internals.infer_type_partial()[1]
+            types = self._internals.infer_type_partial(**self._known(dtypes or {}))[1]
         except mx.base.MXNetError:  # some operators insist on knowing
-            dtypes = [None] * self._bounds[-1]
-        return [Outputs(own, dtypes[begin]) for own, begin in zip(found, self._bounds)]
+            types = [None] * self._bounds[-1]
+        return [Outputs(own, types[begin]) for own, begin in zip(found, self._bounds)]
 
     def results(
         self, shapes: Mapping[str, Shape], dtypes: Mapping[str, Any]

@@ -40,6 +40,8 @@ def lift(graph: Subgraph, shapes: Dict[str, Shape]) -> Subgraph:
     found = graph.infer(shapes)
     if found is None:
         raise NoRule('shapes that cannot be inferred')
+    if not all(shape for own in found for shape in own):
+        raise NoRule('values without axes')
     values: Dict[Entry, LiftedValue] = {}
     for index, (node, own) in enumerate(zip(graph.nodes, found)):
         if node.is_variable:

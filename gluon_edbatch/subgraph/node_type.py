@@ -26,6 +26,7 @@ from ..ops.whole import NoRule
 from .ir import Subgraph
 from .lift import lift
 from .mended import mended
+from .numpy_mode import in_terms_of_nd
 from .options import CompileOptions
 from .own_gradient import own_gradients
 from .padding import Padding, padding_of
@@ -42,10 +43,11 @@ _serial = itertools.count()
 
 
 class Mode(NamedTuple):
-    """The state of autograd in which a call was made."""
+    """The state of MXNet in which a call was made: of autograd, and whether arrays are NumPy's."""
 
     recording: bool
     training: bool
+    numpy: bool = False
 
 
 class Kind(Enum):
@@ -332,6 +334,7 @@ def make_type(
     made_with: Tuple[Any, ...],
     lengths: Optional[Tuple[int, ...]] = None,
     eager: bool = False,
+    scalars: Tuple[int, ...] = (),
 ) -> NodeType:
     """Infer shapes and dtypes, finish deferred initialisation, and find out what may batch.
 
@@ -350,6 +353,8 @@ def make_type(
         Lengths of the ragged arguments, for types whose calls all have the same.
     eager : bool, default False
         Whether calls run on the user's own tape even if nothing in the subgraph asks for it.
+    scalars : tuple of int
+        Which array arguments have no axes for users, in NumPy mode.
 
     Raises
     ------
@@ -373,6 +378,9 @@ def make_type(
     used = set(graph.subgraph.variables)
     shapes = {name: shape for name, shape in shapes.items() if name in used}
     dtypes = {name: dtype for name, dtype in dtypes.items() if name in used}
+    if mode.numpy and not graph.scalars:
+        shown = {**shapes, **{INPUT % position: () for position in scalars}}
+        graph = _without_numpy(graph, shown, dtypes)
     _refuse_writing(graph)
     why_eager = _why_eager(graph, mode, leaves, eager)
     outputs = _infer(graph, shapes, dtypes, ctx, bool(why_eager))
@@ -432,6 +440,15 @@ def make_type(
         whole=lifted is not None,
         eager=bool(why_eager),
     )
+
+
+def _without_numpy(graph, shapes, dtypes) -> StaticGraph:
+    try:
+        return in_terms_of_nd(graph, shapes, dtypes)
+    except mx.base.MXNetError as error:
+        raise RecordError(
+            f'{graph.name} does not accept {_described(shapes, dtypes)}: {_reason(error)}'
+        ) from None
 
 
 def _refuse_writing(graph: StaticGraph) -> None:

@@ -31,8 +31,10 @@ class NodeView(NamedTuple):
         In the new graph.
     shapes : list of tuple of int
         Of the node's outputs.
-    dtype : type or None
-        Of the node's first output and all inputs, where these tell and agree.
+    result_dtype : type or None
+        Of the node's first output, where inputs tell.
+    input_dtypes : list of (type or None)
+        Of the inputs.
     uses : list of int
         How many operators and results read each of the inputs.
     """
@@ -41,8 +43,14 @@ class NodeView(NamedTuple):
     attrs: Attrs
     inputs: List[Operand]
     shapes: List[Shape]
-    dtype: Optional[type]
+    result_dtype: Optional[type]
+    input_dtypes: List[Optional[type]]
     uses: List[int]
+
+    @property
+    def same_dtypes(self) -> bool:
+        """Whether the first output and all inputs are known to be of one dtype."""
+        return self.result_dtype is not None and {*self.input_dtypes} == {self.result_dtype}
 
     @property
     def shape(self) -> Shape:
@@ -50,9 +58,14 @@ class NodeView(NamedTuple):
         return self.shapes[0]
 
     @property
+    def dtype(self) -> Optional[type]:
+        """That one."""
+        return self.result_dtype if self.same_dtypes else None
+
+    @property
     def floating(self) -> bool:
-        """Whether the dtype is known to be a floating one."""
-        return self.dtype is not None and np.issubdtype(self.dtype, np.floating)
+        """Whether that is known to be a floating one."""
+        return self.same_dtypes and np.issubdtype(self.result_dtype, np.floating)
 
 
 class Rewriter:
@@ -91,7 +104,12 @@ class Rewriter:
 Rule = Callable[[Rewriter, NodeView], Union[Operand, Sequence[Operand], None]]
 
 
-def rewrite(graph: Subgraph, shapes: Mapping[str, Shape], rule: Rule) -> Subgraph:
+def rewrite(
+    graph: Subgraph,
+    shapes: Mapping[str, Shape],
+    rule: Rule,
+    dtypes: Optional[Mapping[str, Any]] = None,
+) -> Subgraph:
     """A subgraph in which `rule` has replaced nodes; the same if it replaced none.
 
     Parameters
@@ -103,15 +121,16 @@ def rewrite(graph: Subgraph, shapes: Mapping[str, Shape], rule: Rule) -> Subgrap
         (rewriter, node) -> the operand that stands for the node's only output, or a list with one
         for each of its outputs, or None to keep it. A node that is kept becomes the next of
         ``rewriter.nodes``.
+    dtypes : dict, optional
+        Of its inputs; parameters know theirs.
     """
-    outputs = graph.outputs(shapes)
+    outputs = graph.outputs(shapes, dtypes or {})
     if outputs is None:
         return graph
     rewriter, changed = Rewriter(), False
     moved: Dict[Entry, Operand] = {}
     for index, (node, (own, dtype)) in enumerate(zip(graph.nodes, outputs)):
         inputs = [moved[entry] for entry in node.inputs]
-        sources = {outputs[entry.node].dtype for entry in node.inputs}
         replaced = (
             None
             if node.is_variable
@@ -122,7 +141,8 @@ def rewrite(graph: Subgraph, shapes: Mapping[str, Shape], rule: Rule) -> Subgrap
                     node.attrs,
                     inputs,
                     own,
-                    dtype if sources == {dtype} else None,
+                    dtype,
+                    [outputs[entry.node].dtype for entry in node.inputs],
                     [graph.uses[entry] for entry in node.inputs],
                 ),
             )

@@ -118,6 +118,8 @@ def _infer(graph: Subgraph, row_shapes: Dict[str, Shape], rows: int) -> List[Lis
 
 def _factor(op: str, first: Shape, second: Shape) -> int:
     """How many positions on axis 0 each row of the batch has."""
+    if not first:
+        raise _Dependent(f'{op} has a result without axes')
     factors = [divmod(shape[0], rows) for shape, rows in zip((first, second), _TRIAL_ROWS)]
     if factors[0] != factors[1] or factors[0][1] or not factors[0][0]:
         raise _Dependent(f'{op} does not keep axis 0 as the batch axis')

@@ -40,6 +40,8 @@ class StaticGraph(NamedTuple):
         For each leaf of `results`, which output of the subgraph it is.
     constants : frozenset of str
         Inputs that no gradient is asked for.
+    scalars : tuple of bool
+        In NumPy mode, which outputs have no axes for users (see `numpy_mode`).
     """
 
     name: str
@@ -48,6 +50,7 @@ class StaticGraph(NamedTuple):
     results: Tuple
     leaves: Tuple[int, ...]
     constants: FrozenSet[str] = frozenset()
+    scalars: Tuple[bool, ...] = ()
 
 
 def describe(block: gluon.Block) -> str:
@@ -155,10 +158,13 @@ def trace_numbered(op: str, numbered: Numbered) -> StaticGraph:
 
 
 def _renew_variables(block: gluon.HybridBlock) -> None:
-    """After ``cast``, MXNet 1.9.1 keeps a parameter's variable, which names the old dtype."""
+    """After ``cast``, MXNet 1.9.1 keeps a parameter's variable, which names the old dtype; and
+    after a change of NumPy mode that of the other one."""
+    kind = type(_of_mode(mx.sym.var('any')))
     for parameter in block.collect_params().values():
-        if parameter._var is not None and parameter._var.attr('__dtype__') != str(
-            dtype_number(parameter.dtype)
+        if parameter._var is not None and (
+            parameter._var.attr('__dtype__') != str(dtype_number(parameter.dtype))
+            or type(parameter._var) is not kind
         ):
             parameter._var = None
 
@@ -182,8 +188,13 @@ def _check_hooks(block: gluon.Block, outermost: gluon.Block) -> None:
 
 
 def _run(block, template, inputs):
-    variables = iter([mx.sym.var(INPUT % i) for i in range(inputs)])
+    variables = iter([_of_mode(mx.sym.var(INPUT % i)) for i in range(inputs)])
     return block.forward(*[unflatten(argument, variables) for argument in template])
+
+
+def _of_mode(symbol: mx.sym.Symbol) -> mx.sym.Symbol:
+    """It as blocks take it in MXNet's present mode."""
+    return symbol.as_np_ndarray() if mx.util.is_np_array() else symbol
 
 
 def _expand(results):
@@ -219,7 +230,7 @@ def _grouped(outputs: Sequence[mx.sym.Symbol]) -> Subgraph:
         mx.sym.Group(
             [
                 mx.sym.identity(output) if output.get_children() is None else output
-                for output in outputs
+                for output in [output.as_nd_ndarray() for output in outputs]
             ]
         )
     )

@@ -124,8 +124,11 @@ def _difference(
     if not expected.size:
         return None
     if not np.issubdtype(expected.dtype, np.floating):
-        _ensure_nowhere(found != expected, f'{label} differs from eager', found, expected)
+        _ensure_nowhere(
+            np.atleast_1d(found != expected), f'{label} differs from eager', found, expected
+        )
         return None
+    found, expected = np.atleast_1d(found), np.atleast_1d(expected)
     finite = np.isfinite(expected)
     same = np.isfinite(found) == finite
     same[~finite] &= (found == expected)[~finite] | (np.isnan(found) & np.isnan(expected))[~finite]

@@ -8,6 +8,7 @@ from mxnet import gluon
 from mxnet.ndarray import NDArray
 
 from ..api.mixin import eagerly
+from ..mx.arrays import new_array
 from ..subgraph.structure import flatten, unflatten
 
 Copy = Callable[[NDArray], NDArray]
@@ -28,7 +29,8 @@ def nudged(seed: int) -> Copy:
             values,
             np.where(generator.rand(*values.shape) < 0.5, values, np.inf).astype(values.dtype),
         )
-        return mx.nd.array(steps, ctx=array.ctx, dtype=array.dtype).tostype(array.stype)
+        made = new_array(steps, array.ctx, array.dtype)
+        return made if array.stype == 'default' else made.tostype(array.stype)
 
     return copy
 
@@ -90,7 +92,7 @@ def other_samples(value: Any, copy: Copy, copies: Dict[int, NDArray]) -> Any:
         return copies[id(value)]
     if isinstance(value, np.ndarray) and _is_floating(value):
         return copy(
-            mx.nd.array(value, dtype=np.float32 if value.dtype == np.float64 else value.dtype)
+            new_array(value, None, np.float32 if value.dtype == np.float64 else value.dtype)
         )
     if isinstance(value, dict):
         return type(value)((key, other_samples(item, copy, copies)) for key, item in value.items())

@@ -361,6 +361,7 @@ def _total(results: Any, factor: float, generator: np.random.RandomState) -> Opt
     terms: Dict[tuple, List[NDArray]] = {}
     for _, value in _leaves(results):
         if np.issubdtype(value.dtype, np.floating):
+            value = value.as_nd_ndarray().reshape((-1,))
             heads = generator.uniform(0.5, 1.5, value.shape).astype(np.float16)
             weights = mx.nd.array(
                 heads.astype(np.float64) * factor, ctx=value.ctx, dtype=value.dtype

@@ -7,7 +7,7 @@ import mxnet as mx
 from mxnet.base import _LIB, OpHandle, c_str, check_call, py_str
 
 from gluon_edbatch.errors import UnrecordableError
-from gluon_edbatch.mx.symbols import symbol_function
+from gluon_edbatch.mx.symbols import is_of_numpy_mode, symbol_function
 
 
 class Attribute(NamedTuple):
@@ -48,8 +48,8 @@ class Operator(NamedTuple):
         """Why users do not call it; nothing if they do."""
         if 'backward' in self.name:
             return 'is the gradient of another operator'
-        if self.name.startswith(('_npi_', '_npx_', '_np_')) and not self.recordable:
-            return 'is of NumPy mode (mx.np), which has no lazy values'
+        if is_of_numpy_mode(self.name):
+            return 'is of NumPy mode (tests/integration/test_numpy_mode.py)'
         if self.name in _INTERNAL:
             return _INTERNAL[self.name]
         return ''

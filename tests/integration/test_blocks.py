@@ -889,21 +889,3 @@ def test_hybridized_models_are_copied_as_in_gluon(way):
         if scopes:
             for value, wanted in zip(values, expected):
                 np.testing.assert_allclose(value.asnumpy(), wanted, rtol=1e-5)
-
-
-# --- NumPy mode ----------------------------------------------------------------------------------
-
-
-def test_numpy_mode_gets_one_clear_sentence():
-    net = started(nn.Dense(3, in_units=4))
-    with mx.util.np_array(True):
-        with pytest.raises(edb.RecordError) as info:
-            with edb.batching():
-                net(mx.np.ones((1, 4)))
-    assert str(info.value) == (
-        'a batching scope records models of mx.nd, and this thread is in the NumPy mode of MXNet: '
-        'call mx.npx.reset_np() before the model is used in a scope'
-    )
-    with edb.batching():
-        value = net(mx.np.ones((1, 4)))
-    assert value.shape == (1, 3) and value.asnumpy().shape == (1, 3)

@@ -1,0 +1,436 @@
+"""Operators of ``mx.np`` by those of ``mx.nd`` that do the same, with the same gradients.
+
+All stages after this one know one set of operators. What has no equal here stays as it is. Values
+with no axes, of which MXNet's NumPy mode has many, are (1,) in what comes out, as ``mx.nd`` has
+them, and so they are wherever they are kept; ``()`` is what users see.
+"""
+
+import math
+from typing import Any, Callable, Dict, List, Sequence, Union
+
+import numpy as np
+
+from ..ops import op_of
+from ..ops.attrs import Shape
+from .rewrite import NodeView, Operand, Rewriter, rewrite
+from .trace import StaticGraph
+
+Replaced = Union[Operand, List[Operand], None]
+Rule = Callable[[Rewriter, NodeView], Replaced]
+
+
+def in_terms_of_nd(
+    graph: StaticGraph, shapes: Dict[str, Shape], dtypes: Dict[str, Any]
+) -> StaticGraph:
+    """A graph that was traced in NumPy mode, with operators of ``mx.nd`` where they are as good.
+
+    Parameters
+    ----------
+    graph : StaticGraph
+    shapes, dtypes : dict
+        Of its inputs, as the user sees them.
+    """
+    if graph.subgraph.infer(shapes) is None:
+        return graph._replace(scalars=(False,) * len(graph.subgraph.heads))
+    found = graph.subgraph.results(shapes, dtypes)
+    scalars = tuple([not shape for shape, _ in found])
+    kept = {name: shape or (1,) for name, shape in shapes.items()}
+    wanted = [(shape or (1,), dtype) for shape, dtype in found]
+    for rule in (_equal_or_kept, _kept):
+        subgraph = rewrite(graph.subgraph, shapes, rule, dtypes)
+        if subgraph.results(kept, dtypes) == wanted:
+            break
+    return graph._replace(subgraph=subgraph, scalars=scalars)
+
+
+def _equal_or_kept(rewriter: Rewriter, node: NodeView) -> Replaced:
+    rule = _RULES.get(node.op)
+    replaced = None if rule is None else rule(rewriter, node)
+    return _kept(rewriter, node) if replaced is None else replaced
+
+
+def _kept(rewriter: Rewriter, node: NodeView) -> Replaced:
+    """The operator itself; what it takes and gives without axes is such while it runs only."""
+    if all(operand.shape for operand in node.inputs) and all(node.shapes):
+        return None
+    if op_of(node.op).elementwise:
+        return rewriter.add(node.op, node.inputs, node.shape, **node.attrs)
+    inputs = [
+        operand if operand.shape else rewriter.add('_npx_reshape', [operand], (), newshape='()')
+        for operand in node.inputs
+    ]
+    result = rewriter.add(node.op, inputs, node.shape, **node.attrs)
+    if len(node.shapes) > 1:
+        return [
+            _with_axis(rewriter, result._replace(output=output, shape=shape))
+            for output, shape in enumerate(node.shapes)
+        ]
+    return _with_axis(rewriter, result)
+
+
+def _with_axis(rewriter: Rewriter, operand: Operand) -> Operand:
+    return operand if operand.shape else rewriter.add('_npx_reshape', [operand], (), newshape='1')
+
+
+# --- elementwise ---------------------------------------------------------------------------------
+
+
+def _alike(op: str, names: Sequence[str] = ()) -> Rule:
+    """The same where all dtypes are one; of integers, NumPy makes other numbers."""
+
+    def rule(rewriter: Rewriter, node: NodeView) -> Replaced:
+        if not node.floating:
+            return None
+        attrs = {name: node.attrs[name] for name in names}
+        return rewriter.add(op, node.inputs, node.shape, **attrs)
+
+    return rule
+
+
+def _comparison(op: str, names: Sequence[str] = ()) -> Rule:
+    """Truth values, where ``mx.nd`` has ones and zeros of the dtype compared."""
+
+    def rule(rewriter: Rewriter, node: NodeView) -> Replaced:
+        types = set(node.input_dtypes)
+        if len(types) != 1 or not np.issubdtype(next(iter(types)), np.floating):
+            return None
+        attrs = {name: node.attrs[name] for name in names}
+        numbers = rewriter.add(op, node.inputs, node.shape, **attrs)
+        return rewriter.add('Cast', [numbers], node.shape, dtype='bool')
+
+    return rule
+
+
+def _or_of_truth(op: str) -> Rule:
+    """The same, and of numbers and truth values, too, as of a mask: these become numbers."""
+
+    def rule(rewriter: Rewriter, node: NodeView) -> Replaced:
+        dtype = node.result_dtype
+        if dtype is None or not np.issubdtype(dtype, np.floating):
+            return None
+        if not {*node.input_dtypes} <= {dtype, np.bool_}:
+            return None
+        inputs = [
+            operand
+            if own is dtype
+            else rewriter.add('Cast', [operand], operand.shape, dtype=np.dtype(dtype).name)
+            for operand, own in zip(node.inputs, node.input_dtypes)
+        ]
+        return rewriter.add(op, inputs, node.shape)
+
+    return rule
+
+
+def _logical_not(rewriter: Rewriter, node: NodeView) -> Replaced:
+    numbers = rewriter.add('logical_not', node.inputs, node.shape)
+    return rewriter.add('Cast', [numbers], node.shape, dtype='bool') if node.floating else None
+
+
+def _where(rewriter: Rewriter, node: NodeView) -> Replaced:
+    """That of ``mx.nd`` does not broadcast, and takes numbers."""
+    condition, one, other = node.inputs
+    if not condition.shape == one.shape == other.shape or {*node.input_dtypes} - {
+        node.result_dtype,
+        np.bool_,
+    }:
+        return None
+    if np.bool_ in node.input_dtypes[1:]:
+        return None
+    condition = rewriter.add('Cast', [condition], condition.shape, dtype='float32')
+    return rewriter.add('where', [condition, one, other], node.shape)
+
+
+def _full_like(rewriter: Rewriter, node: NodeView) -> Replaced:
+    if not node.floating:
+        return None
+    value = node.attrs.number('fill_value', 0)
+    if value == 1:
+        return rewriter.add('ones_like', node.inputs, node.shape)
+    zeros = rewriter.add('zeros_like', node.inputs, node.shape)
+    return rewriter.add('_plus_scalar', [zeros], node.shape, scalar=value) if value else zeros
+
+
+# --- along axes ----------------------------------------------------------------------------------
+
+
+def _reduction(op: str) -> Rule:
+    """NumPy's result may be of another dtype: the sum of truth values is an integer."""
+
+    def rule(rewriter: Rewriter, node: NodeView) -> Replaced:
+        if node.result_dtype is None or node.attrs.get('initial', 'None') != 'None':
+            return None
+        (operand,) = node.inputs
+        if not node.same_dtypes:
+            dtype = np.dtype(node.result_dtype).name
+            operand = rewriter.add('Cast', [operand], operand.shape, dtype=dtype)
+        named = node.attrs.get('axis', 'None')
+        axes = node.attrs.integers('axis') if named != 'None' else tuple(range(len(operand.shape)))
+        if not axes:
+            return rewriter.add('_copy', [operand], node.shape)
+        return rewriter.add(
+            op,
+            [operand],
+            node.shape,
+            axis=tuple([axis % len(operand.shape) for axis in axes]),
+            keepdims=node.attrs.flag('keepdims'),
+        )
+
+    return rule
+
+
+def _over_all(rewriter: Rewriter, node: NodeView) -> Replaced:
+    """What has no equal, with axes until it is done."""
+    (operand,) = node.inputs
+    if node.shape or not operand.shape:
+        return None
+    attrs = {**node.attrs, 'keepdims': True}
+    kept = rewriter.add(node.op, [operand], (1,) * len(operand.shape), **attrs)
+    return rewriter.add('Reshape', [kept], (), shape=(1,))
+
+
+def _arg(op: str) -> Rule:
+    """A position, which is an integer in NumPy."""
+
+    def rule(rewriter: Rewriter, node: NodeView) -> Replaced:
+        (operand,) = node.inputs
+        axis = node.attrs.integer('axis', None)
+        if not operand.shape or math.prod(operand.shape) > 1 << 24:
+            return None
+        if axis is None:
+            if node.attrs.flag('keepdims'):
+                return None
+            axis, operand = 0, rewriter.add('Reshape', [operand], (), shape=(-1,))
+        position = rewriter.add(
+            op, [operand], node.shape, axis=axis, keepdims=node.attrs.flag('keepdims')
+        )
+        return rewriter.add('Cast', [position], node.shape, dtype=np.dtype(node.result_dtype).name)
+
+    return rule
+
+
+def _concatenate(rewriter: Rewriter, node: NodeView) -> Replaced:
+    axis = node.attrs.integer('axis', 0)
+    if axis is None or not node.same_dtypes:
+        return None
+    return rewriter.add(
+        'Concat', node.inputs, node.shape, dim=axis % len(node.shape), num_args=len(node.inputs)
+    )
+
+
+def _vstack(rewriter: Rewriter, node: NodeView) -> Replaced:
+    """Vectors become rows."""
+    ranks = {len(operand.shape) for operand in node.inputs}
+    if not node.same_dtypes or min(ranks) < 1 or ranks == {1, 2}:
+        return None
+    if ranks == {1}:
+        return _stack(rewriter, node)
+    return _concatenate(rewriter, node)
+
+
+def _stack(rewriter: Rewriter, node: NodeView) -> Replaced:
+    if not node.same_dtypes:
+        return None
+    count, axis = len(node.inputs), node.attrs.integer('axis', 0) % len(node.shape)
+    if not node.inputs[0].shape:
+        return rewriter.add('Concat', node.inputs, node.shape, dim=0, num_args=count)
+    return rewriter.add('stack', node.inputs, node.shape, axis=axis, num_args=count)
+
+
+def _split(rewriter: Rewriter, node: NodeView) -> Replaced:
+    """In equal parts, for which there are native operators."""
+    parts = node.attrs.integer('sections', 0)
+    if not parts or node.attrs.flag('squeeze_axis') or len(set(node.shapes)) > 1:
+        return None
+    first = rewriter.add(
+        'SliceChannel',
+        node.inputs,
+        node.shape,
+        num_outputs=parts,
+        axis=node.attrs.integer('axis', 0),
+    )
+    return [first._replace(output=output) for output in range(parts)]
+
+
+def _flip(rewriter: Rewriter, node: NodeView) -> Replaced:
+    axes = node.attrs.integers('axis')
+    rank = len(node.shape)
+    axes = tuple([axis % rank for axis in axes]) or tuple(range(rank))
+    return rewriter.add('reverse', node.inputs, node.shape, axis=axes) if rank else None
+
+
+# --- shapes --------------------------------------------------------------------------------------
+
+
+def _of_no_axes(rewriter: Rewriter, node: NodeView) -> Replaced:
+    """What has one element, in whichever shape."""
+    if node.inputs[0].shape:
+        return None
+    return rewriter.add('Reshape', node.inputs, node.shape, shape=node.shape or (1,))
+
+
+def _or_of_no_axes(rule: Rule) -> Rule:
+    def either(rewriter: Rewriter, node: NodeView) -> Replaced:
+        return _of_no_axes(rewriter, node) or rule(rewriter, node)
+
+    return either
+
+
+def _reshape(rewriter: Rewriter, node: NodeView) -> Replaced:
+    codes = node.attrs.integers('newshape')
+    if node.attrs.get('order', 'C') != 'C' or node.attrs.flag('reverse'):
+        return None
+    if not node.shape:
+        return rewriter.add('Reshape', node.inputs, (), shape=(1,))
+    if all(code == -1 or code > 0 for code in codes):
+        return rewriter.add('Reshape', node.inputs, node.shape, shape=codes)
+    if node.op == '_np_reshape':
+        return None
+    if set(codes) <= {-2, -3, -4} and -4 not in codes[:-1]:
+        axes = tuple([axis for axis, code in enumerate(codes) if code == -3])
+        if axes:
+            return rewriter.add('squeeze', node.inputs, node.shape, axis=axes)
+        return rewriter.add('_copy', node.inputs, node.shape)
+    if any(code == 0 or code == -3 for code in codes):
+        return None
+    same = {-2: 0, -4: -2, -5: -3, -6: -4}
+    return rewriter.add(
+        'Reshape', node.inputs, node.shape, shape=tuple([same.get(code, code) for code in codes])
+    )
+
+
+def _transpose(rewriter: Rewriter, node: NodeView) -> Replaced:
+    rank = len(node.shape)
+    axes = node.attrs.integers('axes') or range(rank)[::-1]
+    return rewriter.add(
+        'transpose', node.inputs, node.shape, axes=tuple([axis % rank for axis in axes])
+    )
+
+
+def _squeeze(rewriter: Rewriter, node: NodeView) -> Replaced:
+    (operand,) = node.inputs
+    if not node.shape:
+        return rewriter.add('Reshape', node.inputs, (), shape=(1,))
+    named = node.attrs.integers('axis')
+    axes = [axis % len(operand.shape) for axis in named] or [
+        axis for axis, length in enumerate(operand.shape) if length == 1
+    ]
+    if not axes:
+        return rewriter.add('_copy', node.inputs, node.shape)
+    return rewriter.add('squeeze', node.inputs, node.shape, axis=tuple(axes))
+
+
+def _broadcast_to(rewriter: Rewriter, node: NodeView) -> Replaced:
+    (operand,) = node.inputs
+    shape = (1,) * (len(node.shape) - len(operand.shape)) + operand.shape
+    if shape != operand.shape:
+        operand = rewriter.add('Reshape', [operand], shape, shape=shape)
+    kept = [0 if old == new else new for old, new in zip(shape, node.shape)]
+    return rewriter.add('broadcast_to', [operand], node.shape, shape=tuple(kept))
+
+
+# --- products ------------------------------------------------------------------------------------
+
+
+def _dot(rewriter: Rewriter, node: NodeView) -> Replaced:
+    one, other = node.inputs
+    if not node.floating or len(other.shape) > 2:
+        return None
+    op = 'dot' if one.shape and other.shape else 'broadcast_mul'
+    return rewriter.add(op, node.inputs, node.shape)
+
+
+def _matmul(rewriter: Rewriter, node: NodeView) -> Replaced:
+    one, other = node.inputs
+    if len(other.shape) <= 2:
+        return _dot(rewriter, node)
+    if not node.floating or len(one.shape) != 3 or one.shape[:1] != other.shape[:-2]:
+        return None
+    return rewriter.add('batch_dot', node.inputs, node.shape)
+
+
+# --- positions -----------------------------------------------------------------------------------
+
+
+def _of_one_position(index: int) -> Rule:
+    """A position without axes is one row, which is then the result."""
+
+    def rule(rewriter: Rewriter, node: NodeView) -> Replaced:
+        if node.inputs[index].shape or len(node.shape) != 1:
+            return None
+        row = rewriter.add(node.op, node.inputs, (1,) + node.shape, **node.attrs)
+        return rewriter.add('Reshape', [row], node.shape, shape=node.shape)
+
+    return rule
+
+
+_RULES: Dict[str, Rule] = {
+    '_npi_where': _where,
+    '_npi_full_like': _full_like,
+    '_npi_logical_not': _logical_not,
+    '_npi_concatenate': _concatenate,
+    '_npi_vstack': _vstack,
+    '_npi_stack': _stack,
+    '_split_v2': _split,
+    '_npi_flip': _flip,
+    '_np_reshape': _reshape,
+    '_npx_reshape': _reshape,
+    '_np_transpose': _or_of_no_axes(_transpose),
+    '_np_squeeze': _or_of_no_axes(_squeeze),
+    'expand_dims': _of_no_axes,
+    '_npi_broadcast_to': _or_of_no_axes(_broadcast_to),
+    '_np_dot': _dot,
+    '_npi_matmul': _matmul,
+    'Embedding': _of_one_position(0),
+    'one_hot': _of_one_position(0),
+    'take': _of_one_position(1),
+    '_np_copy': lambda rewriter, node: rewriter.add('_copy', node.inputs, node.shape),
+    '_npi_absolute': _alike('abs'),
+    '_npi_argmax': _arg('argmax'),
+    '_npi_argmin': _arg('argmin'),
+    '_npi_mean': _reduction('mean'),
+    '_npi_var': _over_all,
+    '_npi_std': _over_all,
+    **{f'_np_{op}': _reduction(op) for op in 'sum max min prod'.split()},
+    **{f'_npx_{op}': _alike(op) for op in 'relu sigmoid'.split()},
+    **{
+        f'_npi_{op}': _alike(op)
+        for op in (
+            'tanh exp expm1 log log1p log2 log10 sqrt cbrt square negative reciprocal sign rint '
+            'ceil floor trunc fix sin cos tan arcsin arccos arctan sinh cosh arcsinh arccosh '
+            'arctanh degrees radians'
+        ).split()
+    },
+}
+for _np_name, _nd_name in {
+    'add': 'add',
+    'subtract': 'sub',
+    'multiply': 'mul',
+    'true_divide': 'div',
+    'mod': 'mod',
+    'power': 'power',
+    'hypot': 'hypot',
+}.items():
+    _RULES[f'_npi_{_np_name}'] = _or_of_truth(f'broadcast_{_nd_name}')
+for _np_name, _nd_name in {
+    'add': '_plus',
+    'subtract': '_minus',
+    'rsubtract': '_rminus',
+    'multiply': '_mul',
+    'true_divide': '_div',
+    'rtrue_divide': '_rdiv',
+    'mod': '_mod',
+    'rmod': '_rmod',
+    'power': '_power',
+    'rpower': '_rpower',
+}.items():
+    _RULES[f'_npi_{_np_name}_scalar'] = _alike(f'{_nd_name}_scalar', ['scalar'])
+for _np_name, _nd_name in {
+    'equal': 'equal',
+    'not_equal': 'not_equal',
+    'less': 'lesser',
+    'less_equal': 'lesser_equal',
+    'greater': 'greater',
+    'greater_equal': 'greater_equal',
+}.items():
+    _RULES[f'_npi_{_np_name}'] = _comparison(f'broadcast_{_nd_name}')
+    _RULES[f'_npi_{_np_name}_scalar'] = _comparison(f'_{_nd_name}_scalar', ['scalar'])
