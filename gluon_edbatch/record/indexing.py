@@ -1,7 +1,7 @@
 """What a key in brackets takes of an array."""
 
 from functools import lru_cache, partial
-from typing import Any, Callable, List, NamedTuple, Optional, Tuple
+from typing import Any, List, NamedTuple, Optional, Tuple
 
 import mxnet as mx
 
@@ -15,7 +15,7 @@ class Index(NamedTuple):
 
     Attributes
     ----------
-    take : callable or None
+    take : partial or None
         Takes it of a value; None if that is all.
     axis, position : int or None
         Where it is one position of one axis: a number, which may vary.
@@ -25,7 +25,7 @@ class Index(NamedTuple):
         Whether it lies in one piece, so that eager Gluon gives a view of it.
     """
 
-    take: Optional[Callable[..., Any]]
+    take: Optional['partial[Any]']
     axis: Optional[int]
     position: Optional[int]
     shape: Tuple[int, ...]

@@ -708,7 +708,7 @@ class RaggedArray(LazyArray):
 VALUES = (LazyArray, LazyNumpyArray)  # classes of single values, by mode
 
 
-class _EagerRagged:
+class _KnowsLengths:
     """What `ragged` gives outside a scope: an array that knows its lengths."""
 
     __slots__ = ()
@@ -723,13 +723,13 @@ class _EagerRagged:
         return new_array([float(self._length)] * self.shape[0], self.ctx, np.float32)
 
 
-class EagerRagged(_EagerRagged, NDArray):
+class EagerRagged(_KnowsLengths, NDArray):
     """Such an NDArray."""
 
     __slots__ = ('_length',)
 
 
-class EagerNumpyRagged(_EagerRagged, mx.np.ndarray):
+class EagerNumpyRagged(_KnowsLengths, mx.np.ndarray):
     """Such an array of ``mx.np``."""
 
     __slots__ = ('_length',)

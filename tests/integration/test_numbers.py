@@ -96,7 +96,9 @@ def arrays_of(shape, dtype, count, elements=ELEMENTS):
 
 
 def test_every_operator_that_has_a_rule_is_tested():
-    assert {name for name, op in OPS.items() if op.number} == {*OPERATORS, 'slice_axis'}
+    ruled = {name for name, op in OPS.items() if op.number}
+    numpy = {name for name in ruled if name.startswith('_npi_')}  # see test_numpy_mode.py
+    assert ruled - numpy == {*OPERATORS, 'slice_axis'}
 
 
 @pytest.mark.parametrize('native', [False, True])

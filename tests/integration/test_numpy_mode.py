@@ -10,6 +10,7 @@ from mxnet import autograd, gluon, np, npx
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
+from gluon_edbatch.ops import OPS
 from gluon_edbatch.testing import assert_matches_eager
 from support.models import random_tree
 
@@ -500,6 +501,41 @@ def test_writing():
     values, _ = recorded(dense, samples((1, HIDDEN)))
     values[0][:] = 7
     assert values[0].tolist() == [[7, 7, 7]]
+
+
+NUMBERS = {
+    '_npi_add_scalar': lambda x, number: x + number,
+    '_npi_subtract_scalar': lambda x, number: x - number,
+    '_npi_rsubtract_scalar': lambda x, number: number - x,
+    '_npi_multiply_scalar': lambda x, number: x * number,
+    '_npi_true_divide_scalar': lambda x, number: x / number,
+    '_npi_rtrue_divide_scalar': lambda x, number: number / x,
+    '_npi_mod_scalar': lambda x, number: x % number,
+    '_npi_rmod_scalar': lambda x, number: number % x,
+    '_npi_power_scalar': lambda x, number: (x * x) ** number,
+    '_npi_rpower_scalar': lambda x, number: number**x,
+}
+
+
+def test_every_operator_with_a_number_is_tested():
+    ruled = {name for name, op in OPS.items() if op.number and name.startswith('_npi_')}
+    assert ruled == set(NUMBERS)
+
+
+@pytest.mark.parametrize('native', [True, False])
+@pytest.mark.parametrize('name', NUMBERS)
+def test_numbers_in_arithmetic(name, native):
+    dense = started(nn.Dense(3, in_units=HIDDEN))
+    numbered = [(x, 0.5 + i) for i, x in enumerate(samples((1, HIDDEN), 4))]
+    with edb.compile_options(native=native):
+        assert_matches_eager(
+            lambda x, number: (NUMBERS[name](dense(x), number), NUMBERS[name](dense(x).sum(), 2)),
+            numbered,
+            unpack=True,
+            blocks=[dense],
+            hybridized=[False],
+            schedulers=['agenda'],
+        )
 
 
 def test_numbers_that_vary_share_a_batch():
