@@ -395,16 +395,16 @@ class Recording(Inputs):
                 )
             return RaggedArray(self.store(spec_of(shape, dtype, ctx or self.ctx)), [])
         store: Any = values[0]._store if values[0].__class__ is self.value_type else None
-        if not values[0].shape:
-            raise RecordError(
-                f'ragged() takes values with rows, and got one with no axes: give '
-                f'value.reshape(1)\n  called at {current_site()}'
-            )
         ids = []
         for value in values:
             if value.__class__ is not self.value_type or value._store is not store:
                 return self._ragged_of_any(values)
             ids.append(value._id)
+        if store is not None and not store.shape:
+            raise RecordError(
+                f'ragged() takes values with rows, and got one with no axes: give '
+                f'value.reshape(1)\n  called at {current_site()}'
+            )
         return RaggedArray(store, ids) if store.recording is self else self._ragged_of_any(values)
 
     def _ragged_of_any(self, values) -> RaggedArray:
