@@ -136,6 +136,19 @@ def test_positions(name, dtype, native):
         assert report.batches <= 4  # identity, a view, all others, and reshape of the results
 
 
+def test_positions_of_truths():
+    """Of which MXNet picks none by numbers that are data."""
+    arrays = arrays_of((1, 3), 'bool', 3, [False, True])
+    with edb.batching():
+        found = [
+            edb.nd.identity(mx.nd.array(array, dtype='bool'))[:, position]
+            for position, array in enumerate(arrays)
+        ]
+    assert [value.asnumpy().tolist() for value in found] == [
+        array[:, position].tolist() for position, array in enumerate(arrays)
+    ]
+
+
 @pytest.mark.parametrize('native', [False, True])
 def test_positions_along_the_first_axis(native):
     numbers = [3, 0, 2, 1, 3, 0]
