@@ -73,8 +73,6 @@ def operand(operator: str, first: bool = False) -> NumberRule:
 
 def position(attrs: Attrs, shape: Shape, dtype: Any) -> Optional[Numbered]:
     """The position of a slice of width one."""
-    if dtype == np.bool_:  # which MXNet does not pick
-        return None
     axis = attrs.axis('axis', len(shape))
     (begin,), end = attrs.integers('begin'), attrs.integers('end')
     first, last, _ = slice(begin, end[0] if end else None).indices(shape[axis])

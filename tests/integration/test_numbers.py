@@ -137,7 +137,7 @@ def test_positions(name, dtype, native):
 
 
 def test_positions_of_truths():
-    """Of which MXNet picks none by numbers that are data."""
+    """Of which MXNet has a slice, but neither slice_axis nor pick."""
     arrays = arrays_of((1, 3), 'bool', 3, [False, True])
     with edb.batching():
         found = [
