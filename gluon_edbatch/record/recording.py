@@ -49,7 +49,8 @@ _tracing = threading.RLock()  # the name scope of a block serves one thread at a
 _block_types: 'weakref.WeakKeyDictionary[gluon.Block, OrderedDict]' = weakref.WeakKeyDictionary()
 _GIVEN = np.ndarray, NDArray
 _MOST_FINGERPRINTS = 32  # a block may read something else in each scope, as a temperature
-_operator_types: Dict[tuple, NodeType] = {}
+_MOST_TYPES = 4096  # of operators: a number that is an attribute may be another in each scope
+_operator_types: Dict[tuple, NodeType] = {}  # those used last at the end
 _shared_types = SharedTypes()
 
 
@@ -575,7 +576,7 @@ class Recording(Inputs):
                 node_type = make_type(
                     trace(), self.mode, specs, contexts.pop(), self.options, head, eager=eager
                 )
-                types[exact if node_type.alone or node_type.whole else aligned] = node_type
+            _keep(types, exact if node_type.alone or node_type.whole else aligned, node_type)
         for parameter in node_type.parameters:
             self._watch(name, parameter, node_type.ctx)
         form = self.new_form(node_type, 1 if node_type.whole else specs[0][0].rows)
@@ -842,6 +843,15 @@ def _types_of(block: gluon.Block, mark: Fingerprint) -> Dict[tuple, NodeType]:
         if len(marks) > _MOST_FINGERPRINTS:
             marks.popitem(last=False)
         return types
+
+
+def _keep(types: Dict[tuple, NodeType], key: tuple, node_type: NodeType) -> None:
+    """Know a type as the one used last; if there are too many, the older half goes."""
+    types.pop(key, None)
+    types[key] = node_type
+    if len(types) > _MOST_TYPES:
+        for old in list(types)[: -_MOST_TYPES // 2]:
+            del types[old]
 
 
 def _same(result: Any, other: Any) -> bool:
