@@ -5,7 +5,7 @@
 #include <Python.h>
 #include <structmember.h>
 
-enum { EDB_CPU = 1, EDB_DENSE = 0, EDB_AXES = 32 };
+enum { EDB_CPU = 1, EDB_DENSE = 0, EDB_AXES = 32, EDB_ENTRY = 24 };
 /* By MXNet's numbers of dtypes: float32, float64, float16, uint8, int32, int8, int64, bool. */
 static const Py_ssize_t edb_sizes[] = {4, 8, 2, 1, 4, 1, 8, 1};
 
@@ -55,8 +55,9 @@ static PyObject *edb_read(PyObject *array, Py_ssize_t most, Py_ssize_t node_at) 
   const int *shape;
   Py_ssize_t size = 1;
   void *data = NULL, *handle = edb_handle_of(array);
+  char *entry = (char *)handle + node_at;
   if (PyErr_Occurred()) return NULL;
-  if (!handle) Py_RETURN_NONE;
+  if (!handle || node_at < 0) Py_RETURN_NONE;
   if (edb_mxnet.stype(handle, &stype) || edb_mxnet.context(handle, &device, &head[0]) ||
       edb_mxnet.dtype(handle, &head[1]) || edb_mxnet.shape(handle, &ndim, &shape))
     return edb_mxnet_failed();
@@ -68,9 +69,9 @@ static PyObject *edb_read(PyObject *array, Py_ssize_t most, Py_ssize_t node_at) 
   if (size <= 0 || size >= most) Py_RETURN_NONE;
   if (edb_wait_to_read(handle) || edb_mxnet.data(handle, &data)) return edb_mxnet_failed();
   if (!data) Py_RETURN_NONE;
-  return Py_BuildValue("y#y#n", (char *)head, (Py_ssize_t)((2 + ndim) * sizeof(int)), (char *)data,
-                       size * edb_sizes[head[1]],
-                       node_at < 0 ? (Py_ssize_t)1 : *(Py_ssize_t *)((char *)handle + node_at));
+  return Py_BuildValue("y#y#y#", (char *)head, (Py_ssize_t)((2 + ndim) * sizeof(int)), (char *)data,
+                       size * edb_sizes[head[1]], entry,
+                       (Py_ssize_t)(*(void **)entry ? EDB_ENTRY : 0));
 }
 
 static int edb_prepare_reading(PyObject *handle, PyObject *where, PyObject *failed) {

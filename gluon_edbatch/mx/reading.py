@@ -24,9 +24,10 @@ _CPU, _DENSE = 1, 0
 _DTYPES = 'float32', 'float64', 'float16', 'uint8', 'int32', 'int8', 'int64', 'bool'
 _SIZES = {dtype_number(dtype): np.dtype(dtype).itemsize for dtype in _DTYPES}
 _PROBED = 16  # words of an NDArray in C++, which has more
+_ENTRY = 24  # bytes of a place on the tape: a node, and which of its outputs
 
 
-def read(array: NDArray, most: int, node_at: int) -> Optional[Tuple[bytes, bytes, int]]:
+def read(array: NDArray, most: int, node_at: int) -> Optional[Tuple[bytes, bytes, bytes]]:
     """What an array holds when the engine has computed it; does not count as a touch.
 
     Parameters
@@ -35,14 +36,16 @@ def read(array: NDArray, most: int, node_at: int) -> Optional[Tuple[bytes, bytes
     most : int
         Larger ones are not read, nor are empty and sparse ones and those on other devices.
     node_at : int
-        What `node_offset` found.
+        What `node_offset` found; nothing is read if that is -1.
 
     Returns
     -------
-    tuple of (bytes, bytes, int) or None
+    tuple of (bytes, bytes, bytes) or None
         What stands for its shape, dtype and device; its contents; and what stands for its place on
-        autograd's tape, 0 if it is on none.
+        autograd's tape, empty if it is on none.
     """
+    if node_at < 0:
+        return None
     handle = handle_slot.__get__(array)
     stype, ctx, number, dtype = (ctypes.c_int() for _ in range(4))
     ndim, shape, data = ctypes.c_int(), ctypes.POINTER(ctypes.c_int)(), ctypes.c_void_p()
@@ -60,9 +63,13 @@ def read(array: NDArray, most: int, node_at: int) -> Optional[Tuple[bytes, bytes
     _check(_LIB.MXNDArrayGetData(handle, ctypes.byref(data)))
     if not data.value:
         return None
-    node = ctypes.c_size_t.from_address(handle.value + node_at).value if node_at >= 0 else 1
+    entry = ctypes.string_at(handle.value + node_at, _ENTRY)
     kind = pack(f'{2 + len(dims)}i', number.value, dtype.value, *dims)
-    return kind, ctypes.string_at(data.value, size * _SIZES[dtype.value]), node
+    return (
+        kind,
+        ctypes.string_at(data.value, size * _SIZES[dtype.value]),
+        entry if any(entry[:8]) else b'',
+    )
 
 
 def prepare(handle, where: Sequence[int], failed) -> None:

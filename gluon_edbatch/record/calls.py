@@ -520,7 +520,7 @@ class CallLog:
         found = reading.read(array, self.copied_below, self._node_at)
         if found is None or (data and found[2]):
             return None
-        key = found if self.taped else (found[0], found[1], 0)
+        key = found if self.taped else (found[0], found[1], b'')
         value = self._read.get(key)
         return self.append_read(array, key) if value is None else value
 

@@ -44,7 +44,13 @@ def _is_mxnet(module: str) -> bool:
 
 def _hooked_zeros(shape, ctx=None, dtype=None, stype=None, **kwargs):
     recording = _recording()
-    if recording is None or stype or shape.__class__ not in (int, tuple) or 'out' in kwargs:
+    if (
+        recording is None
+        or stype
+        or isinstance(ctx, str)
+        or shape.__class__ not in (int, tuple)
+        or 'out' in kwargs
+    ):
         return _zeros(shape, ctx, dtype, stype, **kwargs)
     ctx = ctx or mx.current_context()
     key = _zeros, shape, dtype, ctx.device_typeid, ctx.device_id
@@ -71,7 +77,7 @@ def _hooked_begin(begin_state: Callable[..., Any]) -> Callable[..., Any]:
 
 def _known_states(recording, cell, batch_size, ctx=None, dtype=None) -> Optional[List[NDArray]]:
     """Its states, if constants are known for all of them and it begins with any."""
-    if getattr(cell, '_modified', False) or is_np_array():
+    if getattr(cell, '_modified', False) or isinstance(ctx, str) or is_np_array():
         return None
     ctx = ctx or mx.current_context()
     place = dtype, ctx.device_typeid, ctx.device_id

@@ -230,15 +230,15 @@ class Inputs(CallLog):
         self._large[id(array)] = value, watched
         return value
 
-    def append_read(self, array: NDArray, key: Tuple[bytes, bytes, int]) -> LazyArray:
+    def append_read(self, array: NDArray, key: Tuple[bytes, bytes, bytes]) -> LazyArray:
         """An array as a value whose kind, contents and place on a tape were read."""
-        kind, contents, node = key
+        kind, contents, place = key
         spec = self._kinds.get(kind)
         if spec is None:
             spec = self._kinds[kind] = spec_of(array.shape, array.dtype, array.ctx)
         self._ctx = self._ctx or spec.ctx
         values: np.ndarray = np.frombuffer(contents, spec.dtype).reshape(spec.shape)
-        value = self._append_array(GivenArray(alias(array) if node else None, values), spec)
+        value = self._append_array(GivenArray(alias(array) if place else None, values), spec)
         if values.size <= _SMALL:
             self._read[key] = value
         return value

@@ -220,7 +220,7 @@ class LazyArray(NDArray):
         if index is None or 0 in index.shape or recording is None or not recording.active():
             return super().__getitem__(key)
         value, shape = self, index.shape or (1,)
-        if index.position is not None:
+        if index.position is not None and self.dtype is not np.bool_:  # of which slice is all
             value = recording.operation(_at_position, (self, index.position), {'axis': index.axis})
         elif index.take is not None:
             value = recording.operation(index.take, (self,), {})

@@ -51,7 +51,8 @@ _block_types: 'weakref.WeakKeyDictionary[gluon.Block, OrderedDict]' = weakref.We
 _GIVEN = np.ndarray, NDArray, mx.np.ndarray
 _WATCHABLE = GuardedArray, GuardedNumpyArray, SettledArray, SettledNumpyArray
 _MOST_FINGERPRINTS = 32  # a block may read something else in each scope, as a temperature
-_operator_types: Dict[tuple, NodeType] = {}
+_MOST_TYPES = 4096  # of operators: a number that is an attribute may be another in each scope
+_operator_types: Dict[tuple, NodeType] = {}  # those used last at the end
 _shared_types = SharedTypes()
 
 
@@ -602,8 +603,8 @@ class Recording(Inputs):
                     eager=eager,
                     scalars=scalars,
                 )
-                only = node_type.alone or node_type.whole or any(node_type.graph.scalars)
-                types[exact if only else aligned] = node_type
+            only = node_type.alone or node_type.whole or any(node_type.graph.scalars)
+            _keep(types, exact if only else aligned, node_type)
         for parameter in node_type.parameters:
             self._watch(name, parameter, node_type.ctx)
         form = self.new_form(node_type, 1 if node_type.whole else specs[0][0].rows)
@@ -866,6 +867,15 @@ def _types_of(block: gluon.Block, mark: Fingerprint) -> Dict[tuple, NodeType]:
         if len(marks) > _MOST_FINGERPRINTS:
             marks.popitem(last=False)
         return types
+
+
+def _keep(types: Dict[tuple, NodeType], key: tuple, node_type: NodeType) -> None:
+    """Know a type as the one used last; if there are too many, the older half goes."""
+    types.pop(key, None)
+    types[key] = node_type
+    if len(types) > _MOST_TYPES:
+        for old in list(types)[: -_MOST_TYPES // 2]:
+            del types[old]
 
 
 def _same(result: Any, other: Any) -> bool:

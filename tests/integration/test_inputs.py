@@ -202,6 +202,18 @@ def test_gradients_of_arrays_that_hold_the_same(dense):
     assert arrays[3].grad is None
 
 
+def test_gradients_of_outputs_of_one_call(dense):
+    base = nd.ones((1, 2 * WIDTH))
+    base.attach_grad()
+    with autograd.record():
+        first, second = nd.split(base * 1, 2, axis=1)
+        with edb.batching():
+            total = dense(first).sum() + dense(second).sum() * 3
+        total.backward()
+    weight = dense.weight.data().asnumpy().sum(axis=0)
+    np.testing.assert_allclose(base.grad.asnumpy()[0], [*weight, *(3 * weight)], rtol=1e-5)
+
+
 def test_a_gradient_that_is_added(native, dense):
     array = row()
     array.attach_grad('add')
@@ -221,14 +233,17 @@ def test_reading_finds_what_an_array_is():
     read = lambda array, most=100: reading.read(array, most, node_at)  # noqa: E731
     for dtype in ('float32', 'float64', 'float16', 'uint8', 'int8', 'int32', 'int64', 'bool'):
         array = base.astype(dtype)
-        assert read(array)[1:] == (array.asnumpy().tobytes(), 0)
+        assert read(array)[1:] == (array.asnumpy().tobytes(), b'')
     assert read(base[1:3])[1] == base.asnumpy()[1:3].tobytes()
     assert len({read(nd.zeros(shape))[0] for shape in ((1, 4), (4,), (2, 2))}) == 3
     assert read(base)[0] != read(base.as_in_context(OTHER))[0]
     base.attach_grad()
     with autograd.record():
         computed = base * 2
+        outputs = nd.split(base * 0, 2, axis=1)
     assert read(base)[2] and read(computed)[2] and read(base)[2] != read(computed)[2]
+    assert read(outputs[0])[:2] == read(outputs[1])[:2] and read(outputs[0]) != read(outputs[1])
+    assert reading.read(base, 100, -1) is None
     assert not read(computed.detach())[2]
     for array in (base.tostype('row_sparse'), nd.zeros((100, 1))):
         assert read(array) is None
@@ -284,6 +299,13 @@ def test_equal_contexts_are_one():
             nd.zeros((1, WIDTH), ctx=mx.cpu()), nd.ones(3, ctx=mx.cpu(0))
             cell.begin_state(batch_size=1, ctx=array.context)
         assert len(scope._recording.arrays) == 2
+
+
+def test_a_context_may_be_a_name():
+    cell = gluon.rnn.LSTMCell(WIDTH)
+    with edb.batching():
+        found = [nd.zeros((1, WIDTH), ctx='cpu(0)'), *cell.begin_state(1, ctx='cpu(0)')]
+    assert [value.ctx for value in found] == 3 * [mx.cpu()]
 
 
 def test_the_current_context_counts():

@@ -1,7 +1,9 @@
 """Numbers among the attributes of operators: those that vary from sample to sample are data, so
 that calls with different ones share a batch, and give what eager Gluon gives."""
 
+import gc
 import operator
+import weakref
 from contextlib import nullcontext
 
 import mxnet as mx
@@ -13,7 +15,7 @@ from mxnet import autograd, gluon
 
 import gluon_edbatch as edb
 from gluon_edbatch.ops.registry import OPS
-from gluon_edbatch.record import varying
+from gluon_edbatch.record import recording, varying
 from gluon_edbatch.record.recording import Recording
 from gluon_edbatch.testing import assert_matches_eager
 from support.models import started
@@ -138,6 +140,19 @@ def test_positions(name, dtype, native):
         assert report.batches <= 4  # identity, a view, all others, and reshape of the results
 
 
+def test_positions_of_truths():
+    """Of which MXNet has a slice, but neither slice_axis nor pick."""
+    arrays = arrays_of((1, 3), 'bool', 3, [False, True])
+    with edb.batching():
+        found = [
+            edb.nd.identity(mx.nd.array(array, dtype='bool'))[:, position]
+            for position, array in enumerate(arrays)
+        ]
+    assert [value.asnumpy().tolist() for value in found] == [
+        array[:, position].tolist() for position, array in enumerate(arrays)
+    ]
+
+
 @pytest.mark.parametrize('native', [False, True])
 def test_positions_along_the_first_axis(native):
     numbers = [3, 0, 2, 1, 3, 0]
@@ -231,6 +246,23 @@ def test_scopes_that_begin_with_other_numbers_make_no_more_types():
         names += [kind.name for kind in scope.report().types if kind.calls and 'mul' in kind.name]
     assert names[:: len(names) - 1] == ['_mul_scalar[77]', '_mul_scalar[77, 1]']
     assert names.count('_mul_scalar[77]') == varying._MOST_CONSTANTS
+
+
+def test_types_of_numbers_that_are_attributes_go(monkeypatch):
+    """Those used last stay, as of what each scope computes."""
+    monkeypatch.setattr(recording, '_MOST_TYPES', 16)
+    monkeypatch.setattr(recording, '_operator_types', {})
+    array, types = mx.nd.ones((1, 4)), []
+    for number in range(40):
+        with edb.batching() as scope:
+            value = edb.nd.exp(array).clip(-1, 1 + number / 8)
+        np.testing.assert_allclose(value.asnumpy(), np.minimum(np.e, 1 + number / 8), rtol=1e-6)
+        types += [weakref.ref(form.node_type) for form in scope._recording.forms]
+        del value, scope
+        assert len(recording._operator_types) <= 16
+    gc.collect()
+    assert len({each() for each in types[::2]}) == 1  # of exp
+    assert len({each() for each in types if each() is not None}) <= 16
 
 
 def test_numbers_that_cannot_be_operands_are_refused_as_eager_mxnet_does():
