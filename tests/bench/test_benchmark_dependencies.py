@@ -87,6 +87,14 @@ def test_graphs_that_schedulers_are_compared_on(name, mode):
     assert len(source.graph(source.samples[:2]))
 
 
+def test_sentences_are_written_together():
+    chosen = settings('pointer', mode='infer')
+    built = build_system(load_workload(chosen), chosen)
+    predicted = built.predict(orders())
+    assert [len(order) for order in predicted] == [4, 2, 6]
+    assert built.scope.report().evaluations <= 1 + 6
+
+
 # --- rivals --------------------------------------------------------------------------------
 
 

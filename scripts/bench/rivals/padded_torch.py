@@ -174,7 +174,7 @@ class PaddedPointer(_Padded):
         )
         data, sizes, order, back = packed
         begin = data.new_zeros(1, len(words), self.weights['position.key.weight'].shape[0])
-        outputs, h, c = torch._VF.lstm(
+        outputs, h, c = torch.lstm(
             data, sizes, (begin, begin), self._cell('reader'), True, 1, 0.0, False, False
         )
         packed = torch.nn.utils.rnn.PackedSequence(outputs, sizes, order, back)
@@ -183,9 +183,7 @@ class PaddedPointer(_Padded):
 
     def _step(self, word, context, states, memory, keys, apart):
         """Weights (N, T), the context (N, H), and the states behind the word."""
-        states = torch._VF.lstm_cell(
-            torch.cat([word, context], 1), states, *self._cell('step.cell')
-        )
+        states = torch.lstm_cell(torch.cat([word, context], 1), states, *self._cell('step.cell'))
         mixed = torch.tanh(keys + self._dense(states[0], 'pointer.query')[:, None])
         scores = self._dense(mixed, 'pointer.score')[:, :, 0]
         weights = scores.masked_fill(apart, -torch.inf).softmax(1)
