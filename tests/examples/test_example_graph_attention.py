@@ -52,14 +52,15 @@ def test_batched_equals_eager(kind):
     assert_matches_eager(model, graphs(), blocks=[net, loss], schedulers=['agenda', 'fsm'])
 
 
-def test_messages_are_one_batch_a_layer():
-    net = tagger('sum')
+@pytest.mark.parametrize('kind', KINDS)
+def test_any_number_of_neighbours_is_one_batch_a_layer(kind):
+    net = tagger(kind)
     with edb.batching() as scope:
         scores = [net(graph) for graph in graphs()]
     edb.forward(scores)
-    gathered = [kind for kind in scope.report().types if kind.name.startswith('Messages')]
-    words = sum(map(len, graphs()))
-    assert [(kind.calls, kind.batches) for kind in gathered] == [(words, 1)] * 2
+    gathered = [kind for kind in scope.report().types if 'graphlayer' in kind.name]
+    words = sum(map(len, graphs()))  # are projected, and gather, in each of two layers
+    assert [(kind.calls, kind.batches) for kind in gathered] == [(words, 1)] * 4
 
 
 @pytest.mark.parametrize('kind', ['sum', 'max'])

@@ -65,6 +65,16 @@ def test_batched_equals_eager():
     assert_matches_eager(model, sentences(), blocks=[net, loss], schedulers=['agenda', 'fsm'])
 
 
+def test_a_minibatch_takes_three_batches_a_word_of_the_longest_sentence():
+    net, samples = network(), sentences()
+    with edb.batching() as scope:
+        probabilities = [net(sentence) for sentence in samples]
+    edb.forward(probabilities)
+    report = scope.report()
+    # reading, and two for writing; vectors, keys and names, and what a sentence's words become
+    assert report.batches == report.lower_bound == 3 * max(map(len, samples)) + 3
+
+
 def test_probability_is_that_of_all_places_of_a_word():
     pointer = Pointer(3)
     copy = Copy(pointer)
