@@ -58,7 +58,7 @@ class AttentionHead(gluon.HybridBlock):
             F.expand_dims(self.of_node(node), axis=1), self.of_neighbour(neighbours)
         )
         weights = F.softmax(F.LeakyReLU(scores, slope=0.2), axis=1)
-        return F.sum(F.broadcast_mul(weights, neighbours), axis=1)
+        return F.squeeze(F.batch_dot(weights, neighbours, transpose_a=True), axis=1)
 
 
 class Attention(gluon.HybridBlock):

@@ -76,7 +76,7 @@ class Pointer(gluon.HybridBlock):
         """One call a word that is written."""
         query = F.expand_dims(self.query(h), axis=1)
         weights = F.softmax(self.score(F.tanh(F.broadcast_add(keys, query))), axis=1)
-        return weights, F.sum(F.broadcast_mul(weights, memory), axis=1)
+        return weights, F.squeeze(F.batch_dot(weights, memory, transpose_a=True), axis=1)
 
 
 class Copy(gluon.HybridBlock):
@@ -99,7 +99,7 @@ class Copy(gluon.HybridBlock):
         """One call a word that is written."""
         weights, mean = self.pointer(h, keys, memory)
         there = F.broadcast_equal(names, F.reshape(name, shape=(-1, 1, 1)))
-        return F.sum(F.broadcast_mul(weights, there), axis=1), mean
+        return F.sum(weights * there, axis=1), mean
 
 
 class Surprise(gluon.HybridBlock):

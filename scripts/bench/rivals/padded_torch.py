@@ -5,7 +5,6 @@ sentence that is read goes through PyTorch's own LSTM, packed. Checked against t
 in ``tests/bench/test_benchmark_dependencies.py``.
 """
 
-from abc import ABC, abstractmethod
 from typing import Any, Dict, Sequence, Tuple
 
 import numpy as np
@@ -21,7 +20,7 @@ from .padding import Graphs, Orders, plan_graphs, plan_orders
 __all__ = ['PaddedGraphs', 'PaddedPointer']
 
 
-class _Padded(ABC):
+class _Padded:
     """What both have in common.
 
     Parameters
@@ -44,15 +43,6 @@ class _Padded(ABC):
         self._sparse = optimizer != 'adam'  # which PyTorch has for dense gradients only
         kinds = dict(sgd=torch.optim.SGD, adagrad=torch.optim.Adagrad, adam=torch.optim.Adam)
         self.optimizer = kinds[optimizer](self.weights.values(), lr=learning_rate)
-
-    def predict(self, plan: Any) -> torch.Tensor:
-        """What the model says of the samples."""
-        with torch.inference_mode():
-            return self._predict(plan)
-
-    @abstractmethod
-    def _predict(self, plan: Any) -> torch.Tensor:
-        """The same where nothing is recorded."""
 
     def backward(self, loss: torch.Tensor) -> None:
         """Gradients of all parameters."""
@@ -98,14 +88,18 @@ class PaddedGraphs(_Padded):
         """A layer runs once."""
         return self.layers
 
+    def predict(self, plan: Graphs) -> torch.Tensor:
+        """Scores (number of words, relations)."""
+        with torch.inference_mode():
+            return self._scores(plan)
+
     def loss(self, plan: Graphs, samples: Sequence[Any]) -> torch.Tensor:
         """Mean over the sentences of the sum over their words."""
         (relations,) = self._upload([np.concatenate([sample.relations for sample in samples])])
-        scores = self._predict(plan)
+        scores = self._scores(plan)
         return F.cross_entropy(scores, relations.long(), reduction='sum') / len(samples)
 
-    def _predict(self, plan: Graphs) -> torch.Tensor:
-        """Scores (number of words, relations)."""
+    def _scores(self, plan: Graphs) -> torch.Tensor:
         nodes, apart = self._words(plan.words), plan.edges == 0
         for layer in range(self.layers):
             values = self._dense(nodes, f'layers.{layer}.project')
@@ -153,7 +147,8 @@ class PaddedPointer(_Padded):
         costs = -torch.log(torch.stack(found, 1) + 1e-12)
         return (costs * plan.positions).sum() / len(samples)
 
-    def _predict(self, plan: Orders) -> torch.Tensor:
+    @torch.inference_mode()
+    def predict(self, plan: Orders) -> torch.Tensor:
         """Positions (N, T) in the order that seems right."""
         words = self._words(plan.read)
         memory, keys, states = self._read(plan, words)
