@@ -22,7 +22,8 @@ class GraphSource:
     data : Path, optional
         Directory of the data sets; None for the samples that come with the examples.
     mode : str
-        ``'train'``: losses are recorded, too; ``'infer'``.
+        ``'train'``: losses are recorded, too; ``'infer'``: they are not, unless the workload
+        waits for values to predict.
     width : int
         Of embeddings and cells; the shapes are part of the types' names.
 
@@ -32,7 +33,6 @@ class GraphSource:
     """
 
     def __init__(self, workload: str, data: Optional[Path], mode: str, width: int):
-        self._training = mode == 'train'
         self._workload = load_workload(
             Settings(
                 workload=workload,
@@ -43,6 +43,7 @@ class GraphSource:
                 data=None if data is None else str(data),
             )
         )
+        self._training = mode == 'train' or self._workload.waits
         self._net, self._loss = self._workload.build()
         self.samples: List[Any] = self._workload.samples
 

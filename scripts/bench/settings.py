@@ -8,6 +8,7 @@ __all__ = [
     'EAGER',
     'EQUAL_LENGTH_RIVALS',
     'MODES',
+    'PADDED_RIVALS',
     'RIVALS',
     'SYSTEMS',
     'TREE_RIVALS',
@@ -28,6 +29,7 @@ BATCHED = (
 EAGER = ('unbatched', 'unbatched-hybridized')
 TREE_RIVALS = ('plain-hybridized', 'manual', 'manual-torch', 'manual-shared', 'manual-torch-shared')
 EQUAL_LENGTH_RIVALS = ('manual', 'manual-fused')
+PADDED_RIVALS = ('manual', 'manual-torch')
 RIVALS = TREE_RIVALS + EQUAL_LENGTH_RIVALS[1:]
 SYSTEMS = BATCHED + EAGER + RIVALS
 

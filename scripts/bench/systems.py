@@ -158,7 +158,11 @@ class BatchedSystem(GluonSystem):
         import gluon_edbatch as edb
 
         with edb.batching(scheduler=self.scheduler) as self.scope:
-            outputs = [self._recorded(sample, self._prediction) for sample in samples]
+            outputs = (
+                self.workload.predict_all(self.net, samples)
+                if self._reuse is None
+                else [self._recorded(sample, self._prediction) for sample in samples]
+            )
         return edb.forward(outputs)
 
     def remember(self, samples: Sequence[Any]) -> None:

@@ -2,65 +2,33 @@
 ``bilstm-tagger-equal``: named entities by the examples' taggers, with their default options but for
 the widths."""
 
-from abc import abstractmethod
 from collections import Counter
 from pathlib import Path
 from statistics import median_low
-from typing import Any, ClassVar, Dict, List, Sequence, Tuple, Type
+from typing import Any, ClassVar, Dict, List, Sequence
 
-import mxnet as mx
-from common.options import parse
-from common.tag_task import TagTask
 from lattice.data import Lattice
 from lattice.task import LatticeTask
 from tagger.data import Sentence
 from tagger.task import TaggerTask
 
-from .contexts import context
 from .settings import Settings
-from .workloads import Products, Workload
+from .tasks import TaskWorkload
+from .workloads import Products
 
 __all__ = ['BiLSTMTagger', 'BiLSTMTaggerChar', 'BiLSTMTaggerEqual', 'LatticeGRU', 'LatticeLSTM']
 
 GATES = {'lstm': 4, 'gru': 3}
 
 
-class _Tagging(Workload):
+class _Tagging(TaskWorkload):
     """Sentences to tag. One sample is one sentence; its loss is a row a unit."""
-
-    task_class: ClassVar[Type[TagTask]]
-    arguments: ClassVar[Tuple[str, ...]] = ()
-
-    def __init__(self, settings: Settings):
-        super().__init__(settings)
-        arguments = {
-            'hidden': settings.hidden,
-            'embed': settings.embed,
-            'seed': settings.seed,
-            'ctx': settings.ctx,
-        }
-        if settings.data is not None:
-            arguments.update(self.files(Path(settings.data)))
-        command = [f'--{name}={value}' for name, value in arguments.items()]
-        options, _ = parse(self.task_class, [*self.arguments, *command])
-        self.task = self.task_class(options)
-        self.samples = self.task.samples['train']
-
-    @abstractmethod
-    def files(self, data: Path) -> Dict[str, Path]:
-        """Options of the task that name files, for a directory of data sets."""
-
-    def build(self):
-        return self.task.build(), self.task.criterion()
 
     def predict(self, net, sample) -> Any:
         return net(sample)
 
-    def loss(self, net, loss, sample, eager: bool):
-        tags = sample.tags
-        if eager:
-            tags = mx.nd.array(tags, ctx=context(self.settings.ctx))
-        return loss(net(sample), tags)
+    def targets(self, sample):
+        return [sample.tags]
 
     def _num_tags(self) -> int:
         return len(self.task.vocabs['tags'])

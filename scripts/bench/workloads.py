@@ -3,9 +3,9 @@
 from abc import ABC, abstractmethod
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Any, ClassVar, Dict, List, NamedTuple, Sequence, Tuple
 
-from .settings import EQUAL_LENGTH_RIVALS, TREE_RIVALS, Settings
+from .settings import EQUAL_LENGTH_RIVALS, PADDED_RIVALS, TREE_RIVALS, Settings
 
 __all__ = [
     'WORKLOADS',
@@ -39,6 +39,9 @@ WORKLOADS = {
     'bilstm-tagger': Entry('tagging', 'BiLSTMTagger'),
     'bilstm-tagger-char': Entry('tagging', 'BiLSTMTaggerChar'),
     'bilstm-tagger-equal': Entry('tagging', 'BiLSTMTaggerEqual', EQUAL_LENGTH_RIVALS),
+    'graph-messages': Entry('dependencies', 'GraphMessages', PADDED_RIVALS),
+    'graph-attention': Entry('dependencies', 'GraphAttention', PADDED_RIVALS),
+    'pointer': Entry('dependencies', 'Pointer', PADDED_RIVALS),
 }
 
 # (columns in, columns out) of a matrix product -> how many rows go through it.
@@ -52,7 +55,15 @@ class Workload(ABC):
     ----------
     settings : Settings
         Widths, data and seed.
+
+    Attributes
+    ----------
+    samples : list
+    waits : bool
+        What a sample's prediction does next depends on values, so that recording it has no end.
     """
+
+    waits: ClassVar[bool] = False
 
     def __init__(self, settings: Settings):
         self.settings = settings
@@ -66,6 +77,10 @@ class Workload(ABC):
     @abstractmethod
     def predict(self, net, sample) -> Any:
         """What the model says of one sample: its output, or several in nested lists."""
+
+    def predict_all(self, net, samples: Sequence[Any]) -> List[Any]:
+        """The same for a minibatch, in a batching scope."""
+        return [self.predict(net, sample) for sample in samples]
 
     @abstractmethod
     def loss(self, net, loss, sample, eager: bool):

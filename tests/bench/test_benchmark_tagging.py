@@ -1,7 +1,6 @@
 """The taggers among the workloads of scripts/benchmark.py."""
 
 import json
-from collections import Counter
 
 import mxnet as mx
 import numpy as np
@@ -33,21 +32,6 @@ def settings(name, system='agenda', mode='train', **fields):
 def workload(request):
     """Each of the taggers."""
     return load_workload(settings(request.param))
-
-
-@pytest.fixture
-def products(monkeypatch):
-    """Counts the rows of every matrix product that runs eagerly, by its columns in and out."""
-    found = Counter()
-    original = mx.nd.FullyConnected
-
-    def counted(data, weight, *args, **kwargs):
-        columns_out, columns_in = weight.shape
-        found[columns_in, columns_out] += data.size // columns_in
-        return original(data, weight, *args, **kwargs)
-
-    monkeypatch.setattr(mx.nd, 'FullyConnected', counted)
-    return found
 
 
 def test_products_are_those_of_the_eager_model(workload, products):

@@ -4,7 +4,7 @@ from typing import Any, Dict, Protocol, Sequence
 
 import numpy as np
 
-__all__ = ['Rival']
+__all__ = ['Rival', 'parameters_of']
 
 
 class Rival(Protocol):
@@ -36,3 +36,11 @@ class Rival(Protocol):
 
     def batches(self, plan: Any) -> int:
         """How many batches a plan runs the cell in."""
+
+
+def parameters_of(net: Any) -> Dict[str, Any]:
+    """Parameters of a `gluon.Block` by their first place in it: blocks may have one in common."""
+    places: Dict[Any, str] = {}
+    for place, parameter in net._collect_params_with_prefix().items():
+        places.setdefault(parameter, place)
+    return {place: parameter for parameter, place in places.items()}

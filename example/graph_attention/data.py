@@ -1,0 +1,52 @@
+"""Graphs of words: each is next to itself, its head and its dependents."""
+
+from typing import List, Sequence
+
+import numpy as np
+
+__all__ = ['Graph', 'neighbours_of']
+
+
+class Graph:
+    """One sample.
+
+    Parameters
+    ----------
+    words : sequence of int
+        Ids by position.
+    heads : sequence of int
+        Positions; that of the root is the position behind the last word.
+    relations : sequence of int
+        Ids of what the words are to their heads.
+
+    Attributes
+    ----------
+    neighbours : list of list of int
+        By position.
+    relations : numpy.ndarray
+        (n,) float32, as losses take it.
+    """
+
+    __slots__ = ('words', 'heads', 'neighbours', 'relations')
+
+    def __init__(self, words: Sequence[int], heads: Sequence[int], relations: Sequence[int]):
+        self.words = words
+        self.heads = heads
+        self.neighbours = neighbours_of(heads)
+        self.relations = np.array(relations, np.float32)
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def __repr__(self) -> str:
+        return f'Graph({len(self)} words)'
+
+
+def neighbours_of(heads: Sequence[int]) -> List[List[int]]:
+    """Each word itself, then its head if it has one, and its dependents."""
+    near = [[word] for word in range(len(heads))]
+    for word, head in enumerate(heads):
+        if head < len(heads):
+            near[word].insert(1, head)
+            near[head].append(word)
+    return near

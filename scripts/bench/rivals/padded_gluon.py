@@ -1,0 +1,237 @@
+"""Graph networks and the pointer network batched by hand in MXNet: padded to rectangles, masked.
+
+Neighbours are a matrix of each sentence, so that messages are products of whole minibatches. The
+pointer network is unrolled to the longest sentence of all: each minibatch is the same graph.
+Checked against the per-sample models in ``tests/bench/test_benchmark_dependencies.py``.
+"""
+
+from typing import Any, Dict, Sequence, Tuple
+
+import numpy as np
+from mxnet import autograd, gluon, nd
+
+from ..contexts import context
+from . import parameters_of
+from .padding import Graphs, Orders, plan_graphs, plan_orders
+
+__all__ = ['PaddedGraphs', 'PaddedPointer']
+
+FAR = -1e9  # a score that a softmax makes zero of
+
+
+class _Padded:
+    """What both have in common.
+
+    Parameters
+    ----------
+    net : gluon.Block
+        An initialised model, whose parameters become the rival's.
+    optimizer : str
+        A name that `gluon.Trainer` knows.
+    learning_rate : float
+    ctx : str
+        ``cpu``, ``gpu`` or ``gpu:N``.
+    """
+
+    def __init__(self, net: gluon.Block, optimizer: str, learning_rate: float, ctx: str = 'cpu'):
+        self.ctx = context(ctx)
+        self.params = parameters_of(net)
+        self.trainer = gluon.Trainer(
+            list(self.params.values()), optimizer, {'learning_rate': learning_rate}, kvstore=None
+        )
+
+    def backward(self, loss: nd.NDArray) -> None:
+        """Gradients of all parameters."""
+        loss.backward()
+
+    def update(self) -> None:
+        """One step of the optimizer."""
+        self.trainer.step(1)
+
+    def wait(self) -> None:
+        """Until all that was asked for is done."""
+        nd.waitall()
+
+    def gradients(self) -> Dict[str, np.ndarray]:
+        """Gradients of the last backward pass, by a parameter's place in the model."""
+        return {name: parameter.grad().asnumpy() for name, parameter in self.params.items()}
+
+    def _upload(self, arrays: Sequence[np.ndarray]) -> Tuple[nd.NDArray, ...]:
+        return tuple(nd.array(array, ctx=self.ctx) for array in arrays)
+
+
+class PaddedGraphs(_Padded):
+    """`graph_attention.model.GraphTagger` with sums or attention."""
+
+    def __init__(self, net: gluon.Block, optimizer: str, learning_rate: float, ctx: str = 'cpu'):
+        super().__init__(net, optimizer, learning_rate, ctx)
+        self._tagger = _PaddedTagger(net)
+        self._criterion = gluon.loss.SoftmaxCrossEntropyLoss()
+        for block in (self._tagger, self._criterion):
+            block.hybridize(static_alloc=True)
+
+    def plan(self, samples: Sequence[Any]) -> Graphs:
+        """Padded words and matrices of neighbours."""
+        return Graphs(*self._upload(plan_graphs(samples)))
+
+    def batches(self, plan: Graphs) -> int:
+        """A layer runs once."""
+        return len(self._tagger.layers)
+
+    def predict(self, plan: Graphs) -> nd.NDArray:
+        """Scores (number of words, relations). Does not wait."""
+        return self._tagger(*plan)
+
+    def loss(self, plan: Graphs, samples: Sequence[Any]) -> nd.NDArray:
+        """Mean over the sentences of the sum over their words."""
+        (relations,) = self._upload([np.concatenate([sample.relations for sample in samples])])
+        with autograd.record():
+            return self._criterion(self._tagger(*plan), relations).sum() / len(samples)
+
+
+class _PaddedTagger(gluon.HybridBlock):
+    """The model's layers on padded graphs."""
+
+    def __init__(self, net: gluon.Block):
+        super().__init__()
+        self.embed, self.scores = net.embed, net.scores
+        self.layers = [(layer.project, layer.gather) for layer in net.layers]
+        for blocks in self.layers:
+            for block in blocks:
+                self.register_child(block)
+
+    def hybrid_forward(self, F, words, edges, places):
+        """words (N, T), edges (N, T, T), places (number of words,)"""
+        nodes, far = _flat(F, self.embed(words)), (1 - edges) * FAR
+        for project, gather in self.layers:
+            values = project(nodes)
+            if hasattr(gather, 'heads'):
+                nodes = self._attend(F, values, gather.heads, words, far)
+            else:
+                sums = _flat(F, F.batch_dot(edges, _by_sentence(F, values, words)))
+                nodes = gather.update(F.concat(values, sums, dim=1))
+        return self.scores(F.take(nodes, places))
+
+    def _attend(self, F, values, heads, words, far):
+        found, size = [], heads[0].of_node.weight.shape[1]
+        for k, head in enumerate(heads):
+            part = F.slice_axis(values, axis=1, begin=k * size, end=(k + 1) * size)
+            of_node, of_neighbour, part = (
+                _by_sentence(F, x, words)
+                for x in (head.of_node(part), head.of_neighbour(part), part)
+            )
+            scores = F.broadcast_add(of_node, F.transpose(of_neighbour, axes=(0, 2, 1)))
+            weights = F.softmax(F.LeakyReLU(scores, slope=0.2) + far, axis=2)
+            found.append(_flat(F, F.batch_dot(weights, part)))
+        return F.LeakyReLU(F.concat(*found, dim=1), act_type='elu', slope=1.0)
+
+
+def _flat(F, x):
+    """(N, T, ...) as (N * T, ...)."""
+    return F.reshape(x, shape=(-3, 0))
+
+
+def _by_sentence(F, x, words):
+    """(N * T, ...) as (N, T, ...)."""
+    return F.reshape_like(x, words, lhs_begin=0, lhs_end=1, rhs_begin=0, rhs_end=2)
+
+
+class PaddedPointer(_Padded):
+    """`pointer.model.PointerNetwork`.
+
+    Parameters
+    ----------
+    longest : int
+        T, words that a sentence has at most.
+    """
+
+    def __init__(
+        self, net: gluon.Block, longest: int, optimizer: str, learning_rate: float, ctx: str = 'cpu'
+    ):
+        super().__init__(net, optimizer, learning_rate, ctx)
+        self.longest = longest
+        self._copier, self._writer = _PaddedCopier(net, longest), _PaddedWriter(net, longest)
+        for block in (self._copier, self._writer):
+            block.hybridize(static_alloc=True, static_shape=True)
+
+    def plan(self, samples: Sequence[Any]) -> Orders:
+        """Padded sentences."""
+        return Orders(*self._upload(plan_orders(samples, self.longest)))
+
+    def batches(self, plan: Orders) -> int:
+        """Calls of a cell."""
+        return 2 * self.longest
+
+    def predict(self, plan: Orders) -> nd.NDArray:
+        """Positions (N, T) in the order that seems right. Does not wait."""
+        return self._writer(plan.read, plan.lengths, plan.positions)
+
+    def loss(self, plan: Orders, samples: Sequence[Any]) -> nd.NDArray:
+        """Mean over the sentences of the sum over their words."""
+        with autograd.record():
+            return self._copier(*plan).sum() / len(samples)
+
+
+class _PaddedNetwork(gluon.HybridBlock):
+    """The model's blocks on padded sentences."""
+
+    def __init__(self, net: gluon.Block, length: int):
+        super().__init__()
+        self.embed, self.reader, self.key = net.embed, net.reader, net.position.key
+        self.step, self.query, self.score = net.step, net.pointer.query, net.pointer.score
+        self._length = length
+
+    def _read(self, F, words, lengths):
+        """Memory and keys of attention, (N, T, H) each, and the states behind the last words."""
+        memory, states = self.reader.unroll(
+            self._length, words, merge_outputs=True, valid_length=lengths
+        )
+        return memory, _by_sentence(F, self.key(_flat(F, memory)), words), states
+
+    def _attend(self, F, h, memory, keys, far):
+        """Weights (N, T), and the context (N, H)."""
+        mixed = F.Activation(
+            F.broadcast_add(keys, F.expand_dims(self.query(h), axis=1)), act_type='tanh'
+        )
+        weights = F.softmax(F.squeeze(self.score(mixed), axis=2) + far, axis=1)
+        return weights, F.squeeze(F.batch_dot(F.expand_dims(weights, axis=1), memory), axis=1)
+
+    def _columns(self, F, x):
+        return F.split(x, axis=1, num_outputs=self._length, squeeze_axis=True)
+
+
+class _PaddedCopier(_PaddedNetwork):
+    """Costs of the right words, (N, T)."""
+
+    def hybrid_forward(self, F, read, lengths, positions, written, right):
+        """See `Orders`."""
+        memory, keys, states = self._read(F, self.embed(read), lengths)
+        columns, rights = self._columns(F, self.embed(written)), self._columns(F, right)
+        word, context = F.zeros_like(columns[0]), F.zeros_like(states[0])
+        found, far = [], (1 - positions) * FAR
+        for column, there in zip(columns, rights):
+            states = self.step(word, context, *states)
+            weights, context = self._attend(F, states[0], memory, keys, far)
+            found.append(F.sum(weights * there, axis=1))
+            word = column
+        return -F.log(F.stack(*found, axis=1) + 1e-12) * positions
+
+
+class _PaddedWriter(_PaddedNetwork):
+    """Positions (N, T) in the order that seems right."""
+
+    def hybrid_forward(self, F, read, lengths, positions):
+        """See `Orders`."""
+        words = self.embed(read)
+        memory, keys, states = self._read(F, words, lengths)
+        word = F.zeros_like(F.squeeze(F.slice_axis(words, axis=1, begin=0, end=1), axis=1))
+        context, order = F.zeros_like(states[0]), []
+        left, far = positions, (1 - positions) * FAR
+        for _ in range(self._length):
+            states = self.step(word, context, *states)
+            weights, context = self._attend(F, states[0], memory, keys, far)
+            order.append(F.argmax(F.where(left, weights, left - 1), axis=1))
+            chosen = F.one_hot(order[-1], self._length)
+            left = left * (1 - chosen)
+            word = F.squeeze(F.batch_dot(F.expand_dims(chosen, axis=1), words), axis=1)
+        return F.stack(*order, axis=1)

@@ -1,0 +1,189 @@
+"""Graph networks and the pointer network batched by hand in PyTorch: padded to rectangles, masked.
+
+Neighbours are a matrix of each sentence, so that messages are products of whole minibatches; the
+sentence that is read goes through PyTorch's own LSTM, packed. Checked against the per-sample models
+in ``tests/bench/test_benchmark_dependencies.py``.
+"""
+
+from typing import Any, Dict, Sequence, Tuple
+
+import numpy as np
+import torch
+from mxnet import gluon
+from torch.nn import functional as F
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from ..contexts import torch_device
+from . import parameters_of
+from .padding import Graphs, Orders, plan_graphs, plan_orders
+
+__all__ = ['PaddedGraphs', 'PaddedPointer']
+
+
+class _Padded:
+    """What both have in common.
+
+    Parameters
+    ----------
+    net : mxnet.gluon.Block
+        An initialised model, whose parameters are copied.
+    optimizer : str
+        ``sgd``, ``adagrad`` or ``adam``.
+    learning_rate : float
+    ctx : str
+        ``cpu``, ``gpu`` or ``gpu:N``.
+    """
+
+    def __init__(self, net: gluon.Block, optimizer: str, learning_rate: float, ctx: str = 'cpu'):
+        self.device = torch_device(ctx)
+        self.weights = {
+            name: torch.tensor(parameter.data().asnumpy(), device=self.device, requires_grad=True)
+            for name, parameter in parameters_of(net).items()
+        }
+        self._sparse = optimizer != 'adam'  # which PyTorch has for dense gradients only
+        kinds = dict(sgd=torch.optim.SGD, adagrad=torch.optim.Adagrad, adam=torch.optim.Adam)
+        self.optimizer = kinds[optimizer](self.weights.values(), lr=learning_rate)
+
+    def backward(self, loss: torch.Tensor) -> None:
+        """Gradients of all parameters."""
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+
+    def update(self) -> None:
+        """One step of the optimizer."""
+        self.optimizer.step()
+
+    def wait(self) -> None:
+        """Until all that was asked for is done: at once on a CPU."""
+        if self.device != 'cpu':
+            torch.cuda.synchronize()
+
+    def gradients(self) -> Dict[str, np.ndarray]:
+        """Gradients of the last backward pass, by a parameter's place in the model."""
+        return {name: value.grad.to_dense().cpu().numpy() for name, value in self.weights.items()}
+
+    def _upload(self, arrays: Sequence[np.ndarray]) -> Tuple[torch.Tensor, ...]:
+        return tuple(torch.from_numpy(array).to(self.device) for array in arrays)
+
+    def _words(self, ids: torch.Tensor) -> torch.Tensor:
+        return F.embedding(ids, self.weights['embed.weight'], sparse=self._sparse)
+
+    def _dense(self, x: torch.Tensor, name: str) -> torch.Tensor:
+        return F.linear(x, self.weights[f'{name}.weight'], self.weights.get(f'{name}.bias'))
+
+
+class PaddedGraphs(_Padded):
+    """`graph_attention.model.GraphTagger` with sums or attention."""
+
+    def __init__(self, net: gluon.Block, optimizer: str, learning_rate: float, ctx: str = 'cpu'):
+        super().__init__(net, optimizer, learning_rate, ctx)
+        self.layers = len(net.layers)
+        self.heads = len(getattr(net.layers[0].gather, 'heads', ()))
+
+    def plan(self, samples: Sequence[Any]) -> Graphs:
+        """Padded words and matrices of neighbours."""
+        return Graphs(*self._upload(plan_graphs(samples)))
+
+    def batches(self, plan: Graphs) -> int:
+        """A layer runs once."""
+        return self.layers
+
+    def predict(self, plan: Graphs) -> torch.Tensor:
+        """Scores (number of words, relations)."""
+        with torch.inference_mode():
+            return self._scores(plan)
+
+    def loss(self, plan: Graphs, samples: Sequence[Any]) -> torch.Tensor:
+        """Mean over the sentences of the sum over their words."""
+        (relations,) = self._upload([np.concatenate([sample.relations for sample in samples])])
+        scores = self._scores(plan)
+        return F.cross_entropy(scores, relations.long(), reduction='sum') / len(samples)
+
+    def _scores(self, plan: Graphs) -> torch.Tensor:
+        nodes, apart = self._words(plan.words), plan.edges == 0
+        for layer in range(self.layers):
+            values = self._dense(nodes, f'layers.{layer}.project')
+            if self.heads:
+                nodes = self._attend(values, apart, f'layers.{layer}.gather.heads')
+            else:
+                both = torch.cat([values, torch.bmm(plan.edges, values)], 2)
+                nodes = torch.tanh(self._dense(both, f'layers.{layer}.gather.update'))
+        return self._dense(nodes.flatten(0, 1).index_select(0, plan.places), 'scores')
+
+    def _attend(self, values: torch.Tensor, apart: torch.Tensor, name: str) -> torch.Tensor:
+        parts = []
+        for k, part in enumerate(values.chunk(self.heads, 2)):
+            of_node = self._dense(part, f'{name}.{k}.of_node')
+            of_neighbour = self._dense(part, f'{name}.{k}.of_neighbour')
+            scores = F.leaky_relu(of_node + of_neighbour.transpose(1, 2), 0.2)
+            parts.append(torch.bmm(scores.masked_fill(apart, -torch.inf).softmax(2), part))
+        return F.elu(torch.cat(parts, 2))
+
+
+class PaddedPointer(_Padded):
+    """`pointer.model.PointerNetwork`. (How long a sentence may be makes no difference here.)"""
+
+    def __init__(self, net: gluon.Block, longest: int, **arguments: Any):
+        super().__init__(net, **arguments)
+
+    def plan(self, samples: Sequence[Any]) -> Orders:
+        """Padded sentences."""
+        return Orders(*self._upload(plan_orders(samples)))
+
+    def batches(self, plan: Orders) -> int:
+        """Calls of a cell."""
+        return 2 * plan.read.shape[1]
+
+    def loss(self, plan: Orders, samples: Sequence[Any]) -> torch.Tensor:
+        """Mean over the sentences of the sum over their words."""
+        memory, keys, states = self._read(plan, self._words(plan.read))
+        written, apart = self._words(plan.written), plan.positions == 0
+        word, context = torch.zeros_like(written[:, 0]), torch.zeros_like(states[0])
+        found = []
+        for step in range(written.shape[1]):
+            weights, context, states = self._step(word, context, states, memory, keys, apart)
+            found.append((weights * plan.right[:, step]).sum(1))
+            word = written[:, step]
+        costs = -torch.log(torch.stack(found, 1) + 1e-12)
+        return (costs * plan.positions).sum() / len(samples)
+
+    @torch.inference_mode()
+    def predict(self, plan: Orders) -> torch.Tensor:
+        """Positions (N, T) in the order that seems right."""
+        words = self._words(plan.read)
+        memory, keys, states = self._read(plan, words)
+        apart, left = plan.positions == 0, plan.positions.clone()
+        word, context = torch.zeros_like(words[:, 0]), torch.zeros_like(states[0])
+        rows, order = torch.arange(len(words), device=self.device), []
+        for _ in range(words.shape[1]):
+            weights, context, states = self._step(word, context, states, memory, keys, apart)
+            order.append(weights.masked_fill(left == 0, -1).argmax(1))
+            left[rows, order[-1]] = 0
+            word = words[rows, order[-1]]
+        return torch.stack(order, 1)
+
+    def _read(self, plan: Orders, words: torch.Tensor):
+        """Memory and keys of attention, (N, T, H) each, and the states behind the last words."""
+        packed = pack_padded_sequence(
+            words, plan.lengths.cpu(), batch_first=True, enforce_sorted=False
+        )
+        data, sizes, order, back = packed
+        begin = data.new_zeros(1, len(words), self.weights['position.key.weight'].shape[0])
+        outputs, h, c = torch.lstm(
+            data, sizes, (begin, begin), self._cell('reader'), True, 1, 0.0, False, False
+        )
+        packed = torch.nn.utils.rnn.PackedSequence(outputs, sizes, order, back)
+        memory, _ = pad_packed_sequence(packed, batch_first=True)
+        return memory, self._dense(memory, 'position.key'), (h[0, back], c[0, back])
+
+    def _step(self, word, context, states, memory, keys, apart):
+        """Weights (N, T), the context (N, H), and the states behind the word."""
+        states = torch.lstm_cell(torch.cat([word, context], 1), states, *self._cell('step.cell'))
+        mixed = torch.tanh(keys + self._dense(states[0], 'pointer.query')[:, None])
+        scores = self._dense(mixed, 'pointer.score')[:, :, 0]
+        weights = scores.masked_fill(apart, -torch.inf).softmax(1)
+        return weights, torch.bmm(weights[:, None], memory)[:, 0], states
+
+    def _cell(self, name: str):
+        kinds = 'i2h_weight', 'h2h_weight', 'i2h_bias', 'h2h_bias'
+        return [self.weights[f'{name}.{kind}'] for kind in kinds]

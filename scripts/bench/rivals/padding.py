@@ -1,0 +1,98 @@
+"""Minibatches as rectangles: the index arithmetic of the rivals that pad. NumPy only.
+
+Sentences are rows of as many columns as the longest has words; masks tell what is there.
+"""
+
+from itertools import chain
+from typing import Any, NamedTuple, Optional, Sequence
+
+import numpy as np
+
+__all__ = ['Graphs', 'Orders', 'padded', 'plan_graphs', 'plan_orders']
+
+
+class Graphs(NamedTuple):
+    """Graphs of n words each, T at most.
+
+    Parameters
+    ----------
+    words : numpy.ndarray
+        (N, T), ids.
+    edges : numpy.ndarray
+        (N, T, T), 1 where the column's word is next to the row's. Each is next to itself, padding
+        as well, so that no row is empty.
+    places : numpy.ndarray
+        (sum of n,), of the words that are there in ``words``, flattened.
+    """
+
+    words: Any
+    edges: Any
+    places: Any
+
+
+class Orders(NamedTuple):
+    """Shuffled sentences of n words each, T at most.
+
+    Parameters
+    ----------
+    read : numpy.ndarray
+        (N, T), ids of words.
+    lengths : numpy.ndarray
+        (N,), n.
+    positions : numpy.ndarray
+        (N, T), 1 where a word is.
+    written : numpy.ndarray
+        (N, T), ids of words in the right order.
+    right : numpy.ndarray
+        (N, T, T), 1 where the column's word may be what is written in the row's step.
+    """
+
+    read: Any
+    lengths: Any
+    positions: Any
+    written: Any
+    right: Any
+
+
+def padded(rows: Sequence[Sequence[int]], mask: np.ndarray) -> np.ndarray:
+    """Rows of different lengths as one array, with zeros where `mask` is."""
+    array = np.zeros(mask.shape, np.int64)
+    array[mask] = np.fromiter(chain.from_iterable(rows), np.int64, mask.sum())
+    return array
+
+
+def plan_graphs(samples: Sequence[Any]) -> Graphs:
+    """Graphs with ``words`` and ``heads``, next to each other if one is the other's head."""
+    mask = _mask(samples)
+    heads = padded([sample.heads for sample in samples], mask)
+    edges = np.zeros((*mask.shape, mask.shape[1]), np.float32)
+    edges[:, range(mask.shape[1]), range(mask.shape[1])] = 1
+    sample, word = np.nonzero(mask & (heads < mask.sum(axis=1, keepdims=True)))
+    head = heads[sample, word]
+    edges[sample, word, head] = edges[sample, head, word] = 1
+    words = padded([sample.words for sample in samples], mask)
+    return Graphs(words, edges, np.flatnonzero(mask))
+
+
+def plan_orders(samples: Sequence[Any], longest: Optional[int] = None) -> Orders:
+    """Sentences with ``words``, ``names`` and ``order``, T being `longest` if it is given."""
+    mask = _mask(samples, longest)
+    words, names, order = (
+        padded([getattr(sample, field) for sample in samples], mask)
+        for field in ('words', 'names', 'order')
+    )
+    written = np.take_along_axis(names, order, axis=1)
+    right = (written[:, :, None] == names[:, None, :]) & mask[:, :, None] & mask[:, None, :]
+    return Orders(
+        words,
+        mask.sum(axis=1),
+        mask.astype(np.float32),
+        np.take_along_axis(words, order, axis=1),
+        right.astype(np.float32),
+    )
+
+
+def _mask(samples: Sequence[Any], longest: Optional[int] = None) -> np.ndarray:
+    """(N, T), where words are."""
+    lengths = np.array([len(sample) for sample in samples])
+    return np.arange(longest or lengths.max()) < lengths[:, None]

@@ -1,0 +1,169 @@
+"""Graph networks and the pointer network among the workloads of scripts/benchmark.py, and their
+rivals that pad."""
+
+from importlib.util import find_spec
+
+import mxnet as mx
+import numpy as np
+import pytest
+from bench.graphs import GraphSource
+from bench.rivals import parameters_of
+from bench.rivals.padding import plan_graphs, plan_orders
+from bench.settings import PADDED_RIVALS, Settings
+from bench.systems import build_system
+from bench.workloads import load_workload
+from graph_attention.data import Graph
+from mxnet import autograd
+from pointer.data import Shuffled
+from transition_parser import make_sample
+
+NAMES = ['graph-messages', 'graph-attention', 'pointer']
+RIVALS = [
+    pytest.param(
+        name,
+        marks=pytest.mark.skipif(
+            'torch' in name and find_spec('torch') is None, reason='PyTorch is not installed'
+        ),
+    )
+    for name in PADDED_RIVALS
+]
+
+
+def settings(name, system='fsm', mode='train', **fields):
+    return Settings(name, mode, system, **{**dict(hidden=6, embed=4), **fields})
+
+
+def graphs():
+    """A word alone, and padding before and behind the longest."""
+    heads = [1, 3, 1], [1], [1, 4, 1, 4, 7, 4, 2], [2, 0]
+    return [
+        Graph([row + k for k in range(len(of))], of, [k % 3 for k in range(len(of))])
+        for row, of in enumerate(heads)
+    ]
+
+
+def orders():
+    """Two words alike in one sentence; unknown words (0) that are not."""
+    return [
+        Shuffled([1, 0, 3, 1], [0, 1, 2, 0], [2, 0, 1, 3]),
+        Shuffled([0, 0], [0, 1], [1, 0]),
+        Shuffled([1, 2, 3, 4, 5, 6], [0, 1, 2, 3, 4, 5], [5, 4, 3, 0, 1, 2]),
+    ]
+
+
+def samples_of(workload):
+    """Some that are hard for who pads, and some of the workload's own."""
+    hard = orders() if workload.waits else graphs()
+    return [*hard, *workload.samples[:3]]
+
+
+@pytest.mark.parametrize('name', NAMES)
+def test_products_are_those_of_the_eager_model(name, products):
+    workload = load_workload(settings(name))
+    net, _ = workload.build()
+    samples = samples_of(workload)
+    for sample in samples:
+        workload.predict(net, sample)
+    assert workload.products(samples) == dict(products)
+
+
+def test_levels():
+    assert load_workload(settings('graph-attention')).levels(graphs()) == 2
+    assert load_workload(settings('pointer')).levels(orders()) == 6 + 6
+
+
+@pytest.mark.parametrize('folder', ['ud_ewt', 'ud_ewt/lite'])
+@pytest.mark.parametrize('name', NAMES)
+def test_real_data_are_found_by_their_folders(name, folder, tmp_path):
+    make_sample.write_sample(tmp_path / folder, {'train': 40, 'dev': 20, 'test': 20})
+    found = load_workload(settings(name, data=str(tmp_path))).samples
+    assert 0 < len(found) <= 40 and (len(found) == 40) == (name != 'pointer')
+
+
+@pytest.mark.parametrize('mode', ['train', 'infer'])
+@pytest.mark.parametrize('name', NAMES)
+def test_graphs_that_schedulers_are_compared_on(name, mode):
+    source = GraphSource(name, None, mode, 4)
+    assert len(source.graph(source.samples[:2]))
+
+
+def test_sentences_are_written_together():
+    chosen = settings('pointer', mode='infer')
+    built = build_system(load_workload(chosen), chosen)
+    predicted = built.predict(orders())
+    assert [len(order) for order in predicted] == [4, 2, 6]
+    assert built.scope.report().evaluations <= 1 + 6
+
+
+# --- rivals --------------------------------------------------------------------------------
+
+
+def as_numpy(value):
+    return value.asnumpy() if hasattr(value, 'asnumpy') else value.detach().numpy()
+
+
+def one_by_one(workload, net, criterion, samples):
+    """Loss and gradients of the model."""
+    with autograd.record():
+        losses = [workload.loss(net, criterion, sample, eager=True) for sample in samples]
+        loss = mx.nd.concat(*losses, dim=0).sum() / len(samples)
+    loss.backward()
+    gradients = {name: value.grad().asnumpy() for name, value in parameters_of(net).items()}
+    return loss.asscalar(), gradients
+
+
+@pytest.mark.parametrize('optimizer', ['sgd', 'adam'])
+@pytest.mark.parametrize('system', RIVALS)
+@pytest.mark.parametrize('name', NAMES)
+def test_rival_equals_the_model_one_sentence_at_a_time(name, system, optimizer):
+    workload = load_workload(settings(name, system, optimizer=optimizer))
+    (net, criterion), rival = workload.build(), workload.rival(system)
+    samples = samples_of(workload)
+    loss, expected = one_by_one(workload, net, criterion, samples)
+    plan = rival.plan(samples)
+    outputs = [workload.predict(net, sample).asnumpy() for sample in samples]
+    ours = as_numpy(rival.predict(plan))
+    if workload.waits:
+        ours = np.concatenate([row[: len(sample)] for row, sample in zip(ours, samples)])
+    np.testing.assert_allclose(ours, np.concatenate(outputs), rtol=1e-4, atol=1e-5)
+    for _ in range(2):  # a second pass must not add to the first
+        ours = rival.loss(plan, samples)
+        rival.backward(ours)
+        np.testing.assert_allclose(float(as_numpy(ours).reshape(-1)[0]), loss, rtol=1e-5)
+        assert rival.gradients().keys() == expected.keys()
+        for place, gradient in rival.gradients().items():
+            scale = max(1e-3, abs(expected[place]).max())
+            assert abs(gradient - expected[place]).max() <= 1e-4 * scale, place
+
+
+@pytest.mark.parametrize('system', RIVALS)
+@pytest.mark.parametrize('name', NAMES)
+def test_rival_trains_like_the_model(name, system):
+    losses = []
+    for way in (system, 'fsm'):
+        chosen = settings(name, way, learning_rate=0.02)
+        workload = load_workload(chosen)
+        built = build_system(workload, chosen)
+        samples = workload.samples[:4]
+        losses.append([float(as_numpy(built.train(samples)).reshape(-1)[0]) for _ in range(4)])
+        built.wait()
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-3)
+    assert losses[0][3] < losses[0][0]
+
+
+def test_padded_graphs():
+    plan = plan_graphs([Graph([7, 8, 9], [1, 3, 1], [0] * 3), Graph([5], [1], [0])])
+    assert plan.words.tolist() == [[7, 8, 9], [5, 0, 0]]
+    assert plan.edges[0].tolist() == [[1, 1, 0], [1, 1, 1], [0, 1, 1]]
+    assert plan.edges[1].tolist() == np.eye(3).tolist()
+    assert plan.places.tolist() == [0, 1, 2, 3]
+
+
+def test_padded_orders():
+    plan = plan_orders([Shuffled([7, 8, 7], [0, 1, 0], [1, 2, 0]), Shuffled([5], [0], [0])], 4)
+    assert plan.read.tolist() == [[7, 8, 7, 0], [5, 0, 0, 0]]
+    assert plan.lengths.tolist() == [3, 1]
+    assert plan.positions.tolist() == [[1, 1, 1, 0], [1, 0, 0, 0]]
+    assert plan.written[0, :3].tolist() == [8, 7, 7] and plan.written[1, 0] == 5
+    assert plan.right[0].tolist() == [[0, 1, 0, 0], [1, 0, 1, 0], [1, 0, 1, 0], [0] * 4]
+    assert plan.right[1].tolist() == [[1, 0, 0, 0], *[[0] * 4] * 3]
