@@ -1,5 +1,6 @@
 """Library encoders and attention cells on whole sentences of different lengths."""
 
+import contextlib
 from dataclasses import replace
 
 import mxnet as mx
@@ -8,7 +9,7 @@ import pytest
 from gluonnlp.model import attention_cell
 from gluonnlp.model.bert import BERTEncoder
 from gluonnlp.model.transformer import TransformerEncoder
-from mxnet import gluon
+from mxnet import autograd, gluon
 
 import gluon_edbatch as edb
 from gluon_edbatch.ops import padding
@@ -333,3 +334,33 @@ def test_rows_are_not_padded():
 def test_at_most_a_half_is_padding(length):
     assert length <= padded_length(length) <= 1.5 * length
     assert padded_length(padded_length(length)) == padded_length(length)
+
+
+@pytest.mark.parametrize('scoped', [1, 2])
+def test_what_padded_calls_return_can_be_written_to_and_marked(scoped):
+    net = encoder('transformer')
+    samples = sentences(1, MANY)
+
+    def results(scope):
+        marked, totals, written = [], [], []
+        with autograd.record():
+            with scope:
+                for x in samples:
+                    y = net(x)[0]
+                    y.attach_grad()
+                    marked.append(y)
+                    totals.append((y * y).mean(axis=1).sum())
+                    with autograd.pause():
+                        z = net(x)[0]
+                        z[:, 0:1] = 3.0
+                        written.append(z.max(axis=1))
+            total = mx.nd.add_n(*[total.reshape((1,)) for total in totals])
+        total.backward()
+        values = [total, *written, *[each.grad for each in marked + samples]]
+        return [value.asnumpy() for value in values]
+
+    expected = results(contextlib.nullcontext())
+    for _ in range(scoped):
+        found = results(edb.batching())
+    for one, other in zip(found, expected):
+        np.testing.assert_allclose(one, other, atol=1e-5, rtol=1e-5)
