@@ -364,3 +364,18 @@ def test_what_padded_calls_return_can_be_written_to_and_marked(scoped):
         found = results(edb.batching())
     for one, other in zip(found, expected):
         np.testing.assert_allclose(one, other, atol=1e-5, rtol=1e-5)
+
+
+def test_what_is_reused_may_become_padded():
+    net = Classifier(POOLED['mean'])
+    net.initialize(mx.init.Normal(0.3), force_reinit=True)
+    draw = np.random.RandomState(0)
+    samples = [draw.randint(0, 20, (1, length)).astype('float32') for length in MANY]
+    expected = [net(mx.nd.array(x)).asnumpy() for x in samples]
+    reuse = edb.Reuse(check_every=2)
+    for _ in range(4):
+        with edb.batching():
+            values = [reuse(number, net, x) for number, x in enumerate(samples)]
+        for value, wanted in zip(values, expected):
+            np.testing.assert_allclose(value.asnumpy(), wanted, atol=1e-5)
+    assert reuse.checked > len(MANY)
