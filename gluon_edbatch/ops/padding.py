@@ -10,7 +10,7 @@ what is zero gives none. Where an operator wants something else there than what 
 
 from enum import Enum
 from math import inf, isfinite, prod
-from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from .attrs import Attrs, Shape
 
@@ -38,6 +38,38 @@ class RaggedEntry(NamedTuple):
 
     shape: Shape
     axis: Optional[int] = None
+
+
+class Link(NamedTuple):
+    """Axes of an operator that are equally long.
+
+    Attributes
+    ----------
+    inputs : tuple of (int or None)
+        Of each input.
+    result : int or None
+        Of the results; None where nothing of them has that length.
+    """
+
+    inputs: Tuple[Optional[int], ...]
+    result: Optional[int]
+
+
+Places = Sequence[Tuple[int, int]]  # inputs of an operator and padded axes of theirs
+LinksRule = Callable[[Places], List[Link]]
+
+
+def known_links(*links: Link) -> LinksRule:
+    """Of an operator that has no others."""
+    return lambda places: list(links)
+
+
+def same_axes(places: Places) -> List[Link]:
+    """Of an operator of three arrays of one shape."""
+    return [
+        Link(tuple([axis if (position, axis) in places else None for position in range(3)]), axis)
+        for axis in sorted({axis for _, axis in places})
+    ]
 
 
 class RaggedCall:
@@ -191,21 +223,21 @@ def dot(call: RaggedCall) -> At:
     return first_input(call)
 
 
-def batch_dot(call: RaggedCall) -> Optional[At]:
+def matrices(call: RaggedCall) -> Optional[At]:
     """Matrix by matrix: a sum over the ragged axis, or a product for each value."""
     at = product(call)
-    if None in call.states:
+    if call.result.axis is not None:
         return at
-    (shape, a), (_, b) = call.input(0), call.input(1)
-    summed = (
-        len(shape) - 1 - call.attrs.flag('transpose_a'),
-        len(shape) - 2 + call.attrs.flag('transpose_b'),
-    )
-    if (a, b) != summed:
-        raise Unproved
     if at is not At.ZERO:
         call.want(0, At.ZERO)
     return None
+
+
+def lookup(call: RaggedCall) -> At:
+    """Rows of a table by their numbers; others than it has are the last or the first."""
+    if any(call.states[1:]):
+        raise Unproved
+    return finite(call)
 
 
 # --- along axes ----------------------------------------------------------------------------------
@@ -257,8 +289,8 @@ def normalised(wanted: At, result: At) -> PaddingRule:
     """What is divided among the values along an axis."""
 
     def rule(call: RaggedCall) -> At:
-        if any(call.states[1:]):
-            raise Unproved
+        for position in range(1, len(call.states)):
+            call.want(position, At.ZERO)  # lengths
         if not call.along('axis', -1):
             return finite(call)
         call.want(0, wanted)
@@ -312,9 +344,11 @@ def other_axis(name: str, default: Optional[int]) -> PaddingRule:
     """Cuts or joins along another axis."""
 
     def rule(call: RaggedCall) -> Optional[At]:
-        if call.along(name, default):
-            raise Unproved
-        return alike(call)
+        if not call.along(name, default):
+            return alike(call)
+        if name == 'axis' and call.attrs.get('begin') == '0' and call.attrs.get('end') == '1':
+            return None  # a slice of the first, which is no padding
+        raise Unproved
 
     return rule
 

@@ -8,7 +8,7 @@ from .attrs import Attrs
 from .mending import MendingRule
 from .native import NativeRule
 from .numbers import NumberRule
-from .padding import PaddingRule
+from .padding import LinksRule, PaddingRule
 from .rows import RowsRule
 from .whole import WholeRule
 
@@ -46,6 +46,8 @@ class Op:
         The operator on one axis more (see `ops.whole`).
     padding : callable, optional
         What it makes of padding (see `ops.padding`).
+    links : callable, optional
+        Which padded axes are equally long, where shapes of the results do not tell.
     native : callable, optional
         What it becomes in a program for rows (see `ops.native`).
     number : callable, optional
@@ -93,6 +95,7 @@ class Op:
     rows: Optional[RowsRule] = None
     whole: Optional[WholeRule] = None
     padding: Optional[PaddingRule] = None
+    links: Optional[LinksRule] = None
     native: Optional[NativeRule] = None
     number: Optional[NumberRule] = None
     elementwise: bool = False

@@ -6,7 +6,7 @@ from . import mending, native, numbers, padding, rows, whole
 from .instructions import ADD, AFFINE, COPY, Opcode, binary_function, unary_function
 from .native import inverse, scalar
 from .numbers import operand
-from .padding import At, finite, keeps, only_at
+from .padding import At, Link, finite, keeps, known_links, only_at, same_axes
 from .registry import Affine, Arithmetic, Op, always, register
 
 
@@ -227,7 +227,13 @@ _each(
     padding=keeps,
     native=native.add_n,
 )
-_each('where', rows=rows.all_batched, whole=whole.where, padding=padding.choice)
+_each(
+    'where',
+    rows=rows.all_batched,
+    whole=whole.where,
+    padding=padding.choice,
+    links=same_axes,
+)
 
 # --- products ------------------------------------------------------------------------------------
 
@@ -253,7 +259,7 @@ _each(
     'batch_dot',
     rows=rows.batch_dot,
     whole=whole.batch_dot,
-    padding=padding.batch_dot,
+    padding=padding.matrices,
     native=native.batch_dot,
     heavy=True,
 )
@@ -451,6 +457,7 @@ _each('Pad depth_to_space space_to_depth im2col', rows=rows.first_only)
 _each(
     'Embedding',
     rows=rows.embedding,
+    padding=padding.lookup,
     native=native.embedding,
     indices=(0,),
     weights=(1,),
@@ -501,12 +508,18 @@ _each(
 _each('SequenceReverse', rows=rows.sequence, whole=whole.sequence, indices=(1,))
 _each('RNN', whole=whole.rnn, never_adds=True, noise=lambda attrs, training: training)
 _each('CTCLoss', whole=whole.ctc)
-_each(
-    '_contrib_interleaved_matmul_selfatt_qk _contrib_interleaved_matmul_selfatt_valatt '
-    '_contrib_interleaved_matmul_encdec_qk _contrib_interleaved_matmul_encdec_valatt',
-    whole=whole.interleaved,
-    heavy=True,
-)
+for _name, _links in (
+    ('selfatt_qk', known_links(Link((0,), 1), Link((0,), 2))),
+    ('selfatt_valatt', known_links(Link((None, 1), 0), Link((0, 2), None))),
+    ('encdec_qk encdec_valatt', None),
+):
+    _each(
+        ' '.join(f'_contrib_interleaved_matmul_{each}' for each in _name.split()),
+        whole=whole.interleaved,
+        padding=padding.matrices,
+        links=_links,
+        heavy=True,
+    )
 
 # --- images and their normalisation --------------------------------------------------------------
 

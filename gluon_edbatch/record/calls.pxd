@@ -31,7 +31,7 @@ cdef class Callee:
     cdef public bint recorded
     cdef public Py_ssize_t children
     cdef public Prefix first
-    cdef public dict of_any_rows
+    cdef public dict of_any_rows, families
 
 @cython.final
 cdef class Form:

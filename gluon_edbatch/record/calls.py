@@ -168,6 +168,8 @@ class Callee:
         Where the search for the form of a call begins.
     of_any_rows : dict
         The first form with its kinds of arguments, by these but for their numbers of rows.
+    families : dict
+        Calls that differ in lengths only (see `padded`), by their kinds of arguments but for these.
     """
 
     def __init__(self, block: Optional[gluon.Block], function=None, options=None, shared=()):
@@ -181,6 +183,7 @@ class Callee:
         self.pre_hooks = getattr(block, '_forward_pre_hooks', None)
         self.first = Prefix()
         self.of_any_rows: Dict[tuple, Form] = {}
+        self.families: Dict[tuple, Any] = {}
 
 
 def is_recorded(cls: Any) -> bool:

@@ -288,6 +288,14 @@ class Inputs(CallLog):
                 )
         return exact.astype(SCALAR_DTYPE)
 
+    def given_numpy(self, value: LazyArray) -> Optional[np.ndarray]:
+        """What the user gave as a NumPy array; None if the value is anything else."""
+        number = value._id
+        if number >= 0 or number % 2:
+            return None
+        array = self.arrays[-number // 2 - 1][1]
+        return array if isinstance(array, np.ndarray) else None
+
     def original(self, value: int) -> Callable[[], NDArray]:
         """An array or number that the user gave, to be made an NDArray."""
         if value % 2:

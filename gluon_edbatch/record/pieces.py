@@ -151,6 +151,8 @@ class Piece:
         forms = [recording.forms[form] for form in forms.tolist()]
         self.kinds = np.array([kinds.number(recording, form) for form in forms], np.int64)[places]
         self._mutable = [form.mutable for form in forms if form.mutable is not None]
+        padded = np.array([bool(form.node_type.padded) for form in forms], np.int64)
+        self.padded_calls = int(padded[places].sum())
         self.ends = recording.node_ends.since(begin.nodes) - begin.args
         self.lengths = recording.node_lengths.since(begin.lengths).copy()
         self.codes = recording.node_codes.since(begin.nodes).copy()

@@ -32,13 +32,15 @@ from ..subgraph.fingerprint import (
 )
 from ..subgraph.node_type import Kind, Mode, NodeType, make_type
 from ..subgraph.options import CompileOptions
-from ..subgraph.spec import ArenaKey, Spec, spec_of
+from ..subgraph.padded import padded_graph
+from ..subgraph.spec import ArenaKey, Spec, device_of, spec_of
 from ..subgraph.structure import flatten, objects_in
 from ..subgraph.trace import describe, trace_block, trace_numbered, trace_operator
 from .calls import ANY, Callee, End, Form, Nothing, Number, Ragged
 from .hooks import suspended
 from .inputs import ARRAYS, NUMBERS, SCALAR_DTYPE, GivenArray, Inputs, is_array
 from .lazy import VALUES, LazyArray, RaggedArray, SettledArray, SettledNumpyArray
+from .padded import Family, Padded, PaddedCall, padded_call
 from .refused import current_model_call, refused_call
 from .shared import SharedTypes, Sharing
 from .sites import Site, current_site, site_of, site_of_error, user_codes
@@ -52,7 +54,9 @@ _GIVEN = np.ndarray, NDArray, mx.np.ndarray
 _WATCHABLE = GuardedArray, GuardedNumpyArray, SettledArray, SettledNumpyArray
 _MOST_FINGERPRINTS = 32  # a block may read something else in each scope, as a temperature
 _MOST_TYPES = 4096  # of operators: a number that is an attribute may be another in each scope
-_operator_types: Dict[tuple, NodeType] = {}  # those used last at the end
+# Beside the types of calls, what is known of calls of different lengths (see padded.py); those
+# used last are at the end.
+_operator_types: Dict[tuple, Any] = {}
 _shared_types = SharedTypes()
 
 
@@ -96,10 +100,13 @@ class Recording(Inputs):
         self._stores: Dict[Any, Store] = {}  # while recording; values keep theirs alive later
         self._all_stores: List[weakref.ref[Store]] = []
         # for each mode the forms of calls by key, and blocks with theirs
-        self._modes: Dict[Mode, Tuple[Dict[tuple, Form], Dict[gluon.Block, Callee]]] = {}
+        self._modes: Dict[Mode, Tuple[Dict[tuple, Any], Dict[gluon.Block, Callee]]] = {}
         self._fingerprints: Dict[gluon.Block, Any] = {}
         self.sharing = Sharing()
         self._varying: Dict[tuple, Varying] = {}
+        self.pads = False  # whether calls are recorded as padded ones
+        self.padded: Dict[int, Padded] = {}  # values, by number, as padded calls take them
+        self._mutables: Dict[gluon.Block, Optional[tuple]] = {}
         self._by_length: Dict[int, tuple] = {}  # what makes the forms of types that are not neutral
         # of calls that other recordings recorded (see pieces.py): forms of their kinds, and types
         self.adopted: Dict[Any, np.ndarray] = {}
@@ -125,6 +132,7 @@ class Recording(Inputs):
 
     def _block_unknown(self, callee, args):
         block, childless = callee.block, False
+        self._find_ctx(block, args)
         if callee.children and len(args) == 2:
             x, children = args
             args = (x, *block.ragged_children(x, children))
@@ -138,12 +146,14 @@ class Recording(Inputs):
         prefix = callee.first
         for kind in kinds:
             prefix = prefix.make(kind)
+        values = [self.number(leaf) if leaf.__class__ in (int, float) else leaf for leaf in leaves]
+        padded = self._padded_call(callee, args, values)
+        if padded is not None:
+            self.pads = True
+            return padded.record(self, values)
         if prefix.form is None or prefix.form.changed():
             prefix.form = self._resolve_described(callee, args, kinds, leaves)
-        return self._append(
-            prefix.form,
-            [self.number(leaf) if leaf.__class__ in (int, float) else leaf for leaf in leaves],
-        )
+        return self.append_call(prefix.form, values)
 
     def _operation_unknown(self, callee, args):
         """Run the function that MXNet has for an operator, and see what it records. If that is
@@ -155,7 +165,11 @@ class Recording(Inputs):
         result = callee.function(*every, **callee.options)
         if len(self.node_forms) == calls + 1:
             form = self.forms[self.node_forms[calls]]
-            if form.lengths == ANY and _same(result, form.results(base)):
+            if (
+                form.lengths == ANY
+                and not form.node_type.padded
+                and _same(result, form.results(base))
+            ):
                 prefix = self._prefix_of(callee, args, self.node_args.since(values).tolist())
                 if prefix is not None:
                     prefix.form = form
@@ -249,6 +263,70 @@ class Recording(Inputs):
             callee.of_any_rows[key] = form
         return form
 
+    def _padded_call(self, callee, args, leaves) -> Optional[PaddedCall]:
+        """How to record such a call on padded arrays; None if it is not to be."""
+        if (
+            not self.options.buckets
+            or self.mode.numpy  # padding knows nothing of its shapes yet
+            or any(leaf.__class__ is RaggedArray for leaf in leaves)
+        ):
+            return None
+        specs = [leaf._store.spec for leaf in leaves]
+        if any(spec.eager for spec in specs):
+            return None
+        template = tuple([flatten(arg, ARRAYS, []) for arg in args])
+        key = template, *[(len(spec.shape), spec.dtype, spec.ctx) for spec in specs]
+        calls = callee.families.setdefault(key, {})
+        shapes = tuple([spec.shape for spec in specs])
+        call = calls.get(shapes)
+        if call is None or call.form.changed():
+            call = calls[shapes] = self._new_padded_call(callee.block, key, leaves)
+        if call is None or not (call.pays or (self.pads and call.is_free(self, leaves))):
+            return None
+        return call
+
+    def _new_padded_call(self, block, key, leaves) -> Optional[PaddedCall]:
+        template, specs = key[0], [leaf._store.spec for leaf in leaves]
+        shapes = [spec.shape for spec in specs]
+        mutable = self._mutable_of(block)
+        family = _types_of(block, self.mark_of(block)).setdefault(
+            ('family', self.mode, *key), Family(shapes)
+        )
+        padded = family.padded_for(
+            shapes, lambda: self._trace(block, template, leaves), self.mode.training
+        )
+        if padded is None:
+            return None
+        axes, mark = tuple(padded.axes.items()), self.mark_of(block)
+
+        def of_block(specs: List[Spec]) -> Form:
+            place = block, key, axes, *specs
+            form = self.forms_by_key.get(place)
+            if form is None or form.mutable is not mutable:
+                form = self.forms_by_key[place] = self._form(
+                    describe(block),
+                    _types_of(block, mark),
+                    (template, mark),
+                    _rows(specs),
+                    lambda: padded.graph,
+                    padded=axes,
+                )
+                form.block, form.mutable = block, mutable
+            return form
+
+        return padded_call(padded, specs, self._operator_form, of_block)
+
+    def _mutable_of(self, block) -> Optional[tuple]:
+        """What its forms are to compare at each call (see `Form`)."""
+        if block in self._mutables:
+            mutable = self._mutables[block]
+            if mutable is None or mutable[1] == contents(mutable[0]):
+                return mutable
+            self._fingerprints.pop(block, None)
+        found = containers(block)
+        self._mutables[block] = (found, contents(found)) if found else None
+        return self._mutables[block]
+
     def _call_nested(self, block, args):
         """A call with containers, arrays or constants among its arguments."""
         leaves: List[Any] = []
@@ -267,7 +345,7 @@ class Recording(Inputs):
         form = self.forms_by_key.get(key)
         if form is None or form.changed():
             form = self.forms_by_key[key] = self._resolve_block(block, template, leaves, state)
-        return self._append(form, leaves)
+        return self.append_call(form, leaves)
 
     def operator(self, op: str, attrs: Tuple[Tuple[str, str], ...], args: Sequence[Any]) -> Any:
         """Record one operator of MXNet's registry.
@@ -286,6 +364,10 @@ class Recording(Inputs):
         leaves = self.values(
             [arg for position, arg in enumerate(args) if position not in shared] if shared else args
         )
+        if self.pads and not shared:
+            padded = self._padded_operator(op, attrs, leaves)
+            if padded is not None:
+                return padded.record(self, leaves)
         key = (op, attrs, shared, *map(id, arrays), *map(_key, leaves))
         try:
             form = self.forms_by_key.get(key)
@@ -296,7 +378,7 @@ class Recording(Inputs):
                     op, attrs, leaves, shared, arrays
                 )
             self.shared.update([(id(array), array) for array in arrays])
-            return self._append(form, leaves)
+            return self.append_call(form, leaves)
         except RecordError:
             if not any(leaf.__class__ is RaggedArray for leaf in leaves):
                 raise
@@ -333,6 +415,49 @@ class Recording(Inputs):
             return self.number(numbered.number)
         column = np.full((rows,), numbered.number, numbered.dtype)
         return self.known_array(spec_of(column.shape, numbered.dtype, self.ctx), column)
+
+    def _padded_operator(self, op, attrs, leaves) -> Optional[PaddedCall]:
+        """How to record an operator on what padded calls returned; None if it is not to be."""
+        if any(leaf.__class__ is RaggedArray for leaf in leaves):
+            return None
+        known = [(i, self.padded.get(leaf._id)) for i, leaf in enumerate(leaves)]
+        axes = tuple([(i, value.axes) for i, value in known if value is not None])
+        if not axes or any(len(of_value) > 1 for _, of_value in axes):
+            return None
+        specs = [leaf._store.spec for leaf in leaves]
+        key = ('padded', op, attrs, axes, *specs)
+        if key not in self.forms_by_key:
+            self.forms_by_key[key] = self._new_padded_operator(
+                op, attrs, {position: axis for position, (axis,) in axes}, specs
+            )
+        return self.forms_by_key[key]
+
+    def _new_padded_operator(self, op, attrs, axes, specs) -> Optional[PaddedCall]:
+        shapes, pairs = [spec.shape for spec in specs], tuple(axes.items())
+        alike = [
+            (shape[: axes[i]] + shape[axes[i] + 1 :] if i in axes else shape, spec.dtype)
+            for i, (shape, spec) in enumerate(zip(shapes, specs))
+        ]
+        key = ('padded', self.mode, op, attrs, pairs, *alike)
+        padded = _operator_types.get(key)
+        if padded is None:
+            padded = _operator_types[key] = padded_graph(
+                trace_operator(op, attrs, len(specs)), shapes, axes, self.mode.training
+            )
+        if not padded.takes(shapes):
+            return None
+
+        def of_call(specs: List[Spec]) -> Form:
+            return self._form(
+                op,
+                _operator_types,
+                (op, attrs, ()),
+                _rows(specs),
+                lambda: padded.graph,
+                padded=pairs,
+            )
+
+        return padded_call(padded, specs, self._operator_form, of_call)
 
     def _stacked(self, ragged: RaggedArray) -> LazyArray:
         """A ragged argument as a value of its own, for operators that must know its length."""
@@ -443,9 +568,10 @@ class Recording(Inputs):
                 lambda: trace_operator('_copy', (), 1)._replace(name='copy'),
                 eager=True,
             )
-        return self._append(form, [value])
+        return self.append_call(form, [value])
 
-    def _append(self, form: Form, leaves: Sequence[NDArray]) -> Any:
+    def append_call(self, form: Form, leaves: Sequence[NDArray]) -> Any:
+        """One more call of this form, for these values; gives its results."""
         if form.lengths != ANY:
             form = self._form_for_lengths(form, leaves)
         for leaf in leaves:
@@ -492,6 +618,7 @@ class Recording(Inputs):
         self.disturbances += 1
         self.touched()
         self._fingerprints.clear()
+        self._mutables.clear()
 
     # --- from a call to its type -----------------------------------------------------------------
 
@@ -535,12 +662,16 @@ class Recording(Inputs):
                 f'({specs}): {type(error).__name__}: {error}'
             ) from error
 
-    def _find_ctx(self, block) -> None:
-        """Before numbers of a first call get a context: that of the block's parameters."""
+    def _find_ctx(self, block, args: Sequence[Any] = ()) -> None:
+        """Before numbers of a first call get a context: that of the block's parameters, or else of
+        an array."""
         if self._ctx is None:
             found = next(contexts(block), ())
             if len(found) == 1:
                 self._ctx = found[0]
+            elif not found:
+                arrays = (device_of(arg) for arg in args if isinstance(arg, NDArray))
+                self._ctx = next(arrays, None)
 
     def _resolve_operator(self, op, attrs, leaves, shared, arrays) -> Form:
         weights, types = _shared_types.of(op, shared, arrays) if shared else ((), _operator_types)
@@ -573,8 +704,18 @@ class Recording(Inputs):
         except EdbError as error:
             raise type(error)(f'{error}\n  called at {current_site()}') from error.__cause__
 
+    def _operator_form(self, name, attrs, spec: Spec, trace) -> Form:
+        """Of an operator that is none of MXNet's."""
+        key = name, attrs, spec
+        form = self.forms_by_key.get(key)
+        if form is None:
+            form = self.forms_by_key[key] = self._form(
+                name, _operator_types, key[:2] + ((),), _rows([spec]), trace
+            )
+        return form
+
     def _form(
-        self, name, types, head, specs, trace, eager: bool = False, scalars: Tuple[int, ...] = ()
+        self, name, types, head, specs, trace, scalars: Tuple[int, ...] = (), **facts
     ) -> Form:
         contexts = {spec.ctx for spec, _ in specs}
         if len(contexts) > 1:
@@ -588,6 +729,7 @@ class Recording(Inputs):
             self.options,
             tuple((spec.arena, kind) for spec, kind in specs),
             scalars,
+            *facts.items(),
         )
         exact = aligned + (tuple(spec.rows for spec, _ in specs),)
         with _tracing:  # two threads get the same type
@@ -600,8 +742,8 @@ class Recording(Inputs):
                     contexts.pop(),
                     self.options,
                     head,
-                    eager=eager,
                     scalars=scalars,
+                    **facts,
                 )
             only = node_type.alone or node_type.whole or any(node_type.graph.scalars)
             _keep(types, exact if only else aligned, node_type)
@@ -789,6 +931,8 @@ class Recording(Inputs):
             self.trusted,
             self._stores,
             self._varying,
+            self._mutables,
+            self.padded,
             self.shared,
         ):
             kept.clear()
@@ -858,7 +1002,7 @@ class Recording(Inputs):
             )
 
 
-def _types_of(block: gluon.Block, mark: Fingerprint) -> Dict[tuple, NodeType]:
+def _types_of(block: gluon.Block, mark: Fingerprint) -> Dict[tuple, Any]:
     """The types of a block's calls as long as it has this fingerprint."""
     with _tracing:
         marks = _block_types.setdefault(block, OrderedDict())
@@ -898,6 +1042,10 @@ def _key(leaf: LazyArray) -> object:
 def _scalars(leaves: Sequence[LazyArray]) -> Tuple[int, ...]:
     """Which of them have no axes for users."""
     return tuple([position for position, leaf in enumerate(leaves) if not leaf._store.shape])
+
+
+def _rows(specs: Sequence[Spec]) -> List[Tuple[Spec, Kind]]:
+    return [(spec, Kind.ROWS) for spec in specs]
 
 
 def _spec_and_kind(leaf: LazyArray) -> Tuple[Spec, Kind]:

@@ -122,6 +122,8 @@ class NodeType:
         Whether they run as without a scope, on the user's own tape (see `execute.own_tape`).
     tables : tuple of Parameter
         For a type that computes ids only: what is looked up with each of its outputs.
+    padded : tuple of (int, int)
+        Arguments that are padded to a length, and along which axis (see `padded`).
     """
 
     serial: int
@@ -143,6 +145,7 @@ class NodeType:
     whole: bool = False
     eager: bool = False
     tables: Tuple[gluon.Parameter, ...] = ()
+    padded: Tuple[Tuple[int, int], ...] = ()
 
     def part(
         self,
@@ -225,8 +228,8 @@ class NodeType:
         return self._analysed_padding()
 
     def _analysed_padding(self) -> Padding:
-        names = {INPUT % position for position in self.ragged}
-        return padding_of(self.graph.subgraph, self.trial_shapes, names)
+        axes = {INPUT % position: 1 for position in self.ragged}
+        return padding_of(self.graph.subgraph, self.trial_shapes, axes)
 
     def why_by_length(self) -> str:
         """What is in the way of calls with other lengths; nothing, if they were such as padding
@@ -317,12 +320,17 @@ def _dtypes_of(parameters: Iterable[gluon.Parameter]) -> Tuple[np.dtype, ...]:
     return tuple([np.dtype(parameter.dtype) for parameter in parameters])
 
 
-def _shown(name: str, arguments: Sequence[Argument], lengths: Optional[Tuple[int, ...]]) -> str:
+def _shown(
+    name: str,
+    arguments: Sequence[Argument],
+    lengths: Optional[Tuple[int, ...]],
+    padded: Tuple[Tuple[int, int], ...],
+) -> str:
     shapes = ', '.join(
         'x'.join(map(str, ('k',) * (a.kind is Kind.RAGGED) + a.arena[0])) or '1' for a in arguments
     )
     known = '' if lengths is None else f' k={",".join(map(str, lengths))}'
-    return f'{name}[{shapes}{known}]'
+    return f'{name}[{shapes}{known}{" padded" if padded else ""}]'
 
 
 def make_type(
@@ -335,6 +343,7 @@ def make_type(
     lengths: Optional[Tuple[int, ...]] = None,
     eager: bool = False,
     scalars: Tuple[int, ...] = (),
+    padded: Tuple[Tuple[int, int], ...] = (),
 ) -> NodeType:
     """Infer shapes and dtypes, finish deferred initialisation, and find out what may batch.
 
@@ -355,6 +364,8 @@ def make_type(
         Whether calls run on the user's own tape even if nothing in the subgraph asks for it.
     scalars : tuple of int
         Which array arguments have no axes for users, in NumPy mode.
+    padded : tuple of (int, int), optional
+        See `NodeType`.
 
     Raises
     ------
@@ -422,7 +433,7 @@ def make_type(
         }
     return NodeType(
         serial=next(_serial),
-        shown=_shown(graph.name, arguments, lengths),
+        shown=_shown(graph.name, arguments, lengths, padded),
         graph=graph._replace(subgraph=lifted) if lifted else graph,
         mode=mode,
         made_with=made_with,
@@ -439,6 +450,7 @@ def make_type(
         lengths=lengths,
         whole=lifted is not None,
         eager=bool(why_eager),
+        padded=padded,
     )
 
 

@@ -23,6 +23,9 @@ class CompileOptions:
         slices; not for native operators, for which gathers are as cheap.
     whole_values : bool, default True
         Batches of calls whose rows depend on each other, with an axis of their own.
+    buckets : bool, default True
+        Calls of a block on arrays of different lengths, such as whole sentences, padded to a few
+        lengths, where that is proved to change nothing.
     segments : bool, default True
         Ragged arguments without padding, where all that is done with them allows it.
     hoisting : bool, default True
@@ -49,6 +52,7 @@ class CompileOptions:
     native: bool = True
     row_layout: bool = True
     whole_values: bool = True
+    buckets: bool = True
     segments: bool = True
     hoisting: bool = True
     horizontal: bool = True

@@ -1,25 +1,31 @@
-"""Does the padding of ragged arguments leave a static subgraph's results alone?
+"""Does the padding of some arguments leave a static subgraph's results alone?
 
-Ragged arguments come as (N, K, ...), padded with zeros along axis 1; what each operator makes of
-that is a rule (see `ops.padding`). Where one needs something else at the padding than what is
-there, a mask writes it first: before a softmax along the ragged axis, before a sum of what is not
-zero. So calls with any number of values are one type, in gradients too. What has no rule is not
-proved, and such calls batch only with calls of the same lengths, which need no padding.
+Such an argument is padded with zeros along one axis: ragged ones, (N, K, ...), along axis 1. What
+each operator makes of that is a rule (see `ops.padding`). Where one needs something else at the
+padding than what is there, a mask writes it first: before a softmax along the axis, before a sum of
+what is not zero. So calls with any number of values are one type, in gradients too. What has no
+rule is not proved, and such calls batch only with calls of the same lengths, which need no padding.
+
+In attention an entry has several such axes. Each is followed on its own: what an entry is at the
+padding of one axis holds all along the others, at their padding, too. That a mask for one axis
+leaves it so for the others is because it writes what is neutral there, or the same for all.
 """
 
-from typing import Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Set, Tuple
+from math import inf
+from typing import Dict, FrozenSet, Iterator, List, Mapping, NamedTuple, Optional, Set, Tuple
 
 import mxnet as mx
 import numpy as np
 
 from ..mx.arrays import dtype_number
+from ..mx.symbols import infer_shape, symbol_function
 from ..ops import op_of
 from ..ops.attrs import Shape
-from ..ops.padding import At, RaggedCall, RaggedEntry, Unproved
+from ..ops.padding import At, Link, Places, RaggedCall, RaggedEntry, Unproved
 from .ir import Attrs, Entry, Node, Subgraph
 
-LENGTHS = 'edb_lengths_%s'  # of a ragged input, as a further input (N,)
-_TRIAL_LENGTHS = (7, 11)  # primes: an axis that is ragged has the one and then the other
+LENGTHS = 'edb_lengths_%s'  # of a padded input, as a further input (N,)
+_TRIAL_LENGTHS = _LENGTH, _OTHER_LENGTH = 7, 11
 
 
 class Padding(NamedTuple):
@@ -32,133 +38,222 @@ class Padding(NamedTuple):
     reason : str
         which is because of this.
     linked : frozenset of (str, str)
-        Ragged inputs that meet along an axis: a call must give them equally many values.
+        Inputs that meet along an axis: a call must give them equally many values.
     masked : Subgraph or None
         With masks, and the further inputs `LENGTHS`, where zeros alone change the results. In it
         no values at all are one of zeros, as they are eagerly.
+    results : tuple of dict
+        For each result the axes along which it is padded, and of which input that is the length.
     """
 
     neutral: bool
     reason: str = ''
     linked: FrozenSet[Tuple[str, str]] = frozenset()
     masked: Optional[Subgraph] = None
+    results: Tuple[Dict[int, str], ...] = ()
 
 
-def padding_of(graph: Subgraph, shapes: Mapping[str, Shape], ragged: Set[str]) -> Padding:
-    """Analyse the padding of the inputs named in `ragged`.
+def padding_of(
+    graph: Subgraph, shapes: Mapping[str, Shape], axes: Mapping[str, int], of_results: bool = False
+) -> Padding:
+    """Analyse the padding of some inputs.
 
     Parameters
     ----------
     graph : Subgraph
     shapes : dict
         Of its inputs for some numbers of rows and values.
-    ragged : set of str
+    axes : dict
+        By the name of an input, the axis along which it is padded.
+    of_results : bool, default False
+        Whether results may be padded, too. Then padding of inputs may be any numbers, results have
+        some there, and if these are given no gradient, inputs get none.
     """
+    walk = _Walk(graph, shapes, axes, At.FINITE if of_results else At.ZERO)
     try:
-        masks = _Masks(graph, ragged & set(graph.variables), _entries(graph, shapes, ragged))
-        heads = masks.walk()
-    except Unproved as unproved:
-        return Padding(False, str(unproved))
+        heads = walk.heads()
+        results = tuple(map(walk.padded_axes, graph.heads))
+        if any(results) and not of_results:
+            raise Unproved('a result has the axis of the ragged values')
+    except Unproved as error:
+        return Padding(False, str(error))
     except mx.base.MXNetError:
         return Padding(False, 'shapes fit some numbers of values only')
-    masked = Subgraph.of(masks.nodes, heads) if masks.lengths else None
-    return Padding(True, '', frozenset(masks.linked), masked)
+    masked = Subgraph.of(walk.nodes, heads) if walk.lengths else None
+    return Padding(True, '', frozenset(walk.linked), masked, results)
 
 
-def _entries(
-    graph: Subgraph, shapes: Mapping[str, Shape], ragged: Set[str]
-) -> List[List[RaggedEntry]]:
-    """Shapes of each node's outputs, and which axis of them is as long as ragged arguments are."""
-    trials = [
-        graph.infer(
-            {
-                name: shape[:1] + (length,) + shape[2:] if name in ragged else shape
-                for name, shape in shapes.items()
-            }
-        )
-        for length in _TRIAL_LENGTHS
-    ]
-    if None in trials:
-        raise Unproved('shapes cannot be inferred')
-    return [
-        [RaggedEntry(one, _ragged_axis(one, other)) for one, other in zip(*outputs)]
-        for outputs in zip(*trials)
-    ]
+class _Shapes(NamedTuple):
+    """Of the inputs and results of an operator."""
+
+    inputs: List[Shape]
+    results: List[Shape]
 
 
-def _ragged_axis(one: Shape, other: Shape) -> Optional[int]:
-    differing = [axis for axis, sizes in enumerate(zip(one, other)) if sizes[0] != sizes[1]]
-    if not differing and len(one) == len(other):
+def _links(node: Node, shapes: _Shapes, places: Places) -> List[Link]:
+    """Which padded axes of the inputs are equally long, and which of the results is so, too."""
+    if op_of(node.op).padding is None:
+        raise Unproved(f'no rule for padding is declared for {node.op}')
+    rule = op_of(node.op).links
+    if rule is not None:
+        links = rule(places)
+        if {place for link in links for place in enumerate(link.inputs)}.issuperset(places):
+            return links
+        raise Unproved(f'{node.op} joins axes of the ragged values')
+    links = []
+    while places:
+        group, results = _first_group(node, shapes, places)
+        places = [place for place in places if place not in group]
+        axes = dict(group)
+        if len(axes) < len(group) or len(results) > 1:
+            raise Unproved(f'{node.op} joins axes of the ragged values')
+        inputs = tuple([axes.get(position) for position in range(len(shapes.inputs))])
+        links.append(Link(inputs, next(iter(results), None)))
+    return links
+
+
+def _first_group(node: Node, shapes: _Shapes, places: Places) -> Tuple[Places, List[int]]:
+    """The fewest places that can have another length together with the first, and which axes of
+    the results have it then."""
+    for group in _groups(places):
+        results = _lengthened(node, shapes, group)
+        if results is not None:
+            return group, results
+    raise Unproved(f'{node.op} joins axes of the ragged values')
+
+
+def _groups(places: Places) -> Iterator[Places]:
+    """The first with each choice of the others, small ones first."""
+    choices = range(1 << (len(places) - 1))
+    for chosen in sorted(choices, key=lambda bits: (bin(bits).count('1'), bits)):
+        yield [places[0]] + [place for i, place in enumerate(places[1:]) if chosen >> i & 1]
+
+
+def _lengthened(node: Node, shapes: _Shapes, group: Places) -> Optional[List[int]]:
+    """Which axes of the results have another length if these places have; None if these cannot
+    have another than the others."""
+    inputs = list(shapes.inputs)
+    for position, axis in group:
+        inputs[position] = _with(inputs[position], axis, _OTHER_LENGTH)
+    names = [f'x{position}' for position in range(len(inputs))]
+    symbol = symbol_function(node.op)(*map(mx.sym.var, names), **node.attrs)
+    try:
+        results = infer_shape(symbol, dict(zip(names, inputs)))[1]
+    except mx.base.MXNetError:
         return None
-    if len(differing) > 1 or (one[differing[0]], other[differing[0]]) != _TRIAL_LENGTHS:
+    if results is None:
+        return None
+    differing = list(map(_differing, shapes.results, results))
+    if any(axes is None or axes != differing[0] for axes in differing):
         raise Unproved('axes but that of the ragged values depend on how many there are')
     return differing[0]
 
 
-class _Origin(NamedTuple):
-    """What an entry is at the padding, and the ragged inputs that its axis stems from."""
+def _differing(one: Shape, other: Shape) -> Optional[List[int]]:
+    """Axes that have the one length of trials, then the other; None if anything else differs."""
+    axes = [axis for axis, sizes in enumerate(zip(one, other)) if sizes[0] != sizes[1]]
+    trials = {(one[axis], other[axis]) for axis in axes}
+    return axes if len(one) == len(other) and trials <= {_TRIAL_LENGTHS} else None
+
+
+def _with(shape: Shape, axis: int, length: int) -> Shape:
+    return shape[:axis] + (length,) + shape[axis + 1 :]
+
+
+class _State(NamedTuple):
+    """What an entry is at the padding of an axis, and the inputs that the axis stems from."""
 
     at: At
     sources: FrozenSet[str]
 
 
-class _Masks:
+class _Walk:
     """The graph with masks, under way."""
 
-    def __init__(self, graph: Subgraph, ragged: Set[str], entries: List[List[RaggedEntry]]):
+    def __init__(
+        self, graph: Subgraph, shapes: Mapping[str, Shape], axes: Mapping[str, int], at: At
+    ):
         self.nodes: List[Node] = []
         self.linked: Set[Tuple[str, str]] = set()
-        self.lengths: Dict[str, Entry] = {}
-        self._graph, self._ragged, self._entries = graph, ragged, entries
-        self._states: Dict[Entry, _Origin] = {}
+        self.lengths: Dict[Tuple[str, int], Entry] = {}  # of an input, each repeated
+        self._graph, self._at = graph, at
+        self._axes = {name: axis for name, axis in axes.items() if name in graph.variables}
+        self._inputs = dict(shapes)
+        for name, axis in self._axes.items():
+            self._inputs[name] = _with(shapes[name], axis, _LENGTH)
+        self._shapes: List[List[Shape]] = []
+        self._states: Dict[Entry, Dict[int, _State]] = {}  # by axes
         self._moved: Dict[Entry, Entry] = {}
-        self._filled: Dict[Tuple[Entry, At], Entry] = {}
-        self._rows: Dict[str, int] = {}  # of ragged inputs
+        self._filled: Dict[Tuple[Entry, int, At], Entry] = {}
+        self._biases: Dict[Tuple[_Axis, At], Entry] = {}
 
-    def walk(self) -> List[Entry]:
+    def heads(self) -> List[Entry]:
         """Visit all nodes; gives the results."""
+        shapes = self._graph.infer(self._inputs)
+        if shapes is None:
+            raise Unproved('shapes cannot be inferred')
+        self._shapes = shapes
         for index, node in enumerate(self._graph.nodes):
-            if node.is_variable and node.name in self._ragged:
-                self._states[Entry(index)] = _Origin(At.ZERO, frozenset([node.name]))
-                self._rows[node.name] = self._entries[index][0].shape[0]
+            if node.is_variable and node.name in self._axes:
+                state = _State(self._at, frozenset([node.name]))
+                self._states[Entry(index)] = {self._axes[node.name]: state}
             inputs = [self._moved[entry] for entry in node.inputs]
-            if any(entry in self._states for entry in node.inputs):
-                place = self._ragged_node(index, node, inputs)
+            if any(map(self._states.get, node.inputs)):
+                place = self._padded_node(index, node, inputs)
             else:
                 place = self._append(node._replace(inputs=tuple(inputs)))
-            for output in range(len(self._entries[index])):
+            for output in range(len(shapes[index])):
                 self._moved[Entry(index, output)] = Entry(place.node, output)
-        if any(head in self._states for head in self._graph.heads):
-            raise Unproved('a result has the axis of the ragged values')
-        return [self._moved[head] for head in self._graph.heads]
+        return [self._finite(head) for head in self._graph.heads]
 
-    def _ragged_node(self, index: int, node: Node, inputs: List[Entry]) -> Entry:
-        states = [self._states.get(entry) for entry in node.inputs]
-        sources = frozenset().union(*[state.sources for state in states if state])
-        self.linked.update((a, b) for a in sources for b in sources if a < b)
-        entries = [self._entries[entry.node][entry.output] for entry in node.inputs]
-        results = self._entries[index]
-        rule = op_of(node.op).padding
-        if rule is None:
-            raise Unproved(f'no rule for padding is declared for {node.op}')
-        call = RaggedCall(node.attrs, [state and state.at for state in states], entries, results[0])
-        try:
-            at = rule(call)
-        except Unproved:
-            raise Unproved(f'{node.op} works across the ragged values') from None
-        for output, result in enumerate(results):
-            if (at is None) != (result.axis is None):
-                raise Unproved(f'{node.op} cuts the axis of the ragged values')
-            if at is not None:
-                self._states[Entry(index, output)] = _Origin(at, sources)
-        for position, wanted in call.fills.items():
-            own = states[position]
-            assert own is not None  # what has no padding wants nothing there
-            inputs[position] = self._with(inputs[position], entries[position], own.sources, wanted)
-        if call.limited:
-            inputs[1] = self._limited(inputs[1], entries, sources)
-        if call.counted:
-            return self._mean(node, inputs[0], entries[0], sources)
+    def _finite(self, head: Entry) -> Entry:
+        entry = self._moved[head]
+        for number, state in self._states.get(head, {}).items():
+            if state.at is At.ANY:
+                entry = self._with_number(entry, self._axis(head, number), At.ZERO)
+        return entry
+
+    def padded_axes(self, entry: Entry) -> Dict[int, str]:
+        """Those along which an entry is padded, and of which input that is the length."""
+        states = self._states.get(entry, {})
+        return {axis: min(state.sources) for axis, state in states.items()}
+
+    def _padded_node(self, index: int, node: Node, inputs: List[Entry]) -> Entry:
+        shapes = _Shapes(
+            [self._shapes[entry.node][entry.output] for entry in node.inputs], self._shapes[index]
+        )
+        states = [self._states.get(entry, {}) for entry in node.inputs]
+        places = [(position, axis) for position, own in enumerate(states) for axis in own]
+        fills: Dict[int, At] = {}
+        counted: List[_Axis] = []
+        for link in _links(node, shapes, places):
+            own = [
+                None if axis is None else each.get(axis) for each, axis in zip(states, link.inputs)
+            ]
+            sources = frozenset().union(*[state.sources for state in own if state])
+            self.linked.update((a, b) for a in sources for b in sources if a < b)
+            call = RaggedCall(
+                node.attrs,
+                [state and state.at for state in own],
+                list(map(RaggedEntry, shapes.inputs, link.inputs)),
+                RaggedEntry(shapes.results[0], link.result),
+            )
+            at = _ruled(node, call)
+            for position, wanted in call.fills.items():
+                if fills.setdefault(position, wanted) is not wanted:
+                    raise Unproved(f'{node.op} works across the ragged values')
+                axis = self._axis(node.inputs[position], link.inputs[position])
+                inputs[position] = self._with_number(inputs[position], axis, wanted)
+            if call.limited:
+                inputs[1] = self._limited(inputs[1], shapes.inputs[1], min(sources))
+            if call.counted:
+                counted.append(self._axis(node.inputs[0], link.inputs[0]))
+            if at is not None and link.result is not None:
+                for output in range(len(shapes.results)):
+                    of_output = self._states.setdefault(Entry(index, output), {})
+                    of_output[link.result] = _State(at, sources)
+        if counted:
+            return self._mean(node, inputs[0], counted)
         return self._append(node._replace(inputs=tuple(inputs)))
 
     def _append(self, node: Node) -> Entry:
@@ -169,48 +264,123 @@ class _Masks:
         text = Attrs({key: str(value) for key, value in attrs.items()})
         return self._append(Node(op, f'edb_masked{len(self.nodes)}', text, inputs))
 
-    def _with(self, entry: Entry, shaped: RaggedEntry, sources: FrozenSet[str], at: At) -> Entry:
+    def _axis(self, entry: Entry, number: Optional[int]) -> '_Axis':
+        states = self._states[entry]
+        assert number is not None  # what has no padding wants nothing there
+        others = tuple([axis for axis in sorted(states) if axis != number])
+        state = states[number]
+        shape = self._shapes[entry.node][entry.output]
+        return _Axis(shape, number, others, min(state.sources), state.at is At.ANY)
+
+    def _with_number(self, entry: Entry, axis: '_Axis', at: At) -> Entry:
         """An entry with a number at its padding."""
-        axis = shaped.axis
-        if not axis:
+        key = entry, axis.number, at
+        if key not in self._filled:
+            self._filled[key] = self._masked(entry, axis, at)
+        return self._filled[key]
+
+    def _masked(self, entry: Entry, axis: '_Axis', at: At) -> Entry:
+        """The same by an operator that takes axis 0 or 1, and a length for each position of the
+        other."""
+        if len(axis.shape) < 2:
             raise Unproved('places of the ragged values are reduced for all rows at once')
-        if (entry, at) not in self._filled:
-            turned = entry if axis == 1 else self._add('SwapAxis', entry, dim1=1, dim2=axis)
-            mask = self._add(
-                'SequenceMask',
-                turned,
-                self._lengths_of(min(sources), shaped.shape[0]),
-                use_sequence_length=True,
-                axis=1,
-                value=at.value,
+        if axis.number < 2:
+            lengths = self._lengths_of(axis.source, axis.shape[1 - axis.number])
+            return self._sequence_mask(entry, lengths, axis.number, at)
+        if abs(at.value) == inf and not axis.is_anything:
+            return self._add('elemwise_add', entry, self._infinite(entry, axis, at))
+        axes = [0, axis.number] + [i for i in range(1, len(axis.shape)) if i != axis.number]
+        turned = self._add('transpose', entry, axes=tuple(axes))
+        masked = self._sequence_mask(turned, self._lengths_of(axis.source, axis.shape[0]), 1, at)
+        return self._add('transpose', masked, axes=tuple(map(axes.index, range(len(axes)))))
+
+    def _infinite(self, entry: Entry, axis: '_Axis', at: At) -> Entry:
+        """What is infinite at the padding and zero elsewhere, in the shape of an entry: the same in
+        all layers of an encoder. To turn each entry would take several times as long."""
+        if (axis, at) not in self._biases:
+            like = self._add('BlockGrad', entry)
+            one = like
+            for other in range(1, len(axis.shape)):
+                if other != axis.number:
+                    one = self._add('slice_axis', one, axis=other, begin=0, end=1)
+            row = self._add('Reshape', self._add('zeros_like', one), shape=(0, -1))
+            row = self._sequence_mask(row, self._lengths_of(axis.source, axis.shape[0]), 1, at)
+            shape = [-1 if i == axis.number else 1 for i in range(1, len(axis.shape))]
+            self._biases[axis, at] = self._add(
+                'broadcast_like', self._add('Reshape', row, shape=(0, *shape)), like
             )
-            self._filled[entry, at] = (
-                mask if axis == 1 else self._add('SwapAxis', mask, dim1=1, dim2=axis)
-            )
-        return self._filled[entry, at]
+        return self._biases[axis, at]
+
+    def _sequence_mask(self, entry: Entry, lengths: Entry, axis: int, at: At) -> Entry:
+        return self._add(
+            'SequenceMask',
+            entry,
+            lengths,
+            use_sequence_length=True,
+            axis=axis,
+            value=at.value,
+        )
 
     def _lengths_of(self, name: str, count: int) -> Entry:
-        """The lengths of a ragged input, `count` of them: one or more for each row."""
-        if name not in self.lengths:
-            kind = Attrs(__dtype__=str(dtype_number(np.int32)))
-            self.lengths[name] = self._append(Node('', LENGTHS % name, kind))
-        times, rest = divmod(count, self._rows[name])
-        if rest:
+        """As many lengths of an input: each so often as there are rows of one of its rows."""
+        rows = self._inputs[name][0] if self._axes[name] else 1
+        times, left = divmod(count, rows)
+        if left or not times or count == _LENGTH:
             raise Unproved('places of the ragged values are reduced for all rows at once')
-        lengths = self.lengths[name]
-        return lengths if times == 1 else self._add('repeat', lengths, repeats=times, axis=0)
+        if (name, 1) not in self.lengths:
+            kind = Attrs(__dtype__=str(dtype_number(np.int32)))
+            self.lengths[name, 1] = self._append(Node('', LENGTHS % name, kind))
+        if (name, times) not in self.lengths:
+            column = self._add('Reshape', self.lengths[name, 1], shape=(-1, 1))
+            repeated = self._add('broadcast_axis', column, axis=1, size=times)
+            self.lengths[name, times] = self._add('Reshape', repeated, shape=(-1,))
+        return self.lengths[name, times]
 
-    def _limited(self, index: Entry, entries: List[RaggedEntry], sources: FrozenSet[str]) -> Entry:
+    def _limited(self, index: Entry, shape: Shape, source: str) -> Entry:
         """Positions that are less than the number of values."""
-        shape = entries[1].shape
-        last = self._add('_minus_scalar', self._lengths_of(min(sources), shape[0]), scalar=1)
+        last = self._add('_minus_scalar', self._lengths_of(source, shape[0]), scalar=1)
         last = self._add('Reshape', last, shape=(-1,) + (1,) * (len(shape) - 1))
         return self._add('broadcast_minimum', self._add('Cast', index, dtype='int32'), last)
 
-    def _mean(
-        self, node: Node, values: Entry, shaped: RaggedEntry, sources: FrozenSet[str]
-    ) -> Entry:
+    def _mean(self, node: Node, values: Entry, axes: List['_Axis']) -> Entry:
         """A sum, by as many ones."""
-        ones = self._with(self._add('ones_like', values), shaped, sources, At.ZERO)
+        ones = self._add('ones_like', values)
+        for axis in axes:
+            ones = self._with_number(ones, axis, At.ZERO)
         total, count = (self._add('sum', each, **node.attrs) for each in (values, ones))
         return self._add('elemwise_div', total, count)
+
+
+class _Axis(NamedTuple):
+    """An axis of an entry that is padded.
+
+    Attributes
+    ----------
+    shape : tuple of int
+    number : int
+    others : tuple of int
+        The other axes that are.
+    source : str
+        An input that has that length.
+    is_anything : bool
+        Whether the entry is not known to be finite there.
+    """
+
+    shape: Shape
+    number: int
+    others: Tuple[int, ...]
+    source: str
+    is_anything: bool
+
+
+def _ruled(node: Node, call: RaggedCall) -> Optional[At]:
+    """What the rule says of the result."""
+    rule = op_of(node.op).padding
+    assert rule is not None  # as `_links` saw
+    try:
+        at = rule(call)
+    except Unproved:
+        raise Unproved(f'{node.op} works across the ragged values') from None
+    if (at is None) != (call.result.axis is None):
+        raise Unproved(f'{node.op} cuts the axis of the ragged values')
+    return at

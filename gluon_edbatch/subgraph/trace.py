@@ -12,7 +12,7 @@ from ..mx.symbols import symbol_function
 from ..ops.numbers import Numbered
 from .fingerprint import changed, fingerprint, has_hooks, has_operator_hook
 from .ir import Subgraph
-from .structure import flatten, unflatten
+from .structure import LEAF, flatten, unflatten
 
 INPUT = 'edb_input%d'
 WITHOUT_ARRAY = 'that is not given its array'
@@ -51,6 +51,11 @@ class StaticGraph(NamedTuple):
     leaves: Tuple[int, ...]
     constants: FrozenSet[str] = frozenset()
     scalars: Tuple[bool, ...] = ()
+
+    @classmethod
+    def of_symbol(cls, name: str, symbol: mx.sym.Symbol) -> 'StaticGraph':
+        """One result of inputs alone."""
+        return cls(name, Subgraph(symbol), {}, LEAF, (0,))
 
 
 def describe(block: gluon.Block) -> str:

@@ -1,0 +1,221 @@
+"""Calls on arrays of different lengths, recorded as calls on padded arrays.
+
+What such a call returns is cut to its length for whoever asks. A padded call that is given it
+takes it as it is; so of a chain of them nothing but the first arguments is padded, and nothing is
+cut that nobody reads.
+"""
+
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import mxnet as mx
+import numpy as np
+from mxnet.ndarray import NDArray
+
+from ..errors import EdbError
+from ..ops.attrs import Shape
+from ..subgraph.padded import PaddedGraph, differing_axes, padded_graph, padded_length
+from ..subgraph.spec import Spec, spec_of
+from ..subgraph.structure import unflatten
+from ..subgraph.trace import INPUT, StaticGraph
+from .calls import Form
+from .lazy import LazyArray
+
+_Attrs = Tuple[Tuple[str, str], ...]
+OperatorForm = Callable[[str, _Attrs, Spec, Callable[[], StaticGraph]], Form]
+
+
+class Family:
+    """A block's calls whose arguments differ in lengths only; they are remembered with its types.
+
+    Attributes
+    ----------
+    padded : PaddedGraph or None
+        What runs in their place; None before two of them were seen that differ.
+    """
+
+    def __init__(self, shapes: Sequence[Shape]):
+        self.padded: Optional[PaddedGraph] = None
+        self._shapes = shapes  # of the first call
+
+    def padded_for(
+        self, shapes: Sequence[Shape], trace: Callable[[], StaticGraph], training: bool
+    ) -> Optional[PaddedGraph]:
+        """What runs in the place of a call with arguments of these shapes; None if the call does
+        itself."""
+        axes = differing_axes(self._shapes, shapes)
+        if axes is None:
+            return None
+        known = {} if self.padded is None else self.padded.axes
+        axes = {**known, **axes}
+        if axes and axes != known:
+            try:
+                self.padded = padded_graph(trace(), self._shapes, axes, training)
+            except EdbError as error:  # the call itself raises it, too
+                self.padded = PaddedGraph(None, axes, reason=str(error))
+        return self.padded if self.padded is not None and self.padded.takes(shapes) else None
+
+
+class Padded(NamedTuple):
+    """A value as padded calls take it: with any numbers behind its own, which get no gradient.
+
+    Attributes
+    ----------
+    value : LazyArray
+    axes : tuple of int
+        Along which it is padded.
+    """
+
+    value: LazyArray
+    axes: Tuple[int, ...]
+
+
+class PaddedCall(NamedTuple):
+    """How a call with arguments of certain shapes is recorded.
+
+    Attributes
+    ----------
+    pads : dict of int to Pad
+        For the arguments that are padded.
+    lengths : list of numpy.ndarray
+        Further arguments, (1,) each.
+    form : Form
+        Of the call on padded arguments.
+    cuts : list of list of Form
+        For each output, one after the other.
+    axes : list of tuple of int
+        Of each output, those that are padded.
+    pays : bool
+        Whether to pad and to cut costs less than calls by their lengths.
+    """
+
+    pads: Dict[int, 'Pad']
+    lengths: List[np.ndarray]
+    form: Form
+    cuts: List[List[Form]]
+    axes: List[Tuple[int, ...]]
+    pays: bool
+
+    def record(self, recording: Any, leaves: Sequence[LazyArray]) -> Any:
+        """One more such call; gives its results as lazy values."""
+        values: List[NDArray] = list(leaves)
+        for position, pad in self.pads.items():
+            values[position] = pad.of(recording, leaves[position])
+        values += recording.values(self.lengths)
+        base = recording.next_value
+        recording.append_call(self.form, values)
+        outputs = []
+        for output, (store, axes, cuts) in enumerate(zip(self.form.stores, self.axes, self.cuts)):
+            value = LazyArray(store, base + output)
+            padded = Padded(value, axes)
+            for cut in cuts:
+                value = recording.append_call(cut, [value])
+            if axes:
+                recording.padded[value._id] = padded
+            outputs.append(value)
+        return unflatten(self.form.template, iter([outputs[leaf] for leaf in self.form.leaves]))
+
+    def is_free(self, recording: Any, leaves: Sequence[LazyArray]) -> bool:
+        """Whether no call is needed for padding: that comes from padded calls, or NumPy."""
+        return all(
+            leaves[position]._id in recording.padded
+            or recording.given_numpy(leaves[position]) is not None
+            for position in self.pads
+        )
+
+
+class Pad(NamedTuple):
+    """What is to be done to an argument.
+
+    Attributes
+    ----------
+    spec : Spec
+        What it then is.
+    axis : int
+    form : Form or None
+        Of the call that does it, if it is not as long already.
+    """
+
+    spec: Spec
+    axis: int
+    form: Optional[Form]
+
+    def of(self, recording: Any, leaf: LazyArray) -> LazyArray:
+        """An argument with padding; once for all calls that read it."""
+        known = recording.padded.get(leaf._id)
+        if known is None or known.value._store.spec is not self.spec:
+            known = recording.padded[leaf._id] = Padded(self._made(recording, leaf), (self.axis,))
+        return known.value
+
+    def _made(self, recording: Any, leaf: LazyArray) -> LazyArray:
+        if self.form is None:
+            return leaf
+        array = recording.given_numpy(leaf)
+        if array is None:
+            return recording.append_call(self.form, [leaf])
+        padded: np.ndarray = np.zeros(self.spec.shape, self.spec.dtype)
+        padded[tuple(map(slice, array.shape))] = array
+        return recording.known_array(self.spec, padded)
+
+
+def padded_call(
+    padded: PaddedGraph,
+    specs: Sequence[Spec],
+    of_operator: OperatorForm,
+    of_call: Callable[[List[Spec]], Form],
+) -> PaddedCall:
+    """How a call is recorded.
+
+    Parameters
+    ----------
+    padded : PaddedGraph
+    specs : sequence of Spec
+        Of its arguments.
+    of_operator : callable
+        (name, attributes, spec of the argument, trace) -> form.
+    of_call : callable
+        (specs of the padded arguments and of the lengths) -> form.
+    """
+    length = {position: specs[position].shape[axis] for position, axis in padded.axes.items()}
+    pads = {i: _pad(specs[i], axis, of_operator) for i, axis in padded.axes.items()}
+    full = [pads[i].spec if i in pads else spec for i, spec in enumerate(specs)]
+    full += [spec_of((1,), np.int32, specs[0].ctx) for _ in padded.lengths]
+    form = of_call(full)
+    cuts = []
+    for store, axes in zip(form.stores, padded.results):
+        forms, spec = [], store.spec
+        for axis, position in sorted(axes.items()):
+            if length[position] < spec.shape[axis]:
+                forms.append(_cut_form(spec, axis, length[position], of_operator))
+                spec = forms[-1].stores[0].spec
+        cuts.append(forms)
+    return PaddedCall(
+        pads,
+        [np.full((1,), length[position], np.int32) for position in padded.lengths],
+        form,
+        cuts,
+        [tuple(axes) for axes in padded.results],
+        padded.pays,
+    )
+
+
+def _pad(spec: Spec, axis: int, of_operator: OperatorForm) -> Pad:
+    """Zeros behind a value, of its own as they are no more than it has."""
+    more = padded_length(spec.shape[axis]) - spec.shape[axis]
+    if not more:
+        return Pad(spec, axis, None)
+
+    def trace() -> StaticGraph:
+        x = mx.sym.var(INPUT % 0)
+        zeros = mx.sym.zeros_like(mx.sym.slice_axis(x, axis=axis, begin=0, end=more))
+        return StaticGraph.of_symbol('pad', mx.sym.concat(x, zeros, dim=axis))
+
+    form = of_operator('pad', (('axis', str(axis)), ('more', str(more))), spec, trace)
+    return Pad(form.stores[0].spec, axis, form)
+
+
+def _cut_form(spec: Spec, axis: int, length: int, of_operator: OperatorForm) -> Form:
+    def trace() -> StaticGraph:
+        x = mx.sym.var(INPUT % 0)
+        return StaticGraph.of_symbol('cut', mx.sym.slice_axis(x, axis=axis, begin=0, end=length))
+
+    return of_operator('cut', (('axis', str(axis)), ('length', str(length))), spec, trace)

@@ -1,0 +1,122 @@
+"""Calls on arrays of different lengths as calls of a few lengths, to which these are padded.
+
+A sentence that is one value, (1, L, C), has a type for each L. Where padding is proved to change
+nothing (see `padding`), it is padded to the next of a few lengths, and what the block returns for
+the padding is cut off: nothing is given back there, so no gradient comes from there. How long the
+sentence is, is a further argument of the block's graph, where masks need it.
+"""
+
+from typing import Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Tuple
+
+from ..ops.attrs import Shape
+from .ir import Subgraph
+from .padding import LENGTHS, padding_of
+from .rowwise import Verdict, analyse
+from .trace import INPUT, StaticGraph
+
+_FEW = 4  # operators that cost less for each length than to pad and to cut
+
+
+class PaddedGraph(NamedTuple):
+    """What runs in the place of a block's graph.
+
+    Attributes
+    ----------
+    graph : StaticGraph or None
+        With lengths, (1,) each, as further inputs; None where this is not proved.
+    axes : dict
+        By the position of an argument, the axis along which it is padded.
+    lengths : tuple of int
+        The arguments of which the lengths are further inputs.
+    linked : frozenset of (int, int)
+        Arguments that must have the same length.
+    results : tuple of dict
+        For each output the axes that are cut, and which argument has the length that is left.
+    pays : bool
+        Whether calls by their lengths cost more than to pad and to cut.
+    reason : str
+        Why there is no graph.
+    """
+
+    graph: Optional[StaticGraph]
+    axes: Dict[int, int]
+    lengths: Tuple[int, ...] = ()
+    linked: FrozenSet[Tuple[int, int]] = frozenset()
+    results: Tuple[Dict[int, int], ...] = ()
+    pays: bool = False
+    reason: str = ''
+
+    def takes(self, shapes: Sequence[Shape]) -> bool:
+        """Whether it is for arguments of these shapes: some must have the same length."""
+        length = {position: shapes[position][axis] for position, axis in self.axes.items()}
+        return self.graph is not None and all(length[a] == length[b] for a, b in self.linked)
+
+
+def padded_length(length: int) -> int:
+    """The next of 1, 2, 3, 4, 6, 8, 12, 16, 24, …: less than a half more, and less than a quarter
+    on average."""
+    step = 1 << max(0, (length - 1).bit_length() - 2)
+    return -(-length // step) * step
+
+
+def differing_axes(one: Sequence[Shape], other: Sequence[Shape]) -> Optional[Dict[int, int]]:
+    """In which axis each array differs, if it does; None if one differs in anything else."""
+    found = {}
+    for position, (mine, others) in enumerate(zip(one, other)):
+        axes = [axis for axis, sizes in enumerate(zip(mine, others)) if sizes[0] != sizes[1]]
+        if len(mine) != len(others) or len(axes) > 1:
+            return None
+        if axes:
+            found[position] = axes[0]
+    return found
+
+
+def padded_graph(
+    graph: StaticGraph, shapes: Sequence[Shape], axes: Dict[int, int], training: bool
+) -> PaddedGraph:
+    """The graph for arguments of these shapes that are padded.
+
+    Parameters
+    ----------
+    graph : StaticGraph
+    shapes : sequence of tuple of int
+        Of the arguments of a call.
+    axes : dict
+        By the position of an argument, the axis along which it is padded.
+    training : bool
+        Whether calls are made in training mode.
+    """
+    position = {INPUT % i: i for i in range(len(shapes))}
+    if any(shapes[i][0] != 1 for i, axis in axes.items() if axis):
+        return PaddedGraph(None, axes, reason='its arguments have several rows')
+    if 0 in axes.values():
+        rows = {name: shape[1:] for name, shape in zip(position, shapes)}
+        if analyse(graph.subgraph, rows, training).verdict is Verdict.PROVED:
+            return PaddedGraph(None, axes, reason='its rows are batched, however many they are')
+    padding = padding_of(
+        graph.subgraph,
+        dict(zip(position, shapes)),
+        {INPUT % i: axis for i, axis in axes.items()},
+        of_results=True,
+    )
+    if not padding.neutral:
+        return PaddedGraph(None, axes, reason=f'no rule for padding proves {padding.reason}')
+    subgraph, lengths = _with_arguments(padding.masked or graph.subgraph, sorted(axes), len(shapes))
+    return PaddedGraph(
+        graph._replace(subgraph=subgraph),
+        axes,
+        lengths,
+        frozenset((position[one], position[other]) for one, other in padding.linked),
+        tuple({axis: position[name] for axis, name in axes.items()} for axes in padding.results),
+        len(graph.subgraph.operators) > _FEW,
+    )
+
+
+def _with_arguments(
+    graph: Subgraph, positions: List[int], count: int
+) -> Tuple[Subgraph, Tuple[int, ...]]:
+    """The graph with lengths as arguments after the `count` others, and of which these are."""
+    names = {position: LENGTHS % (INPUT % position) for position in positions}
+    used = tuple([position for position, name in names.items() if name in graph.variables])
+    renamed = {names[position]: INPUT % (count + i) for i, position in enumerate(used)}
+    return graph.with_variables(renamed) if renamed else graph, used
