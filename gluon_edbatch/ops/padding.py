@@ -40,7 +40,7 @@ class RaggedEntry(NamedTuple):
     axis: Optional[int] = None
 
 
-class Link(NamedTuple):
+class AxisLink(NamedTuple):
     """Axes of an operator that are equally long.
 
     Attributes
@@ -56,18 +56,20 @@ class Link(NamedTuple):
 
 
 Places = Sequence[Tuple[int, int]]  # inputs of an operator and padded axes of theirs
-LinksRule = Callable[[Places], List[Link]]
+LinksRule = Callable[[Places], List[AxisLink]]
 
 
-def known_links(*links: Link) -> LinksRule:
+def known_links(*links: AxisLink) -> LinksRule:
     """Of an operator that has no others."""
     return lambda places: list(links)
 
 
-def same_axes(places: Places) -> List[Link]:
+def same_axes(places: Places) -> List[AxisLink]:
     """Of an operator of three arrays of one shape."""
     return [
-        Link(tuple([axis if (position, axis) in places else None for position in range(3)]), axis)
+        AxisLink(
+            tuple([axis if (position, axis) in places else None for position in range(3)]), axis
+        )
         for axis in sorted({axis for _, axis in places})
     ]
 

@@ -6,7 +6,7 @@ from . import mending, native, numbers, padding, rows, whole
 from .instructions import ADD, AFFINE, COPY, Opcode, binary_function, unary_function
 from .native import inverse, scalar
 from .numbers import operand
-from .padding import At, Link, finite, keeps, known_links, only_at, same_axes
+from .padding import At, AxisLink, finite, keeps, known_links, only_at, same_axes
 from .registry import Affine, Arithmetic, Op, always, register
 
 
@@ -509,8 +509,8 @@ _each('SequenceReverse', rows=rows.sequence, whole=whole.sequence, indices=(1,))
 _each('RNN', whole=whole.rnn, never_adds=True, noise=lambda attrs, training: training)
 _each('CTCLoss', whole=whole.ctc)
 for _name, _links in (
-    ('selfatt_qk', known_links(Link((0,), 1), Link((0,), 2))),
-    ('selfatt_valatt', known_links(Link((None, 1), 0), Link((0, 2), None))),
+    ('selfatt_qk', known_links(AxisLink((0,), 1), AxisLink((0,), 2))),
+    ('selfatt_valatt', known_links(AxisLink((None, 1), 0), AxisLink((0, 2), None))),
     ('encdec_qk encdec_valatt', None),
 ):
     _each(

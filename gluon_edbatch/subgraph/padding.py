@@ -21,7 +21,7 @@ from ..mx.arrays import dtype_number
 from ..mx.symbols import infer_shape, symbol_function
 from ..ops import op_of
 from ..ops.attrs import Shape
-from ..ops.padding import At, Link, Places, RaggedCall, RaggedEntry, Unproved
+from ..ops.padding import At, AxisLink, Places, RaggedCall, RaggedEntry, Unproved
 from .ir import Attrs, Entry, Node, Subgraph
 
 LENGTHS = 'edb_lengths_%s'  # of a padded input, as a further input (N,)
@@ -90,7 +90,7 @@ class _Shapes(NamedTuple):
     results: List[Shape]
 
 
-def _links(node: Node, shapes: _Shapes, places: Places) -> List[Link]:
+def _links(node: Node, shapes: _Shapes, places: Places) -> List[AxisLink]:
     """Which padded axes of the inputs are equally long, and which of the results is so, too."""
     if op_of(node.op).padding is None:
         raise Unproved(f'no rule for padding is declared for {node.op}')
@@ -108,7 +108,7 @@ def _links(node: Node, shapes: _Shapes, places: Places) -> List[Link]:
         if len(axes) < len(group) or len(results) > 1:
             raise Unproved(f'{node.op} joins axes of the ragged values')
         inputs = tuple([axes.get(position) for position in range(len(shapes.inputs))])
-        links.append(Link(inputs, next(iter(results), None)))
+        links.append(AxisLink(inputs, next(iter(results), None)))
     return links
 
 
@@ -160,7 +160,7 @@ def _with(shape: Shape, axis: int, length: int) -> Shape:
     return shape[:axis] + (length,) + shape[axis + 1 :]
 
 
-class _State(NamedTuple):
+class _Origin(NamedTuple):
     """What an entry is at the padding of an axis, and the inputs that the axis stems from."""
 
     at: At
@@ -182,7 +182,7 @@ class _Walk:
         for name, axis in self._axes.items():
             self._inputs[name] = _with(shapes[name], axis, _LENGTH)
         self._shapes: List[List[Shape]] = []
-        self._states: Dict[Entry, Dict[int, _State]] = {}  # by axes
+        self._states: Dict[Entry, Dict[int, _Origin]] = {}  # by axes
         self._moved: Dict[Entry, Entry] = {}
         self._filled: Dict[Tuple[Entry, int, At], Entry] = {}
         self._biases: Dict[Tuple[_Axis, At], Entry] = {}
@@ -195,7 +195,7 @@ class _Walk:
         self._shapes = shapes
         for index, node in enumerate(self._graph.nodes):
             if node.is_variable and node.name in self._axes:
-                state = _State(self._at, frozenset([node.name]))
+                state = _Origin(self._at, frozenset([node.name]))
                 self._states[Entry(index)] = {self._axes[node.name]: state}
             inputs = [self._moved[entry] for entry in node.inputs]
             if any(map(self._states.get, node.inputs)):
@@ -251,7 +251,7 @@ class _Walk:
             if at is not None and link.result is not None:
                 for output in range(len(shapes.results)):
                     of_output = self._states.setdefault(Entry(index, output), {})
-                    of_output[link.result] = _State(at, sources)
+                    of_output[link.result] = _Origin(at, sources)
         if counted:
             return self._mean(node, inputs[0], counted)
         return self._append(node._replace(inputs=tuple(inputs)))
