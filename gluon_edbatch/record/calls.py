@@ -29,6 +29,7 @@ CHECKED = 2  # what padding may change
 _ONE, _PAIR, _NESTED, _OTHER = 0, 1, 2, 3
 _EXACT = 2**24  # below it whole numbers are exact in single precision
 _LARGE = 1 << 16  # elements
+REMEMBERED = 1 << 12  # bytes of contents; to compare more costs more than to keep them twice
 _PLAIN = frozenset((int, float, bool, str, type(None)))
 _call = gluon.Block.__call__
 ndarray, numpy_ndarray = np.ndarray, mx.np.ndarray
@@ -524,7 +525,7 @@ class CallLog:
         if found is None or (data and found[2]):
             return None
         key = found if self.taped else (found[0], found[1], b'')
-        value = self._read.get(key)
+        value = self._read.get(key) if len(found[1]) <= REMEMBERED else None
         return self.append_read(array, key) if value is None else value
 
     def constant(self, key):

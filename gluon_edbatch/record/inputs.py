@@ -12,7 +12,7 @@ from ..errors import RecordError
 from ..mx.arrays import alias, detached
 from ..mx.guard import GuardedArray, Watched
 from ..subgraph.spec import Spec, device_of, spec_of
-from .calls import CallLog
+from .calls import REMEMBERED, CallLog
 from .lazy import VALUES, LazyArray, RaggedArray, operand_dtype
 from .sites import Site, current_site
 from .stores import Store
@@ -239,7 +239,7 @@ class Inputs(CallLog):
         self._ctx = self._ctx or spec.ctx
         values: np.ndarray = np.frombuffer(contents, spec.dtype).reshape(spec.shape)
         value = self._append_array(GivenArray(alias(array) if place else None, values), spec)
-        if values.size <= _SMALL:
+        if len(contents) <= REMEMBERED:
             self._read[key] = value
         return value
 
