@@ -88,9 +88,10 @@ def _invoke_into(handle, ndargs, keys, vals, out, is_np_op, output_is_list):
     for array in _listed(out):
         if isinstance(array, LazyArray):
             array.prepare_writing(ndargs)
-    if out.__class__ in VALUES:
+    kind = out.__class__  # another once it is settled, as by an operator that runs
+    if kind in VALUES:
         value = _result_as_value(handle, ndargs, keys, vals, is_np_op)
-        if value.__class__ is out.__class__ and value._store is out._store:
+        if value.__class__ is kind and value._store is out._store:
             out.become(value)
             return out
     for array in _listed(out):

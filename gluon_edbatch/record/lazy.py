@@ -525,6 +525,10 @@ class _Settled:
         """See the base class."""
         self._check_no_views()
 
+    def become(self, value: LazyArray) -> None:
+        """See the base class; an operator that ran has settled what it read."""
+        copy_into(value, out=self._array)
+
     def _check_not_given_out(self) -> None:
         """It is one array with whatever was given out."""
 

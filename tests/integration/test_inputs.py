@@ -3,6 +3,7 @@
 
 import operator
 import threading
+from contextlib import nullcontext
 
 import mxnet as mx
 import numpy as np
@@ -391,6 +392,20 @@ def test_what_operators_write_is_seen_by_later_calls(dense):
         found = dense(state), dense(other)
     for value, expected in zip(found, (nd.ones((1, WIDTH)), row(3))):
         np.testing.assert_allclose(value.asnumpy(), dense(expected).asnumpy(), rtol=1e-5)
+
+
+def test_what_operators_that_run_write_is_seen(dense):
+    """Those of optimisers, which write to other operands, too."""
+    found = []
+    for scope in (nullcontext(), edb.batching()):
+        with scope:
+            weight, mean, variance = nd.ones((1, WIDTH)), nd.zeros((1, WIDTH)), nd.ones((1, WIDTH))
+            for number in range(2):
+                gradient = dense(row(number))
+                nd.adam_update(weight, gradient, mean, variance, lr=0.1, out=weight)
+            value = dense(weight)
+        found.append([each.asnumpy() for each in (weight, mean, variance, value)])
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-5, atol=1e-6)
 
 
 def test_an_array_that_was_given_out_is_read_as_it_is(dense):
