@@ -42,6 +42,7 @@ WORKLOADS = {
     'graph-messages': Entry('dependencies', 'GraphMessages', PADDED_RIVALS),
     'graph-attention': Entry('dependencies', 'GraphAttention', PADDED_RIVALS),
     'pointer': Entry('dependencies', 'Pointer', PADDED_RIVALS),
+    'transformer-sst': Entry('sentences', 'TransformerSST', PADDED_RIVALS),
 }
 
 # (columns in, columns out) of a matrix product -> how many rows go through it.
