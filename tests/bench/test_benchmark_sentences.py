@@ -14,7 +14,7 @@ from support.padded_rivals import (
     settings,
 )
 
-NAMES = ['transformer-sst']
+NAMES = ['transformer-sst', 'adaptive']
 
 
 def sentences():
@@ -34,14 +34,15 @@ def test_products_are_those_of_the_eager_model(name, products):
 
 
 def test_levels():
+    reader = load_workload(settings('adaptive', hidden=8))
+    assert 2 <= reader.levels(sentences()) <= 8
     assert load_workload(settings('transformer-sst', hidden=8)).levels(sentences()) == 1
 
 
-def test_real_data_are_found_by_their_folder(tmp_path):
+@pytest.mark.parametrize('name', NAMES)
+def test_real_data_are_found_by_their_folder(name, tmp_path):
     make_sample.write_sample(tmp_path / 'sst', {'train': 40, 'dev': 20, 'test': 20})
-    assert (
-        len(load_workload(settings('transformer-sst', hidden=8, data=str(tmp_path))).samples) == 40
-    )
+    assert len(load_workload(settings(name, hidden=8, data=str(tmp_path))).samples) == 40
 
 
 @pytest.mark.parametrize('optimizer', ['sgd', 'adam'])

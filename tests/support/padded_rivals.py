@@ -36,7 +36,7 @@ def assert_rival_equals(name, system, samples, **fields):
     plan = rival.plan(samples)
     outputs = [workload.predict(net, sample).asnumpy() for sample in samples]
     ours = _as_numpy(rival.predict(plan))
-    if workload.waits:
+    if name == 'pointer':  # an order, padded
         ours = np.concatenate([row[: len(output)] for row, output in zip(ours, outputs)])
     np.testing.assert_allclose(ours, np.concatenate(outputs), rtol=1e-4, atol=1e-5)
     for _ in range(2):  # a second pass must not add to the first

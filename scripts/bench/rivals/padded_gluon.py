@@ -10,13 +10,23 @@ Checked against the per-sample models in ``tests/bench/test_benchmark_dependenci
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
+from adaptive.model import LITTLE
 from mxnet import autograd, gluon, nd
 
 from ..contexts import context
 from . import parameters_of
-from .padding import Graphs, Orders, Sentences, plan_graphs, plan_orders, plan_sentences
+from .padding import (
+    Graphs,
+    Orders,
+    Sentences,
+    Words,
+    plan_graphs,
+    plan_orders,
+    plan_sentences,
+    plan_words,
+)
 
-__all__ = ['PaddedGraphs', 'PaddedPointer', 'PaddedTransformer']
+__all__ = ['PaddedGraphs', 'PaddedPointer', 'PaddedReader', 'PaddedTransformer']
 
 FAR = -1e9  # a score that a softmax makes zero of
 GROUPS = 4  # of sentences
@@ -294,3 +304,82 @@ class _PaddedClassifier(gluon.HybridBlock):
         """See `Sentences`."""
         outputs, _ = self.encoder(self.embed(words), None, lengths)  # zeros behind the ends
         return self.scores(F.broadcast_div(F.sum(outputs, axis=1), F.expand_dims(lengths, axis=1)))
+
+
+class PaddedReader(_Padded):
+    """`adaptive.model.PonderingReader`: all sentences take as many steps as one may, and those that
+    had enough stay as they are.
+
+    Parameters
+    ----------
+    options : argparse.Namespace
+        ``most`` and ``price`` are those of the example.
+    """
+
+    def __init__(
+        self, net: gluon.Block, options: Any, optimizer: str, learning_rate: float, ctx: str = 'cpu'
+    ):
+        super().__init__(net, optimizer, learning_rate, ctx)
+        self.most, self.price = options.most, options.price
+        self._reader = _PaddedSteps(net)
+        self._criterion = gluon.loss.SoftmaxCrossEntropyLoss()
+        for block in (self._reader, self._criterion):
+            block.hybridize(static_alloc=True)
+
+    def plan(self, samples: Sequence[Any]) -> Words:
+        """Padded words."""
+        return Words(*self._upload(plan_words(samples)))
+
+    def batches(self, plan: Words) -> int:
+        """Steps."""
+        return self.most
+
+    def predict(self, plan: Words) -> nd.NDArray:
+        """Scores (number of sentences, classes). Does not wait."""
+        return self._reader(*plan)[0]
+
+    def loss(self, plan: Words, samples: Sequence[Any]) -> nd.NDArray:
+        """Mean over the sentences."""
+        (labels,) = self._upload([np.concatenate([sample.label for sample in samples])])
+        with autograd.record():
+            scores, cost = self._reader(*plan)
+            return (self._criterion(scores, labels) + self.price * cost.reshape((-1,))).mean()
+
+
+class _PaddedSteps(gluon.HybridBlock):
+    """The model's blocks on padded sentences."""
+
+    def __init__(self, net: gluon.Block):
+        super().__init__()
+        self.embed, self.word, self.step, self.answer = net.embed, net.word, net.step, net.answer
+        self._most = net.most
+
+    def hybrid_forward(self, F, words, there):
+        """See `Words`. Gives scores and costs."""
+        memory, far = self._read(F, words), F.expand_dims((1 - there) * FAR, axis=2)
+        state = F.zeros_like(F.squeeze(F.slice_axis(memory, axis=1, begin=0, end=1), axis=1))
+        cost = F.zeros_like(F.slice_axis(there, axis=1, begin=0, end=1))
+        mean, left, going = state, cost + 1, cost + 1
+        for _ in range(self._most):
+            new = self._take_step(F, state, mean, left, cost, memory, far)
+            state, mean, left, cost = (
+                F.broadcast_add(old, F.broadcast_mul(going, value - old))
+                for old, value in zip((state, mean, left, cost), new)
+            )
+            going = left >= LITTLE
+        return self.answer(state, mean, left), cost
+
+    def _read(self, F, words):
+        vectors = self.embed(words)
+        first = F.zeros_like(F.slice_axis(vectors, axis=1, begin=0, end=1))
+        before = F.slice_axis(F.concat(first, vectors, dim=1), axis=1, begin=0, end=-1)
+        return _by_sentence(F, self.word(_flat(F, vectors), _flat(F, before)), words)
+
+    def _take_step(self, F, state, mean, left, cost, memory, far):
+        step = self.step
+        scores = F.batch_dot(memory, F.expand_dims(step.query(state), axis=2))
+        weights = F.softmax(scores + far, axis=1)
+        context = F.squeeze(F.batch_dot(weights, memory, transpose_a=True), axis=1)
+        state, _ = step.cell(context, [state])
+        share = left * F.sigmoid(step.halt(state))
+        return state, mean + F.broadcast_mul(share, state), left - share, cost + left

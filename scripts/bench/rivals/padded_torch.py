@@ -10,15 +10,25 @@ from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 import torch
+from adaptive.model import LITTLE
 from mxnet import gluon
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from ..contexts import torch_device
 from . import parameters_of
-from .padding import Graphs, Orders, Sentences, plan_graphs, plan_orders, plan_sentences
+from .padding import (
+    Graphs,
+    Orders,
+    Sentences,
+    Words,
+    plan_graphs,
+    plan_orders,
+    plan_sentences,
+    plan_words,
+)
 
-__all__ = ['PaddedGraphs', 'PaddedPointer', 'PaddedTransformer']
+__all__ = ['PaddedGraphs', 'PaddedPointer', 'PaddedReader', 'PaddedTransformer']
 
 GROUPS = 4  # of sentences
 
@@ -78,6 +88,10 @@ class _Padded:
 
     def _dense(self, x: torch.Tensor, name: str) -> torch.Tensor:
         return F.linear(x, self.weights[f'{name}.weight'], self.weights.get(f'{name}.bias'))
+
+    def _cell(self, name: str):
+        kinds = 'i2h_weight', 'h2h_weight', 'i2h_bias', 'h2h_bias'
+        return [self.weights[f'{name}.{kind}'] for kind in kinds]
 
 
 class PaddedGraphs(_Padded):
@@ -192,10 +206,6 @@ class PaddedPointer(_Padded):
         weights = scores.masked_fill(apart, -torch.inf).softmax(1)
         return weights, torch.bmm(weights[:, None], memory)[:, 0], states
 
-    def _cell(self, name: str):
-        kinds = 'i2h_weight', 'h2h_weight', 'i2h_bias', 'h2h_bias'
-        return [self.weights[f'{name}.{kind}'] for kind in kinds]
-
 
 class Groups(NamedTuple):
     """Sentences in rectangles, and the place of each in all of them."""
@@ -261,3 +271,63 @@ class PaddedTransformer(_Padded):
     def _norm(self, x: torch.Tensor, name: str) -> torch.Tensor:
         weight, bias = self.weights[f'{name}.gamma'], self.weights[f'{name}.beta']
         return F.layer_norm(x, weight.shape, weight, bias)
+
+
+class PaddedReader(_Padded):
+    """`adaptive.model.PonderingReader`: steps are taken until all sentences had enough; those that
+    had it before stay as they are.
+
+    Parameters
+    ----------
+    options : argparse.Namespace
+        ``most`` and ``price`` are those of the example.
+    """
+
+    def __init__(self, net: gluon.Block, options: Any, **arguments: Any):
+        super().__init__(net, **arguments)
+        self.most, self.price = options.most, options.price
+
+    def plan(self, samples: Sequence[Any]) -> Words:
+        """Padded words."""
+        return Words(*self._upload(plan_words(samples)))
+
+    def batches(self, plan: Words) -> int:
+        """Steps, at most."""
+        return self.most
+
+    def loss(self, plan: Words, samples: Sequence[Any]) -> torch.Tensor:
+        """Mean over the sentences."""
+        (labels,) = self._upload([np.concatenate([sample.label for sample in samples])])
+        scores, cost = self._read(plan)
+        return F.cross_entropy(scores, labels.long()) + self.price * cost.mean()
+
+    def _predict(self, plan: Words) -> torch.Tensor:
+        """Scores (number of sentences, classes)."""
+        return self._read(plan)[0]
+
+    def _read(self, plan: Words) -> Tuple[torch.Tensor, torch.Tensor]:
+        """Scores and costs."""
+        vectors, apart = self._words(plan.words), plan.there == 0
+        both = torch.cat([vectors, F.pad(vectors, (0, 0, 1, 0))[:, :-1]], 2)
+        memory = torch.tanh(self._dense(both, 'word.both'))
+        state = mean = torch.zeros_like(memory[:, 0])
+        cost = torch.zeros_like(state[:, :1])
+        left = torch.ones_like(cost)
+        going = torch.ones_like(cost, dtype=torch.bool)
+        for _ in range(self.most):
+            new = self._step(state, mean, left, cost, memory, apart)
+            state, mean, left, cost = (
+                torch.where(going, value, old) for old, value in zip((state, mean, left, cost), new)
+            )
+            going = left >= LITTLE
+            if not going.any():
+                break
+        return self._dense(mean + left * state, 'answer.scores'), cost
+
+    def _step(self, state, mean, left, cost, memory, apart):
+        scores = torch.bmm(memory, self._dense(state, 'step.query')[:, :, None])[:, :, 0]
+        weights = scores.masked_fill(apart, -torch.inf).softmax(1)
+        context = torch.bmm(weights[:, None], memory)[:, 0]
+        state = torch.gru_cell(context, state, *self._cell('step.cell'))
+        share = left * torch.sigmoid(self._dense(state, 'step.halt'))
+        return state, mean + share * state, left - share, cost + left

@@ -12,10 +12,12 @@ __all__ = [
     'Graphs',
     'Orders',
     'Sentences',
+    'Words',
     'padded',
     'plan_graphs',
     'plan_orders',
     'plan_sentences',
+    'plan_words',
 ]
 
 
@@ -77,6 +79,21 @@ class Sentences(NamedTuple):
     lengths: Any
 
 
+class Words(NamedTuple):
+    """Sentences of any lengths.
+
+    Parameters
+    ----------
+    words : numpy.ndarray
+        (N, T), ids.
+    there : numpy.ndarray
+        (N, T) float32, 1 where words are.
+    """
+
+    words: Any
+    there: Any
+
+
 def padded(rows: Sequence[Sequence[float]], mask: np.ndarray) -> np.ndarray:
     """Rows of different lengths as one array, with zeros where `mask` is."""
     array = np.zeros(mask.shape, np.int64)
@@ -125,6 +142,13 @@ def plan_sentences(samples: Sequence[Any], groups: int) -> Tuple[List[Sentences]
         words = padded([sample.words[0] for sample in group], mask)
         found.append(Sentences(words, mask.sum(axis=1).astype(np.float32)))
     return found, np.argsort(order)
+
+
+def plan_words(samples: Sequence[Any]) -> Words:
+    """Sentences in one rectangle."""
+    mask = _mask(samples)
+    words = padded([sample.words[0] for sample in samples], mask)
+    return Words(words, mask.astype(np.float32))
 
 
 def _mask(samples: Sequence[Any], longest: Optional[int] = None) -> np.ndarray:
