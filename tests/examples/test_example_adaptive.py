@@ -43,7 +43,7 @@ def test_batched_equals_eager(native):
     for batched in (False, True):
         with autograd.record():
             if batched:
-                with edb.batching(native=native):
+                with edb.compile_options(native=native), edb.batching():
                     losses, steps = gradients(net, sentences())
             else:
                 losses, steps = gradients(net, sentences())
@@ -130,8 +130,8 @@ def test_steps_cost(tmp_path):
     for price in ('0', '1'):
         options = ['--data', str(tmp_path / 'data'), '--hidden', '8', '--lr', '0.05']
         options += ['--batch-size', '8', '--epochs', '2', '--price', price]
-        assert main([*options, '--checkpoint', str(tmp_path / 'one')]) == 0
-        steps.append(checkpoints.load(tmp_path / 'one').history[-1]['steps'])
+        assert main([*options, '--checkpoint', str(tmp_path / price)]) == 0
+        steps.append(checkpoints.load(tmp_path / price).history[-1]['steps'])
     assert steps[1] < steps[0] - 1
 
 

@@ -301,7 +301,8 @@ class PaddedReader(_Padded):
         scores, cost = self._read(plan)
         return F.cross_entropy(scores, labels.long()) + self.price * cost.mean()
 
-    def _predict(self, plan: Words) -> torch.Tensor:
+    @torch.inference_mode()
+    def predict(self, plan: Words) -> torch.Tensor:
         """Scores (number of sentences, classes)."""
         return self._read(plan)[0]
 
