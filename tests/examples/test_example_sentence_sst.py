@@ -55,14 +55,14 @@ def test_sentences():
 def test_accuracy():
     scores = np.array(
         [
-            [0, 0, 9, 0, 8],  # neutral is most probable, but positive rather than negative
-            [2, 2, 0, 2.5, 0],  # class 3, but the negative ones together
+            [3, 0, 9, 0, 4],  # neutral is most probable, but positive rather than negative
+            [2, 2, 5, 2.5, 0],  # neutral again, but the negative ones together
             [0, 9, 0, 0, 0],
             [5, 0, 0, 0, 0],
         ]
     )
     assert accuracy(scores, np.array([4, 1, 1, 2])) == (1 / 4, 1)
-    assert accuracy(scores, np.array([2, 3, 4, 0])) == (3 / 4, 1 / 3)
+    assert accuracy(scores, np.array([2, 1, 4, 0])) == (1 / 2, 2 / 3)
     assert str(accuracy(scores[:1], np.array([2]))) == 'five 1.0000  two 0.0000'
 
 
