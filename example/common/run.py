@@ -99,7 +99,7 @@ class Run:
         """One update of the parameters; gives the minibatch's mean loss."""
         with autograd.record():
             with self.batching() as scope:
-                losses = [self.objective(sample) for sample in minibatch]
+                losses = self.objective(minibatch)
             loss = edb.concat(losses).sum() / len(minibatch)
         loss.backward()
         self.trainer.step(1, ignore_stale_grad=True)  # not every minibatch meets every cell

@@ -93,6 +93,13 @@ class Task(ABC):
     def loss(self, net: gluon.Block, criterion: gluon.HybridBlock, sample: Any) -> NDArray:
         """Loss of one sample: (r,), to be summed over its r parts."""
 
+    def loss_all(
+        self, net: gluon.Block, criterion: gluon.HybridBlock, samples: Sequence[Any]
+    ) -> Sequence[NDArray]:
+        """`loss` of each sample of a minibatch. To be overridden if what a sample does depends on
+        values in training, too (`gluon_edbatch.run_concurrently`)."""
+        return [self.loss(net, criterion, sample) for sample in samples]
+
     @abstractmethod
     def predict(self, net: gluon.Block, sample: Any) -> NDArray:
         """What the model says of one sample: (r, ...), any number of rows."""
@@ -115,14 +122,14 @@ class Task(ABC):
 
 
 class Objective(edb.AutoBatchMixin, gluon.Block):
-    """The loss of one sample as a model: eagerly, too, it takes targets as NumPy arrays."""
+    """The losses of a minibatch as a model: eagerly, too, it takes targets as NumPy arrays."""
 
     def __init__(self, task: Task, net: gluon.Block, **kwargs):
         super().__init__(**kwargs)
         self.net = net
         self.criterion = task.criterion()
-        self._loss = task.loss
+        self._losses = task.loss_all
 
-    def forward(self, sample):
-        """(r,)"""
-        return self._loss(self.net, self.criterion, sample)
+    def forward(self, samples):
+        """(r,) of each."""
+        return self._losses(self.net, self.criterion, samples)

@@ -27,20 +27,6 @@ class _Dependencies(TaskWorkload):
         lite = data / 'ud_ewt' / 'lite'  # with the columns that are read alone
         return {'data': lite if lite.is_dir() else data / 'ud_ewt'}
 
-    def _rival(self, system: str, kind: str, *arguments: Any):
-        if system == 'manual-torch':
-            from .rivals import padded_torch as module
-        else:
-            from .rivals import padded_gluon as module
-        settings = self.settings
-        return getattr(module, kind)(
-            self.task.build(),
-            *arguments,
-            optimizer=settings.optimizer,
-            learning_rate=settings.learning_rate,
-            ctx=settings.ctx,
-        )
-
 
 class GraphMessages(_Dependencies):
     """Relations of words by two layers that sum messages; a loss, and scores, for every word."""
@@ -75,7 +61,7 @@ class GraphMessages(_Dependencies):
         return self.task.options.layers
 
     def rival(self, system: str):
-        return self._rival(system, 'PaddedGraphs')
+        return self.padded_rival(system, 'PaddedGraphs')
 
 
 class GraphAttention(GraphMessages):
@@ -121,4 +107,4 @@ class Pointer(_Dependencies):
         return 2 * max(map(len, samples))  # read, and written
 
     def rival(self, system: str):
-        return self._rival(system, 'PaddedPointer', max(map(len, self.samples)))
+        return self.padded_rival(system, 'PaddedPointer', max(map(len, self.samples)))

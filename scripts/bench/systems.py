@@ -120,9 +120,7 @@ class EagerSystem(GluonSystem):
 
     def mean_loss(self, samples: Sequence[Any]) -> mx.nd.NDArray:
         with autograd.record():
-            losses = [
-                self.workload.loss(self.net, self.loss, sample, eager=True) for sample in samples
-            ]
+            losses = self.workload.loss_all(self.net, self.loss, samples, eager=True)
             return mx.nd.concat(*losses, dim=0).sum() / len(losses)
 
     def predict(self, samples: Sequence[Any]) -> Any:
@@ -151,7 +149,11 @@ class BatchedSystem(GluonSystem):
 
         with autograd.record():
             with edb.batching(scheduler=self.scheduler) as self.scope:
-                losses = [self._recorded(sample, self._loss) for sample in samples]
+                losses = (
+                    self.workload.loss_all(self.net, self.loss, samples, eager=False)
+                    if self._reuse is None
+                    else [self._recorded(sample, self._loss) for sample in samples]
+                )
             return edb.concat(losses).sum() / len(losses)
 
     def predict(self, samples: Sequence[Any]) -> Any:

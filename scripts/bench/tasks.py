@@ -24,19 +24,18 @@ class TaskWorkload(Workload):
     task_class : subclass of Task
     arguments : tuple of str
         Options of its command line.
+    widths : tuple of str
+        Those of the settings that are options of it, too.
     """
 
     task_class: ClassVar[Type[Task]]
     arguments: ClassVar[Tuple[str, ...]] = ()
+    widths: ClassVar[Tuple[str, ...]] = ('hidden', 'embed')
 
     def __init__(self, settings: Settings):
         super().__init__(settings)
-        arguments = {
-            'hidden': settings.hidden,
-            'embed': settings.embed,
-            'seed': settings.seed,
-            'ctx': settings.ctx,
-        }
+        names = (*self.widths, 'seed', 'ctx')
+        arguments = {name: getattr(settings, name) for name in names}
         if settings.data is not None:
             arguments.update(self.files(Path(settings.data)))
         command = [f'--{name}={value}' for name, value in arguments.items()]
@@ -51,6 +50,21 @@ class TaskWorkload(Workload):
     @abstractmethod
     def targets(self, sample: Any) -> Sequence[np.ndarray]:
         """What the loss takes besides what the model says."""
+
+    def padded_rival(self, system: str, kind: str, *arguments: Any):
+        """A class of `rivals.padded_gluon` or `rivals.padded_torch`, made for the settings."""
+        if system == 'manual-torch':
+            from .rivals import padded_torch as module
+        else:
+            from .rivals import padded_gluon as module
+        settings = self.settings
+        return getattr(module, kind)(
+            self.task.build(),
+            *arguments,
+            optimizer=settings.optimizer,
+            learning_rate=settings.learning_rate,
+            ctx=settings.ctx,
+        )
 
     def build(self):
         return self.task.build(), self.task.criterion()

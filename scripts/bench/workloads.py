@@ -42,6 +42,8 @@ WORKLOADS = {
     'graph-messages': Entry('dependencies', 'GraphMessages', PADDED_RIVALS),
     'graph-attention': Entry('dependencies', 'GraphAttention', PADDED_RIVALS),
     'pointer': Entry('dependencies', 'Pointer', PADDED_RIVALS),
+    'transformer-sst': Entry('sentences', 'TransformerSST', PADDED_RIVALS),
+    'adaptive': Entry('sentences', 'Adaptive', PADDED_RIVALS),
 }
 
 # (columns in, columns out) of a matrix product -> how many rows go through it.
@@ -91,6 +93,10 @@ class Workload(ABC):
         eager : bool
             Outside a batching scope: arrays that are no parameters must be NDArrays.
         """
+
+    def loss_all(self, net, loss, samples: Sequence[Any], eager: bool) -> List[Any]:
+        """The same for each sample of a minibatch."""
+        return [self.loss(net, loss, sample, eager) for sample in samples]
 
     @abstractmethod
     def products(self, samples: Sequence[Any]) -> Products:

@@ -1,36 +1,24 @@
 """Graph networks and the pointer network among the workloads of scripts/benchmark.py, and their
 rivals that pad."""
 
-from importlib.util import find_spec
-
-import mxnet as mx
 import numpy as np
 import pytest
 from bench.graphs import GraphSource
-from bench.rivals import parameters_of
 from bench.rivals.padding import plan_graphs, plan_orders
-from bench.settings import PADDED_RIVALS, Settings
 from bench.systems import build_system
 from bench.workloads import load_workload
 from graph_attention.data import Graph
-from mxnet import autograd
 from pointer.data import Shuffled
 from transition_parser import make_sample
 
+from support.padded_rivals import (
+    RIVALS,
+    assert_rival_equals,
+    assert_trains_like_the_model,
+    settings,
+)
+
 NAMES = ['graph-messages', 'graph-attention', 'pointer']
-RIVALS = [
-    pytest.param(
-        name,
-        marks=pytest.mark.skipif(
-            'torch' in name and find_spec('torch') is None, reason='PyTorch is not installed'
-        ),
-    )
-    for name in PADDED_RIVALS
-]
-
-
-def settings(name, system='fsm', mode='train', **fields):
-    return Settings(name, mode, system, **{**dict(hidden=6, embed=4), **fields})
 
 
 def graphs():
@@ -51,17 +39,16 @@ def orders():
     ]
 
 
-def samples_of(workload):
-    """Some that are hard for who pads, and some of the workload's own."""
-    hard = orders() if workload.waits else graphs()
-    return [*hard, *workload.samples[:3]]
+def hard(name):
+    """Samples that are hard for who pads."""
+    return orders() if name == 'pointer' else graphs()
 
 
 @pytest.mark.parametrize('name', NAMES)
 def test_products_are_those_of_the_eager_model(name, products):
     workload = load_workload(settings(name))
     net, _ = workload.build()
-    samples = samples_of(workload)
+    samples = [*hard(name), *workload.samples[:3]]
     for sample in samples:
         workload.predict(net, sample)
     assert workload.products(samples) == dict(products)
@@ -98,57 +85,17 @@ def test_sentences_are_written_together():
 # --- rivals --------------------------------------------------------------------------------
 
 
-def as_numpy(value):
-    return value.asnumpy() if hasattr(value, 'asnumpy') else value.detach().numpy()
-
-
-def one_by_one(workload, net, criterion, samples):
-    """Loss and gradients of the model."""
-    with autograd.record():
-        losses = [workload.loss(net, criterion, sample, eager=True) for sample in samples]
-        loss = mx.nd.concat(*losses, dim=0).sum() / len(samples)
-    loss.backward()
-    gradients = {name: value.grad().asnumpy() for name, value in parameters_of(net).items()}
-    return loss.asscalar(), gradients
-
-
 @pytest.mark.parametrize('optimizer', ['sgd', 'adam'])
 @pytest.mark.parametrize('system', RIVALS)
 @pytest.mark.parametrize('name', NAMES)
 def test_rival_equals_the_model_one_sentence_at_a_time(name, system, optimizer):
-    workload = load_workload(settings(name, system, optimizer=optimizer))
-    (net, criterion), rival = workload.build(), workload.rival(system)
-    samples = samples_of(workload)
-    loss, expected = one_by_one(workload, net, criterion, samples)
-    plan = rival.plan(samples)
-    outputs = [workload.predict(net, sample).asnumpy() for sample in samples]
-    ours = as_numpy(rival.predict(plan))
-    if workload.waits:
-        ours = np.concatenate([row[: len(sample)] for row, sample in zip(ours, samples)])
-    np.testing.assert_allclose(ours, np.concatenate(outputs), rtol=1e-4, atol=1e-5)
-    for _ in range(2):  # a second pass must not add to the first
-        ours = rival.loss(plan, samples)
-        rival.backward(ours)
-        np.testing.assert_allclose(float(as_numpy(ours).reshape(-1)[0]), loss, rtol=1e-5)
-        assert rival.gradients().keys() == expected.keys()
-        for place, gradient in rival.gradients().items():
-            scale = max(1e-3, abs(expected[place]).max())
-            assert abs(gradient - expected[place]).max() <= 1e-4 * scale, place
+    assert_rival_equals(name, system, hard(name), optimizer=optimizer)
 
 
 @pytest.mark.parametrize('system', RIVALS)
 @pytest.mark.parametrize('name', NAMES)
 def test_rival_trains_like_the_model(name, system):
-    losses = []
-    for way in (system, 'fsm'):
-        chosen = settings(name, way, learning_rate=0.02)
-        workload = load_workload(chosen)
-        built = build_system(workload, chosen)
-        samples = workload.samples[:4]
-        losses.append([float(as_numpy(built.train(samples)).reshape(-1)[0]) for _ in range(4)])
-        built.wait()
-    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-3)
-    assert losses[0][3] < losses[0][0]
+    assert_trains_like_the_model(name, system)
 
 
 def test_padded_graphs():

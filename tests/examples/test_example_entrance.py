@@ -35,7 +35,7 @@ def test_all_programs_are_listed(arguments):
 def test_an_unknown_name(name):
     done = run(name)
     assert done.returncode == 2 and not done.stdout
-    assert done.stderr.startswith(f'python -m example: there is no {name!r}; there are beam_search')
+    assert done.stderr.startswith(f'python -m example: there is no {name!r}; there are adaptive')
     assert len(done.stderr.splitlines()) == 1
 
 

@@ -1,26 +1,39 @@
-"""Graph networks and the pointer network batched by hand in MXNet: padded to rectangles, masked.
+"""Graph networks, the pointer network and models of sentences batched by hand in MXNet: padded to
+rectangles, masked.
 
 Neighbours are a matrix of each sentence, so that messages are products of whole minibatches. The
 pointer network is unrolled to the longest sentence of all: each minibatch is the same graph.
-Checked against the per-sample models in ``tests/bench/test_benchmark_dependencies.py``.
+Checked against the per-sample models in ``tests/bench/test_benchmark_dependencies.py`` and
+``test_benchmark_sentences.py``.
 """
 
-from typing import Any, Dict, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
+from adaptive.model import LITTLE
 from mxnet import autograd, gluon, nd
 
 from ..contexts import context
 from . import parameters_of
-from .padding import Graphs, Orders, plan_graphs, plan_orders
+from .padding import (
+    Graphs,
+    Orders,
+    Sentences,
+    Words,
+    plan_graphs,
+    plan_orders,
+    plan_sentences,
+    plan_words,
+)
 
-__all__ = ['PaddedGraphs', 'PaddedPointer']
+__all__ = ['PaddedGraphs', 'PaddedPointer', 'PaddedReader', 'PaddedTransformer']
 
 FAR = -1e9  # a score that a softmax makes zero of
+GROUPS = 4  # of sentences
 
 
 class _Padded:
-    """What both have in common.
+    """What all have in common.
 
     Parameters
     ----------
@@ -54,7 +67,11 @@ class _Padded:
 
     def gradients(self) -> Dict[str, np.ndarray]:
         """Gradients of the last backward pass, by a parameter's place in the model."""
-        return {name: parameter.grad().asnumpy() for name, parameter in self.params.items()}
+        return {
+            name: parameter.grad().asnumpy()
+            for name, parameter in self.params.items()
+            if parameter.grad_req != 'null'
+        }
 
     def _upload(self, arrays: Sequence[np.ndarray]) -> Tuple[nd.NDArray, ...]:
         return tuple(nd.array(array, ctx=self.ctx) for array in arrays)
@@ -235,3 +252,134 @@ class _PaddedWriter(_PaddedNetwork):
             left = left * (1 - chosen)
             word = F.squeeze(F.batch_dot(F.expand_dims(chosen, axis=1), words), axis=1)
         return F.stack(*order, axis=1)
+
+
+class Groups(NamedTuple):
+    """Sentences in rectangles, and the place of each in all of them."""
+
+    sentences: List[Sentences]
+    back: nd.NDArray
+
+
+class PaddedTransformer(_Padded):
+    """`sentence_sst.model.SentenceTransformer`: sentences sorted by length, in several groups."""
+
+    def __init__(self, net: gluon.Block, optimizer: str, learning_rate: float, ctx: str = 'cpu'):
+        super().__init__(net, optimizer, learning_rate, ctx)
+        self._classifier = _PaddedClassifier(net)
+        self._criterion = gluon.loss.SoftmaxCrossEntropyLoss()
+        for block in (self._classifier, self._criterion):
+            block.hybridize(static_alloc=True)
+
+    def plan(self, samples: Sequence[Any]) -> Groups:
+        """Padded words."""
+        groups, back = plan_sentences(samples, GROUPS)
+        (place,) = self._upload([back])
+        return Groups([Sentences(*self._upload(group)) for group in groups], place)
+
+    def batches(self, plan: Groups) -> int:
+        """The encoder runs once a group."""
+        return len(plan.sentences)
+
+    def predict(self, plan: Groups) -> nd.NDArray:
+        """Scores (number of sentences, classes). Does not wait."""
+        scores = [self._classifier(*group) for group in plan.sentences]
+        return nd.take(nd.concat(*scores, dim=0), plan.back)
+
+    def loss(self, plan: Groups, samples: Sequence[Any]) -> nd.NDArray:
+        """Mean over the sentences."""
+        (labels,) = self._upload([np.concatenate([sample.label for sample in samples])])
+        with autograd.record():
+            return self._criterion(self.predict(plan), labels).mean()
+
+
+class _PaddedClassifier(gluon.HybridBlock):
+    """The model's blocks on padded sentences."""
+
+    def __init__(self, net: gluon.Block):
+        super().__init__()
+        self.embed, self.encoder, self.scores = net.embed, net.encoder, net.scores
+
+    def hybrid_forward(self, F, words, lengths):
+        """See `Sentences`."""
+        outputs, _ = self.encoder(self.embed(words), None, lengths)  # zeros behind the ends
+        return self.scores(F.broadcast_div(F.sum(outputs, axis=1), F.expand_dims(lengths, axis=1)))
+
+
+class PaddedReader(_Padded):
+    """`adaptive.model.PonderingReader`: all sentences take as many steps as one may, and those that
+    had enough stay as they are.
+
+    Parameters
+    ----------
+    options : argparse.Namespace
+        ``most`` and ``price`` are those of the example.
+    """
+
+    def __init__(
+        self, net: gluon.Block, options: Any, optimizer: str, learning_rate: float, ctx: str = 'cpu'
+    ):
+        super().__init__(net, optimizer, learning_rate, ctx)
+        self.most, self.price = options.most, options.price
+        self._reader = _PaddedSteps(net)
+        self._criterion = gluon.loss.SoftmaxCrossEntropyLoss()
+        for block in (self._reader, self._criterion):
+            block.hybridize(static_alloc=True)
+
+    def plan(self, samples: Sequence[Any]) -> Words:
+        """Padded words."""
+        return Words(*self._upload(plan_words(samples)))
+
+    def batches(self, plan: Words) -> int:
+        """Steps."""
+        return self.most
+
+    def predict(self, plan: Words) -> nd.NDArray:
+        """Scores (number of sentences, classes). Does not wait."""
+        return self._reader(*plan)[0]
+
+    def loss(self, plan: Words, samples: Sequence[Any]) -> nd.NDArray:
+        """Mean over the sentences."""
+        (labels,) = self._upload([np.concatenate([sample.label for sample in samples])])
+        with autograd.record():
+            scores, cost = self._reader(*plan)
+            return (self._criterion(scores, labels) + self.price * cost.reshape((-1,))).mean()
+
+
+class _PaddedSteps(gluon.HybridBlock):
+    """The model's blocks on padded sentences."""
+
+    def __init__(self, net: gluon.Block):
+        super().__init__()
+        self.embed, self.word, self.step, self.answer = net.embed, net.word, net.step, net.answer
+        self._most = net.most
+
+    def hybrid_forward(self, F, words, there):
+        """See `Words`. Gives scores and costs."""
+        memory, far = self._read(F, words), F.expand_dims((1 - there) * FAR, axis=2)
+        state = F.zeros_like(F.squeeze(F.slice_axis(memory, axis=1, begin=0, end=1), axis=1))
+        cost = F.zeros_like(F.slice_axis(there, axis=1, begin=0, end=1))
+        mean, left, going = state, cost + 1, cost + 1
+        for _ in range(self._most):
+            new = self._take_step(F, state, mean, left, cost, memory, far)
+            state, mean, left, cost = (
+                F.broadcast_add(old, F.broadcast_mul(going, value - old))
+                for old, value in zip((state, mean, left, cost), new)
+            )
+            going = left >= LITTLE
+        return self.answer(state, mean, left), cost
+
+    def _read(self, F, words):
+        vectors = self.embed(words)
+        first = F.zeros_like(F.slice_axis(vectors, axis=1, begin=0, end=1))
+        before = F.slice_axis(F.concat(first, vectors, dim=1), axis=1, begin=0, end=-1)
+        return _by_sentence(F, self.word(_flat(F, vectors), _flat(F, before)), words)
+
+    def _take_step(self, F, state, mean, left, cost, memory, far):
+        step = self.step
+        scores = F.batch_dot(memory, F.expand_dims(step.query(state), axis=2))
+        weights = F.softmax(scores + far, axis=1)
+        context = F.squeeze(F.batch_dot(weights, memory, transpose_a=True), axis=1)
+        state, _ = step.cell(context, [state])
+        share = left * F.sigmoid(step.halt(state))
+        return state, mean + F.broadcast_mul(share, state), left - share, cost + left

@@ -1,27 +1,40 @@
-"""Graph networks and the pointer network batched by hand in PyTorch: padded to rectangles, masked.
+"""Graph networks, the pointer network and models of sentences batched by hand in PyTorch: padded to
+rectangles, masked.
 
 Neighbours are a matrix of each sentence, so that messages are products of whole minibatches; the
 sentence that is read goes through PyTorch's own LSTM, packed. Checked against the per-sample models
-in ``tests/bench/test_benchmark_dependencies.py``.
+in ``tests/bench/test_benchmark_dependencies.py`` and ``test_benchmark_sentences.py``.
 """
 
-from typing import Any, Dict, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 import torch
+from adaptive.model import LITTLE
 from mxnet import gluon
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from ..contexts import torch_device
 from . import parameters_of
-from .padding import Graphs, Orders, plan_graphs, plan_orders
+from .padding import (
+    Graphs,
+    Orders,
+    Sentences,
+    Words,
+    plan_graphs,
+    plan_orders,
+    plan_sentences,
+    plan_words,
+)
 
-__all__ = ['PaddedGraphs', 'PaddedPointer']
+__all__ = ['PaddedGraphs', 'PaddedPointer', 'PaddedReader', 'PaddedTransformer']
+
+GROUPS = 4  # of sentences
 
 
 class _Padded:
-    """What both have in common.
+    """What all have in common.
 
     Parameters
     ----------
@@ -37,12 +50,17 @@ class _Padded:
     def __init__(self, net: gluon.Block, optimizer: str, learning_rate: float, ctx: str = 'cpu'):
         self.device = torch_device(ctx)
         self.weights = {
-            name: torch.tensor(parameter.data().asnumpy(), device=self.device, requires_grad=True)
+            name: torch.tensor(
+                parameter.data().asnumpy(),
+                device=self.device,
+                requires_grad=parameter.grad_req != 'null',
+            )
             for name, parameter in parameters_of(net).items()
         }
+        self._trained = {name: value for name, value in self.weights.items() if value.requires_grad}
         self._sparse = optimizer != 'adam'  # which PyTorch has for dense gradients only
         kinds = dict(sgd=torch.optim.SGD, adagrad=torch.optim.Adagrad, adam=torch.optim.Adam)
-        self.optimizer = kinds[optimizer](self.weights.values(), lr=learning_rate)
+        self.optimizer = kinds[optimizer](self._trained.values(), lr=learning_rate)
 
     def backward(self, loss: torch.Tensor) -> None:
         """Gradients of all parameters."""
@@ -60,7 +78,7 @@ class _Padded:
 
     def gradients(self) -> Dict[str, np.ndarray]:
         """Gradients of the last backward pass, by a parameter's place in the model."""
-        return {name: value.grad.to_dense().cpu().numpy() for name, value in self.weights.items()}
+        return {name: value.grad.to_dense().cpu().numpy() for name, value in self._trained.items()}
 
     def _upload(self, arrays: Sequence[np.ndarray]) -> Tuple[torch.Tensor, ...]:
         return tuple(torch.from_numpy(array).to(self.device) for array in arrays)
@@ -70,6 +88,10 @@ class _Padded:
 
     def _dense(self, x: torch.Tensor, name: str) -> torch.Tensor:
         return F.linear(x, self.weights[f'{name}.weight'], self.weights.get(f'{name}.bias'))
+
+    def _cell(self, name: str):
+        kinds = 'i2h_weight', 'h2h_weight', 'i2h_bias', 'h2h_bias'
+        return [self.weights[f'{name}.{kind}'] for kind in kinds]
 
 
 class PaddedGraphs(_Padded):
@@ -184,6 +206,129 @@ class PaddedPointer(_Padded):
         weights = scores.masked_fill(apart, -torch.inf).softmax(1)
         return weights, torch.bmm(weights[:, None], memory)[:, 0], states
 
-    def _cell(self, name: str):
-        kinds = 'i2h_weight', 'h2h_weight', 'i2h_bias', 'h2h_bias'
-        return [self.weights[f'{name}.{kind}'] for kind in kinds]
+
+class Groups(NamedTuple):
+    """Sentences in rectangles, and the place of each in all of them."""
+
+    sentences: List[Sentences]
+    back: torch.Tensor
+
+
+class PaddedTransformer(_Padded):
+    """`sentence_sst.model.SentenceTransformer`: sentences sorted by length, in several groups."""
+
+    def __init__(self, net: gluon.Block, optimizer: str, learning_rate: float, ctx: str = 'cpu'):
+        super().__init__(net, optimizer, learning_rate, ctx)
+        cells = net.encoder.transformer_cells
+        self.layers, self.heads = len(cells), cells[0].attention_cell._num_heads
+
+    def plan(self, samples: Sequence[Any]) -> Groups:
+        """Padded words."""
+        groups, back = plan_sentences(samples, GROUPS)
+        (place,) = self._upload([back])
+        return Groups([Sentences(*self._upload(group)) for group in groups], place)
+
+    def batches(self, plan: Groups) -> int:
+        """The encoder runs once a group."""
+        return len(plan.sentences)
+
+    def loss(self, plan: Groups, samples: Sequence[Any]) -> torch.Tensor:
+        """Mean over the sentences."""
+        (labels,) = self._upload([np.concatenate([sample.label for sample in samples])])
+        return F.cross_entropy(self._scores(plan), labels.long())
+
+    @torch.inference_mode()
+    def predict(self, plan: Groups) -> torch.Tensor:
+        """Scores (number of sentences, classes)."""
+        return self._scores(plan)
+
+    def _scores(self, plan: Groups) -> torch.Tensor:
+        means = torch.cat([self._means(group) for group in plan.sentences])
+        return self._dense(means.index_select(0, plan.back), 'scores')
+
+    def _means(self, group: Sentences) -> torch.Tensor:
+        words = self._words(group.words)
+        there = torch.arange(words.shape[1], device=self.device) < group.lengths[:, None]
+        x = words * words.shape[2] ** 0.5 + self.weights['encoder.position_weight'][: len(there[0])]
+        x = self._norm(x, 'encoder.layer_norm')
+        for layer in range(self.layers):
+            x = self._layer(x, there[:, None, None], f'encoder.transformer_cells.{layer}')
+        return (x * there[:, :, None]).sum(1) / group.lengths[:, None]
+
+    def _layer(self, x: torch.Tensor, there: torch.Tensor, name: str) -> torch.Tensor:
+        query, key, value = (
+            self._dense(x, f'{name}.attention_cell.proj_{part}')
+            .unflatten(2, (self.heads, -1))
+            .transpose(1, 2)
+            for part in ('query', 'key', 'value')
+        )
+        found = F.scaled_dot_product_attention(query, key, value, attn_mask=there)
+        found = self._dense(found.transpose(1, 2).flatten(2), f'{name}.proj')
+        x = self._norm(x + found, f'{name}.layer_norm')
+        inner = self._dense(torch.relu(self._dense(x, f'{name}.ffn.ffn_1')), f'{name}.ffn.ffn_2')
+        return self._norm(x + inner, f'{name}.ffn.layer_norm')
+
+    def _norm(self, x: torch.Tensor, name: str) -> torch.Tensor:
+        weight, bias = self.weights[f'{name}.gamma'], self.weights[f'{name}.beta']
+        return F.layer_norm(x, weight.shape, weight, bias)
+
+
+class PaddedReader(_Padded):
+    """`adaptive.model.PonderingReader`: steps are taken until all sentences had enough; those that
+    had it before stay as they are.
+
+    Parameters
+    ----------
+    options : argparse.Namespace
+        ``most`` and ``price`` are those of the example.
+    """
+
+    def __init__(self, net: gluon.Block, options: Any, **arguments: Any):
+        super().__init__(net, **arguments)
+        self.most, self.price = options.most, options.price
+
+    def plan(self, samples: Sequence[Any]) -> Words:
+        """Padded words."""
+        return Words(*self._upload(plan_words(samples)))
+
+    def batches(self, plan: Words) -> int:
+        """Steps, at most."""
+        return self.most
+
+    def loss(self, plan: Words, samples: Sequence[Any]) -> torch.Tensor:
+        """Mean over the sentences."""
+        (labels,) = self._upload([np.concatenate([sample.label for sample in samples])])
+        scores, cost = self._read(plan)
+        return F.cross_entropy(scores, labels.long()) + self.price * cost.mean()
+
+    @torch.inference_mode()
+    def predict(self, plan: Words) -> torch.Tensor:
+        """Scores (number of sentences, classes)."""
+        return self._read(plan)[0]
+
+    def _read(self, plan: Words) -> Tuple[torch.Tensor, torch.Tensor]:
+        """Scores and costs."""
+        vectors, apart = self._words(plan.words), plan.there == 0
+        both = torch.cat([vectors, F.pad(vectors, (0, 0, 1, 0))[:, :-1]], 2)
+        memory = torch.tanh(self._dense(both, 'word.both'))
+        state = mean = torch.zeros_like(memory[:, 0])
+        cost = torch.zeros_like(state[:, :1])
+        left = torch.ones_like(cost)
+        going = torch.ones_like(cost, dtype=torch.bool)
+        for _ in range(self.most):
+            new = self._step(state, mean, left, cost, memory, apart)
+            state, mean, left, cost = (
+                torch.where(going, value, old) for old, value in zip((state, mean, left, cost), new)
+            )
+            going = left >= LITTLE
+            if not going.any():
+                break
+        return self._dense(mean + left * state, 'answer.scores'), cost
+
+    def _step(self, state, mean, left, cost, memory, apart):
+        scores = torch.bmm(memory, self._dense(state, 'step.query')[:, :, None])[:, :, 0]
+        weights = scores.masked_fill(apart, -torch.inf).softmax(1)
+        context = torch.bmm(weights[:, None], memory)[:, 0]
+        state = torch.gru_cell(context, state, *self._cell('step.cell'))
+        share = left * torch.sigmoid(self._dense(state, 'step.halt'))
+        return state, mean + share * state, left - share, cost + left

@@ -4,11 +4,21 @@ Sentences are rows of as many columns as the longest has words; masks tell what 
 """
 
 from itertools import chain
-from typing import Any, NamedTuple, Optional, Sequence
+from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-__all__ = ['Graphs', 'Orders', 'padded', 'plan_graphs', 'plan_orders']
+__all__ = [
+    'Graphs',
+    'Orders',
+    'Sentences',
+    'Words',
+    'padded',
+    'plan_graphs',
+    'plan_orders',
+    'plan_sentences',
+    'plan_words',
+]
 
 
 class Graphs(NamedTuple):
@@ -54,7 +64,37 @@ class Orders(NamedTuple):
     right: Any
 
 
-def padded(rows: Sequence[Sequence[int]], mask: np.ndarray) -> np.ndarray:
+class Sentences(NamedTuple):
+    """Sentences of about one length.
+
+    Parameters
+    ----------
+    words : numpy.ndarray
+        (N, T), ids.
+    lengths : numpy.ndarray
+        (N,) float32.
+    """
+
+    words: Any
+    lengths: Any
+
+
+class Words(NamedTuple):
+    """Sentences of any lengths.
+
+    Parameters
+    ----------
+    words : numpy.ndarray
+        (N, T), ids.
+    there : numpy.ndarray
+        (N, T) float32, 1 where words are.
+    """
+
+    words: Any
+    there: Any
+
+
+def padded(rows: Sequence[Sequence[float]], mask: np.ndarray) -> np.ndarray:
     """Rows of different lengths as one array, with zeros where `mask` is."""
     array = np.zeros(mask.shape, np.int64)
     array[mask] = np.fromiter(chain.from_iterable(rows), np.int64, mask.sum())
@@ -90,6 +130,25 @@ def plan_orders(samples: Sequence[Any], longest: Optional[int] = None) -> Orders
         np.take_along_axis(words, order, axis=1),
         right.astype(np.float32),
     )
+
+
+def plan_sentences(samples: Sequence[Any], groups: int) -> Tuple[List[Sentences], np.ndarray]:
+    """Sentences in as many rectangles, the shortest in the first; and the place of each in all."""
+    order = np.argsort([len(sample) for sample in samples], kind='stable')
+    found = []
+    for chosen in np.array_split(order, min(groups, len(samples))):
+        group = [samples[index] for index in chosen]
+        mask = _mask(group)
+        words = padded([sample.words[0] for sample in group], mask)
+        found.append(Sentences(words, mask.sum(axis=1).astype(np.float32)))
+    return found, np.argsort(order)
+
+
+def plan_words(samples: Sequence[Any]) -> Words:
+    """Sentences in one rectangle."""
+    mask = _mask(samples)
+    words = padded([sample.words[0] for sample in samples], mask)
+    return Words(words, mask.astype(np.float32))
 
 
 def _mask(samples: Sequence[Any], longest: Optional[int] = None) -> np.ndarray:

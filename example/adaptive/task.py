@@ -1,0 +1,96 @@
+"""Sentiment of sentences as a task of the training program, by as many steps as it takes."""
+
+from typing import NamedTuple
+
+import mxnet as mx
+import numpy as np
+from common.options import nonnegative_float, positive_int
+from common.task import Task
+from mxnet import gluon
+from sentence_sst.task import SentenceTask
+from tree_sst.data import NUM_CLASSES
+
+import gluon_edbatch as edb
+
+from .model import PonderingReader, PonderLoss
+
+__all__ = ['AdaptiveTask', 'Figures']
+
+
+class Figures(NamedTuple):
+    """`sentence_sst.metrics.Accuracy`, and how many steps a sentence takes in the mean."""
+
+    five: float
+    two: float
+    steps: float
+
+    def __str__(self) -> str:
+        return f'five {self.five:.4f}  two {self.two:.4f}  steps {self.steps:.2f}'
+
+
+class AdaptiveTask(SentenceTask):
+    """Which of five classes a sentence has. One sample is one sentence."""
+
+    name = 'adaptive'
+    description = 'Train a model that reads sentences until it knows their sentiment (SST).'
+    columns = {**SentenceTask.columns, 'steps': 'steps'}
+    defaults = {'hidden': 64, 'lr': 2e-3}
+    shape = (*Task.shape, 'most')
+    training = (*Task.training, 'price')
+
+    @classmethod
+    def add_options(cls, data, model) -> None:
+        model.add_argument(
+            '--most', type=positive_int, default=8, metavar='N', help='steps at most'
+        )
+        model.add_argument(
+            '--price',
+            type=nonnegative_float,
+            default=0.01,
+            metavar='P',
+            help='of a step, in the loss',
+        )
+
+    def check_options(self) -> None:
+        """All go together."""
+
+    def build(self):
+        options = self.options
+        mx.random.seed(options.seed)
+        net = PonderingReader(len(self.vocabs['words']), NUM_CLASSES, options.hidden, options.most)
+        net.embed.weight.init = mx.init.Normal(0.3)
+        net.initialize(mx.init.Xavier(), ctx=options.ctx)
+        return net
+
+    def criterion(self) -> gluon.HybridBlock:
+        return PonderLoss(self.options.price)
+
+    def loss(self, net, criterion, sample):
+        return self.loss_all(net, criterion, [sample])[0]
+
+    def loss_all(self, net, criterion, samples):
+        """All sentences advance together, in training, too."""
+        readings = edb.run_concurrently(samples, net.read)
+        return [
+            criterion(reading.scores, reading.cost, sample.label)
+            for reading, sample in zip(readings, samples)
+        ]
+
+    def predict(self, net, sample):
+        return self.predict_all(net, [sample])[0]
+
+    def predict_all(self, net, samples):
+        """Scores, and in the last column numbers of steps."""
+        readings = edb.run_concurrently(samples, net.read)
+        steps = mx.nd.array([[reading.steps] for reading in readings], ctx=self.options.ctx)
+        return [mx.nd.concat(edb.concat([reading.scores for reading in readings]), steps, dim=1)]
+
+    def measure(self, rows: np.ndarray, samples) -> Figures:
+        return Figures(*super().measure(rows[:, :-1], samples), float(rows[:, -1].mean()))
+
+    def describe(self) -> str:
+        options = self.options
+        return (
+            f'words: {len(self.vocabs["words"])}; hidden {options.hidden}, at most {options.most} '
+            f'steps for {options.price} each'
+        )

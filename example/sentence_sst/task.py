@@ -1,0 +1,124 @@
+"""Sentiment of sentences as a task of the training program."""
+
+import argparse
+from pathlib import Path
+from typing import Dict
+
+import gluonnlp as nlp
+import mxnet as mx
+import numpy as np
+import tree_sst
+from common.errors import DataError, OptionError
+from common.options import positive_int
+from common.tag_task import build_vocab, saved_vocabs
+from common.task import SPLITS, Task
+from mxnet import gluon
+from tree_sst.data import LAYOUT, NUM_CLASSES, Phrase, load_split, tokens_of
+
+from .data import Sentence
+from .metrics import accuracy
+from .model import SentenceTransformer
+
+__all__ = ['SentenceTask']
+
+LONGEST = 100  # words; the treebank's longest sentence has 56
+
+
+class SentenceTask(Task):
+    """Which of five classes a sentence has. One sample is one sentence, in lower case; of the
+    trees, only the words and the label of the root are looked at.
+
+    Attributes
+    ----------
+    vocabs : dict
+        ``words`` -> `gluonnlp.Vocab`.
+    """
+
+    name = 'sentence_sst'
+    description = 'Train a Transformer to tell the sentiment of sentences (SST).'
+    sample = Path(tree_sst.__file__).with_name('sample')  # its files are read here, too
+    layout = LAYOUT
+    unit, units = 'sentence', 'sentences'
+    columns = {'five': 'of five classes', 'two': 'of two'}
+    best_by = 'five'
+    defaults = {'hidden': 64, 'lr': 1e-3}
+    shape = (*Task.shape, 'layers', 'heads')
+
+    options: argparse.Namespace
+    vocabs: Dict[str, nlp.Vocab]
+
+    @classmethod
+    def add_options(cls, data, model) -> None:
+        for name, default, text in (
+            ('layers', 2, 'of the encoder'),
+            ('heads', 4, 'of attention; they share --hidden'),
+        ):
+            model.add_argument(
+                f'--{name}', type=positive_int, default=default, metavar='N', help=text
+            )
+
+    def __init__(self, options, state=None):
+        self.options = options
+        self.check_options()
+        raw = {split: load_split(Path(options.data) / f'{split}.txt') for split in SPLITS}
+        self.vocabs = (
+            saved_vocabs(state)
+            if state
+            else {'words': build_vocab(map(str.lower, tokens_of(raw['train'])), min_freq=2)}
+        )
+        self.samples = {split: list(map(self.sentence, raw[split])) for split in SPLITS}
+
+    def check_options(self) -> None:
+        """Raise `OptionError` if options do not go together."""
+        if self.options.hidden % self.options.heads:
+            raise OptionError(
+                f'--heads {self.options.heads} cannot share --hidden {self.options.hidden}'
+            )
+
+    def sentence(self, phrase: Phrase) -> Sentence:
+        """A sample."""
+        words = [word.lower() for word in phrase.words()]
+        if len(words) > LONGEST:
+            raise DataError(
+                f'{self.options.data}: a sentence has {len(words)} words; the model has '
+                f'positions for {LONGEST}'
+            )
+        return Sentence(self.vocabs['words'][words], phrase.label)
+
+    def state(self):
+        return {name: vocab.to_json() for name, vocab in self.vocabs.items()}
+
+    def build(self):
+        options = self.options
+        mx.random.seed(options.seed)
+        net = SentenceTransformer(
+            len(self.vocabs['words']),
+            NUM_CLASSES,
+            options.hidden,
+            options.layers,
+            options.heads,
+            LONGEST,
+        )
+        net.embed.weight.init = mx.init.Normal(0.1)
+        net.initialize(mx.init.Xavier(), ctx=options.ctx)
+        net(Sentence([0], 0))  # gluonnlp's layers learn their widths from what they are given
+        return net
+
+    def criterion(self) -> gluon.HybridBlock:
+        return gluon.loss.SoftmaxCrossEntropyLoss()
+
+    def loss(self, net, criterion, sample):
+        return criterion(net(sample), sample.label)
+
+    def predict(self, net, sample):
+        return net(sample)
+
+    def measure(self, rows: np.ndarray, samples):
+        return accuracy(rows, np.concatenate([sample.label for sample in samples]))
+
+    def describe(self) -> str:
+        options = self.options
+        return (
+            f'words: {len(self.vocabs["words"])}; {options.layers} layers, hidden '
+            f'{options.hidden}, {options.heads} heads'
+        )
