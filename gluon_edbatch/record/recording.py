@@ -52,6 +52,10 @@ _tracing = threading.RLock()  # the name scope of a block serves one thread at a
 _block_types: 'weakref.WeakKeyDictionary[gluon.Block, OrderedDict]' = weakref.WeakKeyDictionary()
 _GIVEN = np.ndarray, NDArray, mx.np.ndarray
 _WATCHABLE = GuardedArray, GuardedNumpyArray, SettledArray, SettledNumpyArray
+# Of calls that may be found to differ in lengths only, as long as none was seen that does.
+_first_shapes: 'weakref.WeakKeyDictionary[gluon.Block, Dict[tuple, tuple]]' = (
+    weakref.WeakKeyDictionary()
+)
 _MOST_FINGERPRINTS = 32  # a block may read something else in each scope, as a temperature
 _MOST_TYPES = 4096  # of operators: a number that is an attribute may be another in each scope
 # Beside the types of calls, what is known of calls of different lengths (see padded.py); those
@@ -147,12 +151,13 @@ class Recording(Inputs):
         for kind in kinds:
             prefix = prefix.make(kind)
         values = [self.number(leaf) if leaf.__class__ in (int, float) else leaf for leaf in leaves]
-        padded = self._padded_call(callee, args, values)
+        form = None if self.padded else self._form_of_other_rows(callee, kinds, leaves)
+        padded = None if form is not None else self._padded_call(callee, args, values)
         if padded is not None:
             self.pads = True
             return padded.record(self, values)
         if prefix.form is None or prefix.form.changed():
-            prefix.form = self._resolve_described(callee, args, kinds, leaves)
+            prefix.form = form or self._resolve_described(callee, args, kinds, leaves)
         return self.append_call(prefix.form, values)
 
     def _operation_unknown(self, callee, args):
@@ -236,31 +241,34 @@ class Recording(Inputs):
                 return False
         return True
 
+    def _form_of_other_rows(self, callee, kinds, leaves) -> Optional[Form]:
+        """The form of such a call if it differs from an earlier one in rows only, as calls on whole
+        sentences do."""
+        rows = _rows_of(leaves)
+        like = callee.of_any_rows.get(_but_for_rows(kinds)) if len(rows) == 1 else None
+        if like is None or like.changed():
+            return None
+        return self.new_form(like.node_type, rows.pop(), callee.block, like.mutable)
+
     def _resolve_described(self, callee, args, kinds, leaves) -> Form:
-        """The form of such a call; quickly if it differs from an earlier one in rows only, as
-        calls on whole sentences do."""
-        block = callee.block
-        rows = {leaf._store.spec.rows for leaf in leaves if isinstance(leaf, LazyArray)}
-        key = tuple(
-            [kind.spec.arena if kind.__class__ is Store and kind.shape else kind for kind in kinds]
-        )
-        like = callee.of_any_rows.get(key) if len(rows) == 1 else None
-        if like is not None and not like.changed():
-            return self.new_form(like.node_type, rows.pop(), block, like.mutable)
-        self._find_ctx(block)
+        """The form of any such call."""
+        form = self._form_of_other_rows(callee, kinds, leaves)
+        if form is not None:
+            return form
+        self._find_ctx(callee.block)
         number = self.value_type(self.store(spec_of((1,), SCALAR_DTYPE, self.ctx)), -1)
         form = self._resolve_block(
-            block,
+            callee.block,
             tuple(flatten(arg, ARRAYS, []) for arg in args),
             [leaf if isinstance(leaf, LazyArray) else number for leaf in leaves],
         )
         if (
-            len(rows) == 1
+            len(_rows_of(leaves)) == 1
             and Number not in kinds
             and form.lengths == ANY
             and not (form.node_type.alone or form.node_type.whole)
         ):
-            callee.of_any_rows[key] = form
+            callee.of_any_rows[_but_for_rows(kinds)] = form
         return form
 
     def _padded_call(self, callee, args, leaves) -> Optional[PaddedCall]:
@@ -287,10 +295,15 @@ class Recording(Inputs):
 
     def _new_padded_call(self, block, key, leaves) -> Optional[PaddedCall]:
         template, specs = key[0], [leaf._store.spec for leaf in leaves]
-        shapes = [spec.shape for spec in specs]
+        shapes = tuple([spec.shape for spec in specs])
+        with _tracing:
+            first = _first_shapes.setdefault(block, {}).setdefault(key, shapes)
+        if first == shapes:
+            return None
+        _first_shapes[block][key] = ()  # calls were seen that differ
         mutable = self._mutable_of(block)
         family = _types_of(block, self.mark_of(block)).setdefault(
-            ('family', self.mode, *key), Family(shapes)
+            ('family', self.mode, *key), Family(first or shapes)
         )
         padded = family.padded_for(
             shapes, lambda: self._trace(block, template, leaves), self.mode.training
@@ -1033,6 +1046,17 @@ def _same(result: Any, other: Any) -> bool:
 
 def _lengths_of(args: Sequence[Any]) -> Tuple[int, ...]:
     return tuple([len(arg._ids) for arg in args if arg.__class__ is RaggedArray])
+
+
+def _rows_of(leaves: Sequence[Any]) -> Set[int]:
+    return {leaf._store.spec.rows for leaf in leaves if isinstance(leaf, LazyArray)}
+
+
+def _but_for_rows(kinds: Sequence[Any]) -> tuple:
+    """What calls have in common that differ in rows only."""
+    return tuple(
+        [kind.spec.arena if kind.__class__ is Store and kind.shape else kind for kind in kinds]
+    )
 
 
 def _key(leaf: LazyArray) -> object:
