@@ -30,10 +30,8 @@ static PyObject *edb_mxnet_failed(void) {
 
 static int edb_wait_to_read(void *handle) {
   int failed;
-  Py_BEGIN_ALLOW_THREADS
-  failed = edb_mxnet.wait(handle);
-  Py_END_ALLOW_THREADS
-  return failed;
+  Py_BEGIN_ALLOW_THREADS failed = edb_mxnet.wait(handle);
+  Py_END_ALLOW_THREADS return failed;
 }
 
 static void *edb_handle_of(PyObject *array) {

@@ -228,6 +228,8 @@ class NodeType:
         return self._analysed_padding()
 
     def _analysed_padding(self) -> Padding:
+        if any(map(_is_sparse, self.parameters)):
+            return Padding(False, 'rows of tables with sparse gradients are looked up by shape')
         axes = {INPUT % position: 1 for position in self.ragged}
         return padding_of(self.graph.subgraph, self.trial_shapes, axes)
 
@@ -314,6 +316,10 @@ class NodeType:
             spec_of((rows * factor,) + spec.row_shape, spec.dtype, spec.ctx, self.eager)
             for factor, spec in zip(self.factors, self.outputs)
         )
+
+
+def _is_sparse(parameter: gluon.Parameter) -> bool:
+    return getattr(parameter, '_grad_stype', 'default') != 'default'
 
 
 def _dtypes_of(parameters: Iterable[gluon.Parameter]) -> Tuple[np.dtype, ...]:
@@ -489,7 +495,7 @@ def _lifted(
 ) -> Tuple[Optional[Subgraph], str]:
     """The subgraph for batches of whole values, or None and for which operator there is no rule."""
     if any(kind is not Kind.ROWS for _, kind in leaves) or any(
-        getattr(parameter, '_grad_stype', 'default') != 'default'  # see `look_ups`
+        _is_sparse(parameter)  # see `look_ups`
         for parameter in graph.parameters.values()
     ):
         return None, ''

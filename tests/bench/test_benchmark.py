@@ -594,6 +594,7 @@ def test_help_lists_the_commands():
         'ablation',
         'gains',
         'generate',
+        'idioms',
         'plots',
     }
     for name in COMMANDS:

@@ -419,9 +419,7 @@ template <typename T> class Executor {
       case kSegmentSoftmax: segment_softmax(out, a, parents_, i.i0 != 0); break;
       case kSegmentExtreme: segment_extreme(out, a, parents_, block_.row, i.i0 != 0); break;
       case kSegmentPick: segment_pick(out, a, b, parents_, block_.row); break;
-      case kSegmentMask:
-        segment_mask(out, a, b, parents_, block_.row, T(i.f0), false);
-        break;
+      case kSegmentMask: segment_mask(out, a, b, parents_, block_.row, T(i.f0), false); break;
       default: throw std::runtime_error("unknown instruction");
     }
   }
@@ -463,8 +461,7 @@ template <typename T> class Executor {
         break;
       case kSegmentSum:
         if (da && i.i0) segment_mean_backward(dy, da, parents_, block_.row);
-        else if (da)
-          expand_add(da, dy, parents_, block_.row);
+        else if (da) expand_add(da, dy, parents_, block_.row);
         break;
       case kLookup:
         if (T* table = parameter_gradient(i.parameter))
