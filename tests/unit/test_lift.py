@@ -308,7 +308,7 @@ def test_what_has_no_rule_says_so():
     """Both ways: by rows, and whole."""
     with edb.batching('agenda') as scope:
         arrays = [N.identity(x) for (x,) in samples_of(['3,4'])]
-        edb.forward([N.batch_take(x, N.argmax(x, axis=1)) for x in arrays])
+        edb.forward([N.batch_take(x, N.cast(N.argmax(x, axis=1), 'int32')) for x in arrays])
     kind = next(kind for kind in scope.report().types if 'batch_take' in kind.name)
     assert kind.batches == COUNT
     assert 'no batching rule is declared' in kind.note and 'on whole values' in kind.note
