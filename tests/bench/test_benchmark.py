@@ -266,7 +266,7 @@ def test_systems_agree_on_loss_and_outputs(name):
     losses, outputs = [], []
     for system in ('agenda', 'unbatched', 'unbatched-hybridized'):
         chosen = Settings(
-            name, 'train', system, hidden=6, embed=4, optimizer='adam', learning_rate=0.01
+            name, 'train', system, hidden=8, embed=4, optimizer='adam', learning_rate=0.01
         )
         workload = load_workload(chosen)
         samples = workload.samples[:2]

@@ -98,7 +98,7 @@ def test_workloads(name, native):
     losses, outputs = [], []
     for system, ctx in (('agenda', 'cpu:1'), ('unbatched', 'cpu')):
         chosen = Settings(
-            name, 'train', system, hidden=6, embed=4, optimizer='adam', learning_rate=0.01, ctx=ctx
+            name, 'train', system, hidden=8, embed=4, optimizer='adam', learning_rate=0.01, ctx=ctx
         )
         workload = load_workload(chosen)
         samples = workload.samples[:2]
