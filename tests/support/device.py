@@ -14,6 +14,8 @@ from unittest import mock
 import mxnet as mx
 from mxnet._ctypes.ndarray import NDArrayBase
 
+from gluon_edbatch.mx.reading import node_offset
+
 OTHER = mx.cpu(1)
 
 
@@ -21,6 +23,7 @@ OTHER = mx.cpu(1)
 def all_arrays_on(ctx: mx.Context) -> Iterator[None]:
     """Every array that Python gets hold of in here, in whatever thread, is on this context."""
     assert mx.current_context() != ctx, 'or nothing would be noticed'
+    node_offset()  # looks at two arrays of the host, once a process
     elsewhere, initialise = [], NDArrayBase.__init__
 
     def watched(array, handle, writable=True):
