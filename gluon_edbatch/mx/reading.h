@@ -9,7 +9,7 @@ enum { EDB_CPU = 1, EDB_DENSE = 0, EDB_AXES = 32, EDB_ENTRY = 24 };
 /* By MXNet's numbers of dtypes: float32, float64, float16, uint8, int32, int8, int64, bool. */
 static const Py_ssize_t edb_sizes[] = {4, 8, 2, 1, 4, 1, 8, 1};
 
-/* In the order of `addresses` in reading.py. */
+/* In the order of `_FUNCTIONS` in reading.py. */
 static struct {
   int (*stype)(void *, int *);
   int (*context)(void *, int *, int *);

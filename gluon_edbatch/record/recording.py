@@ -151,13 +151,17 @@ class Recording(Inputs):
         for kind in kinds:
             prefix = prefix.make(kind)
         values = [self.number(leaf) if leaf.__class__ in (int, float) else leaf for leaf in leaves]
-        form = None if self.padded else self._form_of_other_rows(callee, kinds, leaves)
-        padded = None if form is not None else self._padded_call(callee, args, values)
+        like = self._like_but_for_rows(callee, kinds, leaves)
+        padded = self._padded_call(callee, args, values) if like is None or self.padded else None
         if padded is not None:
             self.pads = True
             return padded.record(self, values)
         if prefix.form is None or prefix.form.changed():
-            prefix.form = form or self._resolve_described(callee, args, kinds, leaves)
+            if like is None:
+                prefix.form = self._resolve_described(callee, args, kinds, leaves)
+            else:
+                rows = _rows_of(leaves).pop()
+                prefix.form = self.new_form(like.node_type, rows, block, like.mutable)
         return self.append_call(prefix.form, values)
 
     def _operation_unknown(self, callee, args):
@@ -241,20 +245,14 @@ class Recording(Inputs):
                 return False
         return True
 
-    def _form_of_other_rows(self, callee, kinds, leaves) -> Optional[Form]:
-        """The form of such a call if it differs from an earlier one in rows only, as calls on whole
-        sentences do."""
-        rows = _rows_of(leaves)
-        like = callee.of_any_rows.get(_but_for_rows(kinds)) if len(rows) == 1 else None
-        if like is None or like.changed():
-            return None
-        return self.new_form(like.node_type, rows.pop(), callee.block, like.mutable)
+    def _like_but_for_rows(self, callee, kinds, leaves) -> Optional[Form]:
+        """The form of an earlier call that differs in rows only, as calls on whole sentences do."""
+        alike = len(_rows_of(leaves)) == 1
+        like = callee.of_any_rows.get(_but_for_rows(kinds)) if alike else None
+        return None if like is None or like.changed() else like
 
     def _resolve_described(self, callee, args, kinds, leaves) -> Form:
-        """The form of any such call."""
-        form = self._form_of_other_rows(callee, kinds, leaves)
-        if form is not None:
-            return form
+        """The form of such a call, of which there was none like it."""
         self._find_ctx(callee.block)
         number = self.value_type(self.store(spec_of((1,), SCALAR_DTYPE, self.ctx)), -1)
         form = self._resolve_block(
@@ -454,9 +452,11 @@ class Recording(Inputs):
         key = ('padded', self.mode, op, attrs, pairs, *alike)
         padded = _operator_types.get(key)
         if padded is None:
-            padded = _operator_types[key] = padded_graph(
+            padded = padded_graph(
                 trace_operator(op, attrs, len(specs)), shapes, axes, self.mode.training
             )
+            with _tracing:
+                _keep(_operator_types, key, padded)
         if not padded.takes(shapes):
             return None
 
@@ -1026,7 +1026,7 @@ def _types_of(block: gluon.Block, mark: Fingerprint) -> Dict[tuple, Any]:
         return types
 
 
-def _keep(types: Dict[tuple, NodeType], key: tuple, node_type: NodeType) -> None:
+def _keep(types: Dict[tuple, Any], key: tuple, node_type: Any) -> None:
     """Know a type as the one used last; if there are too many, the older half goes."""
     types.pop(key, None)
     types[key] = node_type
