@@ -56,7 +56,9 @@ class Weights:
         reads it: by then the user may have queued an update of the original, which waits for
         this very backward pass.
         """
-        watched = self._recording.parameters[id(node_type.parameters[position]), node_type.ctx]
+        watched = self._recording.model.parameters[
+            id(node_type.parameters[position]), node_type.ctx
+        ]
         own = watched.array
         recorded = node_type.mode.recording
         trained = recorded and node_type.parameters[position].grad_req != 'null'
@@ -113,7 +115,8 @@ class Weights:
         """
         parameters = [node_type.parameters[position] for position in positions]
         watched = [
-            self._recording.parameters[id(parameter), node_type.ctx] for parameter in parameters
+            self._recording.model.parameters[id(parameter), node_type.ctx]
+            for parameter in parameters
         ]
         marked = self._taped and any(
             parameter.grad_req != 'null' for parameter in node_type.parameters

@@ -11,9 +11,7 @@ import mxnet as mx
 import numpy as np
 from mxnet.ndarray import NDArray
 
-from ..errors import EdbError
-from ..ops.attrs import Shape
-from ..subgraph.padded import PaddedGraph, differing_axes, padded_graph, padded_length
+from ..subgraph.padded import PaddedGraph, padded_length
 from ..subgraph.spec import Spec, spec_of
 from ..subgraph.structure import unflatten
 from ..subgraph.trace import INPUT, StaticGraph
@@ -22,37 +20,6 @@ from .lazy import LazyArray
 
 _Attrs = Tuple[Tuple[str, str], ...]
 OperatorForm = Callable[[str, _Attrs, Spec, Callable[[], StaticGraph]], Form]
-
-
-class Family:
-    """A block's calls whose arguments differ in lengths only; they are remembered with its types.
-
-    Attributes
-    ----------
-    padded : PaddedGraph or None
-        What runs in their place; None before two of them were seen that differ.
-    """
-
-    def __init__(self, shapes: Sequence[Shape]):
-        self.padded: Optional[PaddedGraph] = None
-        self._shapes = shapes  # of the first call
-
-    def padded_for(
-        self, shapes: Sequence[Shape], trace: Callable[[], StaticGraph], training: bool
-    ) -> Optional[PaddedGraph]:
-        """What runs in the place of a call with arguments of these shapes; None if the call does
-        itself."""
-        axes = differing_axes(self._shapes, shapes)
-        if axes is None:
-            return None
-        known = {} if self.padded is None else self.padded.axes
-        axes = {**known, **axes}
-        if axes and axes != known:
-            try:
-                self.padded = padded_graph(trace(), self._shapes, axes, training)
-            except EdbError as error:  # the call itself raises it, too
-                self.padded = PaddedGraph(None, axes, reason=str(error))
-        return self.padded if self.padded is not None and self.padded.takes(shapes) else None
 
 
 class Padded(NamedTuple):

@@ -76,7 +76,7 @@ class PortableForms:
 
     def number(self, recording: Recording, form) -> int:
         """That of a form of a recording."""
-        mark = recording.mark_of(form.block)
+        mark = None if form.block is None else recording.model.mark_of(form.block)
         key = form.node_type, form.rows, form.block, mark
         with self._lock:
             number = self._numbers.get(key)
@@ -116,7 +116,7 @@ class PortableForms:
         block = kind.block
         if kind.node_type not in recording.trusted:
             if block is not None and (
-                recording.mark_of(block) != kind.mark
+                recording.model.mark_of(block) != kind.mark
                 or kind.parameters != _parameters(kind.node_type)
                 or has_hooks(block)
             ):

@@ -1,84 +1,53 @@
 """What a scope has recorded: append-only lists, two or three appends per call."""
 
 import threading
-import weakref
-from collections import OrderedDict
 from typing import Any, Dict, FrozenSet, List, Optional, Sequence, Set, Tuple, Union
 
 import mxnet as mx
 import numpy as np
-from mxnet import autograd, gluon
-from mxnet.base import NotImplementedForSymbol
+from mxnet import gluon
 from mxnet.ndarray import NDArray
 
 from ..brief import brief
-from ..errors import EdbError, RecordError, StaleValueError
-from ..mx.arrays import detached
+from ..errors import RecordError, StaleValueError
 from ..mx.guard import PLAIN_OR_GUARDED, GuardedArray, GuardedNumpyArray, Watched
 from ..mx.modes import numpy_shapes
-from ..mx.parameters import arrays_of, contexts
 from ..mx.reading import node_offset
 from ..ops.attrs import Attrs
 from ..ops.numbers import Numbered
 from ..ops.registry import op_of
 from ..subgraph.fingerprint import (
-    Fingerprint,
-    changed,
-    containers,
-    contents,
     exact,
-    fingerprint,
     state_of,
 )
-from ..subgraph.node_type import Kind, Mode, NodeType, make_type
+from ..subgraph.node_type import Kind, NodeType
 from ..subgraph.options import CompileOptions
-from ..subgraph.padded import padded_graph
-from ..subgraph.spec import ArenaKey, Spec, device_of, spec_of
+from ..subgraph.spec import ArenaKey, Spec, spec_of
 from ..subgraph.structure import flatten, objects_in
-from ..subgraph.trace import describe, trace_block, trace_numbered, trace_operator
-from .calls import ANY, Callee, End, Form, Nothing, Number, Ragged
+from ..subgraph.trace import describe, trace_operator
+from .calls import ANY, End, Form, Nothing, Number, Ragged
+from .families import padded_block_call, padded_operator_call
+from .forms import Forms
 from .hooks import suspended
-from .inputs import ARRAYS, NUMBERS, SCALAR_DTYPE, GivenArray, Inputs, is_array
+from .inputs import ARRAYS, NUMBERS, SCALAR_DTYPE, GivenArray, is_array
 from .lazy import VALUES, LazyArray, RaggedArray, SettledArray, SettledNumpyArray
-from .padded import Family, Padded, PaddedCall, padded_call
+from .padded import Padded, PaddedCall
 from .refused import current_model_call, refused_call
-from .shared import SharedTypes, Sharing
-from .sites import Site, current_site, site_of, site_of_error, user_codes
+from .remembered import operator_types
+from .shared import Sharing
+from .sites import Site, current_site, site_of, user_codes
 from .stores import Arena, EagerArena, Locations, Store
 from .varying import Varying
 
-_tracing = threading.RLock()  # the name scope of a block serves one thread at a time
-# block -> {fingerprint: {key: NodeType}}, those used last; operators have no block
-_block_types: 'weakref.WeakKeyDictionary[gluon.Block, OrderedDict]' = weakref.WeakKeyDictionary()
 _GIVEN = np.ndarray, NDArray, mx.np.ndarray
 _WATCHABLE = GuardedArray, GuardedNumpyArray, SettledArray, SettledNumpyArray
-# Of calls that may be found to differ in lengths only, as long as none was seen that does.
-_first_shapes: 'weakref.WeakKeyDictionary[gluon.Block, Dict[tuple, tuple]]' = (
-    weakref.WeakKeyDictionary()
-)
-_MOST_FINGERPRINTS = 32  # a block may read something else in each scope, as a temperature
-_MOST_TYPES = 4096  # of operators: a number that is an attribute may be another in each scope
-# Beside the types of calls, what is known of calls of different lengths (see padded.py); those
-# used last are at the end.
-_operator_types: Dict[tuple, Any] = {}
-_shared_types = SharedTypes()
 
 
-class Recording(Inputs):
+class Recording(Forms):
     """Calls of one scope and their values: what is done once for each kind of call, or once.
 
     Attributes
     ----------
-    forms : list of Form
-    form_summaries, output_rows : list
-        The same as later stages see them (see `graph.collect.FormTable`): five numbers a form, and
-        rows of each output.
-    arrays : list of (Spec, GivenArray or numpy.ndarray)
-        Arrays given by the user.
-    parameters : dict
-        (id of a parameter, context) -> its array when a call that uses it was first recorded.
-    options : CompileOptions
-        What the types of its calls are compiled with.
     ran : list of numpy.ndarray
         Numbers of the calls that ran, evaluation by evaluation.
     results : dict
@@ -86,39 +55,23 @@ class Recording(Inputs):
     """
 
     def __init__(self, evaluator: Any, ctx: Optional[mx.Context], options: CompileOptions):
-        super().__init__(ctx)
+        super().__init__(ctx, options)
         self.evaluator = evaluator
-        self.options = options
-        self.forms: List[Form] = []
-        self.form_summaries: List[Tuple[int, ...]] = []
-        self.output_rows: List[int] = []
         self.locations = Locations()
         self.ran: List[np.ndarray] = []
         self.results: Dict[int, Dict[ArenaKey, Union[Arena, EagerArena]]] = {}
         self._read_later: Tuple[int, FrozenSet[int]] = (-1, frozenset())  # see `will_read`
-        self.parameters: Dict[Tuple[int, mx.Context], Watched] = {}
-        self.replaced: Optional[str] = None
-        self.changed_block: Optional[str] = None
-        self._known_parameters: Set[Tuple[gluon.Parameter, mx.Context]] = set()
         self.error: Optional[str] = None
-        self._stores: Dict[Any, Store] = {}  # while recording; values keep theirs alive later
-        self._all_stores: List[weakref.ref[Store]] = []
-        # for each mode the forms of calls by key, and blocks with theirs
-        self._modes: Dict[Mode, Tuple[Dict[tuple, Any], Dict[gluon.Block, Callee]]] = {}
-        self._fingerprints: Dict[gluon.Block, Any] = {}
         self.sharing = Sharing()
         self._varying: Dict[tuple, Varying] = {}
         self.pads = False  # whether calls are recorded as padded ones
         self.padded: Dict[int, Padded] = {}  # values, by number, as padded calls take them
-        self._mutables: Dict[gluon.Block, Optional[tuple]] = {}
-        self._by_length: Dict[int, tuple] = {}  # what makes the forms of types that are not neutral
         # of calls that other recordings recorded (see pieces.py): forms of their kinds, and types
         self.adopted: Dict[Any, np.ndarray] = {}
         self.trusted: Set[NodeType] = set()
         self.disturbances = 0  # how often a block's attributes were set
         with suspended():
             self._node_at = node_offset()
-        self.update_mode()
 
     # --- calls that are not as plain as those in calls.py ----------------------------------------
 
@@ -136,7 +89,7 @@ class Recording(Inputs):
 
     def _block_unknown(self, callee, args):
         block, childless = callee.block, False
-        self._find_ctx(block, args)
+        self.find_ctx(block, args)
         if callee.children and len(args) == 2:
             x, children = args
             args = (x, *block.ragged_children(x, children))
@@ -253,9 +206,9 @@ class Recording(Inputs):
 
     def _resolve_described(self, callee, args, kinds, leaves) -> Form:
         """The form of such a call, of which there was none like it."""
-        self._find_ctx(callee.block)
+        self.find_ctx(callee.block)
         number = self.value_type(self.store(spec_of((1,), SCALAR_DTYPE, self.ctx)), -1)
-        form = self._resolve_block(
+        form = self.form_of_block(
             callee.block,
             tuple(flatten(arg, ARRAYS, []) for arg in args),
             [leaf if isinstance(leaf, LazyArray) else number for leaf in leaves],
@@ -270,73 +223,11 @@ class Recording(Inputs):
         return form
 
     def _padded_call(self, callee, args, leaves) -> Optional[PaddedCall]:
-        """How to record such a call on padded arrays; None if it is not to be."""
-        if (
-            not self.options.buckets
-            or self.mode.numpy  # padding knows nothing of its shapes yet
-            or any(leaf.__class__ is RaggedArray for leaf in leaves)
-        ):
-            return None
-        specs = [leaf._store.spec for leaf in leaves]
-        if any(spec.eager for spec in specs):
-            return None
-        template = tuple([flatten(arg, ARRAYS, []) for arg in args])
-        key = template, *[(len(spec.shape), spec.dtype, spec.ctx) for spec in specs]
-        calls = callee.families.setdefault(key, {})
-        shapes = tuple([spec.shape for spec in specs])
-        call = calls.get(shapes)
-        if call is None or call.form.changed():
-            call = calls[shapes] = self._new_padded_call(callee.block, key, leaves)
+        """How to record such a call on padded arrays; None if it is not to be, or costs more."""
+        call = padded_block_call(self, callee, args, leaves)
         if call is None or not (call.pays or (self.pads and call.is_free(self, leaves))):
             return None
         return call
-
-    def _new_padded_call(self, block, key, leaves) -> Optional[PaddedCall]:
-        template, specs = key[0], [leaf._store.spec for leaf in leaves]
-        shapes = tuple([spec.shape for spec in specs])
-        with _tracing:
-            first = _first_shapes.setdefault(block, {}).setdefault(key, shapes)
-        if first == shapes:
-            return None
-        _first_shapes[block][key] = ()  # calls were seen that differ
-        mutable = self._mutable_of(block)
-        family = _types_of(block, self.mark_of(block)).setdefault(
-            ('family', self.mode, *key), Family(first or shapes)
-        )
-        padded = family.padded_for(
-            shapes, lambda: self._trace(block, template, leaves), self.mode.training
-        )
-        if padded is None:
-            return None
-        axes, mark = tuple(padded.axes.items()), self.mark_of(block)
-
-        def of_block(specs: List[Spec]) -> Form:
-            place = block, key, axes, *specs
-            form = self.forms_by_key.get(place)
-            if form is None or form.mutable is not mutable:
-                form = self.forms_by_key[place] = self._form(
-                    describe(block),
-                    _types_of(block, mark),
-                    (template, mark),
-                    _rows(specs),
-                    lambda: padded.graph,
-                    padded=axes,
-                )
-                form.block, form.mutable = block, mutable
-            return form
-
-        return padded_call(padded, specs, self._operator_form, of_block)
-
-    def _mutable_of(self, block) -> Optional[tuple]:
-        """What its forms are to compare at each call (see `Form`)."""
-        if block in self._mutables:
-            mutable = self._mutables[block]
-            if mutable is None or mutable[1] == contents(mutable[0]):
-                return mutable
-            self._fingerprints.pop(block, None)
-        found = containers(block)
-        self._mutables[block] = (found, contents(found)) if found else None
-        return self._mutables[block]
 
     def _call_nested(self, block, args):
         """A call with containers, arrays or constants among its arguments."""
@@ -348,14 +239,14 @@ class Recording(Inputs):
                 f'{describe(block)} at {current_site()}: {brief(args)} has what is '
                 f'neither an array nor a constant that can be compared ({error})'
             ) from None
-        self._find_ctx(block)
+        self.find_ctx(block)
         leaves = self.values(leaves)
         objects = [value for argument in template for value in objects_in(argument)]
         state = state_of(block, objects) if objects else ()
         key = (block, template, state, *map(_key, leaves))
         form = self.forms_by_key.get(key)
         if form is None or form.changed():
-            form = self.forms_by_key[key] = self._resolve_block(block, template, leaves, state)
+            form = self.forms_by_key[key] = self.form_of_block(block, template, leaves, state)
         return self.append_call(form, leaves)
 
     def operator(self, op: str, attrs: Tuple[Tuple[str, str], ...], args: Sequence[Any]) -> Any:
@@ -376,7 +267,7 @@ class Recording(Inputs):
             [arg for position, arg in enumerate(args) if position not in shared] if shared else args
         )
         if self.pads and not shared:
-            padded = self._padded_operator(op, attrs, leaves)
+            padded = padded_operator_call(self, op, attrs, leaves, self.padded)
             if padded is not None:
                 return padded.record(self, leaves)
         key = (op, attrs, shared, *map(id, arrays), *map(_key, leaves))
@@ -385,7 +276,7 @@ class Recording(Inputs):
             if form is None:
                 leaves, form = self._with_number(op, attrs, leaves) or (leaves, None)
             if form is None:
-                form = self.forms_by_key[key] = self._resolve_operator(
+                form = self.forms_by_key[key] = self.form_of_operator(
                     op, attrs, leaves, shared, arrays
                 )
             self.shared.update([(id(array), array) for array in arrays])
@@ -416,7 +307,7 @@ class Recording(Inputs):
         leaves = [leaves[0], self._numbers_of_rows(numbered, spec.rows)]
         form = self.forms_by_key.get(key)
         if form is None:
-            form = self.forms_by_key[key] = self._resolve_numbered(op, numbered, leaves)
+            form = self.forms_by_key[key] = self.form_of_numbered(op, numbered, leaves)
         return None if form.node_type.alone else (leaves, form)
 
     def _numbers_of_rows(self, numbered: Numbered, rows: int) -> LazyArray:
@@ -426,51 +317,6 @@ class Recording(Inputs):
             return self.number(numbered.number)
         column = np.full((rows,), numbered.number, numbered.dtype)
         return self.known_array(spec_of(column.shape, numbered.dtype, self.ctx), column)
-
-    def _padded_operator(self, op, attrs, leaves) -> Optional[PaddedCall]:
-        """How to record an operator on what padded calls returned; None if it is not to be."""
-        if any(leaf.__class__ is RaggedArray for leaf in leaves):
-            return None
-        known = [(i, self.padded.get(leaf._id)) for i, leaf in enumerate(leaves)]
-        axes = tuple([(i, value.axes) for i, value in known if value is not None])
-        if not axes or any(len(of_value) > 1 for _, of_value in axes):
-            return None
-        specs = [leaf._store.spec for leaf in leaves]
-        key = ('padded', op, attrs, axes, *specs)
-        if key not in self.forms_by_key:
-            self.forms_by_key[key] = self._new_padded_operator(
-                op, attrs, {position: axis for position, (axis,) in axes}, specs
-            )
-        return self.forms_by_key[key]
-
-    def _new_padded_operator(self, op, attrs, axes, specs) -> Optional[PaddedCall]:
-        shapes, pairs = [spec.shape for spec in specs], tuple(axes.items())
-        alike = [
-            (shape[: axes[i]] + shape[axes[i] + 1 :] if i in axes else shape, spec.dtype)
-            for i, (shape, spec) in enumerate(zip(shapes, specs))
-        ]
-        key = ('padded', self.mode, op, attrs, pairs, *alike)
-        padded = _operator_types.get(key)
-        if padded is None:
-            padded = padded_graph(
-                trace_operator(op, attrs, len(specs)), shapes, axes, self.mode.training
-            )
-            with _tracing:
-                _keep(_operator_types, key, padded)
-        if not padded.takes(shapes):
-            return None
-
-        def of_call(specs: List[Spec]) -> Form:
-            return self._form(
-                op,
-                _operator_types,
-                (op, attrs, ()),
-                _rows(specs),
-                lambda: padded.graph,
-                padded=pairs,
-            )
-
-        return padded_call(padded, specs, self._operator_form, of_call)
 
     def _stacked(self, ragged: RaggedArray) -> LazyArray:
         """A ragged argument as a value of its own, for operators that must know its length."""
@@ -508,9 +354,9 @@ class Recording(Inputs):
         if form is None:
             like = self.forms_by_key.get(key[:2])
             if like is None:
-                like = self.forms_by_key[key[:2]] = self._form(
+                like = self.forms_by_key[key[:2]] = self.make_form(
                     'concat',
-                    _operator_types,
+                    operator_types,
                     ('concat rows', (), ()),
                     [(spec, Kind.FLAT)],
                     lambda: trace_operator('_copy', (), 1)._replace(name='concat'),
@@ -573,9 +419,9 @@ class Recording(Inputs):
         key = 'eager copy', spec
         form = self.forms_by_key.get(key)
         if form is None:
-            form = self.forms_by_key[key] = self._form(
+            form = self.forms_by_key[key] = self.make_form(
                 'copy',
-                _operator_types,
+                operator_types,
                 ('eager copy', (), ()),
                 [(spec, Kind.ROWS)],
                 lambda: trace_operator('_copy', (), 1)._replace(name='copy'),
@@ -586,7 +432,7 @@ class Recording(Inputs):
     def append_call(self, form: Form, leaves: Sequence[NDArray]) -> Any:
         """One more call of this form, for these values; gives its results."""
         if form.lengths != ANY:
-            form = self._form_for_lengths(form, leaves)
+            form = self.form_for_lengths(form, leaves)
         for leaf in leaves:
             if leaf.__class__ is not RaggedArray:
                 self.node_args.append(leaf._id)
@@ -609,303 +455,28 @@ class Recording(Inputs):
         self.adopted.clear()
         self.trusted.clear()
 
-    def store(self, spec: Spec, scalar: bool = False) -> Store:
-        """See the base class."""
-        key = (spec,) if scalar else spec
-        store = self._stores.get(key)
-        if store is None:
-            store = self._stores[key] = Store(self, spec, () if scalar else spec.shape)
-            self._all_stores.append(weakref.ref(store))
-        return store
-
-    def update_mode(self) -> None:
-        """Look at autograd's state again; calls recorded in different states differ in type."""
-        self.mode = Mode(
-            autograd.is_recording(), autograd.is_training(), self.value_type is not LazyArray
-        )
-        self.taped = self.mode.recording
-        self.forms_by_key, self.callees = self._modes.setdefault(self.mode, ({}, {}))
-
     def forget_blocks(self) -> None:
         """Some block's attributes changed: look at all of them again."""
         self.disturbances += 1
         self.touched()
-        self._fingerprints.clear()
-        self._mutables.clear()
-
-    # --- from a call to its type -----------------------------------------------------------------
-
-    def _resolve_block(self, block, template, leaves, state: Fingerprint = ()) -> Form:
-        try:
-            mark = self._fingerprints[block] = fingerprint(block)
-            form = self._form(
-                describe(block),
-                _types_of(block, mark),
-                (template, mark + state),
-                list(map(_spec_and_kind, leaves)),
-                lambda: self._trace(block, template, leaves),
-                scalars=_scalars(leaves),
-            )
-            found = containers(block)
-            form.block = block
-            form.mutable = (found, contents(found)) if found else None
-            return form
-        except EdbError as error:
-            raise type(error)(f'{error}\n  called at {current_site()}') from error.__cause__
-
-    def _trace(self, block, template, leaves):
-        try:
-            with suspended():
-                graph = trace_block(block, template, len(leaves))
-            self._fingerprints[block] = fingerprint(block)  # a first run may set it up
-            return graph
-        except EdbError:
-            raise
-        except NotImplementedForSymbol as error:
-            raise RecordError(
-                f'{describe(block)} looks at the contents of an array (if, while, bool(), '
-                f'asnumpy(), …) at {site_of_error(error)}, and cannot be traced as a static '
-                'subgraph: choose by F.where(condition, one, other), or put the if into the '
-                f'forward() of a gluon.Block, which runs for each sample ({error})'
-            ) from error
-        except Exception as error:
-            specs = ', '.join(str(leaf._store.spec) for leaf in leaves)
-            raise RecordError(
-                f'{describe(block)} cannot be traced as a static subgraph with '
-                f'({specs}): {type(error).__name__}: {error}'
-            ) from error
-
-    def _find_ctx(self, block, args: Sequence[Any] = ()) -> None:
-        """Before numbers of a first call get a context: that of the block's parameters, or else of
-        an array."""
-        if self._ctx is None:
-            found = next(contexts(block), ())
-            if len(found) == 1:
-                self._ctx = found[0]
-            elif not found:
-                arrays = (device_of(arg) for arg in args if isinstance(arg, NDArray))
-                self._ctx = next(arrays, None)
-
-    def _resolve_operator(self, op, attrs, leaves, shared, arrays) -> Form:
-        weights, types = _shared_types.of(op, shared, arrays) if shared else ((), _operator_types)
-        if shared:
-            attrs = tuple([(key, value) for key, value in attrs if key != 'sparse_grad'])
-        try:
-            return self._form(
-                op,
-                types,
-                (op, attrs, shared),
-                list(map(_spec_and_kind, leaves)),
-                lambda: trace_operator(op, attrs, len(leaves), dict(zip(shared, weights))),
-                scalars=_scalars(leaves),
-            )
-        except EdbError as error:
-            raise type(error)(f'{error}\n  called at {current_site()}') from error.__cause__
-
-    def _resolve_numbered(self, op: str, numbered: Numbered, leaves) -> Form:
-        try:
-            return self._form(
-                op,
-                _operator_types,
-                (op, numbered.rest + ((numbered.name, 'data'),), ()),
-                list(map(_spec_and_kind, leaves)),
-                lambda: trace_numbered(op, numbered)._replace(
-                    scalars=(not leaves[0]._store.shape,)
-                ),
-                scalars=_scalars(leaves),
-            )
-        except EdbError as error:
-            raise type(error)(f'{error}\n  called at {current_site()}') from error.__cause__
-
-    def _operator_form(self, name, attrs, spec: Spec, trace) -> Form:
-        """Of an operator that is none of MXNet's."""
-        key = name, attrs, spec
-        form = self.forms_by_key.get(key)
-        if form is None:
-            form = self.forms_by_key[key] = self._form(
-                name, _operator_types, key[:2] + ((),), _rows([spec]), trace
-            )
-        return form
-
-    def _form(
-        self, name, types, head, specs, trace, scalars: Tuple[int, ...] = (), **facts
-    ) -> Form:
-        contexts = {spec.ctx for spec, _ in specs}
-        if len(contexts) > 1:
-            raise RecordError(
-                f'{name} got arguments on different contexts: '
-                f'{", ".join(sorted(map(str, contexts)))}'
-            )
-        rows = {spec.rows for spec, _ in specs}
-        aligned = head + (
-            self.mode,
-            self.options,
-            tuple((spec.arena, kind) for spec, kind in specs),
-            scalars,
-            *facts.items(),
-        )
-        exact = aligned + (tuple(spec.rows for spec, _ in specs),)
-        with _tracing:  # two threads get the same type
-            node_type = types.get(exact) or (types.get(aligned) if len(rows) == 1 else None)
-            if node_type is None or not node_type.fits():
-                node_type = make_type(
-                    trace(),
-                    self.mode,
-                    specs,
-                    contexts.pop(),
-                    self.options,
-                    head,
-                    scalars=scalars,
-                    **facts,
-                )
-            only = node_type.alone or node_type.whole or any(node_type.graph.scalars)
-            _keep(types, exact if only else aligned, node_type)
-        for parameter in node_type.parameters:
-            self._watch(name, parameter, node_type.ctx)
-        form = self.new_form(node_type, 1 if node_type.whole else specs[0][0].rows)
-        if form.lengths != ANY:
-            self._by_length[form.index] = types, head, specs
-        return form
-
-    def _watch(self, name, parameter, ctx) -> None:
-        """Keep a parameter's values at hand; those of the calls of one scope must be the same."""
-        key, array = (id(parameter), ctx), parameter.data(ctx)
-        watched = self.parameters.get(key)
-        if watched is None or not self.any_left():
-            self.parameters[key] = Watched(array, self.touched)
-            self._known_parameters.add((parameter, ctx))
-        elif watched.array is not array or watched.copy is not None:
-            before, now = watched.values(), detached(array)
-            if (
-                before.dtype != now.dtype
-                or before.ctx != now.ctx
-                or not np.array_equal(before.asnumpy(), now.asnumpy())
-            ):
-                raise RecordError(
-                    f'parameter {parameter.name} of {name} was changed between two recorded calls '
-                    f'that use it; evaluate the earlier ones (gluon_edbatch.forward) first'
-                )
-            if watched.array is array:
-                watched.watch_again()
-
-    def known_form_for_lengths(self, form: Form, args: Sequence[Any]) -> Optional[Form]:
-        """`form` if padding changes nothing in this call, else the one for calls with its lengths;
-        None if there was none such yet or `args` are not values and numbers alone."""
-        for arg in args:
-            if not isinstance(arg, (LazyArray, int, float)):
-                return None
-        node_type = form.node_type
-        if node_type.neutral:
-            for one, other in node_type.linked:
-                if len(args[one]._ids) != len(args[other]._ids):
-                    break
-            else:
-                return form
-        return self.forms_by_key.get((form.index, _lengths_of(args)))
-
-    def _form_for_lengths(self, form: Form, args: Sequence[Any]) -> Form:
-        """The same, made if needed."""
-        exact = self.known_form_for_lengths(form, args)
-        if exact is None:
-            lengths = _lengths_of(args)
-            types, head, specs = self._by_length[form.index]
-            key = head + (self.mode, self.options, tuple(specs), lengths)
-            node_type = types.get(key)
-            if node_type is None:
-                try:
-                    node_type = make_type(
-                        form.node_type.graph,
-                        self.mode,
-                        specs,
-                        form.node_type.ctx,
-                        self.options,
-                        head,
-                        lengths,
-                    )
-                except EdbError as error:
-                    raise type(error)(f'{error}\n  called at {current_site()}') from None
-                node_type = types.setdefault(key, node_type)
-            exact = self.forms_by_key[form.index, lengths] = self.new_form(
-                node_type, form.rows, form.block, form.mutable
-            )
-        return exact
-
-    def mark_of(self, block: Optional[gluon.Block]) -> Any:
-        """The fingerprint of a block, which it must have until its calls are evaluated."""
-        mark = None if block is None else self._fingerprints.get(block)
-        if mark is None and block is not None:
-            mark = self._fingerprints[block] = fingerprint(block)
-        return mark
+        self.model.forget_blocks()
 
     def trust(self, node_type: NodeType, block: Optional[gluon.Block]) -> None:
         """Calls of this type, recorded elsewhere, will be appended."""
         if block is not None:
-            self._find_ctx(block)
+            self.find_ctx(block)
             for parameter in node_type.parameters:
-                self._watch(describe(block), parameter, node_type.ctx)
+                self.model.watch(self, describe(block), parameter, node_type.ctx)
         self.trusted.add(node_type)
 
-    def new_form(
-        self,
-        node_type: NodeType,
-        rows: int,
-        block: Optional[gluon.Block] = None,
-        mutable: Optional[tuple] = None,
-    ) -> Form:
-        """A form of calls of this type with so many rows."""
-        specs = node_type.output_specs(rows)
-        scalars = node_type.graph.scalars or (False,) * len(specs)
-        stores = [self.store(*output) for output in zip(specs, scalars)]
-        form = Form(len(self.forms), node_type, rows, stores)
-        form.block, form.mutable = block, mutable
-        self.forms.append(form)
-        self.form_summaries.append(
-            (
-                node_type.serial,
-                rows,
-                form.outputs,
-                sum([argument.kind is not Kind.ROWS for argument in node_type.arguments]),
-                node_type.mode.recording,
-            )
-        )
-        self.output_rows += [store.spec.rows for store in stores]
-        return form
-
     # --- for later stages ------------------------------------------------------------------------
-
-    def _check_parameters(self) -> None:
-        """Raise if a parameter got another array while the scope was recording."""
-        for parameter, ctx in self._known_parameters:
-            watched = self.parameters[id(parameter), ctx]
-            if not any(array is watched.array for array in arrays_of(parameter)):
-                self.replaced = parameter.name
-                break
-
-    def _check_fingerprints(self) -> None:
-        """Note if what blocks read was changed while the scope was recording. Once it is left, what
-        is recorded depends on blocks no more."""
-        for block, mark in self._fingerprints.items():
-            now = fingerprint(block)
-            if now != mark:
-                self.changed_block = f'{", ".join(changed(mark, now))} of {describe(block)}'
-                break
 
     def check_blocks(self) -> None:
         """Raise if blocks or parameters are not what they were when calls were recorded."""
         if not self.closed:
-            self._check_parameters()
-            self._check_fingerprints()
-        if self.replaced is not None:
-            raise RecordError(
-                f'parameter {self.replaced} got a new array (by initialize, cast, reset_ctx, '
-                f'grad_req, …) while a scope was recording calls that use it; evaluate them '
-                f'(gluon_edbatch.forward) or leave the scope first'
-            )
-        if self.changed_block is not None:
-            raise RecordError(
-                f'{self.changed_block} was changed while a scope was recording calls that read it; '
-                f'change it before the scope or after it'
-            )
+            self.model.look_at_parameters()
+            self.model.look_at_blocks()
+        self.model.check()
 
     def site_of_use(self, value: int) -> Site:
         """The user's line of the first call that reads this value."""
@@ -917,17 +488,17 @@ class Recording(Inputs):
         return site_of(user_codes[self.node_codes[node]], self.node_instructions[node])
 
     def _release(self) -> None:
-        for watched in self.parameters.values():
-            watched.release()
+        self.model.release()
         for _, given in self.arrays:
             if isinstance(given, GivenArray) and isinstance(given.values, Watched):
                 given.values.release()
 
     def close(self, error: Optional[BaseException] = None) -> None:
         """End recording; after an exception, the values cannot be used any more."""
-        self._check_parameters()
-        if error is None:
-            self._check_fingerprints()
+        self.model.look_at_parameters()
+        if error is None:  # what is recorded depends on blocks no more
+            self.model.look_at_blocks()
+        self.model.forget_blocks()
         self.closed = True
         for form in self.forms:
             form.release()
@@ -944,7 +515,6 @@ class Recording(Inputs):
             self.trusted,
             self._stores,
             self._varying,
-            self._mutables,
             self.padded,
             self.shared,
         ):
@@ -967,11 +537,6 @@ class Recording(Inputs):
             )
         with numpy_shapes(self.mode.numpy):
             self.evaluator.run(self, wanted)
-
-    def stores(self) -> List[Store]:
-        """The stores that values refer to."""
-        stores = [reference() for reference in self._all_stores]
-        return [store for store in stores if store is not None]
 
     def any_left(self) -> bool:
         """Whether calls wait."""
@@ -1015,26 +580,6 @@ class Recording(Inputs):
             )
 
 
-def _types_of(block: gluon.Block, mark: Fingerprint) -> Dict[tuple, Any]:
-    """The types of a block's calls as long as it has this fingerprint."""
-    with _tracing:
-        marks = _block_types.setdefault(block, OrderedDict())
-        types = marks.setdefault(mark, {})
-        marks.move_to_end(mark)
-        if len(marks) > _MOST_FINGERPRINTS:
-            marks.popitem(last=False)
-        return types
-
-
-def _keep(types: Dict[tuple, Any], key: tuple, node_type: Any) -> None:
-    """Know a type as the one used last; if there are too many, the older half goes."""
-    types.pop(key, None)
-    types[key] = node_type
-    if len(types) > _MOST_TYPES:
-        for old in list(types)[: -_MOST_TYPES // 2]:
-            del types[old]
-
-
 def _same(result: Any, other: Any) -> bool:
     """Whether two results of operators are the same values in the same structure."""
     if result.__class__ is not other.__class__:
@@ -1042,10 +587,6 @@ def _same(result: Any, other: Any) -> bool:
     if result.__class__ in (list, tuple):
         return len(result) == len(other) and all(map(_same, result, other))
     return result.__class__ in VALUES and result._id == other._id
-
-
-def _lengths_of(args: Sequence[Any]) -> Tuple[int, ...]:
-    return tuple([len(arg._ids) for arg in args if arg.__class__ is RaggedArray])
 
 
 def _rows_of(leaves: Sequence[Any]) -> Set[int]:
@@ -1061,16 +602,3 @@ def _but_for_rows(kinds: Sequence[Any]) -> tuple:
 
 def _key(leaf: LazyArray) -> object:
     return leaf._store.ragged if leaf.__class__ is RaggedArray else leaf._store
-
-
-def _scalars(leaves: Sequence[LazyArray]) -> Tuple[int, ...]:
-    """Which of them have no axes for users."""
-    return tuple([position for position, leaf in enumerate(leaves) if not leaf._store.shape])
-
-
-def _rows(specs: Sequence[Spec]) -> List[Tuple[Spec, Kind]]:
-    return [(spec, Kind.ROWS) for spec in specs]
-
-
-def _spec_and_kind(leaf: LazyArray) -> Tuple[Spec, Kind]:
-    return leaf._store.spec, Kind.RAGGED if leaf.__class__ is RaggedArray else Kind.ROWS

@@ -2,7 +2,7 @@
 
 What matters: block and template of its arguments, or operator, attributes and shared arrays; mode
 of autograd; compile options; shape of rows, dtype, context and kind of each argument; numbers of
-rows where rows depend on each other; lengths where padding could show. `record.recording` makes
+rows where rows depend on each other; lengths where padding could show. `record.forms` makes
 these keys.
 """
 

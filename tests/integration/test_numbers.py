@@ -15,7 +15,7 @@ from mxnet import autograd, gluon
 
 import gluon_edbatch as edb
 from gluon_edbatch.ops.registry import OPS
-from gluon_edbatch.record import recording, varying
+from gluon_edbatch.record import forms, remembered, varying
 from gluon_edbatch.record.recording import Recording
 from gluon_edbatch.testing import assert_matches_eager
 from support.models import started
@@ -250,8 +250,8 @@ def test_scopes_that_begin_with_other_numbers_make_no_more_types():
 
 def test_types_of_numbers_that_are_attributes_go(monkeypatch):
     """Those used last stay, as of what each scope computes."""
-    monkeypatch.setattr(recording, '_MOST_TYPES', 16)
-    monkeypatch.setattr(recording, '_operator_types', {})
+    monkeypatch.setattr(remembered, '_MOST_TYPES', 16)
+    monkeypatch.setattr(forms, 'operator_types', {})
     array, types = mx.nd.ones((1, 4)), []
     for number in range(40):
         with edb.batching() as scope:
@@ -259,7 +259,7 @@ def test_types_of_numbers_that_are_attributes_go(monkeypatch):
         np.testing.assert_allclose(value.asnumpy(), np.minimum(np.e, 1 + number / 8), rtol=1e-6)
         types += [weakref.ref(form.node_type) for form in scope._recording.forms]
         del value, scope
-        assert len(recording._operator_types) <= 16
+        assert len(forms.operator_types) <= 16
     gc.collect()
     assert len({each() for each in types[::2]}) == 1  # of exp
     assert len({each() for each in types if each() is not None}) <= 16

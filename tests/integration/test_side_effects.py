@@ -16,7 +16,7 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
-from gluon_edbatch.record import recording
+from gluon_edbatch.record import remembered
 from gluon_edbatch.subgraph.fingerprint import fingerprint
 from support.aftermath import assert_minibatch_right
 from support.lines import Line
@@ -507,12 +507,12 @@ def test_the_search_for_constants_is_bounded():
 def test_types_of_constants_that_change_in_each_scope_go():
     temperature = Holder()
     net = nn.HybridLambda(lambda F, x: x * temperature.get())
-    for step in range(recording._MOST_FINGERPRINTS + 8):
+    for step in range(remembered._MOST_FINGERPRINTS + 8):
         temperature._value = step / 7
         with edb.batching():
             value = net(mx.nd.ones((1, 2)))
         np.testing.assert_allclose(value.asnumpy(), step / 7, rtol=1e-6)
-    assert len(recording._block_types[net]) == recording._MOST_FINGERPRINTS
+    assert len(remembered._block_types[net]) == remembered._MOST_FINGERPRINTS
 
 
 def test_a_new_object_is_not_taken_for_one_that_went():

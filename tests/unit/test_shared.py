@@ -8,7 +8,7 @@ import pytest
 from mxnet import autograd, gluon
 
 import gluon_edbatch as edb
-from gluon_edbatch.record import recording, shared
+from gluon_edbatch.record import remembered, shared
 from gluon_edbatch.testing import assert_matches_eager
 
 N = edb.nd
@@ -247,7 +247,7 @@ def test_types_that_are_not_used_go(monkeypatch):
 
 def test_arrays_of_models_that_are_gone_go():
     """Types hold arrays only as long as others do."""
-    types = recording._shared_types
+    types = remembered.shared_types
     weight = array(4, 4)
     with edb.batching():
         value = N.dot(N.identity(array(1, 4)), weight)
@@ -314,7 +314,7 @@ def test_asking_weights_for_their_shapes_is_no_touch():
             N.FullyConnected(N.identity(array(1, 4)), weight, bias, num_hidden=len(bias))
             assert (weight.shape, weight.size, weight.ndim) == ((6, 4), 24, 2)
             assert (weight.dtype, weight.ctx, weight.stype) == (np.float32, mx.cpu(), 'default')
-        watched = scope._recording.parameters.values()
+        watched = scope._recording.model.parameters.values()
         assert len(watched) == 2 and all(each.copy is None for each in watched)
         bias[:] = 1
         assert [each.copy is None for each in watched].count(False) == 1

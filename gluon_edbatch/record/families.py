@@ -1,0 +1,195 @@
+"""Which calls are recorded as padded ones: those whose arguments differ in lengths only.
+
+How such a call is recorded is in `padded`.
+"""
+
+import weakref
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+from mxnet import gluon
+
+from ..errors import EdbError
+from ..ops.attrs import Shape
+from ..subgraph.node_type import Kind
+from ..subgraph.padded import PaddedGraph, differing_axes, padded_graph
+from ..subgraph.spec import Spec
+from ..subgraph.structure import flatten
+from ..subgraph.trace import StaticGraph, describe, trace_operator
+from .calls import Callee, Form
+from .forms import Forms
+from .inputs import ARRAYS
+from .lazy import LazyArray, RaggedArray
+from .padded import PaddedCall, padded_call
+from .remembered import keep, operator_types, tracing, types_of
+
+# Of the first call of each kind, as long as none was seen that differs; then ().
+_first_shapes: 'weakref.WeakKeyDictionary[gluon.Block, Dict[tuple, tuple]]' = (
+    weakref.WeakKeyDictionary()
+)
+
+
+class Family:
+    """A block's calls whose arguments differ in lengths only; they are remembered with its types.
+
+    Attributes
+    ----------
+    padded : PaddedGraph or None
+        What runs in their place; None before two of them were seen that differ.
+    """
+
+    def __init__(self, shapes: Sequence[Shape]):
+        self.padded: Optional[PaddedGraph] = None
+        self._shapes = shapes  # of the first call
+
+    def padded_for(
+        self, shapes: Sequence[Shape], trace: Callable[[], StaticGraph], training: bool
+    ) -> Optional[PaddedGraph]:
+        """What runs in the place of a call with arguments of these shapes; None if the call does
+        itself."""
+        axes = differing_axes(self._shapes, shapes)
+        if axes is None:
+            return None
+        known = {} if self.padded is None else self.padded.axes
+        axes = {**known, **axes}
+        if axes and axes != known:
+            try:
+                self.padded = padded_graph(trace(), self._shapes, axes, training)
+            except EdbError as error:  # the call itself raises it, too
+                self.padded = PaddedGraph(None, axes, reason=str(error))
+        return self.padded if self.padded is not None and self.padded.takes(shapes) else None
+
+
+def padded_block_call(
+    forms: Forms, callee: Callee, args: Sequence[Any], leaves: Sequence[Any]
+) -> Optional[PaddedCall]:
+    """How to record a call of a block on padded arrays; None if it is not to be.
+
+    Parameters
+    ----------
+    forms : Forms
+    callee : Callee
+    args : sequence
+        As the user gave them.
+    leaves : sequence of lazy values
+        The values among them.
+    """
+    if (
+        not forms.options.buckets
+        or forms.mode.numpy  # padding knows nothing of its shapes yet
+        or any(leaf.__class__ is RaggedArray for leaf in leaves)
+    ):
+        return None
+    specs = [leaf._store.spec for leaf in leaves]
+    if any(spec.eager for spec in specs):
+        return None
+    template = tuple([flatten(arg, ARRAYS, []) for arg in args])
+    key = template, *[(len(spec.shape), spec.dtype, spec.ctx) for spec in specs]
+    calls = callee.families.setdefault(key, {})
+    shapes = tuple([spec.shape for spec in specs])
+    call = calls.get(shapes)
+    if call is None or call.form.changed():
+        call = calls[shapes] = _new_block_call(forms, callee.block, key, leaves)
+    return call
+
+
+def _new_block_call(
+    forms: Forms, block: gluon.Block, key: tuple, leaves: Sequence[LazyArray]
+) -> Optional[PaddedCall]:
+    template, specs = key[0], [leaf._store.spec for leaf in leaves]
+    shapes = tuple([spec.shape for spec in specs])
+    with tracing:
+        first = _first_shapes.setdefault(block, {}).setdefault(key, shapes)
+    if first == shapes:
+        return None
+    _first_shapes[block][key] = ()
+    mutable = forms.model.containers_of(block)
+    mark = forms.model.mark_of(block)
+    types = types_of(block, mark)
+    family = types.setdefault(('family', forms.mode, *key), Family(first or shapes))
+    padded = family.padded_for(
+        shapes, lambda: forms.trace(block, template, leaves), forms.mode.training
+    )
+    if padded is None:
+        return None
+    axes = tuple(padded.axes.items())
+
+    def of_block(specs: List[Spec]) -> Form:
+        place = block, key, axes, *specs
+        form = forms.forms_by_key.get(place)
+        if form is None or form.mutable is not mutable:
+            form = forms.forms_by_key[place] = forms.make_form(
+                describe(block),
+                types,
+                (template, mark),
+                _rows(specs),
+                lambda: padded.graph,
+                padded=axes,
+            )
+            form.block, form.mutable = block, mutable
+        return form
+
+    return padded_call(padded, specs, forms.form_of_rewriting, of_block)
+
+
+def padded_operator_call(
+    forms: Forms, op: str, attrs: Tuple[Tuple[str, str], ...], leaves: Sequence[Any], padded: dict
+) -> Optional[PaddedCall]:
+    """How to record an operator on what padded calls returned; None if it is not to be.
+
+    Parameters
+    ----------
+    forms : Forms
+    op : str
+    attrs : tuple of (str, str)
+    leaves : sequence of lazy values
+    padded : dict of int to Padded
+        What padded calls returned, by number of the value.
+    """
+    if any(leaf.__class__ is RaggedArray for leaf in leaves):
+        return None
+    known = [(i, padded.get(leaf._id)) for i, leaf in enumerate(leaves)]
+    axes = tuple([(i, value.axes) for i, value in known if value is not None])
+    if not axes or any(len(of_value) > 1 for _, of_value in axes):
+        return None
+    specs = [leaf._store.spec for leaf in leaves]
+    key = ('padded', op, attrs, axes, *specs)
+    if key not in forms.forms_by_key:
+        forms.forms_by_key[key] = _new_operator_call(
+            forms, op, attrs, {position: axis for position, (axis,) in axes}, specs
+        )
+    return forms.forms_by_key[key]
+
+
+def _new_operator_call(
+    forms: Forms,
+    op: str,
+    attrs: Tuple[Tuple[str, str], ...],
+    axes: Dict[int, int],
+    specs: Sequence[Spec],
+) -> Optional[PaddedCall]:
+    shapes, pairs = [spec.shape for spec in specs], tuple(axes.items())
+    alike = [
+        (shape[: axes[i]] + shape[axes[i] + 1 :] if i in axes else shape, spec.dtype)
+        for i, (shape, spec) in enumerate(zip(shapes, specs))
+    ]
+    key = ('padded', forms.mode, op, attrs, pairs, *alike)
+    padded = operator_types.get(key)
+    if padded is None:
+        padded = padded_graph(
+            trace_operator(op, attrs, len(specs)), shapes, axes, forms.mode.training
+        )
+        with tracing:
+            keep(operator_types, key, padded)
+    if not padded.takes(shapes):
+        return None
+
+    def of_operator(specs: List[Spec]) -> Form:
+        return forms.make_form(
+            op, operator_types, (op, attrs, ()), _rows(specs), lambda: padded.graph, padded=pairs
+        )
+
+    return padded_call(padded, specs, forms.form_of_rewriting, of_operator)
+
+
+def _rows(specs: Sequence[Spec]) -> List[Tuple[Spec, Kind]]:
+    return [(spec, Kind.ROWS) for spec in specs]

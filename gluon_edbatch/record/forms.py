@@ -1,0 +1,318 @@
+"""From a kind of call to its type: what is done once for each kind, or once for each scope."""
+
+import weakref
+from abc import abstractmethod
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import mxnet as mx
+from mxnet import autograd, gluon
+from mxnet.base import NotImplementedForSymbol
+from mxnet.ndarray import NDArray
+
+from ..errors import EdbError, RecordError
+from ..mx.parameters import contexts
+from ..ops.numbers import Numbered
+from ..subgraph.fingerprint import Fingerprint
+from ..subgraph.node_type import Kind, Mode, NodeType, make_type
+from ..subgraph.options import CompileOptions
+from ..subgraph.spec import Spec, device_of
+from ..subgraph.trace import StaticGraph, describe, trace_block, trace_numbered, trace_operator
+from .calls import ANY, Callee, Form
+from .hooks import suspended
+from .inputs import Inputs
+from .lazy import LazyArray, RaggedArray
+from .model_watch import ModelWatch
+from .remembered import keep, operator_types, shared_types, tracing, types_of
+from .sites import current_site, site_of_error
+from .stores import Store
+
+
+class Forms(Inputs):
+    """The forms of a recording's calls.
+
+    Attributes
+    ----------
+    forms : list of Form
+    form_summaries, output_rows : list
+        The same as later stages see them (see `graph.collect.FormTable`): five numbers a form, and
+        rows of each output.
+    forms_by_key : dict
+        Forms of calls in autograd's present mode, by what makes them.
+    model : ModelWatch
+        What calls read of the user's model.
+    options : CompileOptions
+        What the types of its calls are compiled with.
+    """
+
+    def __init__(self, ctx: Optional[mx.Context], options: CompileOptions):
+        super().__init__(ctx)
+        self.options = options
+        self.forms: List[Form] = []
+        self.form_summaries: List[Tuple[int, ...]] = []
+        self.output_rows: List[int] = []
+        self.model = ModelWatch()
+        self._stores: Dict[Any, Store] = {}  # while recording; values keep theirs alive later
+        self._all_stores: List[weakref.ref[Store]] = []
+        # for each mode the forms of calls by key, and blocks with theirs
+        self._modes: Dict[Mode, Tuple[Dict[tuple, Any], Dict[gluon.Block, Callee]]] = {}
+        self._by_length: Dict[int, tuple] = {}  # what makes the forms of types that are not neutral
+        self.update_mode()
+
+    def update_mode(self) -> None:
+        """Look at autograd's state again; calls recorded in different states differ in type."""
+        self.mode = Mode(
+            autograd.is_recording(), autograd.is_training(), self.value_type is not LazyArray
+        )
+        self.taped = self.mode.recording
+        self.forms_by_key, self.callees = self._modes.setdefault(self.mode, ({}, {}))
+
+    def store(self, spec: Spec, scalar: bool = False) -> Store:
+        """See the base class."""
+        key = (spec,) if scalar else spec
+        store = self._stores.get(key)
+        if store is None:
+            store = self._stores[key] = Store(self, spec, () if scalar else spec.shape)
+            self._all_stores.append(weakref.ref(store))
+        return store
+
+    def stores(self) -> List[Store]:
+        """The stores that values refer to."""
+        stores = [reference() for reference in self._all_stores]
+        return [store for store in stores if store is not None]
+
+    def find_ctx(self, block, args: Sequence[Any] = ()) -> None:
+        """Before numbers of a first call get a context: that of the block's parameters, or else of
+        an array."""
+        if self._ctx is None:
+            found = next(contexts(block), ())
+            if len(found) == 1:
+                self._ctx = found[0]
+            elif not found:
+                arrays = (device_of(arg) for arg in args if isinstance(arg, NDArray))
+                self._ctx = next(arrays, None)
+
+    def form_of_block(self, block, template, leaves, state: Fingerprint = ()) -> Form:
+        """Of calls of a block with arguments of this structure, and constants in this state."""
+        try:
+            mark = self.model.mark(block)
+            form = self.make_form(
+                describe(block),
+                types_of(block, mark),
+                (template, mark + state),
+                list(map(_spec_and_kind, leaves)),
+                lambda: self.trace(block, template, leaves),
+                scalars=_scalars(leaves),
+            )
+            form.block, form.mutable = block, self.model.containers_of(block)
+            return form
+        except EdbError as error:
+            raise type(error)(f'{error}\n  called at {current_site()}') from error.__cause__
+
+    def trace(self, block, template, leaves) -> StaticGraph:
+        """A block's call as a static subgraph, or an error that says what to write instead."""
+        try:
+            with suspended():
+                graph = trace_block(block, template, len(leaves))
+            self.model.mark(block)  # a first run may set it up
+            return graph
+        except EdbError:
+            raise
+        except NotImplementedForSymbol as error:
+            raise RecordError(
+                f'{describe(block)} looks at the contents of an array (if, while, bool(), '
+                f'asnumpy(), …) at {site_of_error(error)}, and cannot be traced as a static '
+                'subgraph: choose by F.where(condition, one, other), or put the if into the '
+                f'forward() of a gluon.Block, which runs for each sample ({error})'
+            ) from error
+        except Exception as error:
+            specs = ', '.join(str(leaf._store.spec) for leaf in leaves)
+            raise RecordError(
+                f'{describe(block)} cannot be traced as a static subgraph with '
+                f'({specs}): {type(error).__name__}: {error}'
+            ) from error
+
+    def form_of_operator(self, op, attrs, leaves, shared, arrays) -> Form:
+        """Of calls of an operator that share the arguments at some positions."""
+        weights, types = shared_types.of(op, shared, arrays) if shared else ((), operator_types)
+        if shared:
+            attrs = tuple([(key, value) for key, value in attrs if key != 'sparse_grad'])
+        try:
+            return self.make_form(
+                op,
+                types,
+                (op, attrs, shared),
+                list(map(_spec_and_kind, leaves)),
+                lambda: trace_operator(op, attrs, len(leaves), dict(zip(shared, weights))),
+                scalars=_scalars(leaves),
+            )
+        except EdbError as error:
+            raise type(error)(f'{error}\n  called at {current_site()}') from error.__cause__
+
+    def form_of_numbered(self, op: str, numbered: Numbered, leaves) -> Form:
+        """Of calls of an operator whose number, an attribute, is an argument as it varies."""
+        try:
+            return self.make_form(
+                op,
+                operator_types,
+                (op, numbered.rest + ((numbered.name, 'data'),), ()),
+                list(map(_spec_and_kind, leaves)),
+                lambda: trace_numbered(op, numbered)._replace(
+                    scalars=(not leaves[0]._store.shape,)
+                ),
+                scalars=_scalars(leaves),
+            )
+        except EdbError as error:
+            raise type(error)(f'{error}\n  called at {current_site()}') from error.__cause__
+
+    def form_of_rewriting(self, name, attrs, spec: Spec, trace) -> Form:
+        """Of an operator that is none of MXNet's, as padding or cutting a value."""
+        key = name, attrs, spec
+        form = self.forms_by_key.get(key)
+        if form is None:
+            form = self.forms_by_key[key] = self.make_form(
+                name, operator_types, key[:2] + ((),), [(spec, Kind.ROWS)], trace
+            )
+        return form
+
+    def make_form(
+        self, name, types, head, specs, trace, scalars: Tuple[int, ...] = (), **facts
+    ) -> Form:
+        """A form whose type is remembered, or made of a trace.
+
+        Parameters
+        ----------
+        name : str
+            For users.
+        types : dict
+            Where such types are remembered.
+        head : tuple
+            What tells them apart but for arguments, mode and options.
+        specs : list of (Spec, Kind)
+            Of the arguments.
+        trace : callable
+        scalars : tuple of int
+            Positions of arguments with no axes for users.
+        **facts
+            Of the type, see `make_type`.
+        """
+        contexts = {spec.ctx for spec, _ in specs}
+        if len(contexts) > 1:
+            raise RecordError(
+                f'{name} got arguments on different contexts: '
+                f'{", ".join(sorted(map(str, contexts)))}'
+            )
+        rows = {spec.rows for spec, _ in specs}
+        aligned = head + (
+            self.mode,
+            self.options,
+            tuple((spec.arena, kind) for spec, kind in specs),
+            scalars,
+            *facts.items(),
+        )
+        exact = aligned + (tuple(spec.rows for spec, _ in specs),)
+        with tracing:  # two threads get the same type
+            node_type = types.get(exact) or (types.get(aligned) if len(rows) == 1 else None)
+            if node_type is None or not node_type.fits():
+                node_type = make_type(
+                    trace(),
+                    self.mode,
+                    specs,
+                    contexts.pop(),
+                    self.options,
+                    head,
+                    scalars=scalars,
+                    **facts,
+                )
+            only = node_type.alone or node_type.whole or any(node_type.graph.scalars)
+            keep(types, exact if only else aligned, node_type)
+        for parameter in node_type.parameters:
+            self.model.watch(self, name, parameter, node_type.ctx)
+        form = self.new_form(node_type, 1 if node_type.whole else specs[0][0].rows)
+        if form.lengths != ANY:
+            self._by_length[form.index] = types, head, specs
+        return form
+
+    def new_form(
+        self,
+        node_type: NodeType,
+        rows: int,
+        block: Optional[gluon.Block] = None,
+        mutable: Optional[tuple] = None,
+    ) -> Form:
+        """A form of calls of this type with so many rows."""
+        specs = node_type.output_specs(rows)
+        scalars = node_type.graph.scalars or (False,) * len(specs)
+        stores = [self.store(*output) for output in zip(specs, scalars)]
+        form = Form(len(self.forms), node_type, rows, stores)
+        form.block, form.mutable = block, mutable
+        self.forms.append(form)
+        self.form_summaries.append(
+            (
+                node_type.serial,
+                rows,
+                form.outputs,
+                sum([argument.kind is not Kind.ROWS for argument in node_type.arguments]),
+                node_type.mode.recording,
+            )
+        )
+        self.output_rows += [store.spec.rows for store in stores]
+        return form
+
+    def known_form_for_lengths(self, form: Form, args: Sequence[Any]) -> Optional[Form]:
+        """`form` if padding changes nothing in this call, else the one for calls with its lengths;
+        None if there was none such yet or `args` are not values and numbers alone."""
+        for arg in args:
+            if not isinstance(arg, (LazyArray, int, float)):
+                return None
+        node_type = form.node_type
+        if node_type.neutral:
+            for one, other in node_type.linked:
+                if len(args[one]._ids) != len(args[other]._ids):
+                    break
+            else:
+                return form
+        return self.forms_by_key.get((form.index, _lengths_of(args)))
+
+    def form_for_lengths(self, form: Form, args: Sequence[Any]) -> Form:
+        """The same, made if needed."""
+        exact = self.known_form_for_lengths(form, args)
+        if exact is None:
+            lengths = _lengths_of(args)
+            types, head, specs = self._by_length[form.index]
+            key = head + (self.mode, self.options, tuple(specs), lengths)
+            node_type = types.get(key)
+            if node_type is None:
+                try:
+                    node_type = make_type(
+                        form.node_type.graph,
+                        self.mode,
+                        specs,
+                        form.node_type.ctx,
+                        self.options,
+                        head,
+                        lengths,
+                    )
+                except EdbError as error:
+                    raise type(error)(f'{error}\n  called at {current_site()}') from None
+                node_type = types.setdefault(key, node_type)
+            exact = self.forms_by_key[form.index, lengths] = self.new_form(
+                node_type, form.rows, form.block, form.mutable
+            )
+        return exact
+
+    @abstractmethod
+    def any_left(self) -> bool:
+        """Whether calls wait."""
+
+
+def _lengths_of(args: Sequence[Any]) -> Tuple[int, ...]:
+    return tuple([len(arg._ids) for arg in args if arg.__class__ is RaggedArray])
+
+
+def _scalars(leaves: Sequence[LazyArray]) -> Tuple[int, ...]:
+    """Which of them have no axes for users."""
+    return tuple([position for position, leaf in enumerate(leaves) if not leaf._store.shape])
+
+
+def _spec_and_kind(leaf: LazyArray) -> Tuple[Spec, Kind]:
+    return leaf._store.spec, Kind.RAGGED if leaf.__class__ is RaggedArray else Kind.ROWS

@@ -1,0 +1,124 @@
+"""What recorded calls read of the user's model, which must stay until they ran."""
+
+from typing import Any, Dict, Optional, Set, Tuple
+
+import mxnet as mx
+import numpy as np
+from mxnet import gluon
+
+from ..errors import RecordError
+from ..mx.arrays import detached
+from ..mx.guard import Watched
+from ..mx.parameters import arrays_of
+from ..subgraph.fingerprint import Fingerprint, changed, containers, contents, fingerprint
+from ..subgraph.trace import describe
+
+
+class ModelWatch:
+    """Parameters and attributes of blocks, as the calls of a recording read them.
+
+    Attributes
+    ----------
+    parameters : dict
+        (id of a parameter, context) -> its array when a call that uses it was first recorded.
+    """
+
+    def __init__(self) -> None:
+        self.parameters: Dict[Tuple[int, mx.Context], Watched] = {}
+        self._known: Set[Tuple[gluon.Parameter, mx.Context]] = set()
+        self._marks: Dict[gluon.Block, Fingerprint] = {}
+        self._containers: Dict[gluon.Block, Optional[tuple]] = {}
+        self._replaced: Optional[str] = None
+        self._changed: Optional[str] = None
+
+    def mark_of(self, block: gluon.Block) -> Fingerprint:
+        """The fingerprint of a block, which it must have until its calls are evaluated."""
+        mark = self._marks.get(block)
+        return self.mark(block) if mark is None else mark
+
+    def mark(self, block: gluon.Block) -> Fingerprint:
+        """The same, as it is now."""
+        mark = self._marks[block] = fingerprint(block)
+        return mark
+
+    def containers_of(self, block: gluon.Block) -> Optional[tuple]:
+        """What the forms of a block are to compare at each call (see `Form.mutable`)."""
+        if block in self._containers:
+            known = self._containers[block]
+            if known is None or known[1] == contents(known[0]):
+                return known
+            self.mark(block)
+        found = containers(block)
+        self._containers[block] = (found, contents(found)) if found else None
+        return self._containers[block]
+
+    def watch(self, recording: Any, name: str, parameter: gluon.Parameter, ctx: mx.Context) -> None:
+        """Keep a parameter's values at hand; those of the calls of one scope must be the same.
+
+        Parameters
+        ----------
+        recording : Recording
+            It is told when the parameter is about to change.
+        name : str
+            Of what reads it.
+        parameter : gluon.Parameter
+        ctx : mxnet.Context
+        """
+        key, array = (id(parameter), ctx), parameter.data(ctx)
+        watched = self.parameters.get(key)
+        if watched is None or not recording.any_left():
+            self.parameters[key] = Watched(array, recording.touched)
+            self._known.add((parameter, ctx))
+        elif watched.array is not array or watched.copy is not None:
+            before, now = watched.values(), detached(array)
+            if (
+                before.dtype != now.dtype
+                or before.ctx != now.ctx
+                or not np.array_equal(before.asnumpy(), now.asnumpy())
+            ):
+                raise RecordError(
+                    f'parameter {parameter.name} of {name} was changed between two recorded calls '
+                    f'that use it; evaluate the earlier ones (gluon_edbatch.forward) first'
+                )
+            if watched.array is array:
+                watched.watch_again()
+
+    def look_at_parameters(self) -> None:
+        """Note if a parameter got another array."""
+        for parameter, ctx in self._known:
+            watched = self.parameters[id(parameter), ctx]
+            if not any(array is watched.array for array in arrays_of(parameter)):
+                self._replaced = parameter.name
+                break
+
+    def look_at_blocks(self) -> None:
+        """Note if what blocks read was changed."""
+        for block, mark in self._marks.items():
+            now = fingerprint(block)
+            if now != mark:
+                self._changed = f'{", ".join(changed(mark, now))} of {describe(block)}'
+                break
+
+    def check(self) -> None:
+        """Raise `RecordError` if a change was noted."""
+        if self._replaced is not None:
+            raise RecordError(
+                f'parameter {self._replaced} got a new array (by initialize, cast, reset_ctx, '
+                f'grad_req, …) while a scope was recording calls that use it; evaluate them '
+                f'(gluon_edbatch.forward) or leave the scope first'
+            )
+        if self._changed is not None:
+            raise RecordError(
+                f'{self._changed} was changed while a scope was recording calls that read it; '
+                f'change it before the scope or after it'
+            )
+
+    def forget_blocks(self) -> None:
+        """Some block's attributes changed: look at all of them again."""
+        self._marks.clear()
+        self._containers.clear()
+
+    def release(self) -> None:
+        """Nobody will ask for parameters any more."""
+        for watched in self.parameters.values():
+            watched.release()

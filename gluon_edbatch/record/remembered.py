@@ -1,0 +1,42 @@
+"""Types of calls, remembered from scope to scope.
+
+A block's are kept as long as it has the same fingerprint, those used last; operators have no block.
+Beside the types stands what is known of calls of different lengths (see `families`).
+"""
+
+import threading
+import weakref
+from collections import OrderedDict
+from typing import Any, Dict
+
+from mxnet import gluon
+
+from ..subgraph.fingerprint import Fingerprint
+from .shared import SharedTypes
+
+tracing = threading.RLock()  # the name scope of a block serves one thread at a time
+operator_types: Dict[tuple, Any] = {}
+shared_types = SharedTypes()  # of operators on arrays that calls share
+_block_types: 'weakref.WeakKeyDictionary[gluon.Block, OrderedDict]' = weakref.WeakKeyDictionary()
+_MOST_FINGERPRINTS = 32  # a block may read something else in each scope, as a temperature
+_MOST_TYPES = 4096  # of operators: a number that is an attribute may be another in each scope
+
+
+def types_of(block: gluon.Block, mark: Fingerprint) -> Dict[tuple, Any]:
+    """The types of a block's calls as long as it has this fingerprint."""
+    with tracing:
+        marks = _block_types.setdefault(block, OrderedDict())
+        types = marks.setdefault(mark, {})
+        marks.move_to_end(mark)
+        if len(marks) > _MOST_FINGERPRINTS:
+            marks.popitem(last=False)
+        return types
+
+
+def keep(types: Dict[tuple, Any], key: tuple, node_type: Any) -> None:
+    """Know a type as the one used last; if there are too many, the older half goes."""
+    types.pop(key, None)
+    types[key] = node_type
+    if len(types) > _MOST_TYPES:
+        for old in list(types)[: -_MOST_TYPES // 2]:
+            del types[old]
