@@ -82,6 +82,6 @@ export EDB_VENV="$dir/env" EDB_EXTRAS="$extra,nlp,test,example,benchmark"
 bash "$dir/source/scripts/environment.sh" >/dev/null
 cd "$dir/source"
 # Most tests import MXNet first, which then has to find CUDA's libraries itself.
-libraries="$("$python" -W ignore -c 'from gluon_edbatch import _cuda; print(*_cuda.folders(), sep=":")')"
+libraries="$("$python" -W ignore -c 'from gluon_edbatch.mx import cuda; print(*cuda.folders(), sep=":")')"
 export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$libraries"
 OMP_NUM_THREADS=1 "$python" -m pytest -n 2 --dist loadfile "$@"

@@ -33,7 +33,7 @@ count="$("$python" -W ignore -c 'import gluon_edbatch, mxnet; print(mxnet.contex
 echo "test_gpu: $count GPUs" >&2
 
 # Most tests and benchmarks import MXNet first, which then has to find CUDA's libraries itself.
-libraries="$("$python" -W ignore -c 'from gluon_edbatch import _cuda; print(*_cuda.folders(), sep=":")')"
+libraries="$("$python" -W ignore -c 'from gluon_edbatch.mx import cuda; print(*cuda.folders(), sep=":")')"
 export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$libraries"
 "$python" -m pytest -m gpu -n 0
 for workload in treelstm-sick lattice-lstm bilstm-tagger; do
