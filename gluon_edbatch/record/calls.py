@@ -244,7 +244,7 @@ class Form:
         self.leaves = node_type.graph.leaves
         self.stores = stores
         self.first = self.second = None
-        self.nested = unflatten(self.template, iter(self.leaves))
+        self.nested = node_type.nested
         self.shape = _NESTED if _is_nested(self.nested) else _OTHER
         if self.nested == 0:
             self.shape, self.first = _ONE, stores[0]

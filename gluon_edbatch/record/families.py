@@ -13,11 +13,9 @@ from ..ops.attrs import Shape
 from ..subgraph.node_type import Kind
 from ..subgraph.padded import PaddedGraph, differing_axes, padded_graph
 from ..subgraph.spec import Spec
-from ..subgraph.structure import flatten
 from ..subgraph.trace import StaticGraph, describe, trace_operator
 from .calls import Callee, Form
 from .forms import Forms
-from .inputs import ARRAYS
 from .lazy import LazyArray, RaggedArray
 from .padded import PaddedCall, padded_call
 from .remembered import keep, operator_types, tracing, types_of
@@ -26,6 +24,7 @@ from .remembered import keep, operator_types, tracing, types_of
 _first_shapes: 'weakref.WeakKeyDictionary[gluon.Block, Dict[tuple, tuple]]' = (
     weakref.WeakKeyDictionary()
 )
+_NONE: Dict[tuple, tuple] = {}
 
 
 class Family:
@@ -60,7 +59,7 @@ class Family:
 
 
 def padded_block_call(
-    forms: Forms, callee: Callee, args: Sequence[Any], leaves: Sequence[Any]
+    forms: Forms, callee: Callee, template: tuple, leaves: Sequence[Any]
 ) -> Optional[PaddedCall]:
     """How to record a call of a block on padded arrays; None if it is not to be.
 
@@ -68,24 +67,24 @@ def padded_block_call(
     ----------
     forms : Forms
     callee : Callee
-    args : sequence
-        As the user gave them.
+    template : tuple
+        Of the arguments, see `flatten`.
     leaves : sequence of lazy values
         The values among them.
     """
+    specs = [leaf._store.spec for leaf in leaves]
     if (
         not forms.options.buckets
         or forms.mode.numpy  # padding knows nothing of its shapes yet
-        or any(leaf.__class__ is RaggedArray for leaf in leaves)
+        or RaggedArray in map(type, leaves)
+        or True in [spec.eager for spec in specs]
     ):
         return None
-    specs = [leaf._store.spec for leaf in leaves]
-    if any(spec.eager for spec in specs):
-        return None
-    template = tuple([flatten(arg, ARRAYS, []) for arg in args])
-    key = template, *[(len(spec.shape), spec.dtype, spec.ctx) for spec in specs]
-    calls = callee.families.setdefault(key, {})
+    key = template, *[(len(spec.shape), spec.dtype) for spec in specs]
     shapes = tuple([spec.shape for spec in specs])
+    if _first_shapes.get(callee.block, _NONE).get(key) == shapes:
+        return None  # no others were seen
+    calls = callee.families.setdefault(key, {})
     call = calls.get(shapes)
     if call is None or call.form.changed():
         call = calls[shapes] = _new_block_call(forms, callee.block, key, leaves)
@@ -120,9 +119,10 @@ def _new_block_call(
             form = forms.forms_by_key[place] = forms.make_form(
                 describe(block),
                 types,
-                (template, mark),
+                (template, ()),
                 _rows(specs),
                 lambda: padded.graph,
+                made_with=(template, mark),
                 padded=axes,
             )
             form.block, form.mutable = block, mutable

@@ -98,10 +98,11 @@ class Forms(Inputs):
             form = self.make_form(
                 describe(block),
                 types_of(block, mark),
-                (template, mark + state),
+                (template, state),
                 list(map(_spec_and_kind, leaves)),
                 lambda: self.trace(block, template, leaves),
                 scalars=_scalars(leaves),
+                made_with=(template, mark + state),
             )
             form.block, form.mutable = block, self.model.containers_of(block)
             return form
@@ -175,7 +176,15 @@ class Forms(Inputs):
         return form
 
     def make_form(
-        self, name, types, head, specs, trace, scalars: Tuple[int, ...] = (), **facts
+        self,
+        name,
+        types,
+        head,
+        specs,
+        trace,
+        made_with=None,
+        scalars: Tuple[int, ...] = (),
+        **facts,
     ) -> Form:
         """A form whose type is remembered, or made of a trace.
 
@@ -190,6 +199,8 @@ class Forms(Inputs):
         specs : list of (Spec, Kind)
             Of the arguments.
         trace : callable
+        made_with : tuple, optional
+            Of the type, see `NodeType`; by default as `head`.
         scalars : tuple of int
             Positions of arguments with no axes for users.
         **facts
@@ -219,7 +230,7 @@ class Forms(Inputs):
                     specs,
                     contexts.pop(),
                     self.options,
-                    head,
+                    made_with or head,
                     scalars=scalars,
                     **facts,
                 )
@@ -251,7 +262,7 @@ class Forms(Inputs):
                 node_type.serial,
                 rows,
                 form.outputs,
-                sum([argument.kind is not Kind.ROWS for argument in node_type.arguments]),
+                node_type.of_many,
                 node_type.mode.recording,
             )
         )
@@ -289,7 +300,7 @@ class Forms(Inputs):
                         specs,
                         form.node_type.ctx,
                         self.options,
-                        head,
+                        form.node_type.made_with,
                         lengths,
                     )
                 except EdbError as error:

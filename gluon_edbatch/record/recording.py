@@ -89,7 +89,8 @@ class Recording(Forms):
 
     def _block_unknown(self, callee, args):
         block, childless = callee.block, False
-        self.find_ctx(block, args)
+        if self._ctx is None:
+            self.find_ctx(block, args)
         if callee.children and len(args) == 2:
             x, children = args
             args = (x, *block.ragged_children(x, children))
@@ -104,16 +105,18 @@ class Recording(Forms):
         for kind in kinds:
             prefix = prefix.make(kind)
         values = [self.number(leaf) if leaf.__class__ in (int, float) else leaf for leaf in leaves]
-        like = self._like_but_for_rows(callee, kinds, leaves)
-        padded = self._padded_call(callee, args, values) if like is None or self.padded else None
-        if padded is not None:
-            self.pads = True
-            return padded.record(self, values)
+        like = self._like_but_for_rows(callee, kinds, values)
+        if like is None or self.padded:
+            template = tuple([flatten(arg, ARRAYS, []) for arg in args])
+            padded = self._padded_call(callee, template, values)
+            if padded is not None:
+                self.pads = True
+                return padded.record(self, values)
         if prefix.form is None or prefix.form.changed():
             if like is None:
-                prefix.form = self._resolve_described(callee, args, kinds, leaves)
+                prefix.form = self._resolve_described(callee, template, kinds, values)
             else:
-                rows = _rows_of(leaves).pop()
+                rows = values[0]._store.spec.rows
                 prefix.form = self.new_form(like.node_type, rows, block, like.mutable)
         return self.append_call(prefix.form, values)
 
@@ -200,21 +203,14 @@ class Recording(Forms):
 
     def _like_but_for_rows(self, callee, kinds, leaves) -> Optional[Form]:
         """The form of an earlier call that differs in rows only, as calls on whole sentences do."""
-        alike = len(_rows_of(leaves)) == 1
-        like = callee.of_any_rows.get(_but_for_rows(kinds)) if alike else None
-        return None if like is None or like.changed() else like
+        like = callee.of_any_rows.get(_but_for_rows(kinds)) if callee.of_any_rows else None
+        return like if like is not None and _of_same_rows(leaves) and not like.changed() else None
 
-    def _resolve_described(self, callee, args, kinds, leaves) -> Form:
+    def _resolve_described(self, callee, template, kinds, leaves) -> Form:
         """The form of such a call, of which there was none like it."""
-        self.find_ctx(callee.block)
-        number = self.value_type(self.store(spec_of((1,), SCALAR_DTYPE, self.ctx)), -1)
-        form = self.form_of_block(
-            callee.block,
-            tuple(flatten(arg, ARRAYS, []) for arg in args),
-            [leaf if isinstance(leaf, LazyArray) else number for leaf in leaves],
-        )
+        form = self.form_of_block(callee.block, template, leaves)
         if (
-            len(_rows_of(leaves)) == 1
+            _of_same_rows(leaves)
             and Number not in kinds
             and form.lengths == ANY
             and not (form.node_type.alone or form.node_type.whole)
@@ -222,9 +218,9 @@ class Recording(Forms):
             callee.of_any_rows[_but_for_rows(kinds)] = form
         return form
 
-    def _padded_call(self, callee, args, leaves) -> Optional[PaddedCall]:
+    def _padded_call(self, callee, template, leaves) -> Optional[PaddedCall]:
         """How to record such a call on padded arrays; None if it is not to be, or costs more."""
-        call = padded_block_call(self, callee, args, leaves)
+        call = padded_block_call(self, callee, template, leaves)
         if call is None or not (call.pays or (self.pads and call.is_free(self, leaves))):
             return None
         return call
@@ -589,8 +585,8 @@ def _same(result: Any, other: Any) -> bool:
     return result.__class__ in VALUES and result._id == other._id
 
 
-def _rows_of(leaves: Sequence[Any]) -> Set[int]:
-    return {leaf._store.spec.rows for leaf in leaves if isinstance(leaf, LazyArray)}
+def _of_same_rows(leaves: Sequence[LazyArray]) -> bool:
+    return len({leaf._store.spec.rows for leaf in leaves}) == 1
 
 
 def _but_for_rows(kinds: Sequence[Any]) -> tuple:

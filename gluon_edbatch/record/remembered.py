@@ -25,7 +25,12 @@ _MOST_TYPES = 4096  # of operators: a number that is an attribute may be another
 def types_of(block: gluon.Block, mark: Fingerprint) -> Dict[tuple, Any]:
     """The types of a block's calls as long as it has this fingerprint."""
     with tracing:
-        marks = _block_types.setdefault(block, OrderedDict())
+        marks = _block_types.get(block)
+        if marks is None:
+            marks = _block_types[block] = OrderedDict()
+        last = next(reversed(marks.items()), None)
+        if last is not None and last[0] == mark:  # mostly: fingerprints take long to hash
+            return last[1]
         types = marks.setdefault(mark, {})
         marks.move_to_end(mark)
         if len(marks) > _MOST_FINGERPRINTS:
@@ -35,6 +40,8 @@ def types_of(block: gluon.Block, mark: Fingerprint) -> Dict[tuple, Any]:
 
 def keep(types: Dict[tuple, Any], key: tuple, node_type: Any) -> None:
     """Know a type as the one used last; if there are too many, the older half goes."""
+    if next(reversed(types), None) == key and types[key] is node_type:
+        return
     types.pop(key, None)
     types[key] = node_type
     if len(types) > _MOST_TYPES:

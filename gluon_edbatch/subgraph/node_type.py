@@ -34,6 +34,7 @@ from .passes.horizontal import most_rows, packs
 from .rowwise import RowwiseResult, Verdict, analyse
 from .segments import by_segments
 from .spec import ArenaKey, Spec, spec_of
+from .structure import unflatten
 from .trace import INPUT, StaticGraph, is_argument
 
 _TRIAL_LENGTH = 3  # length of a ragged axis while shapes are inferred
@@ -202,6 +203,16 @@ class NodeType:
         return list(self.graph.parameters.values())
 
     @cached_property
+    def nested(self) -> Any:
+        """The results as a call returns them, with the number of an output in place of each."""
+        return unflatten(self.graph.results, iter(self.graph.leaves))
+
+    @cached_property
+    def of_many(self) -> int:
+        """How many arguments are of any number of values."""
+        return sum([argument.kind is not Kind.ROWS for argument in self.arguments])
+
+    @cached_property
     def ragged(self) -> List[int]:
         """Positions of the ragged arguments."""
         return [
@@ -313,8 +324,7 @@ class NodeType:
         if rows == self.rows:
             return self.outputs
         return tuple(
-            spec_of((rows * factor,) + spec.row_shape, spec.dtype, spec.ctx, self.eager)
-            for factor, spec in zip(self.factors, self.outputs)
+            [spec.of_rows(rows * factor) for factor, spec in zip(self.factors, self.outputs)]
         )
 
 

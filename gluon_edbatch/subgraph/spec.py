@@ -59,6 +59,14 @@ class Spec:
         self.arena = arena
         self.row_shape, self.dtype, self.ctx, self.eager = arena
 
+    def of_rows(self, rows: int) -> 'Spec':
+        """The same with so many rows."""
+        spec = _specs.get((self.arena, rows))
+        if spec is None:
+            spec = spec_of((rows, *self.row_shape), self.dtype, self.ctx, self.eager)
+            _specs[self.arena, rows] = spec
+        return spec
+
     def __repr__(self) -> str:
         return f'{np.dtype(self.dtype).name}{self.shape}@{self.ctx}'
 
