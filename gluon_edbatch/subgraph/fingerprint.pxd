@@ -1,4 +1,7 @@
 # The types of fingerprint.py for Cython; without it the module is ordinary Python.
+cimport cython
+
+
 cdef class Same:
     cdef readonly object _id, _reference
     cdef object __weakref__
@@ -10,9 +13,10 @@ cdef class _Search:
     cdef public set mentioned
     cdef dict _seen
     cdef Py_ssize_t _left, _depth
-    cpdef block(self, block, path)
+    @cython.locals(attributes=dict)
+    cpdef block(self, block, str path)
     cpdef frozen(self, value, path, key=*)
-    cpdef add(self, value, path)
+    cpdef add(self, value, str path)
     cdef _items(self, value, path)
     cdef _reached(self, value, path)
     cdef _named(self, values, path)
@@ -20,3 +24,7 @@ cdef class _Search:
     cdef _function(self, function, path)
     cdef _variables(self, function, path)
     cdef bint _is_new(self, value)
+
+
+cpdef bint has_hooks(block) except -1
+cpdef bint has_operator_hook(block) except -1

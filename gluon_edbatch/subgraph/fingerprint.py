@@ -62,6 +62,7 @@ _GLUON_STATE = frozenset(
     ]
 )
 PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic)
+_EQUAL_IF_SAME = frozenset((bool, int, str, bytes, type(None)))  # plain ones of one type
 _MUTABLE = (list, dict, set, np.ndarray)
 _FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial)
 _OPAQUE = (mx.nd.NDArray, mx.sym.Symbol, gluon.Parameter, gluon.ParameterDict, mx.Context)
@@ -104,6 +105,8 @@ def exact(constant: Any) -> Hashable:
     """What is equal for the same constants only: 1 is neither True nor 1.0, 0.0 is not -0.0, but
     one NaN is as good as another."""
     kind = type(constant)
+    if kind in _EQUAL_IF_SAME:
+        return kind, constant
     if isinstance(constant, np.generic):
         return kind, constant.tobytes()
     if isinstance(constant, (tuple, frozenset)):
@@ -209,7 +212,8 @@ class _Search:
         if not self._is_new(block):
             return
         cls, children, parameters = type(block), block._children, block._reg_params
-        for name, value in block.__dict__.items():
+        attributes = block.__dict__
+        for name, value in attributes.items():
             if name not in _GLUON_STATE and name not in children and name not in parameters:
                 self.add(value, f'{path}.{name}')
         for name in ('forward', 'hybrid_forward'):
@@ -237,6 +241,8 @@ class _Search:
             at this place.
         """
         self._left -= 1
+        if type(value) in _EQUAL_IF_SAME:
+            return type(value), value
         if isinstance(value, PLAIN):
             return exact(value)
         if isinstance(value, np.ndarray) and value.dtype != object and value.nbytes <= _MOST_BYTES:
