@@ -1,6 +1,6 @@
 """What an evaluation did: the figures that reports are made of."""
 
-from typing import Dict, Iterable, NamedTuple, Set, Tuple
+from typing import Dict, Iterable, List, NamedTuple, Set, Tuple
 
 import numpy as np
 
@@ -23,8 +23,8 @@ class EvaluationCounts(NamedTuple):
         The user's line that needed a value.
     early : bool
         Whether the scope was still recording.
-    passes : dict
-        Serial of a type -> the compile options that made a difference to it by then.
+    arranged : list of NodeType
+        Those whose calls were put into another order.
     """
 
     calls: np.ndarray
@@ -36,30 +36,23 @@ class EvaluationCounts(NamedTuple):
     collect_s: float
     schedule_s: float
     execute_s: float
-    passes: Dict[int, Tuple[str, ...]]
+    arranged: List[NodeType]
 
 
-def passes_of(plan: Plan, arranged: Iterable[NodeType]) -> Dict[int, Tuple[str, ...]]:
-    """For each type of an evaluation the compile options that made a difference: to what is
-    compiled, and in this evaluation.
-
-    Parameters
-    ----------
-    plan : Plan
-    arranged : iterable of NodeType
-        Those whose calls were put into another order.
-    """
+def passes_of(count: EvaluationCounts) -> Dict[int, Tuple[str, ...]]:
+    """For each type of an evaluation, by serial, the compile options that made a difference: to
+    what is compiled, and in this evaluation."""
     changed: Dict[int, Set[str]] = {}
-    for group in plan.groups:
+    for group in count.plan.groups:
         mine = changed.setdefault(group.node_type.serial, set())
         mine |= executable(group.node_type).changed_by
         if group.hoisted and not group.node_type.tables:
             mine.add('hoisting')
-    for node_type in arranged:
+    for node_type in count.arranged:
         changed[node_type.serial].add('row_layout')
     return {
         group.node_type.serial: options_among(group.node_type, changed[group.node_type.serial])
-        for group in plan.groups
+        for group in count.plan.groups
     }
 
 

@@ -28,7 +28,7 @@ from ..subgraph.node_type import Kind, NodeType
 from ..subgraph.spec import ArenaKey, spec_of
 from .backend import traits_of
 from .backward import BackwardPass, connect
-from .counts import EvaluationCounts, passes_of
+from .counts import EvaluationCounts
 from .machine import Machine
 from .own_tape import EagerCalls, eager_last, given_rows
 from .steps import steps
@@ -154,7 +154,7 @@ class Evaluator:
                 recorded - started,
                 scheduled - recorded,
                 time.perf_counter() - scheduled,
-                passes_of(plan, arranged),
+                arranged,
             )
         )
 

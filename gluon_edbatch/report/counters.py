@@ -4,7 +4,7 @@ from typing import Any, Dict, Iterable, List, NamedTuple, Tuple
 
 import numpy as np
 
-from ..execute.counts import EvaluationCounts, options_among
+from ..execute.counts import EvaluationCounts, options_among, passes_of
 from ..record.sites import Site
 from ..schedule import lower_bound
 from ..subgraph.node_type import NodeType
@@ -143,14 +143,13 @@ def make_report(
     """Add up the evaluations of a scope."""
     types: Dict[int, TypeReport] = {}
     for count in counts:
+        passes = passes_of(count)
         for group in count.plan.groups:
             kind = group.node_type
             known = types.get(kind.serial) or TypeReport(
                 repr(kind), 0, 0, kind.reason if kind.alone else '', alike=_alike(kind)
             )
-            known = known._replace(
-                passes=options_among(kind, known.passes, count.passes[kind.serial])
-            )
+            known = known._replace(passes=options_among(kind, known.passes, passes[kind.serial]))
             if group.hoisted:
                 types[kind.serial] = known._replace(hoisted=known.hoisted + 1)
             else:
