@@ -82,11 +82,10 @@ class LazyArray(NDArray):
 
     def evaluated(self) -> NDArray:
         """The value as an ordinary NDArray."""
-        try:
-            return self._array
-        except AttributeError:
-            pass
-        if self.constant() is not None:
+        array = getattr(self, '_array', None)
+        if array is not None:
+            return array
+        if self._id < 0 and self.constant() is not None:
             return self.settled()  # somebody may write to it
         self._array = self._compute()
         return self._array

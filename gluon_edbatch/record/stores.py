@@ -6,6 +6,7 @@ import mxnet as mx
 import numpy as np
 from mxnet.ndarray import NDArray
 
+from ..mx.arrays import rows_of
 from ..mx.host import upload
 from ..mx.modes import modes, set_recording
 from ..mx.pool import Memory
@@ -54,12 +55,12 @@ class Arena:
         self._show()
         source = self.taped if taped else None
         if source is None:
-            return self.raw._slice(begin, end)
+            return rows_of(self.raw, begin, end)
         previous = set_recording(True)  # at every value that is read: `modes` would take longer
         try:
             if source.ndim > _MOST_AXES:
                 return mx.nd.slice_axis(source, axis=0, begin=begin, end=end)
-            return source._slice(begin, end)
+            return rows_of(source, begin, end)
         finally:
             set_recording(previous)
 
