@@ -1,7 +1,9 @@
 """The hooks that a scope needs in MXNet: installed with the first scope, gone with the last.
 
 These functions are replaced: ``Block.__call__`` (calls of blocks), ``Block.__setattr__`` (blocks
-that change while their calls wait), ``NDArray.__setitem__``, the function behind all of ``mx.nd``
+that change while their calls wait), what ``array[0] = value`` makes of a value whose class is not
+the array's (not the method itself: to change a class that objects are of slows down whatever is
+asked of them, for a while), the function behind all of ``mx.nd``
 (operators), what makes arrays of known contents (see `created`), autograd's two mode setters, and
 what makes arrays part of its tape by their handles. Each asks first whether *this thread or asyncio
 task* is recording; MXNet itself runs unchanged in others, and in this one while `suspended`.
@@ -15,6 +17,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, Callable, Iterator, Set
 
+import mxnet as mx
 from mxnet import autograd, gluon
 from mxnet.base import MXNetError
 from mxnet.ndarray import NDArray
@@ -30,7 +33,7 @@ from .sites import current_site
 _call = gluon.Block.__call__
 _setattr = gluon.Block.__setattr__
 _call_function = autograd.Function.__call__
-_setitem = NDArray.__setitem__
+_array = mx.nd.ndarray.array
 _mark_variables, _grad = autograd.mark_variables, autograd.grad
 
 _lock = threading.Lock()
@@ -145,10 +148,12 @@ def _hooked_call_function(self, *inputs):
         )
 
 
-def _hooked_setitem(self, key, value):
-    if isinstance(value, LazyArray) and current_recording() is not None:
-        value = value.evaluated()  # MXNet takes arrays of the class of `self` only
-    _setitem(self, key, value)
+def _hooked_array(source_array, ctx=None, dtype=None):
+    if current_recording() is None or not isinstance(source_array, LazyArray):
+        return _array(source_array, ctx, dtype)
+    array = source_array.evaluated()
+    array = array if ctx is None else array.as_in_context(ctx)
+    return array if dtype is None or array.dtype == dtype else array.astype(dtype)
 
 
 def _hooked_mark_variables(variables, gradients, grad_reqs='write'):
@@ -182,7 +187,7 @@ def _listed(arrays) -> Any:
 _HOOKS = (
     (gluon.Block, '__call__', hooked_call, _call),
     (gluon.Block, '__setattr__', _hooked_setattr, _setattr),
-    (NDArray, '__setitem__', _hooked_setitem, _setitem),
+    (mx.nd.ndarray, 'array', _hooked_array, _array),
     (*INVOKE, _hooked_invoke, invoke),
     (autograd, 'set_recording', _hooked_set_recording, set_recording),
     (autograd, 'set_training', _hooked_set_training, set_training),
