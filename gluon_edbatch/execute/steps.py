@@ -1,6 +1,6 @@
 """What of a plan runs at once, and by which backend."""
 
-from typing import Iterator, NamedTuple, Tuple
+from typing import Any, Iterator, NamedTuple, Tuple
 
 import numpy as np
 
@@ -81,11 +81,13 @@ def _backends(plan: Plan) -> Tuple[np.ndarray, np.ndarray]:
     """The kind of each batch, and the first backend that can run it."""
     kinds, backends = np.zeros((2, plan.size), np.int8)
     for group in plan.groups:
-        left = group.numbers
+        left: np.ndarray = group.numbers
+        places: Any = slice(None)
         for index, backend in enumerate(BACKENDS):
-            mine = backend.kinds(group)
-            kinds[left], backends[left] = mine[kinds[group.numbers] == 0], index
-            left = left[kinds[left] == 0]
-            if not len(left):
+            mine = backend.kinds(group)[places]
+            kinds[left], backends[left] = mine, index
+            if np.count_nonzero(mine) == len(mine):
                 break
+            places = np.flatnonzero(kinds[group.numbers] == 0)
+            left = group.numbers[places]
     return kinds, backends

@@ -246,7 +246,9 @@ class _Planner:
             else:
                 read = self._ragged_reads(arena, values, counts, group)
             reads.append(read)
-        return group._replace(reads=tuple(_masked_where_uneven(reads)))
+        if node_type.masked:
+            reads = _masked_where_uneven(reads)
+        return group._replace(reads=tuple(reads))
 
     def _row_reads(
         self, arena, arg_rows, argument: Argument, starts, counts, group: Group

@@ -30,11 +30,11 @@ def kinds(group: Group) -> np.ndarray:
     if native is None:
         return np.zeros(group.size, np.int8)
     kind = native.program.element_size * 2 + group.node_type.mode.recording
-    padded = np.zeros(group.size, bool)
+    kinds = np.full(group.size, kind, np.int8)
     for position in group.node_type.ragged:
         read = group.reads[position]
-        padded |= (read.length != 0) & (True if read.parents is None else read.parents < 0)
-    return np.where(padded, 0, kind).astype(np.int8)
+        kinds[(read.length != 0) & (True if read.parents is None else read.parents < 0)] = 0
+    return kinds
 
 
 def run(machine: Machine, first: int, last: int) -> Optional[NativeRun]:
