@@ -42,8 +42,9 @@ def _part(each: Any) -> Any:
     """What stands for a part of a key, a tuple for a slice."""
     kind = type(each)
     if kind is slice:
-        limits = each.start, each.stop, each.step
-        return limits if all([type(limit) in _PLAIN for limit in limits]) else _OTHER
+        start, stop, step = limits = each.start, each.stop, each.step
+        plain = type(start) in _PLAIN and type(stop) in _PLAIN and type(step) in _PLAIN
+        return limits if plain else _OTHER
     return each if kind in _PLAIN or each is Ellipsis else _OTHER
 
 

@@ -165,16 +165,19 @@ class LazyArray(NDArray):
         """Record an operator; None if it is to run: this value's scope is not recording any more,
         or the value is one that was made there."""
         recording = self._store.recording
-        if recording is None or not recording.active() or self.made() is not None:
+        if recording is None or not recording.active():
+            return None
+        if self._id < 0 and self.made() is not None:
             return None
         return recording.operation(function, (self,), options)
 
     def reshape(self, *shape, **kwargs) -> NDArray:
         """As ``NDArray.reshape``."""
-        wanted = kwargs.get(
-            'shape', shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
-        )
-        result = self._recorded(_reshaping(tuple(wanted), bool(kwargs.get('reverse', False))))
+        wanted = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
+        reverse = False
+        if kwargs:
+            wanted, reverse = kwargs.get('shape', wanted), bool(kwargs.get('reverse', False))
+        result = self._recorded(_reshaping(tuple(wanted), reverse))
         if result is None:
             return self.settled().reshape(*shape, **kwargs)
         return self._sharing_memory(result)
@@ -212,7 +215,7 @@ class LazyArray(NDArray):
         return self if context == self.context else self.evaluated().as_in_context(context)
 
     def __getitem__(self, key):
-        if self.made() is not None:
+        if self._id < 0 and self.made() is not None:
             return self.settled()[key]
         index = known_index(key, self._store.shape) if self.__class__ is LazyArray else None
         recording = self._store.recording
@@ -225,7 +228,7 @@ class LazyArray(NDArray):
             value = recording.operation(index.take, (self,), {})
         if value is not self and index.contiguous:
             self._sharing_memory(value)
-        return value if value.shape == shape else value.reshape(shape)
+        return value if value._store.shape == shape else value.reshape(shape)
 
     def _slice(self, start, stop):
         length = self.shape[0]
@@ -253,10 +256,10 @@ class LazyArray(NDArray):
 
     def _sharing_memory(self, view: 'LazyArray') -> 'LazyArray':
         """Note that in eager Gluon `view`, which it gives back, shares the memory of this value."""
-        try:
-            view._memory = self._memory
-        except AttributeError:
-            view._memory = self._memory = object()
+        memory = getattr(self, '_memory', None)
+        if memory is None:
+            memory = self._memory = object()
+        view._memory = memory
         return view
 
     def prepare_writing(self, operands: Sequence[Any] = ()) -> None:
