@@ -3,10 +3,10 @@
 These functions are replaced: ``Block.__call__`` (calls of blocks), ``Block.__setattr__`` (blocks
 that change while their calls wait), what ``array[0] = value`` makes of a value whose class is not
 the array's (not the method itself: to change a class that objects are of slows down whatever is
-asked of them, for a while), the function behind all of ``mx.nd``
-(operators), what makes arrays of known contents (see `created`), autograd's two mode setters, and
-what makes arrays part of its tape by their handles. Each asks first whether *this thread or asyncio
-task* is recording; MXNet itself runs unchanged in others, and in this one while `suspended`.
+asked of them, for a while), the function behind all of ``mx.nd`` (operators), what makes arrays of
+known contents (see `created`), autograd's two mode setters, and what makes arrays part of its tape
+by their handles. Each asks first whether *this thread or asyncio task* is recording; MXNet itself
+runs unchanged in others, and in this one while `suspended`.
 Python's cyclic garbage collector is paused, too: a recording makes many objects and no cycles, and
 each full collection walks through all of the user's samples.
 """
