@@ -15,7 +15,7 @@ from ..brief import brief
 from ..errors import EdbError, RecordError
 from ..mx.parameters import context_of
 from ..record.hooks import current_recording
-from ..record.interpreter import code_of, user_frame
+from ..record.interpreter import code_of, instruction_of, user_frame
 from ..record.lazy import LazyArray
 from ..schedule import Scheduler
 from .arguments import key_of_op, note, resolve
@@ -162,8 +162,8 @@ class Fold:
                 len(self._calls),
                 depth,
                 self._owner,
-                frame.f_code,
-                frame.f_lasti,
+                code_of(frame),
+                instruction_of(frame),
             )
             self._calls.append(call)
             handle = self._known[place] = Virtual(call)
@@ -330,5 +330,5 @@ def _tell_sites(recording: Any, calls: Sequence[NotedCall], ends: Sequence[int])
     codes, instructions = recording.node_codes.since(0), recording.node_instructions.since(0)
     here = np.flatnonzero(codes[: counts.sum()] == code_of(user_frame()))
     of_call = np.repeat(np.arange(len(calls)), counts)[here]
-    codes[here] = np.array([id(call.code) for call in calls], np.int64)[of_call]
+    codes[here] = np.array([call.code for call in calls], np.int64)[of_call]
     instructions[here] = np.array([call.instruction for call in calls], np.int64)[of_call]

@@ -2,13 +2,13 @@
 
 import operator
 from abc import ABC, abstractmethod
-from types import CodeType, MethodType
+from types import MethodType
 from typing import Any, Callable, Dict, Iterable, NoReturn, Optional, Tuple, Union
 
 from mxnet import gluon
 
 from ..errors import RecordError
-from ..record.sites import Site, site_of
+from ..record.sites import Site, site_at
 from ..subgraph.trace import describe
 
 
@@ -116,7 +116,7 @@ class NotedCall:
         index: int,
         depth: int,
         owner: object,
-        code: CodeType,
+        code: int,
         instruction: int,
     ):
         self.op = op
@@ -132,7 +132,7 @@ class NotedCall:
     @property
     def site(self) -> Site:
         """The user's line that noted it."""
-        return site_of(self.code, self.instruction)
+        return site_at(self.code, self.instruction)
 
     def __str__(self) -> str:
         return op_name(self.op)

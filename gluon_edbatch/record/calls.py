@@ -19,7 +19,7 @@ from ..subgraph.fingerprint import contents, exact
 from ..subgraph.structure import unflatten
 from . import interpreter, lazy
 from .lazy import VALUES
-from .sites import is_library
+from .sites import kind_of, through_library
 
 # Which lengths of ragged arguments a call may have to be of its form.
 ANY = 0  # there are none, or padding them changes nothing
@@ -34,7 +34,7 @@ _PLAIN = frozenset((int, float, bool, str, type(None)))
 _call = gluon.Block.__call__
 ndarray, numpy_ndarray = np.ndarray, mx.np.ndarray
 
-interpreter.prepare(VALUES[0], VALUES[1], lazy.RaggedArray, is_library)
+interpreter.prepare(VALUES[0], VALUES[1], lazy.RaggedArray, kind_of, through_library)
 reading.prepare(IN_C[0], IN_C[1], IN_C[2])
 
 

@@ -40,12 +40,13 @@ typedef struct {
 
 static PyObject *edb_entered = NULL;  /* a context variable */
 static PyTypeObject *edb_value_types[2]; /* by whether NumPy mode is on */
-static PyObject *edb_is_library = NULL;
+static PyObject *edb_kind = NULL, *edb_through = NULL;
 /* Codes that were met, by address: sites.py keeps them, so that addresses stay theirs. */
 #define EDB_CODES 512
+enum { EDB_USER, EDB_PASSED, EDB_LIBRARY };
 static struct {
   PyCodeObject *code;
-  int library;
+  int kind;
 } edb_codes[EDB_CODES];
 
 static inline PyObject *edb_get_recording(void) {
@@ -110,31 +111,57 @@ static void edb_free_value(PyObject *self) {
   Py_DECREF(type);
 }
 
-static int edb_ask_whether_library(EdbFrame *frame) {
-  PyObject *answer = PyObject_CallFunctionObjArgs(edb_is_library, (PyObject *)frame->f_code,
-                                                  frame->f_globals, NULL);
-  int library = answer ? PyObject_IsTrue(answer) : -1;
+static long long edb_answer(PyObject *answer) {
+  long long number = answer ? PyLong_AsLongLong(answer) : -1;
   Py_XDECREF(answer);
-  return library;
+  return number;
+}
+
+/* EDB_USER, … (see sites.py), or -1 after an exception. */
+static inline int edb_kind_of(EdbFrame *frame) {
+  PyCodeObject *code = frame->f_code;
+  size_t place = ((size_t)code >> 5) % EDB_CODES;
+  if (edb_codes[place].code != code) {
+    int kind = (int)edb_answer(
+        PyObject_CallFunctionObjArgs(edb_kind, (PyObject *)code, frame->f_globals, NULL));
+    if (kind < 0) return -1;
+    edb_codes[place].code = code;
+    edb_codes[place].kind = kind;
+  }
+  return edb_codes[place].kind;
 }
 
 static inline EdbFrame *edb_user_frame(void) {
   EdbFrame *frame = EDB_RUNNING();
   for (;;) {
-    PyCodeObject *code = frame->f_code;
-    size_t place = ((size_t)code >> 5) % EDB_CODES;
-    if (edb_codes[place].code != code) {
-      int library = edb_ask_whether_library(frame);
-      if (library < 0) return NULL;
-      edb_codes[place].code = code;
-      edb_codes[place].library = library;
-    }
-    if (!edb_codes[place].library || !EDB_PREVIOUS(frame)) return frame;
+    int kind = edb_kind_of(frame);
+    if (kind < 0) return NULL;
+    if (kind != EDB_PASSED || !EDB_PREVIOUS(frame)) return frame;
     frame = EDB_PREVIOUS(frame);
   }
 }
 
-static inline long long edb_code_of(EdbFrame *frame) { return (long long)(size_t)frame->f_code; }
+static long long edb_code_of_library(EdbFrame *library) {
+  for (EdbFrame *frame = library; frame; frame = EDB_PREVIOUS(frame)) {
+    int kind = edb_kind_of(frame);
+    if (kind < 0) return -1;
+    if (kind == EDB_USER) {
+      PyObject *instruction = PyLong_FromLong(EDB_INSTRUCTION(frame));
+      long long number = edb_answer(
+          instruction ? PyObject_CallFunctionObjArgs(edb_through, (PyObject *)library->f_code,
+                                                     (PyObject *)frame->f_code, instruction, NULL)
+                      : NULL);
+      Py_XDECREF(instruction);
+      return number;
+    }
+  }
+  return (long long)(size_t)library->f_code;
+}
+
+static inline long long edb_code_of(EdbFrame *frame) {
+  return edb_kind_of(frame) == EDB_LIBRARY ? edb_code_of_library(frame)
+                                           : (long long)(size_t)frame->f_code;
+}
 
 static inline long long edb_instruction_of(EdbFrame *frame) { return EDB_INSTRUCTION(frame); }
 
@@ -147,7 +174,8 @@ static int edb_lies_at(PyObject *type, const char *slot, size_t offset) {
   return right;
 }
 
-static int edb_prepare(PyObject *lazy, PyObject *numpy, PyObject *ragged, PyObject *is_library) {
+static int edb_prepare(PyObject *lazy, PyObject *numpy, PyObject *ragged, PyObject *kind,
+                       PyObject *through) {
   if (!edb_lies_at(lazy, "_id", offsetof(EdbLazyArray, _id)) ||
       !edb_lies_at(lazy, "_memory", offsetof(EdbLazyArray, _memory)) ||
       !edb_lies_at(lazy, "_store", offsetof(EdbLazyArray, _store)) ||
@@ -164,8 +192,10 @@ static int edb_prepare(PyObject *lazy, PyObject *numpy, PyObject *ragged, PyObje
   edb_value_types[1] = (PyTypeObject *)numpy;
   Py_INCREF(lazy);
   Py_INCREF(numpy);
-  Py_INCREF(is_library);
-  edb_is_library = is_library;
+  Py_INCREF(kind);
+  Py_INCREF(through);
+  edb_kind = kind;
+  edb_through = through;
   edb_entered = PyContextVar_New("gluon_edbatch_scope", Py_None);
   if (!edb_entered) return -1;
   return 0;

@@ -8,8 +8,9 @@ cdef extern from "interpreter.h":
     object new_value "edb_new_value" (bint numpy, object store, Py_ssize_t value)
     object new_pair "edb_new_pair" (bint numpy, object first, object second, Py_ssize_t value)
     EdbFrame *user_frame "edb_user_frame" () except NULL
-    long long code_of "edb_code_of" (EdbFrame *frame)
+    long long code_of "edb_code_of" (EdbFrame *frame) except -1
     long long instruction_of "edb_instruction_of" (EdbFrame *frame)
-    int prepare "edb_prepare" (object lazy, object numpy, object ragged, object is_library) except -1
+    int prepare "edb_prepare" (object lazy, object numpy, object ragged, object kind,
+                                     object through) except -1
 
 ctypedef EdbFrame *Frame

@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Any, Tuple
 
 from .lazy import VALUES, LazyArray
-from .sites import is_library
+from .sites import PASSED, kind_of, place_of, through_library
 
 _new = LazyArray.__new__
 _entered: ContextVar = ContextVar('gluon_edbatch_scope', default=None)
@@ -41,16 +41,19 @@ def new_pair(numpy: bool, first, second, value: int) -> Tuple[LazyArray, LazyArr
 
 
 def user_frame() -> FrameType:
-    """The nearest frame outside this package and MXNet."""
+    """The nearest frame outside this package and MXNet, the user's or a library's."""
     frame = sys._getframe(1)
-    while is_library(frame.f_code, frame.f_globals) and frame.f_back is not None:
+    while kind_of(frame.f_code, frame.f_globals) == PASSED and frame.f_back is not None:
         frame = frame.f_back
     return frame
 
 
 def code_of(frame: FrameType) -> int:
-    """The id of a frame's code (see `sites.user_codes`)."""
-    return id(frame.f_code)
+    """What `sites.site_at` takes for the code of such a frame."""
+    user, library = place_of(frame)
+    if library is None:
+        return id(user.f_code)
+    return through_library(library.f_code, user.f_code, user.f_lasti)
 
 
 def instruction_of(frame: FrameType) -> int:
@@ -58,7 +61,7 @@ def instruction_of(frame: FrameType) -> int:
     return frame.f_lasti
 
 
-def prepare(lazy: Any, numpy: type, ragged: type, library) -> None:
+def prepare(lazy: Any, numpy: type, ragged: type, kind, through) -> None:
     """The base class's ``__del__`` would ask for a handle to free; a lazy value has none."""
     lazy.__del__ = _free_nothing
 

@@ -13,7 +13,7 @@ from ..subgraph.node_type import NodeType
 from ..subgraph.structure import builder, flatten
 from .lazy import LazyArray
 from .recording import Recording
-from .sites import Site, site_of, user_codes
+from .sites import Site, site_at
 
 _VALUE, _NUMBER, _ARRAY = 0, 1, 2  # sorts of arguments
 
@@ -281,7 +281,7 @@ class Piece:
         return 'array', array.dtype.str, array.shape, array.tobytes()
 
     def _site(self, node: int) -> Site:
-        return site_of(user_codes[int(self.codes[node])], int(self.instructions[node]))
+        return site_at(int(self.codes[node]), int(self.instructions[node]))
 
 
 def _sorts(args: np.ndarray) -> np.ndarray:

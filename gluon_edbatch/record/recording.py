@@ -35,7 +35,7 @@ from .padded import Padded, PaddedCall
 from .refused import current_model_call, refused_call
 from .remembered import operator_types
 from .shared import Sharing
-from .sites import Site, current_site, site_of, user_codes
+from .sites import Site, current_site, site_at
 from .stores import Arena, EagerArena, Locations, Store
 from .varying import Varying
 
@@ -481,7 +481,7 @@ class Recording(Forms):
 
     def site(self, node: int) -> Site:
         """The user's line that recorded this call."""
-        return site_of(user_codes[self.node_codes[node]], self.node_instructions[node])
+        return site_at(self.node_codes[node], self.node_instructions[node])
 
     def _release(self) -> None:
         self.model.release()

@@ -1,56 +1,120 @@
-"""Where in the user's code a call was recorded: two words per node, a line only when asked for."""
+"""Where in the user's code a call was recorded: two words per node, a line only when asked for.
+
+The user's line is the nearest outside of this package, MXNet and installed libraries. Where one of
+these, as gluonnlp, made the call, its line is told, too.
+"""
 
 import dis
 import os
 import sys
+import sysconfig
+from itertools import takewhile
 from traceback import walk_tb
 from types import CodeType, FrameType
-from typing import Any, Dict, NamedTuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import mxnet
 
-_LIBRARY = tuple(
-    os.path.dirname(os.path.abspath(path)) + os.sep
-    for path in (mxnet.__file__, os.path.dirname(os.path.abspath(__file__)))
-)
+USER, PASSED, LIBRARY = 0, 1, 2  # kinds of code; what is passed is in nobody's line
+_MXNET = os.path.dirname(os.path.abspath(mxnet.__file__)) + os.sep
+_PASSED = (_MXNET, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep)
+_GLUON = os.path.join(_MXNET, 'gluon') + os.sep  # layers, cells and losses, which call others
+_BLOCK = os.path.join(_GLUON, 'block.py')  # which calls all of them
+_INSTALLED = 'site-packages', 'dist-packages'
+_STANDARD = sysconfig.get_path('stdlib') + os.sep, '<frozen '
 # By id, because hashing a code object hashes all its contents; the code is kept to pin the id.
-user_codes: Dict[int, CodeType] = {}
-_library_codes: Dict[int, CodeType] = {}
+_codes: Dict[int, CodeType] = {}
+_kinds: Dict[int, int] = {}
+# Codes of libraries that the user's code called, as numbers below -1.
+_called: List[Tuple[CodeType, CodeType, int]] = []
+_called_numbers: Dict[Tuple[int, int, int], int] = {}
 
 
 class Site(NamedTuple):
-    """A place in a source file."""
+    """A place in a source file; of a call that a library made, the user's line, and in `library`
+    that of the library."""
 
     filename: str
     line: int
+    library: Tuple['Site', ...] = ()
 
     def __str__(self) -> str:
-        return f'{self.filename}:{self.line}'
+        inner = [f' → {_installed(each.filename)}:{each.line}' for each in self.library]
+        return ''.join([f'{self.filename}:{self.line}', *inner])
 
 
-def is_library(code: CodeType, names: Dict[str, Any]) -> bool:
-    """Whether code with these global names is of this package or of MXNet."""
-    if id(code) in _library_codes:
-        return True
-    if id(code) in user_codes:
-        return False
-    library = os.path.abspath(code.co_filename).startswith(_LIBRARY) or (
-        code.co_filename == '<string>'  # the functions of mx.nd are made at import
-        and names.get('__name__', '').startswith('mxnet.')
-    )
-    (_library_codes if library else user_codes)[id(code)] = code
-    return library
+def kind_of(code: CodeType, names: Dict[str, Any]) -> int:
+    """Whose code with these global names is: `USER`, `PASSED` for this package's and MXNet's, or
+    `LIBRARY`."""
+    kind = _kinds.get(id(code))
+    if kind is None:
+        _codes[id(code)] = code
+        kind = _kinds[id(code)] = _kind_of_file(code.co_filename, names)
+    return kind
+
+
+def _kind_of_file(filename: str, names: Dict[str, Any]) -> int:
+    if filename == '<string>':  # the functions of mx.nd are made at import
+        return PASSED if names.get('__name__', '').startswith('mxnet.') else USER
+    path = os.path.abspath(filename)
+    if path.startswith(_GLUON) and path != _BLOCK:
+        return LIBRARY
+    if path.startswith(_PASSED):
+        return PASSED
+    if filename.startswith(_STANDARD) or not set(_INSTALLED).isdisjoint(path.split(os.sep)):
+        return LIBRARY
+    return USER
+
+
+def place_of(frame: FrameType) -> Tuple[FrameType, Optional[FrameType]]:
+    """The frame of the user's line that this one is, or that called it; and that of the library's
+    line that made the call, if one did."""
+    library = None
+    for outer in _outwards(frame):
+        kind = kind_of(outer.f_code, outer.f_globals)
+        if kind == USER:
+            return outer, library
+        if kind == LIBRARY and library is None:
+            library = outer
+    return library or outer, None  # a library may be the program
+
+
+def _outwards(frame: Optional[FrameType]) -> Iterator[FrameType]:
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _installed(filename: str) -> str:
+    """A library's file as it is imported, without where libraries are."""
+    parts = filename.split(os.sep)
+    where = [place for place, part in enumerate(parts) if part in _INSTALLED]
+    return os.sep.join(parts[where[-1] + 1 :]) if where else filename
+
+
+def through_library(library: CodeType, user: CodeType, instruction: int) -> int:
+    """A number for a library's code as it was called at an instruction of the user's."""
+    key = id(library), id(user), instruction
+    number = _called_numbers.get(key)
+    if number is None:
+        _called.append((library, user, instruction))
+        number = _called_numbers[key] = -1 - len(_called)
+    return number
+
+
+def site_at(code: int, instruction: int) -> Site:
+    """File and line of an instruction; a code is an id, or a number of `through_library`."""
+    if code >= 0:
+        return site_of(_codes[code], instruction)
+    library, user, called_at = _called[-2 - code]
+    return site_of(user, called_at)._replace(library=(site_of(library, instruction),))
 
 
 def site_of(code: CodeType, lasti: int) -> Site:
     """File and line of an instruction."""
-    line = code.co_firstlineno
-    for offset, number in dis.findlinestarts(code):
-        if offset > lasti:
-            break
-        if number is not None:
-            line = number
-    return Site(code.co_filename, line)
+    begun = takewhile(lambda start: start[0] <= lasti, dis.findlinestarts(code))
+    numbers = [number for _, number in begun if number is not None]
+    return Site(code.co_filename, numbers[-1] if numbers else code.co_firstlineno)
 
 
 def current_site() -> Site:
@@ -60,19 +124,23 @@ def current_site() -> Site:
 
 def site_above(frame: FrameType) -> Site:
     """The user's line that this frame is, or that called it."""
-    while is_library(frame.f_code, frame.f_globals) and frame.f_back is not None:
-        frame = frame.f_back
+    user, library = place_of(frame)
+    inner = () if library is None else (_line_of(library),)
+    return _line_of(user)._replace(library=inner)
+
+
+def _line_of(frame: FrameType) -> Site:
     return Site(frame.f_code.co_filename, frame.f_lineno)
 
 
 def site_of_error(error: BaseException) -> Site:
     """The innermost of the user's lines that an exception has passed."""
-    passed = [
-        (frame, line)
-        for frame, line in walk_tb(error.__traceback__)
-        if not is_library(frame.f_code, frame.f_globals)
-    ]
-    if not passed:
-        return current_site()
-    frame, line = passed[-1]
-    return Site(frame.f_code.co_filename, line)
+    site = None
+    for frame, line in walk_tb(error.__traceback__):
+        kind = kind_of(frame.f_code, frame.f_globals)
+        here = Site(frame.f_code.co_filename, line)
+        if kind == USER:
+            site = here
+        elif kind == LIBRARY and site is not None:
+            site = site._replace(library=(here,))
+    return site or current_site()

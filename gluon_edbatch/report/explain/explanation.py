@@ -202,7 +202,7 @@ def shown(site: Site) -> str:
     """A place as people read it: from the working directory, if it is below that."""
     here = os.getcwd() + os.sep
     name = site.filename[len(here) :] if site.filename.startswith(here) else site.filename
-    return f'{name}:{site.line}'
+    return str(site._replace(filename=name))
 
 
 def headline(place: SiteReport) -> str:

@@ -9,7 +9,7 @@ from mxnet import gluon
 from ...graph.collect import form_table
 from ...graph.graph import Graph
 from ...record.recording import Recording
-from ...record.sites import Site, site_of, user_codes
+from ...record.sites import Site, site_at
 from ...schedule.bound import ranks
 from ...subgraph.node_type import NodeType
 
@@ -133,9 +133,7 @@ def _sites(recording: Recording) -> Tuple[List[Site], np.ndarray]:
     """The user's lines, and which of them each call was made on."""
     codes, code = np.unique(recording.node_codes.since(0), return_inverse=True)
     pairs, of_call, _ = distinct(code, recording.node_instructions.since(0))
-    found = [
-        site_of(user_codes[int(codes[code])], instruction) for code, instruction in pairs.tolist()
-    ]
+    found = [site_at(int(codes[code]), instruction) for code, instruction in pairs.tolist()]
     sites = sorted(set(found))
     return sites, _numbered(found, sites)[of_call]
 
