@@ -107,8 +107,15 @@ class batching:
     def report(self) -> Report:
         """Counters of all evaluations so far; ``print(scope.report())`` shows them, types that
         differ in shapes and constants only on one line."""
-        evaluator = self._recording.evaluator if self._recording else Evaluator(self.scheduler)
-        return make_report(self.scheduler.name, evaluator.counts, self._record_s, evaluator.forced)
+        recording = self._recording
+        evaluator = recording.evaluator if recording else Evaluator(self.scheduler)
+        return make_report(
+            self.scheduler.name,
+            evaluator.counts,
+            self._record_s,
+            evaluator.forced,
+            recording.forms if recording else (),
+        )
 
     def explain(self) -> Explanation:
         """Why calls were batched as they were, place by place in the user's code, and what would

@@ -10,14 +10,14 @@ from mxnet import gluon
 
 from ..errors import EdbError
 from ..ops.attrs import Shape
-from ..subgraph.node_type import Kind
+from ..subgraph.node_type import Argument, Kind, NodeType
 from ..subgraph.padded import PaddedGraph, differing_axes, padded_graph
 from ..subgraph.spec import Spec
 from ..subgraph.trace import StaticGraph, describe, trace_operator
 from .calls import Callee, Form
 from .forms import Forms
 from .lazy import LazyArray, RaggedArray
-from .padded import PaddedCall, padded_call
+from .padded import CUT, PAD, PaddedCall, padded_call
 from .remembered import keep, operator_types, tracing, types_of
 
 # Of the first call of each kind, as long as none was seen that differs; then ().
@@ -189,6 +189,72 @@ def _new_operator_call(
         )
 
     return padded_call(padded, specs, forms.form_of_rewriting, of_operator)
+
+
+def serves_padding(node_type: NodeType) -> bool:
+    """Whether its calls are padded, or pad and cut what others return."""
+    return bool(node_type.padded) or node_type.name in (PAD, CUT)
+
+
+def why_not_padded(block: Optional[gluon.Block], types: Sequence[NodeType]) -> str:
+    """Why calls of these types, of one block or operator, are not padded to one length; nothing
+    if that would not help.
+
+    Parameters
+    ----------
+    block : gluon.Block or None
+        None for an operator.
+    types : sequence of NodeType
+        Two or more.
+    """
+    shapes = [[_shape(argument) for argument in node_type.arguments] for node_type in types]
+    pairs = [differing_axes(shapes[0], others) for others in shapes[1:]]
+    if any(serves_padding(node_type) or node_type.ragged or node_type.eager for node_type in types):
+        return ''
+    if not any(pairs):
+        ranks = {tuple(map(len, own)) for own in shapes}
+        return 'several axes of one argument differ' if None in pairs and len(ranks) == 1 else ''
+    if not types[0].options.buckets:
+        return 'the compile option buckets is off'
+    if types[0].mode.numpy:
+        return 'in NumPy mode it is not known how'
+    padded = (
+        _padded_operator(types[0], shapes[0], pairs)
+        if block is None
+        else _of_family(block, types[0])
+    )
+    if padded is None:
+        return ''
+    if padded.graph is None:
+        return padded.reason
+    if block is None:
+        return 'an operator on its own is padded only with what padded blocks return'
+    if not padded.pays:
+        return '' if types[0].whole else 'so few operators cost less by length'
+    return 'arguments that must be equally long are not'
+
+
+def _of_family(block: gluon.Block, node_type: NodeType) -> Optional[PaddedGraph]:
+    template, mark = node_type.made_with
+    arenas = [argument.arena for argument in node_type.arguments]
+    kinds = [(len(arena.row_shape) + 1, arena.dtype) for arena in arenas]
+    family = types_of(block, mark).get(('family', node_type.mode, template, *kinds))
+    return None if family is None else family.padded
+
+
+def _padded_operator(
+    node_type: NodeType, shapes: Sequence[Shape], pairs: Sequence[Optional[Dict[int, int]]]
+) -> Optional[PaddedGraph]:
+    op, attrs, shared = node_type.made_with
+    if shared:
+        return None
+    axes = {position: axis for pair in pairs if pair for position, axis in pair.items()}
+    graph = trace_operator(op, attrs, len(shapes))
+    return padded_graph(graph, shapes, axes, node_type.mode.training)
+
+
+def _shape(argument: Argument) -> Shape:
+    return (argument.rows, *argument.arena[0])
 
 
 def _rows(specs: Sequence[Spec]) -> List[Tuple[Spec, Kind]]:

@@ -19,6 +19,7 @@ from .calls import Form
 from .lazy import LazyArray
 
 _Attrs = Tuple[Tuple[str, str], ...]
+PAD, CUT = 'pad a length', 'cut off padding'  # operators that no user calls
 OperatorForm = Callable[[str, _Attrs, Spec, Callable[[], StaticGraph]], Form]
 
 
@@ -174,15 +175,15 @@ def _pad(spec: Spec, axis: int, of_operator: OperatorForm) -> Pad:
     def trace() -> StaticGraph:
         x = mx.sym.var(INPUT % 0)
         zeros = mx.sym.zeros_like(mx.sym.slice_axis(x, axis=axis, begin=0, end=more))
-        return StaticGraph.of_symbol('pad', mx.sym.concat(x, zeros, dim=axis))
+        return StaticGraph.of_symbol(PAD, mx.sym.concat(x, zeros, dim=axis))
 
-    form = of_operator('pad', (('axis', str(axis)), ('more', str(more))), spec, trace)
+    form = of_operator(PAD, (('axis', str(axis)), ('more', str(more))), spec, trace)
     return Pad(form.stores[0].spec, axis, form)
 
 
 def _cut_form(spec: Spec, axis: int, length: int, of_operator: OperatorForm) -> Form:
     def trace() -> StaticGraph:
         x = mx.sym.var(INPUT % 0)
-        return StaticGraph.of_symbol('cut', mx.sym.slice_axis(x, axis=axis, begin=0, end=length))
+        return StaticGraph.of_symbol(CUT, mx.sym.slice_axis(x, axis=axis, begin=0, end=length))
 
-    return of_operator('cut', (('axis', str(axis)), ('length', str(length))), spec, trace)
+    return of_operator(CUT, (('axis', str(axis)), ('length', str(length))), spec, trace)

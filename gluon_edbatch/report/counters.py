@@ -1,10 +1,12 @@
 """What was batched, and what not and why."""
 
-from typing import Any, Dict, Iterable, List, NamedTuple, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
 from ..execute.counts import EvaluationCounts, options_among, passes_of
+from ..record.calls import Form
+from ..record.families import why_not_padded
 from ..record.sites import Site
 from ..schedule import lower_bound
 from ..subgraph.node_type import NodeType
@@ -26,6 +28,8 @@ class TypeReport(NamedTuple):
         The compile options that made a difference to the type (see `CompileOptions`).
     alike : str
         The same for types that differ in shapes and constants only.
+    by_length : str
+        Why types that differ in lengths only are not padded to one, if there are such.
     """
 
     name: str
@@ -35,6 +39,7 @@ class TypeReport(NamedTuple):
     hoisted: int = 0
     passes: Tuple[str, ...] = ()
     alike: str = ''
+    by_length: str = ''
 
 
 class Report(NamedTuple):
@@ -103,9 +108,10 @@ class Report(NamedTuple):
         for kind in folded:
             note = f'   one by one: {kind.note}' if kind.note else ''
             passes = f'   ({", ".join(kind.passes)})' if kind.passes else ''
+            lengths = f'   by length: {kind.by_length}' if kind.by_length else ''
             lines.append(
                 f'  {kind.name:{width}}  {kind.calls:7d} calls in {kind.batches:5d} '
-                f'batches{passes}{note}'
+                f'batches{passes}{note}{lengths}'
             )
         lines += [
             f'  evaluated early {self.forced.count(site)} times by {site}'
@@ -138,9 +144,13 @@ def _name_of_all(alike: List[TypeReport]) -> str:
 
 
 def make_report(
-    scheduler: str, counts: List[EvaluationCounts], record_s: float, forced: List[Site]
+    scheduler: str,
+    counts: List[EvaluationCounts],
+    record_s: float,
+    forced: List[Site],
+    forms: Sequence[Form] = (),
 ) -> Report:
-    """Add up the evaluations of a scope."""
+    """Add up the evaluations of a scope, which recorded calls of these forms."""
     types: Dict[int, TypeReport] = {}
     for count in counts:
         passes = passes_of(count)
@@ -156,6 +166,8 @@ def make_report(
                 types[kind.serial] = known._replace(
                     calls=known.calls + len(group.nodes), batches=known.batches + group.size
                 )
+    for serial, why in _by_length(counts, forms).items():
+        types[serial] = types[serial]._replace(by_length=why)
     return Report(
         scheduler,
         len(counts),
@@ -172,6 +184,22 @@ def make_report(
         1e3 * sum(count.execute_s for count in counts),
         tuple(forced),
     )
+
+
+def _by_length(counts: List[EvaluationCounts], forms: Sequence[Form]) -> Dict[int, str]:
+    """Why types are not padded to one length, by serial, where several differ in that."""
+    ran = {group.node_type.serial for count in counts for group in count.plan.groups}
+    owners = {form.node_type: form.block for form in forms if form.node_type.serial in ran}
+    families: Dict[tuple, List[NodeType]] = {}
+    for node_type, block in owners.items():
+        if not node_type.alone:
+            families.setdefault((block, _alike(node_type)), []).append(node_type)
+    return {
+        node_type.serial: why_not_padded(block, same)
+        for (block, _), same in families.items()
+        if len(same) > 1
+        for node_type in same
+    }
 
 
 def _alike(node_type: NodeType) -> str:

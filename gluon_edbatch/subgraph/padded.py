@@ -88,7 +88,7 @@ def padded_graph(
     """
     position = {INPUT % i: i for i in range(len(shapes))}
     if any(shapes[i][0] != 1 for i, axis in axes.items() if axis):
-        return PaddedGraph(None, axes, reason='its arguments have several rows')
+        return PaddedGraph(None, axes, reason='an argument has several rows')
     if 0 in axes.values():
         rows = {name: shape[1:] for name, shape in zip(position, shapes)}
         if analyse(graph.subgraph, rows, training).verdict is Verdict.PROVED:
@@ -100,7 +100,7 @@ def padded_graph(
         of_results=True,
     )
     if not padding.neutral:
-        return PaddedGraph(None, axes, reason=f'no rule for padding proves {padding.reason}')
+        return PaddedGraph(None, axes, reason=padding.reason)
     subgraph, lengths = _with_arguments(padding.masked or graph.subgraph, sorted(axes), len(shapes))
     return PaddedGraph(
         graph._replace(subgraph=subgraph),

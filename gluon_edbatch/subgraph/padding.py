@@ -99,14 +99,14 @@ def _links(node: Node, shapes: _Shapes, places: Places) -> List[AxisLink]:
         links = rule(places)
         if {place for link in links for place in enumerate(link.inputs)}.issuperset(places):
             return links
-        raise Unproved(f'{node.op} joins axes of the ragged values')
+        raise Unproved(f'{node.op} joins axes that are padded')
     links = []
     while places:
         group, results = _first_group(node, shapes, places)
         places = [place for place in places if place not in group]
         axes = dict(group)
         if len(axes) < len(group) or len(results) > 1:
-            raise Unproved(f'{node.op} joins axes of the ragged values')
+            raise Unproved(f'{node.op} joins axes that are padded')
         inputs = tuple([axes.get(position) for position in range(len(shapes.inputs))])
         links.append(AxisLink(inputs, next(iter(results), None)))
     return links
@@ -119,7 +119,7 @@ def _first_group(node: Node, shapes: _Shapes, places: Places) -> Tuple[Places, L
         results = _lengthened(node, shapes, group)
         if results is not None:
             return group, results
-    raise Unproved(f'{node.op} joins axes of the ragged values')
+    raise Unproved(f'{node.op} joins axes that are padded')
 
 
 def _groups(places: Places) -> Iterator[Places]:
@@ -145,7 +145,7 @@ def _lengthened(node: Node, shapes: _Shapes, group: Places) -> Optional[List[int
         return None
     differing = list(map(_differing, shapes.results, results))
     if any(axes is None or axes != differing[0] for axes in differing):
-        raise Unproved('axes but that of the ragged values depend on how many there are')
+        raise Unproved('the length changes more than one axis of a result')
     return differing[0]
 
 
@@ -241,7 +241,7 @@ class _Walk:
             at = _ruled(node, call)
             for position, wanted in call.fills.items():
                 if fills.setdefault(position, wanted) is not wanted:
-                    raise Unproved(f'{node.op} works across the ragged values')
+                    raise Unproved(f'{node.op} works across the padded axis')
                 axis = self._axis(node.inputs[position], link.inputs[position])
                 inputs[position] = self._with_number(inputs[position], axis, wanted)
             if call.limited:
@@ -283,7 +283,7 @@ class _Walk:
         """The same by an operator that takes axis 0 or 1, and a length for each position of the
         other."""
         if len(axis.shape) < 2:
-            raise Unproved('places of the ragged values are reduced for all rows at once')
+            raise Unproved('a reduction is over all rows at once')
         if axis.number < 2:
             lengths = self._lengths_of(axis.source, axis.shape[1 - axis.number])
             return self._sequence_mask(entry, lengths, axis.number, at)
@@ -326,7 +326,7 @@ class _Walk:
         rows = self._inputs[name][0] if self._axes[name] else 1
         times, left = divmod(count, rows)
         if left or not times or count == _LENGTH:
-            raise Unproved('places of the ragged values are reduced for all rows at once')
+            raise Unproved('a reduction is over all rows at once')
         if (name, 1) not in self.lengths:
             kind = Attrs(__dtype__=str(dtype_number(np.int32)))
             self.lengths[name, 1] = self._append(Node('', LENGTHS % name, kind))
@@ -380,7 +380,7 @@ def _ruled(node: Node, call: RaggedCall) -> Optional[At]:
     try:
         at = rule(call)
     except Unproved:
-        raise Unproved(f'{node.op} works across the ragged values') from None
+        raise Unproved(f'{node.op} works across the padded axis') from None
     if (at is None) != (call.result.axis is None):
-        raise Unproved(f'{node.op} cuts the axis of the ragged values')
+        raise Unproved(f'{node.op} cuts the padded axis')
     return at

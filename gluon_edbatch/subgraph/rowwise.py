@@ -7,6 +7,7 @@ Shapes are inferred for two numbers of rows, so a reshape that names the batch s
 all rows, shows itself without anything being run.
 """
 
+import re
 from enum import Enum
 from typing import Dict, List, NamedTuple
 
@@ -106,7 +107,8 @@ def analyse(graph: Subgraph, row_shapes: Dict[str, Shape], training: bool) -> Ro
 
 def _first_line(error: Exception) -> str:
     lines = [line for line in str(error).splitlines() if 'Error in operator' in line]
-    return (lines or str(error).splitlines() or [''])[0].strip()[:200]
+    line = (lines or str(error).splitlines() or [''])[0].strip()
+    return re.sub(r'\[[\d:]+\] \S+: Check failed: .*?: ', '', line)[:200]  # where MXNet's code is
 
 
 def _infer(graph: Subgraph, row_shapes: Dict[str, Shape], rows: int) -> List[List[Shape]]:

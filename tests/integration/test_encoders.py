@@ -15,6 +15,7 @@ import gluon_edbatch as edb
 from gluon_edbatch.ops import padding
 from gluon_edbatch.ops.padding import At
 from gluon_edbatch.ops.registry import OPS
+from gluon_edbatch.record.padded import CUT
 from gluon_edbatch.subgraph.padded import padded_length
 from gluon_edbatch.testing import assert_matches_eager
 
@@ -229,7 +230,7 @@ def test_what_follows_is_padded_too(name, given):
         values = [net(x) for x in samples]
     edb.forward(values)
     names = [entry.name for entry in scope.report().types]
-    assert not any(each.startswith('cut') for each in names)
+    assert not any(each.startswith(CUT) for each in names)
     assert sum(each.startswith('Transformer') for each in names) == len(PADDED)
     assert len(names) <= 5 * len(PADDED) + (2 * len(MANY) if given is mx.nd.array else 3)
 

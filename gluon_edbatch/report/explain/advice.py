@@ -3,11 +3,14 @@
 from dataclasses import replace
 from typing import List, Optional
 
+import numpy as np
 from mxnet import gluon
 
 from ...execute.counts import EvaluationCounts
+from ...ops.registry import op_of
 from ...schedule import get_scheduler
 from ...subgraph.node_type import NodeType
+from .differences import ARRAY, COLUMN, Difference
 from .explanation import Cause
 
 _OTHER_SCHEDULERS = 'sufficient', 'agenda', 'depth'  # those that learn nothing and take no seconds
@@ -16,6 +19,34 @@ _OTHER_SCHEDULERS = 'sufficient', 'agenda', 'depth'  # those that learn nothing 
 def advice_for(cause: Cause, whole: bool = False) -> str:
     """Against a cause; `whole`: for calls whose rows depend on each other."""
     return _WHOLE if whole and cause is Cause.SHAPE else _ADVICE[cause]
+
+
+def advice_for_lengths(why: str, block: Optional[gluon.Block]) -> str:
+    """Where calls are not padded to one length, for this reason (see `why_not_padded`)."""
+    known = [advice for phrase, advice in _BY_LENGTH.items() if phrase in why]
+    if known or block is None:
+        return known[0] if known else _SENTENCES
+    return (
+        f'Sort samples by length, so that few lengths meet in a minibatch; or call that operator '
+        f'outside of {block.name}, so that the rest is padded.'
+    )
+
+
+def advice_for_argument(found: Difference, node_type: NodeType) -> str:
+    """Where what is no array differs."""
+    operator, kinds = node_type.name, [argument.arena.dtype for argument in node_type.arguments]
+    if COLUMN in found.values:
+        return (
+            'Nothing to do: the first number of a scope is compiled into its call, and all others '
+            'are data of one batch.'
+        )
+    if ARRAY in found.values:
+        return f'Give {found.what} in all calls, or in none: for example ones for no mask.'
+    if operator in _FOR_NUMBERS:
+        return _FOR_NUMBERS[operator]
+    if op_of(operator).number is not None and not any(np.issubdtype(k, np.floating) for k in kinds):
+        return "Numbers beside whole numbers are compiled in: use y.astype('float32') there."
+    return _ADVICE[Cause.ARGUMENT]
 
 
 def advice_for_blocks(first: gluon.Block, second: gluon.Block) -> str:
@@ -58,7 +89,8 @@ def advice_for_alone(cause: Cause, node_type: NodeType, block: Optional[gluon.Bl
             'belongs to one row is (1, k), not (k,).'
         )
     return (
-        'Axis 0 is the batch axis: let operators work along the others, and leave the number '
+        'Axis 0 is the batch axis: let operators work along the others, add a parameter (1, …) by '
+        'broadcast_add, and leave the number '
         'of rows open in reshapes (-1 or 0). (Operators in gluon_edbatch/ops/whole.py may '
         'work along all axes.)'
     )
@@ -89,6 +121,31 @@ def advice_for_scheduler(counts: List[EvaluationCounts]) -> str:
     return advice
 
 
+_SENTENCES = 'Put what works on whole sentences into one HybridBlock: its calls are padded.'
+_BY_LENGTH = {
+    'RNN': 'Call a cell, as gluon.rnn.LSTMCell, step by step: its calls batch whatever the '
+    'lengths; or sort samples by length, so that few lengths meet.',
+    'Convolution': 'A window sees what is behind the end: pad samples to few lengths yourself, or '
+    'sort them by length.',
+    'several rows': 'Give a call one sample, (1, length, …).',
+    'several axes': 'Give (1, length) for each sample; make what has two such axes in the block.',
+    'so few operators': _SENTENCES,
+    'on its own': _SENTENCES,
+    'equally long': 'Give these arguments one length in each call.',
+    'NumPy mode': 'Pad to few lengths yourself, or use mx.nd.',
+    'buckets': 'Leave the compile option buckets on.',
+}
+_SLICES = (
+    'One position at a time is data: y[:, i], or mx.nd.stack(y[:, i], y[:, i + 1], axis=1) for '
+    'a slice of two. Slices of different lengths have different shapes.'
+)
+_FOR_NUMBERS = {
+    'clip': 'Write mx.nd.minimum(mx.nd.maximum(y, low), high), where numbers are data.',
+    'softmax': 'Write mx.nd.softmax(y / temperature), where the number is data.',
+    'log_softmax': 'Write mx.nd.log_softmax(y / temperature), where the number is data.',
+    'slice_axis': _SLICES,
+    'slice': _SLICES,
+}
 _WHOLE = (
     'Rows of these calls depend on each other, so all axes must agree. Pad to one shape, or '
     'to few; or let operators work along other axes than 0, and leave the number of rows '
@@ -101,15 +158,17 @@ _ADVICE = {
     Cause.CONTEXT: 'Put all arrays of a scope on one context.',
     Cause.WEIGHT: 'Arrays with a gradient, weights of layers and large arrays are weights, each '
     'one for itself: use one array in all calls, not copies or slices of it.',
-    Cause.ARGUMENT: 'What is no array is compiled into a call (but for an operand of real '
-    'numbers, or one position of an array, from the second value on). Pass it as an array or, to '
-    'a block, as a number that it computes with; or have few different values.',
+    Cause.ARGUMENT: 'What is no array is compiled into a call, but for operands (y * 0.5) and '
+    'single positions (y[:, i]). Pass it as an array or, to a block, as a number that it computes '
+    'with; or have few different values.',
     Cause.ATTRIBUTE: 'Change blocks between minibatches; or pass what changes as an argument.',
     Cause.LENGTHS: 'Padding may show in the result, so only calls with equally many values are '
     'batched. Let the block end in a reduction along the axis of the ragged values (sum, mean, '
     'max, batch_dot), after operators that treat all values alike or divide among them '
     '(softmax); return nothing that has that axis; give ragged arguments that meet equally many '
     'values.',
+    Cause.PADDED: 'Nothing to do: larger minibatches make these batches larger, not more. '
+    'CompileOptions(buckets=False) does not pad.',
     Cause.MODE: 'Enter autograd.record(), pause() and train_mode() around all calls, not around '
     'some of them.',
     Cause.READ_EARLY: 'Look at values (asnumpy, asscalar, float, if, print) after the scope. Where '

@@ -37,7 +37,8 @@ class Word(str):
     __repr__ = str.__str__
 
 
-_ARRAY = Word('an array')
+ARRAY = Word('an array')
+COLUMN = Word('any other number')  # see decision 0024
 PARAMETERS = 'its parameters'
 _PLAIN = (bool, int, float, str, type(None))
 
@@ -110,7 +111,7 @@ def _of_operator(node_type: NodeType) -> Iterator[Tuple[Cause, str, Any]]:
             yield Cause.WEIGHT, name, Word('data')
             yield from _of_array(name, next(arguments), node_type.whole)
     for name, value in attributes:
-        yield Cause.ARGUMENT, name, Word(value)
+        yield Cause.ARGUMENT, name, COLUMN if value == 'data' else Word(value)
 
 
 def _of_block(node_type: NodeType, block: gluon.Block) -> Iterator[Tuple[Cause, str, Any]]:
@@ -121,7 +122,7 @@ def _of_block(node_type: NodeType, block: gluon.Block) -> Iterator[Tuple[Cause, 
     for name, part in zip(names, template):
         for what, value in _parts(part, name):
             yield Cause.ARGUMENT, what, value
-            if value is _ARRAY:
+            if value is ARRAY:
                 yield from _of_array(what, next(arguments), node_type.whole)
     yield (
         Cause.DTYPE,
@@ -145,7 +146,7 @@ def _parts(template: tuple, name: str) -> Iterator[Tuple[str, Any]]:
     """The arrays, constants and containers in an argument (see `structure.flatten`)."""
     kind = template[0]
     if kind == 'leaf':
-        yield name, _ARRAY
+        yield name, ARRAY
     elif kind == 'static':
         yield name, template[2]
     else:

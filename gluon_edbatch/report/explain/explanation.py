@@ -23,6 +23,7 @@ class Cause(Enum):
     ARGUMENT = 'another argument that is no array'
     ATTRIBUTE = 'a block that was changed'
     LENGTHS = 'lengths of ragged arguments'
+    PADDED = 'lengths that are padded to a few'
     MODE = "autograd's mode"
     NO_RULE = 'an operator without a batching rule'
     MIXED_ROWS = 'rows that are not independent'
@@ -162,7 +163,8 @@ class Explanation(NamedTuple):
         given: Set[str] = set()
         for site, group in groupby(self.places, lambda place: place.site):
             places = list(group)
-            lines += ['', f'{shown(site)}: {places[0].source}'.rstrip(': ')]
+            line = f'{shown(site)}: {places[0].source}'.rstrip(': ')
+            lines += ['', line if len(line) <= _WIDTH else line[: _WIDTH - 1] + '…']
             for place in places:
                 lines += _place_lines(place, given)
         return '\n'.join(lines)
@@ -272,6 +274,7 @@ TYPE_CAUSES = frozenset(
         Cause.ARGUMENT,
         Cause.ATTRIBUTE,
         Cause.LENGTHS,
+        Cause.PADDED,
         Cause.MODE,
     )
 )

@@ -10,9 +10,16 @@ from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 from mxnet import gluon
 
+from ...record.families import serves_padding, why_not_padded
 from ...record.sites import Site
 from ...subgraph.node_type import NodeType
-from .advice import advice_for, advice_for_alone, advice_for_blocks
+from .advice import (
+    advice_for,
+    advice_for_alone,
+    advice_for_argument,
+    advice_for_blocks,
+    advice_for_lengths,
+)
 from .differences import PARAMETERS, Difference, differences, value_text
 from .explanation import Cause, Reason, shown
 
@@ -87,28 +94,34 @@ def type_reasons(uses: Sequence[Use], needed: int) -> List[Reason]:
     more = sum(use.needed for use in uses) - needed
     if len(uses) < 2 or more <= 0:
         return []
+    types, block = [use.node_type for use in uses], uses[0].block
+    padded = any(map(serves_padding, types))
     by_cause: Dict[Cause, List[Difference]] = {}
-    for difference in differences(
-        [use.node_type for use in uses], uses[0].block, [use.calls for use in uses]
-    ):
-        by_cause.setdefault(difference.cause, []).append(difference)
-    whole = any(use.node_type.whole for use in uses)
-    return [
-        Reason(
-            cause,
-            _in_words(found) + (_why_by_length(uses) if cause is Cause.LENGTHS else ''),
-            advice_for(cause, whole),
-            found[0].values,
-            (),
-            more,
-        )
-        for cause, found in by_cause.items()
-    ]
+    for difference in differences(types, block, [use.calls for use in uses]):
+        cause = Cause.PADDED if padded and difference.cause in _OF_PADDING else difference.cause
+        by_cause.setdefault(cause, []).append(difference)
+    reasons = []
+    for cause, found in by_cause.items():
+        why = _why_apart(cause, types, block)
+        text = _in_words(found) + (f'; not padded to one length: {why}' if why else '')
+        if cause is Cause.ARGUMENT:
+            advice = advice_for_argument(found[0], types[0])
+        elif why and cause is Cause.SHAPE:
+            advice = advice_for_lengths(why, block)
+        else:
+            advice = advice_for(cause, any(node_type.whole for node_type in types))
+        reasons.append(Reason(cause, text, advice, found[0].values, (), more))
+    return reasons
 
 
-def _why_by_length(uses: Sequence[Use]) -> str:
-    why = uses[0].node_type.why_by_length()
-    return f', and padding is not proved to change nothing: {why}' if why else ''
+_OF_PADDING = Cause.SHAPE, Cause.ARGUMENT
+
+
+def _why_apart(cause: Cause, types: Sequence[NodeType], block: Optional[gluon.Block]) -> str:
+    """Why calls that differ in their lengths are not padded to one."""
+    if cause is Cause.LENGTHS:
+        return types[0].why_by_length()
+    return why_not_padded(block, types) if cause is Cause.SHAPE else ''
 
 
 def merged(reasons: Iterable[Reason]) -> List[Reason]:
