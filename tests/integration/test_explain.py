@@ -760,3 +760,61 @@ def test_models():
             values += [tree(sample) for sample in random_trees(5)]
         explanation = explained(scope, values)
         assert {Path(one.site.filename).name for one in explanation.places} == {'models.py'}
+
+
+# --- what was given ------------------------------------------------------------------------------
+
+
+def explained_inputs(net, xs):
+    with edb.batching() as scope:
+        values = [net(x) for x in xs]
+    return explained(scope, values)
+
+
+def test_how_arrays_came_in():
+    net, marked = dense(), ndarrays(1, (1, WIDTH))[0]
+    marked.attach_grad()
+    arrays = [np.full((1, WIDTH), i, 'float32') for i in range(4)]
+    given = arrays + [arrays[0].copy()] + [mx.nd.array(array + 9) for array in arrays] + [marked]
+    explanation = explained_inputs(net, given)
+    assert dict(explanation.given) == {'NumPy array': 4, 'NDArray, read at once': 5}
+    assert 'given: 5 NDArrays, read at once; 4 NumPy arrays\n' in str(explanation)
+    assert not any(one.reasons for one in explanation.places)
+
+
+def test_numbers_are_counted():
+    net = dense()
+    rows = np.eye(3, dtype='float32')[:, None]
+    explanation = explained_inputs(lambda x: net(x) * float(x[0, 0]), rows)
+    assert dict(explanation.given) == {'NumPy array': 3, 'number': 2}
+
+
+@pytest.mark.parametrize(
+    'make, how, advice',
+    [
+        (lambda shape: np.ones(shape, 'float32'), 'large NumPy array, copied', 'as NDArrays'),
+        (mx.nd.ones, 'large NDArray, not copied', None),
+    ],
+)
+def test_large_arrays(make, how, advice):
+    net = started(nn.Dense(1, in_units=1 << 16))
+    explanation = explained_inputs(net, [make((1, 1 << 16)) for _ in range(2)])
+    assert dict(explanation.given) == {how: 2}
+    reasons = explanation.places[0].reasons
+    assert [why.cause for why in reasons] == [Cause.INPUT] * (advice is not None)
+    for why in reasons:
+        assert advice in why.advice and why.text == '2 large NumPy arrays, copied for 2 calls'
+
+
+def test_arrays_that_the_engine_copies():
+    mx.npx.set_np()
+    try:
+        net = dense()
+        arrays = [mx.np.ones((1, WIDTH)) * i for i in range(3)]
+        (why,) = explained_inputs(net, arrays).places[0].reasons
+        assert why.cause is Cause.INPUT and 'asnumpy' in why.advice
+        assert why.text == "3 MXNet arrays, copied by MXNet's engine for 3 calls"
+        few = [array.asnumpy() for array in arrays[1:]]
+        assert not explained_inputs(net, [arrays[0], *few]).places[0].reasons
+    finally:
+        mx.npx.reset_np()

@@ -29,6 +29,7 @@ class Cause(Enum):
     MIXED_ROWS = 'rows that are not independent'
     OWN_GRADIENT = 'an operator that makes a gradient of its own'
     READ_EARLY = 'a value read early'
+    INPUT = 'arrays that cost more than their call'
     ASKED_APART = 'values asked for one after the other'
     SCHEDULER = 'the scheduler'
     DEPENDENCY = 'dependencies'
@@ -147,6 +148,8 @@ class Explanation(NamedTuple):
         What ended the scope, if its values are void.
     places : tuple of SiteReport
         Those first where most batches could be avoided, then those with most batches.
+    given : tuple of (str, int)
+        How many arrays came in each way, those that hold the same once; and numbers.
     """
 
     scheduler: str
@@ -157,6 +160,7 @@ class Explanation(NamedTuple):
     lower_bound: int
     error: str
     places: Tuple[SiteReport, ...]
+    given: Tuple[Tuple[str, int], ...] = ()
 
     def __str__(self) -> str:
         lines = self.summary()
@@ -187,6 +191,9 @@ class Explanation(NamedTuple):
                 f'{_calls(self.waiting)} not evaluated yet: they run when somebody looks '
                 f'at a value, or by gluon_edbatch.forward'
             )
+        if self.given:
+            given = '; '.join([counted(what, count) for what, count in self.given])
+            lines.append(f'given: {given}')
         lost = _batches_by_cause(self.places)
         if Cause.SCHEDULER in lost:  # several places can have the same types
             lost[Cause.SCHEDULER] = min(lost[Cause.SCHEDULER], self.batches - self.lower_bound)
@@ -280,8 +287,14 @@ TYPE_CAUSES = frozenset(
 )
 
 
+def counted(what: str, count: int) -> str:
+    """So many of something; what is said of it stands behind a comma."""
+    noun, comma, rest = what.partition(',')
+    return f'{count} {noun}{"s" * (count != 1)}{comma}{rest}'
+
+
 def _calls(count: int) -> str:
-    return f'{count} call' + 's' * (count != 1)
+    return counted('call', count)
 
 
 def _batches(count: int) -> str:

@@ -15,6 +15,7 @@ from ...schedule.bound import ranks
 from ...subgraph.node_type import NodeType
 from .advice import advice_for_scheduler
 from .explanation import Bar, Explanation, Reason, SiteReport
+from .given import costs_by_place, given_in_all
 from .history import Groups, History, distinct
 from .reasons import (
     Asked,
@@ -42,7 +43,8 @@ def explain(recording: Optional[Recording], scheduler: Scheduler) -> Explanation
         return Explanation(scheduler.name, 0, 0, 0, 0, 0, '', ())
     counts = recording.evaluator.counts
     history = History.of(recording)
-    places = _Places(history, counts, scheduler.name).all()
+    costs = costs_by_place(recording, history.place)
+    places = _Places(history, counts, scheduler.name, costs).all()
     places.sort(key=_rank)
     first: Dict[Site, tuple] = {}
     for place in places:
@@ -58,6 +60,7 @@ def explain(recording: Optional[Recording], scheduler: Scheduler) -> Explanation
         sum(lower_bound(replace(count.graph)) for count in counts),
         recording.error or '',
         tuple(places),
+        given_in_all(recording),
     )
 
 
@@ -68,8 +71,15 @@ def _rank(place: SiteReport) -> tuple:
 class _Places:
     """All places of a scope, from groups of its calls."""
 
-    def __init__(self, history: History, counts: List[EvaluationCounts], scheduler: str):
+    def __init__(
+        self,
+        history: History,
+        counts: List[EvaluationCounts],
+        scheduler: str,
+        costs: Dict[int, List[Reason]],
+    ):
         self._history = history
+        self._costs = costs
         self._scheduler = scheduler
         self._asked = [Asked(count.asked_by, count.early) for count in counts]
         self._taken = _taken(history, counts)
@@ -127,6 +137,7 @@ class _Places:
             *evaluation_reasons(uses, asked, waiting if self._early else 0),
             *scheduler_reason(uses, self._scheduler, self._taken, self._advice),
             *dependency_reason(needed, len(bars)),
+            *self._costs.get(number, ()),
         ]
 
 
