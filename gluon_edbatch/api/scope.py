@@ -40,6 +40,9 @@ class batching:
     compile_options : CompileOptions, optional
         Which optimisations are on. By default all, or what `gluon_edbatch.compile_options` says
         around it.
+    timing : bool, default False
+        Whether to measure how long the calls of each line take to evaluate, which `explain` tells.
+        Evaluations take longer then, as Python waits for MXNet's engine.
 
     Examples
     --------
@@ -58,17 +61,20 @@ class batching:
         scheduler: Union[str, Scheduler] = DEFAULT_SCHEDULER,
         ctx: Optional[mx.Context] = None,
         compile_options: Optional[CompileOptions] = None,
+        timing: bool = False,
     ):
         self.scheduler = get_scheduler(scheduler)
         self._ctx = ctx
         self._options = current_options() if compile_options is None else compile_options
+        self._timing = timing
         self._recording: Optional[Recording] = None
         self._started = self._record_s = 0.0
 
     def __enter__(self) -> 'batching':
         if self._recording is not None:
             raise RuntimeError('a batching scope records once; make a new one')
-        self._recording = recording = Recording(Evaluator(self.scheduler), self._ctx, self._options)
+        evaluator = Evaluator(self.scheduler, self._timing)
+        self._recording = recording = Recording(evaluator, self._ctx, self._options)
         recording.outer = hooks.current_recording()
         self._open = True
         hooks.install(self)

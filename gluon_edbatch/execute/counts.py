@@ -1,6 +1,6 @@
 """What an evaluation did: the figures that reports are made of."""
 
-from typing import Dict, Iterable, List, NamedTuple, Set, Tuple
+from typing import Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
 
 import numpy as np
 
@@ -9,6 +9,7 @@ from ..plan.plan import Plan
 from ..record.sites import Site
 from ..schedule import Schedule
 from ..subgraph.node_type import NodeType
+from .clock import Clock
 from .executable import executable
 
 
@@ -25,6 +26,8 @@ class EvaluationCounts(NamedTuple):
         Whether the scope was still recording.
     arranged : list of NodeType
         Those whose calls were put into another order.
+    clock : Clock or None
+        How long each batch of the plan took, if somebody asked.
     """
 
     calls: np.ndarray
@@ -37,6 +40,7 @@ class EvaluationCounts(NamedTuple):
     schedule_s: float
     execute_s: float
     arranged: List[NodeType]
+    clock: Optional[Clock] = None
 
 
 def passes_of(count: EvaluationCounts) -> Dict[int, Tuple[str, ...]]:

@@ -3,7 +3,8 @@
 import threading
 import time
 from dataclasses import replace
-from typing import Dict, List, Optional, Tuple, Union
+from functools import partial
+from typing import Callable, Dict, List, Optional, Tuple, Union
 
 import numpy as np
 from mxnet.ndarray import NDArray
@@ -28,6 +29,7 @@ from ..subgraph.node_type import Kind, NodeType
 from ..subgraph.spec import ArenaKey, spec_of
 from .backend import traits_of
 from .backward import BackwardPass, connect
+from .clock import Clock
 from .counts import EvaluationCounts
 from .machine import Machine
 from .own_tape import EagerCalls, eager_last, given_rows
@@ -51,8 +53,9 @@ class Evaluator:
         Seconds that these evaluations took.
     """
 
-    def __init__(self, scheduler: Scheduler):
+    def __init__(self, scheduler: Scheduler, timing: bool = False):
         self.scheduler = scheduler
+        self._timing = timing
         self.pending = Pending()
         self.counts: List[EvaluationCounts] = []
         self.forced: List[Site] = []
@@ -131,12 +134,12 @@ class Evaluator:
         BackwardPass.begin_evaluation()
         wait_for_engine()
         plan, eager = eager_last(plan)
-        machine = Machine(recording, plan)
+        machine = Machine(recording, plan, Clock(plan.size) if self._timing else None)
         for step in steps(plan):
             _run_step(machine, step, calls, recording)
         machine.finish()
         arenas = _arenas(plan, machine, bool(eager), recording)
-        _run_eager(recording, plan, arenas, eager, calls)
+        _run_eager(machine, recording, arenas, eager, calls)
         under_way(_last_written(plan, arenas))
         number = len(recording.ran)
         recording.results[number] = _publish(number, plan, arenas, recording)
@@ -155,6 +158,7 @@ class Evaluator:
                 scheduled - recorded,
                 time.perf_counter() - scheduled,
                 arranged,
+                machine.clock,
             )
         )
 
@@ -200,11 +204,18 @@ def _last_written(plan: Plan, arenas: List[Union[Arena, EagerArena]]) -> NDArray
     return arena.rows[write.begin] if isinstance(arena, EagerArena) else arena.raw
 
 
-def _run_eager(recording, plan, arenas, batches: List[Batch], calls) -> None:
-    eager = EagerCalls(recording, plan, arenas, batches)
-    for batch in batches:
+def _timed(machine: Machine, first: int, run: Callable[[], None]) -> None:
+    if machine.clock is None:
+        run()
+    else:
+        machine.clock.run(first, run)
+
+
+def _run_eager(machine, recording, arenas, batches: List[Batch], calls) -> None:
+    eager = EagerCalls(recording, machine.plan, arenas, batches)
+    for number, batch in enumerate(batches, machine.plan.size - len(batches)):
         try:
-            eager.run(batch)
+            _timed(machine, number, partial(eager.run, batch))
         except EdbError:
             raise
         except Exception as error:
@@ -213,7 +224,7 @@ def _run_eager(recording, plan, arenas, batches: List[Batch], calls) -> None:
 
 def _run_step(machine, step, calls, recording) -> None:
     try:
-        step.run(machine)
+        _timed(machine, step.first, partial(step.run, machine))
         if step.unproved:
             (batch,) = machine.plan.batches_between(step.first, step.last)
             _verify(machine, batch, calls, recording)

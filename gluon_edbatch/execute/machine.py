@@ -16,6 +16,7 @@ from ..plan.plan import ArenaPlan, Batch, Plan, Read
 from ..record.inputs import GivenArray
 from ..record.recording import Recording
 from ..subgraph.node_type import NodeType
+from .clock import Clock
 from .weights import Weights
 
 
@@ -39,11 +40,14 @@ class Machine:
     tapes : list of Tape
         In the order in which the batches ran.
     weights : Weights
+    clock : Clock or None
+        If somebody asks how long batches take.
     """
 
-    def __init__(self, recording: Recording, plan: Plan):
+    def __init__(self, recording: Recording, plan: Plan, clock: Optional[Clock] = None):
         self.recording = recording
         self.plan = plan
+        self.clock = clock
         self.taped = any(group.node_type.mode.recording for group in plan.groups)
         self.memories: List[Optional[Memory]] = []  # of the arenas; None if not pooled
         self.arenas: List[Any] = [self._arena_for(arena) for arena in plan.arenas]

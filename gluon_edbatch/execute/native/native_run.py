@@ -42,6 +42,7 @@ class NativeRun:
             *[machine.arenas[arena] for arena in self._arenas],
             self._workspace.array,
         ]
+        self._laps = [machine.clock.laps(first, last)] if machine.clock else []
         # Not the machine itself: it refers to its runs, and its memory is to go with the last user.
         self._gradients = [machine.gradients[arena] for arena in self._arenas] + self._gradients
 
@@ -53,7 +54,8 @@ class NativeRun:
         bool
             Whether there is something to differentiate.
         """
-        _call(mx.nd.op.edb_run_forward, self._inputs, 2 + len(self._parameters))
+        inputs = self._inputs + self._laps
+        _call(mx.nd.op.edb_run_forward, inputs, 2 + len(self._parameters))
         return self.training and self._differentiable
 
     def backward(self) -> None:

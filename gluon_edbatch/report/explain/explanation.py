@@ -10,6 +10,7 @@ from typing import Any, Iterable, List, NamedTuple, Set, Tuple
 from ...record.sites import Site
 
 _WIDTH = 100
+_TIMES = 8  # lines
 
 
 class Cause(Enum):
@@ -106,6 +107,9 @@ class SiteReport(NamedTuple):
         So many of them could be in one batch if nothing but dependencies kept them apart. (There
         may be still larger sets of independent calls: these are equally deep.)
     reasons : tuple of Reason
+    seconds : float
+        How long its calls took to evaluate, if the scope measured that; calls of several places
+        that ran in one batch have shares by rows.
     """
 
     site: Site
@@ -117,6 +121,7 @@ class SiteReport(NamedTuple):
     fewest: int
     largest_possible: int
     reasons: Tuple[Reason, ...]
+    seconds: float = 0.0
 
     @property
     def batches(self) -> int:
@@ -150,6 +155,8 @@ class Explanation(NamedTuple):
         Those first where most batches could be avoided, then those with most batches.
     given : tuple of (str, int)
         How many arrays came in each way, those that hold the same once; and numbers.
+    seconds : float
+        How long evaluations took, if the scope measured that.
     """
 
     scheduler: str
@@ -161,9 +168,10 @@ class Explanation(NamedTuple):
     error: str
     places: Tuple[SiteReport, ...]
     given: Tuple[Tuple[str, int], ...] = ()
+    seconds: float = 0.0
 
     def __str__(self) -> str:
-        lines = self.summary()
+        lines = self.summary() + self.times()
         given: Set[str] = set()
         for site, group in groupby(self.places, lambda place: place.site):
             places = list(group)
@@ -172,6 +180,23 @@ class Explanation(NamedTuple):
             for place in places:
                 lines += _place_lines(place, given)
         return '\n'.join(lines)
+
+    def times(self) -> List[str]:
+        """Places by the time that their calls took, if the scope measured it; the longest first."""
+        if not self.seconds:
+            return []
+        found = sorted(self.places, key=lambda place: -place.seconds)
+        known = [(place.seconds, f'{shown(place.site)}  {place.operation}') for place in found]
+        others = [seconds for seconds, _ in known[_TIMES:]]
+        known = known[:_TIMES]
+        if others:
+            known.append((sum(others), counted('other place', len(others))))
+        left = self.seconds - sum([place.seconds for place in found])
+        known.append((left, 'what is done once: graph, schedule, plan, arrays, weights'))
+        return ['', f'evaluations took {1e3 * self.seconds:.3g} ms, of which'] + [
+            f'{100 * seconds / self.seconds:4.0f} % {1e3 * seconds:9.3f} ms  {what}'
+            for seconds, what in known
+        ]
 
     def summary(self) -> List[str]:
         """The lines on the whole scope."""

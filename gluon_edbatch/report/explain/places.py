@@ -28,6 +28,7 @@ from .reasons import (
     scheduler_reason,
     type_reasons,
 )
+from .times import seconds_of_calls
 
 
 def explain(recording: Optional[Recording], scheduler: Scheduler) -> Explanation:
@@ -43,8 +44,8 @@ def explain(recording: Optional[Recording], scheduler: Scheduler) -> Explanation
         return Explanation(scheduler.name, 0, 0, 0, 0, 0, '', ())
     counts = recording.evaluator.counts
     history = History.of(recording)
-    costs = costs_by_place(recording, history.place)
-    places = _Places(history, counts, scheduler.name, costs).all()
+    costs, seconds = costs_by_place(recording, history.place), seconds_of_calls(recording)
+    places = _Places(history, counts, scheduler.name, costs, seconds).all()
     places.sort(key=_rank)
     first: Dict[Site, tuple] = {}
     for place in places:
@@ -61,6 +62,9 @@ def explain(recording: Optional[Recording], scheduler: Scheduler) -> Explanation
         recording.error or '',
         tuple(places),
         given_in_all(recording),
+        sum([count.collect_s + count.schedule_s + count.execute_s for count in counts])
+        if seconds.any()
+        else 0.0,
     )
 
 
@@ -77,9 +81,11 @@ class _Places:
         counts: List[EvaluationCounts],
         scheduler: str,
         costs: Dict[int, List[Reason]],
+        seconds: np.ndarray,
     ):
         self._history = history
         self._costs = costs
+        self._seconds = np.bincount(history.place, seconds).tolist()
         self._scheduler = scheduler
         self._asked = [Asked(count.asked_by, count.early) for count in counts]
         self._taken = _taken(history, counts)
@@ -114,6 +120,7 @@ class _Places:
             int(self._of_place.longest[number]),
             max([int(self._of_place.widest[number])] + [bar.calls for bar in bars]),
             tuple(self._reasons(number, bars, waiting)),
+            self._seconds[number],
         )
 
     def _reasons(self, number: int, bars: List[Bar], waiting: int) -> List[Reason]:

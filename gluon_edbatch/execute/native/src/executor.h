@@ -56,6 +56,7 @@ template <typename T> struct Arrays {  // what a run works on; null where there 
   std::vector<T*> arenas, gradients, parameters, parameter_gradients;
   std::vector<int64_t> parameter_sizes;
   T* workspace = nullptr;
+  int64_t* laps = nullptr;  // nanoseconds of each batch, if somebody asks
 };
 
 struct Block {
@@ -69,12 +70,15 @@ template <typename T> class Executor {
   void forward() {
     const Stopwatch all(kAllOfARun);
     pack_weights(true);
-    for (const Batch& batch : run_.batches)
+    int64_t* lap = arrays_.laps;
+    for (const Batch& batch : run_.batches) {
+      const Lap taken(lap ? lap++ : nullptr);
       each_block(batch, [&](const Block& block) {
         block_scratch().release();
         bind_values(batch, block, false);
         for (const Instruction& instruction : program_->instructions) forward(instruction);
       });
+    }
   }
 
   void backward() {

@@ -60,10 +60,13 @@ edb::Arrays<T> take_arrays(const edb::Run& run, Tensors* tensors, size_t* next) 
   return arrays;
 }
 
-// Forward: table, indices, parameters, arenas, workspace (the last two are written).
+// Forward: table, indices, parameters, arenas, workspace, and laps if these are asked for (the
+// last three are written).
 template <typename T> void run_forward(const edb::Run& run, Tensors* tensors) {
   size_t next = 1;
-  edb::Executor<T>(run, take_arrays<T>(run, tensors, &next)).forward();
+  edb::Arrays<T> arrays = take_arrays<T>(run, tensors, &next);
+  if (next < tensors->size()) arrays.laps = tensors->at(next).data<int64_t>();
+  edb::Executor<T>(run, std::move(arrays)).forward();
 }
 
 // Backward: table, indices, parameters, arenas, workspace, gradients of the arenas and of the

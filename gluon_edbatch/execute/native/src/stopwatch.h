@@ -20,6 +20,23 @@ enum Work : int {
   kWorks
 };
 
+inline int64_t now() {
+  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+}
+
+// Adds what a scope takes to a number, if there is one (see clock.py).
+class Lap {
+ public:
+  explicit Lap(int64_t* sum) : sum_(sum), begin_(sum ? now() : 0) {}
+  ~Lap() {
+    if (sum_) *sum_ += now() - begin_;
+  }
+
+ private:
+  int64_t* sum_;
+  int64_t begin_;
+};
+
 #ifdef EDB_STOPWATCH
 inline std::atomic<int64_t> nanoseconds[kWorks];
 
@@ -29,9 +46,6 @@ class Stopwatch {
   ~Stopwatch() { nanoseconds[work_].fetch_add(now() - begin_, std::memory_order_relaxed); }
 
  private:
-  static int64_t now() {
-    return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
-  }
   Work work_;
   int64_t begin_;
 };

@@ -1,0 +1,39 @@
+"""How long the batches of an evaluation take, where a scope asks (``batching(timing=True)``)."""
+
+import time
+from typing import Callable, List, Tuple
+
+import mxnet as mx
+import numpy as np
+from mxnet.ndarray import NDArray
+
+from ..mx.pace import wait_for_all
+
+
+class Clock:
+    """That of one evaluation, for so many batches. Python waits for the engine at each step."""
+
+    def __init__(self, batches: int):
+        self._seconds = np.zeros(batches)
+        self._laps: List[Tuple[int, NDArray]] = []  # nanoseconds, from which batch on
+
+    def run(self, first: int, step: Callable[[], None]) -> None:
+        """Run what begins with this batch: it alone, unless it asks for `laps`."""
+        wait_for_all()
+        known, begun = len(self._laps), time.perf_counter()
+        step()
+        wait_for_all()
+        if known == len(self._laps):
+            self._seconds[first] = time.perf_counter() - begun
+
+    def laps(self, first: int, last: int) -> NDArray:
+        """Where a run of several batches, from `first` to before `last`, adds nanoseconds."""
+        laps = mx.nd.zeros((last - first,), mx.cpu(), 'int64')
+        self._laps.append((first, laps))
+        return laps
+
+    def seconds(self) -> np.ndarray:
+        """Of each batch."""
+        for first, laps in self._laps:
+            self._seconds[first : first + len(laps)] = 1e-9 * laps.asnumpy()
+        return self._seconds

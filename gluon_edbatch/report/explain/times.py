@@ -1,0 +1,22 @@
+"""Which lines the time of evaluations goes to, where a scope measured it."""
+
+from typing import List
+
+import numpy as np
+
+from ...execute.counts import EvaluationCounts
+from ...record.recording import Recording
+
+
+def seconds_of_calls(recording: Recording) -> np.ndarray:
+    """How long each call took, of each batch a share by rows; 0 where nobody measured it."""
+    counts: List[EvaluationCounts] = recording.evaluator.counts
+    rows = np.array(recording.form_summaries, np.int64)[recording.node_forms.since(0), 1]
+    seconds = np.zeros(len(rows))
+    for count in counts:
+        of_batch = count.clock.seconds() if count.clock else np.zeros(count.plan.size)
+        for group in count.plan.groups:
+            calls, sizes = count.calls[group.nodes], np.diff(group.bounds)
+            in_batch = np.add.reduceat(rows[calls], group.bounds[:-1])
+            seconds[calls] += rows[calls] * np.repeat(of_batch[group.numbers] / in_batch, sizes)
+    return seconds
