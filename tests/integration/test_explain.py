@@ -226,6 +226,17 @@ def test_what_to_write_for_numbers_that_split(written, advised, fewest):
         np.testing.assert_allclose(one, other, rtol=1e-6)
 
 
+def test_different_numbers_of_arrays():
+    net, xs = dense(), ndarrays(3, (1, WIDTH))
+    with edb.batching() as scope:
+        values = [
+            mx.nd.concat(*[net(x) for x in xs[:count]], dim=1)  # joined
+            for count in (1, 2, 3)
+        ]
+    why = reason(place(explained(scope, values), 'joined', 'Concat'), Cause.ARGUMENT)
+    assert why.text.startswith('the number of arrays is 1 in 1 call') and 'edb.ragged' in why.advice
+
+
 def test_numbers_that_are_data_are_no_loss():
     net = dense()
     with edb.batching() as scope:
@@ -634,6 +645,19 @@ def test_several_causes_and_what_is_said_once():
         assert len(re.findall(words, text)) == 1
 
 
+def test_places_with_nothing_to_tell_are_one_line_each_and_few():
+    names = {}
+    source = ['def run(net, x):'] + ['    x = net(x)'] * 14 + ['    return x']
+    exec(compile('\n'.join(source), 'many.py', 'exec'), names)
+    net = dense(WIDTH)
+    with edb.batching() as scope:
+        values = [names['run'](net, x) for x in ndarrays(2, (1, WIDTH))]
+    lines = str(explained(scope, values)).splitlines()
+    assert lines[-13] == 'many.py:2  Dense: 2 calls in 1 batch, the largest of 2'
+    assert sum(line.startswith('many.py:') for line in lines) == 12
+    assert lines[-1] == 'and 2 places with nothing to tell'
+
+
 # --- calls that wait, and no calls ---------------------------------------------------------------
 
 
@@ -777,8 +801,8 @@ def test_how_arrays_came_in():
     arrays = [np.full((1, WIDTH), i, 'float32') for i in range(4)]
     given = arrays + [arrays[0].copy()] + [mx.nd.array(array + 9) for array in arrays] + [marked]
     explanation = explained_inputs(net, given)
-    assert dict(explanation.given) == {'NumPy array': 4, 'NDArray, read at once': 5}
-    assert 'given: 5 NDArrays, read at once; 4 NumPy arrays\n' in str(explanation)
+    assert dict(explanation.given) == {'constant or NumPy array': 4, 'NDArray, read at once': 5}
+    assert 'given: 5 NDArrays, read at once; 4 constant or NumPy arrays\n' in str(explanation)
     assert not any(one.reasons for one in explanation.places)
 
 
@@ -786,7 +810,7 @@ def test_numbers_are_counted():
     net = dense()
     rows = np.eye(3, dtype='float32')[:, None]
     explanation = explained_inputs(lambda x: net(x) * float(x[0, 0]), rows)
-    assert dict(explanation.given) == {'NumPy array': 3, 'number': 2}
+    assert dict(explanation.given) == {'constant or NumPy array': 3, 'number': 2}
 
 
 @pytest.mark.parametrize(

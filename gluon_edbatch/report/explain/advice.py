@@ -10,7 +10,7 @@ from ...execute.counts import EvaluationCounts
 from ...ops.registry import op_of
 from ...schedule import get_scheduler
 from ...subgraph.node_type import NodeType
-from .differences import ARRAY, COLUMN, Difference
+from .differences import ARRAY, COLUMN, NUMBER_OF_ARRAYS, Difference
 from .explanation import Cause
 
 _OTHER_SCHEDULERS = 'sufficient', 'agenda', 'depth'  # those that learn nothing and take no seconds
@@ -39,6 +39,11 @@ def advice_for_argument(found: Difference, node_type: NodeType) -> str:
         return (
             'Nothing to do: the first number of a scope is compiled into its call, and all others '
             'are data of one batch.'
+        )
+    if found.what == NUMBER_OF_ARRAYS:
+        return (
+            'Give any number of values as one, edb.ragged(values), to a HybridBlock: softmax, sum, '
+            'mean, max and batch_dot along axis 1 are one type there, whatever the number.'
         )
     if ARRAY in found.values:
         return f'Give {found.what} in all calls, or in none: for example ones for no mask.'
@@ -129,7 +134,8 @@ _BY_LENGTH = {
     'sort them by length.',
     'several rows': 'Give a call one sample, (1, length, …).',
     'several axes': 'Give (1, length) for each sample; make what has two such axes in the block.',
-    'so few operators': _SENTENCES,
+    'so few operators': 'Put more of the model into one HybridBlock: calls of larger ones are '
+    'padded.',
     'on its own': _SENTENCES,
     'equally long': 'Give these arguments one length in each call.',
     'NumPy mode': 'Pad to few lengths yourself, or use mx.nd.',

@@ -39,7 +39,7 @@ class Word(str):
 
 ARRAY = Word('an array')
 COLUMN = Word('any other number')  # see decision 0024
-PARAMETERS = 'its parameters'
+PARAMETERS, NUMBER_OF_ARRAYS = 'its parameters', 'the number of arrays'
 _PLAIN = (bool, int, float, str, type(None))
 
 
@@ -101,7 +101,7 @@ def _of_operator(node_type: NodeType) -> Iterator[Tuple[Cause, str, Any]]:
     _, attributes, shared = node_type.made_with
     arguments, weights = iter(node_type.arguments), iter(node_type.parameters)
     count = len(node_type.arguments) - len(node_type.graph.constants) + len(shared)
-    yield Cause.ARGUMENT, 'the number of arrays', count
+    yield Cause.ARGUMENT, NUMBER_OF_ARRAYS, count
     for position in range(count):
         name = f'argument {position + 1}'
         if position in shared:

@@ -11,6 +11,7 @@ from ...record.sites import Site
 
 _WIDTH = 100
 _TIMES = 8  # lines
+_WELL = 12  # lines of places that nothing keeps apart
 
 
 class Cause(Enum):
@@ -173,12 +174,19 @@ class Explanation(NamedTuple):
     def __str__(self) -> str:
         lines = self.summary() + self.times()
         given: Set[str] = set()
+        well: List[str] = []
         for site, group in groupby(self.places, lambda place: place.site):
             places = list(group)
-            line = f'{shown(site)}: {places[0].source}'.rstrip(': ')
-            lines += ['', line if len(line) <= _WIDTH else line[: _WIDTH - 1] + '…']
-            for place in places:
-                lines += _place_lines(place, given)
+            if any(place.reasons for place in places):
+                line = f'{shown(site)}: {places[0].source}'.rstrip(': ')
+                lines += ['', line if len(line) <= _WIDTH else line[: _WIDTH - 1] + '…']
+                for place in places:
+                    lines += _place_lines(place, given)
+            else:
+                well += [f'{shown(site)}  {headline(place)}' for place in places]
+        lines += [''] * bool(well) + well[:_WELL]
+        if len(well) > _WELL:
+            lines.append(f'and {counted("place", len(well) - _WELL)} with nothing to tell')
         return '\n'.join(lines)
 
     def times(self) -> List[str]:

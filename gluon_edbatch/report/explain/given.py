@@ -15,7 +15,7 @@ from .explanation import Cause, Reason, counted
 class How(Enum):
     """How an array came in."""
 
-    NUMPY = 'NumPy array'
+    NUMPY = 'constant or NumPy array'  # `nd.zeros` in a scope is a constant
     LARGE = 'large NumPy array, copied'
     READ = 'NDArray, read at once'
     WATCHED = 'large NDArray, not copied'
