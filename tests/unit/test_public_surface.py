@@ -114,6 +114,7 @@ def test_signatures():
         'scheduler',
         'ctx',
         'compile_options',
+        'timing',
     ]
     assert list(inspect.signature(edb.forward).parameters) == ['values']
     assert list(inspect.signature(edb.stack).parameters) == ['values', 'axis']
