@@ -191,7 +191,7 @@ def test_a_batch_for_256_numbers(rows):
     assert scope.report().batches <= 3
     (multiply,) = [place for place in scope.explain().places if place.operation == '_mul_scalar']
     assert multiply.batches == 2
-    assert 'scalar is data in 255 calls and 0.0 in 1' in multiply.reasons[0].text
+    assert 'scalar is any other number in 255 calls and 0.0 in 1' in multiply.reasons[0].text
 
 
 def test_numbers_that_vary_are_looked_up_once(monkeypatch):
