@@ -23,7 +23,9 @@ LINES = [
 
 def samples():
     """A word alone, and trees of several heights."""
-    return build_samples(map(parse_tree, LINES), lambda words: [ord(word[0]) % 20 for word in words])
+    return build_samples(
+        map(parse_tree, LINES), lambda words: [ord(word[0]) % 20 for word in words]
+    )
 
 
 def test_products_are_those_of_the_eager_model(products):
