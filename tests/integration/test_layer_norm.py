@@ -1,4 +1,4 @@
-"""LayerNorm of rows, of ragged values and of several axes: as a composition where it runs natively."""
+"""LayerNorm of rows and of ragged values: as a composition where it runs natively."""
 
 import mxnet as mx
 import numpy as np
