@@ -225,19 +225,6 @@ class OperatorTreeNN(TreeNN):
         )
 
 
-class NormalLeaf(WordLeaf):
-    """The same, scaled to mean 0 and variance 1."""
-
-    def __init__(self, vocab_size: int, hidden_size: int, sparse_grad: bool = False, **kwargs):
-        super().__init__(vocab_size, hidden_size, sparse_grad, **kwargs)
-        with self.name_scope():
-            self.norm = nn.LayerNorm(in_channels=hidden_size)
-
-    def hybrid_forward(self, F, token):
-        """token (N,)"""
-        return self.norm(self.embed(token))
-
-
 class TransformerCell(gluon.HybridBlock):
     """A layer of a Transformer for one phrase: what its two parts are asks all phrases in it.
 
@@ -296,7 +283,7 @@ class TreeTransformer(SentimentModel):
         **kwargs,
     ):
         _check_one_width(embed_dim, hidden_size)
-        super().__init__(NormalLeaf(vocab_size, hidden_size, sparse_grad), hidden_size, **kwargs)
+        super().__init__(WordLeaf(vocab_size, hidden_size, sparse_grad), hidden_size, **kwargs)
         with self.name_scope():
             self.cell = TransformerCell(hidden_size, heads)
 

@@ -391,7 +391,7 @@ class PaddedPhrases(_Padded):
 
     def _climb(self, plan: Phrases) -> torch.Tensor:
         """Vectors of all phrases; notes what was written, and what was read for it."""
-        words = self._norm(self._words(plan.words, 'leaf.embed'), 'leaf.norm')
+        words = self._words(plan.words, 'leaf.embed')
         vectors = words.new_empty(len(plan.order), self.width)
         self._written = [(0, len(words), words, ())]
         vectors[: len(words)] = words.detach()
