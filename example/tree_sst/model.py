@@ -26,6 +26,7 @@ __all__ = [
     'TreeGRU',
     'TreeLSTM',
     'TreeNN',
+    'TreeTransformer',
     'TwoCellTreeLSTM',
 ]
 
@@ -60,9 +61,13 @@ class SentimentModel(edb.AutoBatchMixin, gluon.Block, ABC):
             left, right = tree.children
             state = self.compose(tree, self._encode(left, vectors), self._encode(right, vectors))
         else:
-            state = self.leaf(tree.token)
+            state = self.word(tree.token)
         vectors.append(self.vector(state))
         return state
+
+    def word(self, token: int):
+        """State of a leaf."""
+        return self.leaf(token)
 
     @abstractmethod
     def compose(self, tree: Tree, left, right):
@@ -220,6 +225,78 @@ class OperatorTreeNN(TreeNN):
         )
 
 
+class TransformerCell(gluon.HybridBlock):
+    """A layer of a Transformer for one phrase: what its two parts are asks all phrases in it.
+
+    Heads have queries of their own. As each query and each mean goes through a matrix, memory
+    needs none: its vectors are keys and values as they are.
+
+    Inputs
+        - **left**, **right**: (N, H), of the two parts
+        - **memory**: (N, K, H), of all K phrases and words in it
+
+    Outputs
+        - (N, H)
+    """
+
+    def __init__(self, hidden_size: int, heads: int, **kwargs):
+        super().__init__(**kwargs)
+        self._heads, self._scale = heads, hidden_size**-0.5
+        with self.name_scope():
+            self.both = nn.Dense(hidden_size, activation='tanh', in_units=2 * hidden_size)
+            self.queries = nn.Dense(heads * hidden_size, in_units=hidden_size)
+            self.found = nn.Dense(hidden_size, in_units=heads * hidden_size)
+            self.wide = nn.Dense(2 * hidden_size, activation='relu', in_units=hidden_size)
+            self.narrow = nn.Dense(hidden_size, in_units=2 * hidden_size)
+            self.norms = nn.HybridSequential()
+            for _ in range(2):
+                self.norms.add(nn.LayerNorm(in_channels=hidden_size))
+
+    def hybrid_forward(self, F, left, right, memory):
+        """One call a phrase."""
+        phrase = self.both(F.concat(left, right, dim=1))
+        queries = F.reshape(self.queries(phrase) * self._scale, shape=(0, self._heads, -1))
+        weights = F.softmax(F.batch_dot(memory, queries, transpose_b=True), axis=1)
+        return self.answer(phrase, F.batch_dot(weights, memory, transpose_a=True))
+
+    def answer(self, phrase, found):
+        """The phrase's vector, when its heads have found (N, heads, H) in memory."""
+        phrase = self.norms[0](phrase + self.found(found))
+        return self.norms[1](phrase + self.narrow(self.wide(phrase)))
+
+
+class TreeTransformer(SentimentModel):
+    """A Transformer that climbs the tree (Ahmed, Samee and Mercer, 2019); a phrase attends to all
+    phrases in it (as in Nguyen et al., 2020), as two children are few to choose from. Embedding and
+    hidden are one width.
+
+    A state is a phrase's vector and a list of all in it, with itself.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        embed_dim: int,
+        hidden_size: int,
+        sparse_grad: bool = False,
+        heads: int = 2,
+        **kwargs,
+    ):
+        _check_one_width(embed_dim, hidden_size)
+        super().__init__(WordLeaf(vocab_size, hidden_size, sparse_grad), hidden_size, **kwargs)
+        with self.name_scope():
+            self.cell = TransformerCell(hidden_size, heads)
+
+    def word(self, token):
+        vector = self.leaf(token)
+        return vector, [vector]
+
+    def compose(self, tree, left, right):
+        inside = left[1] + right[1]
+        vector = self.cell(left[0], right[0], edb.ragged(inside))
+        return vector, [*inside, vector]
+
+
 class MVLeaf(gluon.HybridBlock):
     """Vector and matrix of a word, (1, H) and (1, H, H).
 
@@ -295,6 +372,7 @@ MODELS: Dict[str, Type[SentimentModel]] = {
     'treelstm2': TwoCellTreeLSTM,
     'treenn': TreeNN,
     'treenn-operators': OperatorTreeNN,
+    'tree-transformer': TreeTransformer,
 }
 # those whose words and phrases have vectors of one width
-ONE_WIDTH = ('mvrnn', 'treenn', 'treenn-operators')
+ONE_WIDTH = ('mvrnn', 'treenn', 'treenn-operators', 'tree-transformer')

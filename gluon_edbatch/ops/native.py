@@ -59,6 +59,7 @@ _ACTIVATIONS = {
     'softsign': unary_function('SoftSign', 'x'),
 }
 _SQUARE, _SQRT = unary_function('Square', 'x'), unary_function('Sqrt', 'y')
+_SUBTRACT, _MULTIPLY = binary_function('Subtract'), binary_function('Multiply', 'xy')
 _DIVIDE = binary_function('Divide', 'xy')
 _L2_AXES = {'instance': (1, None), 'channel': (1, 2), 'spatial': (2, None)}
 _LEAKY, _CLIP = unary_function('Leaky', 'x', 1), unary_function('Clip', 'x', 2)
@@ -446,6 +447,37 @@ def l2_normalization(call: LoweredCall) -> None:
     low.emit(Opcode.UNARY, norm[2], norm[1], numbers=(_SQRT.number,))
     spread = Spread.TILE if inner > 1 else Spread.REPEAT
     low.emit(Opcode.BINARY, out, x.view, norm[2], numbers=(_DIVIDE.number, Spread.SAME, spread))
+
+
+def layer_norm(call: LoweredCall) -> None:
+    """Less the mean, by the root of the variance, which are columns of their own; by gamma, and
+    beta added."""
+    x, low = call.x, call.low
+    if call.attrs.axis('axis', call.rank, -1) != call.rank - 1 or not x.shape:
+        raise Unsupported(f'has {call.op} along another axis')
+    if call.attrs.flag('output_mean_var'):
+        raise Unsupported(f'has {call.op} that gives mean and variance')
+    gamma, beta = (low.rows(call.node, value, x.ragged).view for value in call.inputs[1:])
+    length, width = x.shape[-1], x.view.width
+    centred, square, normal, scaled = (low.new(width, x.ragged) for _ in range(4))
+    mean, variance, more, root = (low.new(width // length, x.ragged) for _ in range(4))
+    epsilon = _single(call.attrs.get('eps', '1e-05'))
+
+    def average(out: View, view: View) -> None:
+        low.emit(Opcode.REDUCE, out, view, numbers=(length, 1), reals=(1.0 / length,))
+
+    def combine(out: View, function: Function, a: View, b: View, spread: Spread) -> None:
+        low.emit(Opcode.BINARY, out, a, b, numbers=(function.number, Spread.SAME, spread))
+
+    average(mean, x.view)
+    combine(centred, _SUBTRACT, x.view, mean, Spread.REPEAT)
+    low.emit(Opcode.UNARY, square, centred, numbers=(_SQUARE.number,))
+    average(variance, square)
+    low.emit(Opcode.UNARY, more, variance, numbers=(AFFINE.number,), reals=(1.0, epsilon))
+    low.emit(Opcode.UNARY, root, more, numbers=(_SQRT.number,))
+    combine(normal, _DIVIDE, centred, root, Spread.REPEAT)
+    combine(scaled, _MULTIPLY, normal, gamma, Spread.TILE)
+    combine(call.out(x.ragged), ADD, scaled, beta, Spread.TILE)
 
 
 def constant(number: float) -> NativeRule:

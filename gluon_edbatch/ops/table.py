@@ -328,6 +328,7 @@ _each(
     rows=rows.normalised('axis', -1),
     whole=whole.along_first('axis', -1),
     padding=padding.layer_norm,
+    native=native.layer_norm,
     weights=(1, 2),
 )
 _each(

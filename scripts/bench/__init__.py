@@ -7,5 +7,6 @@ passes it, and then the others.
 (ways to run it) -> ``measure``, ``gemm``, ``machine`` (one system's row) -> ``runner`` (several
 systems in turn, a process each) -> ``output``, ``plots`` (rows as tables and pictures).
 ``ablation`` measures a workload without one optimisation at a time, ``gains`` what batching brings,
-``blocks`` single cells, ``schedulers`` how many batches they need.
+``blocks`` single cells, ``idioms`` single calls and ``idiom_models`` models as users write them,
+``schedulers`` how many batches they need.
 """

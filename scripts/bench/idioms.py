@@ -24,6 +24,7 @@ class Samples:
     Attributes
     ----------
     cell : LSTMCell
+    width : int
     numpy, arrays : list of numpy.ndarray, and of NDArray
         The same numbers.
     zero, zeros : NDArray, numpy.ndarray
@@ -34,6 +35,7 @@ class Samples:
 
     def __init__(self, count: int, width: int, ctx: mx.Context, seed: int):
         mx.random.seed(seed)
+        self.width = width
         numbers = np.random.RandomState(seed).uniform(-1, 1, (count, 1, width))
         self.cell = gluon.rnn.LSTMCell(width, input_size=width)
         self._layer = gluon.nn.Dense(width, in_units=width)
@@ -86,6 +88,14 @@ CASES = {
     'y + y': Case(lambda s, i: s.values[i] + s.values[i]),
     'y * 2.0': Case(lambda s, i: s.values[i] * 2.0),
     'y * float(i)': Case(lambda s, i: s.values[i] * float(i)),
+    'y / len(x)': Case(lambda s, i: s.values[i] / (i + 1)),
+    'y > i': Case(lambda s, i: s.values[i] > i),
+    'y[:, i]': Case(lambda s, i: s.values[i][:, i % s.width]),
+    'slice_axis(y, begin=i)': Case(
+        lambda s, i: nd.slice_axis(s.values[i], axis=1, begin=i % s.width, end=i % s.width + 1)
+    ),
+    'pick(y, i)': Case(lambda s, i: nd.pick(s.values[i], nd.array([i % s.width]))),
+    'np.asarray(y)': Case(lambda s, i: np.asarray(s.values[i]), lambda s, i: s.values[i].asnumpy()),
     'mx.nd.tanh(y)': Case(lambda s, i: nd.tanh(s.values[i])),
     'edb.nd.tanh(y)': Case(lambda s, i: edb.nd.tanh(s.values[i])),
     'y + NDArray': Case(lambda s, i: s.values[i] + s.arrays[i]),
@@ -118,8 +128,8 @@ def measure_idiom(
             times = [_round(*sides, CASES[name])]
             while len(times) <= repeat or time.perf_counter() < end:
                 times.append(_round(*sides, CASES[name]))
-        best = np.min(times[1:], axis=0) / count
-        record, evaluate, eager = (rounded(1e6 * each) for each in best.tolist())
+        best = _Round(*np.min(times[1:], axis=0).tolist())
+        record, evaluate, eager = (rounded(1e6 * each / count) for each in best[:3])
         rows.append(
             {
                 'idiom': name,
@@ -127,6 +137,8 @@ def measure_idiom(
                 'record_us': record,
                 'evaluate_us': evaluate,
                 'eager_us': eager,
+                'times_as_fast': rounded(best.eager_whole / best.whole),
+                'batches': int(best.batches),
                 'calls': count,
                 'hidden': width,
                 'repeat': repeat,
@@ -137,9 +149,21 @@ def measure_idiom(
     return rows
 
 
-def _round(samples: Samples, eager: Samples, case: Case) -> Sequence[float]:
-    """Seconds that all samples take to be recorded, then to be evaluated, and in eager Gluon."""
-    with edb.batching():
+class _Round(NamedTuple):
+    """Seconds that all samples take: to be recorded, then to be evaluated, and in eager Gluon; and
+    both with the layer. The number of batches, the layer's among them."""
+
+    record: float
+    evaluate: float
+    eager: float
+    whole: float
+    eager_whole: float
+    batches: int
+
+
+def _round(samples: Samples, eager: Samples, case: Case) -> _Round:
+    start = time.perf_counter()
+    with edb.batching() as scope:
         samples.compute()
         begin = time.thread_time()  # nothing else computes yet
         results = _called(samples, case.run)
@@ -148,13 +172,22 @@ def _round(samples: Samples, eager: Samples, case: Case) -> Sequence[float]:
         if not isinstance(results[-1], np.ndarray):
             edb.forward(results[-1])  # and all that was recorded with it
         mx.nd.waitall()
-        evaluate = time.perf_counter() - begin
+        end = time.perf_counter()
+    eager_start = time.perf_counter()
     eager.compute()
     mx.nd.waitall()
-    begin = time.perf_counter()
+    eager_begin = time.perf_counter()
     _called(eager, case.eager or case.run)
     mx.nd.waitall()
-    return record, evaluate, time.perf_counter() - begin
+    eager_end = time.perf_counter()
+    return _Round(
+        record,
+        end - begin,
+        eager_end - eager_begin,
+        end - start,
+        eager_end - eager_start,
+        scope.report().batches,
+    )
 
 
 def _called(samples: Samples, run: Callable[[Samples, int], Any]) -> List[Any]:
@@ -168,10 +201,15 @@ def idiom_table(rows: Sequence[Row]) -> str:
         f'µs a call, best of {row["repeat"]} rounds of {row["calls"]} calls, hidden '
         f'{row["hidden"]}, on {row["cpus"]} x {row["cpu"]}'
     )
-    fields = 'record_us', 'evaluate_us', 'eager_us'
-    cells = [['idiom', 'recorded', 'and run', 'eager', 'recorded, autograd', 'and run', 'eager']]
+    titles = 'and run', 'eager', 'times', 'batches'
+    cells = [['idiom', 'recorded', *titles, 'recorded, autograd', *titles]]
     cells += [
-        [pair[0]['idiom']] + [f'{one[field]:.2f}' for one in pair for field in fields]
+        [pair[0]['idiom'], *(cell for row in pair for cell in _cells(row))]
         for pair in zip(rows[::2], rows[1::2])
     ]
     return '\n'.join([head, *aligned(cells, left=['idiom'])])
+
+
+def _cells(row: Row) -> List[str]:
+    times = [f'{row[f"{part}_us"]:.2f}' for part in ('record', 'evaluate', 'eager')]
+    return [*times, f'{row["times_as_fast"]:.1f}', str(row['batches'])]

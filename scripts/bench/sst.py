@@ -21,6 +21,7 @@ __all__ = [
     'TreeGRUSST',
     'TreeLSTMSST',
     'TreeNNSST',
+    'TreeTransformerSST',
     'TwoCellTreeLSTMSST',
 ]
 
@@ -132,3 +133,17 @@ class OperatorTreeNNSST(TreeNNSST):
     """``treenn-operators-sst``: the same products by operators instead of a cell."""
 
     model = 'treenn-operators'
+
+
+class TreeTransformerSST(SentimentWorkload):
+    """``tree-transformer``: of a phrase a product of both parts, its heads' queries and what they
+    find, and two of a layer. Products of queries with memory are not among them."""
+
+    model = 'tree-transformer'
+
+    def cell_products(self, leaves, inner):
+        h = self.settings.hidden
+        return [(2 * h, h, 3 * inner), (h, 2 * h, 2 * inner)]  # two heads, a layer twice as wide
+
+    def rival(self, system: str):
+        return self.padded_rival(system, 'PaddedPhrases')

@@ -51,21 +51,6 @@ class TaskWorkload(Workload):
     def targets(self, sample: Any) -> Sequence[np.ndarray]:
         """What the loss takes besides what the model says."""
 
-    def padded_rival(self, system: str, kind: str, *arguments: Any):
-        """A class of `rivals.padded_gluon` or `rivals.padded_torch`, made for the settings."""
-        if system == 'manual-torch':
-            from .rivals import padded_torch as module
-        else:
-            from .rivals import padded_gluon as module
-        settings = self.settings
-        return getattr(module, kind)(
-            self.task.build(),
-            *arguments,
-            optimizer=settings.optimizer,
-            learning_rate=settings.learning_rate,
-            ctx=settings.ctx,
-        )
-
     def build(self):
         return self.task.build(), self.task.criterion()
 

@@ -34,6 +34,7 @@ WORKLOADS = {
     'treelstm2-sst': Entry('sst', 'TwoCellTreeLSTMSST'),
     'treenn-sst': Entry('sst', 'TreeNNSST'),
     'treenn-operators-sst': Entry('sst', 'OperatorTreeNNSST'),
+    'tree-transformer': Entry('sst', 'TreeTransformerSST', PADDED_RIVALS),
     'lattice-lstm': Entry('tagging', 'LatticeLSTM'),
     'lattice-gru': Entry('tagging', 'LatticeGRU'),
     'bilstm-tagger': Entry('tagging', 'BiLSTMTagger'),
@@ -119,6 +120,21 @@ class Workload(ABC):
             One of the rivals in the workload's `Entry`.
         """
         raise NotImplementedError(f'{type(self).__name__} has no rivals')
+
+    def padded_rival(self, system: str, kind: str, *arguments: Any):
+        """A class of `rivals.padded_gluon` or `rivals.padded_torch`, made for the settings."""
+        module = import_module(
+            '.rivals.padded_torch' if system == 'manual-torch' else '.rivals.padded_gluon',
+            __package__,
+        )
+        settings, (net, _) = self.settings, self.build()
+        return getattr(module, kind)(
+            net,
+            *arguments,
+            optimizer=settings.optimizer,
+            learning_rate=settings.learning_rate,
+            ctx=settings.ctx,
+        )
 
     def flops(self, samples: Sequence[Any], training: bool) -> float:
         """Floating point operations in `products`; training counts them three times."""

@@ -275,6 +275,44 @@ def test_one_matrix():
     np.testing.assert_allclose(found[2:], expected, rtol=1e-4)
 
 
+def normal(values):
+    """Of mean 0 and variance 1 in each row."""
+    centred = values - values.mean(axis=1, keepdims=True)
+    return centred / np.sqrt((centred**2).mean(axis=1, keepdims=True) + 1e-5)
+
+
+def test_a_phrase_attends_to_all_in_it():
+    net = started('tree-transformer')
+    (sample,) = built('(2 (2 a) (2 (2 b) (2 c)))')
+    states = []
+    net.vector = lambda state: states.append(state[0].asnumpy()) or state[0]
+    net(sample.tree)
+    *inside, found = states
+    left, right, memory = inside[0], inside[3], np.concatenate(inside)
+
+    def dense(layer, x):
+        return x @ layer.weight.data().asnumpy().T + layer.bias.data().asnumpy()
+
+    cell = net.cell
+    phrase = np.tanh(dense(cell.both, np.concatenate([left, right], axis=1)))
+    weights = np.exp(dense(cell.queries, phrase).reshape(2, 6) @ memory.T / np.sqrt(6))
+    means = (weights / weights.sum(axis=1, keepdims=True)) @ memory
+    phrase = normal(phrase + dense(cell.found, means.reshape(1, 12)))
+    phrase = normal(phrase + dense(cell.narrow, np.maximum(dense(cell.wide, phrase), 0)))
+    np.testing.assert_allclose(found, phrase, rtol=1e-3, atol=1e-5)
+
+
+def test_phrases_of_all_sizes_are_one_type():
+    net, samples = started('tree-transformer'), built(*lines('dev')[:8])
+    with edb.batching() as scope:
+        trees = [net(sample.tree) for sample in samples]
+    edb.forward(trees)
+    report = scope.report()
+    (cell,) = [kind for kind in report.types if kind.name.startswith('TransformerCell')]
+    inner = sum(len(inner_nodes(sample.tree)) for sample in samples)
+    assert cell.calls == inner and report.batches == report.lower_bound
+
+
 def test_operators_batch_as_well_as_a_cell():
     """As many batches of each operator as of the cell, and the same scores."""
     samples, scores, batches = built(*lines('dev')[:8]), [], []

@@ -17,16 +17,25 @@ from ..contexts import context
 from . import parameters_of
 from .padding import (
     Graphs,
+    Height,
     Orders,
+    Phrases,
     Sentences,
     Words,
     plan_graphs,
     plan_orders,
+    plan_phrases,
     plan_sentences,
     plan_words,
 )
 
-__all__ = ['PaddedGraphs', 'PaddedPointer', 'PaddedReader', 'PaddedTransformer']
+__all__ = [
+    'PaddedGraphs',
+    'PaddedPhrases',
+    'PaddedPointer',
+    'PaddedReader',
+    'PaddedTransformer',
+]
 
 FAR = -1e9  # a score that a softmax makes zero of
 GROUPS = 4  # of sentences
@@ -383,3 +392,87 @@ class _PaddedSteps(gluon.HybridBlock):
         state, _ = step.cell(context, [state])
         share = left * F.sigmoid(step.halt(state))
         return state, mean + F.broadcast_mul(share, state), left - share, cost + left
+
+
+class PaddedPhrases(_Padded):
+    """`tree_sst.model.TreeTransformer`, height by height.
+
+    Vectors of all phrases are rows of one array, and their gradients of another. The tape ends at
+    each height, which reads rows and adds to their gradients in place: on one tape the gradient
+    of every reading would be an array of the whole size.
+    """
+
+    def __init__(self, net: gluon.Block, optimizer: str, learning_rate: float, ctx: str = 'cpu'):
+        super().__init__(net, optimizer, learning_rate, ctx)
+        self._leaf, self._cell, self._scores = net.leaf, _PaddedPhrase(net.cell), net.scores
+        self._criterion = gluon.loss.SoftmaxCrossEntropyLoss()
+        self._width = net.scores.weight.shape[1]
+        for block in (self._leaf, self._cell, self._scores, self._criterion):
+            block.hybridize(static_alloc=True)
+        self._cell.collect_params().setattr('grad_req', 'add')
+
+    def plan(self, samples: Sequence[Any]) -> Phrases:
+        """Rows of each height."""
+        plan = plan_phrases([sample.tree for sample in samples])
+        heights = [
+            Height(height.begin, height.end, *self._upload(height[2:])) for height in plan.heights
+        ]
+        words, back = self._upload([plan.words, plan.back])
+        return Phrases(words, heights, plan.order, back)
+
+    def batches(self, plan: Phrases) -> int:
+        """Heights, and the words."""
+        return len(plan.heights) + 1
+
+    def predict(self, plan: Phrases) -> nd.NDArray:
+        """Scores (number of phrases, classes). Does not wait."""
+        vectors = nd.empty((len(plan.order), self._width), ctx=self.ctx)
+        vectors[: len(plan.words)] = self._leaf(plan.words)
+        for height in plan.heights:
+            vectors[height.begin : height.end] = self._cell(vectors, vectors, *height[2:])
+        return nd.take(self._scores(vectors), plan.back)
+
+    def loss(self, plan: Phrases, samples: Sequence[Any]) -> nd.NDArray:
+        """Mean over the trees of the sum over their phrases."""
+        labels = np.concatenate([sample.labels for sample in samples])[plan.order]
+        (labels,) = self._upload([labels])
+        shape = len(labels), self._width
+        vectors, self._gradients = nd.empty(shape, ctx=self.ctx), nd.zeros(shape, ctx=self.ctx)
+        read = vectors.detach(), vectors.detach()  # one each: gradients of one would be summed
+        autograd.mark_variables(list(read), [self._gradients] * 2, grad_reqs='add')
+        self._written = [(0, len(plan.words), self._leaf, (plan.words,))]
+        self._written += [
+            (height.begin, height.end, self._cell, (*read, *height[2:])) for height in plan.heights
+        ]
+        for k, (begin, end, block, inputs) in enumerate(self._written):
+            with autograd.record():
+                found = block(*inputs)
+            vectors[begin:end] = found
+            self._written[k] = begin, end, found
+        with autograd.record():
+            return self._criterion(self._scores(read[0]), labels).sum() / len(samples)
+
+    def backward(self, loss: nd.NDArray) -> None:
+        """Gradients of all parameters."""
+        self._cell.collect_params().zero_grad()
+        loss.backward()
+        for begin, end, found in reversed(self._written):
+            found.backward(self._gradients[begin:end])
+
+
+class _PaddedPhrase(gluon.HybridBlock):
+    """The model's cell with a mask. `vectors` and `others` are one array: see `PaddedPhrases`."""
+
+    def __init__(self, cell: gluon.HybridBlock):
+        super().__init__()
+        self.cell = cell
+
+    def hybrid_forward(self, F, vectors, others, parts, inside, there):
+        """See `Height`."""
+        cell, memory = self.cell, F.take(vectors, inside)
+        phrase = cell.both(F.reshape(F.take(others, parts), shape=(0, -1)))
+        queries = F.reshape(cell.queries(phrase) * cell._scale, shape=(0, cell._heads, -1))
+        far = F.expand_dims((1 - there) * FAR, axis=1)
+        scores = F.batch_dot(queries, memory, transpose_b=True)
+        weights = F.softmax(F.broadcast_add(scores, far), axis=2)
+        return cell.answer(phrase, F.batch_dot(weights, memory))

@@ -19,16 +19,25 @@ from ..contexts import torch_device
 from . import parameters_of
 from .padding import (
     Graphs,
+    Height,
     Orders,
+    Phrases,
     Sentences,
     Words,
     plan_graphs,
     plan_orders,
+    plan_phrases,
     plan_sentences,
     plan_words,
 )
 
-__all__ = ['PaddedGraphs', 'PaddedPointer', 'PaddedReader', 'PaddedTransformer']
+__all__ = [
+    'PaddedGraphs',
+    'PaddedPhrases',
+    'PaddedPointer',
+    'PaddedReader',
+    'PaddedTransformer',
+]
 
 GROUPS = 4  # of sentences
 
@@ -83,11 +92,15 @@ class _Padded:
     def _upload(self, arrays: Sequence[np.ndarray]) -> Tuple[torch.Tensor, ...]:
         return tuple(torch.from_numpy(array).to(self.device) for array in arrays)
 
-    def _words(self, ids: torch.Tensor) -> torch.Tensor:
-        return F.embedding(ids, self.weights['embed.weight'], sparse=self._sparse)
+    def _words(self, ids: torch.Tensor, name: str = 'embed') -> torch.Tensor:
+        return F.embedding(ids, self.weights[f'{name}.weight'], sparse=self._sparse)
 
     def _dense(self, x: torch.Tensor, name: str) -> torch.Tensor:
         return F.linear(x, self.weights[f'{name}.weight'], self.weights.get(f'{name}.bias'))
+
+    def _norm(self, x: torch.Tensor, name: str) -> torch.Tensor:
+        weight, bias = self.weights[f'{name}.gamma'], self.weights[f'{name}.beta']
+        return F.layer_norm(x, weight.shape, weight, bias)
 
     def _cell(self, name: str):
         kinds = 'i2h_weight', 'h2h_weight', 'i2h_bias', 'h2h_bias'
@@ -268,10 +281,6 @@ class PaddedTransformer(_Padded):
         inner = self._dense(torch.relu(self._dense(x, f'{name}.ffn.ffn_1')), f'{name}.ffn.ffn_2')
         return self._norm(x + inner, f'{name}.ffn.layer_norm')
 
-    def _norm(self, x: torch.Tensor, name: str) -> torch.Tensor:
-        weight, bias = self.weights[f'{name}.gamma'], self.weights[f'{name}.beta']
-        return F.layer_norm(x, weight.shape, weight, bias)
-
 
 class PaddedReader(_Padded):
     """`adaptive.model.PonderingReader`: steps are taken until all sentences had enough; those that
@@ -332,3 +341,75 @@ class PaddedReader(_Padded):
         state = torch.gru_cell(context, state, *self._cell('step.cell'))
         share = left * torch.sigmoid(self._dense(state, 'step.halt'))
         return state, mean + share * state, left - share, cost + left
+
+
+class PaddedPhrases(_Padded):
+    """`tree_sst.model.TreeTransformer`, height by height.
+
+    Vectors of all phrases are rows of one array, and their gradients of another. The tape ends at
+    each height, which reads rows and adds to their gradients in place: on one tape the gradient
+    of every reading would be an array of the whole size.
+    """
+
+    def __init__(self, net: gluon.Block, optimizer: str, learning_rate: float, ctx: str = 'cpu'):
+        super().__init__(net, optimizer, learning_rate, ctx)
+        self.heads, self.width = net.cell._heads, net.scores.weight.shape[1]
+
+    def plan(self, samples: Sequence[Any]) -> Phrases:
+        """Rows of each height."""
+        plan = plan_phrases([sample.tree for sample in samples])
+        heights = [
+            Height(height.begin, height.end, *self._upload(height[2:])) for height in plan.heights
+        ]
+        return Phrases(*self._upload([plan.words]), heights, *self._upload(plan[2:]))
+
+    def batches(self, plan: Phrases) -> int:
+        """Heights, and the words."""
+        return len(plan.heights) + 1
+
+    def loss(self, plan: Phrases, samples: Sequence[Any]) -> torch.Tensor:
+        """Mean over the trees of the sum over their phrases."""
+        (labels,) = self._upload([np.concatenate([sample.labels for sample in samples])])
+        self._vectors = self._climb(plan).requires_grad_()
+        scores = self._dense(self._vectors, 'scores')
+        right = labels.index_select(0, plan.order).long()
+        return F.cross_entropy(scores, right, reduction='sum') / len(samples)
+
+    def backward(self, loss: torch.Tensor) -> None:
+        """Gradients of all parameters."""
+        super().backward(loss)
+        gradients = self._vectors.grad
+        for begin, end, found, read in reversed(self._written):
+            found.backward(gradients[begin:end])
+            for rows, values in read:
+                gradients.index_add_(0, rows.flatten(), values.grad.flatten(0, 1))
+
+    @torch.inference_mode()
+    def predict(self, plan: Phrases) -> torch.Tensor:
+        """Scores (number of phrases, classes)."""
+        return self._dense(self._climb(plan), 'scores').index_select(0, plan.back)
+
+    def _climb(self, plan: Phrases) -> torch.Tensor:
+        """Vectors of all phrases; notes what was written, and what was read for it."""
+        words = self._words(plan.words, 'leaf.embed')
+        vectors = words.new_empty(len(plan.order), self.width)
+        self._written = [(0, len(words), words, ())]
+        vectors[: len(words)] = words.detach()
+        for height in plan.heights:
+            read = [
+                (rows, F.embedding(rows, vectors).requires_grad_(torch.is_grad_enabled()))
+                for rows in (height.parts, height.inside)
+            ]
+            found = self._phrases(*(values for _, values in read), height.there[:, None] == 0)
+            vectors[height.begin : height.end] = found.detach()
+            self._written.append((height.begin, height.end, found, read))
+        return vectors
+
+    def _phrases(self, parts: torch.Tensor, memory: torch.Tensor, apart: torch.Tensor):
+        phrase = torch.tanh(self._dense(parts.flatten(1), 'cell.both'))
+        queries = self._dense(phrase, 'cell.queries').unflatten(1, (self.heads, -1))
+        scores = torch.bmm(queries * self.width**-0.5, memory.transpose(1, 2))
+        found = torch.bmm(scores.masked_fill(apart, -torch.inf).softmax(2), memory)
+        phrase = self._norm(phrase + self._dense(found.flatten(1), 'cell.found'), 'cell.norms.0')
+        wide = torch.relu(self._dense(phrase, 'cell.wide'))
+        return self._norm(phrase + self._dense(wide, 'cell.narrow'), 'cell.norms.1')

@@ -10,12 +10,15 @@ import numpy as np
 
 __all__ = [
     'Graphs',
+    'Height',
     'Orders',
+    'Phrases',
     'Sentences',
     'Words',
     'padded',
     'plan_graphs',
     'plan_orders',
+    'plan_phrases',
     'plan_sentences',
     'plan_words',
 ]
@@ -62,6 +65,48 @@ class Orders(NamedTuple):
     positions: Any
     written: Any
     right: Any
+
+
+class Height(NamedTuple):
+    """M phrases at one distance from their farthest words, with at most K phrases in each.
+
+    Parameters
+    ----------
+    begin, end : int
+        Their rows among all phrases of a minibatch.
+    parts : numpy.ndarray
+        (M, 2), rows of what they consist of.
+    inside : numpy.ndarray
+        (M, K), rows of all in them.
+    there : numpy.ndarray
+        (M, K) float32, 1 where ``inside`` is no padding.
+    """
+
+    begin: int
+    end: int
+    parts: Any
+    inside: Any
+    there: Any
+
+
+class Phrases(NamedTuple):
+    """Binary trees in the order in which they run: words come first, and then height by height.
+
+    Parameters
+    ----------
+    words : numpy.ndarray
+        Ids.
+    heights : list of Height
+    order : numpy.ndarray
+        Numbers of phrases, row by row; they count tree by tree, children before their parents.
+    back : numpy.ndarray
+        Rows of phrases, number by number.
+    """
+
+    words: Any
+    heights: List[Height]
+    order: Any
+    back: Any
 
 
 class Sentences(NamedTuple):
@@ -130,6 +175,44 @@ def plan_orders(samples: Sequence[Any], longest: Optional[int] = None) -> Orders
         np.take_along_axis(words, order, axis=1),
         right.astype(np.float32),
     )
+
+
+def plan_phrases(trees: Sequence[Any]) -> Phrases:
+    """Trees with ``token`` and ``children``. Those in a phrase have the numbers before its own."""
+    words: List[int] = []
+    measures: List[Tuple[int, int]] = []  # phrases in each, itself among them, and height
+    for tree in trees:
+        _measure(tree, words, measures)
+    sizes, heights = np.array(measures).T
+    order = np.argsort(heights, kind='stable')
+    back = np.argsort(order)
+    bounds = np.searchsorted(heights[order], range(1, heights.max() + 2)).tolist()
+    found = []
+    for begin, end in zip(bounds, bounds[1:]):
+        own = order[begin:end, None]
+        inside = sizes[own] - 1
+        numbers = own - inside + np.arange(inside.max())
+        parts = np.concatenate([own - 1 - sizes[own - 1], own - 1], axis=1)
+        found.append(
+            Height(
+                begin,
+                end,
+                back[parts],
+                back[np.minimum(numbers, own - 1)],
+                (numbers < own).astype(np.float32),
+            )
+        )
+    return Phrases(np.array(words), found, order, back)
+
+
+def _measure(tree: Any, words: List[int], measures: List[Tuple[int, int]]) -> Tuple[int, int]:
+    if tree.children:
+        sizes, heights = zip(*[_measure(child, words, measures) for child in tree.children])
+        measures.append((1 + sum(sizes), 1 + max(heights)))
+    else:
+        words.append(tree.token)
+        measures.append((1, 0))
+    return measures[-1]
 
 
 def plan_sentences(samples: Sequence[Any], groups: int) -> Tuple[List[Sentences], np.ndarray]:

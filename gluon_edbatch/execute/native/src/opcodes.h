@@ -86,9 +86,9 @@ template <typename T, typename Body>
 void with_binary(int64_t which, Body body) {
   switch (which) {
     case 0: body(Add<T>{}, Slope{"Add", kFromNothing}); break;
-    case 1: body(Divide<T>{}, Slope{"Divide", kFromArgument}); break;
-    case 2: body(Subtract<T>{}, Slope{"Subtract", kFromNothing}); break;
-    case 3: body(Multiply<T>{}, Slope{"Multiply", kFromArgument}); break;
+    case 1: body(Subtract<T>{}, Slope{"Subtract", kFromNothing}); break;
+    case 2: body(Multiply<T>{}, Slope{"Multiply", kFromArgument}); break;
+    case 3: body(Divide<T>{}, Slope{"Divide", kFromArgument}); break;
     case 4: body(Larger<T>{}, Slope{"Larger", kFromArgument}); break;
     case 5: body(Smaller<T>{}, Slope{"Smaller", kFromArgument}); break;
     default: throw std::runtime_error("unknown elementwise function");
