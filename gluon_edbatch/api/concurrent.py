@@ -18,7 +18,7 @@ from ..mx.parameters import context_of
 from ..record.hooks import current_recording, local
 from ..record.lazy import VALUES
 from ..record.sites import Site, site_of
-from ..record.stores import Store
+from ..record.stores import Arena, Store
 from ..subgraph.structure import flatten, unflatten
 from .functional import compute
 from .mixin import eagerly
@@ -198,9 +198,10 @@ def _contents(values: List[Any]) -> List[Any]:
     compute(leaves)
     computed: Dict[Tuple[Store, int], List[int]] = {}
     for position, leaf in enumerate(leaves):
-        if leaf.__class__ in VALUES and leaf._id >= 0 and not leaf._store.spec.eager:
-            evaluation = int(leaf._store.locations.evaluation[leaf._id])
-            computed.setdefault((leaf._store, evaluation), []).append(position)
+        store = leaf._store if leaf.__class__ in VALUES and leaf._id >= 0 else None
+        evaluation = -1 if store is None else int(store.locations.evaluation[leaf._id])
+        if store is not None and isinstance(store.arenas[evaluation], Arena):
+            computed.setdefault((store, evaluation), []).append(position)
         elif isinstance(leaf, NDArray):
             leaves[position] = leaf.asnumpy()
     for (store, evaluation), positions in computed.items():
@@ -215,7 +216,8 @@ def _copied(store: Store, evaluation: int, values: List[int]) -> List[np.ndarray
     operator that picks rows, and is no more than the evaluation has computed."""
     begins = store.locations.row[values]
     first, rows = int(begins.min()), store.spec.rows
-    block = store.arenas[evaluation].raw._slice(first, int(begins.max()) + rows).asnumpy()
+    arena: Any = store.arenas[evaluation]
+    block = arena.raw._slice(first, int(begins.max()) + rows).asnumpy()
     # One by one, as a user may write into what is theirs: scores[0, illegal] = -inf.
     return [
         block[begin : begin + rows].reshape(store.shape).copy()

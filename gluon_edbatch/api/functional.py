@@ -20,6 +20,7 @@ from ..record.lazy import (
 )
 from ..record.recording import Recording
 from ..record.sites import current_site
+from ..record.stores import EagerArena
 from ..subgraph.spec import spec_of
 from ..subgraph.structure import flatten, unflatten
 
@@ -106,7 +107,8 @@ def _gathered(values: Sequence[NDArray]) -> Optional[NDArray]:
     evaluation, taped = locations.evaluation[ids[0]], bool(locations.taped[ids[0]])
     arena = first._store.arenas.get(int(evaluation))
     if (
-        any(
+        isinstance(arena, EagerArena)
+        or any(
             value._store.locations is not locations
             or value._store.spec.arena != first._store.spec.arena
             for value in values

@@ -1,11 +1,14 @@
 """What an evaluation did: the figures that reports are made of."""
 
-from typing import Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Dict, Iterable, List, NamedTuple, Optional, Set, Tuple, Union
 
 import numpy as np
 
+from ..graph.collect import Calls, Edges, FormTable, to_graph
 from ..graph.graph import Graph
-from ..plan.plan import Plan
+from ..plan.plan import Group, Plan
 from ..record.sites import Site
 from ..schedule import Schedule
 from ..subgraph.node_type import NodeType
@@ -42,10 +45,80 @@ class EvaluationCounts(NamedTuple):
     arranged: List[NodeType]
     clock: Optional[Clock] = None
 
+    @property
+    def at_once(self) -> Dict[int, str]:
+        """Serial of a type -> why its calls ran at once: no calls did."""
+        return {}
 
-def passes_of(count: EvaluationCounts) -> Dict[int, Tuple[str, ...]]:
+
+class Work(NamedTuple):
+    """The calls that an evaluation is to run, with what they read of each other, and who asked
+    for it when."""
+
+    calls: Calls
+    edges: Edges
+    table: FormTable
+    types: List[NodeType]
+    asked_by: Site
+    started: float
+
+
+@dataclass(frozen=True, eq=False)
+class CountsAtOnce:
+    """`EvaluationCounts` of calls that ran at once, in the order in which they were recorded; made
+    in full when somebody asks."""
+
+    work: Work
+    at_once: Dict[int, str]
+    early: bool
+    collect_s: float
+    execute_s: float
+    schedule_s: float = 0.0
+    clock: Optional[Clock] = None  # nothing runs at once where batches are timed
+
+    @property
+    def calls(self) -> np.ndarray:
+        """See `EvaluationCounts`."""
+        return self.work.calls.ids
+
+    @property
+    def asked_by(self) -> Site:
+        """See `EvaluationCounts`."""
+        return self.work.asked_by
+
+    @cached_property
+    def graph(self) -> Graph:
+        """Of types whose calls run alone."""
+        graph = to_graph(self.work.calls, self.work.edges, self.work.table, self.work.types)
+        return replace(graph, alone=np.ones(graph.num_types, bool))
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        """A batch a call."""
+        count = len(self.calls)
+        return Schedule(np.arange(count, dtype=np.int32), np.arange(count + 1))
+
+    @cached_property
+    def plan(self) -> Plan:
+        """Its groups."""
+        none: np.ndarray = np.zeros(0, np.int64)
+        groups = [self._group(index) for index in range(len(self.work.types))]
+        return Plan([], groups, none, none, none, 0, 0)
+
+    def _group(self, index: int) -> Group:
+        nodes = np.flatnonzero(self.graph.types == index)
+        ones, bounds = np.ones_like(nodes), np.arange(len(nodes) + 1)
+        return Group(self.work.types[index], nodes, ones, nodes, bounds, (), ())
+
+
+Counts = Union[EvaluationCounts, CountsAtOnce]
+
+
+def passes_of(count: Counts) -> Dict[int, Tuple[str, ...]]:
     """For each type of an evaluation, by serial, the compile options that made a difference: to
     what is compiled, and in this evaluation."""
+    if isinstance(count, CountsAtOnce):
+        return dict.fromkeys(count.at_once, ('at_once',))
     changed: Dict[int, Set[str]] = {}
     for group in count.plan.groups:
         mine = changed.setdefault(group.node_type.serial, set())

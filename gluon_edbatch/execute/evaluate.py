@@ -2,6 +2,7 @@
 
 import threading
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Callable, Dict, List, Optional, Tuple, Union
@@ -11,7 +12,7 @@ from mxnet.ndarray import NDArray
 
 from .. import debug
 from ..errors import BatchError, EdbError
-from ..graph.collect import Calls, Edges, FormTable, Pending, ancestors, form_table, to_graph
+from ..graph.collect import Calls, Pending, ancestors, form_table, to_graph
 from ..graph.graph import Graph
 from ..graph.row_order import arrange
 from ..mx.modes import modes
@@ -27,14 +28,18 @@ from ..record.stores import Arena, EagerArena
 from ..schedule import Schedule, Scheduler
 from ..subgraph.node_type import Kind, NodeType
 from ..subgraph.spec import ArenaKey, spec_of
+from .at_once import CallsAtOnce, which
 from .backend import traits_of
 from .backward import BackwardPass, connect
+from .choice import Choice, candidates, choose, next_evaluation, rule_out
 from .clock import Clock
-from .counts import EvaluationCounts
+from .counts import Counts, CountsAtOnce, EvaluationCounts, Work
 from .machine import Machine
 from .own_tape import EagerCalls, eager_last, given_rows
 from .steps import steps
 from .verify import verify
+
+Results = Dict[ArenaKey, Union[Arena, EagerArena]]
 
 
 class Evaluator:
@@ -57,7 +62,7 @@ class Evaluator:
         self.scheduler = scheduler
         self._timing = timing
         self.pending = Pending()
-        self.counts: List[EvaluationCounts] = []
+        self.counts: List[Counts] = []
         self.forced: List[Site] = []
         self.inside_s = 0.0
         self._lock = threading.RLock()
@@ -83,12 +88,61 @@ class Evaluator:
                 calls, edges = ancestors(calls, edges, wanted, evaluation)
             if len(calls):
                 recording.check_blocks()
-                self._evaluate(recording, calls, edges, table, asked_by, started)
-                self.pending.ran(calls)
+                next_evaluation()
+                types = _types(recording, calls, table)
+                work = Work(calls, edges, table, types, asked_by, started)
+                choice = self._choice(recording, work)
+                with choice.timed or nullcontext():
+                    self._run_chosen(recording, work, choice)
         if recording.closed:
             recording.finish_if_done()
         else:
             self.inside_s += time.perf_counter() - started
+
+    def _choice(self, recording: Recording, work: Work) -> Choice:
+        if self._timing or not (recording.options.at_once and _is_ours(self.scheduler)):
+            return Choice({}, None)
+        found = candidates(work.types, len(work.calls))
+        if not found:
+            return Choice({}, None)
+        counts = np.bincount(work.table.types[work.calls.forms])
+        counted = {kind: int(counts[kind.serial]) for kind in found}
+        return choose(counted, work.types, len(work.calls))
+
+    def _run_chosen(self, recording: Recording, work: Work, choice: Choice) -> None:
+        if choice.at_once:
+            now = which(recording, work.calls, work.edges, choice.at_once)
+            first = _part(recording, work, now)
+            rule_out(choice, first.types)
+            if len(first.calls):
+                work = _part(recording, work, ~now)
+                self._run_at_once(recording, first, choice)
+                work = work._replace(edges=work.calls.edges(recording.locations.evaluation))
+        if len(work.calls):
+            self._evaluate(recording, work)
+            self.pending.ran(work.calls)
+
+    def _run_at_once(self, recording: Recording, work: Work, choice: Choice) -> None:
+        began = time.perf_counter()
+        locations = recording.locations
+        running = CallsAtOnce(recording, work.calls)
+        for position in range(len(work.calls)):
+            _run_call(running, position, work.calls, recording)
+        number = len(recording.ran)
+        recording.results[number] = _publish(number, running.arenas, recording)
+        recording.ran.append(work.calls.ids)
+        locations.row[running.values] = running.rows
+        locations.evaluation[running.values] = number
+        self.pending.ran(work.calls)
+        self.counts.append(
+            CountsAtOnce(
+                work,
+                {kind.serial: str(choice.at_once[kind]) for kind in work.types},
+                not recording.closed,
+                began - work.started,
+                time.perf_counter() - began,
+            )
+        )
 
     def graph(self, recording: Recording) -> Graph:
         """The calls that wait, as a scheduler will see them."""
@@ -102,17 +156,9 @@ class Evaluator:
                 _types(recording, calls, table),
             )
 
-    def _evaluate(
-        self,
-        recording: Recording,
-        calls: Calls,
-        edges: Edges,
-        table: FormTable,
-        asked_by: Site,
-        started: float,
-    ) -> None:
+    def _evaluate(self, recording: Recording, work: Work) -> None:
         locations = recording.locations
-        types = _types(recording, calls, table)
+        calls, edges, table, types, asked_by, started = work
         graph = to_graph(calls, edges, table, types)
         recorded = time.perf_counter()
         schedule = self.scheduler.schedule(graph)
@@ -142,7 +188,8 @@ class Evaluator:
         _run_eager(machine, recording, arenas, eager, calls)
         under_way(_last_written(plan, arenas))
         number = len(recording.ran)
-        recording.results[number] = _publish(number, plan, arenas, recording)
+        public = {arena.key: rows for arena, rows in zip(plan.arenas, arenas) if not arena.private}
+        recording.results[number] = _publish(number, public, recording)
         recording.ran.append(calls.ids)
         locations.row[plan.values] = plan.rows
         locations.evaluation[plan.values] = number
@@ -176,6 +223,17 @@ def _types(recording, calls: Calls, table) -> List[NodeType]:
     used = np.flatnonzero(np.bincount(calls.forms, minlength=len(table.types)))
     types = {recording.forms[form].node_type for form in used.tolist()}
     return sorted(types, key=lambda node_type: node_type.serial)
+
+
+def _part(recording: Recording, work: Work, kept: np.ndarray) -> Work:
+    """Some of the calls; what they read of the others is to be there before they run."""
+    if kept.all():
+        return work
+    calls = work.calls.select(np.flatnonzero(kept))
+    types = _types(recording, calls, work.table)
+    return work._replace(
+        calls=calls, types=types, edges=calls.edges(recording.locations.evaluation)
+    )
 
 
 def _arranged(
@@ -222,6 +280,16 @@ def _run_eager(machine, recording, arenas, batches: List[Batch], calls) -> None:
             raise BatchError(describe_failure([batch], calls, recording, error)) from error
 
 
+def _run_call(running: CallsAtOnce, position: int, calls: Calls, recording: Recording) -> None:
+    try:
+        running.run(position)
+    except EdbError:
+        raise
+    except Exception as error:
+        batch = running.batch(position)
+        raise BatchError(describe_failure([batch], calls, recording, error)) from error
+
+
 def _run_step(machine, step, calls, recording) -> None:
     try:
         _timed(machine, step.first, partial(step.run, machine))
@@ -255,14 +323,13 @@ def _arenas(
     ]
 
 
-def _publish(number, plan, arenas, recording) -> Dict[ArenaKey, Union[Arena, EagerArena]]:
+def _publish(number: int, arenas: Results, recording: Recording) -> Results:
     """Let the values find their results."""
-    public = {arena.key: result for arena, result in zip(plan.arenas, arenas) if not arena.private}
     for store in recording.stores():
-        arena = public.get(store.spec.arena)
+        arena = arenas.get(store.spec.arena)
         if arena is not None:
             store.arenas[number] = arena
-    return public
+    return arenas
 
 
 def describe_failure(batches, calls, recording, error) -> str:

@@ -1,12 +1,15 @@
 """What was compiled of each type, and proved of it, so far: types themselves are facts only."""
 
-from typing import TYPE_CHECKING, Dict, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence, Set, Tuple
 from weakref import WeakKeyDictionary
+
+import numpy as np
 
 from ..subgraph.node_type import NodeType
 
 if TYPE_CHECKING:
     from .cached.program import Program
+    from .choice import Trial
     from .native.program import NativeProgram
 
 
@@ -26,6 +29,12 @@ class Executable:
         batches with padding.
     changed_by : set of str
         The options that made a difference to what was compiled.
+    may_run_at_once : bool
+        Whether its calls may (see `at_once`): what they draw or count must not depend on that.
+    result_bytes, parameter_bytes : int
+        Of a call.
+    trials : dict of int to Trial
+        Whether that is faster, by the bits of the number of calls in an evaluation.
     """
 
     def __init__(self, node_type: NodeType):
@@ -38,6 +47,25 @@ class Executable:
             not node_type.ragged or node_type.lengths is not None or bool(node_type.tables)
         )
         self.changed_by: Set[str] = {'whole_values'} if node_type.whole else set()
+        self.may_run_at_once = node_type.options.at_once and _may_run_at_once(node_type)
+        self.result_bytes = sum([_bytes(spec.shape, spec.dtype) for spec in node_type.outputs])
+        self.parameter_bytes = sum(
+            [_bytes(each.shape, each.dtype) for each in node_type.parameters]
+        )
+        self.trials: Dict[int, Trial] = {}
+
+
+def _bytes(shape: Sequence[int], dtype: Any) -> int:
+    return int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+
+
+def _may_run_at_once(node_type: NodeType) -> bool:
+    mode = node_type.mode
+    return not (
+        node_type.eager
+        or node_type.tables
+        or (mode.training and (node_type.random or node_type.graph.subgraph.states))
+    )
 
 
 _known: 'WeakKeyDictionary[NodeType, Executable]' = WeakKeyDictionary()

@@ -9,7 +9,6 @@ from mxnet.ndarray import NDArray
 
 from ..mx.arrays import detached
 from ..mx.host import allocated, upload, write_new
-from ..mx.modes import set_recording
 from ..mx.pool import Memory
 from ..mx.segment_matrix import segment_matrix
 from ..plan.plan import ArenaPlan, Batch, Plan, Read
@@ -134,14 +133,8 @@ class Machine:
     def _import(self, index, arena, array, imported) -> None:
         """Copy rows of an earlier evaluation; under autograd they are inputs of this one."""
         source: Any = self.recording.results[imported.evaluation][arena.key]
-        rows = upload(imported.rows.astype(np.int32), arena.key[2])
         begin, end = imported.begin, imported.begin + len(imported.rows)
-        taped = imported.taped and source.taped is not None and self.taped
-        previous = set_recording(taped)
-        try:
-            value = mx.nd.take(source.taped if taped else source.raw, rows)
-        finally:
-            set_recording(previous)
+        value, taped = source.take(imported.rows, imported.taped and self.taped)
         detached(value).copyto(array._slice(begin, end))
         if taped and self.gradients[index] is not None:
             self.given.append((value, index, begin, end))

@@ -1,12 +1,12 @@
 """Where the results of recorded calls are: rows of arenas, which evaluations fill."""
 
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, Optional, Tuple, Union
 
 import mxnet as mx
 import numpy as np
 from mxnet.ndarray import NDArray
 
-from ..mx.arrays import rows_of
+from ..mx.arrays import alias, detached, rows_of
 from ..mx.host import upload
 from ..mx.modes import modes, set_recording
 from ..mx.pool import Memory
@@ -45,6 +45,14 @@ class Arena:
             self._connect = None
         return self._taped
 
+    def take(self, rows: np.ndarray, taped: bool) -> Tuple[NDArray, bool]:
+        """A copy of some rows, and whether it is connected to autograd, as is to be if `taped`."""
+        source = self.taped if taped else None
+        found = self.raw if source is None else source
+        index = upload(rows.astype(np.int32), self.raw.ctx)
+        with modes(source is not None):
+            return mx.nd.take(found, index), source is not None
+
     def _show(self) -> None:
         """From now on views of the memory are about."""
         if self._memory is not None:
@@ -81,7 +89,20 @@ class EagerArena:
 
     def read(self, begin: int, _end: int, taped: bool) -> NDArray:
         """The value that begins at some row, connected to autograd if it was recorded so."""
-        return self.rows[begin] if taped else self.rows[begin].detach()
+        return alias(self.rows[begin]) if taped else detached(self.rows[begin])
+
+    def values(self, rows: np.ndarray) -> Iterator[NDArray]:
+        """Those that have these rows, one after the other."""
+        place = 0
+        while place < len(rows):
+            value = self.rows[int(rows[place])]
+            place += len(value)
+            yield value
+
+    def take(self, rows: np.ndarray, taped: bool) -> Tuple[NDArray, bool]:
+        """See `Arena`."""
+        with modes(taped):
+            return mx.nd.concat(*self.values(rows), dim=0), taped
 
 
 class Locations:
@@ -158,7 +179,7 @@ class Store:
         self.spec = spec
         self.shape = shape
         self.ragged = object()
-        self.arenas: Dict[int, Arena] = {}
+        self.arenas: Dict[int, Union[Arena, EagerArena]] = {}
         self.locations: Locations = recording.locations
         self.given: Dict[int, Any] = {}
 

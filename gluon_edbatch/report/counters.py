@@ -4,7 +4,7 @@ from typing import Any, Dict, Iterable, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
-from ..execute.counts import EvaluationCounts, options_among, passes_of
+from ..execute.counts import Counts, options_among, passes_of
 from ..record.calls import Form
 from ..record.families import why_not_padded
 from ..record.sites import Site
@@ -20,7 +20,7 @@ class TypeReport(NamedTuple):
     name : str
     calls, batches : int
     note : str
-        Why calls run one by one, if they do.
+        Why calls run one by one, if they do; what was measured of those that run at once.
     hoisted : int
         How often the part that depends on known values only ran ahead, for all calls at once, or
         rows of tables with row_sparse gradients were looked up.
@@ -145,7 +145,7 @@ def _name_of_all(alike: List[TypeReport]) -> str:
 
 def make_report(
     scheduler: str,
-    counts: List[EvaluationCounts],
+    counts: List[Counts],
     record_s: float,
     forced: List[Site],
     forms: Sequence[Form] = (),
@@ -159,7 +159,10 @@ def make_report(
             known = types.get(kind.serial) or TypeReport(
                 repr(kind), 0, 0, kind.reason if kind.alone else '', alike=_alike(kind)
             )
-            known = known._replace(passes=options_among(kind, known.passes, passes[kind.serial]))
+            known = known._replace(
+                note=count.at_once.get(kind.serial, known.note),
+                passes=options_among(kind, known.passes, passes[kind.serial]),
+            )
             if group.hoisted:
                 types[kind.serial] = known._replace(hoisted=known.hoisted + 1)
             else:
@@ -186,7 +189,7 @@ def make_report(
     )
 
 
-def _by_length(counts: List[EvaluationCounts], forms: Sequence[Form]) -> Dict[int, str]:
+def _by_length(counts: List[Counts], forms: Sequence[Form]) -> Dict[int, str]:
     """Why types are not padded to one length, by serial, where several differ in that."""
     ran = {group.node_type.serial for count in counts for group in count.plan.groups}
     owners = {form.node_type: form.block for form in forms if form.node_type.serial in ran}

@@ -23,6 +23,10 @@ class CompileOptions:
         slices; not for native operators, for which gathers are as cheap.
     whole_values : bool, default True
         Batches of calls whose rows depend on each other, with an axis of their own.
+    at_once : bool, default True
+        Few calls, and large ones, run as in eager Gluon where that is faster than in batches. That
+        is measured in the first evaluations, so which ones do, and with it how values are rounded,
+        may differ from process to process: off, nothing is measured, and all are batched.
     buckets : bool, default True
         Calls of a block on arrays of different lengths, such as whole sentences, padded to a few
         lengths, where that is proved to change nothing.
@@ -52,6 +56,7 @@ class CompileOptions:
     native: bool = True
     row_layout: bool = True
     whole_values: bool = True
+    at_once: bool = True
     buckets: bool = True
     segments: bool = True
     hoisting: bool = True

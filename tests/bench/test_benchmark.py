@@ -592,6 +592,7 @@ def test_help_lists_the_commands():
         'schedulers',
         'blocks',
         'ablation',
+        'few',
         'gains',
         'generate',
         'idioms',

@@ -18,6 +18,7 @@ from ..executable import executable
 
 SLICE, GATHER, EMPTY = 'slice', 'gather', 'empty'
 LONG_SLICE, LONG_GATHER = 'long slice', 'long gather'  # ragged, not padded
+AS_WRITTEN = 'as written'
 MASKED_SLICE, MASKED_GATHER = 'masked slice', 'masked gather'  # ragged, padded
 _GATHERS = (GATHER, LONG_GATHER, MASKED_GATHER)
 _ARENA, _INDEX = 'edb_arena%d', 'edb_index%d'
@@ -83,6 +84,26 @@ def program_for(node_type: NodeType, reads: Tuple[str, ...], fused: bool = False
     return program
 
 
+def program_as_written(node_type: NodeType) -> Program:
+    """The subgraph of a type as it is: gradients of its tables are row_sparse if users want that,
+    where `program_for` makes dense ones."""
+    programs, key = executable(node_type).programs, ((AS_WRITTEN,), False)
+    if key not in programs:
+        graph = node_type.graph.subgraph
+        known = _parameter_sources(node_type)
+        known.update(
+            {INPUT % index: Source('rows', index) for index in range(len(node_type.arguments))}
+        )
+        sources = tuple([known[name] for name in graph.symbol.list_inputs()])
+        programs[key] = Program(_compiled(graph.symbol), sources, len(graph.operators))
+    return programs[key]
+
+
+def _parameter_sources(node_type: NodeType) -> Dict[str, Source]:
+    names = node_type.graph.parameters
+    return {name: Source('parameter', position) for position, name in enumerate(names)}
+
+
 def _compile(node_type: NodeType, reads: Tuple[str, ...], fused: bool) -> Program:
     segmented = [
         position for position, read in enumerate(reads) if read in (LONG_SLICE, LONG_GATHER)
@@ -118,7 +139,7 @@ def _compile(node_type: NodeType, reads: Tuple[str, ...], fused: bool) -> Progra
     if gathers:
         symbol = symbol(**gathers)
     place = {name: position for position, name in enumerate(node_type.graph.parameters)}
-    known = {name: Source('parameter', position) for name, position in place.items()}
+    known = _parameter_sources(node_type)
     known.update({name: Source('pack', index) for index, name in enumerate(packed)})
     for position in range(len(reads)):
         known[INPUT % position] = Source('rows', position)

@@ -6,7 +6,7 @@ from typing import List, Optional
 import numpy as np
 from mxnet import gluon
 
-from ...execute.counts import EvaluationCounts
+from ...execute.counts import Counts
 from ...ops.registry import op_of
 from ...schedule import get_scheduler
 from ...subgraph.node_type import NodeType
@@ -101,7 +101,7 @@ def advice_for_alone(cause: Cause, node_type: NodeType, block: Optional[gluon.Bl
     )
 
 
-def advice_for_scheduler(counts: List[EvaluationCounts]) -> str:
+def advice_for_scheduler(counts: List[Counts]) -> str:
     """What other schedulers would do, which is tried."""
     taken = sum(len(count.schedule) for count in counts)
     fewest, name = min(
@@ -177,6 +177,8 @@ _ADVICE = {
     'CompileOptions(buckets=False) does not pad.',
     Cause.MODE: 'Enter autograd.record(), pause() and train_mode() around all calls, not around '
     'some of them.',
+    Cause.AT_ONCE: 'Nothing: more calls in an evaluation are measured anew. '
+    'CompileOptions(at_once=False) runs all in batches.',
     Cause.READ_EARLY: 'Look at values (asnumpy, asscalar, float, if, print) after the scope. Where '
     'the next step depends on them, gluon_edbatch.run_concurrently lets all '
     'samples come to it first; one evaluation a step is then the least.',

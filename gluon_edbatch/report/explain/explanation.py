@@ -30,6 +30,7 @@ class Cause(Enum):
     NO_RULE = 'an operator without a batching rule'
     MIXED_ROWS = 'rows that are not independent'
     OWN_GRADIENT = 'an operator that makes a gradient of its own'
+    AT_ONCE = 'calls that are faster one by one'
     READ_EARLY = 'a value read early'
     INPUT = 'arrays that cost more than their call'
     ASKED_APART = 'values asked for one after the other'

@@ -7,7 +7,7 @@ from typing import Dict, List, Optional, Tuple
 
 import numpy as np
 
-from ...execute.counts import EvaluationCounts
+from ...execute.counts import Counts
 from ...record.recording import Recording
 from ...record.sites import Site
 from ...schedule import Scheduler, lower_bound
@@ -21,6 +21,7 @@ from .reasons import (
     Asked,
     Use,
     alone_reasons,
+    at_once_reasons,
     block_reasons,
     dependency_reason,
     evaluation_reasons,
@@ -78,7 +79,7 @@ class _Places:
     def __init__(
         self,
         history: History,
-        counts: List[EvaluationCounts],
+        counts: List[Counts],
         scheduler: str,
         costs: Dict[int, List[Reason]],
         seconds: np.ndarray,
@@ -88,6 +89,7 @@ class _Places:
         self._seconds = np.bincount(history.place, seconds).tolist()
         self._scheduler = scheduler
         self._asked = [Asked(count.asked_by, count.early) for count in counts]
+        self._at_once = [count.at_once for count in counts]
         self._taken = _taken(history, counts)
         self._advice = advice_for_scheduler(counts) if self._taken else ''
         place, kind = history.place, history.type
@@ -128,6 +130,7 @@ class _Places:
         uses = [use for same in by_block.values() for use in same]
         needed, block_needs = int(self._of_place.longest[number]), self._block_needs[number]
         batched_needs = {block: self._batched_needs[number].get(2 * block, 0) for block in by_block}
+        at_once = [bar for bar in bars if self._at_once[bar.evaluation]]
         asked = [self._asked[evaluation] for evaluation in sorted({bar.evaluation for bar in bars})]
         return [
             *block_reasons(uses, needed, block_needs),
@@ -141,11 +144,19 @@ class _Places:
                 for block, same in by_block.items()
                 for reason in alone_reasons(same, block_needs[block], batched_needs[block])
             ),
+            *at_once_reasons(at_once, self._why(at_once), needed),
             *evaluation_reasons(uses, asked, waiting if self._early else 0),
             *scheduler_reason(uses, self._scheduler, self._taken, self._advice),
             *dependency_reason(needed, len(bars)),
             *self._costs.get(number, ()),
         ]
+
+    def _why(self, bars: List[Bar]) -> Dict[int, str]:
+        """What was measured of the types of these bars, which ran at once."""
+        return {
+            bar.type: self._at_once[bar.evaluation][self._history.types[bar.type].serial]
+            for bar in bars
+        }
 
 
 def _needs(groups: Groups) -> Dict[int, Dict[int, int]]:
@@ -219,7 +230,7 @@ def _bars(history: History) -> Dict[int, List[Bar]]:
     return bars
 
 
-def _taken(history: History, counts: List[EvaluationCounts]) -> Dict[NodeType, Tuple[int, int]]:
+def _taken(history: History, counts: List[Counts]) -> Dict[NodeType, Tuple[int, int]]:
     """Batches and lower bound of the types for which they differ."""
     batches, bounds = np.zeros((2, len(history.types)), np.int64)
     for count in counts:

@@ -21,7 +21,7 @@ from .advice import (
     advice_for_lengths,
 )
 from .differences import PARAMETERS, Difference, differences, value_text
-from .explanation import Cause, Reason, shown
+from .explanation import Bar, Cause, Reason, shown
 
 
 class Use(NamedTuple):
@@ -168,6 +168,26 @@ def alone_reasons(uses: Sequence[Use], needed: int, batched: int) -> List[Reason
             more,
         )
     ]
+
+
+def at_once_reasons(bars: Sequence[Bar], why: Dict[int, str], needed: int) -> List[Reason]:
+    """Calls ran at once, each as eager Gluon runs it.
+
+    Parameters
+    ----------
+    bars : sequence of Bar
+        Theirs, one a call.
+    why : dict
+        What was measured, by type of the bars.
+    needed : int
+        The batches that all calls of the place need, since they depend on each other.
+    """
+    if not bars:
+        return []
+    text = f'{_calls(len(bars))} ran at once, as in eager Gluon: {why[bars[0].type]}'
+    more = max(0, len(bars) - needed)
+    advice = advice_for(Cause.AT_ONCE)
+    return [Reason(Cause.AT_ONCE, text, advice, (len(bars),), (), more)]
 
 
 def evaluation_reasons(uses: Sequence[Use], asked: Sequence[Asked], waiting: int) -> List[Reason]:

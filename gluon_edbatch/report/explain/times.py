@@ -4,13 +4,13 @@ from typing import List
 
 import numpy as np
 
-from ...execute.counts import EvaluationCounts
+from ...execute.counts import Counts
 from ...record.recording import Recording
 
 
 def seconds_of_calls(recording: Recording) -> np.ndarray:
     """How long each call took, of each batch a share by rows; 0 where nobody measured it."""
-    counts: List[EvaluationCounts] = recording.evaluator.counts
+    counts: List[Counts] = recording.evaluator.counts
     rows = np.array(recording.form_summaries, np.int64)[recording.node_forms.since(0), 1]
     seconds = np.zeros(len(rows))
     for count in counts:
