@@ -600,8 +600,10 @@ class LazyNumpyArray(LazyArray, mx.np.ndarray):
         if recording is None or not recording.active():
             return self.settled()[key]
         index = known_index(key, self.shape)
-        if index is None or 0 in index.shape:
+        if index is None:
             return mx.np.ndarray.__getitem__(self, key)
+        if 0 in index.shape:
+            return self.evaluated()[key]
         value: Any = self
         if index.position is not None:
             value = recording.operation(_row_of, (self, index.position), {'axis': index.axis})

@@ -348,6 +348,17 @@ def _matmul(rewriter: Rewriter, node: NodeView) -> Replaced:
     return rewriter.add('batch_dot', node.inputs, node.shape)
 
 
+def _of_one_matrix(rewriter: Rewriter, node: NodeView) -> Replaced:
+    """One of a stack, as MXNet ends the process where the gradient has no axes."""
+    (operand,) = node.inputs
+    if node.shape:
+        return None
+    shape = (1, *operand.shape)
+    stack = rewriter.add('Reshape', [operand], shape, shape=shape)
+    first = rewriter.add(node.op, [stack], (1,), **node.attrs)
+    return [first._replace(output=output) for output in range(len(node.shapes))]
+
+
 # --- positions -----------------------------------------------------------------------------------
 
 
@@ -380,6 +391,8 @@ _RULES: Dict[str, Rule] = {
     '_npi_broadcast_to': _or_of_no_axes(_broadcast_to),
     '_np_dot': _dot,
     '_npi_matmul': _matmul,
+    '_linalg_det': _of_one_matrix,
+    '_linalg_slogdet': _of_one_matrix,
     'Embedding': _of_one_position(0),
     'one_hot': _of_one_position(0),
     'take': _of_one_position(1),
