@@ -6,17 +6,20 @@ them, and so they are wherever they are kept; ``()`` is what users see.
 """
 
 import math
-from typing import Any, Callable, Dict, List, Sequence, Union
+from typing import Any, Callable, Dict, List, Optional, Sequence, Union
 
+import mxnet as mx
 import numpy as np
 
 from ..ops import op_of
 from ..ops.attrs import Shape
+from .ir import Subgraph
 from .rewrite import NodeView, Operand, Rewriter, rewrite
 from .trace import StaticGraph
 
 Replaced = Union[Operand, List[Operand], None]
 Rule = Callable[[Rewriter, NodeView], Replaced]
+_OTHER_ROWS = 1, 7
 
 
 def in_terms_of_nd(
@@ -38,9 +41,36 @@ def in_terms_of_nd(
     wanted = [(shape or (1,), dtype) for shape, dtype in found]
     for rule in (_equal_or_kept, _kept):
         subgraph = rewrite(graph.subgraph, shapes, rule, dtypes)
-        if subgraph.results(kept, dtypes) == wanted:
+        if subgraph.results(kept, dtypes) == wanted and _alike_for_any_rows(
+            graph.subgraph, subgraph, shapes
+        ):
             break
     return graph._replace(subgraph=subgraph, scalars=scalars)
+
+
+def _alike_for_any_rows(one: Subgraph, other: Subgraph, shapes: Dict[str, Shape]) -> bool:
+    """Whether they give the same shapes for other numbers of rows, too: calls of a type may have
+    any, but NumPy's ``squeeze`` and ``broadcast_to`` do something else of one row."""
+    if not all(shapes.values()) or len({shape[0] for shape in shapes.values()}) > 1:
+        return True  # of these rows only
+    for rows in _OTHER_ROWS:
+        found = [
+            _shapes_of(graph, {name: (rows, *shape[1:]) for name, shape in shapes.items()})
+            for graph in (one, other)
+        ]
+        if None not in found and found[0] != found[1]:
+            return False
+    return True
+
+
+def _shapes_of(graph: Subgraph, shapes: Dict[str, Shape]) -> Optional[List[Shape]]:
+    try:
+        found = graph.infer(shapes)
+    except mx.base.MXNetError:
+        return None
+    if found is None:
+        return None
+    return [found[head.node][head.output] or (1,) for head in graph.heads]
 
 
 def _equal_or_kept(rewriter: Rewriter, node: NodeView) -> Replaced:

@@ -454,6 +454,29 @@ def test_values_are_arrays_of_numpy_mode():
     assert (h == h).all()
 
 
+DEPENDING_ON_ROWS = {
+    'squeeze': np.squeeze,
+    'broadcast_to': lambda x: np.broadcast_to(x, (3, 1, HIDDEN)),
+    'broadcast_arrays': lambda x: np.broadcast_arrays(x, np.ones((3, 1, HIDDEN)))[0],
+}
+
+
+@pytest.mark.parametrize('native', [True, False])
+@pytest.mark.parametrize('name', DEPENDING_ON_ROWS)
+def test_what_is_done_otherwise_of_one_row(name, native):
+    """It is another type, also when more rows came first."""
+    data = [samples((rows, 1, HIDDEN), 1)[0] for rows in (3, 1, 3, 1)]
+    dense = started(nn.Dense(HIDDEN, in_units=HIDDEN, flatten=False))
+    with edb.compile_options(native=native):
+        assert_matches_eager(
+            lambda x: DEPENDING_ON_ROWS[name](dense(x)),
+            data,
+            blocks=[dense],
+            hybridized=[False],
+            schedulers=['agenda'],
+        )
+
+
 def test_functions_on_values():
     dense, data = started(nn.Dense(3, in_units=HIDDEN)), samples((1, HIDDEN))
 
