@@ -622,9 +622,7 @@ def _(draw, name):
     return _one(draw, *shape)
 
 
-@_for(
-    'zeros ones full empty arange linspace logspace eye identity tri hanning indices array', 'np.'
-)
+@_for('zeros ones full arange linspace logspace eye identity tri hanning indices array', 'np.')
 def _(draw, name):
     """Arrays that are made beside values."""
     length = draw.number(1, 3)
@@ -633,7 +631,6 @@ def _(draw, name):
         'np.zeros': f'np.zeros({draw.pick([length, (length, 1), "a.shape"])})',
         'np.ones': f'np.ones((1, {length}), dtype={draw.pick(_DTYPES)!r})',
         'np.full': f'np.full(a.shape, {draw.pick([2, 0.5])})',
-        'np.empty': 'np.empty(a.shape) * 0',
         'np.arange': f'np.arange({draw.pick([length, 0.5 * length, "0, 1, 0.3"])})[:1]',
         'np.linspace': f'np.linspace(0, 1, {length})[-1]',
         'np.logspace': f'np.logspace(0, 1, {length})[0]',

@@ -155,6 +155,13 @@ BATCHED = {
     'pick': lambda x: npx.pick(x, x.argmax(axis=1)),
     'a NumPy number': lambda x: x + onp.float32(2),
     'copy and detach': lambda x: x.copy() * x.detach(),
+    'a row of truth': lambda x: (x > 0)[1],
+    'truth concatenated': lambda x: np.concatenate([x > 0, x < 1]),
+    'columns of vectors': lambda x: np.column_stack([x[0], x[1]]),
+    'columns of matrices': lambda x: np.column_stack([x, x * 2]),
+    'det': lambda x: np.linalg.det(x[:, :3]),
+    'split in one': lambda x: np.split(x, 1),
+    'npx.reshape from behind': lambda x: npx.reshape(x, (-1, 2, -2), reverse=True),
     'ufunc': lambda x: onp.tanh(x),
     "NumPy's function": lambda x: onp.concatenate([x, x]),
 }
@@ -174,6 +181,9 @@ ONE_BY_ONE = {
     'zeros': lambda x: np.zeros((3, HIDDEN)) + x,
     'arange_like': lambda x: npx.arange_like(x, axis=1) + x,
     'no rows': lambda x: x[:0],
+    'none of a column': lambda x: x[1:1:2, 0],
+    'dstack': lambda x: np.dstack([x, x]),
+    'a sum of another dtype': lambda x: x.sum(axis=0, dtype='int32'),
     'an nd array': lambda x: x.as_nd_ndarray().as_np_ndarray(),
     'rows': list,
 }

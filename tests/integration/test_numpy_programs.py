@@ -3,10 +3,9 @@ results, gradients and training are eager's."""
 
 import math
 
-import mxnet as mx
 import numpy as onp
 import pytest
-from mxnet import autograd, gluon, init, np, npx
+from mxnet import gluon, init, np, npx
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
@@ -93,9 +92,9 @@ class LSTM(Scratch):
         outputs = []
         for word in words:
             X = self.embedding(word).reshape(1, WIDTH)
-            I, F, O, U = np.split(X @ W_x + H @ W_h + b, 4, axis=1)
-            C = npx.sigmoid(F) * C + npx.sigmoid(I) * np.tanh(U)
-            H = npx.sigmoid(O) * np.tanh(C)
+            i, f, o, u = np.split(X @ W_x + H @ W_h + b, 4, axis=1)
+            C = npx.sigmoid(f) * C + npx.sigmoid(i) * np.tanh(u)
+            H = npx.sigmoid(o) * np.tanh(C)
             outputs.append(np.dot(H, W_q))
         return np.concatenate(outputs, axis=0), (H, C)
 
@@ -314,3 +313,132 @@ def test_program_is_batched(name):
     edb.forward(values)
     report = scope.report()
     assert report.batches <= BATCHED[name] * report.nodes, str(report)
+
+
+# --- whole sentences -----------------------------------------------------------------------------
+
+HEADS, MANY = 2, (5, 6, 9, 11, 12, 7, 1, 10, 2)
+PADDED = {6, 12, 8, 1, 2}  # what these are padded to
+
+
+class Layer(nn.HybridBlock):
+    """Of a Transformer's encoder, as the book writes it; the sentence is (1, length, WIDTH)."""
+
+    def __init__(self, masked, **kwargs):
+        super().__init__(**kwargs)
+        self.masked = masked
+        with self.name_scope():
+            self.query, self.key, self.value, self.out = [
+                nn.Dense(WIDTH, flatten=False, use_bias=False) for _ in range(4)
+            ]
+            self.norms = [nn.LayerNorm(), nn.LayerNorm()]
+            self.wide = nn.Dense(2 * WIDTH, flatten=False, activation='relu')
+            self.narrow = nn.Dense(WIDTH, flatten=False)
+            for norm in self.norms:
+                self.register_child(norm)
+
+    def heads(self, F, x):
+        x = F.npx.reshape(x, (-2, -2, HEADS, -1))
+        return F.npx.reshape(F.np.transpose(x, (0, 2, 1, 3)), (-1, -2, -2), reverse=True)
+
+    def hybrid_forward(self, F, x, length):
+        query, key, value = (
+            self.heads(F, dense(x)) for dense in (self.query, self.key, self.value)
+        )
+        scores = F.npx.batch_dot(query, key, transpose_b=True) / math.sqrt(WIDTH / HEADS)
+        if self.masked:
+            lengths = F.np.repeat(length, HEADS)
+            scores = F.np.transpose(scores, (0, 2, 1))
+            scores = F.npx.sequence_mask(scores, lengths, True, value=-1e6, axis=1)
+            scores = F.np.transpose(scores, (0, 2, 1))
+        mixed = F.npx.batch_dot(F.npx.softmax(scores, axis=-1), value)
+        mixed = F.np.transpose(
+            F.npx.reshape(mixed, (-1, HEADS, -2, -2), reverse=True), (0, 2, 1, 3)
+        )
+        y = self.norms[0](x + self.out(F.npx.reshape(mixed, (-2, -2, -1))))
+        return self.norms[1](y + self.narrow(self.wide(y)))
+
+
+class Encoder(edb.AutoBatchMixin, gluon.Block):
+    """Two layers between an embedding and a classifier of the mean."""
+
+    def __init__(self, masked=False, **kwargs):
+        super().__init__(**kwargs)
+        with self.name_scope():
+            self.embedding = nn.Embedding(WORDS, WIDTH)
+            self.layers = [Layer(masked), Layer(masked)]
+            for layer in self.layers:
+                self.register_child(layer)
+            self.out = nn.Dense(CLASSES)
+
+    def forward(self, words):
+        x = self.embedding(np.array([words])) * math.sqrt(WIDTH)
+        for layer in self.layers:
+            x = layer(x, np.array([len(words)], dtype='float32'))
+        return self.out(x.mean(axis=1)), np.tanh(x)[:, -1], x.max()
+
+
+def of_lengths(lengths=MANY):
+    """Lists of numbers of words."""
+    generator = onp.random.RandomState(5)
+    return [generator.randint(0, WORDS, length).tolist() for length in lengths]
+
+
+@pytest.mark.filterwarnings('ignore:The 1-th input to HybridBlock is not used')
+@pytest.mark.parametrize('native', [True, False])
+@pytest.mark.parametrize('masked', [False, True])
+def test_encoder_of_whole_sentences(masked, native):
+    net = Encoder(masked)
+    net.initialize(init.Normal(0.5))
+    net([1, 2])
+    for _ in range(2):  # the first scope learns that lengths differ
+        with edb.compile_options(native=native), edb.batching() as scope:
+            values = [net(words) for words in of_lengths()]
+        edb.forward(values)
+    batches = [each.batches for each in scope.report().types if each.name.startswith('Layer')]
+    assert sum(batches) == 2 * len(PADDED)
+    with edb.compile_options(native=native):
+        assert_matches_eager(net, of_lengths(), schedulers=['agenda'], hybridized=[False])
+
+
+class OfLength(nn.HybridBlock):
+    """What differs where there is one of a length only, or is another length."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function, self.dense = function, nn.Dense(WIDTH, flatten=False)
+
+    def hybrid_forward(self, F, x):
+        x = F.np.tanh(self.dense(x)) * 2 - 1
+        x = F.np.exp(x) + F.npx.sigmoid(x)
+        return self.function(F, x)
+
+
+FUNCTIONS = {
+    'squeeze': lambda F, x: F.np.squeeze(x),
+    'broadcast_to': lambda F, x: F.np.broadcast_to(x, (1, 5, WIDTH)),
+    'sum': lambda F, x: F.np.sum(x),
+    'mean': lambda F, x: F.np.mean(x, axis=1),
+    'where': lambda F, x: F.np.where(x > 0, x, F.np.zeros_like(x)),
+    'max': lambda F, x: F.np.max(x, axis=(1, 2)),
+    'cumsum': lambda F, x: F.np.cumsum(x, axis=1),
+    'flip': lambda F, x: F.np.flip(x, 1),
+    'reshape': lambda F, x: x.reshape(-1),
+    'last': lambda F, x: F.npx.slice(x, begin=(None, -1), end=(None, None)),
+    'concatenate': lambda F, x: F.np.concatenate([x, x], axis=1),
+}
+
+
+@pytest.mark.parametrize('name', FUNCTIONS)
+def test_what_is_padded_is_as_if_it_were_not(name):
+    net = OfLength(FUNCTIONS[name])
+    net.initialize(init.Normal(0.5))
+    lengths = (5, 1) if name == 'broadcast_to' else (5, 3, 1, 9, 7, 5)
+    data = [
+        np.array(onp.random.RandomState(i).normal(size=(1, length, WIDTH)), dtype='float32')
+        for i, length in enumerate(lengths)
+    ]
+    for array in data:
+        array.attach_grad()
+    for _ in range(2):
+        assert_matches_eager(net, data, schedulers=['agenda'], hybridized=[False])
