@@ -119,6 +119,8 @@ BATCHED = {
     'a new axis within': lambda x: x[1:, None],
     'an ellipsis': lambda x: x[..., 0],
     'with a step': lambda x: x[::2],
+    'from before the first': lambda x: x[0, 1:2][-2:3],
+    'to before the first': lambda x: x[1][2:-9:-1],
     'backwards': lambda x: x[:, ::-1],
     'no axes, indexed': lambda x: x.sum()[()],
     'broadcast +': lambda x: x + x[0],
