@@ -17,6 +17,7 @@ import sys
 import time
 
 from walk.cases import find, make_cases
+from walk.numpy_calls import functions
 from walk.registry import registry
 from walk.table import as_json, lines_of, shown
 from walk.workers import run_cases
@@ -36,6 +37,11 @@ def arguments(argv=None) -> argparse.Namespace:
         metavar='GLOB',
         help='these operators only (names or patterns, aliases included)',
     )
+    parser.add_argument(
+        '--numpy',
+        action='store_true',
+        help='functions, methods and idioms of NumPy mode instead of operators',
+    )
     parser.add_argument('--only', metavar='OPERATOR#NUMBER', help='this case only')
     parser.add_argument('--jobs', type=int, default=2, help='processes at once (default: 2)')
     parser.add_argument('--json', metavar='FILE', help='write the table there, too')
@@ -45,7 +51,7 @@ def arguments(argv=None) -> argparse.Namespace:
 def main(argv=None) -> int:
     """Exit status."""
     options = arguments(argv)
-    known = registry()
+    known = functions() if options.numpy else registry()
     if options.only:
         case = find(known, options.seed, options.only)
         if case is None:
@@ -72,7 +78,7 @@ def main(argv=None) -> int:
     for result in failed:
         print(
             f'\n{result.case}\n  {result.difference}\n  again: python scripts/walk_operators.py '
-            f'--seed {options.seed} --only {result.case.name!r}'
+            f'--seed {options.seed}{" --numpy" * options.numpy} --only {result.case.name!r}'
         )
     counted = sum(result.how != 'eager fails' for result in results)
     print(

@@ -13,8 +13,8 @@ from .invoke import count_attribute, operator_handle, operator_name
 NUMPY = ('_np_', '_npi_', '_npx_')  # begin names of operators of NumPy mode
 # In graphs MXNet crashes by these, or knows no shapes or gradients of their results.
 _NOT_IN_GRAPHS = frozenset(
-    'reset_arrays _npi_hstack _np_atleast_1d _np_atleast_2d _np_atleast_3d _npi_copysign_scalar '
-    '_npi_rcopysign_scalar'.split()
+    'reset_arrays _npi_hstack _npi_dstack _np_atleast_1d _np_atleast_2d _np_atleast_3d '
+    '_npi_copysign_scalar _npi_rcopysign_scalar'.split()
 )
 _serial = itertools.count()
 

@@ -10,7 +10,7 @@ from mxnet import gluon
 
 from ..errors import EdbError
 from ..ops.attrs import Shape
-from ..subgraph.node_type import Argument, Kind, NodeType
+from ..subgraph.node_type import Argument, Kind, Mode, NodeType
 from ..subgraph.padded import PaddedGraph, differing_axes, padded_graph
 from ..subgraph.spec import Spec
 from ..subgraph.trace import StaticGraph, describe, trace_operator
@@ -36,12 +36,13 @@ class Family:
         What runs in their place; None before two of them were seen that differ.
     """
 
-    def __init__(self, shapes: Sequence[Shape]):
+    def __init__(self, shapes: Sequence[Shape], mode: Mode, dtypes: Sequence[Any]):
         self.padded: Optional[PaddedGraph] = None
+        self._mode, self._dtypes = mode, dtypes
         self._shapes = shapes  # of the first call
 
     def padded_for(
-        self, shapes: Sequence[Shape], trace: Callable[[], StaticGraph], training: bool
+        self, shapes: Sequence[Shape], trace: Callable[[], StaticGraph]
     ) -> Optional[PaddedGraph]:
         """What runs in the place of a call with arguments of these shapes; None if the call does
         itself."""
@@ -52,10 +53,20 @@ class Family:
         axes = {**known, **axes}
         if axes and axes != known:
             try:
-                self.padded = padded_graph(trace(), self._shapes, axes, training)
+                self.padded = _padded_graph(trace(), self._shapes, axes, self._mode, self._dtypes)
             except EdbError as error:  # the call itself raises it, too
                 self.padded = PaddedGraph(None, axes, reason=str(error))
         return self.padded if self.padded is not None and self.padded.takes(shapes) else None
+
+
+def _padded_graph(
+    graph: StaticGraph,
+    shapes: Sequence[Shape],
+    axes: Dict[int, int],
+    mode: Mode,
+    dtypes: Sequence[Any],
+) -> PaddedGraph:
+    return padded_graph(graph, shapes, axes, mode.training, dtypes if mode.numpy else ())
 
 
 def padded_block_call(
@@ -75,7 +86,7 @@ def padded_block_call(
     specs = [leaf._store.spec for leaf in leaves]
     if (
         not forms.options.buckets
-        or forms.mode.numpy  # padding knows nothing of its shapes yet
+        or () in [leaf._store.shape for leaf in leaves]
         or RaggedArray in map(type, leaves)
         or True in [spec.eager for spec in specs]
     ):
@@ -104,10 +115,11 @@ def _new_block_call(
     mutable = forms.model.containers_of(block)
     mark = forms.model.mark_of(block)
     types = types_of(block, mark)
-    family = types.setdefault(('family', forms.mode, *key), Family(first or shapes))
-    padded = family.padded_for(
-        shapes, lambda: forms.trace(block, template, leaves), forms.mode.training
+    family = types.setdefault(
+        ('family', forms.mode, *key),
+        Family(first or shapes, forms.mode, [spec.dtype for spec in specs]),
     )
+    padded = family.padded_for(shapes, lambda: forms.trace(block, template, leaves))
     if padded is None:
         return None
     axes = tuple(padded.axes.items())
@@ -145,7 +157,7 @@ def padded_operator_call(
     padded : dict of int to Padded
         What padded calls returned, by number of the value.
     """
-    if any(leaf.__class__ is RaggedArray for leaf in leaves):
+    if any(leaf.__class__ is RaggedArray or not leaf._store.shape for leaf in leaves):
         return None
     known = [(i, padded.get(leaf._id)) for i, leaf in enumerate(leaves)]
     axes = tuple([(i, value.axes) for i, value in known if value is not None])
@@ -175,8 +187,12 @@ def _new_operator_call(
     key = ('padded', forms.mode, op, attrs, pairs, *alike)
     padded = operator_types.get(key)
     if padded is None:
-        padded = padded_graph(
-            trace_operator(op, attrs, len(specs)), shapes, axes, forms.mode.training
+        padded = _padded_graph(
+            trace_operator(op, attrs, len(specs)),
+            shapes,
+            axes,
+            forms.mode,
+            [spec.dtype for spec in specs],
         )
         with tracing:
             keep(operator_types, key, padded)

@@ -81,7 +81,8 @@ def _recorder(handle, is_np_op, output_is_list) -> Callable[..., Any]:
             keys, vals = list(attrs), list(attrs.values())
             return invoke(handle, ndargs, keys, vals, None, is_np_op, output_is_list)
         named = tuple([(key, str(value)) for key, value in attrs.items()])
-        return recording.operator(operator_name(handle), named, ndargs)
+        result = recording.operator(operator_name(handle), named, ndargs)
+        return [result] if output_is_list and isinstance(result, NDArray) else result
 
     return record
 

@@ -61,6 +61,11 @@ def _is_position(axis: slice) -> bool:
     return type(begin) is int and begin >= 0 and axis.stop == begin + 1 and axis.step in (None, 1)
 
 
+def _within(limit: Optional[int], length: int) -> Optional[int]:
+    """What lies before the first is not always taken by MXNet's ``slice``."""
+    return None if limit is not None and limit < -length else limit
+
+
 def basic_index(key: Any, shape: Tuple[int, ...]) -> Optional[Index]:
     """What a key of integers, slices, None and Ellipsis means; None for any other, and for those
     that NDArrays refuse, which are to say why."""
@@ -93,7 +98,8 @@ def basic_index(key: Any, shape: Tuple[int, ...]) -> Optional[Index]:
             axes.append(slice(each % length, each % length + 1))
             contiguous = contiguous and (not several or length == 1)
         else:
-            axes.append(each)
+            start, stop = _within(each.start, length), _within(each.stop, length)
+            axes.append(slice(start, stop, each.step))
             taken = range(*each.indices(length))
             result.append(len(taken))
             if len(taken) > 1:

@@ -600,10 +600,12 @@ class LazyNumpyArray(LazyArray, mx.np.ndarray):
         if recording is None or not recording.active():
             return self.settled()[key]
         index = known_index(key, self.shape)
-        if index is None or 0 in index.shape:
+        if index is None:
             return mx.np.ndarray.__getitem__(self, key)
+        if 0 in index.shape:
+            return self.evaluated()[key]
         value: Any = self
-        if index.position is not None:
+        if index.position is not None and self.dtype is not np.bool_:  # of which slice is all
             value = recording.operation(_row_of, (self, index.position), {'axis': index.axis})
         elif index.take is not None:
             value = recording.operation(_operator('slice'), (self,), index.take.keywords)

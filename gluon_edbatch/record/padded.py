@@ -73,7 +73,7 @@ class PaddedCall(NamedTuple):
         recording.append_call(self.form, values)
         outputs = []
         for output, (store, axes, cuts) in enumerate(zip(self.form.stores, self.axes, self.cuts)):
-            value = LazyArray(store, base + output)
+            value = recording.value_type(store, base + output)
             padded = Padded(value, axes)
             for cut in cuts:
                 value = recording.append_call(cut, [value])

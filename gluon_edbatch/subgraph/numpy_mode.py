@@ -6,21 +6,27 @@ them, and so they are wherever they are kept; ``()`` is what users see.
 """
 
 import math
-from typing import Any, Callable, Dict, List, Sequence, Union
+from typing import Any, Callable, Dict, List, Optional, Sequence, Union
 
+import mxnet as mx
 import numpy as np
 
 from ..ops import op_of
-from ..ops.attrs import Shape
+from ..ops.attrs import Attrs, Shape
+from .ir import Subgraph
 from .rewrite import NodeView, Operand, Rewriter, rewrite
 from .trace import StaticGraph
 
 Replaced = Union[Operand, List[Operand], None]
 Rule = Callable[[Rewriter, NodeView], Replaced]
+OTHER_LENGTHS = 1, 7  # what is alike with these is taken to be so with any
 
 
 def in_terms_of_nd(
-    graph: StaticGraph, shapes: Dict[str, Shape], dtypes: Dict[str, Any]
+    graph: StaticGraph,
+    shapes: Dict[str, Shape],
+    dtypes: Dict[str, Any],
+    others: Sequence[Dict[str, Shape]] = (),
 ) -> StaticGraph:
     """A graph that was traced in NumPy mode, with operators of ``mx.nd`` where they are as good.
 
@@ -29,6 +35,8 @@ def in_terms_of_nd(
     graph : StaticGraph
     shapes, dtypes : dict
         Of its inputs, as the user sees them.
+    others : sequence of dict
+        Further shapes that it is for.
     """
     if graph.subgraph.infer(shapes) is None:
         return graph._replace(scalars=(False,) * len(graph.subgraph.heads))
@@ -38,9 +46,36 @@ def in_terms_of_nd(
     wanted = [(shape or (1,), dtype) for shape, dtype in found]
     for rule in (_equal_or_kept, _kept):
         subgraph = rewrite(graph.subgraph, shapes, rule, dtypes)
-        if subgraph.results(kept, dtypes) == wanted:
+        if subgraph.results(kept, dtypes) == wanted and all(
+            _as_large(graph.subgraph, subgraph, other)
+            for other in [*_of_other_rows(shapes), *others]
+        ):
             break
     return graph._replace(subgraph=subgraph, scalars=scalars)
+
+
+def _of_other_rows(shapes: Dict[str, Shape]) -> List[Dict[str, Shape]]:
+    """Calls of a type may have any number of rows, but NumPy's ``squeeze`` and ``broadcast_to`` do
+    something else of one."""
+    if not all(shapes.values()) or len({shape[0] for shape in shapes.values()}) > 1:
+        return []  # calls have these rows
+    return [{name: (rows, *shape[1:]) for name, shape in shapes.items()} for rows in OTHER_LENGTHS]
+
+
+def _as_large(one: Subgraph, other: Subgraph, shapes: Dict[str, Shape]) -> bool:
+    """Whether they give results of the same shapes, if they take such arguments."""
+    found = [_shapes_of(graph, shapes) for graph in (one, other)]
+    return None in found or found[0] == found[1]
+
+
+def _shapes_of(graph: Subgraph, shapes: Dict[str, Shape]) -> Optional[List[Shape]]:
+    try:
+        found = graph.infer(shapes)
+    except mx.base.MXNetError:
+        return None
+    if found is None:
+        return None
+    return [found[head.node][head.output] or (1,) for head in graph.heads]
 
 
 def _equal_or_kept(rewriter: Rewriter, node: NodeView) -> Replaced:
@@ -161,6 +196,8 @@ def _reduction(op: str) -> Rule:
             return None
         (operand,) = node.inputs
         if not node.same_dtypes:
+            if np.issubdtype(node.input_dtypes[0], np.floating):
+                return None  # it is summed up in its own dtype
             dtype = np.dtype(node.result_dtype).name
             operand = rewriter.add('Cast', [operand], operand.shape, dtype=dtype)
         named = node.attrs.get('axis', 'None')
@@ -210,7 +247,7 @@ def _arg(op: str) -> Rule:
 
 def _concatenate(rewriter: Rewriter, node: NodeView) -> Replaced:
     axis = node.attrs.integer('axis', 0)
-    if axis is None or not node.same_dtypes:
+    if axis is None or not node.same_dtypes or node.result_dtype is np.bool_:
         return None
     return rewriter.add(
         'Concat', node.inputs, node.shape, dim=axis % len(node.shape), num_args=len(node.inputs)
@@ -225,6 +262,15 @@ def _vstack(rewriter: Rewriter, node: NodeView) -> Replaced:
     if ranks == {1}:
         return _stack(rewriter, node)
     return _concatenate(rewriter, node)
+
+
+def _column_stack(rewriter: Rewriter, node: NodeView) -> Replaced:
+    """Vectors become columns; in graphs MXNet computes no gradient of them."""
+    vectors = [len(operand.shape) < 2 for operand in node.inputs]
+    if not all(operand.shape for operand in node.inputs) or len({*vectors}) > 1:
+        return None
+    attrs = {**node.attrs, 'axis': '1'}
+    return (_stack if vectors[0] else _concatenate)(rewriter, node._replace(attrs=Attrs(attrs)))
 
 
 def _stack(rewriter: Rewriter, node: NodeView) -> Replaced:
@@ -277,7 +323,7 @@ def _or_of_no_axes(rule: Rule) -> Rule:
 
 def _reshape(rewriter: Rewriter, node: NodeView) -> Replaced:
     codes = node.attrs.integers('newshape')
-    if node.attrs.get('order', 'C') != 'C' or node.attrs.flag('reverse'):
+    if node.attrs.get('order', 'C') != 'C':
         return None
     if not node.shape:
         return rewriter.add('Reshape', node.inputs, (), shape=(1,))
@@ -285,7 +331,8 @@ def _reshape(rewriter: Rewriter, node: NodeView) -> Replaced:
         return rewriter.add('Reshape', node.inputs, node.shape, shape=codes)
     if node.op == '_np_reshape':
         return None
-    if set(codes) <= {-2, -3, -4} and -4 not in codes[:-1]:
+    reverse = node.attrs.flag('reverse')
+    if not reverse and set(codes) <= {-2, -3, -4} and -4 not in codes[:-1]:
         axes = tuple([axis for axis, code in enumerate(codes) if code == -3])
         if axes:
             return rewriter.add('squeeze', node.inputs, node.shape, axis=axes)
@@ -294,7 +341,11 @@ def _reshape(rewriter: Rewriter, node: NodeView) -> Replaced:
         return None
     same = {-2: 0, -4: -2, -5: -3, -6: -4}
     return rewriter.add(
-        'Reshape', node.inputs, node.shape, shape=tuple([same.get(code, code) for code in codes])
+        'Reshape',
+        node.inputs,
+        node.shape,
+        shape=tuple([same.get(code, code) for code in codes]),
+        **({'reverse': True} if reverse else {}),
     )
 
 
@@ -348,6 +399,17 @@ def _matmul(rewriter: Rewriter, node: NodeView) -> Replaced:
     return rewriter.add('batch_dot', node.inputs, node.shape)
 
 
+def _of_one_matrix(rewriter: Rewriter, node: NodeView) -> Replaced:
+    """One of a stack, as MXNet ends the process where the gradient has no axes."""
+    (operand,) = node.inputs
+    if node.shape:
+        return None
+    shape = (1, *operand.shape)
+    stack = rewriter.add('Reshape', [operand], shape, shape=shape)
+    first = rewriter.add(node.op, [stack], (1,), **node.attrs)
+    return [first._replace(output=output) for output in range(len(node.shapes))]
+
+
 # --- positions -----------------------------------------------------------------------------------
 
 
@@ -370,6 +432,7 @@ _RULES: Dict[str, Rule] = {
     '_npi_concatenate': _concatenate,
     '_npi_vstack': _vstack,
     '_npi_stack': _stack,
+    '_npi_column_stack': _column_stack,
     '_split_v2': _split,
     '_npi_flip': _flip,
     '_np_reshape': _reshape,
@@ -380,6 +443,8 @@ _RULES: Dict[str, Rule] = {
     '_npi_broadcast_to': _or_of_no_axes(_broadcast_to),
     '_np_dot': _dot,
     '_npi_matmul': _matmul,
+    '_linalg_det': _of_one_matrix,
+    '_linalg_slogdet': _of_one_matrix,
     'Embedding': _of_one_position(0),
     'one_hot': _of_one_position(0),
     'take': _of_one_position(1),

@@ -6,10 +6,13 @@ the padding is cut off: nothing is given back there, so no gradient comes from t
 sentence is, is a further argument of the block's graph, where masks need it.
 """
 
-from typing import Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Tuple
+
+import mxnet as mx
 
 from ..ops.attrs import Shape
 from .ir import Subgraph
+from .numpy_mode import OTHER_LENGTHS, in_terms_of_nd
 from .padding import LENGTHS, padding_of
 from .rowwise import Verdict, analyse
 from .trace import INPUT, StaticGraph
@@ -72,7 +75,11 @@ def differing_axes(one: Sequence[Shape], other: Sequence[Shape]) -> Optional[Dic
 
 
 def padded_graph(
-    graph: StaticGraph, shapes: Sequence[Shape], axes: Dict[int, int], training: bool
+    graph: StaticGraph,
+    shapes: Sequence[Shape],
+    axes: Dict[int, int],
+    training: bool,
+    numpy_dtypes: Sequence[Any] = (),
 ) -> PaddedGraph:
     """The graph for arguments of these shapes that are padded.
 
@@ -85,7 +92,14 @@ def padded_graph(
         By the position of an argument, the axis along which it is padded.
     training : bool
         Whether calls are made in training mode.
+    numpy_dtypes : sequence, optional
+        Of the arguments, of a graph that was traced in NumPy mode.
     """
+    if numpy_dtypes:
+        try:
+            graph = _in_terms_of_nd(graph, shapes, axes, numpy_dtypes)
+        except mx.base.MXNetError as error:  # the call itself raises it, too
+            return PaddedGraph(None, axes, reason=str(error))
     position = {INPUT % i: i for i in range(len(shapes))}
     if any(shapes[i][0] != 1 for i, axis in axes.items() if axis):
         return PaddedGraph(None, axes, reason='an argument has several rows')
@@ -110,6 +124,26 @@ def padded_graph(
         tuple({axis: position[name] for axis, name in axes.items()} for axes in padding.results),
         len(graph.subgraph.operators) > _FEW,
     )
+
+
+def _in_terms_of_nd(
+    graph: StaticGraph, shapes: Sequence[Shape], axes: Dict[int, int], dtypes: Sequence[Any]
+) -> StaticGraph:
+    names = [INPUT % i for i in range(len(shapes))]
+    others = [
+        [_of_length(shape, axes.get(i), length) for i, shape in enumerate(shapes)]
+        for length in OTHER_LENGTHS
+    ]
+    return in_terms_of_nd(
+        graph,
+        dict(zip(names, shapes)),
+        dict(zip(names, dtypes)),
+        [dict(zip(names, other)) for other in others],
+    )
+
+
+def _of_length(shape: Shape, axis: Optional[int], length: int) -> Shape:
+    return shape if axis is None else (*shape[:axis], length, *shape[axis + 1 :])
 
 
 def _with_arguments(

@@ -52,6 +52,8 @@ class Case(NamedTuple):
         some of the results only.
     longer : bool
         Whether every other call has one row more.
+    code : str
+        Of NumPy mode: the call as a user writes it, ``a``, ``b``, … being the arrays.
     """
 
     op: str
@@ -66,6 +68,7 @@ class Case(NamedTuple):
     block: bool
     few: bool
     longer: bool
+    code: str = ''
 
     @property
     def name(self) -> str:
@@ -83,7 +86,7 @@ class Case(NamedTuple):
             for name in ('recorded', 'training', 'native', 'block', 'few', 'longer')
             if getattr(self, name)
         )
-        return f'{self.op}({attrs}) of {arrays}; {flags}'
+        return f'{self.code or f"{self.op}({attrs})"} of {arrays}; {flags}'
 
 
 class Draw:
@@ -97,6 +100,10 @@ class Draw:
         Of the arrays; they leave out what MXNet has no such operator for.
     longer : bool
         Whether some calls may have one row more; not where arrays have different rows.
+    code : str
+        What is written in NumPy mode.
+    block : bool
+        Whether that may be in a block.
     """
 
     def __init__(self, seed: int):
@@ -104,6 +111,8 @@ class Draw:
         self.attrs: Dict[str, Any] = {}
         self.dtypes: Sequence[str] = FLOATS
         self.longer = True
+        self.code = ''
+        self.block = True
 
     def pick(self, choices: Sequence[Any]) -> Any:
         """One of these."""
@@ -150,11 +159,14 @@ def make_cases(operators: Sequence[Operator], seed: int, count: int) -> Iterator
 def make_case(operator: Operator, seed: int, index: int) -> Case:
     """The case of an operator with this number."""
     from .makers import MAKERS
+    from .numpy_calls import write
 
     own = zlib.crc32(f'{seed}/{operator.name}/{index}'.encode())
     draw = Draw(own)
     maker = MAKERS.get(operator.name)
-    if maker is None or draw.flag(0.1):
+    if operator.written:
+        inputs = write(draw, operator)
+    elif maker is None or draw.flag(0.1):
         inputs = _any_inputs(operator, draw)
         rank = len(inputs[0].shape) if inputs else 2
         _any_attributes(operator, draw, rank)
@@ -173,9 +185,10 @@ def make_case(operator: Operator, seed: int, index: int) -> Case:
         recorded,
         draw.flag(0.3),
         draw.flag(),
-        draw.flag(0.3),
+        draw.flag(0.3) and draw.block,
         draw.flag(0.3),
         draw.flag(0.15) and draw.longer,
+        draw.code,
     )
 
 

@@ -35,6 +35,8 @@ class Operator(NamedTuple):
     attributes : tuple of Attribute
     count : str
         The attribute that says how many arrays there are, if any number of them is taken.
+    written : bool
+        Whether it is a function or idiom of NumPy mode (see `numpy_calls`).
     """
 
     name: str
@@ -42,6 +44,7 @@ class Operator(NamedTuple):
     inputs: Tuple[str, ...]
     attributes: Tuple[Attribute, ...]
     count: str
+    written: bool = False
 
     @property
     def why_not(self) -> str:
@@ -49,7 +52,7 @@ class Operator(NamedTuple):
         if 'backward' in self.name:
             return 'is the gradient of another operator'
         if is_of_numpy_mode(self.name):
-            return 'is of NumPy mode (tests/integration/test_numpy_mode.py)'
+            return 'is of NumPy mode (--numpy)'
         if self.name in _INTERNAL:
             return _INTERNAL[self.name]
         return ''

@@ -6,10 +6,13 @@ It answers with lines of JSON: what it is at (a crash tells no more), and what c
 import ctypes
 import json
 import os
+import re
 import signal
+import textwrap
 import traceback
 from contextlib import contextmanager
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from functools import lru_cache
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -77,6 +80,9 @@ class Call:
 
     def run(self, batched: bool, recorded: bool) -> Run:
         """The calls, with or without a scope."""
+        # MXNet makes other numbers, or none, of some code with Symbols than with arrays.
+        of_symbols = self.case.code and self.case.block
+        call = _Block(self.case).hybridized if of_symbols else _invoke
         if recorded:
             for array in self._differentiable():
                 array.attach_grad()
@@ -88,14 +94,14 @@ class Call:
                 self._batched()
                 if batched
                 else [
-                    _listed(_invoke(self.case, self._copied(arguments, mx.nd.identity)))
+                    self._results(call, self._copied(arguments, self._copy()))
                     for arguments in self.arguments
                 ]
             )
         if recorded:
             self._backward(results)
         return Run(
-            [[value.asnumpy() for value in each] for each in results],
+            [[_as_numpy(value) for value in each] for each in results],
             [None if array.grad is None else array.grad.asnumpy() for array in self.arrays],
             []
             if 'BatchNorm' in self.case.op
@@ -121,14 +127,27 @@ class Call:
             for array, each in zip(arguments, self.case.inputs)
         ]
 
+    def _results(
+        self, call: Callable[[Case, List[NDArray]], Any], arguments: List[NDArray]
+    ) -> List[Any]:
+        """All that a call gives. In NumPy mode its arguments, too, so that these get a gradient:
+        MXNet ends the process if a function of `autograd` gets none by way of other operators."""
+        results = _listed(call(self.case, arguments))
+        return results + arguments if self.case.code else results
+
+    def _copy(self) -> Callable[[NDArray], NDArray]:
+        return mx.np.copy if self.case.code else mx.nd.identity
+
     def _batched(self) -> List[List[NDArray]]:
         case = self.case
-        block = _Block(case) if case.block else None
+        block = _Block(case)
+        call = (lambda _, lazy: block(*lazy)) if case.block else _invoke
+        copy = _Copied(case._replace(code='np.copy(a)')) if case.code else edb.nd.identity
         with edb.compile_options(native=case.native), edb.batching('agenda') as scope:
             results = []
             for arguments in self.arguments:
-                lazy = self._copied(arguments, edb.nd.identity)
-                results.append(_listed(block(*lazy) if block else _invoke(case, lazy)))
+                lazy = self._copied(arguments, copy)
+                results.append(self._results(call, lazy))
         self.how = _how(scope, case, results)
         try:
             edb.forward(results)
@@ -146,11 +165,13 @@ class Call:
             for value in each:
                 weight = random.uniform(0.5, 1.5, value.shape) * (not unused) * self._times
                 # What is not used has the gradient zero, and zero times infinity, in a batch.
+                if self.case.code and not _is_on_tape(value):
+                    continue
                 if np.issubdtype(value.dtype, np.floating) and not (
                     unused and op_of(self.case.op).own_gradient
                 ):
                     heads.append(value)
-                    weights.append(mx.nd.array(weight, dtype=value.dtype))
+                    weights.append(_new(self.case)(weight, dtype=value.dtype))
         if heads:
             try:
                 autograd.backward(heads, weights)
@@ -166,12 +187,42 @@ class _Block(gluon.HybridBlock):
         super().__init__()
         self.case = case
 
+    def hybridized(self, _: Case, arguments: Sequence[NDArray]) -> Any:
+        """As Gluon runs its graph."""
+        self.hybridize()
+        return self(*arguments)
+
     def hybrid_forward(self, F, *args):
         """Of arrays or Symbols."""
+        if self.case.code:
+            return _written(self.case.code)(F.np, F.npx, *args)
         return symbol_function(self.case.op)(*args, **self.case.attrs)
 
 
+class _Copied(_Block):
+    """What makes values of arrays in NumPy mode."""
+
+
+@lru_cache(maxsize=None)
+def _written(code: str) -> Callable[..., Any]:
+    """What a user wrote, as a function."""
+    body = code if 'return' in code else f'return {code}'
+    names: Dict[str, Any] = {'onp': np}
+    exec(
+        f'def call(np, npx, {", ".join(f"{name}=None" for name in "abcdefgh")}):\n'
+        + textwrap.indent(body, '    '),
+        names,
+    )
+    return names['call']
+
+
+def _new(case: Case) -> Callable[..., NDArray]:
+    return mx.np.array if case.code else mx.nd.array
+
+
 def _invoke(case: Case, arguments: Sequence[NDArray]) -> Any:
+    if case.code:
+        return _written(case.code)(mx.np, mx.npx, *arguments)
     return register._imperative_invoke(
         handle(case.op).value,
         list(arguments),
@@ -183,8 +234,21 @@ def _invoke(case: Case, arguments: Sequence[NDArray]) -> Any:
     )
 
 
-def _listed(results: Any) -> List[NDArray]:
-    return list(results) if isinstance(results, (list, tuple)) else [results]
+def _listed(results: Any) -> List[Any]:
+    if isinstance(results, (list, tuple)):
+        return [leaf for each in results for leaf in _listed(each)]
+    return [results]
+
+
+def _is_on_tape(result: Any) -> bool:
+    try:
+        return isinstance(result, NDArray) and bool(autograd.get_symbol(result))
+    except mx.base.MXNetError:
+        return False
+
+
+def _as_numpy(result: Any) -> np.ndarray:
+    return result.asnumpy() if isinstance(result, NDArray) else np.asarray(result)
 
 
 def _array(
@@ -216,17 +280,23 @@ def _array(
             if 'float' in dtype
             else random.randint(-3 if each.sort == 'real' else 0, 4, shape)
         )
-    return mx.nd.array(values, dtype=dtype)
+    return _new(case)(values, dtype=dtype)
+
+
+def _is_of_case(name: str, case: Case) -> bool:
+    if case.code:
+        return name != '_Copied'
+    return name == ('_Block' if case.block else case.op)
 
 
 def _how(scope, case: Case, results) -> Tuple[str, str]:
     """How the calls were recorded, and why not in a batch."""
-    owner = '_Block' if case.block else case.op
     types = [
         form.node_type
         for form in scope._recording.forms
-        if form.node_type.name.split('(')[0] == owner
+        if _is_of_case(form.node_type.name.split('(')[0], case)
     ]
+    types.sort(key=lambda node_type: not node_type.alone)  # first what is not batched
     if not types:
         if not any(isinstance(value, LazyArray) for each in results for value in each):
             return ONE_BY_ONE, 'cannot be recorded; runs at once'
@@ -428,6 +498,8 @@ def _memory_of(byte: int) -> Iterator[None]:
 def _exact(case: Case, recorded: bool) -> Optional[Run]:
     if 'float' not in case.dtype:
         return None
+    if case.code:
+        case = case._replace(code=re.sub("'float(16|32)'", "'float64'", case.code))
     attrs = {
         key: 'float64' if key == 'dtype' and 'float' in value else value
         for key, value in case.attrs.items()
@@ -483,6 +555,7 @@ def _answer(answers: int) -> None:
         fields = json.loads(text)
         only = fields.pop('only')
         case = Case(**dict(fields, inputs=[Input(*each) for each in fields['inputs']]))
+        (mx.npx.set_np if case.code else mx.npx.reset_np)()
         phase(only or 'eager')
         try:
             result = (

@@ -119,6 +119,8 @@ BATCHED = {
     'a new axis within': lambda x: x[1:, None],
     'an ellipsis': lambda x: x[..., 0],
     'with a step': lambda x: x[::2],
+    'from before the first': lambda x: x[0, 1:2][-2:3],
+    'to before the first': lambda x: x[1][2:-9:-1],
     'backwards': lambda x: x[:, ::-1],
     'no axes, indexed': lambda x: x.sum()[()],
     'broadcast +': lambda x: x + x[0],
@@ -155,6 +157,12 @@ BATCHED = {
     'pick': lambda x: npx.pick(x, x.argmax(axis=1)),
     'a NumPy number': lambda x: x + onp.float32(2),
     'copy and detach': lambda x: x.copy() * x.detach(),
+    'a row of truth': lambda x: (x > 0)[1],
+    'columns of vectors': lambda x: np.column_stack([x[0], x[1]]),
+    'columns of matrices': lambda x: np.column_stack([x, x * 2]),
+    'det': lambda x: np.linalg.det(x[:, :3]),
+    'split in one': lambda x: np.split(x, 1),
+    'npx.reshape from behind': lambda x: npx.reshape(x[None], (-1, 3, -2), reverse=True),
     'ufunc': lambda x: onp.tanh(x),
     "NumPy's function": lambda x: onp.concatenate([x, x]),
 }
@@ -174,6 +182,10 @@ ONE_BY_ONE = {
     'zeros': lambda x: np.zeros((3, HIDDEN)) + x,
     'arange_like': lambda x: npx.arange_like(x, axis=1) + x,
     'no rows': lambda x: x[:0],
+    'none of a column': lambda x: x[1:1:2, 0],
+    'truth concatenated': lambda x: np.concatenate([x > 0, x < 1]),
+    'dstack': lambda x: np.dstack([x, x]),
+    'a sum of another dtype': lambda x: x.sum(axis=0, dtype='int32'),
     'an nd array': lambda x: x.as_nd_ndarray().as_np_ndarray(),
     'rows': list,
 }
@@ -452,6 +464,29 @@ def test_values_are_arrays_of_numpy_mode():
     assert type(edb.forward(h)) is np.ndarray and edb.forward(total).shape == ()
     onp.testing.assert_allclose(h.tolist(), expected.tolist(), rtol=1e-5)
     assert (h == h).all()
+
+
+DEPENDING_ON_ROWS = {
+    'squeeze': np.squeeze,
+    'broadcast_to': lambda x: np.broadcast_to(x, (3, 1, HIDDEN)),
+    'broadcast_arrays': lambda x: np.broadcast_arrays(x, np.ones((3, 1, HIDDEN)))[0],
+}
+
+
+@pytest.mark.parametrize('native', [True, False])
+@pytest.mark.parametrize('name', DEPENDING_ON_ROWS)
+def test_what_is_done_otherwise_of_one_row(name, native):
+    """It is another type, also when more rows came first."""
+    data = [samples((rows, 1, HIDDEN), 1)[0] for rows in (3, 1, 3, 1)]
+    dense = started(nn.Dense(HIDDEN, in_units=HIDDEN, flatten=False))
+    with edb.compile_options(native=native):
+        assert_matches_eager(
+            lambda x: DEPENDING_ON_ROWS[name](dense(x)),
+            data,
+            blocks=[dense],
+            hybridized=[False],
+            schedulers=['agenda'],
+        )
 
 
 def test_functions_on_values():

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from walk.cases import Input, make_case, make_cases
 from walk.makers import MAKERS
+from walk.numpy_calls import functions
 from walk.registry import registry
 from walk.table import WAYS, lines_of
 from walk.worker import OWN, _alike, _tolerance
@@ -47,6 +48,13 @@ def test_a_slice(tmp_path):
     assert all(
         line['why'] for line in table['operators'] if line['way'] not in ('by rule', 'whole values')
     )
+
+
+def test_a_slice_of_numpy_mode():
+    """Functions, methods and idioms; each once."""
+    done = run_script('--numpy', '--cases', str(len(functions())), '--seed', '7')
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
+    assert '1 cases' in run_script('--numpy', '--only', 'np.sum#0').stdout
 
 
 def test_cases_are_the_same_for_the_same_seed():
