@@ -6,16 +6,20 @@ import mxnet as mx
 import numpy as np
 from mxnet.ndarray import NDArray
 
+from ..brief import brief
 from ..errors import RecordError
-from ..mx.arrays import alias
+from ..mx.arrays import alias, new_array
 from ..mx.modes import modes
 from ..record.hooks import current_recording
+from ..record.inputs import SCALAR_DTYPE, is_array
 from ..record.lazy import (
     VALUES,
     EagerNumpyRagged,
     EagerRagged,
     LazyArray,
     RaggedArray,
+    nested_refused,
+    one_kind_needed,
     stack_ragged,
 )
 from ..record.recording import Recording
@@ -289,9 +293,9 @@ def ragged(
     recording = current_recording()
     if recording is not None:
         return recording.ragged(values, shape, dtype, ctx)
-    values = list(values)
+    values = [_as_value(value, ctx) for value in values]
     if values:
-        _same_shape(values, 'ragged')
+        _check_one_kind(values)
         compute(values)
         shape, dtype, ctx = values[0].shape, values[0].dtype, values[0].ctx
     elif shape is None:
@@ -306,6 +310,35 @@ def ragged(
     result = alias(stacked, EagerNumpyRagged if mx.util.is_np_array() else EagerRagged)
     result._length = len(values)
     return result
+
+
+def _check_one_kind(values: Sequence[NDArray]) -> None:
+    kinds = {spec_of(value.shape, value.dtype, value.ctx) for value in values}
+    if len(kinds) > 1:
+        raise RecordError(one_kind_needed(kinds))
+
+
+def _as_value(value: Any, ctx: Optional[mx.Context]) -> NDArray:
+    """One of `ragged`, of which NumPy arrays and numbers are as a scope takes them."""
+    if isinstance(value, RaggedArray) or hasattr(value, '_length'):
+        raise RecordError(nested_refused())
+    if isinstance(value, NDArray):
+        return value
+    if not is_array(value):
+        raise RecordError(
+            f'ragged() takes arrays, not {brief(value)}\n  called at {current_site()}'
+        )
+    return as_array(value, SCALAR_DTYPE, ctx)
+
+
+def as_array(value: Any, dtype: Any, ctx: Optional[mx.Context]) -> NDArray:
+    """As a recorded call would take it: see `Recording.values`."""
+    if isinstance(value, (NDArray, mx.sym.Symbol)):  # Symbols: MXNet traces a hybridized block
+        return value
+    if isinstance(value, np.ndarray) and value.ndim:
+        kept = np.float32 if value.dtype == np.float64 else value.dtype
+        return new_array(value, ctx, kept)
+    return new_array([value], ctx, dtype)
 
 
 def _connected(value: LazyArray) -> modes:

@@ -6,14 +6,13 @@ import mxnet as mx
 import numpy as np
 from mxnet.ndarray import NDArray
 
-from ..mx.arrays import new_array
 from ..mx.parameters import context_of
 from ..record import hooks
 from ..record.inputs import ARRAYS
 from ..record.refused import model_codes, refused_eagerly
 from ..schedule import Scheduler
 from ..subgraph.structure import flatten, unflatten
-from .functional import forward
+from .functional import as_array, forward
 from .reuse import Reuse
 from .scope import DEFAULT_SCHEDULER, batching
 
@@ -119,14 +118,4 @@ class eagerly:
         }
         dtype = dtypes.pop() if len(dtypes) == 1 else np.float32
         ctx = next((leaf.ctx for leaf in leaves if isinstance(leaf, NDArray)), self._ctx)
-        return unflatten(template, iter([_as_array(leaf, dtype, ctx) for leaf in leaves]))
-
-
-def _as_array(value: Any, dtype: Any, ctx: Optional[mx.Context]) -> NDArray:
-    """As a recorded call would take it: see `Recording.values`."""
-    if isinstance(value, (NDArray, mx.sym.Symbol)):  # Symbols: MXNet traces a hybridized block
-        return value
-    if isinstance(value, np.ndarray) and value.ndim:
-        kept = np.float32 if value.dtype == np.float64 else value.dtype
-        return new_array(value, ctx, kept)
-    return new_array([value], ctx, dtype)
+        return unflatten(template, iter([as_array(leaf, dtype, ctx) for leaf in leaves]))

@@ -88,6 +88,8 @@ class RaggedCall:
         Whether the result is to be divided by the number of values.
     limited : bool
         Whether the second input is to be less than that.
+    across : bool
+        Whether a value of the result depends on others than those at its place.
     """
 
     def __init__(
@@ -100,7 +102,7 @@ class RaggedCall:
         self.attrs = attrs
         self.states = list(states)
         self.fills: Dict[int, At] = {}
-        self.counted = self.limited = False
+        self.counted = self.limited = self.across = False
         self._inputs, self._result = inputs, result
 
     def want(self, position: int, at: At) -> None:
@@ -205,6 +207,12 @@ def activation(call: RaggedCall) -> At:
     return rule(call)
 
 
+def dropout(call: RaggedCall) -> At:
+    """As `keeps`; what is drawn may be the same along axes."""
+    call.across = bool(call.attrs.integers('axes'))
+    return keeps(call)
+
+
 # --- products ------------------------------------------------------------------------------------
 
 
@@ -296,6 +304,7 @@ def normalised(wanted: At, result: At) -> PaddingRule:
         if not call.along('axis', -1):
             return finite(call)
         call.want(0, wanted)
+        call.across = True
         return result
 
     return rule
@@ -320,6 +329,7 @@ def by_last_axis(call: RaggedCall) -> At:
 def l2_normalization(call: RaggedCall) -> At:
     """By the root of a sum of squares."""
     call.want(0, At.ZERO)
+    call.across = True
     return At.ZERO
 
 
@@ -364,6 +374,7 @@ def positions(call: RaggedCall) -> Optional[At]:
     """Numbers along an axis."""
     if call.attrs.integer('repeat', 1) != 1:
         raise Unproved
+    call.across = True
     return At.FINITE if call.along('axis', None) else None
 
 
@@ -373,6 +384,7 @@ def sequence_mask(call: RaggedCall) -> Optional[At]:
         raise Unproved
     if not call.attrs.flag('use_sequence_length'):
         return call.states[0]
+    call.across = True
     value = call.attrs.number('value', 0)
     if call.states[0] is At.ANY or not isfinite(value):
         return At.ANY

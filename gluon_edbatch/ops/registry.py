@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Callable, Dict, Optional, Tuple
 
+from .apart import ApartRule
 from .attrs import Attrs
 from .mending import MendingRule
 from .native import NativeRule
@@ -46,6 +47,9 @@ class Op:
         The operator on one axis more (see `ops.whole`).
     padding : callable, optional
         What it makes of padding (see `ops.padding`).
+    apart : callable, optional
+        Of those that divide something among the values along an axis: what does the same by way of
+        reductions (see `ops.apart`).
     links : callable, optional
         Which padded axes are equally long, where shapes of the results do not tell.
     native : callable, optional
@@ -95,6 +99,7 @@ class Op:
     rows: Optional[RowsRule] = None
     whole: Optional[WholeRule] = None
     padding: Optional[PaddingRule] = None
+    apart: Optional[ApartRule] = None
     links: Optional[LinksRule] = None
     native: Optional[NativeRule] = None
     number: Optional[NumberRule] = None

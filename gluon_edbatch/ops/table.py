@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from . import mending, native, numbers, padding, rows, whole
+from . import apart, mending, native, numbers, padding, rows, whole
 from .instructions import ADD, AFFINE, COPY, Opcode, binary_function, unary_function
 from .native import inverse, scalar
 from .numbers import operand
@@ -80,7 +80,7 @@ _each(
     rows=rows.dropout,
     whole=whole.dropout,
     by_value=lambda attrs: not attrs.integers('axes'),
-    padding=keeps,
+    padding=padding.dropout,
     native=native.dropout,
     is_view=True,
     noise=lambda attrs, training: training or attrs.get('mode') == 'always',
@@ -308,6 +308,7 @@ _each(
     rows=rows.softmax,
     whole=whole.later('axis', -1),
     padding=padding.normalised(At.LOWEST, At.ZERO),
+    apart=apart.softmax(),
     native=native.softmax(Opcode.SOFTMAX),
 )
 _each(
@@ -315,6 +316,7 @@ _each(
     rows=rows.normalised('axis', -1),
     whole=whole.along_first('axis', -1),
     padding=padding.normalised(At.LOWEST, At.ANY),
+    apart=apart.softmax(logarithm=True),
     native=native.softmax(Opcode.LOG_SOFTMAX),
 )
 _each(
@@ -322,6 +324,7 @@ _each(
     rows=rows.normalised('axis', -1),
     whole=whole.along_first('axis', -1),
     padding=padding.normalised(At.HIGHEST, At.ZERO),
+    apart=apart.softmax(sign=-1),
 )
 _each(
     'LayerNorm',

@@ -36,6 +36,7 @@ typedef struct {
 typedef struct {
   EdbLazyArray __pyx_base;
   PyObject *_ids;
+  PyObject *count;
 } EdbRaggedArray;
 
 static PyObject *edb_entered = NULL;  /* a context variable */

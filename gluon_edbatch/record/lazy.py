@@ -2,7 +2,7 @@
 
 import sys
 from functools import lru_cache, partial, wraps
-from typing import Any, Callable, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Iterable, List, Optional, Sequence, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -658,16 +658,19 @@ class RaggedArray(LazyArray):
 
     Attributes
     ----------
+    count : int
+        How many values there are. What is computed of none is computed of one of zeros.
     lengths : NDArray
-        (rows,), how many values there are.
+        (rows,), the same.
     """
 
-    __slots__ = ('_ids',)
+    __slots__ = ('_ids', 'count')
 
-    def __init__(self, store: Store, ids: List[int]):
+    def __init__(self, store: Store, ids: List[int], count: int = -1):
         self._store = store
         self._id = 0  # none of its own
         self._ids = ids
+        self.count = len(ids) if count < 0 else count
 
     @property
     def shape(self) -> Tuple[int, ...]:
@@ -676,10 +679,15 @@ class RaggedArray(LazyArray):
         return (shape[0], max(1, len(self._ids))) + shape[1:]
 
     @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self._store.shape) + 1
+
+    @property
     def lengths(self) -> NDArray:
         """(rows,) float32, how many values there are, for operators such as SequenceMask."""
         recording, rows = self._store.recording, self._store.shape[0]
-        length = float(len(self._ids))
+        length = float(self.count)
         if recording is None or not recording.active():
             return new_array([length] * rows, self.ctx, np.float32)
         if rows == 1:
@@ -691,6 +699,17 @@ class RaggedArray(LazyArray):
     def values(self) -> List[LazyArray]:
         """Those that are stacked."""
         return [LazyArray(self._store, value) for value in self._ids]
+
+    def __getitem__(self, key):
+        recording = self._store.recording
+        if recording is None or not recording.active():
+            return self.evaluated()[key]
+        if not isinstance(key, tuple):
+            return super().__getitem__(key)
+        taken = None
+        if all(type(each) in (int, slice) for each in key) and key[0] == slice(None):
+            taken = recording.taken(self, *key[1:])
+        return recording.stacked(self)[key] if taken is None else taken
 
     def _compute(self) -> NDArray:
         return stack_ragged([value.evaluated() for value in self.values()], self._store.spec)
@@ -741,6 +760,24 @@ class EagerNumpyRagged(_KnowsLengths, mx.np.ndarray):
     """Such an array of ``mx.np``."""
 
     __slots__ = ('_length',)
+
+
+def nested_refused() -> str:
+    """What to write in the place of ragged values of ragged values."""
+    return (
+        f'ragged() takes values of one shape, and ragged ones have none: make one value of each '
+        f'first, as in ragged([attend(ragged(words)) for words in sentences])\n'
+        f'  called at {current_site()}'
+    )
+
+
+def one_kind_needed(specs: Iterable[Spec]) -> str:
+    """What is wrong with ragged values of these specs."""
+    kinds = ', '.join(sorted(map(str, specs)))
+    return (
+        f'ragged() needs values of one shape, dtype and context, got {kinds}\n'
+        f'  called at {current_site()}'
+    )
 
 
 def stack_ragged(values: Sequence[NDArray], spec: Spec) -> NDArray:

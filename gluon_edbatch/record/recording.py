@@ -26,11 +26,20 @@ from ..subgraph.spec import ArenaKey, Spec, spec_of
 from ..subgraph.structure import flatten, objects_in
 from ..subgraph.trace import describe, trace_operator
 from .calls import ANY, End, Form, Nothing, Number, Ragged
+from .elements import ElementCalls, element_calls, elements_of, rearranged
 from .families import padded_block_call, padded_operator_call
 from .forms import Forms
 from .hooks import suspended
 from .inputs import ARRAYS, NUMBERS, SCALAR_DTYPE, GivenArray, is_array
-from .lazy import VALUES, LazyArray, RaggedArray, SettledArray, SettledNumpyArray
+from .lazy import (
+    VALUES,
+    LazyArray,
+    RaggedArray,
+    SettledArray,
+    SettledNumpyArray,
+    nested_refused,
+    one_kind_needed,
+)
 from .padded import Padded, PaddedCall
 from .refused import current_model_call, refused_call
 from .remembered import operator_types
@@ -266,6 +275,10 @@ class Recording(Forms):
             padded = padded_operator_call(self, op, attrs, leaves, self.padded)
             if padded is not None:
                 return padded.record(self, leaves)
+        if any(leaf.__class__ is RaggedArray for leaf in leaves):
+            moved = rearranged(self, op, Attrs(attrs), leaves)
+            if moved is not None:
+                return moved
         key = (op, attrs, shared, *map(id, arrays), *map(_key, leaves))
         try:
             form = self.forms_by_key.get(key)
@@ -282,7 +295,7 @@ class Recording(Forms):
                 raise
         # Not for any number of values, but maybe for this one: as if they were stacked.
         return self.operator(
-            op, attrs, [self._stacked(arg) if arg.__class__ is RaggedArray else arg for arg in args]
+            op, attrs, [self.stacked(arg) if arg.__class__ is RaggedArray else arg for arg in args]
         )
 
     def _with_number(self, op, attrs, leaves) -> Optional[Tuple[List[NDArray], Form]]:
@@ -314,7 +327,7 @@ class Recording(Forms):
         column = np.full((rows,), numbered.number, numbered.dtype)
         return self.known_array(spec_of(column.shape, numbered.dtype, self.ctx), column)
 
-    def _stacked(self, ragged: RaggedArray) -> LazyArray:
+    def stacked(self, ragged: RaggedArray) -> LazyArray:
         """A ragged argument as a value of its own, for operators that must know its length."""
         store, values = ragged._store, ragged.values()
         if not values:
@@ -322,6 +335,19 @@ class Recording(Forms):
                 np.zeros((store.shape[0], 1) + store.shape[1:], store.spec.dtype), fresh=True
             )
         return self.operator('stack', (('axis', '1'), ('num_args', str(len(values)))), values)
+
+    def taken(self, ragged: RaggedArray, which: Any = slice(None), *others: Any) -> Any:
+        """The value at a position of the ragged axis, or those of a slice, and what `others` take
+        of each; None if these are no such."""
+        ids, store = elements_of(self, ragged), ragged._store
+        if type(which) is int and -len(ids) <= which < len(ids):
+            value = ragged._sharing_memory(self.value_type(store, ids[which]))
+            return value[(slice(None), *others)] if others else value
+        if type(which) is not slice or not ids[which]:
+            return None
+        if not others:
+            return RaggedArray(store, ids[which], min(ragged.count, len(ids[which])))
+        return self.ragged([LazyArray(store, each)[(slice(None), *others)] for each in ids[which]])
 
     def concat(self, args: Sequence[Any]) -> LazyArray:
         """Record that the rows of some values, one after the other, are a value."""
@@ -390,6 +416,8 @@ class Recording(Forms):
 
     def _ragged_of_any(self, values) -> RaggedArray:
         for value in values:
+            if value.__class__ is RaggedArray:
+                raise RecordError(nested_refused())
             if not is_array(value):
                 raise RecordError(
                     f'ragged() takes arrays, not {brief(value)}\n  called at {current_site()}'
@@ -397,11 +425,7 @@ class Recording(Forms):
         values = self._of_one_kind(self.values(values))
         stores = {value._store for value in values}
         if len(stores) > 1:
-            kinds = ', '.join(sorted(str(store.spec) for store in stores))
-            raise RecordError(
-                f'ragged() needs values of one shape, dtype and context, got '
-                f'{kinds}\n  called at {current_site()}'
-            )
+            raise RecordError(one_kind_needed(store.spec for store in stores))
         return RaggedArray(stores.pop(), [self.handed_out(value)._id for value in values])
 
     def _of_one_kind(self, values: Sequence[NDArray]) -> Sequence[NDArray]:
@@ -428,6 +452,9 @@ class Recording(Forms):
     def append_call(self, form: Form, leaves: Sequence[NDArray]) -> Any:
         """One more call of this form, for these values; gives its results."""
         if form.lengths != ANY:
+            calls = self._element_calls(form)
+            if calls is not None and calls.fit(leaves):
+                return calls.record(self, leaves)
             form = self.form_for_lengths(form, leaves)
         for leaf in leaves:
             if leaf.__class__ is not RaggedArray:
@@ -438,6 +465,21 @@ class Recording(Forms):
                 for value in leaf._ids:
                     self.node_args.append(value)
         return self.finish_call(form)
+
+    def _element_calls(self, form: Form) -> Optional[ElementCalls]:
+        """How such calls are recorded for each value, if they are."""
+        key = form.index, 'elements'
+        if key not in self.forms_by_key:
+            self.forms_by_key[key] = element_calls(self, form, *self._by_length[form.index])
+        return self.forms_by_key[key]
+
+    def append_calls(self, form: Form, columns: Sequence[Sequence[int]]) -> int:
+        """Calls of a form, each of the next values of some columns; gives the first result."""
+        base = self.next_value
+        for row in zip(*columns):
+            self.node_args.extend(row)
+            self.finish_call(form)
+        return base
 
     def is_weight(self, arg: Any) -> bool:
         """Whether operators share this argument."""

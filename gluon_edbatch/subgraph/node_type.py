@@ -23,6 +23,7 @@ from ..mx.symbols import infer_shape
 from ..ops import op_of
 from ..ops.attrs import Shape
 from ..ops.whole import NoRule
+from .elements import Elements, elements
 from .ir import Subgraph
 from .lift import lift
 from .mended import mended
@@ -243,6 +244,22 @@ class NodeType:
             return Padding(False, 'rows of tables with sparse gradients are looked up by shape')
         axes = {INPUT % position: 1 for position in self.ragged}
         return padding_of(self.graph.subgraph, self.trial_shapes, axes)
+
+    @cached_property
+    def elements(self) -> Optional[Elements]:
+        """Its calls as calls for each value, where results have the ragged axis."""
+        if (
+            self.neutral
+            or self.lengths is not None
+            or self.alone
+            or self.mode.numpy  # shapes are not known to it yet
+            or any(map(_is_sparse, self.parameters))
+        ):
+            return None
+        ragged = [INPUT % position for position in self.ragged]
+        found = elements(self.graph, self.trial_shapes, ragged, len(self.arguments))
+        drawn_twice = found is not None and found.whole is not None and self.random
+        return None if drawn_twice else found
 
     def why_by_length(self) -> str:
         """What is in the way of calls with other lengths; nothing, if they were such as padding

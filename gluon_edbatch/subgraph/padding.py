@@ -83,6 +83,37 @@ def padding_of(
     return Padding(True, '', frozenset(walk.linked), masked, results)
 
 
+class RaggedAxes(NamedTuple):
+    """Which entries of a graph are ragged.
+
+    Attributes
+    ----------
+    axes : dict
+        Entry -> its ragged axis, of those that have one.
+    across : frozenset of int
+        Operators that have results for each value, but of others, too.
+    """
+
+    axes: Dict[Entry, int]
+    across: FrozenSet[int]
+
+
+def ragged_axes(
+    graph: Subgraph, shapes: Mapping[str, Shape], axes: Mapping[str, int]
+) -> Optional[RaggedAxes]:
+    """Where the axis of some inputs goes; None where padding would not be proved, or an entry has
+    several. The arguments are those of `padding_of`."""
+    walk = _Walk(graph, shapes, axes, At.FINITE)
+    try:
+        walk.heads()
+    except (Unproved, mx.base.MXNetError):
+        return None
+    if any(len(own) > 1 for own in walk.states.values()):
+        return None
+    own = {entry: axis for entry, states in walk.states.items() for axis in states}
+    return RaggedAxes(own, frozenset(walk.across))
+
+
 class _Shapes(NamedTuple):
     """Of the inputs and results of an operator."""
 
@@ -182,7 +213,8 @@ class _Walk:
         for name, axis in self._axes.items():
             self._inputs[name] = _with(shapes[name], axis, _LENGTH)
         self._shapes: List[List[Shape]] = []
-        self._states: Dict[Entry, Dict[int, _Origin]] = {}  # by axes
+        self.states: Dict[Entry, Dict[int, _Origin]] = {}  # by axes
+        self.across: Set[int] = set()
         self._moved: Dict[Entry, Entry] = {}
         self._filled: Dict[Tuple[Entry, int, At], Entry] = {}
         self._biases: Dict[Tuple[_Axis, At], Entry] = {}
@@ -196,9 +228,9 @@ class _Walk:
         for index, node in enumerate(self._graph.nodes):
             if node.is_variable and node.name in self._axes:
                 state = _Origin(self._at, frozenset([node.name]))
-                self._states[Entry(index)] = {self._axes[node.name]: state}
+                self.states[Entry(index)] = {self._axes[node.name]: state}
             inputs = [self._moved[entry] for entry in node.inputs]
-            if any(map(self._states.get, node.inputs)):
+            if any(map(self.states.get, node.inputs)):
                 place = self._padded_node(index, node, inputs)
             else:
                 place = self._append(node._replace(inputs=tuple(inputs)))
@@ -208,21 +240,21 @@ class _Walk:
 
     def _finite(self, head: Entry) -> Entry:
         entry = self._moved[head]
-        for number, state in self._states.get(head, {}).items():
+        for number, state in self.states.get(head, {}).items():
             if state.at is At.ANY:
                 entry = self._with_number(entry, self._axis(head, number), At.ZERO)
         return entry
 
     def padded_axes(self, entry: Entry) -> Dict[int, str]:
         """Those along which an entry is padded, and of which input that is the length."""
-        states = self._states.get(entry, {})
+        states = self.states.get(entry, {})
         return {axis: min(state.sources) for axis, state in states.items()}
 
     def _padded_node(self, index: int, node: Node, inputs: List[Entry]) -> Entry:
         shapes = _Shapes(
             [self._shapes[entry.node][entry.output] for entry in node.inputs], self._shapes[index]
         )
-        states = [self._states.get(entry, {}) for entry in node.inputs]
+        states = [self.states.get(entry, {}) for entry in node.inputs]
         places = [(position, axis) for position, own in enumerate(states) for axis in own]
         fills: Dict[int, At] = {}
         counted: List[_Axis] = []
@@ -239,6 +271,8 @@ class _Walk:
                 RaggedEntry(shapes.results[0], link.result),
             )
             at = _ruled(node, call)
+            if call.across:
+                self.across.add(index)
             for position, wanted in call.fills.items():
                 if fills.setdefault(position, wanted) is not wanted:
                     raise Unproved(f'{node.op} works across the padded axis')
@@ -250,7 +284,7 @@ class _Walk:
                 counted.append(self._axis(node.inputs[0], link.inputs[0]))
             if at is not None and link.result is not None:
                 for output in range(len(shapes.results)):
-                    of_output = self._states.setdefault(Entry(index, output), {})
+                    of_output = self.states.setdefault(Entry(index, output), {})
                     of_output[link.result] = _Origin(at, sources)
         if counted:
             return self._mean(node, inputs[0], counted)
@@ -265,7 +299,7 @@ class _Walk:
         return self._append(Node(op, f'edb_masked{len(self.nodes)}', text, inputs))
 
     def _axis(self, entry: Entry, number: Optional[int]) -> '_Axis':
-        states = self._states[entry]
+        states = self.states[entry]
         assert number is not None  # what has no padding wants nothing there
         others = tuple([axis for axis in sorted(states) if axis != number])
         state = states[number]

@@ -1,0 +1,156 @@
+"""Calls that return something along the ragged axis, recorded as calls for each value.
+
+What they are in terms of graphs is in `subgraph.elements`.
+"""
+
+from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+from mxnet.ndarray import NDArray
+
+from ..ops.attrs import Attrs
+from ..subgraph.elements import Part
+from ..subgraph.node_type import Kind
+from ..subgraph.spec import Spec
+from ..subgraph.structure import unflatten
+from .calls import Form
+from .forms import Forms
+from .lazy import RaggedArray
+
+Specs = List[Tuple[Spec, Kind]]
+
+
+class PartCall(NamedTuple):
+    """How one of the two kinds of calls is recorded.
+
+    Attributes
+    ----------
+    form : Form
+    inputs : tuple of int
+        See `subgraph.elements.Part`.
+    """
+
+    form: Form
+    inputs: Tuple[int, ...]
+
+    def of(self, values: Sequence[NDArray]) -> List[NDArray]:
+        """Its arguments."""
+        return [values[position] for position in self.inputs]
+
+
+class ElementCalls(NamedTuple):
+    """How a call of a form is recorded.
+
+    Attributes
+    ----------
+    form : Form
+        Of the call itself.
+    whole : PartCall or None
+        Of all values.
+    each : PartCall
+        Of one.
+    ragged : tuple of bool
+        Which outputs are ragged.
+    """
+
+    form: Form
+    whole: Optional[PartCall]
+    each: PartCall
+    ragged: Tuple[bool, ...]
+
+    def fit(self, leaves: Sequence[NDArray]) -> bool:
+        """Whether each value has one beside it in all other ragged arguments."""
+        places = [position for position in self.each.inputs if position < len(leaves)]
+        return len({leaves[i].shape[1] for i in places if _is_ragged(leaves[i])}) == 1
+
+    def record(self, recording: Any, leaves: Sequence[NDArray]) -> Any:
+        """One such call; gives its results as lazy values."""
+        of_all = []
+        if self.whole is not None:
+            of_all = recording.append_call(self.whole.form, self.whole.of(leaves))
+        outputs, others = iter(self._of_each(recording, [*leaves, *of_all])), iter(of_all)
+        results = [next(outputs) if ragged else next(others) for ragged in self.ragged]
+        template, places = self.form.template, self.form.leaves
+        return unflatten(template, iter([results[place] for place in places]))
+
+    def _of_each(self, recording: Any, values: Sequence[NDArray]) -> List[RaggedArray]:
+        form, read = self.each.form, self.each.of(values)
+        several = next(leaf for leaf in read if _is_ragged(leaf))
+        count = several.shape[1]
+        columns = [
+            elements_of(recording, leaf) if _is_ragged(leaf) else [leaf._id] * count
+            for leaf in read
+        ]
+        base = recording.append_calls(form, columns)
+        end = recording.next_value
+        return [
+            RaggedArray(store, list(range(base + output, end, form.outputs)), several.count)
+            for output, store in enumerate(form.stores)
+        ]
+
+
+def _is_ragged(leaf: NDArray) -> bool:
+    return leaf.__class__ is RaggedArray
+
+
+def elements_of(recording: Any, ragged: RaggedArray) -> List[int]:
+    """The values; one of zeros if there are none, as eagerly."""
+    if ragged._ids:
+        return ragged._ids
+    spec = ragged._store.spec
+    zeros = recording.known_array(spec, np.zeros(spec.shape, spec.dtype))
+    return [recording.handed_out(zeros)._id]
+
+
+def rearranged(
+    recording: Any, op: str, attrs: Attrs, leaves: Sequence[Any]
+) -> Optional[RaggedArray]:
+    """What an operator gives that puts values along the ragged axis in another order, and computes
+    nothing; None of any other."""
+    rank, store = leaves[0].ndim, leaves[0]._store
+    if any(not _is_ragged(leaf) or leaf._store is not store for leaf in leaves):
+        return None
+    ids = [value for leaf in leaves for value in elements_of(recording, leaf)]
+    if op == 'slice_axis' and attrs.axis('axis', rank) == 1:
+        (begin,), end = attrs.integers('begin'), attrs.integers('end')
+        ids = ids[begin : end[0] if end else None]
+    elif op == 'reverse' and attrs.axes(rank) == {1}:
+        ids = ids[::-1]
+    elif op != 'Concat' or attrs.axis('dim', rank, 1) != 1:
+        return None
+    return RaggedArray(store, ids) if ids else None
+
+
+def element_calls(
+    forms: Forms, form: Form, types: Any, head: tuple, specs: Specs
+) -> Optional[ElementCalls]:
+    """How calls of a form are recorded for each value; None if they are not to be.
+
+    Parameters
+    ----------
+    types : dict
+        Where the types of such calls are remembered.
+    head : tuple
+        What tells them apart but for arguments, mode and options.
+    specs : list of (Spec, Kind)
+        Of the arguments.
+    """
+    elements = form.node_type.elements
+    if elements is None:
+        return None
+
+    def call_of(part: Part, name: str, specs: Specs) -> Optional[PartCall]:
+        own = [specs[position] for position in part.inputs]
+        made = forms.make_form(form.node_type.name, types, (*head, name), own, lambda: part.graph)
+        made.block, made.mutable = form.block, form.mutable
+        proved = made.node_type.neutral and not made.node_type.alone
+        return PartCall(made, part.inputs) if proved else None
+
+    whole = None
+    if elements.whole is not None:
+        whole = call_of(elements.whole, 'all values', specs)
+        if whole is None:
+            return None
+        specs = [*specs, *[(store.spec, Kind.ROWS) for store in whole.form.stores]]
+    each = call_of(elements.each, 'each value', [(spec, Kind.ROWS) for spec, _ in specs])
+    return None if each is None else ElementCalls(form, whole, each, elements.ragged)

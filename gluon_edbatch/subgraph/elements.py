@@ -1,0 +1,211 @@
+"""Calls that return something along the ragged axis, as calls for each value.
+
+What such a call returns for a value depends on that value, and on sums or other reductions of all:
+attention weights are ``exp(x - m) / s`` with m and s of all scores. So it is one call for all
+values, which gives what has no ragged axis, and a call for each value; both are of one type,
+however many values there are. A call for a value sees it as (N, 1, ...), so that operators keep
+their attributes.
+"""
+
+from typing import Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+
+from ..ops import op_of
+from ..ops.attrs import Shape
+from .ir import Attrs, Entry, Node, Subgraph
+from .padding import ragged_axes
+from .structure import LEAF
+from .trace import INPUT, StaticGraph, is_argument
+
+_AXIS = 1
+
+
+class Part(NamedTuple):
+    """One of the two kinds of calls.
+
+    Attributes
+    ----------
+    graph : StaticGraph
+        That returns a list.
+    inputs : tuple of int
+        What it takes, by position among the arguments of the call, and behind these what the call
+        for all values returns.
+    """
+
+    graph: StaticGraph
+    inputs: Tuple[int, ...]
+
+
+class Elements(NamedTuple):
+    """The two kinds of calls.
+
+    Attributes
+    ----------
+    whole : Part or None
+        Of all values; None if there is nothing that depends on several.
+    each : Part
+        Of one value, (N, ...), of each ragged argument.
+    ragged : tuple of bool
+        For each output of the call, whether it has the ragged axis: outputs of `each` are in the
+        order of those that have, and outputs of `whole` begin with those that have not.
+    """
+
+    whole: Optional[Part]
+    each: Part
+    ragged: Tuple[bool, ...]
+
+
+def elements(
+    graph: StaticGraph, shapes: Mapping[str, Shape], ragged: Sequence[str], arguments: int
+) -> Optional[Elements]:
+    """The two kinds of calls for a graph of which results have the ragged axis.
+
+    Parameters
+    ----------
+    graph : StaticGraph
+    shapes : dict
+        Of its inputs for some numbers of rows and values.
+    ragged : sequence of str
+        Names of the ragged inputs.
+    arguments : int
+        How many the call has.
+
+    Returns
+    -------
+    Elements or None
+        None where it is not proved that values have their results to themselves.
+    """
+    axes = dict.fromkeys(ragged, _AXIS)
+    found = ragged_axes(graph.subgraph, shapes, axes)
+    if found is not None and found.across:
+        apart = _taken_apart(graph.subgraph, found.axes, found.across)
+        graph = graph._replace(subgraph=apart)
+        found = ragged_axes(apart, shapes, axes)
+    if found is None or found.across:
+        return None
+    parts = _InTwo(graph, found.axes, arguments)
+    return parts.elements() if {*parts.axes_of_heads} <= {None, _AXIS} else None
+
+
+def _taken_apart(graph: Subgraph, axes: Mapping[Entry, int], across: FrozenSet[int]) -> Subgraph:
+    """With reductions in the place of operators that work across the values, where that is known
+    of them."""
+    copy = _Copy()
+    for index, node in enumerate(graph.nodes):
+        apart = op_of(node.op).apart if index in across else None
+        inputs = tuple([copy.moved[entry] for entry in node.inputs])
+        made = apart and apart(copy.add, inputs, node.attrs, axes[node.inputs[0]])
+        copy.moves(graph, index, made or copy.append(node._replace(inputs=inputs)))
+    return Subgraph.of(copy.nodes, [copy.moved[head] for head in graph.heads])
+
+
+class _Copy:
+    """Another graph, under way.
+
+    Attributes
+    ----------
+    moved : dict
+        Entry of the graph that it is made of -> what stands for it.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: List[Node] = []
+        self.moved: Dict[Entry, Entry] = {}
+
+    def append(self, node: Node) -> Entry:
+        """One more node."""
+        self.nodes.append(node)
+        return Entry(len(self.nodes) - 1)
+
+    def add(self, op: str, *inputs: Entry, **attrs: object) -> Entry:
+        """One more operator."""
+        text = Attrs({key: str(value) for key, value in attrs.items()})
+        return self.append(Node(op, f'edb_element{len(self.nodes)}', text, inputs))
+
+    def moves(self, graph: Subgraph, index: int, made: Entry) -> None:
+        """What stands for the outputs of a node."""
+        for entry in _outputs(graph, index):
+            self.moved.setdefault(entry, made._replace(output=entry.output))
+
+
+def _outputs(graph: Subgraph, index: int) -> List[Entry]:
+    """Those of a node that are read."""
+    return [Entry(index)] + [each for each in graph.uses if each.node == index and each.output]
+
+
+class _InTwo:
+    """A graph that is cut where operators on values read what is there for all of them."""
+
+    def __init__(self, graph: StaticGraph, axes: Mapping[Entry, int], arguments: int):
+        self._graph, self._axes, self._arguments = graph, axes, arguments
+        self._subgraph = graph.subgraph
+        self.axes_of_heads = [axes.get(head) for head in self._subgraph.heads]
+
+    def elements(self) -> Elements:
+        """The two parts."""
+        of_all = [head for head in self._subgraph.heads if head not in self._axes]
+        read = self._read_by_values()
+        whole = Subgraph.of(self._subgraph.nodes, of_all + read) if of_all or read else None
+        first = self._arguments + len(of_all)
+        each = self._for_each({entry: first + place for place, entry in enumerate(read)})
+        return Elements(
+            None if whole is None else self._part(whole),
+            self._part(each),
+            tuple([axis is not None for axis in self.axes_of_heads]),
+        )
+
+    def _read_by_values(self) -> List[Entry]:
+        """What operators on values read that has no ragged axis, and is computed of arguments."""
+        graph, of_arguments = self._subgraph, self._of_arguments()
+        heads = [head for head in graph.heads if head in self._axes]
+        found = {
+            entry: None
+            for index in sorted(graph.ancestors(heads))
+            if any(entry in self._axes for entry in _outputs(graph, index))
+            for entry in graph.nodes[index].inputs
+            if entry not in self._axes and entry.node in of_arguments
+        }
+        return list(found)
+
+    def _of_arguments(self) -> Set[int]:
+        """Operators that depend on arguments of the call."""
+        nodes, found = self._subgraph.nodes, set()
+        for index, node in enumerate(nodes):
+            if any(
+                entry.node in found or is_argument(nodes[entry.node].name) for entry in node.inputs
+            ):
+                found.add(index)
+        return found
+
+    def _for_each(self, read: Mapping[Entry, int]) -> Subgraph:
+        """The part for one value, in which `read` are inputs of these numbers."""
+        graph, copy = self._subgraph, _Copy()
+        for entry, number in read.items():
+            copy.moved[entry] = copy.append(Node('', INPUT % number, Attrs()))
+        for index, node in enumerate(graph.nodes):
+            inputs = tuple([copy.moved[entry] for entry in node.inputs])
+            made = copy.append(node._replace(inputs=inputs))
+            if node.is_variable and Entry(index) in self._axes:
+                made = copy.add('expand_dims', made, axis=_AXIS)
+            copy.moves(graph, index, made)
+        heads = [copy.moved[head] for head in graph.heads if head in self._axes]
+        return Subgraph.of(copy.nodes, [copy.add('squeeze', head, axis=_AXIS) for head in heads])
+
+    def _part(self, subgraph: Subgraph) -> Part:
+        """With its inputs numbered from 0 on."""
+        graph, prefix = self._graph, len(INPUT % 0) - 1
+        inputs = sorted(int(name[prefix:]) for name in subgraph.variables if is_argument(name))
+        renamed = {INPUT % old: INPUT % new for new, old in enumerate(inputs)}
+        subgraph = subgraph.with_variables(renamed)
+        variables, count = set(subgraph.variables), len(subgraph.heads)
+        return Part(
+            graph._replace(
+                subgraph=subgraph,
+                parameters={
+                    name: value for name, value in graph.parameters.items() if name in variables
+                },
+                results=(list,) + (LEAF,) * count,
+                leaves=tuple(range(count)),
+                constants=frozenset(renamed[name] for name in graph.constants if name in renamed),
+            ),
+            tuple(inputs),
+        )
