@@ -6,11 +6,13 @@ from typing import Any, Callable, Iterable, List, Optional, Sequence, Tuple
 
 import mxnet as mx
 import numpy as np
+from mxnet import autograd
 from mxnet.base import MXNetError
 from mxnet.ndarray import NDArray
 
 from ..errors import RecordError
 from ..mx.arrays import as_numpy, copy_into, new_array
+from ..mx.modes import modes
 from ..subgraph.spec import Spec
 from .indexing import known_index
 from .sites import current_site
@@ -144,11 +146,16 @@ class LazyArray(NDArray):
         except MXNetError as error:
             raise self._not_differentiable(error) from None
 
+    def _is_taped(self) -> bool:
+        """Whether it was computed in a call that was recorded under ``autograd.record()``."""
+        locations = self._store.locations
+        return self._id >= 0 and locations.known(self._id) and bool(locations.taped[self._id])
+
     def _not_differentiable(self, error: MXNetError) -> Exception:
         """The same error, in the user's terms if it is that of a value without a gradient."""
         if 'is not in a computational graph' not in str(error):
             return error
-        if self._id >= 0 and not self._store.locations.taped[self._id]:
+        if self._id >= 0 and not self._is_taped():
             return RecordError(
                 f'{current_site()} differentiates a value that was not recorded '
                 f'under autograd.record(); put "with autograd.record():" around '
@@ -712,7 +719,11 @@ class RaggedArray(LazyArray):
         return recording.stacked(self)[key] if taken is None else taken
 
     def _compute(self) -> NDArray:
-        return stack_ragged([value.evaluated() for value in self.values()], self._store.spec)
+        values = self.values()
+        arrays = [value.evaluated() for value in values]
+        taped = any([value._is_taped() for value in values])
+        with modes(recording=taped or autograd.is_recording()):
+            return stack_ragged(arrays, self._store.spec)
 
     def prepare_writing(self, operands: Sequence[Any] = ()) -> None:
         """See the base class."""

@@ -302,13 +302,18 @@ class Recording(Forms):
         """Arguments and form of a call whose number, an attribute, is an argument, as it varies;
         None if it does not, or if calls would not share a batch then."""
         rule = op_of(op).number
-        if rule is None or len(leaves) != 1 or leaves[0].__class__ is RaggedArray:
+        if rule is None or len(leaves) != 1:
             return None
         spec = leaves[0]._store.spec
-        numbered = rule(Attrs(attrs), spec.shape, spec.dtype)
+        shape = spec.shape
+        if leaves[0].__class__ is RaggedArray:
+            if not op_of(op).elementwise:
+                return None
+            shape = leaves[0].shape
+        numbered = rule(Attrs(attrs), shape, spec.dtype)
         if numbered is None or spec.ctx != self.ctx:
             return None
-        key = op, numbered.rest, leaves[0]._store
+        key = op, numbered.rest, _key(leaves[0])
         if not self._varying.setdefault(key, Varying(op, numbered.rest, spec)).varies(
             attrs, leaves[0]._id
         ):

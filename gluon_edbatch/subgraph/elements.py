@@ -155,25 +155,28 @@ class _InTwo:
 
     def _read_by_values(self) -> List[Entry]:
         """What operators on values read that has no ragged axis, and is computed of arguments."""
-        graph, of_arguments = self._subgraph, self._of_arguments()
+        graph, computed = self._subgraph, self._computed()
         heads = [head for head in graph.heads if head in self._axes]
         found = {
             entry: None
             for index in sorted(graph.ancestors(heads))
             if any(entry in self._axes for entry in _outputs(graph, index))
             for entry in graph.nodes[index].inputs
-            if entry not in self._axes and entry.node in of_arguments
+            if entry not in self._axes and entry.node in computed
         }
         return list(found)
 
-    def _of_arguments(self) -> Set[int]:
-        """Operators that depend on arguments of the call."""
+    def _computed(self) -> Set[int]:
+        """Operators that compute something of arguments: to look at these otherwise is as cheap
+        for each value."""
         nodes, found = self._subgraph.nodes, set()
+        reached = {index for index, node in enumerate(nodes) if is_argument(node.name)}
         for index, node in enumerate(nodes):
-            if any(
-                entry.node in found or is_argument(nodes[entry.node].name) for entry in node.inputs
-            ):
-                found.add(index)
+            inputs, op = {entry.node for entry in node.inputs}, op_of(node.op)
+            if inputs & reached:
+                reached.add(index)
+                if inputs & found or not op.is_view or op.noise is not None:
+                    found.add(index)
         return found
 
     def _for_each(self, read: Mapping[Entry, int]) -> Subgraph:
