@@ -37,7 +37,7 @@ cdef class Callee:
 cdef class Form:
     cdef public Py_ssize_t index, rows, outputs, lengths, shape
     cdef public object node_type, template, leaves, nested, first, second
-    cdef public object block, mutable
+    cdef public object block, mutable, elements
     cdef public bint numpy
     cdef public list stores
     @cython.locals(leaf=Py_ssize_t)
@@ -70,6 +70,7 @@ cdef class CallLog:
     @cython.locals(result=list)
     cdef tuple _with_values(self, tuple args)
     cdef bint _is_given(self, object arg)
+    cdef bint _are_values(self, tuple args)
     cdef bint _lengths_fit(self, Form form, Py_ssize_t before)
     @cython.locals(value=lazy.LazyArray, several=lazy.RaggedArray, ragged=bint,
                    position=Py_ssize_t, scalars_before=Py_ssize_t)
@@ -90,8 +91,12 @@ cdef class CallLog:
     cdef Prefix _follow_children(self, Callee callee, tuple args)
     @cython.locals(value=lazy.LazyArray)
     cdef Prefix _follow_ragged(self, Prefix prefix, list children, Py_ssize_t position)
+    @cython.locals(frame=interpreter.Frame, base=Py_ssize_t, code='long long',
+                   instruction=Py_ssize_t, place=Py_ssize_t, column=list)
+    cpdef append_calls(self, Form form, list columns)
     @cython.locals(frame=interpreter.Frame, base=Py_ssize_t)
     cdef _finish_call(self, Form form)
+    cdef int _end_call(self, Form form, long long code, Py_ssize_t instruction) except -1
     @cython.locals(value=lazy.LazyArray)
     cpdef common_store(self, list values)
     @cython.locals(value=lazy.LazyArray)

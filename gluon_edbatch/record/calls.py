@@ -226,6 +226,9 @@ class Form:
         What is called; None for operators.
     nested
         The results as a call returns them, with the number of an output in place of each.
+    elements
+        How such calls are recorded for each value of ragged arguments (see `elements`); False if
+        they are not, None before that was asked.
     mutable : tuple or None
         The containers among the attributes of the block and what they held, to be compared at
         each call; most blocks have none.
@@ -240,6 +243,7 @@ class Form:
         self.lengths = _lengths(node_type)
         self.block: Any = None
         self.mutable: Any = None
+        self.elements: Any = None
         self.template = node_type.graph.results
         self.leaves = node_type.graph.leaves
         self.stores = stores
@@ -374,6 +378,11 @@ class CallLog:
         )
         form = None if prefix is None else prefix.form
         if form is not None and form.lengths != ANY and not self._lengths_fit(form, lengths_before):
+            calls = form.elements
+            if calls and self._are_values(args) and calls.fit(args) and not form.changed():
+                self.node_args.size = args_before
+                self.node_lengths.size = lengths_before
+                return calls.record(self, args)
             form = self.known_form_for_lengths(form, args)
         if form is None or form.changed():
             self.node_args.size = args_before
@@ -440,6 +449,13 @@ class CallLog:
         """Whether an argument of an operator is a value or a number."""
         kind = type(arg)
         return kind is self.value_type or kind is float or kind is int
+
+    def _are_values(self, args):
+        """Whether arguments are lazy values, ragged or not."""
+        for arg in args:
+            if type(arg) is not self.value_type and type(arg) is not lazy.RaggedArray:
+                return False
+        return True
 
     def _lengths_fit(self, form, before):
         """Whether lengths that were appended since are such as calls of this form may have."""
@@ -601,19 +617,33 @@ class CallLog:
             self.node_args.append(value._id)
         return None if prefix is None else prefix.after(store)
 
+    def append_calls(self, form, columns: Sequence[List[int]]) -> int:
+        """Calls of a form, each of the next values of some columns; gives the first result."""
+        frame = interpreter.user_frame()
+        code, instruction = interpreter.code_of(frame), interpreter.instruction_of(frame)
+        base = self.next_value
+        for place in range(len(columns[0])):
+            for column in columns:
+                self.node_args.append(column[place])
+            self._end_call(form, code, instruction)
+        return base
+
     def finish_call(self, form):
         """One more call of this form, whose arguments are appended; gives its results."""
         return self._finish_call(form)
 
     def _finish_call(self, form):
         frame = interpreter.user_frame()
-        self.node_codes.append(interpreter.code_of(frame))
-        self.node_instructions.append(interpreter.instruction_of(frame))
+        base = self.next_value
+        self._end_call(form, interpreter.code_of(frame), interpreter.instruction_of(frame))
+        return form.results(base)
+
+    def _end_call(self, form, code, instruction):
+        self.node_codes.append(code)
+        self.node_instructions.append(instruction)
         self.node_forms.append(form.index)
         self.node_ends.append(self.node_args.size)
-        base = self.next_value
-        self.next_value = base + form.outputs
-        return form.results(base)
+        self.next_value += form.outputs
 
     def common_store(self, values: Sequence[Any]) -> Optional[Any]:
         """The store of these values, if they are all lazy values of one store of this recording,

@@ -15,7 +15,7 @@ from ..subgraph.spec import Spec
 from ..subgraph.structure import unflatten
 from .calls import Form
 from .forms import Forms
-from .lazy import RaggedArray
+from .lazy import OfNone, RaggedArray
 
 Specs = List[Tuple[Spec, Kind]]
 
@@ -43,8 +43,8 @@ class ElementCalls(NamedTuple):
 
     Attributes
     ----------
-    form : Form
-        Of the call itself.
+    template, leaves : tuple
+        The structure of its results (see `StaticGraph`).
     whole : PartCall or None
         Of all values.
     each : PartCall
@@ -53,7 +53,8 @@ class ElementCalls(NamedTuple):
         Which outputs are ragged.
     """
 
-    form: Form
+    template: tuple
+    leaves: Tuple[int, ...]
     whole: Optional[PartCall]
     each: PartCall
     ragged: Tuple[bool, ...]
@@ -70,21 +71,21 @@ class ElementCalls(NamedTuple):
             of_all = recording.append_call(self.whole.form, self.whole.of(leaves))
         outputs, others = iter(self._of_each(recording, [*leaves, *of_all])), iter(of_all)
         results = [next(outputs) if ragged else next(others) for ragged in self.ragged]
-        template, places = self.form.template, self.form.leaves
-        return unflatten(template, iter([results[place] for place in places]))
+        return unflatten(self.template, iter([results[leaf] for leaf in self.leaves]))
 
     def _of_each(self, recording: Any, values: Sequence[NDArray]) -> List[RaggedArray]:
         form, read = self.each.form, self.each.of(values)
-        several = next(leaf for leaf in read if _is_ragged(leaf))
-        count = several.shape[1]
-        columns = [
-            elements_of(recording, leaf) if _is_ragged(leaf) else [leaf._id] * count
-            for leaf in read
-        ]
-        base = recording.append_calls(form, columns)
+        ids = elements_of(recording, next(leaf for leaf in read if _is_ragged(leaf)))
+        base = recording.append_calls(
+            form,
+            [
+                list(elements_of(recording, leaf)) if _is_ragged(leaf) else [leaf._id] * len(ids)
+                for leaf in read
+            ],
+        )
         end = recording.next_value
         return [
-            RaggedArray(store, list(range(base + output, end, form.outputs)), several.count)
+            RaggedArray(store, ids.__class__(range(base + output, end, form.outputs)))
             for output, store in enumerate(form.stores)
         ]
 
@@ -99,15 +100,17 @@ def elements_of(recording: Any, ragged: RaggedArray) -> List[int]:
         return ragged._ids
     spec = ragged._store.spec
     zeros = recording.known_array(spec, np.zeros(spec.shape, spec.dtype))
-    return [recording.handed_out(zeros)._id]
+    return OfNone([recording.handed_out(zeros)._id])
 
 
 def rearranged(
-    recording: Any, op: str, attrs: Attrs, leaves: Sequence[Any]
+    recording: Any, op: str, attributes: Tuple[Tuple[str, str], ...], leaves: Sequence[Any]
 ) -> Optional[RaggedArray]:
     """What an operator gives that puts values along the ragged axis in another order, and computes
     nothing; None of any other."""
-    rank, store = leaves[0].ndim, leaves[0]._store
+    if op not in ('Concat', 'slice_axis', 'reverse'):
+        return None
+    attrs, rank, store = Attrs(attributes), leaves[0].ndim, leaves[0]._store
     if any(not _is_ragged(leaf) or leaf._store is not store for leaf in leaves):
         return None
     ids = [value for leaf in leaves for value in elements_of(recording, leaf)]
@@ -153,4 +156,8 @@ def element_calls(
             return None
         specs = [*specs, *[(store.spec, Kind.ROWS) for store in whole.form.stores]]
     each = call_of(elements.each, 'each value', [(spec, Kind.ROWS) for spec, _ in specs])
-    return None if each is None else ElementCalls(form, whole, each, elements.ragged)
+    return (
+        None
+        if each is None
+        else ElementCalls(form.template, form.leaves, whole, each, elements.ragged)
+    )

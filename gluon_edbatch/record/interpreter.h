@@ -36,7 +36,6 @@ typedef struct {
 typedef struct {
   EdbLazyArray __pyx_base;
   PyObject *_ids;
-  PyObject *count;
 } EdbRaggedArray;
 
 static PyObject *edb_entered = NULL;  /* a context variable */

@@ -660,24 +660,25 @@ class SettledNumpyArray(_Settled, LazyNumpyArray):
     __slots__ = ()
 
 
+class OfNone(List[int]):
+    """What is computed of no values, along the axis that they would have: of one of zeros."""
+
+
 class RaggedArray(LazyArray):
     """Any number of values of one spec, stacked along axis 1 (see `gluon_edbatch.ragged`).
 
     Attributes
     ----------
-    count : int
-        How many values there are. What is computed of none is computed of one of zeros.
     lengths : NDArray
-        (rows,), the same.
+        (rows,), how many values there are.
     """
 
-    __slots__ = ('_ids', 'count')
+    __slots__ = ('_ids',)
 
-    def __init__(self, store: Store, ids: List[int], count: int = -1):
+    def __init__(self, store: Store, ids: List[int]):
         self._store = store
         self._id = 0  # none of its own
         self._ids = ids
-        self.count = len(ids) if count < 0 else count
 
     @property
     def shape(self) -> Tuple[int, ...]:
@@ -694,7 +695,7 @@ class RaggedArray(LazyArray):
     def lengths(self) -> NDArray:
         """(rows,) float32, how many values there are, for operators such as SequenceMask."""
         recording, rows = self._store.recording, self._store.shape[0]
-        length = float(self.count)
+        length = 0.0 if self._ids.__class__ is OfNone else float(len(self._ids))
         if recording is None or not recording.active():
             return new_array([length] * rows, self.ctx, np.float32)
         if rows == 1:

@@ -26,7 +26,7 @@ from ..subgraph.spec import ArenaKey, Spec, spec_of
 from ..subgraph.structure import flatten, objects_in
 from ..subgraph.trace import describe, trace_operator
 from .calls import ANY, End, Form, Nothing, Number, Ragged
-from .elements import ElementCalls, element_calls, elements_of, rearranged
+from .elements import element_calls, elements_of, rearranged
 from .families import padded_block_call, padded_operator_call
 from .forms import Forms
 from .hooks import suspended
@@ -275,10 +275,9 @@ class Recording(Forms):
             padded = padded_operator_call(self, op, attrs, leaves, self.padded)
             if padded is not None:
                 return padded.record(self, leaves)
-        if any(leaf.__class__ is RaggedArray for leaf in leaves):
-            moved = rearranged(self, op, Attrs(attrs), leaves)
-            if moved is not None:
-                return moved
+        moved = rearranged(self, op, attrs, leaves)
+        if moved is not None:
+            return moved
         key = (op, attrs, shared, *map(id, arrays), *map(_key, leaves))
         try:
             form = self.forms_by_key.get(key)
@@ -351,7 +350,7 @@ class Recording(Forms):
         if type(which) is not slice or not ids[which]:
             return None
         if not others:
-            return RaggedArray(store, ids[which], min(ragged.count, len(ids[which])))
+            return RaggedArray(store, ids.__class__(ids[which]))
         return self.ragged([LazyArray(store, each)[(slice(None), *others)] for each in ids[which]])
 
     def concat(self, args: Sequence[Any]) -> LazyArray:
@@ -457,9 +456,11 @@ class Recording(Forms):
     def append_call(self, form: Form, leaves: Sequence[NDArray]) -> Any:
         """One more call of this form, for these values; gives its results."""
         if form.lengths != ANY:
-            calls = self._element_calls(form)
-            if calls is not None and calls.fit(leaves):
-                return calls.record(self, leaves)
+            if form.elements is None:
+                calls = element_calls(self, form, *self._by_length[form.index])
+                form.elements = False if calls is None else calls
+            if form.elements and form.elements.fit(leaves):
+                return form.elements.record(self, leaves)
             form = self.form_for_lengths(form, leaves)
         for leaf in leaves:
             if leaf.__class__ is not RaggedArray:
@@ -470,21 +471,6 @@ class Recording(Forms):
                 for value in leaf._ids:
                     self.node_args.append(value)
         return self.finish_call(form)
-
-    def _element_calls(self, form: Form) -> Optional[ElementCalls]:
-        """How such calls are recorded for each value, if they are."""
-        key = form.index, 'elements'
-        if key not in self.forms_by_key:
-            self.forms_by_key[key] = element_calls(self, form, *self._by_length[form.index])
-        return self.forms_by_key[key]
-
-    def append_calls(self, form: Form, columns: Sequence[Sequence[int]]) -> int:
-        """Calls of a form, each of the next values of some columns; gives the first result."""
-        base = self.next_value
-        for row in zip(*columns):
-            self.node_args.extend(row)
-            self.finish_call(form)
-        return base
 
     def is_weight(self, arg: Any) -> bool:
         """Whether operators share this argument."""

@@ -169,7 +169,8 @@ class _InTwo:
     def _computed(self) -> Set[int]:
         """Operators that compute something of arguments: to look at these otherwise is as cheap
         for each value."""
-        nodes, found = self._subgraph.nodes, set()
+        nodes = self._subgraph.nodes
+        found: Set[int] = set()
         reached = {index for index, node in enumerate(nodes) if is_argument(node.name)}
         for index, node in enumerate(nodes):
             inputs, op = {entry.node for entry in node.inputs}, op_of(node.op)
