@@ -24,7 +24,6 @@ from ..record.lazy import (
 )
 from ..record.recording import Recording
 from ..record.sites import current_site
-from ..record.stores import EagerArena
 from ..subgraph.spec import spec_of
 from ..subgraph.structure import flatten, unflatten
 
@@ -100,38 +99,16 @@ def _checked(values: Iterable[NDArray], name: str) -> List[NDArray]:
 def _gathered(values: Sequence[NDArray]) -> Optional[NDArray]:
     """The rows of computed lazy values of one arena, one after the other, by one gather."""
     first = values[0]
-    if (
-        not all(value.__class__ in VALUES and value._id >= 0 for value in values)
-        or first._store.spec.eager
-    ):
+    if not all(value.__class__ in VALUES for value in values):
         return None
     compute(values)
-    locations = first._store.locations
-    ids = np.array([value._id for value in values])
-    evaluation, taped = locations.evaluation[ids[0]], bool(locations.taped[ids[0]])
-    arena = first._store.arenas.get(int(evaluation))
-    if (
-        isinstance(arena, EagerArena)
-        or any(
-            value._store.locations is not locations
-            or value._store.spec.arena != first._store.spec.arena
-            for value in values
-        )
-        or (locations.evaluation[ids] != evaluation).any()
-        or (locations.taped[ids] != taped).any()
+    stores = {value._store for value in values}
+    if any(
+        store.locations is not first._store.locations or store.spec.arena != first._store.spec.arena
+        for store in stores
     ):
         return None
-    counts = locations.rows[ids]
-    rows = np.repeat(locations.row[ids] - np.cumsum(counts) + counts, counts) + np.arange(
-        counts.sum()
-    )
-    connected = taped and arena.taped is not None
-    source = arena.taped if connected else arena.raw
-    with modes(recording=connected):
-        if (np.diff(rows) == 1).all():
-            return mx.nd.slice_axis(source, axis=0, begin=int(rows[0]), end=int(rows[-1]) + 1)
-        index = mx.nd.array(rows, ctx=first.ctx, dtype='int32')
-        return mx.nd.take(source, index)
+    return first._store.gathered([value._id for value in values])
 
 
 def _same_shape(values: Sequence[NDArray], name: str) -> Tuple[int, ...]:
@@ -258,7 +235,7 @@ def add_n(values: Sequence[NDArray]) -> NDArray:
 
 
 def ragged(
-    values: Sequence[NDArray],
+    values: Sequence[Any],
     shape: Optional[Tuple[int, ...]] = None,
     dtype: Any = 'float32',
     ctx: Optional[mx.Context] = None,
@@ -268,13 +245,17 @@ def ragged(
     How many there are does not split types. The block sees (N, K, ...), and writes what it does
     with the K values of one call, without a thought of padding: native operators have none, and
     where there is some, it is masked before softmax, sum, mean, max and others along that axis.
-    Where that is not proved, or a result has the axis, only calls with equally many values are
-    batched. ``result.lengths`` is (r,), the number of values.
+    Operators and blocks that return something along it give ragged values again, computed value by
+    value; ``result[:, i]`` is one of these, and `concat` along axis 1 puts several together. What
+    is not proved to go so batches only with calls of equally many values.
+
+    No values at all are one of zeros in whatever is computed of them, as arrays cannot be empty;
+    ``result.lengths`` is (r,), the number of values.
 
     Parameters
     ----------
-    values : sequence of NDArray
-        k values of one shape (r, ...).
+    values : sequence of NDArray, numpy.ndarray or number
+        k values of one shape (r, ...), which are not ragged themselves.
     shape : tuple of int, optional
         Their shape; needed if there may be none.
     dtype, ctx
@@ -288,7 +269,7 @@ def ragged(
     Raises
     ------
     RecordError
-        If shapes differ, or there are no values and no shape.
+        If shapes, dtypes or contexts differ, or there are no values and no shape.
     """
     recording = current_recording()
     if recording is not None:

@@ -720,11 +720,17 @@ class RaggedArray(LazyArray):
         return recording.stacked(self)[key] if taken is None else taken
 
     def _compute(self) -> NDArray:
-        values = self.values()
-        arrays = [value.evaluated() for value in values]
+        values, shape = self.values(), self.shape
+        arrays = [value.evaluated() for value in values[:1]]  # with all that waits
         taped = any([value._is_taped() for value in values])
         with modes(recording=taped or autograd.is_recording()):
-            return stack_ragged(arrays, self._store.spec)
+            rows = self._store.gathered(self._ids) if values else None
+            if rows is None:
+                arrays += [value.evaluated() for value in values[1:]]
+                return stack_ragged(arrays, self._store.spec)
+            if shape[0] == 1:
+                return rows.reshape(shape)
+            return rows.reshape((shape[1], shape[0]) + shape[2:]).swapaxes(0, 1)
 
     def prepare_writing(self, operands: Sequence[Any] = ()) -> None:
         """See the base class."""

@@ -351,7 +351,8 @@ class Recording(Forms):
             return None
         if not others:
             return RaggedArray(store, ids.__class__(ids[which]))
-        return self.ragged([LazyArray(store, each)[(slice(None), *others)] for each in ids[which]])
+        values = [self.value_type(store, each) for each in ids[which]]
+        return self.ragged([value[(slice(None), *others)] for value in values])
 
     def concat(self, args: Sequence[Any]) -> LazyArray:
         """Record that the rows of some values, one after the other, are a value."""

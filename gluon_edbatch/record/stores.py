@@ -1,6 +1,6 @@
 """Where the results of recorded calls are: rows of arenas, which evaluations fill."""
 
-from typing import Any, Callable, Dict, Iterator, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, Optional, Sequence, Tuple, Union
 
 import mxnet as mx
 import numpy as np
@@ -203,6 +203,27 @@ class Store:
         if recording is None or not recording.will_read(value):
             return array
         return copied(array)  # the user may write to it
+
+    def gathered(self, values: Sequence[int]) -> Optional[NDArray]:
+        """The rows of computed values of one arena, one after the other, by one gather; None if
+        they are not all in one, and alike to autograd."""
+        ids, known = np.array(values), self.locations
+        if self.spec.eager or any(value < 0 or not known.known(value) for value in values):
+            return None
+        evaluation, taped = known.evaluation[ids[0]], bool(known.taped[ids[0]])
+        if (known.evaluation[ids] != evaluation).any() or (known.taped[ids] != taped).any():
+            return None
+        arena, counts = self.arenas[int(evaluation)], known.rows[ids]
+        if isinstance(arena, EagerArena):
+            return None
+        rows = np.repeat(known.row[ids] - np.cumsum(counts) + counts, counts)
+        rows += np.arange(counts.sum())
+        connected = taped and arena.taped is not None
+        source = arena.taped if connected else arena.raw
+        with modes(recording=connected):
+            if (np.diff(rows) == 1).all():
+                return mx.nd.slice_axis(source, axis=0, begin=int(rows[0]), end=int(rows[-1]) + 1)
+            return mx.nd.take(source, mx.nd.array(rows, ctx=self.spec.ctx, dtype='int32'))
 
 
 def copied(array: NDArray) -> NDArray:

@@ -174,22 +174,52 @@ def test_what_a_block_returns_for_values_is_an_argument(native):
         assert max(batches for _, batches in types_of(model, samples)) == 1
 
 
-def test_attention_over_sentences_of_attention_over_words():
-    words, sentences = initialized(Attention(5)), initialized(Attention(4))
-    query = nd.ones((1, H))
+class Pool(gluon.HybridBlock):
+    """The mean of values by what is learned of them, and their weights."""
+
+    def __init__(self):
+        super().__init__()
+        with self.name_scope():
+            self.hidden = nn.Dense(5, in_units=H, flatten=False, activation='tanh')
+            self.score = nn.Dense(1, in_units=5, flatten=False, use_bias=False)
+
+    def hybrid_forward(self, F, values):
+        weights = F.softmax(self.score(self.hidden(values)), axis=1)
+        return F.batch_dot(weights, values, transpose_a=True).reshape((0, -1)), weights
+
+
+class Documents(edb.AutoBatchMixin, gluon.Block):
+    """As in docs/what-batches.md."""
+
+    def __init__(self):
+        super().__init__()
+        with self.name_scope():
+            self.embed = nn.Embedding(9, H)
+            self.attend_words = Pool()
+            self.attend_sentences = Pool()
+
+    def forward(self, document):
+        sentences, looked_at = [], []
+        for words in document:
+            vectors = edb.ragged([self.embed(word) for word in words], shape=(1, H))
+            vector, weights = self.attend_words(vectors)
+            sentences.append(vector)
+            looked_at.append(weights)
+        return self.attend_sentences(edb.ragged(sentences)), looked_at
+
+
+@pytest.mark.parametrize('native', [False, True])
+def test_attention_over_sentences_of_attention_over_words(native):
+    net = initialized(Documents())
+    random = np.random.RandomState(0)
     documents = [
-        [[nd.array(np.random.randn(1, H)) for _ in range(n)] for n in lengths]
-        for lengths in [(2, 3, 1), (4,), (1, 1), (0, 2)]
+        [random.randint(9, size=count).tolist() for count in lengths]
+        for lengths in [(2, 3, 1), (4,), (1, 1), (0, 2), (5, 2, 2, 1)]
     ]
-
-    def document(sample):
-        means = [words(query, edb.ragged(each, shape=(1, H)))[0] for each in sample]
-        mean, weights, _ = sentences(query, edb.ragged(means))
-        return mean, weights
-
-    assert_matches_eager(document, documents, blocks=[words, sentences], atol=2e-6)
-    found = types_of(lambda sample: document(sample), [(each,) for each in documents])
-    assert sorted(batches for _, batches in found) == [1, 1, 1]
+    with edb.compile_options(native=native):
+        assert_matches_eager(net, documents, atol=2e-6)
+        found = types_of(net, [(each,) for each in documents])
+    assert [batches for _, batches in found] == [1] * 5, found
 
 
 def test_noise_is_drawn_once():

@@ -407,6 +407,24 @@ def check_padding(name, attrs, made, at, call):
             np.testing.assert_allclose(gradients[i], total, rtol=1e-6, atol=1e-9)
 
 
+def check_by_value(name, attrs, made, axis):
+    """That a value gives its own result, and others nothing to the gradient."""
+    row, place = LENGTHS.index(max(LENGTHS)), 1
+    every = one_sample(made, row)
+    one = [array[:, [place]] if state else array for array, (_, state) in zip(every, made)]
+    every, alone = Run(name, attrs, every), Run(name, attrs, one)
+    np.testing.assert_allclose(every.value.take([place], axis), alone.value, rtol=1e-6)
+    heads = np.zeros(every.value.shape)
+    np.moveaxis(heads, axis, 0)[place] = 1
+    expected = alone.gradients(np.ones(alone.value.shape))
+    for mine, own, (_, state) in zip(every.gradients(heads), expected, made):
+        if state:
+            assert not np.nan_to_num(np.delete(mine, place, axis=1)).any()
+            mine = mine[:, [place]]
+        known = np.isfinite(mine)  # where a slope is infinite, times zero it is no number
+        np.testing.assert_allclose(mine[known], own[known], rtol=1e-6, atol=1e-9)
+
+
 def prove(name):
     """Check what the rule says of some attributes and states by chance; gives how often."""
     random, proved = np.random.RandomState(0), 0
@@ -420,6 +438,8 @@ def prove(name):
         except (Unproved, mx.MXNetError):
             continue
         check_padding(name, attrs, made, at, call)
+        if call.result.axis is not None and not call.across:
+            check_by_value(name, attrs, made, call.result.axis)
         proved += 1
     return proved
 
@@ -449,6 +469,20 @@ def test_padding_is_what_rules_say(name):
     ],
 )
 def test_a_wrong_rule_is_seen(name, rule, monkeypatch):
+    monkeypatch.setitem(OPS, name, replace(OPS[name], padding=rule))
+    with pytest.raises(AssertionError):
+        prove(name)
+
+
+@pytest.mark.parametrize('name', ['softmax', 'log_softmax', 'softmin', 'L2Normalization'])
+def test_what_works_across_values_says_so(name, monkeypatch):
+    padding_rule = OPS[name].padding
+
+    def rule(call):
+        at = padding_rule(call)
+        call.across = False
+        return at
+
     monkeypatch.setitem(OPS, name, replace(OPS[name], padding=rule))
     with pytest.raises(AssertionError):
         prove(name)

@@ -171,8 +171,8 @@ _ADVICE = {
     Cause.LENGTHS: 'Padding may show in the result, so only calls with equally many values are '
     'batched. Let the block end in a reduction along the axis of the ragged values (sum, mean, '
     'max, batch_dot), after operators that treat all values alike or divide among them '
-    '(softmax); return nothing that has that axis; give ragged arguments that meet equally many '
-    'values.',
+    '(softmax); return what has that axis as axis 1, computed value by value or by a softmax; '
+    'give ragged arguments that meet equally many values.',
     Cause.PADDED: 'Nothing to do: larger minibatches make these batches larger, not more. '
     'CompileOptions(buckets=False) does not pad.',
     Cause.MODE: 'Enter autograd.record(), pause() and train_mode() around all calls, not around '
