@@ -224,6 +224,8 @@ def add_n(values: Sequence[NDArray]) -> NDArray:
     if not shape:
         return stack(values).sum()
     recording = _recording_of(values)
+    if recording is not None and any(isinstance(value, RaggedArray) for value in values):
+        return recording.operator('add_n', (('num_args', str(len(values))),), values)
     if recording is not None:
         return recording.operator('sum', (('axis', '1'),), [ragged(values)])
     rows = _gathered(values)

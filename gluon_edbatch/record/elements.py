@@ -8,6 +8,7 @@ from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 from mxnet.ndarray import NDArray
 
+from ..errors import EdbError
 from ..ops.attrs import Attrs
 from ..subgraph.elements import Part
 from ..subgraph.node_type import Kind
@@ -103,6 +104,13 @@ def elements_of(recording: Any, ragged: RaggedArray) -> List[int]:
     return OfNone([recording.handed_out(zeros)._id])
 
 
+def with_values(recording: Any, leaf: Any) -> Any:
+    """An argument, but for a ragged one of no values, which is one of zeros."""
+    if leaf.__class__ is RaggedArray and not leaf._ids:
+        return RaggedArray(leaf._store, elements_of(recording, leaf))
+    return leaf
+
+
 def rearranged(
     recording: Any, op: str, attributes: Tuple[Tuple[str, str], ...], leaves: Sequence[Any]
 ) -> Optional[RaggedArray]:
@@ -144,7 +152,12 @@ def element_calls(
 
     def call_of(part: Part, name: str, specs: Specs) -> Optional[PartCall]:
         own = [specs[position] for position in part.inputs]
-        made = forms.make_form(form.node_type.name, types, (*head, name), own, lambda: part.graph)
+        try:
+            made = forms.make_form(
+                form.node_type.name, types, (*head, name), own, lambda: part.graph
+            )
+        except EdbError:  # an operator means something else by one value, as squeeze() does
+            return None
         made.block, made.mutable = form.block, form.mutable
         proved = made.node_type.neutral and not made.node_type.alone
         return PartCall(made, part.inputs) if proved else None

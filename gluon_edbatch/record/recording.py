@@ -26,7 +26,7 @@ from ..subgraph.spec import ArenaKey, Spec, spec_of
 from ..subgraph.structure import flatten, objects_in
 from ..subgraph.trace import describe, trace_operator
 from .calls import ANY, End, Form, Nothing, Number, Ragged
-from .elements import element_calls, elements_of, rearranged
+from .elements import element_calls, elements_of, rearranged, with_values
 from .families import padded_block_call, padded_operator_call
 from .forms import Forms
 from .hooks import suspended
@@ -362,9 +362,11 @@ class Recording(Forms):
             return self.concat_call(
                 self._concat_form(store.spec, store.spec.rows * len(args)), args
             )
-        leaves = self._of_one_kind(self.values(args))
+        leaves: Sequence[Any] = self.values(args)
+        leaves = [self.stacked(leaf) if leaf.__class__ is RaggedArray else leaf for leaf in leaves]
+        leaves = self._of_one_kind(leaves)
         arenas = {leaf._store.spec.arena for leaf in leaves}
-        if len(arenas) != 1 or any(leaf.__class__ is RaggedArray for leaf in leaves):
+        if len(arenas) != 1:
             shapes = ', '.join(sorted(str(leaf._store.spec) for leaf in leaves))
             raise RecordError(
                 f'values of different kinds cannot be put together along axis 0: '
@@ -462,6 +464,8 @@ class Recording(Forms):
                 form.elements = False if calls is None else calls
             if form.elements and form.elements.fit(leaves):
                 return form.elements.record(self, leaves)
+            if self.known_form_for_lengths(form, leaves) is None:
+                leaves = [with_values(self, leaf) for leaf in leaves]
             form = self.form_for_lengths(form, leaves)
         for leaf in leaves:
             if leaf.__class__ is not RaggedArray:

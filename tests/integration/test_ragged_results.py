@@ -73,6 +73,8 @@ PROGRAMS = {  # name -> (model, how many types it has)
     'concat': (lambda r, q: nd.concat(r, r * 2, dim=1).sum(axis=1), 2),
     'concat of edb': (lambda r, q: edb.concat([r * 2, r], dim=1) + 1, 2),
     'concat of columns': (lambda r, q: nd.concat(r, r * 2, dim=2), 2),
+    'sum of edb': (lambda r, q: edb.add_n([r * 2, r, r]), 2),
+    'reshaped': (lambda r, q: (r * 2).reshape((0, 0, 2, -1)).sum(axis=2), 3),
     'reverse': (lambda r, q: nd.flip(r * 2, axis=1), 1),
     'first': (lambda r, q: (r * 2)[:, 0], 1),
     'columns': (lambda r, q: (r * 2)[:, :, 1:3], 2),
@@ -222,6 +224,32 @@ def test_attention_over_sentences_of_attention_over_words(native):
     assert [batches for _, batches in found] == [1] * 5, found
 
 
+def test_calls_for_each_value_are_used_again():
+    class First(Documents):
+        def forward(self, document):
+            return super().forward(document)[0][0]
+
+    net, reuse = initialized(First()), edb.Reuse()
+    documents = [[[1, 2, 3], [4]], [[5], [6, 7], [1]]]
+    expected = [net(document).asnumpy() for document in documents]
+    for _ in range(3):
+        found = net.batch(documents, keys=[0, 1], reuse=reuse)
+        for mine, eager in zip(found, expected):
+            np.testing.assert_allclose(mine.asnumpy(), eager, atol=1e-6)
+
+
+def test_axes_of_one_that_are_left_out():
+    class Scores(gluon.HybridBlock):
+        def hybrid_forward(self, F, memory):
+            return F.squeeze(F.sum(memory, axis=2, keepdims=True))
+
+    net = Scores()
+    samples = arrays((3, 2, 3), rows=2)
+    assert_matches_eager(
+        of_ragged(lambda r, q: net(r)), samples, unpack=True, blocks=[net], schedulers=['agenda']
+    )
+
+
 def test_noise_is_drawn_once():
     class Noisy(gluon.HybridBlock):
         def hybrid_forward(self, F, memory):
@@ -247,6 +275,20 @@ def test_dropout_along_the_values_is_the_same_for_all():
 def test_what_returns_the_axis_elsewhere_batches_by_length():
     model, samples = of_ragged(lambda r, q: (r * 2).transpose((0, 2, 1))), arrays()
     assert_matches_eager(model, samples, unpack=True, blocks=[], schedulers=['agenda'])
+
+
+def test_rows_of_ragged_values():
+    def rows(ragged, query):
+        return (
+            edb.stack([ragged, ragged * 2], axis=0),
+            edb.concat([ragged * 2, ragged], dim=0),
+            [row * 2 for row in ragged],
+            (ragged * 2)[0],
+        )
+
+    assert_matches_eager(
+        of_ragged(rows), arrays(), unpack=True, blocks=[], schedulers=['agenda'], atol=2e-6
+    )
 
 
 @pytest.mark.parametrize('function', ['cumsum', 'topk', 'sort'])
