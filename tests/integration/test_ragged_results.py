@@ -66,7 +66,7 @@ PROGRAMS = {  # name -> (model, how many types it has)
             weights := nd.batch_dot(r, q.reshape((0, -1, 1))).softmax(axis=1),
             nd.batch_dot(weights, r, transpose_a=True),
         ],
-        5,
+        4,
     ),
     'scores': (lambda r, q: nd.sum(r * 2, axis=2), 2),
     'reduced': (lambda r, q: (r * 2).max(axis=1) + (r * 2).sum(axis=1), 4),
