@@ -8,7 +8,6 @@ from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 from mxnet.ndarray import NDArray
 
-from ..errors import EdbError
 from ..ops.attrs import Attrs
 from ..subgraph.elements import Part
 from ..subgraph.node_type import Kind
@@ -152,12 +151,7 @@ def element_calls(
 
     def call_of(part: Part, name: str, specs: Specs) -> Optional[PartCall]:
         own = [specs[position] for position in part.inputs]
-        try:
-            made = forms.make_form(
-                form.node_type.name, types, (*head, name), own, lambda: part.graph
-            )
-        except EdbError:  # an operator means something else by one value, as squeeze() does
-            return None
+        made = forms.make_form(form.node_type.name, types, (*head, name), own, lambda: part.graph)
         made.block, made.mutable = form.block, form.mutable
         proved = made.node_type.neutral and not made.node_type.alone
         return PartCall(made, part.inputs) if proved else None
