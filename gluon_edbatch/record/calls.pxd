@@ -96,7 +96,6 @@ cdef class CallLog:
     cpdef append_calls(self, Form form, list columns)
     @cython.locals(frame=interpreter.Frame, base=Py_ssize_t)
     cdef _finish_call(self, Form form)
-    cdef int _end_call(self, Form form, long long code, Py_ssize_t instruction) except -1
     @cython.locals(value=lazy.LazyArray)
     cpdef common_store(self, list values)
     @cython.locals(value=lazy.LazyArray)

@@ -625,7 +625,11 @@ class CallLog:
         for place in range(len(columns[0])):
             for column in columns:
                 self.node_args.append(column[place])
-            self._end_call(form, code, instruction)
+            self.node_codes.append(code)
+            self.node_instructions.append(instruction)
+            self.node_forms.append(form.index)
+            self.node_ends.append(self.node_args.size)
+            self.next_value += form.outputs
         return base
 
     def finish_call(self, form):
@@ -634,16 +638,13 @@ class CallLog:
 
     def _finish_call(self, form):
         frame = interpreter.user_frame()
-        base = self.next_value
-        self._end_call(form, interpreter.code_of(frame), interpreter.instruction_of(frame))
-        return form.results(base)
-
-    def _end_call(self, form, code, instruction):
-        self.node_codes.append(code)
-        self.node_instructions.append(instruction)
+        self.node_codes.append(interpreter.code_of(frame))
+        self.node_instructions.append(interpreter.instruction_of(frame))
         self.node_forms.append(form.index)
         self.node_ends.append(self.node_args.size)
-        self.next_value += form.outputs
+        base = self.next_value
+        self.next_value = base + form.outputs
+        return form.results(base)
 
     def common_store(self, values: Sequence[Any]) -> Optional[Any]:
         """The store of these values, if they are all lazy values of one store of this recording,
