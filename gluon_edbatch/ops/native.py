@@ -106,6 +106,11 @@ def binary(function: Function) -> NativeRule:
     return rule
 
 
+def by_root_of_width(call: LoweredCall) -> None:
+    factor = 1.0 / math.sqrt(call.x.shape[-1])
+    call.emit(Opcode.UNARY, numbers=(AFFINE.number,), reals=(factor, -0.0))
+
+
 def comparison(function: Function) -> NativeRule:
     """The same with a number."""
 
@@ -128,6 +133,14 @@ def _spread(shape: Shape, out: Shape) -> Spread:
         if shape[cut:] == out[cut:] and width_of(shape[:cut]) == 1:
             return Spread.TILE
     raise Unsupported('broadcasts along a middle axis')
+
+
+def broadcast_like(call: LoweredCall) -> None:
+    """The row's for each value."""
+    x, like = call.all_rows()
+    if not like.ragged or x.ragged or call.shape[2:] != x.shape[1:]:
+        raise Unsupported(f'has {call.op} of other shapes')
+    call.low.values[call.node.index, 0] = call.low.expanded(call.node, x)
 
 
 def add_n(call: LoweredCall) -> None:

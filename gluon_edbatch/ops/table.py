@@ -375,7 +375,9 @@ _each(
     '_contrib_div_sqrt_dim',
     rows=rows.several_axes,
     whole=whole.alike,
+    by_value=lambda attrs: True,
     padding=padding.by_last_axis,
+    native=native.by_root_of_width,
 )
 
 # --- shapes --------------------------------------------------------------------------------------
@@ -466,7 +468,13 @@ _each('broadcast_to', rows=rows.broadcast_to, whole=whole.broadcast_to, padding=
 _each(
     'broadcast_axis', rows=rows.broadcast_axis, whole=whole.broadcast_to, padding=padding.broadcast
 )
-_each('broadcast_like', rows=rows.same_rows, whole=whole.broadcast_to, padding=padding.broadcast)
+_each(
+    'broadcast_like',
+    rows=rows.same_rows,
+    whole=whole.broadcast_to,
+    padding=padding.broadcast,
+    native=native.broadcast_like,
+)
 _each('tile', whole=whole.tile)
 _each('reverse', rows=rows.reverse, whole=whole.reverse, never_adds=True)
 _each('Pad depth_to_space space_to_depth im2col', rows=rows.first_only)
