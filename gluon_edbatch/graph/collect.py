@@ -70,7 +70,7 @@ class Calls(NamedTuple):
             inner[inner] = waiting
             values = values[waiting]
         before = np.zeros(len(inner) + 1, np.int64)
-        np.cumsum(inner, out=before[1:])
+        inner.cumsum(out=before[1:])
         return Edges(before[self.offsets], self.producer(values))
 
 
@@ -101,7 +101,7 @@ class FormTable(NamedTuple):
 def _select(offsets, items, keep):
     counts = offsets[keep + 1] - offsets[keep]
     bounds = np.zeros(len(keep) + 1, np.int64)
-    np.cumsum(counts, out=bounds[1:])
+    counts.cumsum(out=bounds[1:])
     return bounds, items[expand(offsets[keep], counts)]
 
 
@@ -131,11 +131,11 @@ class Pending:
         np.subtract(recording.node_ends.since(begin), first, out=offsets[1:])
         values = recording.node_args.since(first)
         counts = table.outputs[forms]
-        outputs = np.cumsum(counts)
+        outputs = counts.cumsum()
         outputs += self._seen_values - counts
         length_offsets = np.zeros(count + 1, np.int64)
         if table.variable.any():
-            np.cumsum(table.variable[forms], out=length_offsets[1:])
+            table.variable[forms].cumsum(out=length_offsets[1:])
         lengths = recording.node_lengths.since(self._seen_lengths)
         new = Calls(
             np.arange(begin, begin + count),
@@ -165,7 +165,7 @@ class Pending:
 
 def _grow_locations(locations, begin, forms, counts, table):
     """Say of the new values what is known of them before they are computed."""
-    first = (np.cumsum(table.outputs) - table.outputs)[forms]
+    first = (table.outputs.cumsum() - table.outputs)[forms]
     if (counts != 1).any():
         first = expand(first, counts)
     end = begin + len(first)

@@ -63,6 +63,7 @@ _SUBTRACT, _MULTIPLY = binary_function('Subtract'), binary_function('Multiply', 
 _DIVIDE = binary_function('Divide', 'xy')
 _L2_AXES = {'instance': (1, None), 'channel': (1, 2), 'spatial': (2, None)}
 _LEAKY, _CLIP = unary_function('Leaky', 'x', 1), unary_function('Clip', 'x', 2)
+_ELU = unary_function('Elu', 'y', 1)
 
 clip = unary(_CLIP, lambda attrs: (_single(attrs['a_min']), _single(attrs['a_max'])))
 
@@ -75,11 +76,13 @@ def activation(call: LoweredCall) -> None:
 
 
 def leaky(call: LoweredCall) -> None:
-    if call.attrs.get('act_type', 'leaky') != 'leaky':
-        raise Unsupported(f'has LeakyReLU of type {call.attrs["act_type"]}')
+    kind = call.attrs.get('act_type', 'leaky')
+    function = {'leaky': _LEAKY, 'elu': _ELU}.get(kind)
+    if function is None:
+        raise Unsupported(f'has LeakyReLU of type {kind}')
     if call.low.element_size != 4:
         raise Unsupported('has LeakyReLU, which MXNet computes in single precision')
-    unary(_LEAKY, lambda attrs: (attrs.number('slope', 0.25),))(call)
+    unary(function, lambda attrs: (attrs.number('slope', 0.25),))(call)
 
 
 def dropout(call: LoweredCall) -> None:
@@ -103,6 +106,23 @@ def binary(function: Function) -> NativeRule:
     return rule
 
 
+def by_root_of_width(call: LoweredCall) -> None:
+    factor = 1.0 / math.sqrt(call.x.shape[-1])
+    call.emit(Opcode.UNARY, numbers=(AFFINE.number,), reals=(factor, -0.0))
+
+
+def comparison(function: Function) -> NativeRule:
+    """The same with a number."""
+
+    def rule(call: LoweredCall) -> None:
+        x, number = call.x, call.low.new(1, call.x.ragged)
+        call.low.emit(Opcode.CONSTANT, number, reals=(scalar(call.attrs),))
+        numbers = function.number, Spread.SAME, Spread.REPEAT
+        call.low.emit(Opcode.BINARY, call.out(x.ragged), x.view, number, numbers=numbers)
+
+    return rule
+
+
 def _spread(shape: Shape, out: Shape) -> Spread:
     shape = (1,) * (len(out) - len(shape)) + shape
     if shape == out:
@@ -113,6 +133,14 @@ def _spread(shape: Shape, out: Shape) -> Spread:
         if shape[cut:] == out[cut:] and width_of(shape[:cut]) == 1:
             return Spread.TILE
     raise Unsupported('broadcasts along a middle axis')
+
+
+def broadcast_like(call: LoweredCall) -> None:
+    """The row's for each value."""
+    x, like = call.all_rows()
+    if not like.ragged or x.ragged or call.shape[2:] != x.shape[1:]:
+        raise Unsupported(f'has {call.op} of other shapes')
+    call.low.values[call.node.index, 0] = call.low.expanded(call.node, x)
 
 
 def add_n(call: LoweredCall) -> None:

@@ -141,11 +141,24 @@ _unary('_rpower_scalar', number=operand('broadcast_power', first=True))
 _unary('_mod_scalar', number=operand('broadcast_mod'))
 _unary('_rmod_scalar', number=operand('broadcast_mod', first=True))
 _unary('_hypot_scalar', number=operand('broadcast_hypot'))
-_COMPARISONS = (
-    'equal not_equal greater greater_equal lesser lesser_equal logical_and logical_or logical_xor'
-).split()
-for _name in _COMPARISONS:
-    _unary(f'_{_name}_scalar', padding=finite, number=operand(f'broadcast_{_name}'))
+_COMPARISONS = {
+    'equal': binary_function('Equal'),
+    'not_equal': binary_function('NotEqual'),
+    'greater': binary_function('Greater'),
+    'greater_equal': binary_function('GreaterEqual'),
+    'lesser': binary_function('Lesser'),
+    'lesser_equal': binary_function('LesserEqual'),
+    'logical_and': None,
+    'logical_or': None,
+    'logical_xor': None,
+}
+for _name, _function in _COMPARISONS.items():
+    _unary(
+        f'_{_name}_scalar',
+        padding=finite,
+        native=_function and native.comparison(_function),
+        number=operand(f'broadcast_{_name}'),
+    )
 
 
 # --- elementwise, of two arrays and more ---------------------------------------------------------
@@ -204,8 +217,13 @@ _binary(
     padding=keeps,
     native=native.binary(binary_function('Smaller', 'xy')),
 )
-for _name in _COMPARISONS:
-    _binary(f'_{_name}', f'broadcast_{_name}', padding=finite)
+for _name, _function in _COMPARISONS.items():
+    _binary(
+        f'_{_name}',
+        f'broadcast_{_name}',
+        padding=finite,
+        native=_function and native.binary(_function),
+    )
 _binary('_power', 'broadcast_power', padding=_AT_ONE)
 for _name in ('mod', 'hypot'):
     _binary(f'_{_name}', f'broadcast_{_name}')
@@ -360,7 +378,9 @@ _each(
     '_contrib_div_sqrt_dim',
     rows=rows.several_axes,
     whole=whole.alike,
+    by_value=lambda attrs: True,
     padding=padding.by_last_axis,
+    native=native.by_root_of_width,
 )
 
 # --- shapes --------------------------------------------------------------------------------------
@@ -451,7 +471,13 @@ _each('broadcast_to', rows=rows.broadcast_to, whole=whole.broadcast_to, padding=
 _each(
     'broadcast_axis', rows=rows.broadcast_axis, whole=whole.broadcast_to, padding=padding.broadcast
 )
-_each('broadcast_like', rows=rows.same_rows, whole=whole.broadcast_to, padding=padding.broadcast)
+_each(
+    'broadcast_like',
+    rows=rows.same_rows,
+    whole=whole.broadcast_to,
+    padding=padding.broadcast,
+    native=native.broadcast_like,
+)
 _each('tile', whole=whole.tile)
 _each('reverse', rows=rows.reverse, whole=whole.reverse, never_adds=True)
 _each('Pad depth_to_space space_to_depth im2col', rows=rows.first_only)

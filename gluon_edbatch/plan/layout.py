@@ -1,6 +1,7 @@
 """Laying out an evaluation: rows for what is given and for what batches write, then who reads what.
 
-The work is a few NumPy calls for each type, argument and output, whatever the number of batches.
+The work is a few NumPy calls for each type, argument and output, whatever the number of batches:
+methods of arrays, as functions such as ``np.diff`` take several times as long to call.
 """
 
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
@@ -61,6 +62,7 @@ class _Planner:
         self.arenas: List[ArenaPlan] = []
         self.arena_index: Dict[ArenaKey, int] = {}
         self.rows = table.rows[calls.forms]
+        self.of_several_rows = set(table.types[table.rows != 1].tolist())  # serials
         self.indices: List[np.ndarray] = []
         self.index_count = self.gathered = self.sliced = 0
 
@@ -96,7 +98,7 @@ class _Planner:
         """First row of each argument that is not computed in this evaluation; -1 for the rest."""
         args = self.calls.args
         rows = np.full(len(args), -1, np.int64)
-        outside = np.flatnonzero(args < 0)
+        outside = (args < 0).nonzero()[0]
         numbers = outside[args[outside] % 2 == 1]
         if len(numbers):
             which = (-args[numbers] - 1) // 2
@@ -109,7 +111,7 @@ class _Planner:
         if len(arrays):
             used, inverse = np.unique(-args[arrays] // 2 - 1, return_inverse=True)
             rows[arrays] = np.array([self._place_array(int(index)) for index in used])[inverse]
-        computed = np.flatnonzero(args >= 0)
+        computed = (args >= 0).nonzero()[0]
         earlier = computed[self.locations.evaluation[args[computed]] >= 0]
         if len(earlier):
             rows[earlier] = self._place_imports(earlier)
@@ -175,14 +177,14 @@ class _Planner:
         order, bounds = self.schedule.order, self.schedule.bounds
         ends = _bounds(self.rows[order])
         totals = ends[bounds[1:]] - ends[bounds[:-1]]
-        sizes = np.diff(bounds)
-        within = ends[:-1] - np.repeat(ends[bounds[:-1]], sizes)
+        sizes = _sizes(bounds)
+        within = ends[:-1] - ends[bounds[:-1]].repeat(sizes)
         ordered_types = self.node_types[order]
         batch_types = ordered_types[bounds[:-1]]
         groups, members = [], []
         for index, node_type in enumerate(self.types):
-            numbers = np.flatnonzero(batch_types == index)
-            members.append(np.flatnonzero(ordered_types == index))
+            numbers = (batch_types == index).nonzero()[0]
+            members.append((ordered_types == index).nonzero()[0])
             groups.append(
                 Group(
                     node_type,
@@ -200,7 +202,7 @@ class _Planner:
             outputs = self.calls.outputs[group.nodes]
             for position, (write, factor) in enumerate(zip(group.writes, group.node_type.factors)):
                 values.append(outputs + position)
-                rows.append(np.repeat(write.begin, np.diff(group.bounds)) + within[own] * factor)
+                rows.append(write.begin.repeat(_sizes(group.bounds)) + within[own] * factor)
         return groups, np.concatenate(values), np.concatenate(rows)
 
     def _place_writes(self, groups: List[Group]) -> List[Group]:
@@ -215,15 +217,17 @@ class _Planner:
         for arena, parts in asked.items():
             rows = np.concatenate([rows for _, _, rows in parts])
             # Stable: of one batch, earlier outputs come first.
-            order = np.argsort(
-                np.concatenate([groups[index].numbers for index, _, _ in parts]), kind='stable'
+            order = np.concatenate([groups[index].numbers for index, _, _ in parts]).argsort(
+                kind='stable'
             )
-            ends = np.cumsum(rows[order])
+            ends = rows[order].cumsum()
             begins = np.empty_like(rows)
             begins[order] = self.arenas[arena].allocate(int(ends[-1])) + ends - rows[order]
-            cuts = np.cumsum([len(rows) for _, _, rows in parts])[:-1]
-            for (index, position, mine), begin in zip(parts, np.split(begins, cuts)):
+            first = 0
+            for index, position, mine in parts:
+                begin = begins[first : first + len(mine)]
                 writes[index][position] = Writes(arena, begin, begin + mine)
+                first += len(mine)
         return [group._replace(writes=tuple(mine)) for group, mine in zip(groups, writes)]
 
     # --- reads -----------------------------------------------------------------------------------
@@ -241,7 +245,7 @@ class _Planner:
             values = arg_rows[expand(starts, counts)]
             if node_type.masked:
                 values, counts = _at_least_one(values, counts, self.arenas[arena].zero)
-            if not traits.pads and (self.rows[nodes] == 1).all():
+            if not traits.pads and self._of_one_row(node_type):
                 read, parents = self._segment_reads(arena, values, counts, group.bounds, parents)
             else:
                 read = self._ragged_reads(arena, values, counts, group)
@@ -259,11 +263,16 @@ class _Planner:
             rows, spans = arg_rows[entries], self._value_rows(self.calls.args[entries])
             rows = expand(rows, spans)
             per_node = np.add.reduceat(spans, np.cumsum(counts) - counts)
+        elif argument.rows == 1 and self._of_one_row(group.node_type):
+            return self._reads_of(arena, arg_rows[starts], group.bounds)
         else:
-            rows, per_node = arg_rows[starts], self._argument_rows(group, starts, argument.rows)
-            if (per_node != 1).any():
-                rows = expand(rows, per_node)
+            per_node = self._argument_rows(group, starts, argument.rows)
+            rows = expand(arg_rows[starts], per_node)
         return self._reads_of(arena, rows, _bounds(per_node)[group.bounds])
+
+    def _of_one_row(self, node_type: NodeType) -> bool:
+        """Whether all calls of a type have one row."""
+        return not node_type.alone and node_type.serial not in self.of_several_rows
 
     def _argument_rows(self, group: Group, starts, times: int):
         """Rows of one argument of each node: `times` those of the call, unless it runs alone."""
@@ -284,7 +293,7 @@ class _Planner:
     def _reads_of(self, arena, rows, edges) -> Reads:
         """Cut rows at `edges`; each piece is a slice if its rows are neighbours."""
         jumps = np.zeros(len(rows), np.int64)
-        np.cumsum(np.diff(rows) != 1, out=jumps[1:])
+        (_sizes(rows) != 1).cumsum(out=jumps[1:])
         begins, ends = edges[:-1], edges[1:]
         gather = jumps[ends - 1] != jumps[begins]
         sizes = ends - begins
@@ -306,10 +315,10 @@ class _Planner:
         """The rows of all values, one after the other; `parents` are shared by arguments."""
         ends = _bounds(counts)
         if parents is None:
-            first = np.repeat(edges[:-1], np.diff(edges))
-            parents = self._add_indices(np.repeat(np.arange(len(counts)) - first, counts))
+            first = edges[:-1].repeat(_sizes(edges))
+            parents = self._add_indices((np.arange(len(counts)) - first).repeat(counts))
         cuts = ends[edges]
-        full = np.flatnonzero(np.diff(cuts))
+        full = _sizes(cuts).nonzero()[0]
         begin, end, length = np.zeros((3, len(edges) - 1), np.int64)
         gather, parent = np.zeros(len(edges) - 1, bool), np.full(len(edges) - 1, -1)
         if len(full):
@@ -345,8 +354,13 @@ class _Planner:
 def _bounds(sizes: np.ndarray) -> np.ndarray:
     """Where pieces of these sizes begin if one follows the other, and where the last ends."""
     bounds = np.zeros(len(sizes) + 1, np.int64)
-    np.cumsum(sizes, out=bounds[1:])
+    sizes.cumsum(out=bounds[1:])
     return bounds
+
+
+def _sizes(bounds: np.ndarray) -> np.ndarray:
+    """How far each is from the next."""
+    return bounds[1:] - bounds[:-1]
 
 
 def _at_least_one(
@@ -354,6 +368,8 @@ def _at_least_one(
 ) -> Tuple[np.ndarray, np.ndarray]:
     """Rows of values, and how many each call has: the row of zeros where it has none."""
     none = counts == 0
+    if not none.any():
+        return values, counts
     return np.insert(values, np.cumsum(counts)[none], zero), counts + none
 
 

@@ -98,6 +98,8 @@ cdef class CallLog:
     cdef _finish_call(self, Form form)
     @cython.locals(value=lazy.LazyArray)
     cpdef common_store(self, list values)
+    @cython.locals(value=lazy.LazyArray, items=list, ids=list)
+    cpdef ragged(self, object values, object shape=*, object dtype=*, object ctx=*)
     @cython.locals(value=lazy.LazyArray)
     cpdef concat_call(self, Form form, list values)
 

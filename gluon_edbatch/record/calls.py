@@ -660,6 +660,18 @@ class CallLog:
                 store = value._store
         return store
 
+    def ragged(self, values, shape=None, dtype='float32', ctx=None):
+        """Any number of values as one argument (see `gluon_edbatch.ragged`)."""
+        items = list(values)
+        store = self.common_store(items)
+        if store is None or not store.shape:
+            return self.ragged_unknown(items, shape, dtype, ctx)
+        ids = []
+        for item in items:
+            value = item
+            ids.append(value._id)
+        return interpreter.new_ragged(store, ids)
+
     def concat_call(self, form, values: Sequence[Any]) -> Any:
         """One more call of this form, for values that have a common store."""
         for item in values:

@@ -40,6 +40,8 @@ typedef struct {
 
 static PyObject *edb_entered = NULL;  /* a context variable */
 static PyTypeObject *edb_value_types[2]; /* by whether NumPy mode is on */
+static PyTypeObject *edb_ragged_type = NULL;
+static PyObject *edb_no_value = NULL;    /* 0, which a ragged argument has for a number */
 static PyObject *edb_kind = NULL, *edb_through = NULL;
 /* Codes that were met, by address: sites.py keeps them, so that addresses stay theirs. */
 #define EDB_CODES 512
@@ -62,22 +64,32 @@ static inline int edb_record_into(PyObject *value) {
 
 /* The cyclic garbage collector is not told of lazy values, nor of pairs of them: there are
    thousands, which it would walk through whenever a scope ends, and they make no cycles. */
-static inline PyObject *edb_new_value(int numpy, PyObject *store, Py_ssize_t value) {
-  PyObject *id = PyLong_FromSsize_t(value);
-  EdbLazyArray *array;
-  if (!id) return NULL;
-  array = PyObject_GC_New(EdbLazyArray, edb_value_types[numpy]);
+static inline EdbLazyArray *edb_new_array(PyTypeObject *type, PyObject *store, PyObject *id) {
+  EdbLazyArray *array = id ? PyObject_GC_New(EdbLazyArray, type) : NULL;
   if (!array) {
-    Py_DECREF(id);
+    Py_XDECREF(id);
     return NULL;
   }
-  if (numpy) /* its arrays have a dictionary and weak references */
-    memset(array + 1, 0, edb_value_types[1]->tp_basicsize - sizeof(EdbLazyArray));
+  memset((char *)array + sizeof(PyObject), 0, type->tp_basicsize - sizeof(PyObject));
   Py_INCREF(store);
   array->_store = store;
   array->_id = id;
-  array->handle = array->writable = array->_array = array->_memory = NULL;
-  return (PyObject *)array;
+  return array;
+}
+
+static inline PyObject *edb_new_value(int numpy, PyObject *store, Py_ssize_t value) {
+  return (PyObject *)edb_new_array(edb_value_types[numpy], store, PyLong_FromSsize_t(value));
+}
+
+static inline PyObject *edb_new_ragged(PyObject *store, PyObject *values) {
+  PyObject *array;
+  Py_INCREF(edb_no_value);
+  array = (PyObject *)edb_new_array(edb_ragged_type, store, edb_no_value);
+  if (!array) return NULL;
+  PyObject_GC_UnTrack(values); /* they are numbers */
+  Py_INCREF(values);
+  ((EdbRaggedArray *)array)->_ids = values;
+  return array;
 }
 
 static inline PyObject *edb_new_pair(int numpy, PyObject *first, PyObject *second,
@@ -109,6 +121,11 @@ static void edb_free_value(PyObject *self) {
   Py_CLEAR(array->_store);
   type->tp_free(self);
   Py_DECREF(type);
+}
+
+static void edb_free_ragged(PyObject *self) {
+  Py_CLEAR(((EdbRaggedArray *)self)->_ids);
+  edb_free_value(self);
 }
 
 static long long edb_answer(PyObject *answer) {
@@ -188,10 +205,14 @@ static int edb_prepare(PyObject *lazy, PyObject *numpy, PyObject *ragged, PyObje
   ((PyTypeObject *)numpy)->tp_finalize = NULL;
   ((PyTypeObject *)ragged)->tp_finalize = NULL;
   ((PyTypeObject *)lazy)->tp_dealloc = edb_free_value;
+  ((PyTypeObject *)ragged)->tp_dealloc = edb_free_ragged;
   edb_value_types[0] = (PyTypeObject *)lazy;
   edb_value_types[1] = (PyTypeObject *)numpy;
+  edb_ragged_type = (PyTypeObject *)ragged;
+  edb_no_value = PyLong_FromLong(0);
   Py_INCREF(lazy);
   Py_INCREF(numpy);
+  Py_INCREF(ragged);
   Py_INCREF(kind);
   Py_INCREF(through);
   edb_kind = kind;

@@ -7,9 +7,9 @@ import sys
 import threading
 from contextvars import ContextVar
 from types import FrameType
-from typing import Any, Tuple
+from typing import Any, List, Tuple
 
-from .lazy import VALUES, LazyArray
+from .lazy import VALUES, LazyArray, RaggedArray
 from .sites import PASSED, kind_of, place_of, through_library
 
 _new = LazyArray.__new__
@@ -38,6 +38,11 @@ def new_value(numpy: bool, store, value: int) -> LazyArray:
 def new_pair(numpy: bool, first, second, value: int) -> Tuple[LazyArray, LazyArray]:
     """The two results of a call."""
     return new_value(numpy, first, value), new_value(numpy, second, value + 1)
+
+
+def new_ragged(store, values: List[int]) -> RaggedArray:
+    """Values of a store, by number, as one argument."""
+    return RaggedArray(store, values)
 
 
 def user_frame() -> FrameType:

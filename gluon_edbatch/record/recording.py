@@ -393,14 +393,14 @@ class Recording(Forms):
             form = self.forms_by_key[key] = self.new_form(like.node_type, rows)
         return form
 
-    def ragged(
+    def ragged_unknown(
         self,
         values: Sequence[Any],
-        shape: Optional[Tuple[int, ...]] = None,
-        dtype: Any = 'float32',
-        ctx: Optional[mx.Context] = None,
+        shape: Optional[Tuple[int, ...]],
+        dtype: Any,
+        ctx: Optional[mx.Context],
     ) -> RaggedArray:
-        """Any number of values as one argument (see `gluon_edbatch.ragged`)."""
+        """Ragged values that are not all lazy and of one kind."""
         if not values:
             if shape is None:
                 raise RecordError(
@@ -408,20 +408,6 @@ class Recording(Forms):
                     f'shape=(1, hidden_size))\n  called at {current_site()}'
                 )
             return RaggedArray(self.store(spec_of(shape, dtype, ctx or self.ctx)), [])
-        store: Any = values[0]._store if values[0].__class__ is self.value_type else None
-        ids = []
-        for value in values:
-            if value.__class__ is not self.value_type or value._store is not store:
-                return self._ragged_of_any(values)
-            ids.append(value._id)
-        if store is not None and not store.shape:
-            raise RecordError(
-                f'ragged() takes values with rows, and got one with no axes: give '
-                f'value.reshape(1)\n  called at {current_site()}'
-            )
-        return RaggedArray(store, ids) if store.recording is self else self._ragged_of_any(values)
-
-    def _ragged_of_any(self, values) -> RaggedArray:
         for value in values:
             if value.__class__ is RaggedArray:
                 raise RecordError(nested_refused())
@@ -433,7 +419,13 @@ class Recording(Forms):
         stores = {value._store for value in values}
         if len(stores) > 1:
             raise RecordError(one_kind_needed(store.spec for store in stores))
-        return RaggedArray(stores.pop(), [self.handed_out(value)._id for value in values])
+        store = stores.pop()
+        if not store.shape:
+            raise RecordError(
+                f'ragged() takes values with rows, and got one with no axes: give '
+                f'value.reshape(1)\n  called at {current_site()}'
+            )
+        return RaggedArray(store, [self.handed_out(value)._id for value in values])
 
     def _of_one_kind(self, values: Sequence[NDArray]) -> Sequence[NDArray]:
         """The values, all on the user's own tape (see `own_tape`) if one of them is."""

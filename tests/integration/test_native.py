@@ -250,7 +250,14 @@ BOUNDS = {
     'minimum': lambda F, x: F.minimum(x, 1.0),
     'relu': lambda F, x: F.relu(x),
     'clipped relu': lambda F, x: F.clip(F.relu(x), 0, 1),
+    'elu': lambda F, x: F.LeakyReLU(x, act_type='elu', slope=1.5),
     'of two': lambda F, x: F.broadcast_maximum(x, F.reverse(x, axis=1)),
+    '==': lambda F, x: x * (x == 1) + F.broadcast_equal(x, F.relu(x)),
+    '!=': lambda F, x: x * (x != 1) + F.broadcast_not_equal(x, F.relu(x)),
+    '>': lambda F, x: x * (x > 1) + F.broadcast_greater(F.relu(x), x),
+    '>=': lambda F, x: x * (x >= 1) + F.broadcast_greater_equal(x, F.relu(x)),
+    '<': lambda F, x: x * (x < 1) + F.broadcast_lesser(x, F.relu(x)),
+    '<=': lambda F, x: x * (x <= 1) + F.broadcast_lesser_equal(F.relu(x), x),
 }
 
 
@@ -408,7 +415,11 @@ MODELS = {
     'Clip': lambda F, x: F.clip(x, 0.5, 1), 'Add': lambda F, x: x + F.identity(x * 2),
     'Subtract': lambda F, x: x - F.identity(x * 2), 'Multiply': lambda F, x: x * (x + 1),
     'Divide': lambda F, x: x / (x + 1), 'Larger': lambda F, x: F.maximum(x, x + 1),
-    'Smaller': lambda F, x: F.minimum(x, x + 1), 'softmax': lambda F, x: F.softmax(x),
+    'Smaller': lambda F, x: F.minimum(x, x + 1), 'Equal': lambda F, x: F.broadcast_equal(x, x * 1),
+    'NotEqual': lambda F, x: x != 1, 'Greater': lambda F, x: x > 1,
+    'GreaterEqual': lambda F, x: x >= 1, 'Lesser': lambda F, x: x < 1,
+    'LesserEqual': lambda F, x: x <= 1,
+    'Elu': lambda F, x: F.LeakyReLU(x, act_type='elu'), 'softmax': lambda F, x: F.softmax(x),
     'log_softmax': lambda F, x: F.log_softmax(x), 'pick': lambda F, x: F.pick(x, F.sum(x, axis=1)),
     'batch_dot': lambda F, x: F.batch_dot(F.expand_dims(x, 1), F.expand_dims(x, 2)),
 }

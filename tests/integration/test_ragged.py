@@ -89,6 +89,66 @@ def _dot_by_rows(F, query, memory, lengths):
     return F.batch_dot(F.softmax(scores, axis=-1), memory).reshape((0, -1))
 
 
+def _turned(turned_scores, turned_weights):
+    """Dot attention with factors and weights as they are, or turned."""
+
+    def block(F, query, memory, lengths):
+        query, memory = F.expand_dims(query, axis=1), F.sigmoid(memory)
+        scores = (
+            F.batch_dot(memory, query, transpose_b=True).swapaxes(1, 2)
+            if turned_scores
+            else F.batch_dot(F.swapaxes(query, 1, 2), memory, transpose_a=True, transpose_b=True)
+        )
+        weights = F.softmax(F.tanh(scores / H**0.5), axis=2)
+        if turned_weights:
+            return F.squeeze(F.batch_dot(memory, weights, transpose_a=True, transpose_b=True), 2)
+        keys = F.transpose(memory, axes=(0, 2, 1))
+        return F.batch_dot(weights, keys, transpose_b=True).reshape((0, -1))
+
+    return lambda: Block(block)
+
+
+def _heads(F, query, memory, lengths):
+    """Two heads of three columns, in the place of rows."""
+
+    def split(x):
+        x = F.transpose(F.reshape(x, shape=(0, -1, 2, 3)), axes=(0, 2, 1, 3))
+        return F.reshape(x, shape=(-3, 0, 0))
+
+    query, memory = split(query), split(memory)
+    weights = F.softmax(F.batch_dot(query, memory, transpose_b=True) / 3**0.5)
+    joined = F.reshape(F.batch_dot(weights, memory), shape=(-4, -1, 2, 0, 0))
+    return F.reshape(F.transpose(joined, axes=(0, 2, 1, 3)), shape=(0, -1))
+
+
+def _heads_by_axes(F, query, memory, lengths):
+    """The same with an axis of their own, and weights that are reduced in other ways."""
+    keys = F.transpose(F.reshape(memory, shape=(0, 0, 2, 3)), axes=(0, 2, 1, 3))
+    queries = F.reshape(query, shape=(0, 2, 1, 3))
+    weights = F.softmax(F.sum(F.broadcast_mul(queries, keys), axis=3), axis=2)
+    columns = F.transpose(keys, axes=(0, 3, 2, 1))
+    beside = F.expand_dims(F.swapaxes(weights, 1, 2), axis=1)
+    best = F.max(F.broadcast_mul(beside, columns), axis=2)
+    mean = F.mean(F.broadcast_mul(F.expand_dims(weights, axis=3), keys), axis=2, keepdims=True)
+    return F.concat(best.reshape((0, -1)), mean.reshape((0, -1)), dim=1)
+
+
+class Concatenated(gluon.HybridBlock):
+    """Graph attention as its paper has it: what both are, one beside the other."""
+
+    def __init__(self):
+        super().__init__()
+        with self.name_scope():
+            self.vector = self.params.get('vector', shape=(1, 2 * H))
+
+    def hybrid_forward(self, F, query, memory, lengths, vector):
+        own = F.broadcast_like(F.expand_dims(query, axis=1), memory, lhs_axes=(1,), rhs_axes=(1,))
+        both = F.concat(own, memory, dim=2)
+        scores = F.LeakyReLU(F.dot(both, vector, transpose_b=True), slope=0.2)
+        mean = F.batch_dot(F.softmax(scores, axis=1), memory, transpose_a=True)
+        return F.LeakyReLU(F.squeeze(mean, axis=1), act_type='elu')
+
+
 def _scores(F, query, memory):
     return F.sum(F.broadcast_mul(memory, F.expand_dims(query, axis=1)), axis=2)
 
@@ -137,6 +197,14 @@ def _by_hand(F, scores, memory, lengths):
 NATIVE = {  # in native operators, without padding
     'additive': Additive,
     'dot': lambda: Block(_dot),
+    'dot by rows': lambda: Block(_dot_by_rows),
+    'turned': _turned(False, False),
+    'turned scores': _turned(True, False),
+    'turned weights': _turned(False, True),
+    'both turned': _turned(True, True),
+    'heads': lambda: Block(_heads),
+    'heads by axes': lambda: Block(_heads_by_axes),
+    'concatenated': Concatenated,
     'graph': GraphAttention,
     'largest': lambda: Block(lambda F, q, m, n: F.max(m + 1, axis=1) + q),
     'least': lambda: Block(lambda F, q, m, n: F.min(m, axis=1, keepdims=True).reshape((0, -1)) + q),
@@ -171,7 +239,6 @@ NATIVE = {  # in native operators, without padding
     ),
 }
 PADDED = {
-    'dot by rows': lambda: Block(_dot_by_rows),
     'use_length': _of_scores(
         lambda F, s, m, n: F.softmax(s, F.cast(n, 'int32'), axis=1, use_length=True)
     ),
@@ -211,10 +278,8 @@ CELLS = {
     ),
 }
 for each in CELLS:
-    for masked in (False, True):
-        PADDED[f'{each} of gluonnlp{", masked" * masked}'] = lambda each=each, masked=masked: Cell(
-            CELLS[each], masked
-        )
+    NATIVE[f'{each} of gluonnlp'] = lambda each=each: Cell(CELLS[each], False)
+    PADDED[f'{each} of gluonnlp, masked'] = lambda each=each: Cell(CELLS[each], True)
 
 
 def samples_of(dtype, rows=1, lengths=LENGTHS, seed=0):

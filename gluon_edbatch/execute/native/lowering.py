@@ -29,6 +29,7 @@ from ...subgraph.node_type import Kind, NodeType
 from ...subgraph.passes import apply_passes
 from ...subgraph.passes.horizontal import horizontal, packs
 from ...subgraph.trace import INPUT, is_argument
+from ...subgraph.values_first import values_first
 from ..cached.program import with_dtypes
 
 
@@ -66,6 +67,9 @@ def lower(node_type: NodeType) -> Tuple[RowProgram, List[str]]:
     graph, changed = apply_passes(
         with_dtypes(node_type.graph.subgraph, node_type), node_type.trial_shapes, options, 'cpu'
     )
+    if node_type.ragged:
+        ragged = {INPUT % position for position in node_type.ragged}
+        graph = values_first(graph, node_type.trial_shapes, ragged)
     if options.horizontal:
         graph = debug.changed('horizontal', graph, horizontal(graph))
     program = Lowering(node_type, graph, next(iter(dtypes)).itemsize).program()

@@ -99,7 +99,7 @@ def _place(words: np.ndarray, column: int, sizes: np.ndarray, which: np.ndarray,
     if not len(which):
         return begin
     lengths = _aligned(sizes[which])
-    ends = begin + np.cumsum(lengths)
+    ends = begin + lengths.cumsum()
     words[which, column] = ends - lengths
     return int(ends[-1])
 

@@ -173,6 +173,17 @@ template <typename T> struct Leaky {
   T value(T x) const { return x > T(0) ? x : below * x; }
   T slope(T x) const { return x > T(0) ? T(1) : below; }
 };
+// exp(x) - 1 below zero, without cancellation: 2t / (1 - t) for t = tanh(x / 2).
+inline float exponential_less_one(float x) {
+  const float t = hyperbolic_tangent(0.5f * x);
+  return 2.0f * t / (1.0f - t);
+}
+inline double exponential_less_one(double x) { return std::expm1(x); }
+template <typename T> struct Elu {
+  T below;
+  T value(T x) const { return x > T(0) ? x : below * exponential_less_one(x); }
+  T slope(T y) const { return y > T(0) ? T(1) : y + below; }
+};
 template <typename T> struct Maximum {  // of NaN and a number: NaN, in those below, too
   T bound;
   T value(T x) const { return x > bound || x != x ? x : bound; }
@@ -219,6 +230,28 @@ template <typename T> struct Smaller {
   T value(T a, T b) const { return a < b || a != a ? a : b; }
   T first(T a, T b) const { return a <= b ? T(1) : T(0); }
   T second(T a, T b) const { return a <= b ? T(0) : T(1); }
+};
+template <typename T> struct Step {  // what compares has no slope
+  T first(T, T) const { return T(0); }
+  T second(T, T) const { return T(0); }
+};
+template <typename T> struct Equal : Step<T> {
+  T value(T a, T b) const { return T(a == b); }
+};
+template <typename T> struct NotEqual : Step<T> {
+  T value(T a, T b) const { return T(a != b); }
+};
+template <typename T> struct Greater : Step<T> {
+  T value(T a, T b) const { return T(a > b); }
+};
+template <typename T> struct GreaterEqual : Step<T> {
+  T value(T a, T b) const { return T(a >= b); }
+};
+template <typename T> struct Lesser : Step<T> {
+  T value(T a, T b) const { return T(a < b); }
+};
+template <typename T> struct LesserEqual : Step<T> {
+  T value(T a, T b) const { return T(a <= b); }
 };
 
 }  // namespace edb

@@ -67,16 +67,17 @@ void with_unary(int64_t which, T first, T second, Body body) {
     case 7: body(Sqrt<T>{}, Slope{"Sqrt", kFromResult}); break;
     case 8: body(Leaky<T>{first}, Slope{"Leaky", kFromArgument}); break;
     case 9: body(Clip<T>{first, second}, Slope{"Clip", kFromArgument}); break;
-    case 10: body(Abs<T>{}, Slope{"Abs", kFromArgument}); break;
-    case 11: body(Exp<T>{}, Slope{"Exp", kFromResult}); break;
-    case 12: body(Log<T>{}, Slope{"Log", kFromArgument}); break;
-    case 13: body(Gamma<T>{}, Slope{"Gamma", kFromArgument}); break;
-    case 14: body(LogGamma<T>{}, Slope{"LogGamma", kFromArgument}); break;
-    case 15: body(Erf<T>{}, Slope{"Erf", kFromArgument}); break;
-    case 16: body(ErfInv<T>{}, Slope{"ErfInv", kFromArgument}); break;
-    case 17: body(Reciprocal<T>{first}, Slope{"Reciprocal", kFromArgument}); break;
-    case 18: body(Maximum<T>{first}, Slope{"Maximum", kFromArgument}); break;
-    case 19: body(Minimum<T>{first}, Slope{"Minimum", kFromArgument}); break;
+    case 10: body(Elu<T>{first}, Slope{"Elu", kFromResult}); break;
+    case 11: body(Abs<T>{}, Slope{"Abs", kFromArgument}); break;
+    case 12: body(Exp<T>{}, Slope{"Exp", kFromResult}); break;
+    case 13: body(Log<T>{}, Slope{"Log", kFromArgument}); break;
+    case 14: body(Gamma<T>{}, Slope{"Gamma", kFromArgument}); break;
+    case 15: body(LogGamma<T>{}, Slope{"LogGamma", kFromArgument}); break;
+    case 16: body(Erf<T>{}, Slope{"Erf", kFromArgument}); break;
+    case 17: body(ErfInv<T>{}, Slope{"ErfInv", kFromArgument}); break;
+    case 18: body(Reciprocal<T>{first}, Slope{"Reciprocal", kFromArgument}); break;
+    case 19: body(Maximum<T>{first}, Slope{"Maximum", kFromArgument}); break;
+    case 20: body(Minimum<T>{first}, Slope{"Minimum", kFromArgument}); break;
     default: throw std::runtime_error("unknown elementwise function");
   }
 }
@@ -89,8 +90,14 @@ void with_binary(int64_t which, Body body) {
     case 1: body(Subtract<T>{}, Slope{"Subtract", kFromNothing}); break;
     case 2: body(Multiply<T>{}, Slope{"Multiply", kFromArgument}); break;
     case 3: body(Divide<T>{}, Slope{"Divide", kFromArgument}); break;
-    case 4: body(Larger<T>{}, Slope{"Larger", kFromArgument}); break;
-    case 5: body(Smaller<T>{}, Slope{"Smaller", kFromArgument}); break;
+    case 4: body(Equal<T>{}, Slope{"Equal", kFromNothing}); break;
+    case 5: body(NotEqual<T>{}, Slope{"NotEqual", kFromNothing}); break;
+    case 6: body(Greater<T>{}, Slope{"Greater", kFromNothing}); break;
+    case 7: body(GreaterEqual<T>{}, Slope{"GreaterEqual", kFromNothing}); break;
+    case 8: body(Lesser<T>{}, Slope{"Lesser", kFromNothing}); break;
+    case 9: body(LesserEqual<T>{}, Slope{"LesserEqual", kFromNothing}); break;
+    case 10: body(Larger<T>{}, Slope{"Larger", kFromArgument}); break;
+    case 11: body(Smaller<T>{}, Slope{"Smaller", kFromArgument}); break;
     default: throw std::runtime_error("unknown elementwise function");
   }
 }

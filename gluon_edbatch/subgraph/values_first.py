@@ -1,0 +1,312 @@
+"""The axis of ragged values behind axis 0, wherever a graph has it.
+
+Users write attention with weights (N, 1, K), or with heads in the place of rows, (N * heads, K, D).
+A program for rows has a row for each value, so what is not (N, K, ...) is moved there: which axis
+of an entry is that of the values, and how many heads lie in axis 0, is seen from shapes for two
+numbers of rows and of values. All that moves are axes of length one or the places of the values,
+for which natively nothing is to be done.
+"""
+
+from math import prod
+from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set
+
+import mxnet as mx
+
+from ..ops import op_of
+from ..ops.attrs import Shape
+from .ir import Entry, Node, Subgraph
+from .rewrite import Operand, Rewriter
+
+_FURTHER = 8  # values in the second of two trials, which has twice as many rows
+
+
+class _KeptAsItIs(Exception):
+    """What these rules do not know."""
+
+
+class _EntryAxes(NamedTuple):
+    """An entry of the graph.
+
+    Attributes
+    ----------
+    shape : tuple of int
+    axis : int or None
+        Where its values are, if it is ragged.
+    rows, heads : int
+        Which axis 0 is the product of.
+    """
+
+    shape: Shape
+    axis: Optional[int]
+    rows: int
+    heads: int
+
+    @property
+    def plain(self) -> bool:
+        """Whether it lies as it is to lie."""
+        return self.heads == 1 and self.axis in (None, 1)
+
+    @property
+    def others(self) -> List[int]:
+        """Its axes but the first and that of the values."""
+        return [axis for axis in range(1, len(self.shape)) if axis != self.axis]
+
+    @property
+    def lead(self) -> Shape:
+        """How its new shape begins: rows, values, heads."""
+        values = () if self.axis is None else (self.shape[self.axis],)
+        return (self.rows, *values) + ((self.heads,) if self.heads > 1 else ())
+
+    @property
+    def moved(self) -> Shape:
+        """All of its new shape."""
+        return self.lead + tuple([self.shape[axis] for axis in self.others])
+
+    def place(self, axis: int) -> int:
+        """Where an axis of the entry is in its new shape."""
+        return 1 if axis == self.axis else len(self.lead) + self.others.index(axis)
+
+
+def values_first(graph: Subgraph, shapes: Mapping[str, Shape], ragged: Set[str]) -> Subgraph:
+    """The same with all ragged entries as (N, K, ...); the graph itself if they are, or if there
+    are operators on others that these rules do not know.
+
+    Parameters
+    ----------
+    graph : Subgraph
+    shapes : dict
+        Of its inputs for some numbers of rows and values.
+    ragged : set of str
+        Names of inputs (N, K, ...).
+    """
+    try:
+        layouts = _layouts(graph, shapes, ragged)
+        if all(layout is None or layout.plain for layout in layouts.values()):
+            return graph
+        return _Mover(graph, layouts).moved()
+    except (_KeptAsItIs, mx.base.MXNetError):
+        return graph
+
+
+def _layouts(
+    graph: Subgraph, shapes: Mapping[str, Shape], ragged: Set[str]
+) -> Dict[Entry, Optional[_EntryAxes]]:
+    """Of all entries; None of what does not depend on the inputs."""
+    more = {
+        name: (2 * shape[0], shape[1] + _FURTHER) + shape[2:]
+        if name in ragged
+        else (2 * shape[0],) + shape[1:]
+        for name, shape in shapes.items()
+    }
+    rows = shapes[min(ragged)][0]
+    found: Dict[Entry, Optional[_EntryAxes]] = {}
+    for index, both in enumerate(zip(graph.infer(shapes) or (), graph.infer(more) or ())):
+        for output, (one, other) in enumerate(zip(*both)):
+            found[Entry(index, output)] = None if one == other else _layout(one, other, rows)
+    return found
+
+
+def _layout(one: Shape, other: Shape, rows: int) -> _EntryAxes:
+    if len(one) != len(other):
+        raise _KeptAsItIs
+    axes = [axis for axis, sizes in enumerate(zip(one, other)) if sizes[0] != sizes[1]]
+    values = [axis for axis in axes if axis and other[axis] == one[axis] + _FURTHER]
+    if axes != [0, *values] or len(values) > 1 or other[0] != 2 * one[0] or one[0] % rows:
+        raise _KeptAsItIs
+    return _EntryAxes(one, values[0] if values else None, rows, one[0] // rows)
+
+
+class _AxesCall(NamedTuple):
+    """An operator: its inputs in the new graph, and how they and its result lay in the old one."""
+
+    node: Node
+    inputs: List[Operand]
+    before: List[Optional[_EntryAxes]]
+    after: _EntryAxes
+
+    @property
+    def x(self) -> _EntryAxes:
+        """Of the first input."""
+        if self.before[0] is None:
+            raise _KeptAsItIs
+        return self.before[0]
+
+
+class _Mover:
+    def __init__(self, graph: Subgraph, layouts: Dict[Entry, Optional[_EntryAxes]]):
+        self._graph, self._layouts = graph, layouts
+        self._new = Rewriter()
+        self._moved: Dict[Entry, Operand] = {}
+
+    def moved(self) -> Subgraph:
+        """The new graph."""
+        for index, node in enumerate(self._graph.nodes):
+            inputs = [self._moved[entry] for entry in node.inputs]
+            before = [self._layouts[entry] for entry in node.inputs]
+            after = self._layouts[Entry(index)]
+            if after is None or all(each is None or each.plain for each in [*before, after]):
+                self._keep(index, node, inputs)
+            else:
+                self._moved[Entry(index)] = self._replaced(_AxesCall(node, inputs, before, after))
+        heads = [self._layouts[head] for head in self._graph.heads]
+        if not all(head is None or head.plain for head in heads):
+            raise _KeptAsItIs
+        return Subgraph.of(self._new.nodes, [self._moved[head].entry for head in self._graph.heads])
+
+    def _keep(self, index: int, node: Node, inputs: Sequence[Operand]) -> None:
+        place, output = self._new.keep(node, inputs), 0
+        while Entry(index, output) in self._layouts:
+            layout = self._layouts[Entry(index, output)]
+            shape = layout.shape if layout else ()
+            self._moved[Entry(index, output)] = Operand(place, output, shape)
+            output += 1
+
+    def _replaced(self, call: _AxesCall) -> Operand:
+        op = op_of(call.node.op)
+        if call.node.op in _RULES:
+            return _RULES[call.node.op](self, call)
+        if op.is_view and len(call.inputs) == 1 and op.padding is not None:
+            return self._view(call)
+        if op.broadcasting is not None:
+            return self._broadcast(call)
+        if op.by_value(call.node.attrs):
+            return self._by_value(call)
+        if op.elementwise and len(call.inputs) == 1:
+            return self._same(call, call.inputs)
+        raise _KeptAsItIs
+
+    def _same(self, call: _AxesCall, inputs: Sequence[Operand], **attrs: object) -> Operand:
+        """The operator of these inputs."""
+        attrs = {**call.node.attrs, **attrs}
+        return self._new.add(call.node.op, inputs, call.after.moved, **attrs)
+
+    def _shaped(self, operand: Operand, shape: Shape) -> Operand:
+        """A row of an operand in another shape."""
+        if operand.shape == shape:
+            return operand
+        lead = 2 if operand.shape[:2] == shape[:2] else 1
+        text = ', '.join(['0'] * lead + [str(size) for size in shape[lead:]])
+        return self._new.add('Reshape', [operand], shape, shape=f'({text})')
+
+    # --- rules -----------------------------------------------------------------------------------
+
+    def _by_value(self, call: _AxesCall) -> Operand:
+        """Along the last axis at most."""
+        if call.x.axis == len(call.x.shape) - 1 or any(call.before[1:]):
+            raise _KeptAsItIs
+        return self._same(call, call.inputs)
+
+    def _view(self, call: _AxesCall) -> Operand:
+        """Another shape; what is in front of the values remains there."""
+        x, after = call.x, call.after
+        if (x.axis is None) != (after.axis is None) or (
+            prod(x.shape[: x.axis or 0]) != prod(after.shape[: after.axis or 0])
+        ):
+            raise _KeptAsItIs
+        return self._shaped(call.inputs[0], after.moved)
+
+    def _transpose(self, call: _AxesCall) -> Operand:
+        x, rank = call.x, len(call.x.shape)
+        if call.node.op == 'transpose':
+            axes = list(call.node.attrs.integers('axes')) or list(reversed(range(rank)))
+        else:
+            axes = list(range(rank))
+            one, other = (call.node.attrs.axis(key, rank, 0) for key in ('dim1', 'dim2'))
+            axes[one], axes[other] = other, one
+        if axes[0] != 0:
+            raise _KeptAsItIs
+        order = [x.place(axes[axis]) for axis in call.after.others]
+        if order == sorted(order):
+            return call.inputs[0]
+        lead = tuple(range(len(x.lead)))
+        return self._new.add('transpose', call.inputs, call.after.moved, axes=(*lead, *order))
+
+    def _along(self, call: _AxesCall) -> Operand:
+        """Along an axis, which remains."""
+        axis = call.node.attrs.axis('axis', len(call.x.shape), -1)
+        if axis == 0 or any(call.before[1:]):
+            raise _KeptAsItIs
+        return self._same(call, call.inputs, axis=call.x.place(axis))
+
+    def _reduced(self, call: _AxesCall) -> Operand:
+        axes = call.node.attrs.axes(len(call.x.shape))
+        if 0 in axes:
+            raise _KeptAsItIs
+        places = tuple(sorted(map(call.x.place, axes)))
+        kept = [size for i, size in enumerate(call.x.moved) if i not in places]
+        reduced = self._new.add(call.node.op, call.inputs, tuple(kept), axis=places)
+        return self._shaped(reduced, call.after.moved)
+
+    def _broadcast(self, call: _AxesCall) -> Operand:
+        after = call.after
+        return self._same(
+            call,
+            [
+                self._beside(operand, layout, after)
+                for operand, layout in zip(call.inputs, call.before)
+            ],
+        )
+
+    def _beside(self, operand: Operand, layout: Optional[_EntryAxes], after: _EntryAxes) -> Operand:
+        """With the axes of what it meets."""
+        if layout is None or layout.heads != after.heads or len(layout.shape) != len(after.shape):
+            raise _KeptAsItIs
+        if layout.axis == after.axis:
+            return operand
+        heads = layout.lead[1:]
+        sizes = tuple([layout.shape[axis] for axis in after.others])
+        return self._shaped(operand, (layout.rows, 1, *heads, *sizes))
+
+    def _batch_dot(self, call: _AxesCall) -> Operand:
+        """Which axes of its factors are that of the values tells what it is."""
+        turned = [call.node.attrs.flag(f'transpose_{name}') for name in 'ab']
+        (a, b), (first, second) = call.inputs, call.before
+        if first is None or second is None:
+            raise _KeptAsItIs
+        inner = 1 if turned[0] else 2, 2 if turned[1] else 1
+        if (first.axis, second.axis) == inner:
+            return self._sum_of_values(call, a, b)
+        if first.axis == 3 - inner[0] and second.axis is None:
+            return self._by_matrix(call, a, b, turned[1])
+        if first.axis is None and second.axis == 3 - inner[1]:
+            return self._by_matrix(call, b, a, not turned[0])
+        raise _KeptAsItIs
+
+    def _by_matrix(
+        self, call: _AxesCall, values: Operand, matrix: Operand, turned: bool
+    ) -> Operand:
+        """Each value by the matrix of its row and head."""
+        after = call.after
+        if after.heads == 1:
+            return self._new.add('batch_dot', [values, matrix], after.moved, transpose_b=turned)
+        if after.moved[-1] != 1:
+            raise _KeptAsItIs
+        query = self._shaped(matrix, (after.rows, 1, *values.shape[2:]))
+        products = self._new.add('broadcast_mul', [values, query], values.shape)
+        total = self._new.add('sum', [products], values.shape[:-1], axis=-1)
+        return self._shaped(total, after.moved)
+
+    def _sum_of_values(self, call: _AxesCall, a: Operand, b: Operand) -> Operand:
+        """The product of two factors of each value, summed over the values."""
+        after = call.after
+        if after.heads == 1:
+            return self._new.add('batch_dot', [a, b], after.moved, transpose_a=True)
+        if 1 not in (a.shape[-1], b.shape[-1]):
+            raise _KeptAsItIs
+        shape = (*a.shape[:-1], a.shape[-1] * b.shape[-1])
+        products = self._new.add('broadcast_mul', [a, b], shape)
+        total = self._new.add('sum', [products], shape[:1] + shape[2:], axis=1)
+        return self._shaped(total, after.moved)
+
+
+_RULES: Dict[str, Callable[[_Mover, _AxesCall], Operand]] = {
+    'transpose': _Mover._transpose,
+    'SwapAxis': _Mover._transpose,
+    'batch_dot': _Mover._batch_dot,
+    'softmax': _Mover._along,
+    'log_softmax': _Mover._along,
+    'sum': _Mover._reduced,
+    'mean': _Mover._reduced,
+    'max': _Mover._reduced,
+    'min': _Mover._reduced,
+}
