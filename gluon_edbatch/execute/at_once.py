@@ -13,7 +13,7 @@ import numpy as np
 from mxnet.ndarray import NDArray
 
 from ..graph.collect import Calls, Edges
-from ..mx.arrays import alias
+from ..mx.arrays import alias, concatenated
 from ..mx.guard import Watched
 from ..mx.host import upload
 from ..mx.modes import modes
@@ -174,7 +174,7 @@ class CallsAtOnce:
                 continue
             several = [self._value(next(values), argument.arena) for _ in range(next(lengths))]
             if argument.kind is Kind.FLAT:
-                yield mx.nd.concat(*several, dim=0)
+                yield concatenated(several)
             else:
                 yield mx.nd.stack(*several, axis=1) if several else None
 

@@ -12,7 +12,7 @@ import numpy as np
 from mxnet.ndarray import CachedOp, NDArray
 
 from ..errors import RecordError
-from ..mx.arrays import alias, detached
+from ..mx.arrays import alias, concatenated, detached
 from ..mx.host import upload
 from ..mx.invoke import invoke, operator_handle
 from ..mx.modes import modes
@@ -117,7 +117,7 @@ class EagerCalls:
             values = list(_values(arena, first.tolist(), ragged))
             if ragged:
                 return mx.nd.stack(*values, axis=1)
-            return values[0] if len(values) == 1 else mx.nd.concat(*values, dim=0)
+            return values[0] if len(values) == 1 else concatenated(values)
         rows = self._rows(read.arena, numbers, batch.node_type.mode.recording)
         return (
             rows.reshape((batch.rows, read.length) + argument.arena.row_shape) if ragged else rows

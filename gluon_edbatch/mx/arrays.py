@@ -47,6 +47,13 @@ def rows_of(array: NDArray, begin: int, end: int) -> NDArray:
     return NDArray(handle)
 
 
+def concatenated(arrays: Sequence[NDArray]) -> NDArray:
+    """Their rows, one after the other; MXNet's own `concat` takes no truth values."""
+    if arrays[0].dtype != np.bool_:
+        return mx.nd.concat(*arrays, dim=0)
+    return mx.nd.concat(*[array.astype(np.uint8) for array in arrays], dim=0).astype(np.bool_)
+
+
 def as_numpy(array: NDArray, shape: Sequence[int]) -> NDArray:
     """The same array of ``mx.np``; with no axes if `shape` has none."""
     array = alias(array, mx.np.ndarray)

@@ -6,7 +6,7 @@ import mxnet as mx
 import numpy as np
 from mxnet.ndarray import NDArray
 
-from ..mx.arrays import alias, detached, rows_of
+from ..mx.arrays import alias, concatenated, detached, rows_of
 from ..mx.host import upload
 from ..mx.modes import modes, set_recording
 from ..mx.pool import Memory
@@ -102,7 +102,7 @@ class EagerArena:
     def take(self, rows: np.ndarray, taped: bool) -> Tuple[NDArray, bool]:
         """See `Arena`."""
         with modes(taped):
-            return mx.nd.concat(*self.values(rows), dim=0), taped
+            return concatenated(list(self.values(rows))), taped
 
 
 class Locations:
