@@ -27,7 +27,7 @@ from ..record.stores import Arena, EagerArena
 from ..schedule import Schedule, Scheduler
 from ..subgraph.node_type import Kind, NodeType
 from ..subgraph.spec import ArenaKey, spec_of
-from .backend import traits_of
+from .backend import is_run, traits_of
 from .backward import BackwardPass, connect
 from .clock import Clock
 from .counts import EvaluationCounts
@@ -89,6 +89,10 @@ class Evaluator:
             recording.finish_if_done()
         else:
             self.inside_s += time.perf_counter() - started
+
+    def runs(self, node_type: NodeType) -> bool:
+        """Whether there is a backend for a type."""
+        return is_run(node_type)
 
     def graph(self, recording: Recording) -> Graph:
         """The calls that wait, as a scheduler will see them."""

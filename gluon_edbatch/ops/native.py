@@ -8,6 +8,7 @@ from typing import Callable, Optional, Tuple
 
 import numpy as np
 
+from .arranged import by_heads
 from .attrs import Attrs, Shape
 from .instructions import (
     ADD,
@@ -221,6 +222,8 @@ def transpose(call: LoweredCall) -> None:
         axes = list(range(rank))
         first, second = (call.attrs.axis(key, rank, 0) for key in ('dim1', 'dim2'))
         axes[first], axes[second] = second, first
+    if by_heads(call):
+        return
     if axes[:lead] != list(range(lead)) or rank == lead:
         raise Unsupported('moves rows')
     moved = [place for place, axis in enumerate(axes) if place != axis] or [lead]
@@ -240,6 +243,9 @@ def _cut(
     if value.parameter >= 0:
         _cut_parameter(call, axis, begin, end, output)
         return
+    if value.ragged and (axis, begin, end) == (1, 0, 1):
+        _first_value(call, output)
+        return
     axis -= value.lead
     if axis < 0:
         raise Unsupported('cuts across rows')
@@ -253,6 +259,14 @@ def _cut(
     source = View(part.register, part.offset, value.view.width - begin * inner)
     numbers = outer, part.width, part.width, size * inner
     call.low.emit(Opcode.STRIDED, call.out(value.ragged, output), source, numbers=numbers)
+
+
+def _first_value(call: LoweredCall, output: int) -> None:
+    """Of those of each row."""
+    out = call.out(False, output)
+    first = call.low.new(out.width, False)
+    call.low.emit(Opcode.CONSTANT, first, reals=(0.0,))
+    call.low.emit(Opcode.SEGMENT_PICK, out, call.inputs[0].view, first)
 
 
 def _cut_parameter(
@@ -378,6 +392,26 @@ def softmax(op: Opcode) -> NativeRule:
         call.emit(op, numbers=(x.shape[-1],))
 
     return rule
+
+
+def layer_norm(call: LoweredCall) -> None:
+    x, *weights = call.inputs
+    if (
+        x.view is None
+        or call.attrs.axis('axis', call.rank, -1) != call.rank - 1
+        or len(x.shape) != 1
+        or any(value.parameter < 0 for value in weights)
+        or call.attrs.flag('output_mean_var')
+    ):
+        raise Unsupported(f'has {call.op} of something else than rows')
+    gamma, beta = map(call.low.parameter, weights)
+    epsilon = call.attrs.number('eps', 1e-5)
+    call.emit(Opcode.LAYER_NORM, x, parameter=gamma, bias=beta, reals=(epsilon,))
+
+
+def div_sqrt_dim(call: LoweredCall) -> None:
+    factor = 1.0 / math.sqrt(call.shape[-1])
+    call.emit(Opcode.UNARY, numbers=(AFFINE.number,), reals=(factor, -0.0))
 
 
 def pick(call: LoweredCall) -> None:

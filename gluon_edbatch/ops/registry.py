@@ -50,6 +50,8 @@ class Op:
         Which padded axes are equally long, where shapes of the results do not tell.
     native : callable, optional
         What it becomes in a program for rows (see `ops.native`).
+    arranged : callable, optional
+        The same of ragged values that the graph arranges by heads (see `ops.arranged`).
     number : callable, optional
         What it becomes where the number among its attributes is data (see `ops.numbers`).
     elementwise : bool
@@ -97,6 +99,7 @@ class Op:
     padding: Optional[PaddingRule] = None
     links: Optional[LinksRule] = None
     native: Optional[NativeRule] = None
+    arranged: Optional[NativeRule] = None
     number: Optional[NumberRule] = None
     elementwise: bool = False
     by_value: Callable[[Attrs], bool] = lambda attrs: False

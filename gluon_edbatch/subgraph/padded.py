@@ -6,7 +6,7 @@ the padding is cut off: nothing is given back there, so no gradient comes from t
 sentence is, is a further argument of the block's graph, where masks need it.
 """
 
-from typing import Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..ops.attrs import Shape
 from .ir import Subgraph
@@ -36,6 +36,8 @@ class PaddedGraph(NamedTuple):
         Whether calls by their lengths cost more than to pad and to cut.
     reason : str
         Why there is no graph.
+    original : StaticGraph
+        The block's.
     """
 
     graph: Optional[StaticGraph]
@@ -45,6 +47,7 @@ class PaddedGraph(NamedTuple):
     results: Tuple[Dict[int, int], ...] = ()
     pays: bool = False
     reason: str = ''
+    original: Any = None
 
     def takes(self, shapes: Sequence[Shape]) -> bool:
         """Whether it is for arguments of these shapes: some must have the same length."""
@@ -109,6 +112,7 @@ def padded_graph(
         frozenset((position[one], position[other]) for one, other in padding.linked),
         tuple({axis: position[name] for axis, name in axes.items()} for axes in padding.results),
         len(graph.subgraph.operators) > _FEW,
+        original=graph,
     )
 
 
