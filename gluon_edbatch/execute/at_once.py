@@ -34,8 +34,9 @@ def which(
 ) -> np.ndarray:
     """(n,) bool, the calls of these types that can run at once."""
     types = {kind for kind in types if _has_its_parameters(recording, kind)}
-    kinds = [recording.forms[form].node_type for form in calls.forms.tolist()]
-    fits = np.array([kind in types for kind in kinds])
+    forms = [recording.forms[form] for form in calls.forms.tolist()]
+    kinds = [form.node_type for form in forms]
+    fits = np.array([form.node_type in types and not form.length for form in forms])
     changed = _changed(recording, calls)
     if changed:
         taped = np.array([kind.mode.recording for kind in kinds])

@@ -29,6 +29,11 @@ class Backend(Protocol):
 BACKENDS: Tuple[Backend, ...] = (native, cached)
 
 
+def is_run(node_type: NodeType) -> bool:
+    """Whether one can run the type."""
+    return any(backend.traits(node_type) is not None for backend in BACKENDS)
+
+
 def traits_of(node_type: NodeType) -> Traits:
     """Those of the first that can run the type."""
     return next(filter(None, (backend.traits(node_type) for backend in BACKENDS)))

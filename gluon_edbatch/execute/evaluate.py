@@ -29,7 +29,7 @@ from ..schedule import Schedule, Scheduler
 from ..subgraph.node_type import Kind, NodeType
 from ..subgraph.spec import ArenaKey, spec_of
 from .at_once import CallsAtOnce, which
-from .backend import traits_of
+from .backend import is_run, traits_of
 from .backward import BackwardPass, connect
 from .choice import Choice, candidates, choose, next_evaluation, rule_out
 from .clock import Clock
@@ -143,6 +143,10 @@ class Evaluator:
                 time.perf_counter() - began,
             )
         )
+
+    def runs(self, node_type: NodeType) -> bool:
+        """Whether there is a backend for a type."""
+        return is_run(node_type)
 
     def graph(self, recording: Recording) -> Graph:
         """The calls that wait, as a scheduler will see them."""

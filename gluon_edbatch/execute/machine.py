@@ -210,6 +210,17 @@ class Machine:
             return self.rows(batch, position, False)
         return mx.nd.take(self.arenas[read.arena], self.index(read, batch.node_type))
 
+    def first_packed(self, batch: Batch, position: int) -> NDArray:
+        """A packed argument of the first call of a batch as an array (1, L, ...)."""
+        read = batch.reads[position]
+        parents = parents_of(read)
+        length = np.count_nonzero(self.plan.indices[parents.begin : parents.end] == 0)
+        only = read._replace(end=read.begin + length, parents=None)
+        rows = self.arenas[read.arena]._slice(only.begin, only.end)
+        if read.gather:
+            rows = mx.nd.take(self.arenas[read.arena], self.index(only, batch.node_type))
+        return rows.expand_dims(0)
+
     def _padded(self, batch: Batch, read: Read) -> NDArray:
         indices, arena = self.plan.indices, self.plan.arenas[read.arena]
         rows = indices[read.begin : read.end] if read.gather else np.arange(read.begin, read.end)

@@ -46,6 +46,9 @@ def verify(machine, batch, lengths: np.ndarray, rows: np.ndarray, line: str) -> 
         If they differ; the message names the block and the line that called it.
     """
     node_type = batch.node_type
+    if node_type.packed:
+        _verify_packed(machine, batch, line)
+        return
     longest = lengths.max(axis=0) if lengths.size else np.zeros(0, int)
     which = int(lengths.sum(axis=1).argmin()) if lengths.size else len(rows) - 1
     padded = bool((lengths[which] < longest).any()) if lengths.size else True
@@ -82,6 +85,26 @@ def verify(machine, batch, lengths: np.ndarray, rows: np.ndarray, line: str) -> 
             raise RowDependenceError(_message(node_type, found, expected, padded, line))
     known.verified = True
     known.verified_padding = known.verified_padding or padded
+
+
+def _verify_packed(machine, batch, line: str) -> None:
+    """The same of a batch of packed sentences: its first, by MXNet's operators."""
+    node_type, known = batch.node_type, executable(batch.node_type)
+    inputs = [
+        machine.first_packed(batch, position)
+        if argument.kind is Kind.PACKED
+        else machine.read(batch, position)._slice(0, 1)
+        for position, argument in enumerate(node_type.arguments)
+    ]
+    alone = run_unrecorded(
+        machine, node_type, inputs, _kinds(node_type, ()), node_type.mode.training
+    )
+    for mine, write, packed in zip(alone, batch.writes, node_type.packed):
+        expected = mine.asnumpy()[0] if packed else mine.asnumpy()
+        rows = machine.arenas[write.arena]._slice(write.begin, write.begin + len(expected))
+        if not _close(rows.asnumpy(), expected):
+            raise RowDependenceError(_message(node_type, rows.asnumpy(), expected, True, line))
+    known.verified = known.verified_padding = True
 
 
 def _cut(node_type, inputs, begin, end, lengths) -> List[NDArray]:

@@ -34,6 +34,9 @@ class Opcode(IntEnum):
     SEGMENT_EXTREME = 17
     SEGMENT_MASK = 18
     SEGMENT_PICK = 19
+    POSITIONS = 20
+    LAYER_NORM = 21
+    ATTENTION = 22
 
 
 class Function(NamedTuple):
@@ -142,6 +145,11 @@ class Instruction(NamedTuple):
     numbers: Tuple[int, ...] = ()
     reals: Tuple[float, ...] = ()
 
+    @property
+    def third(self) -> View:
+        """What attention reads besides: its values, where `a` and `b` are queries and keys."""
+        return View(*self.numbers[1:]) if self.op is Opcode.ATTENTION else NO_VIEW
+
     def __str__(self) -> str:
         name, numbers = self.op.name, self.numbers
         if self.op in (Opcode.UNARY, Opcode.BINARY):
@@ -246,4 +254,6 @@ def read_backward(instruction: Instruction) -> List[View]:
         Opcode.SEGMENT_EXTREME: [out, a],
         Opcode.SEGMENT_MASK: [b],
         Opcode.SEGMENT_PICK: [b],
+        Opcode.LAYER_NORM: [a],
+        Opcode.ATTENTION: [a, b, instruction.third],
     }.get(op, [])

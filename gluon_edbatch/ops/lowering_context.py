@@ -1,5 +1,6 @@
 """What rules of lowering read and write: the program under way."""
 
+from enum import Enum
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple, Union
 
 import numpy as np
@@ -12,6 +13,34 @@ Entry = Tuple[int, int]  # node and output
 
 class Unsupported(Exception):
     """There is no rule for an operator, or none for these arguments."""
+
+
+class Arrangement(Enum):
+    """Which axes the graph's entry has, where its values lie as ever: one after the other, each
+    with the columns of all heads."""
+
+    ROWS = 'rows'  # those of the batch, of the values if it is ragged, and of a row
+    POSITIONS = 'positions'  # the same for all rows, whose axis it does not have
+    HEADS = 'heads'  # (N, heads, K, columns)
+    MERGED = 'merged'  # (N times heads, K, columns)
+
+
+class Scores(NamedTuple):
+    """Products of queries and keys, which attention computes itself: (N times heads, K, K), or
+    with both axes.
+
+    Attributes
+    ----------
+    queries, keys : View
+    scale : float
+    weights : bool
+        Whether they went through a softmax.
+    """
+
+    queries: View
+    keys: View
+    scale: float = 1.0
+    weights: bool = False
 
 
 class Value(NamedTuple):
@@ -28,6 +57,9 @@ class Value(NamedTuple):
         Position among the type's parameters, or -1.
     begin : int
         Of a part of a parameter: its first element.
+    arrangement : Arrangement
+    scores : Scores or None
+        What is in no register.
     """
 
     shape: Shape
@@ -35,6 +67,8 @@ class Value(NamedTuple):
     ragged: bool = False
     parameter: int = -1
     begin: int = 0
+    arrangement: Arrangement = Arrangement.ROWS
+    scores: Optional[Scores] = None
 
     @property
     def lead(self) -> int:
@@ -257,6 +291,17 @@ class LoweredCall(NamedTuple):
     def out(self, ragged: bool, output: int = 0) -> View:
         """Where a result goes."""
         return self.low.out(self.node, ragged, output)
+
+    @property
+    def arranged(self) -> bool:
+        """Whether an input has other axes than rows have."""
+        return any(
+            value is not None and value.arrangement is not Arrangement.ROWS for value in self.inputs
+        )
+
+    def give(self, value: Value) -> None:
+        """The result."""
+        self.low.values[self.node.index, 0] = value
 
     def alias(self, value: Value, output: int = 0) -> None:
         """A result that is there, maybe in another shape."""

@@ -8,6 +8,7 @@ from typing import Callable, Optional, Tuple
 
 import numpy as np
 
+from .arranged import by_heads
 from .attrs import Attrs, Shape
 from .instructions import (
     ADD,
@@ -250,6 +251,8 @@ def transpose(call: LoweredCall) -> None:
         axes = list(range(rank))
         first, second = (call.attrs.axis(key, rank, 0) for key in ('dim1', 'dim2'))
         axes[first], axes[second] = second, first
+    if by_heads(call):
+        return
     if axes[:lead] != list(range(lead)) or rank == lead:
         raise Unsupported('moves rows')
     moved = [place for place, axis in enumerate(axes) if place != axis] or [lead]
@@ -269,6 +272,9 @@ def _cut(
     if value.parameter >= 0:
         _cut_parameter(call, axis, begin, end, output)
         return
+    if value.ragged and (axis, begin, end) == (1, 0, 1):
+        _first_value(call, output)
+        return
     axis -= value.lead
     if axis < 0:
         raise Unsupported('cuts across rows')
@@ -282,6 +288,14 @@ def _cut(
     source = View(part.register, part.offset, value.view.width - begin * inner)
     numbers = outer, part.width, part.width, size * inner
     call.low.emit(Opcode.STRIDED, call.out(value.ragged, output), source, numbers=numbers)
+
+
+def _first_value(call: LoweredCall, output: int) -> None:
+    """Of those of each row."""
+    out = call.out(False, output)
+    first = call.low.new(out.width, False)
+    call.low.emit(Opcode.CONSTANT, first, reals=(0.0,))
+    call.low.emit(Opcode.SEGMENT_PICK, out, call.inputs[0].view, first)
 
 
 def _cut_parameter(
@@ -478,13 +492,24 @@ def l2_normalization(call: LoweredCall) -> None:
 
 
 def layer_norm(call: LoweredCall) -> None:
-    """Less the mean, by the root of the variance, which are columns of their own; by gamma, and
-    beta added."""
-    x, low = call.x, call.low
-    if call.attrs.axis('axis', call.rank, -1) != call.rank - 1 or not x.shape:
+    """One instruction for rows with gamma and beta of their own width, else a composition."""
+    x, *weights = call.inputs
+    if call.attrs.axis('axis', call.rank, -1) != call.rank - 1 or not call.x.shape:
         raise Unsupported(f'has {call.op} along another axis')
     if call.attrs.flag('output_mean_var'):
         raise Unsupported(f'has {call.op} that gives mean and variance')
+    if x.view is None or len(x.shape) != 1 or any(value.parameter < 0 for value in weights):
+        _layer_norm_by_parts(call)
+        return
+    gamma, beta = map(call.low.parameter, weights)
+    epsilon = _single(call.attrs.get('eps', '1e-05'))
+    call.emit(Opcode.LAYER_NORM, x, parameter=gamma, bias=beta, reals=(epsilon,))
+
+
+def _layer_norm_by_parts(call: LoweredCall) -> None:
+    """Less the mean, by the root of the variance, which are columns of their own; by gamma, and
+    beta added."""
+    x, low = call.x, call.low
     gamma, beta = (low.rows(call.node, value, x.ragged).view for value in call.inputs[1:])
     length, width = x.shape[-1], x.view.width
     centred, square, normal, scaled = (low.new(width, x.ragged) for _ in range(4))

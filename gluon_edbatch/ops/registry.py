@@ -54,6 +54,8 @@ class Op:
         Which padded axes are equally long, where shapes of the results do not tell.
     native : callable, optional
         What it becomes in a program for rows (see `ops.native`).
+    arranged : callable, optional
+        The same of ragged values that the graph arranges by heads (see `ops.arranged`).
     number : callable, optional
         What it becomes where the number among its attributes is data (see `ops.numbers`).
     elementwise : bool
@@ -102,6 +104,7 @@ class Op:
     apart: Optional[ApartRule] = None
     links: Optional[LinksRule] = None
     native: Optional[NativeRule] = None
+    arranged: Optional[NativeRule] = None
     number: Optional[NumberRule] = None
     elementwise: bool = False
     by_value: Callable[[Attrs], bool] = lambda attrs: False

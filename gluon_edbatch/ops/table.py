@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from . import apart, mending, native, numbers, padding, rows, whole
+from . import apart, arranged, mending, native, numbers, padding, rows, whole
 from .instructions import ADD, AFFINE, COPY, Opcode, binary_function, unary_function
 from .native import inverse, scalar
 from .numbers import operand
@@ -35,7 +35,12 @@ _unary('softsign', padding=keeps, native=native.unary(unary_function('SoftSign',
 _unary('square', padding=keeps, native=native.unary(unary_function('Square', 'x')))
 _unary('abs', padding=keeps, native=native.unary(unary_function('Abs', 'x')))
 _affine('negative', lambda _: (-1.0, -0.0), padding=keeps)
-_unary('_copy', padding=keeps, native=native.unary(AFFINE, lambda _: COPY))
+_unary(
+    '_copy',
+    padding=keeps,
+    native=native.unary(AFFINE, lambda _: COPY),
+    arranged=arranged.same,
+)
 _unary('sigmoid', padding=finite, native=native.unary(unary_function('Sigmoid', 'y')))
 _unary('exp', padding=only_at(At.ZERO, At.FINITE), native=native.unary(unary_function('Exp', 'y')))
 _unary('log', padding=_AT_ONE, native=native.unary(unary_function('Log', 'x')))
@@ -61,7 +66,12 @@ _unary('log1p expm1 tan arcsin sinh arctanh', padding=only_at(At.ZERO, At.ZERO))
 _unary('arccos cosh', padding=only_at(At.ZERO, At.FINITE))
 _unary('rsqrt cbrt rcbrt log10 log2', padding=_AT_ONE)
 _unary('arccosh _contrib_quadratic')
-_unary('BlockGrad', padding=keeps, native=native.stop_gradient)
+_unary(
+    'BlockGrad',
+    padding=keeps,
+    native=native.stop_gradient,
+    arranged=arranged.stop_gradient,
+)
 _unary('zeros_like', padding=keeps, native=native.constant(0.0))
 _unary('ones_like', padding=finite, native=native.constant(1.0))
 _unary('one_hot', elementwise=False, indices=(0,))
@@ -82,6 +92,7 @@ _each(
     by_value=lambda attrs: not attrs.integers('axes'),
     padding=padding.dropout,
     native=native.dropout,
+    arranged=arranged.dropout,
     is_view=True,
     noise=lambda attrs, training: training or attrs.get('mode') == 'always',
 )
@@ -92,12 +103,14 @@ _affine(
     '_mul_scalar',
     lambda attrs: (scalar(attrs), -0.0),
     padding=keeps,
+    arranged=arranged.scaled(lambda call: scalar(call.attrs)),
     number=operand('broadcast_mul'),
 )
 _affine(
     '_div_scalar',
     lambda attrs: (inverse(scalar(attrs)), -0.0),
     padding=padding.scaled,
+    arranged=arranged.scaled(lambda call: inverse(scalar(call.attrs))),
     number=operand('broadcast_div'),
 )
 _affine(
@@ -279,6 +292,7 @@ _each(
     whole=whole.batch_dot,
     padding=padding.matrices,
     native=native.batch_dot,
+    arranged=arranged.batch_dot,
     heavy=True,
 )
 _each('_linalg_gemm2', rows=rows.batch_dot, whole=whole.matrices, never_adds=True)
@@ -328,6 +342,7 @@ _each(
     padding=padding.normalised(At.LOWEST, At.ZERO),
     apart=apart.softmax(),
     native=native.softmax(Opcode.SOFTMAX),
+    arranged=arranged.softmax,
 )
 _each(
     'log_softmax',
@@ -381,6 +396,7 @@ _each(
     by_value=lambda attrs: True,
     padding=padding.by_last_axis,
     native=native.by_root_of_width,
+    arranged=arranged.scaled(arranged.by_root_of_columns),
 )
 
 # --- shapes --------------------------------------------------------------------------------------
@@ -391,6 +407,7 @@ _each(
     whole=whole.reshaped,
     padding=padding.view,
     native=native.reshape,
+    arranged=arranged.reshape,
     is_view=True,
     keeps_size=True,
 )
@@ -409,6 +426,7 @@ _each(
     whole=whole.reshaped,
     padding=padding.view,
     native=native.reshape,
+    arranged=arranged.reshape,
     is_view=True,
 )
 _each(
@@ -425,6 +443,7 @@ _each(
     whole=whole.transpose,
     padding=padding.alike,
     native=native.transpose,
+    arranged=arranged.transpose,
 )
 _each(
     'SwapAxis',
@@ -487,8 +506,10 @@ _each('Pad depth_to_space space_to_depth im2col', rows=rows.first_only)
 _each(
     'Embedding',
     rows=rows.embedding,
+    by_value=lambda attrs: True,
     padding=padding.lookup,
     native=native.embedding,
+    arranged=arranged.look_up,
     indices=(0,),
     weights=(1,),
     unread=(1,),
@@ -516,6 +537,7 @@ _each(
     '_contrib_arange_like',
     of_axis=lambda attrs: attrs.integer('axis', None),
     padding=padding.positions,
+    native=arranged.positions,
 )
 
 # --- sequences -----------------------------------------------------------------------------------

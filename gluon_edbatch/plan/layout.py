@@ -159,12 +159,12 @@ class _Planner:
         spans: List[Any] = [None] * len(node_type.arguments)
         start = calls.offsets[nodes]
         for position, argument in enumerate(node_type.arguments):
-            if argument.kind is Kind.ROWS:
+            if not argument.kind.counted:
                 spans[position] = (start, np.ones(len(nodes), np.int64))
                 start = start + 1
         length = calls.length_offsets[nodes]
         for position, argument in enumerate(node_type.arguments):
-            if argument.kind is not Kind.ROWS:
+            if argument.kind.counted:
                 counts = calls.lengths[length]
                 spans[position] = (start, counts)
                 start, length = start + counts, length + 1
@@ -202,7 +202,11 @@ class _Planner:
             outputs = self.calls.outputs[group.nodes]
             for position, (write, factor) in enumerate(zip(group.writes, group.node_type.factors)):
                 values.append(outputs + position)
-                rows.append(write.begin.repeat(_sizes(group.bounds)) + within[own] * factor)
+                before = within[own] * factor
+                if group.node_type.packed:
+                    ends = _bounds(self._lengths(group, position))
+                    before = ends[:-1] - ends[group.bounds[:-1]].repeat(_sizes(group.bounds))
+                rows.append(write.begin.repeat(_sizes(group.bounds)) + before)
         return groups, np.concatenate(values), np.concatenate(rows)
 
     def _place_writes(self, groups: List[Group]) -> List[Group]:
@@ -212,6 +216,8 @@ class _Planner:
             node_type = group.node_type
             for position, (spec, factor) in enumerate(zip(node_type.outputs, node_type.factors)):
                 rows = np.full(group.size, spec.rows) if node_type.alone else group.rows * factor
+                if node_type.packed:
+                    rows = np.add.reduceat(self._lengths(group, position), group.bounds[:-1])
                 asked.setdefault(self.arena_index[spec.arena], []).append((index, position, rows))
         writes: List[List[Any]] = [[None] * len(group.node_type.outputs) for group in groups]
         for arena, parts in asked.items():
@@ -230,6 +236,10 @@ class _Planner:
                 first += len(mine)
         return [group._replace(writes=tuple(mine)) for group, mine in zip(groups, writes)]
 
+    def _lengths(self, group: Group, position: int) -> np.ndarray:
+        """Rows of an output of each call."""
+        return self.locations.rows[self.calls.outputs[group.nodes] + position]
+
     # --- reads -----------------------------------------------------------------------------------
 
     def _with_reads(self, group: Group, traits: Traits, arg_rows: np.ndarray) -> Group:
@@ -239,6 +249,12 @@ class _Planner:
             node_type.arguments, self._argument_spans(node_type, nodes)
         ):
             arena = self.arena_index[argument.arena]
+            if argument.kind is Kind.PACKED:
+                lengths = self._value_rows(self.calls.args[starts])
+                rows = expand(arg_rows[starts], lengths)
+                read, parents = self._segment_reads(arena, rows, lengths, group.bounds, parents)
+                reads.append(read)
+                continue
             if argument.kind is not Kind.RAGGED:
                 reads.append(self._row_reads(arena, arg_rows, argument, starts, counts, group))
                 continue

@@ -17,6 +17,7 @@ cdef class Ints:
 @cython.final
 cdef class Prefix:
     cdef public Form form
+    cdef public bint packs
     cdef public dict constants
     cdef object _key
     cdef Prefix _next
@@ -31,11 +32,11 @@ cdef class Callee:
     cdef public bint recorded
     cdef public Py_ssize_t children
     cdef public Prefix first
-    cdef public dict of_any_rows, families
+    cdef public dict of_any_rows, families, packed
 
 @cython.final
 cdef class Form:
-    cdef public Py_ssize_t index, rows, outputs, lengths, shape
+    cdef public Py_ssize_t index, rows, outputs, length, lengths, shape
     cdef public object node_type, template, leaves, nested, first, second
     cdef public object block, mutable, elements
     cdef public bint numpy

@@ -112,10 +112,13 @@ class Prefix:
     constants : dict or None
         The prefixes after Python numbers that are attributes of an operator, by type and value;
         others are values. None where all are.
+    packs : bool
+        Whether an array that comes next is to be packed if it can be (see `packed`).
     """
 
     def __init__(self):
         self.form = None
+        self.packs = False
         self.constants: Optional[Dict[tuple, Prefix]] = None
         self._key = self._next = None
         self._others: Dict[Any, Prefix] = {}
@@ -171,6 +174,8 @@ class Callee:
         The first form with its kinds of arguments, by these but for their numbers of rows.
     families : dict
         Calls that differ in lengths only (see `padded`), by their kinds of arguments but for these.
+    packed : dict of tuple to PackedCall
+        How those are recorded whose arguments are packed.
     """
 
     def __init__(self, block: Optional[gluon.Block], function=None, options=None, shared=()):
@@ -185,6 +190,7 @@ class Callee:
         self.first = Prefix()
         self.of_any_rows: Dict[tuple, Form] = {}
         self.families: Dict[tuple, Any] = {}
+        self.packed: Dict[tuple, Any] = {}
 
 
 def is_recorded(cls: Any) -> bool:
@@ -220,6 +226,8 @@ class Form:
         Whether its results are arrays of NumPy mode.
     outputs : int
         Number of outputs.
+    length : int
+        Of sentences that are packed (see `packed`); 0 if there are none.
     lengths : int
         `ANY`, `EQUAL` or `CHECKED`.
     block : gluon.Block or None
@@ -234,11 +242,12 @@ class Form:
         each call; most blocks have none.
     """
 
-    def __init__(self, index: int, node_type: Any, rows: int, stores: List[Any]):
+    def __init__(self, index: int, node_type: Any, rows: int, stores: List[Any], length: int = 0):
         self.index = index
         self.node_type = node_type
         self.rows = rows
         self.outputs = len(stores)
+        self.length = length
         self.numpy = node_type.mode.numpy
         self.lengths = _lengths(node_type)
         self.block: Any = None
@@ -530,6 +539,8 @@ class CallLog:
         if value is None:
             return None
         self._given = True
+        if prefix.packs:
+            value = self.packed_if_free(value)
         self.node_args.append(value._id)
         return prefix.after(value._store)
 
@@ -664,7 +675,7 @@ class CallLog:
         """Any number of values as one argument (see `gluon_edbatch.ragged`)."""
         items = list(values)
         store = self.common_store(items)
-        if store is None or not store.shape:
+        if store is None or not store.shape or store.packed:
             return self.ragged_unknown(items, shape, dtype, ctx)
         ids = []
         for item in items:

@@ -9,7 +9,7 @@ import numpy as np
 from mxnet.ndarray import NDArray
 
 from ..ops.attrs import Attrs
-from ..subgraph.elements import Part
+from ..subgraph.elements import SubgraphPart
 from ..subgraph.node_type import Kind
 from ..subgraph.spec import Spec
 from ..subgraph.structure import unflatten
@@ -27,7 +27,7 @@ class PartCall(NamedTuple):
     ----------
     form : Form
     inputs : tuple of int
-        See `subgraph.elements.Part`.
+        See `subgraph.elements.SubgraphPart`.
     """
 
     form: Form
@@ -149,7 +149,7 @@ def element_calls(
     if elements is None:
         return None
 
-    def call_of(part: Part, name: str, specs: Specs) -> Optional[PartCall]:
+    def call_of(part: SubgraphPart, name: str, specs: Specs) -> Optional[PartCall]:
         own = [specs[position] for position in part.inputs]
         made = forms.make_form(form.node_type.name, types, (*head, name), own, lambda: part.graph)
         made.block, made.mutable = form.block, form.mutable

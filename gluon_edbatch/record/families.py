@@ -4,11 +4,12 @@ How such a call is recorded is in `padded`.
 """
 
 import weakref
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 from mxnet import gluon
 
 from ..errors import EdbError
+from ..ops import op_of
 from ..ops.attrs import Shape
 from ..subgraph.node_type import Argument, Kind, Mode, NodeType
 from ..subgraph.padded import PaddedGraph, differing_axes, padded_graph
@@ -17,9 +18,11 @@ from ..subgraph.trace import StaticGraph, describe, trace_operator
 from .calls import Callee, Form
 from .forms import Forms
 from .lazy import LazyArray, RaggedArray
+from .packed import PackedCall, but_for_lengths, packed_call
 from .padded import CUT, PAD, PaddedCall, padded_call
 from .remembered import keep, operator_types, tracing, types_of
 
+Call = Union[PackedCall, PaddedCall]
 # Of the first call of each kind, as long as none was seen that differs; then ().
 _first_shapes: 'weakref.WeakKeyDictionary[gluon.Block, Dict[tuple, tuple]]' = (
     weakref.WeakKeyDictionary()
@@ -34,11 +37,14 @@ class Family:
     ----------
     padded : PaddedGraph or None
         What runs in their place; None before two of them were seen that differ.
+    packed : dict
+        Their types on packed values, by options and axes.
     """
 
     def __init__(self, shapes: Sequence[Shape], mode: Mode, dtypes: Sequence[Any]):
         self.padded: Optional[PaddedGraph] = None
         self._mode, self._dtypes = mode, dtypes
+        self.packed: Dict[tuple, Optional[NodeType]] = {}
         self._shapes = shapes  # of the first call
 
     def padded_for(
@@ -71,8 +77,8 @@ def _padded_graph(
 
 def padded_block_call(
     forms: Forms, callee: Callee, template: tuple, leaves: Sequence[Any]
-) -> Optional[PaddedCall]:
-    """How to record a call of a block on padded arrays; None if it is not to be.
+) -> Optional[Call]:
+    """How to record a call of a block on packed or padded arrays; None if it is not to be.
 
     Parameters
     ----------
@@ -91,22 +97,21 @@ def padded_block_call(
         or True in [spec.eager for spec in specs]
     ):
         return None
-    key = template, *[(len(spec.shape), spec.dtype) for spec in specs]
-    shapes = tuple([spec.shape for spec in specs])
-    if _first_shapes.get(callee.block, _NONE).get(key) == shapes:
+    key = template, *[(len(leaf._store.shape), leaf.dtype) for leaf in leaves]
+    if _first_shapes.get(callee.block, _NONE).get(key) == _shapes(leaves):
         return None  # no others were seen
     calls = callee.families.setdefault(key, {})
-    call = calls.get(shapes)
-    if call is None or call.form.changed():
-        call = calls[shapes] = _new_block_call(forms, callee.block, key, leaves)
+    stores = tuple([leaf._store for leaf in leaves])  # which tell packed values from others
+    call = calls.get(stores)
+    if call is None or call.changed():
+        call = calls[stores] = _new_block_call(forms, callee.block, key, leaves)
     return call
 
 
 def _new_block_call(
     forms: Forms, block: gluon.Block, key: tuple, leaves: Sequence[LazyArray]
-) -> Optional[PaddedCall]:
-    template, specs = key[0], [leaf._store.spec for leaf in leaves]
-    shapes = tuple([spec.shape for spec in specs])
+) -> Optional[Call]:
+    template, shapes = key[0], _shapes(leaves)
     with tracing:
         first = _first_shapes.setdefault(block, {}).setdefault(key, shapes)
     if first == shapes:
@@ -117,11 +122,38 @@ def _new_block_call(
     types = types_of(block, mark)
     family = types.setdefault(
         ('family', forms.mode, *key),
-        Family(first or shapes, forms.mode, [spec.dtype for spec in specs]),
+        Family(first or shapes, forms.mode, [leaf.dtype for leaf in leaves]),
     )
     padded = family.padded_for(shapes, lambda: forms.trace(block, template, leaves))
     if padded is None:
         return None
+    packed = (
+        None
+        if forms.mode.numpy
+        else packed_call(
+            forms,
+            describe(block),
+            padded,
+            family.packed,
+            leaves,
+            lambda specs, which: forms.type_of(
+                describe(block),
+                types,
+                (template, ()),
+                specs,
+                lambda: padded.original,
+                made_with=(template, mark),
+                **dict(packed=which) if which else {},
+            ),
+            block,
+            mutable,
+        )
+    )
+    if packed is not None:
+        return packed
+    if any(leaf._store.packed for leaf in leaves):
+        return None
+    specs = [leaf._store.spec for leaf in leaves]
     axes = tuple(padded.axes.items())
 
     def of_block(specs: List[Spec]) -> Form:
@@ -141,6 +173,48 @@ def _new_block_call(
         return form
 
     return padded_call(padded, specs, forms.form_of_rewriting, of_block)
+
+
+def _shapes(leaves: Sequence[Any]) -> Tuple[Shape, ...]:
+    return tuple([leaf._store.shape for leaf in leaves])
+
+
+def packed_operator_call(
+    forms: Forms, op: str, attrs: Tuple[Tuple[str, str], ...], leaves: Sequence[Any]
+) -> Optional[PackedCall]:
+    """How to record an operator of which some arguments are packed; None if it is not to be.
+
+    Parameters
+    ----------
+    forms : Forms
+    op : str
+    attrs : tuple of (str, str)
+    leaves : sequence of lazy values
+    """
+    stores = [leaf._store for leaf in leaves]
+    packed = tuple([store.packed for store in stores])
+    key = ('packed', op, attrs, packed, *but_for_lengths(stores))
+    if key not in forms.forms_by_key:
+        axes = {position: 1 for position, leaf in enumerate(leaves) if leaf._store.packed}
+        padded, known = _padded_operator(forms, op, attrs, axes, leaves)
+        call = forms.forms_by_key[key] = packed_call(
+            forms,
+            op,
+            padded,
+            known,
+            leaves,
+            lambda specs, which: forms.type_of(
+                op,
+                operator_types,
+                (op, attrs, ()),
+                specs,
+                lambda: padded.original,
+                **dict(packed=which) if which else {},
+            ),
+        )
+        if call is not None:
+            forms.forms_by_key[(call.node_type,)] = call
+    return forms.forms_by_key[key]
 
 
 def padded_operator_call(
@@ -167,7 +241,7 @@ def padded_operator_call(
     key = ('padded', op, attrs, axes, *specs)
     if key not in forms.forms_by_key:
         forms.forms_by_key[key] = _new_operator_call(
-            forms, op, attrs, {position: axis for position, (axis,) in axes}, specs
+            forms, op, attrs, {position: axis for position, (axis,) in axes}, leaves
         )
     return forms.forms_by_key[key]
 
@@ -177,26 +251,12 @@ def _new_operator_call(
     op: str,
     attrs: Tuple[Tuple[str, str], ...],
     axes: Dict[int, int],
-    specs: Sequence[Spec],
+    leaves: Sequence[LazyArray],
 ) -> Optional[PaddedCall]:
-    shapes, pairs = [spec.shape for spec in specs], tuple(axes.items())
-    alike = [
-        (shape[: axes[i]] + shape[axes[i] + 1 :] if i in axes else shape, spec.dtype)
-        for i, (shape, spec) in enumerate(zip(shapes, specs))
-    ]
-    key = ('padded', forms.mode, op, attrs, pairs, *alike)
-    padded = operator_types.get(key)
-    if padded is None:
-        padded = _padded_graph(
-            trace_operator(op, attrs, len(specs)),
-            shapes,
-            axes,
-            forms.mode,
-            [spec.dtype for spec in specs],
-        )
-        with tracing:
-            keep(operator_types, key, padded)
-    if not padded.takes(shapes):
+    specs = [leaf._store.spec for leaf in leaves]
+    pairs = tuple(axes.items())
+    padded, _ = _padded_operator(forms, op, attrs, axes, leaves)
+    if not padded.takes(_shapes(leaves)):
         return None
 
     def of_operator(specs: List[Spec]) -> Form:
@@ -225,6 +285,8 @@ def why_not_padded(block: Optional[gluon.Block], types: Sequence[NodeType]) -> s
     """
     shapes = [[_shape(argument) for argument in node_type.arguments] for node_type in types]
     pairs = [differing_axes(shapes[0], others) for others in shapes[1:]]
+    if block is None and not op_of(types[0].made_with[0]).batches:
+        return ''  # no operator of MXNet's
     if any(serves_padding(node_type) or node_type.ragged or node_type.eager for node_type in types):
         return ''
     if not any(pairs):
@@ -235,7 +297,7 @@ def why_not_padded(block: Optional[gluon.Block], types: Sequence[NodeType]) -> s
     if types[0].mode.numpy:
         return 'in NumPy mode it is not known how'
     padded = (
-        _padded_operator(types[0], shapes[0], pairs)
+        _operator_padded(types[0], shapes[0], pairs)
         if block is None
         else _of_family(block, types[0])
     )
@@ -258,7 +320,7 @@ def _of_family(block: gluon.Block, node_type: NodeType) -> Optional[PaddedGraph]
     return None if family is None else family.padded
 
 
-def _padded_operator(
+def _operator_padded(
     node_type: NodeType, shapes: Sequence[Shape], pairs: Sequence[Optional[Dict[int, int]]]
 ) -> Optional[PaddedGraph]:
     op, attrs, shared = node_type.made_with
@@ -271,6 +333,31 @@ def _padded_operator(
 
 def _shape(argument: Argument) -> Shape:
     return (argument.rows, *argument.arena[0])
+
+
+def _padded_operator(
+    forms: Forms,
+    op: str,
+    attrs: Tuple[Tuple[str, str], ...],
+    axes: Dict[int, int],
+    leaves: Sequence[LazyArray],
+) -> Tuple[PaddedGraph, Dict[tuple, Optional[NodeType]]]:
+    """What is proved of an operator on arguments that are padded along these axes, and types on
+    packed ones."""
+    shapes, pairs = _shapes(leaves), tuple(axes.items())
+    alike = [
+        (shape[: axes[i]] + shape[axes[i] + 1 :] if i in axes else shape, leaf.dtype)
+        for i, (shape, leaf) in enumerate(zip(shapes, leaves))
+    ]
+    key = ('padded', forms.mode, op, attrs, pairs, *alike)
+    known = operator_types.get(key)
+    if known is None:
+        graph = trace_operator(op, attrs, len(leaves))
+        dtypes = [leaf.dtype for leaf in leaves]
+        known = _padded_graph(graph, shapes, axes, forms.mode, dtypes), {}
+        with tracing:
+            keep(operator_types, key, known)
+    return known
 
 
 def _rows(specs: Sequence[Spec]) -> List[Tuple[Spec, Kind]]:

@@ -11,6 +11,7 @@ from mxnet.ndarray import NDArray
 
 from ..errors import EdbError, RecordError
 from ..mx.parameters import contexts
+from ..ops.attrs import Shape
 from ..ops.numbers import Numbered
 from ..subgraph.fingerprint import Fingerprint
 from ..subgraph.node_type import Kind, Mode, NodeType, make_type
@@ -66,12 +67,12 @@ class Forms(Inputs):
         self.taped = self.mode.recording
         self.forms_by_key, self.callees = self._modes.setdefault(self.mode, ({}, {}))
 
-    def store(self, spec: Spec, scalar: bool = False) -> Store:
+    def store(self, spec: Spec, shape: Optional[Shape] = None) -> Store:
         """See the base class."""
-        key = (spec,) if scalar else spec
+        key = spec if shape is None else (spec, len(shape))
         store = self._stores.get(key)
         if store is None:
-            store = self._stores[key] = Store(self, spec, () if scalar else spec.shape)
+            store = self._stores[key] = Store(self, spec, spec.shape if shape is None else shape)
             self._all_stores.append(weakref.ref(store))
         return store
 
@@ -186,7 +187,31 @@ class Forms(Inputs):
         scalars: Tuple[int, ...] = (),
         **facts,
     ) -> Form:
-        """A form whose type is remembered, or made of a trace.
+        """A form whose type is remembered, or made of a trace; parameters are as for `type_of`."""
+        node_type = self.type_of(name, types, head, specs, trace, made_with, scalars, **facts)
+        self.watch_parameters(name, node_type)
+        form = self.new_form(node_type, 1 if node_type.whole else specs[0][0].rows)
+        if form.lengths != ANY:
+            self._by_length[form.index] = types, head, specs
+        return form
+
+    def watch_parameters(self, name: str, node_type: NodeType) -> None:
+        """Those of calls that will be recorded."""
+        for parameter in node_type.parameters:
+            self.model.watch(self, name, parameter, node_type.ctx)
+
+    def type_of(
+        self,
+        name,
+        types,
+        head,
+        specs,
+        trace,
+        made_with=None,
+        scalars: Tuple[int, ...] = (),
+        **facts,
+    ) -> NodeType:
+        """A type that is remembered, or made of a trace.
 
         Parameters
         ----------
@@ -212,7 +237,7 @@ class Forms(Inputs):
                 f'{name} got arguments on different contexts: '
                 f'{", ".join(sorted(map(str, contexts)))}'
             )
-        rows = {spec.rows for spec, _ in specs}
+        rows = {1 if kind is Kind.PACKED else spec.rows for spec, kind in specs}
         aligned = head + (
             self.mode,
             self.options,
@@ -236,12 +261,7 @@ class Forms(Inputs):
                 )
             only = node_type.alone or node_type.whole or any(node_type.graph.scalars)
             keep(types, exact if only else aligned, node_type)
-        for parameter in node_type.parameters:
-            self.model.watch(self, name, parameter, node_type.ctx)
-        form = self.new_form(node_type, 1 if node_type.whole else specs[0][0].rows)
-        if form.lengths != ANY:
-            self._by_length[form.index] = types, head, specs
-        return form
+        return node_type
 
     def new_form(
         self,
@@ -249,12 +269,12 @@ class Forms(Inputs):
         rows: int,
         block: Optional[gluon.Block] = None,
         mutable: Optional[tuple] = None,
+        length: int = 0,
     ) -> Form:
-        """A form of calls of this type with so many rows."""
-        specs = node_type.output_specs(rows)
-        scalars = node_type.graph.scalars or (False,) * len(specs)
-        stores = [self.store(*output) for output in zip(specs, scalars)]
-        form = Form(len(self.forms), node_type, rows, stores)
+        """A form of calls of this type with so many rows, or on sentences of a length."""
+        specs = node_type.output_specs(rows, length)
+        stores = list(map(self.store, specs, _shapes(node_type, specs, length)))
+        form = Form(len(self.forms), node_type, rows, stores, length)
         form.block, form.mutable = block, mutable
         self.forms.append(form)
         self.form_summaries.append(
@@ -312,8 +332,21 @@ class Forms(Inputs):
         return exact
 
     @abstractmethod
+    def runs(self, node_type: NodeType) -> bool:
+        """Whether calls of a type can be run; all but packed ones can."""
+
+    @abstractmethod
     def any_left(self) -> bool:
         """Whether calls wait."""
+
+
+def _shapes(node_type: NodeType, specs: Sequence[Spec], length: int) -> Sequence[Optional[Shape]]:
+    """Of results as users see them, where that is not what they are."""
+    if length:
+        packed = node_type.packed or (True,) * len(specs)
+        return [(1, *spec.shape) if own else None for spec, own in zip(specs, packed)]
+    scalars = node_type.graph.scalars or (False,) * len(specs)
+    return [() if scalar else None for scalar in scalars]
 
 
 def _lengths_of(args: Sequence[Any]) -> Tuple[int, ...]:

@@ -11,6 +11,7 @@ from mxnet.ndarray import NDArray
 from ..errors import RecordError
 from ..mx.arrays import alias, detached
 from ..mx.guard import GuardedArray, Watched
+from ..ops.attrs import Shape
 from ..subgraph.spec import Spec, device_of, spec_of
 from .calls import REMEMBERED, CallLog
 from .lazy import VALUES, LazyArray, RaggedArray, operand_dtype
@@ -70,9 +71,9 @@ class Inputs(CallLog):
         self._large: Dict[int, Tuple[LazyArray, Watched]] = {}
 
     @abstractmethod
-    def store(self, spec: Spec, scalar: bool = False) -> Store:
-        """The store of values with that shape, dtype and context; or of such as users see with no
-        axes."""
+    def store(self, spec: Spec, shape: Optional[Shape] = None) -> Store:
+        """The store of values with that shape, dtype and context; or of such as users see in
+        another shape."""
 
     @abstractmethod
     def touched(self) -> None:
@@ -253,7 +254,7 @@ class Inputs(CallLog):
                 f'at least one row, and no axis may be empty'
             )
         self.arrays.append((spec, array))
-        return self.value_type(self.store(spec, scalar), -2 * len(self.arrays))
+        return self.value_type(self.store(spec, () if scalar else None), -2 * len(self.arrays))
 
     @property
     def ctx(self) -> mx.Context:
@@ -289,11 +290,14 @@ class Inputs(CallLog):
         return exact.astype(SCALAR_DTYPE)
 
     def given_numpy(self, value: LazyArray) -> Optional[np.ndarray]:
-        """What the user gave as a NumPy array; None if the value is anything else."""
+        """What the user gave as a NumPy array, or as an NDArray on no tape that was read; None if
+        the value is anything else."""
         number = value._id
         if number >= 0 or number % 2:
             return None
         array = self.arrays[-number // 2 - 1][1]
+        if isinstance(array, GivenArray) and array.original is None:
+            array = array.values
         return array if isinstance(array, np.ndarray) else None
 
     def original(self, value: int) -> Callable[[], NDArray]:

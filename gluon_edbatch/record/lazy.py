@@ -2,7 +2,7 @@
 
 import sys
 from functools import lru_cache, partial, wraps
-from typing import Any, Callable, Iterable, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Iterable, List, Optional, Sequence, Set, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -419,12 +419,17 @@ def _arithmetic(name: str, cls: type) -> Callable[[LazyArray, Any], NDArray]:
     return method
 
 
+HAND_ON: Set[Callable[..., Any]] = set()  # methods that look at no shape
+
+
 def _method(name: str, cls: type) -> Callable[..., Any]:
     """A method that calls an operator, recorded without asking MXNet anew which."""
     eager = getattr(cls, name)
 
     def with_argument(self, argument, **options):
         return eager(self, argument, **options)
+
+    HAND_ON.update((eager, with_argument))
 
     @wraps(eager)
     def method(self, *args, **options):

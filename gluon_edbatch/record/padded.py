@@ -82,12 +82,20 @@ class PaddedCall(NamedTuple):
             outputs.append(value)
         return unflatten(self.form.template, iter([outputs[leaf] for leaf in self.form.leaves]))
 
-    def is_free(self, recording: Any, leaves: Sequence[LazyArray]) -> bool:
-        """Whether no call is needed for padding: that comes from padded calls, or NumPy."""
-        return all(
-            leaves[position]._id in recording.padded
-            or recording.given_numpy(leaves[position]) is not None
-            for position in self.pads
+    def changed(self) -> bool:
+        """See `Form`."""
+        return self.form.changed()
+
+    def is_wanted(self, recording: Any, leaves: Sequence[LazyArray]) -> bool:
+        """Whether it costs less than calls by their lengths: no call is needed for padding that
+        comes from padded calls, or NumPy."""
+        return self.pays or (
+            recording.pads
+            and all(
+                leaves[position]._id in recording.padded
+                or recording.given_numpy(leaves[position]) is not None
+                for position in self.pads
+            )
         )
 
 

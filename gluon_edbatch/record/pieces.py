@@ -56,6 +56,8 @@ class PortableForm(NamedTuple):
         Shapes and dtypes of its parameters.
     mutable : tuple or None
         See `Form.mutable`.
+    length : int
+        See `Form.length`.
     """
 
     node_type: NodeType
@@ -64,6 +66,7 @@ class PortableForm(NamedTuple):
     mark: Any
     parameters: Tuple[tuple, ...]
     mutable: Optional[tuple]
+    length: int
 
 
 class PortableForms:
@@ -77,7 +80,7 @@ class PortableForms:
     def number(self, recording: Recording, form) -> int:
         """That of a form of a recording."""
         mark = None if form.block is None else recording.model.mark_of(form.block)
-        key = form.node_type, form.rows, form.block, mark
+        key = form.node_type, form.rows, form.length, form.block, mark
         with self._lock:
             number = self._numbers.get(key)
             if number is None:
@@ -89,6 +92,7 @@ class PortableForms:
                         mark,
                         _parameters(form.node_type),
                         form.mutable,
+                        form.length,
                     )
                 )
                 number = self._numbers[key] = len(self._kinds) - 1
@@ -122,7 +126,7 @@ class PortableForms:
             ):
                 return None
             recording.trust(kind.node_type, block)
-        return recording.new_form(kind.node_type, kind.rows, block, kind.mutable)
+        return recording.new_form(kind.node_type, kind.rows, block, kind.mutable, kind.length)
 
 
 def _parameters(node_type) -> Tuple[tuple, ...]:
@@ -151,7 +155,7 @@ class Piece:
         forms = [recording.forms[form] for form in forms.tolist()]
         self.kinds = np.array([kinds.number(recording, form) for form in forms], np.int64)[places]
         self._mutable = [form.mutable for form in forms if form.mutable is not None]
-        padded = np.array([bool(form.node_type.padded) for form in forms], np.int64)
+        padded = np.array([bool(form.node_type.padded or form.length) for form in forms], np.int64)
         self.padded_calls = int(padded[places].sum())
         self.ends = recording.node_ends.since(begin.nodes) - begin.args
         self.lengths = recording.node_lengths.since(begin.lengths).copy()
@@ -171,7 +175,7 @@ class Piece:
         leaves: List[LazyArray] = []
         self.template = flatten(result, NDArray, leaves)
         self.results = [
-            (leaf._store.spec, not leaf._store.shape, leaf._id - begin.values) for leaf in leaves
+            (leaf._store.spec, leaf._store.shown, leaf._id - begin.values) for leaf in leaves
         ]
 
     @classmethod
@@ -244,8 +248,8 @@ class Piece:
         recording.next_value = begin + self.values
         return builder(self.template)(
             [
-                recording.value_type(recording.store(spec, scalar), begin + value)
-                for spec, scalar, value in self.results
+                recording.value_type(recording.store(spec, shape), begin + value)
+                for spec, shape, value in self.results
             ]
         )
 

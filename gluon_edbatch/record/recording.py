@@ -24,14 +24,15 @@ from ..subgraph.node_type import Kind, NodeType
 from ..subgraph.options import CompileOptions
 from ..subgraph.spec import ArenaKey, Spec, spec_of
 from ..subgraph.structure import flatten, objects_in
-from ..subgraph.trace import describe, trace_operator
+from ..subgraph.trace import INPUT, StaticGraph, describe, trace_operator
 from .calls import ANY, End, Form, Nothing, Number, Ragged
 from .elements import element_calls, elements_of, rearranged, with_values
-from .families import padded_block_call, padded_operator_call
+from .families import Call, packed_operator_call, padded_block_call, padded_operator_call
 from .forms import Forms
 from .hooks import suspended
 from .inputs import ARRAYS, NUMBERS, SCALAR_DTYPE, GivenArray, is_array
 from .lazy import (
+    HAND_ON,
     VALUES,
     LazyArray,
     RaggedArray,
@@ -40,7 +41,8 @@ from .lazy import (
     nested_refused,
     one_kind_needed,
 )
-from .padded import Padded, PaddedCall
+from .packed import PackedCall, but_for_lengths, is_unpacked, packed_spec
+from .padded import Padded
 from .refused import current_model_call, refused_call
 from .remembered import operator_types
 from .shared import Sharing
@@ -75,6 +77,8 @@ class Recording(Forms):
         self._varying: Dict[tuple, Varying] = {}
         self.pads = False  # whether calls are recorded as padded ones
         self.padded: Dict[int, Padded] = {}  # values, by number, as padded calls take them
+        # values (1, L, ...), by number, as L rows; and the other way round
+        self._packed: Dict[int, LazyArray] = {}
         # of calls that other recordings recorded (see pieces.py): forms of their kinds, and types
         self.adopted: Dict[Any, np.ndarray] = {}
         self.trusted: Set[NodeType] = set()
@@ -114,13 +118,22 @@ class Recording(Forms):
         for kind in kinds:
             prefix = prefix.make(kind)
         values = [self.number(leaf) if leaf.__class__ in (int, float) else leaf for leaf in leaves]
+        key = but_for_lengths(kinds)
+        packed = callee.packed.get(key)
+        if packed is not None and not packed.changed() and packed.is_wanted(self, values):
+            return self._packed_call(callee, kinds, packed, values)
         like = self._like_but_for_rows(callee, kinds, values)
         if like is None or self.padded:
             template = tuple([flatten(arg, ARRAYS, []) for arg in args])
             padded = self._padded_call(callee, template, values)
             if padded is not None:
-                self.pads = True
+                if padded.__class__ is PackedCall:
+                    callee.packed[key] = padded
+                else:
+                    self.pads = True
                 return padded.record(self, values)
+        if any([value._store.packed for value in values]):
+            return self._block_unknown(callee, tuple(self._unpacked(args)))
         if prefix.form is None or prefix.form.changed():
             if like is None:
                 prefix.form = self._resolve_described(callee, template, kinds, values)
@@ -132,6 +145,9 @@ class Recording(Forms):
     def _operation_unknown(self, callee, args):
         """Run the function that MXNet has for an operator, and see what it records. If that is
         one call of these arguments, whose results it returns, such calls need it no more."""
+        packed = self._known_packed(callee, args)
+        if packed is not None:
+            return self._packed_call(callee, [arg._store for arg in args], packed, args)
         calls, values, base = len(self.node_forms), len(self.node_args), self.next_value
         every = list(args)
         for position, array in callee.shared:
@@ -147,7 +163,19 @@ class Recording(Forms):
                 prefix = self._prefix_of(callee, args, self.node_args.since(values).tolist())
                 if prefix is not None:
                     prefix.form = form
+                    if form.length and callee.function in HAND_ON:
+                        key = but_for_lengths([arg._store for arg in args])
+                        callee.packed[key] = self.forms_by_key[(form.node_type,)]
         return result
+
+    def _known_packed(self, callee, args) -> Optional[PackedCall]:
+        """How an operator's calls on packed values are recorded, if one of another length was."""
+        if not callee.packed or not all(
+            [arg.__class__ is self.value_type and arg._store.packed for arg in args]
+        ):
+            return None
+        packed = callee.packed.get(but_for_lengths([arg._store for arg in args]))
+        return packed if packed is not None and packed.length(args) else None
 
     def _prefix_of(self, callee, args, read: Sequence[int]):
         """Where the search is to find a call of an operator that reads these values, made if
@@ -227,12 +255,21 @@ class Recording(Forms):
             callee.of_any_rows[_but_for_rows(kinds)] = form
         return form
 
-    def _padded_call(self, callee, template, leaves) -> Optional[PaddedCall]:
-        """How to record such a call on padded arrays; None if it is not to be, or costs more."""
+    def _packed_call(self, callee, kinds, packed: PackedCall, leaves) -> Any:
+        """Record such a call, and let the search find its form for others."""
+        form, values = packed.form(self, packed.length(leaves)), packed.values(self, leaves)
+        if Number not in kinds and Ragged not in kinds:
+            prefix, left = callee.first, iter(values)
+            for kind in kinds:
+                prefix.packs = True
+                prefix = prefix.make(next(left)._store if kind.__class__ is Store else kind)
+            prefix.form = form
+        return self.append_call(form, values)
+
+    def _padded_call(self, callee, template, leaves) -> Optional[Call]:
+        """How to record such a call on packed or padded arrays; None if that costs more."""
         call = padded_block_call(self, callee, template, leaves)
-        if call is None or not (call.pays or (self.pads and call.is_free(self, leaves))):
-            return None
-        return call
+        return call if call is not None and call.is_wanted(self, leaves) else None
 
     def _call_nested(self, block, args):
         """A call with containers, arrays or constants among its arguments."""
@@ -245,7 +282,7 @@ class Recording(Forms):
                 f'neither an array nor a constant that can be compared ({error})'
             ) from None
         self.find_ctx(block)
-        leaves = self.values(leaves)
+        leaves = self._unpacked(self.values(leaves))
         objects = [value for argument in template for value in objects_in(argument)]
         state = state_of(block, objects) if objects else ()
         key = (block, template, state, *map(_key, leaves))
@@ -271,6 +308,11 @@ class Recording(Forms):
         leaves = self.values(
             [arg for position, arg in enumerate(args) if position not in shared] if shared else args
         )
+        if any(leaf._store.packed for leaf in leaves):
+            packed = None if shared else packed_operator_call(self, op, attrs, leaves)
+            if packed is not None and packed.is_wanted(self, leaves):
+                return packed.record(self, leaves)
+            leaves = self._unpacked(leaves)
         if self.pads and not shared:
             padded = padded_operator_call(self, op, attrs, leaves, self.padded)
             if padded is not None:
@@ -331,6 +373,58 @@ class Recording(Forms):
         column = np.full((rows,), numbered.number, numbered.dtype)
         return self.known_array(spec_of(column.shape, numbered.dtype, self.ctx), column)
 
+    def packed_if_free(self, leaf: LazyArray) -> LazyArray:
+        """The same, if that takes no call, as of NumPy arrays."""
+        free = leaf._id in self._packed or self.given_numpy(leaf) is not None
+        return self.packed_value(leaf) if free else leaf
+
+    def packed_value(self, leaf: LazyArray) -> LazyArray:
+        """A value (1, L, ...) as L rows, once for all calls that read it; any other as it is."""
+        if leaf._store.packed or leaf.ndim < 2 or leaf.shape[0] != 1:
+            return leaf
+        known = self._packed.get(leaf._id)
+        if known is None:
+            known = self._packed[leaf._id] = self._pack(leaf)
+        return known
+
+    def _pack(self, leaf: LazyArray) -> LazyArray:
+        spec, array = packed_spec(leaf), self.given_numpy(leaf)
+        store = self.store(spec, leaf.shape)
+        if array is not None:
+            self.arrays.append((spec, array.reshape(spec.shape)))
+            return self.value_type(store, -2 * len(self.arrays))
+        rows = self.append_call(self._reshaping_form(leaf._store.spec, spec.shape), [leaf])
+        return self.value_type(store, rows._id)
+
+    def _unpacked(self, args: Sequence[Any]) -> List[Any]:
+        """Arguments, with values that are packed as those of another shape that they are for
+        users."""
+        return [
+            self._unpacked(arg)
+            if arg.__class__ in (list, tuple)
+            else self._unpack(arg)
+            if arg.__class__ is self.value_type and arg._store.packed
+            else arg
+            for arg in args
+        ]
+
+    def _unpack(self, value: LazyArray) -> LazyArray:
+        known = self._packed.get(value._id)
+        if known is None:
+            for form in self.forms:
+                if form.length and value._store in form.stores:
+                    is_unpacked(form.node_type)
+            form = self._reshaping_form(value._store.spec, value.shape)
+            known = self._packed[value._id] = self.append_call(form, [value])
+            self._packed[known._id] = self.value_type(value._store, value._id)
+        return known
+
+    def _reshaping_form(self, spec: Spec, shape: Tuple[int, ...]) -> Form:
+        def trace() -> StaticGraph:
+            return StaticGraph.of_symbol('reshape', mx.sym.reshape(mx.sym.var(INPUT % 0), shape))
+
+        return self.form_of_rewriting('reshape', (('shape', str(shape)),), spec, trace)
+
     def stacked(self, ragged: RaggedArray) -> LazyArray:
         """A ragged argument as a value of its own, for operators that must know its length."""
         store, values = ragged._store, ragged.values()
@@ -358,11 +452,11 @@ class Recording(Forms):
         """Record that the rows of some values, one after the other, are a value."""
         args = list(args)
         store = self.common_store(args)
-        if store is not None:
+        if store is not None and not store.packed:
             return self.concat_call(
                 self._concat_form(store.spec, store.spec.rows * len(args)), args
             )
-        leaves: Sequence[Any] = self.values(args)
+        leaves: Sequence[Any] = self._unpacked(self.values(args))
         leaves = [self.stacked(leaf) if leaf.__class__ is RaggedArray else leaf for leaf in leaves]
         leaves = self._of_one_kind(leaves)
         arenas = {leaf._store.spec.arena for leaf in leaves}
@@ -415,7 +509,7 @@ class Recording(Forms):
                 raise RecordError(
                     f'ragged() takes arrays, not {brief(value)}\n  called at {current_site()}'
                 )
-        values = self._of_one_kind(self.values(values))
+        values = self._of_one_kind(self._unpacked(self.values(values)))
         stores = {value._store for value in values}
         if len(stores) > 1:
             raise RecordError(one_kind_needed(store.spec for store in stores))
@@ -542,6 +636,7 @@ class Recording(Forms):
             self._stores,
             self._varying,
             self.padded,
+            self._packed,
             self.shared,
         ):
             kept.clear()
@@ -563,6 +658,11 @@ class Recording(Forms):
             )
         with numpy_shapes(self.mode.numpy):
             self.evaluator.run(self, wanted)
+
+    def runs(self, node_type: NodeType) -> bool:
+        """See the base class."""
+        with suspended():
+            return self.evaluator.runs(node_type)
 
     def any_left(self) -> bool:
         """Whether calls wait."""

@@ -151,7 +151,9 @@ class Store:
         neither the recording nor the arenas of other kinds alive.
     spec : Spec
     shape : tuple of int
-        As users see it: ``()`` for some values of shape (1,).
+        As users see it: ``()`` for some values of shape (1,), (1, L, ...) for packed ones.
+    packed : bool
+        Whether its rows are positions along axis 1 (see `packed`).
     ragged : object
         Stands for "ragged values of this spec" in the key of a call.
     arenas : dict
@@ -167,6 +169,7 @@ class Store:
         'recording',
         'spec',
         'shape',
+        'packed',
         'ragged',
         'arenas',
         'locations',
@@ -178,10 +181,16 @@ class Store:
         self.recording = recording
         self.spec = spec
         self.shape = shape
+        self.packed = len(shape) > len(spec.shape)
         self.ragged = object()
         self.arenas: Dict[int, Union[Arena, EagerArena]] = {}
         self.locations: Locations = recording.locations
         self.given: Dict[int, Any] = {}
+
+    @property
+    def shown(self) -> Optional[Tuple[int, ...]]:
+        """The shape as users see it, where that is another."""
+        return None if self.shape == self.spec.shape else self.shape
 
     def read(self, value: int) -> NDArray:
         """The computed value; if it is not there yet, run all that is recorded."""
@@ -200,6 +209,9 @@ class Store:
             row, row + self.spec.rows, locations.taped[value]
         )
         recording = self.recording
+        if self.packed:
+            with modes(recording=True):
+                array = array.expand_dims(axis=0)
         if recording is None or not recording.will_read(value):
             return array
         return copied(array)  # the user may write to it

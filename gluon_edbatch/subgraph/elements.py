@@ -19,7 +19,7 @@ from .trace import INPUT, StaticGraph, is_argument
 _AXIS = 1
 
 
-class Part(NamedTuple):
+class SubgraphPart(NamedTuple):
     """One of the two kinds of calls.
 
     Attributes
@@ -40,17 +40,17 @@ class Elements(NamedTuple):
 
     Attributes
     ----------
-    whole : Part or None
+    whole : SubgraphPart or None
         Of all values; None if there is nothing that depends on several.
-    each : Part
+    each : SubgraphPart
         Of one value, (N, ...), of each ragged argument.
     ragged : tuple of bool
         For each output of the call, whether it has the ragged axis: outputs of `each` are in the
         order of those that have, and outputs of `whole` begin with those that have not.
     """
 
-    whole: Optional[Part]
-    each: Part
+    whole: Optional[SubgraphPart]
+    each: SubgraphPart
     ragged: Tuple[bool, ...]
 
 
@@ -194,14 +194,14 @@ class _InTwo:
         heads = [copy.moved[head] for head in graph.heads if head in self._axes]
         return Subgraph.of(copy.nodes, [copy.add('squeeze', head, axis=_AXIS) for head in heads])
 
-    def _part(self, subgraph: Subgraph) -> Part:
+    def _part(self, subgraph: Subgraph) -> SubgraphPart:
         """With its inputs numbered from 0 on."""
         graph, prefix = self._graph, len(INPUT % 0) - 1
         inputs = sorted(int(name[prefix:]) for name in subgraph.variables if is_argument(name))
         renamed = {INPUT % old: INPUT % new for new, old in enumerate(inputs)}
         subgraph = subgraph.with_variables(renamed)
         variables, count = set(subgraph.variables), len(subgraph.heads)
-        return Part(
+        return SubgraphPart(
             graph._replace(
                 subgraph=subgraph,
                 parameters={

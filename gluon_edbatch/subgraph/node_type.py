@@ -57,7 +57,13 @@ class Kind(Enum):
 
     ROWS = 'rows'  # one value
     RAGGED = 'ragged'  # any number of values of one spec, stacked along axis 1
+    PACKED = 'packed'  # one value (1, K, ...), of which each position of axis 1 is a row
     FLAT = 'flat'  # one or more values with the same shape of rows, one after the other
+
+    @property
+    def counted(self) -> bool:
+        """Whether each call says how many values it is."""
+        return self in (Kind.RAGGED, Kind.FLAT)
 
 
 class Argument(NamedTuple):
@@ -126,6 +132,8 @@ class NodeType:
         For a type that computes ids only: what is looked up with each of its outputs.
     padded : tuple of (int, int)
         Arguments that are padded to a length, and along which axis (see `padded`).
+    packed : tuple of bool
+        Of a type with packed arguments, which outputs have a row for each position, too.
     """
 
     serial: int
@@ -148,6 +156,7 @@ class NodeType:
     eager: bool = False
     tables: Tuple[gluon.Parameter, ...] = ()
     padded: Tuple[Tuple[int, int], ...] = ()
+    packed: Tuple[bool, ...] = ()
 
     def part(
         self,
@@ -211,7 +220,7 @@ class NodeType:
     @cached_property
     def of_many(self) -> int:
         """How many arguments are of any number of values."""
-        return sum([argument.kind is not Kind.ROWS for argument in self.arguments])
+        return sum([argument.kind.counted for argument in self.arguments])
 
     @cached_property
     def ragged(self) -> List[int]:
@@ -219,7 +228,7 @@ class NodeType:
         return [
             position
             for position, argument in enumerate(self.arguments)
-            if argument.kind is Kind.RAGGED
+            if argument.kind in (Kind.RAGGED, Kind.PACKED)
         ]
 
     @cached_property
@@ -235,12 +244,12 @@ class NodeType:
 
     @cached_property
     def _padding(self) -> Padding:
-        if not self.ragged or self.lengths is not None:
-            return Padding(not self.ragged)
+        if not self.ragged or self.packed or self.lengths is not None:
+            return Padding(self.lengths is None)
         return self._analysed_padding()
 
     def _analysed_padding(self) -> Padding:
-        if any(map(_is_sparse, self.parameters)):
+        if any(map(is_sparse, self.parameters)):
             return Padding(False, 'rows of tables with sparse gradients are looked up by shape')
         axes = {INPUT % position: 1 for position in self.ragged}
         return padding_of(self.graph.subgraph, self.trial_shapes, axes)
@@ -253,7 +262,7 @@ class NodeType:
             or self.lengths is not None
             or self.alone
             or self.mode.numpy  # shapes are not known to it yet
-            or any(map(_is_sparse, self.parameters))
+            or any(map(is_sparse, self.parameters))
         ):
             return None
         ragged = [INPUT % position for position in self.ragged]
@@ -290,6 +299,8 @@ class NodeType:
     @cached_property
     def has_one_length(self) -> bool:
         """Whether all ragged arguments of a call have one length."""
+        if self.packed:
+            return True
         group = set(self.ragged[:1])
         for _ in self.ragged:
             for one, other in self.linked:
@@ -303,6 +314,7 @@ class NodeType:
         measured to be faster, and all ragged arguments have one length."""
         if (
             not (self.options.segments and self.ragged and self.neutral and self.has_one_length)
+            or self.packed
             or self.lengths is not None
             or self.alone
             or self.ctx.device_type != 'cpu'
@@ -336,8 +348,13 @@ class NodeType:
         that takes ids do not tell that it was cast."""
         return self.parameter_dtypes == _dtypes_of(self.parameters)
 
-    def output_specs(self, rows: int) -> Tuple[Spec, ...]:
-        """Specs of the outputs of a call with this many rows."""
+    def output_specs(self, rows: int, length: int = 0) -> Tuple[Spec, ...]:
+        """Specs of the outputs of a call with this many rows; packed ones of this length."""
+        if self.packed:
+            return tuple(
+                spec_of((length if packed else 1,) + spec.row_shape, spec.dtype, spec.ctx)
+                for spec, packed in zip(self.outputs, self.packed)
+            )
         if rows == self.rows:
             return self.outputs
         return tuple(
@@ -345,7 +362,8 @@ class NodeType:
         )
 
 
-def _is_sparse(parameter: gluon.Parameter) -> bool:
+def is_sparse(parameter: gluon.Parameter) -> bool:
+    """Whether its gradient has only the rows that were looked up."""
     return getattr(parameter, '_grad_stype', 'default') != 'default'
 
 
@@ -360,7 +378,8 @@ def _shown(
     padded: Tuple[Tuple[int, int], ...],
 ) -> str:
     shapes = ', '.join(
-        'x'.join(map(str, ('k',) * (a.kind is Kind.RAGGED) + a.arena[0])) or '1' for a in arguments
+        'x'.join(map(str, ('k',) * (a.kind in (Kind.RAGGED, Kind.PACKED)) + a.arena[0])) or '1'
+        for a in arguments
     )
     known = '' if lengths is None else f' k={",".join(map(str, lengths))}'
     return f'{name}[{shapes}{known}{" padded" if padded else ""}]'
@@ -377,6 +396,7 @@ def make_type(
     eager: bool = False,
     scalars: Tuple[int, ...] = (),
     padded: Tuple[Tuple[int, int], ...] = (),
+    packed: Tuple[bool, ...] = (),
 ) -> NodeType:
     """Infer shapes and dtypes, finish deferred initialisation, and find out what may batch.
 
@@ -398,6 +418,7 @@ def make_type(
     scalars : tuple of int
         Which array arguments have no axes for users, in NumPy mode.
     padded : tuple of (int, int), optional
+    packed : tuple of bool, optional
         See `NodeType`.
 
     Raises
@@ -413,11 +434,11 @@ def make_type(
     ragged_lengths = itertools.repeat(_TRIAL_LENGTH) if lengths is None else iter(lengths)
     for position, (spec, kind) in enumerate(leaves):
         name = INPUT % position
-        shapes[name] = (
-            spec.shape
-            if kind is not Kind.RAGGED
-            else (spec.shape[:1] + (max(1, next(ragged_lengths)),) + spec.shape[1:])
-        )
+        shapes[name] = spec.shape
+        if kind is Kind.RAGGED:
+            shapes[name] = spec.shape[:1] + (max(1, next(ragged_lengths)),) + spec.shape[1:]
+        elif kind is Kind.PACKED:
+            shapes[name] = (1, _TRIAL_LENGTH) + spec.shape[1:]
         dtypes[name] = spec.dtype
     used = set(graph.subgraph.variables)
     shapes = {name: shape for name, shape in shapes.items() if name in used}
@@ -471,9 +492,9 @@ def make_type(
         mode=mode,
         made_with=made_with,
         arguments=arguments,
-        outputs=outputs,
+        outputs=_packed_outputs(outputs, packed),
         factors=tuple(factors) or (1,) * len(outputs),
-        rows=1 if lifted else leaves[0][0].rows,
+        rows=1 if lifted or packed else leaves[0][0].rows,
         ctx=ctx,
         options=options,
         alone=alone,
@@ -484,6 +505,15 @@ def make_type(
         whole=lifted is not None,
         eager=bool(why_eager),
         padded=padded,
+        packed=packed,
+    )
+
+
+def _packed_outputs(outputs: Tuple[Spec, ...], packed: Tuple[bool, ...]) -> Tuple[Spec, ...]:
+    """Those of (1, K, ...) that are packed as K rows."""
+    return tuple(
+        spec_of(spec.shape[1:], spec.dtype, spec.ctx) if as_rows else spec
+        for spec, as_rows in itertools.zip_longest(outputs, packed)
     )
 
 
@@ -522,7 +552,7 @@ def _lifted(
 ) -> Tuple[Optional[Subgraph], str]:
     """The subgraph for batches of whole values, or None and for which operator there is no rule."""
     if any(kind is not Kind.ROWS for _, kind in leaves) or any(
-        _is_sparse(parameter)  # see `look_ups`
+        is_sparse(parameter)  # see `look_ups`
         for parameter in graph.parameters.values()
     ):
         return None, ''
@@ -585,7 +615,7 @@ def _reason(error):
 
 
 def _verdict(graph, mode, leaves, shapes) -> RowwiseResult:
-    if len({spec.rows for spec, _ in leaves}) > 1:
+    if len({1 if kind is Kind.PACKED else spec.rows for spec, kind in leaves}) > 1:
         return RowwiseResult(Verdict.DEPENDENT, 'its arguments have different numbers of rows', [])
     row_shapes = {name: shape[1:] for name, shape in shapes.items()}
     if not row_shapes:

@@ -39,6 +39,8 @@ class PaddedGraph(NamedTuple):
         Whether calls by their lengths cost more than to pad and to cut.
     reason : str
         Why there is no graph.
+    original : StaticGraph
+        The block's.
     """
 
     graph: Optional[StaticGraph]
@@ -48,6 +50,7 @@ class PaddedGraph(NamedTuple):
     results: Tuple[Dict[int, int], ...] = ()
     pays: bool = False
     reason: str = ''
+    original: Any = None
 
     def takes(self, shapes: Sequence[Shape]) -> bool:
         """Whether it is for arguments of these shapes: some must have the same length."""
@@ -123,6 +126,7 @@ def padded_graph(
         frozenset((position[one], position[other]) for one, other in padding.linked),
         tuple({axis: position[name] for axis, name in axes.items()} for axes in padding.results),
         len(graph.subgraph.operators) > _FEW,
+        original=graph,
     )
 
 

@@ -41,8 +41,10 @@ class BatchTape(NamedTuple):
         )
 
 
-def traits(node_type: NodeType) -> Traits:
+def traits(node_type: NodeType) -> Optional[Traits]:
     """See `Backend`."""
+    if node_type.packed:
+        return None
     arranged = node_type.options.row_layout
     return Traits(node_type.by_segments is None, arranged, float('inf'), node_type.fused_up_to)
 

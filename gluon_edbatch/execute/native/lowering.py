@@ -22,7 +22,14 @@ from ...ops.instructions import (
     View,
     read_backward,
 )
-from ...ops.lowering_context import Entry, LoweringContext, Unsupported, Value, width_of
+from ...ops.lowering_context import (
+    Arrangement,
+    Entry,
+    LoweringContext,
+    Unsupported,
+    Value,
+    width_of,
+)
 from ...ops.lowering_context import ShapedNode as Node
 from ...subgraph.ir import Subgraph
 from ...subgraph.node_type import Kind, NodeType
@@ -137,7 +144,7 @@ class Lowering(LoweringContext):
         if self.node_type.whole:
             return next(node.shapes[0][:1] for node in self.nodes if is_argument(node.name))
         for position, argument in enumerate(self.node_type.arguments):
-            if argument.kind is Kind.RAGGED and INPUT % position in shapes:
+            if argument.kind in (Kind.RAGGED, Kind.PACKED) and INPUT % position in shapes:
                 return tuple(shapes[INPUT % position][:2])
         return tuple(next(iter(shapes.values()))[:1])
 
@@ -191,15 +198,20 @@ class Lowering(LoweringContext):
             return
         entry = (node.index, 0)
         if entry in self.heads and entry not in self.placed:
-            width = width_of(node.shapes[0][1:])
             position = self.heads.index(entry)
-            register = Register(width, False, Place.OUTPUT, position, self.times[position])
+            ragged = self._gives_ragged(position)
+            width = width_of(node.shapes[0][2 if ragged else 1 :])
+            register = Register(width, ragged, Place.OUTPUT, position, self.times[position])
             self.registers.append(register)
             self.placed[entry] = View(len(self.registers) - 1, 0, width)
         if node.op == 'Concat' and self._pieces_lie_side_by_side(node):
             self._place_pieces(node)
         elif op_of(node.op).arithmetic is Arithmetic.SUM:
             self.folded.update(self._products_to_sum(node))
+
+    def _gives_ragged(self, position: int) -> bool:
+        """Whether a result has a row for each value."""
+        return bool(self.node_type.packed) and self.node_type.packed[position]
 
     def _pieces_lie_side_by_side(self, node: Node) -> bool:
         axis = node.attrs.axis('dim', len(node.shapes[0]), 1)
@@ -241,7 +253,7 @@ class Lowering(LoweringContext):
         else:
             position = _position(node)
             argument = self.node_type.arguments[position]
-            ragged = argument.kind is Kind.RAGGED
+            ragged = argument.kind in (Kind.RAGGED, Kind.PACKED)
             shape = shape[2:] if ragged else shape[1:]
             view = self.placed.get(entry)
             if view is None:
@@ -259,14 +271,20 @@ class Lowering(LoweringContext):
             self.values[entry] = Value(shape, view, ragged)
 
     def _operator(self, node: Node) -> None:
-        rule = op_of(node.op).native
+        call, op = self.call(node.index), op_of(node.op)
+        rule = op.arranged if call.arranged else op.native
         if rule is None:
-            raise Unsupported(f'has {node.op}')
-        rule(self.call(node.index))
+            raise Unsupported(f'has {node.op}{" by heads" if call.arranged else ""}')
+        rule(call)
 
     def _result(self, position: int, head: Entry) -> None:
         value = self.values[head]
-        if value.view is None or value.ragged:
+        ragged = self._gives_ragged(position)
+        if (
+            value.view is None
+            or value.ragged != ragged
+            or value.arrangement is not Arrangement.ROWS
+        ):
             raise Unsupported('returns something else than rows')
         register = self.registers[value.view.register]
         if (register.place, register.position) == (
@@ -275,7 +293,7 @@ class Lowering(LoweringContext):
         ) and value.view.width == register.width:
             return
         self.registers.append(
-            Register(value.view.width, False, Place.OUTPUT, position, self.times[position])
+            Register(value.view.width, ragged, Place.OUTPUT, position, self.times[position])
         )
         self.copy(View(len(self.registers) - 1, 0, value.view.width), value.view)
 
@@ -322,4 +340,6 @@ def _differentiated(instruction: Instruction) -> List[View]:
     if instruction.op is Opcode.LOOKUP:
         return []
     indexed = instruction.op in (Opcode.PICK, Opcode.SEGMENT_PICK, Opcode.SEGMENT_MASK)
-    return [instruction.a] if indexed else [instruction.a, instruction.b]
+    if indexed:
+        return [instruction.a]
+    return [instruction.a, instruction.b, instruction.third]

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "attention.h"
 #include "gemm.h"
 #include "kernels.h"
 #include "program.h"
@@ -367,6 +368,8 @@ template <typename T> class Executor {
     return ProductShape{i.i0, i.i1, i.i2, (i.i3 & 1) != 0, (i.i3 & 2) != 0};
   }
 
+  static View third(const Instruction& i) { return View{i.i1, i.i2, i.i3}; }
+
   static Work work(const Instruction& i, Work of_products) {
     switch (i.op) {
       case kProduct: return of_products;
@@ -424,6 +427,11 @@ template <typename T> class Executor {
       case kSegmentExtreme: segment_extreme(out, a, parents_, block_.row, i.i0 != 0); break;
       case kSegmentPick: segment_pick(out, a, b, parents_, block_.row); break;
       case kSegmentMask: segment_mask(out, a, b, parents_, block_.row, T(i.f0), false); break;
+      case kPositions: positions(out, parents_); break;
+      case kLayerNorm:
+        layer_norm(out, a, parameter(i.parameter), parameter(i.bias), T(i.f0));
+        break;
+      case kAttention: attention(i).forward(out, a, b, value(third(i))); break;
       default: throw std::runtime_error("unknown instruction");
     }
   }
@@ -514,8 +522,23 @@ template <typename T> class Executor {
         if (da)
           segment_mask(da, dy, kept_value(i.b, "SequenceMask"), parents_, block_.row, T(0), true);
         break;
+      case kPositions: break;
+      case kLayerNorm:
+        layer_norm_backward(dy, da, kept_value(i.a, "LayerNorm"), parameter(i.parameter),
+                            parameter_gradient(i.parameter), parameter_gradient(i.bias), T(i.f0));
+        break;
+      case kAttention: {
+        const View v = third(i);
+        attention(i).backward(dy, kept_value(i.a, "attention"), kept_value(i.b, "attention"),
+                              kept_value(v, "attention"), da, db, gradient(v));
+        break;
+      }
       default: throw std::runtime_error("unknown instruction");
     }
+  }
+
+  Attention<T> attention(const Instruction& i) const {
+    return Attention<T>(i.i0, T(i.f0), parents_);
   }
 
   // An argument straight into some columns of a register; i2 rows of the arena make one.

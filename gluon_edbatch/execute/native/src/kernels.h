@@ -300,6 +300,13 @@ void segment_pick_backward(const Rows<T>& dy, const Rows<T>& da, const Rows<T>& 
   });
 }
 
+// Which of the values of its row each is.
+template <typename T> void positions(const Rows<T>& out, const int32_t* parents) {
+  segments(out.count, parents, [&](int64_t begin, int64_t end) {
+    for (int64_t m = begin; m < end; ++m) *out[m] = T(m - begin);
+  });
+}
+
 // Column by column, the softmax over the values of each row of the batch, or its logarithm.
 template <typename T>
 void segment_softmax(const Rows<T>& out, const Rows<T>& a, const int32_t* parents, bool log) {
@@ -374,6 +381,57 @@ void softmax_backward(const Rows<T>& dy, const Rows<T>& dx, const Rows<T>& y, in
       for (int64_t i = 0; i < length; ++i)
         d[i] += log ? g[i] - exponential(v[i]) * total : v[i] * (g[i] - total);
     }
+}
+
+// What a layer norm reads of a row.
+template <typename T> struct Moments {
+  T mean, scale;
+  Moments(const T* x, int64_t n, T epsilon) {
+    T total = 0, squares = 0;
+#pragma omp simd reduction(+ : total)
+    for (int64_t i = 0; i < n; ++i) total += x[i];
+    mean = total / T(n);
+    const T middle = mean;
+#pragma omp simd reduction(+ : squares)
+    for (int64_t i = 0; i < n; ++i) squares += (x[i] - middle) * (x[i] - middle);
+    scale = T(1) / std::sqrt(squares / T(n) + epsilon);
+  }
+};
+
+template <typename T>
+void layer_norm(const Rows<T>& out, const Rows<T>& a, const T* gamma, const T* beta, T epsilon) {
+  for (int64_t row = 0; row < a.count; ++row) {
+    const T* x = a[row];
+    T* y = out[row];
+    const Moments<T> of(x, a.width, epsilon);
+    for (int64_t i = 0; i < a.width; ++i) y[i] = (x[i] - of.mean) * of.scale * gamma[i] + beta[i];
+  }
+}
+
+// Of gamma and beta no gradients are wanted where there are none.
+template <typename T>
+void layer_norm_backward(const Rows<T>& dy, const Rows<T>& da, const Rows<T>& a, const T* gamma,
+                         T* dgamma, T* dbeta, T epsilon) {
+  const int64_t n = a.width;
+  for (int64_t row = 0; row < dy.count; ++row) {
+    const T *g = dy[row], *x = a[row];
+    const Moments<T> of(x, n, epsilon);
+    if (dgamma)
+      for (int64_t i = 0; i < n; ++i) dgamma[i] += g[i] * (x[i] - of.mean) * of.scale;
+    if (dbeta)
+      for (int64_t i = 0; i < n; ++i) dbeta[i] += g[i];
+    if (!da) continue;
+    T sum = 0, products = 0;
+#pragma omp simd reduction(+ : sum, products)
+    for (int64_t i = 0; i < n; ++i) {
+      sum += g[i] * gamma[i];
+      products += g[i] * gamma[i] * (x[i] - of.mean) * of.scale;
+    }
+    sum /= T(n), products /= T(n);
+    T* d = da[row];
+    for (int64_t i = 0; i < n; ++i)
+      d[i] += of.scale * (g[i] * gamma[i] - sum - (x[i] - of.mean) * of.scale * products);
+  }
 }
 
 template <typename T>

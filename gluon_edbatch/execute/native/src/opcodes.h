@@ -29,7 +29,10 @@ enum Opcode : int64_t {
   kSegmentSoftmax = 16,
   kSegmentExtreme = 17,
   kSegmentMask = 18,
-  kSegmentPick = 19
+  kSegmentPick = 19,
+  kPositions = 20,
+  kLayerNorm = 21,
+  kAttention = 22
 };
 
 enum Place : int64_t {

@@ -1,0 +1,166 @@
+"""Rules of lowering for ragged values that the graph arranges by heads, as attention does.
+
+Queries, keys and values stay where products leave them; what the graph transposes and reshapes is
+noted (`Arrangement`), and the products of each with each, their softmax and the sums by these
+weights become one instruction. What has no rule here is not lowered.
+"""
+
+import math
+from typing import Callable
+
+from .instructions import AFFINE, Opcode, View
+from .lowering_context import Arrangement, LoweredCall, Scores, Unsupported, Value, width_of
+
+_SWAPPED = [0, 2, 1, 3]
+
+
+def positions(call: LoweredCall) -> None:
+    """Numbers along the axis of the values."""
+    attrs = call.attrs
+    if (
+        not call.x.ragged
+        or attrs.axis('axis', len(call.x.shape) + 2, None) != 1
+        or attrs.integer('repeat', 1) != 1
+        or (attrs.number('start', 0), attrs.number('step', 1)) != (0, 1)
+    ):
+        raise Unsupported(f'has {call.op}')
+    view = call.low.new(1, True)
+    call.low.emit(Opcode.POSITIONS, view)
+    call.give(Value((), view, True, arrangement=Arrangement.POSITIONS))
+
+
+def look_up(call: LoweredCall) -> None:
+    """Rows of a table by positions."""
+    index, table = call.inputs
+    if index.arrangement is not Arrangement.POSITIONS or index.shape or table.parameter < 0:
+        raise Unsupported(f'has {call.op} by heads')
+    width = width_of(table.shape[1:])
+    view = call.low.new(width, True)
+    parameter = call.low.parameter(table)
+    numbers = table.shape[0], width
+    call.low.emit(Opcode.LOOKUP, view, index.view, parameter=parameter, numbers=numbers)
+    call.give(index._replace(shape=table.shape[1:], view=view))
+
+
+def transpose(call: LoweredCall) -> None:
+    """Of (N, heads, K, columns), back."""
+    (x,) = call.inputs
+    if x.arrangement is not Arrangement.HEADS or list(call.attrs.integers('axes')) != _SWAPPED:
+        raise Unsupported(f'has {call.op} by heads')
+    call.give(x._replace(arrangement=Arrangement.ROWS))
+
+
+def by_heads(call: LoweredCall) -> bool:
+    """Whether rows are arranged by heads, and if so, do it."""
+    x = call.x
+    found = x.ragged and len(x.shape) == 2 and list(call.attrs.integers('axes')) == _SWAPPED
+    if found:
+        call.give(x._replace(arrangement=Arrangement.HEADS))
+    return found
+
+
+def reshape(call: LoweredCall) -> None:
+    """The axes of rows and heads become one, or two again; positions get an axis of rows."""
+    (x,) = call.inputs
+    rows, values = call.low.batch_shape
+    if x.arrangement is Arrangement.POSITIONS:
+        if call.shape != (1, values, *x.shape):
+            raise Unsupported(f'has {call.op} of positions')
+        call.give(x._replace(arrangement=Arrangement.ROWS))
+        return
+    heads, columns = (x.shape[0], values) if x.scores else x.shape
+    shapes = {
+        (rows * heads, values, columns): Arrangement.MERGED,
+        (rows, heads, values, columns): Arrangement.HEADS,
+    }
+    if call.shape not in shapes:
+        raise Unsupported(f'has {call.op} by heads')
+    call.give(x._replace(arrangement=shapes[call.shape]))
+
+
+def dropout(call: LoweredCall) -> None:
+    """Where it is off."""
+    if call.low.training or call.attrs.get('mode') == 'always':
+        raise Unsupported('has Dropout in training')
+    same(call)
+
+
+def same(call: LoweredCall) -> None:
+    """Nothing is computed."""
+    call.give(call.inputs[0])
+
+
+def stop_gradient(call: LoweredCall) -> None:
+    """Of positions, which have none."""
+    if call.inputs[0].arrangement is not Arrangement.POSITIONS or call.inputs[0].shape:
+        raise Unsupported(f'has {call.op} by heads')
+    same(call)
+
+
+def scaled(factor: Callable[[LoweredCall], float]) -> Callable[[LoweredCall], None]:
+    """A product with a number."""
+
+    def rule(call: LoweredCall) -> None:
+        (x,) = call.inputs
+        if x.arrangement is Arrangement.POSITIONS:
+            raise Unsupported(f'has {call.op} of positions')
+        if x.scores is not None:
+            if x.scores.weights:
+                raise Unsupported(f'has {call.op} of weights')
+            scale = x.scores.scale * factor(call)
+            call.give(x._replace(scores=x.scores._replace(scale=scale)))
+            return
+        view = call.low.new(x.view.width, True)
+        reals = factor(call), -0.0
+        call.low.emit(Opcode.UNARY, view, x.view, numbers=(AFFINE.number,), reals=reals)
+        call.give(x._replace(view=view))
+
+    return rule
+
+
+def by_root_of_columns(call: LoweredCall) -> float:
+    """By how many columns a head has."""
+    if call.inputs[0].scores is not None:
+        raise Unsupported(f'has {call.op} of scores')
+    return 1.0 / math.sqrt(call.shape[-1])
+
+
+def softmax(call: LoweredCall) -> None:
+    """Scores become weights."""
+    x = call.inputs[0]
+    if (
+        len(call.inputs) > 1
+        or x.scores is None
+        or x.scores.weights
+        or call.attrs.axis('axis', call.rank, -1) != call.rank - 1
+        or call.attrs.get('temperature', 'None') != 'None'
+    ):
+        raise Unsupported(f'has {call.op} by heads')
+    call.give(x._replace(scores=x.scores._replace(weights=True)))
+
+
+def batch_dot(call: LoweredCall) -> None:
+    """Scores of queries and keys; or values by their weights."""
+    a, b = call.inputs
+    turned = call.attrs.flag('transpose_a'), call.attrs.flag('transpose_b')
+    if any(each.arrangement is not Arrangement.MERGED for each in (a, b)) or b.scores is not None:
+        raise Unsupported(f'has {call.op} by heads')
+    if a.scores is None and turned == (False, True) and a.shape == b.shape:
+        call.give(a._replace(view=None, scores=Scores(a.view, b.view)))
+    elif a.scores is not None and a.scores.weights and not any(turned) and a.shape[0] == b.shape[0]:
+        call.give(b._replace(view=_attention(call, a.shape[0], a.scores, b.view)))
+    else:
+        raise Unsupported(f'has {call.op} by heads')
+
+
+def _attention(call: LoweredCall, heads: int, scores: Scores, values: View) -> View:
+    view = call.low.new(values.width, True)
+    call.low.emit(
+        Opcode.ATTENTION,
+        view,
+        scores.queries,
+        scores.keys,
+        numbers=(heads, *values),
+        reals=(scores.scale,),
+    )
+    return view

@@ -1,0 +1,217 @@
+"""Calls on arrays of different lengths, recorded as calls on packed values.
+
+A sentence that is one value, (1, L, ...), is packed as L rows: sentences of all lengths lie in one
+arena, one after the other, and those of one batch need no padding. Users see its shape as ever.
+What works position by position takes the rows as they are; what does not, as attention, is told
+where each sentence ends (`Kind.PACKED`), if there is a backend that runs it so.
+"""
+
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from weakref import WeakSet
+
+from mxnet import gluon
+
+from ..ops import op_of
+from ..subgraph.fingerprint import contents
+from ..subgraph.ir import Subgraph
+from ..subgraph.node_type import Kind, NodeType, is_sparse
+from ..subgraph.padded import PaddedGraph
+from ..subgraph.spec import Spec, spec_of
+from ..subgraph.trace import INPUT
+from .calls import Form
+from .forms import Forms
+from .lazy import LazyArray
+from .stores import Store
+
+_unpacked: 'WeakSet[NodeType]' = WeakSet()
+Leaves = List[Tuple[Spec, Kind]]
+TypeOf = Callable[[Leaves, Tuple[bool, ...]], NodeType]
+
+
+class PackedCall(NamedTuple):
+    """How calls with such arguments are recorded, whatever their lengths.
+
+    Attributes
+    ----------
+    node_type : NodeType
+    positions : tuple of int
+        Of the arguments that are packed.
+    pays : bool
+        Whether to pack them costs less than calls by their lengths.
+    block : gluon.Block or None
+    mutable : tuple or None
+        See `Form`.
+    forms : dict of int to Form
+        By length.
+    """
+
+    node_type: NodeType
+    positions: Tuple[int, ...]
+    pays: bool
+    block: Optional[gluon.Block]
+    mutable: Optional[tuple]
+    forms: Dict[int, Form]
+
+    def length(self, leaves: Sequence[LazyArray]) -> int:
+        """The one that all packed arguments have; 0 if they have several, or others are of another
+        kind than the type has."""
+        lengths = set()
+        for position, leaf in enumerate(leaves):
+            store = leaf._store
+            if position in self.positions:
+                lengths.add(store.shape[1])
+            elif store.packed or store.spec.arena is not self.node_type.arguments[position].arena:
+                return 0
+        return lengths.pop() if len(lengths) == 1 else 0
+
+    def is_wanted(self, recording: Any, leaves: Sequence[LazyArray]) -> bool:
+        """Whether it costs less than calls by their lengths: no call is needed to pack arguments
+        if they are, or NumPy arrays."""
+        return self.length(leaves) > 0 and (
+            self.pays
+            or all(
+                leaves[position]._store.packed
+                or recording.given_numpy(leaves[position]) is not None
+                for position in self.positions
+            )
+        )
+
+    def changed(self) -> bool:
+        """See `Form`."""
+        return self.mutable is not None and self.mutable[1] != contents(self.mutable[0])
+
+    def form(self, forms: Forms, length: int) -> Form:
+        """Of calls on sentences of a length."""
+        form = self.forms.get(length)
+        if form is None:
+            form = self.forms[length] = forms.new_form(
+                self.node_type,
+                1 if self.node_type.packed else length,
+                self.block,
+                self.mutable,
+                length,
+            )
+        return form
+
+    def values(self, recording: Any, leaves: Sequence[LazyArray]) -> List[LazyArray]:
+        """The arguments as the form has them."""
+        values = list(leaves)
+        for position in self.positions:
+            values[position] = recording.packed_value(leaves[position])
+        return values
+
+    def record(self, recording: Any, leaves: Sequence[LazyArray]) -> Any:
+        """One more such call; gives its results as lazy values."""
+        form = self.form(recording, self.length(leaves))
+        return recording.append_call(form, self.values(recording, leaves))
+
+
+def but_for_lengths(kinds: Sequence[Any]) -> tuple:
+    """What calls that differ in lengths of sentences only have in common, by kinds of arguments."""
+    return tuple(
+        [
+            (kind.shape[2:], kind.spec.dtype, kind.spec.ctx)
+            if kind.__class__ is Store and len(kind.shape) > 1 and kind.shape[0] == 1
+            else kind
+            for kind in kinds
+        ]
+    )
+
+
+def packed_call(
+    forms: Forms,
+    name: str,
+    padded: PaddedGraph,
+    known: Dict[tuple, Optional[NodeType]],
+    leaves: Sequence[LazyArray],
+    type_of: TypeOf,
+    block: Optional[gluon.Block] = None,
+    mutable: Optional[tuple] = None,
+) -> Optional[PackedCall]:
+    """How such calls are recorded; None if they cannot be.
+
+    Parameters
+    ----------
+    forms : Forms
+    name : str
+        For users.
+    padded : PaddedGraph
+        What is proved of such calls.
+    known : dict
+        Types by options, context and axes, to be remembered with what was proved.
+    leaves : sequence of lazy values
+    type_of : callable
+        (arguments, which results are packed) -> type.
+    block, mutable
+        See `Form`.
+    """
+    if padded.graph is None or set(padded.axes.values()) != {1} or not _is_one_length(padded):
+        return None
+    key = forms.options, leaves[0].ctx, tuple(padded.axes)
+    if key not in known:
+        known[key] = _type_for(forms, padded, leaves, type_of)
+    node_type = known[key]
+    if node_type is None or not node_type.fits() or node_type in _unpacked:
+        return None
+    forms.watch_parameters(name, node_type)
+    return PackedCall(node_type, tuple(padded.axes), padded.pays, block, mutable, {})
+
+
+def _is_one_length(padded: PaddedGraph) -> bool:
+    """Whether all packed arguments of a call have one length, and results no other axes."""
+    group = set(list(padded.axes)[:1])
+    for _ in padded.axes:
+        for pair in padded.linked:
+            if group & set(pair):
+                group |= set(pair)
+    return group.issuperset(padded.axes) and all(set(axes) <= {1} for axes in padded.results)
+
+
+def _type_for(
+    forms: Forms, padded: PaddedGraph, leaves: Sequence[LazyArray], type_of: TypeOf
+) -> Optional[NodeType]:
+    by_position = len(leaves) == 1 and _is_by_position(padded.original.subgraph)
+    kind = Kind.ROWS if by_position else Kind.PACKED
+    specs = [
+        (packed_spec(leaf), kind) if position in padded.axes else (leaf._store.spec, Kind.ROWS)
+        for position, leaf in enumerate(leaves)
+    ]
+    if not by_position and (
+        any(spec.rows != 1 for spec, kind in specs if kind is Kind.ROWS)
+        or any(map(is_sparse, padded.original.parameters.values()))
+    ):
+        return None
+    node_type = type_of(specs, () if by_position else tuple(map(bool, padded.results)))
+    runs = not node_type.alone and not node_type.whole and forms.runs(node_type)
+    return node_type if runs else None
+
+
+def is_unpacked(node_type: NodeType) -> None:
+    """Remember that calls read a result of this type in another form. Where it works position by
+    position, later scopes do not pack for its sake: that is for what follows."""
+    if not node_type.packed:
+        _unpacked.add(node_type)
+
+
+def packed_spec(value: LazyArray) -> Spec:
+    """Of a value (1, L, ...) as L rows."""
+    spec = value._store.spec
+    return spec if value._store.packed else spec_of(spec.shape[1:], spec.dtype, spec.ctx)
+
+
+def _is_by_position(graph: Subgraph) -> bool:
+    """Whether each position of the one argument gives its own of the one result."""
+    (head,) = graph.heads[:1]
+    chain = {INPUT % 0}
+    for node in graph.nodes:
+        if node.is_variable:
+            continue
+        inputs = [graph.nodes[entry.node] for entry in node.inputs]
+        if (
+            not op_of(node.op).by_value(node.attrs)
+            or inputs[0].name not in chain
+            or not all(other.is_variable for other in inputs[1:])
+        ):
+            return False
+        chain = {node.name}
+    return len(graph.heads) == 1 and graph.nodes[head.node].name in chain

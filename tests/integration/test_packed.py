@@ -1,0 +1,228 @@
+"""Whole sentences of different lengths as rows, one after the other, without padding."""
+
+import contextlib
+from dataclasses import replace
+
+import mxnet as mx
+import numpy as np
+import pytest
+from gluonnlp.model.transformer import TransformerEncoder
+from mxnet import autograd, gluon
+
+import gluon_edbatch as edb
+from gluon_edbatch.ops.registry import OPS
+from gluon_edbatch.testing import assert_matches_eager
+
+pytestmark = pytest.mark.skipif(not edb.native_available(), reason='no native operators')
+
+UNITS, HEADS = 8, 2
+LENGTHS = (5, 6, 9, 11, 12, 7, 1, 10, 2, 5)
+
+
+def sentences(lengths=LENGTHS, seed=0, units=UNITS):
+    draw = np.random.RandomState(seed)
+    arrays = [mx.nd.array(draw.normal(size=(1, length, units))) for length in lengths]
+    for array in arrays:
+        array.attach_grad()
+    return arrays
+
+
+def batches(model, samples):
+    """Names of types and how many batches each has, once it is known that lengths differ."""
+    for _ in range(2):
+        with edb.batching() as scope:
+            values = [model(x) for x in samples]
+        edb.forward(values)
+    return {str(entry.name): entry.batches for entry in scope.report().types}
+
+
+class Layer(gluon.HybridBlock):
+    """A function between layers that work position by position."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+        with self.name_scope():
+            self.before = gluon.nn.Dense(UNITS, flatten=False, in_units=UNITS)
+            self.after = gluon.nn.Dense(3, flatten=False, in_units=UNITS)
+
+    def hybrid_forward(self, F, x):
+        return self.after(self.function(F, F.tanh(self.before(x))))
+
+
+def heads(F, x):
+    x = F.reshape(x, shape=(0, 0, HEADS, -1))
+    return F.reshape(F.transpose(x, axes=(0, 2, 1, 3)), shape=(-1, 0, 0), reverse=True)
+
+
+def joined(F, x):
+    x = F.reshape(x, shape=(-1, HEADS, 0, 0), reverse=True)
+    return F.reshape(F.transpose(x, axes=(0, 2, 1, 3)), shape=(0, 0, -1))
+
+
+def attention(F, x, scale=lambda F, x: x, keys=lambda F, x: x):
+    queries = heads(F, x)
+    weights = F.softmax(scale(F, F.batch_dot(queries, keys(F, queries), transpose_b=True)))
+    return joined(F, F.batch_dot(weights, heads(F, F.sigmoid(x))))
+
+
+PACKED = {
+    'position by position': lambda F, x: F.relu(x) * 2,
+    'mean': lambda F, x: F.broadcast_add(x, F.mean(x, axis=1, keepdims=True)),
+    'softmax': lambda F, x: F.softmax(x, axis=1),
+    'first': lambda F, x: F.broadcast_mul(x, F.slice_axis(x, axis=1, begin=0, end=1)),
+    'attention': attention,
+    'scaled': lambda F, x: attention(F, x, lambda F, scores: scores * 0.7),
+    'scaled below zero': lambda F, x: attention(F, x, lambda F, scores: scores / -0.3),
+    'keys scaled': lambda F, x: attention(F, x, keys=lambda F, k: F.contrib.div_sqrt_dim(k)),
+    'queries by columns': lambda F, x: F.batch_dot(x, F.batch_dot(x, x, transpose_a=True)),
+    'dropout that is off': lambda F, x: F.Dropout(attention(F, x), p=0.0),
+}
+UNPACKED = {
+    'reverse': lambda F, x: F.reverse(x, axis=1),
+    'cumsum': lambda F, x: F.cumsum(x, axis=1),
+    'last': lambda F, x: F.broadcast_mul(x, F.slice_axis(x, axis=1, begin=-1, end=None)),
+    'scores plus a number': lambda F, x: attention(F, x, lambda F, scores: scores + 0.1),
+    'a softmax of weights': lambda F, x: attention(F, x, lambda F, scores: F.softmax(scores)),
+    'turned scores': lambda F, x: attention(F, x, lambda F, s: F.transpose(s, axes=(0, 2, 1))),
+}
+
+
+@pytest.mark.parametrize('name', [*PACKED, *UNPACKED])
+def test_functions_of_sentences(name):
+    net = Layer({**PACKED, **UNPACKED}[name])
+    net.initialize(mx.init.Normal(0.5))
+    samples = sentences()
+    assert_matches_eager(net, samples, blocks=[net], schedulers=['fsm'], atol=1e-5)
+    found = batches(net, samples)
+    ran = sum(count for each, count in found.items() if each.startswith('Layer'))
+    assert (ran == 1) == (name in PACKED)
+
+
+@pytest.mark.parametrize('units, of_heads, layers', [(8, 2, 2), (20, 5, 1), (64, 1, 1)])
+def test_encoders_are_one_batch(units, of_heads, layers):
+    net = TransformerEncoder(
+        units=units, hidden_size=12, num_layers=layers, num_heads=of_heads, max_length=40
+    )
+    net.initialize(mx.init.Normal(0.3))
+    samples = sentences((33, 1, 17, 2, 16, 40, 3), units=units)
+    assert_matches_eager(lambda x: net(x)[0], samples, blocks=[net], schedulers=['fsm'], atol=1e-4)
+    found = batches(lambda x: net(x)[0], samples)
+    assert [count for each, count in found.items() if each.startswith('Transformer')] == [1]
+
+
+class Model(gluon.Block):
+    """Looks words up, encodes them, and does something with the sentence."""
+
+    def __init__(self, function, sparse=False):
+        super().__init__()
+        with self.name_scope():
+            self.embed = gluon.nn.Embedding(20, UNITS, sparse_grad=sparse)
+            self.encoder = TransformerEncoder(
+                units=UNITS, hidden_size=12, num_layers=1, num_heads=HEADS, max_length=20
+            )
+            self.out = gluon.nn.Dense(3, in_units=UNITS)
+        self.function = function
+
+    def forward(self, ids):
+        return self.out(self.function(self.encoder(self.embed(ids))[0]))
+
+
+def with_rows(y):
+    """Rows of two sentences."""
+    return edb.concat([y, y * 2]).mean(axis=(0, 1)).reshape((1, -1))
+
+
+FOLLOWED = {
+    'mean': lambda y: y.mean(axis=1),
+    'first': lambda y: y.slice_axis(axis=1, begin=0, end=1).reshape((1, -1)),
+    'last': lambda y: y.slice_axis(axis=1, begin=-1, end=None).reshape((1, -1)),
+    'a position': lambda y: y[:, 0],
+    'sum with itself': lambda y: (y + y * y).sum(axis=1),
+    'norms': lambda y: (y / y.norm(axis=2, keepdims=True)).mean(axis=1),
+    'a flat view': lambda y: y.reshape((-1, UNITS)).sum(axis=0, keepdims=True),
+    'concat': with_rows,
+    'ragged': lambda y: mx.nd.mean(mx.nd.concat(y, y, dim=1), axis=1),
+    'list': lambda y: mx.nd.add_n(y, y).max(axis=1),
+    'a look': lambda y: y.mean(axis=1) * float(y.asnumpy().mean()),
+}
+
+
+@pytest.mark.parametrize('name', FOLLOWED)
+def test_what_follows(name):
+    given, sparse = (np.array, True) if len(name) % 2 else (mx.nd.array, False)
+    net = Model(FOLLOWED[name], sparse)
+    net.initialize(mx.init.Normal(0.3))
+    draw = np.random.RandomState(0)
+    samples = [given(draw.randint(0, 20, (1, length)).astype('float32')) for length in LENGTHS]
+    assert_matches_eager(net, samples, blocks=[net], schedulers=['fsm'], atol=1e-5)
+    if name != 'a look':
+        found = batches(net, samples)
+        assert [count for each, count in found.items() if each.startswith('Transformer')] == [1]
+
+
+@pytest.mark.parametrize('scoped', [1, 2])
+def test_results_can_be_written_to_and_read(scoped):
+    net = Model(lambda y: y)
+    net.initialize(mx.init.Normal(0.3))
+    samples = sentences()
+
+    def results(scope):
+        kept, totals = [], []
+        with autograd.record():
+            with scope:
+                for x in samples:
+                    y = net.encoder(x)[0]
+                    totals.append((y * y).mean(axis=1).sum())
+                    with autograd.pause():
+                        z = net.encoder(x)[0]
+                        z[:, 0:1] = 3.0
+                    kept += [y, z]
+            total = mx.nd.add_n(*[total.reshape((1,)) for total in totals])
+        total.backward()
+        assert [each.shape for each in kept[::2]] == [x.shape for x in samples]
+        return [each.asnumpy() for each in [total, *kept, *[x.grad for x in samples]]]
+
+    expected = results(contextlib.nullcontext())
+    for _ in range(scoped):
+        found = results(edb.batching())
+    for one, other in zip(found, expected):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_results_live_longer_than_their_scope():
+    net = Model(lambda y: y)
+    net.initialize(mx.init.Normal(0.3))
+    samples = sentences()
+    for _ in range(2):
+        with edb.batching():
+            values = [net.encoder(x)[0] for x in samples]
+        with edb.batching():
+            again = [net.encoder(y)[0] for y in values]
+    for x, y in zip(samples, again):
+        expected = net.encoder(net.encoder(x)[0])[0].asnumpy()
+        np.testing.assert_allclose(y.asnumpy(), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_sentences_recorded_before_are_recorded_again():
+    net = Model(FOLLOWED['mean'])
+    net.initialize(mx.init.Normal(0.3))
+    samples = sentences()
+    keep = edb.Reuse()
+    for _ in range(4):
+        with edb.batching():
+            values = [keep(i, lambda x: net.encoder(x)[0] * 2, x) for i, x in enumerate(samples)]
+        for x, y in zip(samples, values):
+            np.testing.assert_allclose(
+                y.asnumpy(), net.encoder(x)[0].asnumpy() * 2, rtol=1e-4, atol=1e-5
+            )
+
+
+@pytest.mark.parametrize('op', ['LayerNorm', 'FullyConnected'])
+def test_a_wrong_program_is_seen(op, monkeypatch):
+    """The first batch is compared with a sentence alone."""
+    monkeypatch.setitem(OPS, op, replace(OPS[op], native=lambda call: call.alias(call.x)))
+    net = TransformerEncoder(units=UNITS, hidden_size=UNITS, num_layers=1, num_heads=HEADS)
+    net.initialize(mx.init.Normal(0.3))
+    with pytest.raises(edb.RowDependenceError, match='another result in a batch than alone'):
+        batches(lambda x: net(x)[0], sentences())
