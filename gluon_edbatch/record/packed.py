@@ -23,6 +23,7 @@ from .forms import Forms
 from .lazy import LazyArray
 from .stores import Store
 
+_packed: 'WeakSet[NodeType]' = WeakSet()
 _unpacked: 'WeakSet[NodeType]' = WeakSet()
 Leaves = List[Tuple[Spec, Kind]]
 TypeOf = Callable[[Leaves, Tuple[bool, ...]], NodeType]
@@ -182,8 +183,15 @@ def _type_for(
     ):
         return None
     node_type = type_of(specs, () if by_position else tuple(map(bool, padded.results)))
-    runs = not node_type.alone and not node_type.whole and forms.runs(node_type)
-    return node_type if runs else None
+    if node_type.alone or node_type.whole or not forms.runs(node_type):
+        return None
+    _packed.add(node_type)
+    return node_type
+
+
+def is_packed(node_type: NodeType) -> bool:
+    """Whether calls on packed values have this type."""
+    return node_type in _packed
 
 
 def is_unpacked(node_type: NodeType) -> None:

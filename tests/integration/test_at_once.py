@@ -214,12 +214,12 @@ def test_errors_name_the_line(always, monkeypatch):
 @pytest.mark.parametrize('at_once', [1.0, 4.0])
 def test_what_was_faster_stays(monkeypatch, at_once):
     layer = dense(heavy=True)
-    time = FakeTime(monkeypatch, batched=2.0, at_once=at_once)
+    clock = FakeTime(monkeypatch, batched=2.0, at_once=at_once)
     scopes = [evaluated(layer) for _ in range(30)]
     tried = 2 + 2 * choice._TIMED
-    assert time.evaluations[:4] == [False, False, True, False]
-    assert set(time.evaluations[:tried]) == {False, True}
-    assert set(time.evaluations[tried:]) == {at_once < 2}  # for good, whatever the time is now
+    assert clock.evaluations[:4] == [False, False, True, False]
+    assert set(clock.evaluations[:tried]) == {False, True}
+    assert set(clock.evaluations[tried:]) == {at_once < 2}  # for good, whatever the time is now
     (kind,) = scopes[-1].report().types
     if at_once < 2:
         assert kind.passes == ('at_once',) and kind.batches == kind.calls == 2
@@ -234,45 +234,45 @@ def test_what_was_faster_stays(monkeypatch, at_once):
 
 def test_other_numbers_of_calls_are_measured_apart(monkeypatch):
     layer = dense(heavy=True)
-    time = FakeTime(monkeypatch, batched=2.0, at_once=1.0)
+    clock = FakeTime(monkeypatch, batched=2.0, at_once=1.0)
     for _ in range(20):
         evaluated(layer)
-    time.evaluations.clear()
+    clock.evaluations.clear()
     evaluated(layer, count=9)
-    assert time.evaluations == [False]
+    assert clock.evaluations == [False]
 
 
 def test_small_calls_are_tried_later_and_many_never(monkeypatch):
-    time = FakeTime(monkeypatch, batched=2.0, at_once=1.0)
+    clock = FakeTime(monkeypatch, batched=2.0, at_once=1.0)
     few, many = dense(), dense()
     for _ in range(choice._UNTIMED):
         evaluated(few)
-    assert not any(time.evaluations)
+    assert not any(clock.evaluations)
     for _ in range(choice._UNTIMED + 5):
         evaluated(many, count=choice._FEW + 1)
-    assert not any(time.evaluations)
+    assert not any(clock.evaluations)
     evaluated(few)
-    assert time.evaluations[-1]
+    assert clock.evaluations[-1]
 
 
 def test_what_reads_batches_is_ruled_out(monkeypatch):
     """The second layer is heavy and reads what is computed in batches."""
-    time = FakeTime(monkeypatch, batched=2.0, at_once=1.0)
+    clock = FakeTime(monkeypatch, batched=2.0, at_once=1.0)
     monkeypatch.setattr(choice, '_FEW', 0)
     monkeypatch.setattr(choice, '_LARGE', 4 * (1 << 18))
     net = gluon.nn.HybridSequential()
     net.add(dense(), dense(3, heavy=True))
     for _ in range(20):
         evaluated(lambda x: net[1](net[0](x)))
-    assert not any(time.evaluations)
+    assert not any(clock.evaluations)
 
 
 def test_off_nothing_is_measured(monkeypatch):
     layer = dense(heavy=True)
-    time = FakeTime(monkeypatch, batched=2.0, at_once=1.0)
+    clock = FakeTime(monkeypatch, batched=2.0, at_once=1.0)
     for _ in range(20):
         evaluated(layer, at_once=False)
-    assert not any(time.evaluations)
+    assert not any(clock.evaluations)
     monkeypatch.setattr(choice, 'choose', None)
     with edb.compile_options(at_once=False):
         evaluated(layer, at_once=False)
@@ -280,15 +280,15 @@ def test_off_nothing_is_measured(monkeypatch):
 
 def test_training_is_timed_with_its_backward(monkeypatch):
     layer = dense(heavy=True)
-    time = FakeTime(monkeypatch, batched=1.0, at_once=2.0)
+    clock = FakeTime(monkeypatch, batched=1.0, at_once=2.0)
     for _ in range(20):
         with autograd.record():
             with edb.batching():
                 value = layer(nd.ones((1, 4)))
             array = edb.forward(value)
-        time.now += 5 if not time.evaluations[-1] else 1  # backward is much faster at once
+        clock.now += 5 if not clock.evaluations[-1] else 1  # backward is much faster at once
         array.backward()
-    assert all(time.evaluations[-5:])
+    assert all(clock.evaluations[-5:])
 
 
 def test_after_an_error_the_next_evaluation_is_not_timed_with_it(monkeypatch):

@@ -224,11 +224,11 @@ def test_report_folds_types_that_differ_in_shapes_and_constants_only():
     net = nn.Dense(3, in_units=4, flatten=False)
     net.initialize()
     with edb.batching() as scope:
-        states = [net(mx.nd.ones((1, 2 + number % 4, 4))) for number in range(12)]
+        states = [net(mx.nd.ones((2, 2 + number % 4, 4))) for number in range(12)]
         scaled = [edb.nd.clip(state, 0, number + 1.5) for number, state in enumerate(states)]
-        same = [edb.nd.clip(net(mx.nd.ones((1, 2, 4))), 0, number + 1.5) for number in range(3)]
+        same = [edb.nd.clip(net(mx.nd.ones((2, 2, 4))), 0, number + 1.5) for number in range(3)]
         with autograd.predict_mode(), autograd.record(train_mode=False):
-            taped = [net(mx.nd.ones((1, 2, 4)))]
+            taped = [net(mx.nd.ones((2, 2, 4)))]
     edb.forward(scaled + same + taped)
     report = scope.report()
     lines = [' '.join(line.split()) for line in str(report).splitlines()[3:]]

@@ -195,6 +195,7 @@ def _by_hand(F, scores, memory, lengths):
 
 
 NATIVE = {  # in native operators, without padding
+    'added': _of_scores(lambda F, s, m, n: F.softmax(s + (1 - _kept(F, m, n)) * -1e9, axis=1)),
     'additive': Additive,
     'dot': lambda: Block(_dot),
     'dot by rows': lambda: Block(_dot_by_rows),
@@ -243,7 +244,6 @@ PADDED = {
         lambda F, s, m, n: F.softmax(s, F.cast(n, 'int32'), axis=1, use_length=True)
     ),
     'where': _of_scores(_where),
-    'added': _of_scores(lambda F, s, m, n: F.softmax(s + (1 - _kept(F, m, n)) * -1e9, axis=1)),
     'last by a position too large': lambda: Block(_last),
     'softmin': _of_scores(lambda F, s, m, n: F.softmin(s, axis=1)),
     'norms': lambda: Block(

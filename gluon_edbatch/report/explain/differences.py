@@ -7,6 +7,7 @@ import numpy as np
 from mxnet import gluon
 
 from ...brief import brief
+from ...record.packed import is_packed
 from ...subgraph.node_type import Argument, Kind, Mode, NodeType
 from ...subgraph.trace import argument_names
 from .explanation import Cause
@@ -109,7 +110,7 @@ def _of_operator(node_type: NodeType) -> Iterator[Tuple[Cause, str, Any]]:
             yield Cause.WEIGHT, name, _Weight(id(array), array.shape)
         else:
             yield Cause.WEIGHT, name, Word('data')
-            yield from _of_array(name, next(arguments), node_type.whole)
+            yield from _of_array(name, next(arguments), node_type)
     for name, value in attributes:
         yield Cause.ARGUMENT, name, COLUMN if value == 'data' else Word(value)
 
@@ -123,7 +124,7 @@ def _of_block(node_type: NodeType, block: gluon.Block) -> Iterator[Tuple[Cause, 
         for what, value in _parts(part, name):
             yield Cause.ARGUMENT, what, value
             if value is ARRAY:
-                yield from _of_array(what, next(arguments), node_type.whole)
+                yield from _of_array(what, next(arguments), node_type)
     yield (
         Cause.DTYPE,
         PARAMETERS,
@@ -134,10 +135,17 @@ def _of_block(node_type: NodeType, block: gluon.Block) -> Iterator[Tuple[Cause, 
         yield Cause.ATTRIBUTE, name, frozen[1] if plain else _Other(frozen)
 
 
-def _of_array(name: str, argument: Argument, whole: bool) -> Iterator[Tuple[Cause, str, Any]]:
+def _of_array(
+    name: str, argument: Argument, node_type: NodeType
+) -> Iterator[Tuple[Cause, str, Any]]:
     shape, dtype, ctx, _ = argument.arena
-    ragged = ('k',) if argument.kind is Kind.RAGGED else ()
-    yield Cause.SHAPE, name, (argument.rows if whole else 'n', *ragged, *shape)
+    by_position = len(node_type.arguments) == 1 and is_packed(node_type)
+    axis: Tuple[str, ...] = ()
+    if argument.kind is Kind.RAGGED:
+        axis = ('k',)
+    elif argument.kind is Kind.PACKED or by_position:
+        axis = ('length',)
+    yield Cause.SHAPE, name, (argument.rows if node_type.whole else 'n', *axis, *shape)
     yield Cause.DTYPE, name, np.dtype(dtype).name
     yield Cause.CONTEXT, name, f'on {ctx}'
 
