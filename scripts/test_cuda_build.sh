@@ -78,6 +78,7 @@ say "installing .[$extra] into $dir/env"
 "$python" -m pip install --disable-pip-version-check --quiet "$dir/source[$extra]"
 (check)
 say 'running the tests from a copy of the checkout, installed editable'
+rm -f "$dir/env/.gluon-edbatch-installed"   # this copy is not compiled yet, as an earlier one was
 export EDB_VENV="$dir/env" EDB_EXTRAS="$extra,nlp,test,example,benchmark"
 bash "$dir/source/scripts/environment.sh" >/dev/null
 cd "$dir/source"

@@ -294,8 +294,6 @@ def why_not_padded(block: Optional[gluon.Block], types: Sequence[NodeType]) -> s
         return 'several axes of one argument differ' if None in pairs and len(ranks) == 1 else ''
     if not types[0].options.buckets:
         return 'the compile option buckets is off'
-    if types[0].mode.numpy:
-        return 'in NumPy mode it is not known how'
     padded = (
         _operator_padded(types[0], shapes[0], pairs)
         if block is None
@@ -327,8 +325,9 @@ def _operator_padded(
     if shared:
         return None
     axes = {position: axis for pair in pairs if pair for position, axis in pair.items()}
+    dtypes = [argument.arena.dtype for argument in node_type.arguments]
     graph = trace_operator(op, attrs, len(shapes))
-    return padded_graph(graph, shapes, axes, node_type.mode.training)
+    return _padded_graph(graph, shapes, axes, node_type.mode, dtypes)
 
 
 def _shape(argument: Argument) -> Shape:
