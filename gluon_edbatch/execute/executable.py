@@ -49,8 +49,8 @@ class Executable:
         self.changed_by: Set[str] = {'whole_values'} if node_type.whole else set()
         self.may_run_at_once = node_type.options.at_once and _may_run_at_once(node_type)
         self.result_bytes = sum([_bytes(spec.shape, spec.dtype) for spec in node_type.outputs])
-        self.parameter_bytes = sum(
-            [_bytes(each.shape, each.dtype) for each in node_type.parameters]
+        self.parameter_bytes = sum(  # those of imported symbols do not tell their shape
+            [_bytes(each.shape or (), each.dtype) for each in node_type.parameters]
         )
         self.trials: Dict[int, Trial] = {}
 
