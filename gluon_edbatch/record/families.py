@@ -136,14 +136,14 @@ def _new_block_call(
             padded,
             family.packed,
             leaves,
-            lambda specs, which: forms.type_of(
+            lambda specs, **facts: forms.type_of(
                 describe(block),
                 types,
                 (template, ()),
                 specs,
                 lambda: padded.original,
                 made_with=(template, mark),
-                **dict(packed=which) if which else {},
+                **facts,
             ),
             block,
             mutable,
@@ -203,13 +203,13 @@ def packed_operator_call(
             padded,
             known,
             leaves,
-            lambda specs, which: forms.type_of(
+            lambda specs, **facts: forms.type_of(
                 op,
                 operator_types,
                 (op, attrs, ()),
                 specs,
                 lambda: padded.original,
-                **dict(packed=which) if which else {},
+                **facts,
             ),
         )
         if call is not None:

@@ -26,7 +26,7 @@ from .stores import Store
 _packed: 'WeakSet[NodeType]' = WeakSet()
 _unpacked: 'WeakSet[NodeType]' = WeakSet()
 Leaves = List[Tuple[Spec, Kind]]
-TypeOf = Callable[[Leaves, Tuple[bool, ...]], NodeType]
+TypeOf = Callable[..., NodeType]
 
 
 class PackedCall(NamedTuple):
@@ -142,7 +142,7 @@ def packed_call(
         Types by options, context and axes, to be remembered with what was proved.
     leaves : sequence of lazy values
     type_of : callable
-        (arguments, which results are packed) -> type.
+        (arguments, facts such as which results are packed) -> type.
     block, mutable
         See `Form`.
     """
@@ -182,7 +182,8 @@ def _type_for(
         or any(map(is_sparse, padded.original.parameters.values()))
     ):
         return None
-    node_type = type_of(specs, () if by_position else tuple(map(bool, padded.results)))
+    facts = {} if by_position else {'packed': tuple(map(bool, padded.results))}
+    node_type = type_of(specs, **facts)
     if node_type.alone or node_type.whole or not forms.runs(node_type):
         return None
     _packed.add(node_type)

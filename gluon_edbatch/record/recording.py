@@ -411,13 +411,21 @@ class Recording(Forms):
     def _unpack(self, value: LazyArray) -> LazyArray:
         known = self._packed.get(value._id)
         if known is None:
-            for form in self.forms:
-                if form.length and value._store in form.stores:
-                    is_unpacked(form.node_type)
-            form = self._reshaping_form(value._store.spec, value.shape)
-            known = self._packed[value._id] = self.append_call(form, [value])
+            known = self._packed[value._id] = self.append_call(
+                self._unpacking_form(value._store), [value]
+            )
             self._packed[known._id] = self.value_type(value._store, value._id)
         return known
+
+    def _unpacking_form(self, store: Store) -> Form:
+        key = 'unpack', store
+        form = self.forms_by_key.get(key)
+        if form is None:  # once for all values of a length
+            for other in self.forms:
+                if other.length and store in other.stores:
+                    is_unpacked(other.node_type)
+            form = self.forms_by_key[key] = self._reshaping_form(store.spec, store.shape)
+        return form
 
     def _reshaping_form(self, spec: Spec, shape: Tuple[int, ...]) -> Form:
         def trace() -> StaticGraph:
