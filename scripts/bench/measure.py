@@ -55,11 +55,13 @@ class Measurement:
         settings, stream = self.settings, self._stream(-1)
         self._run([next(stream)[:16]])
         self.system.remember(self.workload.samples)
+        fastest = float('inf')  # of which no collection of Python's garbage was a part
         for _ in range(WARM_UP):
             seconds = self._run([next(stream)])
+            fastest = min(fastest, seconds)
             if seconds > SLOW_SECONDS:
                 break
-        self.minibatches = settings.minibatches or max(1, round(settings.seconds / seconds))
+        self.minibatches = settings.minibatches or max(1, round(settings.seconds / fastest))
 
     def repeat(self, number: int) -> None:
         """Run a repeat."""
