@@ -15,7 +15,7 @@ from ..subgraph.spec import Spec
 from ..subgraph.structure import unflatten
 from .calls import Form
 from .forms import Forms
-from .lazy import OfNone, RaggedArray
+from .lazy import LazyArray, OfNone, RaggedArray
 
 Specs = List[Tuple[Spec, Kind]]
 
@@ -108,6 +108,29 @@ def with_values(recording: Any, leaf: Any) -> Any:
     if leaf.__class__ is RaggedArray and not leaf._ids:
         return RaggedArray(leaf._store, elements_of(recording, leaf))
     return leaf
+
+
+def stacked(recording: Any, ragged: RaggedArray) -> LazyArray:
+    """A ragged argument as a value of its own, for operators that must know its length."""
+    values = [
+        recording.value_type(ragged._store, value) for value in elements_of(recording, ragged)
+    ]
+    return recording.operator('stack', (('axis', '1'), ('num_args', str(len(values)))), values)
+
+
+def taken(recording: Any, ragged: RaggedArray, which: Any = slice(None), *others: Any) -> Any:
+    """The value at a position of the ragged axis, or those of a slice, and what `others` take of
+    each; None if these are no such."""
+    ids, store = elements_of(recording, ragged), ragged._store
+    if type(which) is int and -len(ids) <= which < len(ids):
+        value = ragged._sharing_memory(recording.value_type(store, ids[which]))
+        return value[(slice(None), *others)] if others else value
+    if type(which) is not slice or not ids[which]:
+        return None
+    if not others:
+        return RaggedArray(store, ids.__class__(ids[which]))
+    values = [recording.value_type(store, each) for each in ids[which]]
+    return recording.ragged([value[(slice(None), *others)] for value in values])
 
 
 def rearranged(

@@ -358,5 +358,10 @@ def _scalars(leaves: Sequence[LazyArray]) -> Tuple[int, ...]:
     return tuple([position for position, leaf in enumerate(leaves) if not leaf._store.shape])
 
 
+def key_of(leaf: LazyArray) -> object:
+    """What tells the kind of an argument from others, within a recording."""
+    return leaf._store.ragged if leaf.__class__ is RaggedArray else leaf._store
+
+
 def _spec_and_kind(leaf: LazyArray) -> Tuple[Spec, Kind]:
     return leaf._store.spec, Kind.RAGGED if leaf.__class__ is RaggedArray else Kind.ROWS

@@ -7,24 +7,26 @@ where each sentence ends (`Kind.PACKED`), if there is a backend that runs it so.
 """
 
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
+import mxnet as mx
 from mxnet import gluon
 
 from ..ops import op_of
+from ..ops.attrs import Shape
 from ..subgraph.fingerprint import contents
 from ..subgraph.ir import Subgraph
 from ..subgraph.node_type import Kind, NodeType, is_sparse
 from ..subgraph.padded import PaddedGraph
 from ..subgraph.spec import Spec, spec_of
-from ..subgraph.trace import INPUT
-from .calls import Form
+from ..subgraph.trace import INPUT, StaticGraph
+from .calls import Callee, Form, Number, Ragged
 from .forms import Forms
 from .lazy import LazyArray
 from .stores import Store
 
-_packed: 'WeakSet[NodeType]' = WeakSet()
-_unpacked: 'WeakSet[NodeType]' = WeakSet()
+# The types of packed calls, and whether later scopes are to pack for their sake.
+_pays: 'WeakKeyDictionary[NodeType, bool]' = WeakKeyDictionary()
 Leaves = List[Tuple[Spec, Kind]]
 TypeOf = Callable[..., NodeType]
 
@@ -98,13 +100,34 @@ class PackedCall(NamedTuple):
         """The arguments as the form has them."""
         values = list(leaves)
         for position in self.positions:
-            values[position] = recording.packed_value(leaves[position])
+            values[position] = packed_value(recording, leaves[position])
         return values
 
     def record(self, recording: Any, leaves: Sequence[LazyArray]) -> Any:
         """One more such call; gives its results as lazy values."""
         form = self.form(recording, self.length(leaves))
         return recording.append_call(form, self.values(recording, leaves))
+
+    def record_found(self, recording: Any, callee: Callee, kinds, leaves) -> Any:
+        """The same, and let the search in calls.py find the form for others."""
+        form, values = self.form(recording, self.length(leaves)), self.values(recording, leaves)
+        if Number not in kinds and Ragged not in kinds:
+            prefix, left = callee.first, iter(values)
+            for kind in kinds:
+                prefix.packs = True
+                prefix = prefix.make(next(left)._store if kind.__class__ is Store else kind)
+            prefix.form = form
+        return recording.append_call(form, values)
+
+
+def known_packed(recording: Any, callee: Callee, args: Sequence[Any]) -> Optional[PackedCall]:
+    """How an operator's calls on packed values are recorded, if one of another length was."""
+    if not callee.packed or not all(
+        [arg.__class__ is recording.value_type and arg._store.packed for arg in args]
+    ):
+        return None
+    packed = callee.packed.get(but_for_lengths([arg._store for arg in args]))
+    return packed if packed is not None and packed.length(args) else None
 
 
 def but_for_lengths(kinds: Sequence[Any]) -> tuple:
@@ -152,7 +175,7 @@ def packed_call(
     if key not in known:
         known[key] = _type_for(forms, padded, leaves, type_of)
     node_type = known[key]
-    if node_type is None or not node_type.fits() or node_type in _unpacked:
+    if node_type is None or not node_type.fits() or not _pays[node_type]:
         return None
     forms.watch_parameters(name, node_type)
     return PackedCall(node_type, tuple(padded.axes), padded.pays, block, mutable, {})
@@ -174,7 +197,7 @@ def _type_for(
     by_position = len(leaves) == 1 and _is_by_position(padded.original.subgraph)
     kind = Kind.ROWS if by_position else Kind.PACKED
     specs = [
-        (packed_spec(leaf), kind) if position in padded.axes else (leaf._store.spec, Kind.ROWS)
+        (_packed_spec(leaf), kind) if position in padded.axes else (leaf._store.spec, Kind.ROWS)
         for position, leaf in enumerate(leaves)
     ]
     if not by_position and (
@@ -186,24 +209,81 @@ def _type_for(
     node_type = type_of(specs, **facts)
     if node_type.alone or node_type.whole or not forms.runs(node_type):
         return None
-    _packed.add(node_type)
+    _pays.setdefault(node_type, True)
     return node_type
 
 
 def is_packed(node_type: NodeType) -> bool:
     """Whether calls on packed values have this type."""
-    return node_type in _packed
+    return node_type in _pays
 
 
-def is_unpacked(node_type: NodeType) -> None:
-    """Remember that calls read a result of this type in another form. Where it works position by
-    position, later scopes do not pack for its sake: that is for what follows."""
-    if not node_type.packed:
-        _unpacked.add(node_type)
+def packed_if_free(recording: Any, leaf: LazyArray) -> LazyArray:
+    """A value (1, L, ...) as L rows if that takes no call, as of NumPy arrays; else as it is."""
+    free = leaf._id in recording.packed or recording.given_numpy(leaf) is not None
+    return packed_value(recording, leaf) if free else leaf
 
 
-def packed_spec(value: LazyArray) -> Spec:
-    """Of a value (1, L, ...) as L rows."""
+def packed_value(recording: Any, leaf: LazyArray) -> LazyArray:
+    """A value (1, L, ...) as L rows, once for all calls that read it; any other as it is."""
+    if leaf._store.packed or leaf.ndim < 2 or leaf.shape[0] != 1:
+        return leaf
+    known = recording.packed.get(leaf._id)
+    if known is None:
+        known = recording.packed[leaf._id] = _pack(recording, leaf)
+    return known
+
+
+def _pack(recording: Any, leaf: LazyArray) -> LazyArray:
+    spec, array = _packed_spec(leaf), recording.given_numpy(leaf)
+    store = recording.store(spec, leaf.shape)
+    if array is not None:
+        recording.arrays.append((spec, array.reshape(spec.shape)))
+        return recording.value_type(store, -2 * len(recording.arrays))
+    form = _reshaping_form(recording, leaf._store.spec, spec.shape)
+    return recording.value_type(store, recording.append_call(form, [leaf])._id)
+
+
+def unpacked(recording: Any, args: Sequence[Any]) -> List[Any]:
+    """Arguments, with values that are packed as those of another shape that they are for users."""
+    return [
+        unpacked(recording, arg)
+        if arg.__class__ in (list, tuple)
+        else _unpack(recording, arg)
+        if arg.__class__ is recording.value_type and arg._store.packed
+        else arg
+        for arg in args
+    ]
+
+
+def _unpack(recording: Any, value: LazyArray) -> LazyArray:
+    known = recording.packed.get(value._id)
+    if known is None:
+        form = _unpacking_form(recording, value._store)
+        known = recording.packed[value._id] = recording.append_call(form, [value])
+        recording.packed[known._id] = recording.value_type(value._store, value._id)
+    return known
+
+
+def _unpacking_form(forms: Forms, store: Store) -> Form:
+    key = 'unpack', store
+    form = forms.forms_by_key.get(key)
+    if form is None:  # once for all values of a length
+        for other in forms.forms:
+            if other.length and store in other.stores and not other.node_type.packed:
+                _pays[other.node_type] = False  # by position, it is for what follows
+        form = forms.forms_by_key[key] = _reshaping_form(forms, store.spec, store.shape)
+    return form
+
+
+def _reshaping_form(forms: Forms, spec: Spec, shape: Shape) -> Form:
+    def trace() -> StaticGraph:
+        return StaticGraph.of_symbol('reshape', mx.sym.reshape(mx.sym.var(INPUT % 0), shape))
+
+    return forms.form_of_rewriting('reshape', (('shape', str(shape)),), spec, trace)
+
+
+def _packed_spec(value: LazyArray) -> Spec:
     spec = value._store.spec
     return spec if value._store.packed else spec_of(spec.shape[1:], spec.dtype, spec.ctx)
 

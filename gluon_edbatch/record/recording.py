@@ -13,9 +13,6 @@ from ..errors import RecordError, StaleValueError
 from ..mx.guard import PLAIN_OR_GUARDED, GuardedArray, GuardedNumpyArray, Watched
 from ..mx.modes import numpy_shapes
 from ..mx.reading import node_offset
-from ..ops.attrs import Attrs
-from ..ops.numbers import Numbered
-from ..ops.registry import op_of
 from ..subgraph.fingerprint import (
     exact,
     state_of,
@@ -24,13 +21,13 @@ from ..subgraph.node_type import Kind, NodeType
 from ..subgraph.options import CompileOptions
 from ..subgraph.spec import ArenaKey, Spec, spec_of
 from ..subgraph.structure import flatten, objects_in
-from ..subgraph.trace import INPUT, StaticGraph, describe, trace_operator
+from ..subgraph.trace import describe, trace_operator
 from .calls import ANY, End, Form, Nothing, Number, Ragged
-from .elements import element_calls, elements_of, rearranged, with_values
+from .elements import element_calls, rearranged, stacked, taken, with_values
 from .families import Call, packed_operator_call, padded_block_call, padded_operator_call
-from .forms import Forms
+from .forms import Forms, key_of
 from .hooks import suspended
-from .inputs import ARRAYS, NUMBERS, SCALAR_DTYPE, GivenArray, is_array
+from .inputs import ARRAYS, NUMBERS, GivenArray, is_array
 from .lazy import (
     HAND_ON,
     VALUES,
@@ -41,14 +38,20 @@ from .lazy import (
     nested_refused,
     one_kind_needed,
 )
-from .packed import PackedCall, but_for_lengths, is_unpacked, packed_spec
+from .packed import (
+    PackedCall,
+    but_for_lengths,
+    known_packed,
+    packed_if_free,
+    unpacked,
+)
 from .padded import Padded
 from .refused import current_model_call, refused_call
 from .remembered import operator_types
 from .shared import Sharing
 from .sites import Site, current_site, site_at
 from .stores import Arena, EagerArena, Locations, Store
-from .varying import Varying
+from .varying import Varying, with_number
 
 _GIVEN = np.ndarray, NDArray, mx.np.ndarray
 _WATCHABLE = GuardedArray, GuardedNumpyArray, SettledArray, SettledNumpyArray
@@ -65,6 +68,11 @@ class Recording(Forms):
         Evaluation -> what it computed, by `ArenaKey`; empty once nothing is left to run.
     """
 
+    # what a value is in another form
+    packed_if_free = packed_if_free
+    stacked = stacked
+    taken = taken
+
     def __init__(self, evaluator: Any, ctx: Optional[mx.Context], options: CompileOptions):
         super().__init__(ctx, options)
         self.evaluator = evaluator
@@ -74,11 +82,11 @@ class Recording(Forms):
         self._read_later: Tuple[int, FrozenSet[int]] = (-1, frozenset())  # see `will_read`
         self.error: Optional[str] = None
         self.sharing = Sharing()
-        self._varying: Dict[tuple, Varying] = {}
+        self.varying: Dict[tuple, Varying] = {}
         self.pads = False  # whether calls are recorded as padded ones
         self.padded: Dict[int, Padded] = {}  # values, by number, as padded calls take them
-        # values (1, L, ...), by number, as L rows; and the other way round
-        self._packed: Dict[int, LazyArray] = {}
+        # values (1, L, ...), by number, as L rows; and the other way round (see packed.py)
+        self.packed: Dict[int, LazyArray] = {}
         # of calls that other recordings recorded (see pieces.py): forms of their kinds, and types
         self.adopted: Dict[Any, np.ndarray] = {}
         self.trusted: Set[NodeType] = set()
@@ -121,7 +129,7 @@ class Recording(Forms):
         key = but_for_lengths(kinds)
         packed = callee.packed.get(key)
         if packed is not None and not packed.changed() and packed.is_wanted(self, values):
-            return self._packed_call(callee, kinds, packed, values)
+            return packed.record_found(self, callee, kinds, values)
         like = self._like_but_for_rows(callee, kinds, values)
         if like is None or self.padded:
             template = tuple([flatten(arg, ARRAYS, []) for arg in args])
@@ -133,7 +141,7 @@ class Recording(Forms):
                     self.pads = True
                 return padded.record(self, values)
         if any([value._store.packed for value in values]):
-            return self._block_unknown(callee, tuple(self._unpacked(args)))
+            return self._block_unknown(callee, tuple(unpacked(self, args)))
         if prefix.form is None or prefix.form.changed():
             if like is None:
                 prefix.form = self._resolve_described(callee, template, kinds, values)
@@ -145,9 +153,9 @@ class Recording(Forms):
     def _operation_unknown(self, callee, args):
         """Run the function that MXNet has for an operator, and see what it records. If that is
         one call of these arguments, whose results it returns, such calls need it no more."""
-        packed = self._known_packed(callee, args)
+        packed = known_packed(self, callee, args)
         if packed is not None:
-            return self._packed_call(callee, [arg._store for arg in args], packed, args)
+            return packed.record_found(self, callee, [arg._store for arg in args], args)
         calls, values, base = len(self.node_forms), len(self.node_args), self.next_value
         every = list(args)
         for position, array in callee.shared:
@@ -167,15 +175,6 @@ class Recording(Forms):
                         key = but_for_lengths([arg._store for arg in args])
                         callee.packed[key] = self.forms_by_key[(form.node_type,)]
         return result
-
-    def _known_packed(self, callee, args) -> Optional[PackedCall]:
-        """How an operator's calls on packed values are recorded, if one of another length was."""
-        if not callee.packed or not all(
-            [arg.__class__ is self.value_type and arg._store.packed for arg in args]
-        ):
-            return None
-        packed = callee.packed.get(but_for_lengths([arg._store for arg in args]))
-        return packed if packed is not None and packed.length(args) else None
 
     def _prefix_of(self, callee, args, read: Sequence[int]):
         """Where the search is to find a call of an operator that reads these values, made if
@@ -255,17 +254,6 @@ class Recording(Forms):
             callee.of_any_rows[_but_for_rows(kinds)] = form
         return form
 
-    def _packed_call(self, callee, kinds, packed: PackedCall, leaves) -> Any:
-        """Record such a call, and let the search find its form for others."""
-        form, values = packed.form(self, packed.length(leaves)), packed.values(self, leaves)
-        if Number not in kinds and Ragged not in kinds:
-            prefix, left = callee.first, iter(values)
-            for kind in kinds:
-                prefix.packs = True
-                prefix = prefix.make(next(left)._store if kind.__class__ is Store else kind)
-            prefix.form = form
-        return self.append_call(form, values)
-
     def _padded_call(self, callee, template, leaves) -> Optional[Call]:
         """How to record such a call on packed or padded arrays; None if that costs more."""
         call = padded_block_call(self, callee, template, leaves)
@@ -282,10 +270,10 @@ class Recording(Forms):
                 f'neither an array nor a constant that can be compared ({error})'
             ) from None
         self.find_ctx(block)
-        leaves = self._unpacked(self.values(leaves))
+        leaves = unpacked(self, self.values(leaves))
         objects = [value for argument in template for value in objects_in(argument)]
         state = state_of(block, objects) if objects else ()
-        key = (block, template, state, *map(_key, leaves))
+        key = (block, template, state, *map(key_of, leaves))
         form = self.forms_by_key.get(key)
         if form is None or form.changed():
             form = self.forms_by_key[key] = self.form_of_block(block, template, leaves, state)
@@ -312,7 +300,7 @@ class Recording(Forms):
             packed = None if shared else packed_operator_call(self, op, attrs, leaves)
             if packed is not None and packed.is_wanted(self, leaves):
                 return packed.record(self, leaves)
-            leaves = self._unpacked(leaves)
+            leaves = unpacked(self, leaves)
         if self.pads and not shared:
             padded = padded_operator_call(self, op, attrs, leaves, self.padded)
             if padded is not None:
@@ -320,11 +308,11 @@ class Recording(Forms):
         moved = rearranged(self, op, attrs, leaves)
         if moved is not None:
             return moved
-        key = (op, attrs, shared, *map(id, arrays), *map(_key, leaves))
+        key = (op, attrs, shared, *map(id, arrays), *map(key_of, leaves))
         try:
             form = self.forms_by_key.get(key)
             if form is None:
-                leaves, form = self._with_number(op, attrs, leaves) or (leaves, None)
+                leaves, form = with_number(self, op, attrs, leaves) or (leaves, None)
             if form is None:
                 form = self.forms_by_key[key] = self.form_of_operator(
                     op, attrs, leaves, shared, arrays
@@ -336,125 +324,8 @@ class Recording(Forms):
                 raise
         # Not for any number of values, but maybe for this one: as if they were stacked.
         return self.operator(
-            op, attrs, [self.stacked(arg) if arg.__class__ is RaggedArray else arg for arg in args]
+            op, attrs, [stacked(self, arg) if arg.__class__ is RaggedArray else arg for arg in args]
         )
-
-    def _with_number(self, op, attrs, leaves) -> Optional[Tuple[List[NDArray], Form]]:
-        """Arguments and form of a call whose number, an attribute, is an argument, as it varies;
-        None if it does not, or if calls would not share a batch then."""
-        rule = op_of(op).number
-        if rule is None or len(leaves) != 1:
-            return None
-        spec = leaves[0]._store.spec
-        shape = spec.shape
-        if leaves[0].__class__ is RaggedArray:
-            if not op_of(op).elementwise:
-                return None
-            shape = leaves[0].shape
-        numbered = rule(Attrs(attrs), shape, spec.dtype)
-        if numbered is None or spec.ctx != self.ctx:
-            return None
-        key = op, numbered.rest, _key(leaves[0])
-        if not self._varying.setdefault(key, Varying(op, numbered.rest, spec)).varies(
-            attrs, leaves[0]._id
-        ):
-            return None
-        leaves = [leaves[0], self._numbers_of_rows(numbered, spec.rows)]
-        form = self.forms_by_key.get(key)
-        if form is None:
-            form = self.forms_by_key[key] = self.form_of_numbered(op, numbered, leaves)
-        return None if form.node_type.alone else (leaves, form)
-
-    def _numbers_of_rows(self, numbered: Numbered, rows: int) -> LazyArray:
-        """A number as a value, one for each row if need be."""
-        rows = rows if numbered.each_row else 1
-        if rows == 1 and numbered.dtype == SCALAR_DTYPE:
-            return self.number(numbered.number)
-        column = np.full((rows,), numbered.number, numbered.dtype)
-        return self.known_array(spec_of(column.shape, numbered.dtype, self.ctx), column)
-
-    def packed_if_free(self, leaf: LazyArray) -> LazyArray:
-        """The same, if that takes no call, as of NumPy arrays."""
-        free = leaf._id in self._packed or self.given_numpy(leaf) is not None
-        return self.packed_value(leaf) if free else leaf
-
-    def packed_value(self, leaf: LazyArray) -> LazyArray:
-        """A value (1, L, ...) as L rows, once for all calls that read it; any other as it is."""
-        if leaf._store.packed or leaf.ndim < 2 or leaf.shape[0] != 1:
-            return leaf
-        known = self._packed.get(leaf._id)
-        if known is None:
-            known = self._packed[leaf._id] = self._pack(leaf)
-        return known
-
-    def _pack(self, leaf: LazyArray) -> LazyArray:
-        spec, array = packed_spec(leaf), self.given_numpy(leaf)
-        store = self.store(spec, leaf.shape)
-        if array is not None:
-            self.arrays.append((spec, array.reshape(spec.shape)))
-            return self.value_type(store, -2 * len(self.arrays))
-        rows = self.append_call(self._reshaping_form(leaf._store.spec, spec.shape), [leaf])
-        return self.value_type(store, rows._id)
-
-    def _unpacked(self, args: Sequence[Any]) -> List[Any]:
-        """Arguments, with values that are packed as those of another shape that they are for
-        users."""
-        return [
-            self._unpacked(arg)
-            if arg.__class__ in (list, tuple)
-            else self._unpack(arg)
-            if arg.__class__ is self.value_type and arg._store.packed
-            else arg
-            for arg in args
-        ]
-
-    def _unpack(self, value: LazyArray) -> LazyArray:
-        known = self._packed.get(value._id)
-        if known is None:
-            known = self._packed[value._id] = self.append_call(
-                self._unpacking_form(value._store), [value]
-            )
-            self._packed[known._id] = self.value_type(value._store, value._id)
-        return known
-
-    def _unpacking_form(self, store: Store) -> Form:
-        key = 'unpack', store
-        form = self.forms_by_key.get(key)
-        if form is None:  # once for all values of a length
-            for other in self.forms:
-                if other.length and store in other.stores:
-                    is_unpacked(other.node_type)
-            form = self.forms_by_key[key] = self._reshaping_form(store.spec, store.shape)
-        return form
-
-    def _reshaping_form(self, spec: Spec, shape: Tuple[int, ...]) -> Form:
-        def trace() -> StaticGraph:
-            return StaticGraph.of_symbol('reshape', mx.sym.reshape(mx.sym.var(INPUT % 0), shape))
-
-        return self.form_of_rewriting('reshape', (('shape', str(shape)),), spec, trace)
-
-    def stacked(self, ragged: RaggedArray) -> LazyArray:
-        """A ragged argument as a value of its own, for operators that must know its length."""
-        store, values = ragged._store, ragged.values()
-        if not values:
-            return self._array(
-                np.zeros((store.shape[0], 1) + store.shape[1:], store.spec.dtype), fresh=True
-            )
-        return self.operator('stack', (('axis', '1'), ('num_args', str(len(values)))), values)
-
-    def taken(self, ragged: RaggedArray, which: Any = slice(None), *others: Any) -> Any:
-        """The value at a position of the ragged axis, or those of a slice, and what `others` take
-        of each; None if these are no such."""
-        ids, store = elements_of(self, ragged), ragged._store
-        if type(which) is int and -len(ids) <= which < len(ids):
-            value = ragged._sharing_memory(self.value_type(store, ids[which]))
-            return value[(slice(None), *others)] if others else value
-        if type(which) is not slice or not ids[which]:
-            return None
-        if not others:
-            return RaggedArray(store, ids.__class__(ids[which]))
-        values = [self.value_type(store, each) for each in ids[which]]
-        return self.ragged([value[(slice(None), *others)] for value in values])
 
     def concat(self, args: Sequence[Any]) -> LazyArray:
         """Record that the rows of some values, one after the other, are a value."""
@@ -464,8 +335,8 @@ class Recording(Forms):
             return self.concat_call(
                 self._concat_form(store.spec, store.spec.rows * len(args)), args
             )
-        leaves: Sequence[Any] = self._unpacked(self.values(args))
-        leaves = [self.stacked(leaf) if leaf.__class__ is RaggedArray else leaf for leaf in leaves]
+        leaves: Sequence[Any] = unpacked(self, self.values(args))
+        leaves = [stacked(self, leaf) if leaf.__class__ is RaggedArray else leaf for leaf in leaves]
         leaves = self._of_one_kind(leaves)
         arenas = {leaf._store.spec.arena for leaf in leaves}
         if len(arenas) != 1:
@@ -517,7 +388,7 @@ class Recording(Forms):
                 raise RecordError(
                     f'ragged() takes arrays, not {brief(value)}\n  called at {current_site()}'
                 )
-        values = self._of_one_kind(self._unpacked(self.values(values)))
+        values = self._of_one_kind(unpacked(self, self.values(values)))
         stores = {value._store for value in values}
         if len(stores) > 1:
             raise RecordError(one_kind_needed(store.spec for store in stores))
@@ -642,9 +513,9 @@ class Recording(Forms):
             self.adopted,
             self.trusted,
             self._stores,
-            self._varying,
+            self.varying,
             self.padded,
-            self._packed,
+            self.packed,
             self.shared,
         ):
             kept.clear()
@@ -732,7 +603,3 @@ def _but_for_rows(kinds: Sequence[Any]) -> tuple:
     return tuple(
         [kind.spec.arena if kind.__class__ is Store and kind.shape else kind for kind in kinds]
     )
-
-
-def _key(leaf: LazyArray) -> object:
-    return leaf._store.ragged if leaf.__class__ is RaggedArray else leaf._store

@@ -1,10 +1,18 @@
 """Which numbers among the attributes of operators are data, as they vary from call to call."""
 
 from collections import defaultdict
-from typing import Dict, Optional, Set, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
+import numpy as np
+
+from ..ops.attrs import Attrs
+from ..ops.numbers import Numbered
 from ..ops.registry import op_of
-from ..subgraph.spec import ArenaKey, Spec
+from ..subgraph.spec import ArenaKey, Spec, spec_of
+from .calls import Form
+from .forms import key_of
+from .inputs import SCALAR_DTYPE
+from .lazy import LazyArray, RaggedArray
 
 Text = Tuple[Tuple[str, str], ...]  # attributes
 _MOST_CONSTANTS = 8
@@ -40,3 +48,39 @@ class Varying:
             self._constants.add(attrs)
             self._known.add(attrs)
         return self._varies
+
+
+def with_number(
+    recording: Any, op: str, attrs: Text, leaves: Sequence[LazyArray]
+) -> Optional[Tuple[List[LazyArray], Form]]:
+    """Arguments and form of a call whose number, an attribute, is an argument, as it varies; None
+    if it does not, or if calls would not share a batch then."""
+    rule = op_of(op).number
+    if rule is None or len(leaves) != 1:
+        return None
+    (leaf,) = leaves
+    spec = leaf._store.spec
+    ragged = leaf.__class__ is RaggedArray
+    if ragged and not op_of(op).elementwise:
+        return None
+    numbered = rule(Attrs(attrs), leaf.shape if ragged else spec.shape, spec.dtype)
+    if numbered is None or spec.ctx != recording.ctx:
+        return None
+    key = op, numbered.rest, key_of(leaf)
+    varying = recording.varying.setdefault(key, Varying(op, numbered.rest, spec))
+    if not varying.varies(attrs, leaf._id):
+        return None
+    leaves = [leaf, _numbers_of_rows(recording, numbered, spec.rows)]
+    form = recording.forms_by_key.get(key)
+    if form is None:
+        form = recording.forms_by_key[key] = recording.form_of_numbered(op, numbered, leaves)
+    return None if form.node_type.alone else (leaves, form)
+
+
+def _numbers_of_rows(recording: Any, numbered: Numbered, rows: int) -> LazyArray:
+    """A number as a value, one for each row if need be."""
+    rows = rows if numbered.each_row else 1
+    if rows == 1 and numbered.dtype == SCALAR_DTYPE:
+        return recording.number(numbered.number)
+    column = np.full((rows,), numbered.number, numbered.dtype)
+    return recording.known_array(spec_of(column.shape, numbered.dtype, recording.ctx), column)
