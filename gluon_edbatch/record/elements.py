@@ -15,7 +15,7 @@ from ..subgraph.spec import Spec
 from ..subgraph.structure import unflatten
 from .calls import Form
 from .forms import Forms
-from .lazy import LazyArray, OfNone, RaggedArray
+from .lazy import OfNone, RaggedArray
 
 Specs = List[Tuple[Spec, Kind]]
 
@@ -110,8 +110,11 @@ def with_values(recording: Any, leaf: Any) -> Any:
     return leaf
 
 
-def stacked(recording: Any, ragged: RaggedArray) -> LazyArray:
-    """A ragged argument as a value of its own, for operators that must know its length."""
+def stacked(recording: Any, ragged: Any) -> Any:
+    """A ragged argument as a value of its own, for operators that must know its length; any other
+    as it is."""
+    if not _is_ragged(ragged):
+        return ragged
     values = [
         recording.value_type(ragged._store, value) for value in elements_of(recording, ragged)
     ]

@@ -13,21 +13,18 @@ from ..errors import RecordError, StaleValueError
 from ..mx.guard import PLAIN_OR_GUARDED, GuardedArray, GuardedNumpyArray, Watched
 from ..mx.modes import numpy_shapes
 from ..mx.reading import node_offset
-from ..subgraph.fingerprint import (
-    exact,
-    state_of,
-)
-from ..subgraph.node_type import Kind, NodeType
+from ..subgraph.fingerprint import exact, state_of
+from ..subgraph.node_type import NodeType
 from ..subgraph.options import CompileOptions
-from ..subgraph.spec import ArenaKey, Spec, spec_of
+from ..subgraph.spec import ArenaKey
 from ..subgraph.structure import flatten, objects_in
-from ..subgraph.trace import describe, trace_operator
+from ..subgraph.trace import describe
 from .calls import ANY, End, Form, Nothing, Number, Ragged
 from .elements import element_calls, rearranged, stacked, taken, with_values
 from .families import Call, packed_operator_call, padded_block_call, padded_operator_call
 from .forms import Forms, key_of
 from .hooks import suspended
-from .inputs import ARRAYS, NUMBERS, GivenArray, is_array
+from .inputs import ARRAYS, NUMBERS, GivenArray
 from .lazy import (
     HAND_ON,
     VALUES,
@@ -35,8 +32,6 @@ from .lazy import (
     RaggedArray,
     SettledArray,
     SettledNumpyArray,
-    nested_refused,
-    one_kind_needed,
 )
 from .packed import (
     PackedCall,
@@ -47,7 +42,7 @@ from .packed import (
 )
 from .padded import Padded
 from .refused import current_model_call, refused_call
-from .remembered import operator_types
+from .several import concat, ragged_unknown
 from .shared import Sharing
 from .sites import Site, current_site, site_at
 from .stores import Arena, EagerArena, Locations, Store
@@ -71,6 +66,8 @@ class Recording(Forms):
     # what a value is in another form
     packed_if_free = packed_if_free
     stacked = stacked
+    concat = concat
+    ragged_unknown = ragged_unknown
     taken = taken
 
     def __init__(self, evaluator: Any, ctx: Optional[mx.Context], options: CompileOptions):
@@ -323,103 +320,7 @@ class Recording(Forms):
             if not any(leaf.__class__ is RaggedArray for leaf in leaves):
                 raise
         # Not for any number of values, but maybe for this one: as if they were stacked.
-        return self.operator(
-            op, attrs, [stacked(self, arg) if arg.__class__ is RaggedArray else arg for arg in args]
-        )
-
-    def concat(self, args: Sequence[Any]) -> LazyArray:
-        """Record that the rows of some values, one after the other, are a value."""
-        args = list(args)
-        store = self.common_store(args)
-        if store is not None and not store.packed:
-            return self.concat_call(
-                self._concat_form(store.spec, store.spec.rows * len(args)), args
-            )
-        leaves: Sequence[Any] = unpacked(self, self.values(args))
-        leaves = [stacked(self, leaf) if leaf.__class__ is RaggedArray else leaf for leaf in leaves]
-        leaves = self._of_one_kind(leaves)
-        arenas = {leaf._store.spec.arena for leaf in leaves}
-        if len(arenas) != 1:
-            shapes = ', '.join(sorted(str(leaf._store.spec) for leaf in leaves))
-            raise RecordError(
-                f'values of different kinds cannot be put together along axis 0: '
-                f'{shapes}\n  called at {current_site()}'
-            )
-        return self.concat_call(
-            self._concat_form(leaves[0]._store.spec, sum(leaf._store.spec.rows for leaf in leaves)),
-            leaves,
-        )
-
-    def _concat_form(self, spec: Spec, rows: int) -> Form:
-        key = 'concat', spec.arena, rows
-        form = self.forms_by_key.get(key)
-        if form is None:
-            like = self.forms_by_key.get(key[:2])
-            if like is None:
-                like = self.forms_by_key[key[:2]] = self.make_form(
-                    'concat',
-                    operator_types,
-                    ('concat rows', (), ()),
-                    [(spec, Kind.FLAT)],
-                    lambda: trace_operator('_copy', (), 1)._replace(name='concat'),
-                )
-            form = self.forms_by_key[key] = self.new_form(like.node_type, rows)
-        return form
-
-    def ragged_unknown(
-        self,
-        values: Sequence[Any],
-        shape: Optional[Tuple[int, ...]],
-        dtype: Any,
-        ctx: Optional[mx.Context],
-    ) -> RaggedArray:
-        """Ragged values that are not all lazy and of one kind."""
-        if not values:
-            if shape is None:
-                raise RecordError(
-                    f'ragged() of no values needs their shape: ragged(values, '
-                    f'shape=(1, hidden_size))\n  called at {current_site()}'
-                )
-            return RaggedArray(self.store(spec_of(shape, dtype, ctx or self.ctx)), [])
-        for value in values:
-            if value.__class__ is RaggedArray:
-                raise RecordError(nested_refused())
-            if not is_array(value):
-                raise RecordError(
-                    f'ragged() takes arrays, not {brief(value)}\n  called at {current_site()}'
-                )
-        values = self._of_one_kind(unpacked(self, self.values(values)))
-        stores = {value._store for value in values}
-        if len(stores) > 1:
-            raise RecordError(one_kind_needed(store.spec for store in stores))
-        store = stores.pop()
-        if not store.shape:
-            raise RecordError(
-                f'ragged() takes values with rows, and got one with no axes: give '
-                f'value.reshape(1)\n  called at {current_site()}'
-            )
-        return RaggedArray(store, [self.handed_out(value)._id for value in values])
-
-    def _of_one_kind(self, values: Sequence[NDArray]) -> Sequence[NDArray]:
-        """The values, all on the user's own tape (see `own_tape`) if one of them is."""
-        if not any(value._store.spec.eager for value in values):
-            return values
-        return [value if value._store.spec.eager else self._eager_copy(value) for value in values]
-
-    def _eager_copy(self, value: LazyArray) -> LazyArray:
-        spec = value._store.spec
-        key = 'eager copy', spec
-        form = self.forms_by_key.get(key)
-        if form is None:
-            form = self.forms_by_key[key] = self.make_form(
-                'copy',
-                operator_types,
-                ('eager copy', (), ()),
-                [(spec, Kind.ROWS)],
-                lambda: trace_operator('_copy', (), 1)._replace(name='copy'),
-                eager=True,
-            )
-        return self.append_call(form, [value])
+        return self.operator(op, attrs, [stacked(self, arg) for arg in args])
 
     def append_call(self, form: Form, leaves: Sequence[NDArray]) -> Any:
         """One more call of this form, for these values; gives its results."""

@@ -1,0 +1,114 @@
+"""Several values as one: their rows one after the other, or ragged."""
+
+from typing import Any, Optional, Sequence, Tuple
+
+import mxnet as mx
+from mxnet.ndarray import NDArray
+
+from ..brief import brief
+from ..errors import RecordError
+from ..subgraph.node_type import Kind
+from ..subgraph.spec import Spec, spec_of
+from ..subgraph.trace import trace_operator
+from .calls import Form
+from .elements import stacked
+from .inputs import is_array
+from .lazy import LazyArray, RaggedArray, nested_refused, one_kind_needed
+from .packed import unpacked
+from .remembered import operator_types
+from .sites import current_site
+
+
+def concat(recording: Any, args: Sequence[Any]) -> LazyArray:
+    """Record that the rows of some values, one after the other, are a value."""
+    args = list(args)
+    store = recording.common_store(args)
+    if store is not None and not store.packed:
+        rows = store.spec.rows * len(args)
+        return recording.concat_call(_concat_form(recording, store.spec, rows), args)
+    values = [stacked(recording, value) for value in unpacked(recording, recording.values(args))]
+    leaves = _of_one_kind(recording, values)
+    arenas = {leaf._store.spec.arena for leaf in leaves}
+    if len(arenas) != 1:
+        shapes = ', '.join(sorted(str(leaf._store.spec) for leaf in leaves))
+        raise RecordError(
+            f'values of different kinds cannot be put together along axis 0: '
+            f'{shapes}\n  called at {current_site()}'
+        )
+    rows = sum(leaf._store.spec.rows for leaf in leaves)
+    return recording.concat_call(_concat_form(recording, leaves[0]._store.spec, rows), leaves)
+
+
+def _concat_form(recording: Any, spec: Spec, rows: int) -> Form:
+    key = 'concat', spec.arena, rows
+    form = recording.forms_by_key.get(key)
+    if form is None:
+        like = recording.forms_by_key.get(key[:2])
+        if like is None:
+            like = recording.forms_by_key[key[:2]] = recording.make_form(
+                'concat',
+                operator_types,
+                ('concat rows', (), ()),
+                [(spec, Kind.FLAT)],
+                lambda: trace_operator('_copy', (), 1)._replace(name='concat'),
+            )
+        form = recording.forms_by_key[key] = recording.new_form(like.node_type, rows)
+    return form
+
+
+def ragged_unknown(
+    recording: Any,
+    values: Sequence[Any],
+    shape: Optional[Tuple[int, ...]],
+    dtype: Any,
+    ctx: Optional[mx.Context],
+) -> RaggedArray:
+    """Ragged values that are not all lazy and of one kind."""
+    if not values:
+        if shape is None:
+            raise RecordError(
+                f'ragged() of no values needs their shape: ragged(values, '
+                f'shape=(1, hidden_size))\n  called at {current_site()}'
+            )
+        return RaggedArray(recording.store(spec_of(shape, dtype, ctx or recording.ctx)), [])
+    for value in values:
+        if value.__class__ is RaggedArray:
+            raise RecordError(nested_refused())
+        if not is_array(value):
+            raise RecordError(
+                f'ragged() takes arrays, not {brief(value)}\n  called at {current_site()}'
+            )
+    values = _of_one_kind(recording, unpacked(recording, recording.values(values)))
+    stores = {value._store for value in values}
+    if len(stores) > 1:
+        raise RecordError(one_kind_needed(store.spec for store in stores))
+    store = stores.pop()
+    if not store.shape:
+        raise RecordError(
+            f'ragged() takes values with rows, and got one with no axes: give '
+            f'value.reshape(1)\n  called at {current_site()}'
+        )
+    return RaggedArray(store, [recording.handed_out(value)._id for value in values])
+
+
+def _of_one_kind(recording: Any, values: Sequence[NDArray]) -> Sequence[NDArray]:
+    """The values, all on the user's own tape (see `own_tape`) if one of them is."""
+    if not any(value._store.spec.eager for value in values):
+        return values
+    return [value if value._store.spec.eager else _eager_copy(recording, value) for value in values]
+
+
+def _eager_copy(recording: Any, value: LazyArray) -> LazyArray:
+    spec = value._store.spec
+    key = 'eager copy', spec
+    form = recording.forms_by_key.get(key)
+    if form is None:
+        form = recording.forms_by_key[key] = recording.make_form(
+            'copy',
+            operator_types,
+            ('eager copy', (), ()),
+            [(spec, Kind.ROWS)],
+            lambda: trace_operator('_copy', (), 1)._replace(name='copy'),
+            eager=True,
+        )
+    return recording.append_call(form, [value])
