@@ -1,9 +1,9 @@
 // Attention among the values of a row: each head's weights live for one row of the batch only, and
 // are computed again by the backward pass. (The idea is that of Dao et al., "FlashAttention", 2022;
-// rows are short here, so that there is nothing to tile.)
+// rows are short here, so that there is nothing to tile.) Weights lie as (keys, queries): a softmax
+// goes down the columns, which are the lanes of vectors.
 #pragma once
 
-#include <cmath>
 #include <vector>
 
 #include "gemm.h"
@@ -11,27 +11,26 @@
 
 namespace edb {
 
-// A matrix (lines, width) whose lines begin at whole vectors.
-template <typename T> class Lines {
+// Memory that begins at a whole vector, for one use after the other.
+template <typename T> class Whole {
  public:
-  void resize(int64_t lines, int64_t width) {
-    constexpr int64_t lanes = Vector<T>::lanes;
-    step_ = (width + lanes - 1) / lanes * lanes;
-    memory_.assign(lines * step_, T(0));
+  T* take(int64_t count) {
+    if (count > int64_t(pieces_.size()) * lanes) pieces_.resize((count + lanes - 1) / lanes);
+    return pieces_.data()->values;
   }
-  T* operator[](int64_t line) { return memory_.data() + line * step_; }
-  int64_t step() const { return step_; }
 
  private:
-  std::vector<T> memory_;
-  int64_t step_ = 0;
+  static constexpr int lanes = Vector<T>::lanes;
+  struct alignas(kVectorBytes) Piece {
+    T values[lanes];
+  };
+  std::vector<Piece> pieces_;
 };
 
 // The columns of one head in the values of one row.
 template <typename T> struct Head {
   T* data;
-  int64_t stride, width, length;
-  T* operator[](int64_t m) const { return data + m * stride; }
+  int64_t stride, width;
 };
 
 template <typename T> class Attention {
@@ -43,7 +42,7 @@ template <typename T> class Attention {
   void forward(const Rows<T>& out, const Rows<T>& q, const Rows<T>& k, const Rows<T>& v) {
     each_head(q.count, [&](const auto& head) {
       weigh(head(q), head(k));
-      multiply(weights_, head(v), head(out), false);
+      of_queries(weights_, head(v), head(out), false);
     });
   }
 
@@ -51,92 +50,100 @@ template <typename T> class Attention {
                 const Rows<T>& dq, const Rows<T>& dk, const Rows<T>& dv) {
     each_head(q.count, [&](const auto& head) {
       weigh(head(q), head(k));
-      if (dv) multiply_turned(weights_, head(dy), head(dv));
+      if (dv) of_keys(weights_, head(dy), head(dv));
       if (!dq && !dk) return;
-      products(head(dy), head(v), slopes_);
-      slopes_of_scores(head(q).length);
-      if (dq) multiply(slopes_, head(k), head(dq), true);
-      if (dk) multiply_turned(slopes_, head(q), head(dk));
+      slopes_ = products(head(v), head(dy), slopes_memory_);
+      slopes_of_scores();
+      if (dq) of_queries(slopes_, head(k), head(dq), true);
+      if (dk) of_keys(slopes_, head(q), head(dk));
     });
   }
 
  private:
+  using V = typename Vector<T>::type;
+  using L = typename Vector<T>::loose;
+  static constexpr int lanes = Vector<T>::lanes;
+
   template <typename Body> void each_head(int64_t count, Body body) {
     segments(count, parents_, [&](int64_t begin, int64_t end) {
+      length_ = end - begin;
+      step_ = (length_ + lanes - 1) / lanes * lanes;
       for (int64_t h = 0; h < heads_; ++h)
         body([&](const Rows<T>& rows) {
           const int64_t width = rows.width / heads_;
-          return Head<T>{rows[begin] + h * width, rows.stride, width, end - begin};
+          return Head<T>{rows[begin] + h * width, rows.stride, width};
         });
     });
   }
 
-  // Of each line of a with each of b.
-  void products(const Head<T>& a, const Head<T>& b, Lines<T>& out) {
-    turned_.resize(b.width, b.length);
-    for (int64_t m = 0; m < b.length; ++m)
-      for (int64_t d = 0; d < b.width; ++d) turned_[d][m] = b[m][d];
-    out.resize(a.length, b.length);
-    const int64_t step = out.step();
-    for (int64_t i = 0; i < a.length; ++i) {
-      T* __restrict line = out[i];
-      for (int64_t d = 0; d < a.width; ++d) {
-        const T left = a[i][d];
-        const T* __restrict right = turned_[d];
-        for (int64_t j = 0; j < step; ++j) line[j] += left * right[j];
-      }
-    }
+  // Of each line of `keys` with each of `queries`; columns beyond these are 0.
+  T* products(const Head<T>& keys, const Head<T>& queries, Whole<T>& memory) {
+    T* panels = panels_.take(packed_size<T>(keys.width, length_));
+    pack<T>(queries.data, queries.stride, keys.width, length_, true, panels);
+    T* out = memory.take(length_ * step_);
+    multiply<T>(length_, step_, keys.width, keys.data, keys.stride, panels, out, step_, nullptr,
+                false);
+    return out;
   }
 
   void weigh(const Head<T>& q, const Head<T>& k) {
-    products(q, k, weights_);
-    const int64_t n = k.length;
-    for (int64_t i = 0; i < q.length; ++i) {
-      T* line = weights_[i];
-      T largest = scale_ * line[0];
-      for (int64_t j = 0; j < n; ++j) line[j] *= scale_;
-      for (int64_t j = 1; j < n; ++j) largest = line[j] > largest ? line[j] : largest;
-      for (int64_t j = 0; j < n; ++j) line[j] = exponential(line[j] - largest);
-      const T total = static_cast<T>(sum_of(line, n));
-      for (int64_t j = 0; j < n; ++j) line[j] /= total;
+    weights_ = products(k, q, weights_memory_);
+    for (T* column = weights_; column < weights_ + step_; column += lanes) soften(column);
+  }
+
+  L& at(T* column, int64_t line) const { return *reinterpret_cast<L*>(column + line * step_); }
+
+  void soften(T* column) {
+    V largest = at(column, 0) *= scale_;
+    for (int64_t j = 1; j < length_; ++j) {
+      const V score = at(column, j) *= scale_;
+      largest = score > largest ? score : largest;
     }
+    V total{};
+    for (int64_t j = 0; j < length_; ++j) {
+      L& weights = at(column, j);
+      weights -= largest;
+      for (int l = 0; l < lanes; ++l) weights[l] = exponential(weights[l]);
+      total += weights;
+    }
+    const V factor = T(1) / total;
+    for (int64_t j = 0; j < length_; ++j) at(column, j) *= factor;
   }
 
   // From the slopes of the weights to those of the products of queries and keys.
-  void slopes_of_scores(int64_t n) {
-    for (int64_t i = 0; i < n; ++i) {
-      T *g = slopes_[i], *w = weights_[i];
-      double sum = 0;
-#pragma omp simd reduction(+ : sum)
-      for (int64_t j = 0; j < n; ++j) sum += g[j] * w[j];
-      const T total = static_cast<T>(sum);
-      for (int64_t j = 0; j < n; ++j) g[j] = scale_ * w[j] * (g[j] - total);
+  void slopes_of_scores() {
+    for (int64_t i = 0; i < step_; i += lanes) {
+      V total{};
+      for (int64_t j = 0; j < length_; ++j) total += at(slopes_ + i, j) * at(weights_ + i, j);
+      for (int64_t j = 0; j < length_; ++j)
+        at(slopes_ + i, j) = scale_ * at(weights_ + i, j) * (at(slopes_ + i, j) - total);
     }
   }
 
-  // out (n, width) = a (n, n) b (n, width)
-  static void multiply(Lines<T>& a, const Head<T>& b, const Head<T>& out, bool accumulate) {
-    for (int64_t i = 0; i < out.length; ++i) {
-      T* __restrict line = out[i];
-      if (!accumulate) std::fill(line, line + out.width, T(0));
-      for (int64_t j = 0; j < b.length; ++j) add_scaled(line, a[i][j], b[j], b.width);
-    }
+  // For each query, the sum of what weights take of the lines of `keys`.
+  void of_queries(const T* weights, const Head<T>& keys, const Head<T>& out, bool accumulate) {
+    multiply<T, Side::kColumns>(length_, out.width, length_, weights, step_, packed(keys), out.data,
+                                out.stride, nullptr, accumulate);
   }
 
-  // out += the transpose of a times b
-  static void multiply_turned(Lines<T>& a, const Head<T>& b, const Head<T>& out) {
-    for (int64_t i = 0; i < b.length; ++i)
-      for (int64_t j = 0; j < out.length; ++j) add_scaled(out[j], a[i][j], b[i], b.width);
+  // Adds for each key the sum of what weights take of the lines of `queries`.
+  void of_keys(const T* weights, const Head<T>& queries, const Head<T>& out) {
+    multiply<T>(length_, out.width, length_, weights, step_, packed(queries), out.data, out.stride,
+                nullptr, true);
   }
 
-  static void add_scaled(T* __restrict y, T scale, const T* __restrict x, int64_t n) {
-    for (int64_t d = 0; d < n; ++d) y[d] += scale * x[d];
+  const T* packed(const Head<T>& head) {
+    T* panels = panels_.take(packed_size<T>(length_, head.width));
+    pack<T>(head.data, head.stride, length_, head.width, false, panels);
+    return panels;
   }
 
   const int64_t heads_;
   const T scale_;
   const int32_t* const parents_;
-  Lines<T> turned_, weights_, slopes_;
+  int64_t length_ = 0, step_ = 0;  // of the row; and from line to line of the weights
+  T *weights_ = nullptr, *slopes_ = nullptr;
+  Whole<T> panels_, weights_memory_, slopes_memory_;
 };
 
 }  // namespace edb

@@ -321,7 +321,6 @@ template <typename T> class Executor {
     block_scratch().release();
     T* panels = block_scratch().template take<T>(packed_size<T>(kDepth, in));
     T* tiles = block_scratch().template take<T>(tiles_size<T>(out));
-    std::memset(panels, 0, packed_size<T>(kDepth, in) * sizeof(T));
     int64_t filled = 0;
     for (const Batch& batch : run_.batches) {
       if (batch.program != program) continue;

@@ -88,6 +88,15 @@ void pack_panel_transposed(const T* source, int64_t stride, int64_t depth, int w
       packed[k * kPanel<T> + j] = source[j * stride + k];
 }
 
+// A line of a panel; zeros are behind the last columns.
+template <typename T> void copy_line(const T* line, int64_t width, T* packed) {
+  if (width >= kPanel<T>) {
+    std::memcpy(packed, line, kPanel<T> * sizeof(T));
+  } else {
+    for (int64_t j = 0; j < kPanel<T>; ++j) packed[j] = j < width ? line[j] : T(0);
+  }
+}
+
 // Packs a (depth, columns) matrix; if `transposed` it is given as (columns, depth).
 template <typename T>
 void pack(const T* source, int64_t stride, int64_t depth, int64_t columns, bool transposed,
@@ -98,11 +107,8 @@ void pack(const T* source, int64_t stride, int64_t depth, int64_t columns, bool 
       pack_panel_transposed(source + begin * stride, stride, depth, width, packed);
       continue;
     }
-    for (int64_t k = 0; k < depth; ++k) {
-      T* line = packed + k * kPanel<T>;
-      std::memcpy(line, source + k * stride + begin, width * sizeof(T));
-      for (int j = width; j < kPanel<T>; ++j) line[j] = 0;
-    }
+    for (int64_t k = 0; k < depth; ++k)
+      copy_line(source + k * stride + begin, width, packed + k * kPanel<T>);
   }
 }
 
@@ -111,7 +117,7 @@ template <typename T>
 void pack_line(const T* line, int64_t columns, int64_t k, int64_t deep, T* packed) {
   packed += k * kPanel<T>;
   for (; columns > 0; columns -= kPanel<T>, line += kPanel<T>, packed += deep * kPanel<T>)
-    std::memcpy(packed, line, std::min<int64_t>(columns, kPanel<T>) * sizeof(T));
+    copy_line(line, columns, packed);
 }
 
 // Keeps the compiler from loading the same vectors again for each row.
@@ -174,17 +180,22 @@ inline __attribute__((always_inline)) void tile(int64_t depth, const T* __restri
     }
 }
 
+// Where row `i` of the left-hand side begins.
+template <Side S> int64_t row_at(int64_t i, int64_t stride) {
+  return S == Side::kRows ? i * stride : i;
+}
+
 // `count` tiles of Rows rows, one below the other.
-template <typename T, int Rows, int vectors>
+template <typename T, Side S, int Rows, int vectors>
 void column_of_tiles(int64_t count, int64_t width, int64_t depth, const T* a, int64_t stride,
                      const T* packed, T* c, int64_t c_stride, const T* bias, bool accumulate) {
-  for (int64_t i = 0; i < count; ++i, a += Rows * stride, c += Rows * c_stride)
-    tile<T, Side::kRows, Rows, vectors>(depth, a, stride, packed, depth * kPanel<T>, c, c_stride,
-                                        width, bias, accumulate);
+  for (int64_t i = 0; i < count; ++i, a += row_at<S>(Rows, stride), c += Rows * c_stride)
+    tile<T, S, Rows, vectors>(depth, a, stride, packed, depth * kPanel<T>, c, c_stride, width, bias,
+                              accumulate);
 }
 
 // `large` tiles of Rows rows, and then `small` ones of a row less.
-template <typename T, int Rows>
+template <typename T, Side S, int Rows>
 void multiply_tiles(int64_t large, int64_t small, int64_t columns, int64_t depth, const T* a,
                     int64_t stride, const T* packed, T* c, int64_t c_stride, const T* bias,
                     bool accumulate) {
@@ -197,12 +208,12 @@ void multiply_tiles(int64_t large, int64_t small, int64_t columns, int64_t depth
     const auto run = [&](auto narrowed) {
       constexpr int of = decltype(narrowed)::value;
       const T* some = bias ? bias + begin : nullptr;
-      column_of_tiles<T, Rows, of>(large, width, depth, a, stride, packed, c + begin, c_stride,
-                                   some, accumulate);
+      column_of_tiles<T, S, Rows, of>(large, width, depth, a, stride, packed, c + begin, c_stride,
+                                      some, accumulate);
       if constexpr (vectors == 2)  // otherwise there is one tile alone
-        column_of_tiles<T, fewer, of>(small, width, depth, a + large * Rows * stride, stride,
-                                      packed, c + large * Rows * c_stride + begin, c_stride, some,
-                                      accumulate);
+        column_of_tiles<T, S, fewer, of>(small, width, depth, a + row_at<S>(large * Rows, stride),
+                                         stride, packed, c + large * Rows * c_stride + begin,
+                                         c_stride, some, accumulate);
     };
     if (width <= Vector<T>::lanes) run(std::integral_constant<int, 1>());
     else if (width <= kPanel<T>) run(std::integral_constant<int, 2>());
@@ -210,23 +221,23 @@ void multiply_tiles(int64_t large, int64_t small, int64_t columns, int64_t depth
   }
 }
 
-template <typename T, int Rows = kTileRows, typename... Arguments>
+template <typename T, Side S, int Rows = kTileRows, typename... Arguments>
 void multiply_tiles_of(int64_t rows, Arguments... arguments) {
   if constexpr (Rows > 1)
-    if (rows < Rows) return multiply_tiles_of<T, Rows - 1>(rows, arguments...);
-  multiply_tiles<T, Rows>(arguments...);
+    if (rows < Rows) return multiply_tiles_of<T, S, Rows - 1>(rows, arguments...);
+  multiply_tiles<T, S, Rows>(arguments...);
 }
 
 // c (rows, columns) = a (rows, depth) times packed (depth, columns), plus bias, plus c itself.
 // The rows are shared out evenly: a last tile of few rows would wait for memory.
-template <typename T>
+template <typename T, Side S = Side::kRows>
 void multiply(int64_t rows, int64_t columns, int64_t depth, const T* a, int64_t stride,
               const T* packed, T* c, int64_t c_stride, const T* bias, bool accumulate) {
   if (!rows) return;
   const int64_t tiles = (rows + kTileRows - 1) / kTileRows, most = (rows + tiles - 1) / tiles;
   const int64_t small = most * tiles - rows;
-  multiply_tiles_of<T>(most, tiles - small, small, columns, depth, a, stride, packed, c, c_stride,
-                       bias, accumulate);
+  multiply_tiles_of<T, S>(most, tiles - small, small, columns, depth, a, stride, packed, c,
+                          c_stride, bias, accumulate);
 }
 
 // --- sums over rows: c (out, in) += the transpose of (depth, out) times (depth, in)
