@@ -8,7 +8,7 @@ from mxnet.ndarray import NDArray
 
 from ..brief import brief
 from ..errors import RecordError
-from ..mx.arrays import alias, new_array
+from ..mx.arrays import alias, keep_on_tape, new_array
 from ..mx.modes import modes
 from ..record.hooks import current_recording
 from ..record.inputs import SCALAR_DTYPE, is_array
@@ -149,9 +149,13 @@ def stack(values: Sequence[NDArray], axis: int = 0) -> NDArray:
     rows = _gathered(values) if axis == 0 else None
     if rows is None:
         compute(values)
-        return _stacked(values, axis)
+        return _kept(_stacked(values, axis))
     with _connected(values[0]):
         return _of_mode(values, rows.reshape((len(values),) + shape))
+
+
+def _kept(array: NDArray) -> NDArray:
+    return keep_on_tape(array) if mx.autograd.is_recording() else array
 
 
 def _stacked(values: Sequence[NDArray], axis: int) -> NDArray:
@@ -197,7 +201,7 @@ def concat(values: Sequence[NDArray], dim: int = 0) -> NDArray:
     if rows is not None:
         return _of_mode(values, rows)
     compute(values)
-    return _concatenated(values, dim)
+    return _kept(_concatenated(values, dim))
 
 
 def _concatenated(values: Sequence[NDArray], dim: int) -> NDArray:
@@ -231,7 +235,8 @@ def add_n(values: Sequence[NDArray]) -> NDArray:
     rows = _gathered(values)
     if rows is None:
         compute(values)
-        return _of_mode(values, mx.nd.add_n(*[value.as_nd_ndarray() for value in values]))
+        total = mx.nd.add_n(*[value.as_nd_ndarray() for value in values])
+        return _of_mode(values, _kept(total))
     with _connected(values[0]):
         return _of_mode(values, rows.reshape((len(values),) + shape).sum(axis=0))
 

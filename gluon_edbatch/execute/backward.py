@@ -21,6 +21,7 @@ import mxnet as mx
 from mxnet.ndarray import NDArray
 
 from ..errors import StaleValueError
+from ..mx.arrays import keep_on_tape
 from ..mx.custom_function import deliver, record_function
 from ..mx.modes import modes
 from ..mx.pace import wait_for_all
@@ -147,7 +148,7 @@ def connect(machine: Machine, eager: bool) -> List[Optional[Callable[[], NDArray
                 [output],
                 lambda heads, targets, requests: backward(index, heads[0], targets, requests),
             )
-        return output
+        return keep_on_tape(output)
 
     return [
         None if gradient is None else partial(connected, index)

@@ -14,6 +14,7 @@ from mxnet.ndarray.ndarray import (
     _new_alloc_handle,
 )
 
+from .invoke import invoke, operator_handle
 from .modes import modes
 
 handle_slot = NDArrayBase.handle  # the slot itself, which GuardedArray shadows
@@ -37,6 +38,17 @@ def alias(array: NDArray, cls: type = NDArray) -> NDArray:
     handle = NDArrayHandle()
     check_call(_LIB.MXShallowCopyNDArray(handle_slot.__get__(array), ctypes.byref(handle)))
     return cls(handle)
+
+
+def keep_on_tape(array: NDArray) -> NDArray:
+    """The array, whose numbers its tape has from now on.
+
+    A loss may depend on it by operators without a gradient only. MXNet then makes zeros like it, and
+    ends the process if no operator had the numbers kept, as this one has that looks at the shape.
+    """
+    with modes(recording=True):
+        invoke(operator_handle('shape_array'), [array], [], [], None, False, False)
+    return array
 
 
 def rows_of(array: NDArray, begin: int, end: int) -> NDArray:

@@ -131,7 +131,9 @@ def dot(call: OpCall) -> bool:
 
 
 def batch_dot(call: OpCall) -> bool:
-    return all_batched(call) and all(len(shape) >= 3 for shape in call.inputs)
+    if any(len(shape) < 3 for shape in call.inputs):
+        return False
+    return call.attrs.axis('axis', len(call.inputs[0]), -2) != 0 and all_batched(call)
 
 
 def take(call: OpCall) -> bool:

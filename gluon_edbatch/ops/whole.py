@@ -379,7 +379,8 @@ def take(call: LiftedCall) -> Optional[mx.sym.Symbol]:
         raise NoRule(f'take(mode={mode})')
     which = mx.sym.cast(index.symbol, dtype='int32')
     which = mx.sym.clip(which, 0, count - 1) if mode == 'clip' else which % count
-    begin = mx.sym.cast(mx.sym.contrib.arange_like(data.symbol, axis=0), dtype='int32') * count
+    # Positions are int32: the dtype of the data may not count so far.
+    begin = mx.sym.contrib.arange_like(which, axis=0) * count
     which = mx.sym.broadcast_add(
         which, mx.sym.reshape(begin, shape=(-1,) + (1,) * len(index.shape))
     )
@@ -409,15 +410,16 @@ def sequence(call: LiftedCall) -> Optional[mx.sym.Symbol]:
 
 
 def matrices(call: LiftedCall) -> Optional[mx.sym.Symbol]:
-    """Works on the last two axes, whatever is in front of them."""
+    """Works on the last axis and on the one before, or on one that is named; on no other."""
     if any(len(value.shape) < 2 for value in call.inputs):
         return None  # some take such an array for a matrix, and have no gradient or a wrong one
-    return vectors(call)
+    axis = call.attrs.axis('axis', call.rank)
+    return vectors(call) if axis is None else vectors(call, axis=axis - call.rank)
 
 
-def vectors(call: LiftedCall) -> mx.sym.Symbol:
+def vectors(call: LiftedCall, **changed: Any) -> mx.sym.Symbol:
     """Works on the last axis."""
-    result = call.apply(*call.batched_inputs())
+    result = call.apply(*call.batched_inputs(), **changed)
     return all_shaped(result, call.outputs)
 
 

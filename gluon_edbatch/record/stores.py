@@ -6,7 +6,7 @@ import mxnet as mx
 import numpy as np
 from mxnet.ndarray import NDArray
 
-from ..mx.arrays import alias, concatenated, detached, rows_of
+from ..mx.arrays import alias, concatenated, detached, keep_on_tape, rows_of
 from ..mx.host import upload
 from ..mx.modes import modes, set_recording
 from ..mx.pool import Memory
@@ -89,7 +89,7 @@ class EagerArena:
 
     def read(self, begin: int, _end: int, taped: bool) -> NDArray:
         """The value that begins at some row, connected to autograd if it was recorded so."""
-        return alias(self.rows[begin]) if taped else detached(self.rows[begin])
+        return alias(keep_on_tape(self.rows[begin])) if taped else detached(self.rows[begin])
 
     def values(self, rows: np.ndarray) -> Iterator[NDArray]:
         """Those that have these rows, one after the other."""
@@ -101,8 +101,11 @@ class EagerArena:
 
     def take(self, rows: np.ndarray, taped: bool) -> Tuple[NDArray, bool]:
         """See `Arena`."""
+        values = list(self.values(rows))
+        if taped:
+            values = list(map(keep_on_tape, values))
         with modes(taped):
-            return concatenated(list(self.values(rows))), taped
+            return concatenated(values), taped
 
 
 class Locations:

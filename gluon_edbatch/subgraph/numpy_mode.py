@@ -276,9 +276,9 @@ def _column_stack(rewriter: Rewriter, node: NodeView) -> Replaced:
 def _stack(rewriter: Rewriter, node: NodeView) -> Replaced:
     if not node.same_dtypes:
         return None
-    count, axis = len(node.inputs), node.attrs.integer('axis', 0) % len(node.shape)
     if not node.inputs[0].shape:
-        return rewriter.add('Concat', node.inputs, node.shape, dim=0, num_args=count)
+        return _concatenate(rewriter, node)
+    count, axis = len(node.inputs), node.attrs.integer('axis', 0) % len(node.shape)
     return rewriter.add('stack', node.inputs, node.shape, axis=axis, num_args=count)
 
 

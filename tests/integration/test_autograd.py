@@ -11,6 +11,7 @@ from mxnet.gluon import nn
 import gluon_edbatch as edb
 from gluon_edbatch.testing import assert_matches_eager
 from support.models import CLASSES, Reader, TreeLSTM, ndarrays, random_trees, sentences, started
+from support.processes import run_python
 
 CLOSE = dict(rtol=1e-5, atol=1e-6)
 
@@ -777,3 +778,48 @@ def test_values_of_six_axes():
         found.append([loss.asnumpy()] + [x.grad.asnumpy() for x in xs])
     for eager, batched in zip(*found):
         np.testing.assert_allclose(batched, eager, rtol=1e-5)
+
+
+ZEROS_PROGRAM = """
+import sys
+import mxnet as mx
+from mxnet import autograd, gluon, nd
+import gluon_edbatch as edb
+from gluon_edbatch.execute import choice
+
+if sys.argv[1] == 'at once':
+    choice.Trial.decided = choice.Trial.faster_at_once = True
+    choice.Trial.__str__ = lambda trial: 'for a test'
+WAYS = [
+    lambda hs: edb.stack(hs) > 0,
+    lambda hs: -edb.concat(hs) > 0,
+    lambda hs: -edb.stack(hs, axis=1) > 0,
+    lambda hs: -edb.add_n(hs) > 0,
+    lambda hs: -hs[1] > 0,
+    lambda hs: -hs[1][:, :2].sum() > 0,
+    lambda hs: hs[1].copy().argmax(axis=1),
+    lambda hs: nd.BlockGrad(hs[1] * 2),
+    lambda hs: -hs[1].evaluated() > 0,
+]
+dense = gluon.nn.Dense(3, in_units=3)
+weight = gluon.Parameter('weight', shape=(1,))
+dense.initialize(), weight.initialize(mx.init.One())
+for way in WAYS:
+    with autograd.record():
+        with edb.batching() as scope:
+            hs = [dense(nd.full((1, 3), i)) for i in (1, 2, 3)]
+        found = way(hs)
+        loss = (found * weight.data()).sum()
+    loss.backward()
+    assert weight.grad().asscalar() == found.sum().asscalar()
+    assert not dense.weight.grad().asnumpy().any()
+    assert ('at_once' in str(scope.report())) == (sys.argv[1] == 'at once')
+print('done')
+"""
+
+
+@pytest.mark.parametrize('how', ['batched', 'at once'])
+def test_losses_that_depend_on_values_without_a_gradient_alone(how):
+    """MXNet makes zeros like an array that no tape has, and ends the process."""
+    run = run_python('-W', 'ignore', '-c', ZEROS_PROGRAM, how)
+    assert (run.returncode, run.stdout) == (0, 'done\n'), run.stderr

@@ -81,6 +81,11 @@ CASES = {
     'dot other transposed': (lambda x, y: N.dot(x, y, transpose_b=True), ['1,4', '3,4']),
     'batch_dot': (lambda x, y: N.batch_dot(x, y), ['2,3,4', '2,4,3']),
     'linalg gemm2': (lambda x, y: N.linalg_gemm2(x, y), ['2,3,4', '2,4,3']),
+    'gemm2 along axis 0': (
+        lambda x, y: N.linalg_gemm2(x, y, axis=0, transpose_b=True),
+        ['2,3,4', '2,3,4'],
+    ),
+    'gemm2 along axis 1': (lambda x, y: N.linalg_gemm2(x, y, axis=1), ['1,2,3,4', '1,4,3,2']),
     'take': (lambda x, i: N.take(x, i), ['5,4', 'i5:2,3']),
     'take wrapped': (lambda x, i: N.take(x, i + 7, mode='wrap'), ['5,4', 'i5:3']),
     'take too far': (lambda x, i: N.take(x, i + 3), ['5,4', 'i5:3']),
@@ -101,6 +106,11 @@ CASES = {
     'log of determinant': (lambda x: N.linalg_slogdet(x), ['3,3']),
     'symmetric product': (lambda x: N.linalg_syrk(x), ['3,4']),
     'gemm': (lambda x, y, z: N.linalg_gemm(x, y, z), ['3,4', '4,2', '3,2']),
+    'gemm along axis 0': (
+        lambda x, y, z: N.linalg_gemm(x, y, z, axis=0),
+        ['3,2,4', '4,2,2', '3,2,2'],
+    ),
+    'gemm along axis 2': (lambda x, y, z: N.linalg_gemm(x, y, z, axis=2), ['1,1,3,3'] * 3),
     'diagonal': (lambda x: N.linalg_extractdiag(x), ['3,3']),
     'CTC': (lambda x, i: N.CTCLoss(x, i + 1), ['6,2,7', 'i5:2,2']),
     'broadcast_plus': (lambda x, y: N.broadcast_plus(x, y), ['3,4', '1,4']),
@@ -160,6 +170,18 @@ def test_operator(name):
     report = scope.report()
     if name not in UNBATCHED:
         assert report.batches == len(report.types), report
+
+
+@pytest.mark.parametrize('dtype, count', [('uint8', 300), ('int8', 300), ('float16', 2100)])
+def test_positions_are_counted_beyond_what_the_data_can_count(dtype, count):
+    samples = [
+        (mx.nd.array([i % 100, i % 90], dtype=dtype), mx.nd.array([i % 2])) for i in range(count)
+    ]
+    with edb.batching('agenda') as scope:
+        taken = [N.take(N.identity(x), N.identity(i)) for x, i in samples]
+    found = edb.concat(taken).asnumpy()
+    np.testing.assert_array_equal(found, [i % (90 if i % 2 else 100) for i in range(count)])
+    assert scope.report().batches == len(scope.report().types)
 
 
 def test_switched_off():
