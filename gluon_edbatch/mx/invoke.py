@@ -8,6 +8,17 @@ from mxnet.ndarray import register
 
 INVOKE = register, '_imperative_invoke'  # where a scope puts its own (see `record.hooks`)
 invoke = register._imperative_invoke
+_MOST_ITEMS = 128
+# Types of the arrays by which MXNet hands lists to its library. Where nobody holds one, ctypes
+# makes it anew at each call, and it is a cycle that Python's garbage collector has to find.
+_ARRAYS = [
+    item * length
+    for item in (
+        *(ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_int64, mx_uint),
+        ctypes.CFUNCTYPE(ctypes.c_int),
+    )
+    for length in range(_MOST_ITEMS)
+]
 
 
 @lru_cache(maxsize=None)

@@ -14,6 +14,7 @@ from mxnet import gluon
 from mxnet.ndarray import NDArray
 
 from ..mx import reading
+from ..mx.methods import unhooked
 from ..mx.reading import IN_C
 from ..subgraph.fingerprint import contents, exact
 from ..subgraph.structure import unflatten
@@ -31,7 +32,8 @@ _EXACT = 2**24  # below it whole numbers are exact in single precision
 _LARGE = 1 << 16  # elements
 REMEMBERED = 1 << 12  # bytes of contents; to compare more costs more than to keep them twice
 _PLAIN = frozenset((int, float, bool, str, type(None)))
-_call = gluon.Block.__call__
+BLOCK_CALL = gluon.Block.__call__
+_call = unhooked(BLOCK_CALL)
 ndarray, numpy_ndarray = np.ndarray, mx.np.ndarray
 
 interpreter.prepare(VALUES[0], VALUES[1], lazy.RaggedArray, kind_of, through_library)
@@ -725,6 +727,11 @@ def hooked_call(self, *args):
             args = local.eager(args)
         return _call(self, *args)
     return _hooked_call(recording, self, args)
+
+
+def hook_calls(hooked: bool) -> None:
+    """Let calls of blocks, whose code is replaced, need no frame for that."""
+    interpreter.redirect(BLOCK_CALL, hooked_call if hooked else None)
 
 
 def _hooked_call(log, block, args):

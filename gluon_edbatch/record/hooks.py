@@ -1,12 +1,12 @@
 """The hooks that a scope needs in MXNet: installed with the first scope, gone with the last.
 
-These functions are replaced: ``Block.__call__`` (calls of blocks), ``Block.__setattr__`` (blocks
-that change while their calls wait), what ``array[0] = value`` makes of a value whose class is not
-the array's (not the method itself: to change a class that objects are of slows down whatever is
-asked of them, for a while), the function behind all of ``mx.nd`` (operators), what makes arrays of
-known contents (see `created`), autograd's two mode setters, and what makes arrays part of its tape
-by their handles. Each asks first whether *this thread or asyncio task* is recording; MXNet itself
-runs unchanged in others, and in this one while `suspended`.
+These functions get other code (see `mx.methods`): ``Block.__call__`` (calls of blocks) and
+``Block.__setattr__`` (blocks that change while their calls wait). These are replaced: what
+``array[0] = value`` makes of a value whose class is not the array's, the function behind all of
+``mx.nd`` (operators), what makes arrays of known contents (see `created`), autograd's two mode
+setters, and what makes arrays part of its tape by their handles. Each asks first whether *this
+thread or asyncio task* is recording; MXNet itself runs unchanged in others, and in this one while
+`suspended`.
 Python's cyclic garbage collector is paused, too: a recording makes many objects and no cycles, and
 each full collection walks through all of the user's samples.
 """
@@ -24,14 +24,23 @@ from mxnet.ndarray import NDArray
 
 from ..errors import RecordError, UnrecordableError
 from ..mx.invoke import INVOKE, invoke, operator_name
+from ..mx.methods import calling, unhooked
 from ..mx.modes import set_recording, set_training
 from . import created
-from .calls import current_recording, end_recording, hooked_call, local, record_into  # noqa: F401
+from .calls import (  # noqa: F401
+    BLOCK_CALL,
+    current_recording,
+    end_recording,
+    hook_calls,
+    hooked_call,
+    local,
+    record_into,
+)
 from .lazy import VALUES, LazyArray, writing_refused
 from .sites import current_site
 
-_call = gluon.Block.__call__
-_setattr = gluon.Block.__setattr__
+_block_setattr: Any = gluon.Block.__setattr__
+_setattr = unhooked(_block_setattr)
 _call_function = autograd.Function.__call__
 _array = mx.nd.ndarray.array
 _mark_variables, _grad = autograd.mark_variables, autograd.grad
@@ -186,8 +195,13 @@ def _listed(arrays) -> Any:
 
 
 _HOOKS = (
-    (gluon.Block, '__call__', hooked_call, _call),
-    (gluon.Block, '__setattr__', _hooked_setattr, _setattr),
+    (BLOCK_CALL, '__code__', calling(hooked_call, BLOCK_CALL), BLOCK_CALL.__code__),
+    (
+        _block_setattr,
+        '__code__',
+        calling(_hooked_setattr, _block_setattr),
+        _block_setattr.__code__,
+    ),
     (mx.nd.ndarray, 'array', _hooked_array, _array),
     (*INVOKE, _hooked_invoke, invoke),
     (autograd, 'set_recording', _hooked_set_recording, set_recording),
@@ -210,6 +224,7 @@ def install(owner: object) -> None:
                 gc.disable()
                 for owner_of, name, hook, _ in _HOOKS:
                     setattr(owner_of, name, hook)
+                hook_calls(True)
     except BaseException:
         remove(owner)
         raise
@@ -223,6 +238,7 @@ def remove(owner: object) -> None:
         if not _owners:
             if _collecting:
                 gc.enable()
+            hook_calls(False)
             for owner_of, name, _, original in _HOOKS:
                 setattr(owner_of, name, original)
 

@@ -182,6 +182,30 @@ static inline long long edb_code_of(EdbFrame *frame) {
 
 static inline long long edb_instruction_of(EdbFrame *frame) { return EDB_INSTRUCTION(frame); }
 
+#if PY_VERSION_HEX < 0x03090000
+#define PyObject_Vectorcall _PyObject_Vectorcall
+#endif
+static PyObject *edb_target = NULL;
+
+static PyObject *edb_call_target(PyObject *function, PyObject *const *args, size_t count,
+                                 PyObject *names) {
+  return PyObject_Vectorcall(edb_target, args, count, names);
+}
+
+/* Calls of the one Python function that this is for go to another one, or with None to itself
+   again. Python 3.11 looks at a function's code, which must do the same, where it knows it to be
+   one. */
+static void edb_redirect(PyObject *function, PyObject *target) {
+  static vectorcallfunc own = NULL;
+  vectorcallfunc *call = &((PyFunctionObject *)function)->vectorcall;
+  if (!own) own = *call;
+  if (target != Py_None && !edb_target) {
+    Py_INCREF(target);
+    edb_target = target;
+  }
+  *call = target == Py_None ? own : edb_call_target;
+}
+
 static int edb_lies_at(PyObject *type, const char *slot, size_t offset) {
   PyObject *member = PyObject_GetAttrString(type, slot);
   int right = member && Py_TYPE(member) == &PyMemberDescr_Type &&

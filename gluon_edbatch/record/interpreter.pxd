@@ -13,5 +13,6 @@ cdef extern from "interpreter.h":
     long long instruction_of "edb_instruction_of" (EdbFrame *frame)
     int prepare "edb_prepare" (object lazy, object numpy, object ragged, object kind,
                                      object through) except -1
+    void redirect "edb_redirect" (object function, object target)
 
 ctypedef EdbFrame *Frame

@@ -19,7 +19,7 @@ _NO_ARRAY = (
     'must have NDArray type',
     *_FOR_NONE,
 )
-_call = gluon.Block.__call__
+_call_code = gluon.Block.__call__.__code__
 model_codes: Set[CodeType] = set()  # of what calls a model for one sample (see `mixin`)
 
 
@@ -174,7 +174,7 @@ def refused_eagerly(error: BaseException, traceback: Optional[TracebackType]) ->
     """The same for a call inside an eager model, from what its error passed through."""
     call = None
     while traceback is not None:
-        if traceback.tb_frame.f_code is _call.__code__:
+        if traceback.tb_frame.f_code is _call_code:
             call = traceback.tb_frame
         traceback = traceback.tb_next
     if call is None:

@@ -46,6 +46,25 @@ def test_training_60_steps():
     assert_flat(training_step(minibatches=20), 30, 60, 4e6)
 
 
+def types_alive():
+    return [item for item in gc.get_objects() if isinstance(item, type)]
+
+
+def test_a_step_makes_no_types():
+    """As those of ctypes' arrays, which are cycles that Python's garbage collector has to find."""
+    step = training_step(minibatches=1)
+    for _ in range(3):
+        step(0)
+    settle()
+    before = {id(item) for item in types_alive()}
+    gc.disable()
+    try:
+        step(0)
+        assert not [item for item in types_alive() if id(item) not in before]
+    finally:
+        gc.enable()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize('scheduler', ['agenda', 'depth'])
 def test_training_300_steps(scheduler):

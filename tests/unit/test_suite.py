@@ -6,12 +6,14 @@ import select
 import signal
 import sys
 from pathlib import Path
+from types import FunctionType
 
 import pytest
+from mxnet import gluon
 
 import gluon_edbatch as edb
 from gluon_edbatch.record import hooks
-from support.aftermath import assert_hooks_gone
+from support.aftermath import assert_hooks_gone, is_mxnets
 from support.processes import HANG, interrupt, run_python, start
 from support.tiers import FAST, is_fast
 
@@ -79,12 +81,22 @@ def replaced_by_the_package():
         for item in vars(module).values()
         if isinstance(item, type) and item.__module__.startswith('mxnet')
     ]
-    return {
-        (owner.__name__, name)
+    items = [
+        (owner, name, item)
         for owner in modules + classes
         for name, item in vars(owner).items()
         if not isinstance(item, type)
-        and str(getattr(item, '__module__', '')).startswith('gluon_edbatch')
+    ]
+    return {
+        (owner.__name__, name)
+        for owner, name, item in items
+        if str(getattr(item, '__module__', '')).startswith('gluon_edbatch')
+    } | {
+        (name, '__code__')
+        for _, name, item in items
+        if isinstance(item, FunctionType)
+        and item.__module__.startswith('mxnet')
+        and not is_mxnets(item.__code__)
     }
 
 
@@ -93,6 +105,15 @@ def test_all_that_a_scope_replaces_in_mxnet_is_watched():
     with edb.batching():
         replaced = replaced_by_the_package() - before
     assert replaced == {(owner.__name__, name) for owner, name, _, _ in hooks._HOOKS}
+
+
+def test_after_a_scope_calls_of_blocks_run_the_code_that_they_have(monkeypatch):
+    """Compiled, a scope has such calls pass by the code."""
+    call = gluon.Block.__call__
+    with edb.batching():
+        pass
+    monkeypatch.setattr(call, '__code__', (lambda self, *args: 'its own').__code__)
+    assert gluon.nn.Dense(1)(1) == 'its own'
 
 
 @pytest.fixture
