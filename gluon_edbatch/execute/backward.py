@@ -22,9 +22,10 @@ from mxnet.ndarray import NDArray
 
 from ..errors import StaleValueError
 from ..mx.arrays import keep_on_tape
-from ..mx.custom_function import deliver, record_function
+from ..mx.custom_function import record_function
 from ..mx.modes import modes
 from ..mx.pace import wait_for_all
+from .gradients import Gradients
 from .machine import Machine
 from .sparse_tables import with_dense_gradient
 
@@ -89,7 +90,7 @@ class BackwardPass:
         head : NDArray
             Its gradients.
         targets, requests
-            See `deliver`.
+            See `record_function`.
         """
         with self._lock:
             machine = self._machine
@@ -99,23 +100,34 @@ class BackwardPass:
                     'scopes were evaluated: their intermediate results are freed. Differentiate '
                     'them before the next minibatch is evaluated'
                 )
-            deliver(self._run(machine, arena, head), targets, requests)
+            self._run(machine, arena, head, targets, requests)
             self._ran = True
 
-    def _run(self, machine: Machine, arena: int, head: NDArray) -> List[NDArray]:
-        for index, gradient in enumerate(machine.gradients):
-            if index == arena:
-                head.copyto(gradient)
-            elif gradient is not None and not machine.plan.arenas[index].private:
-                gradient[:] = 0
-        machine.weights.begin()
+    def _run(
+        self,
+        machine: Machine,
+        arena: int,
+        head: NDArray,
+        targets: List[NDArray],
+        requests: List[int],
+    ) -> None:
+        unwritten = [
+            index
+            for index, plan in enumerate(machine.plan.arenas)
+            if machine.gradients[index] is not None and index != arena and not plan.private
+        ]
+        gradients = Gradients(machine.gradients, unwritten, targets, requests)
+        head.copyto(machine.gradients[arena])
         for gradient in machine.unread:
             gradient[:] = 0
+        machine.weights.begin()
         for tape in reversed(machine.tapes):
-            tape.backward()
-        return machine.weights.collected() + [
-            machine.gradients[index]._slice(begin, end) for _, index, begin, end in machine.given
-        ]
+            tape.backward(gradients)
+        gradients.zero_arenas()
+        machine.weights.deliver(gradients)
+        for place, (_, index, begin, end) in enumerate(machine.given, len(machine.weights.arrays)):
+            gradients.deliver(place, machine.gradients[index]._slice(begin, end))
+        gradients.zero_inputs()
 
 
 def connect(machine: Machine, eager: bool) -> List[Optional[Callable[[], NDArray]]]:

@@ -16,13 +16,14 @@ from ..record.inputs import GivenArray
 from ..record.recording import Recording
 from ..subgraph.node_type import NodeType
 from .clock import Clock
+from .gradients import Gradients
 from .weights import Weights
 
 
 class Tape(Protocol):
     """What differentiates batches that ran."""
 
-    def backward(self) -> None:
+    def backward(self, gradients: Gradients) -> None:
         """Add to the gradients of what the batches read."""
 
 

@@ -17,7 +17,7 @@ from mxnet.ndarray import NDArray
 from .arrays import raw_handle
 from .modes import numpy_shapes
 
-_WRITE, _INPLACE, _ADD = 1, 2, 3
+WRITES, ADD = (1, 2), 3  # what MXNet may want done with a gradient, if anything
 _BACKWARD = autograd.Function._bwd_functype
 _DELETE = autograd.Function._del_functype
 _alive: Dict[int, MXCallbackList] = {}  # MXNet holds these by address only
@@ -39,7 +39,7 @@ def record_function(
         Computed already; not known to autograd.
     backward : callable
         Gets the gradients of the outputs, the arrays where those of the inputs belong, and for
-        each of these what to do (`deliver`). Called from a thread of the engine.
+        each of these what to do (`WRITES`, `ADD`). Called from a thread of the engine.
     """
     key, numpy = next(_serial), mx.util.is_np_shape()
 
@@ -84,12 +84,3 @@ def record_function(
             ctypes.byref(context),
         )
     )
-
-
-def deliver(gradients: List[NDArray], targets: List[NDArray], requests: List[int]) -> None:
-    """Write gradients to where MXNet wants them, add them, or neither, as it requests."""
-    for gradient, target, request in zip(gradients, targets, requests):
-        if request in (_WRITE, _INPLACE):
-            gradient.copyto(target)
-        elif request == _ADD:
-            target += gradient

@@ -1,5 +1,7 @@
 """Native operators: the same results and gradients as eager Gluon, and optional."""
 
+import contextlib
+
 import mxnet as mx
 import numpy as np
 import pytest
@@ -242,6 +244,67 @@ def test_what_has_no_rule_says_so(types):
     reasons = {executable(kind).not_native for kind in types if executable(kind).not_native}
     assert any('sort' in reason for reason in reasons)
     assert any(native_program(kind) is not None for kind in types)
+
+
+class Shared(gluon.HybridBlock):
+    """One product alone, beside another with the same input, and in a way that has no rule."""
+
+    def __init__(self):
+        super().__init__()
+        with self.name_scope():
+            self.one = nn.Dense(4, in_units=4)
+            self.other = nn.Dense(4, in_units=4)
+
+    def hybrid_forward(self, F, x, how):
+        if how == 'alone':
+            return F.tanh(self.one(x))
+        return F.sort(self.one(x), axis=1) if how == 'sorted' else self.one(x) * self.other(x)
+
+
+@pytest.mark.parametrize('req', ['write', 'add'])
+@pytest.mark.parametrize('ways', ['beside alone', 'sorted beside', 'alone sorted beside alone'])
+def test_a_parameter_gets_all_that_is_added_to_it_in_whichever_way(ways, req, types):
+    """By its own array, by a part of a pack's, and by what MXNet's operators add."""
+    net = started(Shared())
+    net.collect_params().setattr('grad_req', req)
+
+    def model(x):
+        for how in ways.split():
+            x = net(x, how)
+        return x.sum(axis=1)
+
+    def gradients(scope):
+        net.collect_params().zero_grad()
+        for _ in range(2):
+            with autograd.record():
+                with scope():
+                    values = [model(x) for x in arrays((1, 4), 5)]
+                loss = edb.concat(values).square().sum()
+            loss.backward()
+        return [each.grad().asnumpy() for each in net.collect_params().values()]
+
+    for found, expected in zip(gradients(edb.batching), gradients(contextlib.nullcontext)):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    native = [native_program(kind) for kind in types]
+    assert any(native) and all(native) == ('sorted' not in ways)
+    assert any(each.program.packs for each in native if each)
+
+
+def test_gradients_that_nobody_asks_for_are_left_out():
+    """As `autograd.grad` asks for those of its variables only."""
+    net = started(Shared())
+    wanted = net.one.weight.data()
+
+    def gradient(scope):
+        with autograd.record():
+            with scope():
+                values = [net(net(x, 'beside'), 'alone') for x in arrays((1, 4), 5)]
+            loss = edb.concat(values).square().sum()
+        return autograd.grad(loss, [wanted])[0].asnumpy()
+
+    found = gradient(edb.batching)
+    np.testing.assert_allclose(found, gradient(contextlib.nullcontext), rtol=1e-5, atol=1e-6)
+    assert not any(each.grad().asnumpy().any() for each in net.collect_params().values())
 
 
 BOUNDS = {

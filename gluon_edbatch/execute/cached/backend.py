@@ -9,6 +9,7 @@ from mxnet.ndarray import NDArray
 from ...mx.modes import modes
 from ...plan.plan import Batch, Group, Read, Traits
 from ...subgraph.node_type import NodeType
+from ..gradients import Gradients
 from ..machine import Machine, parents_of
 from ..sparse_tables import look_up
 from .program import (
@@ -31,8 +32,9 @@ class BatchTape(NamedTuple):
     outputs: List[NDArray]
     gradients: List[NDArray]  # slices of the gradient arenas
 
-    def backward(self) -> None:
+    def backward(self, gradients: Gradients) -> None:
         """Add to the gradients of what the batch read."""
+        gradients.zero_arenas()
         autograd.backward(
             self.outputs,
             self.gradients,

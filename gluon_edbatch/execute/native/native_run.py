@@ -1,6 +1,6 @@
 """Consecutive batches as one call of a native operator, forward and backward."""
 
-from typing import Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -11,8 +11,9 @@ from ...mx.pool import Memory
 from ...ops.instructions import RowProgram
 from ...plan.plan import Group
 from ...subgraph.node_type import NodeType
+from ..gradients import Gradients
 from .program import NativeProgram, native_program
-from .words import batch_words, header, place_kept, program_words
+from .words import batch_words, header, keep, weight, weights_size
 
 
 class NativeRun:
@@ -30,21 +31,20 @@ class NativeRun:
         parts = [part for part in parts if part[1] < part[2]]
         self.training = parts[0][0].node_type.mode.recording
         self._ctx = parts[0][0].node_type.ctx
+        self._differentiable = False
         self._arenas: Dict[int, int] = {}  # of the machine -> of the run
-        self._parameters: List[NDArray] = []
-        self._gradients: List[Optional[NDArray]] = []
-        self._read_backward: List[bool] = []
+        self._weights: List[NDArray] = []
+        self._words: List[List[int]] = []  # of each (see `words.weight`)
+        self._inputs: List[Optional[int]] = []  # of the tape, which of them each weight is
+        self._places: Dict[tuple, int] = {}  # of weights and packs, by what they are
         table = upload(self._encode(machine, parts, first, last), self._ctx)
-        self._inputs = [
-            table,
-            machine.index_array(self._ctx),
-            *self._parameters,
-            *[machine.arenas[arena] for arena in self._arenas],
-            self._workspace.array,
+        arenas = [machine.arenas[arena] for arena in self._arenas]
+        self._forward = [
+            *[table, machine.index_array(self._ctx)],
+            *[*self._weights, *arenas, self._workspace.array],
+            *([machine.clock.laps(first, last)] if machine.clock else []),
         ]
-        self._laps = [machine.clock.laps(first, last)] if machine.clock else []
-        # Not the machine itself: it refers to its runs, and its memory is to go with the last user.
-        self._gradients = [machine.gradients[arena] for arena in self._arenas] + self._gradients
+        self._backward = [*self._forward[:2], *arenas, self._workspace.array]
 
     def forward(self) -> bool:
         """Run the batches: their results appear in the arenas.
@@ -54,21 +54,23 @@ class NativeRun:
         bool
             Whether there is something to differentiate.
         """
-        inputs = self._inputs + self._laps
-        _call(mx.nd.op.edb_run_forward, inputs, 2 + len(self._parameters))
+        written = 2 + len(self._weights)
+        mx.nd.op.edb_run_forward(*self._forward, inputs=len(self._forward), written=written)
+        del self._forward, self._weights
         return self.training and self._differentiable
 
-    def backward(self) -> None:
+    def backward(self, gradients: Gradients) -> None:
         """Add to the gradients of what the batches read."""
         nothing = mx.nd.empty((1,), self._ctx, self._dtype)
-        inputs = self._inputs + [
-            nothing if gradient is None else gradient for gradient in self._gradients
-        ]
-        # An update of a parameter may be queued already, and wait for this very backward pass.
-        for position, read in enumerate(self._read_backward, 2):
-            if not read:
-                inputs[position] = nothing
-        _call(mx.nd.op.edb_run_backward, inputs, len(self._inputs))
+        wanted = [gradients.of_arena(arena) for arena in self._arenas]
+        wanted += [gradients.of_input(place) for place in self._inputs]
+        inputs = [*self._backward, *[nothing if to is None else to for to, _ in wanted]]
+        mx.nd.op.edb_run_backward(
+            *inputs,
+            inputs=len(inputs),
+            written=len(self._backward),
+            modes=''.join([mode for _, mode in wanted]),
+        )
 
     # --- the table -------------------------------------------------------------------------------
 
@@ -76,37 +78,28 @@ class NativeRun:
         self, machine, parts: List[Tuple[Group, int, int]], first: int, last: int
     ) -> np.ndarray:
         private = [arena.private for arena in machine.plan.arenas]
-        order = np.empty(last - first, np.int64)  # program of each batch
-        pieces, workspace, gradients = [], 0, 0
         natives = [_program(group.node_type) for group, _, _ in parts]
         element_size = natives[0].program.element_size
         self._dtype = {4: np.float32, 8: np.float64}[element_size]
-        self._differentiable = False
-        for index, ((group, begin, end), native) in enumerate(zip(parts, natives)):
-            order[group.numbers[begin:end] - first] = index
+        programs: List[Any] = []
+        workspace = 1
+        for (group, begin, end), native in zip(parts, natives):
             for place in group.reads + group.writes:
                 self._arenas.setdefault(place.arena, len(self._arenas))
-            kept = native.layouts[self.training]
-            batches, rows = batch_words(group, begin, end, self._arenas, private)
-            registers, workspace, gradients = place_kept(kept, rows, workspace, gradients)
+            layout = native.layouts[self.training]
             parameters = self._parameters_of(machine, group.node_type, native.program)
-            pieces += program_words(native.program, kept, registers, parameters, batches)
-        self._workspace = Memory((max(workspace, 1),), self._dtype, self._ctx)
-        start = header(
-            element_size,
-            self.training,
-            len(self._arenas),
-            len(self._parameters),
-            gradients,
-            len(parts),
-            last - first,
-        )
-        return np.concatenate([np.array(start, np.int64), *pieces, order])
+            batches, rows, values = batch_words(group, begin, end, self._arenas, private)
+            programs += [layout.words, parameters, *batches]
+            workspace += layout.workspace(rows, values)
+        workspace += weights_size(self._words)
+        self._workspace = Memory((workspace,), self._dtype, self._ctx)
+        counts = len(self._arenas), len(self._weights), len(parts)
+        start = header(element_size, self.training, *counts, first, last)
+        return np.concatenate([start, *self._words, *programs]).astype(np.int64, copy=False)
 
-    def _parameters_of(
-        self, machine, node_type: NodeType, program: RowProgram
-    ) -> List[Tuple[int, bool, int]]:
-        """Position in the run, whether it is trained, and first element, of what it uses."""
+    def _parameters_of(self, machine, node_type: NodeType, program: RowProgram) -> List[int]:
+        """Words for the parameters of a program: of each its weight, whether it is trained, and
+        the first element that is used."""
         alone = [(position,) for position in range(len(node_type.parameters))]
         packed = {position for members in program.packs for position in members}
         used = {position for position, _ in program.parameters}
@@ -118,30 +111,33 @@ class NativeRun:
         self._differentiable |= any(trained for _, trained in places.values()) or any(
             argument.differentiable for argument in node_type.arguments
         )
-        return [places[index] + (begin,) for index, begin in program.parameters]
+        words = [len(program.parameters)]
+        for index, begin in program.parameters:
+            words += [*places[index], begin]
+        return words
 
     def _weight(self, machine, node_type: NodeType, members: Tuple[int, ...]) -> Tuple[int, bool]:
-        """A parameter or a pack: its position in the run, and whether it is trained."""
-        value = (
-            machine.weights.pack(node_type, members)
-            if len(members) > 1
-            else machine.weights.parameter(node_type, members[0])
-        )
-        trained = self.training and any(
-            node_type.parameters[position].grad_req != 'null' for position in members
-        )
-        for index, known in enumerate(self._parameters):
-            if known is value:
-                return index, trained
-        self._parameters.append(value)
-        self._gradients.append(machine.weights.gradient_of(value) if trained else None)
-        self._read_backward.append(any(node_type.read_backward[position] for position in members))
-        return len(self._parameters) - 1, trained
-
-
-def _call(operator, inputs: List[NDArray], written: int) -> None:
-    """An operator that writes its inputs from one on."""
-    operator(*inputs, inputs=len(inputs), written=written, written_end=len(inputs))
+        """A parameter or a pack: its place in the run, and whether it is trained."""
+        trained = [
+            self.training and node_type.parameters[position].grad_req != 'null'
+            for position in members
+        ]
+        watched = [machine.weights.watched(node_type, position) for position in members]
+        key = tuple([id(each.array) for each in watched])
+        place = self._places.setdefault(key, len(self._weights))
+        if place == len(self._weights):
+            self._weights += [each.values() for each in watched]
+            sizes = [values.size for values in self._weights[place:]]
+            self._words += [weight(size, 0) for size in sizes]
+            self._words[place] = weight(sizes[0], len(members))
+            self._inputs += [
+                machine.weights.trained(node_type, position) if wanted else None
+                for position, wanted in zip(members, trained)
+            ]
+        read = self.training and any([node_type.read_backward[position] for position in members])
+        if read or len(members) > 1:
+            keep(self._words[place : place + len(members)])
+        return place, any(trained)
 
 
 def _program(node_type: NodeType) -> NativeProgram:

@@ -54,8 +54,7 @@ class Scratch {
 
 template <typename T> struct Arrays {  // what a run works on; null where there is none
   const int32_t* indices = nullptr;
-  std::vector<T*> arenas, gradients, parameters, parameter_gradients;
-  std::vector<int64_t> parameter_sizes;
+  std::vector<T*> arenas, gradients, weights, weight_gradients;
   T* workspace = nullptr;
   int64_t* laps = nullptr;  // nanoseconds of each batch, if somebody asks
 };
@@ -69,7 +68,7 @@ template <typename T> class Executor {
   Executor(const Run& run, Arrays<T> arrays) : run_(run), arrays_(std::move(arrays)) {}
 
   void forward() {
-    const Stopwatch all(kAllOfARun);
+    keep_weights();
     pack_weights(true);
     int64_t* lap = arrays_.laps;
     for (const Batch& batch : run_.batches) {
@@ -83,8 +82,9 @@ template <typename T> class Executor {
   }
 
   void backward() {
-    const Stopwatch all(kAllOfARun);
+    find_kept_weights();
     pack_weights(false);
+    bind_weight_gradients();
     kept_gradients_ = whole_scratch().template take<T>(run_.kept_gradients);
     for (size_t i = run_.batches.size(); i-- > 0;) {
       const Batch& batch = run_.batches[i];
@@ -98,6 +98,7 @@ template <typename T> class Executor {
       });
     }
     weight_gradients();
+    hand_out_gradients();
   }
 
  private:
@@ -265,15 +266,62 @@ template <typename T> class Executor {
   // --- parameters ------------------------------------------------------------------------------
 
   T* parameter(int64_t position) const {
-    return position < 0 ? nullptr : at(arrays_.parameters, program_->parameters[position]);
+    return position < 0 ? nullptr : at(arrays_.weights, program_->parameters[position]);
   }
   T* parameter_gradient(int64_t position) const {
     return position < 0 || !program_->parameters[position].trained
                ? nullptr
-               : at(arrays_.parameter_gradients, program_->parameters[position]);
+               : at(arrays_.weight_gradients, program_->parameters[position]);
   }
   static T* at(const std::vector<T*>& arrays, const Parameter& parameter) {
-    return arrays[parameter.index] + parameter.begin;
+    T* array = arrays[parameter.weight];
+    return array ? array + parameter.begin : nullptr;
+  }
+
+  void keep_weights() {
+    const Stopwatch watch(kPacking);
+    for (size_t i = 0; i < run_.weights.size(); ++i) {
+      const Weight& weight = run_.weights[i];
+      if (weight.kept_at < 0) continue;
+      T* kept = arrays_.workspace + weight.kept_at;
+      std::memcpy(kept, arrays_.weights[i], weight.size * sizeof(T));
+      arrays_.weights[i] = kept;
+    }
+  }
+
+  void find_kept_weights() {
+    for (const Weight& weight : run_.weights)
+      arrays_.weights.push_back(weight.kept_at < 0 ? nullptr : arrays_.workspace + weight.kept_at);
+  }
+
+  // Gradients of packs are one array for their members', which `hand_out_gradients` adds to.
+  void bind_weight_gradients() {
+    wanted_gradients_ = arrays_.weight_gradients;
+    each_pack([&](size_t first, size_t last, int64_t size) {
+      T*& whole = arrays_.weight_gradients[first] = nullptr;
+      for (size_t i = first; i < last && !whole; ++i)
+        if (wanted_gradients_[i]) whole = whole_scratch().template take<T>(size);
+      if (whole) std::memset(whole, 0, size * sizeof(T));
+    });
+  }
+
+  void hand_out_gradients() {
+    const Stopwatch watch(kWeightProducts);
+    each_pack([&](size_t first, size_t last, int64_t) {
+      const T* part = arrays_.weight_gradients[first];
+      for (size_t i = first; part && i < last; part += run_.weights[i++].size)
+        for (int64_t k = 0; wanted_gradients_[i] && k < run_.weights[i].size; ++k)
+          wanted_gradients_[i][k] += part[k];
+    });
+  }
+
+  template <typename Body> void each_pack(Body body) const {
+    for (size_t first = 0; first < run_.weights.size(); ++first) {
+      const size_t last = first + run_.weights[first].members;
+      int64_t size = 0;
+      for (size_t i = first; i < last; ++i) size += run_.weights[i].size;
+      if (last > first + 1) body(first, last, size);
+    }
   }
 
   // Once for all batches of the run. A weight is (out, in), or turned, (in, out).
@@ -284,7 +332,7 @@ template <typename T> class Executor {
     for (const Program& program : run_.programs)
       for (const Instruction& instruction : program.instructions) {
         if (instruction.op != kProduct) continue;
-        const T* weight = at(arrays_.parameters, program.parameters[instruction.parameter]);
+        const T* weight = at(arrays_.weights, program.parameters[instruction.parameter]);
         const bool turned = instruction.i2 != 0;
         T*& packed = packed_[{weight, turned}];
         if (packed) continue;
@@ -574,6 +622,7 @@ template <typename T> class Executor {
   const int32_t* parents_ = nullptr;
   std::vector<T*> values_, gradients_;
   std::map<std::pair<const T*, bool>, T*> packed_;  // weights, and whether they are turned
+  std::vector<T*> wanted_gradients_;  // those of weights where they belong
   T* kept_gradients_ = nullptr;
 };
 

@@ -1,4 +1,5 @@
 // The operators that MXNet sees: a run of batches forward, and its gradients.
+#include <cstring>
 #include <stdexcept>
 #include <string>
 #include <unordered_map>
@@ -38,7 +39,8 @@ MXReturnValue infer_shape(const Attributes&, std::vector<std::vector<unsigned in
 
 // The inputs from `written` on: arenas or gradients, which no operator of MXNet's returns.
 MXReturnValue mutated(const Attributes& attributes, std::vector<int>* indices) {
-  for (int64_t i = number(attributes, "written"); i < number(attributes, "written_end"); ++i)
+  const int64_t end = number(attributes, "inputs");
+  for (int64_t i = number(attributes, "written"); i < end; ++i)
     indices->push_back(static_cast<int>(i));
   return MX_SUCCESS;
 }
@@ -50,41 +52,69 @@ std::vector<T*> take(Tensors* tensors, size_t* next, int64_t count) {
   return data;
 }
 
+// Each has a letter: w, it is to be written, and zero to begin with; a, to be added to; -, it is
+// not wanted.
 template <typename T>
-edb::Arrays<T> take_arrays(const edb::Run& run, Tensors* tensors, size_t* next) {
-  edb::Arrays<T> arrays;
-  arrays.indices = tensors->at((*next)++).data<int32_t>();
-  arrays.parameters = take<T>(tensors, next, run.parameters);
-  arrays.arenas = take<T>(tensors, next, run.arenas);
-  arrays.workspace = tensors->at((*next)++).data<T>();
-  return arrays;
+std::vector<T*> take_gradients(const std::string& modes, size_t first, Tensors* tensors,
+                               size_t* next, int64_t count) {
+  const edb::Stopwatch watch(edb::kZeros);
+  std::vector<T*> gradients(count, nullptr);
+  for (int64_t i = 0; i < count; ++i) {
+    MXTensor& tensor = tensors->at((*next)++);
+    const char mode = modes.at(first + i);
+    if (mode == '-') continue;
+    gradients[i] = tensor.data<T>();
+    if (mode == 'w') std::memset(gradients[i], 0, tensor.size() * sizeof(T));
+  }
+  return gradients;
 }
 
-// Forward: table, indices, parameters, arenas, workspace, and laps if these are asked for (the
-// last three are written).
-template <typename T> void run_forward(const edb::Run& run, Tensors* tensors) {
+template <typename T> T* take_workspace(const edb::Run& run, Tensors* tensors, size_t* next) {
+  MXTensor& tensor = tensors->at((*next)++);
+  if (tensor.size() < run.workspace) throw std::runtime_error("the workspace is too small");
+  return tensor.data<T>();
+}
+
+// Forward: table, indices, weights, arenas, workspace, and laps if these are asked for (the last
+// three are written).
+template <typename T>
+void run_forward(const edb::Run& run, const Attributes&, Tensors* tensors) {
   size_t next = 1;
-  edb::Arrays<T> arrays = take_arrays<T>(run, tensors, &next);
+  edb::Arrays<T> arrays;
+  arrays.indices = tensors->at(next++).data<int32_t>();
+  arrays.weights = take<T>(tensors, &next, run.weights.size());
+  arrays.arenas = take<T>(tensors, &next, run.arenas);
+  arrays.workspace = take_workspace<T>(run, tensors, &next);
   if (next < tensors->size()) arrays.laps = tensors->at(next).data<int64_t>();
   edb::Executor<T>(run, std::move(arrays)).forward();
 }
 
-// Backward: table, indices, parameters, arenas, workspace, gradients of the arenas and of the
-// parameters (both are added to).
-template <typename T> void run_backward(const edb::Run& run, Tensors* tensors) {
+// Backward: table, indices, arenas, workspace, gradients of the arenas and of the weights (both are
+// written; `modes` says how). The weights themselves are in the workspace: an update of them may be
+// queued already, and wait for this very backward pass.
+template <typename T>
+void run_backward(const edb::Run& run, const Attributes& attributes, Tensors* tensors) {
   size_t next = 1;
-  edb::Arrays<T> arrays = take_arrays<T>(run, tensors, &next);
-  arrays.gradients = take<T>(tensors, &next, run.arenas);
-  arrays.parameter_gradients = take<T>(tensors, &next, run.parameters);
+  edb::Arrays<T> arrays;
+  arrays.indices = tensors->at(next++).data<int32_t>();
+  arrays.arenas = take<T>(tensors, &next, run.arenas);
+  arrays.workspace = take_workspace<T>(run, tensors, &next);
+  const std::string& modes = attributes.at("modes");
+  arrays.gradients = take_gradients<T>(modes, 0, tensors, &next, run.arenas);
+  arrays.weight_gradients =
+      take_gradients<T>(modes, run.arenas, tensors, &next, run.weights.size());
   edb::Executor<T>(run, std::move(arrays)).backward();
 }
 
-template <void (*Single)(const edb::Run&, Tensors*), void (*Double)(const edb::Run&, Tensors*)>
-MXReturnValue compute(const Attributes&, Tensors* inputs, Tensors*, const OpResource&) {
+using Runner = void (*)(const edb::Run&, const Attributes&, Tensors*);
+
+template <Runner Single, Runner Double>
+MXReturnValue compute(const Attributes& attributes, Tensors* inputs, Tensors*, const OpResource&) {
+  const edb::Stopwatch all(edb::kAllOfARun);
   try {
     MXTensor& table = inputs->at(0);
     const edb::Run run = edb::read_run(table.data<int64_t>(), table.size());
-    (run.element_size == 4 ? Single : Double)(run, inputs);
+    (run.element_size == 4 ? Single : Double)(run, attributes, inputs);
     return MX_SUCCESS;
   } catch (const std::exception& error) {
     MX_ERROR_MSG << "gluon_edbatch's native operators: " << error.what();

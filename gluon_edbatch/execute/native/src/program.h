@@ -39,9 +39,18 @@ struct Register {
 static_assert(sizeof(Register) == 8 * sizeof(int64_t), "no padding");
 
 struct Parameter {
-  int64_t index;       // of the run's parameters
+  int64_t weight;      // of the run
   int64_t trained;     // whether it has a gradient
   int64_t begin;       // its first element that the program uses
+};
+
+// An array of weights. Some are kept in the workspace, as they are when the run goes forward: those
+// that backward reads, as the user may have changed them by then, and those of packs, which lie
+// there one after the other.
+struct Weight {
+  int64_t size;
+  int64_t kept_at;     // kWanted in the table; or -1
+  int64_t members;     // 1; of a pack's first how many it has, of the others 0
 };
 
 struct Source {        // what a batch reads for an argument
@@ -57,10 +66,10 @@ struct Program {
   std::vector<Register> registers;
   std::vector<Instruction> instructions;
   std::vector<Parameter> parameters;
-  int64_t arguments, outputs;
+  std::vector<Source> sources;  // of one batch after the other
+  std::vector<Target> targets;
 };
 
-// A batch; its sources and targets are where they lie in the table.
 struct Batch {
   int64_t program, rows, row_begin, values, value_begin, parents;
   const Source* sources;
@@ -68,7 +77,9 @@ struct Batch {
 };
 
 struct Run {
-  int64_t element_size, training, arenas, parameters, kept_gradients;
+  int64_t element_size, training, arenas;
+  int64_t workspace = 0, kept_gradients = 0;  // elements
+  std::vector<Weight> weights;
   std::vector<Program> programs;
   std::vector<Batch> batches;  // in the order in which they run
 };
@@ -95,11 +106,79 @@ class Reader {
   const int64_t* end_;
 };
 
-constexpr int64_t kBatchWords = 5;  // before the sources
+// --- what has an address of its own
+// ---------------------------------------------------------------
 
-inline int64_t batch_words(const Program& program) {
-  return kBatchWords +
-         (program.arguments * sizeof(Source) + program.outputs * sizeof(Target)) / sizeof(int64_t);
+constexpr int64_t kWanted = 0;  // in the place of an address
+
+// The next `size` elements, from an address on that vectors like.
+inline int64_t reserve(int64_t size, int64_t* end) {
+  const int64_t begin = (*end + 15) / 16 * 16;
+  *end = begin + size;
+  return begin;
+}
+
+inline void place_weights(Run* run) {
+  for (size_t i = 0; i < run->weights.size(); ++i) {
+    Weight& weight = run->weights[i];
+    if (weight.kept_at != kWanted) continue;
+    if (weight.members) weight.kept_at = reserve(weight.size, &run->workspace);
+    else {
+      weight.kept_at = run->workspace;
+      run->workspace += weight.size;
+    }
+  }
+}
+
+inline void place_registers(Program* program, int64_t rows, int64_t values, Run* run) {
+  for (Register& r : program->registers) {
+    const int64_t size = r.width * (r.ragged ? values : rows);
+    if (r.value == kKept) r.value_at = reserve(size, &run->workspace);
+    if (r.gathered_at == kWanted) r.gathered_at = reserve(size, &run->workspace);
+    if (r.gradient == kKept) r.gradient_at = reserve(size, &run->kept_gradients);
+  }
+}
+
+// --- the table -----------------------------------------------------------------------------------
+
+// Batches are columns of numbers: their places in the run, rows, what belongs to ragged arguments,
+// then of each argument and each result.
+inline void read_batches(Reader* reader, int64_t number, int64_t first, Program* program,
+                         Run* run) {
+  const int64_t arguments = reader->word(), outputs = reader->word(), ragged = reader->word();
+  const int64_t count = reader->word();
+  program->sources.resize(count * arguments);
+  program->targets.resize(count * outputs);
+  const int64_t* places = reader->take(count);
+  const int64_t* rows = reader->take(count);
+  const int64_t* values = ragged ? reader->take(count) : nullptr;
+  const int64_t* parents = ragged ? reader->take(count) : nullptr;
+  for (int64_t a = 0; a < arguments; ++a) {
+    const int64_t arena = reader->word(), write = reader->word();
+    const int64_t *gather = reader->take(count), *begin = reader->take(count);
+    for (int64_t i = 0; i < count; ++i)
+      program->sources[i * arguments + a] = Source{arena, gather[i], begin[i], write};
+  }
+  for (int64_t o = 0; o < outputs; ++o) {
+    const int64_t arena = reader->word();
+    const int64_t* begin = reader->take(count);
+    for (int64_t i = 0; i < count; ++i) program->targets[i * outputs + o] = Target{arena, begin[i]};
+  }
+  int64_t row = 0, value = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t own = ragged ? values[i] : 0;
+    run->batches.at(places[i] - first) = Batch{number,
+                                               rows[i],
+                                               row,
+                                               own,
+                                               value,
+                                               ragged ? parents[i] : -1,
+                                               program->sources.data() + i * arguments,
+                                               program->targets.data() + i * outputs};
+    row += rows[i];
+    value += own;
+  }
+  place_registers(program, row, value, run);
 }
 
 inline Run read_run(const int64_t* words, int64_t count) {
@@ -109,34 +188,18 @@ inline Run read_run(const int64_t* words, int64_t count) {
   run.element_size = reader.word();
   run.training = reader.word();
   run.arenas = reader.word();
-  run.parameters = reader.word();
-  run.kept_gradients = reader.word();
-  const int64_t programs = reader.word(), batches = reader.word();
-  std::vector<const int64_t*> next, end;  // batches of each program
+  const int64_t weights = reader.word(), programs = reader.word(), first = reader.word();
+  run.batches.resize(reader.word());
+  run.weights = reader.many<Weight>(weights);
+  place_weights(&run);
+  run.programs.resize(programs);
   for (int64_t i = 0; i < programs; ++i) {
-    Program program;
+    Program& program = run.programs[i];
     const int64_t registers = reader.word(), instructions = reader.word();
-    const int64_t parameters = reader.word();
-    program.arguments = reader.word();
-    program.outputs = reader.word();
-    const int64_t words = reader.word() * batch_words(program);
-    program.parameters = reader.many<Parameter>(parameters);
     program.registers = reader.many<Register>(registers);
     program.instructions = reader.many<Instruction>(instructions);
-    next.push_back(reader.take(words));
-    end.push_back(next.back() + words);
-    run.programs.push_back(std::move(program));
-  }
-  run.batches.reserve(batches);
-  for (int64_t i = 0; i < batches; ++i) {
-    const int64_t which = reader.word();
-    const Program& program = run.programs.at(which);
-    const int64_t* words = next[which];
-    if (words == end[which]) throw std::runtime_error("a program has too few batches");
-    next[which] += batch_words(program);
-    const Source* sources = reinterpret_cast<const Source*>(words + kBatchWords);
-    run.batches.push_back(Batch{which, words[0], words[1], words[2], words[3], words[4], sources,
-                                reinterpret_cast<const Target*>(sources + program.arguments)});
+    program.parameters = reader.many<Parameter>(reader.word());
+    read_batches(&reader, i, first, &program, &run);
   }
   return run;
 }
