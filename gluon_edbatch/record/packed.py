@@ -6,7 +6,7 @@ What works position by position takes the rows as they are; what does not, as at
 where each sentence ends (`Kind.PACKED`), if there is a backend that runs it so.
 """
 
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 from weakref import WeakKeyDictionary
 
 import mxnet as mx
@@ -23,12 +23,11 @@ from ..subgraph.trace import INPUT, StaticGraph
 from .calls import Callee, Form, Number, Ragged
 from .forms import Forms
 from .lazy import LazyArray
+from .remembered import Maker
 from .stores import Store
 
 # The types of packed calls, and whether later scopes are to pack for their sake.
 _pays: 'WeakKeyDictionary[NodeType, bool]' = WeakKeyDictionary()
-Leaves = List[Tuple[Spec, Kind]]
-TypeOf = Callable[..., NodeType]
 
 
 class PackedCall(NamedTuple):
@@ -144,11 +143,10 @@ def but_for_lengths(kinds: Sequence[Any]) -> tuple:
 
 def packed_call(
     forms: Forms,
-    name: str,
+    maker: Maker,
     padded: PaddedGraph,
     known: Dict[tuple, Optional[NodeType]],
     leaves: Sequence[LazyArray],
-    type_of: TypeOf,
     block: Optional[gluon.Block] = None,
     mutable: Optional[tuple] = None,
 ) -> Optional[PackedCall]:
@@ -157,15 +155,12 @@ def packed_call(
     Parameters
     ----------
     forms : Forms
-    name : str
-        For users.
+    maker : Maker
     padded : PaddedGraph
         What is proved of such calls.
     known : dict
         Types by options, context and axes, to be remembered with what was proved.
     leaves : sequence of lazy values
-    type_of : callable
-        (arguments, facts such as which results are packed) -> type.
     block, mutable
         See `Form`.
     """
@@ -173,11 +168,11 @@ def packed_call(
         return None
     key = forms.options, leaves[0].ctx, tuple(padded.axes)
     if key not in known:
-        known[key] = _type_for(forms, padded, leaves, type_of)
+        known[key] = _type_for(forms, maker, padded, leaves)
     node_type = known[key]
     if node_type is None or not node_type.fits() or not _pays[node_type]:
         return None
-    forms.watch_parameters(name, node_type)
+    forms.watch_parameters(maker.name, node_type)
     return PackedCall(node_type, tuple(padded.axes), padded.pays, block, mutable, {})
 
 
@@ -192,7 +187,7 @@ def _is_one_length(padded: PaddedGraph) -> bool:
 
 
 def _type_for(
-    forms: Forms, padded: PaddedGraph, leaves: Sequence[LazyArray], type_of: TypeOf
+    forms: Forms, maker: Maker, padded: PaddedGraph, leaves: Sequence[LazyArray]
 ) -> Optional[NodeType]:
     by_position = len(leaves) == 1 and _is_by_position(padded.original.subgraph)
     kind = Kind.ROWS if by_position else Kind.PACKED
@@ -206,7 +201,7 @@ def _type_for(
     ):
         return None
     facts = {} if by_position else {'packed': tuple(map(bool, padded.results))}
-    node_type = type_of(specs, **facts)
+    node_type = forms.type_of(maker, specs, lambda: padded.original, **facts)
     if node_type.alone or node_type.whole or not forms.runs(node_type):
         return None
     _pays.setdefault(node_type, True)
