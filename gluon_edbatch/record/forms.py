@@ -2,7 +2,7 @@
 
 import weakref
 from abc import abstractmethod
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import mxnet as mx
 from mxnet import autograd, gluon
@@ -17,7 +17,14 @@ from ..subgraph.fingerprint import Fingerprint
 from ..subgraph.node_type import Kind, Mode, NodeType, make_type
 from ..subgraph.options import CompileOptions
 from ..subgraph.spec import Spec, device_of
-from ..subgraph.trace import StaticGraph, describe, trace_block, trace_numbered, trace_operator
+from ..subgraph.trace import (
+    INPUT,
+    StaticGraph,
+    describe,
+    trace_block,
+    trace_numbered,
+    trace_operator,
+)
 from .calls import ANY, Callee, Form
 from .hooks import suspended
 from .inputs import Inputs
@@ -160,13 +167,18 @@ class Forms(Inputs):
         scalars = tuple([i for i, leaf in enumerate(leaves) if not leaf._store.shape])
         return self.make_form(maker, specs, trace, scalars)
 
-    def form_of_rewriting(self, name, attrs, spec: Spec, trace) -> Form:
+    def form_of_rewriting(
+        self, name: str, spec: Spec, rule: Callable[[mx.sym.Symbol], mx.sym.Symbol], **attrs: Any
+    ) -> Form:
         """Of an operator that is none of MXNet's, as padding or cutting a value."""
-        key = name, attrs, spec
+        text = tuple([(key, str(value)) for key, value in attrs.items()])
+        key = name, text, spec
         form = self.forms_by_key.get(key)
         if form is None:
             form = self.forms_by_key[key] = self.make_form(
-                operator_maker(name, attrs), [(spec, Kind.ROWS)], trace
+                operator_maker(name, text),
+                [(spec, Kind.ROWS)],
+                lambda: StaticGraph.of_symbol(name, rule(mx.sym.var(INPUT % 0))),
             )
         return form
 

@@ -18,8 +18,9 @@ from ..subgraph.fingerprint import contents
 from ..subgraph.ir import Subgraph
 from ..subgraph.node_type import Kind, NodeType, is_sparse
 from ..subgraph.padded import PaddedGraph
+from ..subgraph.padding import all_linked
 from ..subgraph.spec import Spec, spec_of
-from ..subgraph.trace import INPUT, StaticGraph
+from ..subgraph.trace import INPUT
 from .calls import Callee, Form, Number, Ragged
 from .forms import Forms
 from .lazy import LazyArray
@@ -178,12 +179,9 @@ def packed_call(
 
 def _is_one_length(padded: PaddedGraph) -> bool:
     """Whether all packed arguments of a call have one length, and results no other axes."""
-    group = set(list(padded.axes)[:1])
-    for _ in padded.axes:
-        for pair in padded.linked:
-            if group & set(pair):
-                group |= set(pair)
-    return group.issuperset(padded.axes) and all(set(axes) <= {1} for axes in padded.results)
+    return all_linked(padded.axes, padded.linked) and all(
+        set(axes) <= {1} for axes in padded.results
+    )
 
 
 def _type_for(
@@ -272,10 +270,7 @@ def _unpacking_form(forms: Forms, store: Store) -> Form:
 
 
 def _reshaping_form(forms: Forms, spec: Spec, shape: Shape) -> Form:
-    def trace() -> StaticGraph:
-        return StaticGraph.of_symbol('reshape', mx.sym.reshape(mx.sym.var(INPUT % 0), shape))
-
-    return forms.form_of_rewriting('reshape', (('shape', str(shape)),), spec, trace)
+    return forms.form_of_rewriting('reshape', spec, lambda x: mx.sym.reshape(x, shape), shape=shape)
 
 
 def _packed_spec(value: LazyArray) -> Spec:
