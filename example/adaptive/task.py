@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import mxnet as mx
 import numpy as np
-from common.options import nonnegative_float, positive_int
+from common.options import add_size, nonnegative_float
 from common.task import Task
 from mxnet import gluon
 from sentence_sst.task import SentenceTask
@@ -40,9 +40,7 @@ class AdaptiveTask(SentenceTask):
 
     @classmethod
     def add_options(cls, data, model) -> None:
-        model.add_argument(
-            '--most', type=positive_int, default=8, metavar='N', help='steps at most'
-        )
+        add_size(model, '--most', 8, 'N', 'steps at most')
         model.add_argument(
             '--price',
             type=nonnegative_float,

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import mxnet as mx
 import numpy as np
-from common.options import positive_float, positive_int
+from common.options import add_size, positive_float
 from common.task import Task
 from mxnet import gluon
 
@@ -43,20 +43,8 @@ class VowelTask(Task):
 
     @classmethod
     def add_options(cls, data, model) -> None:
-        model.add_argument(
-            '--embed',
-            type=positive_int,
-            default=30,
-            metavar='D',
-            help="width of the letters' embedding",
-        )
-        model.add_argument(
-            '--beam',
-            type=positive_int,
-            default=8,
-            metavar='K',
-            help='hypotheses for a word, at most',
-        )
+        add_size(model, '--embed', 30, 'D', "width of the letters' embedding")
+        add_size(model, '--beam', 8, 'K', 'hypotheses for a word, at most')
         model.add_argument(
             '--margin',
             type=positive_float,

@@ -13,6 +13,7 @@ from .errors import DataError, OptionError
 from .task import Task
 
 __all__ = [
+    'add_size',
     'nonnegative_float',
     'parse',
     'parse_context',
@@ -43,6 +44,11 @@ def parse(
                     f'in {options.checkpoint} has {found.options[name]}'
                 )
     return options, found
+
+
+def add_size(group, name: str, default: int, metavar: str, text: str) -> None:
+    """Add an option that is a whole number of one or more."""
+    group.add_argument(name, type=positive_int, default=default, metavar=metavar, help=text)
 
 
 def saved_options(task: Type[Task], options: argparse.Namespace) -> dict:
@@ -169,15 +175,9 @@ def _parser(task: Type[Task]) -> argparse.ArgumentParser:
 
 
 def _add_model_options(group, units: str) -> None:
-    group.add_argument(
-        '--epochs', type=positive_int, default=10, metavar='N', help='passes over the data'
-    )
-    group.add_argument(
-        '--batch-size', type=positive_int, default=64, metavar='N', help=f'{units} in a minibatch'
-    )
-    group.add_argument(
-        '--hidden', type=positive_int, default=150, metavar='H', help='width of the cell'
-    )
+    add_size(group, '--epochs', 10, 'N', 'passes over the data')
+    add_size(group, '--batch-size', 64, 'N', f'{units} in a minibatch')
+    add_size(group, '--hidden', 150, 'H', 'width of the cell')
     group.add_argument('--lr', type=positive_float, default=1e-3, help='learning rate')
     group.add_argument(
         '--weight-decay', type=nonnegative_float, default=0.0, metavar='WD', help='L2 penalty'
@@ -218,22 +218,13 @@ def _add_run_options(group, units: str) -> None:
     group.add_argument(
         '--ctx', type=parse_context, default='cpu', metavar='cpu|gpu[:N]', help='where to compute'
     )
-    group.add_argument(
-        '--eval-batch-size',
-        type=positive_int,
-        default=256,
-        metavar='N',
-        help=f'{units} in a minibatch where nothing is trained',
+    add_size(
+        group, '--eval-batch-size', 256, 'N', f'{units} in a minibatch where nothing is trained'
     )
     group.add_argument('--checkpoint', metavar='FILE', help='written after every epoch')
     group.add_argument('--resume', action='store_true', help='go on from --checkpoint')
-    group.add_argument(
-        '--log-interval',
-        type=positive_int,
-        default=20,
-        metavar='N',
-        help='minibatches between updates of the loss in the progress bar',
-    )
+    text = 'minibatches between updates of the loss in the progress bar'
+    add_size(group, '--log-interval', 20, 'N', text)
     group.add_argument(
         '--report', action='store_true', help='print what was batched in the last minibatch'
     )

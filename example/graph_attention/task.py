@@ -1,18 +1,15 @@
 """Relations of words as a task of the training program."""
 
-import argparse
 from pathlib import Path
-from typing import Dict, NamedTuple
+from typing import NamedTuple
 
-import gluonnlp as nlp
 import mxnet as mx
 import numpy as np
 import transition_parser
 from common.errors import OptionError
-from common.options import positive_int
-from common.tag_task import build_vocab, saved_vocabs
-from common.task import SPLITS, Task
-from mxnet import gluon
+from common.options import add_size
+from common.task import SPLITS
+from common.vocab_task import VocabTask, build_vocab, saved_vocabs
 from transition_parser.data import LAYOUT, Tree, load_split
 
 from .data import Graph
@@ -30,7 +27,7 @@ class Accuracy(NamedTuple):
         return f'accuracy {self.accuracy:.4f}'
 
 
-class GraphTask(Task):
+class GraphTask(VocabTask):
     """What words are to their heads, when it is known who is next to whom, but not which of the
     two is the head. One sample is one sentence.
 
@@ -44,14 +41,10 @@ class GraphTask(Task):
     description = 'Train a graph network to tell relations of words (Universal Dependencies).'
     sample = Path(transition_parser.__file__).with_name('sample')  # its files are read here, too
     layout = LAYOUT
-    unit, units = 'sentence', 'sentences'
     columns = {'accuracy': 'accuracy'}
     best_by = 'accuracy'
     defaults = {'hidden': 100, 'lr': 5e-3}
-    shape = (*Task.shape, 'embed', 'model', 'layers', 'heads')
-
-    options: argparse.Namespace
-    vocabs: Dict[str, nlp.Vocab]
+    shape = (*VocabTask.shape, 'embed', 'model', 'layers', 'heads')
 
     @classmethod
     def add_options(cls, data, model) -> None:
@@ -62,27 +55,9 @@ class GraphTask(Task):
             help='what a word makes of its neighbours: a sum of their messages, the greatest of '
             'their numbers, or a mean weighted by attention',
         )
-        model.add_argument(
-            '--embed',
-            type=positive_int,
-            default=100,
-            metavar='D',
-            help="width of the words' embedding",
-        )
-        model.add_argument(
-            '--layers',
-            type=positive_int,
-            default=2,
-            metavar='N',
-            help='how many steps away a word sees others',
-        )
-        model.add_argument(
-            '--heads',
-            type=positive_int,
-            default=2,
-            metavar='N',
-            help='of attention; they share --hidden',
-        )
+        add_size(model, '--embed', 100, 'D', "width of the words' embedding")
+        add_size(model, '--layers', 2, 'N', 'how many steps away a word sees others')
+        add_size(model, '--heads', 2, 'N', 'of attention; they share --hidden')
 
     def __init__(self, options, state=None):
         self.options = options
@@ -108,9 +83,6 @@ class GraphTask(Task):
         words = self.vocabs['words'][[word.lower() for word in tree.words]]
         return Graph(words, tree.heads, self.vocabs['relations'][list(tree.relations)])
 
-    def state(self):
-        return {name: vocab.to_json() for name, vocab in self.vocabs.items()}
-
     def build(self):
         options = self.options
         mx.random.seed(options.seed)
@@ -127,20 +99,13 @@ class GraphTask(Task):
         net.initialize(mx.init.Xavier(), ctx=options.ctx)
         return net
 
-    def criterion(self) -> gluon.HybridBlock:
-        return gluon.loss.SoftmaxCrossEntropyLoss()
-
     def loss(self, net, criterion, sample):
         return criterion(net(sample), sample.relations)
-
-    def predict(self, net, sample):
-        return net(sample)
 
     def measure(self, rows: np.ndarray, samples) -> Accuracy:
         right = np.concatenate([sample.relations for sample in samples])
         return Accuracy(float((rows.argmax(axis=1) == right).mean()))
 
     def describe(self) -> str:
-        sizes = ', '.join(f'{name}: {len(vocab)}' for name, vocab in self.vocabs.items())
         options = self.options
-        return f'{sizes}; {options.model}, hidden {options.hidden}, embedding {options.embed}'
+        return f'{self.sizes}; {options.model}, hidden {options.hidden}, embedding {options.embed}'

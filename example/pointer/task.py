@@ -1,17 +1,15 @@
 """Putting words in order as a task of the training program."""
 
-import argparse
 from pathlib import Path
-from typing import Dict, List
+from typing import List
 
-import gluonnlp as nlp
 import mxnet as mx
 import numpy as np
 import transition_parser
 from common.errors import DataError
-from common.options import positive_int
-from common.tag_task import build_vocab, saved_vocabs
-from common.task import SPLITS, Task
+from common.options import add_size
+from common.task import SPLITS
+from common.vocab_task import VocabTask, build_vocab, saved_vocabs
 from mxnet import gluon
 from transition_parser.data import LAYOUT, load_split
 
@@ -24,7 +22,7 @@ from .model import PointerNetwork, Surprise
 __all__ = ['PointerTask']
 
 
-class PointerTask(Task):
+class PointerTask(VocabTask):
     """The order of words. One sample is one sentence, in lower case.
 
     Attributes
@@ -37,32 +35,16 @@ class PointerTask(Task):
     description = 'Train a pointer network to put shuffled words in order (Universal Dependencies).'
     sample = Path(transition_parser.__file__).with_name('sample')  # its files are read here, too
     layout = LAYOUT
-    unit, units = 'sentence', 'sentences'
     columns = {'pairs': 'pairs', 'places': 'places', 'sentences': 'sentences'}
     best_by = 'pairs'
     defaults = {'hidden': 100, 'lr': 3e-3}
-    shape = (*Task.shape, 'embed')
-    training = (*Task.training, 'longest')
-
-    options: argparse.Namespace
-    vocabs: Dict[str, nlp.Vocab]
+    shape = (*VocabTask.shape, 'embed')
+    training = (*VocabTask.training, 'longest')
 
     @classmethod
     def add_options(cls, data, model) -> None:
-        data.add_argument(
-            '--longest',
-            type=positive_int,
-            default=15,
-            metavar='N',
-            help='leave out sentences that have more words',
-        )
-        model.add_argument(
-            '--embed',
-            type=positive_int,
-            default=100,
-            metavar='D',
-            help="width of the words' embedding",
-        )
+        add_size(data, '--longest', 15, 'N', 'leave out sentences that have more words')
+        add_size(model, '--embed', 100, 'D', "width of the words' embedding")
 
     def __init__(self, options, state=None):
         self.options = options
@@ -95,9 +77,6 @@ class PointerTask(Task):
             )
         return kept
 
-    def state(self):
-        return {name: vocab.to_json() for name, vocab in self.vocabs.items()}
-
     def build(self):
         options = self.options
         mx.random.seed(options.seed)
@@ -129,8 +108,4 @@ class PointerTask(Task):
         )
 
     def describe(self) -> str:
-        options = self.options
-        return (
-            f'of at most {options.longest} words; words: {len(self.vocabs["words"])}; hidden '
-            f'{options.hidden}, embedding {options.embed}'
-        )
+        return f'of at most {self.options.longest} words; {super().describe()}'

@@ -1,18 +1,14 @@
 """Sentiment of sentences as a task of the training program."""
 
-import argparse
 from pathlib import Path
-from typing import Dict
 
-import gluonnlp as nlp
 import mxnet as mx
 import numpy as np
 import tree_sst
 from common.errors import DataError, OptionError
-from common.options import positive_int
-from common.tag_task import build_vocab, saved_vocabs
-from common.task import SPLITS, Task
-from mxnet import gluon
+from common.options import add_size
+from common.task import SPLITS
+from common.vocab_task import VocabTask, build_vocab, saved_vocabs
 from tree_sst.data import LAYOUT, NUM_CLASSES, Phrase, load_split, tokens_of
 
 from .data import Sentence
@@ -24,7 +20,7 @@ __all__ = ['SentenceTask']
 LONGEST = 100  # words; the treebank's longest sentence has 56
 
 
-class SentenceTask(Task):
+class SentenceTask(VocabTask):
     """Which of five classes a sentence has. One sample is one sentence, in lower case; of the
     trees, only the words and the label of the root are looked at.
 
@@ -38,24 +34,15 @@ class SentenceTask(Task):
     description = 'Train a Transformer to tell the sentiment of sentences (SST).'
     sample = Path(tree_sst.__file__).with_name('sample')  # its files are read here, too
     layout = LAYOUT
-    unit, units = 'sentence', 'sentences'
     columns = {'five': 'of five classes', 'two': 'of two'}
     best_by = 'five'
     defaults = {'hidden': 64, 'lr': 1e-3}
-    shape = (*Task.shape, 'layers', 'heads')
-
-    options: argparse.Namespace
-    vocabs: Dict[str, nlp.Vocab]
+    shape = (*VocabTask.shape, 'layers', 'heads')
 
     @classmethod
     def add_options(cls, data, model) -> None:
-        for name, default, text in (
-            ('layers', 2, 'of the encoder'),
-            ('heads', 4, 'of attention; they share --hidden'),
-        ):
-            model.add_argument(
-                f'--{name}', type=positive_int, default=default, metavar='N', help=text
-            )
+        add_size(model, '--layers', 2, 'N', 'of the encoder')
+        add_size(model, '--heads', 4, 'N', 'of attention; they share --hidden')
 
     def __init__(self, options, state=None):
         self.options = options
@@ -85,9 +72,6 @@ class SentenceTask(Task):
             )
         return Sentence(self.vocabs['words'][words], phrase.label)
 
-    def state(self):
-        return {name: vocab.to_json() for name, vocab in self.vocabs.items()}
-
     def build(self):
         options = self.options
         mx.random.seed(options.seed)
@@ -104,14 +88,8 @@ class SentenceTask(Task):
         net(Sentence([0], 0))  # gluonnlp's layers learn their widths from what they are given
         return net
 
-    def criterion(self) -> gluon.HybridBlock:
-        return gluon.loss.SoftmaxCrossEntropyLoss()
-
     def loss(self, net, criterion, sample):
         return criterion(net(sample), sample.label)
-
-    def predict(self, net, sample):
-        return net(sample)
 
     def measure(self, rows: np.ndarray, samples):
         return accuracy(rows, np.concatenate([sample.label for sample in samples]))
@@ -119,6 +97,5 @@ class SentenceTask(Task):
     def describe(self) -> str:
         options = self.options
         return (
-            f'words: {len(self.vocabs["words"])}; {options.layers} layers, hidden '
-            f'{options.hidden}, {options.heads} heads'
+            f'{self.sizes}; {options.layers} layers, hidden {options.hidden}, {options.heads} heads'
         )

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import mxnet as mx
 from common.errors import OptionError
-from common.options import positive_int
-from common.tag_task import TagTask, build_vocab, saved_vocabs
+from common.options import add_size
+from common.tag_task import TagTask
+from common.vocab_task import build_vocab, saved_vocabs
 
 from .data import LAYOUT, Token, build_sentence, load_split
 from .model import BiLSTMTagger
@@ -31,13 +32,7 @@ class TaggerTask(TagTask):
     @classmethod
     def add_options(cls, data, model) -> None:
         super().add_options(data, model)
-        model.add_argument(
-            '--layers',
-            type=positive_int,
-            default=2,
-            metavar='N',
-            help='how many BiLSTMs, one over the other',
-        )
+        add_size(model, '--layers', 2, 'N', 'how many BiLSTMs, one over the other')
         model.add_argument(
             '--char',
             action='store_true',
@@ -45,13 +40,7 @@ class TaggerTask(TagTask):
             'from a BiLSTM over their characters; else those seen once have '
             'one vector',
         )
-        model.add_argument(
-            '--char-embed',
-            type=positive_int,
-            default=20,
-            metavar='D',
-            help="width of the characters' embedding",
-        )
+        add_size(model, '--char-embed', 20, 'D', "width of the characters' embedding")
         model.add_argument(
             '--sparse-grad',
             action='store_true',

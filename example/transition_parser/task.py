@@ -1,16 +1,14 @@
 """Dependency parsing as a task of the training program."""
 
-import argparse
 from pathlib import Path
 from typing import Dict, List
 
 import gluonnlp as nlp
 import mxnet as mx
 import numpy as np
-from common.options import positive_int
-from common.tag_task import build_vocab, saved_vocabs
-from common.task import SPLITS, Task
-from mxnet import gluon
+from common.options import add_size
+from common.task import SPLITS
+from common.vocab_task import VocabTask, build_vocab, saved_vocabs
 
 import gluon_edbatch as edb
 
@@ -21,7 +19,7 @@ from .model import TransitionParser
 __all__ = ['ParserTask']
 
 
-class ParserTask(Task):
+class ParserTask(VocabTask):
     """Heads and relations of words. One sample is one sentence.
 
     Attributes
@@ -36,45 +34,17 @@ class ParserTask(Task):
     description = 'Train a transition-based dependency parser (Universal Dependencies).'
     sample = Path(__file__).with_name('sample')
     layout = LAYOUT
-    unit, units = 'sentence', 'sentences'
     columns = {'unlabelled': 'UAS', 'labelled': 'LAS'}
     best_by = 'unlabelled'
     defaults = {'batch_size': 32, 'hidden': 125}
-    shape = (*Task.shape, 'embed', 'tag_embed', 'layers', 'scorer_hidden')
-
-    options: argparse.Namespace
-    vocabs: Dict[str, nlp.Vocab]
+    shape = (*VocabTask.shape, 'embed', 'tag_embed', 'layers', 'scorer_hidden')
 
     @classmethod
     def add_options(cls, data, model) -> None:
-        model.add_argument(
-            '--embed',
-            type=positive_int,
-            default=100,
-            metavar='D',
-            help="width of the words' embedding",
-        )
-        model.add_argument(
-            '--tag-embed',
-            type=positive_int,
-            default=25,
-            metavar='D',
-            help="width of the tags' embedding",
-        )
-        model.add_argument(
-            '--layers',
-            type=positive_int,
-            default=2,
-            metavar='N',
-            help='how many BiLSTMs, one over the other',
-        )
-        model.add_argument(
-            '--scorer-hidden',
-            type=positive_int,
-            default=100,
-            metavar='H',
-            help='width of the layer that scores actions',
-        )
+        add_size(model, '--embed', 100, 'D', "width of the words' embedding")
+        add_size(model, '--tag-embed', 25, 'D', "width of the tags' embedding")
+        add_size(model, '--layers', 2, 'N', 'how many BiLSTMs, one over the other')
+        add_size(model, '--scorer-hidden', 100, 'H', 'width of the layer that scores actions')
 
     def __init__(self, options, state=None):
         self.options = options
@@ -92,9 +62,6 @@ class ParserTask(Task):
         relations = self.vocabs['relations'][list(tree.relations)]
         return Sentence(list(zip(words, tags)), tree.heads, relations)
 
-    def state(self):
-        return {name: vocab.to_json() for name, vocab in self.vocabs.items()}
-
     def build(self):
         options = self.options
         mx.random.seed(options.seed)
@@ -110,9 +77,6 @@ class ParserTask(Task):
             parameter.init = mx.init.Normal(0.3)
         net.initialize(mx.init.Xavier(), ctx=options.ctx)
         return net
-
-    def criterion(self) -> gluon.HybridBlock:
-        return gluon.loss.SoftmaxCrossEntropyLoss()
 
     def loss(self, net, criterion, sample):
         return criterion(net(sample), sample.actions)
@@ -133,11 +97,7 @@ class ParserTask(Task):
         )
 
     def describe(self) -> str:
-        sizes = ', '.join(f'{name}: {len(vocab)}' for name, vocab in self.vocabs.items())
-        return (
-            f'{self.left_out} more for training are not projective; {sizes}; hidden '
-            f'{self.options.hidden}, embedding {self.options.embed}'
-        )
+        return f'{self.left_out} more for training are not projective; {super().describe()}'
 
 
 def _build_vocabs(trees: List[Tree]) -> Dict[str, nlp.Vocab]:

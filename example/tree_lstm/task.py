@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import mxnet as mx
-from common.options import positive_int
+from common.options import add_size
 from common.task import SPLITS
 from common.word_task import WordTask
 
@@ -34,13 +34,7 @@ class SICKTask(WordTask):
     @classmethod
     def add_options(cls, data, model) -> None:
         super().add_options(data, model)
-        model.add_argument(
-            '--sim-hidden',
-            type=positive_int,
-            default=50,
-            metavar='H',
-            help='width of the layer that compares two sentences',
-        )
+        add_size(model, '--sim-hidden', 50, 'H', 'width of the layer that compares two sentences')
 
     def __init__(self, options, state=None):
         raw = {split: load_split(Path(options.data) / split) for split in SPLITS}

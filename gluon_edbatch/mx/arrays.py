@@ -43,8 +43,9 @@ def alias(array: NDArray, cls: type = NDArray) -> NDArray:
 def keep_on_tape(array: NDArray) -> NDArray:
     """The array, whose numbers its tape has from now on.
 
-    A loss may depend on it by operators without a gradient only. MXNet then makes zeros like it, and
-    ends the process if no operator had the numbers kept, as this one has that looks at the shape.
+    A loss may depend on it by operators without a gradient only. MXNet then makes zeros like it,
+    and ends the process if no operator had the numbers kept, as this one has that looks at the
+    shape.
     """
     with modes(recording=True):
         invoke(operator_handle('shape_array'), [array], [], [], None, False, False)

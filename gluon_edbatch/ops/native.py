@@ -492,45 +492,17 @@ def l2_normalization(call: LoweredCall) -> None:
 
 
 def layer_norm(call: LoweredCall) -> None:
-    """One instruction for rows with gamma and beta of their own width, else a composition."""
     x, *weights = call.inputs
     if call.attrs.axis('axis', call.rank, -1) != call.rank - 1 or not call.x.shape:
         raise Unsupported(f'has {call.op} along another axis')
     if call.attrs.flag('output_mean_var'):
         raise Unsupported(f'has {call.op} that gives mean and variance')
-    if x.view is None or len(x.shape) != 1 or any(value.parameter < 0 for value in weights):
-        _layer_norm_by_parts(call)
-        return
+    if any(value.parameter < 0 for value in weights):
+        raise Unsupported(f'has {call.op} of a scale or shift that is no parameter')
     gamma, beta = map(call.low.parameter, weights)
     epsilon = _single(call.attrs.get('eps', '1e-05'))
-    call.emit(Opcode.LAYER_NORM, x, parameter=gamma, bias=beta, reals=(epsilon,))
-
-
-def _layer_norm_by_parts(call: LoweredCall) -> None:
-    """Less the mean, by the root of the variance, which are columns of their own; by gamma, and
-    beta added."""
-    x, low = call.x, call.low
-    gamma, beta = (low.rows(call.node, value, x.ragged).view for value in call.inputs[1:])
-    length, width = x.shape[-1], x.view.width
-    centred, square, normal, scaled = (low.new(width, x.ragged) for _ in range(4))
-    mean, variance, more, root = (low.new(width // length, x.ragged) for _ in range(4))
-    epsilon = _single(call.attrs.get('eps', '1e-05'))
-
-    def average(out: View, view: View) -> None:
-        low.emit(Opcode.REDUCE, out, view, numbers=(length, 1), reals=(1.0 / length,))
-
-    def combine(out: View, function: Function, a: View, b: View, spread: Spread) -> None:
-        low.emit(Opcode.BINARY, out, a, b, numbers=(function.number, Spread.SAME, spread))
-
-    average(mean, x.view)
-    combine(centred, _SUBTRACT, x.view, mean, Spread.REPEAT)
-    low.emit(Opcode.UNARY, square, centred, numbers=(_SQUARE.number,))
-    average(variance, square)
-    low.emit(Opcode.UNARY, more, variance, numbers=(AFFINE.number,), reals=(1.0, epsilon))
-    low.emit(Opcode.UNARY, root, more, numbers=(_SQRT.number,))
-    combine(normal, _DIVIDE, centred, root, Spread.REPEAT)
-    combine(scaled, _MULTIPLY, normal, gamma, Spread.TILE)
-    combine(call.out(x.ragged), ADD, scaled, beta, Spread.TILE)
+    numbers = (x.shape[-1],)
+    call.emit(Opcode.LAYER_NORM, parameter=gamma, bias=beta, numbers=numbers, reals=(epsilon,))
 
 
 def constant(number: float) -> NativeRule:

@@ -41,6 +41,16 @@ class Numbered(NamedTuple):
     symbol: Callable[[mx.sym.Symbol, mx.sym.Symbol], mx.sym.Symbol]
 
 
+# Arithmetic of NumPy mode: the operator of two arrays in mx.nd, that of an array and a number, and
+# of a number and an array, where that is another.
+NUMPY_ARITHMETIC = {
+    'add': ('broadcast_add', '_plus_scalar', ''),
+    'subtract': ('broadcast_sub', '_minus_scalar', '_rminus_scalar'),
+    'multiply': ('broadcast_mul', '_mul_scalar', ''),
+    'true_divide': ('broadcast_div', '_div_scalar', '_rdiv_scalar'),
+    'mod': ('broadcast_mod', '_mod_scalar', '_rmod_scalar'),
+    'power': ('broadcast_power', '_power_scalar', '_rpower_scalar'),
+}
 NumberRule = Callable[[Attrs, Shape, Any], Optional[Numbered]]  # of attributes, shape and dtype
 # A batch has an array for each position that is taken of it, where a position that is an attribute
 # is a view: beyond so many elements in a row it is not worth it.

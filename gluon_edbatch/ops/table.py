@@ -5,7 +5,7 @@ from typing import Any
 from . import apart, arranged, mending, native, numbers, padding, rows, whole
 from .instructions import ADD, AFFINE, COPY, Opcode, binary_function, unary_function
 from .native import inverse, scalar
-from .numbers import operand
+from .numbers import NUMPY_ARITHMETIC, operand
 from .padding import At, AxisLink, finite, keeps, known_links, only_at, same_axes
 from .registry import Affine, Arithmetic, Op, always, register
 
@@ -620,17 +620,10 @@ _NUMPY_BINARY = (
     'greater_equal bitwise_and bitwise_or bitwise_xor arctan2 copysign ldexp'
 )
 _unary(' '.join([f'_npi_{_name}' for _name in _NUMPY_UNARY.split()]))
-for _name, _form in (
-    ('add', 'add'),
-    ('subtract', 'sub'),
-    ('multiply', 'mul'),
-    ('true_divide', 'div'),
-    ('mod', 'mod'),
-    ('power', 'power'),
-):
-    _unary(f'_npi_{_name}_scalar', number=operand(f'broadcast_{_form}'))
-    if _name not in ('add', 'multiply'):
-        _unary(f'_npi_r{_name}_scalar', number=operand(f'broadcast_{_form}', first=True))
+for _name, (_form, _, _of_number) in NUMPY_ARITHMETIC.items():
+    _unary(f'_npi_{_name}_scalar', number=operand(_form))
+    if _of_number:
+        _unary(f'_npi_r{_name}_scalar', number=operand(_form, first=True))
 _unary(
     ' '.join(
         f'_npi_{_name}_scalar'

@@ -5,7 +5,7 @@ None if it may be one that leaves rows alone, as the rows of all values are rows
 
 from functools import reduce
 from math import prod
-from typing import Any, Callable, List, NamedTuple, Optional, Sequence
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 import mxnet as mx
 
@@ -65,9 +65,22 @@ class LiftedCall(NamedTuple):
         )
 
     @property
+    def x(self) -> mx.sym.Symbol:
+        """The first input."""
+        return self.inputs[0].symbol
+
+    @property
     def rank(self) -> int:
-        """Axes of the first input."""
+        """Its axes, without the batch's."""
         return len(self.inputs[0].shape)
+
+    def axis(self, key: str, default: Optional[int] = 0) -> int:
+        """That of the first input which an attribute names, behind the batch's."""
+        return self.attrs.axis(key, self.rank, default) + 1
+
+    def later(self, axes: Sequence[int]) -> Tuple[int, ...]:
+        """The same for axes."""
+        return tuple(axis % self.rank + 1 for axis in axes)
 
     def apply(self, *symbols: mx.sym.Symbol, **changed: Any) -> mx.sym.Symbol:
         """The operator, with some attributes changed, of other symbols."""
@@ -108,10 +121,9 @@ def later(key: str, default: Optional[int]) -> Callable[[LiftedCall], Optional[m
     """Works along one axis, which is counted from the first input's."""
 
     def rule(call: LiftedCall) -> Optional[mx.sym.Symbol]:
-        axis = call.attrs.integer(key, default)
-        if axis is None:
+        if call.attrs.integer(key, default) is None:
             return None
-        return call.apply(*call.batched_inputs(), **{key: axis % call.rank + 1})
+        return call.apply(*call.batched_inputs(), **{key: call.axis(key, default)})
 
     return rule
 
@@ -122,8 +134,8 @@ def along_first(key: str, default: int) -> Callable[[LiftedCall], Optional[mx.sy
     def rule(call: LiftedCall) -> Optional[mx.sym.Symbol]:
         if any(value.batched for value in call.inputs[1:]):
             return None
-        axis = call.attrs.integer(key, default)
-        return call.apply(*[value.symbol for value in call.inputs], **{key: axis % call.rank + 1})
+        symbols = [value.symbol for value in call.inputs]
+        return call.apply(*symbols, **{key: call.axis(key, default)})
 
     return rule
 
@@ -132,12 +144,10 @@ def or_all(key: str, default: Optional[int]) -> Callable[[LiftedCall], mx.sym.Sy
     """Along one axis of the only input, or along all as one."""
 
     def rule(call: LiftedCall) -> mx.sym.Symbol:
-        symbol = call.inputs[0].symbol
-        if call.attrs.get(key, default) in (None, 'None'):
-            result = call.apply(mx.sym.reshape(symbol, shape=(0, -1)), **{key: 1})
+        if call.attrs.integer(key, default) is None:
+            result = call.apply(mx.sym.reshape(call.x, shape=(0, -1)), **{key: 1})
         else:
-            axis = call.attrs.integer(key, default)
-            result = call.apply(symbol, **{key: axis % call.rank + 1})
+            result = call.apply(call.x, **{key: call.axis(key, default)})
         return all_shaped(result, call.outputs)
 
     return rule
@@ -180,7 +190,7 @@ def add_n(call: LiftedCall) -> mx.sym.Symbol:
 def reduction(call: LiftedCall) -> mx.sym.Symbol:
     rank = call.rank
     axes = call.attrs.axes(rank)
-    symbol = call.inputs[0].symbol
+    symbol = call.x
     if len(axes) == rank:
         symbol, axes = mx.sym.reshape(symbol, shape=(0, -1)), {0}
     attrs = {'axis': tuple(sorted(axis + 1 for axis in axes)), 'keepdims': False}
@@ -200,7 +210,7 @@ def slice_(call: LiftedCall) -> mx.sym.Symbol:
         for key in ('begin', 'end', 'step')
         if key in call.attrs
     }
-    return call.apply(call.inputs[0].symbol, **attrs)
+    return call.apply(call.x, **attrs)
 
 
 def slice_like(call: LiftedCall) -> Optional[mx.sym.Symbol]:
@@ -221,35 +231,28 @@ def reshaped(call: LiftedCall) -> mx.sym.Symbol:
 
 def transpose(call: LiftedCall) -> mx.sym.Symbol:
     axes = call.attrs.integers('axes') or tuple(reversed(range(call.rank)))
-    return call.apply(
-        call.inputs[0].symbol, axes=(0,) + tuple(axis % call.rank + 1 for axis in axes)
-    )
+    return call.apply(call.x, axes=(0, *call.later(axes)))
 
 
 def swapaxes(call: LiftedCall) -> mx.sym.Symbol:
-    return call.apply(
-        call.inputs[0].symbol,
-        **{key: call.attrs.integer(key, 0) % call.rank + 1 for key in ('dim1', 'dim2')},
-    )
+    return call.apply(call.x, dim1=call.axis('dim1'), dim2=call.axis('dim2'))
 
 
 def split_v2(call: LiftedCall) -> Optional[mx.sym.Symbol]:
-    axis = call.attrs.integer('axis', 1) % call.rank
+    axis = call.axis('axis', 1)
     ends = [0]
     for shape in call.outputs:
-        ends.append(ends[-1] + (1 if call.attrs.flag('squeeze_axis') else shape[axis]))
-    symbol = call.inputs[0].symbol
+        ends.append(ends[-1] + (1 if call.attrs.flag('squeeze_axis') else shape[axis - 1]))
     return mx.sym.Group(
         [
-            shaped(mx.sym.slice_axis(symbol, axis=axis + 1, begin=begin, end=end), shape)
+            shaped(mx.sym.slice_axis(call.x, axis=axis, begin=begin, end=end), shape)
             for begin, end, shape in zip(ends, ends[1:], call.outputs)
         ]
     )
 
 
 def split(call: LiftedCall) -> mx.sym.Symbol:
-    axis = call.attrs.integer('axis', 1) % call.rank
-    return call.apply(call.inputs[0].symbol, axis=axis + 1)
+    return call.apply(call.x, axis=call.axis('axis', 1))
 
 
 def broadcast_to(call: LiftedCall) -> Optional[mx.sym.Symbol]:
@@ -272,8 +275,7 @@ def tile(call: LiftedCall) -> mx.sym.Symbol:
 
 
 def reverse(call: LiftedCall) -> mx.sym.Symbol:
-    axes = call.attrs.integers('axis') or (0,)
-    return call.apply(call.inputs[0].symbol, axis=tuple(axis % call.rank + 1 for axis in axes))
+    return call.apply(call.x, axis=call.later(call.attrs.integers('axis') or (0,)))
 
 
 def dot(call: LiftedCall) -> mx.sym.Symbol:
@@ -340,7 +342,7 @@ def fully_connected(call: LiftedCall) -> Optional[mx.sym.Symbol]:
 
 def l2_normalization(call: LiftedCall) -> Optional[mx.sym.Symbol]:
     """What is normalised lies on the last axes, as it does in mode 'spatial' of one axis more."""
-    mode, symbol, shape = call.attrs.get('mode', 'instance'), call.inputs[0].symbol, call.outputs[0]
+    mode, symbol, shape = call.attrs.get('mode', 'instance'), call.x, call.outputs[0]
     if call.rank < 2 or mode == 'channel':
         return None
     if mode == 'spatial':
@@ -350,7 +352,7 @@ def l2_normalization(call: LiftedCall) -> Optional[mx.sym.Symbol]:
 
 def alike(call: LiftedCall) -> mx.sym.Symbol:
     """Whatever the axes are."""
-    return call.apply(call.inputs[0].symbol)
+    return call.apply(call.x)
 
 
 def batch_dot(call: LiftedCall) -> Optional[mx.sym.Symbol]:
@@ -366,10 +368,10 @@ def batch_dot(call: LiftedCall) -> Optional[mx.sym.Symbol]:
 
 def take(call: LiftedCall) -> Optional[mx.sym.Symbol]:
     data, index = call.inputs
-    axis = call.attrs.integer('axis', 0) % len(data.shape)
+    axis = call.axis('axis')
     if data.batched and not index.batched:
-        return call.apply(data.symbol, index.symbol, axis=axis + 1)
-    if axis != 0:
+        return call.apply(data.symbol, index.symbol, axis=axis)
+    if axis != 1:
         raise NoRule('take along another axis than the first by an index of each call')
     if not data.batched:
         return call.apply(data.symbol, index.symbol)
@@ -479,4 +481,4 @@ def dropout(call: LiftedCall) -> Optional[mx.sym.Symbol]:
     axes = call.attrs.integers('axes')
     if not axes:
         return None
-    return call.apply(call.inputs[0].symbol, axes=tuple(axis % call.rank + 1 for axis in axes))
+    return call.apply(call.x, axes=call.later(axes))

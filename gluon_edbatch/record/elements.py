@@ -16,6 +16,7 @@ from ..subgraph.structure import unflatten
 from .calls import Form
 from .forms import Forms
 from .lazy import OfNone, RaggedArray
+from .remembered import Maker
 
 Specs = List[Tuple[Spec, Kind]]
 
@@ -157,17 +158,13 @@ def rearranged(
     return RaggedArray(store, ids) if ids else None
 
 
-def element_calls(
-    forms: Forms, form: Form, types: Any, head: tuple, specs: Specs
-) -> Optional[ElementCalls]:
+def element_calls(forms: Forms, form: Form, maker: Maker, specs: Specs) -> Optional[ElementCalls]:
     """How calls of a form are recorded for each value; None if they are not to be.
 
     Parameters
     ----------
-    types : dict
-        Where the types of such calls are remembered.
-    head : tuple
-        What tells them apart but for arguments, mode and options.
+    maker : Maker
+        Of such calls.
     specs : list of (Spec, Kind)
         Of the arguments.
     """
@@ -177,7 +174,8 @@ def element_calls(
 
     def call_of(part: SubgraphPart, name: str, specs: Specs) -> Optional[PartCall]:
         own = [specs[position] for position in part.inputs]
-        made = forms.make_form(form.node_type.name, types, (*head, name), own, lambda: part.graph)
+        head = *maker.head, name
+        made = forms.make_form(maker._replace(head=head, made_with=head), own, lambda: part.graph)
         made.block, made.mutable = form.block, form.mutable
         proved = made.node_type.neutral and not made.node_type.alone
         return PartCall(made, part.inputs) if proved else None

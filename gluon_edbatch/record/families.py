@@ -20,7 +20,7 @@ from .forms import Forms
 from .lazy import LazyArray, RaggedArray
 from .packed import PackedCall, but_for_lengths, is_packed, packed_call
 from .padded import CUT, PAD, PaddedCall, padded_call
-from .remembered import keep, operator_types, tracing, types_of
+from .remembered import Maker, keep, operator_maker, operator_types, tracing, types_of
 
 Call = Union[PackedCall, PaddedCall]
 # Of the first call of each kind, as long as none was seen that differs; then ().
@@ -127,52 +127,38 @@ def _new_block_call(
     padded = family.padded_for(shapes, lambda: forms.trace(block, template, leaves))
     if padded is None:
         return None
-    packed = (
-        None
-        if forms.mode.numpy
-        else packed_call(
-            forms,
-            describe(block),
-            padded,
-            family.packed,
-            leaves,
-            lambda specs, **facts: forms.type_of(
-                describe(block),
-                types,
-                (template, ()),
-                specs,
-                lambda: padded.original,
-                made_with=(template, mark),
-                **facts,
-            ),
-            block,
-            mutable,
-        )
-    )
-    if packed is not None:
-        return packed
+    maker = Maker(describe(block), types, (template, ()), (template, mark))
+    if not forms.mode.numpy:
+        packed = packed_call(forms, maker, padded, family.packed, leaves, block, mutable)
+        if packed is not None:
+            return packed
     if any(leaf._store.packed for leaf in leaves):
         return None
-    specs = [leaf._store.spec for leaf in leaves]
+    return _padded_call(forms, maker, padded, leaves, block, mutable)
+
+
+def _padded_call(
+    forms: Forms,
+    maker: Maker,
+    padded: PaddedGraph,
+    leaves: Sequence[LazyArray],
+    block: Optional[gluon.Block] = None,
+    mutable: Optional[tuple] = None,
+) -> PaddedCall:
     axes = tuple(padded.axes.items())
 
-    def of_block(specs: List[Spec]) -> Form:
-        place = block, key, axes, *specs
+    def of_padded(specs: List[Spec]) -> Form:
+        place = block, maker.head, axes, *specs
         form = forms.forms_by_key.get(place)
         if form is None or form.mutable is not mutable:
-            form = forms.forms_by_key[place] = forms.make_form(
-                describe(block),
-                types,
-                (template, ()),
-                _rows(specs),
-                lambda: padded.graph,
-                made_with=(template, mark),
-                padded=axes,
-            )
+            rows = [(spec, Kind.ROWS) for spec in specs]
+            form = forms.make_form(maker, rows, lambda: padded.graph, padded=axes)
             form.block, form.mutable = block, mutable
+            forms.forms_by_key[place] = form
         return form
 
-    return padded_call(padded, specs, forms.form_of_rewriting, of_block)
+    specs = [leaf._store.spec for leaf in leaves]
+    return padded_call(padded, specs, forms.form_of_rewriting, of_padded)
 
 
 def _shapes(leaves: Sequence[Any]) -> Tuple[Shape, ...]:
@@ -197,21 +183,8 @@ def packed_operator_call(
     if key not in forms.forms_by_key:
         axes = {position: 1 for position, leaf in enumerate(leaves) if leaf._store.packed}
         padded, known = _padded_operator(forms, op, attrs, axes, leaves)
-        call = forms.forms_by_key[key] = packed_call(
-            forms,
-            op,
-            padded,
-            known,
-            leaves,
-            lambda specs, **facts: forms.type_of(
-                op,
-                operator_types,
-                (op, attrs, ()),
-                specs,
-                lambda: padded.original,
-                **facts,
-            ),
-        )
+        maker = operator_maker(op, attrs)
+        call = forms.forms_by_key[key] = packed_call(forms, maker, padded, known, leaves)
         if call is not None:
             forms.forms_by_key[(call.node_type,)] = call
     return forms.forms_by_key[key]
@@ -240,31 +213,14 @@ def padded_operator_call(
     specs = [leaf._store.spec for leaf in leaves]
     key = ('padded', op, attrs, axes, *specs)
     if key not in forms.forms_by_key:
-        forms.forms_by_key[key] = _new_operator_call(
-            forms, op, attrs, {position: axis for position, (axis,) in axes}, leaves
+        own = {position: axis for position, (axis,) in axes}
+        proved, _ = _padded_operator(forms, op, attrs, own, leaves)
+        forms.forms_by_key[key] = (
+            _padded_call(forms, operator_maker(op, attrs), proved, leaves)
+            if proved.takes(_shapes(leaves))
+            else None
         )
     return forms.forms_by_key[key]
-
-
-def _new_operator_call(
-    forms: Forms,
-    op: str,
-    attrs: Tuple[Tuple[str, str], ...],
-    axes: Dict[int, int],
-    leaves: Sequence[LazyArray],
-) -> Optional[PaddedCall]:
-    specs = [leaf._store.spec for leaf in leaves]
-    pairs = tuple(axes.items())
-    padded, _ = _padded_operator(forms, op, attrs, axes, leaves)
-    if not padded.takes(_shapes(leaves)):
-        return None
-
-    def of_operator(specs: List[Spec]) -> Form:
-        return forms.make_form(
-            op, operator_types, (op, attrs, ()), _rows(specs), lambda: padded.graph, padded=pairs
-        )
-
-    return padded_call(padded, specs, forms.form_of_rewriting, of_operator)
 
 
 def serves_padding(node_type: NodeType) -> bool:
@@ -357,7 +313,3 @@ def _padded_operator(
         with tracing:
             keep(operator_types, key, known)
     return known
-
-
-def _rows(specs: Sequence[Spec]) -> List[Tuple[Spec, Kind]]:
-    return [(spec, Kind.ROWS) for spec in specs]

@@ -2,7 +2,7 @@
 
 import weakref
 from abc import abstractmethod
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import mxnet as mx
 from mxnet import autograd, gluon
@@ -17,13 +17,28 @@ from ..subgraph.fingerprint import Fingerprint
 from ..subgraph.node_type import Kind, Mode, NodeType, make_type
 from ..subgraph.options import CompileOptions
 from ..subgraph.spec import Spec, device_of
-from ..subgraph.trace import StaticGraph, describe, trace_block, trace_numbered, trace_operator
+from ..subgraph.trace import (
+    INPUT,
+    StaticGraph,
+    describe,
+    trace_block,
+    trace_numbered,
+    trace_operator,
+)
 from .calls import ANY, Callee, Form
 from .hooks import suspended
 from .inputs import Inputs
 from .lazy import LazyArray, RaggedArray
 from .model_watch import ModelWatch
-from .remembered import keep, operator_types, shared_types, tracing, types_of
+from .remembered import (
+    Maker,
+    keep,
+    operator_maker,
+    operator_types,
+    shared_types,
+    tracing,
+    types_of,
+)
 from .sites import current_site, site_of_error
 from .stores import Store
 
@@ -56,7 +71,9 @@ class Forms(Inputs):
         self._all_stores: List[weakref.ref[Store]] = []
         # for each mode the forms of calls by key, and blocks with theirs
         self._modes: Dict[Mode, Tuple[Dict[tuple, Any], Dict[gluon.Block, Callee]]] = {}
-        self._by_length: Dict[int, tuple] = {}  # what makes the forms of types that are not neutral
+        self._by_length: Dict[
+            int, Tuple[Maker, list]
+        ] = {}  # what makes the forms of types that are not neutral
         self.update_mode()
 
     def update_mode(self) -> None:
@@ -94,21 +111,13 @@ class Forms(Inputs):
 
     def form_of_block(self, block, template, leaves, state: Fingerprint = ()) -> Form:
         """Of calls of a block with arguments of this structure, and constants in this state."""
-        try:
-            mark = self.model.mark(block)
-            form = self.make_form(
-                describe(block),
-                types_of(block, mark),
-                (template, state),
-                list(map(_spec_and_kind, leaves)),
-                lambda: self.trace(block, template, leaves),
-                scalars=_scalars(leaves),
-                made_with=(template, mark + state),
-            )
-            form.block, form.mutable = block, self.model.containers_of(block)
-            return form
-        except EdbError as error:
-            raise type(error)(f'{error}\n  called at {current_site()}') from error.__cause__
+        mark = self.model.mark(block)
+        maker = Maker(
+            describe(block), types_of(block, mark), (template, state), (template, mark + state)
+        )
+        form = self._form_of(maker, leaves, lambda: self.trace(block, template, leaves))
+        form.block, form.mutable = block, self.model.containers_of(block)
+        return form
 
     def trace(self, block, template, leaves) -> StaticGraph:
         """A block's call as a static subgraph, or an error that says what to write instead."""
@@ -138,61 +147,48 @@ class Forms(Inputs):
         weights, types = shared_types.of(op, shared, arrays) if shared else ((), operator_types)
         if shared:
             attrs = tuple([(key, value) for key, value in attrs if key != 'sparse_grad'])
-        try:
-            return self.make_form(
-                op,
-                types,
-                (op, attrs, shared),
-                list(map(_spec_and_kind, leaves)),
-                lambda: trace_operator(op, attrs, len(leaves), dict(zip(shared, weights))),
-                scalars=_scalars(leaves),
-            )
-        except EdbError as error:
-            raise type(error)(f'{error}\n  called at {current_site()}') from error.__cause__
+        return self._form_of(
+            operator_maker(op, attrs, shared, types),
+            leaves,
+            lambda: trace_operator(op, attrs, len(leaves), dict(zip(shared, weights))),
+        )
 
     def form_of_numbered(self, op: str, numbered: Numbered, leaves) -> Form:
         """Of calls of an operator whose number, an attribute, is an argument as it varies."""
-        try:
-            return self.make_form(
-                op,
-                operator_types,
-                (op, numbered.rest + ((numbered.name, 'data'),), ()),
-                list(map(_spec_and_kind, leaves)),
-                lambda: trace_numbered(op, numbered)._replace(
-                    scalars=(not leaves[0]._store.shape,)
-                ),
-                scalars=_scalars(leaves),
-            )
-        except EdbError as error:
-            raise type(error)(f'{error}\n  called at {current_site()}') from error.__cause__
+        scalars = (not leaves[0]._store.shape,)
+        return self._form_of(
+            operator_maker(op, numbered.rest + ((numbered.name, 'data'),)),
+            leaves,
+            lambda: trace_numbered(op, numbered)._replace(scalars=scalars),
+        )
 
-    def form_of_rewriting(self, name, attrs, spec: Spec, trace) -> Form:
+    def _form_of(self, maker: Maker, leaves, trace) -> Form:
+        specs = list(map(_spec_and_kind, leaves))
+        scalars = tuple([i for i, leaf in enumerate(leaves) if not leaf._store.shape])
+        return self.make_form(maker, specs, trace, scalars)
+
+    def form_of_rewriting(
+        self, name: str, spec: Spec, rule: Callable[[mx.sym.Symbol], mx.sym.Symbol], **attrs: Any
+    ) -> Form:
         """Of an operator that is none of MXNet's, as padding or cutting a value."""
-        key = name, attrs, spec
+        text = tuple([(key, str(value)) for key, value in attrs.items()])
+        key = name, text, spec
         form = self.forms_by_key.get(key)
         if form is None:
             form = self.forms_by_key[key] = self.make_form(
-                name, operator_types, key[:2] + ((),), [(spec, Kind.ROWS)], trace
+                operator_maker(name, text),
+                [(spec, Kind.ROWS)],
+                lambda: StaticGraph.of_symbol(name, rule(mx.sym.var(INPUT % 0))),
             )
         return form
 
-    def make_form(
-        self,
-        name,
-        types,
-        head,
-        specs,
-        trace,
-        made_with=None,
-        scalars: Tuple[int, ...] = (),
-        **facts,
-    ) -> Form:
+    def make_form(self, maker: Maker, specs, trace, scalars=(), **facts) -> Form:
         """A form whose type is remembered, or made of a trace; parameters are as for `type_of`."""
-        node_type = self.type_of(name, types, head, specs, trace, made_with, scalars, **facts)
-        self.watch_parameters(name, node_type)
+        node_type = self.type_of(maker, specs, trace, scalars, **facts)
+        self.watch_parameters(maker.name, node_type)
         form = self.new_form(node_type, 1 if node_type.whole else specs[0][0].rows)
         if form.lengths != ANY:
-            self._by_length[form.index] = types, head, specs
+            self._by_length[form.index] = maker, specs
         return form
 
     def watch_parameters(self, name: str, node_type: NodeType) -> None:
@@ -200,45 +196,35 @@ class Forms(Inputs):
         for parameter in node_type.parameters:
             self.model.watch(self, name, parameter, node_type.ctx)
 
-    def type_of(
-        self,
-        name,
-        types,
-        head,
-        specs,
-        trace,
-        made_with=None,
-        scalars: Tuple[int, ...] = (),
-        **facts,
-    ) -> NodeType:
+    def type_of(self, maker: Maker, specs, trace, scalars=(), **facts) -> NodeType:
         """A type that is remembered, or made of a trace.
 
         Parameters
         ----------
-        name : str
-            For users.
-        types : dict
-            Where such types are remembered.
-        head : tuple
-            What tells them apart but for arguments, mode and options.
+        maker : Maker
         specs : list of (Spec, Kind)
             Of the arguments.
         trace : callable
-        made_with : tuple, optional
-            Of the type, see `NodeType`; by default as `head`.
         scalars : tuple of int
             Positions of arguments with no axes for users.
         **facts
             Of the type, see `make_type`.
         """
-        contexts = {spec.ctx for spec, _ in specs}
+        try:
+            with tracing:  # two threads get the same type
+                return self._type_of(maker, specs, trace, scalars, facts)
+        except EdbError as error:
+            raise type(error)(f'{error}\n  called at {current_site()}') from error.__cause__
+
+    def _type_of(self, maker: Maker, specs, trace, scalars, facts) -> NodeType:
+        types, contexts = maker.types, {spec.ctx for spec, _ in specs}
         if len(contexts) > 1:
             raise RecordError(
-                f'{name} got arguments on different contexts: '
+                f'{maker.name} got arguments on different contexts: '
                 f'{", ".join(sorted(map(str, contexts)))}'
             )
         rows = {1 if kind is Kind.PACKED else spec.rows for spec, kind in specs}
-        aligned = head + (
+        aligned = maker.head + (
             self.mode,
             self.options,
             tuple((spec.arena, kind) for spec, kind in specs),
@@ -246,21 +232,20 @@ class Forms(Inputs):
             *facts.items(),
         )
         exact = aligned + (tuple(spec.rows for spec, _ in specs),)
-        with tracing:  # two threads get the same type
-            node_type = types.get(exact) or (types.get(aligned) if len(rows) == 1 else None)
-            if node_type is None or not node_type.fits():
-                node_type = make_type(
-                    trace(),
-                    self.mode,
-                    specs,
-                    contexts.pop(),
-                    self.options,
-                    made_with or head,
-                    scalars=scalars,
-                    **facts,
-                )
-            only = node_type.alone or node_type.whole or any(node_type.graph.scalars)
-            keep(types, exact if only else aligned, node_type)
+        node_type = types.get(exact) or (types.get(aligned) if len(rows) == 1 else None)
+        if node_type is None or not node_type.fits():
+            node_type = make_type(
+                trace(),
+                self.mode,
+                specs,
+                contexts.pop(),
+                self.options,
+                maker.made_with,
+                scalars=scalars,
+                **facts,
+            )
+        only = node_type.alone or node_type.whole or any(node_type.graph.scalars)
+        keep(types, exact if only else aligned, node_type)
         return node_type
 
     def new_form(
@@ -309,23 +294,8 @@ class Forms(Inputs):
         exact = self.known_form_for_lengths(form, args)
         if exact is None:
             lengths = _lengths_of(args)
-            types, head, specs = self._by_length[form.index]
-            key = head + (self.mode, self.options, tuple(specs), lengths)
-            node_type = types.get(key)
-            if node_type is None:
-                try:
-                    node_type = make_type(
-                        form.node_type.graph,
-                        self.mode,
-                        specs,
-                        form.node_type.ctx,
-                        self.options,
-                        form.node_type.made_with,
-                        lengths,
-                    )
-                except EdbError as error:
-                    raise type(error)(f'{error}\n  called at {current_site()}') from None
-                node_type = types.setdefault(key, node_type)
+            maker, specs = self._by_length[form.index]
+            node_type = self.type_of(maker, specs, lambda: form.node_type.graph, lengths=lengths)
             exact = self.forms_by_key[form.index, lengths] = self.new_form(
                 node_type, form.rows, form.block, form.mutable
             )
@@ -351,11 +321,6 @@ def _shapes(node_type: NodeType, specs: Sequence[Spec], length: int) -> Sequence
 
 def _lengths_of(args: Sequence[Any]) -> Tuple[int, ...]:
     return tuple([len(arg._ids) for arg in args if arg.__class__ is RaggedArray])
-
-
-def _scalars(leaves: Sequence[LazyArray]) -> Tuple[int, ...]:
-    """Which of them have no axes for users."""
-    return tuple([position for position, leaf in enumerate(leaves) if not leaf._store.shape])
 
 
 def key_of(leaf: LazyArray) -> object:

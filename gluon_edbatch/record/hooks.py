@@ -132,20 +132,15 @@ def _result_as_value(handle, ndargs, keys, vals, is_np_op) -> Any:
     return result
 
 
-def _hooked_set_recording(is_recording):
-    previous = set_recording(is_recording)
-    recording = current_recording()
-    if recording is not None:
-        recording.update_mode()
-    return previous
+def _then_told(set_mode: Callable[..., bool]) -> Callable[..., bool]:
+    def hooked(*args, **kwargs):
+        previous = set_mode(*args, **kwargs)
+        recording = current_recording()
+        if recording is not None:
+            recording.update_mode()
+        return previous
 
-
-def _hooked_set_training(train_mode):
-    previous = set_training(train_mode)
-    recording = current_recording()
-    if recording is not None:
-        recording.update_mode()
-    return previous
+    return hooked
 
 
 def _hooked_call_function(self, *inputs):
@@ -204,8 +199,8 @@ _HOOKS = (
     ),
     (mx.nd.ndarray, 'array', _hooked_array, _array),
     (*INVOKE, _hooked_invoke, invoke),
-    (autograd, 'set_recording', _hooked_set_recording, set_recording),
-    (autograd, 'set_training', _hooked_set_training, set_training),
+    (autograd, 'set_recording', _then_told(set_recording), set_recording),
+    (autograd, 'set_training', _then_told(set_training), set_training),
     (autograd, 'mark_variables', _hooked_mark_variables, _mark_variables),
     (autograd, 'grad', _hooked_grad, _grad),
     (autograd.Function, '__call__', _hooked_call_function, _call_function),

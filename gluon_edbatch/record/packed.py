@@ -6,7 +6,7 @@ What works position by position takes the rows as they are; what does not, as at
 where each sentence ends (`Kind.PACKED`), if there is a backend that runs it so.
 """
 
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 from weakref import WeakKeyDictionary
 
 import mxnet as mx
@@ -18,17 +18,17 @@ from ..subgraph.fingerprint import contents
 from ..subgraph.ir import Subgraph
 from ..subgraph.node_type import Kind, NodeType, is_sparse
 from ..subgraph.padded import PaddedGraph
+from ..subgraph.padding import all_linked
 from ..subgraph.spec import Spec, spec_of
-from ..subgraph.trace import INPUT, StaticGraph
+from ..subgraph.trace import INPUT
 from .calls import Callee, Form, Number, Ragged
 from .forms import Forms
 from .lazy import LazyArray
+from .remembered import Maker
 from .stores import Store
 
 # The types of packed calls, and whether later scopes are to pack for their sake.
 _pays: 'WeakKeyDictionary[NodeType, bool]' = WeakKeyDictionary()
-Leaves = List[Tuple[Spec, Kind]]
-TypeOf = Callable[..., NodeType]
 
 
 class PackedCall(NamedTuple):
@@ -144,11 +144,10 @@ def but_for_lengths(kinds: Sequence[Any]) -> tuple:
 
 def packed_call(
     forms: Forms,
-    name: str,
+    maker: Maker,
     padded: PaddedGraph,
     known: Dict[tuple, Optional[NodeType]],
     leaves: Sequence[LazyArray],
-    type_of: TypeOf,
     block: Optional[gluon.Block] = None,
     mutable: Optional[tuple] = None,
 ) -> Optional[PackedCall]:
@@ -157,15 +156,12 @@ def packed_call(
     Parameters
     ----------
     forms : Forms
-    name : str
-        For users.
+    maker : Maker
     padded : PaddedGraph
         What is proved of such calls.
     known : dict
         Types by options, context and axes, to be remembered with what was proved.
     leaves : sequence of lazy values
-    type_of : callable
-        (arguments, facts such as which results are packed) -> type.
     block, mutable
         See `Form`.
     """
@@ -173,26 +169,23 @@ def packed_call(
         return None
     key = forms.options, leaves[0].ctx, tuple(padded.axes)
     if key not in known:
-        known[key] = _type_for(forms, padded, leaves, type_of)
+        known[key] = _type_for(forms, maker, padded, leaves)
     node_type = known[key]
     if node_type is None or not node_type.fits() or not _pays[node_type]:
         return None
-    forms.watch_parameters(name, node_type)
+    forms.watch_parameters(maker.name, node_type)
     return PackedCall(node_type, tuple(padded.axes), padded.pays, block, mutable, {})
 
 
 def _is_one_length(padded: PaddedGraph) -> bool:
     """Whether all packed arguments of a call have one length, and results no other axes."""
-    group = set(list(padded.axes)[:1])
-    for _ in padded.axes:
-        for pair in padded.linked:
-            if group & set(pair):
-                group |= set(pair)
-    return group.issuperset(padded.axes) and all(set(axes) <= {1} for axes in padded.results)
+    return all_linked(padded.axes, padded.linked) and all(
+        set(axes) <= {1} for axes in padded.results
+    )
 
 
 def _type_for(
-    forms: Forms, padded: PaddedGraph, leaves: Sequence[LazyArray], type_of: TypeOf
+    forms: Forms, maker: Maker, padded: PaddedGraph, leaves: Sequence[LazyArray]
 ) -> Optional[NodeType]:
     by_position = len(leaves) == 1 and _is_by_position(padded.original.subgraph)
     kind = Kind.ROWS if by_position else Kind.PACKED
@@ -206,7 +199,7 @@ def _type_for(
     ):
         return None
     facts = {} if by_position else {'packed': tuple(map(bool, padded.results))}
-    node_type = type_of(specs, **facts)
+    node_type = forms.type_of(maker, specs, lambda: padded.original, **facts)
     if node_type.alone or node_type.whole or not forms.runs(node_type):
         return None
     _pays.setdefault(node_type, True)
@@ -277,10 +270,7 @@ def _unpacking_form(forms: Forms, store: Store) -> Form:
 
 
 def _reshaping_form(forms: Forms, spec: Spec, shape: Shape) -> Form:
-    def trace() -> StaticGraph:
-        return StaticGraph.of_symbol('reshape', mx.sym.reshape(mx.sym.var(INPUT % 0), shape))
-
-    return forms.form_of_rewriting('reshape', (('shape', str(shape)),), spec, trace)
+    return forms.form_of_rewriting('reshape', spec, lambda x: mx.sym.reshape(x, shape), shape=shape)
 
 
 def _packed_spec(value: LazyArray) -> Spec:

@@ -14,13 +14,10 @@ from mxnet.ndarray import NDArray
 from ..subgraph.padded import PaddedGraph, padded_length
 from ..subgraph.spec import Spec, spec_of
 from ..subgraph.structure import unflatten
-from ..subgraph.trace import INPUT, StaticGraph
 from .calls import Form
 from .lazy import LazyArray
 
-_Attrs = Tuple[Tuple[str, str], ...]
 PAD, CUT = 'pad a length', 'cut off padding'  # operators that no user calls
-OperatorForm = Callable[[str, _Attrs, Spec, Callable[[], StaticGraph]], Form]
 
 
 class Padded(NamedTuple):
@@ -136,7 +133,7 @@ class Pad(NamedTuple):
 def padded_call(
     padded: PaddedGraph,
     specs: Sequence[Spec],
-    of_operator: OperatorForm,
+    of_operator: Callable[..., Form],
     of_call: Callable[[List[Spec]], Form],
 ) -> PaddedCall:
     """How a call is recorded.
@@ -147,7 +144,7 @@ def padded_call(
     specs : sequence of Spec
         Of its arguments.
     of_operator : callable
-        (name, attributes, spec of the argument, trace) -> form.
+        `Forms.form_of_rewriting`.
     of_call : callable
         (specs of the padded arguments and of the lengths) -> form.
     """
@@ -174,24 +171,22 @@ def padded_call(
     )
 
 
-def _pad(spec: Spec, axis: int, of_operator: OperatorForm) -> Pad:
+def _pad(spec: Spec, axis: int, of_operator: Callable[..., Form]) -> Pad:
     """Zeros behind a value, of its own as they are no more than it has."""
     more = padded_length(spec.shape[axis]) - spec.shape[axis]
     if not more:
         return Pad(spec, axis, None)
 
-    def trace() -> StaticGraph:
-        x = mx.sym.var(INPUT % 0)
+    def padded(x: mx.sym.Symbol) -> mx.sym.Symbol:
         zeros = mx.sym.zeros_like(mx.sym.slice_axis(x, axis=axis, begin=0, end=more))
-        return StaticGraph.of_symbol(PAD, mx.sym.concat(x, zeros, dim=axis))
+        return mx.sym.concat(x, zeros, dim=axis)
 
-    form = of_operator(PAD, (('axis', str(axis)), ('more', str(more))), spec, trace)
+    form = of_operator(PAD, spec, padded, axis=axis, more=more)
     return Pad(form.stores[0].spec, axis, form)
 
 
-def _cut_form(spec: Spec, axis: int, length: int, of_operator: OperatorForm) -> Form:
-    def trace() -> StaticGraph:
-        x = mx.sym.var(INPUT % 0)
-        return StaticGraph.of_symbol(CUT, mx.sym.slice_axis(x, axis=axis, begin=0, end=length))
+def _cut_form(spec: Spec, axis: int, length: int, of_operator: Callable[..., Form]) -> Form:
+    def cut(x: mx.sym.Symbol) -> mx.sym.Symbol:
+        return mx.sym.slice_axis(x, axis=axis, begin=0, end=length)
 
-    return of_operator(CUT, (('axis', str(axis)), ('length', str(length))), spec, trace)
+    return of_operator(CUT, spec, cut, axis=axis, length=length)

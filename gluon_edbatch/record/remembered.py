@@ -7,7 +7,7 @@ Beside the types stands what is known of calls of different lengths (see `famili
 import threading
 import weakref
 from collections import OrderedDict
-from typing import Any, Dict
+from typing import Any, Dict, NamedTuple
 
 from mxnet import gluon
 
@@ -20,6 +20,35 @@ shared_types = SharedTypes()  # of operators on arrays that calls share
 _block_types: 'weakref.WeakKeyDictionary[gluon.Block, OrderedDict]' = weakref.WeakKeyDictionary()
 _MOST_FINGERPRINTS = 32  # a block may read something else in each scope, as a temperature
 _MOST_TYPES = 4096  # of operators: a number that is an attribute may be another in each scope
+
+
+class Maker(NamedTuple):
+    """What types of calls are made of: a block, or an operator.
+
+    Attributes
+    ----------
+    name : str
+        For users.
+    types : dict
+        Where its types are remembered.
+    head : tuple
+        What tells them apart but for arguments, mode and options.
+    made_with : tuple
+        See `NodeType`.
+    """
+
+    name: str
+    types: Dict[tuple, Any]
+    head: tuple
+    made_with: tuple
+
+
+def operator_maker(
+    op: str, attrs: tuple = (), shared: tuple = (), types: Dict[tuple, Any] = operator_types
+) -> Maker:
+    """Of calls of an operator, maybe one that no user calls."""
+    head = op, attrs, shared
+    return Maker(op, types, head, head)
 
 
 def types_of(block: gluon.Block, mark: Fingerprint) -> Dict[tuple, Any]:

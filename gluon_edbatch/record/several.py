@@ -15,7 +15,7 @@ from .elements import stacked
 from .inputs import is_array
 from .lazy import LazyArray, RaggedArray, nested_refused, one_kind_needed
 from .packed import unpacked
-from .remembered import operator_types
+from .remembered import operator_maker
 from .sites import current_site
 
 
@@ -46,9 +46,7 @@ def _concat_form(recording: Any, spec: Spec, rows: int) -> Form:
         like = recording.forms_by_key.get(key[:2])
         if like is None:
             like = recording.forms_by_key[key[:2]] = recording.make_form(
-                'concat',
-                operator_types,
-                ('concat rows', (), ()),
+                operator_maker('concat rows'),
                 [(spec, Kind.FLAT)],
                 lambda: trace_operator('_copy', (), 1)._replace(name='concat'),
             )
@@ -104,9 +102,7 @@ def _eager_copy(recording: Any, value: LazyArray) -> LazyArray:
     form = recording.forms_by_key.get(key)
     if form is None:
         form = recording.forms_by_key[key] = recording.make_form(
-            'copy',
-            operator_types,
-            ('eager copy', (), ()),
+            operator_maker('eager copy'),
             [(spec, Kind.ROWS)],
             lambda: trace_operator('_copy', (), 1)._replace(name='copy'),
             eager=True,

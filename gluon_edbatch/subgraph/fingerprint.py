@@ -35,31 +35,12 @@ from mxnet import gluon
 Fingerprint = Tuple[Tuple[str, Hashable], ...]
 
 _GLUON_STATE = frozenset(
-    [
-        '_children',
-        '_params',
-        '_reg_params',
-        '_scope',
-        '_forward_hooks',
-        '_forward_pre_hooks',
-        '_cached_graph',
-        '_cached_op',
-        '_cached_op_args',
-        '_out_format',
-        '_in_format',
-        '_active',
-        '_flags',
-        '_callback',
-        '_monitor_all',
-        '_backend',
-        '_backend_opts',
-        '_empty_prefix',
-        '_prefix',
-        '_name',
-        '_counter',
-        '_init_counter',
-        '_modified',
-    ]
+    (
+        '_children _params _reg_params _scope _forward_hooks _forward_pre_hooks _cached_graph '
+        '_cached_op _cached_op_args _out_format _in_format _active _flags _callback '
+        '_monitor_all _backend _backend_opts _empty_prefix _prefix _name _counter _init_counter '
+        '_modified'
+    ).split()
 )
 PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic)
 _EQUAL_IF_SAME = frozenset((bool, int, str, bytes, type(None)))  # plain ones of one type

@@ -30,7 +30,7 @@ from .mended import mended
 from .numpy_mode import in_terms_of_nd
 from .options import CompileOptions
 from .own_gradient import own_gradients
-from .padding import Padding, padding_of
+from .padding import Padding, all_linked, padding_of
 from .passes.horizontal import most_rows, packs
 from .rowwise import RowwiseResult, Verdict, analyse
 from .segments import by_segments
@@ -299,14 +299,7 @@ class NodeType:
     @cached_property
     def has_one_length(self) -> bool:
         """Whether all ragged arguments of a call have one length."""
-        if self.packed:
-            return True
-        group = set(self.ragged[:1])
-        for _ in self.ragged:
-            for one, other in self.linked:
-                if group & {one, other}:
-                    group |= {one, other}
-        return group.issuperset(self.ragged)
+        return bool(self.packed) or all_linked(self.ragged, self.linked)
 
     @cached_property
     def by_segments(self) -> Optional[Subgraph]:

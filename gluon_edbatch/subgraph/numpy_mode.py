@@ -13,6 +13,7 @@ import numpy as np
 
 from ..ops import op_of
 from ..ops.attrs import Attrs, Shape
+from ..ops.numbers import NUMPY_ARITHMETIC
 from .ir import Subgraph
 from .rewrite import NodeView, Operand, Rewriter, rewrite
 from .trace import StaticGraph
@@ -89,7 +90,7 @@ def _kept(rewriter: Rewriter, node: NodeView) -> Replaced:
     if all(operand.shape for operand in node.inputs) and all(node.shapes):
         return None
     if op_of(node.op).elementwise:
-        return rewriter.add(node.op, node.inputs, node.shape, **node.attrs)
+        return rewriter.instead(node, node.op, **node.attrs)
     inputs = [
         operand if operand.shape else rewriter.add('_npx_reshape', [operand], (), newshape='()')
         for operand in node.inputs
@@ -117,7 +118,7 @@ def _alike(op: str, names: Sequence[str] = ()) -> Rule:
         if not node.floating:
             return None
         attrs = {name: node.attrs[name] for name in names}
-        return rewriter.add(op, node.inputs, node.shape, **attrs)
+        return rewriter.instead(node, op, **attrs)
 
     return rule
 
@@ -130,7 +131,7 @@ def _comparison(op: str, names: Sequence[str] = ()) -> Rule:
         if len(types) != 1 or not np.issubdtype(next(iter(types)), np.floating):
             return None
         attrs = {name: node.attrs[name] for name in names}
-        numbers = rewriter.add(op, node.inputs, node.shape, **attrs)
+        numbers = rewriter.instead(node, op, **attrs)
         return rewriter.add('Cast', [numbers], node.shape, dtype='bool')
 
     return rule
@@ -156,11 +157,6 @@ def _or_of_truth(op: str) -> Rule:
     return rule
 
 
-def _logical_not(rewriter: Rewriter, node: NodeView) -> Replaced:
-    numbers = rewriter.add('logical_not', node.inputs, node.shape)
-    return rewriter.add('Cast', [numbers], node.shape, dtype='bool') if node.floating else None
-
-
 def _where(rewriter: Rewriter, node: NodeView) -> Replaced:
     """That of ``mx.nd`` does not broadcast, and takes numbers."""
     condition, one, other = node.inputs
@@ -180,8 +176,8 @@ def _full_like(rewriter: Rewriter, node: NodeView) -> Replaced:
         return None
     value = node.attrs.number('fill_value', 0)
     if value == 1:
-        return rewriter.add('ones_like', node.inputs, node.shape)
-    zeros = rewriter.add('zeros_like', node.inputs, node.shape)
+        return rewriter.instead(node, 'ones_like')
+    zeros = rewriter.instead(node, 'zeros_like')
     return rewriter.add('_plus_scalar', [zeros], node.shape, scalar=value) if value else zeros
 
 
@@ -249,9 +245,7 @@ def _concatenate(rewriter: Rewriter, node: NodeView) -> Replaced:
     axis = node.attrs.integer('axis', 0)
     if axis is None or not node.same_dtypes or node.result_dtype is np.bool_:
         return None
-    return rewriter.add(
-        'Concat', node.inputs, node.shape, dim=axis % len(node.shape), num_args=len(node.inputs)
-    )
+    return rewriter.instead(node, 'Concat', dim=axis % len(node.shape), num_args=len(node.inputs))
 
 
 def _vstack(rewriter: Rewriter, node: NodeView) -> Replaced:
@@ -279,7 +273,7 @@ def _stack(rewriter: Rewriter, node: NodeView) -> Replaced:
     if not node.inputs[0].shape:
         return _concatenate(rewriter, node)
     count, axis = len(node.inputs), node.attrs.integer('axis', 0) % len(node.shape)
-    return rewriter.add('stack', node.inputs, node.shape, axis=axis, num_args=count)
+    return rewriter.instead(node, 'stack', axis=axis, num_args=count)
 
 
 def _split(rewriter: Rewriter, node: NodeView) -> Replaced:
@@ -287,10 +281,9 @@ def _split(rewriter: Rewriter, node: NodeView) -> Replaced:
     parts = node.attrs.integer('sections', 0)
     if not parts or node.attrs.flag('squeeze_axis') or len(set(node.shapes)) > 1:
         return None
-    first = rewriter.add(
+    first = rewriter.instead(
+        node,
         'SliceChannel',
-        node.inputs,
-        node.shape,
         num_outputs=parts,
         axis=node.attrs.integer('axis', 0),
     )
@@ -301,7 +294,7 @@ def _flip(rewriter: Rewriter, node: NodeView) -> Replaced:
     axes = node.attrs.integers('axis')
     rank = len(node.shape)
     axes = tuple([axis % rank for axis in axes]) or tuple(range(rank))
-    return rewriter.add('reverse', node.inputs, node.shape, axis=axes) if rank else None
+    return rewriter.instead(node, 'reverse', axis=axes) if rank else None
 
 
 # --- shapes --------------------------------------------------------------------------------------
@@ -311,7 +304,7 @@ def _of_no_axes(rewriter: Rewriter, node: NodeView) -> Replaced:
     """What has one element, in whichever shape."""
     if node.inputs[0].shape:
         return None
-    return rewriter.add('Reshape', node.inputs, node.shape, shape=node.shape or (1,))
+    return rewriter.instead(node, 'Reshape', shape=node.shape or (1,))
 
 
 def _or_of_no_axes(rule: Rule) -> Rule:
@@ -328,22 +321,21 @@ def _reshape(rewriter: Rewriter, node: NodeView) -> Replaced:
     if not node.shape:
         return rewriter.add('Reshape', node.inputs, (), shape=(1,))
     if all(code == -1 or code > 0 for code in codes):
-        return rewriter.add('Reshape', node.inputs, node.shape, shape=codes)
+        return rewriter.instead(node, 'Reshape', shape=codes)
     if node.op == '_np_reshape':
         return None
     reverse = node.attrs.flag('reverse')
     if not reverse and set(codes) <= {-2, -3, -4} and -4 not in codes[:-1]:
         axes = tuple([axis for axis, code in enumerate(codes) if code == -3])
         if axes:
-            return rewriter.add('squeeze', node.inputs, node.shape, axis=axes)
-        return rewriter.add('_copy', node.inputs, node.shape)
+            return rewriter.instead(node, 'squeeze', axis=axes)
+        return rewriter.instead(node, '_copy')
     if any(code == 0 or code == -3 for code in codes):
         return None
     same = {-2: 0, -4: -2, -5: -3, -6: -4}
-    return rewriter.add(
+    return rewriter.instead(
+        node,
         'Reshape',
-        node.inputs,
-        node.shape,
         shape=tuple([same.get(code, code) for code in codes]),
         **({'reverse': True} if reverse else {}),
     )
@@ -352,9 +344,7 @@ def _reshape(rewriter: Rewriter, node: NodeView) -> Replaced:
 def _transpose(rewriter: Rewriter, node: NodeView) -> Replaced:
     rank = len(node.shape)
     axes = node.attrs.integers('axes') or range(rank)[::-1]
-    return rewriter.add(
-        'transpose', node.inputs, node.shape, axes=tuple([axis % rank for axis in axes])
-    )
+    return rewriter.instead(node, 'transpose', axes=tuple([axis % rank for axis in axes]))
 
 
 def _squeeze(rewriter: Rewriter, node: NodeView) -> Replaced:
@@ -366,8 +356,8 @@ def _squeeze(rewriter: Rewriter, node: NodeView) -> Replaced:
         axis for axis, length in enumerate(operand.shape) if length == 1
     ]
     if not axes:
-        return rewriter.add('_copy', node.inputs, node.shape)
-    return rewriter.add('squeeze', node.inputs, node.shape, axis=tuple(axes))
+        return rewriter.instead(node, '_copy')
+    return rewriter.instead(node, 'squeeze', axis=tuple(axes))
 
 
 def _broadcast_to(rewriter: Rewriter, node: NodeView) -> Replaced:
@@ -387,7 +377,7 @@ def _dot(rewriter: Rewriter, node: NodeView) -> Replaced:
     if not node.floating or len(other.shape) > 2:
         return None
     op = 'dot' if one.shape and other.shape else 'broadcast_mul'
-    return rewriter.add(op, node.inputs, node.shape)
+    return rewriter.instead(node, op)
 
 
 def _matmul(rewriter: Rewriter, node: NodeView) -> Replaced:
@@ -396,7 +386,7 @@ def _matmul(rewriter: Rewriter, node: NodeView) -> Replaced:
         return _dot(rewriter, node)
     if not node.floating or len(one.shape) != 3 or one.shape[:1] != other.shape[:-2]:
         return None
-    return rewriter.add('batch_dot', node.inputs, node.shape)
+    return rewriter.instead(node, 'batch_dot')
 
 
 def _of_one_matrix(rewriter: Rewriter, node: NodeView) -> Replaced:
@@ -428,7 +418,7 @@ def _of_one_position(index: int) -> Rule:
 _RULES: Dict[str, Rule] = {
     '_npi_where': _where,
     '_npi_full_like': _full_like,
-    '_npi_logical_not': _logical_not,
+    '_npi_logical_not': _comparison('logical_not'),
     '_npi_concatenate': _concatenate,
     '_npi_vstack': _vstack,
     '_npi_stack': _stack,
@@ -448,7 +438,7 @@ _RULES: Dict[str, Rule] = {
     'Embedding': _of_one_position(0),
     'one_hot': _of_one_position(0),
     'take': _of_one_position(1),
-    '_np_copy': lambda rewriter, node: rewriter.add('_copy', node.inputs, node.shape),
+    '_np_copy': lambda rewriter, node: rewriter.instead(node, '_copy'),
     '_npi_absolute': _alike('abs'),
     '_npi_argmax': _arg('argmax'),
     '_npi_argmin': _arg('argmin'),
@@ -466,36 +456,13 @@ _RULES: Dict[str, Rule] = {
         ).split()
     },
 }
-for _np_name, _nd_name in {
-    'add': 'add',
-    'subtract': 'sub',
-    'multiply': 'mul',
-    'true_divide': 'div',
-    'mod': 'mod',
-    'power': 'power',
-    'hypot': 'hypot',
-}.items():
-    _RULES[f'_npi_{_np_name}'] = _or_of_truth(f'broadcast_{_nd_name}')
-for _np_name, _nd_name in {
-    'add': '_plus',
-    'subtract': '_minus',
-    'rsubtract': '_rminus',
-    'multiply': '_mul',
-    'true_divide': '_div',
-    'rtrue_divide': '_rdiv',
-    'mod': '_mod',
-    'rmod': '_rmod',
-    'power': '_power',
-    'rpower': '_rpower',
-}.items():
-    _RULES[f'_npi_{_np_name}_scalar'] = _alike(f'{_nd_name}_scalar', ['scalar'])
-for _np_name, _nd_name in {
-    'equal': 'equal',
-    'not_equal': 'not_equal',
-    'less': 'lesser',
-    'less_equal': 'lesser_equal',
-    'greater': 'greater',
-    'greater_equal': 'greater_equal',
-}.items():
+for _np_name, (_of_arrays, _with_number, _of_number) in NUMPY_ARITHMETIC.items():
+    _RULES[f'_npi_{_np_name}'] = _or_of_truth(_of_arrays)
+    _RULES[f'_npi_{_np_name}_scalar'] = _alike(_with_number, ['scalar'])
+    if _of_number:
+        _RULES[f'_npi_r{_np_name}_scalar'] = _alike(_of_number, ['scalar'])
+_RULES['_npi_hypot'] = _or_of_truth('broadcast_hypot')
+for _np_name in 'equal not_equal less less_equal greater greater_equal'.split():
+    _nd_name = _np_name.replace('less', 'lesser')
     _RULES[f'_npi_{_np_name}'] = _comparison(f'broadcast_{_nd_name}')
     _RULES[f'_npi_{_np_name}_scalar'] = _comparison(f'_{_nd_name}_scalar', ['scalar'])

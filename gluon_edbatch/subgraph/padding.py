@@ -12,7 +12,19 @@ leaves it so for the others is because it writes what is neutral there, or the s
 """
 
 from math import inf
-from typing import Dict, FrozenSet, Iterator, List, Mapping, NamedTuple, Optional, Set, Tuple
+from typing import (
+    Any,
+    Collection,
+    Dict,
+    FrozenSet,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Set,
+    Tuple,
+)
 
 import mxnet as mx
 import numpy as np
@@ -81,6 +93,16 @@ def padding_of(
         return Padding(False, 'shapes fit some numbers of values only')
     masked = Subgraph.of(walk.nodes, heads) if walk.lengths else None
     return Padding(True, '', frozenset(walk.linked), masked, results)
+
+
+def all_linked(members: Collection[Any], links: Collection[Tuple[Any, Any]]) -> bool:
+    """Whether links join all members."""
+    group = set(list(members)[:1])
+    for _ in members:
+        for pair in links:
+            if not group.isdisjoint(pair):
+                group.update(pair)
+    return group.issuperset(members)
 
 
 class RaggedAxes(NamedTuple):

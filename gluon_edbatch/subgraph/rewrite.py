@@ -86,6 +86,10 @@ class Rewriter:
         )
         return Operand(len(self.nodes) - 1, 0, result)
 
+    def instead(self, node: NodeView, op: str, **attrs: Any) -> Operand:
+        """The same for one that takes and gives what `node` does."""
+        return self.add(op, node.inputs, node.shape, **attrs)
+
     def variable(self, name: str, **attrs: str) -> Operand:
         """Append a further input of the graph."""
         self.nodes.append(Node('', name, Attrs(attrs)))

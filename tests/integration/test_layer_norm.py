@@ -1,4 +1,4 @@
-"""LayerNorm of rows and of ragged values: as a composition where it runs natively."""
+"""LayerNorm of rows and of ragged values, each as one native instruction."""
 
 import mxnet as mx
 import numpy as np

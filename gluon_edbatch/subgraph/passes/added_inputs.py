@@ -31,7 +31,7 @@ def _rule(
         return None
     op = op_of(node.op)
     if op.arithmetic is Arithmetic.SUM and op.broadcasting not in (None, node.op):
-        return rewriter.add('add_n', node.inputs, node.shape, num_args=2)
+        return rewriter.instead(node, 'add_n', num_args=2)
     if op.never_adds or not op.batches:
         inputs = [
             rewriter.add('_copy', [operand], operand.shape) if is_added else operand

@@ -37,7 +37,7 @@ def operators(graph: Subgraph, shapes: Dict[str, Shape]) -> Subgraph:
 
 def _rule(rewriter: Rewriter, node: NodeView) -> Union[Operand, Sequence[Operand], None]:
     if node.op in _ACTIVATIONS and node.floating:
-        return rewriter.add('Activation', node.inputs, node.shape, act_type=node.op)
+        return rewriter.instead(node, 'Activation', act_type=node.op)
     if (
         node.op == '_power_scalar'
         and node.attrs.number('scalar', 1) == 2
@@ -45,7 +45,7 @@ def _rule(rewriter: Rewriter, node: NodeView) -> Union[Operand, Sequence[Operand
             node.floating or node.attrs.flag('is_int', True)  # else integers become real numbers
         )
     ):
-        return rewriter.add('square', node.inputs, node.shape)
+        return rewriter.instead(node, 'square')
     if node.op in ('SliceChannel', '_split_v2') and not node.attrs.flag('squeeze_axis'):
         return _slices(rewriter, node)
     if node.op == 'dot':

@@ -15,11 +15,12 @@ from mxnet import autograd, gluon, nd
 from tagger.data import Sentence
 
 from ..contexts import context
+from .on_gluon import OnGluon
 
 __all__ = ['ManualBiLSTM']
 
 
-class ManualBiLSTM:
+class ManualBiLSTM(OnGluon):
     """BiLSTM tagger of sentences that all have the same number of words.
 
     Parameters
@@ -58,9 +59,7 @@ class ManualBiLSTM:
         self._criterion = gluon.loss.SoftmaxCrossEntropyLoss()
         for block in (self._tagger, self._criterion):
             block.hybridize(static_alloc=True, static_shape=True)
-        self.trainer = gluon.Trainer(
-            list(self.params.values()), optimizer, {'learning_rate': learning_rate}, kvstore=None
-        )
+        self.train(self.params, optimizer, learning_rate)
 
     def plan(self, samples: Sequence[Sentence]) -> nd.NDArray:
         """Ids of words, (T, N): a column a sentence."""
@@ -86,22 +85,6 @@ class ManualBiLSTM:
         )
         with autograd.record():
             return self._criterion(self._tagger(plan), tags).sum() / len(samples)
-
-    def backward(self, loss: nd.NDArray) -> None:
-        """Gradients of all parameters."""
-        loss.backward()
-
-    def update(self) -> None:
-        """One step of the optimizer."""
-        self.trainer.step(1)
-
-    def wait(self) -> None:
-        """Until all that was asked for is done."""
-        nd.waitall()
-
-    def gradients(self) -> Dict[str, np.ndarray]:
-        """Gradients of the last backward pass, by a parameter's place in the model."""
-        return {name: parameter.grad().asnumpy() for name, parameter in self.params.items()}
 
 
 class _UnrolledTagger(gluon.HybridBlock):

@@ -15,6 +15,7 @@ from mxnet import autograd, gluon, nd
 
 from ..contexts import context
 from .levels import Levels, plan_levels
+from .on_gluon import OnGluon
 
 __all__ = ['ManualGluon']
 
@@ -34,7 +35,7 @@ class _Plan(NamedTuple):
     roots: nd.NDArray
 
 
-class ManualGluon:
+class ManualGluon(OnGluon):
     """Child-sum Tree-LSTM with a similarity head, batched by hand in Gluon.
 
     Parameters
@@ -49,6 +50,8 @@ class ManualGluon:
     ctx : str
         ``cpu``, ``gpu`` or ``gpu:N``.
     """
+
+    stale = True  # a minibatch of single nodes alone uses no U
 
     def __init__(
         self,
@@ -69,9 +72,7 @@ class ManualGluon:
             parameter.set_data(nd.array(value))
         # Leaves and inner nodes reach U_f in two backward passes.
         self.params['u_f'].grad_req = 'add'
-        self.trainer = gluon.Trainer(
-            self.params, optimizer, {'learning_rate': learning_rate}, kvstore=None
-        )
+        self.train(self.params, optimizer, learning_rate)
 
     def plan(self, samples: Sequence[Any]) -> _Plan:
         """Index arithmetic and its upload: the user's samples to arrays of rows."""
@@ -119,7 +120,7 @@ class ManualGluon:
     def backward(self, loss: nd.NDArray) -> None:
         """Gradients of all parameters."""
         self.params['u_f'].zero_grad()
-        loss.backward()
+        super().backward(loss)
         self._cuts.backward()
 
     def _scores(self, plan: _Plan, cuts: '_Cuts') -> nd.NDArray:
@@ -133,20 +134,9 @@ class ManualGluon:
             hidden = _sigmoid(self._dense(both, 'sim_w', 'sim_b'))
             return nd.log_softmax(self._dense(hidden, 'out_w', 'out_b'))
 
-    def update(self) -> None:
-        """One step of the optimizer."""
-        # Stale: a minibatch of single nodes alone uses no U.
-        self.trainer.step(1, ignore_stale_grad=True)
-
-    def wait(self) -> None:
-        """Until all that was asked for is done."""
-        nd.waitall()
-
     def gradients(self) -> Dict[str, np.ndarray]:
         """Gradients of the last backward pass under the names of ``weights``."""
-        return _joined(
-            {name: parameter.grad().asnumpy() for name, parameter in self.params.items()}
-        )
+        return _joined(super().gradients())
 
     def _dense(self, x: nd.NDArray, weight: str, bias: str = '') -> nd.NDArray:
         w = self.params[weight].data()

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from ..contexts import torch_device
 from .levels import Levels, plan_levels
+from .on_torch import OnTorch
 
 __all__ = ['ManualTorch']
 
@@ -28,7 +28,7 @@ class _Plan(NamedTuple):
     roots: torch.Tensor
 
 
-class ManualTorch:
+class ManualTorch(OnTorch):
     """Child-sum Tree-LSTM with a similarity head, batched by hand in PyTorch.
 
     Parameters
@@ -52,15 +52,14 @@ class ManualTorch:
         share_words: bool = False,
         ctx: str = 'cpu',
     ):
-        self.device = torch_device(ctx)
+        super().__init__(ctx)
         self.weights = {
             name: torch.tensor(value, device=self.device, requires_grad=True)
             for name, value in weights.items()
         }
         self.hidden = weights['u_f'].shape[0]
         self.share_words = share_words
-        kinds = dict(sgd=torch.optim.SGD, adagrad=torch.optim.Adagrad, adam=torch.optim.Adam)
-        self.optimizer = kinds[optimizer](self.weights.values(), lr=learning_rate)
+        self.train(self.weights, optimizer, learning_rate)
 
     def plan(self, samples: Sequence[Any]) -> '_Plan':
         """Index arithmetic: the user's samples to arrays of rows."""
@@ -86,20 +85,6 @@ class ManualTorch:
         """Mean over the pairs of the divergence from the distribution of their score."""
         target = self._upload(np.concatenate([pair.target for pair in samples]))
         return F.kl_div(self._scores(plan), target, reduction='batchmean')
-
-    def backward(self, loss: torch.Tensor) -> None:
-        """Gradients of all parameters."""
-        self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-
-    def update(self) -> None:
-        """One step of the optimizer."""
-        self.optimizer.step()
-
-    def wait(self) -> None:
-        """Until all that was asked for is done: at once on a CPU."""
-        if self.device != 'cpu':
-            torch.cuda.synchronize()
 
     def gradients(self) -> Dict[str, np.ndarray]:
         """Gradients of the last backward pass under the names of ``weights``."""

@@ -7,7 +7,7 @@ Checked against the per-sample models in ``tests/bench/test_benchmark_dependenci
 ``test_benchmark_sentences.py``.
 """
 
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Any, Sequence, Tuple
 
 import numpy as np
 from adaptive.model import LITTLE
@@ -15,18 +15,19 @@ from mxnet import autograd, gluon, nd
 
 from ..contexts import context
 from . import parameters_of
+from .on_gluon import OnGluon
 from .padding import (
     Graphs,
+    Groups,
     Height,
+    OfGraphs,
+    OfGroups,
+    OfWords,
     Orders,
     Phrases,
-    Sentences,
     Words,
-    plan_graphs,
     plan_orders,
     plan_phrases,
-    plan_sentences,
-    plan_words,
 )
 
 __all__ = [
@@ -38,10 +39,9 @@ __all__ = [
 ]
 
 FAR = -1e9  # a score that a softmax makes zero of
-GROUPS = 4  # of sentences
 
 
-class _Padded:
+class _Padded(OnGluon):
     """What all have in common.
 
     Parameters
@@ -57,36 +57,13 @@ class _Padded:
 
     def __init__(self, net: gluon.Block, optimizer: str, learning_rate: float, ctx: str = 'cpu'):
         self.ctx = context(ctx)
-        self.params = parameters_of(net)
-        self.trainer = gluon.Trainer(
-            list(self.params.values()), optimizer, {'learning_rate': learning_rate}, kvstore=None
-        )
-
-    def backward(self, loss: nd.NDArray) -> None:
-        """Gradients of all parameters."""
-        loss.backward()
-
-    def update(self) -> None:
-        """One step of the optimizer."""
-        self.trainer.step(1)
-
-    def wait(self) -> None:
-        """Until all that was asked for is done."""
-        nd.waitall()
-
-    def gradients(self) -> Dict[str, np.ndarray]:
-        """Gradients of the last backward pass, by a parameter's place in the model."""
-        return {
-            name: parameter.grad().asnumpy()
-            for name, parameter in self.params.items()
-            if parameter.grad_req != 'null'
-        }
+        self.train(parameters_of(net), optimizer, learning_rate)
 
     def _upload(self, arrays: Sequence[np.ndarray]) -> Tuple[nd.NDArray, ...]:
         return tuple(nd.array(array, ctx=self.ctx) for array in arrays)
 
 
-class PaddedGraphs(_Padded):
+class PaddedGraphs(OfGraphs, _Padded):
     """`graph_attention.model.GraphTagger` with sums or attention."""
 
     def __init__(self, net: gluon.Block, optimizer: str, learning_rate: float, ctx: str = 'cpu'):
@@ -95,10 +72,6 @@ class PaddedGraphs(_Padded):
         self._criterion = gluon.loss.SoftmaxCrossEntropyLoss()
         for block in (self._tagger, self._criterion):
             block.hybridize(static_alloc=True)
-
-    def plan(self, samples: Sequence[Any]) -> Graphs:
-        """Padded words and matrices of neighbours."""
-        return Graphs(*self._upload(plan_graphs(samples)))
 
     def batches(self, plan: Graphs) -> int:
         """A layer runs once."""
@@ -263,14 +236,7 @@ class _PaddedWriter(_PaddedNetwork):
         return F.stack(*order, axis=1)
 
 
-class Groups(NamedTuple):
-    """Sentences in rectangles, and the place of each in all of them."""
-
-    sentences: List[Sentences]
-    back: nd.NDArray
-
-
-class PaddedTransformer(_Padded):
+class PaddedTransformer(OfGroups, _Padded):
     """`sentence_sst.model.SentenceTransformer`: sentences sorted by length, in several groups."""
 
     def __init__(self, net: gluon.Block, optimizer: str, learning_rate: float, ctx: str = 'cpu'):
@@ -279,16 +245,6 @@ class PaddedTransformer(_Padded):
         self._criterion = gluon.loss.SoftmaxCrossEntropyLoss()
         for block in (self._classifier, self._criterion):
             block.hybridize(static_alloc=True)
-
-    def plan(self, samples: Sequence[Any]) -> Groups:
-        """Padded words."""
-        groups, back = plan_sentences(samples, GROUPS)
-        (place,) = self._upload([back])
-        return Groups([Sentences(*self._upload(group)) for group in groups], place)
-
-    def batches(self, plan: Groups) -> int:
-        """The encoder runs once a group."""
-        return len(plan.sentences)
 
     def predict(self, plan: Groups) -> nd.NDArray:
         """Scores (number of sentences, classes). Does not wait."""
@@ -315,7 +271,7 @@ class _PaddedClassifier(gluon.HybridBlock):
         return self.scores(F.broadcast_div(F.sum(outputs, axis=1), F.expand_dims(lengths, axis=1)))
 
 
-class PaddedReader(_Padded):
+class PaddedReader(OfWords, _Padded):
     """`adaptive.model.PonderingReader`: all sentences take as many steps as one may, and those that
     had enough stay as they are.
 
@@ -334,14 +290,6 @@ class PaddedReader(_Padded):
         self._criterion = gluon.loss.SoftmaxCrossEntropyLoss()
         for block in (self._reader, self._criterion):
             block.hybridize(static_alloc=True)
-
-    def plan(self, samples: Sequence[Any]) -> Words:
-        """Padded words."""
-        return Words(*self._upload(plan_words(samples)))
-
-    def batches(self, plan: Words) -> int:
-        """Steps."""
-        return self.most
 
     def predict(self, plan: Words) -> nd.NDArray:
         """Scores (number of sentences, classes). Does not wait."""

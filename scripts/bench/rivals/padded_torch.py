@@ -6,7 +6,7 @@ sentence that is read goes through PyTorch's own LSTM, packed. Checked against t
 in ``tests/bench/test_benchmark_dependencies.py`` and ``test_benchmark_sentences.py``.
 """
 
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, Sequence, Tuple
 
 import numpy as np
 import torch
@@ -15,20 +15,21 @@ from mxnet import gluon
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from ..contexts import torch_device
 from . import parameters_of
+from .on_torch import OnTorch
 from .padding import (
     Graphs,
+    Groups,
     Height,
+    OfGraphs,
+    OfGroups,
+    OfWords,
     Orders,
     Phrases,
     Sentences,
     Words,
-    plan_graphs,
     plan_orders,
     plan_phrases,
-    plan_sentences,
-    plan_words,
 )
 
 __all__ = [
@@ -39,10 +40,8 @@ __all__ = [
     'PaddedTransformer',
 ]
 
-GROUPS = 4  # of sentences
 
-
-class _Padded:
+class _Padded(OnTorch):
     """What all have in common.
 
     Parameters
@@ -57,7 +56,7 @@ class _Padded:
     """
 
     def __init__(self, net: gluon.Block, optimizer: str, learning_rate: float, ctx: str = 'cpu'):
-        self.device = torch_device(ctx)
+        super().__init__(ctx)
         self.weights = {
             name: torch.tensor(
                 parameter.data().asnumpy(),
@@ -68,22 +67,7 @@ class _Padded:
         }
         self._trained = {name: value for name, value in self.weights.items() if value.requires_grad}
         self._sparse = optimizer != 'adam'  # which PyTorch has for dense gradients only
-        kinds = dict(sgd=torch.optim.SGD, adagrad=torch.optim.Adagrad, adam=torch.optim.Adam)
-        self.optimizer = kinds[optimizer](self._trained.values(), lr=learning_rate)
-
-    def backward(self, loss: torch.Tensor) -> None:
-        """Gradients of all parameters."""
-        self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-
-    def update(self) -> None:
-        """One step of the optimizer."""
-        self.optimizer.step()
-
-    def wait(self) -> None:
-        """Until all that was asked for is done: at once on a CPU."""
-        if self.device != 'cpu':
-            torch.cuda.synchronize()
+        self.train(self._trained, optimizer, learning_rate)
 
     def gradients(self) -> Dict[str, np.ndarray]:
         """Gradients of the last backward pass, by a parameter's place in the model."""
@@ -107,17 +91,13 @@ class _Padded:
         return [self.weights[f'{name}.{kind}'] for kind in kinds]
 
 
-class PaddedGraphs(_Padded):
+class PaddedGraphs(OfGraphs, _Padded):
     """`graph_attention.model.GraphTagger` with sums or attention."""
 
     def __init__(self, net: gluon.Block, optimizer: str, learning_rate: float, ctx: str = 'cpu'):
         super().__init__(net, optimizer, learning_rate, ctx)
         self.layers = len(net.layers)
         self.heads = len(getattr(net.layers[0].gather, 'heads', ()))
-
-    def plan(self, samples: Sequence[Any]) -> Graphs:
-        """Padded words and matrices of neighbours."""
-        return Graphs(*self._upload(plan_graphs(samples)))
 
     def batches(self, plan: Graphs) -> int:
         """A layer runs once."""
@@ -220,30 +200,13 @@ class PaddedPointer(_Padded):
         return weights, torch.bmm(weights[:, None], memory)[:, 0], states
 
 
-class Groups(NamedTuple):
-    """Sentences in rectangles, and the place of each in all of them."""
-
-    sentences: List[Sentences]
-    back: torch.Tensor
-
-
-class PaddedTransformer(_Padded):
+class PaddedTransformer(OfGroups, _Padded):
     """`sentence_sst.model.SentenceTransformer`: sentences sorted by length, in several groups."""
 
     def __init__(self, net: gluon.Block, optimizer: str, learning_rate: float, ctx: str = 'cpu'):
         super().__init__(net, optimizer, learning_rate, ctx)
         cells = net.encoder.transformer_cells
         self.layers, self.heads = len(cells), cells[0].attention_cell._num_heads
-
-    def plan(self, samples: Sequence[Any]) -> Groups:
-        """Padded words."""
-        groups, back = plan_sentences(samples, GROUPS)
-        (place,) = self._upload([back])
-        return Groups([Sentences(*self._upload(group)) for group in groups], place)
-
-    def batches(self, plan: Groups) -> int:
-        """The encoder runs once a group."""
-        return len(plan.sentences)
 
     def loss(self, plan: Groups, samples: Sequence[Any]) -> torch.Tensor:
         """Mean over the sentences."""
@@ -282,7 +245,7 @@ class PaddedTransformer(_Padded):
         return self._norm(x + inner, f'{name}.ffn.layer_norm')
 
 
-class PaddedReader(_Padded):
+class PaddedReader(OfWords, _Padded):
     """`adaptive.model.PonderingReader`: steps are taken until all sentences had enough; those that
     had it before stay as they are.
 
@@ -295,14 +258,6 @@ class PaddedReader(_Padded):
     def __init__(self, net: gluon.Block, options: Any, **arguments: Any):
         super().__init__(net, **arguments)
         self.most, self.price = options.most, options.price
-
-    def plan(self, samples: Sequence[Any]) -> Words:
-        """Padded words."""
-        return Words(*self._upload(plan_words(samples)))
-
-    def batches(self, plan: Words) -> int:
-        """Steps, at most."""
-        return self.most
 
     def loss(self, plan: Words, samples: Sequence[Any]) -> torch.Tensor:
         """Mean over the sentences."""

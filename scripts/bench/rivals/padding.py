@@ -10,7 +10,11 @@ import numpy as np
 
 __all__ = [
     'Graphs',
+    'Groups',
     'Height',
+    'OfGraphs',
+    'OfGroups',
+    'OfWords',
     'Orders',
     'Phrases',
     'Sentences',
@@ -22,6 +26,8 @@ __all__ = [
     'plan_sentences',
     'plan_words',
 ]
+
+GROUPS = 4  # of sentences
 
 
 class Graphs(NamedTuple):
@@ -238,3 +244,46 @@ def _mask(samples: Sequence[Any], longest: Optional[int] = None) -> np.ndarray:
     """(N, T), where words are."""
     lengths = np.array([len(sample) for sample in samples])
     return np.arange(longest or lengths.max()) < lengths[:, None]
+
+
+class OfGraphs:
+    """A rival whose plans are graphs; its `_upload` puts arrays on the device."""
+
+    def plan(self, samples: Sequence[Any]) -> Graphs:
+        """Padded words and matrices of neighbours."""
+        return Graphs(*self._upload(plan_graphs(samples)))
+
+
+class Groups(NamedTuple):
+    """Sentences in rectangles, and the place of each in all of them, on the device."""
+
+    sentences: List[Sentences]
+    back: Any
+
+
+class OfGroups:
+    """A rival whose plans are sentences sorted by length, in several groups."""
+
+    def plan(self, samples: Sequence[Any]) -> Groups:
+        """Padded words."""
+        groups, back = plan_sentences(samples, GROUPS)
+        (place,) = self._upload([back])
+        return Groups([Sentences(*self._upload(group)) for group in groups], place)
+
+    def batches(self, plan: Groups) -> int:
+        """The encoder runs once a group."""
+        return len(plan.sentences)
+
+
+class OfWords:
+    """A rival that takes several steps over padded words."""
+
+    most: int  # steps
+
+    def plan(self, samples: Sequence[Any]) -> Words:
+        """Padded words."""
+        return Words(*self._upload(plan_words(samples)))
+
+    def batches(self, plan: Words) -> int:
+        """Steps, at most."""
+        return self.most

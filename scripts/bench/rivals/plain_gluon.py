@@ -13,11 +13,12 @@ import numpy as np
 from mxnet import autograd, gluon, nd
 
 from ..contexts import context
+from .on_gluon import OnGluon
 
 __all__ = ['PlainGluon']
 
 
-class PlainGluon:
+class PlainGluon(OnGluon):
     """Child-sum Tree-LSTM with a similarity head, node by node.
 
     Parameters
@@ -30,6 +31,8 @@ class PlainGluon:
     ctx : str
         ``cpu``, ``gpu`` or ``gpu:N``.
     """
+
+    stale = True  # a minibatch of single nodes alone uses no U
 
     def __init__(
         self, weights: Dict[str, np.ndarray], optimizer: str, learning_rate: float, ctx: str = 'cpu'
@@ -47,9 +50,7 @@ class PlainGluon:
         self._loss = gluon.loss.KLDivLoss(from_logits=True)
         for block in (self._leaf, self._inner, self._compare, self._loss):
             block.hybridize()
-        self.trainer = gluon.Trainer(
-            self.params, optimizer, {'learning_rate': learning_rate}, kvstore=None
-        )
+        self.train(self.params, optimizer, learning_rate)
 
     def plan(self, samples: Sequence[Any]) -> Sequence[Any]:
         """There is nothing to plan."""
@@ -71,23 +72,6 @@ class PlainGluon:
                 for scores, pair in zip(self.predict(plan), samples)
             ]
             return nd.add_n(*losses) / len(losses)
-
-    def backward(self, loss: nd.NDArray) -> None:
-        """Gradients of all parameters."""
-        loss.backward()
-
-    def update(self) -> None:
-        """One step of the optimizer."""
-        # Stale: a minibatch of single nodes alone uses no U.
-        self.trainer.step(1, ignore_stale_grad=True)
-
-    def wait(self) -> None:
-        """Until all that was asked for is done."""
-        nd.waitall()
-
-    def gradients(self) -> Dict[str, np.ndarray]:
-        """Gradients of the last backward pass under the names of ``weights``."""
-        return {name: parameter.grad().asnumpy() for name, parameter in self.params.items()}
 
     def _encode(self, tree) -> nd.NDArray:
         """h of the root, (1, H)."""

@@ -476,7 +476,7 @@ template <typename T> class Executor {
       case kSegmentMask: segment_mask(out, a, b, parents_, block_.row, T(i.f0), false); break;
       case kPositions: positions(out, parents_); break;
       case kLayerNorm:
-        layer_norm(out, a, parameter(i.parameter), parameter(i.bias), T(i.f0));
+        layer_norm(out, a, parameter(i.parameter), parameter(i.bias), i.i0, T(i.f0));
         break;
       case kAttention: attention(i).forward(out, a, b, value(third(i))); break;
       default: throw std::runtime_error("unknown instruction");
@@ -572,7 +572,8 @@ template <typename T> class Executor {
       case kPositions: break;
       case kLayerNorm:
         layer_norm_backward(dy, da, kept_value(i.a, "LayerNorm"), parameter(i.parameter),
-                            parameter_gradient(i.parameter), parameter_gradient(i.bias), T(i.f0));
+                            parameter_gradient(i.parameter), parameter_gradient(i.bias), i.i0,
+                            T(i.f0));
         break;
       case kAttention: {
         const View v = third(i);

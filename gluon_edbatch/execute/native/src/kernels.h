@@ -398,40 +398,43 @@ template <typename T> struct Moments {
   }
 };
 
+// Each n numbers of a row are normalized on their own.
 template <typename T>
-void layer_norm(const Rows<T>& out, const Rows<T>& a, const T* gamma, const T* beta, T epsilon) {
-  for (int64_t row = 0; row < a.count; ++row) {
-    const T* x = a[row];
-    T* y = out[row];
-    const Moments<T> of(x, a.width, epsilon);
-    for (int64_t i = 0; i < a.width; ++i) y[i] = (x[i] - of.mean) * of.scale * gamma[i] + beta[i];
-  }
+void layer_norm(const Rows<T>& out, const Rows<T>& a, const T* gamma, const T* beta, int64_t n,
+                T epsilon) {
+  for (int64_t row = 0; row < a.count; ++row)
+    for (int64_t begin = 0; begin < a.width; begin += n) {
+      const T* x = a[row] + begin;
+      T* y = out[row] + begin;
+      const Moments<T> of(x, n, epsilon);
+      for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - of.mean) * of.scale * gamma[i] + beta[i];
+    }
 }
 
 // Of gamma and beta no gradients are wanted where there are none.
 template <typename T>
 void layer_norm_backward(const Rows<T>& dy, const Rows<T>& da, const Rows<T>& a, const T* gamma,
-                         T* dgamma, T* dbeta, T epsilon) {
-  const int64_t n = a.width;
-  for (int64_t row = 0; row < dy.count; ++row) {
-    const T *g = dy[row], *x = a[row];
-    const Moments<T> of(x, n, epsilon);
-    if (dgamma)
-      for (int64_t i = 0; i < n; ++i) dgamma[i] += g[i] * (x[i] - of.mean) * of.scale;
-    if (dbeta)
-      for (int64_t i = 0; i < n; ++i) dbeta[i] += g[i];
-    if (!da) continue;
-    T sum = 0, products = 0;
+                         T* dgamma, T* dbeta, int64_t n, T epsilon) {
+  for (int64_t row = 0; row < dy.count; ++row)
+    for (int64_t begin = 0; begin < a.width; begin += n) {
+      const T *g = dy[row] + begin, *x = a[row] + begin;
+      const Moments<T> of(x, n, epsilon);
+      if (dgamma)
+        for (int64_t i = 0; i < n; ++i) dgamma[i] += g[i] * (x[i] - of.mean) * of.scale;
+      if (dbeta)
+        for (int64_t i = 0; i < n; ++i) dbeta[i] += g[i];
+      if (!da) continue;
+      T sum = 0, products = 0;
 #pragma omp simd reduction(+ : sum, products)
-    for (int64_t i = 0; i < n; ++i) {
-      sum += g[i] * gamma[i];
-      products += g[i] * gamma[i] * (x[i] - of.mean) * of.scale;
+      for (int64_t i = 0; i < n; ++i) {
+        sum += g[i] * gamma[i];
+        products += g[i] * gamma[i] * (x[i] - of.mean) * of.scale;
+      }
+      sum /= T(n), products /= T(n);
+      T* d = da[row] + begin;
+      for (int64_t i = 0; i < n; ++i)
+        d[i] += of.scale * (g[i] * gamma[i] - sum - (x[i] - of.mean) * of.scale * products);
     }
-    sum /= T(n), products /= T(n);
-    T* d = da[row];
-    for (int64_t i = 0; i < n; ++i)
-      d[i] += of.scale * (g[i] * gamma[i] - sum - (x[i] - of.mean) * of.scale * products);
-  }
 }
 
 template <typename T>

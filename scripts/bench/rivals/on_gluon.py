@@ -1,0 +1,49 @@
+"""What rivals in MXNet Gluon have in common."""
+
+from typing import Any, Dict, Mapping
+
+import numpy as np
+from mxnet import gluon, nd
+
+__all__ = ['OnGluon']
+
+
+class OnGluon:
+    """A rival whose parameters a `gluon.Trainer` updates.
+
+    Attributes
+    ----------
+    params : mapping of str to gluon.Parameter
+    stale : bool
+        Whether a minibatch may leave some of them without new gradients.
+    """
+
+    stale = False
+    params: Mapping[str, gluon.Parameter]
+
+    def train(self, params: Any, optimizer: str, learning_rate: float) -> None:
+        """Have these parameters updated."""
+        self.params = params
+        self.trainer = gluon.Trainer(
+            list(params.values()), optimizer, {'learning_rate': learning_rate}, kvstore=None
+        )
+
+    def backward(self, loss: nd.NDArray) -> None:
+        """Gradients of all parameters."""
+        loss.backward()
+
+    def update(self) -> None:
+        """One step of the optimizer."""
+        self.trainer.step(1, ignore_stale_grad=self.stale)
+
+    def wait(self) -> None:
+        """Until all that was asked for is done."""
+        nd.waitall()
+
+    def gradients(self) -> Dict[str, np.ndarray]:
+        """Gradients of the last backward pass, under the names of the initial weights."""
+        return {
+            name: parameter.grad().asnumpy()
+            for name, parameter in self.params.items()
+            if parameter.grad_req != 'null'
+        }
