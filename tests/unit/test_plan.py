@@ -77,7 +77,7 @@ class Mean(gluon.HybridBlock):
 def test_plans_of_masked_padding_move_what_calls_name():
     net, values = Mean(), ndarrays(6, (2, 4))
     with edb.compile_options(native=False), plans_moved_by_hand() as plans:
-        plan_of(lambda: [net(edb.ragged(values[:count])) for count in (3, 1, 6, 1)])
+        plan_of(lambda: [net(edb.ragged(values[:count], shape=(2, 4))) for count in (3, 0, 6, 1)])
     ((batch,),) = [plan.batches for plan in plans]
     assert batch.reads[0].lengths is not None and batch.rows == 8
 
