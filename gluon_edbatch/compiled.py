@@ -21,6 +21,7 @@ NAMES = (
     'subgraph.fingerprint',
     'graph.edges',
     'graph.row_order',
+    'plan.layout',
     'record.calls',
     'schedule.frontier',
     'schedule.paths',

@@ -103,7 +103,7 @@ class CountsAtOnce:
         """Its groups."""
         none: np.ndarray = np.zeros(0, np.int64)
         groups = [self._group(index) for index in range(len(self.work.types))]
-        return Plan([], groups, none, none, none, 0, 0)
+        return Plan([], groups, none, none, 0, 0)
 
     def _group(self, index: int) -> Group:
         nodes = np.flatnonzero(self.graph.types == index)

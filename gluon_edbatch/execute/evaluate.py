@@ -17,17 +17,16 @@ from ..graph.graph import Graph
 from ..graph.row_order import arrange
 from ..mx.modes import modes
 from ..mx.pace import under_way, wait_for_engine
-from ..plan.layout import Given, make_plan
+from ..plan.layout import make_plan
 from ..plan.plan import Batch, Plan, Traits
 from ..plan.split import hoist, look_ups_apart
 from ..record.hooks import suspended
-from ..record.inputs import SCALAR_DTYPE
 from ..record.recording import Recording
 from ..record.sites import Site, current_site
 from ..record.stores import Arena, EagerArena
 from ..schedule import Schedule, Scheduler
 from ..subgraph.node_type import Kind, NodeType
-from ..subgraph.spec import ArenaKey, spec_of
+from ..subgraph.spec import ArenaKey
 from .at_once import CallsAtOnce, which
 from .backend import is_run, traits_of
 from .backward import BackwardPass, connect
@@ -175,9 +174,7 @@ class Evaluator:
         schedule, arranged = _arranged(graph, schedule, types, traits)
         if debug.LEVEL:
             debug.show(debug.SCHEDULES, self.scheduler.name, schedule.of_types(graph))
-        plan = make_plan(
-            calls, table, types, schedule, graph.types, _given(recording), locations, traits
-        )
+        plan = make_plan(recording, calls, table, types, traits, graph.types, schedule)
         plan = look_ups_apart(hoist(plan, traits))
         if debug.LEVEL:
             debug.show(debug.PLANS, 'plan', plan)
@@ -195,7 +192,6 @@ class Evaluator:
         public = {arena.key: rows for arena, rows in zip(plan.arenas, arenas) if not arena.private}
         recording.results[number] = _publish(number, public, recording)
         recording.ran.append(calls.ids)
-        locations.row[plan.values] = plan.rows
         locations.evaluation[plan.values] = number
         self.counts.append(
             EvaluationCounts(
@@ -250,14 +246,6 @@ def _arranged(
     if np.array_equal(order, schedule.order):
         return schedule, []
     return replace(schedule, order=order), wanted
-
-
-def _given(recording) -> Given:
-    return Given(
-        spec_of((1,), SCALAR_DTYPE, recording.ctx).arena,
-        [spec.arena for spec, _ in recording.arrays],
-        np.array([spec.rows for spec, _ in recording.arrays], np.int64),
-    )
 
 
 def _last_written(plan: Plan, arenas: List[Union[Arena, EagerArena]]) -> NDArray:

@@ -1,412 +1,469 @@
 """Laying out an evaluation: rows for what is given and for what batches write, then who reads what.
 
-The work is a few NumPy calls for each type, argument and output, whatever the number of batches:
-methods of arrays, as functions such as ``np.diff`` take several times as long to call.
+This module is compiled by Cython where a compiler is present (the types are in ``layout.pxd``), and
+runs as it stands where not: then it takes some microseconds a call.
 """
 
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from itertools import groupby
+from typing import Any, Dict, List, Sequence, Set, Tuple
 
 import numpy as np
 
-from ..graph.collect import Calls, FormTable, expand
-from ..record.stores import Locations
+from ..graph.collect import Calls, FormTable
+from ..record.inputs import SCALAR_DTYPE
 from ..schedule.protocol import Schedule
-from ..subgraph.node_type import Argument, Kind, NodeType
-from ..subgraph.spec import ArenaKey
+from ..subgraph.node_type import Kind, NodeType
+from ..subgraph.spec import ArenaKey, spec_of
 from .plan import ArenaPlan, Group, Import, Plan, Reads, Traits, Writes
 
-
-class Given(NamedTuple):
-    """The inputs that a recording holds: their arenas and rows."""
-
-    scalar_arena: ArenaKey
-    array_arenas: Sequence[tuple]
-    array_rows: np.ndarray
+_RAGGED, _PACKED, _ROWS = Kind.RAGGED, Kind.PACKED, Kind.ROWS
 
 
 def make_plan(
+    recording: Any,
     calls: Calls,
     table: FormTable,
     types: Sequence[NodeType],
-    schedule: Schedule,
-    node_types: np.ndarray,
-    given: Given,
-    locations: Locations,
     traits: Sequence[Traits],
+    node_types: np.ndarray,
+    schedule: Schedule,
 ) -> Plan:
-    """Lay out an evaluation.
+    """Lay out an evaluation. The rows of what it will compute are noted in the recording's
+    locations.
 
     Parameters
     ----------
+    recording : Recording
     calls : Calls
     table : FormTable
     types : sequence of NodeType
-    schedule : Schedule
-    node_types : numpy.ndarray
-        (n,) index into `types` of each call.
-    given : Given
-    locations : Locations
-        Where values of earlier evaluations are.
     traits : sequence of Traits
         Of the backend of each type.
+    node_types : numpy.ndarray
+        (n,) index into `types` of each call.
+    schedule : Schedule
     """
-    return _Planner(calls, table, types, schedule, node_types, given, locations, traits).plan()
+    planner = _Planner(recording, calls, table, types, node_types)
+    planner.place_given()
+    values = planner.place_results(schedule.order, schedule.bounds)
+    groups = [planner.group(kind, each) for kind, each in enumerate(traits)]
+    return Plan(
+        planner.arenas, groups, values, planner.indices.array(), planner.gathered, planner.sliced
+    )
+
+
+class Indices:
+    """Rows that are read by index: 32-bit integers that are appended, in one piece of memory."""
+
+    def __init__(self, room: int):
+        self.size, self._room = 0, max(room, 64)
+        self._buffer = np.empty(self._room, np.int32)
+        self.items = self._buffer.data
+
+    def append(self, row):
+        """One more."""
+        if self.size == self._room:
+            self._buffer = np.concatenate([self._buffer, np.empty_like(self._buffer)])
+            self.items = self._buffer.data
+            self._room *= 2
+        self.items[self.size] = row
+        self.size += 1
+
+    def array(self) -> np.ndarray:
+        """All of them; never empty."""
+        if self.size == 0:
+            self.append(0)
+        return self._buffer[: self.size]
 
 
 class _Planner:
-    def __init__(self, calls, table, types, schedule, node_types, given, locations, traits):
-        self.calls, self.table, self.types = calls, table, types
-        self.schedule, self.node_types = schedule, node_types
-        self.given, self.locations = given, locations
-        self.traits = traits
+    """An evaluation on its way to a plan.
+
+    The columns of all groups are pieces of two arrays, one of numbers and one of flags. Those of a
+    group follow each other: places of its batches, rows, bounds; begins and ends of each output;
+    then of each argument.
+    """
+
+    def __init__(
+        self,
+        recording: Any,
+        calls: Calls,
+        table: FormTable,
+        types: Sequence[NodeType],
+        node_types: np.ndarray,
+    ):
+        locations = recording.locations
+        self._recording, self._types = recording, types
         self.arenas: List[ArenaPlan] = []
-        self.arena_index: Dict[ArenaKey, int] = {}
-        self.rows = table.rows[calls.forms]
-        self.of_several_rows = set(table.types[table.rows != 1].tolist())  # serials
-        self.indices: List[np.ndarray] = []
-        self.index_count = self.gathered = self.sliced = 0
-
-    def plan(self) -> Plan:
-        for node_type in self.types:
-            for argument in node_type.arguments:
-                arena = self.arenas[self._arena(argument.arena)]
-                if argument.kind is Kind.RAGGED and arena.zero is None:
-                    arena.zero = arena.allocate(1)
-            for spec in node_type.outputs:
-                self._arena(spec.arena)
-        arg_rows = self._place_inputs()
-        groups, values, rows = self._place_outputs()
-        inner = arg_rows < 0
-        first = int(self.calls.outputs[0])
-        by_value = np.empty(int(values.max()) + 1 - first, np.int64)
-        by_value[values - first] = rows
-        arg_rows[inner] = by_value[self.calls.args[inner] - first]
-        groups = [self._with_reads(*each, arg_rows) for each in zip(groups, self.traits)]
-        indices = np.concatenate(self.indices + [[0]]).astype(np.int32)  # never empty
-        return Plan(self.arenas, groups, values, rows, indices, self.gathered, self.sliced)
-
-    def _arena(self, key: ArenaKey) -> int:
-        index = self.arena_index.get(key)
-        if index is None:
-            index = self.arena_index[key] = len(self.arenas)
-            self.arenas.append(ArenaPlan(key))
-        return index
+        self._index: Dict[ArenaKey, int] = {}  # of arenas
+        self._of_several_rows: Set[int] = set(table.types[table.rows != 1].tolist())  # serials
+        self._placed: Dict[int, Tuple[int, int]] = {}  # arrays and earlier results: row, rows
+        self._numbers_at = 0  # row of number 0, were it there
+        self.indices, self.gathered, self.sliced = Indices(2 * len(calls.args)), 0, 0
+        self._kinds, self._forms = node_types.data, calls.forms.data
+        self._form_rows = table.rows.data
+        self._outputs, self._offsets = calls.outputs.data, calls.offsets.data
+        self._args = calls.args.data
+        self._length_offsets, self._lengths = calls.length_offsets.data, calls.lengths.data
+        self._evaluation, self._row = locations.evaluation.data, locations.row.data
+        self._rows = locations.rows.data
+        self._sizes = [0] * len(types)  # of the groups; where their columns begin; and so on
+        self._begins: List[Any] = [None] * len(types)
+        self._writes: List[Any] = [None] * len(types)
+        self._before: List[Any] = [None] * len(types)
+        self._results = 0
 
     # --- rows of inputs --------------------------------------------------------------------------
 
-    def _place_inputs(self) -> np.ndarray:
-        """First row of each argument that is not computed in this evaluation; -1 for the rest."""
-        args = self.calls.args
-        rows = np.full(len(args), -1, np.int64)
-        outside = (args < 0).nonzero()[0]
-        numbers = outside[args[outside] % 2 == 1]
-        if len(numbers):
-            which = (-args[numbers] - 1) // 2
-            first, last = int(which.min()), int(which.max()) + 1
-            arena = self.arenas[self._arena(self.given.scalar_arena)]
-            begin = arena.allocate(last - first)
-            arena.scalars = (begin, first, last)
-            rows[numbers] = begin + which - first
-        arrays = outside[args[outside] % 2 == 0]
-        if len(arrays):
-            used, inverse = np.unique(-args[arrays] // 2 - 1, return_inverse=True)
-            rows[arrays] = np.array([self._place_array(int(index)) for index in used])[inverse]
-        computed = (args >= 0).nonzero()[0]
-        earlier = computed[self.locations.evaluation[args[computed]] >= 0]
-        if len(earlier):
-            rows[earlier] = self._place_imports(earlier)
-        return rows
+    def place_given(self) -> None:
+        """Rows of zeros, of what was given and of what earlier evaluations computed."""
+        for node_type in self._types:
+            for argument in node_type.arguments:
+                arena = self._arena(argument.arena)
+                if argument.kind is _RAGGED and arena.zero is None:
+                    arena.zero = arena.allocate(1)
+            for spec in node_type.outputs:
+                self._arena(spec.arena)
+        first, last, arrays, earlier = -1, -1, set(), False
+        for place in range(len(self._args)):
+            value = self._args[place]
+            if value >= 0:
+                earlier = earlier or self._evaluation[value] >= 0
+            elif value & 1:
+                number = (-1 - value) >> 1
+                first = number if first < 0 or number < first else first
+                last = max(last, number)
+            else:
+                arrays.add(value)
+        if last >= 0:
+            self._place_numbers(first, last + 1)
+        for value in sorted(arrays, reverse=True):
+            self._place_array(value)
+        if earlier:
+            self._place_imports()
 
-    def _place_array(self, index: int) -> int:
-        arena = self.arenas[self._arena(self.given.array_arenas[index])]
-        begin = arena.allocate(int(self.given.array_rows[index]))
+    def _arena(self, key: ArenaKey) -> ArenaPlan:
+        index = self._index.get(key)
+        if index is None:
+            index = self._index[key] = len(self.arenas)
+            self.arenas.append(ArenaPlan(key))
+        return self.arenas[index]
+
+    def _place_numbers(self, first: int, last: int) -> None:
+        arena = self._arena(spec_of((1,), SCALAR_DTYPE, self._recording.ctx).arena)
+        begin = arena.allocate(last - first)
+        arena.scalars = (begin, first, last)
+        self._numbers_at = begin - first
+
+    def _place_array(self, value: int) -> None:
+        index = -value // 2 - 1
+        spec, _ = self._recording.arrays[index]
+        arena = self._arena(spec.arena)
+        begin = arena.allocate(spec.rows)
         arena.arrays.append((begin, index))
-        return begin
+        self._placed[value] = begin, spec.rows
 
-    def _place_imports(self, positions: np.ndarray) -> np.ndarray:
+    def _place_imports(self) -> None:
         """Values of earlier evaluations are copied, one gather for each evaluation and arena."""
-        locations = self.locations
-        values, first, inverse = np.unique(
-            self.calls.args[positions], return_index=True, return_inverse=True
-        )
-        arenas = self._argument_arenas()[positions[first]]
-        groups = np.stack([arenas, locations.evaluation[values], locations.taped[values]], axis=1)
-        placed = np.zeros(len(values), np.int64)
-        for arena, evaluation, taped in np.unique(groups, axis=0):
-            members = np.flatnonzero((groups == (arena, evaluation, taped)).all(axis=1))
-            counts = locations.rows[values[members]]
-            total = int(counts.sum())
-            begin = self.arenas[arena].allocate(total)
-            placed[members] = begin + np.cumsum(counts) - counts
-            source = expand(locations.row[values[members]], counts)
-            self.arenas[arena].imports.append(Import(int(evaluation), source, begin, bool(taped)))
-        return placed[inverse]
+        wanted: Set[Tuple[int, int, bool, int]] = set()
+        for node in range(len(self._forms)):
+            node_type = self._types[self._kinds[node]]
+            self._fixed = len(node_type.arguments) - node_type.of_many
+            for argument, place in zip(node_type.arguments, _places(node_type)):
+                self._find(node, place)
+                wanted.update(self._earlier(self._index[argument.arena]))
+        for source, members in groupby(sorted(wanted), _source):
+            self._place_import(self.arenas[source[0]], source, [each[3] for each in members])
 
-    def _argument_arenas(self) -> np.ndarray:
-        """Arena of each entry of ``calls.args``."""
-        arenas = np.zeros(len(self.calls.args), np.int64)
-        for index, node_type in enumerate(self.types):
-            nodes = np.flatnonzero(self.node_types == index)
-            for argument, (starts, counts) in zip(
-                node_type.arguments, self._argument_spans(node_type, nodes)
-            ):
-                arenas[expand(starts, counts)] = self._arena(argument.arena)
-        return arenas
+    def _earlier(self, arena: int) -> List[Tuple[int, int, bool, int]]:
+        """Those of an argument: their arena, evaluation, whether they are taped, value."""
+        values = [self._args[place] for place in range(self._start, self._start + self._count)]
+        return [
+            (arena, self._evaluation[value], bool(self._recording.locations.taped[value]), value)
+            for value in values
+            if value >= 0 and self._evaluation[value] >= 0
+        ]
 
-    def _argument_spans(self, node_type, nodes):
-        """For each argument, where its values start in ``calls.args`` and how many there are."""
-        calls = self.calls
-        spans: List[Any] = [None] * len(node_type.arguments)
-        start = calls.offsets[nodes]
-        for position, argument in enumerate(node_type.arguments):
-            if not argument.kind.counted:
-                spans[position] = (start, np.ones(len(nodes), np.int64))
-                start = start + 1
-        length = calls.length_offsets[nodes]
-        for position, argument in enumerate(node_type.arguments):
-            if argument.kind.counted:
-                counts = calls.lengths[length]
-                spans[position] = (start, counts)
-                start, length = start + counts, length + 1
-        return spans
+    def _place_import(self, arena: ArenaPlan, source: tuple, values: List[int]) -> None:
+        rows: List[int] = []
+        for value in values:
+            self._placed[value] = arena.rows + len(rows), self._rows[value]
+            rows += range(self._row[value], self._row[value] + self._rows[value])
+        begin = arena.allocate(len(rows))
+        arena.imports.append(Import(source[1], np.array(rows, np.int64), begin, source[2]))
 
     # --- rows of outputs -------------------------------------------------------------------------
 
-    def _place_outputs(self) -> Tuple[List[Group], np.ndarray, np.ndarray]:
-        """Batches by type, with rows for what they write; what they compute, and its first rows."""
-        order, bounds = self.schedule.order, self.schedule.bounds
-        ends = _bounds(self.rows[order])
-        totals = ends[bounds[1:]] - ends[bounds[:-1]]
-        sizes = _sizes(bounds)
-        within = ends[:-1] - ends[bounds[:-1]].repeat(sizes)
-        ordered_types = self.node_types[order]
-        batch_types = ordered_types[bounds[:-1]]
-        groups, members = [], []
-        for index, node_type in enumerate(self.types):
-            numbers = (batch_types == index).nonzero()[0]
-            members.append((ordered_types == index).nonzero()[0])
-            groups.append(
-                Group(
-                    node_type,
-                    numbers,
-                    totals[numbers],
-                    order[members[-1]],
-                    _bounds(sizes[numbers]),
-                    (),
-                    (),
-                )
-            )
-        groups = self._place_writes(groups)
-        values, rows = [], []
-        for group, own in zip(groups, members):
-            outputs = self.calls.outputs[group.nodes]
-            for position, (write, factor) in enumerate(zip(group.writes, group.node_type.factors)):
-                values.append(outputs + position)
-                before = within[own] * factor
-                if group.node_type.packed:
-                    ends = _bounds(self._lengths(group, position))
-                    before = ends[:-1] - ends[group.bounds[:-1]].repeat(_sizes(group.bounds))
-                rows.append(write.begin.repeat(_sizes(group.bounds)) + before)
-        return groups, np.concatenate(values), np.concatenate(rows)
+    def place_results(self, order: np.ndarray, bounds: np.ndarray) -> np.ndarray:
+        """Batches by type, with rows for what they write in the order in which they run; gives
+        what they compute."""
+        nodes, cuts = order.data, bounds.data
+        self._make_columns(nodes, cuts)
+        values = np.empty(self._results, np.int64)
+        tops = np.array([arena.rows for arena in self.arenas])
+        self._values, self._tops, self._results = values.data, tops.data, 0
+        done = [0] * len(self._types)
+        for batch in range(len(cuts) - 1):
+            kind = self._kinds[nodes[cuts[batch]]]
+            if not done[kind]:
+                self._before[kind] = tops.tolist()
+            self._place_batch(kind, done[kind], batch, nodes[cuts[batch] : cuts[batch + 1]])
+            done[kind] += 1
+        for arena, top in zip(self.arenas, tops.tolist()):
+            arena.rows = top
+        return values
 
-    def _place_writes(self, groups: List[Group]) -> List[Group]:
-        """Rows of each arena for all batches that write there, in the order in which they run."""
-        asked: Dict[int, List[Tuple[int, int, np.ndarray]]] = {}  # arena: group, output, rows
-        for index, group in enumerate(groups):
-            node_type = group.node_type
-            for position, (spec, factor) in enumerate(zip(node_type.outputs, node_type.factors)):
-                rows = np.full(group.size, spec.rows) if node_type.alone else group.rows * factor
-                if node_type.packed:
-                    rows = np.add.reduceat(self._lengths(group, position), group.bounds[:-1])
-                asked.setdefault(self.arena_index[spec.arena], []).append((index, position, rows))
-        writes: List[List[Any]] = [[None] * len(group.node_type.outputs) for group in groups]
-        for arena, parts in asked.items():
-            rows = np.concatenate([rows for _, _, rows in parts])
-            # Stable: of one batch, earlier outputs come first.
-            order = np.concatenate([groups[index].numbers for index, _, _ in parts]).argsort(
-                kind='stable'
-            )
-            ends = rows[order].cumsum()
-            begins = np.empty_like(rows)
-            begins[order] = self.arenas[arena].allocate(int(ends[-1])) + ends - rows[order]
-            first = 0
-            for index, position, mine in parts:
-                begin = begins[first : first + len(mine)]
-                writes[index][position] = Writes(arena, begin, begin + mine)
-                first += len(mine)
-        return [group._replace(writes=tuple(mine)) for group, mine in zip(groups, writes)]
+    def _make_columns(self, nodes, cuts):
+        """Room for all columns, and where those of each group begin."""
+        counts = [0] * len(self._types)
+        for batch in range(len(cuts) - 1):
+            kind = self._kinds[nodes[cuts[batch]]]
+            self._sizes[kind] += 1
+            counts[kind] += cuts[batch + 1] - cuts[batch]
+        words = flags = calls = 0
+        for kind, node_type in enumerate(self._types):
+            self._begins[kind] = words, flags, calls
+            reads, ragged = len(node_type.arguments), len(node_type.ragged)
+            writes = [self._index[spec.arena] for spec in node_type.outputs]
+            self._writes[kind] = writes
+            words += self._sizes[kind] * (3 + 2 * (len(writes) + reads + ragged)) + 1
+            flags += self._sizes[kind] * (reads + ragged)
+            calls += counts[kind]
+            self._results += counts[kind] * len(writes)
+        self._all_words, self._all_flags = np.zeros(words, np.int64), np.zeros(flags, bool)
+        self._all_calls = np.empty(calls, np.int32)
+        self._words, self._flags = self._all_words.data, self._all_flags.view(np.uint8).data
+        self._calls = self._all_calls.data
 
-    def _lengths(self, group: Group, position: int) -> np.ndarray:
-        """Rows of an output of each call."""
-        return self.locations.rows[self.calls.outputs[group.nodes] + position]
+    def _place_batch(self, kind, own, batch, nodes):
+        """Note one batch of a group, and give rows to what it writes."""
+        size, (word, _, call) = self._sizes[kind], self._begins[kind]
+        bounds = word + 2 * size
+        first = call + self._words[bounds + own]
+        self._words[word + own] = batch
+        for position in range(len(nodes)):
+            self._calls[first + position] = nodes[position]
+            self._words[word + size + own] += self._form_rows[self._forms[nodes[position]]]
+        self._words[bounds + own + 1] = self._words[bounds + own] + len(nodes)
+        column = bounds + size + 1 + own
+        for output, arena in enumerate(self._writes[kind]):
+            self._words[column] = top = self._tops[arena]
+            for position in range(len(nodes)):
+                value = self._outputs[nodes[position]] + output
+                self._values[self._results] = value
+                self._results += 1
+                self._row[value] = top
+                top += self._rows[value]
+            self._words[column + size] = self._tops[arena] = top
+            column += 2 * size
 
     # --- reads -----------------------------------------------------------------------------------
 
-    def _with_reads(self, group: Group, traits: Traits, arg_rows: np.ndarray) -> Group:
-        node_type, nodes, parents = group.node_type, group.nodes, None
-        reads = []
-        for argument, (starts, counts) in zip(
-            node_type.arguments, self._argument_spans(node_type, nodes)
-        ):
-            arena = self.arena_index[argument.arena]
-            if argument.kind is Kind.PACKED:
-                lengths = self._value_rows(self.calls.args[starts])
-                rows = expand(arg_rows[starts], lengths)
-                read, parents = self._segment_reads(arena, rows, lengths, group.bounds, parents)
-                reads.append(read)
-                continue
-            if argument.kind is not Kind.RAGGED:
-                reads.append(self._row_reads(arena, arg_rows, argument, starts, counts, group))
-                continue
-            values = arg_rows[expand(starts, counts)]
-            if node_type.masked:
-                values, counts = _at_least_one(values, counts, self.arenas[arena].zero)
-            if not traits.pads and self._of_one_row(node_type):
-                read, parents = self._segment_reads(arena, values, counts, group.bounds, parents)
+    def group(self, kind: int, traits: Traits) -> Group:
+        """All batches of a type."""
+        node_type = self._node_type = self._types[kind]
+        size = self._sizes[kind]
+        word, self._flag, call = self._begins[kind]
+        self._size, self._fixed = size, len(node_type.arguments) - node_type.of_many
+        self._bounds, self._call = word + 2 * size, call
+        self._word = self._bounds + size + 1
+        writes = [self._group_writes(arena) for arena in self._writes[kind]]
+        self._parents, self._last, self._masked = -1, -1, node_type.masked is not None
+        pads = traits.pads or node_type.alone or node_type.serial in self._of_several_rows
+        reads, known = [], []
+        for position, place in enumerate(_places(node_type)):
+            argument = node_type.arguments[position]
+            arena = self._index[argument.arena]
+            if argument.kind is _PACKED or (argument.kind is _RAGGED and not pads):
+                reads.append(self._segments(arena, place, argument.kind is _PACKED))
+            elif argument.kind is _RAGGED:
+                reads.append(self._padded(arena, place))
             else:
-                read = self._ragged_reads(arena, values, counts, group)
-            reads.append(read)
-        if node_type.masked:
-            reads = _masked_where_uneven(reads)
-        return group._replace(reads=tuple(reads))
+                reads.append(self._plain(arena, place))
+                if argument.kind is _ROWS and self._last < self._before[kind][arena]:
+                    known.append(position)
+        if self._masked:
+            reads = self._with_lengths(reads)
+        return Group(
+            node_type,
+            self._all_words[word : word + size],
+            self._all_words[word + size : self._bounds],
+            self._all_calls[call : call + self._words[self._bounds + size]],
+            self._all_words[self._bounds : self._bounds + size + 1],
+            tuple(reads),
+            tuple(writes),
+            frozenset(known),
+        )
 
-    def _row_reads(
-        self, arena, arg_rows, argument: Argument, starts, counts, group: Group
-    ) -> Reads:
-        """Slices or gathers for an argument of one type, batch by batch."""
-        if argument.kind is Kind.FLAT:
-            entries = expand(starts, counts)
-            rows, spans = arg_rows[entries], self._value_rows(self.calls.args[entries])
-            rows = expand(rows, spans)
-            per_node = np.add.reduceat(spans, np.cumsum(counts) - counts)
-        elif argument.rows == 1 and self._of_one_row(group.node_type):
-            return self._reads_of(arena, arg_rows[starts], group.bounds)
+    def _column(self) -> np.ndarray:
+        """The next numbers of the group."""
+        self._word += self._size
+        return self._all_words[self._word - self._size : self._word]
+
+    def _flag_column(self) -> np.ndarray:
+        self._flag += self._size
+        return self._all_flags[self._flag - self._size : self._flag]
+
+    def _group_writes(self, arena: int) -> Writes:
+        return Writes(arena, self._column(), self._column())
+
+    def _plain(self, arena: int, place: int) -> Reads:
+        """Of values one after the other."""
+        word, flag, self._last = self._word, self._flag, -1
+        for batch in range(self._size):
+            first = self.indices.size
+            self._append_values(batch, place, -1)
+            self._close(first, word + batch, flag + batch)
+        return Reads(arena, self._flag_column(), self._column(), self._column())
+
+    def _segments(self, arena: int, place: int, packed: bool) -> Reads:
+        """The same for ragged arguments, with the row that each value belongs to; arguments share
+        those."""
+        word, flag, size = self._word, self._flag, self._size
+        parents, zero = word + 3 * size, self.arenas[arena].zero if self._masked else -1
+        for batch in range(size):
+            first = self.indices.size
+            self._flags[flag + size + batch] = self._measure(batch, place, packed)
+            self._append_values(batch, place, zero)
+            self._words[parents + batch] = -1
+            if self.indices.size > first:
+                self._close(first, word + batch, flag + batch)
+                self._words[word + 2 * size + batch] = -1
+                if self._parents >= 0:
+                    self._words[parents + batch] = self._words[self._parents + batch]
+                else:
+                    self._words[parents + batch] = self.indices.size
+                    self._append_parents(batch, place, packed)
+        if self._parents < 0:
+            self._parents = parents
+        gather, uneven = self._flag_column(), self._flag_column()
+        begin, end, length = self._column(), self._column(), self._column()
+        return Reads(arena, gather, begin, end, length, self._column(), uneven)
+
+    def _padded(self, arena: int, place: int) -> Reads:
+        """Of (rows, K) values, K being the longest of a batch."""
+        word, flag, size, zero = self._word, self._flag, self._size, self.arenas[arena].zero
+        for batch in range(size):
+            first = self.indices.size
+            self._flags[flag + size + batch] = self._measure(batch, place, False)
+            self._words[word + 2 * size + batch] = self._most
+            if self._most:
+                self._append_padded(batch, place, zero)
+                self._close(first, word + batch, flag + batch)
+        gather, uneven = self._flag_column(), self._flag_column()
+        return Reads(arena, gather, self._column(), self._column(), self._column(), uneven=uneven)
+
+    def _with_lengths(self, reads: List[Reads]) -> List[Reads]:
+        """With the lengths of padded arguments, in batches that have padding."""
+        uneven = np.any([read.uneven for read in reads if read.uneven is not None], axis=0)
+        for position, place in enumerate(_places(self._node_type)):
+            if reads[position].uneven is not None and reads[position].parents is None:
+                word = self._word
+                for batch in range(self._size):
+                    self._words[word + batch] = -1
+                    if uneven[batch]:
+                        self._words[word + batch] = self.indices.size
+                        self._append_lengths(batch, place)
+                reads[position] = reads[position]._replace(lengths=self._column())
+        return reads
+
+    def _find(self, node, place):
+        """Where an argument of a call begins, and how many values it has."""
+        if place >= 0:
+            self._start, self._count = self._offsets[node] + place, 1
+            return
+        self._start, lengths = self._offsets[node] + self._fixed, self._length_offsets[node]
+        for earlier in range(-1 - place):
+            self._start += self._lengths[lengths + earlier]
+        self._count = self._lengths[lengths - 1 - place]
+
+    def _look_up(self, value):
+        """The first row of a value, and how many it has."""
+        if value >= 0 and self._evaluation[value] < 0:
+            self._top, self._span = self._row[value], self._rows[value]
+        elif value < 0 and value & 1:
+            self._top, self._span = self._numbers_at + ((-1 - value) >> 1), 1
         else:
-            per_node = self._argument_rows(group, starts, argument.rows)
-            rows = expand(arg_rows[starts], per_node)
-        return self._reads_of(arena, rows, _bounds(per_node)[group.bounds])
+            self._top, self._span = self._placed[value]
 
-    def _of_one_row(self, node_type: NodeType) -> bool:
-        """Whether all calls of a type have one row."""
-        return not node_type.alone and node_type.serial not in self.of_several_rows
+    def _measure(self, batch, place, packed):
+        """Whether ragged arguments of the calls of a batch have different lengths; notes the
+        longest."""
+        self._most = least = -1
+        for at in range(self._words[self._bounds + batch], self._words[self._bounds + batch + 1]):
+            length = self._length(at, place, packed)
+            self._most = max(self._most, length)
+            least = length if least < 0 or length < least else least
+        return least != self._most
 
-    def _argument_rows(self, group: Group, starts, times: int):
-        """Rows of one argument of each node: `times` those of the call, unless it runs alone."""
-        if group.node_type.alone:
-            return self._value_rows(self.calls.args[starts])
-        return self.rows[group.nodes] * times
+    def _length(self, at, place, packed):
+        self._find(self._calls[self._call + at], place)
+        if packed:
+            self._look_up(self._args[self._start])
+            return self._span
+        return 1 if self._masked and self._count == 0 else self._count
 
-    def _value_rows(self, values) -> np.ndarray:
-        """How many rows each of these values has."""
-        rows = np.ones(len(values), np.int64)
-        computed = values >= 0
-        rows[computed] = self.locations.rows[values[computed]]
-        arrays = (values < 0) & (values % 2 == 0)
-        if arrays.any():
-            rows[arrays] = self.given.array_rows[-values[arrays] // 2 - 1]
-        return rows
+    def _append_values(self, batch, argument, zero):
+        """The rows of an argument of all calls of a batch; `zero` where one has no values."""
+        for at in range(self._words[self._bounds + batch], self._words[self._bounds + batch + 1]):
+            self._find(self._calls[self._call + at], argument)
+            if self._count == 0 and zero >= 0:
+                self.indices.append(zero)
+            for place in range(self._start, self._start + self._count):
+                self._look_up(self._args[place])
+                for row in range(self._top, self._top + self._span):
+                    self.indices.append(row)
 
-    def _reads_of(self, arena, rows, edges) -> Reads:
-        """Cut rows at `edges`; each piece is a slice if its rows are neighbours."""
-        jumps = np.zeros(len(rows), np.int64)
-        (_sizes(rows) != 1).cumsum(out=jumps[1:])
-        begins, ends = edges[:-1], edges[1:]
-        gather = jumps[ends - 1] != jumps[begins]
-        sizes = ends - begins
-        first = np.where(gather, begins + self.index_count, rows[begins])
-        gathered = int(sizes[gather].sum())
-        self.gathered += gathered
-        self.sliced += int(sizes.sum()) - gathered
-        if gathered:
-            self._add_indices(rows)
-        return Reads(arena, gather, first, first + sizes)
+    def _append_padded(self, batch, place, zero):
+        """The same with as many values for each call, for each of its rows."""
+        for at in range(self._words[self._bounds + batch], self._words[self._bounds + batch + 1]):
+            node = self._calls[self._call + at]
+            self._find(node, place)
+            for row in range(self._form_rows[self._forms[node]]):
+                for value in range(self._most):
+                    if value < self._count:
+                        self._look_up(self._args[self._start + value])
+                    self.indices.append(self._top + row if value < self._count else zero)
 
-    def _add_indices(self, rows) -> int:
-        begin = self.index_count
-        self.indices.append(rows)
-        self.index_count += len(rows)
-        return begin
+    def _append_parents(self, batch, place, packed):
+        begin = self._words[self._bounds + batch]
+        for at in range(begin, self._words[self._bounds + batch + 1]):
+            for _ in range(self._length(at, place, packed)):
+                self.indices.append(at - begin)
 
-    def _segment_reads(self, arena, values, counts, edges, parents):
-        """The rows of all values, one after the other; `parents` are shared by arguments."""
-        ends = _bounds(counts)
-        if parents is None:
-            first = edges[:-1].repeat(_sizes(edges))
-            parents = self._add_indices((np.arange(len(counts)) - first).repeat(counts))
-        cuts = ends[edges]
-        full = _sizes(cuts).nonzero()[0]
-        begin, end, length = np.zeros((3, len(edges) - 1), np.int64)
-        gather, parent = np.zeros(len(edges) - 1, bool), np.full(len(edges) - 1, -1)
-        if len(full):
-            found = self._reads_of(arena, values, np.append(cuts[full], cuts[-1]))
-            gather[full], begin[full], end[full] = found[1:4]
-            length[full], parent[full] = -1, parents + cuts[full]
-        return Reads(arena, gather, begin, end, length, parent, _uneven(counts, edges)), parents
+    def _append_lengths(self, batch, place):
+        for at in range(self._words[self._bounds + batch], self._words[self._bounds + batch + 1]):
+            for _ in range(self._form_rows[self._forms[self._calls[self._call + at]]]):
+                self.indices.append(self._length(at, place, False))
 
-    def _ragged_reads(self, arena, values, counts, group: Group) -> Reads:
-        """Padded (rows, K) index matrices, K being the longest of a batch."""
-        zero, node_rows, edges = self.arenas[arena].zero, self.rows[group.nodes], group.bounds
-        ends = _bounds(counts)
-        longest = np.maximum.reduceat(counts, edges[:-1])
-        gather = np.zeros(group.size, bool)
-        first, last = np.zeros((2, group.size), np.int64)
-        for batch, (begin, end) in enumerate(zip(edges[:-1].tolist(), edges[1:].tolist())):
-            most = int(longest[batch])
-            if most == 0:
-                continue
-            padded = np.full((end - begin, most), zero, np.int64)
-            padded[np.arange(most) < counts[begin:end, None]] = values[ends[begin] : ends[end]]
-            flat = _by_row(padded, node_rows[begin:end], zero).ravel()
-            read = self._reads_of(arena, flat, np.array([0, len(flat)]))
-            gather[batch], first[batch], last[batch] = read[1][0], read[2][0], read[3][0]
-        lengths = None
-        if group.node_type.masked:
-            lengths = (
-                self._add_indices(np.repeat(counts, node_rows)) + _bounds(node_rows)[edges[:-1]]
-            )
-        return Reads(arena, gather, first, last, longest, None, _uneven(counts, edges), lengths)
+    def _close(self, first, word, flag):
+        """Note what a batch reads: indices from `first` on, or the slice that they are."""
+        items, count, neighbours = self.indices.items, self.indices.size - first, True
+        for place in range(first, self.indices.size):
+            neighbours = neighbours and (place == first or items[place] == items[place - 1] + 1)
+            self._last = max(self._last, items[place])
+        self._flags[flag], self._words[word] = not neighbours, first
+        if neighbours:
+            self._words[word], self.indices.size = items[first], first
+            self.sliced += count
+        else:
+            self.gathered += count
+        self._words[word + self._size] = self._words[word] + count
 
 
-def _bounds(sizes: np.ndarray) -> np.ndarray:
-    """Where pieces of these sizes begin if one follows the other, and where the last ends."""
-    bounds = np.zeros(len(sizes) + 1, np.int64)
-    sizes.cumsum(out=bounds[1:])
-    return bounds
+def _places(node_type: NodeType) -> List[int]:
+    """Where each argument is among those of a call: its number; or, as each call says how many
+    values it has, -1 - its number among such."""
+    places, fixed, counted = [], 0, -1
+    for argument in node_type.arguments:
+        if argument.kind.counted:
+            places.append(counted)
+            counted -= 1
+        else:
+            places.append(fixed)
+            fixed += 1
+    return places
 
 
-def _sizes(bounds: np.ndarray) -> np.ndarray:
-    """How far each is from the next."""
-    return bounds[1:] - bounds[:-1]
-
-
-def _at_least_one(
-    values: np.ndarray, counts: np.ndarray, zero: Any
-) -> Tuple[np.ndarray, np.ndarray]:
-    """Rows of values, and how many each call has: the row of zeros where it has none."""
-    none = counts == 0
-    if not none.any():
-        return values, counts
-    return np.insert(values, np.cumsum(counts)[none], zero), counts + none
-
-
-def _masked_where_uneven(reads: List[Reads]) -> List[Reads]:
-    """Without lengths in batches that have no padding."""
-    uneven = np.any([read.uneven for read in reads if read.uneven is not None], axis=0)
-    return [
-        read if read.lengths is None else read._replace(lengths=np.where(uneven, read.lengths, -1))
-        for read in reads
-    ]
-
-
-def _uneven(counts: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """Whether the counts of each batch differ."""
-    return np.maximum.reduceat(counts, edges[:-1]) != np.minimum.reduceat(counts, edges[:-1])
-
-
-def _by_row(padded: np.ndarray, rows: np.ndarray, zero: Optional[int]) -> np.ndarray:
-    """Repeat the line of a value of several rows for each of its rows, counting up."""
-    if (rows == 1).all():
-        return padded
-    lines = np.repeat(padded, rows, axis=0)
-    lines += np.where(lines == zero, 0, expand(np.zeros(len(rows), np.int64), rows)[:, None])
-    return lines
+def _source(wanted: Tuple[int, int, bool, int]) -> Tuple[int, int, bool]:
+    return wanted[:3]

@@ -6,7 +6,7 @@ index where not. All indices of the evaluation are one array. Batches are kept b
 of numbers: there are hundreds of them, and few types. Nothing here touches MXNet's engine.
 """
 
-from typing import List, NamedTuple, Optional, Tuple
+from typing import FrozenSet, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
@@ -181,6 +181,9 @@ class Group(NamedTuple):
         One for each argument.
     writes : tuple of Writes
         One for each output.
+    known : frozenset of int
+        Arguments that are one value a call, of which every batch reads only what is there before
+        the first of them.
     hoisted : bool
         See `Batch`.
     """
@@ -192,6 +195,7 @@ class Group(NamedTuple):
     bounds: np.ndarray
     reads: Tuple[Reads, ...]
     writes: Tuple[Writes, ...]
+    known: FrozenSet[int] = frozenset()
     hoisted: bool = False
 
     @property
@@ -277,8 +281,8 @@ class Plan(NamedTuple):
     ----------
     arenas : list of ArenaPlan
     groups : list of Group
-    values, rows : numpy.ndarray
-        int64, what is computed, and the first row of each in its arena.
+    values : numpy.ndarray
+        int64, what is computed.
     indices : numpy.ndarray
         int32.
     gathered_rows, sliced_rows : int
@@ -288,7 +292,6 @@ class Plan(NamedTuple):
     arenas: List[ArenaPlan]
     groups: List[Group]
     values: np.ndarray
-    rows: np.ndarray
     indices: np.ndarray
     gathered_rows: int
     sliced_rows: int

@@ -3,12 +3,11 @@
 Results lie in the order of the batches, so that each reads a slice.
 """
 
-from typing import Dict, FrozenSet, List, Sequence, Tuple
+from typing import List, Sequence, Tuple
 
 import numpy as np
 
 from ..graph.collect import expand
-from ..subgraph.node_type import Kind
 from ..subgraph.split import Split, hoisted, looked_up
 from .plan import ArenaPlan, Group, Plan, Reads, Traits, Writes
 
@@ -25,9 +24,8 @@ def hoist(plan: Plan, traits: Sequence[Traits]) -> Plan:
             and not (node_type.alone or node_type.whole)
             and group.rows.mean() < own.hoisted_below
         ):
-            known = known_before(plan, group)
             fused = int(group.rows.mean()) <= own.fused_up_to
-            parts = known and hoisted(node_type, known, fused)
+            parts = group.known and hoisted(node_type, group.known, fused)
         if parts:
             first, group = _apart(plan, group, parts, indices, at_once=True)
             early.append(first)
@@ -47,7 +45,7 @@ def look_ups_apart(plan: Plan) -> Plan:
             group = group._replace(node_type=parts.early, reads=reads)
         elif parts is not None:
             at_once = group.size > 1 and not group.node_type.alone
-            at_once = at_once and known_before(plan, group).issuperset(parts.positions)
+            at_once = at_once and group.known.issuperset(parts.positions)
             first, group = _apart(plan, group, parts, indices, at_once)
             early.append(first)
         groups.append(group)
@@ -82,38 +80,10 @@ def _apart(
             reads=tuple(_read_all(plan, read, indices) for read in reads),
         )
     assert parts.late is not None  # else there is nothing to tell apart
-    return first, group._replace(node_type=parts.late, reads=group.reads + tuple(found))
-
-
-def known_before(plan: Plan, group: Group) -> FrozenSet[int]:
-    """The arguments of which every batch reads only what earlier batches wrote.
-
-    Rows are given out in the order in which they are written, inputs first.
-    """
-    written: Dict[int, int] = {}  # of each arena, by the type's first batch and later ones
-    for other in plan.groups:
-        begin = int(np.searchsorted(other.numbers, group.numbers[0]))
-        for write in other.writes if begin < other.size else ():
-            written[write.arena] = min(
-                int(write.begin[begin]), written.get(write.arena, plan.arenas[write.arena].rows)
-            )
-    return frozenset(
-        position
-        for position, (argument, read) in enumerate(zip(group.node_type.arguments, group.reads))
-        if argument.kind is Kind.ROWS
-        and _last_row(plan, read) < written.get(read.arena, plan.arenas[read.arena].rows)
-    )
-
-
-def _last_row(plan: Plan, read: Reads) -> int:
-    last = read.end[~read.gather].max(initial=0) - 1
-    gathered = _rows_gathered(plan, read)
-    return int(gathered.max(initial=last))
-
-
-def _rows_gathered(plan: Plan, read: Reads) -> np.ndarray:
-    begin = read.begin[read.gather]
-    return plan.indices[expand(begin, read.end[read.gather] - begin)]
+    late = group._replace(node_type=parts.late, reads=group.reads + tuple(found))
+    if at_once:
+        late = late._replace(known=late.known.union(range(len(group.reads), len(late.reads))))
+    return first, late
 
 
 def _read_all(plan: Plan, read: Reads, indices: List[np.ndarray]) -> Reads:

@@ -12,6 +12,7 @@ from mxnet import autograd, gluon
 import gluon_edbatch as edb
 from gluon_edbatch.ops.registry import OPS
 from gluon_edbatch.testing import assert_matches_eager
+from support.oracle import plans_moved_by_hand
 
 pytestmark = pytest.mark.skipif(not edb.native_available(), reason='no native operators')
 
@@ -34,6 +35,14 @@ def batches(model, samples):
             values = [model(x) for x in samples]
         edb.forward(values)
     return {str(entry.name): entry.batches for entry in scope.report().types}
+
+
+def test_plans_move_the_rows_of_packed_sentences():
+    model = Layer(lambda F, x: F.softmax(x))
+    model.initialize()
+    with plans_moved_by_hand() as plans:
+        batches(model, sentences())
+    assert any(batch.node_type.packed for plan in plans for batch in plan.batches)
 
 
 class Layer(gluon.HybridBlock):

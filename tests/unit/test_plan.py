@@ -1,6 +1,9 @@
 """The memory plan: what is a slice and what a gather, and that nothing overlaps."""
 
+import contextlib
+
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mxnet import gluon
@@ -8,7 +11,9 @@ from mxnet.gluon import nn
 
 import gluon_edbatch as edb
 from support.models import TreeLSTM, ndarrays, random_trees, started
+from support.oracle import plans_moved_by_hand
 from support.plans import assert_sound, plan_of
+from support.programs import as_ndarrays, programs, run, schedulers
 
 
 @settings(max_examples=60)
@@ -23,6 +28,58 @@ def test_plans_of_trees_are_sound(seed, count, scheduler):
 
 
 TREES = started(TreeLSTM())
+
+
+@pytest.mark.parametrize('native', [True, False])
+def test_plans_of_random_programs_move_what_calls_name(native):
+    @settings(max_examples=150)
+    @given(st.lists(programs(reads=True), min_size=1, max_size=4), schedulers, st.integers(0, 3))
+    def check(minibatch, scheduler, skip):
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(edb.compile_options(native=native))
+            plans = stack.enter_context(plans_moved_by_hand())
+            with edb.batching(scheduler):
+                values = [run(program, True, as_ndarrays(program)) for program in minibatch]
+            edb.forward([each[skip:] for each in values])
+            found.update(kind for plan in plans for kind in kinds_of(plan))
+
+    found = set()
+    check()
+    assert found >= {'slice', 'gather', 'ragged', 'imports', 'several rows'}
+
+
+def kinds_of(plan):
+    """What happens in a plan."""
+    for batch in plan.batches:
+        for read in batch.reads:
+            yield 'gather' if read.gather else 'slice'
+            yield from ['ragged'] * (read.length is not None or read.parents is not None)
+        yield from ['several rows'] * (batch.rows > len(batch.nodes))
+    yield from ['imports' for arena in plan.arenas if arena.imports]
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 999), st.integers(1, 12), st.booleans())
+def test_plans_of_trees_move_what_calls_name(seed, count, native):
+    trees = random_trees(count, seed=seed)
+    with edb.compile_options(native=native), plans_moved_by_hand() as plans:
+        plan_of(lambda: [TREES(tree) for tree in trees])
+    assert plans
+
+
+class Mean(gluon.HybridBlock):
+    """Children whose number counts: padding is masked."""
+
+    def hybrid_forward(self, F, children):
+        return F.mean(children, axis=1)
+
+
+def test_plans_of_masked_padding_move_what_calls_name():
+    net, values = Mean(), ndarrays(6, (2, 4))
+    with edb.compile_options(native=False), plans_moved_by_hand() as plans:
+        plan_of(lambda: [net(edb.ragged(values[:count], shape=(2, 4))) for count in (3, 0, 6, 1)])
+    ((batch,),) = [plan.batches for plan in plans]
+    assert batch.reads[0].lengths is not None and batch.rows == 8
 
 
 def test_a_chain_of_whole_batches_reads_slices_only():

@@ -1,0 +1,78 @@
+# The types of layout.py for Cython; without it the module is ordinary Python.
+cimport cython
+
+@cython.final
+cdef class Indices:
+    cdef int[::1] items  # of the buffer
+    cdef object _buffer
+    cdef public Py_ssize_t size
+    cdef Py_ssize_t _room
+    cdef int append(self, int row) except -1
+
+@cython.final
+cdef class _Planner:
+    cdef object _recording, _types, _several, _node_type
+    cdef public list arenas
+    cdef dict _index, _placed
+    cdef set _of_several_rows
+    cdef public Indices indices
+    cdef public Py_ssize_t gathered, sliced
+    cdef const int[::1] _kinds, _evaluation
+    cdef const long long[::1] _forms, _form_rows, _outputs, _offsets, _args
+    cdef const long long[::1] _length_offsets, _lengths, _rows
+    cdef long long[::1] _row, _words, _values, _tops
+    cdef unsigned char[::1] _flags
+    cdef int[::1] _calls
+    cdef object _all_words, _all_flags, _all_calls
+    cdef list _sizes, _begins, _writes, _before
+    cdef Py_ssize_t _results, _numbers_at
+    cdef Py_ssize_t _size, _fixed, _bounds, _call, _word, _flag, _parents, _last  # of a group
+    cdef Py_ssize_t _start, _count, _top, _span, _most  # of an argument, a value; of a batch
+    cdef bint _masked
+    @cython.locals(place=Py_ssize_t, value='long long', number='long long', first='long long',
+                   last='long long', earlier=bint, arrays=set)
+    cpdef place_given(self)
+    cdef _arena(self, key)
+    @cython.locals(nodes='const int[::1]', cuts='const long long[::1]', batch=Py_ssize_t,
+                   kind=Py_ssize_t, done=list)
+    cpdef place_results(self, order, bounds)
+    @cython.locals(batch=Py_ssize_t, kind=Py_ssize_t, words=Py_ssize_t, flags=Py_ssize_t,
+                   calls=Py_ssize_t, reads=Py_ssize_t, ragged=Py_ssize_t, counts=list, writes=list)
+    cdef _make_columns(self, const int[::1] nodes, const long long[::1] cuts)
+    @cython.locals(size=Py_ssize_t, word=Py_ssize_t, call=Py_ssize_t, bounds=Py_ssize_t,
+                   first=Py_ssize_t, position=Py_ssize_t, column=Py_ssize_t, output=Py_ssize_t,
+                   arena=Py_ssize_t, top='long long', value='long long', writes=list)
+    cdef _place_batch(self, Py_ssize_t kind, Py_ssize_t own, Py_ssize_t batch,
+                      const int[::1] nodes)
+    @cython.locals(size=Py_ssize_t, word=Py_ssize_t, call=Py_ssize_t, position=Py_ssize_t,
+                   place=Py_ssize_t, arena=Py_ssize_t, pads=bint)
+    cpdef group(self, Py_ssize_t kind, traits)
+    cdef _column(self)
+    cdef _flag_column(self)
+    cdef _group_writes(self, arena)
+    @cython.locals(word=Py_ssize_t, flag=Py_ssize_t, batch=Py_ssize_t, first=Py_ssize_t)
+    cdef _plain(self, arena, Py_ssize_t place)
+    @cython.locals(word=Py_ssize_t, flag=Py_ssize_t, batch=Py_ssize_t, first=Py_ssize_t,
+                   size=Py_ssize_t, parents=Py_ssize_t, zero=int)
+    cdef _segments(self, arena, Py_ssize_t place, bint packed)
+    @cython.locals(word=Py_ssize_t, flag=Py_ssize_t, batch=Py_ssize_t, first=Py_ssize_t,
+                   size=Py_ssize_t, zero=int)
+    cdef _padded(self, arena, Py_ssize_t place)
+    @cython.locals(lengths=Py_ssize_t, earlier=Py_ssize_t)
+    cdef void _find(self, Py_ssize_t node, Py_ssize_t place) noexcept
+    cdef int _look_up(self, long long value) except -1
+    @cython.locals(least=Py_ssize_t, at=Py_ssize_t, length=Py_ssize_t)
+    cdef bint _measure(self, Py_ssize_t batch, Py_ssize_t place, bint packed) except -1
+    cdef Py_ssize_t _length(self, Py_ssize_t at, Py_ssize_t place, bint packed) except -1
+    @cython.locals(at=Py_ssize_t, place=Py_ssize_t, row='long long')
+    cdef _append_values(self, Py_ssize_t batch, Py_ssize_t argument, int zero)
+    @cython.locals(at=Py_ssize_t, value=Py_ssize_t, row='long long', node=Py_ssize_t)
+    cdef _append_padded(self, Py_ssize_t batch, Py_ssize_t place, int zero)
+    @cython.locals(at=Py_ssize_t, begin=Py_ssize_t)
+    cdef _append_parents(self, Py_ssize_t batch, Py_ssize_t place, bint packed)
+    @cython.locals(at=Py_ssize_t)
+    cdef _append_lengths(self, Py_ssize_t batch, Py_ssize_t place)
+    @cython.locals(items='int[::1]', count=Py_ssize_t, neighbours=bint, place=Py_ssize_t)
+    cdef _close(self, Py_ssize_t first, Py_ssize_t word, Py_ssize_t flag)
+
+cdef list _places(node_type)
