@@ -174,8 +174,7 @@ def element_calls(forms: Forms, form: Form, maker: Maker, specs: Specs) -> Optio
 
     def call_of(part: SubgraphPart, name: str, specs: Specs) -> Optional[PartCall]:
         own = [specs[position] for position in part.inputs]
-        head = *maker.head, name
-        made = forms.make_form(maker._replace(head=head, made_with=head), own, lambda: part.graph)
+        made = forms.make_form(maker._replace(head=(*maker.head, name)), own, lambda: part.graph)
         made.block, made.mutable = form.block, form.mutable
         proved = made.node_type.neutral and not made.node_type.alone
         return PartCall(made, part.inputs) if proved else None

@@ -429,3 +429,17 @@ def test_numpy_arrays_are_as_in_a_scope(values):
     assert (eager.dtype, eager.shape) == (recorded.dtype, recorded.shape)
     np.testing.assert_array_equal(eager.asnumpy(), recorded.asnumpy())
     np.testing.assert_array_equal(eager.lengths.asnumpy(), recorded.lengths.asnumpy())
+
+
+@pytest.mark.parametrize('block', [True, False])
+def test_what_keeps_calls_for_each_value_apart_is_explained(block):
+    class Twice(nn.HybridBlock):
+        def hybrid_forward(self, F, x):
+            return F.softmax(x * 2, axis=1)
+
+    twice = Twice()
+    with edb.batching() as scope:
+        ragged = [edb.ragged([nd.ones((1, width))] * 2) for width in (3, 4)]
+        results = [twice(r) if block else nd.softmax(r, axis=1) for r in ragged]
+    edb.forward(results)
+    assert '(n, 3)' in str(scope.explain()) and '(n, 4)' in str(scope.explain())

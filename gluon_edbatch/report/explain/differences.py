@@ -123,8 +123,9 @@ def _of_block(node_type: NodeType, block: gluon.Block) -> Iterator[Tuple[Cause, 
     for name, part in zip(names, template):
         for what, value in _parts(part, name):
             yield Cause.ARGUMENT, what, value
-            if value is ARRAY:
-                yield from _of_array(what, next(arguments), node_type)
+            argument = next(arguments, None) if value is ARRAY else None
+            if argument is not None:  # a part of the calls may not read it
+                yield from _of_array(what, argument, node_type)
     yield (
         Cause.DTYPE,
         PARAMETERS,
