@@ -34,7 +34,7 @@ from .frontier import Frontier
 from .fsm import FSMScheduler
 from .learning import learn_policy
 from .policy import Policy, QLearningConfig
-from .protocol import Schedule, Scheduler
+from .protocol import Schedule, Scheduler, of_name
 from .run import Run
 from .sufficient import SufficientConditionScheduler
 from .unbatched import UnbatchedScheduler
@@ -90,10 +90,7 @@ def get_scheduler(scheduler: Union[str, Scheduler]) -> Scheduler:
         ``"fsm"`` is always the same object: its policies last as long as the process.
     """
     if isinstance(scheduler, str):
-        if scheduler not in _SCHEDULERS:
-            names = ', '.join(repr(name) for name in sorted(_SCHEDULERS))
-            raise ValueError(f'there is no scheduler {scheduler!r}; there are {names}')
-        return _SCHEDULERS[scheduler]()
+        return of_name('scheduler', scheduler, _SCHEDULERS)
     if (
         isinstance(scheduler, type)
         or not callable(getattr(scheduler, 'schedule', None))

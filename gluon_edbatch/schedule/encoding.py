@@ -16,6 +16,7 @@ from typing import Callable, Dict, Optional, Protocol, Tuple, Union
 from ..brief import brief
 from .bound import CostToGo
 from .paths import ReadyPaths
+from .protocol import of_name
 from .run import Run
 
 State = Tuple[int, ...]
@@ -88,7 +89,15 @@ class MaxEncoding(_ReadyTypes):
         return tuple(sorted(counts)) + (min(counts, key=lambda kind: (-counts[kind], kind)),)
 
 
-class PathEncoding:
+class _PressingTypes:
+    """An encoding of pairs, of a type and what follows it, that which presses most first."""
+
+    def coarser(self, state: State) -> Optional[State]:
+        """The state without its last type."""
+        return state[:-2] if len(state) > 2 else None
+
+
+class PathEncoding(_PressingTypes):
     """The ready types by the longest ways to the end that their ready nodes begin.
 
     The first is the type that presses most: a way weighs e**2 times as much as one that is a node
@@ -115,12 +124,8 @@ class PathEncoding:
         state, steps = ReadyPaths(run).state, self.steps
         return lambda: state(steps)
 
-    def coarser(self, state: State) -> Optional[State]:
-        """The state without its last type."""
-        return state[:-2] if len(state) > 2 else None
 
-
-class BoundEncoding:
+class BoundEncoding(_PressingTypes):
     """The same order; each type is followed by whether a batch of it lowers the lower bound."""
 
     name = 'E_bound'
@@ -145,10 +150,6 @@ class BoundEncoding:
 
         return encode
 
-    def coarser(self, state: State) -> Optional[State]:
-        """The state without its last type."""
-        return state[:-2] if len(state) > 2 else None
-
 
 _ENCODINGS: Dict[str, Callable[[], StateEncoding]] = {
     'E_base': BaseEncoding,
@@ -169,10 +170,7 @@ def get_encoding(encoding: Union[str, StateEncoding]) -> StateEncoding:
         ``name`` and the methods of `StateEncoding`.
     """
     if isinstance(encoding, str):
-        if encoding not in _ENCODINGS:
-            names = ', '.join(repr(name) for name in sorted(_ENCODINGS))
-            raise ValueError(f'there is no state encoding {encoding!r}; there are {names}')
-        return _ENCODINGS[encoding]()
+        return of_name('state encoding', encoding, _ENCODINGS)
     if isinstance(encoding, type) or not all(
         callable(getattr(encoding, method, None)) for method in ('follow', 'coarser')
     ):

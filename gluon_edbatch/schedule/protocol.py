@@ -1,7 +1,7 @@
 """What a scheduler is: a graph in, batches out."""
 
 from dataclasses import dataclass
-from typing import Iterator, Protocol, Sequence
+from typing import Callable, Iterator, Mapping, Protocol, Sequence, TypeVar
 
 import numpy as np
 
@@ -111,3 +111,14 @@ class Scheduler(Protocol):
     def schedule(self, graph: Graph) -> Schedule:
         """Batches of one type each that hold every node once, producers before consumers."""
         ...
+
+
+Made = TypeVar('Made')
+
+
+def of_name(what: str, name: str, known: Mapping[str, Callable[[], Made]]) -> Made:
+    """What is known by a name."""
+    if name not in known:
+        names = ', '.join(repr(each) for each in sorted(known))
+        raise ValueError(f'there is no {what} {name!r}; there are {names}')
+    return known[name]()
