@@ -1,9 +1,14 @@
 """Attributes of operators: MXNet's text, read as what it means."""
 
-from typing import Any, Dict, Optional, Set, Tuple, Union
+from typing import Any, Dict, List, Optional, Set, Tuple, Union
 
 Shape = Tuple[int, ...]
 MaybeNone = Union[int, Any]  # None where an operator of MXNet allows it, which its rule knows
+
+
+def unlike(one: Shape, other: Shape) -> List[int]:
+    """The axes in which two shapes differ."""
+    return [axis for axis, sizes in enumerate(zip(one, other)) if sizes[0] != sizes[1]]
 
 
 class Attrs(Dict[str, str]):
@@ -39,6 +44,15 @@ class Attrs(Dict[str, str]):
         """An axis of an array, counted from the first."""
         axis = self.integer(name, default)
         return axis if axis is None else axis % rank
+
+    def order(self, op: str, rank: int) -> List[int]:
+        """Of an array's axes, as ``transpose`` or ``SwapAxis`` puts them."""
+        axes = list(range(rank))
+        if op == 'transpose':
+            return [axis % rank for axis in self.integers('axes')] or axes[::-1]
+        one, other = (self.axis(key, rank, 0) for key in ('dim1', 'dim2'))
+        axes[one], axes[other] = other, one
+        return axes
 
     def axes(self, rank: int, name: str = 'axis') -> Set[int]:
         """Those that a reduction is over, whether they are named or excluded."""

@@ -76,10 +76,6 @@ def binary_function(name: str, needs: str = '') -> Function:
 
 
 def _declared(functions: List[Function], name: str, needs: str, reals: int) -> Function:
-    for known in functions:
-        if known.name == name:
-            assert (known.needs, known.reals) == (needs, reals), f'{name} is declared in two ways'
-            return known
     functions.append(Function(name, len(functions), needs, reals))
     return functions[-1]
 

@@ -39,6 +39,12 @@ def unary(
     return rule
 
 
+def function(name: str, needs: str = '', *reals: Callable[[Attrs], float]) -> NativeRule:
+    """The same of a function that is declared here (see `unary_function`)."""
+    declared = unary_function(name, needs, len(reals))
+    return unary(declared, lambda attrs: tuple([real(attrs) for real in reals]))
+
+
 def scalar(attrs: Attrs) -> float:
     return attrs.number('scalar', 1)
 
@@ -52,25 +58,24 @@ def _single(text: str) -> float:
     return float(np.float32(text))
 
 
-_ACTIVATIONS = {
+ACTIVATIONS = {
     'relu': unary_function('Relu', 'y'),
     'sigmoid': unary_function('Sigmoid', 'y'),
     'tanh': unary_function('Tanh', 'y'),
     'softrelu': unary_function('SoftRelu', 'y'),
     'softsign': unary_function('SoftSign', 'x'),
 }
-_SQUARE, _SQRT = unary_function('Square', 'x'), unary_function('Sqrt', 'y')
-_SUBTRACT, _MULTIPLY = binary_function('Subtract'), binary_function('Multiply', 'xy')
-_DIVIDE = binary_function('Divide', 'xy')
+SQUARE, SQRT = unary_function('Square', 'x'), unary_function('Sqrt', 'y')
+DIVIDE = binary_function('Divide', 'xy')
 _L2_AXES = {'instance': (1, None), 'channel': (1, 2), 'spatial': (2, None)}
-_LEAKY, _CLIP = unary_function('Leaky', 'x', 1), unary_function('Clip', 'x', 2)
-_ELU = unary_function('Elu', 'y', 1)
-
-clip = unary(_CLIP, lambda attrs: (_single(attrs['a_min']), _single(attrs['a_max'])))
+_LEAKY, _ELU = unary_function('Leaky', 'x', 1), unary_function('Elu', 'y', 1)
+clip = function(
+    'Clip', 'x', lambda attrs: _single(attrs['a_min']), lambda attrs: _single(attrs['a_max'])
+)
 
 
 def activation(call: LoweredCall) -> None:
-    function = _ACTIVATIONS.get(call.attrs['act_type'])
+    function = ACTIVATIONS.get(call.attrs['act_type'])
     if function is None:
         raise Unsupported(f'has Activation of type {call.attrs["act_type"]}')
     unary(function)(call)
@@ -245,14 +250,9 @@ def slice_axes(call: LoweredCall) -> None:
 def transpose(call: LoweredCall) -> None:
     """Two groups of neighbouring axes change places."""
     lead, rank = call.x.lead, len(call.x.shape) + call.x.lead
-    if call.op == 'transpose':
-        axes = list(call.attrs.integers('axes')) or list(reversed(range(rank)))
-    else:
-        axes = list(range(rank))
-        first, second = (call.attrs.axis(key, rank, 0) for key in ('dim1', 'dim2'))
-        axes[first], axes[second] = second, first
     if by_heads(call):
         return
+    axes = call.attrs.order(call.op, rank)
     if axes[:lead] != list(range(lead)) or rank == lead:
         raise Unsupported('moves rows')
     moved = [place for place, axis in enumerate(axes) if place != axis] or [lead]
@@ -482,13 +482,13 @@ def l2_normalization(call: LoweredCall) -> None:
         raise Unsupported(f'has {call.op} of single numbers, whose gradient is rounding only')
     square = low.new(out.width, x.ragged)
     norm = [low.new(out.width // length, x.ragged) for _ in range(3)]
-    low.emit(Opcode.UNARY, square, x.view, numbers=(_SQUARE.number,))
+    low.emit(Opcode.UNARY, square, x.view, numbers=(SQUARE.number,))
     low.emit(Opcode.REDUCE, norm[0], square, numbers=(length, inner), reals=(1.0,))
     epsilon = _single(call.attrs.get('eps', '1e-10'))
     low.emit(Opcode.UNARY, norm[1], norm[0], numbers=(AFFINE.number,), reals=(1.0, epsilon))
-    low.emit(Opcode.UNARY, norm[2], norm[1], numbers=(_SQRT.number,))
+    low.emit(Opcode.UNARY, norm[2], norm[1], numbers=(SQRT.number,))
     spread = Spread.TILE if inner > 1 else Spread.REPEAT
-    low.emit(Opcode.BINARY, out, x.view, norm[2], numbers=(_DIVIDE.number, Spread.SAME, spread))
+    low.emit(Opcode.BINARY, out, x.view, norm[2], numbers=(DIVIDE.number, Spread.SAME, spread))
 
 
 def layer_norm(call: LoweredCall) -> None:

@@ -103,14 +103,7 @@ def upsampling(call: OpCall) -> bool:
 
 
 def transpose(call: OpCall) -> bool:
-    axes = call.attrs.integers('axes')
-    return bool(axes) and axes[0] == 0
-
-
-def swapaxes(call: OpCall) -> bool:
-    rank = len(call.inputs[0])
-    axes = [call.attrs.integer(key, 0) % rank for key in ('dim1', 'dim2')]
-    return 0 not in axes or axes[0] == axes[1]
+    return call.attrs.order(call.op, len(call.inputs[0]))[:1] == [0]
 
 
 def expand_dims(call: OpCall) -> bool:

@@ -29,11 +29,10 @@ def _affine(names: str, affine: Affine, **facts: Any) -> None:
     _unary(names, affine=affine, native=native.unary(AFFINE, affine), **facts)
 
 
-_unary('tanh', padding=keeps, native=native.unary(unary_function('Tanh', 'y')))
-_unary('relu', padding=keeps, native=native.unary(unary_function('Relu', 'y')))
-_unary('softsign', padding=keeps, native=native.unary(unary_function('SoftSign', 'x')))
-_unary('square', padding=keeps, native=native.unary(unary_function('Square', 'x')))
-_unary('abs', padding=keeps, native=native.unary(unary_function('Abs', 'x')))
+for _name, _at in {'tanh': keeps, 'relu': keeps, 'softsign': keeps, 'sigmoid': finite}.items():
+    _unary(_name, padding=_at, native=native.unary(native.ACTIVATIONS[_name]))
+_unary('square', padding=keeps, native=native.unary(native.SQUARE))
+_unary('abs', padding=keeps, native=native.function('Abs', 'x'))
 _affine('negative', lambda _: (-1.0, -0.0), padding=keeps)
 _unary(
     '_copy',
@@ -41,16 +40,13 @@ _unary(
     native=native.unary(AFFINE, lambda _: COPY),
     arranged=arranged.same,
 )
-_unary('sigmoid', padding=finite, native=native.unary(unary_function('Sigmoid', 'y')))
-_unary('exp', padding=only_at(At.ZERO, At.FINITE), native=native.unary(unary_function('Exp', 'y')))
-_unary('log', padding=_AT_ONE, native=native.unary(unary_function('Log', 'x')))
-_unary('sqrt', padding=_AT_ONE, native=native.unary(unary_function('Sqrt', 'y')))
-_unary('gamma', padding=_AT_ONE, native=native.unary(unary_function('Gamma', 'x')))
-_unary('gammaln', padding=_AT_ONE, native=native.unary(unary_function('LogGamma', 'x')))
-_unary('erf', padding=keeps, native=native.unary(unary_function('Erf', 'x')))
-_unary(
-    'erfinv', padding=only_at(At.ZERO, At.ZERO), native=native.unary(unary_function('ErfInv', 'x'))
-)
+_unary('exp', padding=only_at(At.ZERO, At.FINITE), native=native.function('Exp', 'y'))
+_unary('log', padding=_AT_ONE, native=native.function('Log', 'x'))
+_unary('sqrt', padding=_AT_ONE, native=native.unary(native.SQRT))
+_unary('gamma', padding=_AT_ONE, native=native.function('Gamma', 'x'))
+_unary('gammaln', padding=_AT_ONE, native=native.function('LogGamma', 'x'))
+_unary('erf', padding=keeps, native=native.function('Erf', 'x'))
+_unary('erfinv', padding=only_at(At.ZERO, At.ZERO), native=native.function('ErfInv', 'x'))
 _RECIPROCAL = unary_function('Reciprocal', 'x', 1)
 _unary('reciprocal', padding=_AT_ONE, native=native.unary(_RECIPROCAL, lambda _: (1.0,)))
 _unary('clip', padding=finite, native=native.clip, never_adds=True)
@@ -140,13 +136,13 @@ _unary(
 _unary(
     '_maximum_scalar',
     padding=finite,
-    native=native.unary(unary_function('Maximum', 'x', 1), lambda attrs: (scalar(attrs),)),
+    native=native.function('Maximum', 'x', scalar),
     number=operand('broadcast_maximum'),
 )
 _unary(
     '_minimum_scalar',
     padding=finite,
-    native=native.unary(unary_function('Minimum', 'x', 1), lambda attrs: (scalar(attrs),)),
+    native=native.function('Minimum', 'x', scalar),
     number=operand('broadcast_minimum'),
 )
 _unary('_power_scalar', padding=padding.power, number=operand('broadcast_power'))
@@ -216,7 +212,7 @@ _binary(
     'broadcast_div',
     arithmetic=Arithmetic.QUOTIENT,
     padding=padding.quotient,
-    native=native.binary(binary_function('Divide', 'xy')),
+    native=native.binary(native.DIVIDE),
 )
 _binary(
     '_maximum',
@@ -447,7 +443,7 @@ _each(
 )
 _each(
     'SwapAxis',
-    rows=rows.swapaxes,
+    rows=rows.transpose,
     whole=whole.swapaxes,
     padding=padding.alike,
     native=native.transpose,

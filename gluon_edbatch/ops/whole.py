@@ -230,8 +230,7 @@ def reshaped(call: LiftedCall) -> mx.sym.Symbol:
 
 
 def transpose(call: LiftedCall) -> mx.sym.Symbol:
-    axes = call.attrs.integers('axes') or tuple(reversed(range(call.rank)))
-    return call.apply(call.x, axes=(0, *call.later(axes)))
+    return call.apply(call.x, axes=(0, *call.later(call.attrs.order(call.op, call.rank))))
 
 
 def swapaxes(call: LiftedCall) -> mx.sym.Symbol:

@@ -10,7 +10,7 @@ from typing import Any, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, T
 
 import mxnet as mx
 
-from ..ops.attrs import Shape
+from ..ops.attrs import Shape, unlike
 from .ir import Subgraph
 from .numpy_mode import OTHER_LENGTHS, in_terms_of_nd
 from .padding import LENGTHS, padding_of
@@ -69,7 +69,7 @@ def differing_axes(one: Sequence[Shape], other: Sequence[Shape]) -> Optional[Dic
     """In which axis each array differs, if it does; None if one differs in anything else."""
     found = {}
     for position, (mine, others) in enumerate(zip(one, other)):
-        axes = [axis for axis, sizes in enumerate(zip(mine, others)) if sizes[0] != sizes[1]]
+        axes = unlike(mine, others)
         if len(mine) != len(others) or len(axes) > 1:
             return None
         if axes:

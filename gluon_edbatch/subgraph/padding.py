@@ -32,7 +32,7 @@ import numpy as np
 from ..mx.arrays import dtype_number
 from ..mx.symbols import infer_shape, symbol_function
 from ..ops import op_of
-from ..ops.attrs import Shape
+from ..ops.attrs import Shape, unlike
 from ..ops.padding import At, AxisLink, Places, RaggedCall, RaggedEntry, Unproved
 from .ir import Attrs, Entry, Node, Subgraph
 
@@ -204,7 +204,7 @@ def _lengthened(node: Node, shapes: _Shapes, group: Places) -> Optional[List[int
 
 def _differing(one: Shape, other: Shape) -> Optional[List[int]]:
     """Axes that have the one length of trials, then the other; None if anything else differs."""
-    axes = [axis for axis, sizes in enumerate(zip(one, other)) if sizes[0] != sizes[1]]
+    axes = unlike(one, other)
     trials = {(one[axis], other[axis]) for axis in axes}
     return axes if len(one) == len(other) and trials <= {_TRIAL_LENGTHS} else None
 

@@ -13,7 +13,7 @@ from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence
 import mxnet as mx
 
 from ..ops import op_of
-from ..ops.attrs import Shape
+from ..ops.attrs import Shape, unlike
 from .ir import Entry, Node, Subgraph
 from .rewrite import Operand, Rewriter
 
@@ -109,7 +109,7 @@ def _layouts(
 def _layout(one: Shape, other: Shape, rows: int) -> _EntryAxes:
     if len(one) != len(other):
         raise _KeptAsItIs
-    axes = [axis for axis, sizes in enumerate(zip(one, other)) if sizes[0] != sizes[1]]
+    axes = unlike(one, other)
     values = [axis for axis in axes if axis and other[axis] == one[axis] + _FURTHER]
     if axes != [0, *values] or len(values) > 1 or other[0] != 2 * one[0] or one[0] % rows:
         raise _KeptAsItIs
@@ -206,13 +206,7 @@ class _Mover:
         return self._shaped(call.inputs[0], after.moved)
 
     def _transpose(self, call: _AxesCall) -> Operand:
-        x, rank = call.x, len(call.x.shape)
-        if call.node.op == 'transpose':
-            axes = list(call.node.attrs.integers('axes')) or list(reversed(range(rank)))
-        else:
-            axes = list(range(rank))
-            one, other = (call.node.attrs.axis(key, rank, 0) for key in ('dim1', 'dim2'))
-            axes[one], axes[other] = other, one
+        x, axes = call.x, call.node.attrs.order(call.node.op, len(call.x.shape))
         if axes[0] != 0:
             raise _KeptAsItIs
         order = [x.place(axes[axis]) for axis in call.after.others]

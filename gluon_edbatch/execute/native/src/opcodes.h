@@ -69,8 +69,8 @@ void with_unary(int64_t which, T first, T second, Body body) {
     case 6: body(Square<T>{}, Slope{"Square", kFromArgument}); break;
     case 7: body(Sqrt<T>{}, Slope{"Sqrt", kFromResult}); break;
     case 8: body(Leaky<T>{first}, Slope{"Leaky", kFromArgument}); break;
-    case 9: body(Clip<T>{first, second}, Slope{"Clip", kFromArgument}); break;
-    case 10: body(Elu<T>{first}, Slope{"Elu", kFromResult}); break;
+    case 9: body(Elu<T>{first}, Slope{"Elu", kFromResult}); break;
+    case 10: body(Clip<T>{first, second}, Slope{"Clip", kFromArgument}); break;
     case 11: body(Abs<T>{}, Slope{"Abs", kFromArgument}); break;
     case 12: body(Exp<T>{}, Slope{"Exp", kFromResult}); break;
     case 13: body(Log<T>{}, Slope{"Log", kFromArgument}); break;
@@ -90,15 +90,15 @@ template <typename T, typename Body>
 void with_binary(int64_t which, Body body) {
   switch (which) {
     case 0: body(Add<T>{}, Slope{"Add", kFromNothing}); break;
-    case 1: body(Subtract<T>{}, Slope{"Subtract", kFromNothing}); break;
-    case 2: body(Multiply<T>{}, Slope{"Multiply", kFromArgument}); break;
-    case 3: body(Divide<T>{}, Slope{"Divide", kFromArgument}); break;
-    case 4: body(Equal<T>{}, Slope{"Equal", kFromNothing}); break;
-    case 5: body(NotEqual<T>{}, Slope{"NotEqual", kFromNothing}); break;
-    case 6: body(Greater<T>{}, Slope{"Greater", kFromNothing}); break;
-    case 7: body(GreaterEqual<T>{}, Slope{"GreaterEqual", kFromNothing}); break;
-    case 8: body(Lesser<T>{}, Slope{"Lesser", kFromNothing}); break;
-    case 9: body(LesserEqual<T>{}, Slope{"LesserEqual", kFromNothing}); break;
+    case 1: body(Divide<T>{}, Slope{"Divide", kFromArgument}); break;
+    case 2: body(Equal<T>{}, Slope{"Equal", kFromNothing}); break;
+    case 3: body(NotEqual<T>{}, Slope{"NotEqual", kFromNothing}); break;
+    case 4: body(Greater<T>{}, Slope{"Greater", kFromNothing}); break;
+    case 5: body(GreaterEqual<T>{}, Slope{"GreaterEqual", kFromNothing}); break;
+    case 6: body(Lesser<T>{}, Slope{"Lesser", kFromNothing}); break;
+    case 7: body(LesserEqual<T>{}, Slope{"LesserEqual", kFromNothing}); break;
+    case 8: body(Subtract<T>{}, Slope{"Subtract", kFromNothing}); break;
+    case 9: body(Multiply<T>{}, Slope{"Multiply", kFromArgument}); break;
     case 10: body(Larger<T>{}, Slope{"Larger", kFromArgument}); break;
     case 11: body(Smaller<T>{}, Slope{"Smaller", kFromArgument}); break;
     default: throw std::runtime_error("unknown elementwise function");
