@@ -24,7 +24,6 @@ from .output import aligned, rounded
 __all__ = ['BlockSettings', 'CompiledBatch', 'PlainBatch', 'block_table', 'measure_block']
 
 MODES = 'forward', 'both'  # both: forward, and then backward
-READS = 'gather', 'slice'
 Row = Dict[str, Any]
 
 

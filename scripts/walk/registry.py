@@ -6,8 +6,7 @@ from typing import Dict, List, NamedTuple, Tuple
 import mxnet as mx
 from mxnet.base import _LIB, OpHandle, c_str, check_call, py_str
 
-from gluon_edbatch.errors import UnrecordableError
-from gluon_edbatch.mx.symbols import is_of_numpy_mode, symbol_function
+from gluon_edbatch.mx.symbols import is_of_numpy_mode
 
 
 class Attribute(NamedTuple):
@@ -56,15 +55,6 @@ class Operator(NamedTuple):
         if self.name in _INTERNAL:
             return _INTERNAL[self.name]
         return ''
-
-    @property
-    def recordable(self) -> bool:
-        """Whether MXNet has a function of Symbols for it."""
-        try:
-            symbol_function(self.name)
-            return True
-        except UnrecordableError:
-            return False
 
 
 _INTERNAL = dict.fromkeys(

@@ -56,11 +56,6 @@ class Levels:
     levels: List[Level]
     roots: np.ndarray
 
-    @property
-    def num_lone(self) -> int:
-        """Trees of a single node."""
-        return len(self.tokens) - self.num_inner - len(self.leaf_parents)
-
 
 def plan_levels(trees: Sequence[Any]) -> Levels:
     """Group the nodes of trees (with ``token`` and ``children``) by level."""
