@@ -11,9 +11,11 @@ from mxnet import autograd
 import gluon_edbatch as edb
 from gluon_edbatch.execute.backend import BACKENDS
 from gluon_edbatch.execute.cached.program import program_for
+from gluon_edbatch.execute.gradients import Gradients
 from gluon_edbatch.execute.machine import Machine
 from gluon_edbatch.execute.native.program import native_program
 from gluon_edbatch.execute.steps import Step, steps
+from gluon_edbatch.mx.custom_function import ADD
 from gluon_edbatch.subgraph.ir import Subgraph
 
 from .cells import CELLS, Cell
@@ -154,9 +156,12 @@ class CompiledBatch:
             for number, batch in enumerate(plan.batches)
             if batch.node_type.graph.parameters
         ]
-        for array in self._machine.gradients + self._machine.weights.gradients:
+        for array in self._machine.gradients:
             if array is not None:
                 array[:] = 1
+        weights = self._machine.weights.arrays
+        self.gradients = [mx.nd.zeros_like(array) for array in weights]
+        self._requests = [ADD] * len(weights)
         self.gathers = sum(read.gather for read in self._batch.reads)
         self.native = native_program(self._batch.node_type) is not None
         backend = BACKENDS[0] if self.native else BACKENDS[-1]
@@ -191,7 +196,10 @@ class CompiledBatch:
     def both(self) -> None:
         """Run the batch and differentiate it."""
         self._step.run(self._machine)
-        self._machine.tapes.pop().backward()
+        gradients = Gradients(self._machine.gradients, (), self.gradients, self._requests)
+        self._machine.weights.begin()
+        self._machine.tapes.pop().backward(gradients)
+        self._machine.weights.deliver(gradients)
 
 
 def measure_block(settings: BlockSettings) -> List[Row]:
