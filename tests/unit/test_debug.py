@@ -46,7 +46,7 @@ SHOWN = {  # from which level on
     ),
     'groups': (2, r'group HybridLambda.*\[4\]: batches \[3\]\n'),
     'what is hoisted': (2, r'arena 2\[0:5\] = Cell.* \(hoisted\) of 5 rows \(arena \d\[0:5\]\)\n'),
-    'what is gathered': (2, r'of 2 rows \(.*, arena \d\[indices 5:10, parents from 0\], '),
+    'what is gathered': (2, r'of 2 rows \(.*, arena \d\[indices 0:5, parents from 5\], '),
     'subgraphs': (3, r'%\d = _mul_scalar\(%\d, scalar=2\)\n'),
     'what passes change': (
         3,
