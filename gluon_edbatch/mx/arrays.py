@@ -60,6 +60,14 @@ def rows_of(array: NDArray, begin: int, end: int) -> NDArray:
     return NDArray(handle)
 
 
+def reshaped(array: NDArray, shape: Sequence[int]) -> NDArray:
+    """A view as ``array.reshape(shape)``, on a tape if autograd records, without what the array's
+    own method does about the ways to give a shape, which takes five sixths of the time."""
+    handle, axes = NDArrayHandle(), (ctypes.c_int64 * len(shape))(*shape)
+    check_call(_LIB.MXNDArrayReshape64(array.handle, len(shape), axes, False, ctypes.byref(handle)))
+    return NDArray(handle)
+
+
 def concatenated(arrays: Sequence[NDArray]) -> NDArray:
     """Their rows, one after the other; MXNet's own `concat` takes no truth values."""
     if arrays[0].dtype != np.bool_:

@@ -8,6 +8,7 @@ ones. GPU memory MXNet pools by itself.
 
 import bisect
 import itertools
+import math
 import threading
 from collections import deque
 from typing import Any, Deque, Dict, List, Optional, Tuple
@@ -16,7 +17,7 @@ import mxnet as mx
 import numpy as np
 from mxnet.ndarray import NDArray
 
-from .arrays import empty
+from .arrays import empty, reshaped, rows_of
 
 _SMALLEST = 1 << 16  # bytes; below, the C library keeps memory itself
 _DECAY = 0.999  # of the peak, by which the pool is bounded, with each piece taken
@@ -45,14 +46,14 @@ class Memory:
     def __init__(self, shape: Tuple[int, ...], dtype: Any, ctx: mx.Context):
         self._ticket: Optional[int] = None
         self.shown = False
-        size = int(np.prod(shape, dtype=np.int64))
+        size = math.prod(shape)
         if ctx.device_type != 'cpu' or size * np.dtype(dtype).itemsize < _SMALLEST:
             self.array = empty(shape, dtype, ctx)
             return
         self._pool = _pool
         self._ticket = _pool.ticket()  # before the piece, or an interrupt would leave it lent
         piece = _pool.take(self._ticket, (_rounded(size), np.dtype(dtype), ctx))
-        self.array = piece._slice(0, size).reshape(shape)
+        self.array = reshaped(rows_of(piece, 0, size), shape)
 
     def __del__(self):
         ticket = getattr(self, '_ticket', None)

@@ -12,6 +12,7 @@ from mxnet.gluon import nn
 
 import gluon_edbatch as edb
 from gluon_edbatch.execute.executable import executable
+from gluon_edbatch.execute.gradients import Gradients
 from gluon_edbatch.execute.native import compiler, library, stopwatch
 from gluon_edbatch.execute.native.program import native_program
 from gluon_edbatch.execute.steps import steps
@@ -290,10 +291,20 @@ def test_a_parameter_gets_all_that_is_added_to_it_in_whichever_way(ways, req, ty
     assert any(each.program.packs for each in native if each)
 
 
-def test_gradients_that_nobody_asks_for_are_left_out():
-    """As `autograd.grad` asks for those of its variables only."""
+def test_gradients_that_nobody_asks_for_are_left_out(monkeypatch):
+    """As `autograd.grad` asks for those of its variables only: in the operator's arrays for the
+    others is what was there."""
     net = started(Shared())
     wanted = net.one.weight.data()
+    operator, runs, others = mx.nd.op.edb_run_backward, [], []
+
+    def watched(*inputs, modes, **attributes):
+        runs.append(modes)
+        unwanted = [array for array, mode in zip(inputs[-len(modes) :], modes) if mode == '-']
+        for array in unwanted:
+            array[:] = 7
+        operator(*inputs, modes=modes, **attributes)
+        others.extend([array.copy() for array in unwanted])
 
     def gradient(scope):
         with autograd.record():
@@ -302,9 +313,23 @@ def test_gradients_that_nobody_asks_for_are_left_out():
             loss = edb.concat(values).square().sum()
         return autograd.grad(loss, [wanted])[0].asnumpy()
 
-    found = gradient(edb.batching)
-    np.testing.assert_allclose(found, gradient(contextlib.nullcontext), rtol=1e-5, atol=1e-6)
-    assert not any(each.grad().asnumpy().any() for each in net.collect_params().values())
+    expected = gradient(contextlib.nullcontext)
+    monkeypatch.setattr(mx.nd.op, 'edb_run_backward', watched)
+    np.testing.assert_allclose(gradient(edb.batching), expected, rtol=1e-5, atol=1e-6)
+    assert sorted(runs) == ['aa---', 'aw-']  # of the arena's gradient, and of the weights'
+    assert all((array == 7).asnumpy().all() for array in others)
+
+
+@pytest.mark.parametrize('request_, result', [(0, [3, 3]), (1, [2, 4]), (2, [2, 4]), (3, [5, 7])])
+def test_gradients_come_as_mxnet_wants_them(request_, result):
+    """By its codes, what is delivered once and twice to an array of threes."""
+    for times, expected in enumerate(result, 1):
+        target = mx.nd.full((2,), 3)
+        gradients = Gradients([], [], [target], [request_])
+        for _ in range(times):
+            gradients.deliver(0, mx.nd.full((2,), 2))
+        gradients.zero_inputs()
+        assert target.asnumpy().tolist() == [expected] * 2
 
 
 BOUNDS = {
