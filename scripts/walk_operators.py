@@ -7,6 +7,7 @@ Prints what of MXNet's registry is batched, and how; the exit status says whethe
 difference.
 
     python scripts/walk_operators.py --cases 10000 --seed 1
+    python scripts/walk_operators.py --calls 300 --seed 1           # what comes with many calls
     python scripts/walk_operators.py --seed 1 --only 'sort#3'       # one case
 """
 
@@ -42,6 +43,7 @@ def arguments(argv=None) -> argparse.Namespace:
         action='store_true',
         help='functions, methods and idioms of NumPy mode instead of operators',
     )
+    parser.add_argument('--calls', type=int, default=4, help='in each case (default: 4)')
     parser.add_argument('--only', metavar='OPERATOR#NUMBER', help='this case only')
     parser.add_argument('--jobs', type=int, default=2, help='processes at once (default: 2)')
     parser.add_argument('--json', metavar='FILE', help='write the table there, too')
@@ -70,6 +72,7 @@ def main(argv=None) -> int:
         if not chosen:
             sys.exit(f'--operators {" ".join(options.operators)}: MXNet has no such operator')
         cases = list(make_cases(chosen, options.seed, options.cases))
+    cases = [case._replace(calls=options.calls) for case in cases]
     progress = Progress(len(cases), options.seed)
     results = run_cases(cases, options.jobs, seen=progress)
     lines = lines_of(chosen, results)
@@ -78,7 +81,8 @@ def main(argv=None) -> int:
     for result in failed:
         print(
             f'\n{result.case}\n  {result.difference}\n  again: python scripts/walk_operators.py '
-            f'--seed {options.seed}{" --numpy" * options.numpy} --only {result.case.name!r}'
+            f'--seed {options.seed} --calls {options.calls}{" --numpy" * options.numpy} '
+            f'--only {result.case.name!r}'
         )
     counted = sum(result.how != 'eager fails' for result in results)
     print(

@@ -24,7 +24,6 @@ from ..errors import StaleValueError
 from ..mx.arrays import keep_on_tape
 from ..mx.custom_function import record_function
 from ..mx.modes import modes
-from ..mx.pace import wait_for_all
 from .gradients import Gradients
 from .machine import Machine
 from .sparse_tables import with_dense_gradient
@@ -58,7 +57,7 @@ class BackwardPass:
         tracked = [reference() for reference in getattr(cls._latest, 'references', ())]
         alive = [backward for backward in tracked if backward is not None]
         if any([backward._ran_before for backward in alive]):
-            wait_for_all()
+            mx.nd.waitall()
         for backward in alive:
             if backward._ran_before:
                 backward.release()

@@ -10,7 +10,8 @@ import threading
 import time
 from typing import Dict, List, NamedTuple, Optional, Sequence
 
-from ..mx.pace import wait_for_all
+import mxnet as mx
+
 from ..subgraph.node_type import NodeType
 from .executable import executable
 
@@ -146,7 +147,7 @@ class Timed:
         self._now = time.process_time if on_host else time.perf_counter
 
     def __enter__(self) -> None:
-        wait_for_all()
+        mx.nd.waitall()
         self._begin = self._now()
 
     def __exit__(self, kind, error, trace) -> None:
@@ -157,7 +158,7 @@ class Timed:
 
     def stop(self) -> None:
         """The end."""
-        wait_for_all()
+        mx.nd.waitall()
         seconds = (self._now() - self._begin) / self._calls
         for each in self._learning:
             each.append(seconds)

@@ -3,14 +3,15 @@
 Handing over a minibatch takes less time than computing it, and a loop that never asks for a value
 would queue any number of them, each with its memory. Two under way are enough to keep the engine
 busy.
+
+What failed meanwhile is raised here: MXNet raises an error once, to whoever waits first, and lets
+all others read memory that was never written.
 """
 
 import threading
 from collections import deque
-from contextlib import suppress
 from typing import Deque
 
-import mxnet as mx
 from mxnet.ndarray import NDArray
 
 _AHEAD = 2  # evaluations
@@ -22,20 +23,12 @@ class _Fences(threading.local):
 
 
 _local = _Fences()
-_who_looks_will_hear_of_it = suppress(mx.base.MXNetError)  # at values of an evaluation that failed
 
 
 def wait_for_engine() -> None:
     """To be called before an evaluation: wait until no more than `_AHEAD` are under way."""
     while len(_local.fences) >= _AHEAD:
-        with _who_looks_will_hear_of_it:
-            _local.fences.popleft().wait_to_read()
-
-
-def wait_for_all() -> None:
-    """Wait until nothing is under way, in whichever thread it was begun."""
-    with _who_looks_will_hear_of_it:
-        mx.nd.waitall()
+        _local.fences.popleft().wait_to_read()
 
 
 def under_way(written: NDArray) -> None:

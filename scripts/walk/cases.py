@@ -8,7 +8,7 @@ import numpy as np
 
 from .registry import Attribute, Operator
 
-FLOATS = ('float32',) * 11 + ('float64',) * 7 + ('float16', 'int32')
+FLOATS = ('float32',) * 11 + ('float64',) * 7 + ('float16', 'int32', 'uint8')
 _DTYPES = ('float16', 'float32', 'float64', 'int32', 'int64', 'int8', 'uint8')
 
 
@@ -54,6 +54,8 @@ class Case(NamedTuple):
         Whether every other call has one row more.
     code : str
         Of NumPy mode: the call as a user writes it, ``a``, ``b``, … being the arrays.
+    calls : int
+        How many there are.
     """
 
     op: str
@@ -69,6 +71,7 @@ class Case(NamedTuple):
     few: bool
     longer: bool
     code: str = ''
+    calls: int = 4
 
     @property
     def name(self) -> str:

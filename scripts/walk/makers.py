@@ -17,7 +17,7 @@ def _for(names: str) -> Callable[[Maker], Maker]:
 
 
 def _index(draw: Draw, shape: Sequence[int], top: int, shared: bool = False) -> Input:
-    return Input(tuple(shape), 'index', shared, draw.pick(['float32', 'int32']), top)
+    return Input(tuple(shape), 'index', shared, draw.pick(['float32', 'int32', 'uint8']), top)
 
 
 def _weight(*shape: int) -> Input:
@@ -412,13 +412,7 @@ def _(draw):
     which = draw.number(0, 2)
     return [
         Input(shape, shared=which == 1),
-        Input(
-            draw.shape(1, 2),
-            'index',
-            which == 2,
-            draw.pick(['float32', 'int32']),
-            shape[axis] + draw.number(0, 2),
-        ),
+        _index(draw, draw.shape(1, 2), shape[axis] + draw.number(0, 2), which == 2),
     ]
 
 

@@ -28,7 +28,6 @@ from gluon_edbatch.record.lazy import LazyArray
 from .cases import Case, Input
 from .registry import handle
 
-CALLS = 4
 SECONDS = 5.0  # of processor time for a case, one way
 _M_PERTURB, _JUNK = -6, (0x41, 0xC2, 0xFF)  # of <malloc.h>; the last fills with zeros
 _INTEGERS = ('index', 'length')
@@ -72,7 +71,7 @@ class Call:
                 shared[position] if each.shared else _array(each, case, random, sample, dtype)
                 for position, each in enumerate(case.inputs)
             ]
-            for sample in range(CALLS)
+            for sample in range(case.calls)
         ]
         self.arrays = list(
             {id(array): array for arguments in self.arguments for array in arguments}.values()
@@ -94,7 +93,7 @@ class Call:
                 self._batched()
                 if batched
                 else [
-                    self._results(call, self._copied(arguments, self._copy()))
+                    _listed(call(self.case, self._copied(arguments, self._copy())))
                     for arguments in self.arguments
                 ]
             )
@@ -127,14 +126,6 @@ class Call:
             for array, each in zip(arguments, self.case.inputs)
         ]
 
-    def _results(
-        self, call: Callable[[Case, List[NDArray]], Any], arguments: List[NDArray]
-    ) -> List[Any]:
-        """All that a call gives. In NumPy mode its arguments, too, so that these get a gradient:
-        MXNet ends the process if a function of `autograd` gets none by way of other operators."""
-        results = _listed(call(self.case, arguments))
-        return results + arguments if self.case.code else results
-
     def _copy(self) -> Callable[[NDArray], NDArray]:
         return mx.np.copy if self.case.code else mx.nd.identity
 
@@ -144,10 +135,9 @@ class Call:
         call = (lambda _, lazy: block(*lazy)) if case.block else _invoke
         copy = _Copied(case._replace(code='np.copy(a)')) if case.code else edb.nd.identity
         with edb.compile_options(native=case.native), edb.batching('agenda') as scope:
-            results = []
-            for arguments in self.arguments:
-                lazy = self._copied(arguments, copy)
-                results.append(self._results(call, lazy))
+            results = [
+                _listed(call(case, self._copied(arguments, copy))) for arguments in self.arguments
+            ]
         self.how = _how(scope, case, results)
         try:
             edb.forward(results)

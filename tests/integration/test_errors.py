@@ -968,3 +968,20 @@ def test_a_wrong_schedule_is_refused(wrapped):
         value = net(net(rows(1)[0]))
     with pytest.raises(edb.BatchError, match='wrong schedule: node 1 runs in batch 0 and reads'):
         value.asnumpy()
+
+
+def test_what_failed_in_the_engine_is_heard_in_training():
+    """Tapes are freed after waiting for all: MXNet raises an error once, to whoever waits."""
+    net = dense()
+
+    def step():
+        with autograd.record(), edb.batching():
+            loss = edb.stack([net(x) for x in rows(3)])
+        loss.backward()
+
+    for _ in range(4):
+        step()
+    failed = mx.nd.random.normal(0, -1, (2, 2))
+    with pytest.raises(mx.MXNetError, match='has to be positive'):
+        step()
+        failed.wait_to_read()

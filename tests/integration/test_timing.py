@@ -99,3 +99,10 @@ def test_the_longest_come_first_and_the_others_together(monkeypatch):
     lines = [line for line in str(explanation).splitlines() if ' ms  ' in line]
     assert lines[0].endswith('relu') and lines[1].endswith('floor') and len(lines) == 10
     assert lines[-2].endswith('2 other places') and 'done once' in lines[-1]
+
+
+def test_what_fails_is_told_with_its_line():
+    with edb.batching(timing=True):
+        values = [edb.nd.linalg_potrf(mx.nd.full((1, 1, 1), -1.0))]
+    with pytest.raises(edb.BatchError, match=r'(?s)potrf failed.*test_timing.py'):
+        edb.forward(values)

@@ -102,8 +102,24 @@ def test_it_finds_faults(name):
     assert not lines_of([operator], run_cases(cases, 1))[0].differences
 
 
+def test_it_finds_what_comes_with_many_calls():
+    """As positions that are counted in eight bits."""
+    prelude = (
+        'import mxnet as mx, gluon_edbatch\n'
+        'gluon_edbatch.native_available()\n'  # MXNet makes its functions anew with a library
+        'exact = mx.sym.contrib.arange_like\n'
+        'mx.sym.contrib.arange_like = lambda *args, **attrs: mx.sym.cast(\n'
+        "    mx.sym.cast(exact(*args, **attrs), dtype='uint8'), dtype='int32')\n"
+    )
+    operator = registry()['take']
+    for calls in (4, 300):
+        cases = [case._replace(calls=calls) for case in make_cases([operator], 1, 6)]
+        (line,) = lines_of([operator], run_cases(cases, 1, prelude))
+        assert bool(line.differences) == (calls > 256)
+
+
 def test_one_case_alone_and_wrong_names():
-    done = run_script('--seed', '1', '--only', 'sort#0')
+    done = run_script('--seed', '1', '--calls', '7', '--only', 'sort#0')
     assert done.returncode == 0 and '1 cases' in done.stdout
     assert 'there is no such operator' in run_script('--only', 'sorted#0').stderr
     assert 'MXNet has no such operator' in run_script('--operators', 'sorted*').stderr
