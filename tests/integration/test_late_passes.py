@@ -3,6 +3,7 @@
 import gc
 import itertools
 import threading
+import time
 import weakref
 
 import mxnet as mx
@@ -106,3 +107,26 @@ def test_tapes_are_freed_while_values_are_kept():
     with pytest.raises(mx.base.MXNetError, match='CustomFunctionBackward'):
         kept[0][1].backward()
         net.weight.grad().asnumpy()
+
+
+def test_tapes_go_with_the_values():
+    """MXNet's callbacks must not be in a cycle: until Python's collector came to it, each step
+    had its memory, and later ones waited for the engine to free it."""
+    net, samples = started(nn.Dense(3, in_units=4)), ndarrays(3, (1, 4))
+    gc.collect()
+    gc.disable()
+    try:
+        with autograd.record():
+            with edb.batching():
+                values = [net(x).sum() for x in samples]
+            loss = edb.add_n(values)
+        loss.backward()
+        machine = weakref.ref(list(BackwardPass._latest.references)[-1]()._machine)
+        assert machine() is not None
+        del values, loss
+        deadline = time.monotonic() + 20
+        while machine() is not None and time.monotonic() < deadline:
+            time.sleep(0.001)  # MXNet deletes a function after its results are there
+        assert machine() is None
+    finally:
+        gc.enable()
