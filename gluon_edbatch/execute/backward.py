@@ -24,11 +24,14 @@ from ..errors import StaleValueError
 from ..mx.arrays import keep_on_tape
 from ..mx.custom_function import record_function
 from ..mx.modes import modes
+from ..mx.pace import AHEAD
 from .gradients import Gradients
 from .machine import Machine
 from .sparse_tables import with_dense_gradient
 
 _DELETING_S = 0.1
+# Python has waited for what came before those, or it would do so here, for all, in each minibatch
+_KEPT_OVER = AHEAD
 _passes: 'weakref.WeakSet[BackwardPass]' = weakref.WeakSet()
 
 
@@ -38,8 +41,8 @@ class BackwardPass:
     Its tapes hold every intermediate result. MXNet does not say whether a backward pass is the
     last one (``retain_graph``), and its engine runs passes late: when the first one is over, more
     may have been asked for, through other arenas of the same loss or through other values. So
-    tapes are kept until the thread's next evaluation but one after that, which waits for what was
-    asked for before it frees them. Most are gone by then, with the values.
+    tapes are kept over `_KEPT_OVER` of the thread's evaluations after that; the next one waits for
+    what was asked for before it frees them. Most are gone by then, with the values.
     """
 
     _latest = threading.local()
@@ -48,20 +51,20 @@ class BackwardPass:
         self._machine: Optional[Machine] = machine
         _passes.add(self)
         self._ran = False
-        self._ran_before = False  # the latest evaluation of the thread
+        self._kept_over = 0  # evaluations of the thread since it was seen to have run
         self._lock = threading.Lock()
 
     @classmethod
     def begin_evaluation(cls) -> None:
-        """Free the tapes of this thread that were differentiated before its latest evaluation."""
+        """Free the tapes of this thread that were differentiated long enough before."""
         tracked = [reference() for reference in getattr(cls._latest, 'references', ())]
         alive = [backward for backward in tracked if backward is not None]
-        if any([backward._ran_before for backward in alive]):
+        if any([backward._kept_over == _KEPT_OVER for backward in alive]):
             mx.nd.waitall()
         for backward in alive:
-            if backward._ran_before:
+            if backward._kept_over == _KEPT_OVER:
                 backward.release()
-            backward._ran_before = backward._ran
+            backward._kept_over += backward._ran
         cls._latest.references = [
             weakref.ref(backward) for backward in alive if backward._machine is not None
         ]

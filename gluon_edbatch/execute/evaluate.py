@@ -178,8 +178,8 @@ class Evaluator:
         plan = look_ups_apart(hoist(plan, traits))
         if debug.LEVEL:
             debug.show(debug.PLANS, 'plan', plan)
+        wait_for_engine()  # passes that are over by then need no waiting for
         BackwardPass.begin_evaluation()
-        wait_for_engine()
         plan, eager = eager_last(plan)
         machine = Machine(recording, plan, Clock(plan.size) if self._timing else None)
         for step in steps(plan):

@@ -7,7 +7,7 @@ and drops gradients that are to be added.
 import ctypes
 import itertools
 import traceback
-from typing import Callable, Dict, List, Sequence
+from typing import Callable, Dict, List, NamedTuple, Sequence
 
 import mxnet as mx
 from mxnet import autograd
@@ -18,10 +18,46 @@ from .arrays import raw_handle
 from .modes import numpy_shapes
 
 WRITES, ADD = (1, 2), 3  # what MXNet may want done with a gradient, if anything
-_BACKWARD = autograd.Function._bwd_functype
-_DELETE = autograd.Function._del_functype
-_alive: Dict[int, MXCallbackList] = {}  # MXNet holds these by address only
-_serial = itertools.count()
+
+
+class _Recorded(NamedTuple):
+    """What the tape has of a function, until MXNet deletes it."""
+
+    backward: Callable[[List[NDArray], List[NDArray], List[int]], None]
+    numpy: bool  # whether it was recorded in NumPy's shapes
+    callbacks: MXCallbackList  # MXNet holds it by address only
+
+
+_alive: Dict[int, _Recorded] = {}
+_serial = itertools.count(1)  # zero would come back as None
+
+
+@autograd.Function._bwd_functype
+def _backward(num_heads, num_inputs, handles, requests, _is_train, serial):
+    recorded = _alive[serial]
+    try:
+        arrays = [
+            NDArray(ctypes.cast(handle, NDArrayHandle), writable=i >= num_heads)
+            for i, handle in enumerate(handles[: num_heads + num_inputs])
+        ]
+        with numpy_shapes(recorded.numpy):
+            recorded.backward(arrays[:num_heads], arrays[num_heads:], requests[:num_inputs])
+    except Exception:  # pylint: disable=broad-except
+        print(f'Error in the backward pass of gluon_edbatch:\n{traceback.format_exc()}')
+        return False
+    return True
+
+
+@autograd.Function._del_functype
+def _delete(serial):
+    _alive.pop(serial, None)
+    return True
+
+
+# One of each for all functions, which are told apart by what MXNet is given as their context: a
+# callback of its own that is cast is in a cycle, and only the garbage collector frees what it has.
+_CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int)
+_CALLBACKS = c_array(_CALLBACK, [ctypes.cast(entry, _CALLBACK) for entry in (_backward, _delete)])
 
 
 def record_function(
@@ -41,46 +77,16 @@ def record_function(
         Gets the gradients of the outputs, the arrays where those of the inputs belong, and for
         each of these what to do (`WRITES`, `ADD`). Called from a thread of the engine.
     """
-    key, numpy = next(_serial), mx.util.is_np_shape()
-
-    def backward_entry(num_heads, num_inputs, handles, requests, _is_train, _context):
-        try:
-            arrays = [
-                NDArray(ctypes.cast(handle, NDArrayHandle), writable=i >= num_heads)
-                for i, handle in enumerate(handles[: num_heads + num_inputs])
-            ]
-            with numpy_shapes(numpy):
-                backward(arrays[:num_heads], arrays[num_heads:], requests[:num_inputs])
-        except Exception:  # pylint: disable=broad-except
-            print(f'Error in the backward pass of gluon_edbatch:\n{traceback.format_exc()}')
-            return False
-        return True
-
-    def delete_entry(_context):
-        _alive.pop(key, None)
-        return True
-
-    callbacks = [
-        ctypes.cast(callback, ctypes.CFUNCTYPE(ctypes.c_int))
-        for callback in (_BACKWARD(backward_entry), _DELETE(delete_entry))
-    ]
-    context = MXCallbackList(
-        ctypes.c_int(len(callbacks)),
-        ctypes.cast(
-            c_array(ctypes.CFUNCTYPE(ctypes.c_int), callbacks),
-            ctypes.POINTER(ctypes.CFUNCTYPE(ctypes.c_int)),
-        ),
-        ctypes.cast(
-            c_array(ctypes.c_void_p, [None] * len(callbacks)), ctypes.POINTER(ctypes.c_void_p)
-        ),
-    )
-    _alive[key] = context
+    serial = next(_serial)
+    contexts = c_array(ctypes.c_void_p, [serial] * len(_CALLBACKS))
+    callbacks = MXCallbackList(len(_CALLBACKS), _CALLBACKS, contexts)
+    _alive[serial] = _Recorded(backward, mx.util.is_np_shape(), callbacks)
     check_call(
         _LIB.MXCustomFunctionRecord(
             ctypes.c_int(len(inputs)),
             c_array(ctypes.c_void_p, list(map(raw_handle, inputs))),
             ctypes.c_int(len(outputs)),
             c_handle_array(outputs),
-            ctypes.byref(context),
+            ctypes.byref(callbacks),
         )
     )

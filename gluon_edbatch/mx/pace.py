@@ -14,7 +14,7 @@ from typing import Deque
 
 from mxnet.ndarray import NDArray
 
-_AHEAD = 2  # evaluations
+AHEAD = 2  # evaluations
 
 
 class _Fences(threading.local):
@@ -26,8 +26,8 @@ _local = _Fences()
 
 
 def wait_for_engine() -> None:
-    """To be called before an evaluation: wait until no more than `_AHEAD` are under way."""
-    while len(_local.fences) >= _AHEAD:
+    """To be called before an evaluation: wait until no more than `AHEAD` are under way."""
+    while len(_local.fences) >= AHEAD:
         _local.fences.popleft().wait_to_read()
 
 
