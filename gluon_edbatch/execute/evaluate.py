@@ -114,9 +114,8 @@ class Evaluator:
             first = _part(recording, work, now)
             rule_out(choice, first.types)
             if len(first.calls):
-                work = _part(recording, work, ~now)
                 self._run_at_once(recording, first, choice)
-                work = work._replace(edges=work.calls.edges(recording.locations.evaluation))
+                work = _part(recording, work, ~now)
         if len(work.calls):
             self._evaluate(recording, work)
             self.pending.ran(work.calls)
@@ -221,12 +220,12 @@ def _is_ours(scheduler: Scheduler) -> bool:
 def _types(recording, calls: Calls, table) -> List[NodeType]:
     """The types of these calls, by serial."""
     used = np.flatnonzero(np.bincount(calls.forms, minlength=len(table.types)))
-    types = {recording.forms[form].node_type for form in used.tolist()}
-    return sorted(types, key=lambda node_type: node_type.serial)
+    form_of = dict(zip(table.types[used].tolist(), used.tolist()))  # one for each type
+    return [recording.forms[form_of[serial]].node_type for serial in sorted(form_of)]
 
 
 def _part(recording: Recording, work: Work, kept: np.ndarray) -> Work:
-    """Some of the calls; what they read of the others is to be there before they run."""
+    """Some of the calls; what they read of the others is there."""
     if kept.all():
         return work
     calls = work.calls.select(np.flatnonzero(kept))

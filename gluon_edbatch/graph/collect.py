@@ -6,6 +6,7 @@ import numpy as np
 
 from ..record.recording import Recording
 from ..subgraph.node_type import NodeType
+from .edges import among, needed, note_outputs
 from .graph import Graph, expand
 
 
@@ -53,25 +54,9 @@ class Calls(NamedTuple):
             lengths,
         )
 
-    def producer(self, values: np.ndarray) -> np.ndarray:
-        """Position of the call that makes each of these values."""
-        if len(values) < 256:
-            return np.searchsorted(self.outputs, values, side='right') - 1
-        first = int(self.outputs[0])  # a table is several times as fast for many values
-        bounds = np.append(self.outputs[1:], max(int(values.max()), int(self.outputs[-1])) + 1)
-        return np.arange(len(self)).repeat(bounds - self.outputs)[values - first]
-
     def edges(self, evaluation: np.ndarray) -> 'Edges':
         """What these calls read of each other; `evaluation` tells which values are there."""
-        inner = self.args >= 0
-        values = self.args[inner]
-        waiting = evaluation[values] < 0
-        if not waiting.all():
-            inner[inner] = waiting
-            values = values[waiting]
-        before = np.zeros(len(inner) + 1, np.int64)
-        inner.cumsum(out=before[1:])
-        return Edges(before[self.offsets], self.producer(values))
+        return Edges(*among(self.offsets, self.args, self.outputs, evaluation))
 
 
 class Edges(NamedTuple):
@@ -80,7 +65,7 @@ class Edges(NamedTuple):
     Attributes
     ----------
     offsets, producers : numpy.ndarray
-        (n + 1,) and (e,): call ``i`` reads ``producers[offsets[i]:offsets[i + 1]]``.
+        (n + 1,) int64 and (e,) int32: call ``i`` reads ``producers[offsets[i]:offsets[i + 1]]``.
     """
 
     offsets: np.ndarray
@@ -94,8 +79,9 @@ class FormTable(NamedTuple):
     rows: np.ndarray
     outputs: np.ndarray  # how many
     variable: np.ndarray  # how many arguments have a length of their own
-    taped: np.ndarray  # recorded under autograd.record()
-    output_rows: np.ndarray  # rows of each output, form after form
+    taped: np.ndarray  # 1 if recorded under autograd.record()
+    first_outputs: np.ndarray  # where its first is among all outputs, form after form
+    output_rows: np.ndarray  # rows of each of these
 
 
 def _select(offsets, items, keep):
@@ -107,9 +93,9 @@ def _select(offsets, items, keep):
 
 def form_table(recording: Recording) -> FormTable:
     """The forms met so far."""
-    columns = np.array(recording.form_summaries, np.int64).reshape(-1, 5).T.copy()
-    rows = np.array(recording.output_rows, np.int64)
-    return FormTable._make([*columns[:4], columns[4].astype(bool), rows])
+    columns = np.array(recording.form_summaries).reshape(-1, 5).T.copy()
+    first_outputs = columns[2].cumsum() - columns[2]
+    return FormTable._make([*columns, first_outputs, np.array(recording.output_rows)])
 
 
 class Pending:
@@ -130,12 +116,11 @@ class Pending:
         offsets = np.zeros(count + 1, np.int64)
         np.subtract(recording.node_ends.since(begin), first, out=offsets[1:])
         values = recording.node_args.since(first)
-        counts = table.outputs[forms]
-        outputs = counts.cumsum()
-        outputs += self._seen_values - counts
-        length_offsets = np.zeros(count + 1, np.int64)
-        if table.variable.any():
-            table.variable[forms].cumsum(out=length_offsets[1:])
+        locations = recording.locations
+        locations.grow(recording.next_value)
+        outputs, length_offsets = note_outputs(
+            forms, table, self._seen_values, locations.rows, locations.taped
+        )
         lengths = recording.node_lengths.since(self._seen_lengths)
         new = Calls(
             np.arange(begin, begin + count),
@@ -148,7 +133,6 @@ class Pending:
         )
         self._seen_nodes += count
         self._seen_lengths += len(lengths)
-        _grow_locations(recording.locations, self._seen_values, forms, counts, table)
         self._seen_values = recording.next_value
         self._waiting = new if self._waiting is None else _joined(self._waiting, new)
         return self._waiting
@@ -161,20 +145,6 @@ class Pending:
         left = np.ones(len(self._waiting), bool)
         left[np.searchsorted(self._waiting.ids, calls.ids)] = False
         self._waiting = self._waiting.select(np.flatnonzero(left))
-
-
-def _grow_locations(locations, begin, forms, counts, table):
-    """Say of the new values what is known of them before they are computed."""
-    first = (table.outputs.cumsum() - table.outputs)[forms]
-    if (counts != 1).any():
-        first = expand(first, counts)
-    end = begin + len(first)
-    locations.grow(end)
-    locations.rows[begin:end] = table.output_rows[first]
-    taped = table.taped
-    locations.taped[begin:end] = (
-        taped[0] if (taped == taped[0]).all() else np.repeat(taped[forms], counts)
-    )
 
 
 _NO_CALLS = Calls(
@@ -206,25 +176,13 @@ def ancestors(
     calls: Calls, edges: Edges, wanted: np.ndarray, evaluation: np.ndarray
 ) -> Tuple[Calls, Edges]:
     """The calls that the values `wanted` need; `evaluation` tells which values are there."""
-    keep = np.zeros(len(calls), bool)
-    keep[calls.producer(wanted[evaluation[wanted] < 0])] = True
-    if _all_needed(keep, edges.producers):
+    asked = np.zeros(len(evaluation), bool)
+    asked[wanted] = True
+    keep = needed(*edges, calls.outputs, evaluation, asked)
+    if keep.all():
         return calls, edges
-    begins, ends = edges.offsets[:-1], edges.offsets[1:]
-    frontier = np.flatnonzero(keep)
-    while len(frontier):
-        found = edges.producers[expand(begins[frontier], ends[frontier] - begins[frontier])]
-        frontier = np.unique(found[~keep[found]])
-        keep[frontier] = True
     calls = calls.select(np.flatnonzero(keep))
     return calls, calls.edges(evaluation)
-
-
-def _all_needed(wanted: np.ndarray, producers: np.ndarray) -> bool:
-    """Whether each call is wanted or read by another: then nothing is left out."""
-    read = wanted.copy()
-    read[producers] = True
-    return bool(read.all())
 
 
 def to_graph(calls: Calls, edges: Edges, table: FormTable, types: Sequence[NodeType]) -> Graph:
@@ -240,7 +198,7 @@ def to_graph(calls: Calls, edges: Edges, table: FormTable, types: Sequence[NodeT
     return Graph(
         types=of_form[calls.forms],
         offsets=edges.offsets,
-        inputs=edges.producers.astype(np.int32),
+        inputs=edges.producers,
         num_types=len(types),
         alone=np.array([node_type.alone for node_type in types], bool),
         type_names=[node_type.stable_name for node_type in types],

@@ -1,6 +1,26 @@
 # The types of edges.py for Cython; without it the module is ordinary Python.
 cimport cython
 
+@cython.locals(count=Py_ssize_t, kinds='const long long[::1]', firsts='long long[::1]',
+               bounds='long long[::1]', counts='const long long[::1]',
+               lengths='const long long[::1]', tapes='const long long[::1]',
+               begins='const long long[::1]', given='const long long[::1]',
+               known='long long[::1]', marks='unsigned char[::1]', call=Py_ssize_t,
+               form=Py_ssize_t, place=Py_ssize_t)
+cpdef note_outputs(object forms, object table, Py_ssize_t value, object rows, object taped)
+
+@cython.locals(count=Py_ssize_t, first='const long long[::1]', values='const long long[::1]',
+               firsts='const long long[::1]', there='const int[::1]', bounds='long long[::1]',
+               producers='int[::1]', base=Py_ssize_t, makers='int[::1]', found=Py_ssize_t,
+               call=Py_ssize_t, place=Py_ssize_t, value=Py_ssize_t, end=Py_ssize_t)
+cpdef among(object offsets, object args, object outputs, object evaluation)
+
+@cython.locals(count=Py_ssize_t, end=Py_ssize_t, first='const long long[::1]',
+               sources='const int[::1]', firsts='const long long[::1]', there='const int[::1]',
+               asked='const unsigned char[::1]', marks='unsigned char[::1]', call=Py_ssize_t,
+               edge=Py_ssize_t, value=Py_ssize_t)
+cpdef needed(object offsets, object producers, object outputs, object evaluation, object wanted)
+
 @cython.locals(count=Py_ssize_t, node=Py_ssize_t, edge=Py_ssize_t, producer=int, before=int,
                first='const long long[::1]', producers='const int[::1]',
                places='Py_ssize_t[::1]', waiting='Py_ssize_t[::1]', found='Py_ssize_t[::1]')

@@ -1,4 +1,4 @@
-"""What is done edge by edge. Needs NumPy only.
+"""What is done call by call, and edge by edge. Needs NumPy only.
 
 This module is compiled by Cython where a compiler is present (the types are in ``edges.pxd``), and
 runs as it stands where not: then its loops take some 0.3 µs an edge.
@@ -7,6 +7,115 @@ runs as it stands where not: then its loops take some 0.3 µs an edge.
 from typing import Any, Tuple
 
 import numpy as np
+
+
+def note_outputs(
+    forms: np.ndarray, table: Any, value: int, rows: np.ndarray, taped: np.ndarray
+) -> Tuple[np.ndarray, np.ndarray]:
+    """Number what new calls compute, from `value` on, and note what is known of that.
+
+    Parameters
+    ----------
+    forms : numpy.ndarray
+        (n,) int64, of each call.
+    table : FormTable
+    value : int
+    rows, taped : numpy.ndarray
+        int64 and bool by value, as `record.stores.Locations` has them.
+
+    Returns
+    -------
+    outputs, length_offsets : numpy.ndarray
+        As `collect.Calls` has them.
+    """
+    count = len(forms)
+    outputs, length_offsets = np.empty(count, np.int64), np.zeros(count + 1, np.int64)
+    kinds, firsts, bounds = forms.data, outputs.data, length_offsets.data
+    counts, lengths, tapes = table.outputs.data, table.variable.data, table.taped.data
+    begins, given = table.first_outputs.data, table.output_rows.data
+    known, marks = rows.data, taped.view(np.uint8).data
+    for call in range(count):
+        form = kinds[call]
+        firsts[call] = value
+        bounds[call + 1] = bounds[call] + lengths[form]
+        for place in range(begins[form], begins[form] + counts[form]):
+            known[value] = given[place]
+            marks[value] = tapes[form]
+            value += 1
+    return outputs, length_offsets
+
+
+def among(
+    offsets: np.ndarray, args: np.ndarray, outputs: np.ndarray, evaluation: np.ndarray
+) -> Tuple[np.ndarray, np.ndarray]:
+    """Which calls read what others of them compute.
+
+    Parameters
+    ----------
+    offsets, args, outputs : numpy.ndarray
+        As `collect.Calls` has them. Whatever they read that is not there, they compute.
+    evaluation : numpy.ndarray
+        int32 by value, below 0 if it is not there.
+
+    Returns
+    -------
+    offsets, producers : numpy.ndarray
+        As `Graph` has them.
+    """
+    count = len(outputs)
+    begins, room = np.zeros(count + 1, np.int64), np.empty(len(args), np.int32)
+    first, values, firsts, there = offsets.data, args.data, outputs.data, evaluation.data
+    bounds, producers = begins.data, room.data
+    base = firsts[0] if count else 0
+    makers = np.empty(firsts[count - 1] - base if count else 0, np.int32).data
+    found = 0
+    for call in range(count):
+        for place in range(first[call], first[call + 1]):
+            value = values[place]
+            if value >= 0 and there[value] < 0:
+                producers[found] = makers[value - base]
+                found += 1
+        bounds[call + 1] = found
+        value, end = firsts[call], firsts[call + 1] if call + 1 < count else 0
+        while value < end and there[value] < 0:  # what others computed is between these and those
+            makers[value - base] = call
+            value += 1
+    return begins, room[:found]
+
+
+def needed(
+    offsets: np.ndarray,
+    producers: np.ndarray,
+    outputs: np.ndarray,
+    evaluation: np.ndarray,
+    wanted: np.ndarray,
+) -> np.ndarray:
+    """(n,) bool, which calls compute values that are wanted, or what such calls read.
+
+    Parameters
+    ----------
+    offsets, producers : numpy.ndarray
+        As `among` gives them.
+    outputs, evaluation : numpy.ndarray
+        As it takes them.
+    wanted : numpy.ndarray
+        bool by value.
+    """
+    count, end = len(outputs), len(wanted)
+    result = np.zeros(count, bool)
+    first, sources, firsts = offsets.data, producers.data, outputs.data
+    there, asked = evaluation.data, wanted.view(np.uint8).data
+    marks = result.view(np.uint8).data
+    for call in range(count - 1, -1, -1):  # who reads comes later
+        value = firsts[call]
+        while not marks[call] and value < end and there[value] < 0:
+            marks[call] = asked[value]
+            value += 1
+        end = firsts[call]
+        if marks[call]:
+            for edge in range(first[call], first[call + 1]):
+                marks[sources[edge]] = 1
+    return result
 
 
 def consumers(offsets: np.ndarray, inputs: np.ndarray) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -1,4 +1,4 @@
-# The types of rows.py for Cython; without it the module is ordinary Python.
+# The types of row_order.py for Cython; without it the module is ordinary Python.
 cimport cython
 
 cdef Py_ssize_t _ARGUMENTS

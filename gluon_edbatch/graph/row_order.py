@@ -6,8 +6,8 @@ reads it wants it, argument by argument: of sentences of different lengths, thos
 come last. Batches settle their order from the last to the first. (ED-Batch lays out memory once
 for a static subgraph, with PQ-trees; across the batches of a minibatch there is no time for that.)
 
-This module is compiled by Cython where a compiler is present (the types are in ``rows.pxd``), and
-runs as it stands where not.
+This module is compiled by Cython where a compiler is present (the types are in ``row_order.pxd``),
+and runs as it stands where not.
 """
 
 from typing import Any

@@ -2,6 +2,7 @@
 
 import weakref
 from abc import abstractmethod
+from array import array as Column
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import mxnet as mx
@@ -49,7 +50,7 @@ class Forms(Inputs):
     Attributes
     ----------
     forms : list of Form
-    form_summaries, output_rows : list
+    form_summaries, output_rows : array
         The same as later stages see them (see `graph.collect.FormTable`): five numbers a form, and
         rows of each output.
     forms_by_key : dict
@@ -64,8 +65,7 @@ class Forms(Inputs):
         super().__init__(ctx)
         self.options = options
         self.forms: List[Form] = []
-        self.form_summaries: List[Tuple[int, ...]] = []
-        self.output_rows: List[int] = []
+        self.form_summaries, self.output_rows = Column('q'), Column('q')
         self.model = ModelWatch()
         self._stores: Dict[Any, Store] = {}  # while recording; values keep theirs alive later
         self._all_stores: List[weakref.ref[Store]] = []
@@ -262,7 +262,7 @@ class Forms(Inputs):
         form = Form(len(self.forms), node_type, rows, stores, length)
         form.block, form.mutable = block, mutable
         self.forms.append(form)
-        self.form_summaries.append(
+        self.form_summaries.extend(
             (
                 node_type.serial,
                 rows,
@@ -271,7 +271,7 @@ class Forms(Inputs):
                 node_type.mode.recording,
             )
         )
-        self.output_rows += [store.spec.rows for store in stores]
+        self.output_rows.extend([store.spec.rows for store in stores])
         return form
 
     def known_form_for_lengths(self, form: Form, args: Sequence[Any]) -> Optional[Form]:

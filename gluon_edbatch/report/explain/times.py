@@ -5,13 +5,14 @@ from typing import List
 import numpy as np
 
 from ...execute.counts import Counts
+from ...graph.collect import form_table
 from ...record.recording import Recording
 
 
 def seconds_of_calls(recording: Recording) -> np.ndarray:
     """How long each call took, of each batch a share by rows; 0 where nobody measured it."""
     counts: List[Counts] = recording.evaluator.counts
-    rows = np.array(recording.form_summaries, np.int64)[recording.node_forms.since(0), 1]
+    rows = form_table(recording).rows[recording.node_forms.since(0)]
     seconds = np.zeros(len(rows))
     for count in counts:
         of_batch = count.clock.seconds() if count.clock else np.zeros(count.plan.size)

@@ -1,0 +1,118 @@
+"""From recorded lists to arrays: against what they mean, call by call."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gluon_edbatch.graph.collect import Calls, FormTable, Pending, ancestors
+from gluon_edbatch.record.calls import Ints
+from gluon_edbatch.record.stores import Locations
+
+FORMS = FormTable._make(
+    np.array(column)
+    for column in (
+        [3, 5, 5, 9],  # types
+        [1, 1, 4, 2],  # rows
+        [1, 2, 2, 3],  # outputs
+        [0, 1, 0, 2],  # variable
+        [0, 1, 0, 1],  # taped
+        [0, 1, 3, 5],  # first_outputs
+        [1, 1, 1, 4, 8, 2, 2, 6],  # output_rows
+    )
+)
+
+
+class Recorded:
+    """Calls in a recording, as far as collecting looks at it."""
+
+    def __init__(self):
+        self.node_forms, self.node_ends, self.node_args = Ints(), Ints(), Ints()
+        self.node_lengths, self.locations, self.next_value = Ints(), Locations(), 0
+        self.made, self.read, self.lengths = [], [], []  # of each call
+
+    def record(self, form, backs):
+        """One call that reads the values so far back, and numbers where there are none."""
+        self.made.append(range(self.next_value, self.next_value + FORMS.outputs[form]))
+        self.read.append([max(self.next_value - back, -1) for back in backs])
+        self.lengths.append([7 * len(self.made) + each for each in range(FORMS.variable[form])])
+        self.node_forms.append(form)
+        self.node_args.extend(self.read[-1])
+        self.node_ends.append(len(self.node_args))
+        self.node_lengths.extend(self.lengths[-1])
+        self.next_value += len(self.made[-1])
+
+    def maker(self, value):
+        return next(call for call, made in enumerate(self.made) if value in made)
+
+    def needs(self, values, left):
+        """Which of the calls that are left those of these values need."""
+        found, asked = set(), {self.maker(value) for value in values} & left
+        while asked:
+            found |= asked
+            read = {value for call in asked for value in self.read[call] if value >= 0}
+            asked = {self.maker(value) for value in read} & left - found
+        return sorted(found)
+
+
+calls_of_a_scope = st.lists(
+    st.tuples(st.integers(0, 3), st.lists(st.integers(1, 12), max_size=4)), max_size=12
+)
+
+
+@given(st.lists(calls_of_a_scope, min_size=1, max_size=4), st.data())
+def test_calls_that_wait_are_those_that_did_not_run_and_read_what_they_name(evaluations, data):
+    recorded, pending, left = Recorded(), Pending(), set()
+    locations = recorded.locations
+    for number, fresh in enumerate(evaluations):
+        for form, backs in fresh:
+            left.add(len(recorded.made))
+            recorded.record(form, backs)
+        calls = pending.calls(recorded, FORMS)
+        look_at(recorded, calls, calls.edges(locations.evaluation), sorted(left))
+        values = st.integers(0, recorded.next_value - 1)
+        wanted = data.draw(st.lists(values) if recorded.next_value else st.just([]))
+        chosen, edges = ancestors(
+            calls,
+            calls.edges(locations.evaluation),
+            np.array(wanted, np.int64),
+            locations.evaluation,
+        )
+        look_at(recorded, chosen, edges, recorded.needs(wanted, left))
+        for call in chosen.ids:
+            locations.evaluation[list(recorded.made[call])] = number
+        pending.ran(chosen)
+        left -= set(chosen.ids.tolist())
+
+
+def look_at(recorded, calls: Calls, edges, expected):
+    """Calls as arrays have to be the expected ones, and these edges those among them."""
+    locations = recorded.locations
+    assert calls.ids.tolist() == expected
+    assert len(calls.offsets) == len(calls.length_offsets) == len(edges.offsets) == len(calls) + 1
+    assert edges.producers.dtype == np.int32
+    for place, call in enumerate(expected):
+        made, form = recorded.made[call], calls.forms[place]
+        assert calls.outputs[place] == made[0]
+        first = FORMS.first_outputs[form]
+        rows = FORMS.output_rows[first : first + len(made)]
+        assert locations.rows[list(made)].tolist() == rows.tolist()
+        assert (locations.taped[list(made)] == FORMS.taped[form]).all()
+        assert part(calls.args, calls.offsets, place) == recorded.read[call]
+        assert part(calls.lengths, calls.length_offsets, place) == recorded.lengths[call]
+        waiting = [
+            value for value in recorded.read[call] if value >= 0 and locations.evaluation[value] < 0
+        ]
+        producers = [expected.index(recorded.maker(value)) for value in waiting]
+        assert part(edges.producers, edges.offsets, place) == producers
+
+
+def part(items, offsets, place):
+    return items[offsets[place] : offsets[place + 1]].tolist()
+
+
+@pytest.mark.parametrize('count', [1, 3])
+def test_calls_before_any_was_recorded_are_none(count):
+    recorded, pending = Recorded(), Pending()
+    for _ in range(count):
+        assert len(pending.calls(recorded, FORMS)) == 0
