@@ -3,7 +3,6 @@
 import gc
 import itertools
 import threading
-import time
 import weakref
 
 import mxnet as mx
@@ -13,7 +12,6 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
-from gluon_edbatch.execute import backward
 from gluon_edbatch.execute.backward import BackwardPass
 from support.models import ndarrays, started
 from support.processes import HANG
@@ -122,13 +120,13 @@ def test_tapes_go_with_the_values():
                 values = [net(x).sum() for x in samples]
             loss = edb.add_n(values)
         loss.backward()
-        machine = weakref.ref(list(BackwardPass._latest.references)[-1]()._machine)
-        assert machine() is not None
+        gone = threading.Event()
+        watched = weakref.ref(
+            list(BackwardPass._latest.references)[-1]()._machine, lambda _: gone.set()
+        )
+        assert watched() is not None
         del values, loss
-        deadline = time.monotonic() + 20
-        while machine() is not None and time.monotonic() < deadline:
-            time.sleep(0.001)  # MXNet deletes a function after its results are there
-        assert machine() is None
+        assert gone.wait(HANG)  # MXNet deletes a function after its results are there
     finally:
         gc.enable()
 
@@ -145,7 +143,8 @@ def test_a_slow_engine_is_not_waited_for_in_each_step(monkeypatch):
         handed_over.set()
 
     monkeypatch.setattr(BackwardPass, '_run', slow)
-    monkeypatch.setattr(backward, 'wait_for_all', lambda: waited.append(mx.nd.waitall()))
+    wait = mx.nd.waitall
+    monkeypatch.setattr(mx.nd, 'waitall', lambda: waited.append(wait()))
     for number in range(20):
         with autograd.record():
             with edb.batching():
