@@ -8,7 +8,7 @@ require_mxnet()
 from . import rnn
 from .api import nd
 from .api.concurrent import run_concurrently, value
-from .api.functional import add_n, concat, forward, ragged, stack
+from .api.functional import add_n, concat, each, forward, ragged, stack
 from .api.mixin import AutoBatchMixin
 from .api.reuse import Reuse
 from .api.scope import batching
@@ -21,7 +21,9 @@ from .errors import (
     SampleError,
     StaleValueError,
 )
+from .execute.measured import load_measured, save_measured
 from .execute.native.library import available as native_available
+from .execute.native.threads import get_num_threads, set_num_threads
 from .fold import Fold, Unfold, fold_unroll
 from .record.lazy import LazyArray
 from .report import visualize
@@ -82,15 +84,20 @@ __all__ = [
     'batching',
     'compile_options',
     'concat',
+    'each',
     'fold_unroll',
     'forward',
+    'get_num_threads',
     'learn_policy',
+    'load_measured',
     'lower_bound',
     'native_available',
     'nd',
     'ragged',
     'rnn',
     'run_concurrently',
+    'save_measured',
+    'set_num_threads',
     'stack',
     'value',
     'visualize',

@@ -22,10 +22,14 @@ NAMES = (
     'graph.edges',
     'graph.row_order',
     'plan.layout',
+    'execute.native.table',
+    'record.indexing',
+    'record.stores',
     'record.calls',
     'schedule.frontier',
-    'schedule.paths',
+    'schedule.rules',
     'schedule.run',
+    'schedule.sufficient',
 )
 
 _ROOT = Path(__file__).parent

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 pytest.register_assert_rewrite('support')
 
 # After their asserts are rewritten:
-from gluon_edbatch.execute import choice  # noqa: E402
+from gluon_edbatch.execute import choice, whole_scopes  # noqa: E402
 from support import aftermath as left_behind  # noqa: E402
 from support.tiers import is_fast  # noqa: E402
 
@@ -62,6 +62,7 @@ def nothing_is_measured(monkeypatch):
     in the tests of just that."""
     for name in ('_UNTIMED', '_UNTIMED_HEAVY'):
         monkeypatch.setattr(choice, name, 1 << 30)
+        monkeypatch.setattr(whole_scopes, name, 1 << 30)
 
 
 @pytest.fixture(autouse=True)

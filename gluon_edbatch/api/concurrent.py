@@ -15,7 +15,7 @@ from mxnet.ndarray import NDArray
 
 from ..errors import RecordError, SampleError
 from ..mx.parameters import context_of
-from ..record.hooks import current_recording, local
+from ..record.hooks import current_recording, entered, local
 from ..record.lazy import VALUES
 from ..record.sites import Site, site_of
 from ..record.stores import Arena, Store
@@ -128,7 +128,7 @@ class _Sample:
 
     def advance(self, answer: Any) -> bool:
         """Run until it waits again; False if it has come to its end."""
-        recording = current_recording()
+        recording, scope = current_recording(), entered()
         mode = recording and recording.mode
         try:
             self.wanted = self._steps.send(answer)
@@ -137,7 +137,10 @@ class _Sample:
             return False
         except Exception as error:
             raise self._failed(error) from error
-        if current_recording() is not recording or (recording and recording.mode != mode):
+        now = current_recording()
+        if (now is not recording and not _went_on(scope, now)) or (
+            recording and recording.mode != mode
+        ):
             raise RecordError(
                 f'sample {self._index} waits for a value inside of a scope that it has entered '
                 f'(autograd.record(), pause(), batching(), …), and the other samples would go on '
@@ -159,6 +162,11 @@ class _Sample:
         steps = self._steps
         frame = getattr(steps, 'gi_frame' if isgenerator(steps) else 'cr_frame')
         return site_of(frame.f_code, frame.f_lasti)
+
+
+def _went_on(scope: Any, recording: Any) -> bool:
+    """Whether a scope whose calls ran at once began to record."""
+    return scope is not None and scope.at_once and scope.rest is recording
 
 
 def _returned(result: Any) -> Generator[None, Any, Any]:

@@ -9,11 +9,14 @@ from mxnet.ndarray import NDArray
 from ..brief import brief
 from ..errors import RecordError
 from ..mx.arrays import alias, keep_on_tape, new_array
+from ..mx.host import upload
 from ..mx.modes import modes
+from ..record.each import Each, each_of
 from ..record.hooks import current_recording
-from ..record.inputs import SCALAR_DTYPE, is_array
+from ..record.inputs import ARRAYS, SCALAR_DTYPE, is_array
 from ..record.lazy import (
     VALUES,
+    ComputedArray,
     EagerNumpyRagged,
     EagerRagged,
     LazyArray,
@@ -49,7 +52,7 @@ def forward(values: Any) -> Any:
 def _to_write_to(value: NDArray) -> NDArray:
     """Its array, which the user may write to: not where other calls will, or may, read it."""
     if not isinstance(value, LazyArray):
-        return value
+        return value.evaluated() if value.__class__ is ComputedArray else value
     recording = value._store.recording
     if (
         recording is None
@@ -191,8 +194,10 @@ def concat(values: Sequence[NDArray], dim: int = 0) -> NDArray:
     """
     values = list(values)
     recording = current_recording()
-    if recording is not None and dim == 0 and recording.common_store(values) is not None:
-        return recording.concat(values)
+    if recording is not None and dim == 0:
+        result = recording.concat_plain(values)
+        if result is not None:
+            return result
     values = _checked(values, 'concat')
     recording = _recording_of(values)
     if recording is not None:
@@ -300,6 +305,43 @@ def ragged(
     return result
 
 
+def each(values: Sequence[Any]) -> Each:
+    """Several values of one sample, of which each is computed by itself: the sentences of a
+    document, each of them `ragged`.
+
+    A call of a HybridBlock with such an argument is a call for each value: other arguments are the
+    same for all, unless they are such values, too, as many, of which each call gets its own. The
+    results are such values again; a block with several results gives several. So do Python's
+    operators, methods (``values.softmax(axis=1)``), and ``gluon_edbatch.nd``. It is a tuple:
+    `ragged`, `stack`, `concat` and `add_n` make one value of it, `forward` evaluates it.
+
+    Outside of scopes blocks take it in models with `AutoBatchMixin` only, and functions of
+    ``mx.nd`` do nowhere.
+
+    Parameters
+    ----------
+    values : sequence
+        One or more arguments as blocks take them: single values, ragged ones, numbers, arrays.
+
+    Returns
+    -------
+    Each
+        A tuple of them, which can be computed with.
+
+    Raises
+    ------
+    RecordError
+        If there are none, or there are such values among them: two levels there are, no third.
+
+    Examples
+    --------
+    >>> sentences = edb.each([edb.ragged(words) for words in document])
+    >>> vectors, weights = attend_words(sentences)       # weights are ragged, for each sentence
+    >>> vector, _ = attend_sentences(edb.ragged(vectors))
+    """
+    return each_of(list(values))
+
+
 def _check_one_kind(values: Sequence[NDArray]) -> None:
     kinds = {spec_of(value.shape, value.dtype, value.ctx) for value in values}
     if len(kinds) > 1:
@@ -325,8 +367,30 @@ def as_array(value: Any, dtype: Any, ctx: Optional[mx.Context]) -> NDArray:
         return value
     if isinstance(value, np.ndarray) and value.ndim:
         kept = np.float32 if value.dtype == np.float64 else value.dtype
-        return new_array(value, ctx, kept)
-    return new_array([value], ctx, dtype)
+        return _uploaded(value, ctx, kept)
+    return _uploaded([value], ctx, dtype)
+
+
+def _uploaded(values: Any, ctx: Optional[mx.Context], dtype: Any) -> NDArray:
+    """As MXNet makes an array of them, which takes five times as long."""
+    numbers = np.asarray(values, dtype)
+    if mx.util.is_np_array() or not numbers.size or not Recording.has_dtype(numbers):
+        return new_array(values, ctx, dtype)
+    return upload(numbers, ctx or mx.current_context())
+
+
+def as_arrays(args: Sequence[Any], ctx: Optional[mx.Context]) -> Sequence[Any]:
+    """Arguments of a block with everything that is not an array yet as one."""
+    leaves: List[Any] = []
+    template = flatten(list(args), (*ARRAYS, mx.sym.Symbol), leaves)
+    dtypes = {
+        leaf.dtype
+        for leaf in leaves
+        if isinstance(leaf, NDArray) and np.issubdtype(leaf.dtype, np.floating)
+    }
+    dtype = dtypes.pop() if len(dtypes) == 1 else np.float32
+    ctx = next((leaf.ctx for leaf in leaves if isinstance(leaf, NDArray)), ctx)
+    return unflatten(template, iter([as_array(leaf, dtype, ctx) for leaf in leaves]))
 
 
 def _connected(value: LazyArray) -> modes:

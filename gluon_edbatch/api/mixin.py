@@ -3,16 +3,13 @@
 from typing import Any, Hashable, Iterable, List, Optional, Sequence, Tuple, Union
 
 import mxnet as mx
-import numpy as np
 from mxnet.ndarray import NDArray
 
 from ..mx.parameters import context_of
 from ..record import hooks
-from ..record.inputs import ARRAYS
 from ..record.refused import model_codes, refused_eagerly
 from ..schedule import Scheduler
-from ..subgraph.structure import flatten, unflatten
-from .functional import as_array, forward
+from .functional import as_arrays, forward
 from .reuse import Reuse
 from .scope import DEFAULT_SCHEDULER, batching
 
@@ -27,7 +24,7 @@ class AutoBatchMixin:
 
     def __call__(self, *args: Any) -> Any:
         """Run the model on one sample."""
-        if hooks.current_recording() is not None or hooks.local.eager:
+        if hooks.entered() is not None or hooks.local.eager:
             return super().__call__(*args)  # type: ignore[misc]  # of gluon.Block
         try:
             with eagerly(context_of(self)):
@@ -106,16 +103,6 @@ class eagerly:
             raise
 
     def _convert(self, args: Sequence[Any]) -> Sequence[Any]:
-        """Arguments of a block with everything that is not an array yet as one."""
         if all(isinstance(arg, NDArray) for arg in args):
             return args
-        leaves: List[Any] = []
-        template = flatten(list(args), (*ARRAYS, mx.sym.Symbol), leaves)
-        dtypes = {
-            leaf.dtype
-            for leaf in leaves
-            if isinstance(leaf, NDArray) and np.issubdtype(leaf.dtype, np.floating)
-        }
-        dtype = dtypes.pop() if len(dtypes) == 1 else np.float32
-        ctx = next((leaf.ctx for leaf in leaves if isinstance(leaf, NDArray)), self._ctx)
-        return unflatten(template, iter([as_array(leaf, dtype, ctx) for leaf in leaves]))
+        return as_arrays(args, self._ctx)

@@ -10,7 +10,8 @@ import mxnet as mx
 import numpy as np
 
 from ..errors import RecordError
-from ..record.hooks import current_recording
+from ..record.each import for_each, holds_each
+from ..record.hooks import current_recording, entered
 from ..record.lazy import LazyArray
 from ..record.recording import Recording
 from ..record.refused import refused_operands
@@ -30,6 +31,8 @@ def _function(name: str) -> Callable[..., Any]:
         raise AttributeError(f'MXNet has no operator {name!r}')
 
     def with_lazy_arrays(*args: Any, **kwargs: Any) -> Any:
+        if holds_each(args) or holds_each(kwargs.values()):
+            return for_each(function, args, kwargs)
         recording = current_recording()
         arguments = _lazy(recording, [*args, *kwargs.values()])
         try:
@@ -43,7 +46,15 @@ def _function(name: str) -> Callable[..., Any]:
     def function(*args: Any, **kwargs: Any) -> Any:
         recording = current_recording()
         if recording is None:
-            return original(*args, **kwargs)
+            scope = entered()
+            try:
+                if holds_each(args) or holds_each(kwargs.values()):
+                    return for_each(original, args, kwargs)
+                return original(*args, **kwargs)
+            except Exception:  # as it takes arrays only
+                if scope is None:
+                    raise
+                recording = scope.record_from_here()
         return recording.operation(with_lazy_arrays, args, kwargs)
 
     function.__name__ = function.__qualname__ = name

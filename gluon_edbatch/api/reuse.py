@@ -88,14 +88,16 @@ class Reuse:
             piece = self._pieces.get(name)
             if piece is not None:
                 self._pieces.move_to_end(name)
-        forms = None if piece is None else piece.forms(recording)
-        if piece is None or forms is None:
-            return self._record(recording, name, function, args)[0]
-        self._uses += 1
-        if self._uses % self.check_every == 0:
+        if piece is not None and (self._uses + 1) % self.check_every:
+            appended, result = piece.append_to(recording)
+            if appended:
+                self._uses += 1
+                self.reused += 1
+                return result
+        elif piece is not None and piece.fits(recording):
+            self._uses += 1
             return self._check(recording, name, piece, function, args)
-        self.reused += 1
-        return piece.append_to(recording, forms)
+        return self._record(recording, name, function, args)[0]
 
     def _record(
         self, recording: Recording, name: _Name, function: Callable[..., Any], args: Sequence[Any]

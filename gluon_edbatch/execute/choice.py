@@ -11,6 +11,7 @@ import time
 from typing import Dict, List, NamedTuple, Optional, Sequence
 
 import mxnet as mx
+import numpy as np
 
 from ..subgraph.node_type import NodeType
 from .executable import executable
@@ -31,30 +32,38 @@ class Trial:
         Seconds of evaluations, divided by their calls: all in batches, and these calls at once.
     untimed : int
         Evaluations in batches that are still to come before any is timed.
+    said : bool or None
+        What a file says that was faster, if one was loaded (see `measured`).
     """
 
-    __slots__ = ('batched', 'at_once', 'untimed')
+    __slots__ = ('batched', 'at_once', 'untimed', 'said')
 
-    def __init__(self, untimed: int):
+    def __init__(self, untimed: int, said: Optional[bool] = None):
         self.batched: List[float] = []
         self.at_once: List[float] = []
         self.untimed = untimed
+        self.said = said
 
     @property
     def decided(self) -> bool:
         """Whether enough was measured: no more will be."""
-        return min(len(self.batched), len(self.at_once)) >= _TIMED
+        return self.said is not None or min(len(self.batched), len(self.at_once)) >= _TIMED
 
     @property
     def faster_at_once(self) -> bool:
         """What was found, if it is decided."""
+        if self.said is not None:
+            return self.said
         return self.decided and min(self.at_once) < min(self.batched)
 
     def rule_out(self) -> None:
         """These calls read what is computed in batches, which comes later."""
+        self.said = None
         self.batched[:], self.at_once[:] = [0.0] * _TIMED, [float('inf')] * _TIMED
 
     def __str__(self) -> str:
+        if self.said is not None:
+            return 'as was measured elsewhere, by load_measured()'
         if not self.decided:
             return 'being measured'
         at_once, batched = (1e3 * min(each) for each in (self.at_once, self.batched))
@@ -121,8 +130,35 @@ def _trial(node_type: NodeType, count: int) -> Trial:
     known, size = executable(node_type), count.bit_length()
     if size not in known.trials:
         heavy = known.result_bytes + known.parameter_bytes >= _HEAVY
-        known.trials[size] = Trial(_UNTIMED_HEAVY if heavy else _UNTIMED)
+        said = what_is_said(name_of(node_type, size))
+        known.trials[size] = Trial(_UNTIMED_HEAVY if heavy else _UNTIMED, said)
     return known.trials[size]
+
+
+class _FromFile:
+    known: Optional[Dict[str, bool]] = None
+
+
+_from_file = _FromFile()
+
+
+def settle(known: Optional[Dict[str, bool]]) -> None:
+    """Measure nothing any more: what is faster at once is known, by name; None to measure again."""
+    _from_file.known = known
+
+
+def what_is_said(name: str) -> Optional[bool]:
+    """What is known to be faster at once; None if it is to be measured."""
+    return None if _from_file.known is None else _from_file.known.get(name, False)
+
+
+def name_of(node_type: NodeType, size: int) -> str:
+    """The same type's calls, so many up to a factor of two, in each process."""
+    arguments = ', '.join(
+        [f'{np.dtype(each.arena[1]).name}{each.arena[0]}' for each in node_type.arguments]
+    )
+    mode = '+'.join([name for name, on in node_type.mode._asdict().items() if on])
+    return f'{node_type!r} ({arguments}) {mode} below {1 << size} calls'
 
 
 class Timed:
@@ -148,6 +184,7 @@ class Timed:
 
     def __enter__(self) -> None:
         mx.nd.waitall()
+        _running.begun += 1
         self._begin = self._now()
 
     def __exit__(self, kind, error, trace) -> None:
@@ -166,6 +203,7 @@ class Timed:
 
 class _Running(threading.local):
     timed: Optional[Timed] = None
+    begun = 0
 
 
 _running = _Running()
@@ -176,3 +214,8 @@ def next_evaluation() -> None:
     timed, _running.timed = _running.timed, None
     if timed is not None:
         timed.stop()
+
+
+def evaluations_timed() -> int:
+    """How many of this thread's were."""
+    return _running.begun

@@ -99,7 +99,7 @@ class Evaluator:
             self.inside_s += time.perf_counter() - started
 
     def _choice(self, recording: Recording, work: Work) -> Choice:
-        if self._timing or not (recording.options.at_once and _is_ours(self.scheduler)):
+        if self._timing or not (recording.options.at_once and is_ours(self.scheduler)):
             return Choice({}, None)
         found = candidates(work.types, len(work.calls))
         if not found:
@@ -164,7 +164,7 @@ class Evaluator:
         graph = to_graph(calls, edges, table, types)
         recorded = time.perf_counter()
         schedule = self.scheduler.schedule(graph)
-        if not _is_ours(self.scheduler):
+        if not is_ours(self.scheduler):
             fault = schedule.fault(graph)  # ours are tested for that
             if fault:
                 raise BatchError(f'{self.scheduler!r} gave a wrong schedule: {fault}')
@@ -186,7 +186,7 @@ class Evaluator:
         machine.finish()
         arenas = _arenas(plan, machine, bool(eager), recording)
         _run_eager(machine, recording, arenas, eager, calls)
-        under_way(_last_written(plan, arenas))
+        under_way(_last_row(plan, arenas) if eager or machine.fence is None else machine.fence)
         number = len(recording.ran)
         public = {arena.key: rows for arena, rows in zip(plan.arenas, arenas) if not arena.private}
         recording.results[number] = _publish(number, public, recording)
@@ -209,11 +209,11 @@ class Evaluator:
         )
 
 
-def _is_ours(scheduler: Scheduler) -> bool:
+def is_ours(scheduler: Scheduler) -> bool:
     """Whether a scheduler is of this package, and what it may keep the schedules of is, too."""
     inner = getattr(scheduler, 'scheduler', None)
     return type(scheduler).__module__.startswith('gluon_edbatch.') and (
-        inner is None or _is_ours(inner)
+        inner is None or is_ours(inner)
     )
 
 
@@ -247,10 +247,12 @@ def _arranged(
     return replace(schedule, order=order), wanted
 
 
-def _last_written(plan: Plan, arenas: List[Union[Arena, EagerArena]]) -> NDArray:
+def _last_row(plan: Plan, arenas: List[Union[Arena, EagerArena]]) -> NDArray:
+    """A copy of something that is written last: a view would keep its arena."""
     group = max(plan.groups, key=lambda group: group.numbers[-1])
     arena, write = arenas[group.writes[0].arena], group.writes[0].of(group.size - 1)
-    return arena.rows[write.begin] if isinstance(arena, EagerArena) else arena.raw
+    raw = arena.rows[write.begin] if isinstance(arena, EagerArena) else arena.raw
+    return raw._slice(0, 1).copy()
 
 
 def _timed(machine: Machine, first: int, run: Callable[[], None]) -> None:

@@ -1,5 +1,6 @@
 """What was compiled of each type, and proved of it, so far: types themselves are facts only."""
 
+import itertools
 from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence, Set, Tuple
 from weakref import WeakKeyDictionary
 
@@ -10,7 +11,11 @@ from ..subgraph.node_type import NodeType
 if TYPE_CHECKING:
     from .cached.program import Program
     from .choice import Trial
+    from .native.native_run import Frame
     from .native.program import NativeProgram
+
+
+_number = itertools.count()
 
 
 class Executable:
@@ -18,6 +23,8 @@ class Executable:
 
     Attributes
     ----------
+    number : int
+        No other one has; parts of a type have the serial of the whole.
     programs : dict
         By how arguments are read, and whether products are fused (see `cached.program`).
     native : NativeProgram or None
@@ -35,9 +42,12 @@ class Executable:
         Of a call.
     trials : dict of int to Trial
         Whether that is faster, by the bits of the number of calls in an evaluation.
+    frames : dict of tuple to Frame
+        Of native runs in which it is the first of several types.
     """
 
     def __init__(self, node_type: NodeType):
+        self.number = next(_number)
         self.programs: Dict[Tuple[Tuple[str, ...], bool], Program] = {}
         self.native: Optional[NativeProgram] = None
         self.not_native: Optional[str] = None
@@ -53,6 +63,7 @@ class Executable:
             [_bytes(each.shape or (), each.dtype) for each in node_type.parameters]
         )
         self.trials: Dict[int, Trial] = {}
+        self.frames: Dict[tuple, Frame] = {}
 
 
 def _bytes(shape: Sequence[int], dtype: Any) -> int:
@@ -75,3 +86,8 @@ def executable(node_type: NodeType) -> Executable:
     """That of a type."""
     found = _known.get(node_type)
     return _known.setdefault(node_type, Executable(node_type)) if found is None else found
+
+
+def all_known() -> Dict[NodeType, Executable]:
+    """Those of all types that are there."""
+    return dict(_known)

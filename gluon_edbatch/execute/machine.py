@@ -40,6 +40,8 @@ class Machine:
     tapes : list of Tape
         In the order in which the batches ran.
     weights : Weights
+    fence : NDArray or None
+        Something small that the step that ran last has written when it is over, if there is.
     clock : Clock or None
         If somebody asks how long batches take.
     """
@@ -59,6 +61,7 @@ class Machine:
         ]
         self.gradients: List[Any] = [memory and memory.array for memory in self._gradient_memories]
         self.tapes: List[Tape] = []
+        self.fence: Optional[NDArray] = None
         self.weights = Weights(recording, self.taped)
         self.given: List[Tuple[NDArray, int, int, int]] = []  # array, arena, begin, end
         self.looked_up = False  # whether rows of tables are on the user's tape (see lookup)

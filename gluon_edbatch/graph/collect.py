@@ -6,7 +6,7 @@ import numpy as np
 
 from ..record.recording import Recording
 from ..subgraph.node_type import NodeType
-from .edges import among, needed, note_outputs
+from .edges import among, form_columns, kinds_of, needed, number_calls
 from .graph import Graph, expand
 
 
@@ -93,9 +93,9 @@ def _select(offsets, items, keep):
 
 def form_table(recording: Recording) -> FormTable:
     """The forms met so far."""
-    columns = np.array(recording.form_summaries).reshape(-1, 5).T.copy()
-    first_outputs = columns[2].cumsum() - columns[2]
-    return FormTable._make([*columns, first_outputs, np.array(recording.output_rows)])
+    return FormTable._make(
+        [*form_columns(recording.form_summaries), np.array(recording.output_rows)]
+    )
 
 
 class Pending:
@@ -111,27 +111,21 @@ class Pending:
         if begin == len(recording.node_forms):
             return self._waiting if self._waiting is not None else _NO_CALLS
         forms = recording.node_forms.since(begin)
-        count = len(forms)
         first = recording.node_ends[begin - 1] if begin else 0
-        offsets = np.zeros(count + 1, np.int64)
-        np.subtract(recording.node_ends.since(begin), first, out=offsets[1:])
         values = recording.node_args.since(first)
         locations = recording.locations
         locations.grow(recording.next_value)
-        outputs, length_offsets = note_outputs(
-            forms, table, self._seen_values, locations.rows, locations.taped
+        ids, outputs, offsets, length_offsets = number_calls(
+            forms,
+            recording.node_ends.since(begin),
+            table,
+            (begin, first, self._seen_values),
+            locations.rows,
+            locations.taped,
         )
         lengths = recording.node_lengths.since(self._seen_lengths)
-        new = Calls(
-            np.arange(begin, begin + count),
-            forms,
-            outputs,
-            offsets,
-            values,
-            length_offsets,
-            lengths,
-        )
-        self._seen_nodes += count
+        new = Calls(ids, forms, outputs, offsets, values, length_offsets, lengths)
+        self._seen_nodes += len(forms)
         self._seen_lengths += len(lengths)
         self._seen_values = recording.next_value
         self._waiting = new if self._waiting is None else _joined(self._waiting, new)
@@ -176,12 +170,10 @@ def ancestors(
     calls: Calls, edges: Edges, wanted: np.ndarray, evaluation: np.ndarray
 ) -> Tuple[Calls, Edges]:
     """The calls that the values `wanted` need; `evaluation` tells which values are there."""
-    asked = np.zeros(len(evaluation), bool)
-    asked[wanted] = True
-    keep = needed(*edges, calls.outputs, evaluation, asked)
-    if keep.all():
+    keep = needed(*edges, calls.outputs, evaluation, wanted)
+    if len(keep) == len(calls):
         return calls, edges
-    calls = calls.select(np.flatnonzero(keep))
+    calls = calls.select(keep)
     return calls, calls.edges(evaluation)
 
 
@@ -193,10 +185,9 @@ def to_graph(calls: Calls, edges: Edges, table: FormTable, types: Sequence[NodeT
     types : sequence of NodeType
         Those that occur, by ascending serial; their positions become the graph's types.
     """
-    serials = np.array([node_type.serial for node_type in types], np.int64)
-    of_form = np.searchsorted(serials, table.types).astype(np.int32)
+    serials = [node_type.serial for node_type in types]
     return Graph(
-        types=of_form[calls.forms],
+        types=kinds_of(calls.forms, table.types, serials),
         offsets=edges.offsets,
         inputs=edges.producers,
         num_types=len(types),

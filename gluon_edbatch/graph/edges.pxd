@@ -1,13 +1,24 @@
 # The types of edges.py for Cython; without it the module is ordinary Python.
 cimport cython
 
-@cython.locals(count=Py_ssize_t, kinds='const long long[::1]', firsts='long long[::1]',
+@cython.locals(count=Py_ssize_t, given='const long long[::1]', columns='long long[::1]',
+               outputs='long long', form=Py_ssize_t, place=Py_ssize_t)
+cpdef form_columns(object summaries)
+
+@cython.locals(count=Py_ssize_t, kinds='const long long[::1]', stops='const long long[::1]',
+               numbers='long long[::1]', firsts='long long[::1]', starts='long long[::1]',
                bounds='long long[::1]', counts='const long long[::1]',
                lengths='const long long[::1]', tapes='const long long[::1]',
                begins='const long long[::1]', given='const long long[::1]',
                known='long long[::1]', marks='unsigned char[::1]', call=Py_ssize_t,
-               form=Py_ssize_t, place=Py_ssize_t)
-cpdef note_outputs(object forms, object table, Py_ssize_t value, object rows, object taped)
+               form=Py_ssize_t, place=Py_ssize_t, begin='long long', argument='long long',
+               value=Py_ssize_t)
+cpdef number_calls(object forms, object ends, object table, tuple first, object rows, object taped)
+
+@cython.locals(count=Py_ssize_t, several=Py_ssize_t, found='int[::1]',
+               kinds='const long long[::1]', given='const long long[::1]', of_form='int[::1]',
+               call=Py_ssize_t, form=Py_ssize_t)
+cpdef kinds_of(object forms, object types, list serials)
 
 @cython.locals(count=Py_ssize_t, first='const long long[::1]', values='const long long[::1]',
                firsts='const long long[::1]', there='const int[::1]', bounds='long long[::1]',
@@ -17,13 +28,14 @@ cpdef among(object offsets, object args, object outputs, object evaluation)
 
 @cython.locals(count=Py_ssize_t, end=Py_ssize_t, first='const long long[::1]',
                sources='const int[::1]', firsts='const long long[::1]', there='const int[::1]',
-               asked='const unsigned char[::1]', marks='unsigned char[::1]', call=Py_ssize_t,
-               edge=Py_ssize_t, value=Py_ssize_t)
+               values='const long long[::1]', asked='unsigned char[::1]',
+               marks='unsigned char[::1]', found='long long[::1]', free=Py_ssize_t,
+               place=Py_ssize_t, call=Py_ssize_t, edge=Py_ssize_t, value=Py_ssize_t)
 cpdef needed(object offsets, object producers, object outputs, object evaluation, object wanted)
 
 @cython.locals(count=Py_ssize_t, node=Py_ssize_t, edge=Py_ssize_t, producer=int, before=int,
-               first='const long long[::1]', producers='const int[::1]',
-               places='Py_ssize_t[::1]', waiting='Py_ssize_t[::1]', found='Py_ssize_t[::1]')
+               first='const long long[::1]', producers='const int[::1]', places='int[::1]',
+               waiting='int[::1]', found='int[::1]', total=int)
 cpdef consumers(object offsets, object inputs)
 
 @cython.locals(count=Py_ssize_t, node=Py_ssize_t, edge=Py_ssize_t, above=int, deepest=int,
@@ -34,14 +46,17 @@ cpdef depths(object offsets, object inputs)
                first='const long long[::1]', producers='const int[::1]', height='int[::1]')
 cpdef heights(object offsets, object inputs)
 
+@cython.locals(count=Py_ssize_t, node=Py_ssize_t, edge=Py_ssize_t, column=Py_ssize_t,
+               begin=Py_ssize_t, above=Py_ssize_t, first='const long long[::1]',
+               producers='const int[::1]', own='const int[::1]', most='int[::1]')
+cpdef most_on_paths(object offsets, object inputs, object columns, Py_ssize_t width)
+
 cdef class Countdown:
-    cdef const Py_ssize_t[::1] _offsets, _readers
-    cdef Py_ssize_t[::1] _waiting
+    cdef const int[::1] offsets, readers
+    cdef int[::1] waiting
     cdef object _counts
     @cython.locals(other=Countdown)
     cpdef copy(self)
-    @cython.locals(ran='const Py_ssize_t[::1]', offsets='const Py_ssize_t[::1]',
-                   readers='const Py_ssize_t[::1]', waiting='Py_ssize_t[::1]',
-                   ready='Py_ssize_t[::1]', place=Py_ssize_t, edge=Py_ssize_t, edges=Py_ssize_t,
-                   found=Py_ssize_t, reader=Py_ssize_t)
-    cpdef release(self, object nodes)
+    @cython.locals(place=Py_ssize_t, edge=Py_ssize_t, node=int, reader=int, found=Py_ssize_t)
+    cpdef Py_ssize_t release(self, const int[::1] nodes, Py_ssize_t begin, Py_ssize_t end,
+                             int[::1] ready) except -1

@@ -9,40 +9,98 @@ from typing import Any, Tuple
 import numpy as np
 
 
-def note_outputs(
-    forms: np.ndarray, table: Any, value: int, rows: np.ndarray, taped: np.ndarray
-) -> Tuple[np.ndarray, np.ndarray]:
-    """Number what new calls compute, from `value` on, and note what is known of that.
+def form_columns(summaries: Any) -> np.ndarray:
+    """What is known of each form, column by column.
 
     Parameters
     ----------
-    forms : numpy.ndarray
-        (n,) int64, of each call.
+    summaries : array
+        int64, five numbers a form, as `record.forms.Forms` has them.
+
+    Returns
+    -------
+    numpy.ndarray
+        (6, forms) int64; the last tells where its first output is among those of all forms.
+    """
+    count = len(summaries) // 5
+    result = np.empty((6, count), np.int64)
+    given, columns, outputs = memoryview(summaries), result.reshape(-1).data, 0
+    for form in range(count):
+        for place in range(5):
+            columns[place * count + form] = given[5 * form + place]
+        columns[5 * count + form] = outputs
+        outputs += given[5 * form + 2]
+    return result
+
+
+def number_calls(
+    forms: np.ndarray,
+    ends: np.ndarray,
+    table: Any,
+    first: Tuple[int, int, int],
+    rows: np.ndarray,
+    taped: np.ndarray,
+) -> Tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Number new calls and what they compute, and note what is known of that.
+
+    Parameters
+    ----------
+    forms, ends : numpy.ndarray
+        (n,) int64, of each call: its form, and where its arguments end among those of all calls.
     table : FormTable
-    value : int
+    first : tuple of int
+        The number of the first call, of its first argument, and of its first output.
     rows, taped : numpy.ndarray
         int64 and bool by value, as `record.stores.Locations` has them.
 
     Returns
     -------
-    outputs, length_offsets : numpy.ndarray
+    ids, outputs, offsets, length_offsets : numpy.ndarray
         As `collect.Calls` has them.
     """
     count = len(forms)
-    outputs, length_offsets = np.empty(count, np.int64), np.zeros(count + 1, np.int64)
-    kinds, firsts, bounds = forms.data, outputs.data, length_offsets.data
+    ids, outputs = np.empty(count, np.int64), np.empty(count, np.int64)
+    offsets, length_offsets = np.empty(count + 1, np.int64), np.empty(count + 1, np.int64)
+    kinds, stops = forms.data, ends.data
+    numbers, firsts, starts, bounds = ids.data, outputs.data, offsets.data, length_offsets.data
     counts, lengths, tapes = table.outputs.data, table.variable.data, table.taped.data
     begins, given = table.first_outputs.data, table.output_rows.data
     known, marks = rows.data, taped.view(np.uint8).data
+    begin, argument, value = first
+    starts[0] = bounds[0] = 0
     for call in range(count):
         form = kinds[call]
-        firsts[call] = value
+        numbers[call], firsts[call] = begin + call, value
+        starts[call + 1] = stops[call] - argument
         bounds[call + 1] = bounds[call] + lengths[form]
         for place in range(begins[form], begins[form] + counts[form]):
             known[value] = given[place]
             marks[value] = tapes[form]
             value += 1
-    return outputs, length_offsets
+    return ids, outputs, offsets, length_offsets
+
+
+def kinds_of(forms: np.ndarray, types: np.ndarray, serials: Any) -> np.ndarray:
+    """(n,) int32, the place of each call's type among these.
+
+    Parameters
+    ----------
+    forms : numpy.ndarray
+        (n,) int64, of each call.
+    types : numpy.ndarray
+        int64, the serial of each form's type.
+    serials : list of int
+        Of the types, ascending; those of all these calls are among them.
+    """
+    count, several = len(forms), len(types)
+    result, places = np.empty(count, np.int32), np.full(several, -1, np.int32)
+    found, kinds, given, of_form = result.data, forms.data, types.data, places.data
+    for call in range(count):
+        form = kinds[call]
+        if of_form[form] < 0:
+            of_form[form] = serials.index(given[form])
+        found[call] = of_form[form]
+    return result
 
 
 def among(
@@ -90,7 +148,7 @@ def needed(
     evaluation: np.ndarray,
     wanted: np.ndarray,
 ) -> np.ndarray:
-    """(n,) bool, which calls compute values that are wanted, or what such calls read.
+    """(k,) int64, the calls that compute values that are wanted, or what such calls read.
 
     Parameters
     ----------
@@ -99,13 +157,16 @@ def needed(
     outputs, evaluation : numpy.ndarray
         As it takes them.
     wanted : numpy.ndarray
-        bool by value.
+        int64, the values.
     """
-    count, end = len(outputs), len(wanted)
-    result = np.zeros(count, bool)
-    first, sources, firsts = offsets.data, producers.data, outputs.data
-    there, asked = evaluation.data, wanted.view(np.uint8).data
-    marks = result.view(np.uint8).data
+    count, end = len(outputs), len(evaluation)
+    room, asked = np.empty(count, np.int64), np.zeros(end, np.uint8).data
+    marks, found = np.zeros(count, np.uint8).data, room.data
+    first, sources, firsts, there = offsets.data, producers.data, outputs.data, evaluation.data
+    values = wanted.data
+    for place in range(len(values)):
+        asked[values[place]] = 1
+    free = count
     for call in range(count - 1, -1, -1):  # who reads comes later
         value = firsts[call]
         while not marks[call] and value < end and there[value] < 0:
@@ -113,9 +174,11 @@ def needed(
             value += 1
         end = firsts[call]
         if marks[call]:
+            free -= 1
+            found[free] = call
             for edge in range(first[call], first[call + 1]):
                 marks[sources[edge]] = 1
-    return result
+    return room[free:]
 
 
 def consumers(offsets: np.ndarray, inputs: np.ndarray) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -127,29 +190,32 @@ def consumers(offsets: np.ndarray, inputs: np.ndarray) -> Tuple[np.ndarray, np.n
         (n + 1,) int64 and (m,) int32, as `graph.Graph` has them.
     """
     count = len(offsets) - 1
-    begins, fan_in = np.zeros(count + 1, np.intp), np.zeros(count, np.intp)
+    begins, fan_in = np.zeros(count + 1, np.int32), np.empty(count, np.int32)
     first, producers = offsets.data, inputs.data
     places, waiting = begins.data, fan_in.data
     for node in range(count):
-        before = -1
+        before, waiting[node] = -1, 0
         for edge in range(first[node], first[node + 1]):
             producer = producers[edge]
             if producer != before:
-                places[producer + 1] += 1
+                places[producer] += 1
                 waiting[node] += 1
             before = producer
-    np.cumsum(begins, out=begins)
-    readers = np.empty(begins[count], np.intp)
-    found, places = readers.data, begins[:count].copy().data
-    for node in range(count):
+    total = 0
+    for node in range(count + 1):
+        total += places[node]
+        places[node] = total
+    nodes = np.empty(total, np.int32)
+    found = nodes.data
+    for node in range(count - 1, -1, -1):  # each place falls from where it ends to where it begins
         before = -1
         for edge in range(first[node], first[node + 1]):
             producer = producers[edge]
             if producer != before:
+                places[producer] -= 1
                 found[places[producer]] = node
-                places[producer] += 1
             before = producer
-    return begins, readers, fan_in
+    return begins, nodes, fan_in
 
 
 def depths(offsets: np.ndarray, inputs: np.ndarray) -> np.ndarray:
@@ -180,6 +246,41 @@ def heights(offsets: np.ndarray, inputs: np.ndarray) -> np.ndarray:
     return result
 
 
+def most_on_paths(
+    offsets: np.ndarray, inputs: np.ndarray, columns: np.ndarray, width: int
+) -> np.ndarray:
+    """The most nodes of each column on a path that ends at each node, the node included.
+
+    Parameters
+    ----------
+    offsets, inputs : numpy.ndarray
+        As above.
+    columns : numpy.ndarray
+        (n,) int32, the column in which each node counts; -1 for none.
+    width : int
+        How many columns there are.
+
+    Returns
+    -------
+    numpy.ndarray
+        (n, width) int32
+    """
+    count = len(offsets) - 1
+    result = np.zeros((count, width), np.int32)
+    first, producers, own = offsets.data, inputs.data, columns.data
+    most = result.reshape(-1).data
+    for node in range(count):
+        begin = node * width
+        for edge in range(first[node], first[node + 1]):
+            above = producers[edge] * width
+            for column in range(width):
+                if most[above + column] > most[begin + column]:
+                    most[begin + column] = most[above + column]
+        if own[node] >= 0:
+            most[begin + own[node]] += 1
+    return result
+
+
 class Countdown:
     """Counts for every node the inputs that have not run yet.
 
@@ -187,52 +288,52 @@ class Countdown:
     ----------
     graph : Graph
         The graph; nothing of it has run.
+
+    Attributes
+    ----------
+    offsets, readers : memoryview
+        int32, who reads each node, see `Consumers`.
+    waiting : memoryview
+        (n,) int32, how many of the inputs of each node have not run.
     """
 
     def __init__(self, graph: Any) -> None:
         offsets, readers, fan_in = graph.consumers
-        self._offsets, self._readers = offsets.data, readers.data
+        self.offsets, self.readers = offsets.data, readers.data
         self._counts = fan_in.copy()
-        self._waiting = self._counts.data
+        self.waiting = self._counts.data
 
     def copy(self) -> 'Countdown':
         """A countdown that goes on from here by itself."""
         other = Countdown.__new__(Countdown)
-        other._offsets, other._readers = self._offsets, self._readers
+        other.offsets, other.readers = self.offsets, self.readers
         other._counts = self._counts.copy()
-        other._waiting = other._counts.data
+        other.waiting = other._counts.data
         return other
 
-    def release(self, nodes: np.ndarray) -> np.ndarray:
+    def release(self, nodes: Any, begin: int, end: int, ready: Any) -> int:
         """Say that nodes have run; each node may be released once.
 
         Parameters
         ----------
-        nodes : numpy.ndarray
-            (k,) intp, distinct nodes.
+        nodes : memoryview
+            int32; those from `begin` to before `end` have run, which are distinct.
+        ready : memoryview
+            int32, as long as the graph: here the nodes are written that waited for these alone,
+            each once, in the order in which these release them.
 
         Returns
         -------
-        numpy.ndarray
-            (r,) intp, the nodes that waited for these alone, each once, in no special order.
+        int
+            How many those are.
         """
-        ran, offsets, readers, waiting = (
-            nodes.data,
-            self._offsets,
-            self._readers,
-            self._waiting,
-        )
-        edges = 0
-        for place in range(len(nodes)):
-            edges += offsets[ran[place] + 1] - offsets[ran[place]]
-        room = np.empty(edges, np.intp)
-        ready = room.data
         found = 0
-        for place in range(len(nodes)):
-            for edge in range(offsets[ran[place]], offsets[ran[place] + 1]):
-                reader = readers[edge]
-                waiting[reader] -= 1
-                if waiting[reader] == 0:
+        for place in range(begin, end):
+            node = nodes[place]
+            for edge in range(self.offsets[node], self.offsets[node + 1]):
+                reader = self.readers[edge]
+                self.waiting[reader] -= 1
+                if self.waiting[reader] == 0:
                     ready[found] = reader
                     found += 1
-        return room[:found]
+        return found

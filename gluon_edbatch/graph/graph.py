@@ -11,7 +11,7 @@ from typing import NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from . import edges
+from .edges import consumers, depths, heights
 
 
 class Consumers(NamedTuple):
@@ -21,20 +21,9 @@ class Consumers(NamedTuple):
     one entry here, so ``fan_in`` counts entries and can be smaller than the number of inputs.
     """
 
-    offsets: np.ndarray  # (n + 1,) intp
-    nodes: np.ndarray  # (e,) intp
-    fan_in: np.ndarray  # (n,) intp, how often each node occurs in ``nodes``
-
-
-class Levels(NamedTuple):
-    """Nodes by depth: level ``d`` is ``order[bounds[d]:bounds[d + 1]]``, ascending."""
-
-    order: np.ndarray  # (n,) intp
-    bounds: np.ndarray  # (number of levels + 1,) intp
-
-    def __len__(self) -> int:
-        """Number of levels."""
-        return len(self.bounds) - 1
+    offsets: np.ndarray  # (n + 1,) int32
+    nodes: np.ndarray  # (e,) int32
+    fan_in: np.ndarray  # (n,) int32, how often each node occurs in ``nodes``
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +150,7 @@ class Graph:
     @cached_property
     def consumers(self) -> Consumers:
         """The edges the other way round: who reads each node."""
-        return Consumers(*edges.consumers(*self._edges))
+        return Consumers(*consumers(*self.edges))
 
     @cached_property
     def reversed(self) -> 'Graph':
@@ -180,32 +169,20 @@ class Graph:
     @cached_property
     def height(self) -> np.ndarray:
         """(n,) int32: 0 for a node that nobody reads, else 1 + the largest among its readers."""
-        return edges.heights(*self._edges)
+        return heights(*self.edges)
 
     @property
-    def _edges(self) -> Tuple[np.ndarray, np.ndarray]:
+    def edges(self) -> Tuple[np.ndarray, np.ndarray]:
+        """``offsets`` and ``inputs`` as int64 and int32 in one piece each."""
         return (
             np.ascontiguousarray(self.offsets, np.int64),
             np.ascontiguousarray(self.inputs, np.int32),
         )
 
     @cached_property
-    def sources(self) -> np.ndarray:
-        """(k,) intp, the nodes that read no other, ascending."""
-        return np.flatnonzero(self.offsets[1:] == self.offsets[:-1])
-
-    @cached_property
     def depth(self) -> np.ndarray:
         """(n,) int32: 0 for a node without inputs, else 1 + the largest depth among its inputs."""
-        return edges.depths(*self._edges)
-
-    @cached_property
-    def levels(self) -> Levels:
-        """The nodes by depth."""
-        count = int(self.depth.max()) + 1 if len(self) else 0
-        bounds = np.zeros(count + 1, np.intp)
-        np.cumsum(np.bincount(self.depth, minlength=count), out=bounds[1:])
-        return Levels(stable_argsort(self.depth, count), bounds)
+        return depths(*self.edges)
 
     @cached_property
     def type_counts(self) -> np.ndarray:

@@ -8,17 +8,17 @@ else gives each such recording a copy, then the array is an ordinary one again.
 
 import threading
 import weakref
-from typing import Callable, Dict, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 import mxnet as mx
-from mxnet.base import _LIB, check_call
+from mxnet.base import _LIB, NDArrayHandle, check_call
 from mxnet.ndarray import NDArray
 
-from .arrays import alias, detached, handle_slot
+from .arrays import alias, detached, handle_slot, raw_handle
 
 _lock = threading.RLock()
-# id of an array -> who watches it; these hold the array
-_guards: Dict[int, 'weakref.WeakSet[Watched]'] = {}
+# id of an array -> who watches it; these hold the array, and strike themselves off when they go
+_guards: Dict[int, List['weakref.ref[Watched]']] = {}
 
 
 class _Guarded:
@@ -85,8 +85,10 @@ def _touched(array: NDArray) -> None:
     with _lock:
         owners = _guards.pop(id(array), ())
         array.__class__ = _PLAIN.get(array.__class__, array.__class__)
-        for watched in owners:
-            watched.keep_copy()
+        for reference in owners:
+            watched = reference()
+            if watched is not None:
+                watched.keep_copy()
 
 
 class Watched:
@@ -95,8 +97,8 @@ class Watched:
     Parameters
     ----------
     array : NDArray
-    touched : callable
-        A bound method, called when the array is touched (if its object is still there).
+    touched : weakref.WeakMethod
+        Called when the array is touched (if its object is still there).
 
     Attributes
     ----------
@@ -106,10 +108,13 @@ class Watched:
         Its values when `Watched` was made, if it was touched since.
     """
 
-    def __init__(self, array: NDArray, touched: Callable[[], None]):
+    __slots__ = ('array', 'copy', '_touched', '_reference', '__weakref__')
+
+    def __init__(self, array: NDArray, touched: 'weakref.WeakMethod[Callable[[], None]]'):
         self.array = array
         self.copy: Optional[NDArray] = None
-        self._touched = weakref.WeakMethod(touched)
+        self._touched = touched
+        self._reference = weakref.ref(self)
         self.watch_again()
 
     def watch_again(self) -> None:
@@ -118,8 +123,11 @@ class Watched:
             self.copy = None
             cls = self.array.__class__
             if cls in PLAIN_OR_GUARDED:
-                self.array.__class__ = _GUARDED.get(cls, cls)
-                _guards.setdefault(id(self.array), weakref.WeakSet()).add(self)
+                if cls in _GUARDED:
+                    self.array.__class__ = _GUARDED[cls]
+                owners = _guards.setdefault(id(self.array), [])
+                if self._reference not in owners:
+                    owners.append(self._reference)
             else:  # sparse arrays and the like have other layouts
                 self.keep_copy()
 
@@ -134,15 +142,20 @@ class Watched:
         """An array, unknown to any tape, with the values that are wanted."""
         return detached(self.array) if self.copy is None else self.copy
 
+    def handle(self) -> NDArrayHandle:
+        """That of an array with the values that are wanted, to be read at once: it may be the
+        user's own, and known to a tape."""
+        return raw_handle(self.array if self.copy is None else self.copy)
+
     def release(self) -> None:
         """End the guard; later changes of the array are nobody's business any more."""
         with _lock:
-            array = getattr(self, 'array', None)  # it has none after an early interrupt
-            owners = _guards.get(id(array))
-            if owners is not None:
-                owners.discard(self)
+            reference: Any = getattr(self, '_reference', None)  # none after an early interrupt
+            owners = _guards.get(id(self.array)) if reference is not None else None
+            if owners is not None and reference in owners:
+                owners.remove(reference)
                 if not owners:
-                    del _guards[id(array)]
-                    array.__class__ = _PLAIN[type(array)]
+                    del _guards[id(self.array)]
+                    self.array.__class__ = _PLAIN[type(self.array)]
 
     __del__ = release

@@ -2,8 +2,18 @@
 
 import ctypes
 from functools import lru_cache
+from typing import Sequence
 
-from mxnet.base import _LIB, OpHandle, c_str, check_call, mx_uint, py_str
+from mxnet.base import (
+    _LIB,
+    NDArrayHandle,
+    OpHandle,
+    c_str,
+    c_str_array,
+    check_call,
+    mx_uint,
+    py_str,
+)
 from mxnet.ndarray import register
 
 INVOKE = register, '_imperative_invoke'  # where a scope puts its own (see `record.hooks`)
@@ -27,6 +37,26 @@ def operator_handle(op: str) -> int:
     handle = OpHandle()
     check_call(_LIB.NNGetOpHandle(c_str(op), ctypes.byref(handle)))
     return handle.value
+
+
+def run_for_effect(op: str, handles: Sequence[NDArrayHandle], **attributes: str) -> None:
+    """Run an operator for what it writes to the arrays of these handles; it has one result, which
+    nobody needs."""
+    count, results = ctypes.c_int(0), ctypes.POINTER(NDArrayHandle)()
+    check_call(
+        _LIB.MXImperativeInvokeEx(
+            ctypes.c_void_p(operator_handle(op)),
+            len(handles),
+            (NDArrayHandle * len(handles))(*handles),
+            ctypes.byref(count),
+            ctypes.byref(results),
+            len(attributes),
+            c_str_array(attributes.keys()),
+            c_str_array(attributes.values()),
+            ctypes.byref(ctypes.POINTER(ctypes.c_int)()),
+        )
+    )
+    check_call(_LIB.MXNDArrayFree(NDArrayHandle(results[0])))
 
 
 @lru_cache(maxsize=None)

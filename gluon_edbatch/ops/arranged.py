@@ -45,7 +45,7 @@ def look_up(call: LoweredCall) -> None:
 def transpose(call: LoweredCall) -> None:
     """Of (N, heads, K, columns), back."""
     (x,) = call.inputs
-    if x.arrangement is not Arrangement.HEADS or list(call.attrs.integers('axes')) != _SWAPPED:
+    if x.arrangement is not Arrangement.HEADS or not _swaps(call):
         raise Unsupported(f'has {call.op} by heads')
     call.give(x._replace(arrangement=Arrangement.ROWS))
 
@@ -53,10 +53,14 @@ def transpose(call: LoweredCall) -> None:
 def by_heads(call: LoweredCall) -> bool:
     """Whether rows are arranged by heads, and if so, do it."""
     x = call.x
-    found = x.ragged and len(x.shape) == 2 and list(call.attrs.integers('axes')) == _SWAPPED
+    found = x.ragged and len(x.shape) == 2 and _swaps(call)
     if found:
         call.give(x._replace(arrangement=Arrangement.HEADS))
     return found
+
+
+def _swaps(call: LoweredCall) -> bool:
+    return call.attrs.order(call.op, len(_SWAPPED)) == _SWAPPED
 
 
 def reshape(call: LoweredCall) -> None:
@@ -140,17 +144,23 @@ def softmax(call: LoweredCall) -> None:
 
 
 def batch_dot(call: LoweredCall) -> None:
-    """Scores of queries and keys; or values by their weights."""
-    a, b = call.inputs
+    """Scores of queries and keys; or values by their weights. Of one head, rows are merged."""
+    a, b = map(_merged, call.inputs)
     turned = call.attrs.flag('transpose_a'), call.attrs.flag('transpose_b')
     if any(each.arrangement is not Arrangement.MERGED for each in (a, b)) or b.scores is not None:
         raise Unsupported(f'has {call.op} by heads')
     if a.scores is None and turned == (False, True) and a.shape == b.shape:
         call.give(a._replace(view=None, scores=Scores(a.view, b.view)))
     elif a.scores is not None and a.scores.weights and not any(turned) and a.shape[0] == b.shape[0]:
-        call.give(b._replace(view=_attention(call, a.shape[0], a.scores, b.view)))
+        call.give(call.inputs[1]._replace(view=_attention(call, a.shape[0], a.scores, b.view)))
     else:
         raise Unsupported(f'has {call.op} by heads')
+
+
+def _merged(x: Value) -> Value:
+    if x.arrangement is not Arrangement.ROWS or not x.ragged or len(x.shape) != 1:
+        return x
+    return x._replace(shape=(1, *x.shape), arrangement=Arrangement.MERGED)
 
 
 def _attention(call: LoweredCall, heads: int, scores: Scores, values: View) -> View:

@@ -81,6 +81,7 @@ def _declared(functions: List[Function], name: str, needs: str, reals: int) -> F
 
 
 AFFINE = unary_function('Affine', reals=2)
+HELD = unary_function('Held')  # what gets no gradient
 COPY = (1.0, -0.0)  # what AFFINE multiplies by and adds: x + -0.0 is x, also if that is -0.0
 ADD = binary_function('Add')
 

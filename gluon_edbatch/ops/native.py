@@ -8,11 +8,12 @@ from typing import Callable, Optional, Tuple
 
 import numpy as np
 
-from .arranged import by_heads
+from . import arranged
 from .attrs import Attrs, Shape
 from .instructions import (
     ADD,
     AFFINE,
+    HELD,
     Function,
     Opcode,
     Spread,
@@ -250,7 +251,7 @@ def slice_axes(call: LoweredCall) -> None:
 def transpose(call: LoweredCall) -> None:
     """Two groups of neighbouring axes change places."""
     lead, rank = call.x.lead, len(call.x.shape) + call.x.lead
-    if by_heads(call):
+    if arranged.by_heads(call):
         return
     axes = call.attrs.order(call.op, rank)
     if axes[:lead] != list(range(lead)) or rank == lead:
@@ -353,14 +354,15 @@ def _look_up(call: LoweredCall, table: Value, index: Value) -> None:
 
 
 def stop_gradient(call: LoweredCall) -> None:
-    # The ids of look-ups get no gradient anyway.
+    """The ids of look-ups get no gradient anyway, and are no rows."""
     entry = (call.node.index, 0)
     readers = [other for other in call.low.nodes if entry in other.sources]
-    if entry in call.low.heads or any(
-        reader.op != 'Embedding' or entry == reader.sources[1] for reader in readers
+    if entry not in call.low.heads and all(
+        reader.op == 'Embedding' and entry != reader.sources[1] for reader in readers
     ):
-        raise Unsupported(f'has {call.op}')
-    call.alias(call.x)
+        call.alias(call.x)
+    else:
+        call.emit(Opcode.UNARY, numbers=(HELD.number,))
 
 
 def take(call: LoweredCall) -> None:
@@ -405,7 +407,7 @@ def _product_of_values(call: LoweredCall, a: Value, b: Value, turned: Tuple[bool
         low.emit(Opcode.BATCH_PRODUCT, each, a.view, b.view, numbers=(m, n, 1, 0))
         low.emit(Opcode.SEGMENT_SUM, call.out(False), each)
     else:
-        raise Unsupported('has batch_dot of ragged values along other axes')
+        arranged.batch_dot(call)
 
 
 def softmax(op: Opcode) -> NativeRule:

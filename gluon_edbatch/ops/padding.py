@@ -310,6 +310,12 @@ def normalised(wanted: At, result: At) -> PaddingRule:
     return rule
 
 
+def running(call: RaggedCall) -> At:
+    """Of the values so far, which padding follows."""
+    call.across = call.along('axis', None)
+    return finite(call)
+
+
 def layer_norm(call: RaggedCall) -> At:
     """Value by value."""
     if call.along('axis', -1):

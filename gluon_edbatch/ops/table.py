@@ -447,6 +447,7 @@ _each(
     whole=whole.swapaxes,
     padding=padding.alike,
     native=native.transpose,
+    arranged=arranged.transpose,
 )
 _each(
     'Concat',
@@ -632,5 +633,10 @@ _unary(
 _unary('_npi_full_like _npi_where_scalar2', elementwise=False)
 _broadcasting(' '.join([f'_npi_{_name}' for _name in _NUMPY_BINARY.split()]))
 _broadcasting('_npi_hypot _npi_where _npi_where_lscalar _npi_where_rscalar')
-_each('_np_cumsum', rows=rows.other_axis('axis', None), whole=whole.later('axis', None))
+_each(
+    '_np_cumsum',
+    rows=rows.other_axis('axis', None),
+    whole=whole.later('axis', None),
+    padding=padding.running,
+)
 _each('_npi_var _npi_std', rows=rows.reduction, whole=whole.reduction)

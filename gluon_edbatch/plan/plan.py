@@ -216,7 +216,10 @@ class Group(NamedTuple):
 
     def between(self, first: int, last: int) -> Tuple[int, int]:
         """Which of its batches have numbers from `first` to before `last`."""
-        begin, end = np.searchsorted(self.numbers, (first, last)).tolist()
+        numbers = self.numbers
+        if first <= numbers[0] and numbers[-1] < last:  # most often, and several times as fast
+            return 0, len(numbers)
+        begin, end = np.searchsorted(numbers, (first, last)).tolist()
         return begin, end
 
 

@@ -2,4 +2,6 @@
 
 from ..compiled import load
 
+load(f'{__name__}.indexing')
+load(f'{__name__}.stores')
 load(f'{__name__}.calls')

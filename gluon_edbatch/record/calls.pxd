@@ -4,6 +4,8 @@ cimport cython
 cimport gluon_edbatch.record.lazy as lazy  # in this form setup.py sees that they changed
 cimport gluon_edbatch.record.interpreter as interpreter
 cimport gluon_edbatch.mx.reading as reading
+cimport gluon_edbatch.record.stores as stores
+from gluon_edbatch.record.stores cimport Store
 
 @cython.final
 cdef class Ints:
@@ -11,8 +13,14 @@ cdef class Ints:
     cdef object buffer
     cdef public Py_ssize_t size, room
     cpdef int append(self, long long item) except -1
+    @cython.locals(count=Py_ssize_t, size=Py_ssize_t, place=Py_ssize_t)
+    cdef copy_from(self, const long long[::1] items)
     cpdef make_room(self, Py_ssize_t more)
     cpdef since(self, Py_ssize_t begin)
+
+@cython.final
+cdef class CallColumns:
+    cdef const long long[::1] kinds, ends, args, codes, instructions, lengths
 
 @cython.final
 cdef class Prefix:
@@ -27,12 +35,20 @@ cdef class Prefix:
 
 @cython.final
 cdef class Callee:
-    cdef public object block, function, options, hooks, pre_hooks
-    cdef public tuple shared
+    cdef public object block, function, options, hooks, pre_hooks, mutable
+    cdef public tuple shared, place
+    cdef public dict known
     cdef public bint recorded
     cdef public Py_ssize_t children
     cdef public Prefix first
     cdef public dict of_any_rows, families, packed
+
+@cython.final
+cdef class Remembered:
+    cdef public Form form
+    cdef public list results
+    cdef public object summary, output_rows
+    cdef public tuple by_length
 
 @cython.final
 cdef class Form:
@@ -41,28 +57,48 @@ cdef class Form:
     cdef public object block, mutable, elements
     cdef public bint numpy
     cdef public list stores
+    @cython.locals(form=Form)
+    cpdef Form again(self, Py_ssize_t index, list stores, object block, object mutable)
     @cython.locals(leaf=Py_ssize_t)
     cpdef results(self, Py_ssize_t base)
     @cython.locals(values=list)
     cdef _values(self, object nested, Py_ssize_t base)
     cpdef bint changed(self) except -1
 
-cdef class CallLog:
+cdef class Entered:
+    cdef public bint closed, at_once, inside
+    cdef public long long thread
+    cdef public Entered outer
+    cpdef run_block(self, object block, tuple args)
+
+cdef class CallLog(Entered):
     cdef public Ints node_forms, node_ends, node_args, node_lengths
     cdef public Ints node_codes, node_instructions
     cdef public list scalars
     cdef public Py_ssize_t next_value
     cdef bint _given
-    cdef public bint closed, taped
-    cdef public Py_ssize_t copied_below, _node_at
+    cdef public bint taped
+    cdef public Py_ssize_t copied_below, _node_at, block_calls
+    cdef public object first
     cdef public dict _read, constants
-    cdef public long long thread
-    cdef public CallLog outer
-    cdef public dict callees, shared
+    cdef public dict callees, forms_by_key, shared, concats, stores_by_kind, by_length
+    cdef public list forms, all_stores
+    cdef public object form_summaries, output_rows
+    cdef public set watched
     cdef public object value_type
     @cython.locals(prefix=Prefix, form=Form, args_before=Py_ssize_t, scalars_before=Py_ssize_t,
                    lengths_before=Py_ssize_t)
     cdef call(self, Callee callee, tuple args)
+    @cython.locals(prefix=Prefix, form=Form, args_before=Py_ssize_t, scalars_before=Py_ssize_t,
+                   lengths_before=Py_ssize_t)
+    cdef _call_of_other_kind(self, Callee callee, tuple args)
+    @cython.locals(prefix=Prefix, kinds=list, described=bint, remembered=Remembered)
+    cdef bint _know_kind(self, Callee callee, tuple args) except -1
+    @cython.locals(value=lazy.LazyArray, store=stores.Store)
+    cdef bint _describe_plain(self, tuple args, list kinds) except -1
+    @cython.locals(children=list, position=Py_ssize_t)
+    cdef bint _describe_children(self, Callee callee, tuple args, list kinds) except -1
+    cdef object _given_small(self, object array)
     cpdef bint active(self) except -1
     @cython.locals(callee=Callee, key=list, shared=tuple, value=lazy.LazyArray, computed=bint)
     cpdef operation(self, object function, tuple args, dict options)
@@ -95,20 +131,37 @@ cdef class CallLog:
     @cython.locals(frame=interpreter.Frame, base=Py_ssize_t, code='long long',
                    instruction=Py_ssize_t, place=Py_ssize_t, column=list)
     cpdef append_calls(self, Form form, list columns)
+    @cython.locals(known='const long long[::1]', given='const long long[::1]',
+                   kinds='const long long[::1]', args='const long long[::1]', place=Py_ssize_t,
+                   node=Py_ssize_t, arg=Py_ssize_t, numbers=Py_ssize_t, value='long long')
+    cpdef bint append_columns(self, CallColumns columns, object forms, object arrays,
+                              list scalars) except -1
     @cython.locals(frame=interpreter.Frame, base=Py_ssize_t)
     cdef _finish_call(self, Form form)
-    @cython.locals(value=lazy.LazyArray)
+    @cython.locals(value=lazy.LazyArray, store=stores.Store)
     cpdef common_store(self, list values)
-    @cython.locals(value=lazy.LazyArray, items=list, ids=list)
+    @cython.locals(value=lazy.LazyArray, items=list, ids=list, store=stores.Store)
     cpdef ragged(self, object values, object shape=*, object dtype=*, object ctx=*)
+    @cython.locals(store=stores.Store, kind=Remembered, place=tuple, key=tuple)
+    cpdef concat_plain(self, list values)
+    @cython.locals(form=Form, stores=list, result=tuple)
+    cpdef Form form_again(self, Remembered kind, object block=*, object mutable=*)
+    cpdef stores.Store store(self, object spec, object shape=*)
     @cython.locals(value=lazy.LazyArray)
     cpdef concat_call(self, Form form, list values)
 
+@cython.locals(scope=Entered)
+cdef object _called(object block, tuple args)
 @cython.locals(callee=Callee)
 cdef object _hooked_call(CallLog log, object block, tuple args)
+cpdef tuple kept(list kinds)
 cdef bint _is_plain(object option) except -1
 cdef tuple _constant(object number)
 cdef bint _tells_itself(object option) except -1
 cdef object _call_with_user_hooks(CallLog log, Callee callee, tuple args)
-@cython.locals(log=CallLog)
+@cython.locals(scope=Entered)
+cpdef Entered entered()
+@cython.locals(scope=Entered)
 cpdef CallLog current_recording()
+@cython.locals(frame=interpreter.Frame)
+cpdef tuple place()

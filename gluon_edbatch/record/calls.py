@@ -6,7 +6,9 @@ frames of their own.
 """
 
 import threading
-from typing import Any, Dict, List, Optional, Sequence, Union
+import weakref
+from array import array as Column
+from typing import Any, Dict, List, Optional, Sequence, Set, Union
 
 import mxnet as mx
 import numpy as np
@@ -19,8 +21,10 @@ from ..mx.reading import IN_C
 from ..subgraph.fingerprint import contents, exact
 from ..subgraph.structure import unflatten
 from . import interpreter, lazy
+from .each import for_each, holds_each
 from .lazy import VALUES
 from .sites import kind_of, through_library
+from .stores import Store
 
 # Which lengths of ragged arguments a call may have to be of its form.
 ANY = 0  # there are none, or padding them changes nothing
@@ -30,13 +34,14 @@ CHECKED = 2  # what padding may change
 _ONE, _PAIR, _NESTED, _OTHER = 0, 1, 2, 3
 _EXACT = 2**24  # below it whole numbers are exact in single precision
 _LARGE = 1 << 16  # elements
+SMALL = 1 << 10  # elements of arrays of which equal ones are one value
 REMEMBERED = 1 << 12  # bytes of contents; to compare more costs more than to keep them twice
 _PLAIN = frozenset((int, float, bool, str, type(None)))
 BLOCK_CALL = gluon.Block.__call__
 _call = unhooked(BLOCK_CALL)
 ndarray, numpy_ndarray = np.ndarray, mx.np.ndarray
 
-interpreter.prepare(VALUES[0], VALUES[1], lazy.RaggedArray, kind_of, through_library)
+interpreter.prepare(VALUES[0], VALUES[1], lazy.RaggedArray, kind_of, through_library, gluon.Block)
 reading.prepare(IN_C[0], IN_C[1], IN_C[2])
 
 
@@ -86,6 +91,15 @@ class Ints:
         self.buffer[self.size : size] = items
         self.size = size
 
+    def copy_from(self, items):
+        """More at once, of numbers in memory."""
+        count, size = len(items), self.size
+        if size + count > self.room:
+            self.make_room(count)
+        for place in range(count):
+            self.items[size + place] = items[place]
+        self.size = size + count
+
     def make_room(self, more):
         """For so many more."""
         self.room = max(2 * self.room, self.size + more)
@@ -102,6 +116,34 @@ class Ints:
 
     def __getitem__(self, position):
         return int(self.buffer[: self.size][position])
+
+
+class CallColumns:
+    """Calls that any recording may get, as `CallLog` has them.
+
+    Computed values, and numbers, count from the first ones of these calls, and arrays of the user
+    are -2, -4, … for the first, second, … of them.
+
+    Parameters
+    ----------
+    kinds : numpy.ndarray
+        int64, of each call; which form of a recording that is, it is told.
+    ends, args, codes, instructions, lengths : numpy.ndarray
+        int64, as in `CallLog`.
+    """
+
+    def __init__(
+        self,
+        kinds: np.ndarray,
+        ends: np.ndarray,
+        args: np.ndarray,
+        codes: np.ndarray,
+        instructions: np.ndarray,
+        lengths: np.ndarray,
+    ):
+        self.kinds, self.ends, self.args = kinds.data, ends.data, args.data
+        self.codes, self.instructions = codes.data, instructions.data
+        self.lengths = lengths.data
 
 
 class Prefix:
@@ -172,6 +214,12 @@ class Callee:
         `rnn.children`); mostly 0.
     first : Prefix
         Where the search for the form of a call begins.
+    place : tuple
+        What tells an operator with its keyword arguments from others.
+    known : dict or None
+        Kinds of calls that earlier scopes met, see `remembered`; None before that was asked.
+    mutable : tuple or None
+        See `Form`.
     of_any_rows : dict
         The first form with its kinds of arguments, by these but for their numbers of rows.
     families : dict
@@ -180,8 +228,13 @@ class Callee:
         How those are recorded whose arguments are packed.
     """
 
-    def __init__(self, block: Optional[gluon.Block], function=None, options=None, shared=()):
+    def __init__(
+        self, block: Optional[gluon.Block], function=None, options=None, shared=(), place=()
+    ):
         self.block = block
+        self.place = place
+        self.known: Any = None
+        self.mutable: Any = None
         self.function, self.options, self.shared = function, options, shared
         self.recorded = block is None or (
             is_recorded(type(block)) and 'forward' not in block.__dict__
@@ -267,6 +320,23 @@ class Form:
             self.shape = _PAIR
             self.first, self.second = stores
 
+    def again(self, index: int, stores: List[Any], block: Any, mutable: Any) -> 'Form':
+        """The same in another recording."""
+        form = Form.__new__(Form)
+        form.index, form.stores = index, stores
+        form.node_type, form.rows = self.node_type, self.rows
+        form.outputs, form.length, form.lengths = self.outputs, self.length, self.lengths
+        form.numpy = self.numpy
+        form.template, form.leaves, form.nested = self.template, self.leaves, self.nested
+        form.shape = self.shape
+        form.block, form.mutable = block, mutable
+        form.elements = form.first = form.second = None
+        if form.shape == _ONE:
+            form.first = stores[0]
+        elif form.shape == _PAIR:
+            form.first, form.second = stores
+        return form
+
     def results(self, base):
         """The structure of lazy values that a call returns whose first output is value `base`."""
         if self.shape == _ONE:
@@ -302,6 +372,30 @@ class Form:
         self.stores = []
 
 
+class Remembered:
+    """A kind of call as later recordings find it (see `remembered`).
+
+    Parameters
+    ----------
+    form : Form
+        That of the recording that met it first.
+
+    Attributes
+    ----------
+    results : list of tuple
+        See `Store.kind`, and spec and shape for users, of each.
+    summary, output_rows : array
+        See `CallLog`.
+    by_length : tuple or None
+        What makes the forms of such calls with other lengths, see `Forms`.
+    """
+
+    def __init__(self, form: Form, summary: Any, output_rows: Any, by_length: Any):
+        self.form = form.again(-1, [None] * form.outputs, None, None)
+        self.results = [(store.kind, store.spec, store.shown) for store in form.stores]
+        self.summary, self.output_rows, self.by_length = summary, output_rows, by_length
+
+
 def _is_nested(template) -> bool:
     """Whether there are but lists, tuples and numbers."""
     if type(template) in (list, tuple):
@@ -315,7 +409,36 @@ def _lengths(node_type) -> int:
     return EQUAL if node_type.neutral else CHECKED
 
 
-class CallLog:
+class Entered:
+    """A scope that a thread or asyncio task has entered.
+
+    Attributes
+    ----------
+    outer : Entered or None
+        The scope around this one, while this one is open.
+    thread : int
+        The one that entered it.
+    closed : bool
+        Whether the scope has ended.
+    at_once : bool
+        Whether its calls run at once: it is no recording, and what is no call of a block goes as if
+        there was no scope.
+    inside : bool
+        Whether one of these runs.
+    """
+
+    def __init__(self):
+        self.outer: Optional[Entered] = None
+        self.thread = interpreter.thread()
+        self.closed = False
+        self.at_once = self.inside = False
+
+    def run_block(self, block, args):
+        """What a call of a block gives, if calls run at once."""
+        raise NotImplementedError
+
+
+class CallLog(Entered):
     """Calls of one scope, in the order in which they were made: arrays that only grow.
 
     A value is an int: outputs of calls count up from 0, call by call; inputs are negative.
@@ -336,27 +459,41 @@ class CallLog:
         Python numbers that were given as arguments.
     callees : dict of block, or of operator and its keyword arguments, to Callee
         Of autograd's present mode.
+    forms_by_key : dict
+        Forms of other calls in this mode, by what makes them.
+    concats : dict or None
+        What `remembered` has of values whose rows are put one after the other, in this mode; None
+        before that was asked.
+    forms : list of Form
+    form_summaries, output_rows : array
+        The same as later stages see them (see `graph.collect.FormTable`): five numbers a form, and
+        rows of each output.
+    by_length : dict of int to tuple
+        By index, what makes the forms of calls with other lengths (see `Forms`) where these count.
+    watched : set of NodeType
+        Those whose parameters are watched, as the kinds of their calls were remembered.
+    stores_by_kind : dict
+        While recording; values keep theirs alive later.
+    all_stores : list of weakref.ref
     shared : dict of int to NDArray
         Arrays, by id, that operators on values were found to share.
     value_type : type
         Of its values: `LazyArray`, or in NumPy mode `LazyNumpyArray`.
-    outer : CallLog or None
-        Of the scope around this one, while this one is open.
-    thread : int
-        The one that records.
-    closed : bool
-        Whether the scope has ended.
     taped : bool
         Whether autograd records.
+    first : (gluon.Block, Mode) or None
+        The first that was called, and when.
+    block_calls : int
+        Calls of blocks that were recorded.
     copied_below : int
         NDArrays with fewer elements are copied when they are recorded, and others watched.
     """
 
     def __init__(self, value_type: Any):
+        Entered.__init__(self)
         self.value_type = value_type
-        self.outer: Optional[CallLog] = None
-        self.thread = interpreter.thread()
-        self.closed = False
+        self.first: Any = None
+        self.block_calls = 0
         self.node_forms = Ints()
         self.node_ends = Ints()
         self.node_args = Ints()
@@ -367,6 +504,14 @@ class CallLog:
         self.scalars: List[float] = []
         self._given = False  # whether the call under way was given arrays
         self.callees: Dict[gluon.Block, Callee] = {}
+        self.forms_by_key: Dict[tuple, Any] = {}
+        self.concats: Optional[Dict[tuple, Remembered]] = None
+        self.forms: List[Form] = []
+        self.form_summaries, self.output_rows = Column('q'), Column('q')
+        self.by_length: Dict[int, tuple] = {}
+        self.watched: Set[Any] = set()
+        self.stores_by_kind: Dict[Any, Store] = {}
+        self.all_stores: List[Any] = []
         self.shared: Dict[int, NDArray] = {}
         self.taped = False
         self.copied_below = _LARGE
@@ -393,14 +538,126 @@ class CallLog:
             if calls and self._are_values(args) and calls.fit(args) and not form.changed():
                 self.node_args.size = args_before
                 self.node_lengths.size = lengths_before
-                return calls.record(self, args)
-            form = self.known_form_for_lengths(form, args)
+                return calls.record(self, form, args)
+            form = None if calls else self.known_form_for_lengths(form, args)
         if form is None or form.changed():
             self.node_args.size = args_before
             self.node_lengths.size = lengths_before
             del self.scalars[scalars_before:]
-            return self.call_unknown(callee, args)
+            return self._call_of_other_kind(callee, args)
         return self._finish_call(form)
+
+    def _call_of_other_kind(self, callee, args):
+        """A call of a kind that this recording did not meet yet, or that the search does not know;
+        an earlier one may have met it."""
+        args_before, scalars_before = self.node_args.size, len(self.scalars)
+        lengths_before = self.node_lengths.size
+        if self._know_kind(callee, args):
+            prefix = (
+                self._follow_children(callee, args)
+                if callee.children
+                else self._follow_all(callee.first, args, len(args))
+            )
+            form = None if prefix is None else prefix.form
+            if (
+                form is not None
+                and (form.lengths == ANY or self._lengths_fit(form, lengths_before))
+                and not form.changed()
+            ):
+                return self._finish_call(form)
+            self.node_args.size = args_before
+            self.node_lengths.size = lengths_before
+            del self.scalars[scalars_before:]
+        return self.call_unknown(callee, args)
+
+    def _know_kind(self, callee, args):
+        """Let the search find the form of a call of a kind that an earlier recording met; gives
+        whether there was one."""
+        if callee.known is None:
+            callee.known = self.remembered_kinds(callee)
+        if not callee.known:
+            return False
+        kinds: List[Any] = []
+        described = (
+            self._describe_children(callee, args, kinds)
+            if callee.children
+            else self._describe_plain(args, kinds)
+        )
+        if not described:
+            return False
+        remembered = callee.known.get(kept(kinds))
+        if remembered is None:
+            return False
+        prefix = callee.first
+        for kind in kinds:
+            prefix = prefix.make(kind)
+        if prefix.form is None:
+            prefix.form = self.form_again(remembered, callee.block, callee.mutable)
+        return prefix.form is not None
+
+    def _describe_plain(self, args, kinds):
+        """Append what the search goes by; gives whether these are arguments whose kinds are
+        remembered."""
+        for arg in args:
+            kind = type(arg)
+            if (
+                kind is ndarray
+                or kind is NDArray
+                or kind is lazy.SettledArray
+                or kind is numpy_ndarray
+            ):
+                arg = self._given_small(arg)
+                kind = type(arg)
+            if kind is self.value_type or kind is lazy.RaggedArray:
+                value = arg
+                store = value._store
+                if store.recording is not self:
+                    return False
+                if kind is lazy.RaggedArray:
+                    kinds.append(Ragged)
+                kinds.append(store)
+            elif kind is int or kind is float:
+                kinds.append(Number)
+            elif arg is None:
+                kinds.append(None)
+            elif kind is list or kind is tuple:
+                kinds.append(kind)
+                if not self._describe_plain(tuple(arg), kinds):
+                    return False
+                kinds.append(End)
+            else:
+                return False
+        return True
+
+    def _given_small(self, array):
+        """A small array of the user as a value; None of any other, which is not to be one twice."""
+        if type(array) is lazy.SettledArray:
+            array = array._array
+        if array.size > SMALL:
+            return None
+        value = self.read(array) if type(array) is NDArray else None
+        return self.given(array) if value is None else value
+
+    def _describe_children(self, callee, args, kinds):
+        """The same where a list of children becomes ragged arguments."""
+        if len(args) != 2 or type(args[1]) is not list:
+            return False
+        if not self._describe_plain(args[:1], kinds):
+            return False
+        children = args[1]
+        for position in range(callee.children):
+            kinds.append(Ragged)
+            if len(children) == 0:
+                kinds.append(Nothing)
+                continue
+            child = children[0]
+            if callee.children > 1:
+                if type(child) is not tuple or len(child) <= position:
+                    return False
+                child = child[position]
+            if type(child) is not self.value_type or not self._describe_plain((child,), kinds):
+                return False
+        return True
 
     def operation(self, function, args, options):
         """Record a call of an operator: what ``function(*args, **options)`` records, which is
@@ -433,7 +690,7 @@ class CallLog:
         place = tuple(key)
         callee = self.callees.get(place)
         if callee is None:
-            callee = self.callees[place] = Callee(None, function, options, shared)
+            callee = self.callees[place] = Callee(None, function, options, shared, place)
         return self.call(callee, args)
 
     def _with_values(self, args):
@@ -645,6 +902,46 @@ class CallLog:
             self.next_value += form.outputs
         return base
 
+    def append_columns(
+        self, columns: CallColumns, forms: np.ndarray, arrays: np.ndarray, scalars: Sequence[float]
+    ) -> bool:
+        """Append calls; gives whether the forms of all of them are known, else there are none.
+
+        Parameters
+        ----------
+        columns : CallColumns
+        forms : numpy.ndarray
+            int64, of each of their kinds, -1 where it is not known.
+        arrays : numpy.ndarray
+            int64, the values that their arrays are here.
+        scalars : sequence of float
+            Their numbers.
+        """
+        known, given, kinds, args = forms.data, arrays.data, columns.kinds, columns.args
+        for place in range(len(kinds)):
+            if known[kinds[place]] < 0:
+                return False
+        node, arg, numbers = self.node_ends.size, self.node_args.size, len(self.scalars)
+        self.node_forms.copy_from(kinds)
+        self.node_ends.copy_from(columns.ends)
+        for place in range(len(kinds)):
+            self.node_forms.items[node + place] = known[kinds[place]]
+            self.node_ends.items[node + place] += arg
+        self.node_args.copy_from(args)
+        for place in range(len(args)):
+            value = args[place]
+            if value >= 0:
+                self.node_args.items[arg + place] = value + self.next_value
+            elif value & 1:
+                self.node_args.items[arg + place] = value - 2 * numbers
+            else:
+                self.node_args.items[arg + place] = given[-1 - (value >> 1)]
+        self.node_codes.copy_from(columns.codes)
+        self.node_instructions.copy_from(columns.instructions)
+        self.node_lengths.copy_from(columns.lengths)
+        self.scalars.extend(scalars)
+        return True
+
     def finish_call(self, form):
         """One more call of this form, whose arguments are appended; gives its results."""
         return self._finish_call(form)
@@ -675,15 +972,71 @@ class CallLog:
 
     def ragged(self, values, shape=None, dtype='float32', ctx=None):
         """Any number of values as one argument (see `gluon_edbatch.ragged`)."""
-        items = list(values)
-        store = self.common_store(items)
-        if store is None or not store.shape or store.packed:
-            return self.ragged_unknown(items, shape, dtype, ctx)
+        items = values if type(values) is list else list(values)
+        store: Any = None
         ids = []
         for item in items:
+            if type(item) is not self.value_type:
+                return self.ragged_unknown(items, shape, dtype, ctx)
             value = item
+            if store is not value._store:
+                if store is not None:
+                    return self.ragged_unknown(items, shape, dtype, ctx)
+                store = value._store
             ids.append(value._id)
+        if store is None or store.recording is not self or not store.shape or store.packed:
+            return self.ragged_unknown(items, shape, dtype, ctx)
         return interpreter.new_ragged(store, ids)
+
+    def concat_plain(self, values: Sequence[Any]) -> Any:
+        """The rows of these values, one after the other, as a value, if they are all lazy values
+        of one store of this recording, else None."""
+        store = self.common_store(values)
+        if store is None or store.packed:
+            return None
+        place = store, len(values)
+        form = self.forms_by_key.get(place)
+        if form is None:
+            if self.concats is None:
+                self.concats = self.kinds_of_concat()
+            key = store.kind, len(values)
+            kind = self.concats.get(key)
+            form = None if kind is None else self.form_again(kind)
+            if form is None:
+                form = self.concat_form(store.spec, store.spec.rows * len(values))
+                self.remember_form(self.concats, key, form)
+            self.forms_by_key[place] = form
+        return self.concat_call(form, values)
+
+    def form_again(self, kind, block=None, mutable=None):
+        """A form of calls of a kind that an earlier recording met; None if it has to be made
+        anew."""
+        form = kind.form
+        if form.node_type not in self.watched and not self.watch_type(form.node_type):
+            return None
+        stores = []
+        for each in kind.results:
+            result = each
+            store = self.stores_by_kind.get(result[0])
+            stores.append(self.store(result[1], result[2]) if store is None else store)
+        form = form.again(len(self.forms), stores, block, mutable)
+        if kind.by_length is not None:
+            self.by_length[form.index] = kind.by_length
+        self.forms.append(form)
+        self.form_summaries.extend(kind.summary)
+        self.output_rows.extend(kind.output_rows)
+        return form
+
+    def store(self, spec, shape=None):
+        """The store of values with that shape, dtype and context; or of such as users see in
+        another shape."""
+        kind = spec if shape is None else (spec, len(shape))
+        store = self.stores_by_kind.get(kind)
+        if store is None:
+            store = Store(self, spec, spec.shape if shape is None else shape, kind)
+            self.stores_by_kind[kind] = store
+            self.all_stores.append(weakref.ref(store))
+        return store
 
     def concat_call(self, form, values: Sequence[Any]) -> Any:
         """One more call of this form, for values that have a common store."""
@@ -692,6 +1045,11 @@ class CallLog:
             self.node_args.append(value._id)
         self.node_lengths.append(len(values))
         return self._finish_call(form)
+
+
+def kept(kinds: Sequence[Any]) -> tuple:
+    """Kinds of arguments as what is left of them when the recording is gone."""
+    return tuple([kind.kind if type(kind) is Store else kind for kind in kinds])
 
 
 def _is_plain(option) -> bool:
@@ -721,29 +1079,53 @@ def _tells_itself(option) -> bool:
 
 def hooked_call(self, *args):
     """What a scope puts in the place of ``Block.__call__``."""
-    recording = current_recording()
-    if recording is None:
-        if local.eager is not None and isinstance(self, gluon.HybridBlock):
-            args = local.eager(args)
-        return _call(self, *args)
-    return _hooked_call(recording, self, args)
+    return _called(self, args)
+
+
+def _called(block, args):
+    scope = entered()
+    if scope is None:
+        if local.eager is not None and isinstance(block, gluon.HybridBlock):
+            if holds_each(args) and Callee(block).recorded:
+                return for_each(block, args)
+            args = tuple(local.eager(args))
+        return _call(block, *args)
+    return scope.run_block(block, args) if scope.at_once else _hooked_call(scope, block, args)
+
+
+def call_as_ever(block, args):
+    """What a call of a block gives without a hook."""
+    return _call(block, *args)
+
+
+def record_block(recording, block, args):
+    """What a call of a block gives that is to be recorded."""
+    return _hooked_call(recording, block, args)
 
 
 def hook_calls(hooked: bool) -> None:
     """Let calls of blocks, whose code is replaced, need no frame for that."""
     interpreter.redirect(BLOCK_CALL, hooked_call if hooked else None)
+    if not hooked:
+        interpreter.no_direct_types()
 
 
 def _hooked_call(log, block, args):
     callee = log.callees.get(block)
     if callee is None:
         callee = log.callees[block] = Callee(block)
+        interpreter.direct_type(block, BLOCK_CALL, _called)
+        if log.first is None:
+            log.first = block, log.mode
+    log.block_calls += callee.recorded
     if callee.hooks or callee.pre_hooks:
         return _call_with_user_hooks(log, callee, args) if callee.recorded else _call(block, *args)
     return log.call(callee, args) if callee.recorded else block.forward(*args)
 
 
 def _call_with_user_hooks(log, callee, args):
+    if holds_each(args):
+        return for_each(callee.block, args)
     for hook in callee.pre_hooks.values():
         hook(callee.block, args)
     out = log.call(callee, args)
@@ -752,26 +1134,38 @@ def _call_with_user_hooks(log, callee, args):
     return out
 
 
+def entered():
+    """The innermost scope that is open in this thread or asyncio task, or None."""
+    scope = interpreter.recording()
+    while scope is not None and (scope.closed or scope.thread != interpreter.thread()):
+        scope = scope.outer  # scopes may end in any order, and threads inherit contexts
+    return scope
+
+
 def current_recording():
-    """The recording of the innermost scope that is open in this thread or asyncio task, or None."""
-    log = interpreter.recording()
-    while log is not None and (log.closed or log.thread != interpreter.thread()):
-        log = log.outer  # scopes may end in any order, and threads inherit contexts
-    return log
+    """The same, if it records."""
+    scope = entered()
+    return None if scope is None or scope.at_once else scope
 
 
-def record_into(recording: Optional[Any]) -> None:
-    """Make this thread or asyncio task record into another recording, or none."""
-    interpreter.record_into(recording)
+def enter(scope: Optional[Any]) -> None:
+    """Make this thread or asyncio task use another scope, or none."""
+    interpreter.record_into(scope)
 
 
-def end_recording(recording: Any) -> None:
-    """Nobody records into it any more: neither this thread or task, whichever scope it entered
-    last, nor a task that began within the scope. May be called again."""
-    recording.closed = True
-    if interpreter.recording() is recording:
-        outer = current_recording()
+def leave(scope: Any) -> None:
+    """Nobody uses it any more: neither this thread or task, whichever scope it entered last, nor a
+    task that began within the scope. May be called again."""
+    scope.closed = True
+    if interpreter.recording() is scope:
+        outer = entered()
         interpreter.record_into(outer)
-        recording.outer = None
-        if outer is not None:
+        scope.outer = None
+        if outer is not None and not outer.at_once:
             outer.update_mode()  # it may have changed meanwhile
+
+
+def place():
+    """Where the user's code is, as `sites.site_at` takes it."""
+    frame = interpreter.user_frame()
+    return interpreter.code_of(frame), interpreter.instruction_of(frame)

@@ -14,7 +14,7 @@ from mxnet.ndarray import NDArray
 from mxnet.util import is_np_array
 
 from ..mx.modes import modes
-from .calls import current_recording, record_into
+from .calls import current_recording, enter
 
 _DEVICES = frozenset(('cpu', 'gpu'))
 _PLAIN = (int, float, str, type, type(None), np.dtype, mx.Context)
@@ -121,7 +121,7 @@ def _described(args: Tuple[Any, ...]) -> Optional[List[Any]]:
 
 def _run_once(recording, key: tuple, args: tuple, kwargs: Dict[str, Any]) -> NDArray:
     """What MXNet makes, as a constant if it is such as a recording takes."""
-    record_into(None)
+    enter(None)
     try:
         with modes(recording=False):
             array = key[0](*args, **kwargs)
@@ -129,7 +129,7 @@ def _run_once(recording, key: tuple, args: tuple, kwargs: Dict[str, Any]) -> NDA
         if not _is_constant(values, array.ctx):
             return array
     finally:
-        record_into(recording)
+        enter(recording)
     return recording.new_constant(key, values, array.ctx)
 
 

@@ -19,6 +19,7 @@ from .lazy import OfNone, RaggedArray
 from .remembered import Maker
 
 Specs = List[Tuple[Spec, Kind]]
+_AXIS = 1
 
 
 class PartCall(NamedTuple):
@@ -48,33 +49,50 @@ class ElementCalls(NamedTuple):
         The structure of its results (see `StaticGraph`).
     whole : PartCall or None
         Of all values.
-    each : PartCall
+    each : PartCall or None
         Of one.
-    ragged : tuple of bool
-        Which outputs are ragged.
+    axes : tuple of (int or None)
+        For each output the axis along which it is ragged, if it is. Where that is not axis 1, a
+        call by length has it, which is not computed if nobody looks at it.
     """
 
     template: tuple
     leaves: Tuple[int, ...]
     whole: Optional[PartCall]
-    each: PartCall
-    ragged: Tuple[bool, ...]
+    each: Optional[PartCall]
+    axes: Tuple[Optional[int], ...]
 
     def fit(self, leaves: Sequence[NDArray]) -> bool:
         """Whether each value has one beside it in all other ragged arguments."""
+        if self.each is None:
+            return True
         places = [position for position in self.each.inputs if position < len(leaves)]
         return len({leaves[i].shape[1] for i in places if _is_ragged(leaves[i])}) == 1
 
-    def record(self, recording: Any, leaves: Sequence[NDArray]) -> Any:
-        """One such call; gives its results as lazy values."""
-        of_all = []
+    def record(self, recording: Any, form: Form, leaves: Sequence[NDArray]) -> Any:
+        """One call of a form; gives its results as lazy values."""
+        of_all: List[Any] = []
         if self.whole is not None:
             of_all = recording.append_call(self.whole.form, self.whole.of(leaves))
+        results = self._by_length(recording, form, leaves)
         outputs, others = iter(self._of_each(recording, [*leaves, *of_all])), iter(of_all)
-        results = [next(outputs) if ragged else next(others) for ragged in self.ragged]
+        for place, axis in enumerate(self.axes):
+            if axis is None:
+                results[place] = next(others)
+            elif axis == _AXIS:
+                results[place] = next(outputs)
         return unflatten(self.template, iter([results[leaf] for leaf in self.leaves]))
 
+    def _by_length(self, recording: Any, form: Form, leaves: Sequence[NDArray]) -> List[Any]:
+        if {*self.axes} <= {None, _AXIS}:
+            return [None] * len(self.axes)
+        base = recording.next_value
+        form = recording.append_by_length(form, leaves)
+        return [recording.value_type(store, base + at) for at, store in enumerate(form.stores)]
+
     def _of_each(self, recording: Any, values: Sequence[NDArray]) -> List[RaggedArray]:
+        if self.each is None:
+            return []
         form, read = self.each.form, self.each.of(values)
         ids = elements_of(recording, next(leaf for leaf in read if _is_ragged(leaf)))
         base = recording.append_calls(
@@ -185,9 +203,9 @@ def element_calls(forms: Forms, form: Form, maker: Maker, specs: Specs) -> Optio
         if whole is None:
             return None
         specs = [*specs, *[(store.spec, Kind.ROWS) for store in whole.form.stores]]
-    each = call_of(elements.each, 'each value', [(spec, Kind.ROWS) for spec, _ in specs])
-    return (
-        None
-        if each is None
-        else ElementCalls(form.template, form.leaves, whole, each, elements.ragged)
-    )
+    each = None
+    if elements.each is not None:
+        each = call_of(elements.each, 'each value', [(spec, Kind.ROWS) for spec, _ in specs])
+        if each is None:
+            return None
+    return ElementCalls(form.template, form.leaves, whole, each, elements.axes)

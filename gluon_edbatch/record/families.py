@@ -20,7 +20,15 @@ from .forms import Forms
 from .lazy import LazyArray, RaggedArray
 from .packed import PackedCall, but_for_lengths, is_packed, packed_call
 from .padded import CUT, PAD, PaddedCall, padded_call
-from .remembered import Maker, keep, operator_maker, operator_types, tracing, types_of
+from .remembered import (
+    Maker,
+    decide_padding_anew,
+    keep,
+    operator_maker,
+    operator_types,
+    tracing,
+    types_of,
+)
 
 Call = Union[PackedCall, PaddedCall]
 # Of the first call of each kind, as long as none was seen that differs; then ().
@@ -62,6 +70,7 @@ class Family:
                 self.padded = _padded_graph(trace(), self._shapes, axes, self._mode, self._dtypes)
             except EdbError as error:  # the call itself raises it, too
                 self.padded = PaddedGraph(None, axes, reason=str(error))
+            decide_padding_anew()
         return self.padded if self.padded is not None and self.padded.takes(shapes) else None
 
 
@@ -116,7 +125,9 @@ def _new_block_call(
         first = _first_shapes.setdefault(block, {}).setdefault(key, shapes)
     if first == shapes:
         return None
-    _first_shapes[block][key] = ()
+    if first:
+        _first_shapes[block][key] = ()
+        decide_padding_anew()
     mutable = forms.model.containers_of(block)
     mark = forms.model.mark_of(block)
     types = types_of(block, mark)
@@ -128,10 +139,9 @@ def _new_block_call(
     if padded is None:
         return None
     maker = Maker(describe(block), types, (template, ()), (template, mark))
-    if not forms.mode.numpy:
-        packed = packed_call(forms, maker, padded, family.packed, leaves, block, mutable)
-        if packed is not None:
-            return packed
+    packed = packed_call(forms, maker, padded, family.packed, leaves, block, mutable)
+    if packed is not None:
+        return packed
     if any(leaf._store.packed for leaf in leaves):
         return None
     return _padded_call(forms, maker, padded, leaves, block, mutable)
@@ -178,6 +188,8 @@ def packed_operator_call(
     leaves : sequence of lazy values
     """
     stores = [leaf._store for leaf in leaves]
+    if () in [store.shape for store in stores]:
+        return None
     packed = tuple([store.packed for store in stores])
     key = ('packed', op, attrs, packed, *but_for_lengths(stores))
     if key not in forms.forms_by_key:

@@ -26,16 +26,20 @@ from ..subgraph.trace import (
     trace_numbered,
     trace_operator,
 )
-from .calls import ANY, Callee, Form
+from .calls import ANY, Callee, Form, Remembered, kept
 from .hooks import suspended
 from .inputs import Inputs
 from .lazy import LazyArray, RaggedArray
 from .model_watch import ModelWatch
 from .remembered import (
+    Made,
     Maker,
+    block_kinds,
     keep,
+    operator_kinds,
     operator_maker,
     operator_types,
+    remember,
     shared_types,
     tracing,
     types_of,
@@ -49,14 +53,12 @@ class Forms(Inputs):
 
     Attributes
     ----------
-    forms : list of Form
-    form_summaries, output_rows : array
-        The same as later stages see them (see `graph.collect.FormTable`): five numbers a form, and
-        rows of each output.
-    forms_by_key : dict
-        Forms of calls in autograd's present mode, by what makes them.
     model : ModelWatch
         What calls read of the user's model.
+    when_touched : weakref.WeakMethod
+        Of `touched`.
+    pads : bool
+        Whether calls are recorded as padded ones.
     options : CompileOptions
         What the types of its calls are compiled with.
     """
@@ -64,16 +66,11 @@ class Forms(Inputs):
     def __init__(self, ctx: Optional[mx.Context], options: CompileOptions):
         super().__init__(ctx)
         self.options = options
-        self.forms: List[Form] = []
-        self.form_summaries, self.output_rows = Column('q'), Column('q')
         self.model = ModelWatch()
-        self._stores: Dict[Any, Store] = {}  # while recording; values keep theirs alive later
-        self._all_stores: List[weakref.ref[Store]] = []
+        self.when_touched = weakref.WeakMethod(self.touched)
         # for each mode the forms of calls by key, and blocks with theirs
         self._modes: Dict[Mode, Tuple[Dict[tuple, Any], Dict[gluon.Block, Callee]]] = {}
-        self._by_length: Dict[
-            int, Tuple[Maker, list]
-        ] = {}  # what makes the forms of types that are not neutral
+        self.pads = False
         self.update_mode()
 
     def update_mode(self) -> None:
@@ -83,19 +80,11 @@ class Forms(Inputs):
         )
         self.taped = self.mode.recording
         self.forms_by_key, self.callees = self._modes.setdefault(self.mode, ({}, {}))
-
-    def store(self, spec: Spec, shape: Optional[Shape] = None) -> Store:
-        """See the base class."""
-        key = spec if shape is None else (spec, len(shape))
-        store = self._stores.get(key)
-        if store is None:
-            store = self._stores[key] = Store(self, spec, spec.shape if shape is None else shape)
-            self._all_stores.append(weakref.ref(store))
-        return store
+        self.concats = None
 
     def stores(self) -> List[Store]:
         """The stores that values refer to."""
-        stores = [reference() for reference in self._all_stores]
+        stores = [reference() for reference in self.all_stores]
         return [store for store in stores if store is not None]
 
     def find_ctx(self, block, args: Sequence[Any] = ()) -> None:
@@ -172,14 +161,26 @@ class Forms(Inputs):
     ) -> Form:
         """Of an operator that is none of MXNet's, as padding or cutting a value."""
         text = tuple([(key, str(value)) for key, value in attrs.items()])
-        key = name, text, spec
-        form = self.forms_by_key.get(key)
-        if form is None:
-            form = self.forms_by_key[key] = self.make_form(
+        return self.form_by(
+            (name, text, spec),
+            lambda: self.make_form(
                 operator_maker(name, text),
                 [(spec, Kind.ROWS)],
                 lambda: StaticGraph.of_symbol(name, rule(mx.sym.var(INPUT % 0))),
-            )
+            ),
+        )
+
+    def form_by(self, key: tuple, make: Callable[[], Form]) -> Form:
+        """A form by a key of nothing that is of this recording, made if no scope has made it."""
+        form = self.forms_by_key.get(key)
+        if form is None:
+            known = operator_kinds(key[:1], self.mode, self.options)
+            kind = known.get(key)
+            form = None if kind is None else self.form_again(kind)
+            if form is None:
+                form = make()
+                self.remember_form(known, key, form)
+            self.forms_by_key[key] = form
         return form
 
     def make_form(self, maker: Maker, specs, trace, scalars=(), **facts) -> Form:
@@ -188,7 +189,7 @@ class Forms(Inputs):
         self.watch_parameters(maker.name, node_type)
         form = self.new_form(node_type, 1 if node_type.whole else specs[0][0].rows)
         if form.lengths != ANY:
-            self._by_length[form.index] = maker, specs
+            self.by_length[form.index] = maker, specs
         return form
 
     def watch_parameters(self, name: str, node_type: NodeType) -> None:
@@ -234,6 +235,7 @@ class Forms(Inputs):
         exact = aligned + (tuple(spec.rows for spec, _ in specs),)
         node_type = types.get(exact) or (types.get(aligned) if len(rows) == 1 else None)
         if node_type is None or not node_type.fits():
+            Made.count += 1
             node_type = make_type(
                 trace(),
                 self.mode,
@@ -262,17 +264,55 @@ class Forms(Inputs):
         form = Form(len(self.forms), node_type, rows, stores, length)
         form.block, form.mutable = block, mutable
         self.forms.append(form)
-        self.form_summaries.extend(
-            (
-                node_type.serial,
-                rows,
-                form.outputs,
-                node_type.of_many,
-                node_type.mode.recording,
-            )
-        )
+        self.form_summaries.extend(_summary(form))
         self.output_rows.extend([store.spec.rows for store in stores])
         return form
+
+    def remembered_kinds(self, callee: Callee) -> Dict[tuple, Remembered]:
+        """Kinds of calls that earlier scopes met, as long as the block is what it was."""
+        if callee.block is not None:
+            self.find_ctx(callee.block)
+        if self._ctx is None:
+            return {}  # which numbers will have is not known yet
+        mode = self.mode, self.options, self._ctx
+        if callee.block is None:
+            return {} if callee.shared or self.pads else operator_kinds(callee.place, *mode)
+        callee.mutable = self.model.containers_of(callee.block)
+        return block_kinds(types_of(callee.block, self.model.mark_of(callee.block)), *mode)
+
+    def remember(self, callee: Callee, kinds: List[Any], form: Form) -> None:
+        """Let later scopes find the form of such calls by the kinds of their arguments."""
+        if self._ctx is None:
+            return
+        mode = self.mode, self.options, self._ctx
+        if callee.block is None:
+            known = operator_kinds(callee.place, *mode)
+        else:
+            known = block_kinds(types_of(callee.block, form.node_type.made_with[1]), *mode)
+        self.remember_form(known, kept(kinds), form)
+
+    def remember_form(self, known: Dict[tuple, Remembered], key: tuple, form: Form) -> None:
+        """The same where it is known what tells them from others."""
+        if not form.length:
+            rows = Column('q', [store.spec.rows for store in form.stores])
+            by_length = self.by_length.get(form.index)
+            summary = Column('q', _summary(form))
+            remember(known, key, Remembered(form, summary, rows, by_length))
+
+    def kinds_of_concat(self) -> Dict[tuple, Remembered]:
+        """Kinds of values that are the rows of others, by kind and number of these."""
+        return operator_kinds(('concat',), self.mode, self.options)
+
+    def watch_type(self, node_type: NodeType) -> bool:
+        """Watch the parameters of a type; gives whether it is still that of such calls."""
+        try:
+            if not node_type.fits():
+                return False
+            self.watch_parameters(node_type.name, node_type)
+        except Exception:  # who makes it anew says what is wrong
+            return False
+        self.watched.add(node_type)
+        return True
 
     def known_form_for_lengths(self, form: Form, args: Sequence[Any]) -> Optional[Form]:
         """`form` if padding changes nothing in this call, else the one for calls with its lengths;
@@ -294,7 +334,7 @@ class Forms(Inputs):
         exact = self.known_form_for_lengths(form, args)
         if exact is None:
             lengths = _lengths_of(args)
-            maker, specs = self._by_length[form.index]
+            maker, specs = self.by_length[form.index]
             node_type = self.type_of(maker, specs, lambda: form.node_type.graph, lengths=lengths)
             exact = self.forms_by_key[form.index, lengths] = self.new_form(
                 node_type, form.rows, form.block, form.mutable
@@ -312,11 +352,24 @@ class Forms(Inputs):
 
 def _shapes(node_type: NodeType, specs: Sequence[Spec], length: int) -> Sequence[Optional[Shape]]:
     """Of results as users see them, where that is not what they are."""
-    if length:
-        packed = node_type.packed or (True,) * len(specs)
-        return [(1, *spec.shape) if own else None for spec, own in zip(specs, packed)]
-    scalars = node_type.graph.scalars or (False,) * len(specs)
-    return [() if scalar else None for scalar in scalars]
+    none = (False,) * len(specs)
+    packed = (node_type.packed or (True,) * len(specs)) if length else none
+    scalars = node_type.graph.scalars or none
+    return [
+        (1, *spec.shape) if as_rows else () if scalar else None
+        for spec, as_rows, scalar in zip(specs, packed, scalars)
+    ]
+
+
+def _summary(form: Form) -> Tuple[int, ...]:
+    node_type = form.node_type
+    return (
+        node_type.serial,
+        form.rows,
+        form.outputs,
+        node_type.of_many,
+        node_type.mode.recording,
+    )
 
 
 def _lengths_of(args: Sequence[Any]) -> Tuple[int, ...]:

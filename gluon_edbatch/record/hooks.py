@@ -1,7 +1,8 @@
 """The hooks that a scope needs in MXNet: installed with the first scope, gone with the last.
 
 These functions get other code (see `mx.methods`): ``Block.__call__`` (calls of blocks) and
-``Block.__setattr__`` (blocks that change while their calls wait). These are replaced: what
+``Block.__setattr__`` (blocks that change while their calls wait). Compiled, classes of blocks that
+were called also have another function in the slot of ``__call__``. These are replaced: what
 ``array[0] = value`` makes of a value whose class is not the array's, the function behind all of
 ``mx.nd`` (operators), what makes arrays of known contents (see `created`), autograd's two mode
 setters, and what makes arrays part of its tape by their handles. Each asks first whether *this
@@ -15,7 +16,7 @@ import gc
 import threading
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any, Callable, Iterator, Set
+from typing import Any, Callable, Iterable, Iterator, Set
 
 import mxnet as mx
 from mxnet import autograd, gluon
@@ -30,13 +31,14 @@ from . import created
 from .calls import (  # noqa: F401
     BLOCK_CALL,
     current_recording,
-    end_recording,
+    enter,
+    entered,
     hook_calls,
     hooked_call,
+    leave,
     local,
-    record_into,
 )
-from .lazy import VALUES, LazyArray, writing_refused
+from .lazy import VALUES, ComputedArray, EagerRagged, LazyArray, writing_refused
 from .sites import current_site
 
 _block_setattr: Any = gluon.Block.__setattr__
@@ -46,9 +48,11 @@ _array = mx.nd.ndarray.array
 _mark_variables, _grad = autograd.mark_variables, autograd.grad
 
 _lock = threading.Lock()
-_owners: Set[int] = set()  # scopes that are open, in all threads
+_owners: Set[int] = set()  # scopes that are open and record, in all threads
+_owners_of_calls: Set[int] = set()  # all that are open
 _collecting = True
 _UNSET = object()
+_COMPUTED = (ComputedArray, EagerRagged)
 _COUNTED = frozenset(('_counter', '_init_counter', '_modified'))  # by cells, for names and checks
 
 
@@ -64,7 +68,14 @@ def _hooked_setattr(self, name, value):
 
 
 def _hooked_invoke(handle, ndargs, keys, vals, out, is_np_op, output_is_list):
-    recording = current_recording()
+    recording = entered()
+    if recording is not None and recording.at_once:
+        result = invoke(handle, ndargs, keys, vals, out, is_np_op, output_is_list)
+        if out is None and not recording.inside:
+            for array in ndargs:
+                if array.__class__ in _COMPUTED:
+                    return computed(result)
+        return result
     if recording is not None and out is not None:
         for array in _listed(out):
             if isinstance(array, LazyArray):
@@ -78,6 +89,17 @@ def _hooked_invoke(handle, ndargs, keys, vals, out, is_np_op, output_is_list):
                 except UnrecordableError:
                     break
     return invoke(handle, ndargs, keys, vals, out, is_np_op, output_is_list)
+
+
+def computed(result: Any) -> Any:
+    """What a call gave that ran at once, with the class of such arrays: new ones, of ``mx.nd``."""
+    if result.__class__ is NDArray:
+        result.__class__ = ComputedArray
+    elif result.__class__ is list:
+        for each in result:
+            if each.__class__ is NDArray:
+                each.__class__ = ComputedArray
+    return result
 
 
 @lru_cache(maxsize=None)
@@ -154,7 +176,7 @@ def _hooked_call_function(self, *inputs):
 
 
 def _hooked_array(source_array, ctx=None, dtype=None):
-    if current_recording() is None or not isinstance(source_array, LazyArray):
+    if entered() is None or not isinstance(source_array, (LazyArray, ComputedArray)):
         return _array(source_array, ctx, dtype)
     array = source_array.evaluated()
     array = array if ctx is None else array.as_in_context(ctx)
@@ -189,16 +211,18 @@ def _listed(arrays) -> Any:
     return (arrays,) if isinstance(arrays, NDArray) else arrays
 
 
-_HOOKS = (
+_CALL_HOOKS = (  # all that scopes need whose calls run at once
     (BLOCK_CALL, '__code__', calling(hooked_call, BLOCK_CALL), BLOCK_CALL.__code__),
+    (*INVOKE, _hooked_invoke, invoke),
+    (mx.nd.ndarray, 'array', _hooked_array, _array),
+)
+_HOOKS = (
     (
         _block_setattr,
         '__code__',
         calling(_hooked_setattr, _block_setattr),
         _block_setattr.__code__,
     ),
-    (mx.nd.ndarray, 'array', _hooked_array, _array),
-    (*INVOKE, _hooked_invoke, invoke),
     (autograd, 'set_recording', _then_told(set_recording), set_recording),
     (autograd, 'set_training', _then_told(set_training), set_training),
     (autograd, 'mark_variables', _hooked_mark_variables, _mark_variables),
@@ -211,39 +235,64 @@ _HOOKS = (
 def install(owner: object) -> None:
     """Install the hooks, or note one more scope that needs them; after an interrupt, neither."""
     global _collecting
+    install_for_calls(owner)
     try:
         with _lock:
             _owners.add(id(owner))
             if len(_owners) == 1:
                 _collecting = gc.isenabled()
                 gc.disable()
-                for owner_of, name, hook, _ in _HOOKS:
-                    setattr(owner_of, name, hook)
+                _set(_HOOKS)
+    except BaseException:
+        remove(owner)
+        raise
+
+
+def install_for_calls(owner: object) -> None:
+    """The same with those for calls of blocks alone."""
+    try:
+        with _lock:
+            _owners_of_calls.add(id(owner))
+            if len(_owners_of_calls) == 1:
+                _set(_CALL_HOOKS)
                 hook_calls(True)
     except BaseException:
         remove(owner)
         raise
 
 
+def _set(hooks: Iterable[tuple]) -> None:
+    for owner_of, name, hook, _ in hooks:
+        setattr(owner_of, name, hook)
+
+
+def _reset(hooks: Iterable[tuple]) -> None:
+    for owner_of, name, _, original in hooks:
+        setattr(owner_of, name, original)
+
+
 def remove(owner: object) -> None:
     """Note one scope less, and restore MXNet after the last. May be called again, as is to be done
     when an interrupt came in between."""
     with _lock:
+        recorded = id(owner) in _owners
         _owners.discard(id(owner))
-        if not _owners:
+        _owners_of_calls.discard(id(owner))
+        if recorded and not _owners:
             if _collecting:
                 gc.enable()
+            _reset(_HOOKS)
+        if not _owners_of_calls:
             hook_calls(False)
-            for owner_of, name, _, original in _HOOKS:
-                setattr(owner_of, name, original)
+            _reset(_CALL_HOOKS)
 
 
 @contextmanager
 def suspended() -> Iterator[None]:
     """Let this thread use MXNet without being recorded."""
-    recording = current_recording()
-    record_into(None)
+    scope = entered()
+    enter(None)
     try:
         yield
     finally:
-        record_into(recording)
+        enter(scope)

@@ -34,8 +34,13 @@ class Index(NamedTuple):
 
 def known_index(key: Any, shape: Tuple[int, ...]) -> Optional[Index]:
     """The same as `basic_index`, which is asked once for each key of plain integers."""
-    parts = [_part(each) for each in key] if type(key) is tuple else [_part(key)]
-    return basic_index(key, shape) if _OTHER in parts else _index_of(tuple(parts), shape)
+    parts = []
+    for each in key if type(key) is tuple else (key,):
+        part = _part(each)
+        if part is _OTHER:
+            return basic_index(key, shape)
+        parts.append(part)
+    return _index_of(tuple(parts), shape)
 
 
 def _part(each: Any) -> Any:

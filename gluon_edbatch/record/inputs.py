@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from functools import partial
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+from weakref import WeakMethod
 
 import mxnet as mx
 import numpy as np
@@ -11,9 +12,8 @@ from mxnet.ndarray import NDArray
 from ..errors import RecordError
 from ..mx.arrays import alias, detached
 from ..mx.guard import GuardedArray, Watched
-from ..ops.attrs import Shape
 from ..subgraph.spec import Spec, device_of, spec_of
-from .calls import REMEMBERED, CallLog
+from .calls import REMEMBERED, SMALL, CallLog
 from .lazy import VALUES, LazyArray, RaggedArray, operand_dtype
 from .sites import Site, current_site
 from .stores import Store
@@ -21,7 +21,6 @@ from .stores import Store
 SCALAR_DTYPE = np.float32
 NUMBERS = (int, float, np.generic)
 ARRAYS = (NDArray, np.ndarray) + NUMBERS
-_SMALL = 1 << 10  # elements
 _MX_DTYPES = frozenset(
     np.dtype(name)
     for name in ('float16', 'float32', 'float64', 'int8', 'uint8', 'int32', 'int64', 'bool')
@@ -69,11 +68,6 @@ class Inputs(CallLog):
         self._small: Dict[tuple, LazyArray] = {}
         self._kinds: Dict[bytes, Spec] = {}  # of NDArrays that were read
         self._large: Dict[int, Tuple[LazyArray, Watched]] = {}
-
-    @abstractmethod
-    def store(self, spec: Spec, shape: Optional[Shape] = None) -> Store:
-        """The store of values with that shape, dtype and context; or of such as users see in
-        another shape."""
 
     @abstractmethod
     def touched(self) -> None:
@@ -179,7 +173,7 @@ class Inputs(CallLog):
 
     def known_array(self, spec: Spec, array: np.ndarray, may_change: bool = False) -> LazyArray:
         """A NumPy array as a value; a small one that holds what an earlier one held is that."""
-        if array.size > _SMALL:
+        if array.size > SMALL:
             return self._append_array(array.copy() if may_change else array, spec)
         key = spec, array.tobytes()
         value = self._small.get(key)
@@ -226,7 +220,7 @@ class Inputs(CallLog):
             return self._append_array(
                 GivenArray(alias(array) if self.mode.recording else values, values), spec, scalar
             )
-        watched = Watched(array, self._keep_forms)
+        watched = Watched(array, WeakMethod(self._keep_forms))
         value = self._append_array(GivenArray(alias(array), watched), spec)
         self._large[id(array)] = value, watched
         return value

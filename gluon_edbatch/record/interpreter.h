@@ -62,10 +62,24 @@ static inline int edb_record_into(PyObject *value) {
   return token ? 0 : -1;
 }
 
+/* Memory of lazy values that are gone, for new ones; they are linked by `handle`. */
+#define EDB_FREE 4096
+static EdbLazyArray *edb_free = NULL;
+static int edb_free_count = 0;
+
+static inline EdbLazyArray *edb_memory(PyTypeObject *type) {
+  EdbLazyArray *array = edb_free;
+  if (!array || type != edb_value_types[0]) return PyObject_GC_New(EdbLazyArray, type);
+  edb_free = (EdbLazyArray *)array->handle;
+  edb_free_count--;
+  _Py_NewReference((PyObject *)array);
+  return array;
+}
+
 /* The cyclic garbage collector is not told of lazy values, nor of pairs of them: there are
    thousands, which it would walk through whenever a scope ends, and they make no cycles. */
 static inline EdbLazyArray *edb_new_array(PyTypeObject *type, PyObject *store, PyObject *id) {
-  EdbLazyArray *array = id ? PyObject_GC_New(EdbLazyArray, type) : NULL;
+  EdbLazyArray *array = id ? edb_memory(type) : NULL;
   if (!array) {
     Py_XDECREF(id);
     return NULL;
@@ -119,6 +133,12 @@ static void edb_free_value(PyObject *self) {
   Py_CLEAR(array->_id);
   Py_CLEAR(array->_memory);
   Py_CLEAR(array->_store);
+  if (type == edb_value_types[0] && edb_free_count < EDB_FREE) {
+    array->handle = (PyObject *)edb_free; /* it keeps its reference to the type */
+    edb_free = array;
+    edb_free_count++;
+    return;
+  }
   type->tp_free(self);
   Py_DECREF(type);
 }
@@ -206,6 +226,39 @@ static void edb_redirect(PyObject *function, PyObject *target) {
   *call = target == Py_None ? own : edb_call_target;
 }
 
+/* Objects of classes whose `__call__` is that function are called without looking for it, as long
+   as it is another's. A class that gets a method of its own meanwhile has Python's slot again. */
+typedef PyObject *(*EdbCall)(PyObject *block, PyObject *args);
+static EdbCall edb_direct = NULL;
+static ternaryfunc edb_slot = NULL;   /* what Python has for `__call__` */
+static PyObject *edb_direct_types = NULL; /* a list */
+
+static PyObject *edb_call_directly(PyObject *block, PyObject *args, PyObject *names) {
+  return names && PyDict_GET_SIZE(names) ? edb_slot(block, args, names) : edb_direct(block, args);
+}
+
+static int edb_direct_type(PyObject *block, PyObject *function, EdbCall call) {
+  static PyObject *name = NULL;
+  PyTypeObject *type = Py_TYPE(block);
+  if (type->tp_call == edb_call_directly) return 0;
+  if (!name && !(name = PyUnicode_InternFromString("__call__"))) return -1;
+  if (!edb_direct_types && !(edb_direct_types = PyList_New(0))) return -1;
+  if (!edb_slot || type->tp_call != edb_slot || _PyType_Lookup(type, name) != function) return 0;
+  edb_direct = call;
+  if (PyList_Append(edb_direct_types, (PyObject *)type) < 0) return -1;
+  type->tp_call = edb_call_directly;
+  return 0;
+}
+
+static int edb_no_direct_types(void) {
+  if (!edb_direct_types) return 0;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(edb_direct_types); i++) {
+    PyTypeObject *type = (PyTypeObject *)PyList_GET_ITEM(edb_direct_types, i);
+    if (type->tp_call == edb_call_directly) type->tp_call = edb_slot;
+  }
+  return PyList_SetSlice(edb_direct_types, 0, PyList_GET_SIZE(edb_direct_types), NULL);
+}
+
 static int edb_lies_at(PyObject *type, const char *slot, size_t offset) {
   PyObject *member = PyObject_GetAttrString(type, slot);
   int right = member && Py_TYPE(member) == &PyMemberDescr_Type &&
@@ -216,7 +269,8 @@ static int edb_lies_at(PyObject *type, const char *slot, size_t offset) {
 }
 
 static int edb_prepare(PyObject *lazy, PyObject *numpy, PyObject *ragged, PyObject *kind,
-                       PyObject *through) {
+                       PyObject *through, PyObject *block) {
+  edb_slot = ((PyTypeObject *)block)->tp_call;
   if (!edb_lies_at(lazy, "_id", offsetof(EdbLazyArray, _id)) ||
       !edb_lies_at(lazy, "_memory", offsetof(EdbLazyArray, _memory)) ||
       !edb_lies_at(lazy, "_store", offsetof(EdbLazyArray, _store)) ||

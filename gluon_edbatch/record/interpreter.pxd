@@ -12,7 +12,10 @@ cdef extern from "interpreter.h":
     long long code_of "edb_code_of" (EdbFrame *frame) except -1
     long long instruction_of "edb_instruction_of" (EdbFrame *frame)
     int prepare "edb_prepare" (object lazy, object numpy, object ragged, object kind,
-                                     object through) except -1
+                                     object through, object block) except -1
     void redirect "edb_redirect" (object function, object target)
+    ctypedef object (*Call "EdbCall")(object block, tuple args)
+    int direct_type "edb_direct_type" (object block, object function, Call call) except -1
+    int no_direct_types "edb_no_direct_types" () except -1
 
 ctypedef EdbFrame *Frame

@@ -66,13 +66,22 @@ def instruction_of(frame: FrameType) -> int:
     return frame.f_lasti
 
 
-def prepare(lazy: Any, numpy: type, ragged: type, kind, through) -> None:
+def prepare(lazy: Any, numpy: type, ragged: type, kind, through, block: type) -> None:
     """The base class's ``__del__`` would ask for a handle to free; a lazy value has none."""
     lazy.__del__ = _free_nothing
 
 
 def redirect(function, target) -> None:
     """Python has but the function's code, which does that (see `mx.methods`)."""
+
+
+def direct_type(block, function, call) -> None:
+    """Let objects of the block's class be called without looking for that function, if it is its
+    ``__call__``; Python has no way to."""
+
+
+def no_direct_types() -> None:
+    """Let them be called as ever."""
 
 
 def _free_nothing(array):

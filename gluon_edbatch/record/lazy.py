@@ -11,7 +11,7 @@ from mxnet.base import MXNetError
 from mxnet.ndarray import NDArray
 
 from ..errors import RecordError
-from ..mx.arrays import as_numpy, copy_into, new_array
+from ..mx.arrays import alias, as_numpy, copy_into, new_array
 from ..mx.modes import modes
 from ..subgraph.spec import Spec
 from .indexing import known_index
@@ -113,12 +113,6 @@ class LazyArray(NDArray):
 
     def __array__(self, dtype=None) -> np.ndarray:
         return np.asarray(self.asnumpy(), dtype)
-
-    def _operand(self, other: Any) -> Any:
-        """What an operator of MXNet takes in the place of a NumPy array beside this value."""
-        if not isinstance(other, np.ndarray):
-            return other
-        return new_array(other, self.context, operand_dtype(self)) if other.ndim else other.item()
 
     def __array_ufunc__(self, function, method, *inputs, **kwargs):
         """``array + value``; other functions of NumPy are not recorded."""
@@ -381,6 +375,13 @@ def operand_dtype(value: NDArray) -> Any:
     return value.dtype if np.issubdtype(value.dtype, np.floating) else np.float32
 
 
+def operand(value: NDArray, other: Any) -> Any:
+    """What an operator of MXNet takes in the place of a NumPy array beside a value."""
+    if not isinstance(other, np.ndarray):
+        return other
+    return new_array(other, value.context, operand_dtype(value)) if other.ndim else other.item()
+
+
 # What NumPy calls for ``array + value`` -> the method of the value.
 _REFLECTED = {
     np.add: '__radd__',
@@ -414,7 +415,7 @@ def _arithmetic(name: str, cls: type) -> Callable[[LazyArray, Any], NDArray]:
                 return recording.operation(eager, operands, {})
             if isinstance(other, np.ndarray) and other.ndim:
                 return recording.operation(eager, (self, recording.operand(self, other)), {})
-        return eager(self, self._operand(other))
+        return eager(self, operand(self, other))
 
     return method
 
@@ -445,19 +446,19 @@ def _method(name: str, cls: type) -> Callable[..., Any]:
     return method
 
 
-_METHODS = (
+METHODS = (
     '__neg__ expand_dims squeeze flatten broadcast_axes repeat pad swapaxes split slice_axis '
     'one_hot pick sort topk argsort argmax argmin clip abs sign tile transpose flip sum nansum '
     'prod nanprod mean max min norm round rint fix floor ceil trunc sin cos tan arcsin arccos '
     'arctan degrees radians sinh cosh tanh arcsinh arccosh arctanh exp expm1 log log10 log2 log1p '
     'sqrt rsqrt cbrt rcbrt square reciprocal relu sigmoid softmax log_softmax softmin'
 ).split()
-_ARITHMETIC = (
+ARITHMETIC = (
     'add radd sub rsub mul rmul truediv rtruediv pow rpow mod rmod eq ne gt ge lt le'.split()
 )
-for _name in _METHODS:
+for _name in METHODS:
     setattr(LazyArray, _name, _method(_name, NDArray))
-for _name in _ARITHMETIC:
+for _name in ARITHMETIC:
     setattr(LazyArray, f'__{_name}__', _arithmetic(f'__{_name}__', NDArray))
 
 
@@ -479,7 +480,7 @@ def _writing(name: str, cls: type) -> Callable[..., Any]:
             for arg in args
         ]
         if name != '__setitem__':
-            operands[0] = self._operand(operands[0])
+            operands[0] = operand(self, operands[0])
         try:
             result = eager(target, *operands)
         except MXNetError as error:
@@ -651,9 +652,9 @@ def _operator(name: str) -> Callable[..., Any]:
     return function
 
 
-for _name in _METHODS:
+for _name in METHODS:
     setattr(LazyNumpyArray, _name, _method(_name, mx.np.ndarray))
-for _name in _ARITHMETIC + ['matmul', 'rmatmul']:
+for _name in ARITHMETIC + ['matmul', 'rmatmul']:
     setattr(LazyNumpyArray, f'__{_name}__', _arithmetic(f'__{_name}__', mx.np.ndarray))
 for _name in _WRITING:
     setattr(LazyNumpyArray, f'__{_name}__', _writing(f'__{_name}__', mx.np.ndarray))
@@ -663,6 +664,38 @@ class SettledNumpyArray(_Settled, LazyNumpyArray):
     """Such a value in NumPy mode."""
 
     __slots__ = ()
+
+
+class ComputedArray(NDArray):
+    """What a call gives in a scope whose calls run at once, and operators on it: an array that
+    NumPy's stand beside, and that is differentiated, as is a recorded value."""
+
+    __slots__ = ()
+
+    __array__ = LazyArray.__array__
+    __array_ufunc__ = LazyArray.__array_ufunc__
+
+    def evaluated(self) -> NDArray:
+        """The same as an ordinary NDArray."""
+        return alias(self)
+
+    def backward(self, out_grad=None, retain_graph=False, train_mode=True) -> None:
+        """See `LazyArray.backward`."""
+        super().backward(out_grad, True, train_mode)
+
+
+def _beside_numpy(name: str) -> Callable[..., Any]:
+    eager = getattr(NDArray, name)
+
+    @wraps(eager)
+    def method(self, other):
+        return eager(self, operand(self, other))
+
+    return method
+
+
+for _name in (*ARITHMETIC, *[_name for _name in _WRITING if _name != 'setitem']):
+    setattr(ComputedArray, f'__{_name}__', _beside_numpy(f'__{_name}__'))
 
 
 class OfNone(List[int]):
@@ -789,7 +822,7 @@ def nested_refused() -> str:
     """What to write in the place of ragged values of ragged values."""
     return (
         f'ragged() takes values of one shape, and ragged ones have none: make one value of each '
-        f'first, as in ragged([attend(ragged(words)) for words in sentences])\n'
+        f'first, as in ragged(attend(each([ragged(words) for words in sentences])))\n'
         f'  called at {current_site()}'
     )
 

@@ -1,6 +1,6 @@
 """What recorded calls read of the user's model, which must stay until they ran."""
 
-from typing import Any, Dict, Optional, Set, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -25,7 +25,7 @@ class ModelWatch:
 
     def __init__(self) -> None:
         self.parameters: Dict[Tuple[int, mx.Context], Watched] = {}
-        self._known: Set[Tuple[gluon.Parameter, mx.Context]] = set()
+        self._owners: List[Tuple[gluon.Parameter, Watched]] = []
         self._marks: Dict[gluon.Block, Fingerprint] = {}
         self._containers: Dict[gluon.Block, Optional[tuple]] = {}
         self._replaced: Optional[str] = None
@@ -67,8 +67,10 @@ class ModelWatch:
         key, array = (id(parameter), ctx), parameter.data(ctx)
         watched = self.parameters.get(key)
         if watched is None or not recording.any_left():
-            self.parameters[key] = Watched(array, recording.touched)
-            self._known.add((parameter, ctx))
+            if watched is not None:
+                self._owners = [owner for owner in self._owners if owner[1] is not watched]
+            watched = self.parameters[key] = Watched(array, recording.when_touched)
+            self._owners.append((parameter, watched))
         elif watched.array is not array or watched.copy is not None:
             before, now = watched.values(), detached(array)
             if (
@@ -85,9 +87,11 @@ class ModelWatch:
 
     def look_at_parameters(self) -> None:
         """Note if a parameter got another array."""
-        for parameter, ctx in self._known:
-            watched = self.parameters[id(parameter), ctx]
-            if not any(array is watched.array for array in arrays_of(parameter)):
+        for parameter, watched in self._owners:
+            for array in arrays_of(parameter):
+                if array is watched.array:
+                    break
+            else:
                 self._replaced = parameter.name
                 break
 
@@ -95,7 +99,7 @@ class ModelWatch:
         """Note if what blocks read was changed."""
         for block, mark in self._marks.items():
             now = fingerprint(block)
-            if now != mark:
+            if now is not mark and now != mark:
                 self._changed = f'{", ".join(changed(mark, now))} of {describe(block)}'
                 break
 

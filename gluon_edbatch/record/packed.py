@@ -24,7 +24,7 @@ from ..subgraph.trace import INPUT
 from .calls import Callee, Form, Number, Ragged
 from .forms import Forms
 from .lazy import LazyArray
-from .remembered import Maker
+from .remembered import Maker, decide_padding_anew
 from .stores import Store
 
 # The types of packed calls, and whether later scopes are to pack for their sake.
@@ -265,6 +265,7 @@ def _unpacking_form(forms: Forms, store: Store) -> Form:
         for other in forms.forms:
             if other.length and store in other.stores and not other.node_type.packed:
                 _pays[other.node_type] = False  # by position, it is for what follows
+                decide_padding_anew()
         form = forms.forms_by_key[key] = _reshaping_form(forms, store.spec, store.shape)
     return form
 

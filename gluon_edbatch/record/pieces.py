@@ -10,12 +10,14 @@ from mxnet.ndarray import NDArray
 
 from ..subgraph.fingerprint import contents, has_hooks
 from ..subgraph.node_type import NodeType
-from ..subgraph.structure import builder, flatten
+from ..subgraph.structure import LEAF, builder, flatten
+from .calls import CallColumns
 from .lazy import LazyArray
 from .recording import Recording
 from .sites import Site, site_at
 
 _VALUE, _NUMBER, _ARRAY = 0, 1, 2  # sorts of arguments
+_NONE: np.ndarray = np.zeros(0, np.int64)
 
 
 class Mark(NamedTuple):
@@ -98,22 +100,24 @@ class PortableForms:
                 number = self._numbers[key] = len(self._kinds) - 1
         return number
 
-    def forms(self, recording: Recording, numbers: np.ndarray) -> Optional[np.ndarray]:
-        """Those in a recording; None if a block or parameter is not as it was."""
+    def forms(self, recording: Recording) -> np.ndarray:
+        """int64 by number, those in a recording, -1 where it has none yet."""
         known = recording.adopted.get(self)
         if known is None or len(known) < len(self._kinds):
-            grown = np.full(len(self._kinds), -1)
+            grown = np.full(len(self._kinds), -1, np.int64)
             grown[: 0 if known is None else len(known)] = () if known is None else known
             known = recording.adopted[self] = grown
-        forms = known[numbers]
-        if len(forms) and forms.min() < 0:
-            for number in set(numbers[forms < 0].tolist()):
-                form = self._adopt(recording, self._kinds[number])
-                if form is None:
-                    return None
-                known[number] = form.index
-            forms = known[numbers]
-        return forms
+        return known
+
+    def adopt(self, recording: Recording, numbers: np.ndarray) -> bool:
+        """Have a recording know these; False if a block or parameter is not as it was."""
+        known = self.forms(recording)
+        for number in set(numbers[known[numbers] < 0].tolist()):
+            form = self._adopt(recording, self._kinds[number])
+            if form is None:
+                return False
+            known[number] = form.index
+        return True
 
     def _adopt(self, recording, kind):
         """A form in another recording, as if a call of this kind had been recorded."""
@@ -164,19 +168,23 @@ class Piece:
         self.values = recording.next_value - begin.values
         self.scalars = recording.scalars[begin.scalars :]
         args = recording.node_args.since(begin.args).copy()
-        self._sorts = _sorts(args)
-        args[self._sorts == _VALUE] -= begin.values
-        args[self._sorts == _NUMBER] += 2 * begin.scalars
-        self._array_at = np.flatnonzero(self._sorts == _ARRAY)
-        used, self._array_of = np.unique(_array_indices(args), return_inverse=True)
+        sorts = _sorts(args)
+        args[sorts == _VALUE] -= begin.values
+        args[sorts == _NUMBER] += 2 * begin.scalars
+        used, which = np.unique(_array_indices(args), return_inverse=True)
         self.arrays = [recording.arrays[index] for index in used.tolist()]
-        args[self._array_at] = -2 * (self._array_of + 1)
+        args[sorts == _ARRAY] = -2 * (which + 1)
         self.args = args
         leaves: List[LazyArray] = []
         self.template = flatten(result, NDArray, leaves)
         self.results = [
             (leaf._store.spec, leaf._store.shown, leaf._id - begin.values) for leaf in leaves
         ]
+        self._built = builder(self.template)
+        self._only = self.results[0] if self.template == LEAF else None
+        self._columns = CallColumns(
+            self.kinds, self.ends, args, self.codes, self.instructions, self.lengths
+        )
 
     @classmethod
     def cut(
@@ -223,35 +231,51 @@ class Piece:
             return None
         return cls(kinds, recording, begin, result, recording.mode, recording.ctx)
 
-    def forms(self, recording: Recording) -> Optional[np.ndarray]:
-        """The forms of the calls in a recording; None if these calls would not be recorded there:
-        blocks or parameters are not as they were, or the context is another one."""
-        if any(before != contents(found) for found, before in self._mutable):
-            return None
-        forms = self._kinds.forms(recording, self.kinds)
-        return forms if forms is not None and recording.ctx == self.ctx else None
+    def append_to(self, recording: Recording) -> Tuple[bool, Any]:
+        """Append the calls.
 
-    def append_to(self, recording: Recording, forms: np.ndarray) -> Any:
-        """Append the calls, whose forms are these; gives what they returned."""
-        begin = recording.next_value
-        args = self.args + np.array([begin, -2 * len(recording.scalars), 0])[self._sorts]
-        recording.scalars += self.scalars
+        Returns
+        -------
+        appended : bool
+            False if they would not be recorded there: blocks or parameters are not as they were,
+            or the context is another one.
+        result : object
+            What they returned.
+        """
+        if not self._may_fit(recording):
+            return False, None
+        arrays = _NONE
         if self.arrays:
-            arrays = [recording.known_array(spec, array)._id for spec, array in self.arrays]
-            args[self._array_at] = np.array(arrays)[self._array_of]
-        recording.node_forms.extend(forms)
-        recording.node_ends.extend(self.ends + len(recording.node_args))
-        recording.node_args.extend(args)
-        recording.node_codes.extend(self.codes)
-        recording.node_instructions.extend(self.instructions)
-        recording.node_lengths.extend(self.lengths)
+            known = [recording.known_array(spec, array)._id for spec, array in self.arrays]
+            arrays = np.array(known, np.int64)
+        if not self._append(recording, arrays) and not (
+            self._kinds.adopt(recording, self.kinds) and self._append(recording, arrays)
+        ):
+            return False, None
+        begin = recording.next_value
         recording.next_value = begin + self.values
-        return builder(self.template)(
+        if self._only is not None:
+            spec, shape, value = self._only
+            return True, recording.value_type(recording.store(spec, shape), begin + value)
+        return True, self._built(
             [
                 recording.value_type(recording.store(spec, shape), begin + value)
                 for spec, shape, value in self.results
             ]
         )
+
+    def _append(self, recording: Recording, arrays: np.ndarray) -> bool:
+        forms = self._kinds.forms(recording)
+        return recording.append_columns(self._columns, forms, arrays, self.scalars)
+
+    def _may_fit(self, recording: Recording) -> bool:
+        return recording.ctx == self.ctx and not any(
+            [before != contents(found) for found, before in self._mutable]
+        )
+
+    def fits(self, recording: Recording) -> bool:
+        """Whether `append_to` would append the calls."""
+        return self._may_fit(recording) and self._kinds.adopt(recording, self.kinds)
 
     def difference(self, other: 'Piece') -> Optional[Site]:
         """The user's line of the first call in `other` that is not as in this piece; None if the

@@ -13,6 +13,7 @@ from ..errors import RecordError, StaleValueError
 from ..mx.guard import PLAIN_OR_GUARDED, GuardedArray, GuardedNumpyArray, Watched
 from ..mx.modes import numpy_shapes
 from ..mx.reading import node_offset
+from ..ops import op_of
 from ..subgraph.fingerprint import exact, state_of
 from ..subgraph.node_type import NodeType
 from ..subgraph.options import CompileOptions
@@ -20,8 +21,9 @@ from ..subgraph.spec import ArenaKey
 from ..subgraph.structure import flatten, objects_in
 from ..subgraph.trace import describe
 from .calls import ANY, End, Form, Nothing, Number, Ragged
+from .each import for_each, holds_each
 from .elements import element_calls, rearranged, stacked, taken, with_values
-from .families import Call, packed_operator_call, padded_block_call, padded_operator_call
+from .families import packed_operator_call, padded_block_call, padded_operator_call
 from .forms import Forms, key_of
 from .hooks import suspended
 from .inputs import ARRAYS, NUMBERS, GivenArray
@@ -42,7 +44,7 @@ from .packed import (
 )
 from .padded import Padded
 from .refused import current_model_call, refused_call
-from .several import concat, ragged_unknown
+from .several import concat, concat_form, ragged_unknown
 from .shared import Sharing
 from .sites import Site, current_site, site_at
 from .stores import Arena, EagerArena, Locations, Store
@@ -67,6 +69,7 @@ class Recording(Forms):
     packed_if_free = packed_if_free
     stacked = stacked
     concat = concat
+    concat_form = concat_form
     ragged_unknown = ragged_unknown
     taken = taken
 
@@ -80,7 +83,6 @@ class Recording(Forms):
         self.error: Optional[str] = None
         self.sharing = Sharing()
         self.varying: Dict[tuple, Varying] = {}
-        self.pads = False  # whether calls are recorded as padded ones
         self.padded: Dict[int, Padded] = {}  # values, by number, as padded calls take them
         # values (1, L, ...), by number, as L rows; and the other way round (see packed.py)
         self.packed: Dict[int, LazyArray] = {}
@@ -97,6 +99,8 @@ class Recording(Forms):
         """A call of a kind that was not met yet, or that the search in calls.py does not know."""
         if callee.block is None:
             return self._operation_unknown(callee, args)
+        if holds_each(args):
+            return for_each(callee.block, args)
         try:
             return self._block_unknown(callee, args)
         except Exception as error:
@@ -127,11 +131,11 @@ class Recording(Forms):
         packed = callee.packed.get(key)
         if packed is not None and not packed.changed() and packed.is_wanted(self, values):
             return packed.record_found(self, callee, kinds, values)
-        like = self._like_but_for_rows(callee, kinds, values)
+        like, padded = self._like_but_for_rows(callee, kinds, values), None
         if like is None or self.padded:
             template = tuple([flatten(arg, ARRAYS, []) for arg in args])
-            padded = self._padded_call(callee, template, values)
-            if padded is not None:
+            padded = padded_block_call(self, callee, template, values)
+            if padded is not None and padded.is_wanted(self, values):
                 if padded.__class__ is PackedCall:
                     callee.packed[key] = padded
                 else:
@@ -140,11 +144,14 @@ class Recording(Forms):
         if any([value._store.packed for value in values]):
             return self._block_unknown(callee, tuple(unpacked(self, args)))
         if prefix.form is None or prefix.form.changed():
+            callee.known = None  # look again at what the block is
             if like is None:
                 prefix.form = self._resolve_described(callee, template, kinds, values)
             else:
                 rows = values[0]._store.spec.rows
                 prefix.form = self.new_form(like.node_type, rows, block, like.mutable)
+            if packed is None and padded is None:  # however often it comes
+                self.remember(callee, kinds, prefix.form)
         return self.append_call(prefix.form, values)
 
     def _operation_unknown(self, callee, args):
@@ -168,10 +175,21 @@ class Recording(Forms):
                 prefix = self._prefix_of(callee, args, self.node_args.since(values).tolist())
                 if prefix is not None:
                     prefix.form = form
+                    if self._is_to_be_remembered(callee, args, form):
+                        self.remember(callee, [arg._store for arg in args], form)
                     if form.length and callee.function in HAND_ON:
                         key = but_for_lengths([arg._store for arg in args])
                         callee.packed[key] = self.forms_by_key[(form.node_type,)]
         return result
+
+    def _is_to_be_remembered(self, callee, args, form: Form) -> bool:
+        """Whether nothing but the kinds of its arguments decided about an operator's form: not a
+        number that may vary in another scope, nor arrays, nor what was padded or packed."""
+        return (
+            not (callee.shared or self.pads or form.length)
+            and op_of(form.node_type.made_with[0]).number is None
+            and all([arg.__class__ is self.value_type and not arg._store.packed for arg in args])
+        )
 
     def _prefix_of(self, callee, args, read: Sequence[int]):
         """Where the search is to find a call of an operator that reads these values, made if
@@ -251,11 +269,6 @@ class Recording(Forms):
             callee.of_any_rows[_but_for_rows(kinds)] = form
         return form
 
-    def _padded_call(self, callee, template, leaves) -> Optional[Call]:
-        """How to record such a call on packed or padded arrays; None if that costs more."""
-        call = padded_block_call(self, callee, template, leaves)
-        return call if call is not None and call.is_wanted(self, leaves) else None
-
     def _call_nested(self, block, args):
         """A call with containers, arrays or constants among its arguments."""
         leaves: List[Any] = []
@@ -326,13 +339,25 @@ class Recording(Forms):
         """One more call of this form, for these values; gives its results."""
         if form.lengths != ANY:
             if form.elements is None:
-                calls = element_calls(self, form, *self._by_length[form.index])
+                calls = element_calls(self, form, *self.by_length[form.index])
                 form.elements = False if calls is None else calls
             if form.elements and form.elements.fit(leaves):
-                return form.elements.record(self, leaves)
-            if self.known_form_for_lengths(form, leaves) is None:
-                leaves = [with_values(self, leaf) for leaf in leaves]
-            form = self.form_for_lengths(form, leaves)
+                return form.elements.record(self, form, leaves)
+            base = self.next_value
+            return self.append_by_length(form, leaves).results(base)
+        self._append_arguments(leaves)
+        return self.finish_call(form)
+
+    def append_by_length(self, form: Form, leaves: Sequence[NDArray]) -> Form:
+        """The same where padding may show; gives the form of calls with these lengths."""
+        if self.known_form_for_lengths(form, leaves) is None:
+            leaves = [with_values(self, leaf) for leaf in leaves]
+        form = self.form_for_lengths(form, leaves)
+        self._append_arguments(leaves)
+        self.finish_call(form)
+        return form
+
+    def _append_arguments(self, leaves: Sequence[NDArray]) -> None:
         for leaf in leaves:
             if leaf.__class__ is not RaggedArray:
                 self.node_args.append(leaf._id)
@@ -341,7 +366,6 @@ class Recording(Forms):
                 self.node_lengths.append(len(leaf._ids))
                 for value in leaf._ids:
                     self.node_args.append(value)
-        return self.finish_call(form)
 
     def is_weight(self, arg: Any) -> bool:
         """Whether operators share this argument."""
@@ -354,6 +378,7 @@ class Recording(Forms):
                 forms.clear()
         self.adopted.clear()
         self.trusted.clear()
+        self.watched.clear()
 
     def forget_blocks(self) -> None:
         """Some block's attributes changed: look at all of them again."""
@@ -413,7 +438,8 @@ class Recording(Forms):
             self.callees,
             self.adopted,
             self.trusted,
-            self._stores,
+            self.watched,
+            self.stores_by_kind,
             self.varying,
             self.padded,
             self.packed,

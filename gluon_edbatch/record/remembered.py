@@ -1,17 +1,20 @@
 """Types of calls, remembered from scope to scope.
 
 A block's are kept as long as it has the same fingerprint, those used last; operators have no block.
-Beside the types stands what is known of calls of different lengths (see `families`).
+Beside the types stands what is known of calls of different lengths (see `families`), and of kinds
+of calls: what a scope finds out of one by looking at the block, later scopes find by the kinds of
+its arguments alone.
 """
 
 import threading
 import weakref
 from collections import OrderedDict
-from typing import Any, Dict, NamedTuple
+from typing import Any, Dict, NamedTuple, Sequence
 
 from mxnet import gluon
 
 from ..subgraph.fingerprint import Fingerprint
+from .calls import Remembered
 from .shared import SharedTypes
 
 tracing = threading.RLock()  # the name scope of a block serves one thread at a time
@@ -20,6 +23,14 @@ shared_types = SharedTypes()  # of operators on arrays that calls share
 _block_types: 'weakref.WeakKeyDictionary[gluon.Block, OrderedDict]' = weakref.WeakKeyDictionary()
 _MOST_FINGERPRINTS = 32  # a block may read something else in each scope, as a temperature
 _MOST_TYPES = 4096  # of operators: a number that is an attribute may be another in each scope
+_operator_kinds: Dict[tuple, Dict[tuple, Remembered]] = {}
+_changes_of_padding = 0
+
+
+class Made:
+    """How many types were made, which takes longer than to run their calls."""
+
+    count = 0
 
 
 class Maker(NamedTuple):
@@ -76,3 +87,31 @@ def keep(types: Dict[tuple, Any], key: tuple, node_type: Any) -> None:
     if len(types) > _MOST_TYPES:
         for old in list(types)[: -_MOST_TYPES // 2]:
             del types[old]
+
+
+def decide_padding_anew() -> None:
+    """Calls of kinds that were not padded may be from now on, as others were seen."""
+    global _changes_of_padding
+    _changes_of_padding += 1
+
+
+def block_kinds(types: Dict[tuple, Any], *mode: Any) -> Dict[tuple, Remembered]:
+    """The kinds of a block's calls in a mode, with its types."""
+    with tracing:
+        return types.setdefault(('kinds', *mode, _changes_of_padding), {})
+
+
+def operator_kinds(place: tuple, *mode: Any) -> Dict[tuple, Remembered]:
+    """The same of what is no block, but an operator with its keyword arguments."""
+    with tracing:
+        if len(_operator_kinds) > _MOST_TYPES // 2:
+            _operator_kinds.clear()
+        return _operator_kinds.setdefault((place, *mode, _changes_of_padding), {})
+
+
+def remember(kinds: Dict[tuple, Remembered], key: Sequence[Any], kind: Remembered) -> None:
+    """Know a kind of call by those of its arguments."""
+    with tracing:
+        if len(kinds) >= _MOST_TYPES:
+            kinds.clear()
+        kinds[tuple(key)] = kind

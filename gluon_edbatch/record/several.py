@@ -22,10 +22,9 @@ from .sites import current_site
 def concat(recording: Any, args: Sequence[Any]) -> LazyArray:
     """Record that the rows of some values, one after the other, are a value."""
     args = list(args)
-    store = recording.common_store(args)
-    if store is not None and not store.packed:
-        rows = store.spec.rows * len(args)
-        return recording.concat_call(_concat_form(recording, store.spec, rows), args)
+    result = recording.concat_plain(args)
+    if result is not None:
+        return result
     values = [stacked(recording, value) for value in unpacked(recording, recording.values(args))]
     leaves = _of_one_kind(recording, values)
     arenas = {leaf._store.spec.arena for leaf in leaves}
@@ -36,20 +35,22 @@ def concat(recording: Any, args: Sequence[Any]) -> LazyArray:
             f'{shapes}\n  called at {current_site()}'
         )
     rows = sum(leaf._store.spec.rows for leaf in leaves)
-    return recording.concat_call(_concat_form(recording, leaves[0]._store.spec, rows), leaves)
+    return recording.concat_call(concat_form(recording, leaves[0]._store.spec, rows), leaves)
 
 
-def _concat_form(recording: Any, spec: Spec, rows: int) -> Form:
+def concat_form(recording: Any, spec: Spec, rows: int) -> Form:
+    """That of values with rows of this kind, and so many together."""
     key = 'concat', spec.arena, rows
     form = recording.forms_by_key.get(key)
     if form is None:
-        like = recording.forms_by_key.get(key[:2])
-        if like is None:
-            like = recording.forms_by_key[key[:2]] = recording.make_form(
+        like = recording.form_by(
+            key[:2],
+            lambda: recording.make_form(
                 operator_maker('concat rows'),
                 [(spec, Kind.FLAT)],
                 lambda: trace_operator('_copy', (), 1)._replace(name='concat'),
-            )
+            ),
+        )
         form = recording.forms_by_key[key] = recording.new_form(like.node_type, rows)
     return form
 

@@ -131,13 +131,16 @@ class Locations:
 
     def grow(self, values: int) -> None:
         """Make room for this many values."""
-        missing = values - len(self.evaluation)
-        if missing > 0:
-            missing = max(missing, len(self.evaluation) // 2)
-            self.evaluation = np.concatenate([self.evaluation, np.full(missing, -1, np.int32)])
-            self.row = np.concatenate([self.row, np.zeros(missing, np.int64)])
-            self.rows = np.concatenate([self.rows, np.zeros(missing, np.int64)])
-            self.taped = np.concatenate([self.taped, np.zeros(missing, bool)])
+        known = len(self.evaluation)
+        if values <= known:
+            return
+        room = max(values, known + known // 2)
+        before = self.evaluation, self.row, self.rows, self.taped
+        self.evaluation, self.taped = np.full(room, -1, np.int32), np.zeros(room, bool)
+        self.row, self.rows = np.zeros(room, np.int64), np.zeros(room, np.int64)
+        if known:
+            self.evaluation[:known], self.row[:known] = before[:2]
+            self.rows[:known], self.taped[:known] = before[2:]
 
     def known(self, value: int) -> bool:
         """Whether the value was computed."""
@@ -155,6 +158,8 @@ class Store:
     spec : Spec
     shape : tuple of int
         As users see it: ``()`` for some values of shape (1,), (1, L, ...) for packed ones.
+    kind : tuple
+        What it has in common with stores of other recordings: spec, and number of axes for users.
     packed : bool
         Whether its rows are positions along axis 1 (see `packed`).
     ragged : object
@@ -168,22 +173,11 @@ class Store:
         -> the number, or a function that makes an NDArray of it; what a constant holds.
     """
 
-    __slots__ = (
-        'recording',
-        'spec',
-        'shape',
-        'packed',
-        'ragged',
-        'arenas',
-        'locations',
-        'given',
-        '__weakref__',
-    )
-
-    def __init__(self, recording, spec: Spec, shape: Tuple[int, ...]):
+    def __init__(self, recording, spec: Spec, shape: Tuple[int, ...], kind: Any):
         self.recording = recording
         self.spec = spec
         self.shape = shape
+        self.kind = kind
         self.packed = len(shape) > len(spec.shape)
         self.ragged = object()
         self.arenas: Dict[int, Union[Arena, EagerArena]] = {}
@@ -237,7 +231,7 @@ class Store:
         source = arena.taped if connected else arena.raw
         with modes(recording=connected):
             if (np.diff(rows) == 1).all():
-                return mx.nd.slice_axis(source, axis=0, begin=int(rows[0]), end=int(rows[-1]) + 1)
+                return mx.nd.slice_axis(source, axis=0, begin=int(rows[0]), end=int(rows.max()) + 1)
             return mx.nd.take(source, mx.nd.array(rows, ctx=self.spec.ctx, dtype='int32'))
 
 

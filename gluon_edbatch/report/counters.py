@@ -5,6 +5,7 @@ from typing import Any, Dict, Iterable, List, NamedTuple, Sequence, Tuple
 import numpy as np
 
 from ..execute.counts import Counts, options_among, passes_of
+from ..execute.native.threads import get_num_threads
 from ..record.calls import Form
 from ..record.families import why_not_padded
 from ..record.sites import Site
@@ -64,6 +65,8 @@ class Report(NamedTuple):
         Choosing batches; planning them and handing them to MXNet, whose engine runs behind.
     forced : tuple of Site
         The user's lines that asked for a value while the scope was still recording.
+    threads : int
+        How many native operators may use (`set_num_threads`).
     """
 
     scheduler: str
@@ -80,6 +83,7 @@ class Report(NamedTuple):
     schedule_ms: float
     execute_ms: float
     forced: tuple
+    threads: int
 
     @property
     def mean_batch_size(self) -> float:
@@ -101,7 +105,8 @@ class Report(NamedTuple):
             f'{self.mean_batch_size:.1f} calls a batch',
             f'rows read: {self.gathered_rows} gathered, {self.sliced_rows} as slices',
             f'record {self.record_ms:.2f} ms, {learned}schedule {self.schedule_ms:.2f} ms, '
-            f'execute {self.execute_ms:.2f} ms (submission)',
+            f'execute {self.execute_ms:.2f} ms (submission); '
+            f'native operators use {_threads(self.threads)}',
         ]
         folded = _folded(self.types)
         width = max([len(kind.name) for kind in folded], default=0)
@@ -118,6 +123,10 @@ class Report(NamedTuple):
             for site in dict.fromkeys(self.forced)
         ]
         return '\n'.join(lines)
+
+
+def _threads(number: int) -> str:
+    return f'{number} threads' if number > 1 else '1 thread'
 
 
 def _folded(types: Iterable[TypeReport]) -> List[TypeReport]:
@@ -186,6 +195,7 @@ def make_report(
         1e3 * sum(count.schedule_s - count.schedule.learn_s for count in counts),
         1e3 * sum(count.execute_s for count in counts),
         tuple(forced),
+        get_num_threads(),
     )
 
 

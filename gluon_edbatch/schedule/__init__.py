@@ -2,9 +2,10 @@
 
 ``protocol`` says what a scheduler is, ``frontier`` is what step-by-step schedulers are built on,
 ``bound`` how few batches are possible at all, ``run`` what all schedulers that choose among ready
-types agree upon. ``depth``, ``agenda``, ``sufficient``, ``beam``, ``fsm`` and ``unbatched`` are one
-scheduler each, ``cache`` is for graphs that recur. The state machine's policies are in ``policy``,
-what they see of a graph in ``encoding``, and how they are learned in ``learning``.
+types agree upon, ``rules`` how some choose. ``depth``, ``agenda``, ``sufficient``, ``beam``,
+``fsm`` and ``unbatched`` are one scheduler each, ``cache`` is for graphs that recur. The state
+machine's policies are in ``policy``, what they see of a graph in ``encoding``, and how they are
+learned in ``learning``.
 """
 
 from typing import Callable, Dict, Union
@@ -13,8 +14,9 @@ from ..brief import brief
 from ..compiled import load
 
 load(f'{__name__}.frontier')
-load(f'{__name__}.paths')
 load(f'{__name__}.run')
+load(f'{__name__}.rules')
+load(f'{__name__}.sufficient')
 
 from .agenda import AgendaScheduler
 from .beam import BeamScheduler

@@ -1,14 +1,9 @@
 """Agenda-based batching: of the ready types, the one that lies least deep on average."""
 
-import heapq
-from typing import Callable, List, Tuple
-
-import numpy as np
-
 from ..graph.graph import Graph
 from .frontier import Frontier
 from .protocol import Schedule
-from .run import Run
+from .rules import LeastDeep
 
 
 class AgendaScheduler:
@@ -42,30 +37,6 @@ class AgendaScheduler:
 
     def schedule(self, graph: Graph) -> Schedule:
         """Batches, each the whole ready set of a type."""
-        alone: List[bool] = graph.alone.tolist()
-        count: List[int] = graph.type_counts.tolist()
-        # Whole numbers below 2**53 in floats, so equal means are equal floats.
-        total: List[float] = np.bincount(
-            graph.types, weights=graph.depth, minlength=graph.num_types
-        ).tolist()
-        frontier, batches = Frontier(graph), []
-        agenda: List[Tuple[bool, float, int]] = []
-        while frontier.counts:
-            # A type's mean changes only when the type is taken, so it is right while in the heap.
-            for kind in frontier.fresh:
-                heapq.heappush(agenda, (not alone[kind], total[kind] / count[kind], kind))
-            kind = heapq.heappop(agenda)[-1]
-            nodes = frontier.take(kind)
-            batches.append(nodes)
-            if self.remaining:
-                count[kind] -= len(nodes)
-                total[kind] -= float(graph.depth[nodes].sum())
-        return Schedule.from_batches(batches)
-
-
-def least_deep(run: Run) -> Callable[[], int]:
-    """A function that gives the ready type with the least mean depth over all its nodes."""
-    graph, counts = run.graph, run.frontier.counts
-    total = np.bincount(graph.types, weights=graph.depth, minlength=graph.num_types)
-    means = (total / np.maximum(graph.type_counts, 1)).tolist()
-    return lambda: min(counts, key=lambda kind: (means[kind], kind))
+        frontier = Frontier(graph)
+        frontier.finish(LeastDeep(graph, frontier, self.remaining))
+        return frontier.schedule()

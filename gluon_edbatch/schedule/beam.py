@@ -41,8 +41,8 @@ class BeamScheduler:
     def search(self, graph: Graph) -> Run:
         """The finished run that was found: if a width of 1 reaches the lower bound, that."""
         found = self._search(graph, 1)
-        if self.width > 1 and len(found.batches) > lower_bound(graph):
-            found = min(found, self._search(graph, self.width), key=lambda run: len(run.batches))
+        if self.width > 1 and len(found) > lower_bound(graph):
+            found = min(found, self._search(graph, self.width), key=len)
         return found
 
     def _search(self, graph: Graph, width: int) -> Run:
@@ -50,7 +50,7 @@ class BeamScheduler:
         if not first.settle():
             return first
         togo = CostToGo(graph)
-        togo.run(first.batches)
+        togo.run(first.frontier.since(0))
         # So that equal sets of nodes that ran have equal sums, and others hardly ever do.
         marks = np.random.RandomState(0).randint(1 << 62, size=len(graph), dtype=np.int64)
         height = np.ascontiguousarray(graph.height)
@@ -58,15 +58,15 @@ class BeamScheduler:
         while True:
             found: Dict[int, _State] = {}
             for state in states:
-                if not state.run.frontier.counts:
+                if not state.run.frontier.num_ready:
                     found[state.mark] = state
-                for kind in sorted(state.run.frontier.counts):
+                for kind in state.run.frontier.kinds():
                     following = _step(state, kind, marks)
                     known = found.get(following.mark)
                     if known is None or following.cost < known.cost:
                         found[following.mark] = following
             states = _best(list(found.values()), height, width)
-            if not states[0].run.frontier.counts:
+            if not states[0].run.frontier.num_ready:
                 return states[0].run
 
 
@@ -82,14 +82,14 @@ class _State(NamedTuple):
 def _step(state: _State, kind: int, marks: np.ndarray) -> _State:
     """Run a type, and what is certainly right then."""
     run, togo = state.run.copy(), state.togo.copy()
-    run.take(kind)
+    run.advance(kind)
     run.settle()
-    new = run.batches[len(state.run.batches) :]
+    new = run.frontier.since(len(state.run))
     togo.run(new)
     mark = state.mark
     for nodes in new:
         mark += int(marks[nodes].sum())
-    return _State(run, togo, len(run.batches) + togo.bound, mark)
+    return _State(run, togo, len(run) + togo.bound, mark)
 
 
 def _best(states: List[_State], height: np.ndarray, width: int) -> List[_State]:
@@ -106,5 +106,5 @@ def _best(states: List[_State], height: np.ndarray, width: int) -> List[_State]:
 def _ready(state: _State) -> np.ndarray:
     """The ready nodes of the types that need more than one batch."""
     frontier = state.run.frontier
-    ready = [frontier.ready(kind) for kind in frontier.counts if state.togo.left(kind) > 1]
-    return np.concatenate(ready) if ready else np.zeros(0, np.intp)
+    ready = [frontier.ready(kind) for kind in frontier.kinds() if state.togo.left(kind) > 1]
+    return np.concatenate(ready) if ready else np.zeros(0, np.int32)

@@ -14,7 +14,8 @@ from typing import Iterable, List
 
 import numpy as np
 
-from ..graph.graph import Graph, expand
+from ..graph.edges import most_on_paths
+from ..graph.graph import Graph
 
 # Counts are kept for all nodes and as many types at a time as fit into so many numbers (64 MB).
 _CHUNK = 1 << 24
@@ -66,33 +67,11 @@ def path_counts(graph: Graph, kinds: np.ndarray) -> np.ndarray:
     Returns
     -------
     numpy.ndarray
-        (n, k) int32, rows in the order of ``graph.levels``.
+        (n, k) int32
     """
-    order, bounds = graph.levels
-    n = len(order)
-    column = np.full(graph.num_types, -1)
+    column = np.full(graph.num_types, -1, np.int32)
     column[kinds] = np.arange(len(kinds))
-    own = column[graph.types[order]]
-    counts = np.zeros((n, len(kinds)), np.int32)
-    counted = np.flatnonzero(own >= 0)
-    counts[counted, own[counted]] = 1
-
-    # Numbered by level, the nodes of a level and their edges are slices.
-    rank = np.empty(n, np.intp)
-    rank[order] = np.arange(n)
-    starts = graph.offsets[order]
-    degrees = graph.offsets[order + 1] - starts
-    producers = rank[graph.inputs[expand(starts, degrees)]]
-    edges = np.concatenate(([0], np.cumsum(degrees)))
-    level_bounds, edge_bounds = bounds.tolist(), edges[bounds].tolist()
-    for level in range(1, len(level_bounds) - 1):
-        begin, end = level_bounds[level], level_bounds[level + 1]
-        first, last = edge_bounds[level], edge_bounds[level + 1]
-        best = counts.take(producers[first:last], axis=0)
-        if last - first > end - begin:  # otherwise there is one edge a node
-            best = np.maximum.reduceat(best, edges[begin:end] - first, axis=0)
-        counts[begin:end] += best
-    return counts
+    return most_on_paths(*graph.edges, column[graph.types], len(kinds))
 
 
 def ranks(graph: Graph) -> np.ndarray:
@@ -107,14 +86,13 @@ def ranks(graph: Graph) -> np.ndarray:
     """
     n = len(graph)
     found = np.ones(n, np.intp)
-    order = graph.levels.order
     step = max(1, _CHUNK // max(1, n))
     for begin in range(0, graph.num_types, step):
         kinds = np.arange(begin, min(begin + step, graph.num_types))
         counts = path_counts(graph, kinds)
-        column = graph.types[order] - begin
+        column = graph.types - begin
         own = np.flatnonzero((column >= 0) & (column < len(kinds)))
-        found[order[own]] = counts[own, column[own]]
+        found[own] = counts[own, column[own]]
     return found
 
 

@@ -4,8 +4,12 @@ import threading
 from collections import OrderedDict
 from typing import Optional, Tuple
 
+import numpy as np
+
 from ..graph.graph import Graph
 from .protocol import Schedule, Scheduler
+
+_BEGIN = 256  # nodes and edges
 
 
 class ScheduleCache:
@@ -28,21 +32,15 @@ class ScheduleCache:
             raise ValueError(f'capacity must be at least 0, not {capacity}')
         self.capacity = capacity
         self.hits = self.misses = 0
-        self._schedules: OrderedDict[tuple, Schedule] = OrderedDict()
+        self._schedules: OrderedDict[_Structure, Schedule] = OrderedDict()
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._schedules)
 
-    def get(self, graph: Graph) -> Tuple[tuple, Optional[Schedule]]:
+    def get(self, graph: Graph) -> Tuple['_Structure', Optional[Schedule]]:
         """The key of a graph, and its schedule if there is one."""
-        key = (
-            graph.types.tobytes(),
-            graph.offsets.tobytes(),
-            graph.inputs.tobytes(),
-            graph.alone.tobytes(),
-            tuple(graph.type_names),
-        )
+        key = _Structure(graph)
         with self._lock:
             schedule = self._schedules.get(key)
             if schedule is None:
@@ -52,7 +50,7 @@ class ScheduleCache:
                 self._schedules.move_to_end(key)
         return key, schedule
 
-    def put(self, key: tuple, schedule: Schedule) -> None:
+    def put(self, key: '_Structure', schedule: Schedule) -> None:
         """Keep a schedule under the key that `get` gave; the one used longest ago may go."""
         with self._lock:
             self._schedules[key] = schedule
@@ -63,6 +61,33 @@ class ScheduleCache:
         """Keep none."""
         with self._lock:
             self._schedules.clear()
+
+
+class _Structure:
+    """What makes the schedule of a graph, by value; large graphs are told apart by how they begin,
+    and compared to the end only where that is the same."""
+
+    __slots__ = ('_arrays', '_names', '_hash')
+
+    def __init__(self, graph: Graph) -> None:
+        self._arrays = graph.types, graph.offsets, graph.inputs, graph.alone
+        self._names = tuple(graph.type_names)
+        begins = graph.types[:_BEGIN].tobytes(), graph.inputs[:_BEGIN].tobytes()
+        self._hash = hash((len(graph), len(graph.inputs), *begins))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, _Structure)
+            and self._names == other._names
+            and all(map(_same, self._arrays, other._arrays))
+        )
+
+
+def _same(one: np.ndarray, other: np.ndarray) -> bool:
+    return one is other or (len(one) == len(other) and one.tobytes() == other.tobytes())
 
 
 class CachedScheduler:

@@ -15,8 +15,8 @@ from typing import Callable, Dict, Optional, Protocol, Tuple, Union
 
 from ..brief import brief
 from .bound import CostToGo
-from .paths import ReadyPaths
 from .protocol import of_name
+from .rules import LongestWay
 from .run import Run
 
 State = Tuple[int, ...]
@@ -44,15 +44,9 @@ class _ReadyTypes:
     """An encoding of the numbers of ready nodes alone."""
 
     name: str
-    _encode: Callable[[Dict[int, int]], State]
 
     def __repr__(self) -> str:
         return f'{type(self).__name__}()'
-
-    def follow(self, run: Run) -> Callable[[], State]:
-        """See `StateEncoding`."""
-        counts, encode = run.frontier.counts, type(self)._encode
-        return lambda: encode(counts)
 
     def coarser(self, state: State) -> Optional[State]:
         """There is none."""
@@ -64,9 +58,9 @@ class BaseEncoding(_ReadyTypes):
 
     name = 'E_base'
 
-    @staticmethod
-    def _encode(counts: Dict[int, int]) -> State:
-        return tuple(sorted(counts))
+    def follow(self, run: Run) -> Callable[[], State]:
+        """See `StateEncoding`."""
+        return run.frontier.kinds
 
 
 class SortEncoding(_ReadyTypes):
@@ -74,9 +68,9 @@ class SortEncoding(_ReadyTypes):
 
     name = 'E_sort'
 
-    @staticmethod
-    def _encode(counts: Dict[int, int]) -> State:
-        return tuple(sorted(counts, key=lambda kind: (-counts[kind], kind)))
+    def follow(self, run: Run) -> Callable[[], State]:
+        """See `StateEncoding`."""
+        return run.frontier.by_size
 
 
 class MaxEncoding(_ReadyTypes):
@@ -84,9 +78,10 @@ class MaxEncoding(_ReadyTypes):
 
     name = 'E_max'
 
-    @staticmethod
-    def _encode(counts: Dict[int, int]) -> State:
-        return tuple(sorted(counts)) + (min(counts, key=lambda kind: (-counts[kind], kind)),)
+    def follow(self, run: Run) -> Callable[[], State]:
+        """See `StateEncoding`."""
+        frontier = run.frontier
+        return lambda: frontier.kinds() + frontier.by_size()[:1]
 
 
 class _PressingTypes:
@@ -121,7 +116,7 @@ class PathEncoding(_PressingTypes):
 
     def follow(self, run: Run) -> Callable[[], State]:
         """See `StateEncoding`."""
-        state, steps = ReadyPaths(run).state, self.steps
+        state, steps = LongestWay(run).state, self.steps
         return lambda: state(steps)
 
 
@@ -135,13 +130,13 @@ class BoundEncoding(_PressingTypes):
 
     def follow(self, run: Run) -> Callable[[], State]:
         """See `StateEncoding`."""
-        order, frontier = ReadyPaths(run).order, run.frontier
+        order, frontier = LongestWay(run).order, run.frontier
         togo, seen = CostToGo(run.graph), 0
 
         def encode() -> State:
             nonlocal seen
-            togo.run(run.batches[seen:])
-            seen = len(run.batches)
+            togo.run(frontier.since(seen))
+            seen = len(run)
             return tuple(
                 number
                 for _, kind, _ in order()

@@ -1,23 +1,45 @@
 # The types of frontier.py for Cython; without it the module is ordinary Python.
 cimport cython
 
+from gluon_edbatch.graph.edges cimport Countdown
+
+cdef Py_ssize_t _FEW
+
+cdef class Rule:
+    cpdef Py_ssize_t choose(self) except -1
+
 cdef class Frontier:
-    cdef public dict counts
-    cdef public list fresh, grown
-    cdef public object last, before, takes
-    cdef object _sizes, _times, _countdown
-    cdef dict _alone
-    cdef Py_ssize_t _now
-    cdef const int[::1] _kinds
-    cdef const unsigned char[::1] _runs_alone
-    cdef Py_ssize_t[::1] _last, _before, _takes, _grew, _size
-    cdef _watch(self)
+    cdef Py_ssize_t _count, _num_types
+    cdef readonly Py_ssize_t batches, num_ready
+    cdef Py_ssize_t num_grown, num_fresh
+    cdef const int[::1] types
+    cdef const unsigned char[::1] alone
+    cdef int[::1] order, bounds, left, size, last, before, takes
+    cdef int[::1] ready_types, grown_types, fresh_types
+    cdef int[::1] _released, _place, _grew
+    cdef object _order, _memory
+    cdef Countdown countdown
+    cdef dict _heaps
+    @cython.locals(count=Py_ssize_t, kinds=Py_ssize_t, memory='int[::1]', parts='int[::1]')
+    cdef _divide(self)
+    @cython.locals(waiting='const int[::1]', kind=Py_ssize_t, node=Py_ssize_t)
+    cdef int _begin(self) except -1
     @cython.locals(other=Frontier)
     cpdef copy(self)
-    @cython.locals(places='Py_ssize_t[::1]', node=Py_ssize_t, place=Py_ssize_t)
+    cpdef bint is_ready(self, Py_ssize_t kind) noexcept
+    @cython.locals(found=list, place=Py_ssize_t)
+    cpdef tuple kinds(self)
+    cpdef tuple by_size(self)
     cpdef ready(self, Py_ssize_t kind)
+    cpdef schedule(self)
+    cpdef finish(self, Rule rule)
+    @cython.locals(begin=Py_ssize_t, end=Py_ssize_t)
     cpdef take(self, Py_ssize_t kind)
-    cdef _take_alone(self, Py_ssize_t kind)
-    @cython.locals(added='const Py_ssize_t[::1]', node=Py_ssize_t, place=Py_ssize_t,
-                   kind=Py_ssize_t)
-    cdef _add(self, object nodes)
+    @cython.locals(begin=Py_ssize_t, end=Py_ssize_t, found=Py_ssize_t, place=Py_ssize_t)
+    cpdef Py_ssize_t advance(self, Py_ssize_t kind) except -1
+    @cython.locals(end=Py_ssize_t, place=Py_ssize_t, node=int, at=Py_ssize_t, ascending=bint)
+    cdef _list(self, Py_ssize_t kind, object array, int[::1] nodes, Py_ssize_t begin)
+    @cython.locals(other=Py_ssize_t)
+    cdef void _remove(self, Py_ssize_t kind) noexcept
+    @cython.locals(kind=Py_ssize_t)
+    cdef int _add(self, Py_ssize_t node) except -1

@@ -5,7 +5,8 @@ all its ready nodes as one batch (Neubig et al., 2017 [1]_; Chen et al., 2023 [2
 machine reads the ready types as its state).
 
 This module is compiled by Cython where a compiler is present (the types are in ``frontier.pxd``),
-and runs as it stands where not.
+and runs as it stands where not. Other compiled modules read the arrays that stand here as
+memoryviews; to others there are methods and properties.
 
 References
 ----------
@@ -16,15 +17,30 @@ References
 """
 
 import heapq
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Tuple
 
 import numpy as np
 
 from ..graph.edges import Countdown
+from .protocol import Schedule
+
+_FEW = 24  # nodes that are sorted faster one by one than by a call of NumPy
+
+
+class Rule:
+    """Chooses among ready types, as a function that `Frontier.finish` and `Run.finish` call."""
+
+    def choose(self) -> int:
+        """A ready type."""
+        raise NotImplementedError
+
+    def __call__(self) -> int:
+        """The same."""
+        return self.choose()
 
 
 class Frontier:
-    """The ready nodes of a graph by type; nothing has run at first.
+    """The ready nodes of a graph by type, and what ran so far; that is nothing at first.
 
     Parameters
     ----------
@@ -33,135 +49,218 @@ class Frontier:
 
     Attributes
     ----------
-    counts : dict of int to int
-        How many nodes are ready, for each type that has any (in the order in which the types
-        became ready). Empty when every node was taken. To be read only.
-    fresh : list of int
-        The types that became ready by the last `take`, or were ready at the start; and a type
-        that is still ready after one of its nodes was taken alone. What a scheduler thinks of
-        the other ready types need not be thought again.
-    grown : list of int
-        The types that nodes were added to by the last `take`, or that were ready at the start.
-    last, before : numpy.ndarray
-        intp, the ready node that was added last, by type, and the one that was added before each
-        ready node, both -1 where there is none. To be read only, and not of types whose nodes
-        must run alone.
-    takes : numpy.ndarray
-        intp, how often nodes of each type were taken. To be read only.
+    order, bounds : memoryview
+        What ran, as `Schedule` has it; `batches` tells how many.
+    left : memoryview
+        int32 by type, nodes that have not run.
+    size : memoryview
+        int32 by type, nodes that are ready.
+    last, before : memoryview
+        int32, the ready node that was added last, by type, and the one that was added before each
+        ready node, both -1 where there is none. Not of types whose nodes must run alone.
+    countdown : Countdown
+        Which inputs of each node have not run.
+    takes : memoryview
+        int32 by type, how often it ran.
+    ready_types, grown_types, fresh_types : memoryview
+        int32; the first `num_ready` are the ready types, in no special order; the first `num_grown`
+        those that nodes were added to by the last `advance`, or that were ready at the start; the
+        first `num_fresh` those that it made ready, see `fresh`.
     """
 
     def __init__(self, graph: Any) -> None:
-        self.counts: Dict[int, int] = {}
-        self.fresh: List[int] = []
-        self.grown: List[int] = []
-        self.last = np.full(graph.num_types, -1)
-        self.before = np.full(len(graph), -1)
-        self.takes = np.zeros(graph.num_types, np.intp)
-        self._kinds = np.ascontiguousarray(graph.types, np.int32).data
-        self._sizes = np.zeros(graph.num_types, np.intp)
-        self._times = np.zeros(graph.num_types, np.intp)  # when a type grew last
-        self._now = 0
-        self._runs_alone = np.ascontiguousarray(graph.alone, np.uint8).data
-        self._countdown = Countdown(graph)
-        self._alone: Dict[int, List[int]] = {
-            kind: [] for kind in np.flatnonzero(graph.alone).tolist()
-        }
-        self._watch()
-        self._add(graph.sources)
+        self._count, self._num_types = len(graph), graph.num_types
+        self.types = np.ascontiguousarray(graph.types, np.int32).data
+        self.alone = np.ascontiguousarray(graph.alone, np.uint8).data
+        self.countdown = Countdown(graph)
+        self._heaps: Dict[int, List[int]] = {}  # of types that run alone
+        self.batches = self.num_ready = self.num_grown = self.num_fresh = 0
+        self._order = np.empty(self._count, np.int32)
+        self._memory = np.zeros(3 * self._count + 1 + 9 * self._num_types, np.int32)
+        self._divide()
+        self._begin()
 
-    def _watch(self) -> None:
-        """The same memory, quick to read one by one."""
-        self._last, self._before = self.last.data, self.before.data
-        self._takes, self._grew = self.takes.data, self._times.data
-        self._size = self._sizes.data
+    def _divide(self) -> None:
+        """Give each array its part of the memory."""
+        count, kinds, memory = self._count, self._num_types, self._memory.data
+        self.order, self.bounds = self._order.data, memory[: count + 1]
+        self.before = memory[count + 1 : 2 * count + 1]
+        self._released, parts = memory[2 * count + 1 : 3 * count + 1], memory[3 * count + 1 :]
+        self.left, self.size = parts[:kinds], parts[kinds : 2 * kinds]
+        self.last, self.takes = parts[2 * kinds : 3 * kinds], parts[3 * kinds : 4 * kinds]
+        self.ready_types, self._place = parts[4 * kinds : 5 * kinds], parts[5 * kinds : 6 * kinds]
+        self.grown_types, parts = parts[6 * kinds : 7 * kinds], parts[7 * kinds :]
+        self.fresh_types, self._grew = parts[:kinds], parts[kinds:]  # before which batch it grew
+
+    def _begin(self) -> None:
+        for kind in range(self._num_types):
+            self.last[kind] = -1
+        waiting = self.countdown.waiting
+        for node in range(self._count):
+            self.left[self.types[node]] += 1
+            if waiting[node] == 0:
+                self._add(node)
 
     def __repr__(self) -> str:
-        ready = ', '.join([f'{kind}: {count}' for kind, count in sorted(self.counts.items())])
+        ready = ', '.join([f'{kind}: {count}' for kind, count in self.counts.items()])
         return f'Frontier({{{ready}}})'
 
     def copy(self) -> 'Frontier':
         """A frontier that goes on from here by itself."""
         other = Frontier.__new__(Frontier)
-        other.counts, other.fresh, other.grown = dict(self.counts), self.fresh, self.grown
-        other.last, other.before = self.last.copy(), self.before.copy()
-        other.takes, other._sizes = self.takes.copy(), self._sizes.copy()
-        other._times, other._now = self._times.copy(), self._now
-        other._kinds, other._runs_alone = self._kinds, self._runs_alone
-        other._countdown = self._countdown.copy()
-        other._alone = {kind: list(nodes) for kind, nodes in self._alone.items()}
-        other._watch()
+        other._count, other._num_types = self._count, self._num_types
+        other.types, other.alone = self.types, self.alone
+        other.countdown = self.countdown.copy()
+        other._heaps = {kind: list(nodes) for kind, nodes in self._heaps.items()}
+        other.batches, other.num_ready = self.batches, self.num_ready
+        other.num_grown, other.num_fresh = self.num_grown, self.num_fresh
+        other._order, other._memory = self._order.copy(), self._memory.copy()
+        other._divide()
         return other
 
+    @property
+    def counts(self) -> Dict[int, int]:
+        """How many nodes are ready, for each type that has any, ascending."""
+        return {kind: self.size[kind] for kind in self.kinds()}
+
+    @property
+    def fresh(self) -> List[int]:
+        """The types that became ready by the last `advance`, or were ready at the start; and a type
+        that is still ready after one of its nodes was taken alone."""
+        return [self.fresh_types[place] for place in range(self.num_fresh)]
+
+    def is_ready(self, kind: int) -> bool:
+        """Whether there are ready nodes of a type; there need be no such type."""
+        return 0 <= kind < self._num_types and self.size[kind] > 0
+
+    def kinds(self) -> Tuple[int, ...]:
+        """The ready types, ascending."""
+        found = [self.ready_types[place] for place in range(self.num_ready)]
+        found.sort()
+        return tuple(found)
+
+    def by_size(self) -> Tuple[int, ...]:
+        """The ready types, those with more ready nodes first, then those with lower numbers."""
+        found = [(-self.size[kind], kind) for kind in self.kinds()]
+        found.sort()
+        return tuple([kind for _, kind in found])
+
     def ready(self, kind: int) -> np.ndarray:
-        """(k,) intp, the ready nodes of a type, ascending.
+        """(k,) int32, the ready nodes of a type, ascending.
 
         Parameters
         ----------
         kind : int
             A ready type whose nodes need not run alone.
         """
-        nodes = np.empty(self.counts[kind], np.intp)
-        places, node = nodes.data, self._last[kind]
-        for place in range(len(nodes)):
-            places[place] = node
-            node = self._before[node]
-        nodes.sort()
+        nodes = np.empty(self.size[kind], np.int32)
+        self._list(kind, nodes, nodes.data, 0)
         return nodes
 
+    def since(self, batch: int) -> List[np.ndarray]:
+        """The nodes of each batch from that one on."""
+        bounds = self._memory[batch : self.batches + 1].tolist()
+        return [self._order[begin:end] for begin, end in zip(bounds, bounds[1:])]
+
+    def schedule(self) -> Schedule:
+        """What ran, as a schedule."""
+        bounds = self._memory[: self.batches + 1].astype(np.int64)
+        return Schedule(self._order[: self.bounds[self.batches]], bounds)
+
+    def finish(self, rule: Rule) -> None:
+        """Run the types that a rule chooses, until nothing is left."""
+        while self.num_ready:
+            self.advance(rule.choose())
+
     def take(self, kind: int) -> np.ndarray:
+        """Run the ready nodes of a type, see `advance`; gives them, ascending."""
+        self.advance(kind)
+        begin, end = self.bounds[self.batches - 1], self.bounds[self.batches]
+        return self._order[begin:end].astype(np.intp)
+
+    def advance(self, kind: int) -> int:
         """Run the ready nodes of a type: they leave the frontier, those they held up enter it.
 
         Parameters
         ----------
         kind : int
-            A ready type.
+            A ready type; only its first node runs if its nodes must run alone.
 
         Returns
         -------
-        numpy.ndarray
-            (k,) intp, all ready nodes of the type, ascending; the first one only if nodes of
-            this type must run alone.
+        int
+            How many nodes ran.
         """
-        if kind not in self.counts:
+        if not self.is_ready(kind):
             raise KeyError(kind)
-        self.fresh, self.grown = [], []
-        self._takes[kind] += 1
-        if self._runs_alone[kind]:
-            nodes = self._take_alone(kind)
+        begin = self.bounds[self.batches]
+        self.num_grown = self.num_fresh = 0
+        if self.alone[kind]:
+            end = begin + 1
+            self.order[begin] = heapq.heappop(self._heaps[kind])
+            self.size[kind] -= 1
+            if self.size[kind]:
+                self.fresh_types[0] = kind
+                self.num_fresh = 1
         else:
-            nodes = self.ready(kind)
-            del self.counts[kind]
-            self._last[kind], self._size[kind] = -1, 0
-        self._add(self._countdown.release(nodes))
-        return nodes
+            end = begin + self.size[kind]
+            self._list(kind, self._order, self.order, begin)
+            self.last[kind], self.size[kind] = -1, 0
+        if self.size[kind] == 0:
+            self._remove(kind)
+        self.left[kind] -= end - begin
+        self.takes[kind] += 1
+        self.batches += 1
+        self.bounds[self.batches] = end
+        found = self.countdown.release(self.order, begin, end, self._released)
+        for place in range(found):
+            self._add(self._released[place])
+        return end - begin
 
-    def _take_alone(self, kind: int) -> np.ndarray:
-        heap = self._alone[kind]
-        node = heapq.heappop(heap)
-        del self.counts[kind]
-        self._size[kind] -= 1
-        if heap:
-            self.counts[kind] = len(heap)
-            self.fresh.append(kind)
-        return np.array([node], np.intp)
+    def _list(self, kind: int, array: np.ndarray, nodes: Any, begin: int) -> None:
+        """Write the ready nodes of a type into an array, ascending."""
+        end = begin + self.size[kind]
+        place, node, ascending = end, self.last[kind], True
+        while place > begin:
+            place -= 1
+            nodes[place] = node
+            node = self.before[node]
+            if node > nodes[place]:
+                ascending = False
+        if ascending:
+            return
+        if end - begin > _FEW:
+            array[begin:end].sort()
+            return
+        for place in range(begin + 1, end):
+            node, at = nodes[place], place
+            while at > begin and nodes[at - 1] > node:
+                nodes[at] = nodes[at - 1]
+                at -= 1
+            nodes[at] = node
 
-    def _add(self, nodes: np.ndarray) -> None:
-        """Sort newly ready nodes into their types."""
-        added = nodes.data
-        self._now += 1
-        for place in range(len(nodes)):
-            node = added[place]
-            kind = self._kinds[node]
-            if self._grew[kind] != self._now:
-                self._grew[kind] = self._now
-                self.grown.append(kind)
-                if kind not in self.counts:
-                    self.fresh.append(kind)
-            self._size[kind] += 1
-            if self._runs_alone[kind]:
-                heapq.heappush(self._alone[kind], node)
-            else:
-                self._before[node] = self._last[kind]
-                self._last[kind] = node
-        for kind in self.grown:
-            self.counts[kind] = self._size[kind]
+    def _remove(self, kind: int) -> None:
+        """From the ready types; the last one moves to its place."""
+        self.num_ready -= 1
+        other = self.ready_types[self.num_ready]
+        self.ready_types[self._place[kind]] = other
+        self._place[other] = self._place[kind]
+
+    def _add(self, node: int) -> None:
+        """A node became ready."""
+        kind = self.types[node]
+        if self.size[kind] == 0:
+            self.ready_types[self.num_ready], self._place[kind] = kind, self.num_ready
+            self.num_ready += 1
+            self.fresh_types[self.num_fresh] = kind
+            self.num_fresh += 1
+        if self._grew[kind] != self.batches + 1:
+            self._grew[kind] = self.batches + 1
+            self.grown_types[self.num_grown] = kind
+            self.num_grown += 1
+        self.size[kind] += 1
+        if self.alone[kind]:
+            heapq.heappush(self._heaps.setdefault(kind, []), node)
+        else:
+            self.before[node] = self.last[kind]
+            self.last[kind] = node

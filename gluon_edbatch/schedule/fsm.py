@@ -179,20 +179,13 @@ def run_policy(graph: Graph, policy: Optional[Policy]) -> Schedule:
     """
     if policy is None or len(graph) <= policy.small:
         return SufficientConditionScheduler().schedule(graph)
-    run, otherwise, unseen = Run(policy.number(graph)), None, 0
-    if not run.settle():
-        return run.schedule()
-    if not policy.table:
-        choose = policy.otherwise(run)
-        while run.settle():
-            run.take(choose())
-        return run.schedule()
-    look_up = policy.follow(run)
-    while run.settle():
-        kind = look_up()
-        if kind is None:
-            otherwise = otherwise or policy.otherwise(run)
-            kind = otherwise()
-            unseen += 1
-        run.take(kind)
-    return replace(run.schedule(), unseen_states=unseen)
+    run, unseen = Run(policy.number(graph)), 0
+    if run.settle():  # many a graph has nothing to decide
+        if policy.table:
+            look_up = policy.follow(run)
+            run.finish(look_up)
+            unseen = look_up.unseen
+        else:
+            run.finish(policy.otherwise(run))
+    schedule = run.schedule()
+    return replace(schedule, unseen_states=unseen) if unseen else schedule

@@ -11,19 +11,19 @@ References
 """
 
 from random import Random
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
 from ..graph.graph import Graph
 from .beam import BeamScheduler
 from .bound import CostToGo, lower_bound
 from .encoding import State, StateEncoding, get_encoding
+from .frontier import Frontier, Rule
 from .policy import UNSEEN, Policy, QLearningConfig, Reached, names_of
 from .run import Run
 
 # Tried in this order if no encoding is named: those that cost least to look at come first.
 ENCODINGS = ('E_base', 'E_sort', 'E_path')
 
-Choose = Callable[[], int]
 _TRIED = 0.1  # share of the decisions of a run in which other choices are tried
 
 
@@ -140,7 +140,7 @@ class _Effort:
 
     def spend(self, run: Run, times: int = 1, since: int = 0) -> None:
         """Count a run from a batch on; 100 nodes cost about as much as one batch more."""
-        cost = times * (len(run.batches) - since + len(run.graph) / 100)
+        cost = times * (len(run) - since + len(run.graph) / 100)
         self.left -= cost
         if self._bar is not None:
             self._bar.update(int(cost))
@@ -158,24 +158,19 @@ class _Lesson:
         runs, self.taken = [], {}  # batches by name of the teacher
         for name, teacher in UNSEEN.items():
             run = Run(graph)
-            _finish(run, teacher(run))
+            run.finish(teacher(run))
             effort.spend(run)
             runs.append(run)
-            self.taken[name] = len(run.batches)
+            self.taken[name] = len(run)
         width = config.beam_width if taught and min(self.taken.values()) > self.bound else 0
-        if width and effort.left > 3 * width * len(runs[0].batches):
+        if width and effort.left > 3 * width * len(runs[0]):
             runs.append(BeamScheduler(width).search(graph))
             effort.spend(runs[-1], 3 * width)
         self.sufficient = self.taken['sufficient']
         self.togo = CostToGo(graph)
         # Types in the order in which they ran: the best run first, then each teacher's.
-        runs.insert(0, min(runs, key=lambda run: len(run.batches)))
+        runs.insert(0, min(runs, key=len))
         self.choices = [[int(graph.types[nodes[0]]) for nodes in run.batches] for run in runs]
-
-
-def _finish(run: Run, choose: Choose) -> None:
-    while run.settle():
-        run.take(choose())
 
 
 class _Learner:
@@ -230,11 +225,11 @@ class _Learner:
         run = Run(lesson.graph)
         state_of = self.encoding.follow(run)
         while run.settle():
-            kind = choices[len(run.batches)]
+            kind = choices[len(run)]
             for state in self._levels(state_of()):
                 some = votes.setdefault(state, {})
                 some[kind] = some.get(kind, 0) + 1
-            run.take(kind)
+            run.advance(kind)
         self._effort.spend(run)
 
     def _levels(self, state: Optional[State]) -> Iterator[State]:
@@ -247,28 +242,19 @@ class _Learner:
         batches = 0
         for lesson in self._lessons:
             run = Run(lesson.graph)
-            _finish(run, self._choose(run, table))
+            run.finish(self._rule(run, table))
             self._effort.spend(run)
-            batches += len(run.batches)
+            batches += len(run)
         better = batches < self.batches or (not self.table and batches == self.batches)
         if better:
             self.table, self.batches = dict(table), batches
         return better
 
-    def _choose(self, run: Run, table: Dict[State, int]) -> Choose:
+    def _rule(self, run: Run, table: Dict[State, int]) -> Rule:
         """By the table, or as in states that are not in it."""
-        policy = Policy(self.encoding, (), table, self._config, _NOTHING, unseen=self._unseen)
-        look_up, otherwise = policy.follow(run), None
-
-        def choose() -> int:
-            nonlocal otherwise
-            kind = look_up()
-            if kind is None:
-                otherwise = otherwise or policy.otherwise(run)
-                kind = otherwise()
-            return kind
-
-        return choose
+        return Policy(self.encoding, (), table, self._config, _NOTHING, unseen=self._unseen).follow(
+            run
+        )
 
     def explore(self, target: float) -> None:
         """Look for a better table until the target is reached or no effort is left."""
@@ -307,28 +293,29 @@ class _Learner:
     ) -> Tuple[List[Tuple[State, int]], List[int]]:
         """Decisions, and how far above the bound the run was at each of them and at the end."""
         run, togo, seen = Run(lesson.graph), lesson.togo.copy(), 0
-        state_of, counts = self.encoding.follow(run), run.frontier.counts
+        state_of = self.encoding.follow(run)
         decisions, wasted = [], []
         while run.settle():
-            togo.run(run.batches[seen:])
-            seen = len(run.batches)
+            togo.run(run.frontier.since(seen))
+            seen = len(run)
             wasted.append(seen + togo.bound)
             state, kind = state_of(), None
             if rng.random() >= epsilon:
-                kind = self._greedy(state, values, counts)
+                kind = self._greedy(state, values, run.frontier)
             if kind is None:
-                kind = rng.choice(sorted(counts))
+                kind = rng.choice(run.frontier.kinds())
             decisions.append((state, kind))
-            run.take(kind)
-        wasted.append(len(run.batches))
+            run.advance(kind)
+        wasted.append(len(run))
         self._effort.spend(run)
         return decisions, wasted
 
     def _greedy(
-        self, state: State, values: Dict[State, Dict[int, float]], counts: Dict[int, int]
+        self, state: State, values: Dict[State, Dict[int, float]], frontier: Frontier
     ) -> Optional[int]:
         for level in self._levels(state):
-            some = {kind: value for kind, value in values.get(level, {}).items() if kind in counts}
+            known = values.get(level, {})
+            some = {kind: value for kind, value in known.items() if frontier.is_ready(kind)}
             if some:
                 return max(some, key=lambda kind: (some[kind], -kind))
         return None
@@ -359,23 +346,20 @@ class _Learner:
     def _trials(self, lesson: _Lesson, rng: Random) -> List[Tuple[State, int, int, int]]:
         """(state, choice of the table, other choice, batches that the other one saves)."""
         run, tried = Run(lesson.graph), []
-        choose, state_of = self._choose(run, self.table), self.encoding.follow(run)
+        rule, state_of = self._rule(run, self.table), self.encoding.follow(run)
         while run.settle():
-            kind = choose()
+            kind = rule.choose()
             if rng.random() < _TRIED and self._effort.left > 0:
                 state = state_of()
-                for other in sorted(set(run.frontier.counts) - {kind}):
+                for other in sorted({*run.frontier.kinds()} - {kind}):
                     branch = run.copy()
-                    branch.take(other)
-                    _finish(branch, self._choose(branch, self.table))
-                    self._effort.spend(branch, since=len(run.batches))
-                    tried.append((state, kind, other, len(branch.batches)))
-            run.take(kind)
+                    branch.advance(other)
+                    branch.finish(self._rule(branch, self.table))
+                    self._effort.spend(branch, since=len(run))
+                    tried.append((state, kind, other, len(branch)))
+            run.advance(kind)
         self._effort.spend(run)
-        return [
-            (state, kind, other, len(run.batches) - batches)
-            for state, kind, other, batches in tried
-        ]
+        return [(state, kind, other, len(run) - batches) for state, kind, other, batches in tried]
 
 
 def _mean_gain(trial: Tuple[tuple, List[int]]) -> Tuple[float, tuple]:

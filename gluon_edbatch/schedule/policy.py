@@ -5,27 +5,37 @@ import os
 from collections import Counter
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
 from ..brief import brief
 from ..errors import PolicyError
 from ..graph.graph import Graph
-from .agenda import least_deep
 from .encoding import State, StateEncoding, get_encoding
-from .paths import longest_way
+from .frontier import Rule
+from .rules import LeastDeep, LongestWay, LookAhead, LookUp
 from .run import Run
 from .sufficient import SufficientCondition
 
 FORMAT, VERSION = 'gluon_edbatch policy', 2
-UNSEEN: Dict[str, Callable[[Run], Callable[[], int]]] = {
-    'sufficient': lambda run: SufficientCondition(run).best,
-    'least deep': least_deep,
-    'longest way': longest_way,
-}
 _LARGEST = 1 << 26  # bytes; the tables of the shipped workloads take a few thousand
 _LONGEST_STATE = 1 << 16
+_FEW_TYPES = 64  # with more of them, to look ahead takes long
+_SAME_NAMES = 256  # models, or parts of models, whose types are numbered once
+
+
+def _look_ahead(run: Run) -> Rule:
+    return (LookAhead if run.graph.num_types <= _FEW_TYPES else LongestWay)(run)
+
+
+# In the order of their cost, but for the first one, which costs most.
+UNSEEN: Dict[str, Callable[[Run], Rule]] = {
+    'sufficient': SufficientCondition,
+    'least deep': lambda run: LeastDeep(run.graph, run.frontier),
+    'longest way': LongestWay,
+    'look ahead': _look_ahead,
+}
 
 
 @dataclass(frozen=True)
@@ -121,11 +131,11 @@ class Policy:
     small : int, default 0
         Graphs of up to so many nodes are left to the sufficient condition, which reached the
         lower bound on all of that size that were learned from.
-    unseen : {"sufficient", "least deep", "longest way"}, default "sufficient"
+    unseen : {"sufficient", "least deep", "longest way", "look ahead"}, default "sufficient"
         What chooses in a state that is not in the table: the sufficient condition, or, where one
-        of these took no more batches on any of the graphs that were learned from, the agenda or
-        the type that presses most (see `ReadyPaths`), which cost far less. Where no table was
-        better than this rule alone, the table is empty.
+        of these took no more batches on any of the graphs that were learned from, the agenda, the
+        type that presses most (see `LongestWay`), or a search of a few batches (`LookAhead`). Where
+        no table was better than this rule alone, the table is empty.
     """
 
     encoding: StateEncoding
@@ -135,10 +145,10 @@ class Policy:
     reached: Reached
     small: int = 0
     unseen: str = 'sufficient'
-    _numbers: Dict[str, int] = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, '_numbers', {name: i for i, name in enumerate(self.types)})
+    # What `_number` gave, by the names of a graph's types, or how many they are if they have none.
+    _numbers: Dict[Any, Tuple[Optional[np.ndarray], int]] = field(
+        init=False, repr=False, default_factory=dict
+    )
 
     def __repr__(self) -> str:
         return (
@@ -149,43 +159,42 @@ class Policy:
 
     def number(self, graph: Graph) -> Graph:
         """The graph with types as the policy numbers them; unknown ones follow."""
-        numbers, unknown = self._numbers, len(self.types)
-        mapping = np.empty(graph.num_types, np.int32)
-        for kind, name in enumerate(names_of(graph)):
-            number = numbers.get(name)
-            if number is None:
-                number, unknown = unknown, unknown + 1
-            mapping[kind] = number
-        if unknown == graph.num_types and np.array_equal(mapping, np.arange(unknown)):
+        key = tuple(graph.type_names) or graph.num_types
+        numbers = self._numbers.get(key)
+        if numbers is None:
+            if len(self._numbers) >= _SAME_NAMES:
+                self._numbers.clear()
+            numbers = self._numbers[key] = self._number(names_of(graph))
+        mapping, count = numbers
+        if mapping is None:
             return graph
-        alone = np.zeros(unknown, bool)
+        alone = np.zeros(count, bool)
         alone[mapping] = graph.alone
-        return Graph(mapping[graph.types], graph.offsets, graph.inputs, unknown, alone)
+        return Graph(mapping.take(graph.types), graph.offsets, graph.inputs, count, alone)
 
-    def follow(self, run: Run) -> Callable[[], Optional[int]]:
-        """A function that gives the type to run, or None in a state that is not known.
+    def _number(self, names: Sequence[str]) -> Tuple[Optional[np.ndarray], int]:
+        """The policy's number of each of these types, None if it is their place; and how many
+        there are then."""
+        known = {name: number for number, name in enumerate(self.types)}
+        for name in names:
+            known.setdefault(name, len(known))
+        mapping = np.array([known[name] for name in names], np.int32)
+        is_same = len(known) == len(names) and (mapping == np.arange(len(names))).all()
+        return None if is_same else mapping, len(known)
+
+    def follow(self, run: Run) -> LookUp:
+        """The rule that looks up the type to run, and goes by `otherwise` where it is not known.
 
         Parameters
         ----------
         run : Run
             Of a graph as `number` gives it.
         """
-        table, coarser = self.table, self.encoding.coarser
-        state_of, counts = self.encoding.follow(run), run.frontier.counts
+        encoding = self.encoding
+        return LookUp(run, encoding.follow(run), encoding.coarser, self.table, self.otherwise)
 
-        def choose() -> Optional[int]:
-            state: Optional[State] = state_of()
-            while state is not None:
-                kind = table.get(state)
-                if kind is not None and kind in counts:
-                    return kind
-                state = coarser(state)
-            return None
-
-        return choose
-
-    def otherwise(self, run: Run) -> Callable[[], int]:
-        """What chooses where `follow` does not, from where a run stands."""
+    def otherwise(self, run: Run) -> Rule:
+        """The rule that decides in states that are not known, from where a run stands."""
         return UNSEEN[self.unseen](run)
 
     def save(self, path: Union[str, Path]) -> None:

@@ -9,7 +9,7 @@ from typing import List
 import numpy as np
 
 from ..graph.graph import Graph
-from .frontier import Frontier
+from .frontier import Frontier, Rule
 from .protocol import Schedule
 
 
@@ -30,59 +30,71 @@ class Run:
     ----------
     graph : Graph
     frontier : Frontier
-        To be read only.
-    left : list of int
-        How many nodes of each type have not run yet. To be read only.
-    batches : list of numpy.ndarray
-        What ran so far.
+        What is ready, and what ran. To be read only.
     """
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.frontier = Frontier(graph)
-        self.left: List[int] = graph.type_counts.tolist()
-        self.batches: List[np.ndarray] = []
-        self._alone: List[bool] = graph.alone.tolist()
         self._safe: List[int] = []
         self._find_safe()
+
+    def __len__(self) -> int:
+        """How many batches ran so far."""
+        return self.frontier.batches
+
+    @property
+    def batches(self) -> List[np.ndarray]:
+        """What ran so far."""
+        return self.frontier.since(0)
 
     def copy(self) -> 'Run':
         """A run that goes on from here by itself; of use in the same thread only."""
         other = Run.__new__(Run)
         other.graph, other.frontier = self.graph, self.frontier.copy()
-        other.left, other.batches = list(self.left), list(self.batches)
-        other._alone, other._safe = self._alone, list(self._safe)
+        other._safe = list(self._safe)
         return other
 
     def settle(self) -> bool:
         """Run what is certainly right; gives whether there is a type to choose then."""
-        counts = self.frontier.counts
-        while counts:
+        frontier = self.frontier
+        while frontier.num_ready:
             if self._safe:
-                self.take(self._safe.pop())
-            elif len(counts) == 1:
-                self.take(next(iter(counts)))
+                self.advance(self._safe.pop())
+            elif frontier.num_ready == 1:
+                self.advance(frontier.ready_types[0])
             else:
                 return True
         return False
 
+    def finish(self, rule: Rule) -> None:
+        """Run the types that a rule chooses where there is one to choose, until nothing is left."""
+        while self.settle():
+            self.advance(rule.choose())
+
     def take(self, kind: int) -> np.ndarray:
         """Run the ready nodes of a type; gives them. See `Frontier.take`."""
         nodes = self.frontier.take(kind)
-        self.left[kind] -= len(nodes)
-        self.batches.append(nodes)
         self._find_safe()
         return nodes
 
+    def advance(self, kind: int) -> int:
+        """The same, but gives only how many they are."""
+        ran = self.frontier.advance(kind)
+        self._find_safe()
+        return ran
+
     def schedule(self) -> Schedule:
         """What ran, as a schedule."""
-        return Schedule.from_batches(self.batches)
+        return self.frontier.schedule()
 
     def _find_safe(self) -> None:
         frontier = self.frontier
-        for kind in frontier.grown:
-            if frontier.counts[kind] == self.left[kind] and not self._alone[kind]:
+        for place in range(frontier.num_grown):
+            kind = frontier.grown_types[place]
+            if frontier.size[kind] == frontier.left[kind] and not frontier.alone[kind]:
                 self._safe.append(kind)
-        for kind in frontier.fresh:
-            if self._alone[kind]:
+        for place in range(frontier.num_fresh):
+            kind = frontier.fresh_types[place]
+            if frontier.alone[kind]:
                 self._safe.append(kind)

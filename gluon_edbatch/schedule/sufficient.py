@@ -9,20 +9,24 @@ References
 ----------
 .. [1] Chen et al. (2023). ED-Batch: efficient automatic batching of dynamic neural networks via
    learned finite state machines. https://arxiv.org/abs/2302.03851
+
+This module is compiled by Cython where a compiler is present (the types are in ``sufficient.pxd``),
+and runs as it stands where not.
 """
 
-from typing import List, Tuple
+from typing import Any, List, Tuple
 
 import numpy as np
 
-from ..graph.edges import Countdown
 from ..graph.graph import Graph
 from .bound import path_counts
+from .frontier import Rule
 from .protocol import Schedule
 from .run import Run
 
 # Numbers that are kept at a time while the paths within types are looked for (32 MB of int32).
 _CHUNK = 1 << 23
+_NONE, _LAST = -1, -2  # no pair; the end of the list of pairs that are free
 
 
 class SufficientConditionScheduler:
@@ -39,16 +43,18 @@ class SufficientConditionScheduler:
 
     def schedule(self, graph: Graph) -> Schedule:
         """Batches, each the whole ready set of a type."""
-        run, condition = Run(graph), None
-        while run.settle():
-            if condition is None:  # many a graph has nothing to decide
-                condition = SufficientCondition(run)
-            run.take(condition.best())
+        run = Run(graph)
+        if run.settle():  # many a graph has nothing to decide
+            run.finish(SufficientCondition(run))
         return run.schedule()
 
 
-class SufficientCondition:
-    """Which ready type comes nearest to the sufficient condition.
+class SufficientCondition(Rule):
+    """The ready type that comes nearest to the sufficient condition.
+
+    What it goes by are pairs of a type and a node that has not run: a node of the type itself, or
+    one on a way from a node of the type to another. A pair is free when no node of its type is
+    left above it.
 
     Parameters
     ----------
@@ -57,112 +63,126 @@ class SufficientCondition:
     """
 
     def __init__(self, run: Run) -> None:
-        self._run = run
-        self._seen = len(run.batches)
-        self._first: List[int] = list(run.left)  # right for types without paths within them
-        waiting = np.ones(len(run.graph), bool)
-        if run.batches:
-            waiting[np.concatenate(run.batches)] = False
-        paths, self._own, self._node = _paths_within_types(run.graph, waiting)
-        self._countdown = Countdown(paths)
-        self._types = paths.types
-        self._long = np.flatnonzero(paths.type_counts).tolist()
-        for kind in self._long:
-            self._first[kind] = 0
-        self._free(paths.sources)
+        graph, self._frontier = run.graph, run.frontier
+        self._seen = len(run)
+        offsets, readers, _ = graph.consumers
+        self._offsets, self._readers = offsets.data, readers.data
+        waiting = np.ones(len(graph), bool)
+        waiting[self._frontier.schedule().order] = False
+        columns, cells = _pairs(graph, waiting)
+        self._width = cells.shape[1]
+        # by type: its column among the pairs, and how many of its nodes are free
+        self._columns: Any = columns.data
+        self._first: Any = np.zeros(graph.num_types, np.int32).data
+        # by pair: on how many of its type it waits, and then the next one of those that are free
+        self._cells: Any = cells.reshape(-1).data
+        self._free = _LAST
+        self._begin()
+
+    def _begin(self) -> None:
+        """Count what each pair waits for, and free those that wait for nothing."""
+        frontier, cells, width = self._frontier, self._cells, self._width
+        for kind in range(len(self._columns)):
+            if self._columns[kind] < 0:  # no paths within it
+                self._first[kind] = frontier.left[kind]
+        for node in range(len(frontier.types)):
+            for edge in range(self._offsets[node], self._offsets[node + 1]):
+                begin = self._readers[edge] * width
+                for column in range(width):
+                    if cells[node * width + column] != _NONE and cells[begin + column] != _NONE:
+                        cells[begin + column] += 1
+        for cell in range(len(cells)):
+            if cells[cell] == 0:
+                self._push(cell)
+        self._pass_on()
 
     def shares(self) -> List[Tuple[float, int]]:
         """(share of the first nodes that is ready, type) for each ready type."""
         self._catch_up()
-        return [
-            (count / self._first[kind], kind) for kind, count in self._run.frontier.counts.items()
-        ]
+        return [(count / self._first[kind], kind) for kind, count in self._frontier.counts.items()]
 
-    def best(self) -> int:
+    def choose(self) -> int:
         """The ready type with the largest share."""
-        counts = self._run.frontier.counts
-        return max((share, counts[kind], -kind, kind) for share, kind in self.shares())[-1]
+        self._catch_up()
+        frontier, best, most = self._frontier, -1, -1.0
+        for place in range(frontier.num_ready):
+            kind = frontier.ready_types[place]
+            share = frontier.size[kind] / float(self._first[kind])
+            if share < most:
+                continue
+            if share == most:
+                if frontier.size[kind] < frontier.size[best]:
+                    continue
+                if frontier.size[kind] == frontier.size[best] and kind > best:
+                    continue
+            best, most = kind, share
+        return best
 
     def _catch_up(self) -> None:
-        """Count what ran since the last time."""
-        for nodes in self._run.batches[self._seen :]:
+        """Note what ran since the last time."""
+        frontier = self._frontier
+        while self._seen < frontier.batches:
+            begin, end = frontier.bounds[self._seen], frontier.bounds[self._seen + 1]
+            kind = frontier.types[frontier.order[begin]]
+            self._first[kind] -= end - begin
+            if self._columns[kind] >= 0:
+                for place in range(begin, end):
+                    self._release(frontier.order[place], self._columns[kind])
+                self._pass_on()
             self._seen += 1
-            kind = int(self._run.graph.types[nodes[0]])
-            self._first[kind] -= len(nodes)
-            own = self._node[nodes]
-            if own[0] >= 0:
-                self._free(self._countdown.release(own))
 
-    def _free(self, states: np.ndarray) -> None:
-        """No node of their type holds these up any longer."""
-        while len(states):
-            own = self._own[states]
-            firsts = np.bincount(self._types[states[own]], minlength=1)
-            for kind in firsts.nonzero()[0].tolist():
-                self._first[kind] += int(firsts[kind])
-            through = states[~own]
-            states = self._countdown.release(through) if len(through) else through
+    def _pass_on(self) -> None:
+        """Count the nodes that are free; what only lies on a way holds up nothing then."""
+        while self._free != _LAST:
+            cell = self._free
+            self._free = self._cells[cell]
+            node, column = cell // self._width, cell % self._width
+            kind = self._frontier.types[node]
+            if self._columns[kind] == column:
+                self._first[kind] += 1
+            else:
+                self._release(node, column)
+
+    def _release(self, node: int, column: int) -> None:
+        """Let a pair hold up no other any longer."""
+        for edge in range(self._offsets[node], self._offsets[node + 1]):
+            cell = self._readers[edge] * self._width + column
+            if self._cells[cell] != _NONE:
+                self._cells[cell] -= 1
+                if self._cells[cell] == 0:
+                    self._push(cell)
+
+    def _push(self, cell: int) -> None:
+        self._cells[cell] = self._free
+        self._free = cell
 
 
-def _paths_within_types(graph: Graph, waiting: np.ndarray) -> Tuple[Graph, np.ndarray, np.ndarray]:
-    """The paths from nodes to nodes of the same type, among those that have not run.
+def _pairs(graph: Graph, waiting: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+    """The types with several nodes on a path, and which nodes lie on a path within them.
+
+    Parameters
+    ----------
+    graph : Graph
+    waiting : numpy.ndarray
+        (n,) bool, whether a node has not run.
 
     Returns
     -------
-    paths : Graph
-        Its nodes are pairs of a type and a node: a node of the type itself, or one on a way from
-        a node of the type to another. Types with a single node on any path are left out.
-    own : numpy.ndarray
-        (number of pairs,) bool, pairs of the first kind.
-    pair : numpy.ndarray
-        (n,) intp, the pair of each node with its own type, or -1.
+    columns : numpy.ndarray
+        (num_types,) int32, the column of each type; -1 for one with a single node on any path.
+    cells : numpy.ndarray
+        (n, number of columns) int32, 0 for such a node that waits, else -1.
     """
-    n, parts = len(graph), []
-    step = max(1, _CHUNK // max(1, n))
-    for begin in range(0, graph.num_types, step):
-        kinds = np.arange(begin, min(begin + step, graph.num_types))
-        parts.append(_pairs(graph, kinds[~graph.alone[kinds]], waiting))
-    nodes, kinds = (np.concatenate(part) for part in zip(*parts))
-    order = np.lexsort((kinds, nodes))
-    nodes, kinds = nodes[order], kinds[order]
-    own = graph.types[nodes] == kinds
-    pair = np.full(n, -1)
-    pair[nodes[own]] = own.nonzero()[0]
-
-    # An edge for each edge of the graph and each type that both ends have a pair with.
-    keys = nodes * graph.num_types + kinds
-    bounds = np.searchsorted(nodes, np.arange(n + 1))
-    sizes = np.diff(bounds)[graph.readers]
-    edge = np.repeat(np.arange(len(sizes)), sizes)
-    reader = np.arange(len(edge)) + np.repeat(
-        bounds[graph.readers] - (np.cumsum(sizes) - sizes), sizes
-    )
-    wanted = graph.inputs[edge].astype(np.intp) * graph.num_types + kinds[reader]
-    producer = np.minimum(np.searchsorted(keys, wanted), max(0, len(keys) - 1))
-    kept = keys[producer] == wanted if len(keys) else np.zeros(0, bool)
-    producer, reader = producer[kept], reader[kept]
-    order = np.argsort(reader, kind='stable')
-    offsets = np.zeros(len(nodes) + 1, np.int64)
-    np.cumsum(np.bincount(reader, minlength=len(nodes)), out=offsets[1:])
-    paths = Graph(
-        kinds.astype(np.int32),
-        offsets,
-        producer[order].astype(np.int32),
-        graph.num_types,
-        graph.alone,
-    )
-    return paths, own, pair
-
-
-def _pairs(graph: Graph, kinds: np.ndarray, waiting: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
-    """Nodes, and types that they lie on a path within."""
-    if not len(kinds):
-        return np.zeros(0, np.intp), np.zeros(0, np.intp)
-    above, below = np.empty((2, len(graph), len(kinds)), np.int32)
-    above[graph.levels.order] = path_counts(graph, kinds)
-    below[len(graph) - 1 - graph.reversed.levels.order] = path_counts(graph.reversed, kinds)
-    own = graph.types[:, None] == kinds
-    inside = (above > 0) & (below > 0)
-    several = (above * own > 1).any(axis=0)
-    nodes, columns = np.nonzero(inside & several & waiting[:, None])
-    return nodes, kinds[columns]
+    columns, parts = np.full(graph.num_types, _NONE, np.int32), []
+    kinds = np.flatnonzero(~graph.alone & (graph.type_counts > 1))
+    step, width = max(1, _CHUNK // max(1, len(graph))), 0
+    for begin in range(0, len(kinds), step):
+        above = path_counts(graph, kinds[begin : begin + step])
+        several = above.max(axis=0, initial=0) > 1
+        some = kinds[begin : begin + step][several]
+        below = path_counts(graph.reversed, some)[::-1]
+        within = (above[:, several] > 0) & (below > 0) & waiting[:, None]
+        parts.append(np.where(within, 0, _NONE).astype(np.int32))
+        columns[some] = np.arange(width, width + len(some))
+        width += len(some)
+    return columns, np.concatenate([np.zeros((len(graph), 0), np.int32), *parts], axis=1)

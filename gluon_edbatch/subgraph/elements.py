@@ -42,16 +42,16 @@ class Elements(NamedTuple):
     ----------
     whole : SubgraphPart or None
         Of all values; None if there is nothing that depends on several.
-    each : SubgraphPart
-        Of one value, (N, ...), of each ragged argument.
-    ragged : tuple of bool
-        For each output of the call, whether it has the ragged axis: outputs of `each` are in the
-        order of those that have, and outputs of `whole` begin with those that have not.
+    each : SubgraphPart or None
+        Of one value, (N, ...), of each ragged argument; None if no output is ragged along axis 1.
+    axes : tuple of (int or None)
+        For each output of the call, its ragged axis, if it has one. Outputs of `each` are those
+        with axis 1, outputs of `whole` begin with those that have none, and others are of neither.
     """
 
     whole: Optional[SubgraphPart]
-    each: SubgraphPart
-    ragged: Tuple[bool, ...]
+    each: Optional[SubgraphPart]
+    axes: Tuple[Optional[int], ...]
 
 
 def elements(
@@ -72,7 +72,8 @@ def elements(
     Returns
     -------
     Elements or None
-        None where it is not proved that values have their results to themselves.
+        None where it is not proved that values have their results to themselves, or all outputs
+        are of neither part.
     """
     axes = dict.fromkeys(ragged, _AXIS)
     found = ragged_axes(graph.subgraph, shapes, axes)
@@ -83,7 +84,7 @@ def elements(
     if found is None or found.across:
         return None
     parts = _InTwo(graph, found.axes, arguments)
-    return parts.elements() if {*parts.axes_of_heads} <= {None, _AXIS} else None
+    return parts.elements() if {None, _AXIS}.intersection(parts.axes_of_heads) else None
 
 
 def _taken_apart(graph: Subgraph, axes: Mapping[Entry, int], across: FrozenSet[int]) -> Subgraph:
@@ -138,7 +139,7 @@ class _InTwo:
     def __init__(self, graph: StaticGraph, axes: Mapping[Entry, int], arguments: int):
         self._graph, self._axes, self._arguments = graph, axes, arguments
         self._subgraph = graph.subgraph
-        self.axes_of_heads = [axes.get(head) for head in self._subgraph.heads]
+        self.axes_of_heads = tuple([axes.get(head) for head in self._subgraph.heads])
 
     def elements(self) -> Elements:
         """The two parts."""
@@ -149,17 +150,19 @@ class _InTwo:
         each = self._for_each({entry: first + place for place, entry in enumerate(read)})
         return Elements(
             None if whole is None else self._part(whole),
-            self._part(each),
-            tuple([axis is not None for axis in self.axes_of_heads]),
+            self._part(each) if self._of_each() else None,
+            self.axes_of_heads,
         )
+
+    def _of_each(self) -> List[Entry]:
+        return [head for head in self._subgraph.heads if self._axes.get(head) == _AXIS]
 
     def _read_by_values(self) -> List[Entry]:
         """What operators on values read that has no ragged axis, and is computed of arguments."""
         graph, computed = self._subgraph, self._computed()
-        heads = [head for head in graph.heads if head in self._axes]
         found = {
             entry: None
-            for index in sorted(graph.ancestors(heads))
+            for index in sorted(graph.ancestors(self._of_each()))
             if any(entry in self._axes for entry in _outputs(graph, index))
             for entry in graph.nodes[index].inputs
             if entry not in self._axes and entry.node in computed
@@ -191,8 +194,8 @@ class _InTwo:
             if node.is_variable and Entry(index) in self._axes:
                 made = copy.add('expand_dims', made, axis=_AXIS)
             copy.moves(graph, index, made)
-        heads = [copy.moved[head] for head in graph.heads if head in self._axes]
-        return Subgraph.of(copy.nodes, [copy.add('squeeze', head, axis=_AXIS) for head in heads])
+        heads = [copy.add('squeeze', copy.moved[head], axis=_AXIS) for head in self._of_each()]
+        return Subgraph.of(copy.nodes, heads)
 
     def _part(self, subgraph: Subgraph) -> SubgraphPart:
         """With its inputs numbered from 0 on."""

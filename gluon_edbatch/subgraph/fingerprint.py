@@ -32,6 +32,8 @@ import mxnet as mx
 import numpy as np
 from mxnet import gluon
 
+from . import versions
+
 Fingerprint = Tuple[Tuple[str, Hashable], ...]
 
 _GLUON_STATE = frozenset(
@@ -45,6 +47,7 @@ _GLUON_STATE = frozenset(
 PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic)
 _EQUAL_IF_SAME = frozenset((bool, int, str, bytes, type(None)))  # plain ones of one type
 _MUTABLE = (list, dict, set, np.ndarray)
+_UNVERSIONED = (list, deque, set, np.ndarray, bytearray, types.MappingProxyType)
 _FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial)
 _OPAQUE = (mx.nd.NDArray, mx.sym.Symbol, gluon.Parameter, gluon.ParameterDict, mx.Context)
 _NOT_CALLED = frozenset(('__init__', '__new__', '__del__', '__repr__', '__str__'))
@@ -99,6 +102,36 @@ def exact(constant: Any) -> Hashable:
     return kind, constant
 
 
+class Kept:
+    """The fingerprint of a block, for as long as nothing that it was made of was changed.
+
+    Attributes
+    ----------
+    block : weakref.ref
+    fingerprint : tuple
+    containers : list or None
+        See `containers`; None before that was asked.
+    """
+
+    def __init__(self, block: gluon.Block, search: Any):
+        number = id(block)
+        self.block = weakref.ref(block, lambda _: _kept.pop(number, None))
+        self.fingerprint = tuple(search.found)
+        self.containers: Optional[List[Any]] = None
+        self.entries, self._held = search.entries, search.held
+
+
+_kept: Dict[int, Kept] = {}  # by id
+
+
+def _kept_of(block):
+    """What was kept of a block that is as it was."""
+    known = _kept.get(id(block))
+    if known is None or known.block() is not block or not versions.unchanged(known.entries):
+        return None
+    return known
+
+
 def fingerprint(block: gluon.Block) -> Fingerprint:
     """What the calls of a block read besides their arguments: differs if that does.
 
@@ -108,7 +141,15 @@ def fingerprint(block: gluon.Block) -> Fingerprint:
         Each value under the name by which the user knows it. Numbers, strings and containers of
         them count by value, NumPy arrays by contents, all other objects by identity.
     """
-    return _searched(block, lambda search: search.block(block, 'self'))
+    known = _kept_of(block)
+    if known is not None:
+        return known.fingerprint
+    search = _searched(block, lambda search: search.block(block, 'self'))
+    if search.entries is None:
+        _kept.pop(id(block), None)
+        return tuple(search.found)
+    known = _kept[id(block)] = Kept(block, search)
+    return known.fingerprint
 
 
 def state_of(block: gluon.Block, constants: Sequence[Any]) -> Fingerprint:
@@ -120,18 +161,19 @@ def state_of(block: gluon.Block, constants: Sequence[Any]) -> Fingerprint:
         for constant in constants:
             search.add(constant, f'the {type(constant).__name__} among the arguments')
 
-    return _searched(block, walk)
+    return tuple(_searched(block, walk).found)
 
 
-def _searched(block: gluon.Block, walk: Callable[['_Search'], Any]) -> Fingerprint:
-    """What a walk finds that looks for all names that a block's code mentions."""
+def _searched(block: gluon.Block, walk: Callable[['_Search'], Any]) -> '_Search':
+    """A walk that looks for all names that a block's code mentions."""
     names = _names.get(block, frozenset())
     while True:
         search = _Search(names)
         walk(search)
         if names.issuperset(search.mentioned):
-            return tuple(search.found)
+            return search
         names = _names[block] = names | search.mentioned
+        _kept.pop(id(block), None)  # which looked for fewer
 
 
 def changed(before: Fingerprint, after: Fingerprint) -> List[str]:
@@ -145,6 +187,9 @@ def containers(block: gluon.Block) -> List[Any]:
 
     Gluon's own blocks keep the keywords of their operators in dicts that nobody touches.
     """
+    known = _kept_of(block)
+    if known is not None and known.containers is not None:
+        return known.containers
     found = (
         []
         if type(block).__module__.startswith('mxnet.')
@@ -156,6 +201,8 @@ def containers(block: gluon.Block) -> List[Any]:
     )
     for child in block._children.values():
         found += containers(child)
+    if known is not None:
+        known.containers = found
     return found
 
 
@@ -178,6 +225,10 @@ class _Search:
     found : list of (str, hashable)
     mentioned : set of str
         What the code mentions that was found in this walk.
+    entries : list or None
+        What was looked at, by its versions (see `versions`); None if something has none.
+    held : list
+        What these need to stay.
     """
 
     def __init__(self, names: Union[FrozenSet[str], Any]) -> None:
@@ -187,6 +238,8 @@ class _Search:
         self._seen: Dict[int, Any] = {}  # by id; holds them
         self._left = _MOST_VALUES
         self._depth = 0
+        self.entries: Optional[List[tuple]] = []
+        self.held: List[Any] = []
 
     def block(self, block: gluon.Block, path: str) -> None:
         """All attributes of a block count, and how it is called."""
@@ -194,6 +247,9 @@ class _Search:
             return
         cls, children, parameters = type(block), block._children, block._reg_params
         attributes = block.__dict__
+        self._versioned(versions.OBJECT, block)
+        for kept in (children, parameters, block._forward_hooks, block._forward_pre_hooks):
+            self._versioned(versions.DICT, kept)
         for name, value in attributes.items():
             if name not in _GLUON_STATE and name not in children and name not in parameters:
                 self.add(value, f'{path}.{name}')
@@ -227,6 +283,7 @@ class _Search:
         if isinstance(value, PLAIN):
             return exact(value)
         if isinstance(value, np.ndarray) and value.dtype != object and value.nbytes <= _MOST_BYTES:
+            self.entries = None
             return 'array', value.shape, value.dtype.str, value.tobytes()
         if self._left > 0 and self._depth < _DEEPEST and not isinstance(value, _OPAQUE):
             self._depth += 1
@@ -237,10 +294,16 @@ class _Search:
             self._depth -= 1
             if items is not None:
                 return items
+        elif not isinstance(value, _OPAQUE):
+            self.entries = None
         return Same(value)
 
     def _items(self, value, path):
         """What a container holds; None for anything else."""
+        if isinstance(value, dict):
+            self._versioned(versions.DICT, value)
+        elif isinstance(value, _UNVERSIONED):
+            self.entries = None
         if isinstance(value, (list, tuple, deque)):
             return (type(value),) + tuple(
                 [self.frozen(item, path, position) for position, item in enumerate(value)]
@@ -268,10 +331,13 @@ class _Search:
             return
         elif isinstance(value, types.ModuleType):
             if not _is_library(value.__name__):
+                self._versioned(versions.DICT, vars(value))
                 self._named(vars(value), path)
         elif isinstance(value, type):
+            self._versioned(versions.TYPE, value)
             self._class(value, value, path)
         elif not type(value).__module__.startswith('mxnet.'):
+            self._versioned(versions.OBJECT, value)
             self._named(getattr(value, '__dict__', {}), path)
             self._class(value, type(value), path)
 
@@ -296,6 +362,7 @@ class _Search:
                     value = value.fget
                 elif isinstance(value, types.MemberDescriptorType) and owner is not cls:
                     value = getattr(owner, name, None)
+                    self.entries = None
                 if name in self._names or (
                     isinstance(value, types.FunctionType)
                     and name.startswith('__')
@@ -306,6 +373,7 @@ class _Search:
     def _function(self, function, path) -> None:
         """What a function reads: closure, defaults and global variables."""
         if isinstance(function, functools.partial):
+            self.entries = None
             self.add((function.args, function.keywords), path)
             self._function(function.func, path)
         elif isinstance(function, types.MethodType):
@@ -323,8 +391,12 @@ class _Search:
         code, variables = function.__code__, function.__globals__
         names = _names_in(code)
         self.mentioned |= names
+        self._versioned(versions.FUNCTION, function)
+        if function.__defaults__:
+            self._hold(function.__defaults__)
         for name, cell in zip(code.co_freevars, function.__closure__ or ()):
             if name != '__class__':
+                self.entries = None
                 self.add(_cell_contents(cell), name)
         for name in sorted(names & variables.keys()):
             self.add(variables[name], name)
@@ -335,6 +407,22 @@ class _Search:
     def add(self, value: Any, path: str) -> None:
         """Append what a value is now to `found`."""
         self.found.append((path, self.frozen(value, path)))
+
+    def _versioned(self, kind: int, value: Any) -> None:
+        """Something that was looked at."""
+        if self.entries is not None:
+            entry = versions.entry(kind, value)
+            if entry is None:
+                self.entries = None
+            else:
+                self.entries.append(entry)
+
+    def _hold(self, defaults: tuple) -> None:
+        """Keep what may be replaced, so that nothing else gets its address."""
+        if all([isinstance(value, PLAIN) for value in defaults]):
+            self.held.append(defaults)
+        else:  # it might hold the block itself
+            self.entries = None
 
     def _is_new(self, value) -> bool:
         """Whether it was not met before in this walk."""

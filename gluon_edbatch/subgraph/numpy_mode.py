@@ -6,7 +6,7 @@ them, and so they are wherever they are kept; ``()`` is what users see.
 """
 
 import math
-from typing import Any, Callable, Dict, List, Optional, Sequence, Union
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 import mxnet as mx
 import numpy as np
@@ -381,12 +381,52 @@ def _dot(rewriter: Rewriter, node: NodeView) -> Replaced:
 
 
 def _matmul(rewriter: Rewriter, node: NodeView) -> Replaced:
+    """Matrix by matrix, of one head or of several."""
     one, other = node.inputs
     if len(other.shape) <= 2:
         return _dot(rewriter, node)
-    if not node.floating or len(one.shape) != 3 or one.shape[:1] != other.shape[:-2]:
+    rank = len(one.shape)
+    if not node.floating or rank not in (3, 4) or one.shape[:-2] != other.shape[:-2]:
         return None
-    return rewriter.instead(node, 'batch_dot')
+    other, turned = _not_turned(rewriter, other)
+    rows = math.prod(node.shape[:-2])
+    if rank == 4:
+        one, other = (
+            rewriter.add('Reshape', [each], (rows, *each.shape[2:]), shape=(-3, 0, 0))
+            for each in (one, other)
+        )
+    product = rewriter.add(
+        'batch_dot', [one, other], (rows, *node.shape[-2:]), transpose_b=bool(turned)
+    )
+    if rank == 3:
+        return product
+    return rewriter.add('Reshape', [product], node.shape, shape=(-4, -1, node.shape[1], 0, 0))
+
+
+def _batch_dot(rewriter: Rewriter, node: NodeView) -> Replaced:
+    """Without turning an array before, which native operators know as an attribute."""
+    one, other = node.inputs
+    other, turned = _not_turned(rewriter, other)
+    if not turned:
+        return None
+    return rewriter.add(
+        'batch_dot',
+        [one, other],
+        node.shape,
+        transpose_a=node.attrs.flag('transpose_a'),
+        transpose_b=not node.attrs.flag('transpose_b'),
+    )
+
+
+def _not_turned(rewriter: Rewriter, operand: Operand) -> Tuple[Operand, bool]:
+    """What an operand is made of by turning each matrix, if it is; and whether."""
+    made, rank = rewriter.nodes[operand.node], len(operand.shape)
+    if made.op not in ('transpose', 'SwapAxis'):
+        return operand, False
+    if made.attrs.order(made.op, rank) != [*range(rank - 2), rank - 1, rank - 2]:
+        return operand, False
+    (entry,), shape = made.inputs, operand.shape
+    return Operand(entry.node, entry.output, (*shape[:-2], shape[-1], shape[-2])), True
 
 
 def _of_one_matrix(rewriter: Rewriter, node: NodeView) -> Replaced:
@@ -433,6 +473,7 @@ _RULES: Dict[str, Rule] = {
     '_npi_broadcast_to': _or_of_no_axes(_broadcast_to),
     '_np_dot': _dot,
     '_npi_matmul': _matmul,
+    'batch_dot': _batch_dot,
     '_linalg_det': _of_one_matrix,
     '_linalg_slogdet': _of_one_matrix,
     'Embedding': _of_one_position(0),

@@ -24,9 +24,11 @@ class CompileOptions:
     whole_values : bool, default True
         Batches of calls whose rows depend on each other, with an axis of their own.
     at_once : bool, default True
-        Few calls, and large ones, run as in eager Gluon where that is faster than in batches. That
-        is measured in the first evaluations, so which ones do, and with it how values are rounded,
-        may differ from process to process: off, nothing is measured, and all are batched.
+        Few calls, and large ones, run as in eager Gluon where that is faster than in batches; where
+        whole scopes are, they record nothing, and calls give ordinary NDArrays. That is measured in
+        the first scopes, so which ones do, and with it how values are rounded, may differ from
+        process to process. Off, nothing is measured, and all are batched; `save_measured` and
+        `load_measured` keep what was measured for other runs.
     buckets : bool, default True
         Calls of a block on arrays of different lengths, such as whole sentences, padded to a few
         lengths, where that is proved to change nothing.
@@ -71,6 +73,11 @@ class CompileOptions:
         for name, value in self.items():
             if not isinstance(value, bool):
                 raise ValueError(f'compile option {name} is True or False, not {brief(value)}')
+
+        object.__setattr__(self, '_hash', hash(tuple(self.items())))
+
+    def __hash__(self) -> int:
+        return self._hash  # type: ignore[attr-defined]  # asked for at every kind of call
 
     @classmethod
     def names(cls) -> Tuple[str, ...]:

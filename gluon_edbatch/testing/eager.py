@@ -13,7 +13,7 @@ from mxnet.ndarray import NDArray
 
 from ..api.functional import forward
 from ..api.mixin import eagerly
-from ..api.scope import batching
+from ..api.scope import recording
 from ..brief import brief
 from ..errors import EdbError
 from ..mx.parameters import context_of
@@ -232,7 +232,7 @@ class _Model:
         """All samples in one scope."""
 
         def run() -> Any:
-            with batching(scheduler):
+            with recording(scheduler):
                 results = [self._call(sample) for sample in self.samples]
             promised = {
                 path: (value.shape, value.dtype, value.ctx)

@@ -136,6 +136,8 @@ class BatchedSystem(GluonSystem):
 
     def __init__(self, workload: Workload, settings: Settings):
         super().__init__(workload, settings)
+        self.net.hybridize()  # of no account but for calls that run at once, as in eager Gluon
+        self.loss.hybridize()
         self.scheduler = scheduler_of(settings.system)
         self.scope = None
         self._reuse = None

@@ -8,7 +8,7 @@ import pytest
 from mxnet import autograd, gluon, nd
 
 import gluon_edbatch as edb
-from gluon_edbatch.execute import choice
+from gluon_edbatch.execute import choice, whole_scopes
 from gluon_edbatch.execute.at_once import CallsAtOnce
 from gluon_edbatch.execute.evaluate import Evaluator
 from gluon_edbatch.record import forms
@@ -20,8 +20,10 @@ TREES = random_trees(4)
 
 @pytest.fixture(autouse=True)
 def nothing_is_measured(monkeypatch):
-    """Here it is, as users have it, of types that no other test sees."""
+    """Here it is, as users have it, of types that no other test sees; not of whole scopes."""
     monkeypatch.setattr(forms, 'operator_types', {})
+    monkeypatch.setattr(whole_scopes, '_UNTIMED', 1 << 30)
+    monkeypatch.setattr(whole_scopes, '_UNTIMED_HEAVY', 1 << 30)
 
 
 @pytest.fixture

@@ -133,6 +133,38 @@ def test_arguments_that_the_type_itself_computes_are_not_known():
     assert_matches_eager(run, [3, 1, 4], blocks=[net])
 
 
+class BothWays(gluon.HybridBlock):
+    """tanh(W x + V y), of which either may be there before."""
+
+    def __init__(self):
+        super().__init__()
+        with self.name_scope():
+            self.of_x, self.of_y = nn.Dense(H, in_units=H), nn.Dense(H, in_units=H)
+
+    def hybrid_forward(self, F, x, y):
+        return F.tanh(self.of_x(x) - 0.5 * self.of_y(y))
+
+
+def test_a_type_in_two_ways_in_turn():
+    """What runs natively of the one is not taken for the other."""
+    net, before = started(BothWays()), started(nn.Dense(H, in_units=H))
+
+    def run(case):
+        known_first, length = case
+        given = mx.nd.ones((1, H))
+        state = before(given)  # a type that is the first one both ways
+        for place in range(length):
+            one = given * (0.1 * (place + 1))
+            state = net(one, state) if known_first else net(state, one)
+        return state
+
+    for known_first in (True, False, True, False):
+        cases = [(known_first, length) for length in (3, 1, 4)]
+        assert_matches_eager(run, cases, blocks=[net, before])
+        (batch,) = hoisted(twice(lambda: [run(case) for case in cases]))
+        assert batch.rows == 8
+
+
 def test_the_report_counts_batches_as_scheduled():
     for _ in range(2):
         with edb.batching() as scope:

@@ -13,7 +13,7 @@ from mxnet.gluon import nn
 import gluon_edbatch as edb
 from gluon_edbatch.execute.executable import executable
 from gluon_edbatch.execute.gradients import Gradients
-from gluon_edbatch.execute.native import compiler, library, stopwatch
+from gluon_edbatch.execute.native import compiler, library, native_run, stopwatch
 from gluon_edbatch.execute.native.program import native_program
 from gluon_edbatch.execute.steps import steps
 from gluon_edbatch.subgraph.node_type import NodeType
@@ -296,15 +296,17 @@ def test_gradients_that_nobody_asks_for_are_left_out(monkeypatch):
     others is what was there."""
     net = started(Shared())
     wanted = net.one.weight.data()
-    operator, runs, others = mx.nd.op.edb_run_backward, [], []
+    run_for_effect, runs, others = native_run.run_for_effect, [], []
 
-    def watched(*inputs, modes, **attributes):
-        runs.append(modes)
-        unwanted = [array for array, mode in zip(inputs[-len(modes) :], modes) if mode == '-']
-        for array in unwanted:
-            array[:] = 7
-        operator(*inputs, modes=modes, **attributes)
-        others.extend([array.copy() for array in unwanted])
+    def watched(name, handles, modes='', **attributes):
+        seven = mx.nd.full((1,), 7)  # gets the place of arrays that are not wanted
+        unwanted = [place for place, mode in enumerate(modes, -len(modes)) if mode == '-']
+        for place in unwanted:
+            handles[place] = seven.handle
+        run_for_effect(name, handles, modes=modes, **attributes)
+        if name == 'edb_run_backward':
+            runs.append(modes)
+            others.append(seven)
 
     def gradient(scope):
         with autograd.record():
@@ -314,10 +316,10 @@ def test_gradients_that_nobody_asks_for_are_left_out(monkeypatch):
         return autograd.grad(loss, [wanted])[0].asnumpy()
 
     expected = gradient(contextlib.nullcontext)
-    monkeypatch.setattr(mx.nd.op, 'edb_run_backward', watched)
+    monkeypatch.setattr(native_run, 'run_for_effect', watched)
     np.testing.assert_allclose(gradient(edb.batching), expected, rtol=1e-5, atol=1e-6)
     assert sorted(runs) == ['aa---', 'aw-']  # of the arena's gradient, and of the weights'
-    assert all((array == 7).asnumpy().all() for array in others)
+    assert all((array == 7).asnumpy().all() for array in others) and len(others) == 2
 
 
 @pytest.mark.parametrize('request_, result', [(0, [3, 3]), (1, [2, 4]), (2, [2, 4]), (3, [5, 7])])
@@ -491,6 +493,7 @@ from gluon_edbatch.ops.instructions import BINARY, UNARY, Opcode
 
 MODELS = {
     'Affine': lambda F, x: x * 2 + 1, 'Sigmoid': lambda F, x: F.sigmoid(x),
+    'Held': lambda F, x: F.BlockGrad(x) + x,
     'Tanh': lambda F, x: F.tanh(x), 'Relu': lambda F, x: F.relu(x), 'Exp': lambda F, x: F.exp(x),
     'Log': lambda F, x: F.log(x), 'Square': lambda F, x: F.square(x),
     'Sqrt': lambda F, x: F.sqrt(x), 'Abs': lambda F, x: F.abs(x),
@@ -709,7 +712,32 @@ class SharedIds(gluon.HybridBlock):
 def test_ids_of_several_tables(stopped, types):
     block = started(SharedIds(stopped))
     assert_matches_eager(block, [0, 3, 1, 3], hybridized=[False], schedulers=['agenda'])
-    assert any(native_program(kind) is not None for kind in types) != stopped
+    assert all(native_program(kind) is not None for kind in types)
+
+
+HELD = {
+    'a factor': lambda F, x: F.BlockGrad(F.tanh(x)) * x,
+    'straight through': lambda F, x: x + F.BlockGrad(F.relu(x) - x),
+    'a part': lambda F, x: F.tanh(F.concat(F.BlockGrad(x * 2), x, dim=1)),
+    'a result': lambda F, x: [F.BlockGrad(F.sigmoid(x)), x * x],
+    'by hand': lambda F, x: F.broadcast_sub(x, F.BlockGrad(F.sum(x, axis=1, keepdims=True))),
+}
+
+
+@pytest.mark.parametrize('name', HELD)
+def test_what_is_held_from_autograd(name, types):
+    dense, net = started(nn.Dense(3, in_units=4)), nn.HybridLambda(HELD[name])
+    samples = [mx.nd.array([[1, -2, 3, place]]) for place in range(3)]
+    for x in samples:
+        x.attach_grad()
+    assert_matches_eager(
+        lambda x: net(dense(x)),
+        samples,
+        blocks=[dense, net],
+        hybridized=[False],  # of which MXNet's own graphs have no gradients where one is held
+        schedulers=['agenda'],
+    )
+    assert all(native_program(kind) is not None for kind in types if 'Lambda' in kind.name)
 
 
 @pytest.mark.parametrize(

@@ -75,12 +75,26 @@ def attention(F, x, scale=lambda F, x: x, keys=lambda F, x: x):
     return joined(F, F.batch_dot(weights, heads(F, F.sigmoid(x))))
 
 
+def one_head(F, x):
+    return F.batch_dot(F.softmax(F.batch_dot(x, x * 2, transpose_b=True) * 0.4), F.sigmoid(x))
+
+
+def swapped(F, x):
+    x = F.swapaxes(F.reshape(x, shape=(0, 0, HEADS, -1)), 1, 2)
+    weights = F.softmax(F.batch_dot(*[F.reshape(x, shape=(-3, 0, 0))] * 2, transpose_b=True))
+    x = F.reshape(F.batch_dot(weights, F.reshape(x, shape=(-3, 0, 0))), shape=(-4, -1, HEADS, 0, 0))
+    return F.reshape(F.swapaxes(x, 1, 2), shape=(0, 0, -1))
+
+
 PACKED = {
     'position by position': lambda F, x: F.relu(x) * 2,
     'mean': lambda F, x: F.broadcast_add(x, F.mean(x, axis=1, keepdims=True)),
     'softmax': lambda F, x: F.softmax(x, axis=1),
     'first': lambda F, x: F.broadcast_mul(x, F.slice_axis(x, axis=1, begin=0, end=1)),
     'attention': attention,
+    'one head': one_head,
+    'one head of several': lambda F, x: one_head(F, attention(F, one_head(F, x))),
+    'heads by swapping axes': swapped,
     'scaled': lambda F, x: attention(F, x, lambda F, scores: scores * 0.7),
     'scaled below zero': lambda F, x: attention(F, x, lambda F, scores: scores / -0.3),
     'keys scaled': lambda F, x: attention(F, x, keys=lambda F, k: F.contrib.div_sqrt_dim(k)),

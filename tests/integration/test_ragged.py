@@ -229,6 +229,12 @@ NATIVE = {  # in native operators, without padding
             q,
         )
     ),
+    'each to each': lambda: Block(
+        lambda F, q, m, n: (
+            F.sum(F.batch_dot(F.softmax(F.batch_dot(m, F.tanh(m), transpose_b=True)), m), axis=1)
+            + q
+        )
+    ),
     'pick of columns': lambda: Block(lambda F, q, m, n: F.pick(F.tanh(m), q * 3, axis=1) + q),
     'mean by lengths': lambda: Block(
         lambda F, q, m, n: F.broadcast_div(
@@ -253,6 +259,9 @@ PADDED = {
     ),
     'normalised': lambda: Block(
         lambda F, q, m, n: F.sum(F.L2Normalization(m + 1, mode='channel') * m, axis=1) + q
+    ),
+    'so far': lambda: Block(
+        lambda F, q, m, n: F.sum(F.exp(F.cumsum(F.log(F.sigmoid(m)), axis=1)) * m, axis=1) + q
     ),
     'several axes': lambda: Block(
         lambda F, q, m, n: F.broadcast_add(

@@ -3,6 +3,7 @@
 import mxnet as mx
 import numpy as np
 import pytest
+from gluonnlp.model.attention_cell import DotProductAttentionCell, MLPAttentionCell
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mxnet import autograd, gluon, nd
@@ -132,6 +133,64 @@ class Attention(gluon.HybridBlock):
         hidden = F.tanh(F.broadcast_add(self.memory(memory), query))
         weights = F.softmax(self.score(hidden), axis=1)
         return F.batch_dot(weights, memory, transpose_a=True).reshape((0, -1)), weights, hidden
+
+
+class ByRows(gluon.HybridBlock):
+    """Weights are (N, 1, K), as library code has them."""
+
+    def hybrid_forward(self, F, query, memory):
+        query = F.expand_dims(query, axis=1)
+        weights = F.softmax(F.batch_dot(query, memory, transpose_b=True), axis=-1)
+        return F.batch_dot(weights, memory), [weights, F.broadcast_add(memory, query)]
+
+
+@pytest.mark.parametrize('native', [False, True])
+def test_weights_along_another_axis_cost_nothing_unless_looked_at(native):
+    net, samples = ByRows(), arrays()
+    model = of_ragged(lambda r, q: net(q, r))
+    with edb.compile_options(native=native):
+        assert_matches_eager(
+            model, samples, unpack=True, blocks=[net], schedulers=['agenda'], atol=2e-6
+        )
+        found = types_of(of_ragged(lambda r, q: net(q, r)[0]), samples)
+        assert [batches for _, batches in found] == [1]
+        found = types_of(of_ragged(lambda r, q: net(q, r)[1][1]), samples)
+        assert [batches for _, batches in found] == [1]
+
+
+@pytest.mark.parametrize('units', [H, None])
+@pytest.mark.parametrize('make', [MLPAttentionCell, DotProductAttentionCell])
+def test_attention_cells_of_gluonnlp_on_ragged_memories(make, units):
+    cell, samples = make(units or 4) if make is MLPAttentionCell else make(units), arrays()
+    initialized(cell)
+    model = of_ragged(lambda r, q: cell(column(q), r, r))
+    assert_matches_eager(
+        model, samples, unpack=True, blocks=[cell], schedulers=['agenda'], atol=2e-6
+    )
+    contexts = of_ragged(lambda r, q: cell(column(q), r, r)[0])
+    assert [batches for _, batches in types_of(contexts, samples)] == [1]
+
+
+def test_arguments_that_are_no_values_take_the_same_way():
+    """Here a number; a call with one value comes after one with none, which is one of zeros."""
+
+    class Scaled(gluon.HybridBlock):
+        def hybrid_forward(self, F, scale, memory):
+            memory = F.broadcast_mul(F.expand_dims(F.expand_dims(scale, axis=1), axis=1), memory)
+            weights = F.softmax(F.sum(memory, axis=2), axis=1)
+            return F.sum(memory, axis=1), F.expand_dims(weights, axis=1)
+
+    net = Scaled()
+    samples = [(2.0 + place, values) for place, (_, values) in enumerate(arrays((0, 1, 3)))]
+
+    def model(number, values):
+        return net(number, edb.ragged(values, shape=(1, H)))
+
+    assert_matches_eager(
+        model, samples, unpack=True, blocks=[net], schedulers=['agenda'], atol=2e-6
+    )
+    sums = types_of(lambda number, values: model(number, values)[0], samples)
+    assert [batches for _, batches in sums] == [1]
 
 
 class Encoder(gluon.HybridBlock):
@@ -333,6 +392,16 @@ def test_programs_by_chance(lengths, program, native):
         )
 
 
+@pytest.mark.parametrize('native', [False, True])
+def test_a_batch_of_which_no_call_has_values(native):
+    """Nothing of it has a gradient, but what its result goes into has."""
+    model = of_ragged(lambda r, q: [r.sum(axis=1) + q, (r * 2).softmax(axis=1).max(axis=1) * q])
+    with edb.compile_options(native=native):
+        assert_matches_eager(
+            model, arrays((0, 0)), unpack=True, blocks=[], schedulers=['agenda'], atol=2e-6
+        )
+
+
 # --- as values -----------------------------------------------------------------------------------
 
 
@@ -404,7 +473,7 @@ def test_values_that_do_not_fit(inside):
         for values in ([one, other], [one, nd.ones((1, 2))]):
             with pytest.raises(edb.RecordError, match='(?s)one shape, dtype.*test_ragged_results'):
                 edb.ragged(values)
-        with pytest.raises(edb.RecordError, match='(?s)ragged.words..*test_ragged_results'):
+        with pytest.raises(edb.RecordError, match='(?s)each.*ragged.words..*test_ragged_results'):
             edb.ragged([edb.ragged([one]), edb.ragged([one, one])])
         with pytest.raises(edb.RecordError, match="(?s)takes arrays, not 'x'.*test_ragged_results"):
             edb.ragged(['x'])

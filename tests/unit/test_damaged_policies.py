@@ -60,7 +60,7 @@ def policy_of(encoding):
         table={},
     )
     run = Run(policy.number(graph))
-    state, choose, table = policy.encoding.follow(run), SufficientCondition(run).best, {}
+    state, choose, table = policy.encoding.follow(run), SufficientCondition(run).choose, {}
     while run.settle():
         table[state()] = kind = choose()
         run.take(kind)

@@ -198,6 +198,65 @@ def test_sufficient_condition_by_hand():
     assert len(SufficientConditionScheduler().schedule(graph)) == 3
 
 
+# Looking ahead, against its definition
+
+
+def chains(*words):
+    """A chain of calls for each word, whose letters are the types."""
+    types, inputs = [], []
+    for word in words:
+        for place, letter in enumerate(word):
+            inputs.append([len(types) - 1] if place else [])
+            types.append('abcd'.index(letter))
+    return Graph.from_lists(types, inputs, 4)
+
+
+def heaviest(graph, frontier, top, steps):
+    """The most that the ways from the nodes of so many batches can weigh, and the types that can
+    be the first of such batches."""
+    gains = {}
+    for kind in frontier.kinds() if steps else ():
+        behind = [top - int(height) for height in graph.height[frontier.ready(kind)]]
+        gain = sum(np.exp(-2.0 * each) for each in behind if each <= 8)
+        if gain:
+            following = frontier.copy()
+            following.advance(kind)
+            gains[kind] = gain + heaviest(graph, following, top, steps - 1)[0]
+    most = max(gains.values(), default=0.0)
+    return most, [kind for kind, gain in gains.items() if gain > most * (1 - 1e-8)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.text('abc', min_size=1, max_size=12), min_size=2, max_size=6))
+def test_look_ahead_begins_the_batches_that_weigh_most(words):
+    graph = chains(*words)
+    run = Run(graph)
+    choose = UNSEEN['look ahead'](run)
+    while run.settle():
+        top = max(graph.height[run.frontier.ready(kind)].max() for kind in run.frontier.kinds())
+        before, waiting = repr(run.frontier), run.frontier.copy()
+        kind = choose()
+        assert kind in heaviest(graph, run.frontier, top, 4)[1]
+        assert repr(run.frontier) == before
+        assert run.take(kind).tolist() == waiting.take(kind).tolist()
+        assert repr(run.frontier) == repr(waiting)  # the search undid what it counted down
+
+
+@pytest.mark.parametrize(
+    'name, times, batches',
+    [
+        ('longest way', 1, 'bcbcaa'),
+        ('look ahead', 1, 'cbcaa'),
+        ('look ahead', 200, 'bcbcaa'),  # too many chains to try anything
+    ],
+)
+def test_look_ahead_by_hand(name, times, batches):
+    graph = chains(*['cbc', 'baa'] * times)
+    run = Run(graph)
+    run.finish(UNSEEN[name](run))
+    assert ''.join('abcd'[graph.types[batch[0]]] for batch in run.schedule()) == batches
+
+
 # Policies
 
 

@@ -32,12 +32,6 @@ def test_tree_by_hand():
     assert len(graph) == 5 and graph.num_types == 2
     assert repr(graph) == 'Graph(5 nodes, 6 edges, 2 types)'
     assert graph.depth.tolist() == [0, 0, 1, 2, 3]
-    assert [
-        graph.levels.order[a:b].tolist()
-        for a, b in zip(graph.levels.bounds[:-1], graph.levels.bounds[1:])
-    ] == [[0, 1], [2], [3], [4]]
-    assert len(graph.levels) == 4
-    assert graph.sources.tolist() == [0, 1]
     assert graph.readers.tolist() == [2, 2, 3, 3, 4, 4]
     assert graph.type_counts.tolist() == [2, 3]
     offsets, nodes, fan_in = graph.consumers
@@ -54,8 +48,8 @@ def test_same_producer_at_the_border_of_two_readers_is_two_edges():
 @pytest.mark.parametrize('num_types', [0, 1, 3])
 def test_empty_graph(num_types):
     graph = Graph.from_lists([], [], num_types)
-    assert len(graph) == 0 and len(graph.levels) == 0
-    assert graph.depth.tolist() == graph.sources.tolist() == graph.levels.order.tolist() == []
+    assert len(graph) == 0
+    assert graph.depth.tolist() == graph.height.tolist() == []
     assert graph.consumers.offsets.tolist() == [0]
     assert graph.type_counts.tolist() == [0] * num_types
 
@@ -122,13 +116,9 @@ def test_from_lists_refuses_lists_that_do_not_fit():
 
 @settings(max_examples=400, deadline=None)
 @given(graph=graphs())
-def test_depth_levels_and_consumers_are_as_defined(graph):
+def test_depth_height_and_consumers_are_as_defined(graph):
     assert graph.depth.tolist() == depth_by_definition(graph)
     assert graph.height.tolist() == graph.reversed.depth.tolist()[::-1]
-    order, bounds = graph.levels
-    assert order.tolist() == sorted(range(len(graph)), key=lambda node: graph.depth[node])
-    depths = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
-    assert np.array_equal(graph.depth[order], depths)
 
     offsets, nodes, fan_in = graph.consumers
     edges = [
@@ -150,11 +140,13 @@ def test_depth_levels_and_consumers_are_as_defined(graph):
 @given(graph=graphs(), seed=st.integers(0, 1000))
 def test_countdown_gives_each_node_when_its_last_input_has_run(graph, seed):
     random = Random(seed)
-    rows, done, ready = in_lists(graph), set(), set(graph.sources.tolist())
+    rows, done, room = in_lists(graph), set(), np.empty(len(graph), np.int32)
     countdown = Countdown(graph)
+    ready = {node for node, row in enumerate(rows) if not row}
     while ready:
         some = set(random.sample(sorted(ready), random.randint(1, len(ready))))
-        released = countdown.release(np.array(sorted(some))).tolist()
+        nodes = np.array([-1, *sorted(some), -1], np.int32)
+        released = room[: countdown.release(nodes, 1, len(some) + 1, room)].tolist()
         done |= some
         expected = {
             node for node, row in enumerate(rows) if some.intersection(row) and done.issuperset(row)

@@ -160,7 +160,7 @@ def test_slopes_read_what_they_need(tmp_path):
     text = header()
     declared = set(re.findall(r'Slope\{"(\w+)"', text))
     assert {name for name, _ in found} == declared and len(declared) > 20
-    assert wrong(found) == set()
+    assert wrong(found) == {'Held'}  # which is held from autograd
 
 
 def test_what_slopes_need_is_seen(tmp_path):
@@ -235,6 +235,7 @@ MAKERS = {  # attributes by chance, of operators that have some
     'stack': lambda random: {'axis': int(random.randint(1, 4))},
     'Concat': lambda random: {'dim': int(random.randint(1, 3))},
     'slice_axis': lambda random: {'axis': int(random.randint(1, 3)), 'begin': 1, 'end': 3},
+    '_np_cumsum': lambda random: {'axis': int(random.randint(1, 3))},
     'SequenceMask': lambda random: {
         'axis': int(random.choice([1, 1, 0])),
         'use_sequence_length': True,

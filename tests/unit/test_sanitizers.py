@@ -1,14 +1,17 @@
 """The C++ of the native operators: compiled where a warning is an error, and run where reading
-memory that nobody has, or what has no defined result, ends the program."""
+memory that nobody has, what has no defined result, or what threads read and write at once, ends
+the program."""
 
+import shutil
 import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from gluon_edbatch.execute.native import compiler
-from support.processes import ROOT, run_python
+from support.processes import ROOT, run
 
 try:
     COMPILER = compiler.find_compiler()
@@ -32,26 +35,37 @@ def test_nothing_is_warned_of(flags, tmp_path):
     compiler.compile_without_warnings(COMPILER, MXNET, flags, tmp_path / 'operators.o')
 
 
-def run_sanitized(*arguments):
-    """A Python program, with the native operators under AddressSanitizer and UBSan. The first is to
-    be loaded before all else, with the library whose exceptions it watches; Python's own
-    allocations live until it ends, so what leaks is not asked."""
+SANITIZERS = {'memory': 'libasan', 'threads': 'libtsan'}
+
+
+def run_sanitized(what, *arguments):
+    """A Python program, with the native operators on three threads under AddressSanitizer and
+    UBSan, or under ThreadSanitizer. These are to be loaded before all else, with the library whose
+    exceptions they watch. Python's own allocations live until it ends, so what leaks is not asked;
+    MXNet itself is not compiled so that its threads could be understood."""
     libraries = [
         subprocess.run(
             [COMPILER, f'-print-file-name={name}.so'], check=True, text=True, stdout=subprocess.PIPE
         ).stdout.strip()
-        for name in ('libasan', 'libstdc++')
+        for name in (SANITIZERS[what], 'libstdc++')
     ]
     if not all(Path(library).is_absolute() for library in libraries):
-        pytest.skip(f'{COMPILER} has no AddressSanitizer')
-    return run_python(
-        *arguments,
+        pytest.skip(f'{COMPILER} has no {SANITIZERS[what]}')
+    command = [sys.executable, *arguments]
+    if what == 'threads':  # which cannot live with all that addresses may be
+        if not shutil.which('setarch'):
+            pytest.skip('there is no setarch')
+        command = ['setarch', '-R', *command]
+    return run(
+        command,
         cwd=ROOT,
-        GLUON_EDBATCH_SANITIZE='1',
+        OMP_NUM_THREADS='3',
+        GLUON_EDBATCH_SANITIZE=what,
         GLUON_EDBATCH_NATIVE='1',
         LD_PRELOAD=' '.join(libraries),
         ASAN_OPTIONS='detect_leaks=0',
         UBSAN_OPTIONS='print_stacktrace=1',
+        TSAN_OPTIONS='ignore_noninstrumented_modules=1',
     )
 
 
@@ -79,7 +93,7 @@ edb.stack(values).wait_to_read()
 @pytest.mark.slow
 def test_writing_beside_an_array_is_seen():
     """Otherwise the next test would tell nothing."""
-    result = run_sanitized('-W', 'ignore', '-c', SHORT_ARENA)
+    result = run_sanitized('memory', '-W', 'ignore', '-c', SHORT_ARENA)
     assert result.returncode and 'heap-buffer-overflow' in result.stderr, result.stderr
     assert 'execute/native/src/' in result.stderr
 
@@ -88,6 +102,7 @@ def test_writing_beside_an_array_is_seen():
 def test_native_operators_read_and_write_what_is_theirs():
     """But for the tests that start programs: those are about finding and loading the library."""
     result = run_sanitized(
+        'memory',
         '-m',
         'pytest',
         '-q',
@@ -97,6 +112,63 @@ def test_native_operators_read_and_write_what_is_theirs():
         '-k',
         'not level and not compiler and not folder and not switched_off '
         'and not stopwatch and not kept',
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert 'passed' in result.stdout
+
+
+OVERLAPPING_RESULTS = """
+import mxnet as mx, gluon_edbatch as edb
+from gluon_edbatch.execute.native import native_run
+
+class Both(mx.gluon.HybridBlock):
+    def hybrid_forward(self, F, x):
+        return F.tanh(x), F.sigmoid(x)
+
+def evaluate():
+    with edb.batching():
+        values = [net(sample) for sample in samples]
+    return edb.forward(values)
+
+net = Both()
+samples = [mx.nd.ones((1, 4000)) * i for i in range(200)]
+evaluate()
+mx.nd.waitall()
+print('one after the other', flush=True)
+batch_words = native_run.batch_words
+
+def overlapping(*arguments):
+    words, rows, values = batch_words(*arguments)
+    words[-1] = words[-3] + 1  # where the second result begins, and the first
+    return words, rows, values
+
+native_run.batch_words = overlapping
+for _ in range(20):
+    evaluate()
+mx.nd.waitall()
+"""
+
+
+@pytest.mark.slow
+def test_threads_that_write_the_same_rows_are_seen():
+    result = run_sanitized('threads', '-W', 'ignore', '-c', OVERLAPPING_RESULTS)
+    assert result.returncode and 'ThreadSanitizer: data race' in result.stderr, result.stderr
+    assert 'edb::WholeRun' in result.stderr and 'one after the other' in result.stdout
+
+
+@pytest.mark.slow
+def test_threads_of_native_operators_do_not_meet():
+    result = run_sanitized(
+        'threads',
+        '-m',
+        'pytest',
+        '-q',
+        '-s',
+        '-p',
+        'no:cacheprovider',
+        'tests/integration/test_threads.py',
+        '-k',
+        'bits or raised',
     )
     assert result.returncode == 0, result.stdout + result.stderr
     assert 'passed' in result.stdout

@@ -59,6 +59,7 @@ def kinds(group: Group) -> np.ndarray:
 def run(machine: Machine, first: int, last: int) -> Optional[BatchTape]:
     """See `Backend`."""
     (batch,) = machine.plan.batches_between(first, last)
+    machine.fence = None
     if batch.node_type.tables:
         look_up(machine, batch)
         return None
@@ -89,7 +90,11 @@ def _call(machine: Machine, batch: Batch) -> Optional[BatchTape]:
         elif kind == 'lengths':
             inputs.append(machine.lengths(batch, position))
         else:
-            leaf = mode.recording and node_type.arguments[position].differentiable
+            leaf = (
+                mode.recording
+                and node_type.arguments[position].differentiable
+                and batch.reads[position].length != 0  # of which there is one of zeros
+            )
             differentiable |= leaf
             inputs.append(
                 machine.rows(batch, position, leaf)

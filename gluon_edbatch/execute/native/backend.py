@@ -40,4 +40,5 @@ def kinds(group: Group) -> np.ndarray:
 def run(machine: Machine, first: int, last: int) -> Optional[NativeRun]:
     """See `Backend`."""
     batches = NativeRun(machine, first, last)
+    machine.fence = batches.table
     return batches if batches.forward() else None

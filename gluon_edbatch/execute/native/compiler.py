@@ -21,13 +21,16 @@ FLAGS = ('-std=c++17', '-O3', '-fopenmp-simd', '-fno-math-errno', '-fno-trapping
 FOR_THIS_PROCESSOR = ('-march=native',)
 # For tests, not for users: a newer compiler may warn of more.
 NO_WARNINGS = ('-Wall', '-Wextra', '-Werror')
-SANITIZED = (
-    '-fsanitize=address,undefined,float-cast-overflow',
-    '-fno-sanitize-recover=all',
-    '-fno-omit-frame-pointer',
-    '-g1',
-    '-O1',
-)
+_FINELY = ('-g1', '-O1', '-DEDB_SHARE_ALL')  # the smallest batch has something for every thread
+SANITIZED = {
+    'memory': (
+        '-fsanitize=address,undefined,float-cast-overflow',
+        '-fno-sanitize-recover=all',
+        '-fno-omit-frame-pointer',
+        *_FINELY,
+    ),
+    'threads': ('-fsanitize=thread', *_FINELY),
+}
 
 # What the levels of x86-64 add to each other: a processor's feature as Linux calls it, and the
 # compiler's flag (compilers know the levels' own names only since GCC 11 and Clang 12).

@@ -9,9 +9,10 @@ use for this very processor (``GLUON_EDBATCH_NATIVE=native`` always does that), 
 compiler and processor.
 
 For those who change the sources: ``GLUON_EDBATCH_STOPWATCH=1`` compiles one that clocks what it
-does (`stopwatch`), ``GLUON_EDBATCH_SANITIZE=1`` one that ends the program where memory is read that
-nobody has, or what is done has no defined result. Python must then run with ``LD_PRELOAD`` of the
-compiler's ``libasan.so`` (``tests/unit/test_sanitizers.py``).
+does (`stopwatch`), ``GLUON_EDBATCH_SANITIZE=memory`` one that ends the program where memory is read
+that nobody has, or what is done has no defined result, ``=threads`` one that tells where threads
+read and write the same at once. Python must then run with ``LD_PRELOAD`` of the compiler's
+``libasan.so`` or ``libtsan.so`` (``tests/unit/test_sanitizers.py``).
 """
 
 import hashlib
@@ -43,7 +44,7 @@ from .compiler import (
 _MXNET = Path(mx.__file__).parent
 _INSTRUMENTS = (
     *(('-DEDB_STOPWATCH',) if os.environ.get('GLUON_EDBATCH_STOPWATCH') == '1' else ()),
-    *(SANITIZED if os.environ.get('GLUON_EDBATCH_SANITIZE') == '1' else ()),
+    *SANITIZED.get(os.environ.get('GLUON_EDBATCH_SANITIZE', ''), ()),
 )
 _OPERATORS = ('edb_run_forward', 'edb_run_backward')
 _lock = threading.Lock()

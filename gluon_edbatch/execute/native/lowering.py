@@ -14,6 +14,7 @@ from ... import debug
 from ...ops import Arithmetic, op_of
 from ...ops.attrs import Shape
 from ...ops.instructions import (
+    HELD,
     Instruction,
     Opcode,
     Place,
@@ -337,7 +338,9 @@ def _mark_gradients(
 
 
 def _differentiated(instruction: Instruction) -> List[View]:
-    if instruction.op is Opcode.LOOKUP:
+    if instruction.op is Opcode.LOOKUP or (
+        instruction.op is Opcode.UNARY and instruction.numbers[0] == HELD.number
+    ):
         return []
     indexed = instruction.op in (Opcode.PICK, Opcode.SEGMENT_PICK, Opcode.SEGMENT_MASK)
     if indexed:

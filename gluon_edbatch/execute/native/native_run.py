@@ -1,19 +1,58 @@
 """Consecutive batches as one call of a native operator, forward and backward."""
 
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 import mxnet as mx
 import numpy as np
-from mxnet.ndarray import NDArray
 
 from ...mx.host import upload
+from ...mx.invoke import run_for_effect
 from ...mx.pool import Memory
-from ...ops.instructions import RowProgram
 from ...plan.plan import Group
 from ...subgraph.node_type import NodeType
+from ..executable import executable
 from ..gradients import Gradients
+from ..weights import Weights
 from .program import NativeProgram, native_program
-from .words import batch_words, header, keep, weight, weights_size
+from .table import Table, size_of
+from .threads import get_num_threads
+from .words import keep, start, weight, weights_size
+
+Part = Tuple[Group, int, int]  # of a type, its batches from one to before another
+_DTYPES = {4: np.float32, 8: np.float64}
+_MOST_FRAMES = 64
+
+
+class RunWeight(NamedTuple):
+    """A parameter of a run: of which of its types, the how manieth, and whether it is trained."""
+
+    part: int
+    position: int
+    trained: bool
+
+
+class Frame(NamedTuple):
+    """What runs of batches of the same types share.
+
+    Attributes
+    ----------
+    start : numpy.ndarray
+        The first words of their tables.
+    programs : list of numpy.ndarray
+        Of each type.
+    natives : list of NativeProgram
+    weights : list of RunWeight
+    workspace : int
+        Elements that weights take there.
+    differentiable : bool
+    """
+
+    start: np.ndarray
+    programs: List[np.ndarray]
+    natives: List[NativeProgram]
+    weights: List[RunWeight]
+    workspace: int
+    differentiable: bool
 
 
 class NativeRun:
@@ -24,27 +63,34 @@ class NativeRun:
     machine : Machine
     first, last : int
         The batches of its plan from `first` to before `last`, of one kind.
+
+    Attributes
+    ----------
+    table : NDArray
+        What the operator is told to do; to MXNet it seems to write it.
     """
 
     def __init__(self, machine, first: int, last: int):
         parts = [(group, *group.between(first, last)) for group in machine.plan.groups]
         parts = [part for part in parts if part[1] < part[2]]
-        self.training = parts[0][0].node_type.mode.recording
-        self._ctx = parts[0][0].node_type.ctx
-        self._differentiable = False
-        self._arenas: Dict[int, int] = {}  # of the machine -> of the run
-        self._weights: List[NDArray] = []
-        self._words: List[List[int]] = []  # of each (see `words.weight`)
-        self._inputs: List[Optional[int]] = []  # of the tape, which of them each weight is
-        self._places: Dict[tuple, int] = {}  # of weights and packs, by what they are
-        table = upload(self._encode(machine, parts, first, last), self._ctx)
-        arenas = [machine.arenas[arena] for arena in self._arenas]
-        self._forward = [
-            *[table, machine.index_array(self._ctx)],
-            *[*self._weights, *arenas, self._workspace.array],
-            *([machine.clock.laps(first, last)] if machine.clock else []),
+        node_type = parts[0][0].node_type
+        self.training, self._ctx = node_type.mode.recording, node_type.ctx
+        frame = _frame(machine.weights, [part[0].node_type for part in parts])
+        self._dtype = _DTYPES[frame.natives[0].program.element_size]
+        self._differentiable = self.training and frame.differentiable
+        self._slots: Dict[int, int] = {}  # arenas of the machine -> of the run
+        self.table = upload(self._write(machine, frame, parts, first, last), self._ctx)
+        self._arenas = [machine.arenas[arena] for arena in self._slots]
+        watched = [
+            machine.weights.watched(parts[part][0].node_type, position)
+            for part, position, _ in frame.weights
         ]
-        self._backward = [*self._forward[:2], *arenas, self._workspace.array]
+        self._weights = [each.handle() for each in watched]
+        self._inputs = [  # of the tape, which of them each weight is
+            machine.weights.trained(parts[part][0].node_type, position) if trained else None
+            for part, position, trained in frame.weights
+        ]
+        self._laps = [machine.clock.laps(first, last)] if machine.clock else []
 
     def forward(self) -> bool:
         """Run the batches: their results appear in the arenas.
@@ -54,87 +100,131 @@ class NativeRun:
         bool
             Whether there is something to differentiate.
         """
-        written = 2 + len(self._weights)
-        mx.nd.op.edb_run_forward(*self._forward, inputs=len(self._forward), written=written)
-        del self._forward, self._weights
-        return self.training and self._differentiable
+        arenas = [*self._arenas, self._workspace.array, *self._laps]
+        run_for_effect(
+            'edb_run_forward',
+            [self.table.handle, *self._weights, *[array.handle for array in arenas]],
+            inputs=str(1 + len(self._weights) + len(arenas)),
+            written=str(1 + len(self._weights)),
+        )
+        del self._weights, self._laps
+        return self._differentiable
 
     def backward(self, gradients: Gradients) -> None:
         """Add to the gradients of what the batches read."""
         nothing = mx.nd.empty((1,), self._ctx, self._dtype)
-        wanted = [gradients.of_arena(arena) for arena in self._arenas]
+        wanted = [gradients.of_arena(arena) for arena in self._slots]
         wanted += [gradients.of_input(place) for place in self._inputs]
-        inputs = [*self._backward, *[nothing if to is None else to for to, _ in wanted]]
-        mx.nd.op.edb_run_backward(
-            *inputs,
-            inputs=len(inputs),
-            written=len(self._backward),
+        inputs = [self.table, *self._arenas, self._workspace.array]
+        run_for_effect(
+            'edb_run_backward',
+            [
+                *[array.handle for array in inputs],
+                *[(nothing if to is None else to).handle for to, _ in wanted],
+            ],
+            inputs=str(len(inputs) + len(wanted)),
+            written=str(len(inputs)),
             modes=''.join([mode for _, mode in wanted]),
         )
 
-    # --- the table -------------------------------------------------------------------------------
-
-    def _encode(
-        self, machine, parts: List[Tuple[Group, int, int]], first: int, last: int
+    def _write(
+        self, machine, frame: Frame, parts: Sequence[Part], first: int, last: int
     ) -> np.ndarray:
+        """The table's words."""
         private = [arena.private for arena in machine.plan.arenas]
-        natives = [_program(group.node_type) for group, _, _ in parts]
-        element_size = natives[0].program.element_size
-        self._dtype = {4: np.float32, 8: np.float64}[element_size]
-        programs: List[Any] = []
-        workspace = 1
-        for (group, begin, end), native in zip(parts, natives):
+        for group, _, _ in parts:
             for place in group.reads + group.writes:
-                self._arenas.setdefault(place.arena, len(self._arenas))
-            layout = native.layouts[self.training]
-            parameters = self._parameters_of(machine, group.node_type, native.program)
-            batches, rows, values = batch_words(group, begin, end, self._arenas, private)
-            programs += [layout.words, parameters, *batches]
-            workspace += layout.workspace(rows, values)
-        workspace += weights_size(self._words)
+                self._slots.setdefault(place.arena, len(self._slots))
+        size = size_of(frame.start, frame.programs, parts)
+        table = Table(size, machine.plan.indices)
+        table.begin(frame.start, get_num_threads(), len(self._slots), first, last - first)
+        workspace = 1 + frame.workspace
+        for (group, begin, end), words, native in zip(parts, frame.programs, frame.natives):
+            table.add(words)
+            table.add_batches(group, begin, end, self._slots, private)
+            workspace += native.layouts[self.training].workspace(table.rows, table.values)
         self._workspace = Memory((workspace,), self._dtype, self._ctx)
-        counts = len(self._arenas), len(self._weights), len(parts)
-        start = header(element_size, self.training, *counts, first, last)
-        return np.concatenate([start, *self._words, *programs]).astype(np.int64, copy=False)
+        return table.words
 
-    def _parameters_of(self, machine, node_type: NodeType, program: RowProgram) -> List[int]:
+
+# --- what runs share -----------------------------------------------------------------------------
+
+
+def _frame(weights: Weights, node_types: Sequence[NodeType]) -> Frame:
+    """That of runs of these types, made once."""
+    known = executable(node_types[0]).frames
+    trained = node_types[0].mode.recording and tuple(
+        [each.grad_req != 'null' for node_type in node_types for each in node_type.parameters]
+    )
+    key = tuple([executable(node_type).number for node_type in node_types]), trained
+    frame = known.get(key)
+    if frame is None:
+        if len(known) >= _MOST_FRAMES:
+            known.clear()
+        frame = known[key] = _FrameMaker(weights, node_types).frame()
+    return frame
+
+
+class _FrameMaker:
+    def __init__(self, weights: Weights, node_types: Sequence[NodeType]):
+        self._training = node_types[0].mode.recording
+        self._known, self._node_types = weights, node_types
+        self._weights: List[RunWeight] = []
+        self._words: List[List[int]] = []  # of each (see `words.weight`)
+        self._places: Dict[tuple, int] = {}  # of weights and packs, by what they are
+        self._differentiable = False
+
+    def frame(self) -> Frame:
+        """What runs of these types share."""
+        natives = [_program(node_type) for node_type in self._node_types]
+        programs = [
+            np.concatenate([native.layouts[self._training].words, self._parameters_of(part)])
+            for part, native in enumerate(natives)
+        ]
+        return Frame(
+            start(natives[0].program.element_size, self._training, self._words, len(programs)),
+            programs,
+            natives,
+            self._weights,
+            weights_size(self._words),
+            self._differentiable,
+        )
+
+    def _parameters_of(self, part: int) -> np.ndarray:
         """Words for the parameters of a program: of each its weight, whether it is trained, and
         the first element that is used."""
+        node_type = self._node_types[part]
+        program = _program(node_type).program
         alone = [(position,) for position in range(len(node_type.parameters))]
         packed = {position for members in program.packs for position in members}
         used = {position for position, _ in program.parameters}
         places = {
-            index: self._weight(machine, node_type, members)
+            index: self._weight(part, members)
             for index, members in enumerate(alone + program.packs)
             if index in used or index not in packed
         }
         self._differentiable |= any(trained for _, trained in places.values()) or any(
             argument.differentiable for argument in node_type.arguments
         )
-        words = [len(program.parameters)]
+        words: List[Any] = [len(program.parameters)]
         for index, begin in program.parameters:
             words += [*places[index], begin]
-        return words
+        return np.array(words, np.int64)
 
-    def _weight(self, machine, node_type: NodeType, members: Tuple[int, ...]) -> Tuple[int, bool]:
+    def _weight(self, part: int, members: Tuple[int, ...]) -> Tuple[int, bool]:
         """A parameter or a pack: its place in the run, and whether it is trained."""
-        trained = [
-            self.training and node_type.parameters[position].grad_req != 'null'
-            for position in members
-        ]
-        watched = [machine.weights.watched(node_type, position) for position in members]
-        key = tuple([id(each.array) for each in watched])
-        place = self._places.setdefault(key, len(self._weights))
+        node_type = self._node_types[part]
+        parameters = [node_type.parameters[position] for position in members]
+        trained = [self._training and each.grad_req != 'null' for each in parameters]
+        place = self._places.setdefault(tuple(map(id, parameters)), len(self._weights))
         if place == len(self._weights):
-            self._weights += [each.values() for each in watched]
-            sizes = [values.size for values in self._weights[place:]]
+            sizes = [  # those of imported symbols do not tell their shape
+                self._known.watched(node_type, position).values().size for position in members
+            ]
+            self._weights += map(RunWeight, [part] * len(members), members, trained)
             self._words += [weight(size, 0) for size in sizes]
             self._words[place] = weight(sizes[0], len(members))
-            self._inputs += [
-                machine.weights.trained(node_type, position) if wanted else None
-                for position, wanted in zip(members, trained)
-            ]
-        read = self.training and any([node_type.read_backward[position] for position in members])
+        read = self._training and any([node_type.read_backward[position] for position in members])
         if read or len(members) > 1:
             keep(self._words[place : place + len(members)])
         return place, any(trained)

@@ -1,15 +1,12 @@
-"""Runs of batches as tables of 64-bit words, which the native operators read
-(``src/program.h``)."""
+"""What tables of runs have in common: programs and weights as 64-bit words, which the native
+operators read (``src/program.h``)."""
 
 import struct
-from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Sequence, Tuple
+from typing import List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
 from ...ops.instructions import Instruction, Place, RowProgram
-
-if TYPE_CHECKING:
-    from ...plan.plan import Group
 
 _MAGIC = 0x45444231
 _WANTED = 0
@@ -100,36 +97,9 @@ def weights_size(weights: Sequence[List[int]]) -> int:
     return sum([size + _ALIGNED for size, kept_at, _ in weights if kept_at == _WANTED])
 
 
-def batch_words(
-    group: 'Group', begin: int, end: int, slots: Dict[int, int], private: Sequence[bool]
-) -> Tuple[List[Any], int, int]:
-    """Some batches of a group as columns of numbers; how many rows, and values of ragged arguments,
-    they have together."""
-    rows, values, parents = group.rows[begin:end], 0, None
-    for read in group.reads:
-        if read.parents is not None:  # all ragged arguments have the same
-            lengths = read.end[begin:end] - read.begin[begin:end]
-            values, parents = int(lengths.sum()), read.parents[begin:end]
-    sizes = [len(group.reads), len(group.writes), parents is not None, end - begin]
-    words = [sizes, group.numbers[begin:end], rows]
-    if parents is not None:
-        words += [lengths, parents]
-    for read in group.reads:
-        place = [slots[read.arena], private[read.arena]]
-        words += [place, read.gather[begin:end], read.begin[begin:end]]
-    for write in group.writes:
-        words += [[slots[write.arena]], write.begin[begin:end]]
-    return words, int(rows.sum()), values
-
-
-def header(
-    element_size: int,
-    training: bool,
-    arenas: int,
-    weights: int,
-    programs: int,
-    first: int,
-    last: int,
-) -> List[int]:
-    """The first words of a table."""
-    return [_MAGIC, element_size, training, arenas, weights, programs, first, last - first]
+def start(
+    element_size: int, training: bool, weights: Sequence[List[int]], programs: int
+) -> np.ndarray:
+    """The first words of a table, but for four that `Table.begin` knows."""
+    head = [_MAGIC, element_size, training, 0, 0, len(weights), programs, 0, 0]
+    return np.array(head + [word for words in weights for word in words], np.int64)

@@ -17,9 +17,6 @@
 
 namespace edb {
 
-constexpr int64_t kBlockBytes = 1024 * 1024;  // of scratch: half of the second cache
-constexpr int64_t kBlockTiles = 8;
-
 // Memory that is handed out piece by piece and taken back all at once; it never moves.
 class Scratch {
  public:
@@ -59,87 +56,105 @@ template <typename T> struct Arrays {  // what a run works on; null where there 
   int64_t* laps = nullptr;  // nanoseconds of each batch, if somebody asks
 };
 
+template <typename T> T* at(const std::vector<T*>& arrays, const Parameter& parameter) {
+  T* array = arrays[parameter.weight];
+  return array ? array + parameter.begin : nullptr;
+}
+
 struct Block {
   int64_t row, rows, value, values;  // within the batch
 };
 
-template <typename T> class Executor {
+// What all threads of a run read.
+template <typename T> struct Shared {
+  const Run& run;
+  Arrays<T> arrays;
+  std::map<std::pair<const T*, bool>, T*> packed;  // weights, and whether they are turned
+  T* kept_gradients = nullptr;
+
+  T* packed_weight(const T* weight, bool turned) const { return packed.at({weight, turned}); }
+};
+
+// What one thread does of a run: blocks of batches.
+template <typename T> class alignas(64) Executor {
  public:
-  Executor(const Run& run, Arrays<T> arrays) : run_(run), arrays_(std::move(arrays)) {}
+  explicit Executor(const Shared<T>* shared)
+      : shared_(shared), run_(shared->run), arrays_(shared->arrays) {}
 
-  void forward() {
-    keep_weights();
-    pack_weights(true);
-    int64_t* lap = arrays_.laps;
-    for (const Batch& batch : run_.batches) {
-      const Lap taken(lap ? lap++ : nullptr);
-      each_block(batch, [&](const Block& block) {
-        block_scratch().release();
-        bind_values(batch, block, false);
-        for (const Instruction& instruction : program_->instructions) forward(instruction);
-      });
-    }
-  }
-
-  void backward() {
-    find_kept_weights();
-    pack_weights(false);
-    bind_weight_gradients();
-    kept_gradients_ = whole_scratch().template take<T>(run_.kept_gradients);
-    for (size_t i = run_.batches.size(); i-- > 0;) {
-      const Batch& batch = run_.batches[i];
-      each_block(batch, [&](const Block& block) {
-        block_scratch().release();
-        bind_values(batch, block, true);
-        bind_gradients(batch, block);
-        const auto& instructions = program_->instructions;
-        for (size_t k = instructions.size(); k-- > 0;) backward(instructions[k]);
-        scatter_gradients(batch, block);
-      });
-    }
-    weight_gradients();
-    hand_out_gradients();
-  }
-
- private:
-  // Each thread of MXNet's engine keeps its memory from one run to the next.
+  // Each thread keeps its memory from one run to the next.
   static Scratch& block_scratch() {
     thread_local Scratch scratch;
     return scratch;
   }
-  static Scratch& whole_scratch() {
-    thread_local Scratch scratch;
-    return scratch;
+
+  void forward(const Batch& batch, const Block& block) {
+    begin(batch, block);
+    bind_values(false);
+    for (const Instruction& instruction : program_->instructions) forward(instruction);
   }
 
+  // What leaves nothing but in rows that belong to the block.
+  void backward(const Batch& batch, const Block& block) {
+    begin(batch, block);
+    bind_values(true);
+    bind_gradients();
+    const auto& instructions = program_->instructions;
+    for (size_t k = instructions.size(); k-- > 0;) backward(instructions[k]);
+  }
+
+  // Afterwards, block by block: what other blocks add to as well.
+  void add_to_shared() {
+    const auto& instructions = program_->instructions;
+    for (size_t k = instructions.size(); k-- > 0;) add_to_shared(instructions[k]);
+    scatter_gradients();
+  }
+
+  // Some lines of the gradient of a weight (out, in), from `first` to before `last`: the sum over
+  // rows of d out times in is added, over all batches of a program, as there are always many rows
+  // to sum over, however small the batches. Of a turned weight the other way round.
+  void weight_gradient(int64_t program, const Instruction& instruction, int64_t first,
+                       int64_t last) {
+    const Stopwatch watch(kWeightProducts);
+    program_ = &run_.programs[program];
+    T* weight = parameter_gradient(instruction.parameter);
+    T* bias = parameter_gradient(instruction.bias);
+    const int64_t times = instruction.i1;
+    const bool turned = instruction.i2 != 0;
+    const int64_t in = (turned ? instruction.out : instruction.a).width / times;
+    const int64_t lines = last - first;
+    block_scratch().release();
+    T* panels = block_scratch().template take<T>(packed_size<T>(kDepth, in));
+    T* tiles = block_scratch().template take<T>(tiles_size<T>(lines));
+    int64_t filled = 0;
+    if (weight) weight += first * in;
+    for (const Batch& batch : run_.batches) {
+      if (batch.program != program) continue;
+      batch_ = &batch;
+      block_ = Block{0, batch.rows, 0, batch.values};
+      const Rows<T> x = split(whole(instruction.a, false), times);
+      const Rows<T> dy = split(whole(instruction.out, true), times);
+      if (bias && !turned) add_column_sums(bias + first, columns(dy, first, last));
+      else if (bias && !first) add_column_sums(bias, dy);
+      for (int64_t row = 0; weight && row < x.count; ++row) {
+        pack_line(turned ? dy[row] : x[row], in, filled, kDepth, panels);
+        pack_tiles_line((turned ? x[row] : dy[row]) + first, lines, filled, tiles);
+        if (++filled < kDepth) continue;
+        multiply_transposed(lines, in, filled, tiles, panels, weight);
+        filled = 0;
+      }
+    }
+    if (filled) multiply_transposed(lines, in, filled, tiles, panels, weight);
+  }
+
+ private:
   // --- blocks ----------------------------------------------------------------------------------
 
-  template <typename Body> void each_block(const Batch& batch, Body body) {
+  void begin(const Batch& batch, const Block& block) {
     program_ = &run_.programs[batch.program];
     batch_ = &batch;
-    const int32_t* parents = batch.parents < 0 ? nullptr : arrays_.indices + batch.parents;
-    const int64_t most = block_rows(batch), blocks = (batch.rows + most - 1) / most;
-    const int64_t step = blocks ? (batch.rows + blocks - 1) / blocks : 0;
-    int64_t value = 0;
-    for (int64_t row = 0; row < batch.rows; row += step) {
-      block_.row = row;
-      block_.rows = std::min(step, batch.rows - row);
-      block_.value = value;
-      if (parents)
-        value =
-            std::lower_bound(parents + value, parents + batch.values, row + block_.rows) - parents;
-      block_.values = value - block_.value;
-      parents_ = parents ? parents + block_.value : nullptr;
-      body(block_);
-    }
-  }
-
-  int64_t block_rows(const Batch& batch) const {
-    double width = 1;  // elements of all registers for each row
-    for (const Register& r : program_->registers)
-      width += r.width * (r.ragged ? double(batch.values) / batch.rows : 1.0);
-    const int64_t tiles = static_cast<int64_t>(kBlockBytes / (width * sizeof(T) * kTileRows));
-    return kTileRows * std::max<int64_t>(1, std::min(kBlockTiles, tiles));
+    block_ = block;
+    parents_ = batch.parents < 0 ? nullptr : arrays_.indices + batch.parents + block.value;
+    block_scratch().release();
   }
 
   int64_t count(const Register& r) const { return r.ragged ? block_.values : block_.rows; }
@@ -161,7 +176,7 @@ template <typename T> class Executor {
     return arrays_.indices + source.begin + first(r) * r.times;
   }
 
-  void bind_values(const Batch& batch, const Block&, bool again) {
+  void bind_values(bool again) {
     const auto& registers = program_->registers;
     values_.assign(registers.size(), nullptr);
     for (size_t i = 0; i < registers.size(); ++i) {
@@ -172,18 +187,18 @@ template <typename T> class Executor {
           break;
         case kKept: values_[i] = arrays_.workspace + kept(r, r.value_at); break;
         case kOutput: {
-          const Target& target = batch.targets[r.value_at];
+          const Target& target = batch_->targets[r.value_at];
           values_[i] = place(arrays_.arenas[target.arena], r, target.begin);
           break;
         }
-        case kInput: values_[i] = input(batch, r, again); break;
+        case kInput: values_[i] = input(r, again); break;
         default: break;
       }
     }
   }
 
-  T* input(const Batch& batch, const Register& r, bool again) {
-    const Source& source = batch.sources[r.value_at];
+  T* input(const Register& r, bool again) {
+    const Source& source = batch_->sources[r.value_at];
     T* arena = arrays_.arenas[source.arena];
     if (!source.gather) return place(arena, r, source.begin);
     if (again && r.gathered_at < 0) return nullptr;
@@ -196,7 +211,7 @@ template <typename T> class Executor {
     return rows;
   }
 
-  void bind_gradients(const Batch& batch, const Block&) {
+  void bind_gradients() {
     const auto& registers = program_->registers;
     gradients_.assign(registers.size(), nullptr);
     for (size_t i = 0; i < registers.size(); ++i) {
@@ -204,15 +219,15 @@ template <typename T> class Executor {
       bool fresh = true;
       switch (r.gradient) {
         case kScratch: gradients_[i] = block_scratch().template take<T>(r.width * count(r)); break;
-        case kKept: gradients_[i] = kept_gradients_ + kept(r, r.gradient_at); break;
+        case kKept: gradients_[i] = shared_->kept_gradients + kept(r, r.gradient_at); break;
         case kOutput: {
-          const Target& target = batch.targets[r.gradient_at];
+          const Target& target = batch_->targets[r.gradient_at];
           gradients_[i] = place(arrays_.gradients[target.arena], r, target.begin);
           fresh = false;
           break;
         }
         case kInput: {
-          const Source& source = batch.sources[r.gradient_at];
+          const Source& source = batch_->sources[r.gradient_at];
           fresh = source.gather || source.write;
           gradients_[i] = source.gather ? block_scratch().template take<T>(r.width * count(r))
                                         : place(arrays_.gradients[source.arena], r, source.begin);
@@ -226,13 +241,13 @@ template <typename T> class Executor {
     }
   }
 
-  void scatter_gradients(const Batch& batch, const Block&) {
+  void scatter_gradients() {
     const Stopwatch watch(kGathers);
     const auto& registers = program_->registers;
     for (size_t i = 0; i < registers.size(); ++i) {
       const Register& r = registers[i];
       if (r.gradient != kInput) continue;
-      const Source& source = batch.sources[r.gradient_at];
+      const Source& source = batch_->sources[r.gradient_at];
       if (source.gather)
         scatter_add(pieces(gradients_[i], r), 1, arrays_.gradients[source.arena],
                     indices(source, r));
@@ -263,6 +278,10 @@ template <typename T> class Executor {
                       : Rows<T>{all.data, all.width / times, all.width / times, all.count * times};
   }
 
+  static Rows<T> columns(const Rows<T>& all, int64_t first, int64_t last) {
+    return Rows<T>{all.data + first, all.stride, last - first, all.count};
+  }
+
   // --- parameters ------------------------------------------------------------------------------
 
   T* parameter(int64_t position) const {
@@ -273,121 +292,6 @@ template <typename T> class Executor {
                ? nullptr
                : at(arrays_.weight_gradients, program_->parameters[position]);
   }
-  static T* at(const std::vector<T*>& arrays, const Parameter& parameter) {
-    T* array = arrays[parameter.weight];
-    return array ? array + parameter.begin : nullptr;
-  }
-
-  void keep_weights() {
-    const Stopwatch watch(kPacking);
-    for (size_t i = 0; i < run_.weights.size(); ++i) {
-      const Weight& weight = run_.weights[i];
-      if (weight.kept_at < 0) continue;
-      T* kept = arrays_.workspace + weight.kept_at;
-      std::memcpy(kept, arrays_.weights[i], weight.size * sizeof(T));
-      arrays_.weights[i] = kept;
-    }
-  }
-
-  void find_kept_weights() {
-    for (const Weight& weight : run_.weights)
-      arrays_.weights.push_back(weight.kept_at < 0 ? nullptr : arrays_.workspace + weight.kept_at);
-  }
-
-  // Gradients of packs are one array for their members', which `hand_out_gradients` adds to.
-  void bind_weight_gradients() {
-    wanted_gradients_ = arrays_.weight_gradients;
-    each_pack([&](size_t first, size_t last, int64_t size) {
-      T*& whole = arrays_.weight_gradients[first] = nullptr;
-      for (size_t i = first; i < last && !whole; ++i)
-        if (wanted_gradients_[i]) whole = whole_scratch().template take<T>(size);
-      if (whole) std::memset(whole, 0, size * sizeof(T));
-    });
-  }
-
-  void hand_out_gradients() {
-    const Stopwatch watch(kWeightProducts);
-    each_pack([&](size_t first, size_t last, int64_t) {
-      const T* part = arrays_.weight_gradients[first];
-      for (size_t i = first; part && i < last; part += run_.weights[i++].size)
-        for (int64_t k = 0; wanted_gradients_[i] && k < run_.weights[i].size; ++k)
-          wanted_gradients_[i][k] += part[k];
-    });
-  }
-
-  template <typename Body> void each_pack(Body body) const {
-    for (size_t first = 0; first < run_.weights.size(); ++first) {
-      const size_t last = first + run_.weights[first].members;
-      int64_t size = 0;
-      for (size_t i = first; i < last; ++i) size += run_.weights[i].size;
-      if (last > first + 1) body(first, last, size);
-    }
-  }
-
-  // Once for all batches of the run. A weight is (out, in), or turned, (in, out).
-  void pack_weights(bool forward) {
-    const Stopwatch watch(kPacking);
-    whole_scratch().release();
-    packed_.clear();
-    for (const Program& program : run_.programs)
-      for (const Instruction& instruction : program.instructions) {
-        if (instruction.op != kProduct) continue;
-        const T* weight = at(arrays_.weights, program.parameters[instruction.parameter]);
-        const bool turned = instruction.i2 != 0;
-        T*& packed = packed_[{weight, turned}];
-        if (packed) continue;
-        const int64_t in = instruction.a.width / instruction.i1;
-        const int64_t out = instruction.out.width / instruction.i1;
-        packed = whole_scratch().template take<T>(forward ? packed_size<T>(in, out)
-                                                          : packed_size<T>(out, in));
-        const int64_t stride = turned ? out : in;
-        if (forward) pack<T>(weight, stride, in, out, !turned, packed);
-        else pack<T>(weight, stride, out, in, turned, packed);
-      }
-  }
-
-  // d weight (out, in) += the sum over rows of d out times in, over all batches at once: there are
-  // always many rows to sum over, however small the batches. Of a turned weight the other way
-  // round.
-  void weight_gradients() {
-    const Stopwatch watch(kWeightProducts);
-    for (size_t p = 0; p < run_.programs.size(); ++p)
-      for (const Instruction& instruction : run_.programs[p].instructions) {
-        if (instruction.op != kProduct) continue;
-        program_ = &run_.programs[p];
-        T* weight = parameter_gradient(instruction.parameter);
-        T* bias = parameter_gradient(instruction.bias);
-        if (weight || bias) weight_gradient(p, instruction, weight, bias);
-      }
-  }
-
-  void weight_gradient(int64_t program, const Instruction& instruction, T* weight, T* bias) {
-    const int64_t times = instruction.i1;
-    const bool turned = instruction.i2 != 0;
-    int64_t in = instruction.a.width / times, out = instruction.out.width / times;
-    if (turned) std::swap(in, out);
-    block_scratch().release();
-    T* panels = block_scratch().template take<T>(packed_size<T>(kDepth, in));
-    T* tiles = block_scratch().template take<T>(tiles_size<T>(out));
-    int64_t filled = 0;
-    for (const Batch& batch : run_.batches) {
-      if (batch.program != program) continue;
-      batch_ = &batch;
-      block_ = Block{0, batch.rows, 0, batch.values};
-      const Rows<T> x = split(whole(instruction.a, false), times);
-      const Rows<T> dy = split(whole(instruction.out, true), times);
-      if (bias) add_column_sums(bias, dy);
-      for (int64_t row = 0; weight && row < x.count; ++row) {
-        pack_line(turned ? dy[row] : x[row], in, filled, kDepth, panels);
-        pack_tiles_line(turned ? x[row] : dy[row], out, filled, tiles);
-        if (++filled < kDepth) continue;
-        multiply_transposed(out, in, filled, tiles, panels, weight);
-        filled = 0;
-      }
-    }
-    if (filled) multiply_transposed(out, in, filled, tiles, panels, weight);
-  }
-
   // The rows of the whole batch, which is bound as one block.
   Rows<T> whole(const View& view, bool of_gradient) {
     const Register& r = program_->registers[view.reg];
@@ -396,7 +300,7 @@ template <typename T> class Executor {
     const std::vector<T*>& arenas = of_gradient ? arrays_.gradients : arrays_.arenas;
     T* base = nullptr;
     if (place == kKept) {
-      base = (of_gradient ? kept_gradients_ : arrays_.workspace) + kept(r, at);
+      base = (of_gradient ? shared_->kept_gradients : arrays_.workspace) + kept(r, at);
     } else if (place == kOutput) {
       base = arenas[batch_->targets[at].arena] + batch_->targets[at].begin * r.piece();
     } else if (place == kInput) {
@@ -436,7 +340,7 @@ template <typename T> class Executor {
       case kProduct: {
         const Rows<T> y = split(out, i.i1), x = split(a, i.i1);
         multiply<T>(y.count, y.width, x.width, x.data, x.stride,
-                    packed_.at({parameter(i.parameter), i.i2 != 0}), y.data, y.stride,
+                    shared_->packed_weight(parameter(i.parameter), i.i2 != 0), y.data, y.stride,
                     parameter(i.bias), i.i0 != 0);
         break;
       }
@@ -494,8 +398,8 @@ template <typename T> class Executor {
         if (da) {
           const Rows<T> g = split(dy, i.i1), d = split(da, i.i1);
           multiply<T>(g.count, d.width, g.width, g.data, g.stride,
-                      packed_.at({parameter(i.parameter), i.i2 != 0}), d.data, d.stride, nullptr,
-                      true);
+                      shared_->packed_weight(parameter(i.parameter), i.i2 != 0), d.data, d.stride,
+                      nullptr, true);
         }
         break;
       case kUnary:
@@ -522,10 +426,7 @@ template <typename T> class Executor {
         if (da && i.i0) segment_mean_backward(dy, da, parents_, block_.row);
         else if (da) expand_add(da, dy, parents_, block_.row);
         break;
-      case kLookup:
-        if (T* table = parameter_gradient(i.parameter))
-          lookup_backward(dy, table, i.i0, i.i1, kept_value(i.a, "lookup"));
-        break;
+      case kLookup: break;  // see `add_to_shared`
       case kLogSoftmax:
         if (da) softmax_backward(dy, da, kept_value(i.out, "log_softmax"), i.i0, true);
         break;
@@ -549,9 +450,7 @@ template <typename T> class Executor {
       case kTranspose:
         if (da) transpose(da, dy, i.i1, i.i0, i.i2, true);
         break;
-      case kParameterRow:
-        if (T* sums = parameter_gradient(i.parameter)) add_column_sums(sums, dy);
-        break;
+      case kParameterRow: break;  // see `add_to_shared`
       case kSegmentSoftmax:
         if (da)
           segment_softmax_backward(dy, da, kept_value(i.out, "ragged softmax"), parents_,
@@ -571,9 +470,9 @@ template <typename T> class Executor {
         break;
       case kPositions: break;
       case kLayerNorm:
-        layer_norm_backward(dy, da, kept_value(i.a, "LayerNorm"), parameter(i.parameter),
-                            parameter_gradient(i.parameter), parameter_gradient(i.bias), i.i0,
-                            T(i.f0));
+        if (da)
+          layer_norm_backward<T>(dy, da, kept_value(i.a, "LayerNorm"), parameter(i.parameter),
+                                 nullptr, nullptr, i.i0, T(i.f0));
         break;
       case kAttention: {
         const View v = third(i);
@@ -582,6 +481,31 @@ template <typename T> class Executor {
         break;
       }
       default: throw std::runtime_error("unknown instruction");
+    }
+  }
+
+  // What the gradient of an instruction adds to rows or parameters that other blocks add to.
+  void add_to_shared(const Instruction& i) {
+    const Rows<T> dy = gradient(i.out);
+    if (!dy || !dy.count) return;
+    const Stopwatch watch(work(i, kInputProducts));
+    switch (i.op) {
+      case kLoad: unload_gathered(i, dy); break;
+      case kLookup:
+        if (T* table = parameter_gradient(i.parameter))
+          lookup_backward(dy, table, i.i0, i.i1, kept_value(i.a, "lookup"));
+        break;
+      case kParameterRow:
+        if (T* sums = parameter_gradient(i.parameter)) add_column_sums(sums, dy);
+        break;
+      case kLayerNorm: {
+        T *gamma = parameter_gradient(i.parameter), *beta = parameter_gradient(i.bias);
+        if (gamma || beta)
+          layer_norm_backward(dy, Rows<T>{}, kept_value(i.a, "LayerNorm"), parameter(i.parameter),
+                              gamma, beta, i.i0, T(i.f0));
+        break;
+      }
+      default: break;
     }
   }
 
@@ -601,30 +525,31 @@ template <typename T> class Executor {
   }
 
   void unload(const Instruction& i, const Rows<T>& dy) {
-    if (!i.i1) return;  // not differentiable
     const Source& source = batch_->sources[i.i0];
+    if (!i.i1 || source.gather) return;  // not differentiable, or see `unload_gathered`
     const int64_t row = first(program_->registers[i.out.reg]), piece = dy.width / i.i2;
-    T* arena = arrays_.gradients[source.arena];
-    if (source.gather) {
-      scatter_add(dy, i.i2, arena, arrays_.indices + source.begin + row * i.i2);
-      return;
-    }
-    const Rows<T> target{arena + source.begin * piece + row * dy.width, dy.width, dy.width,
-                         dy.count};
+    const Rows<T> target{arrays_.gradients[source.arena] + source.begin * piece + row * dy.width,
+                         dy.width, dy.width, dy.count};
     if (source.write) copy(target, dy);
     else add(target, dy);
   }
 
+  void unload_gathered(const Instruction& i, const Rows<T>& dy) {
+    const Source& source = batch_->sources[i.i0];
+    const int64_t row = first(program_->registers[i.out.reg]);
+    if (i.i1 && source.gather)
+      scatter_add(dy, i.i2, arrays_.gradients[source.arena],
+                  arrays_.indices + source.begin + row * i.i2);
+  }
+
+  const Shared<T>* shared_;
   const Run& run_;
-  Arrays<T> arrays_;
+  const Arrays<T>& arrays_;
   const Program* program_ = nullptr;
   const Batch* batch_ = nullptr;
   Block block_{};
   const int32_t* parents_ = nullptr;
   std::vector<T*> values_, gradients_;
-  std::map<std::pair<const T*, bool>, T*> packed_;  // weights, and whether they are turned
-  std::vector<T*> wanted_gradients_;  // those of weights where they belong
-  T* kept_gradients_ = nullptr;
 };
 
 }  // namespace edb

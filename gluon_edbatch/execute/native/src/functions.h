@@ -96,6 +96,10 @@ template <typename T> struct Affine {
   T value(T x) const { return factor * x + term; }
   T slope(T) const { return factor; }
 };
+template <typename T> struct Held {  // from autograd
+  T value(T x) const { return x; }
+  T slope(T) const { return T(0); }
+};
 template <typename T> struct Sigmoid {
   T value(T x) const { return sigmoid(x); }
   T slope(T y) const { return y * (T(1) - y); }

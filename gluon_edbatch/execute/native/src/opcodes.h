@@ -61,26 +61,27 @@ template <typename T, typename Body>
 void with_unary(int64_t which, T first, T second, Body body) {
   switch (which) {
     case 0: body(Affine<T>{first, second}, Slope{"Affine", kFromNothing}); break;
-    case 1: body(Relu<T>{}, Slope{"Relu", kFromResult}); break;
-    case 2: body(Sigmoid<T>{}, Slope{"Sigmoid", kFromResult}); break;
-    case 3: body(Tanh<T>{}, Slope{"Tanh", kFromResult}); break;
-    case 4: body(SoftRelu<T>{}, Slope{"SoftRelu", kFromResult}); break;
-    case 5: body(SoftSign<T>{}, Slope{"SoftSign", kFromArgument}); break;
-    case 6: body(Square<T>{}, Slope{"Square", kFromArgument}); break;
-    case 7: body(Sqrt<T>{}, Slope{"Sqrt", kFromResult}); break;
-    case 8: body(Leaky<T>{first}, Slope{"Leaky", kFromArgument}); break;
-    case 9: body(Elu<T>{first}, Slope{"Elu", kFromResult}); break;
-    case 10: body(Clip<T>{first, second}, Slope{"Clip", kFromArgument}); break;
-    case 11: body(Abs<T>{}, Slope{"Abs", kFromArgument}); break;
-    case 12: body(Exp<T>{}, Slope{"Exp", kFromResult}); break;
-    case 13: body(Log<T>{}, Slope{"Log", kFromArgument}); break;
-    case 14: body(Gamma<T>{}, Slope{"Gamma", kFromArgument}); break;
-    case 15: body(LogGamma<T>{}, Slope{"LogGamma", kFromArgument}); break;
-    case 16: body(Erf<T>{}, Slope{"Erf", kFromArgument}); break;
-    case 17: body(ErfInv<T>{}, Slope{"ErfInv", kFromArgument}); break;
-    case 18: body(Reciprocal<T>{first}, Slope{"Reciprocal", kFromArgument}); break;
-    case 19: body(Maximum<T>{first}, Slope{"Maximum", kFromArgument}); break;
-    case 20: body(Minimum<T>{first}, Slope{"Minimum", kFromArgument}); break;
+    case 1: body(Held<T>{}, Slope{"Held", kFromNothing}); break;
+    case 2: body(Relu<T>{}, Slope{"Relu", kFromResult}); break;
+    case 3: body(Sigmoid<T>{}, Slope{"Sigmoid", kFromResult}); break;
+    case 4: body(Tanh<T>{}, Slope{"Tanh", kFromResult}); break;
+    case 5: body(SoftRelu<T>{}, Slope{"SoftRelu", kFromResult}); break;
+    case 6: body(SoftSign<T>{}, Slope{"SoftSign", kFromArgument}); break;
+    case 7: body(Square<T>{}, Slope{"Square", kFromArgument}); break;
+    case 8: body(Sqrt<T>{}, Slope{"Sqrt", kFromResult}); break;
+    case 9: body(Leaky<T>{first}, Slope{"Leaky", kFromArgument}); break;
+    case 10: body(Elu<T>{first}, Slope{"Elu", kFromResult}); break;
+    case 11: body(Clip<T>{first, second}, Slope{"Clip", kFromArgument}); break;
+    case 12: body(Abs<T>{}, Slope{"Abs", kFromArgument}); break;
+    case 13: body(Exp<T>{}, Slope{"Exp", kFromResult}); break;
+    case 14: body(Log<T>{}, Slope{"Log", kFromArgument}); break;
+    case 15: body(Gamma<T>{}, Slope{"Gamma", kFromArgument}); break;
+    case 16: body(LogGamma<T>{}, Slope{"LogGamma", kFromArgument}); break;
+    case 17: body(Erf<T>{}, Slope{"Erf", kFromArgument}); break;
+    case 18: body(ErfInv<T>{}, Slope{"ErfInv", kFromArgument}); break;
+    case 19: body(Reciprocal<T>{first}, Slope{"Reciprocal", kFromArgument}); break;
+    case 20: body(Maximum<T>{first}, Slope{"Maximum", kFromArgument}); break;
+    case 21: body(Minimum<T>{first}, Slope{"Minimum", kFromArgument}); break;
     default: throw std::runtime_error("unknown elementwise function");
   }
 }

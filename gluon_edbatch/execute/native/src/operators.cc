@@ -7,7 +7,7 @@
 
 #include "mxnet/lib_api.h"
 
-#include "executor.h"
+#include "whole_run.h"
 
 using namespace mxnet::ext;
 
@@ -37,9 +37,11 @@ MXReturnValue infer_shape(const Attributes&, std::vector<std::vector<unsigned in
   return MX_SUCCESS;
 }
 
-// The inputs from `written` on: arenas or gradients, which no operator of MXNet's returns.
+// The inputs from `written` on: arenas or gradients, which no operator of MXNet's returns. And the
+// table, so that who waits for it waits for the run.
 MXReturnValue mutated(const Attributes& attributes, std::vector<int>* indices) {
   const int64_t end = number(attributes, "inputs");
+  indices->push_back(0);
   for (int64_t i = number(attributes, "written"); i < end; ++i)
     indices->push_back(static_cast<int>(i));
   return MX_SUCCESS;
@@ -52,19 +54,26 @@ std::vector<T*> take(Tensors* tensors, size_t* next, int64_t count) {
   return data;
 }
 
-// Each has a letter: w, it is to be written, and zero to begin with; a, to be added to; -, it is
-// not wanted.
+template <typename T>
+std::vector<T*> take_weights(const edb::Run& run, Tensors* tensors, size_t* next) {
+  for (size_t i = 0; i < run.weights.size(); ++i)
+    if (static_cast<int64_t>(tensors->at(*next + i).size()) != run.weights[i].size)
+      throw std::runtime_error("a weight does not have the size that its type was made for");
+  return take<T>(tensors, next, run.weights.size());
+}
+
+// Each has a letter: w, it is to be written, and has to be zero to begin with; a, to be added to;
+// -, it is not wanted.
 template <typename T>
 std::vector<T*> take_gradients(const std::string& modes, size_t first, Tensors* tensors,
-                               size_t* next, int64_t count) {
-  const edb::Stopwatch watch(edb::kZeros);
+                               size_t* next, int64_t count, edb::Zeros<T>* zeros) {
   std::vector<T*> gradients(count, nullptr);
   for (int64_t i = 0; i < count; ++i) {
     MXTensor& tensor = tensors->at((*next)++);
     const char mode = modes.at(first + i);
     if (mode == '-') continue;
     gradients[i] = tensor.data<T>();
-    if (mode == 'w') std::memset(gradients[i], 0, tensor.size() * sizeof(T));
+    if (mode == 'w') zeros->add(gradients[i], tensor.size());
   }
   return gradients;
 }
@@ -75,38 +84,41 @@ template <typename T> T* take_workspace(const edb::Run& run, Tensors* tensors, s
   return tensor.data<T>();
 }
 
-// Forward: table, indices, weights, arenas, workspace, and laps if these are asked for (the last
-// three are written).
+// Forward: table, weights, arenas, workspace, and laps if these are asked for (the last three are
+// written).
 template <typename T>
-void run_forward(const edb::Run& run, const Attributes&, Tensors* tensors) {
+void run_forward(const edb::Run& run, const Attributes&, Tensors* tensors, edb::Team* team) {
   size_t next = 1;
   edb::Arrays<T> arrays;
-  arrays.indices = tensors->at(next++).data<int32_t>();
-  arrays.weights = take<T>(tensors, &next, run.weights.size());
+  arrays.indices = run.indices;
+  arrays.weights = take_weights<T>(run, tensors, &next);
   arrays.arenas = take<T>(tensors, &next, run.arenas);
   arrays.workspace = take_workspace<T>(run, tensors, &next);
   if (next < tensors->size()) arrays.laps = tensors->at(next).data<int64_t>();
-  edb::Executor<T>(run, std::move(arrays)).forward();
+  edb::WholeRun<T>(run, std::move(arrays), team).forward();
 }
 
-// Backward: table, indices, arenas, workspace, gradients of the arenas and of the weights (both are
+// Backward: table, arenas, workspace, gradients of the arenas and of the weights (both are
 // written; `modes` says how). The weights themselves are in the workspace: an update of them may be
 // queued already, and wait for this very backward pass.
 template <typename T>
-void run_backward(const edb::Run& run, const Attributes& attributes, Tensors* tensors) {
+void run_backward(const edb::Run& run, const Attributes& attributes, Tensors* tensors,
+                  edb::Team* team) {
   size_t next = 1;
   edb::Arrays<T> arrays;
-  arrays.indices = tensors->at(next++).data<int32_t>();
+  arrays.indices = run.indices;
   arrays.arenas = take<T>(tensors, &next, run.arenas);
   arrays.workspace = take_workspace<T>(run, tensors, &next);
   const std::string& modes = attributes.at("modes");
-  arrays.gradients = take_gradients<T>(modes, 0, tensors, &next, run.arenas);
+  edb::Zeros<T> zeros;
+  arrays.gradients = take_gradients<T>(modes, 0, tensors, &next, run.arenas, &zeros);
   arrays.weight_gradients =
-      take_gradients<T>(modes, run.arenas, tensors, &next, run.weights.size());
-  edb::Executor<T>(run, std::move(arrays)).backward();
+      take_gradients<T>(modes, run.arenas, tensors, &next, run.weights.size(), &zeros);
+  zeros.write(team);
+  edb::WholeRun<T>(run, std::move(arrays), team).backward();
 }
 
-using Runner = void (*)(const edb::Run&, const Attributes&, Tensors*);
+using Runner = void (*)(const edb::Run&, const Attributes&, Tensors*, edb::Team*);
 
 template <Runner Single, Runner Double>
 MXReturnValue compute(const Attributes& attributes, Tensors* inputs, Tensors*, const OpResource&) {
@@ -114,7 +126,8 @@ MXReturnValue compute(const Attributes& attributes, Tensors* inputs, Tensors*, c
   try {
     MXTensor& table = inputs->at(0);
     const edb::Run run = edb::read_run(table.data<int64_t>(), table.size());
-    (run.element_size == 4 ? Single : Double)(run, attributes, inputs);
+    edb::Team team(run.threads);
+    (run.element_size == 4 ? Single : Double)(run, attributes, inputs, &team);
     return MX_SUCCESS;
   } catch (const std::exception& error) {
     MX_ERROR_MSG << "gluon_edbatch's native operators: " << error.what();

@@ -77,11 +77,12 @@ struct Batch {
 };
 
 struct Run {
-  int64_t element_size, training, arenas;
+  int64_t element_size, training, threads, arenas;
   int64_t workspace = 0, kept_gradients = 0;  // elements
   std::vector<Weight> weights;
   std::vector<Program> programs;
   std::vector<Batch> batches;  // in the order in which they run
+  const int32_t* indices = nullptr;
 };
 
 class Reader {
@@ -187,6 +188,7 @@ inline Run read_run(const int64_t* words, int64_t count) {
   Run run;
   run.element_size = reader.word();
   run.training = reader.word();
+  run.threads = reader.word();
   run.arenas = reader.word();
   const int64_t weights = reader.word(), programs = reader.word(), first = reader.word();
   run.batches.resize(reader.word());
@@ -201,6 +203,7 @@ inline Run read_run(const int64_t* words, int64_t count) {
     program.parameters = reader.many<Parameter>(reader.word());
     read_batches(&reader, i, first, &program, &run);
   }
+  run.indices = reinterpret_cast<const int32_t*>(reader.take(0));
   return run;
 }
 

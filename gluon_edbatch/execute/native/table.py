@@ -1,0 +1,131 @@
+"""The table of a run, word by word, as the native operators read it (``src/program.h``).
+
+This module is compiled by Cython where a compiler is present (the types are in ``table.pxd``), and
+runs as it stands where not.
+"""
+
+from typing import Any, Dict, Sequence
+
+import numpy as np
+
+_THREADS, _ARENAS, _FIRST, _COUNT = 3, 4, 7, 8  # what the first words do not say
+
+
+def size_of(start: np.ndarray, programs: Sequence[np.ndarray], parts: Sequence[tuple]) -> int:
+    """How many words a table takes but for its indices.
+
+    Parameters
+    ----------
+    start : numpy.ndarray
+        int64, the first words, `words.start`.
+    programs : sequence of numpy.ndarray
+        int64, of each type of batches: its program, and its parameters.
+    parts : sequence of (Group, int, int)
+        Of each type, its batches from one to before another.
+    """
+    size = len(start)
+    for words, (group, begin, end) in zip(programs, parts):
+        reads, writes, ragged = group.reads, group.writes, _parents(group) is not None
+        columns = 2 + 2 * ragged + 2 * len(reads) + len(writes)
+        size += len(words) + 4 + 2 * len(reads) + len(writes) + columns * (end - begin)
+    return size
+
+
+def _parents(group: Any) -> Any:
+    """Those of ragged arguments that are not padded, which all have the same; None without such."""
+    for read in group.reads:
+        if read.parents is not None:
+            return read
+    return None
+
+
+class Table:
+    """A table that is being written.
+
+    Parameters
+    ----------
+    size : int
+        Its words, see `size_of`.
+    indices : numpy.ndarray
+        int32, the rows that batches read by index.
+
+    Attributes
+    ----------
+    words : numpy.ndarray
+        int64, of which the last ones hold the indices.
+    rows, values : int
+        Of the group that was written last: its rows, and values of its ragged arguments.
+    """
+
+    def __init__(self, size: int, indices: np.ndarray):
+        self.words = np.empty(size + (len(indices) + 1) // 2, np.int64)
+        self.words[size:].view(np.int32)[: len(indices)] = indices
+        self._words, self._place = self.words.data, 0
+        self.rows = self.values = 0
+
+    def begin(self, words: np.ndarray, threads: int, arenas: int, first: int, count: int) -> None:
+        """The first words, of a run of `count` batches from number `first` on."""
+        self.add(words)
+        self._words[_THREADS], self._words[_ARENAS] = threads, arenas
+        self._words[_FIRST], self._words[_COUNT] = first, count
+
+    def add(self, words: np.ndarray) -> None:
+        """Some words."""
+        column, begin = words.data, self._place
+        for place in range(len(column)):
+            self._words[begin + place] = column[place]
+        self._place = begin + len(column)
+
+    def add_batches(
+        self, group: Any, begin: int, end: int, slots: Dict[int, int], private: Sequence[bool]
+    ) -> None:
+        """Some batches of a group as columns of numbers.
+
+        Parameters
+        ----------
+        group : Group
+        begin, end : int
+        slots : dict
+            Arena of the plan -> of the run.
+        private : sequence of bool
+            Of each arena of the plan.
+        """
+        ragged, count = _parents(group), end - begin
+        self._put(len(group.reads))
+        self._put(len(group.writes))
+        self._put(ragged is not None)
+        self._put(count)
+        self._add_some(group.numbers, begin, end)
+        self.rows = self._add_some(group.rows, begin, end)
+        self.values = 0
+        if ragged is not None:
+            first = self._place
+            self._add_some(ragged.end, begin, end)
+            begins = ragged.begin.data
+            for place in range(count):
+                self._words[first + place] -= begins[begin + place]
+                self.values += self._words[first + place]
+            self._add_some(ragged.parents, begin, end)
+        for read in group.reads:
+            self._put(slots[read.arena])
+            self._put(private[read.arena])
+            gather = read.gather.view(np.uint8).data
+            for place in range(begin, end):
+                self._put(gather[place])
+            self._add_some(read.begin, begin, end)
+        for write in group.writes:
+            self._put(slots[write.arena])
+            self._add_some(write.begin, begin, end)
+
+    def _put(self, word):
+        self._words[self._place] = word
+        self._place += 1
+
+    def _add_some(self, column, begin, end):
+        """Some of a column; gives their sum."""
+        numbers, total, at = column.data, 0, self._place
+        for place in range(begin, end):
+            self._words[at + place - begin] = numbers[place]
+            total += numbers[place]
+        self._place = at + end - begin
+        return total
