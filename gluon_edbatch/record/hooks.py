@@ -138,12 +138,20 @@ def _invoke_into(handle, ndargs, keys, vals, out, is_np_op, output_is_list):
         raise writing_refused(error) from None
 
 
+# What writes to some elements of an array, and gives no other one.
+_IN_PLACE = (
+    '_scatter_set_nd',
+    '_npi_boolean_mask_assign_scalar',
+    '_npi_boolean_mask_assign_tensor',
+)
+
+
 def _result_as_value(handle, ndargs, keys, vals, is_np_op) -> Any:
     """What an operator gives, as a value that is computed in the scope; None if it only writes."""
     name, recording = operator_name(handle), current_recording()
     if name == '_copyto':
         return recording.operator('_copy', (), ndargs)
-    if name == '_scatter_set_nd':
+    if name in _IN_PLACE:
         return None
     try:
         result = _hooked_invoke(handle, ndargs, keys, vals, None, is_np_op, False)

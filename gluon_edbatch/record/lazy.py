@@ -223,7 +223,8 @@ class LazyArray(NDArray):
         if index is None or 0 in index.shape or recording is None or not recording.active():
             return super().__getitem__(key)
         value, shape = self, index.shape or (1,)
-        if index.position is not None and self.dtype is not np.bool_:  # of which slice is all
+        rows = self._store.spec.dtype is not np.bool_  # of truth values `slice` is all there is
+        if index.position is not None and rows:
             value = recording.operation(_at_position, (self, index.position), {'axis': index.axis})
         elif index.take is not None:
             value = recording.operation(index.take, (self,), {})
@@ -565,6 +566,11 @@ class LazyNumpyArray(LazyArray, mx.np.ndarray):
 
     __array_ufunc__ = mx.np.ndarray.__dict__['__array_ufunc__']
 
+    @property
+    def dtype(self):
+        """A ``numpy.dtype``, as arrays of this mode have: MXNet compares it with Python's types."""
+        return np.dtype(self._store.spec.dtype)
+
     def _compute(self) -> NDArray:
         return as_numpy(super()._compute(), self.shape)
 
@@ -618,7 +624,8 @@ class LazyNumpyArray(LazyArray, mx.np.ndarray):
         if 0 in index.shape:
             return self.evaluated()[key]
         value: Any = self
-        if index.position is not None and self.dtype is not np.bool_:  # of which slice is all
+        rows = self._store.spec.dtype is not np.bool_  # of truth values `slice` is all there is
+        if index.position is not None and rows:
             value = recording.operation(_row_of, (self, index.position), {'axis': index.axis})
         elif index.take is not None:
             value = recording.operation(_operator('slice'), (self,), index.take.keywords)

@@ -47,11 +47,13 @@ _SINGLE_PRECISION = {'RNN': {'mode': 'rnn_relu'}}
 
 
 class Run(NamedTuple):
-    """What the calls gave: results of each, gradients of each input, inputs afterwards."""
+    """What the calls gave: results of each, gradients of each input, inputs afterwards; if asked,
+    how large the gradients of an input are that the calls give it, all together."""
 
     results: List[List[np.ndarray]]
     gradients: List[Optional[np.ndarray]]
     inputs: List[np.ndarray]
+    sums: Sequence[float] = ()
 
 
 class Call:
@@ -77,7 +79,7 @@ class Call:
             {id(array): array for arguments in self.arguments for array in arguments}.values()
         )
 
-    def run(self, batched: bool, recorded: bool) -> Run:
+    def run(self, batched: bool, recorded: bool, sums: bool = False) -> Run:
         """The calls, with or without a scope."""
         # MXNet makes other numbers, or none, of some code with Symbols than with arrays.
         of_symbols = self.case.code and self.case.block
@@ -97,6 +99,7 @@ class Call:
                     for arguments in self.arguments
                 ]
             )
+        summed = self._sums(results) if recorded and sums else ()
         if recorded:
             self._backward(results)
         return Run(
@@ -106,6 +109,7 @@ class Call:
             if 'BatchNorm' in self.case.op
             # it writes ones to gamma, now or never
             else [array.asnumpy() for array in self.arrays],
+            summed,
         )
 
     def _differentiable(self) -> Iterator[NDArray]:
@@ -148,14 +152,27 @@ class Call:
             for each in results
         ]
 
-    def _backward(self, results: List[List[NDArray]]) -> None:
+    def _sums(self, results: List[List[NDArray]]) -> List[float]:
+        """What gradients are rounded by: terms of many calls may cancel in an input they share."""
+        sums = [0.0] * len(self.arrays)
+        shared = {
+            id(array) for array, each in zip(self.arguments[0], self.case.inputs) if each.shared
+        }
+        for only in range(len(results)):
+            self._backward(results, only)
+            for place, array in enumerate(self.arrays):
+                if id(array) in shared and array.grad is not None:
+                    sums[place] += float(np.abs(array.grad.asnumpy()).max(initial=0))
+        return sums
+
+    def _backward(self, results: List[List[NDArray]], only: Optional[int] = None) -> None:
         random, heads, weights = np.random.RandomState(self.case.seed + 1), [], []
         for call, each in enumerate(results):
             unused = self.case.few and call not in (1, 2)
             for value in each:
                 weight = random.uniform(0.5, 1.5, value.shape) * (not unused) * self._times
                 # What is not used has the gradient zero, and zero times infinity, in a batch.
-                if self.case.code and not _is_on_tape(value):
+                if only not in (None, call) or (self.case.code and not _is_on_tape(value)):
                     continue
                 if np.issubdtype(value.dtype, np.floating) and not (
                     unused and op_of(self.case.op).own_gradient
@@ -164,7 +181,7 @@ class Call:
                     weights.append(_new(self.case)(weight, dtype=value.dtype))
         if heads:
             try:
-                autograd.backward(heads, weights)
+                autograd.backward(heads, weights, retain_graph=only is not None)
             except mx.base.MXNetError as error:
                 if 'not in a computational graph' not in str(error):
                     raise
@@ -300,8 +317,14 @@ def _how(scope, case: Case, results) -> Tuple[str, str]:
 # --- comparison ----------------------------------------------------------------------------------
 
 
-def _difference(case: Case, expected: Run, found: Run, exact: Optional[Run]) -> str:
-    """In what two runs differ; `exact` is one in float64, if there is one."""
+def _difference(
+    case: Case,
+    expected: Run,
+    found: Run,
+    exact: Optional[Run] = None,
+    sums: Sequence[float] = (),
+) -> str:
+    """In what two runs differ; `exact` is one in float64, if there is one, `sums` see `Run`."""
     tolerance = _tolerance(case)
     if [len(each) for each in expected.results] != [len(each) for each in found.results]:
         return 'another number of results'
@@ -323,10 +346,11 @@ def _difference(case: Case, expected: Run, found: Run, exact: Optional[Run]) -> 
         if exact is None
         else [value for each in exact.results for value in each] + exact.gradients + exact.inputs
     )
+    summed = dict(zip([f'gradient {position}' for position in range(len(sums))], sums))
     for (what, one, other), judge in zip(pairs, judges):
         if (one is None) != (other is None):
             return f'{what}: only one of the two has it'
-        if one is not None and not _alike(one, other, judge, tolerance):
+        if one is not None and not _alike(one, other, judge, tolerance, summed.get(what, 0.0)):
             return f'{what}: {_shown(other)}, eagerly {_shown(one)}'
     return ''
 
@@ -344,6 +368,7 @@ def _alike(
     found: np.ndarray,
     exact: Optional[np.ndarray],
     tolerance: Dict[str, float],
+    summed: float = 0.0,
 ) -> bool:
     if expected.shape != found.shape or expected.dtype != found.dtype:
         return False
@@ -355,7 +380,9 @@ def _alike(
     ):
         return False
     scale = max(float(np.abs(expected[finite], dtype=np.float64).max(initial=0)), 1e-2)
-    allowed = tolerance[expected.dtype.name] * scale
+    # Of a sum of such terms one by one, which could be off by half as many as there are of them.
+    rounding = 4 * float(np.finfo(expected.dtype).eps) * summed
+    allowed = max(tolerance[expected.dtype.name] * scale, rounding)
 
     def distance(one, other):
         return float(np.abs(one[finite].astype(np.float64) - other[finite]).max(initial=0))
@@ -453,12 +480,14 @@ def _batched_outcome(case: Case, expected: Run, recorded: bool, tell) -> Dict[st
     except Exception:
         forget_errors()
         return {'how': REFUSED, 'why': '', 'difference': f'fails: {traceback.format_exc(limit=-3)}'}
-    difference = _difference(case, expected, found, None)
+    difference = _difference(case, expected, found)
     tell('eager')
     if difference and _is_random(case, expected, recorded):
         difference = _of_shapes(expected, found)
     elif difference:
-        difference = _difference(case, expected, found, _exact(case, recorded))
+        exact = _exact(case, recorded)
+        sums = (exact or Call(case).run(False, recorded, sums=True)).sums
+        difference = _difference(case, expected, found, exact, sums)
     return dict(zip(('how', 'why'), call.how), difference=difference)
 
 
@@ -469,7 +498,7 @@ def _is_random(case: Case, expected: Run, recorded: bool) -> bool:
     for byte in _JUNK:
         with _memory_of(byte):
             again = Call(case).run(False, recorded)
-        if _difference(case, expected, again, None):
+        if _difference(case, expected, again):
             return True
     return False
 
@@ -495,7 +524,7 @@ def _exact(case: Case, recorded: bool) -> Optional[Run]:
         for key, value in case.attrs.items()
     }
     try:
-        return Call(case._replace(attrs=attrs), 'float64').run(False, recorded)
+        return Call(case._replace(attrs=attrs), 'float64').run(False, recorded, sums=True)
     except Exception:
         forget_errors()
         return None

@@ -88,3 +88,17 @@ def test_another_axis(native):
     arrays = samples([(1, 3, WIDTH)] * 4, 'float32')
     with edb.compile_options(native=native):
         assert_matches_eager(net, arrays, blocks=[net], schedulers=['agenda'])
+
+
+def test_of_one_number():
+    """It is its own mean: its gradient is zero, not what rounding leaves times a large scale."""
+    norm = nn.LayerNorm(in_channels=1)
+    norm.initialize()
+    norm.gamma.set_data(mx.nd.array([1.3]))
+    arrays = [mx.nd.array([[value]]) for value in (0.1, 0.7, -1.9)]
+    for array in arrays:
+        array.attach_grad()
+    with mx.autograd.record(), edb.batching():
+        values = [norm(array * 3) for array in arrays]
+    mx.autograd.backward(values, [mx.nd.array([[weight]]) for weight in (0.3, 0.7, 1.1)])
+    assert [array.grad.asscalar() for array in arrays] == [0, 0, 0]

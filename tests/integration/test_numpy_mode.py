@@ -458,7 +458,12 @@ def test_values_are_arrays_of_numpy_mode():
         total = h.sum()
         assert isinstance(h, np.ndarray) and isinstance(h, edb.LazyArray)
         assert h.shape == (1, 3) and total.shape == () and total.ndim == 0 and total.size == 1
-        assert h.dtype is onp.float32 and len(h) == 1 and 'not computed' in repr(h)
+        assert (
+            isinstance(h.dtype, onp.dtype)
+            and h.dtype == onp.float32
+            and len(h) == 1
+            and 'not computed' in repr(h)
+        )
     assert scope.report().evaluations == 0
     expected = dense(np.ones((1, HIDDEN)))
     assert total.item() == pytest.approx(expected.sum().item()) == float(total)
@@ -538,6 +543,30 @@ def test_writing():
     values, _ = recorded(dense, samples((1, HIDDEN)))
     values[0][:] = 7
     assert values[0].tolist() == [[7, 7, 7]]
+
+
+@pytest.mark.parametrize('shape', [(), (1, HIDDEN)])
+def test_writing_by_truth_values(shape):
+    """MXNet asks whether the key's dtype is Python's `bool`, as that of its own arrays is."""
+    dense = started(nn.Dense(HIDDEN, in_units=HIDDEN))
+
+    def model(x):
+        h = dense(x).sum() if not shape else dense(x)
+        mask = h > 0
+        assert mask.dtype == bool
+        h[mask] = -h
+        return h
+
+    def written(x):
+        h = dense(x).sum() if not shape else dense(x)
+        mask = h > 0
+        h[mask] = 7
+        return h
+
+    for each in (written,) if shape else (model, written):
+        assert_matches_eager(
+            each, samples((1, HIDDEN), 8), blocks=[dense], training=[False], hybridized=[False]
+        )
 
 
 NUMBERS = {

@@ -14,7 +14,7 @@ from walk.makers import MAKERS
 from walk.numpy_calls import functions
 from walk.registry import registry
 from walk.table import WAYS, lines_of
-from walk.worker import OWN, _alike, _tolerance
+from walk.worker import OWN, Call, _alike, _tolerance
 from walk.workers import run_cases
 
 from gluon_edbatch.ops import OPS
@@ -166,3 +166,25 @@ def test_relu_of_rnn_is_judged_by_single_precision():
         result.difference
         for result in run_cases([case._replace(seed=seed) for seed in range(8)], 1)
     )
+
+
+def test_gradients_of_many_calls_are_judged_by_what_they_are_summed_of():
+    """Of 300 terms between 1 and 2 little may be left; of four there is not that much rounding."""
+    left, off = np.float32([0.75]), np.float32([3e-5])
+    alike = [
+        _alike(left, left + off, None, {'float32': 3e-5}, summed) for summed in (0.0, 4.0, 450.0)
+    ]
+    assert alike == [False, False, True]
+
+
+def test_what_calls_add_to_a_gradient_is_known_of_shared_inputs_only():
+    case = make_case(registry()['elemwise_mul'], 1, 0)._replace(
+        attrs={}, inputs=[Input((3,)), Input((3,), shared=True)], dtype='float32', recorded=True,
+        few=False, block=False, longer=False, calls=5,
+    )  # fmt: skip
+    call = Call(case)
+    run = call.run(False, True, sums=True)
+    shared = [array is call.arguments[1][1] for array in call.arrays]
+    assert [bool(each) for each in run.sums] == shared
+    gradient = run.gradients[shared.index(True)]
+    assert np.abs(gradient).max() <= run.sums[shared.index(True)] <= 5 * 1.5 * 2

@@ -423,7 +423,7 @@ void layer_norm_backward(const Rows<T>& dy, const Rows<T>& da, const Rows<T>& a,
         for (int64_t i = 0; i < n; ++i) dgamma[i] += g[i] * (x[i] - of.mean) * of.scale;
       if (dbeta)
         for (int64_t i = 0; i < n; ++i) dbeta[i] += g[i];
-      if (!da) continue;
+      if (!da || n == 1) continue;  // one number is its own mean, but for rounding
       T sum = 0, products = 0;
 #pragma omp simd reduction(+ : sum, products)
       for (int64_t i = 0; i < n; ++i) {
