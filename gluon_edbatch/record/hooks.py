@@ -50,6 +50,7 @@ _mark_variables, _grad = autograd.mark_variables, autograd.grad
 _lock = threading.Lock()
 _owners: Set[int] = set()  # scopes that are open and record, in all threads
 _owners_of_calls: Set[int] = set()  # all that are open
+_recorded = False  # whether the hooks for recording may be there
 _collecting = True
 _UNSET = object()
 _COMPUTED = (ComputedArray, EagerRagged)
@@ -242,13 +243,13 @@ _HOOKS = (
 
 def install(owner: object) -> None:
     """Install the hooks, or note one more scope that needs them; after an interrupt, neither."""
-    global _collecting
+    global _collecting, _recorded
     install_for_calls(owner)
     try:
         with _lock:
             _owners.add(id(owner))
             if len(_owners) == 1:
-                _collecting = gc.isenabled()
+                _collecting, _recorded = gc.isenabled(), True
                 gc.disable()
                 _set(_HOOKS)
     except BaseException:
@@ -282,14 +283,15 @@ def _reset(hooks: Iterable[tuple]) -> None:
 def remove(owner: object) -> None:
     """Note one scope less, and restore MXNet after the last. May be called again, as is to be done
     when an interrupt came in between."""
+    global _recorded
     with _lock:
-        recorded = id(owner) in _owners
         _owners.discard(id(owner))
         _owners_of_calls.discard(id(owner))
-        if recorded and not _owners:
+        if _recorded and not _owners:
             if _collecting:
                 gc.enable()
             _reset(_HOOKS)
+            _recorded = False  # not before: an interrupt may come at each line
         if not _owners_of_calls:
             hook_calls(False)
             _reset(_CALL_HOOKS)

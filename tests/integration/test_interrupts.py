@@ -1,9 +1,16 @@
 """An interrupt may come at any moment: nothing is left behind, and the next scope is right."""
 
+import gc
+import itertools
+import sys
 from pathlib import Path
 
 import pytest
+from mxnet import autograd
 
+import gluon_edbatch as edb
+from support.aftermath import assert_hooks_gone, assert_minibatch_right
+from support.models import dense, rows
 from support.processes import run_python
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -126,6 +133,45 @@ def check_interrupts(way, count, seed):
 @pytest.mark.parametrize('way', ['signal', 'exception'])
 def test_interrupts_at_random_moments(way):
     check_interrupts(way, 20, seed=0)
+
+
+@pytest.mark.parametrize('file', ['record/hooks.py', 'api/scope.py'])
+def test_interrupts_after_each_call(file):
+    """Of what lets scopes in and out of MXNet, where Python looks for signals: one interrupt a
+    scope, each a call later."""
+    net, samples = dense(), rows(2)
+
+    def interrupted(last):
+        calls = 0
+
+        def profile(frame, event, _):
+            nonlocal calls
+            code = frame.f_code
+            inside = code.co_filename.endswith(file) and code.co_name != '__del__'  # never raises
+            calls += inside and event in ('call', 'c_return')
+            if calls == last:
+                raise KeyboardInterrupt  # which ends the profiling
+
+        before = sys.getprofile()
+        sys.setprofile(profile)
+        try:
+            with edb.compile_options(at_once=False), edb.batching():
+                values = [net(sample) for sample in samples]
+            edb.forward(values)
+        except KeyboardInterrupt:
+            return True
+        finally:
+            sys.setprofile(before)
+        return False
+
+    for last in itertools.count(1):
+        came = interrupted(last)
+        gc.collect()
+        assert_hooks_gone()
+        if not came:
+            break
+    assert last > 10
+    assert_minibatch_right()
 
 
 @pytest.mark.slow
