@@ -7,6 +7,7 @@ import numpy as np
 from ..plan.plan import Group, Traits
 from ..subgraph.node_type import NodeType
 from .cached import backend as cached
+from .executable import executable
 from .machine import Machine, Tape
 from .native import backend as native
 
@@ -16,6 +17,9 @@ class Backend(Protocol):
 
     def traits(self, node_type: NodeType) -> Optional[Traits]:
         """What planning has to know of it; None if it cannot run the type."""
+
+    def kind(self, group: Group) -> int:
+        """That of all batches of a group (see `kinds`); 0 if they may have several."""
 
     def kinds(self, group: Group) -> np.ndarray:
         """(batches,) int8: 0 for those of a group that it cannot run, 1 for those that run one by
@@ -36,4 +40,9 @@ def is_run(node_type: NodeType) -> bool:
 
 def traits_of(node_type: NodeType) -> Traits:
     """Those of the first that can run the type."""
-    return next(filter(None, (backend.traits(node_type) for backend in BACKENDS)))
+    known = executable(node_type)
+    if known.traits is None:
+        traits = next(filter(None, (backend.traits(node_type) for backend in BACKENDS)))
+        whole = node_type.alone or node_type.whole or not node_type.options.hoisting
+        known.traits = traits._replace(hoisted_below=0) if whole else traits
+    return known.traits

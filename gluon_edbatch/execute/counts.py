@@ -9,6 +9,7 @@ import numpy as np
 from ..graph.collect import Calls, Edges, FormTable, to_graph
 from ..graph.graph import Graph
 from ..plan.plan import Group, Plan
+from ..plan.recurring import RecurringPlans
 from ..record.sites import Site
 from ..schedule import Schedule
 from ..subgraph.node_type import NodeType
@@ -31,6 +32,9 @@ class EvaluationCounts(NamedTuple):
         Those whose calls were put into another order.
     clock : Clock or None
         How long each batch of the plan took, if somebody asked.
+    recurs : bool
+        Whether the plan was there already, as one of `plans`.
+    plans : RecurringPlans or None
     """
 
     calls: np.ndarray
@@ -44,6 +48,8 @@ class EvaluationCounts(NamedTuple):
     execute_s: float
     arranged: List[NodeType]
     clock: Optional[Clock] = None
+    recurs: bool = False
+    plans: Optional[RecurringPlans] = None
 
     @property
     def at_once(self) -> Dict[int, str]:
@@ -52,12 +58,13 @@ class EvaluationCounts(NamedTuple):
 
 
 class Work(NamedTuple):
-    """The calls that an evaluation is to run, with what they read of each other, and who asked
-    for it when."""
+    """The calls that an evaluation is to run, with what they read of each other, their types (of
+    each call its place among them), and who asked for it when."""
 
     calls: Calls
     edges: Edges
     table: FormTable
+    kinds: np.ndarray
     types: List[NodeType]
     asked_by: Site
     started: float
@@ -75,6 +82,8 @@ class CountsAtOnce:
     execute_s: float
     schedule_s: float = 0.0
     clock: Optional[Clock] = None  # nothing runs at once where batches are timed
+    recurs: bool = False
+    plans: Optional[RecurringPlans] = None
 
     @property
     def calls(self) -> np.ndarray:
@@ -89,7 +98,7 @@ class CountsAtOnce:
     @cached_property
     def graph(self) -> Graph:
         """Of types whose calls run alone."""
-        graph = to_graph(self.work.calls, self.work.edges, self.work.table, self.work.types)
+        graph = to_graph(self.work.kinds, self.work.edges, self.work.types)
         return replace(graph, alone=np.ones(graph.num_types, bool))
 
     @cached_property

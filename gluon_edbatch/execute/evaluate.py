@@ -13,12 +13,14 @@ from mxnet.ndarray import NDArray
 from .. import debug
 from ..errors import BatchError, EdbError
 from ..graph.collect import Calls, Pending, ancestors, form_table, to_graph
+from ..graph.edges import kinds_of
 from ..graph.graph import Graph
 from ..graph.row_order import arrange
 from ..mx.modes import modes
 from ..mx.pace import under_way, wait_for_engine
 from ..plan.layout import make_plan
 from ..plan.plan import Batch, Plan, Traits
+from ..plan.recurring import Planned
 from ..plan.split import hoist, look_ups_apart
 from ..record.hooks import suspended
 from ..record.recording import Recording
@@ -33,6 +35,7 @@ from .backward import BackwardPass, connect
 from .choice import Choice, candidates, choose, next_evaluation, rule_out
 from .clock import Clock
 from .counts import Counts, CountsAtOnce, EvaluationCounts, Work
+from .executable import executable
 from .machine import Machine
 from .own_tape import EagerCalls, eager_last, given_rows
 from .steps import steps
@@ -88,8 +91,9 @@ class Evaluator:
             if len(calls):
                 recording.check_blocks()
                 next_evaluation()
-                types = _types(recording, calls, table)
-                work = Work(calls, edges, table, types, asked_by, started)
+                work = Work(
+                    calls, edges, table, *_types(recording, calls, table), asked_by, started
+                )
                 choice = self._choice(recording, work)
                 with choice.timed or nullcontext():
                     self._run_chosen(recording, work, choice)
@@ -104,9 +108,8 @@ class Evaluator:
         found = candidates(work.types, len(work.calls))
         if not found:
             return Choice({}, None)
-        counts = np.bincount(work.table.types[work.calls.forms])
-        counted = {kind: int(counts[kind.serial]) for kind in found}
-        return choose(counted, work.types, len(work.calls))
+        counts = dict(zip(work.types, np.bincount(work.kinds).tolist()))
+        return choose({kind: counts[kind] for kind in found}, work.types, len(work.calls))
 
     def _run_chosen(self, recording: Recording, work: Work, choice: Choice) -> None:
         if choice.at_once:
@@ -151,17 +154,13 @@ class Evaluator:
         with self._lock, suspended(), modes(recording=False):
             table = form_table(recording)
             calls = self.pending.calls(recording, table)
-            return to_graph(
-                calls,
-                calls.edges(recording.locations.evaluation),
-                table,
-                _types(recording, calls, table),
-            )
+            kinds, types = _types(recording, calls, table)
+            return to_graph(kinds, calls.edges(recording.locations.evaluation), types)
 
     def _evaluate(self, recording: Recording, work: Work) -> None:
         locations = recording.locations
-        calls, edges, table, types, asked_by, started = work
-        graph = to_graph(calls, edges, table, types)
+        calls, edges, _, kinds, types, asked_by, started = work
+        graph = to_graph(kinds, edges, types)
         recorded = time.perf_counter()
         schedule = self.scheduler.schedule(graph)
         if not is_ours(self.scheduler):
@@ -169,13 +168,9 @@ class Evaluator:
             if fault:
                 raise BatchError(f'{self.scheduler!r} gave a wrong schedule: {fault}')
         scheduled = time.perf_counter()
-        traits = [traits_of(node_type) for node_type in types]
-        schedule, arranged = _arranged(graph, schedule, types, traits)
+        plan, schedule, arranged, recurs = _planned(recording, work, graph, schedule)
         if debug.LEVEL:
             debug.show(debug.SCHEDULES, self.scheduler.name, schedule.of_types(graph))
-        plan = make_plan(recording, calls, table, types, traits, graph.types, schedule)
-        plan = look_ups_apart(hoist(plan, traits))
-        if debug.LEVEL:
             debug.show(debug.PLANS, 'plan', plan)
         wait_for_engine()  # passes that are over by then need no waiting for
         BackwardPass.begin_evaluation()
@@ -205,6 +200,8 @@ class Evaluator:
                 time.perf_counter() - scheduled,
                 arranged,
                 machine.clock,
+                recurs,
+                executable(types[0]).plans,
             )
         )
 
@@ -217,11 +214,10 @@ def is_ours(scheduler: Scheduler) -> bool:
     )
 
 
-def _types(recording, calls: Calls, table) -> List[NodeType]:
-    """The types of these calls, by serial."""
-    used = np.flatnonzero(np.bincount(calls.forms, minlength=len(table.types)))
-    form_of = dict(zip(table.types[used].tolist(), used.tolist()))  # one for each type
-    return [recording.forms[form_of[serial]].node_type for serial in sorted(form_of)]
+def _types(recording, calls: Calls, table) -> Tuple[np.ndarray, List[NodeType]]:
+    """The types of these calls, by serial; and of each call its place among them."""
+    kinds, forms = kinds_of(calls.forms, table.types)
+    return kinds, [recording.forms[form].node_type for form in forms]
 
 
 def _part(recording: Recording, work: Work, kept: np.ndarray) -> Work:
@@ -229,10 +225,24 @@ def _part(recording: Recording, work: Work, kept: np.ndarray) -> Work:
     if kept.all():
         return work
     calls = work.calls.select(np.flatnonzero(kept))
-    types = _types(recording, calls, work.table)
-    return work._replace(
-        calls=calls, types=types, edges=calls.edges(recording.locations.evaluation)
-    )
+    edges = calls.edges(recording.locations.evaluation)
+    kinds, types = _types(recording, calls, work.table)
+    return work._replace(calls=calls, edges=edges, kinds=kinds, types=types)
+
+
+def _planned(recording: Recording, work: Work, graph: Graph, schedule: Schedule) -> Planned:
+    """Lay out the calls of a schedule, or find that this was done before."""
+    plans = executable(work.types[0]).plans
+    planned = plans.find(recording, work.calls, work.table, schedule)
+    if planned is None:
+        traits = [traits_of(node_type) for node_type in work.types]
+        arranged, types = _arranged(graph, schedule, work.types, traits)
+        plan = make_plan(
+            recording, work.calls, work.table, work.types, traits, work.kinds, arranged
+        )
+        planned = Planned(look_ups_apart(hoist(plan, traits)), arranged, types)
+        planned = plans.keep(recording, work.calls, work.table, schedule, planned)
+    return planned
 
 
 def _arranged(
@@ -241,7 +251,9 @@ def _arranged(
     """The schedule with calls in the order in which they are read, where that pays; the types
     that are read in another one."""
     wanted = [node_type for node_type, own in zip(types, traits) if own.gathers]
-    order = arrange(graph, schedule.order, schedule.bounds) if wanted else schedule.order
+    if not wanted:
+        return schedule, []
+    order = arrange(graph, schedule.order, schedule.bounds)
     if np.array_equal(order, schedule.order):
         return schedule, []
     return replace(schedule, order=order), wanted

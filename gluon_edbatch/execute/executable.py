@@ -2,10 +2,12 @@
 
 import itertools
 from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence, Set, Tuple
-from weakref import WeakKeyDictionary
+from weakref import WeakSet
 
 import numpy as np
 
+from ..plan.plan import Traits
+from ..plan.recurring import RecurringPlans
 from ..subgraph.node_type import NodeType
 
 if TYPE_CHECKING:
@@ -34,6 +36,10 @@ class Executable:
     verified, verified_padding : bool
         Whether batched results were compared with a run alone, or need not be; the same for
         batches with padding.
+    plans : RecurringPlans
+        Of evaluations in which it is the first of the types.
+    traits : Traits or None
+        Of the backend that runs it, once it is known.
     changed_by : set of str
         The options that made a difference to what was compiled.
     may_run_at_once : bool
@@ -51,6 +57,8 @@ class Executable:
         self.programs: Dict[Tuple[Tuple[str, ...], bool], Program] = {}
         self.native: Optional[NativeProgram] = None
         self.not_native: Optional[str] = None
+        self.plans = RecurringPlans()
+        self.traits: Optional[Traits] = None
         # Of a type that looks rows up, the rest of it is compared.
         self.verified = node_type.alone or not node_type.graph.parameters or bool(node_type.tables)
         self.verified_padding = self.verified and (
@@ -79,15 +87,18 @@ def _may_run_at_once(node_type: NodeType) -> bool:
     )
 
 
-_known: 'WeakKeyDictionary[NodeType, Executable]' = WeakKeyDictionary()
+_compiled: 'WeakSet[NodeType]' = WeakSet()
 
 
 def executable(node_type: NodeType) -> Executable:
     """That of a type."""
-    found = _known.get(node_type)
-    return _known.setdefault(node_type, Executable(node_type)) if found is None else found
+    found = node_type.compiled
+    if found is None:
+        _compiled.add(node_type)
+        found = node_type.__dict__.setdefault('compiled', Executable(node_type))
+    return found
 
 
 def all_known() -> Dict[NodeType, Executable]:
     """Those of all types that are there."""
-    return dict(_known)
+    return {node_type: executable(node_type) for node_type in list(_compiled)}

@@ -1,12 +1,12 @@
 """From recorded lists to arrays: the calls that wait, and those of them that are wanted."""
 
-from typing import NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, FrozenSet, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
 from ..record.recording import Recording
 from ..subgraph.node_type import NodeType
-from .edges import among, form_columns, kinds_of, needed, number_calls
+from .edges import among, form_columns, needed, number_calls
 from .graph import Graph, expand
 
 
@@ -82,6 +82,7 @@ class FormTable(NamedTuple):
     taped: np.ndarray  # 1 if recorded under autograd.record()
     first_outputs: np.ndarray  # where its first is among all outputs, form after form
     output_rows: np.ndarray  # rows of each of these
+    of_several_rows: FrozenSet[int]  # serials of types that have calls of several rows, or of none
 
 
 def _select(offsets, items, keep):
@@ -91,11 +92,22 @@ def _select(offsets, items, keep):
     return bounds, items[expand(offsets[keep], counts)]
 
 
+_MOST_TABLES = 256
+_tables: Dict[Tuple[bytes, bytes], FormTable] = {}  # of recordings of the same forms
+
+
 def form_table(recording: Recording) -> FormTable:
     """The forms met so far."""
-    return FormTable._make(
-        [*form_columns(recording.form_summaries), np.array(recording.output_rows)]
-    )
+    key = bytes(recording.form_summaries), bytes(recording.output_rows)
+    table = _tables.get(key)
+    if table is None:
+        columns = form_columns(recording.form_summaries)
+        several = frozenset(columns[0][columns[1] != 1].tolist())
+        table = FormTable._make([*columns, np.array(recording.output_rows), several])
+        if len(_tables) >= _MOST_TABLES:
+            _tables.clear()
+        _tables[key] = table
+    return table
 
 
 class Pending:
@@ -177,17 +189,18 @@ def ancestors(
     return calls, calls.edges(evaluation)
 
 
-def to_graph(calls: Calls, edges: Edges, table: FormTable, types: Sequence[NodeType]) -> Graph:
+def to_graph(kinds: np.ndarray, edges: Edges, types: Sequence[NodeType]) -> Graph:
     """What a scheduler sees: types, and the edges among these calls.
 
     Parameters
     ----------
+    kinds : numpy.ndarray
+        (n,) int32, of each call its place among `types`.
+    edges : Edges
     types : sequence of NodeType
-        Those that occur, by ascending serial; their positions become the graph's types.
     """
-    serials = [node_type.serial for node_type in types]
     return Graph(
-        types=kinds_of(calls.forms, table.types, serials),
+        types=kinds,
         offsets=edges.offsets,
         inputs=edges.producers,
         num_types=len(types),

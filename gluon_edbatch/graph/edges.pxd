@@ -15,10 +15,10 @@ cpdef form_columns(object summaries)
                value=Py_ssize_t)
 cpdef number_calls(object forms, object ends, object table, tuple first, object rows, object taped)
 
-@cython.locals(count=Py_ssize_t, several=Py_ssize_t, found='int[::1]',
-               kinds='const long long[::1]', given='const long long[::1]', of_form='int[::1]',
-               call=Py_ssize_t, form=Py_ssize_t)
-cpdef kinds_of(object forms, object types, list serials)
+@cython.locals(count=Py_ssize_t, several=Py_ssize_t, kinds='int[::1]',
+               given='const long long[::1]', all_forms='const long long[::1]',
+               of_form='int[::1]', form_of=dict, serials=list, call=Py_ssize_t, form=Py_ssize_t)
+cpdef kinds_of(object forms, object types)
 
 @cython.locals(count=Py_ssize_t, first='const long long[::1]', values='const long long[::1]',
                firsts='const long long[::1]', there='const int[::1]', bounds='long long[::1]',

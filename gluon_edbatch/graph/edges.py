@@ -80,8 +80,8 @@ def number_calls(
     return ids, outputs, offsets, length_offsets
 
 
-def kinds_of(forms: np.ndarray, types: np.ndarray, serials: Any) -> np.ndarray:
-    """(n,) int32, the place of each call's type among these.
+def kinds_of(forms: np.ndarray, types: np.ndarray) -> Tuple[np.ndarray, Any]:
+    """The types of calls.
 
     Parameters
     ----------
@@ -89,18 +89,30 @@ def kinds_of(forms: np.ndarray, types: np.ndarray, serials: Any) -> np.ndarray:
         (n,) int64, of each call.
     types : numpy.ndarray
         int64, the serial of each form's type.
-    serials : list of int
-        Of the types, ascending; those of all these calls are among them.
+
+    Returns
+    -------
+    kinds : numpy.ndarray
+        (n,) int32, the place of each call's type among those that occur, by ascending serial.
+    found : list of int
+        A form of each of these.
     """
     count, several = len(forms), len(types)
     result, places = np.empty(count, np.int32), np.full(several, -1, np.int32)
-    found, kinds, given, of_form = result.data, forms.data, types.data, places.data
+    kinds, given, all_forms, of_form = result.data, types.data, forms.data, places.data
+    form_of = {}
     for call in range(count):
-        form = kinds[call]
+        form = all_forms[call]
         if of_form[form] < 0:
+            of_form[form] = 0
+            form_of[given[form]] = form
+    serials = sorted(form_of)
+    for form in range(several):
+        if of_form[form] == 0:
             of_form[form] = serials.index(given[form])
-        found[call] = of_form[form]
-    return result
+    for call in range(count):
+        kinds[call] = of_form[all_forms[call]]
+    return result, [form_of[serial] for serial in serials]
 
 
 def among(

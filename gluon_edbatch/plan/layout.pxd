@@ -14,7 +14,7 @@ cdef class _Planner:
     cdef object _recording, _types, _several, _node_type
     cdef public list arenas
     cdef dict _index, _placed
-    cdef set _of_several_rows
+    cdef frozenset _of_several_rows
     cdef public Indices indices
     cdef public Py_ssize_t gathered, sliced
     cdef const int[::1] _kinds, _evaluation

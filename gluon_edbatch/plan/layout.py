@@ -96,7 +96,7 @@ class _Planner:
         self._recording, self._types = recording, types
         self.arenas: List[ArenaPlan] = []
         self._index: Dict[ArenaKey, int] = {}  # of arenas
-        self._of_several_rows: Set[int] = set(table.types[table.rows != 1].tolist())  # serials
+        self._of_several_rows = table.of_several_rows
         self._placed: Dict[int, Tuple[int, int]] = {}  # arrays and earlier results: row, rows
         self._numbers_at = 0  # row of number 0, were it there
         self.indices, self.gathered, self.sliced = Indices(2 * len(calls.args)), 0, 0

@@ -6,7 +6,7 @@ index where not. All indices of the evaluation are one array. Batches are kept b
 of numbers: there are hundreds of them, and few types. Nothing here touches MXNet's engine.
 """
 
-from typing import FrozenSet, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, FrozenSet, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
@@ -290,6 +290,8 @@ class Plan(NamedTuple):
         int32.
     gathered_rows, sliced_rows : int
         Rows that batches read by index, and as slices.
+    tables : dict or None
+        If it is used again: what native runs were told, by their batches and threads.
     """
 
     arenas: List[ArenaPlan]
@@ -298,6 +300,7 @@ class Plan(NamedTuple):
     indices: np.ndarray
     gathered_rows: int
     sliced_rows: int
+    tables: Optional[Dict[tuple, Any]] = None
 
     def __str__(self) -> str:
         """Arenas, groups, then one line a batch."""

@@ -17,15 +17,11 @@ def hoist(plan: Plan, traits: Sequence[Traits]) -> Plan:
     batch runs once for all of them, where that pays. `traits` are those of its groups."""
     groups, early, indices = [], [], [plan.indices]
     for group, own in zip(plan.groups, traits):
-        node_type, parts = group.node_type, None
-        if (
-            group.size > 1
-            and node_type.options.hoisting
-            and not (node_type.alone or node_type.whole)
-            and group.rows.mean() < own.hoisted_below
-        ):
-            fused = int(group.rows.mean()) <= own.fused_up_to
-            parts = group.known and hoisted(node_type, group.known, fused)
+        parts = None
+        if group.size > 1 and group.known and own.hoisted_below:
+            mean = int(group.rows.sum()) / group.size
+            if mean < own.hoisted_below:
+                parts = hoisted(group.node_type, group.known, int(mean) <= own.fused_up_to)
         if parts:
             first, group = _apart(plan, group, parts, indices, at_once=True)
             early.append(first)

@@ -67,6 +67,11 @@ class Report(NamedTuple):
         The user's lines that asked for a value while the scope was still recording.
     threads : int
         How many native operators may use (`set_num_threads`).
+    recurring : int
+        Of how many evaluations the plan was there already, as that of equal calls of an earlier
+        scope.
+    kept_plans : int
+        How many such plans are kept of models that begin with the same types; at most 16.
     """
 
     scheduler: str
@@ -84,6 +89,8 @@ class Report(NamedTuple):
     execute_ms: float
     forced: tuple
     threads: int
+    recurring: int = 0
+    kept_plans: int = 0
 
     @property
     def mean_batch_size(self) -> float:
@@ -117,6 +124,11 @@ class Report(NamedTuple):
             lines.append(
                 f'  {kind.name:{width}}  {kind.calls:7d} calls in {kind.batches:5d} '
                 f'batches{passes}{note}{lengths}'
+            )
+        if self.recurring:
+            lines.append(
+                f'  {self.recurring} of {self.evaluations} evaluations recur: their plans were '
+                f'there already ({self.kept_plans} are kept)'
             )
         lines += [
             f'  evaluated early {self.forced.count(site)} times by {site}'
@@ -196,6 +208,8 @@ def make_report(
         1e3 * sum(count.execute_s for count in counts),
         tuple(forced),
         get_num_threads(),
+        sum(count.recurs for count in counts),
+        sum(map(len, {count.plans for count in counts if count.plans is not None})),
     )
 
 

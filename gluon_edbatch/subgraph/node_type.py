@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, ClassVar, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -91,7 +91,7 @@ class Argument(NamedTuple):
 class NodeType:
     """A type of node: its static subgraph, and what is known of it. Types compare by identity.
 
-    What was compiled for a type is kept elsewhere (see `execute.executable`).
+    What was compiled for a type stands in `compiled`, and only `execute.executable` looks there.
 
     Attributes
     ----------
@@ -157,6 +157,7 @@ class NodeType:
     tables: Tuple[gluon.Parameter, ...] = ()
     padded: Tuple[Tuple[int, int], ...] = ()
     packed: Tuple[bool, ...] = ()
+    compiled: ClassVar[Any] = None
 
     def part(
         self,

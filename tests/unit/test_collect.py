@@ -9,17 +9,20 @@ from gluon_edbatch.graph.collect import Calls, FormTable, Pending, ancestors
 from gluon_edbatch.record.calls import Ints
 from gluon_edbatch.record.stores import Locations
 
-FORMS = FormTable._make(
-    np.array(column)
-    for column in (
-        [3, 5, 5, 9],  # types
-        [1, 1, 4, 2],  # rows
-        [1, 2, 2, 3],  # outputs
-        [0, 1, 0, 2],  # variable
-        [0, 1, 0, 1],  # taped
-        [0, 1, 3, 5],  # first_outputs
-        [1, 1, 1, 4, 8, 2, 2, 6],  # output_rows
-    )
+FORMS = FormTable(
+    *map(
+        np.array,
+        (
+            [3, 5, 5, 9],  # types
+            [1, 1, 4, 2],  # rows
+            [1, 2, 2, 3],  # outputs
+            [0, 1, 0, 2],  # variable
+            [0, 1, 0, 1],  # taped
+            [0, 1, 3, 5],  # first_outputs
+            [1, 1, 1, 4, 8, 2, 2, 6],  # output_rows
+        ),
+    ),
+    of_several_rows=frozenset([5, 9]),
 )
 
 

@@ -51,8 +51,13 @@ def traits(node_type: NodeType) -> Optional[Traits]:
     return Traits(node_type.by_segments is None, arranged, float('inf'), node_type.fused_up_to)
 
 
-def kinds(group: Group) -> np.ndarray:
+def kind(_group: Group) -> int:
     """See `Backend`: one by one."""
+    return 1
+
+
+def kinds(group: Group) -> np.ndarray:
+    """See `Backend`."""
     return np.ones(group.size, np.int8)
 
 

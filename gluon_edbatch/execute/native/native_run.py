@@ -78,8 +78,9 @@ class NativeRun:
         frame = _frame(machine.weights, [part[0].node_type for part in parts])
         self._dtype = _DTYPES[frame.natives[0].program.element_size]
         self._differentiable = self.training and frame.differentiable
-        self._slots: Dict[int, int] = {}  # arenas of the machine -> of the run
-        self.table = upload(self._write(machine, frame, parts, first, last), self._ctx)
+        words, workspace, self._slots = self._table(machine, frame, parts, first, last)
+        self.table = upload(words, self._ctx)
+        self._workspace = Memory((workspace,), self._dtype, self._ctx)
         self._arenas = [machine.arenas[arena] for arena in self._slots]
         watched = [
             machine.weights.watched(parts[part][0].node_type, position)
@@ -127,24 +128,29 @@ class NativeRun:
             modes=''.join([mode for _, mode in wanted]),
         )
 
-    def _write(
+    def _table(
         self, machine, frame: Frame, parts: Sequence[Part], first: int, last: int
-    ) -> np.ndarray:
-        """The table's words."""
-        private = [arena.private for arena in machine.plan.arenas]
+    ) -> Tuple[np.ndarray, int, Dict[int, int]]:
+        """The table's words, elements of the workspace, and arenas of the machine -> of the run."""
+        kept, key = machine.plan.tables, (first, last, get_num_threads())
+        if kept is not None and key in kept and kept[key][0] is frame:
+            return kept[key][1]
+        slots: Dict[int, int] = {}
         for group, _, _ in parts:
             for place in group.reads + group.writes:
-                self._slots.setdefault(place.arena, len(self._slots))
-        size = size_of(frame.start, frame.programs, parts)
-        table = Table(size, machine.plan.indices)
-        table.begin(frame.start, get_num_threads(), len(self._slots), first, last - first)
+                slots.setdefault(place.arena, len(slots))
+        private = [arena.private for arena in machine.plan.arenas]
+        table = Table(size_of(frame.start, frame.programs, parts), machine.plan.indices)
+        table.begin(frame.start, key[2], len(slots), first, last - first)
         workspace = 1 + frame.workspace
         for (group, begin, end), words, native in zip(parts, frame.programs, frame.natives):
             table.add(words)
-            table.add_batches(group, begin, end, self._slots, private)
+            table.add_batches(group, begin, end, slots, private)
             workspace += native.layouts[self.training].workspace(table.rows, table.values)
-        self._workspace = Memory((workspace,), self._dtype, self._ctx)
-        return table.words
+        result = table.words, workspace, slots
+        if kept is not None:
+            kept[key] = frame, result
+        return result
 
 
 # --- what runs share -----------------------------------------------------------------------------
