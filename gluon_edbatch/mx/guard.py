@@ -114,7 +114,7 @@ class Watched:
         self.array = array
         self.copy: Optional[NDArray] = None
         self._touched = touched
-        self._reference = weakref.ref(self)
+        self._reference: Any = weakref.ref(self)  # None when it is released
         self.watch_again()
 
     def watch_again(self) -> None:
@@ -149,13 +149,16 @@ class Watched:
 
     def release(self) -> None:
         """End the guard; later changes of the array are nobody's business any more."""
+        reference: Any = getattr(self, '_reference', None)  # none after an early interrupt
+        if reference is None:
+            return
         with _lock:
-            reference: Any = getattr(self, '_reference', None)  # none after an early interrupt
-            owners = _guards.get(id(self.array)) if reference is not None else None
+            owners = _guards.get(id(self.array))
             if owners is not None and reference in owners:
                 owners.remove(reference)
                 if not owners:
                     del _guards[id(self.array)]
                     self.array.__class__ = _PLAIN[type(self.array)]
+            self._reference = None
 
     __del__ = release
