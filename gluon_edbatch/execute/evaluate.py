@@ -174,7 +174,7 @@ class Evaluator:
         if debug.LEVEL:
             debug.show(debug.SCHEDULES, self.scheduler.name, schedule.of_types(graph))
         plan = make_plan(recording, calls, table, types, traits, graph.types, schedule)
-        plan = look_ups_apart(hoist(plan, traits))
+        plan = look_ups_apart(hoist(plan, traits, recording.numbers))
         if debug.LEVEL:
             debug.show(debug.PLANS, 'plan', plan)
         wait_for_engine()  # passes that are over by then need no waiting for
@@ -188,7 +188,11 @@ class Evaluator:
         _run_eager(machine, recording, arenas, eager, calls)
         under_way(_last_row(plan, arenas) if eager or machine.fence is None else machine.fence)
         number = len(recording.ran)
-        public = {arena.key: rows for arena, rows in zip(plan.arenas, arenas) if not arena.private}
+        public = {
+            arena.key: rows
+            for arena, rows in zip(plan.arenas, arenas)
+            if not (arena.private or arena.shared)
+        }
         recording.results[number] = _publish(number, public, recording)
         recording.ran.append(calls.ids)
         locations.evaluation[plan.values] = number
