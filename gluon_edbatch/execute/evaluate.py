@@ -183,7 +183,11 @@ class Evaluator:
         _run_eager(machine, recording, arenas, eager, calls)
         under_way(_last_row(plan, arenas) if eager or machine.fence is None else machine.fence)
         number = len(recording.ran)
-        public = {arena.key: rows for arena, rows in zip(plan.arenas, arenas) if not arena.private}
+        public = {
+            arena.key: rows
+            for arena, rows in zip(plan.arenas, arenas)
+            if not (arena.private or arena.shared)
+        }
         recording.results[number] = _publish(number, public, recording)
         recording.ran.append(calls.ids)
         locations.evaluation[plan.values] = number
@@ -240,7 +244,7 @@ def _planned(recording: Recording, work: Work, graph: Graph, schedule: Schedule)
         plan = make_plan(
             recording, work.calls, work.table, work.types, traits, work.kinds, arranged
         )
-        planned = Planned(look_ups_apart(hoist(plan, traits)), arranged, types)
+        planned = Planned(look_ups_apart(hoist(plan, traits, recording.numbers)), arranged, types)
         planned = plans.keep(recording, work.calls, work.table, schedule, planned)
     return planned
 

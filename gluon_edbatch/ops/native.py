@@ -180,7 +180,7 @@ def _sum_of_products(call: LoweredCall) -> None:
     out = call.out(ragged)
     if len(terms) == 2:
         low.add(out, terms[0].view, terms[1].view)
-    elif terms:
+    elif terms and terms[0].view != out:
         low.copy(out, terms[0].view)
     for position, product in enumerate(products):
         _emit_product(product, out, accumulate=bool(terms) or position > 0)

@@ -27,12 +27,15 @@ class Traits(NamedTuple):
         What can run ahead for all batches pays if these have fewer rows on average.
     fused_up_to : float
         Products with the same input are one in batches of so many rows at most.
+    shares : bool
+        Whether what can run ahead pays for a few rows that are then read by index.
     """
 
     pads: bool
     gathers: bool
     hoisted_below: float
     fused_up_to: float
+    shares: bool = False
 
 
 class Read(NamedTuple):
@@ -249,11 +252,14 @@ class ArenaPlan:
     imports : list of Import
     private : bool
         Whether no value lives there, and each row is read once.
+    shared : bool
+        Whether no value lives there, and rows are read any number of times.
     """
 
-    def __init__(self, key: ArenaKey, private: bool = False):
+    def __init__(self, key: ArenaKey, private: bool = False, shared: bool = False):
         self.key = key
         self.private = private
+        self.shared = shared
         self.rows = 0
         self.zero: Optional[int] = None
         self.scalars: Optional[Tuple[int, int, int]] = None
@@ -268,6 +274,7 @@ class ArenaPlan:
             if each
         ]
         given += ['numbers'] * (self.scalars is not None) + ['private'] * self.private
+        given += ['shared'] * self.shared
         return ', '.join([f'{self.rows} rows of {dtype.__name__}{row_shape} on {ctx}', *given])
 
     def allocate(self, rows: int) -> int:

@@ -89,8 +89,9 @@ class RecurringPlans:
         schedule: Schedule,
         planned: Planned,
     ) -> Planned:
-        """Note a plan that was made; gives it as it is to be used."""
-        if recording.ran:
+        """Note a plan that was made; gives it as it is to be used. One in which rows are shared
+        that hold the same numbers is of these numbers only."""
+        if recording.ran or any([arena.shared for arena in planned.plan.arenas]):
             return planned
         key = schedule, id(table)
         with self._lock:

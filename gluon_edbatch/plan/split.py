@@ -1,32 +1,63 @@
 """Types in two, in a plan: a batch of the early part in front, whose results the others read.
 
-Results lie in the order of the batches, so that each reads a slice.
+Results lie in the order of the batches, so that each reads a slice; or there is one for all that
+would be the same, which is read by index.
 """
 
-from typing import List, Sequence, Tuple
+from typing import List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from ..graph.collect import expand
 from ..subgraph.split import Split, hoisted, looked_up
 from .plan import ArenaPlan, Group, Plan, Reads, Traits, Writes
+from .repeats import Distinct, Numbers, Repeats, rows_read
 
 
-def hoist(plan: Plan, traits: Sequence[Traits]) -> Plan:
+def hoist(plan: Plan, traits: Sequence[Traits], numbers: Numbers) -> Plan:
     """The same plan, in which the part of a type that needs only what is there before its first
-    batch runs once for all of them, where that pays. `traits` are those of its groups."""
+    batch runs once for all of them, where that pays.
+
+    Parameters
+    ----------
+    plan : Plan
+    traits : sequence of Traits
+        Those of its groups.
+    numbers : callable
+        Gives a range of the numbers that the user gave.
+    """
     groups, early, indices = [], [], [plan.indices]
+    repeats = Repeats(plan, traits, numbers)
     for group, own in zip(plan.groups, traits):
-        parts = None
-        if group.size > 1 and group.known and own.hoisted_below:
-            mean = int(group.rows.sum()) / group.size
-            if mean < own.hoisted_below:
-                parts = hoisted(group.node_type, group.known, int(mean) <= own.fused_up_to)
-        if parts:
+        parts = _parts(group, own)
+        distinct = _distinct(group, parts, repeats) if parts and own.shares else None
+        if parts and distinct:
+            first, group = _once(plan, group, parts, indices, distinct)
+            early.append(first)
+        elif parts and _mean(group) < own.hoisted_below:
             first, group = _apart(plan, group, parts, indices, at_once=True)
             early.append(first)
         groups.append(group)
     return _with_early(plan, groups, early, indices)
+
+
+def _parts(group: Group, own: Traits) -> Optional[Split]:
+    """A type in two, if it has several batches and a part that can run ahead of them."""
+    if group.size == 1 or not group.known or not own.hoisted_below:
+        return None
+    return hoisted(group.node_type, group.known, int(_mean(group)) <= own.fused_up_to)
+
+
+def _mean(group: Group) -> float:
+    """Rows of a batch."""
+    return int(group.rows.sum()) / group.size
+
+
+def _distinct(group: Group, parts: Split, repeats: Repeats) -> Optional[Distinct]:
+    """Of the rows that the early part reads, those that hold something else, if they are few; it
+    must not draw random numbers, nor have several arguments."""
+    if len(parts.positions) > 1 or parts.early.random or group.rows.sum() != len(group.nodes):
+        return None
+    return repeats.among(group.reads[parts.positions[0]])
 
 
 def look_ups_apart(plan: Plan) -> Plan:
@@ -57,10 +88,7 @@ def _apart(
     for spec in parts.found:
         rows = np.full(group.size, spec.rows) if parts.early.alone else group.rows
         ends = np.cumsum(rows)
-        arena = ArenaPlan(spec.arena, private=True)
-        arena.allocate(int(ends[-1]))
-        plan.arenas.append(arena)
-        place = len(plan.arenas) - 1
+        place = _new_arena(plan, ArenaPlan(spec.arena, private=True), int(ends[-1]))
         found.append(Reads(place, np.zeros(group.size, bool), ends - rows, ends))
         begin, end = (np.array([0]), ends[-1:]) if at_once else (ends - rows, ends)
         writes.append(Writes(place, begin, end))
@@ -75,24 +103,68 @@ def _apart(
             bounds=group.bounds[[0, -1]],
             reads=tuple(_read_all(plan, read, indices) for read in reads),
         )
+    return first, _late(group, parts, found, at_once)
+
+
+def _once(
+    plan: Plan, group: Group, parts: Split, indices: List[np.ndarray], distinct: Distinct
+) -> Tuple[Group, Group]:
+    """The early part of a group for the rows that hold something else, in one batch; and its
+    batches without it, which read by index what was found."""
+    count, ends = np.array([len(distinct.first)]), np.cumsum(group.rows)
+    read = group.reads[parts.positions[0]]
+    rows = rows_read(plan.indices, read)[distinct.first]
+    at = _add_indices(distinct.which, indices)
+    writes, found = [], []
+    for spec in parts.found:
+        place = _new_arena(plan, ArenaPlan(spec.arena, shared=True), int(count[0]))
+        found.append(Reads(place, np.ones(group.size, bool), at + ends - group.rows, at + ends))
+        writes.append(Writes(place, np.array([0]), count))
+    first = group._replace(
+        node_type=parts.early,
+        numbers=group.numbers[:1],
+        rows=count,
+        nodes=group.nodes[distinct.first],
+        bounds=np.array([0, count[0]]),
+        reads=(_by_index(read.arena, rows, indices),),
+        writes=tuple(writes),
+        hoisted=True,
+    )
+    return first, _late(group, parts, found, known=True)
+
+
+def _late(group: Group, parts: Split, found: Sequence[Reads], known: bool) -> Group:
+    """The batches of a group without the early part; whether what this found is there before."""
     assert parts.late is not None  # else there is nothing to tell apart
-    late = group._replace(node_type=parts.late, reads=group.reads + tuple(found))
-    if at_once:
-        late = late._replace(known=late.known.union(range(len(group.reads), len(late.reads))))
-    return first, late
+    reads = group.reads + tuple(found)
+    before = group.known.union(range(len(group.reads), len(reads))) if known else group.known
+    return group._replace(node_type=parts.late, reads=reads, known=before)
+
+
+def _new_arena(plan: Plan, arena: ArenaPlan, rows: int) -> int:
+    arena.allocate(rows)
+    plan.arenas.append(arena)
+    return len(plan.arenas) - 1
 
 
 def _read_all(plan: Plan, read: Reads, indices: List[np.ndarray]) -> Reads:
     """One read of what these read one after the other."""
     if not read.gather.any() and (read.end[:-1] == read.begin[1:]).all():
         return Reads(read.arena, np.zeros(1, bool), read.begin[:1], read.end[-1:])
-    sizes = read.end - read.begin
-    rows = expand(read.begin, sizes)
-    gathered = np.repeat(read.gather, sizes)
-    rows[gathered] = plan.indices[rows[gathered]]
+    return _by_index(read.arena, rows_read(plan.indices, read), indices)
+
+
+def _by_index(arena: int, rows: np.ndarray, indices: List[np.ndarray]) -> Reads:
+    """The read of one batch."""
+    begin = _add_indices(rows, indices)
+    return Reads(arena, np.ones(1, bool), np.array([begin]), np.array([begin + len(rows)]))
+
+
+def _add_indices(rows: np.ndarray, indices: List[np.ndarray]) -> int:
+    """Where they are among all indices of the plan."""
     begin = sum(map(len, indices))
-    indices.append(rows.astype(plan.indices.dtype))
-    return Reads(read.arena, np.ones(1, bool), np.array([begin]), np.array([begin + len(rows)]))
+    indices.append(rows.astype(indices[0].dtype))
+    return begin
 
 
 def _with_early(

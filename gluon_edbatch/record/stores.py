@@ -126,6 +126,11 @@ class Locations:
         bool by value, whether it was recorded under ``autograd.record()``.
     """
 
+    evaluation: np.ndarray
+    row: np.ndarray
+    rows: np.ndarray
+    taped: np.ndarray
+
     def __init__(self):
         self.evaluation, self.row, self.rows, self.taped = _OF_NONE
 

@@ -9,6 +9,7 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
+from gluon_edbatch.execute.cached import backend as cached
 from gluon_edbatch.testing import assert_matches_eager
 from support.models import TreeLSTM, random_trees, started
 from support.plans import assert_sound, plan_of
@@ -98,6 +99,10 @@ def test_trees(seed, count):
 TREES = started(TreeLSTM())
 
 
+def words_of(tree):
+    return [tree.token, *(word for child in tree.children for word in words_of(child))]
+
+
 def test_trees_are_hoisted():
     plan = twice(lambda: [TREES(tree) for tree in random_trees(6)])
     (batch,) = hoisted(plan)
@@ -106,7 +111,9 @@ def test_trees_are_hoisted():
         for other in plan.batches
         if other.node_type.serial == batch.node_type.serial and not other.hoisted
     ]
-    assert batch.rows == sum(other.rows for other in late) and len(late) > 1
+    words = [word for tree in random_trees(6) for word in words_of(tree)]
+    assert sum(other.rows for other in late) == len(words) and len(late) > 1
+    assert batch.rows == len(set(words)) < len(words)  # each word once
     assert_sound(plan)
 
 
@@ -162,7 +169,7 @@ def test_a_type_in_two_ways_in_turn():
         cases = [(known_first, length) for length in (3, 1, 4)]
         assert_matches_eager(run, cases, blocks=[net, before])
         (batch,) = hoisted(twice(lambda: [run(case) for case in cases]))
-        assert batch.rows == 8
+        assert batch.rows == 4  # of eight, as lengths have the first places in common
 
 
 def test_the_report_counts_batches_as_scheduled():
@@ -262,3 +269,102 @@ def test_results_without_gradients_give_none_to_what_is_hoisted():
             assert not any(
                 parameter.grad().asnumpy().any() for parameter in chosen.collect_params().values()
             )
+
+
+# --- rows that hold the same ---------------------------------------------------------------------
+
+REPEATED = [[1, 2, 1, 2], [2], [1, 1, 2], [2, 1]]
+ANOTHER = [[1, 2, 3, 4], [5], [6, 7, 8], [9, 1]]
+
+
+class Words(Chain):
+    """The same of Python numbers, with any layer between vectors of words and cell."""
+
+    def __init__(self, cell, between=None):
+        super().__init__(cell)
+        with self.name_scope():
+            self.between = between or nn.Activation('relu')
+
+    def forward(self, words):
+        state = self.cell.begin_state(batch_size=1, func=mx.nd.zeros)
+        for word in words:
+            output, state = self.cell(self.between(self.embed(mx.nd.array([word]))), state)
+        return output
+
+
+class Sign(gluon.HybridBlock):
+    """A vector for a zero of either sign."""
+
+    def hybrid_forward(self, F, x):
+        return F.broadcast_mul(F.arctan(1 / x).reshape((-1, 1)), F.ones((1, H)))
+
+
+class Noisy(gluon.rnn.RNNCell):
+    """A cell that drops some of its input."""
+
+    def hybrid_forward(self, F, inputs, states, **weights):
+        return super().hybrid_forward(F, F.Dropout(inputs, p=0.5), states, **weights)
+
+
+def early_rows(net, samples, training=False):
+    with autograd.record(train_mode=training):
+        return [batch.rows for batch in hoisted(twice(lambda: [net(each) for each in samples]))]
+
+
+@pytest.fixture(params=[False, True], ids=['native', 'cached'])
+def shared(request, monkeypatch):
+    """With either backend, as if each took what is read by index for free."""
+    if not request.param:
+        yield
+        return
+    traits = cached.traits
+    monkeypatch.setattr(cached, 'traits', lambda kind: traits(kind)._replace(shares=True))
+    with edb.compile_options(native=False):
+        yield
+
+
+@pytest.mark.parametrize('cell', [gluon.rnn.RNNCell, gluon.rnn.LSTMCell])
+def test_what_is_computed_of_the_same_word_is_computed_once(shared, cell):
+    """Of an RNN what is hoisted is as wide as states, which somebody may read."""
+    net = started(Words(cell(H, input_size=H)))
+    assert early_rows(net, REPEATED) == [2] and early_rows(net, ANOTHER) == [10]
+    assert_matches_eager(net, REPEATED)
+    assert_sound(twice(lambda: [net(words) for words in REPEATED]))
+
+
+@pytest.mark.parametrize('shared', [True], indirect=True, ids=['cached'])
+def test_zeros_of_either_sign_are_two(shared):
+    net, sign = started(gluon.rnn.RNNCell(H, input_size=H)), started(Sign())
+
+    def run(numbers):
+        state = [mx.nd.zeros((1, H))]
+        for number in numbers:
+            output, state = net(sign(number), state)
+        return output
+
+    samples = [[0.0, -0.0, 0.0], [-0.0], [0.0, 0.0, -0.0, -0.0]]
+    assert early_rows(run, samples) == [2]
+
+
+def test_noise_is_drawn_for_each(shared):
+    net = started(Words(gluon.rnn.RNNCell(H, input_size=H), nn.Dropout(0.5)))
+    assert early_rows(net, REPEATED, training=True) in ([], [10])
+    net = started(Words(Noisy(H, input_size=H)))
+    assert early_rows(net, REPEATED, training=True) in ([], [10])
+
+
+def test_gradients_of_given_arrays_are_added(shared):
+    net = started(Late('plain'))
+    given, other = mx.nd.ones((1, H)) * 0.1, mx.nd.ones((1, H)) * 0.2
+    given.attach_grad()
+    other.attach_grad()
+
+    def run(places):
+        state = mx.nd.zeros((1, H))
+        for place in places:
+            state = net((given, other)[place], state)
+        return state
+
+    samples = [[0, 0, 1, 0], [1], [0, 1, 0]]
+    assert early_rows(run, samples) == [2]
+    assert_matches_eager(run, samples, blocks=[net], inputs=[given, other])

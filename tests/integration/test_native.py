@@ -18,7 +18,7 @@ from gluon_edbatch.execute.native.program import native_program
 from gluon_edbatch.execute.steps import steps
 from gluon_edbatch.subgraph.node_type import NodeType
 from gluon_edbatch.testing import assert_matches_eager
-from support.models import started
+from support.models import Tree, TreeLSTM, started
 from support.processes import run_python
 from support.random_blocks import SHAPES, H, blocks
 
@@ -784,3 +784,22 @@ def test_nan_and_signs_of_zero_are_as_mxnet_has_them(name, function):
         np.testing.assert_array_equal(
             np.signbit(value.asnumpy()[zeros]), np.signbit(expected[zeros])
         )
+
+
+@pytest.mark.parametrize('weight', [np.inf, -np.inf, np.nan])
+def test_zeros_times_weights_that_are_not_finite(weight):
+    """No product with the states of a leaf's children is left out for them."""
+    net, leaves = started(TreeLSTM()), [Tree(word) for word in (1, 2, 3)]
+
+    def outputs():
+        with edb.batching():
+            values = [net(leaf) for leaf in leaves]
+        return np.array([value.asnumpy() for value in edb.forward(values)])
+
+    assert np.isfinite(outputs()).all()
+    weights = net.cell.h2h_i_weight
+    changed = weights.data().asnumpy()
+    changed[0, 0] = weight
+    weights.set_data(mx.nd.array(changed))
+    assert np.isnan([net(leaf).asnumpy() for leaf in leaves]).all()
+    assert np.isnan(outputs()).all()

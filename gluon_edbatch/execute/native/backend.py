@@ -20,8 +20,13 @@ def traits(node_type: NodeType) -> Optional[Traits]:
     native = native_program(node_type)
     if native is None:
         return None
-    # Slices are free.
-    return Traits(False, False, _HOISTED_BELOW, float('inf') if native.program.packs else 0)
+    return Traits(
+        pads=False,
+        gathers=False,  # slices are free
+        hoisted_below=_HOISTED_BELOW,
+        fused_up_to=float('inf') if native.program.packs else 0,
+        shares=True,
+    )
 
 
 def kind(group: Group) -> int:

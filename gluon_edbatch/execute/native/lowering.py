@@ -208,7 +208,9 @@ class Lowering(LoweringContext):
         if node.op == 'Concat' and self._pieces_lie_side_by_side(node):
             self._place_pieces(node)
         elif op_of(node.op).arithmetic is Arithmetic.SUM:
-            self.folded.update(self._products_to_sum(node))
+            products = self._products_to_sum(node)
+            self.folded.update(products)
+            self._place_term(node, [each for each in node.sources if each[0] not in products])
 
     def _gives_ragged(self, position: int) -> bool:
         """Whether a result has a row for each value."""
@@ -246,6 +248,17 @@ class Lowering(LoweringContext):
             for source in node.sources
             if self.nodes[source[0]].op == 'FullyConnected' and self._only_use(source) is node
         ]
+
+    def _place_term(self, node: Node, others: List[Entry]) -> None:
+        """An argument to which products are added goes where their sum is to be."""
+        if len(others) != 1 or len(node.sources) == 1:
+            return
+        (source,), entry = others, (node.index, 0)
+        if not is_argument(self.nodes[source[0]].name) or self._only_use(source) is not node:
+            return
+        if entry not in self.placed:
+            self.placed[entry] = self.new(width_of(node.shapes[0][1:]), None)
+        self.placed[source] = self.placed[entry]
 
     def _variable(self, node: Node) -> None:
         entry, shape = (node.index, 0), node.shapes[0]

@@ -65,14 +65,21 @@ struct Block {
   int64_t row, rows, value, values;  // within the batch
 };
 
+template <typename T> struct Packed {  // a weight
+  T* panels;
+  bool finite;  // zeros times it are zeros
+};
+
 // What all threads of a run read.
 template <typename T> struct Shared {
   const Run& run;
   Arrays<T> arrays;
-  std::map<std::pair<const T*, bool>, T*> packed;  // weights, and whether they are turned
+  std::map<std::pair<const T*, bool>, Packed<T>> packed;  // weights, and whether they are turned
   T* kept_gradients = nullptr;
 
-  T* packed_weight(const T* weight, bool turned) const { return packed.at({weight, turned}); }
+  const Packed<T>& packed_weight(const T* weight, bool turned) const {
+    return packed.at({weight, turned});
+  }
 };
 
 // What one thread does of a run: blocks of batches.
@@ -135,7 +142,8 @@ template <typename T> class alignas(64) Executor {
       const Rows<T> dy = split(whole(instruction.out, true), times);
       if (bias && !turned) add_column_sums(bias + first, columns(dy, first, last));
       else if (bias && !first) add_column_sums(bias, dy);
-      for (int64_t row = 0; weight && row < x.count; ++row) {
+      if (!weight || is_sum_of_nothing(instruction.a)) continue;
+      for (int64_t row = 0; row < x.count; ++row) {
         pack_line(turned ? dy[row] : x[row], in, filled, kDepth, panels);
         pack_tiles_line((turned ? x[row] : dy[row]) + first, lines, filled, tiles);
         if (++filled < kDepth) continue;
@@ -313,6 +321,18 @@ template <typename T> class alignas(64) Executor {
     return Rows<T>{base + view.offset, r.width, view.width, count(r)};
   }
 
+  // Whether the block has no ragged values, and these columns are sums of such: zeros, as the
+  // states of the children of leaves.
+  bool is_sum_of_nothing(const View& view) const {
+    bool sums = false;
+    for (const Instruction& i : program_->instructions) {
+      if (i.out.reg != view.reg) continue;
+      sums = i.op == kSegmentSum && !block_.values;
+      if (!sums) return false;
+    }
+    return sums;
+  }
+
   // --- instructions ----------------------------------------------------------------------------
 
   static ProductShape product_shape(const Instruction& i) {
@@ -338,9 +358,10 @@ template <typename T> class alignas(64) Executor {
     switch (i.op) {
       case kLoad: load(i, out); break;
       case kProduct: {
+        const Packed<T>& weight = shared_->packed_weight(parameter(i.parameter), i.i2 != 0);
+        if (i.i0 && i.bias < 0 && weight.finite && is_sum_of_nothing(i.a)) break;
         const Rows<T> y = split(out, i.i1), x = split(a, i.i1);
-        multiply<T>(y.count, y.width, x.width, x.data, x.stride,
-                    shared_->packed_weight(parameter(i.parameter), i.i2 != 0), y.data, y.stride,
+        multiply<T>(y.count, y.width, x.width, x.data, x.stride, weight.panels, y.data, y.stride,
                     parameter(i.bias), i.i0 != 0);
         break;
       }
@@ -395,11 +416,11 @@ template <typename T> class alignas(64) Executor {
     switch (i.op) {
       case kLoad: unload(i, dy); break;
       case kProduct:
-        if (da) {
+        if (da && !is_sum_of_nothing(i.a)) {
           const Rows<T> g = split(dy, i.i1), d = split(da, i.i1);
           multiply<T>(g.count, d.width, g.width, g.data, g.stride,
-                      shared_->packed_weight(parameter(i.parameter), i.i2 != 0), d.data, d.stride,
-                      nullptr, true);
+                      shared_->packed_weight(parameter(i.parameter), i.i2 != 0).panels, d.data,
+                      d.stride, nullptr, true);
         }
         break;
       case kUnary:

@@ -11,6 +11,8 @@
 
 namespace edb {
 
+constexpr int64_t kColumns = 64;  // so many at once, where each has sums of its own
+
 template <typename T> struct Rows {  // some columns of a block of rows
   T* data;
   int64_t stride, width, count;
@@ -307,18 +309,38 @@ template <typename T> void positions(const Rows<T>& out, const int32_t* parents)
   });
 }
 
+// For some columns of the values of a row of the batch, which are the lanes of vectors.
+template <typename T>
+void columns_softmax(const Rows<T>& out, const Rows<T>& a, int64_t begin, int64_t end,
+                     int64_t column, int64_t columns, bool log) {
+  T largest[kColumns];
+  double total[kColumns] = {};
+  std::memcpy(largest, a[begin] + column, columns * sizeof(T));
+  for (int64_t m = begin + 1; m < end; ++m) {
+    const T* x = a[m] + column;
+    for (int64_t i = 0; i < columns; ++i) largest[i] = largest[i] < x[i] ? x[i] : largest[i];
+  }
+  for (int64_t m = begin; m < end; ++m) {
+    const T* x = a[m] + column;
+    T* y = out[m] + column;
+    for (int64_t i = 0; i < columns; ++i) total[i] += y[i] = exponential(x[i] - largest[i]);
+  }
+  if (log)
+    for (int64_t i = 0; i < columns; ++i) largest[i] += std::log(static_cast<T>(total[i]));
+  for (int64_t m = begin; m < end; ++m) {
+    const T* x = a[m] + column;
+    T* y = out[m] + column;
+    for (int64_t i = 0; i < columns; ++i)
+      y[i] = log ? x[i] - largest[i] : y[i] / static_cast<T>(total[i]);
+  }
+}
+
 // Column by column, the softmax over the values of each row of the batch, or its logarithm.
 template <typename T>
 void segment_softmax(const Rows<T>& out, const Rows<T>& a, const int32_t* parents, bool log) {
   segments(a.count, parents, [&](int64_t begin, int64_t end) {
-    for (int64_t i = 0; i < a.width; ++i) {
-      T largest = a[begin][i];
-      double total = 0;
-      for (int64_t m = begin + 1; m < end; ++m) largest = std::max(largest, a[m][i]);
-      for (int64_t m = begin; m < end; ++m) total += out[m][i] = exponential(a[m][i] - largest);
-      const T sum = static_cast<T>(total), shift = largest + std::log(sum);
-      for (int64_t m = begin; m < end; ++m) out[m][i] = log ? a[m][i] - shift : out[m][i] / sum;
-    }
+    for (int64_t i = 0; i < a.width; i += kColumns)
+      columns_softmax(out, a, begin, end, i, std::min(kColumns, a.width - i), log);
   });
 }
 
@@ -623,6 +645,13 @@ void lookup_backward(const Rows<T>& dy, T* table, int64_t count, int64_t width,
       const T* g = dy[row] + i * width;
       for (int64_t j = 0; j < width; ++j) d[j] += g[j];
     }
+}
+
+template <typename T> bool all_finite(const T* x, int64_t n) {
+  T sum = 0;  // of zeros, or NaN
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < n; ++i) sum += x[i] * T(0);
+  return sum == T(0);
 }
 
 template <typename T> void add_column_sums(T* sums, const Rows<T>& a) {

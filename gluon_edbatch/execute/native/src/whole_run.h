@@ -324,7 +324,7 @@ template <typename T> class WholeRun {
     whole_scratch().release();
     struct Packing {
       const T* weight;
-      T* packed;
+      Packed<T>* packed;
       int64_t in, out;
       bool turned;
     };
@@ -333,19 +333,20 @@ template <typename T> class WholeRun {
       for (const Instruction& i : program.instructions) {
         if (i.op != kProduct) continue;
         const T* weight = at(arrays_.weights, program.parameters[i.parameter]);
-        T*& packed = shared_.packed[{weight, i.i2 != 0}];
-        if (packed) continue;
+        Packed<T>& packed = shared_.packed[{weight, i.i2 != 0}];  // which does not move
+        if (packed.panels) continue;
         const int64_t in = i.a.width / i.i1, out = i.out.width / i.i1;
-        packed = whole_scratch().template take<T>(forward ? packed_size<T>(in, out)
-                                                          : packed_size<T>(out, in));
-        packings.push_back({weight, packed, in, out, i.i2 != 0});
+        packed.panels = whole_scratch().template take<T>(forward ? packed_size<T>(in, out)
+                                                                 : packed_size<T>(out, in));
+        packings.push_back({weight, &packed, in, out, i.i2 != 0});
       }
     team_.each(packings.size(), [&](int, int64_t number) {
       const Stopwatch watch(kPacking);
       const Packing& p = packings[number];
       const int64_t stride = p.turned ? p.out : p.in;
-      if (forward) pack<T>(p.weight, stride, p.in, p.out, !p.turned, p.packed);
-      else pack<T>(p.weight, stride, p.out, p.in, p.turned, p.packed);
+      p.packed->finite = all_finite(p.weight, p.in * p.out);
+      if (forward) pack<T>(p.weight, stride, p.in, p.out, !p.turned, p.packed->panels);
+      else pack<T>(p.weight, stride, p.out, p.in, p.turned, p.packed->panels);
     });
   }
 
