@@ -88,7 +88,7 @@ extensions = [
     Extension(
         f'gluon_edbatch.{name}',
         [str(path)],
-        include_dirs=[str(path.parent), 'gluon_edbatch/mx'],
+        include_dirs=[str(path.parent), 'gluon_edbatch/mx', 'gluon_edbatch/record'],
         extra_compile_args=['-g0'],
         optional=True,
     )

@@ -18,13 +18,16 @@ from pathlib import Path
 from typing import Dict, Optional
 
 NAMES = (
+    'mx.hybrid',
     'subgraph.fingerprint',
     'graph.edges',
     'graph.row_order',
     'plan.layout',
     'execute.native.table',
+    'execute.immediate',
     'record.indexing',
     'record.stores',
+    'record.scopes',
     'record.calls',
     'schedule.frontier',
     'schedule.rules',

@@ -13,8 +13,8 @@ from ..execute.whole_scopes import Begun
 from ..graph.graph import Graph
 from ..mx.parameters import context_of
 from ..record import hooks
-from ..record.calls import place
 from ..record.recording import Recording
+from ..record.scopes import place
 from ..report.counters import Report, make_report
 from ..report.explain import Explanation, explain
 from ..report.ran_now import explained_with_calls_now, with_calls_now

@@ -7,3 +7,19 @@ def gives_new_arrays(block: gluon.Block) -> bool:
     """Whether what a block returns is nobody else's, as arguments and parameters are that a block
     may hand on which is not hybridized."""
     return getattr(block, '_active', False) and type(block).forward is gluon.HybridBlock.forward
+
+
+def is_recorded(block: gluon.Block) -> bool:
+    """Whether a scope that records would record its calls: a HybridBlock whose forward() is Gluon's
+    own, or says that it is as good; any other forward() is Python to be run for each sample. So is
+    that of a ZoneoutCell, which keeps what it returned for its next call."""
+    cls = type(block)
+    return (
+        issubclass(cls, gluon.HybridBlock)
+        and not issubclass(cls, gluon.rnn.ZoneoutCell)
+        and (
+            cls.forward.__module__.startswith('mxnet.gluon')
+            or getattr(cls.forward, 'recorded', False)
+        )
+        and 'forward' not in block.__dict__
+    )

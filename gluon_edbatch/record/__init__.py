@@ -4,4 +4,5 @@ from ..compiled import load
 
 load(f'{__name__}.indexing')
 load(f'{__name__}.stores')
+load(f'{__name__}.scopes')
 load(f'{__name__}.calls')

@@ -4,7 +4,9 @@ cimport cython
 cimport gluon_edbatch.record.lazy as lazy  # in this form setup.py sees that they changed
 cimport gluon_edbatch.record.interpreter as interpreter
 cimport gluon_edbatch.mx.reading as reading
+cimport gluon_edbatch.record.scopes as scopes
 cimport gluon_edbatch.record.stores as stores
+from gluon_edbatch.record.scopes cimport Entered, current_recording, entered
 from gluon_edbatch.record.stores cimport Store
 
 @cython.final
@@ -64,12 +66,6 @@ cdef class Form:
     @cython.locals(values=list)
     cdef _values(self, object nested, Py_ssize_t base)
     cpdef bint changed(self) except -1
-
-cdef class Entered:
-    cdef public bint closed, at_once, inside
-    cdef public long long thread
-    cdef public Entered outer
-    cpdef run_block(self, object block, tuple args)
 
 cdef class CallLog(Entered):
     cdef public Ints node_forms, node_ends, node_args, node_lengths
@@ -150,18 +146,16 @@ cdef class CallLog(Entered):
     @cython.locals(value=lazy.LazyArray)
     cpdef concat_call(self, Form form, list values)
 
-@cython.locals(scope=Entered)
-cdef object _called(object block, tuple args)
-@cython.locals(callee=Callee)
-cdef object _hooked_call(CallLog log, object block, tuple args)
 cpdef tuple kept(list kinds)
 cdef bint _is_plain(object option) except -1
 cdef tuple _constant(object number)
 cdef bint _tells_itself(object option) except -1
+@cython.locals(scope=Entered)
+cdef object _called(object block, tuple args)
+@cython.locals(callee=Callee)
+cdef object _recorded_call(CallLog log, object block, tuple args)
 cdef object _call_with_user_hooks(CallLog log, Callee callee, tuple args)
+cpdef call_as_ever(object block, tuple args)
 @cython.locals(scope=Entered)
-cpdef Entered entered()
-@cython.locals(scope=Entered)
-cpdef CallLog current_recording()
-@cython.locals(frame=interpreter.Frame)
-cpdef tuple place()
+cpdef hooked_invoke(object handle, object ndargs, object keys, object vals, object out,
+                    object is_np_op, object output_is_list)

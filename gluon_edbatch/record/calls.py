@@ -5,7 +5,6 @@ runs as it stands where not; `gluon_edbatch.COMPILED` tells which. Compiled func
 frames of their own.
 """
 
-import threading
 import weakref
 from array import array as Column
 from typing import Any, Dict, List, Optional, Sequence, Set, Union
@@ -16,6 +15,8 @@ from mxnet import gluon
 from mxnet.ndarray import NDArray
 
 from ..mx import reading
+from ..mx.blocks import is_recorded
+from ..mx.invoke import invoke
 from ..mx.methods import unhooked
 from ..mx.reading import IN_C
 from ..subgraph.fingerprint import contents, exact
@@ -23,6 +24,7 @@ from ..subgraph.structure import unflatten
 from . import interpreter, lazy
 from .each import for_each, holds_each
 from .lazy import VALUES
+from .scopes import Entered, current_recording, entered, local
 from .sites import kind_of, through_library
 from .stores import Store
 
@@ -41,15 +43,10 @@ BLOCK_CALL = gluon.Block.__call__
 _call = unhooked(BLOCK_CALL)
 ndarray, numpy_ndarray = np.ndarray, mx.np.ndarray
 
-interpreter.prepare(VALUES[0], VALUES[1], lazy.RaggedArray, kind_of, through_library, gluon.Block)
+interpreter.prepare_frames(kind_of, through_library)
+interpreter.prepare_values(VALUES[0], VALUES[1], lazy.RaggedArray)
+interpreter.prepare_calls(gluon.Block)
 reading.prepare(IN_C[0], IN_C[1], IN_C[2])
-
-
-class _ThreadState(threading.local):
-    eager: Any = None  # converts arguments while a mixin model runs outside any scope
-
-
-local = _ThreadState()
 
 
 class Number:
@@ -236,9 +233,7 @@ class Callee:
         self.known: Any = None
         self.mutable: Any = None
         self.function, self.options, self.shared = function, options, shared
-        self.recorded = block is None or (
-            is_recorded(type(block)) and 'forward' not in block.__dict__
-        )
+        self.recorded = block is None or is_recorded(block)
         self.children = getattr(block, 'values_of_child', 0) if self.recorded else 0
         self.hooks = getattr(block, '_forward_hooks', None)
         self.pre_hooks = getattr(block, '_forward_pre_hooks', None)
@@ -246,20 +241,6 @@ class Callee:
         self.of_any_rows: Dict[tuple, Form] = {}
         self.families: Dict[tuple, Any] = {}
         self.packed: Dict[tuple, Any] = {}
-
-
-def is_recorded(cls: Any) -> bool:
-    """A HybridBlock whose forward() is Gluon's own, or says that it is as good; any other
-    forward() is Python to be run for each sample. So is that of a ZoneoutCell, which keeps what
-    it returned for its next call."""
-    return (
-        issubclass(cls, gluon.HybridBlock)
-        and not issubclass(cls, gluon.rnn.ZoneoutCell)
-        and (
-            cls.forward.__module__.startswith('mxnet.gluon')
-            or getattr(cls.forward, 'recorded', False)
-        )
-    )
 
 
 class Form:
@@ -407,35 +388,6 @@ def _lengths(node_type) -> int:
     if node_type.lengths is not None or (node_type.neutral and not node_type.linked):
         return ANY
     return EQUAL if node_type.neutral else CHECKED
-
-
-class Entered:
-    """A scope that a thread or asyncio task has entered.
-
-    Attributes
-    ----------
-    outer : Entered or None
-        The scope around this one, while this one is open.
-    thread : int
-        The one that entered it.
-    closed : bool
-        Whether the scope has ended.
-    at_once : bool
-        Whether its calls run at once: it is no recording, and what is no call of a block goes as if
-        there was no scope.
-    inside : bool
-        Whether one of these runs.
-    """
-
-    def __init__(self):
-        self.outer: Optional[Entered] = None
-        self.thread = interpreter.thread()
-        self.closed = False
-        self.at_once = self.inside = False
-
-    def run_block(self, block, args):
-        """What a call of a block gives, if calls run at once."""
-        raise NotImplementedError
 
 
 class CallLog(Entered):
@@ -1077,30 +1029,7 @@ def _tells_itself(option) -> bool:
     return type(option) is not float or (option != 0 and option == option)
 
 
-def hooked_call(self, *args):
-    """What a scope puts in the place of ``Block.__call__``."""
-    return _called(self, args)
-
-
-def _called(block, args):
-    scope = entered()
-    if scope is None:
-        if local.eager is not None and isinstance(block, gluon.HybridBlock):
-            if holds_each(args) and Callee(block).recorded:
-                return for_each(block, args)
-            args = tuple(local.eager(args))
-        return _call(block, *args)
-    return scope.run_block(block, args) if scope.at_once else _hooked_call(scope, block, args)
-
-
-def call_as_ever(block, args):
-    """What a call of a block gives without a hook."""
-    return _call(block, *args)
-
-
-def record_block(recording, block, args):
-    """What a call of a block gives that is to be recorded."""
-    return _hooked_call(recording, block, args)
+# --- hooks ---------------------------------------------------------------------------------------
 
 
 def hook_calls(hooked: bool) -> None:
@@ -1110,7 +1039,33 @@ def hook_calls(hooked: bool) -> None:
         interpreter.no_direct_types()
 
 
-def _hooked_call(log, block, args):
+def hooked_call(self, *args):
+    """What a scope puts in the place of ``Block.__call__``."""
+    return _called(self, args)
+
+
+def _called(block, args):
+    scope = entered()
+    if scope is None:
+        if local.eager is not None and isinstance(block, gluon.HybridBlock):
+            if holds_each(args) and is_recorded(block):
+                return for_each(block, args)
+            args = tuple(local.eager(args))
+        return _call(block, *args)
+    return scope.run_block(block, args) if scope.at_once else _recorded_call(scope, block, args)
+
+
+def call_as_ever(block, args):
+    """What a call of a block gives without a hook."""
+    return _call(block, *args)
+
+
+def record_block(recording, block, args):
+    """What a call of a block gives that is to be recorded."""
+    return _recorded_call(recording, block, args)
+
+
+def _recorded_call(log, block, args):
     callee = log.callees.get(block)
     if callee is None:
         callee = log.callees[block] = Callee(block)
@@ -1134,38 +1089,13 @@ def _call_with_user_hooks(log, callee, args):
     return out
 
 
-def entered():
-    """The innermost scope that is open in this thread or asyncio task, or None."""
-    scope = interpreter.recording()
-    while scope is not None and (scope.closed or scope.thread != interpreter.thread()):
-        scope = scope.outer  # scopes may end in any order, and threads inherit contexts
-    return scope
-
-
-def current_recording():
-    """The same, if it records."""
+def hooked_invoke(handle, ndargs, keys, vals, out, is_np_op, output_is_list):
+    """What a scope puts in the place of the function behind all of ``mx.nd``."""
     scope = entered()
-    return None if scope is None or scope.at_once else scope
-
-
-def enter(scope: Optional[Any]) -> None:
-    """Make this thread or asyncio task use another scope, or none."""
-    interpreter.record_into(scope)
-
-
-def leave(scope: Any) -> None:
-    """Nobody uses it any more: neither this thread or task, whichever scope it entered last, nor a
-    task that began within the scope. May be called again."""
-    scope.closed = True
-    if interpreter.recording() is scope:
-        outer = entered()
-        interpreter.record_into(outer)
-        scope.outer = None
-        if outer is not None and not outer.at_once:
-            outer.update_mode()  # it may have changed meanwhile
-
-
-def place():
-    """Where the user's code is, as `sites.site_at` takes it."""
-    frame = interpreter.user_frame()
-    return interpreter.code_of(frame), interpreter.instruction_of(frame)
+    if scope is None:
+        return invoke(handle, ndargs, keys, vals, out, is_np_op, output_is_list)
+    if not scope.at_once:
+        return scope.operator_called(handle, ndargs, keys, vals, out, is_np_op, output_is_list)
+    if out is not None:
+        return invoke(handle, ndargs, keys, vals, out, is_np_op, output_is_list)
+    return scope.run_operator(handle, ndargs, keys, vals, is_np_op, output_is_list)

@@ -14,7 +14,7 @@ from mxnet.ndarray import NDArray
 from mxnet.util import is_np_array
 
 from ..mx.modes import modes
-from .calls import current_recording, enter
+from .scopes import current_recording, enter
 
 _DEVICES = frozenset(('cpu', 'gpu'))
 _PLAIN = (int, float, str, type, type(None), np.dtype, mx.Context)

@@ -15,32 +15,24 @@ each full collection walks through all of the user's samples.
 import gc
 import threading
 from contextlib import contextmanager
-from functools import lru_cache
 from typing import Any, Callable, Iterable, Iterator, Set
 
 import mxnet as mx
 from mxnet import autograd, gluon
-from mxnet.base import MXNetError
 from mxnet.ndarray import NDArray
 
-from ..errors import RecordError, UnrecordableError
-from ..mx.invoke import INVOKE, invoke, operator_name
+from ..errors import RecordError
+from ..mx.hybrid import CALL_CACHED_OP, NotRun
+from ..mx.invoke import INVOKE, invoke
 from ..mx.methods import calling, unhooked
 from ..mx.modes import set_recording, set_training
 from . import created
-from .calls import (  # noqa: F401
-    BLOCK_CALL,
-    current_recording,
-    enter,
-    entered,
-    hook_calls,
-    hooked_call,
-    leave,
-    local,
-)
-from .lazy import VALUES, ComputedArray, EagerRagged, LazyArray, writing_refused
+from .calls import BLOCK_CALL, hook_calls, hooked_call, hooked_invoke
+from .lazy import ComputedArray, LazyArray
+from .scopes import current_recording, enter, entered, leave, local  # noqa: F401
 from .sites import current_site
 
+_call_cached_op = unhooked(CALL_CACHED_OP)
 _block_setattr: Any = gluon.Block.__setattr__
 _setattr = unhooked(_block_setattr)
 _call_function = autograd.Function.__call__
@@ -53,7 +45,6 @@ _owners_of_calls: Set[int] = set()  # all that are open
 _recorded = False  # whether the hooks for recording may be there
 _collecting = True
 _UNSET = object()
-_COMPUTED = (ComputedArray, EagerRagged)
 _COUNTED = frozenset(('_counter', '_init_counter', '_modified'))  # by cells, for names and checks
 
 
@@ -68,99 +59,13 @@ def _hooked_setattr(self, name, value):
     _setattr(self, name, value)
 
 
-def _hooked_invoke(handle, ndargs, keys, vals, out, is_np_op, output_is_list):
-    recording = entered()
-    if recording is not None and recording.at_once:
-        result = invoke(handle, ndargs, keys, vals, out, is_np_op, output_is_list)
-        if out is None and not recording.inside:
-            for array in ndargs:
-                if array.__class__ in _COMPUTED:
-                    return computed(result)
-        return result
-    if recording is not None and out is not None:
-        for array in _listed(out):
-            if isinstance(array, LazyArray):
-                return _invoke_into(handle, ndargs, keys, vals, out, is_np_op, output_is_list)
-    elif recording is not None:
-        for array in ndargs:
-            if isinstance(array, LazyArray):
-                record = _recorder(handle, is_np_op, output_is_list)
-                try:
-                    return recording.operation(record, tuple(ndargs), dict(zip(keys, vals)))
-                except UnrecordableError:
-                    break
-    return invoke(handle, ndargs, keys, vals, out, is_np_op, output_is_list)
-
-
-def computed(result: Any) -> Any:
-    """What a call gave that ran at once, with the class of such arrays: new ones, of ``mx.nd``."""
-    if result.__class__ is NDArray:
-        result.__class__ = ComputedArray
-    elif result.__class__ is list:
-        for each in result:
-            if each.__class__ is NDArray:
-                each.__class__ = ComputedArray
-    return result
-
-
-@lru_cache(maxsize=None)
-def _recorder(handle, is_np_op, output_is_list) -> Callable[..., Any]:
-    """What records an operator for the first time with such arguments."""
-
-    def record(*ndargs, **attrs):
-        recording = current_recording()
-        if recording.runs_now(ndargs):
-            keys, vals = list(attrs), list(attrs.values())
-            return invoke(handle, ndargs, keys, vals, None, is_np_op, output_is_list)
-        named = tuple([(key, str(value)) for key, value in attrs.items()])
-        result = recording.operator(operator_name(handle), named, ndargs)
-        return [result] if output_is_list and isinstance(result, NDArray) else result
-
-    return record
-
-
-def _invoke_into(handle, ndargs, keys, vals, out, is_np_op, output_is_list):
-    """The same where results are written to lazy values."""
-    for array in _listed(out):
-        if isinstance(array, LazyArray):
-            array.prepare_writing(ndargs)
-    kind = out.__class__  # another once it is settled, as by an operator that runs
-    if kind in VALUES:
-        value = _result_as_value(handle, ndargs, keys, vals, is_np_op)
-        if value.__class__ is kind and value._store is out._store:
-            out.become(value)
-            return out
-    for array in _listed(out):
-        if isinstance(array, LazyArray):
-            array.settled()
-    try:
-        return invoke(handle, ndargs, keys, vals, out, is_np_op, output_is_list)
-    except MXNetError as error:
-        raise writing_refused(error) from None
-
-
-# What writes to some elements of an array, and gives no other one.
-_IN_PLACE = (
-    '_scatter_set_nd',
-    '_npi_boolean_mask_assign_scalar',
-    '_npi_boolean_mask_assign_tensor',
-)
-
-
-def _result_as_value(handle, ndargs, keys, vals, is_np_op) -> Any:
-    """What an operator gives, as a value that is computed in the scope; None if it only writes."""
-    name, recording = operator_name(handle), current_recording()
-    if name == '_copyto':
-        return recording.operator('_copy', (), ndargs)
-    if name in _IN_PLACE:
-        return None
-    try:
-        result = _hooked_invoke(handle, ndargs, keys, vals, None, is_np_op, False)
-    except MXNetError:  # as it does not know the shape, or for a reason that it will give again
-        return None
-    if isinstance(result, NDArray) and not isinstance(result, LazyArray):
-        return recording.operator('_copy', (), [result])
-    return result
+def _hooked_call_cached_op(self, *args):
+    scope = entered()
+    if scope is not None and scope.at_once:
+        result = scope.run_cached(self, args)
+        if result is not NotRun:
+            return result
+    return _call_cached_op(self, *args)
 
 
 def _then_told(set_mode: Callable[..., bool]) -> Callable[..., bool]:
@@ -222,7 +127,13 @@ def _listed(arrays) -> Any:
 
 _CALL_HOOKS = (  # all that scopes need whose calls run at once
     (BLOCK_CALL, '__code__', calling(hooked_call, BLOCK_CALL), BLOCK_CALL.__code__),
-    (*INVOKE, _hooked_invoke, invoke),
+    (
+        CALL_CACHED_OP,
+        '__code__',
+        calling(_hooked_call_cached_op, CALL_CACHED_OP),
+        CALL_CACHED_OP.__code__,
+    ),
+    (*INVOKE, hooked_invoke, invoke),
     (mx.nd.ndarray, 'array', _hooked_array, _array),
 )
 _HOOKS = (

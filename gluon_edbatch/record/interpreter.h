@@ -1,6 +1,7 @@
-/* What recording needs of the interpreter, which native.py says in Python: lazy values by their
-   place in memory, and the user's frame without making objects of frames. Cython includes it in
-   what it makes of calls.py (see native.pxd, lazy.pxd). */
+/* What recording needs of the interpreter, which interpreter.py says in Python: lazy values by
+   their place in memory, and the user's frame without making objects of frames. Cython includes it
+   in what it makes of modules that need some of it (see interpreter.pxd, lazy.pxd), each of which
+   prepares what that is: what is kept here is each module's own. */
 #pragma once
 
 #include <Python.h>
@@ -268,9 +269,25 @@ static int edb_lies_at(PyObject *type, const char *slot, size_t offset) {
   return right;
 }
 
-static int edb_prepare(PyObject *lazy, PyObject *numpy, PyObject *ragged, PyObject *kind,
-                       PyObject *through, PyObject *block) {
+static int edb_prepare_frames(PyObject *kind, PyObject *through) {
+  Py_INCREF(kind);
+  Py_INCREF(through);
+  edb_kind = kind;
+  edb_through = through;
+  return 0;
+}
+
+static int edb_prepare_scopes(void) {
+  edb_entered = PyContextVar_New("gluon_edbatch_scope", Py_None);
+  return edb_entered ? 0 : -1;
+}
+
+static int edb_prepare_calls(PyObject *block) {
   edb_slot = ((PyTypeObject *)block)->tp_call;
+  return 0;
+}
+
+static int edb_prepare_values(PyObject *lazy, PyObject *numpy, PyObject *ragged) {
   if (!edb_lies_at(lazy, "_id", offsetof(EdbLazyArray, _id)) ||
       !edb_lies_at(lazy, "_memory", offsetof(EdbLazyArray, _memory)) ||
       !edb_lies_at(lazy, "_store", offsetof(EdbLazyArray, _store)) ||
@@ -291,11 +308,5 @@ static int edb_prepare(PyObject *lazy, PyObject *numpy, PyObject *ragged, PyObje
   Py_INCREF(lazy);
   Py_INCREF(numpy);
   Py_INCREF(ragged);
-  Py_INCREF(kind);
-  Py_INCREF(through);
-  edb_kind = kind;
-  edb_through = through;
-  edb_entered = PyContextVar_New("gluon_edbatch_scope", Py_None);
-  if (!edb_entered) return -1;
   return 0;
 }

@@ -11,8 +11,10 @@ cdef extern from "interpreter.h":
     EdbFrame *user_frame "edb_user_frame" () except NULL
     long long code_of "edb_code_of" (EdbFrame *frame) except -1
     long long instruction_of "edb_instruction_of" (EdbFrame *frame)
-    int prepare "edb_prepare" (object lazy, object numpy, object ragged, object kind,
-                                     object through, object block) except -1
+    int prepare_frames "edb_prepare_frames" (object kind, object through) except -1
+    int prepare_scopes "edb_prepare_scopes" () except -1
+    int prepare_calls "edb_prepare_calls" (object block) except -1
+    int prepare_values "edb_prepare_values" (object lazy, object numpy, object ragged) except -1
     void redirect "edb_redirect" (object function, object target)
     ctypedef object (*Call "EdbCall")(object block, tuple args)
     int direct_type "edb_direct_type" (object block, object function, Call call) except -1

@@ -1,6 +1,7 @@
-"""What ``calls.py`` needs of the interpreter, as Python; ``interpreter.pxd`` says the same in C.
+"""What ``calls.py`` and ``scopes.py`` need of the interpreter, as Python; ``interpreter.pxd`` says
+the same in C.
 
-The compiled ``calls.py`` uses the C form and never runs what is here.
+Compiled, they use the C form and never run what is here.
 """
 
 import sys
@@ -66,9 +67,21 @@ def instruction_of(frame: FrameType) -> int:
     return frame.f_lasti
 
 
-def prepare(lazy: Any, numpy: type, ragged: type, kind, through, block: type) -> None:
+def prepare_values(lazy: Any, numpy: type, ragged: type) -> None:
     """The base class's ``__del__`` would ask for a handle to free; a lazy value has none."""
     lazy.__del__ = _free_nothing
+
+
+def prepare_frames(kind, through) -> None:
+    """What C is told; Python knows it."""
+
+
+def prepare_scopes() -> None:
+    """The same."""
+
+
+def prepare_calls(block: type) -> None:
+    """The same."""
 
 
 def redirect(function, target) -> None:

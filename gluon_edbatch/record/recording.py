@@ -27,6 +27,7 @@ from .families import packed_operator_call, padded_block_call, padded_operator_c
 from .forms import Forms, key_of
 from .hooks import suspended
 from .inputs import ARRAYS, NUMBERS, GivenArray
+from .invoked import operator_called
 from .lazy import (
     HAND_ON,
     VALUES,
@@ -65,6 +66,7 @@ class Recording(Forms):
         Evaluation -> what it computed, by `ArenaKey`; empty once nothing is left to run.
     """
 
+    operator_called = operator_called
     # what a value is in another form
     packed_if_free = packed_if_free
     stacked = stacked

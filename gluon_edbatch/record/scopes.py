@@ -1,0 +1,88 @@
+"""Which scope a thread or asyncio task has entered.
+
+Compiled by Cython where a compiler is present, as `calls` is.
+"""
+
+import threading
+from typing import Any, Optional
+
+from . import interpreter
+from .sites import kind_of, through_library
+
+interpreter.prepare_frames(kind_of, through_library)
+interpreter.prepare_scopes()
+
+
+class _ThreadState(threading.local):
+    eager: Any = None  # converts arguments while a mixin model runs outside any scope
+
+
+local = _ThreadState()
+
+
+class Entered:
+    """A scope that a thread or asyncio task has entered.
+
+    Attributes
+    ----------
+    outer : Entered or None
+        The scope around this one, while this one is open.
+    thread : int
+        The one that entered it.
+    closed : bool
+        Whether the scope has ended.
+    at_once : bool
+        Whether its calls run at once: it is no recording, and functions of this package go as if
+        there was no scope.
+    """
+
+    def __init__(self):
+        self.outer: Optional[Entered] = None
+        self.thread = interpreter.thread()
+        self.closed = False
+        self.at_once = False
+
+    def run_block(self, block, args):
+        """What a call of a block gives, if calls run at once."""
+        raise NotImplementedError
+
+    def run_operator(self, handle, ndargs, keys, vals, is_np_op, output_is_list):
+        """What an operator gives, if calls run at once; see `mx.invoke`."""
+        raise NotImplementedError
+
+
+def entered():
+    """The innermost scope that is open in this thread or asyncio task, or None."""
+    scope = interpreter.recording()
+    while scope is not None and (scope.closed or scope.thread != interpreter.thread()):
+        scope = scope.outer  # scopes may end in any order, and threads inherit contexts
+    return scope
+
+
+def current_recording():
+    """The same, if it records."""
+    scope = entered()
+    return None if scope is None or scope.at_once else scope
+
+
+def enter(scope: Optional[Any]) -> None:
+    """Make this thread or asyncio task use another scope, or none."""
+    interpreter.record_into(scope)
+
+
+def leave(scope: Any) -> None:
+    """Nobody uses it any more: neither this thread or task, whichever scope it entered last, nor a
+    task that began within the scope. May be called again."""
+    scope.closed = True
+    if interpreter.recording() is scope:
+        outer = entered()
+        interpreter.record_into(outer)
+        scope.outer = None
+        if outer is not None and not outer.at_once:
+            outer.update_mode()  # it may have changed meanwhile
+
+
+def place():
+    """Where the user's code is, as `sites.site_at` takes it."""
+    frame = interpreter.user_frame()
+    return interpreter.code_of(frame), interpreter.instruction_of(frame)
