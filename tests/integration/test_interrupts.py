@@ -18,6 +18,7 @@ import collections, ctypes, gc, random, signal, sys, threading, time, traceback
 sys.path.insert(0, sys.argv[1])
 import mxnet as mx
 import numpy as np
+from mxnet import autograd
 from mxnet.gluon import nn
 import gluon_edbatch as edb
 from support.aftermath import assert_hooks_gone, assert_unguarded, watching
