@@ -25,7 +25,8 @@ from .workloads import load_workload
 
 __all__ = ['Measurement']
 
-WARM_UP = 3  # minibatches
+FIRST = 16  # samples of the first minibatch of a process
+WARM_UP = 3  # minibatches after it
 PHASE_STEPS = 5
 SLOW_SECONDS = 2.0  # a step that takes longer is not repeated for its own sake
 ENOUGH = 3, 60.0  # after so many repeats, and seconds in them, a slow system is let off
@@ -45,6 +46,7 @@ class Measurement:
         self.rate = self._best_rate()
         self.system = build_system(self.workload, settings)
         self.minibatches = 1
+        self.first_ms = 0.0
         self.speeds: List[float] = []
         self.cpu_ms: List[float] = []
         self.where = Where()
@@ -53,7 +55,7 @@ class Measurement:
     def warm_up(self) -> None:
         """First steps, which compile and allocate; settles how long a repeat is."""
         settings, stream = self.settings, self._stream(-1)
-        self._run([next(stream)[:16]])
+        self.first_ms = 1e3 * self._run([next(stream)[:FIRST]])
         self.system.remember(self.workload.samples)
         fastest = float('inf')  # of which no collection of Python's garbage was a part
         for _ in range(WARM_UP):
@@ -113,6 +115,7 @@ class Measurement:
             'gemm_bound_samples_per_s': rounded(bound),
             'efficiency': rounded(speed / bound),
             'peak_rss_mb': rounded(peak),
+            'first_minibatch_ms': rounded(self.first_ms),
             'cpu_ms': rounded(median(self.cpu_ms)),
             'levels': mean(map(self.workload.levels, minibatches)),
             'repeat': len(self.speeds),

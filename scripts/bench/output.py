@@ -25,6 +25,7 @@ COLUMNS = (
     ('µs/call', 'record_us_per_call', '{:.2f}'),
     ('cpu', 'cpu_ms', '{:.1f}'),
     ('MB', 'peak_rss_mb', '{:.0f}'),
+    ('first', 'first_minibatch_ms', '{:.0f}'),
 )
 LEFT = ('system',)
 
@@ -44,7 +45,9 @@ def print_rows(
 def tables(rows: Sequence[Dict[str, Any]]) -> str:
     """Rows as text, a table for each workload and mode.
 
-    Times are ms a minibatch: by phase with a wait after each, and ``cpu`` over all threads.
+    Times are ms a minibatch: by phase with a wait after each, and ``cpu`` over all threads; and
+    ``first`` is what the first one of the process took, of at most 16 samples: what is compiled,
+    traced and learned is in it.
     """
     groups: Dict[Any, List[Dict[str, Any]]] = {}
     for row in rows:
