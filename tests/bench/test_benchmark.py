@@ -43,8 +43,9 @@ RIVALS = [
     )
 ]
 FIELDS = """workload mode batch_size hidden embed scheduler threads samples_per_s samples_per_s_min
-    samples_per_s_max nodes batches first_minibatch_ms lower_bound record_ms schedule_ms execute_ms backward_ms
-    update_ms record_us_per_call gemm_bound_samples_per_s efficiency peak_rss_mb cpu_ms cpu
+    samples_per_s_max nodes batches lower_bound record_ms schedule_ms execute_ms backward_ms
+    update_ms record_us_per_call gemm_bound_samples_per_s efficiency peak_rss_mb
+    first_minibatch_ms cpu_ms cpu
     mxnet""".split()
 TINY = [
     '--batch-size',
