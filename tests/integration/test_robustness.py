@@ -14,8 +14,9 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
+from gluon_edbatch.execute.cached.program import InTurns
 from support.aftermath import assert_hooks_gone, assert_minibatch_right, assert_unguarded
-from support.models import dense, rows
+from support.models import TreeLSTM, dense, random_trees, rows, started
 from support.processes import HANG, run_python
 
 pytestmark = pytest.mark.usefixtures('aftermath')
@@ -571,6 +572,7 @@ def test_second_backward_error_says_why():
     program = """
 import mxnet as mx
 import gluon_edbatch as edb
+from gluon_edbatch.execute.cached.program import InTurns
 from mxnet import autograd, gluon
 net = gluon.nn.Dense(3, in_units=4); net.initialize()
 def loss():
@@ -794,6 +796,44 @@ def test_gradients_in_four_threads_many_times():
     _gradients_at_once(240)
 
 
+def test_threads_take_turns_with_a_compiled_graph():
+    """MXNet infers shapes in a graph that all calls of a CachedOp share."""
+    inside, most = 0, 0
+
+    def op(*arrays, out):
+        nonlocal inside, most
+        inside += 1
+        most = max(most, inside)
+        threading.Event().wait(0.001)  # others may run
+        inside -= 1
+        return arrays, out
+
+    in_turns = InTurns(op)
+
+    def work():
+        for number in range(5):
+            assert in_turns(number, 2, out=3) == ((number, 2), 3)
+
+    _in_threads(*[work] * 4)
+    assert most == 1
+
+
+@pytest.mark.parametrize('native', [True, False])
+def test_threads_meet_a_model_together(native):
+    """What compiles and is compared once, is so by four threads at once."""
+    for round_ in range(3):
+        net, trees = started(TreeLSTM(), seed=round_), random_trees(6, seed=round_)
+        expected = [net(tree).asnumpy() for tree in trees]
+
+        def work(net=net, trees=trees, expected=expected):
+            with edb.compile_options(native=native), edb.batching():
+                values = [net(tree) for tree in trees]
+            for value, each in zip(edb.forward(values), expected):
+                np.testing.assert_allclose(value.asnumpy(), each, rtol=1e-4, atol=1e-5)
+
+        _in_threads(*[work] * 4)
+
+
 def test_eager_thread_beside_a_recording_one():
     """Eager Gluon in another thread is neither recorded nor disturbed."""
     net, done, failures = dense(4), threading.Event(), []
@@ -953,6 +993,7 @@ faulthandler.dump_traceback_later({HANG / 2}, exit=True)
 import mxnet as mx
 import numpy as np
 import gluon_edbatch as edb
+from gluon_edbatch.execute.cached.program import InTurns
 from mxnet import autograd, gluon
 net = gluon.nn.HybridSequential()
 net.add(gluon.nn.Dense(16, in_units=4, activation='tanh'), gluon.nn.Dense(4, in_units=16))

@@ -1,5 +1,6 @@
 """From a static subgraph to one compiled call per batch: ``take -> body -> outputs``."""
 
+import threading
 from typing import Any, Dict, List, NamedTuple, Tuple
 
 import mxnet as mx
@@ -41,12 +42,31 @@ class Source(NamedTuple):
     position: int
 
 
+class InTurns:
+    """A CachedOp that threads call one after the other: MXNet's own infers shapes in a graph that
+    all of its calls share, and fails, or worse, where two do so at once.
+
+    Parameters
+    ----------
+    op : CachedOp
+    """
+
+    __slots__ = ('_op', '_lock')
+
+    def __init__(self, op: CachedOp):
+        self._op, self._lock = op, threading.Lock()
+
+    def __call__(self, *arrays: Any, **options: Any) -> Any:
+        with self._lock:  # for as long as it takes to hand over
+            return self._op(*arrays, **options)
+
+
 class Program(NamedTuple):
     """A type's static subgraph, compiled for one way of reading its arguments.
 
     Attributes
     ----------
-    call : CachedOp
+    call : InTurns
     sources : tuple of Source
         What to pass, in order.
     operators : int
@@ -55,7 +75,7 @@ class Program(NamedTuple):
         Parameters of the type that the program wants as one array, one after the other.
     """
 
-    call: CachedOp
+    call: InTurns
     sources: Tuple[Source, ...]
     operators: int
     packs: Tuple[Tuple[int, ...], ...] = ()
@@ -158,15 +178,15 @@ def _compile(node_type: NodeType, reads: Tuple[str, ...], fused: bool) -> Progra
     )
 
 
-def _compiled(symbol: mx.sym.Symbol) -> CachedOp:
+def _compiled(symbol: mx.sym.Symbol) -> InTurns:
     """The graph as one operator. MXNet insists on gradients of everything in it, and some operators
     have none, not even zero."""
     try:
-        return CachedOp(symbol)
+        return InTurns(CachedOp(symbol))
     except mx.MXNetError as error:
         if 'non-differentiable' not in str(error):
             raise
-        return CachedOp(mx.sym.Group([mx.sym.BlockGrad(output) for output in symbol]))
+        return InTurns(CachedOp(mx.sym.Group([mx.sym.BlockGrad(output) for output in symbol])))
 
 
 def with_dtypes(graph: Subgraph, node_type: NodeType) -> Subgraph:
