@@ -57,7 +57,8 @@ class InTurns:
         self._op, self._lock = op, threading.Lock()
 
     def __call__(self, *arrays: Any, **options: Any) -> Any:
-        with self._lock:  # for as long as it takes to hand over
+        """As the operator itself; others wait for as long as it takes to hand over."""
+        with self._lock:
             return self._op(*arrays, **options)
 
 
