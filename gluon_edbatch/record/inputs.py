@@ -68,6 +68,7 @@ class Inputs(CallLog):
         self._small: Dict[tuple, LazyArray] = {}
         self._kinds: Dict[bytes, Spec] = {}  # of NDArrays that were read
         self._large: Dict[int, Tuple[LazyArray, Watched]] = {}
+        self._range: Tuple[Tuple[int, int], np.ndarray] = ((0, 0), np.zeros(0, SCALAR_DTYPE))
 
     @abstractmethod
     def touched(self) -> None:
@@ -257,7 +258,7 @@ class Inputs(CallLog):
         return self._ctx or mx.current_context()
 
     def numbers(self, first: int, last: int) -> np.ndarray:
-        """A range of the recorded Python numbers.
+        """A range of the recorded Python numbers, to be read only.
 
         Raises
         ------
@@ -265,6 +266,11 @@ class Inputs(CallLog):
             If one is an integer that their dtype cannot hold exactly: word 16777217 would
             silently be word 16777216.
         """
+        if self._range[0] != (first, last):  # a plan asks, and then a machine
+            self._range = (first, last), self._exact(first, last)
+        return self._range[1]
+
+    def _exact(self, first: int, last: int) -> np.ndarray:
         given = self.scalars[first:last]
         try:
             exact = np.array(given, np.float64)
