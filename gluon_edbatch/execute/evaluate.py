@@ -39,7 +39,7 @@ from .executable import executable
 from .machine import Machine
 from .own_tape import EagerCalls, eager_last, given_rows
 from .steps import steps
-from .verify import verify
+from .verify import needs_verification, verify
 
 Results = Dict[ArenaKey, Union[Arena, EagerArena]]
 
@@ -302,9 +302,10 @@ def _run_call(running: CallsAtOnce, position: int, calls: Calls, recording: Reco
 def _run_step(machine, step, calls, recording) -> None:
     try:
         _timed(machine, step.first, partial(step.run, machine))
-        if step.unproved:
-            (batch,) = machine.plan.batches_between(step.first, step.last)
-            _verify(machine, batch, calls, recording)
+        for number in step.unproved:
+            (batch,) = machine.plan.batches_between(number, number + 1)
+            if needs_verification(batch.node_type):
+                _verify(machine, batch, calls, recording)
     except EdbError:
         raise
     except Exception as error:

@@ -18,14 +18,15 @@ class Step(NamedTuple):
     ----------
     first, last : int
     backend : Backend
-    unproved : bool
-        Whether it is one batch of a type that is to be verified.
+    unproved : tuple of int
+        Those of them that are to be verified when all have run, as long as their types are to be:
+        they do not run apart, or gradients would be added up in another order than later.
     """
 
     first: int
     last: int
     backend: Backend
-    unproved: bool
+    unproved: Tuple[int, ...] = ()
 
     def run(self, machine: Machine) -> None:
         """Run the batches: the results appear in their rows of the arenas."""
@@ -42,7 +43,7 @@ def steps(plan: Plan) -> Iterator[Step]:
     """
     backend = _of_all(plan)
     if backend is not None:
-        yield Step(0, plan.size, backend, False)
+        yield Step(0, plan.size, backend)
         return
     count = sum([group.size for group in plan.groups if not group.node_type.eager])
     kinds, backends = _backends(plan)
@@ -54,11 +55,12 @@ def steps(plan: Plan) -> Iterator[Step]:
         if verified != known:  # a few times, while there are thousands of batches
             known, unproved = verified, _unproved(plan)
             left = bool(unproved.any())
-            alone = unproved | (kinds == 1)
+            alone = kinds == 1
             begins = np.flatnonzero(alone[1:] | alone[:-1] | (kinds[1:] != kinds[:-1])) + 1
             ends = np.append(begins, plan.size)
         last = int(ends[np.searchsorted(ends, first, side='right')])
-        yield Step(first, last, BACKENDS[backends[first]], bool(unproved[first]))
+        numbers = tuple((first + np.flatnonzero(unproved[first:last])).tolist())
+        yield Step(first, last, BACKENDS[backends[first]], numbers)
         first = last
 
 

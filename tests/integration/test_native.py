@@ -18,7 +18,7 @@ from gluon_edbatch.execute.native.program import native_program
 from gluon_edbatch.execute.steps import steps
 from gluon_edbatch.subgraph.node_type import NodeType
 from gluon_edbatch.testing import assert_matches_eager
-from support.models import Tree, TreeLSTM, started
+from support.models import Tree, TreeLSTM, random_trees, started
 from support.processes import run_python
 from support.random_blocks import SHAPES, H, blocks
 
@@ -803,3 +803,18 @@ def test_zeros_times_weights_that_are_not_finite(weight):
     weights.set_data(mx.nd.array(changed))
     assert np.isnan([net(leaf).asnumpy() for leaf in leaves]).all()
     assert np.isnan(outputs()).all()
+
+
+def test_the_first_minibatch_has_the_bits_of_later_ones():
+    """What is compared with a run alone, once, runs with all else: sums are added up alike."""
+    net, trees, found = started(TreeLSTM(6)), random_trees(12, seed=7), []
+    for _ in range(3):
+        with autograd.record():
+            with edb.batching('agenda'):
+                values = [net(tree) for tree in trees]
+            loss = (edb.concat(values) ** 2).sum()
+        loss.backward()
+        found.append([loss.asnumpy(), *[p.grad().asnumpy() for p in net.collect_params().values()]])
+    for later in found[1:]:
+        for one, other in zip(found[0], later):
+            np.testing.assert_array_equal(one, other)
