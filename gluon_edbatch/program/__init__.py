@@ -1,0 +1,1 @@
+"""Dynamic networks compiled into programs (DyCL's job, batched)."""

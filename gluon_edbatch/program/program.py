@@ -1,0 +1,109 @@
+"""What a user gets: a network with branches over values, as a program for many samples."""
+
+from typing import Any, Dict, List, Sequence, Tuple
+
+import mxnet as mx
+import numpy as np
+from mxnet import autograd, gluon
+
+from ..brief import brief
+from ..subgraph.structure import flatten, unflatten
+from .errors import ProgramError
+from .graph import Finish, ProgramGraph, TensorSpec
+from .host import MXNetHost
+from .machine import Machine
+from .specialise import Specialiser
+
+
+def compile_program(net: gluon.Block, example: Any, max_steps: int = 10_000) -> 'Program':
+    """Compile a network whose path depends on values.
+
+    Parameters
+    ----------
+    net : mxnet.gluon.Block
+        For one sample; its ``forward`` may have Python control flow over values.
+    example : NDArray, or tuple of arguments
+        One sample. Shapes and dtypes of all others are the same.
+    max_steps : int, default 10000
+        A sample that runs more blocks is taken for one whose loop does not end.
+
+    Returns
+    -------
+    Program
+
+    Raises
+    ------
+    ProgramError
+        If there is something that cannot be taken; the message names the line and says what to
+        write instead.
+    """
+    return Program(net, example if isinstance(example, tuple) else (example,), max_steps)
+
+
+class Program:
+    """Called with a list of samples, it gives a list of what the network gives for each.
+
+    Parameters
+    ----------
+    net, example, max_steps
+        See `compile_program`.
+    """
+
+    def __init__(self, net: gluon.Block, example: Tuple[Any, ...], max_steps: int):
+        self._net, self._max_steps = net, max_steps
+        leaves: List[Any] = []
+        self._template = flatten(example, mx.nd.NDArray, leaves)
+        if not leaves:
+            raise ProgramError('the example has no NDArray: a program computes with arrays')
+        self._specs = [TensorSpec(leaf.shape, np.dtype(leaf.dtype).name) for leaf in leaves]
+        self._ctx = leaves[0].ctx
+        self._graphs: Dict[bool, Tuple[ProgramGraph, MXNetHost]] = {}
+        self._of_mode(False)
+
+    def _of_mode(self, training: bool) -> Tuple[ProgramGraph, MXNetHost]:
+        if training not in self._graphs:
+            made = Specialiser(self._net, self._template, self._specs, training)
+            graph = made.graph()
+            self._graphs[training] = graph, MXNetHost(graph, self._ctx)
+        return self._graphs[training]
+
+    def __call__(self, samples: Sequence[Any]) -> List[Any]:
+        """The results of all samples."""
+        if not len(samples):
+            raise ProgramError('a program is called with a list of samples, and this one is empty')
+        columns = list(zip(*[self._leaves(number, each) for number, each in enumerate(samples)]))
+        graph, host = self._of_mode(autograd.is_training())
+        values = [column[0] if len(column) == 1 else host.concat(column) for column in columns]
+        machine = Machine(graph, host, self._max_steps)
+        results: List[Any] = [None] * len(samples)
+        for who, end, values in machine.run(values, len(samples)):
+            self._finish(host, who, end, values, results)
+        return results
+
+    def _leaves(self, number: int, sample: Any) -> List[Any]:
+        leaves: List[Any] = []
+        sample = sample if isinstance(sample, tuple) else (sample,)
+        if flatten(sample, mx.nd.NDArray, leaves) != self._template:
+            raise ProgramError(
+                f'sample {number} is not like the example: {brief(sample)}'
+            )
+        for leaf, spec in zip(leaves, self._specs):
+            if leaf.shape != spec.shape or np.dtype(leaf.dtype).name != spec.dtype:
+                raise ProgramError(
+                    f'sample {number} has {np.dtype(leaf.dtype).name}{leaf.shape}, and the example '
+                    f'{spec.dtype}{spec.shape}'
+                )
+        return leaves
+
+    def _finish(self, host, who: np.ndarray, end: Finish, values, results: List[Any]) -> None:
+        columns = []
+        for value in values:
+            if isinstance(value, mx.nd.NDArray):
+                columns.append(host.split(value, len(value) // len(who), len(who)))
+            elif isinstance(value, np.ndarray):
+                columns.append(value.tolist())
+            else:
+                columns.append([value] * len(who))
+        for place, sample in enumerate(who.tolist()):
+            results[sample] = unflatten(end.template, iter([column[place] for column in columns]))
+

@@ -1,0 +1,294 @@
+"""What stands for values of a sample while a program is made: tensors and numbers.
+
+Both know how Python computes with them, and note it in the block that is being made (`building`).
+"""
+
+from typing import Any, Callable, NoReturn
+
+import mxnet as mx
+import numpy as np
+
+from ..record.indexing import basic_index
+from .errors import ProgramError
+
+_DECIDED = (
+    'Python would decide by {what} what to do next, in code that a program cannot follow: decide '
+    'by if or while in a function of yours'
+)
+
+
+class Dynamic:
+    """A value that is another one for each sample."""
+
+    __slots__ = ('builder', 'place')
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, builder: Any, place: int):
+        self.builder, self.place = builder, place
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise ProgramError(_DECIDED.format(what=what))
+
+    def __bool__(self) -> bool:
+        self._refuse('a value')
+
+    def __float__(self) -> float:
+        self._refuse('a value')
+
+    def __int__(self) -> int:
+        self._refuse('a value')
+
+    def __index__(self) -> int:
+        raise ProgramError(
+            'a value of the sample is used as an index or a count: take it with '
+            'mx.nd.take or an Embedding, or count in a while loop'
+        )
+
+    def __format__(self, spec: str) -> str:
+        raise ProgramError('a text is made of a value: return the value instead')
+
+    __str__ = __repr__ = object.__repr__
+
+
+class Number(Dynamic):
+    """A Python number, read from a tensor or computed of such."""
+
+    __slots__ = ('kind',)
+
+    def __init__(self, builder: Any, place: int, kind: str):
+        super().__init__(builder, place)
+        self.kind = kind
+
+
+def kind_of(value: Any) -> str:
+    """What kind of number one is: ``'float'``, ``'int'``, ``'bool'``, or none of them (``''``)."""
+    if isinstance(value, Number):
+        return value.kind
+    if isinstance(value, (bool, np.bool_)):
+        return 'bool'
+    if isinstance(value, (int, np.integer)):
+        return 'int'
+    return 'float' if isinstance(value, (float, np.floating)) else ''
+
+
+def _wider(*kinds: str) -> str:
+    return 'float' if 'float' in kinds else 'int'
+
+
+_COMPARED = frozenset('lt le gt ge eq ne'.split())
+
+
+def calculated(op: str, *operands: Any) -> Any:
+    """A number computed of numbers, of which at least one is a `Number`."""
+    kinds = [kind_of(each) for each in operands]
+    if '' in kinds:
+        return NotImplemented
+    if op in _COMPARED or op == 'not':
+        kind = 'bool'
+    elif op in ('truediv', 'float', 'sqrt', 'exp', 'log', 'tanh'):
+        kind = 'float'
+    elif op in ('int', 'floor', 'ceil', 'round'):
+        kind = 'int'
+    elif op == 'bool' or (op in ('and', 'or', 'xor') and set(kinds) == {'bool'}):
+        kind = 'bool'
+    else:
+        kind = _wider(*kinds)
+    builder = next(each.builder for each in operands if isinstance(each, Number))
+    return builder.calculate(op, operands, kind)
+
+
+def _number_operator(op: str, swapped: bool = False) -> Callable:
+    def method(self: Number, *others: Any) -> Any:
+        if others and isinstance(others[0], Tensor):
+            return NotImplemented
+        return calculated(op, *(others + (self,) if swapped else (self,) + others))
+
+    return method
+
+
+for _op in 'add sub mul truediv floordiv mod pow and or xor'.split():
+    setattr(Number, f'__{_op}__', _number_operator(_op))
+    setattr(Number, f'__r{_op}__', _number_operator(_op, True))
+for _op in 'lt le gt ge eq ne neg pos abs floor ceil'.split():
+    setattr(Number, f'__{_op}__', _number_operator(_op))
+
+
+# --- tensors -------------------------------------------------------------------------------------
+
+
+class Tensor(Dynamic):
+    """What an NDArray of a sample is: its shape and dtype are known, its values are not."""
+
+    __slots__ = ('shape', 'dtype', 'shared')
+
+    def __init__(self, builder: Any, place: int, spec: Any, shared: bool = False):
+        super().__init__(builder, place)
+        self.shape, self.dtype = tuple(spec.shape), np.dtype(spec.dtype).type
+        self.shared = shared  # with an argument, or as a view: writing into it would show there
+
+    @property
+    def size(self) -> int:
+        """Elements."""
+        return int(np.prod(self.shape))
+
+    @property
+    def ndim(self) -> int:
+        """Axes."""
+        return len(self.shape)
+
+    @property
+    def T(self) -> 'Tensor':
+        """Transposed."""
+        return apply('transpose', self)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __iter__(self):
+        return iter([self[i] for i in range(len(self))])
+
+    def __getitem__(self, key: Any) -> 'Tensor':
+        index = basic_index(key, self.shape)
+        if index is None:
+            raise ProgramError(
+                'an array is indexed by something else than integers and slices: use '
+                'mx.nd.take, pick or where'
+            )
+        taken = self if index.take is None else apply('slice', self, **index.take.keywords)
+        shape = index.shape or (1,)
+        return self._view(taken if taken.shape == shape else apply('reshape', taken, shape=shape))
+
+    def _view(self, result: 'Tensor') -> 'Tensor':
+        """What shares memory with it, in eager Gluon."""
+        self.shared = result.shared = True
+        return result
+
+    def __setitem__(self, key: Any, value: Any) -> NoReturn:
+        raise ProgramError(
+            'an array is written into: make a new one, by mx.nd.concat, where or arithmetic'
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        """Methods that are operators, as NDArrays and Symbols both have them."""
+        if name[:1] != '_' and hasattr(mx.nd.NDArray, name) and name in _FLUENT:
+            return lambda *arguments, **keywords: apply(name, self, *arguments, **keywords)
+        raise ProgramError(f'an array in a program has no {name}')
+
+    def reshape(self, *shape: Any, **keywords: Any) -> 'Tensor':
+        """As of NDArrays."""
+        if len(shape) == 1 and isinstance(shape[0], (tuple, list)):
+            shape = tuple(shape[0])
+        made = apply('reshape', self, shape=keywords.pop('shape', shape), **keywords)
+        return self._view(made)
+
+    def transpose(self, *axes: Any) -> 'Tensor':
+        """As of NDArrays."""
+        if len(axes) == 1 and isinstance(axes[0], (tuple, list)):
+            axes = tuple(axes[0])
+        return apply('transpose', self, axes=axes)
+
+    def astype(self, dtype: Any, copy: bool = True) -> 'Tensor':
+        """As of NDArrays."""
+        return apply('cast', self, dtype=np.dtype(dtype).name)
+
+    def copy(self) -> 'Tensor':
+        """One that shares nothing."""
+        return apply('identity', self)
+
+    def detach(self) -> 'Tensor':
+        """Without gradients."""
+        return self._view(apply('BlockGrad', self))
+
+    def as_in_context(self, _: Any) -> 'Tensor':
+        """Itself: a program runs on one context."""
+        return self
+
+    as_in_ctx = as_in_context
+
+    def asscalar(self) -> Number:
+        """The only element, as a number."""
+        return self.builder.read(self)
+
+    item = asscalar
+
+
+_FLUENT = frozenset(
+    name for name in dir(mx.sym.Symbol) if name[:1] != '_' and hasattr(mx.sym, name)
+)
+_ARRAYS = {  # as NDArrays compute, of two arrays, with a number, and of a number with an array
+    'add': ('broadcast_add', '_plus_scalar', '_plus_scalar'),
+    'sub': ('broadcast_sub', '_minus_scalar', '_rminus_scalar'),
+    'mul': ('broadcast_mul', '_mul_scalar', '_mul_scalar'),
+    'truediv': ('broadcast_div', '_div_scalar', '_rdiv_scalar'),
+    'mod': ('broadcast_mod', '_mod_scalar', '_rmod_scalar'),
+    'pow': ('broadcast_power', '_power_scalar', '_rpower_scalar'),
+    'lt': ('broadcast_lesser', '_lesser_scalar', ''),
+    'le': ('broadcast_lesser_equal', '_lesser_equal_scalar', ''),
+    'gt': ('broadcast_greater', '_greater_scalar', ''),
+    'ge': ('broadcast_greater_equal', '_greater_equal_scalar', ''),
+    'eq': ('broadcast_equal', '_equal_scalar', ''),
+    'ne': ('broadcast_not_equal', '_not_equal_scalar', ''),
+}
+
+
+def _array_operator(op: str, swapped: bool) -> Callable:
+    arrays, scalar, reverse = _ARRAYS[op]
+
+    def method(self: Tensor, other: Any) -> Any:
+        if isinstance(other, Number):
+            other = self.builder.give(other, self.dtype)
+        if isinstance(other, (Tensor, mx.nd.NDArray)):
+            pair = (other, self) if swapped else (self, other)
+            return apply(arrays, *pair)
+        if kind_of(other):
+            return apply(reverse if swapped else scalar, self, scalar=float(other))
+        return NotImplemented
+
+    return method
+
+
+for _op, (_, _, _reverse) in _ARRAYS.items():
+    setattr(Tensor, f'__{_op}__', _array_operator(_op, False))
+    if _reverse:
+        setattr(Tensor, f'__r{_op}__', _array_operator(_op, True))
+Tensor.__neg__ = lambda self: apply('negative', self)  # type: ignore[attr-defined]
+Tensor.__abs__ = lambda self: apply('abs', self)  # type: ignore[attr-defined]
+
+
+def _in_place(op: str) -> Callable:
+    computed = _array_operator(op, False)
+
+    def method(self: Tensor, other: Any) -> Any:
+        result = computed(self, other)
+        if result is NotImplemented:
+            return result
+        if self.shared or result.shape != self.shape or result.dtype != self.dtype:
+            raise ProgramError(
+                f'an array is changed in place, which others see that share its memory (or it is '
+                f'of another shape or dtype): write x = x {_SHOWN[op]} y'
+            )
+        self.builder, self.place = result.builder, result.place
+        return self
+
+    return method
+
+
+_SHOWN = {'add': '+', 'sub': '-', 'mul': '*', 'truediv': '/', 'mod': '%'}
+for _op in _SHOWN:
+    setattr(Tensor, f'__i{_op}__', _in_place(_op))
+
+
+def apply(op: str, *arguments: Any, **attributes: Any) -> Any:
+    """An operator of MXNet's on tensors (and constant arrays): a tensor, or a list of them."""
+    tensor = next(
+        (
+            leaf
+            for each in [*arguments, *attributes.values()]
+            for leaf in (each if isinstance(each, (list, tuple)) else [each])
+            if isinstance(leaf, Tensor)
+        ),
+        None,
+    )
+    assert tensor is not None  # or it would not be called
+    return tensor.builder.apply(op, arguments, attributes)
+
