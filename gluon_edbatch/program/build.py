@@ -1,46 +1,19 @@
 """Blocks while they are made: what is computed of which values, sorted into networks and steps."""
 
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, Sequence, Tuple
 
 import mxnet as mx
 import numpy as np
 from mxnet import gluon
 
 from ..mx.symbols import symbol_function
-from ..ops.attrs import Attrs
-from ..ops.whole import NoRule
-from ..subgraph.ir import Entry, Node, Subgraph
-from ..subgraph.lift import lift
-from ..subgraph.rowwise import Verdict, analyse
+from ..subgraph.ir import Subgraph
 from ..subgraph.structure import flatten, unflatten
-from ..subgraph.trace import INPUT, StaticGraph, trace_block
+from ..subgraph.trace import INPUT, trace_block
+from .draft import Applied, Draft, Made, Place, needed, read_by_end
 from .errors import ProgramError
-from .graph import (
-    Calculate,
-    End,
-    Fill,
-    Give,
-    Network,
-    NumberSpec,
-    ProgramBlock,
-    Read,
-    Run,
-    Spec,
-    Step,
-    TensorSpec,
-)
+from .graph import Calculate, End, FillTensor, GiveTensor, NumberSpec, ReadNumber, Spec, TensorSpec
 from .values import Dynamic, Number, Tensor, kind_of
-
-PARAMETER = 'edb_parameter%d'
-
-
-class Applied(NamedTuple):
-    """A static graph on values of a block; its results are values of it, too."""
-
-    graph: Subgraph
-    parameters: Dict[str, Any]
-    inputs: Tuple[int, ...]
-    outputs: Tuple[int, ...]
 
 
 class Shared:
@@ -48,20 +21,14 @@ class Shared:
 
     Attributes
     ----------
-    networks : list of Network
-        Each once, whatever its parameters.
-    parameters : list of Parameter
     constants : list of numpy.ndarray
     training : bool
         Whether operators behave as in training.
     """
 
     def __init__(self, training: bool):
-        self.networks: List[Network] = []
-        self.parameters: List[gluon.Parameter] = []
         self.constants: List[np.ndarray] = []
         self.training = training
-        self._network_of: Dict[Any, int] = {}
         self._traced: Dict[Any, Any] = {}
 
     def traced(self, block: gluon.HybridBlock, template: Any, shapes: Sequence[TensorSpec]) -> Any:
@@ -72,39 +39,17 @@ class Shared:
             self._traced[key] = graph, _specs(graph.subgraph, shapes, graph.parameters)
         return self._traced[key]
 
-    def parameter(self, parameter: gluon.Parameter) -> int:
-        """Its number."""
-        for number, each in enumerate(self.parameters):
-            if each is parameter:
-                return number
-        self.parameters.append(parameter)
-        return len(self.parameters) - 1
-
     def constant(self, array: np.ndarray) -> int:
         """Its number; equal ones have one."""
         for number, each in enumerate(self.constants):
-            if each.dtype == array.dtype and np.array_equal(each, array) and each.shape == array.shape:
+            if (
+                each.dtype == array.dtype
+                and np.array_equal(each, array)
+                and each.shape == array.shape
+            ):
                 return number
         self.constants.append(array)
         return len(self.constants) - 1
-
-    def network(
-        self,
-        graph: Subgraph,
-        inputs: Sequence[TensorSpec],
-        outputs: Sequence[TensorSpec],
-        shapes: Sequence[Any],
-    ) -> int:
-        """That of a graph whose variables have no names of their own."""
-        nodes = [
-            (node.op, node.is_variable and node.name, tuple(sorted(node.attrs.items())), node.inputs)
-            for node in graph.nodes
-        ]
-        key = tuple(nodes), graph.heads, tuple(inputs), tuple(outputs), tuple(shapes)
-        if key not in self._network_of:
-            self._network_of[key] = len(self.networks)
-            self.networks.append(_of_batches(graph, tuple(inputs), tuple(outputs), self.training))
-        return self._network_of[key]
 
 
 def _specs(
@@ -119,28 +64,6 @@ def _specs(
     return [TensorSpec(tuple(shape), np.dtype(dtype).name) for shape, dtype in found]
 
 
-def _of_batches(
-    graph: Subgraph, inputs: Tuple[TensorSpec, ...], outputs: Tuple[TensorSpec, ...], training: bool
-) -> Network:
-    """The network for several samples at once, where rules say how."""
-    rows = {spec.shape[0] for spec in inputs}
-    if not inputs:
-        return Network(graph, inputs, outputs, False)
-    if len(rows) == 1:
-        own = {INPUT % place: spec.shape[1:] for place, spec in enumerate(inputs)}
-        found = analyse(graph, own, training)
-        (each,) = rows
-        if found.verdict is Verdict.PROVED and all(
-            spec.shape[0] == each * factor for spec, factor in zip(outputs, found.factors)
-        ):
-            return Network(graph, inputs, outputs, True)
-    try:
-        shapes = {INPUT % place: spec.shape for place, spec in enumerate(inputs)}
-        return Network(lift(graph, shapes), inputs, outputs, True)
-    except (NoRule, mx.base.MXNetError):
-        return Network(graph, inputs, outputs, False)
-
-
 class Builder:
     """One block.
 
@@ -153,15 +76,15 @@ class Builder:
 
     def __init__(self, shared: Shared, takes: Sequence[Spec], name: str):
         self.shared, self.name = shared, name
-        self.takes = tuple(takes)
+        self._takes = len(takes)
         self.line = name
         self._specs: List[Spec] = list(takes)
-        self._made: List[Union[Applied, Read, Calculate, Give, Fill]] = []
+        self._made: List[Made] = []
         self._filled: Dict[int, Tensor] = {}
 
     def taken(self) -> List[Dynamic]:
         """Values for what the block takes."""
-        return [self._value(place) for place in range(len(self.takes))]
+        return [self._value(place) for place in range(self._takes)]
 
     def _value(self, place: int) -> Any:
         spec = self._specs[place]
@@ -194,14 +117,14 @@ class Builder:
         kind = 'float' if np.issubdtype(tensor.dtype, np.floating) else 'int'
         kind = 'bool' if tensor.dtype is np.bool_ else kind
         place = self._new(NumberSpec(kind))
-        self._made.append(Read(place, self._place(tensor), kind))
+        self._made.append(ReadNumber(place, self._place(tensor), kind))
         return Number(self, place, kind)
 
     def give(self, number: Any, dtype: Any) -> Tensor:
         """A number as a tensor of shape (1,)."""
         spec = TensorSpec((1,), np.dtype(dtype).name)
         place = self._new(spec)
-        self._made.append(Give(place, self._place(number), spec.dtype))
+        self._made.append(GiveTensor(place, self._place(number), spec.dtype))
         return Tensor(self, place, spec)
 
     def fill(self, array: Any) -> Tensor:
@@ -211,7 +134,7 @@ class Builder:
         if constant not in self._filled:
             spec = TensorSpec(values.shape, values.dtype.name)
             place = self._new(spec)
-            self._made.append(Fill(place, constant))
+            self._made.append(FillTensor(place, constant))
             self._filled[constant] = Tensor(self, place, spec, True)
         return self._filled[constant]
 
@@ -270,122 +193,14 @@ class Builder:
 
     # --- the finished block ----------------------------------------------------------------------
 
-    def place_of(self, value: Any) -> Union[int, Tuple[Any]]:
+    def place_of(self, value: Any) -> Place:
         """Where a value is, or a constant number."""
         return (value,) if kind_of(value) and not isinstance(value, Number) else self._place(value)
 
-    def finished(self, end: End, wanted: Sequence[Any]) -> ProgramBlock:
-        """With those steps that are needed."""
-        needed = {place for place in wanted if isinstance(place, int)}
-        kept = []
-        for made in reversed(self._made):
-            outputs = made.outputs if isinstance(made, Applied) else (made.output,)
-            if needed.intersection(outputs):
-                kept.append(made)
-                needed.update(_read(made))
-        kept.reverse()
-        return ProgramBlock(self.takes, self._steps(kept, set(wanted)), end, self.name)
-
-    def _steps(self, made: List[Any], wanted: set) -> List[Step]:
-        """Operators become networks, as few as there can be: one for each stretch between numbers
-        that are read and given again."""
-        level = dict.fromkeys(range(len(self.takes)), 0)
-        by_level: Dict[int, Tuple[List[Any], List[Applied], List[Any]]] = {}
-        for each in made:
-            own = max([level[place] for place in _read(each)], default=0)
-            before, applied, after = by_level.setdefault(own, ([], [], []))
-            if isinstance(each, Applied):
-                applied.append(each)
-            elif isinstance(each, Read):
-                own += 1
-                after.append(each)
-            else:
-                before.append(each)
-            outputs = each.outputs if isinstance(each, Applied) else (each.output,)
-            level.update(dict.fromkeys(outputs, own))
-        uses = {place for each in made if not isinstance(each, Applied) for place in _read(each)}
-        steps: List[Step] = []
-        for own in sorted(by_level):
-            before, applied, after = by_level[own]
-            steps += before
-            if applied:
-                later = {
-                    place
-                    for other, (_, others, _) in by_level.items()
-                    if other > own
-                    for each in others
-                    for place in each.inputs
-                }
-                steps.append(self._network(applied, wanted | uses | later))
-            steps += after
-        return steps
-
-    def _network(self, applied: List[Applied], wanted: set) -> Run:
-        """One network for operators, of which some results are wanted."""
-        made = {place for each in applied for place in each.outputs}
-        inputs: List[int] = []
-        parameters: List[Any] = []
-        nodes: List[Node] = []
-        entry_of: Dict[int, Entry] = {}
-        for each in applied:
-            for place in each.inputs:
-                if place not in made and place not in inputs:
-                    inputs.append(place)
-                    entry_of[place] = Entry(len(nodes))
-                    nodes.append(Node('', INPUT % (len(inputs) - 1), Attrs()))
-        variable_of: Dict[int, Entry] = {}
-        for number, each in enumerate(applied):
-            _add_nodes(each, number, nodes, entry_of, variable_of, parameters)
-        outputs = [place for place in sorted(made) if place in wanted]
-        graph = Subgraph.of(nodes, [entry_of[place] for place in outputs])
-        specs: Any = self._specs
-        network = self.shared.network(
-            graph,
-            [specs[place] for place in inputs],
-            [specs[place] for place in outputs],
-            [(parameter.shape, str(parameter.dtype)) for parameter in parameters],
-        )
-        numbers = tuple([self.shared.parameter(parameter) for parameter in parameters])
-        return Run(network, numbers, tuple(inputs), tuple(outputs))
-
-
-def _add_nodes(each, number, nodes, entry_of, variable_of, parameters) -> None:
-    """One static graph's nodes, with other names."""
-    place: Dict[int, Entry] = {}
-    for index, node in enumerate(each.graph.nodes):
-        if not node.is_variable:
-            place[index] = Entry(len(nodes))
-            inputs = tuple(
-                [Entry(place[entry.node].node, place[entry.node].output + entry.output)
-                 if each.graph.nodes[entry.node].is_variable
-                 else Entry(place[entry.node].node, entry.output)
-                 for entry in node.inputs]
-            )
-            nodes.append(node._replace(name=f'n{number}_{index}', inputs=inputs))
-        elif node.name in each.parameters:
-            parameter = each.parameters[node.name]
-            if id(parameter) not in variable_of:
-                variable_of[id(parameter)] = Entry(len(nodes))
-                nodes.append(node._replace(name=PARAMETER % len(parameters)))
-                parameters.append(parameter)
-            place[index] = variable_of[id(parameter)]
-        else:
-            position = int(node.name[len(INPUT) - 2 :])
-            place[index] = entry_of[each.inputs[position]]
-    for output, head in zip(each.outputs, each.graph.heads):
-        at = place[head.node]
-        entry_of[output] = (
-            at if each.graph.nodes[head.node].is_variable else Entry(at.node, head.output)
-        )
-
-
-def _read(made: Any) -> List[int]:
-    """Values that a step needs."""
-    if isinstance(made, Applied):
-        return list(made.inputs)
-    if isinstance(made, Calculate):
-        return [place for place in made.operands if isinstance(place, int)]
-    return [] if isinstance(made, Fill) else [made.input]
+    def finished(self, end: End) -> Draft:
+        """With what is needed of that which was made."""
+        made = needed(self._made, read_by_end(end))
+        return Draft(self._takes, tuple(self._specs), made, end, self.name)
 
 
 def _spec(value: Any) -> TensorSpec:
@@ -393,7 +208,9 @@ def _spec(value: Any) -> TensorSpec:
 
 
 def _holds_symbols(value: Any) -> bool:
-    return isinstance(value, (list, tuple)) and any(isinstance(each, mx.sym.Symbol) for each in value)
+    return isinstance(value, (list, tuple)) and any(
+        isinstance(each, mx.sym.Symbol) for each in value
+    )
 
 
 def _first_line(error: Exception) -> str:

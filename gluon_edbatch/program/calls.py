@@ -2,18 +2,17 @@
 
 import inspect
 import math
-from types import BuiltinFunctionType, FunctionType, MethodType
-from typing import Any, Callable, Dict, List, NamedTuple
+from types import FunctionType, MethodType
+from typing import AbstractSet, Any, Callable, Dict, List, NamedTuple
 
 import mxnet as mx
-import numpy as np
 from mxnet import autograd, gluon
 
-from ..subgraph.structure import flatten
+from ..subgraph.fingerprint import has_hooks
 from .errors import ProgramError
-from .rewrite import ITEM, ITEMS, MORE, NOT, Invoke, flow_of
-from .states import Frame
-from .values import Dynamic, Number, Tensor, apply, calculated, kind_of
+from .rewrite import ITEM, ITEMS, MORE, NOT, OWN, Invoke, flow_of
+from .states import Activation
+from .values import Dynamic, Number, Tensor, apply, calculated
 
 
 class Framed(NamedTuple):
@@ -24,7 +23,7 @@ class Framed(NamedTuple):
     keywords: Dict[str, Any]
 
 
-def entered(call: Framed, target: str) -> Frame:
+def entered(call: Framed, target: str) -> Activation:
     """A function that begins, with its arguments."""
     flow = flow_of(call.function)
     bound = inspect.signature(call.function).bind(*call.arguments, **call.keywords)
@@ -33,60 +32,127 @@ def entered(call: Framed, target: str) -> Frame:
     closure = call.function.__closure__ or ()
     for name, cell in zip(call.function.__code__.co_freevars, closure):
         names.setdefault(name, cell.cell_contents)
-    return Frame(flow, flow.blocks[0], names, target)
+    return Activation(flow, flow.blocks[0], names, target)
 
 
-def called(builder: Any, call: Invoke, names: Dict[str, Any]) -> Any:
-    """What a call gives, or the function to go into."""
-    function = names[call.function]
-    arguments: List[Any] = []
-    for starred, name in call.arguments:
-        arguments += list(names[name]) if starred else [names[name]]
-    keywords: Dict[str, Any] = {}
-    for key, name in call.keywords:
-        keywords.update(names[name] if key is None else {key: names[name]})
-    if isinstance(function, type) and function is super:
-        return super(*arguments)
-    return _call(builder, function, tuple(arguments), keywords)
+class Calls:
+    """What calls give.
 
+    Parameters
+    ----------
+    foreign : set of int
+        The ``id`` of containers that are not the program's own.
 
-def _call(builder: Any, function: Any, arguments: tuple, keywords: Dict[str, Any]) -> Any:
-    special = _SPECIAL.get(function) if _is_hashable(function) else None
-    if special is not None:
-        return special(builder, *arguments, **keywords)
-    if isinstance(function, gluon.Block):
-        return _block(builder, function, arguments, keywords)
-    operator = _operator_of(function)
-    leaves: List[Any] = []
-    _leaves_of((arguments, keywords), leaves)
-    if operator and leaves:
-        return apply(operator, *arguments, **keywords)
-    if isinstance(function, (FunctionType, MethodType)):
-        own = getattr(function, '__func__', function)
-        if isinstance(getattr(function, '__self__', None), Dynamic) or own.__module__ == _VALUES:
+    Attributes
+    ----------
+    functions : dict
+        Those that rewritten code calls (see `rewrite`).
+    """
+
+    def __init__(self, foreign: AbstractSet[int]):
+        self._foreign = foreign
+        self.functions = {NOT: _not, ITEMS: _items, MORE: _more, ITEM: _item, OWN: self._own}
+
+    def _own(self, container: Any) -> Any:
+        """A container that is written into."""
+        if id(container) in self._foreign:
+            raise ProgramError(
+                'something is written into what is not of this call, such as an attribute of the '
+                'model: it would be changed once, while the program is made; return the value'
+            )
+        return container
+
+    def result(self, builder: Any, call: Invoke, names: Dict[str, Any]) -> Any:
+        """What a call gives, or the function to go into."""
+        function = names[call.function]
+        arguments: List[Any] = []
+        for starred, name in call.arguments:
+            arguments += list(names[name]) if starred else [names[name]]
+        keywords: Dict[str, Any] = {}
+        for key, name in call.keywords:
+            keywords.update(names[name] if key is None else {key: names[name]})
+        if _is_hashable(function) and function in _SPECIAL:
+            return _SPECIAL[function](builder, *arguments, **keywords)
+        if isinstance(function, gluon.Block):
+            return _of_block(builder, function, tuple(arguments), keywords)
+        return self._of_function(function, tuple(arguments), keywords)
+
+    def _of_function(self, function: Any, arguments: tuple, keywords: Dict[str, Any]) -> Any:
+        leaves: List[Any] = []
+        _leaves_of((arguments, keywords), leaves)
+        operator = _operator_of(function)
+        if operator and leaves:
+            return apply(operator, *arguments, **keywords)
+        owner, own = getattr(function, '__self__', None), getattr(function, '__func__', function)
+        if isinstance(owner, Dynamic) or getattr(own, '__module__', '') == Tensor.__module__:
             return function(*arguments, **keywords)
-        if isinstance(function, MethodType):
-            arguments = (function.__self__, *arguments)
-        if not _is_of_library(own) or leaves:
-            return Framed(own, arguments, keywords)
-    if leaves and not _takes_values(function):
+        if isinstance(own, FunctionType) and (leaves or not _is_of_library(own)):
+            first = (owner,) if isinstance(function, MethodType) else ()
+            return Framed(own, (*first, *arguments), keywords)
+        if isinstance(owner, (list, dict, set)) and function.__name__ in _CHANGING:
+            self._own(owner)
+        _check(function, bool(leaves))
+        return function(*arguments, **keywords)
+
+
+_CHANGING = frozenset(
+    'append extend insert pop popitem remove clear sort reverse update setdefault add discard '
+    'difference_update intersection_update symmetric_difference_update'.split()
+)
+
+
+def _check(function: Any, has_values: bool) -> None:
+    """Whether a function that is not gone into may be called while the program is made."""
+    name = getattr(function, '__qualname__', repr(function))
+    if has_values and not _takes_values(function):
         raise ProgramError(
-            f'{getattr(function, "__qualname__", function)} gets values of the sample and is '
-            f'written in C: write it with operators of mx.nd'
+            f'{name} gets values of the sample and cannot be gone into: write it with operators '
+            f'of mx.nd, or with numbers read by asscalar()'
         )
     if not _is_pure(function):
         raise ProgramError(
-            f'{getattr(function, "__qualname__", function)} is called, which may give something '
-            f'else, or do something, each time: leave it out, or pass what it gives'
+            f'{name} may give something else, or do something, each time that it is called: pass '
+            f'what it gives as an argument'
         )
-    return function(*arguments, **keywords)
 
 
-_VALUES = Tensor.__module__
 _PURE = frozenset(
-    [len, range, zip, enumerate, isinstance, issubclass, getattr, hasattr, sorted, list, tuple,
-     dict, set, frozenset, str, repr, type, any, all, sum, slice, callable, hash, id, divmod,
-     reversed, iter, map, filter, complex, super, object, vars, dir]
+    [
+        len,
+        range,
+        zip,
+        enumerate,
+        isinstance,
+        issubclass,
+        getattr,
+        hasattr,
+        sorted,
+        list,
+        tuple,
+        dict,
+        set,
+        frozenset,
+        str,
+        repr,
+        type,
+        any,
+        all,
+        sum,
+        slice,
+        callable,
+        hash,
+        id,
+        divmod,
+        reversed,
+        iter,
+        map,
+        filter,
+        complex,
+        super,
+        object,
+        vars,
+        dir,
+    ]
 )
 _LIBRARIES = ('numpy', 'mxnet', 'math', 'operator', 'itertools', 'functools', 'collections')
 
@@ -124,7 +190,18 @@ def _takes_values(function: Any) -> bool:
     if isinstance(function, type) and hasattr(function, '_fields'):
         return True
     return _is_hashable(function) and function in (
-        len, zip, enumerate, isinstance, list, tuple, dict, getattr, hasattr, reversed, type, sum,
+        len,
+        zip,
+        enumerate,
+        isinstance,
+        list,
+        tuple,
+        dict,
+        getattr,
+        hasattr,
+        reversed,
+        type,
+        sum,
     )
 
 
@@ -151,10 +228,10 @@ def _operator_of(function: Any) -> str:
     return ''
 
 
-def _block(builder: Any, block: gluon.Block, arguments: tuple, keywords: Dict[str, Any]) -> Any:
+def _of_block(builder: Any, block: gluon.Block, arguments: tuple, keywords: Dict[str, Any]) -> Any:
     """A HybridBlock is a static network; any other block is gone into."""
-    if block._forward_hooks or block._forward_pre_hooks:
-        raise ProgramError(f'{block.name} has a hook, which a program would not call')
+    if has_hooks(block):
+        raise ProgramError(f'{block.name} has a forward hook, which a program would not call')
     kind = type(block)
     if not _is_gluons(kind.__call__):
         return Framed(kind.__call__, (block, *arguments), keywords)
@@ -266,12 +343,7 @@ _SPECIAL: Dict[Any, Callable] = {
     mx.nd.array: _array,
     autograd.is_training: _is_training,
     autograd.is_recording: _is_training,
-    print: lambda *_: _refuse_print(),
 }
-
-
-def _refuse_print() -> None:
-    raise ProgramError('print would be called once, while the program is made: return the value')
 
 
 # --- functions that rewritten code calls (see `rewrite`) -----------------------------------------
@@ -318,7 +390,3 @@ def _more(items: Any, place: Any) -> Any:
 
 def _item(items: Any, place: Any) -> Any:
     return items.start + place * items.step if isinstance(items, Counted) else items[place]
-
-
-FUNCTIONS = {NOT: _not, ITEMS: _items, MORE: _more, ITEM: _item}
-__all__ = ['FUNCTIONS', 'Framed', 'called', 'entered', 'kind_of', 'np', 'BuiltinFunctionType']

@@ -5,7 +5,7 @@ is a tensor (rows of an array, so many for each sample) or a number (one for eac
 or int64, or a bool). All of it is data: hosts (`machine`) need nothing else.
 """
 
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, List, NamedTuple, Tuple, Union
 
 from ..subgraph.ir import Subgraph
 
@@ -47,7 +47,7 @@ class Network(NamedTuple):
     batched: bool
 
 
-class Run(NamedTuple):
+class RunNetwork(NamedTuple):
     """A network on tensors."""
 
     network: int
@@ -56,7 +56,7 @@ class Run(NamedTuple):
     outputs: Tuple[int, ...]
 
 
-class Read(NamedTuple):
+class ReadNumber(NamedTuple):
     """The only element of a tensor, as a number."""
 
     output: int
@@ -73,7 +73,7 @@ class Calculate(NamedTuple):
     line: str
 
 
-class Give(NamedTuple):
+class GiveTensor(NamedTuple):
     """A number as a tensor of shape (1,)."""
 
     output: int
@@ -81,14 +81,14 @@ class Give(NamedTuple):
     dtype: str
 
 
-class Fill(NamedTuple):
+class FillTensor(NamedTuple):
     """A constant array, for each sample; one of the program's."""
 
     output: int
     constant: int
 
 
-Step = Union[Run, Read, Calculate, Give, Fill]
+Step = Union[RunNetwork, ReadNumber, Calculate, GiveTensor, FillTensor]
 
 
 class Goto(NamedTuple):

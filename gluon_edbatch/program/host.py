@@ -4,13 +4,11 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 import mxnet as mx
 import numpy as np
-from mxnet import gluon
 
-from ..execute.cached.program import InTurns, _compiled
-from ..mx.modes import modes
-from .build import PARAMETER
-from .graph import Network, ProgramGraph, Run
+from ..execute.cached.program import _compiled
 from ..subgraph.trace import INPUT
+from .graph import Network, ProgramGraph, RunNetwork
+from .lower import PARAMETER
 
 
 class MXNetHost:
@@ -26,14 +24,19 @@ class MXNetHost:
         self._graph, self._ctx = graph, ctx
         self._compiled: Dict[int, Tuple[Any, List[Tuple[bool, int]]]] = {}
 
-    def run(self, run: Run, inputs: List[Any], samples: int) -> Sequence[Any]:
+    def run(self, run: RunNetwork, inputs: List[Any], samples: int) -> Sequence[Any]:
         """Results of a network."""
         network = self._graph.networks[run.network]
         if samples == 1 or network.batched:
             return self._call(run, inputs)
         each = [
-            self._call(run, [self._sample(array, spec.shape[0], sample)
-                             for array, spec in zip(inputs, network.inputs)])
+            self._call(
+                run,
+                [
+                    self._sample(array, spec.shape[0], sample)
+                    for array, spec in zip(inputs, network.inputs)
+                ],
+            )
             for sample in range(samples)
         ]
         return [self.concat(arrays) for arrays in zip(*each)]
@@ -41,7 +44,7 @@ class MXNetHost:
     def _sample(self, array: Any, rows: int, sample: int) -> Any:
         return mx.nd.slice_axis(array, axis=0, begin=sample * rows, end=(sample + 1) * rows)
 
-    def _call(self, run: Run, inputs: List[Any]) -> Sequence[Any]:
+    def _call(self, run: RunNetwork, inputs: List[Any]) -> Sequence[Any]:
         found = self._compiled.get(run.network)
         if found is None:
             found = self._compiled[run.network] = _compile(self._graph.networks[run.network])

@@ -10,19 +10,18 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Protocol, Se
 
 import numpy as np
 
-from .errors import ProgramError, StepsError
+from .calculate import calculate
+from .errors import StepsError
 from .graph import (
     Calculate,
-    Choose,
-    Fill,
     Finish,
-    Give,
+    GiveTensor,
     Goto,
     NumberSpec,
     ProgramBlock,
     ProgramGraph,
-    Read,
-    Run,
+    ReadNumber,
+    RunNetwork,
     TensorSpec,
 )
 
@@ -32,7 +31,7 @@ NUMBERS = {'float': np.float64, 'int': np.int64, 'bool': np.bool_}
 class Host(Protocol):
     """What computes: arrays are its own, of so many rows for each sample."""
 
-    def run(self, run: Run, inputs: List[Any], samples: int) -> Sequence[Any]:
+    def run(self, run: RunNetwork, inputs: List[Any], samples: int) -> Sequence[Any]:
         """Results of a network."""
 
     def take(self, array: Any, samples: np.ndarray, rows: int) -> Any:
@@ -54,14 +53,14 @@ class Host(Protocol):
         """A constant for each sample."""
 
 
-class Group(NamedTuple):
+class Waiting(NamedTuple):
     """Samples that wait at a block, and the values that they have for it."""
 
     samples: np.ndarray
     values: List[Any]
 
 
-class Machine:
+class ProgramMachine:
     """Runs a program.
 
     Parameters
@@ -81,7 +80,9 @@ class Machine:
         self._blocks, self._host, self._max_steps = graph.blocks, host, max_steps
         self.ran: List[List[int]] = [[] for _ in graph.blocks]
 
-    def run(self, values: List[Any], samples: int) -> Iterator[Tuple[np.ndarray, Finish, List[Any]]]:
+    def run(
+        self, values: List[Any], samples: int
+    ) -> Iterator[Tuple[np.ndarray, Finish, List[Any]]]:
         """What comes out, by samples that finish together.
 
         Raises
@@ -89,7 +90,7 @@ class Machine:
         StepsError
             If a sample runs more blocks than it may.
         """
-        waiting: Dict[int, List[Group]] = {0: [Group(np.arange(samples), values)]}
+        waiting: Dict[int, List[Waiting]] = {0: [Waiting(np.arange(samples), values)]}
         heap, steps = [0], np.zeros(samples, np.int64)
         while heap:
             number = heapq.heappop(heap)
@@ -111,40 +112,38 @@ class Machine:
                     heapq.heappush(heap, to.block)
                 waiting.setdefault(to.block, []).append(chosen)
 
-    def _together(self, block: ProgramBlock, groups: List[Group]) -> Group:
+    def _together(self, block: ProgramBlock, groups: List[Waiting]) -> Waiting:
         """All that wait at a block."""
         if len(groups) == 1:
             return groups[0]
         samples = np.concatenate([group.samples for group in groups])
         values = [
-            np.concatenate(columns)
-            if isinstance(spec, NumberSpec)
-            else self._host.concat(columns)
+            np.concatenate(columns) if isinstance(spec, NumberSpec) else self._host.concat(columns)
             for spec, columns in zip(block.takes, zip(*[group.values for group in groups]))
         ]
-        return Group(samples, values)
+        return Waiting(samples, values)
 
-    def _computed(self, block: ProgramBlock, group: Group) -> Dict[int, Any]:
+    def _computed(self, block: ProgramBlock, group: Waiting) -> Dict[int, Any]:
         """All values of a block."""
         values: Dict[int, Any] = dict(enumerate(group.values))
         count, host = len(group.samples), self._host
         for step in block.steps:
             kind = type(step)
-            if kind is Run:
+            if kind is RunNetwork:
                 made = host.run(step, [values[place] for place in step.inputs], count)
                 values.update(zip(step.outputs, made))
-            elif kind is Read:
+            elif kind is ReadNumber:
                 values[step.output] = host.read(values[step.input]).astype(NUMBERS[step.kind])
             elif kind is Calculate:
                 operands = [_of(values, place) for place in step.operands]
                 values[step.output] = calculate(step, operands, count)
-            elif kind is Give:
+            elif kind is GiveTensor:
                 values[step.output] = host.give(values[step.input], step.dtype)
             else:
                 values[step.output] = host.fill(step.constant, count)
         return values
 
-    def _ways(self, block: ProgramBlock, group: Group, values: Dict[int, Any]):
+    def _ways(self, block: ProgramBlock, group: Waiting, values: Dict[int, Any]):
         end = block.end
         if isinstance(end, Goto):
             return [(end, self._given(end, group.samples, values, None))]
@@ -161,7 +160,9 @@ class Machine:
             )
         ]
 
-    def _given(self, to: Goto, samples: np.ndarray, values, chosen: Optional[np.ndarray]) -> Group:
+    def _given(
+        self, to: Goto, samples: np.ndarray, values, chosen: Optional[np.ndarray]
+    ) -> Waiting:
         """What goes on to a block; `chosen` are places among those that ran."""
         taken = []
         for place, spec in zip(to.values, self._blocks[to.block].takes):
@@ -173,76 +174,8 @@ class Machine:
             elif chosen is not None:
                 value = value[chosen]
             taken.append(value)
-        return Group(samples, taken)
+        return Waiting(samples, taken)
 
 
 def _of(values: Dict[int, Any], place: Any) -> Any:
     return place[0] if isinstance(place, tuple) else values[place]
-
-
-_OPS = {
-    'add': np.add,
-    'sub': np.subtract,
-    'mul': np.multiply,
-    'truediv': np.true_divide,
-    'floordiv': np.floor_divide,
-    'mod': np.mod,
-    'pow': np.power,
-    'and': np.bitwise_and,
-    'or': np.bitwise_or,
-    'xor': np.bitwise_xor,
-    'lt': np.less,
-    'le': np.less_equal,
-    'gt': np.greater,
-    'ge': np.greater_equal,
-    'eq': np.equal,
-    'ne': np.not_equal,
-    'neg': np.negative,
-    'pos': np.positive,
-    'abs': np.abs,
-    'not': np.logical_not,
-    'float': np.float64,
-    'int': np.trunc,
-    'bool': np.bool_,
-    'round': np.rint,
-    'floor': np.floor,
-    'ceil': np.ceil,
-    'sqrt': np.sqrt,
-    'exp': np.exp,
-    'log': np.log,
-    'tanh': np.tanh,
-}
-_WHOLE = frozenset('int round floor ceil'.split())
-_COMPARED = frozenset('lt le gt ge eq ne'.split())
-
-
-def calculate(step: Calculate, operands: List[Any], count: int) -> np.ndarray:
-    """Numbers of numbers, as Python computes them.
-
-    Raises
-    ------
-    ProgramError
-        For what Python raises an error for, or compares and finds no number.
-    """
-    op = step.op
-    if op in ('max', 'min'):
-        first, second = operands
-        chosen = second > first if op == 'max' else second < first
-        return np.where(chosen, second, first)
-    if op in ('truediv', 'floordiv', 'mod') and not np.all(operands[1]):
-        raise ProgramError(f'{step.line}\n  a number is divided by zero')
-    if op in _COMPARED and any([np.isnan(each).any() for each in operands]):
-        raise ProgramError(f'{step.line}\n  what is compared is not a number (NaN)')
-    if op in _WHOLE and not np.isfinite(operands[0]).all():
-        raise ProgramError(f'{step.line}\n  no integer can be made of NaN or infinity')
-    if op in ('sub', 'neg', 'pos', 'add', 'mul') and any([_is_bool(each) for each in operands]):
-        operands = [np.multiply(each, 1) if _is_bool(each) else each for each in operands]
-    with np.errstate(all='ignore'):
-        made = np.asarray(_OPS[op](*operands))
-    if op in _WHOLE:
-        made = made.astype(np.int64)
-    return made if made.shape else np.full(count, made)
-
-
-def _is_bool(value: Any) -> bool:
-    return isinstance(value, (bool, np.bool_)) or getattr(value, 'dtype', None) == np.bool_

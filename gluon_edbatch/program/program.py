@@ -11,11 +11,15 @@ from ..subgraph.structure import flatten, unflatten
 from .errors import ProgramError
 from .graph import Finish, ProgramGraph, TensorSpec
 from .host import MXNetHost
-from .machine import Machine
-from .specialise import Specialiser
+from .lower import lowered
+from .machine import ProgramMachine
+from .optimise import optimise
+from .specialise import specialise
 
 
-def compile_program(net: gluon.Block, example: Any, max_steps: int = 10_000) -> 'Program':
+def compile_program(
+    net: gluon.Block, example: Any, max_steps: int = 10_000, without: Sequence[str] = ()
+) -> 'Program':
     """Compile a network whose path depends on values.
 
     Parameters
@@ -26,6 +30,8 @@ def compile_program(net: gluon.Block, example: Any, max_steps: int = 10_000) -> 
         One sample. Shapes and dtypes of all others are the same.
     max_steps : int, default 10000
         A sample that runs more blocks is taken for one whose loop does not end.
+    without : sequence of str
+        Passes over the program to leave out (see `optimise.PASSES`).
 
     Returns
     -------
@@ -37,7 +43,7 @@ def compile_program(net: gluon.Block, example: Any, max_steps: int = 10_000) -> 
         If there is something that cannot be taken; the message names the line and says what to
         write instead.
     """
-    return Program(net, example if isinstance(example, tuple) else (example,), max_steps)
+    return Program(net, example if isinstance(example, tuple) else (example,), max_steps, without)
 
 
 class Program:
@@ -45,12 +51,12 @@ class Program:
 
     Parameters
     ----------
-    net, example, max_steps
+    net, example, max_steps, without
         See `compile_program`.
     """
 
-    def __init__(self, net: gluon.Block, example: Tuple[Any, ...], max_steps: int):
-        self._net, self._max_steps = net, max_steps
+    def __init__(self, net: gluon.Block, example: Tuple[Any, ...], max_steps: int, without):
+        self._net, self._max_steps, self._without = net, max_steps, without
         leaves: List[Any] = []
         self._template = flatten(example, mx.nd.NDArray, leaves)
         if not leaves:
@@ -62,8 +68,9 @@ class Program:
 
     def _of_mode(self, training: bool) -> Tuple[ProgramGraph, MXNetHost]:
         if training not in self._graphs:
-            made = Specialiser(self._net, self._template, self._specs, training)
-            graph = made.graph()
+            made = specialise(self._net, self._template, self._specs, training)
+            optimised = optimise(made.drafts, training, self._without)
+            graph = lowered(optimised.drafts, made.constants, self._template, training)
             self._graphs[training] = graph, MXNetHost(graph, self._ctx)
         return self._graphs[training]
 
@@ -74,7 +81,7 @@ class Program:
         columns = list(zip(*[self._leaves(number, each) for number, each in enumerate(samples)]))
         graph, host = self._of_mode(autograd.is_training())
         values = [column[0] if len(column) == 1 else host.concat(column) for column in columns]
-        machine = Machine(graph, host, self._max_steps)
+        machine = ProgramMachine(graph, host, self._max_steps)
         results: List[Any] = [None] * len(samples)
         for who, end, values in machine.run(values, len(samples)):
             self._finish(host, who, end, values, results)
@@ -84,9 +91,7 @@ class Program:
         leaves: List[Any] = []
         sample = sample if isinstance(sample, tuple) else (sample,)
         if flatten(sample, mx.nd.NDArray, leaves) != self._template:
-            raise ProgramError(
-                f'sample {number} is not like the example: {brief(sample)}'
-            )
+            raise ProgramError(f'sample {number} is not like the example: {brief(sample)}')
         for leaf, spec in zip(leaves, self._specs):
             if leaf.shape != spec.shape or np.dtype(leaf.dtype).name != spec.dtype:
                 raise ProgramError(
@@ -106,4 +111,3 @@ class Program:
                 columns.append([value] * len(who))
         for place, sample in enumerate(who.tolist()):
             results[sample] = unflatten(end.template, iter([column[place] for column in columns]))
-

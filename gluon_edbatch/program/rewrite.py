@@ -18,10 +18,10 @@ from typing import Any, FrozenSet, List, NamedTuple, NoReturn, Optional, Sequenc
 from .errors import ProgramError
 
 # Functions that rewritten code calls; no name in Python has a point in it.
-NOT, ITEMS, MORE, ITEM = '.not', '.items', '.more', '.item'
+NOT, ITEMS, MORE, ITEM, OWN = '.not', '.items', '.more', '.item', '.own'
 
 
-class Do(NamedTuple):
+class Statement(NamedTuple):
     """A statement on values that are there: it reads names, and writes some."""
 
     code: CodeType
@@ -37,14 +37,14 @@ class Invoke(NamedTuple):
     function: str
     arguments: Tuple[Tuple[bool, str], ...]  # whether it has a star
     keywords: Tuple[Tuple[Optional[str], str], ...]  # None: two stars
-    to: 'Block'
+    to: 'CodeBlock'
     line: int
 
 
 class Jump(NamedTuple):
     """On to another block."""
 
-    to: 'Block'
+    to: 'CodeBlock'
     line: int
 
 
@@ -52,8 +52,8 @@ class Branch(NamedTuple):
     """To one of two blocks."""
 
     condition: str
-    then: 'Block'
-    other: 'Block'
+    then: 'CodeBlock'
+    other: 'CodeBlock'
     line: int
 
 
@@ -67,7 +67,7 @@ class Return(NamedTuple):
 End = Union[Invoke, Jump, Branch, Return]
 
 
-class Block:
+class CodeBlock:
     """Statements without a branch, and how they end.
 
     Attributes
@@ -87,7 +87,7 @@ class Block:
     """
 
     def __init__(self, loops: bool = False, items: str = '') -> None:
-        self.statements: List[Do] = []
+        self.statements: List[Statement] = []
         self.end: Any = None
         self.number = -1
         self.live: FrozenSet[str] = frozenset()
@@ -95,7 +95,7 @@ class Block:
         self.inside: FrozenSet[int] = frozenset()
 
     @property
-    def next(self) -> List['Block']:
+    def next(self) -> List['CodeBlock']:
         """Where it leads."""
         if isinstance(self.end, Branch):
             return [self.end.then, self.end.other]
@@ -118,7 +118,7 @@ class Flow(NamedTuple):
 
     function: FunctionType
     file: str
-    blocks: List[Block]
+    blocks: List[CodeBlock]
 
     @property
     def returns(self) -> int:
@@ -150,12 +150,14 @@ def flow_of(function: FunctionType) -> Flow:
     except (OSError, TypeError, SyntaxError) as error:
         raise ProgramError(
             f'{file}:{first}: the source of {function.__qualname__} is not at hand ({error}); '
-            f'a program is made of functions that are written in files'
+            f'a program is made of functions that are written in files',
+            placed=True,
         ) from None
     definition = tree.body[0]
     if not isinstance(definition, ast.FunctionDef):
         raise ProgramError(
-            f'{file}:{first}: {function.__qualname__} is not a plain function; write it with def'
+            f'{file}:{first}: {function.__qualname__} is not a plain function; write it with def',
+            placed=True,
         )
     ast.increment_lineno(definition, first - 1)
     return Flow(function, file, _Rewriter(file).run(definition))
@@ -207,10 +209,10 @@ class _Rewriter:
         self._file = file
         self._line = 0
         self._names = 0
-        self._entry = self._block = Block()
-        self._loops: List[Tuple[Block, Block]] = []  # where to continue, where to break to
+        self._entry = self._block = CodeBlock()
+        self._loops: List[Tuple[CodeBlock, CodeBlock]] = []  # where to continue, where to break to
 
-    def run(self, definition: ast.FunctionDef) -> List[Block]:
+    def run(self, definition: ast.FunctionDef) -> List[CodeBlock]:
         """All blocks that can be reached."""
         self._body(definition.body)
         self._end(Return(self._keep(ast.Constant(None)).id, self._line))
@@ -223,16 +225,16 @@ class _Rewriter:
         if self._block.end is None:
             self._block.end = end
 
-    def _jump(self, to: Block) -> None:
+    def _jump(self, to: CodeBlock) -> None:
         self._end(Jump(to, self._line))
 
-    def _start(self, block: Block) -> None:
+    def _start(self, block: CodeBlock) -> None:
         self._block = block
 
     def _refuse(self, what: str) -> NoReturn:
         raise ProgramError(
-            f'{site(self._file, self._line)}\n  a program cannot have {what}'
-        ) from None
+            f'{site(self._file, self._line)}\n  a program cannot have {what}', placed=True
+        )
 
     def _name(self) -> str:
         self._names += 1
@@ -252,7 +254,9 @@ class _Rewriter:
                 node.lineno = node.end_lineno = self._line
                 node.col_offset = node.end_col_offset = 0
         code = compile(ast.Module([statement], []), self._file, 'exec')
-        self._block.statements.append(Do(code, frozenset(reads), frozenset(writes), self._line))
+        self._block.statements.append(
+            Statement(code, frozenset(reads), frozenset(writes), self._line)
+        )
 
     def _set(self, name: str, value: ast.expr) -> None:
         self._do(ast.Assign([ast.Name(name, ast.Store())], value))
@@ -322,7 +326,7 @@ class _Rewriter:
 
     def _place(self, target: ast.Subscript) -> ast.Subscript:
         holder, key = self._values([target.value, target.slice])
-        return ast.Subscript(holder, key, ast.Store())
+        return ast.Subscript(_call(OWN, holder), key, ast.Store())
 
     def _augassign(self, statement: ast.AugAssign) -> None:
         target: Any = statement.target
@@ -334,7 +338,7 @@ class _Rewriter:
         self._do(ast.AugAssign(target, statement.op, value))
 
     def _if(self, statement: ast.If) -> None:
-        then, other, after = Block(), Block(), Block()
+        then, other, after = CodeBlock(), CodeBlock(), CodeBlock()
         self._condition(statement.test, then, other)
         for block, body in ((then, statement.body), (other, statement.orelse)):
             self._start(block)
@@ -343,7 +347,7 @@ class _Rewriter:
         self._start(after)
 
     def _while(self, statement: ast.While) -> None:
-        head, body, other = Block(loops=True), Block(), Block()
+        head, body, other = CodeBlock(loops=True), CodeBlock(), CodeBlock()
         self._jump(head)
         self._start(head)
         self._condition(statement.test, body, other)
@@ -352,7 +356,7 @@ class _Rewriter:
     def _for(self, statement: ast.For) -> None:
         items = self._keep(_call(ITEMS, self._value(statement.iter)))
         place = self._keep(ast.Constant(0))
-        head, body, other, again = Block(True, items.id), Block(), Block(), Block()
+        head, body, other, again = CodeBlock(True, items.id), CodeBlock(), CodeBlock(), CodeBlock()
         self._jump(head)
         self._start(head)
         more = self._keep(_call(MORE, items, place))
@@ -368,9 +372,9 @@ class _Rewriter:
         self._jump(head)
         self._start(after)
 
-    def _loop(self, statement: Any, body: Block, again: Block, other: Block) -> None:
+    def _loop(self, statement: Any, body: CodeBlock, again: CodeBlock, other: CodeBlock) -> None:
         """The inside of a loop, and what follows it."""
-        after = Block()
+        after = CodeBlock()
         self._loops.append((again, after))
         self._start(body)
         self._body(statement.body)
@@ -389,14 +393,14 @@ class _Rewriter:
 
     # --- conditions ------------------------------------------------------------------------------
 
-    def _condition(self, test: ast.expr, then: Block, other: Block) -> None:
+    def _condition(self, test: ast.expr, then: CodeBlock, other: CodeBlock) -> None:
         """Go on in one of two blocks."""
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             self._condition(test.operand, other, then)
         elif isinstance(test, ast.BoolOp):
             *first, last = test.values
             for each in first:
-                rest = Block()
+                rest = CodeBlock()
                 both = isinstance(test.op, ast.And)
                 self._condition(each, rest if both else then, other if both else rest)
                 self._start(rest)
@@ -454,7 +458,9 @@ class _Rewriter:
             if isinstance(value, ast.expr)
             or (isinstance(value, list) and value and isinstance(value[0], (ast.expr, type(None))))
         ]
-        flat = [each for _, value in fields for each in (value if isinstance(value, list) else [value])]
+        flat = [
+            each for _, value in fields for each in (value if isinstance(value, list) else [value])
+        ]
         parts = iter(self._values([each for each in flat if each is not None]))
         for field, value in fields:
             if isinstance(value, list):
@@ -474,7 +480,7 @@ class _Rewriter:
         names = [
             self._keep(each.value if isinstance(each, ast.Starred) else each).id for each in made
         ]
-        target, to = self._name(), Block()
+        target, to = self._name(), CodeBlock()
         arguments = tuple(
             [(isinstance(each, ast.Starred), name) for each, name in zip(node.args, names[1:])]
         )
@@ -492,10 +498,10 @@ class _Rewriter:
         return node.func
 
     def _value_boolop(self, node: ast.BoolOp) -> ast.expr:
-        name, after = self._name(), Block()
+        name, after = self._name(), CodeBlock()
         for each in node.values[:-1]:
             self._set(name, self._value(each))
-            rest = Block()
+            rest = CodeBlock()
             ways = (rest, after) if isinstance(node.op, ast.And) else (after, rest)
             self._end(Branch(name, *ways, self._line))
             self._start(rest)
@@ -505,8 +511,8 @@ class _Rewriter:
         return _load(name)
 
     def _value_ifexp(self, node: ast.IfExp) -> ast.expr:
-        name, after = self._name(), Block()
-        then, other = Block(), Block()
+        name, after = self._name(), CodeBlock()
+        then, other = CodeBlock(), CodeBlock()
         self._condition(node.test, then, other)
         for block, value in ((then, node.body), (other, node.orelse)):
             self._start(block)
@@ -523,13 +529,13 @@ class _Rewriter:
     def _value_compare(self, node: ast.Compare) -> ast.expr:
         if len(node.ops) == 1:
             return self._with_parts(node)
-        name, after = self._name(), Block()
+        name, after = self._name(), CodeBlock()
         left: ast.expr = self._keep(self._value(node.left))
         for place, (op, right) in enumerate(zip(node.ops, node.comparators)):
             right = self._keep(self._value(right))
             self._set(name, ast.Compare(left, [op], [right]))
             if place < len(node.ops) - 1:
-                rest = Block()
+                rest = CodeBlock()
                 self._end(Branch(name, rest, after, self._line))
                 self._start(rest)
             left = right
@@ -582,9 +588,9 @@ class _Renamed(ast.NodeTransformer):
 # --- all blocks ----------------------------------------------------------------------------------
 
 
-def _connected(entry: Block) -> List[Block]:
+def _connected(entry: CodeBlock) -> List[CodeBlock]:
     """The blocks that can be reached, empty ones left out, numbered and looked through."""
-    order: List[Block] = []
+    order: List[CodeBlock] = []
     _visit(entry, order, set())
     order.reverse()
     before = {id(block): 0 for block in order}
@@ -605,7 +611,7 @@ def _connected(entry: Block) -> List[Block]:
     return order
 
 
-def _visit(block: Block, order: List[Block], seen: set) -> None:
+def _visit(block: CodeBlock, order: List[CodeBlock], seen: set) -> None:
     """Append blocks, what they lead to first."""
     # Where a loop ends is visited before its inside, and so comes after it in the end.
     waiting = [(block, reversed(block.next))]
@@ -621,7 +627,7 @@ def _visit(block: Block, order: List[Block], seen: set) -> None:
             waiting.append((to, reversed(to.next)))
 
 
-def _inside(head: Block, order: List[Block]) -> FrozenSet[int]:
+def _inside(head: CodeBlock, order: List[CodeBlock]) -> FrozenSet[int]:
     """The blocks of a loop: those that lead back to where it begins, and begin there."""
     inside, changed = {head.number}, True
     while changed:
@@ -635,14 +641,14 @@ def _inside(head: Block, order: List[Block]) -> FrozenSet[int]:
     return frozenset(inside)
 
 
-def _live_before(block: Block) -> FrozenSet[str]:
+def _live_before(block: CodeBlock) -> FrozenSet[str]:
     live = live_after(block) | block.reads_at_end
     for statement in reversed(block.statements):
         live = (live - statement.writes) | statement.reads
     return live
 
 
-def live_after(block: Block) -> FrozenSet[str]:
+def live_after(block: CodeBlock) -> FrozenSet[str]:
     """Names that are read where a block leads."""
     live = frozenset().union(*[to.live for to in block.next])
     return live - {block.end.target} if isinstance(block.end, Invoke) else live

@@ -10,20 +10,78 @@ A number that is known, and another one each time that a loop begins again which
 have the loop unrolled for ever: it counts as a value there (it is *widened*).
 """
 
-from typing import Any, Dict, FrozenSet, List, NamedTuple, Optional, Set, Tuple
+from types import FunctionType
+from typing import Any, Callable, Dict, FrozenSet, List, NamedTuple, Optional, Set, Tuple
 
 from mxnet import gluon
 
 from ..subgraph.structure import flatten, unflatten
 from .build import Builder, Shared
-from .calls import FUNCTIONS, Counted, Framed, called, entered
+from .calls import Calls, Counted, Framed, entered
+from .draft import Draft
 from .errors import ProgramError
-from .graph import Choose, End, Finish, Goto, ProgramBlock, ProgramGraph
-from .rewrite import Branch, Invoke, Jump, Return, live_after
-from .states import Frame, State, known_numbers, rebuilt, spec_of, take_apart
+from .graph import Choose, Finish, Goto, Spec
+from .rewrite import Branch, Invoke, Jump, Statement
+from .states import (
+    Activation,
+    Path,
+    State,
+    containers_within,
+    known_numbers,
+    rebuilt,
+    spec_of,
+    take_apart,
+)
 from .values import Dynamic, Number, Tensor
 
 MOST_BLOCKS = 10_000
+_TOO_MANY = (
+    f'more than {MOST_BLOCKS} blocks: something that is no number differs each time that a loop '
+    f'begins again, such as a list that grows, and only values end the loop. Give it a bound that '
+    f'is known: for _ in range(bound)'
+)
+
+
+class Specialised(NamedTuple):
+    """What is left of the user's functions.
+
+    Attributes
+    ----------
+    drafts : list of Draft
+        The first is the entry.
+    constants : list of numpy.ndarray
+    """
+
+    drafts: List[Draft]
+    constants: List[Any]
+
+
+def specialise(
+    net: gluon.Block, arguments: Tuple, specs: List[Spec], training: bool
+) -> Specialised:
+    """All blocks of a network's call.
+
+    Parameters
+    ----------
+    net : mxnet.gluon.Block
+    arguments : tuple
+        Template of its arguments (see `subgraph.structure`),
+    specs : list of TensorSpec
+        and their arrays.
+    training : bool
+        Whether it is called in training mode.
+
+    Raises
+    ------
+    ProgramError
+        If there is something that cannot be taken.
+    """
+    widened: Dict[Tuple, FrozenSet[Path]] = {}
+    while True:
+        try:
+            return _Specialiser(net, arguments, specs, training, widened).all()
+        except _Again:
+            pass
 
 
 class _Again(Exception):
@@ -34,90 +92,63 @@ class _Pending(NamedTuple):
     """A state that a block is to be made of."""
 
     state: State
-    widened: FrozenSet[Tuple]
+    widened: FrozenSet[Path]
     parent: int  # the block that leads here first, -1 for the first
     branched: bool  # whether a value decided to come here
 
 
-class Specialiser:
-    """Makes the graph of one call.
+class _Specialiser:
+    """`widened` has, by loop and what is around it, which numbers are widened there."""
 
-    Parameters
-    ----------
-    net : mxnet.gluon.Block
-    arguments : tuple
-        Template of its arguments (see `subgraph.structure`),
-    specs : list of TensorSpec
-        and their arrays.
-    training : bool
-    """
-
-    def __init__(self, net: gluon.Block, arguments: Any, specs: List[Any], training: bool):
-        self._net, self._arguments, self._specs = net, arguments, specs
-        self._training = training
-        # By loop and what is around it, which numbers are widened there.
-        self._widened: Dict[Tuple, FrozenSet[Tuple]] = {}
-
-    def graph(self) -> ProgramGraph:
-        """The whole program."""
-        while True:
-            try:
-                return self._graph()
-            except _Again:
-                pass
-
-    def _graph(self) -> ProgramGraph:
-        self._shared = Shared(self._training)
+    def __init__(self, net: gluon.Block, arguments, specs, training: bool, widened):
+        self._shared = Shared(training)
+        self._widened = widened
         self._number_of: Dict[Tuple, int] = {}
         self._pending: List[_Pending] = []
-        given = Builder(self._shared, self._specs, '').taken()
+        self._foreign: Set[int] = containers_within([net], _held)
+        self._calls = Calls(self._foreign)
+        self._scopes: Dict[FunctionType, Dict[str, Any]] = {}
+        given = Builder(self._shared, specs, '').taken()
         for tensor in given:
             tensor.shared = True  # with the user
-        arguments = unflatten(self._arguments, iter(given))
-        self._to((entered(Framed(_called, (self._net, *arguments), {}), ''),), -1, False)
-        blocks: List[ProgramBlock] = []
-        while len(blocks) < len(self._pending):
-            if len(blocks) >= MOST_BLOCKS:
-                raise ProgramError(
-                    f'more than {MOST_BLOCKS} blocks: something that is no number grows each time '
-                    f'a loop begins again, such as a list, and only values end the loop; give it a '
-                    f'bound that is known: for _ in range(bound)'
-                )
-            blocks.append(self._block(len(blocks)))
-        shared = self._shared
-        return ProgramGraph(
-            blocks, shared.networks, shared.parameters, shared.constants, self._arguments
-        )
+        called = Framed(_called, (net, *unflatten(arguments, iter(given))), {})
+        self._to((entered(called, ''),), -1, False)
+
+    def all(self) -> Specialised:
+        """Make blocks until all are there that are led to."""
+        drafts: List[Draft] = []
+        while len(drafts) < len(self._pending):
+            if len(drafts) >= MOST_BLOCKS:
+                raise ProgramError(_TOO_MANY)
+            drafts.append(self._block(len(drafts)))
+        return Specialised(drafts, self._shared.constants)
 
     # --- states ----------------------------------------------------------------------------------
 
     def _to(self, state: State, parent: int, branched: bool) -> Tuple[int, List[Any]]:
         """The block that a state goes on in, and what it takes."""
-        state = tuple([_pruned(frame, innermost=frame is state[-1]) for frame in state])
+        state = tuple(map(_pruned, state))
         widened = self._widening(state, parent, branched)
-        taken = take_apart(state, widened)
+        taken = take_apart(state, self._foreign, widened)
         number = self._number_of.get(taken.key)
         if number is None:
             number = self._number_of[taken.key] = len(self._pending)
             self._pending.append(_Pending(state, widened, parent, branched))
         return number, taken.values
 
-    def _widening(self, state: State, parent: int, branched: bool) -> FrozenSet[Tuple]:
+    def _widening(self, state: State, parent: int, branched: bool) -> FrozenSet[Path]:
         """Which numbers count as values in this state."""
-        frame = state[-1]
-        if not frame.block.loops or _is_known(frame):
+        head = state[-1]
+        if not head.block.loops or _is_known(head):
             return frozenset()
-        numbers = known_numbers(state)
-        everything = frozenset(numbers)
-        skeleton = take_apart(state, everything).key
+        numbers = known_numbers(state, self._foreign)
+        skeleton = take_apart(state, self._foreign, frozenset(numbers)).key
         widened = self._widened.get(skeleton, frozenset())
-        while parent >= 0:
+        while parent >= 0 and _is_inside(self._pending[parent].state, state):
             pending = self._pending[parent]
-            if not _is_inside(pending.state, state):
-                break
-            if branched and len(pending.state) == len(state) and pending.state[-1].block is frame.block:
-                before = known_numbers(pending.state)
-                if take_apart(pending.state, frozenset(before)).key == skeleton:
+            if branched and pending.state[-1].block is head.block:
+                before = known_numbers(pending.state, self._foreign)
+                if skeleton == take_apart(pending.state, self._foreign, frozenset(before)).key:
                     changing = {path for path in numbers if before[path] != numbers[path]}
                     if changing - widened:
                         self._widened[skeleton] = widened | changing
@@ -128,99 +159,108 @@ class Specialiser:
 
     # --- blocks ----------------------------------------------------------------------------------
 
-    def _block(self, number: int) -> ProgramBlock:
+    def _block(self, number: int) -> Draft:
         """Run a state until a value decides, or until ways may meet."""
-        pending = self._pending[number]
-        values = take_apart(pending.state, pending.widened).values
-        frame = pending.state[-1]
-        line = frame.block.statements[0].line if frame.block.statements else frame.block.end.line
-        builder = Builder(self._shared, [spec_of(value) for value in values], frame.flow.site(line))
-        stack = list(rebuilt(pending.state, builder.taken(), pending.widened))
+        state, widened, _, _ = self._pending[number]
+        values = take_apart(state, self._foreign, widened).values
+        block = state[-1].block
+        line = block.statements[0].line if block.statements else block.end.line
+        builder = Builder(self._shared, list(map(spec_of, values)), state[-1].flow.site(line))
+        stack = list(rebuilt(state, builder.taken(), self._foreign, widened))
         while True:
             end = self._step(number, builder, stack)
             if end is not None:
                 return end
 
-    def _step(self, number: int, builder: Builder, stack: List[Frame]) -> Optional[ProgramBlock]:
-        """Run one block of the innermost function; the finished block, if this ends it."""
-        frame = stack[-1]
-        self._run(builder, frame)
-        end = frame.block.end
-        builder.line = frame.flow.site(end.line)
+    def _step(self, number: int, builder: Builder, stack: List[Activation]) -> Optional[Draft]:
+        """Run one block of the innermost function; the finished draft, if it ends there."""
+        top = stack[-1]
+        for statement in top.block.statements:
+            self._run(builder, top, statement)
+        end = top.block.end
+        builder.line = top.flow.site(end.line)
         if isinstance(end, Branch):
-            condition = self._guarded(builder, frame, lambda: _condition(frame.names[end.condition]))
+            condition = _guarded(builder, lambda: _condition(top.names[end.condition]))
             if isinstance(condition, Number):
                 return self._choose(number, builder, stack, condition)
-            stack[-1] = frame._replace(block=end.then if condition else end.other)
+            stack[-1] = top._replace(block=end.then if condition else end.other)
         elif isinstance(end, Jump):
-            stack[-1] = frame._replace(block=end.to)
+            stack[-1] = top._replace(block=end.to)
         elif isinstance(end, Invoke):
-            result = self._guarded(builder, frame, lambda: called(builder, end, frame.names))
-            stack[-1] = frame._replace(block=end.to)
-            if isinstance(result, Framed):
-                stack.append(entered(result, end.target))
+            stack[-1] = top._replace(block=end.to)
+            result = _guarded(builder, lambda: self._invoked(builder, end, top))
+            if isinstance(result, Activation):
+                stack.append(result)
                 return None
-            stack[-1].names[end.target] = result
+            top.names[end.target] = result
+        elif len(stack) == 1:
+            return _finish(builder, top.names[end.name])
         else:
-            result = frame.names[end.name]
-            if len(stack) == 1:
-                return self._finish(builder, result)
             stack.pop()
-            stack[-1].names[frame.target] = result
-            if frame.flow.returns > 1:
+            stack[-1].names[top.target] = top.names[end.name]
+            if top.flow.returns > 1:
                 return self._goto(number, builder, stack)
-            return None
         return self._goto(number, builder, stack) if stack[-1].block.joins else None
 
-    def _run(self, builder: Builder, frame: Frame) -> None:
-        """The statements of a block."""
-        everything = frame.flow.function.__globals__
-        for statement in frame.block.statements:
-            builder.line = frame.flow.site(statement.line)
-            self._guarded(
-                builder, frame, lambda: exec(statement.code, {**everything, **FUNCTIONS}, frame.names)
-            )
+    def _invoked(self, builder: Builder, call: Invoke, top: Activation) -> Any:
+        """What a call gives, or the function that begins."""
+        result = self._calls.result(builder, call, top.names)
+        return entered(result, call.target) if isinstance(result, Framed) else result
 
-    def _guarded(self, builder: Builder, frame: Frame, run: Any) -> Any:
-        try:
-            return run()
-        except ProgramError as error:
-            if '\n' in str(error) or ': a program' in str(error):
-                raise
-            raise ProgramError(f'{builder.line}\n  {error}') from None
-        except Exception as error:
-            raise ProgramError(
-                f'{builder.line}\n  fails while the program is made: '
-                f'{type(error).__name__}: {error}'
-            ) from error
+    def _run(self, builder: Builder, top: Activation, statement: Statement) -> None:
+        builder.line = top.flow.site(statement.line)
+        scope = self._scope(top.flow.function)
+        _guarded(builder, lambda: exec(statement.code, scope, top.names))
+
+    def _scope(self, function: FunctionType) -> Dict[str, Any]:
+        """Its global variables, which are not the program's own."""
+        if function not in self._scopes:
+            names = function.__globals__
+            held = [names.get(name) for name in function.__code__.co_names]
+            held += [function.__defaults__, function.__kwdefaults__]
+            self._foreign |= containers_within(held, _held)
+            self._scopes[function] = {**names, **self._calls.functions}
+        return self._scopes[function]
 
     # --- ends ------------------------------------------------------------------------------------
 
-    def _choose(self, number, builder, stack, condition: Number) -> ProgramBlock:
+    def _choose(self, number, builder, stack, condition: Number) -> Draft:
         end = stack[-1].block.end
         ways = []
         for block in (end.then, end.other):
-            state = (*stack[:-1], stack[-1]._replace(block=block))
-            to, values = self._to(state, number, True)
+            to, values = self._to((*stack[:-1], stack[-1]._replace(block=block)), number, True)
             ways.append(Goto(to, tuple(map(builder.place_of, values))))
         place = builder.place_of(condition)
-        wanted = [place, *ways[0].values, *ways[1].values]
-        return builder.finished(Choose(place, ways[0], ways[1], builder.line), wanted)  # type: ignore
+        return builder.finished(Choose(place, ways[0], ways[1], builder.line))
 
-    def _goto(self, number, builder, stack) -> ProgramBlock:
+    def _goto(self, number, builder, stack) -> Draft:
         to, values = self._to(tuple(stack), number, False)
-        places = tuple(map(builder.place_of, values))
-        return builder.finished(Goto(to, places), places)
+        return builder.finished(Goto(to, tuple(map(builder.place_of, values))))
 
-    def _finish(self, builder: Builder, result: Any) -> ProgramBlock:
-        leaves: List[Any] = []
-        template = flatten(result, Dynamic, leaves)
-        places = tuple(map(builder.place_of, leaves))
-        return builder.finished(Finish(template, places), places)
+
+def _finish(builder: Builder, result: Any) -> Draft:
+    leaves: List[Any] = []
+    template = flatten(result, Dynamic, leaves)
+    return builder.finished(Finish(template, tuple(map(builder.place_of, leaves))))
 
 
 def _called(net, *arguments):
     return net(*arguments)
+
+
+def _guarded(builder: Builder, run: Callable[[], Any]) -> Any:
+    """Let errors name the user's line."""
+    try:
+        return run()
+    except ProgramError as error:
+        if error.placed:
+            raise
+        raise ProgramError(f'{builder.line}\n  {error}', placed=True) from None
+    except Exception as error:
+        told = f'{type(error).__name__}: {error}'
+        raise ProgramError(
+            f'{builder.line}\n  fails while the program is made: {told}', placed=True
+        ) from error
 
 
 def _condition(value: Any) -> Any:
@@ -232,10 +272,19 @@ def _condition(value: Any) -> Any:
     return bool(value)
 
 
-def _is_known(frame: Frame) -> bool:
+def _held(value: Any) -> List[Any]:
+    """What an object has."""
+    if isinstance(value, (type, FunctionType)) or not hasattr(value, '__dict__'):
+        return []
+    module = type(value).__module__.split('.')[0]
+    is_block = isinstance(value, gluon.Block)
+    return list(vars(value).values()) if is_block or module not in ('mxnet', 'builtins') else []
+
+
+def _is_known(head: Activation) -> bool:
     """Whether a ``for`` loop is over items that are known, so that it can be unrolled."""
-    items = frame.block.items
-    return bool(items) and not isinstance(frame.names.get(items), Counted)
+    items = head.block.items
+    return bool(items) and not isinstance(head.names.get(items), Counted)
 
 
 def _is_inside(before: State, head: State) -> bool:
@@ -248,7 +297,8 @@ def _is_inside(before: State, head: State) -> bool:
     )
 
 
-def _pruned(frame: Frame, innermost: bool) -> Frame:
+def _pruned(activation: Activation) -> Activation:
     """Without variables that nothing reads any more."""
-    live = frame.block.live
-    return frame._replace(names={name: each for name, each in frame.names.items() if name in live})
+    live = activation.block.live
+    names = {name: each for name, each in activation.names.items() if name in live}
+    return activation._replace(names=names)

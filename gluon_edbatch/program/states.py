@@ -4,24 +4,42 @@ Two ways of getting somewhere are one where all that Python knows is the same: t
 code, and the variables but for values of the sample. So branches meet again, and loops end.
 """
 
-from typing import Any, Dict, FrozenSet, List, NamedTuple, Sequence, Tuple
+from typing import (
+    AbstractSet,
+    Any,
+    Callable,
+    Dict,
+    FrozenSet,
+    Iterator,
+    List,
+    NamedTuple,
+    Sequence,
+    Set,
+    Tuple,
+)
 
 import numpy as np
+from mxnet.ndarray import NDArray
 
 from .graph import NumberSpec, Spec, TensorSpec
-from .rewrite import Block, Flow
+from .rewrite import CodeBlock, Flow
 from .values import Dynamic, Number, Tensor
 
-_PLAIN = (int, float, complex, bool, str, bytes, type(None), type(Ellipsis))
+_PLAIN = (int, bool, str, bytes, type(None), type(Ellipsis), range)
+_BY_REPR = (float, complex, slice)
+_CONTAINERS = (list, tuple, dict, set)
+_SMALL = 1 << 16  # bytes of an array that is compared by what is in it
+
+Path = Tuple[Any, ...]  # where a value is: the activation, the variable, then places in containers
 
 
-class Frame(NamedTuple):
+class Activation(NamedTuple):
     """A function that is being run.
 
     Attributes
     ----------
     flow : Flow
-    block : Block
+    block : CodeBlock
         Where it goes on.
     names : dict
         Its variables.
@@ -30,12 +48,12 @@ class Frame(NamedTuple):
     """
 
     flow: Flow
-    block: Block
+    block: CodeBlock
     names: Dict[str, Any]
     target: str
 
 
-State = Tuple[Frame, ...]
+State = Tuple[Activation, ...]
 
 
 class Taken(NamedTuple):
@@ -45,146 +63,181 @@ class Taken(NamedTuple):
     ----------
     key : tuple
         All that Python knows. The same for states that are one.
-    values : list of Dynamic
-        What it does not know, each once.
+    values : list
+        What it does not know, each once; numbers that count as values among them.
     """
 
     key: Tuple
     values: List[Any]
 
 
-def take_apart(state: State, widened: FrozenSet[Tuple]) -> Taken:
-    """The key of a state, and its values; `widened` are paths (see `Walk`) of numbers that count
-    as values there, though Python knows them."""
-    walk = _Walk(widened)
+def take_apart(state: State, foreign: AbstractSet[int], widened: FrozenSet[Path]) -> Taken:
+    """The key of a state, and its values.
+
+    Parameters
+    ----------
+    foreign : frozenset of int
+        The ``id`` of containers that are not the program's own: they are what they are.
+    widened : frozenset of tuple
+        Paths of numbers that count as values, though Python knows them.
+    """
+    walk = _Walk(foreign, widened)
     key = tuple(
         [
-            (id(frame.flow), frame.block.number, frame.target, walk.names(depth, frame))
-            for depth, frame in enumerate(state)
+            (id(each.flow), each.block.number, each.target, *walk.items(_variables(each), (depth,)))
+            for depth, each in enumerate(state)
         ]
     )
     return Taken(key, walk.values)
 
 
-def rebuilt(state: State, fresh: Sequence[Any], widened: FrozenSet[Tuple]) -> State:
+def rebuilt(
+    state: State, fresh: Sequence[Any], foreign: AbstractSet[int], widened: FrozenSet[Path]
+) -> State:
     """The same state with containers of its own, and other values in the place of its own."""
-    walk = _Rebuilding(widened, iter(fresh))
+    walk = _Rebuilding(foreign, widened, iter(fresh))
     return tuple(
         [
-            frame._replace(names={name: walk.value(value, (depth, name)) for name, value in
-                                  sorted(frame.names.items())})
-            for depth, frame in enumerate(state)
+            each._replace(
+                names={name: walk.value(value, (depth, name)) for name, value in _variables(each)}
+            )
+            for depth, each in enumerate(state)
         ]
     )
 
 
-class _Walk:
-    """Takes values apart. A path is where a value is: the frame, the variable, then keys."""
+def _variables(activation: Activation) -> List[Tuple[str, Any]]:
+    return sorted(activation.names.items())
 
-    def __init__(self, widened: FrozenSet[Tuple]):
+
+def items_of(container: Any) -> List[Tuple[Any, Any]]:
+    """What is in a list, tuple or dict, by its place."""
+    values = container.values() if isinstance(container, dict) else container
+    return list(enumerate(values))
+
+
+class _Walk:
+    """Takes values apart, in an order that `_Rebuilding` follows."""
+
+    def __init__(self, foreign: AbstractSet[int], widened: FrozenSet[Path]):
         self.values: List[Any] = []
-        self._widened = widened
+        self._foreign, self._widened = foreign, widened
         self._seen: Dict[int, int] = {}
 
-    def names(self, depth: int, frame: Frame) -> Tuple:
-        """Of all variables of a frame."""
-        return tuple(
-            [(name, self.value(value, (depth, name))) for name, value in sorted(frame.names.items())]
-        )
+    def items(self, items: Sequence[Tuple[Any, Any]], path: Path) -> Iterator[Any]:
+        """What Python knows of several values."""
+        for place, value in items:
+            yield place, self._value(value, (*path, place))
 
-    def value(self, value: Any, path: Tuple) -> Any:
-        """What Python knows of a value."""
-        if isinstance(value, Dynamic):
-            return self._dynamic(value)
-        if path in self._widened:
-            self.values.append(value)
-            return 'number', type(value)
+    def _value(self, value: Any, path: Path) -> Any:
         kind = type(value)
+        if path in self._widened and not isinstance(value, Dynamic):
+            self.values.append(value)
+            return 'number', kind
         if kind in _PLAIN:
-            return kind, repr(value) if kind in (float, complex) else value
-        if not isinstance(value, (list, tuple, dict, set)):
+            return kind, value
+        if kind in _BY_REPR:
+            return kind, repr(value)
+        if isinstance(value, (np.ndarray, NDArray)):
+            return _known_array(value)
+        if not isinstance(value, (Dynamic, *_CONTAINERS)) or id(value) in self._foreign:
             return 'object', id(value)
         if id(value) in self._seen:
             return 'again', self._seen[id(value)]
         self._seen[id(value)] = len(self._seen)
-        if isinstance(value, dict):
-            items = [(self.value(key, path + (('key', i),)), self.value(item, path + (i,)))
-                     for i, (key, item) in enumerate(value.items())]
-        elif isinstance(value, set):
-            items = [repr(sorted(map(repr, value)))]  # type: ignore[list-item]
-        else:
-            items = [self.value(item, path + (i,)) for i, item in enumerate(value)]
-        return kind, tuple(items)
+        if isinstance(value, Dynamic):
+            self.values.append(value)
+            return spec_of(value), isinstance(value, Tensor) and value.shared
+        if isinstance(value, set):
+            return kind, tuple(sorted(map(repr, value)))
+        keys = tuple(map(repr, value)) if isinstance(value, dict) else ()
+        return kind, keys, tuple(self.items(items_of(value), path))
 
-    def _dynamic(self, value: Any) -> Any:
-        if id(value) in self._seen:
-            return 'again', self._seen[id(value)]
-        self._seen[id(value)] = len(self._seen)
-        self.values.append(value)
-        shared = isinstance(value, Tensor) and value.shared
-        return spec_of(value), shared
+
+def _known_array(array: Any) -> Any:
+    size = int(np.prod(array.shape)) * np.dtype(array.dtype).itemsize
+    if size > _SMALL:
+        return 'object', id(array)
+    values = array.asnumpy() if isinstance(array, NDArray) else array
+    return type(array), array.shape, values.dtype.str, values.tobytes()
 
 
 def spec_of(value: Any) -> Spec:
     """Of a value, or of a number that counts as one."""
     if isinstance(value, Tensor):
         return TensorSpec(value.shape, np.dtype(value.dtype).name)
-    if isinstance(value, Number):
-        return NumberSpec(value.kind)
-    kind = type(value)
-    return NumberSpec('bool' if kind is bool else 'int' if kind is int else 'float')
+    kind = value.kind if isinstance(value, Number) else type(value).__name__
+    return NumberSpec(kind)
 
 
 class _Rebuilding:
-    """Makes the same again, in the same order as `_Walk`."""
+    """Makes the same again."""
 
-    def __init__(self, widened: FrozenSet[Tuple], fresh):
-        self._widened, self._fresh = widened, fresh
+    def __init__(self, foreign: AbstractSet[int], widened: FrozenSet[Path], fresh: Iterator[Any]):
+        self._foreign, self._widened, self._fresh = foreign, widened, fresh
         self._made: Dict[int, Any] = {}
 
-    def value(self, value: Any, path: Tuple) -> Any:
-        if id(value) in self._made:
-            return self._made[id(value)]
-        if isinstance(value, Dynamic):
-            made = self._made[id(value)] = next(self._fresh)
-            if isinstance(made, Tensor):
-                made.shared = value.shared  # type: ignore[attr-defined]
-            return made
-        if path in self._widened:
+    def value(self, value: Any, path: Path) -> Any:
+        """A value, or its like."""
+        if path in self._widened and not isinstance(value, Dynamic):
             return next(self._fresh)
-        if isinstance(value, tuple):
-            items = [self.value(item, path + (i,)) for i, item in enumerate(value)]
-            return type(value)(*items) if hasattr(value, '_fields') else type(value)(items)
-        if isinstance(value, list):
-            made = self._made[id(value)] = []
-            made.extend([self.value(item, path + (i,)) for i, item in enumerate(value)])
-            return made
-        if isinstance(value, dict):
-            made = self._made[id(value)] = type(value)()
-            for i, (key, item) in enumerate(value.items()):
-                made[key] = self.value(item, path + (i,))
+        if not isinstance(value, (Dynamic, *_CONTAINERS)) or id(value) in self._foreign:
+            return value
+        if id(value) not in self._made:
+            self._made[id(value)] = self._anew(value, path)
+        return self._made[id(value)]
+
+    def _anew(self, value: Any, path: Path) -> Any:
+        if isinstance(value, Dynamic):
+            made = next(self._fresh)
+            if isinstance(value, Tensor):
+                made.shared = value.shared
             return made
         if isinstance(value, set):
-            self._made[id(value)] = made = set(value)
-            return made
-        return value
+            return set(value)
+        if isinstance(value, tuple):
+            items = self._items(value, path)
+            return type(value)(*items) if hasattr(value, '_fields') else type(value)(items)
+        made = self._made[id(value)] = type(value)()  # before its items, which may hold it
+        items = self._items(value, path)
+        made.update(zip(value, items)) if isinstance(value, dict) else made.extend(items)
+        return made
+
+    def _items(self, container: Any, path: Path) -> List[Any]:
+        return [self.value(item, (*path, place)) for place, item in items_of(container)]
 
 
-def known_numbers(state: State) -> Dict[Tuple, Any]:
+def known_numbers(state: State, foreign: AbstractSet[int]) -> Dict[Path, Any]:
     """The numbers that Python knows, by path."""
-    found: Dict[Tuple, Any] = {}
+    found: Dict[Path, Any] = {}
 
-    def look(value: Any, path: Tuple) -> None:
+    def look(value: Any, path: Path) -> None:
         if type(value) in (int, float, bool):
             found[path] = value
-        elif isinstance(value, (list, tuple)):
-            for i, item in enumerate(value):
-                look(item, path + (i,))
-        elif isinstance(value, dict):
-            for i, item in enumerate(value.values()):
-                look(item, path + (i,))
+        elif isinstance(value, (list, tuple, dict)) and id(value) not in foreign:
+            for place, item in items_of(value):
+                look(item, (*path, place))
 
-    for depth, frame in enumerate(state):
-        for name, value in frame.names.items():
+    for depth, each in enumerate(state):
+        for name, value in each.names.items():
             look(value, (depth, name))
+    return found
+
+
+def containers_within(roots: Sequence[Any], children: Callable[[Any], Any]) -> Set[int]:
+    """The ``id`` of each list, dict, set and tuple that can be reached from objects; `children`
+    gives what an object that is none of them holds."""
+    found: Set[int] = set()
+    seen: Set[int] = set()
+    waiting = list(roots)
+    while waiting:
+        value = waiting.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, _CONTAINERS):
+            found.add(id(value))
+            waiting += list(value.values()) if isinstance(value, dict) else list(value)
+        else:
+            waiting += children(value)
     return found

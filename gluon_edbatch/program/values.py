@@ -291,4 +291,3 @@ def apply(op: str, *arguments: Any, **attributes: Any) -> Any:
     )
     assert tensor is not None  # or it would not be called
     return tensor.builder.apply(op, arguments, attributes)
-

@@ -1,0 +1,132 @@
+"""Blocks as they are made and optimised: before operators are put together to networks."""
+
+from typing import Any, Dict, Iterable, List, NamedTuple, Sequence, Tuple, Union
+
+from ..subgraph.ir import Subgraph
+from .graph import Calculate, Choose, End, FillTensor, GiveTensor, Goto, ReadNumber, Spec
+
+Place = Union[int, Tuple[Any]]  # a value of the block, or a constant number
+
+
+class Applied(NamedTuple):
+    """A static graph on values of a block; its results are values of it, too.
+
+    Attributes
+    ----------
+    graph : Subgraph
+        Inputs are named as in `subgraph.trace`.
+    parameters : dict of str to Parameter
+    inputs, outputs : tuple of int
+    """
+
+    graph: Subgraph
+    parameters: Dict[str, Any]
+    inputs: Tuple[int, ...]
+    outputs: Tuple[int, ...]
+
+
+Made = Union[Applied, ReadNumber, Calculate, GiveTensor, FillTensor]
+
+
+class Draft(NamedTuple):
+    """A block: values 0, 1, ... are what it takes, and those after them are made in it.
+
+    Attributes
+    ----------
+    takes : int
+        How many values it takes.
+    specs : tuple of Spec
+        Of all its values.
+    made : tuple of Made
+    end : Goto, Choose or Finish
+    name : str
+        The line of the user's where it begins.
+    """
+
+    takes: int
+    specs: Tuple[Spec, ...]
+    made: Tuple[Made, ...]
+    end: End
+    name: str
+
+
+def read_by(made: Made) -> List[int]:
+    """Values that something is made of."""
+    if isinstance(made, Applied):
+        return list(made.inputs)
+    if isinstance(made, Calculate):
+        return [place for place in made.operands if isinstance(place, int)]
+    return [] if isinstance(made, FillTensor) else [made.input]
+
+
+def written_by(made: Made) -> Tuple[int, ...]:
+    """Values that are made."""
+    return made.outputs if isinstance(made, Applied) else (made.output,)
+
+
+def read_by_end(end: End) -> List[int]:
+    """Values that go on, or decide."""
+    if isinstance(end, Choose):
+        places: Sequence[Place] = [end.condition, *end.then.values, *end.other.values]
+    else:
+        places = end.values
+    return [place for place in places if isinstance(place, int)]
+
+
+def renamed(made: Made, names: Dict[int, int]) -> Made:
+    """The same on other values."""
+
+    def new(place: Any) -> Any:
+        return names.get(place, place) if isinstance(place, int) else place
+
+    if isinstance(made, Applied):
+        inputs, outputs = tuple(map(new, made.inputs)), tuple(map(new, made.outputs))
+        return made._replace(inputs=inputs, outputs=outputs)
+    if isinstance(made, Calculate):
+        return made._replace(output=new(made.output), operands=tuple(map(new, made.operands)))
+    if isinstance(made, FillTensor):
+        return made._replace(output=new(made.output))
+    return made._replace(output=new(made.output), input=new(made.input))
+
+
+def renamed_end(end: End, names: Dict[int, Place]) -> End:
+    """The same with other values."""
+
+    def new(place: Any) -> Any:
+        return names.get(place, place) if isinstance(place, int) else place
+
+    def goto(to: Goto) -> Goto:
+        return to._replace(values=tuple(map(new, to.values)))
+
+    if isinstance(end, Choose):
+        return end._replace(
+            condition=new(end.condition), then=goto(end.then), other=goto(end.other)
+        )
+    return end._replace(values=tuple(map(new, end.values)))
+
+
+def needed(made: Sequence[Made], places: Iterable[int]) -> Tuple[Made, ...]:
+    """What some values are made of, in the same order."""
+    wanted, kept = set(places), []
+    for each in reversed(made):
+        if wanted.intersection(written_by(each)):
+            kept.append(each)
+            wanted.update(read_by(each))
+    return tuple(reversed(kept))
+
+
+def graph_key(graph: Subgraph) -> Any:
+    """The same for graphs that are equal but for the names of operators."""
+    nodes = tuple(
+        [
+            (
+                node.op,
+                node.is_variable and node.name,
+                tuple(sorted(node.attrs.items())),
+                node.inputs,
+                tuple([str(body.json) for body in node.bodies]),
+            )
+            for node in graph.nodes
+        ]
+    )
+    return nodes, graph.heads

@@ -1,0 +1,199 @@
+"""Step 4: static networks, each once, for the operators of all blocks."""
+
+from typing import Any, Dict, List, NamedTuple, Sequence, Set, Tuple
+
+import mxnet as mx
+from mxnet import gluon
+
+from ..ops.attrs import Attrs
+from ..ops.whole import NoRule
+from ..subgraph.ir import Entry, Node, Subgraph
+from ..subgraph.lift import lift
+from ..subgraph.rowwise import Verdict, analyse
+from ..subgraph.trace import INPUT
+from .draft import Applied, Draft, Made, graph_key, read_by, read_by_end, written_by
+from .graph import Network, ProgramBlock, ProgramGraph, ReadNumber, RunNetwork, Step, TensorSpec
+
+PARAMETER = 'edb_parameter%d'
+
+
+def lowered(
+    drafts: Sequence[Draft], constants: List[Any], arguments: Any, training: bool
+) -> ProgramGraph:
+    """The program of finished blocks."""
+    networks = _Networks(training)
+    blocks = [
+        ProgramBlock(draft.specs[: draft.takes], _steps(draft, networks), draft.end, draft.name)
+        for draft in drafts
+    ]
+    return ProgramGraph(blocks, networks.all, networks.parameters, constants, arguments)
+
+
+class _Level(NamedTuple):
+    """What can be computed together: numbers, then operators, then numbers that are read."""
+
+    before: List[Made]
+    applied: List[Applied]
+    after: List[Made]
+
+
+def _levels(draft: Draft) -> List[_Level]:
+    """By how often numbers are read and given again before."""
+    level = dict.fromkeys(range(draft.takes), 0)
+    levels: Dict[int, _Level] = {}
+    for made in draft.made:
+        own = max([level[place] for place in read_by(made)], default=0)
+        found = levels.setdefault(own, _Level([], [], []))
+        if isinstance(made, Applied):
+            found.applied.append(made)
+        elif isinstance(made, ReadNumber):
+            found.after.append(made)
+            own += 1
+        else:
+            found.before.append(made)
+        level.update(dict.fromkeys(written_by(made), own))
+    return [levels[own] for own in sorted(levels)]
+
+
+def _steps(draft: Draft, networks: '_Networks') -> List[Step]:
+    """One network for each level: operators are put together as far as they can be."""
+    wanted = set(read_by_end(draft.end))
+    for made in draft.made:
+        if not isinstance(made, Applied):
+            wanted.update(read_by(made))
+    levels = _levels(draft)
+    steps: List[Any] = []
+    for number, level in enumerate(levels):
+        steps += level.before
+        if level.applied:
+            later = {
+                place
+                for other in levels[number + 1 :]
+                for made in other.applied
+                for place in made.inputs
+            }
+            steps.append(networks.run(draft, level.applied, wanted | later))
+        steps += level.after
+    return steps
+
+
+class _Networks:
+    """All networks of a program, whatever their parameters, and these."""
+
+    def __init__(self, training: bool):
+        self.all: List[Network] = []
+        self.parameters: List[gluon.Parameter] = []
+        self._training = training
+        self._number_of: Dict[Any, int] = {}
+
+    def run(self, draft: Draft, applied: List[Applied], wanted: Set[int]) -> RunNetwork:
+        """One network for operators, of which some results are wanted."""
+        joined = _Joined(applied)
+        made = [place for each in applied for place in each.outputs]
+        outputs = [place for place in dict.fromkeys(made) if place in wanted]
+        graph = Subgraph.of(joined.nodes, [joined.entry_of[place] for place in outputs])
+        specs: Any = draft.specs
+        network = self._number(
+            graph,
+            tuple([specs[place] for place in joined.inputs]),
+            tuple([specs[place] for place in outputs]),
+            tuple([(each.shape, str(each.dtype)) for each in joined.parameters]),
+        )
+        parameters = tuple(map(self._parameter, joined.parameters))
+        return RunNetwork(network, parameters, tuple(joined.inputs), tuple(outputs))
+
+    def _parameter(self, parameter: gluon.Parameter) -> int:
+        for number, each in enumerate(self.parameters):
+            if each is parameter:
+                return number
+        self.parameters.append(parameter)
+        return len(self.parameters) - 1
+
+    def _number(self, graph: Subgraph, inputs, outputs, parameters) -> int:
+        """The same one for graphs that are equal but for names of operators."""
+        key = graph_key(graph), inputs, outputs, parameters
+        if key not in self._number_of:
+            self._number_of[key] = len(self.all)
+            self.all.append(_of_batches(graph, inputs, outputs, self._training))
+        return self._number_of[key]
+
+
+class _Joined:
+    """Operators' graphs as one.
+
+    Attributes
+    ----------
+    nodes : list of Node
+    inputs : list of int
+        Values of the block that it takes, in the order of its inputs.
+    parameters : list of Parameter
+        In the order of its parameters.
+    entry_of : dict of int to Entry
+        Where in it a value of the block is.
+    """
+
+    def __init__(self, applied: Sequence[Applied]):
+        self.nodes: List[Node] = []
+        self.inputs: List[int] = []
+        self.parameters: List[Any] = []
+        self.entry_of: Dict[int, Entry] = {}
+        self._variable_of: Dict[int, Entry] = {}
+        made = {place for each in applied for place in each.outputs}
+        for each in applied:
+            for place in each.inputs:
+                if place not in made and place not in self.entry_of:
+                    self.entry_of[place] = self._variable(INPUT % len(self.inputs))
+                    self.inputs.append(place)
+        for number, each in enumerate(applied):
+            self._add(each, number)
+
+    def _variable(self, name: str, attrs: Attrs = Attrs()) -> Entry:
+        self.nodes.append(Node('', name, attrs))
+        return Entry(len(self.nodes) - 1)
+
+    def _add(self, each: Applied, number: int) -> None:
+        entries: Dict[int, Entry] = {}  # of the first output of each of its nodes
+
+        def moved(entry: Entry) -> Entry:
+            first = entries[entry.node]
+            return Entry(first.node, first.output + entry.output)
+
+        for index, node in enumerate(each.graph.nodes):
+            if not node.is_variable:
+                entries[index] = Entry(len(self.nodes))
+                inputs = tuple(map(moved, node.inputs))
+                self.nodes.append(node._replace(name=f'n{number}_{index}', inputs=inputs))
+            elif node.name in each.parameters:
+                entries[index] = self._parameter(each.parameters[node.name], node.attrs)
+            else:
+                position = int(node.name[len(INPUT) - 2 :])
+                entries[index] = self.entry_of[each.inputs[position]]
+        self.entry_of.update(zip(each.outputs, map(moved, each.graph.heads)))
+
+    def _parameter(self, parameter: gluon.Parameter, attrs: Attrs) -> Entry:
+        if id(parameter) not in self._variable_of:
+            name = PARAMETER % len(self.parameters)
+            self._variable_of[id(parameter)] = self._variable(name, attrs)
+            self.parameters.append(parameter)
+        return self._variable_of[id(parameter)]
+
+
+def _of_batches(
+    graph: Subgraph, inputs: Tuple[TensorSpec, ...], outputs: Tuple[TensorSpec, ...], training: bool
+) -> Network:
+    """The network for several samples at once, where rules say how."""
+    if len({spec.shape[0] for spec in inputs}) == 1:
+        own = {INPUT % place: spec.shape[1:] for place, spec in enumerate(inputs)}
+        found = analyse(graph, own, training)
+        rows = inputs[0].shape[0]
+        if found.verdict is Verdict.PROVED and [spec.shape[0] for spec in outputs] == [
+            rows * factor for factor in found.factors
+        ]:
+            return Network(graph, inputs, outputs, True)
+    if inputs:
+        try:
+            shapes = {INPUT % place: spec.shape for place, spec in enumerate(inputs)}
+            return Network(lift(graph, shapes), inputs, outputs, True)
+        except (NoRule, mx.base.MXNetError):
+            pass
+    return Network(graph, inputs, outputs, False)
