@@ -24,9 +24,11 @@ class Shared:
     constants : list of numpy.ndarray
     training : bool
         Whether operators behave as in training.
+    ctx : mxnet.Context
     """
 
-    def __init__(self, training: bool):
+    def __init__(self, training: bool, ctx: mx.Context):
+        self.ctx = ctx
         self.constants: List[np.ndarray] = []
         self.training = training
         self._traced: Dict[Any, Any] = {}
@@ -105,7 +107,8 @@ class Builder:
         )
         place = self._new(NumberSpec(kind))
         self._made.append(Calculate(place, op, places, self.line))
-        return Number(self, place, kind)
+        origins = [each.origins for each in operands if isinstance(each, Number)]
+        return Number(self, place, kind, frozenset().union(*origins))
 
     def read(self, tensor: Tensor) -> Number:
         """The only element of a tensor."""

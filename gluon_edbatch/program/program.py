@@ -68,7 +68,7 @@ class Program:
 
     def _of_mode(self, training: bool) -> Tuple[ProgramGraph, MXNetHost]:
         if training not in self._graphs:
-            made = specialise(self._net, self._template, self._specs, training)
+            made = specialise(self._net, self._template, self._specs, training, self._ctx)
             optimised = optimise(made.drafts, training, self._without)
             graph = lowered(optimised.drafts, made.constants, self._template, training)
             self._graphs[training] = graph, MXNetHost(graph, self._ctx)

@@ -13,7 +13,18 @@ import linecache
 import textwrap
 from functools import lru_cache
 from types import CodeType, FunctionType
-from typing import Any, FrozenSet, List, NamedTuple, NoReturn, Optional, Sequence, Tuple, Union
+from typing import (
+    Any,
+    Dict,
+    FrozenSet,
+    List,
+    NamedTuple,
+    NoReturn,
+    Optional,
+    Sequence,
+    Tuple,
+    Union,
+)
 
 from .errors import ProgramError
 
@@ -78,21 +89,14 @@ class CodeBlock:
         Names that this block or later ones read before they write them.
     joins : bool
         Whether several blocks lead here.
-    loops : bool
-        Whether a loop begins again here;
-    items : str
-        and which name holds what a ``for`` loop is over.
-    inside : frozenset of int
-        Numbers of the blocks of that loop.
     """
 
-    def __init__(self, loops: bool = False, items: str = '') -> None:
+    def __init__(self) -> None:
         self.statements: List[Statement] = []
         self.end: Any = None
         self.number = -1
         self.live: FrozenSet[str] = frozenset()
-        self.joins, self.loops, self.items = False, loops, items
-        self.inside: FrozenSet[int] = frozenset()
+        self.joins = False
 
     @property
     def next(self) -> List['CodeBlock']:
@@ -114,11 +118,21 @@ class CodeBlock:
 
 
 class Flow(NamedTuple):
-    """A function as blocks; the first is its entry."""
+    """A function as blocks; the first is its entry.
+
+    Attributes
+    ----------
+    function : FunctionType
+    file : str
+    blocks : list of CodeBlock
+    places : dict of str to str
+        For ``for`` loops: the name that counts, and the one that holds what the loop is over.
+    """
 
     function: FunctionType
     file: str
     blocks: List[CodeBlock]
+    places: Dict[str, str]
 
     @property
     def returns(self) -> int:
@@ -160,7 +174,8 @@ def flow_of(function: FunctionType) -> Flow:
             placed=True,
         )
     ast.increment_lineno(definition, first - 1)
-    return Flow(function, file, _Rewriter(file).run(definition))
+    rewriter = _Rewriter(file)
+    return Flow(function, file, rewriter.run(definition), rewriter.places)
 
 
 _ATTRIBUTE = 'an attribute written, which would change the model: return the value instead'
@@ -209,6 +224,7 @@ class _Rewriter:
         self._file = file
         self._line = 0
         self._names = 0
+        self.places: Dict[str, str] = {}
         self._entry = self._block = CodeBlock()
         self._loops: List[Tuple[CodeBlock, CodeBlock]] = []  # where to continue, where to break to
 
@@ -347,7 +363,7 @@ class _Rewriter:
         self._start(after)
 
     def _while(self, statement: ast.While) -> None:
-        head, body, other = CodeBlock(loops=True), CodeBlock(), CodeBlock()
+        head, body, other = CodeBlock(), CodeBlock(), CodeBlock()
         self._jump(head)
         self._start(head)
         self._condition(statement.test, body, other)
@@ -356,7 +372,8 @@ class _Rewriter:
     def _for(self, statement: ast.For) -> None:
         items = self._keep(_call(ITEMS, self._value(statement.iter)))
         place = self._keep(ast.Constant(0))
-        head, body, other, again = CodeBlock(True, items.id), CodeBlock(), CodeBlock(), CodeBlock()
+        self.places[place.id] = items.id
+        head, body, other, again = CodeBlock(), CodeBlock(), CodeBlock(), CodeBlock()
         self._jump(head)
         self._start(head)
         more = self._keep(_call(MORE, items, place))
@@ -600,7 +617,6 @@ def _connected(entry: CodeBlock) -> List[CodeBlock]:
             before[id(to)] += 1
     for block in order:
         block.joins = before[id(block)] > 1
-        block.inside = _inside(block, order) if block.loops else block.inside
     changed = True
     while changed:
         changed = False
@@ -625,20 +641,6 @@ def _visit(block: CodeBlock, order: List[CodeBlock], seen: set) -> None:
         elif id(to) not in seen:
             seen.add(id(to))
             waiting.append((to, reversed(to.next)))
-
-
-def _inside(head: CodeBlock, order: List[CodeBlock]) -> FrozenSet[int]:
-    """The blocks of a loop: those that lead back to where it begins, and begin there."""
-    inside, changed = {head.number}, True
-    while changed:
-        found = {
-            block.number
-            for block in order[head.number + 1 :]
-            if any(to.number in inside for to in block.next)
-        }
-        changed = not found <= inside
-        inside |= found
-    return frozenset(inside)
 
 
 def _live_before(block: CodeBlock) -> FrozenSet[str]:

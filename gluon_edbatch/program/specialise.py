@@ -6,18 +6,20 @@ decides, the block that is being made ends, and both ways are states to go on fr
 ways meet, so that they go on as one. This is what is known as online partial evaluation
 (Jones, Gomard, Sestoft 1993), with states in the place of its program points.
 
-A number that is known, and another one each time that a loop begins again which values end, would
-have the loop unrolled for ever: it counts as a value there (it is *widened*).
+Ways that meet with different numbers in the same variable, such as a count of what was not skipped,
+would go on apart for its sake, and a loop that values end would be unrolled for ever: such a number
+counts as a value there (it is *widened*), unless something needs to know it, such as an index.
 """
 
 from types import FunctionType
 from typing import Any, Callable, Dict, FrozenSet, List, NamedTuple, Optional, Set, Tuple
 
+import mxnet as mx
 from mxnet import gluon
 
 from ..subgraph.structure import flatten, unflatten
 from .build import Builder, Shared
-from .calls import Calls, Counted, Framed, entered
+from .calls import Calls, Framed, entered
 from .draft import Draft
 from .errors import ProgramError
 from .graph import Choose, Finish, Goto, Spec
@@ -32,7 +34,7 @@ from .states import (
     spec_of,
     take_apart,
 )
-from .values import Dynamic, Number, Tensor
+from .values import Dynamic, Known, Number, Tensor
 
 MOST_BLOCKS = 10_000
 _TOO_MANY = (
@@ -57,7 +59,7 @@ class Specialised(NamedTuple):
 
 
 def specialise(
-    net: gluon.Block, arguments: Tuple, specs: List[Spec], training: bool
+    net: gluon.Block, arguments: Tuple, specs: List[Spec], training: bool, ctx: mx.Context
 ) -> Specialised:
     """All blocks of a network's call.
 
@@ -70,22 +72,50 @@ def specialise(
         and their arrays.
     training : bool
         Whether it is called in training mode.
+    ctx : mxnet.Context
 
     Raises
     ------
     ProgramError
         If there is something that cannot be taken.
     """
-    widened: Dict[Tuple, FrozenSet[Path]] = {}
+    decided = _Decided({}, set())
     while True:
         try:
-            return _Specialiser(net, arguments, specs, training, widened).all()
+            return _Specialiser(net, arguments, specs, training, ctx, decided).all()
+        except Known as known:
+            decided.known.update(known.origins)
         except _Again:
             pass
 
 
 class _Again(Exception):
-    """More numbers have to be widened: all is made anew."""
+    """More numbers are widened: all is made anew."""
+
+
+Where = Tuple[Tuple[int, int], ...]  # the function and the block of each activation
+
+
+class _Decided(NamedTuple):
+    """What was found out of numbers, by where they are.
+
+    Attributes
+    ----------
+    widened : dict of Where to set of Path
+        Those that count as values;
+    known : set of (Where, Path)
+        those that must not, as something needs to know them.
+    """
+
+    widened: Dict[Where, Set[Path]]
+    known: Set[Tuple[Where, Path]]
+
+
+class _Met(NamedTuple):
+    """A state where ways meet: its number, and what Python knows of numbers there."""
+
+    number: int
+    numbers: Dict[Path, Any]
 
 
 class _Pending(NamedTuple):
@@ -93,16 +123,16 @@ class _Pending(NamedTuple):
 
     state: State
     widened: FrozenSet[Path]
+    origins: List[FrozenSet[Any]]  # of its values
     parent: int  # the block that leads here first, -1 for the first
     branched: bool  # whether a value decided to come here
 
 
 class _Specialiser:
-    """`widened` has, by loop and what is around it, which numbers are widened there."""
-
-    def __init__(self, net: gluon.Block, arguments, specs, training: bool, widened):
-        self._shared = Shared(training)
-        self._widened = widened
+    def __init__(self, net: gluon.Block, arguments, specs, training: bool, ctx, decided: _Decided):
+        self._shared = Shared(training, ctx)
+        self._decided = decided
+        self._met: Dict[Tuple, List[_Met]] = {}
         self._number_of: Dict[Tuple, int] = {}
         self._pending: List[_Pending] = []
         self._foreign: Set[int] = containers_within([net], _held)
@@ -128,45 +158,65 @@ class _Specialiser:
     def _to(self, state: State, parent: int, branched: bool) -> Tuple[int, List[Any]]:
         """The block that a state goes on in, and what it takes."""
         state = tuple(map(_pruned, state))
-        widened = self._widening(state, parent, branched)
+        where = tuple([(id(each.flow), each.block.number) for each in state])
+        widened = self._widening(state, where, parent, branched)
         taken = take_apart(state, self._foreign, widened)
         number = self._number_of.get(taken.key)
         if number is None:
             number = self._number_of[taken.key] = len(self._pending)
-            self._pending.append(_Pending(state, widened, parent, branched))
+            origins = [
+                value.origins if isinstance(value, Number) else frozenset([(where, path)])
+                for value, path in zip(taken.values, taken.paths)
+            ]
+            self._pending.append(_Pending(state, widened, origins, parent, branched))
         return number, taken.values
 
-    def _widening(self, state: State, parent: int, branched: bool) -> FrozenSet[Path]:
-        """Which numbers count as values in this state."""
-        head = state[-1]
-        if not head.block.loops or _is_known(head):
-            return frozenset()
-        numbers = known_numbers(state, self._foreign)
+    def _widening(self, state: State, where: Where, parent: int, branched: bool) -> FrozenSet[Path]:
+        """Which numbers count as values in this state: those in which ways differ that meet."""
+        widened = self._decided.widened.setdefault(where, set())
+        numbers = {
+            path: value
+            for path, value in known_numbers(state, self._foreign).items()
+            if (where, path) not in self._decided.known
+        }
         skeleton = take_apart(state, self._foreign, frozenset(numbers)).key
-        widened = self._widened.get(skeleton, frozenset())
-        while parent >= 0 and _is_inside(self._pending[parent].state, state):
-            pending = self._pending[parent]
-            if branched and pending.state[-1].block is head.block:
-                before = known_numbers(pending.state, self._foreign)
-                if skeleton == take_apart(pending.state, self._foreign, frozenset(before)).key:
-                    changing = {path for path in numbers if before[path] != numbers[path]}
-                    if changing - widened:
-                        self._widened[skeleton] = widened | changing
-                        raise _Again
-            branched = branched or pending.branched
-            parent = pending.parent
-        return widened
+        for met in self._met.setdefault(skeleton, []):
+            differing = {
+                path
+                for path in {*numbers, *met.numbers} - widened
+                if _exact(numbers, path) != _exact(met.numbers, path)
+            }
+            if differing and self._is_decided_between(met.number, parent, branched):
+                widened.update(differing)
+                raise _Again
+            if not differing:
+                break
+        else:
+            self._met[skeleton].append(_Met(len(self._pending), numbers))
+        return frozenset(widened.intersection(numbers))
+
+    def _is_decided_between(self, before: int, parent: int, branched: bool) -> bool:
+        """Whether a value decided, since a state, to come to another: a loop that nothing but known
+        numbers end is unrolled."""
+        while parent > before:
+            branched = branched or self._pending[parent].branched
+            parent = self._pending[parent].parent
+        return branched or parent != before
 
     # --- blocks ----------------------------------------------------------------------------------
 
     def _block(self, number: int) -> Draft:
         """Run a state until a value decides, or until ways may meet."""
-        state, widened, _, _ = self._pending[number]
+        state, widened, origins, _, _ = self._pending[number]
         values = take_apart(state, self._foreign, widened).values
         block = state[-1].block
         line = block.statements[0].line if block.statements else block.end.line
         builder = Builder(self._shared, list(map(spec_of, values)), state[-1].flow.site(line))
-        stack = list(rebuilt(state, builder.taken(), self._foreign, widened))
+        fresh = builder.taken()
+        for value, each in zip(fresh, origins):
+            if isinstance(value, Number):
+                value.origins = each
+        stack = list(rebuilt(state, fresh, self._foreign, widened))
         while True:
             end = self._step(number, builder, stack)
             if end is not None:
@@ -252,6 +302,8 @@ def _guarded(builder: Builder, run: Callable[[], Any]) -> Any:
     """Let errors name the user's line."""
     try:
         return run()
+    except Known:
+        raise
     except ProgramError as error:
         if error.placed:
             raise
@@ -281,20 +333,9 @@ def _held(value: Any) -> List[Any]:
     return list(vars(value).values()) if is_block or module not in ('mxnet', 'builtins') else []
 
 
-def _is_known(head: Activation) -> bool:
-    """Whether a ``for`` loop is over items that are known, so that it can be unrolled."""
-    items = head.block.items
-    return bool(items) and not isinstance(head.names.get(items), Counted)
-
-
-def _is_inside(before: State, head: State) -> bool:
-    """Whether a state is one of the loop that begins at another."""
-    depth = len(head) - 1
-    return (
-        len(before) > depth
-        and before[depth].flow is head[depth].flow
-        and before[depth].block.number in head[depth].block.inside
-    )
+def _exact(numbers: Dict[Path, Any], path: Path) -> Any:
+    """A number by its bits; None if it is not known."""
+    return (type(numbers[path]), repr(numbers[path])) if path in numbers else None
 
 
 def _pruned(activation: Activation) -> Activation:

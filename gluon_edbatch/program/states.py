@@ -28,6 +28,7 @@ from .values import Dynamic, Number, Tensor
 _PLAIN = (int, bool, str, bytes, type(None), type(Ellipsis), range)
 _BY_REPR = (float, complex, slice)
 _CONTAINERS = (list, tuple, dict, set)
+_NUMBERS = (int, float, bool)
 _SMALL = 1 << 16  # bytes of an array that is compared by what is in it
 
 Path = Tuple[Any, ...]  # where a value is: the activation, the variable, then places in containers
@@ -64,11 +65,15 @@ class Taken(NamedTuple):
     key : tuple
         All that Python knows. The same for states that are one.
     values : list
-        What it does not know, each once; numbers that count as values among them.
+        What it does not know: tensors once each, numbers wherever they are; those that count as
+        values among them.
+    paths : list of tuple
+        Where they are.
     """
 
     key: Tuple
     values: List[Any]
+    paths: List[Path]
 
 
 def take_apart(state: State, foreign: AbstractSet[int], widened: FrozenSet[Path]) -> Taken:
@@ -88,7 +93,7 @@ def take_apart(state: State, foreign: AbstractSet[int], widened: FrozenSet[Path]
             for depth, each in enumerate(state)
         ]
     )
-    return Taken(key, walk.values)
+    return Taken(key, walk.values, walk.paths)
 
 
 def rebuilt(
@@ -121,6 +126,7 @@ class _Walk:
 
     def __init__(self, foreign: AbstractSet[int], widened: FrozenSet[Path]):
         self.values: List[Any] = []
+        self.paths: List[Path] = []
         self._foreign, self._widened = foreign, widened
         self._seen: Dict[int, int] = {}
 
@@ -131,27 +137,30 @@ class _Walk:
 
     def _value(self, value: Any, path: Path) -> Any:
         kind = type(value)
-        if path in self._widened and not isinstance(value, Dynamic):
-            self.values.append(value)
-            return 'number', kind
+        if isinstance(value, Number) or (path in self._widened and kind in _NUMBERS):
+            return self._dynamic(value, path)
         if kind in _PLAIN:
             return kind, value
         if kind in _BY_REPR:
             return kind, repr(value)
-        if isinstance(value, (np.ndarray, NDArray)):
+        if isinstance(value, (np.ndarray, NDArray)) and not isinstance(value, Tensor):
             return _known_array(value)
         if not isinstance(value, (Dynamic, *_CONTAINERS)) or id(value) in self._foreign:
             return 'object', id(value)
         if id(value) in self._seen:
             return 'again', self._seen[id(value)]
         self._seen[id(value)] = len(self._seen)
-        if isinstance(value, Dynamic):
-            self.values.append(value)
-            return spec_of(value), isinstance(value, Tensor) and value.shared
+        if isinstance(value, Tensor):
+            return self._dynamic(value, path), value.shared
         if isinstance(value, set):
             return kind, tuple(sorted(map(repr, value)))
         keys = tuple(map(repr, value)) if isinstance(value, dict) else ()
         return kind, keys, tuple(self.items(items_of(value), path))
+
+    def _dynamic(self, value: Any, path: Path) -> Spec:
+        self.values.append(value)
+        self.paths.append(path)
+        return spec_of(value)
 
 
 def _known_array(array: Any) -> Any:
@@ -179,7 +188,7 @@ class _Rebuilding:
 
     def value(self, value: Any, path: Path) -> Any:
         """A value, or its like."""
-        if path in self._widened and not isinstance(value, Dynamic):
+        if isinstance(value, Number) or (path in self._widened and type(value) in _NUMBERS):
             return next(self._fresh)
         if not isinstance(value, (Dynamic, *_CONTAINERS)) or id(value) in self._foreign:
             return value
@@ -188,10 +197,9 @@ class _Rebuilding:
         return self._made[id(value)]
 
     def _anew(self, value: Any, path: Path) -> Any:
-        if isinstance(value, Dynamic):
+        if isinstance(value, Tensor):
             made = next(self._fresh)
-            if isinstance(value, Tensor):
-                made.shared = value.shared
+            made.shared = value.shared
             return made
         if isinstance(value, set):
             return set(value)
@@ -208,11 +216,12 @@ class _Rebuilding:
 
 
 def known_numbers(state: State, foreign: AbstractSet[int]) -> Dict[Path, Any]:
-    """The numbers that Python knows, by path."""
+    """The numbers of the user's that Python knows, by path; but for those that count what a ``for``
+    loop is over, if that is known."""
     found: Dict[Path, Any] = {}
 
     def look(value: Any, path: Path) -> None:
-        if type(value) in (int, float, bool):
+        if type(value) in _NUMBERS:
             found[path] = value
         elif isinstance(value, (list, tuple, dict)) and id(value) not in foreign:
             for place, item in items_of(value):
@@ -220,7 +229,8 @@ def known_numbers(state: State, foreign: AbstractSet[int]) -> Dict[Path, Any]:
 
     for depth, each in enumerate(state):
         for name, value in each.names.items():
-            look(value, (depth, name))
+            if not isinstance(each.names.get(each.flow.places.get(name, '')), list):
+                look(value, (depth, name))
     return found
 
 

@@ -3,7 +3,7 @@
 Both know how Python computes with them, and note it in the block that is being made (`building`).
 """
 
-from typing import Any, Callable, NoReturn
+from typing import Any, Callable, FrozenSet, NoReturn, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -12,7 +12,7 @@ from ..record.indexing import basic_index
 from .errors import ProgramError
 
 _DECIDED = (
-    'Python would decide by {what} what to do next, in code that a program cannot follow: decide '
+    'Python would decide by a value what to do next, in code that a program cannot follow: decide '
     'by if or while in a function of yours'
 )
 
@@ -20,44 +20,68 @@ _DECIDED = (
 class Dynamic:
     """A value that is another one for each sample."""
 
-    __slots__ = ('builder', 'place')
-    __hash__ = None  # type: ignore[assignment]
+    __slots__ = ()
+    builder: Any
+    place: int
 
-    def __init__(self, builder: Any, place: int):
-        self.builder, self.place = builder, place
+    def _refuse(self, message: str = _DECIDED) -> NoReturn:
+        raise ProgramError(message)
 
-    def _refuse(self, what: str) -> NoReturn:
-        raise ProgramError(_DECIDED.format(what=what))
+    def __hash__(self) -> int:
+        self._refuse('a value of the sample is a key of a dict or set: use mx.nd.take or pick')
 
-    def __bool__(self) -> bool:
-        self._refuse('a value')
+    def __bool__(self) -> bool:  # noqa: PLE0304
+        self._refuse()
 
     def __float__(self) -> float:
-        self._refuse('a value')
+        self._refuse()
 
     def __int__(self) -> int:
-        self._refuse('a value')
+        self._refuse()
 
     def __index__(self) -> int:
-        raise ProgramError(
-            'a value of the sample is used as an index or a count: take it with '
-            'mx.nd.take or an Embedding, or count in a while loop'
+        self._refuse(
+            'a value of the sample is used as an index or a count: take it with mx.nd.take or an '
+            'Embedding, or count in a while loop'
         )
 
     def __format__(self, spec: str) -> str:
-        raise ProgramError('a text is made of a value: return the value instead')
+        self._refuse('a text is made of a value of the sample: return the value instead')
 
     __str__ = __repr__ = object.__repr__
 
 
+class Known(Exception):
+    """A number that counts as a value has to be known: `origins` are where that was decided."""
+
+    def __init__(self, origins: FrozenSet[Any]):
+        super().__init__(origins)
+        self.origins = origins
+
+
 class Number(Dynamic):
-    """A Python number, read from a tensor or computed of such."""
+    """A Python number, read from a tensor or computed of such.
 
-    __slots__ = ('kind',)
+    Parameters
+    ----------
+    builder, place
+        Where it is.
+    kind : str
+        ``'float'``, ``'int'`` or ``'bool'``.
+    origins : frozenset
+        Of numbers that Python knew, of which it is made (see `specialise`).
+    """
 
-    def __init__(self, builder: Any, place: int, kind: str):
-        super().__init__(builder, place)
-        self.kind = kind
+    __slots__ = ('builder', 'place', 'kind', 'origins')
+
+    def __init__(self, builder: Any, place: int, kind: str, origins: FrozenSet[Any] = frozenset()):
+        self.builder, self.place = builder, place
+        self.kind, self.origins = kind, origins
+
+    def _refuse(self, message: str = _DECIDED) -> NoReturn:
+        if self.origins:
+            raise Known(self.origins)
+        super()._refuse(message)
 
 
 def kind_of(value: Any) -> str:
@@ -116,15 +140,31 @@ for _op in 'lt le gt ge eq ne neg pos abs floor ceil'.split():
 # --- tensors -------------------------------------------------------------------------------------
 
 
-class Tensor(Dynamic):
-    """What an NDArray of a sample is: its shape and dtype are known, its values are not."""
+class Tensor(Dynamic, mx.nd.NDArray):
+    """What an NDArray of a sample is: its shape and dtype are known, its values are not.
 
-    __slots__ = ('shape', 'dtype', 'shared')
+    It is an NDArray to Python, so that arrays that are known leave arithmetic with it to it.
+    """
+
+    __slots__ = ('_dtype', '_shape', 'builder', 'place', 'shared')
 
     def __init__(self, builder: Any, place: int, spec: Any, shared: bool = False):
-        super().__init__(builder, place)
-        self.shape, self.dtype = tuple(spec.shape), np.dtype(spec.dtype).type
+        self.builder, self.place = builder, place
+        self._shape, self._dtype = tuple(spec.shape), np.dtype(spec.dtype).type
         self.shared = shared  # with an argument, or as a view: writing into it would show there
+
+    def __del__(self) -> None:
+        """There is nothing of MXNet's to be freed."""
+
+    @property
+    def shape(self) -> Tuple[int, ...]:
+        """As of NDArrays."""
+        return self._shape
+
+    @property
+    def dtype(self) -> Any:
+        """As of NDArrays."""
+        return self._dtype
 
     @property
     def size(self) -> int:
@@ -135,6 +175,13 @@ class Tensor(Dynamic):
     def ndim(self) -> int:
         """Axes."""
         return len(self.shape)
+
+    @property
+    def context(self) -> mx.Context:
+        """Of the program."""
+        return self.builder.shared.ctx
+
+    ctx = context
 
     @property
     def T(self) -> 'Tensor':
@@ -167,12 +214,6 @@ class Tensor(Dynamic):
         raise ProgramError(
             'an array is written into: make a new one, by mx.nd.concat, where or arithmetic'
         )
-
-    def __getattr__(self, name: str) -> Any:
-        """Methods that are operators, as NDArrays and Symbols both have them."""
-        if name[:1] != '_' and hasattr(mx.nd.NDArray, name) and name in _FLUENT:
-            return lambda *arguments, **keywords: apply(name, self, *arguments, **keywords)
-        raise ProgramError(f'an array in a program has no {name}')
 
     def reshape(self, *shape: Any, **keywords: Any) -> 'Tensor':
         """As of NDArrays."""
@@ -212,9 +253,21 @@ class Tensor(Dynamic):
     item = asscalar
 
 
-_FLUENT = frozenset(
-    name for name in dir(mx.sym.Symbol) if name[:1] != '_' and hasattr(mx.sym, name)
-)
+def _method(name: str) -> Any:
+    """A method that is an operator, as NDArrays and Symbols both have it; or none."""
+    if hasattr(mx.sym.Symbol, name) and hasattr(mx.sym, name):
+        return lambda self, *arguments, **keywords: apply(name, self, *arguments, **keywords)
+
+    def missing(self: Tensor) -> NoReturn:
+        raise ProgramError(f'an array of the sample has no {name} in a program')
+
+    return property(missing)
+
+
+for _name in dir(mx.nd.NDArray):
+    if _name not in vars(Tensor) and (_name[:1] != '_' or _name == '_slice'):
+        setattr(Tensor, _name, _method(_name))
+Tensor.handle = _method('handle')  # type: ignore[assignment]
 _ARRAYS = {  # as NDArrays compute, of two arrays, with a number, and of a number with an array
     'add': ('broadcast_add', '_plus_scalar', '_plus_scalar'),
     'sub': ('broadcast_sub', '_minus_scalar', '_rminus_scalar'),
