@@ -16,15 +16,18 @@ from .errors import (
     BatchError,
     EdbError,
     PolicyError,
+    ProgramError,
     RecordError,
     RowDependenceError,
     SampleError,
     StaleValueError,
+    StepsError,
 )
 from .execute.measured import load_measured, save_measured
 from .execute.native.library import available as native_available
 from .execute.native.threads import get_num_threads, set_num_threads
 from .fold import Fold, Unfold, fold_unroll
+from .program.program import Program, compile_program
 from .record.lazy import LazyArray
 from .report import visualize
 from .report.counters import Report
@@ -68,6 +71,8 @@ __all__ = [
     'LazyArray',
     'Policy',
     'PolicyError',
+    'Program',
+    'ProgramError',
     'QLearningConfig',
     'RecordError',
     'Report',
@@ -77,12 +82,14 @@ __all__ = [
     'Scheduler',
     'StaleValueError',
     'StateEncoding',
+    'StepsError',
     'SufficientConditionScheduler',
     'UnbatchedScheduler',
     'Unfold',
     'add_n',
     'batching',
     'compile_options',
+    'compile_program',
     'concat',
     'each',
     'fold_unroll',

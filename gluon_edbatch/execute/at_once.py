@@ -25,7 +25,7 @@ from ..record.stores import EagerArena
 from ..subgraph.node_type import Kind, NodeType
 from ..subgraph.spec import ArenaKey
 from ..subgraph.split import has_sparse_gradient
-from .cached.program import EMPTY, SLICE, Program, program_as_written, program_for
+from .cached.program import EMPTY, SLICE, CachedProgram, program_as_written, program_for
 from .sparse_tables import check_request
 
 
@@ -80,7 +80,7 @@ def _has_its_parameters(recording: Recording, node_type: NodeType) -> bool:
 class _Call(NamedTuple):
     """What calls of one form, with ragged arguments that have values or have none, share."""
 
-    program: Program
+    program: CachedProgram
     inputs: List[Any]  # parameters, and None for arguments
 
 

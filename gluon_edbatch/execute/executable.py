@@ -11,7 +11,7 @@ from ..plan.recurring import RecurringPlans
 from ..subgraph.node_type import NodeType
 
 if TYPE_CHECKING:
-    from .cached.program import Program
+    from .cached.program import CachedProgram
     from .choice import Trial
     from .native.native_run import Frame
     from .native.program import NativeProgram
@@ -54,7 +54,7 @@ class Executable:
 
     def __init__(self, node_type: NodeType):
         self.number = next(_number)
-        self.programs: Dict[Tuple[Tuple[str, ...], bool], Program] = {}
+        self.programs: Dict[Tuple[Tuple[str, ...], bool], CachedProgram] = {}
         self.native: Optional[NativeProgram] = None
         self.not_native: Optional[str] = None
         self.plans = RecurringPlans()

@@ -12,7 +12,7 @@ from ..mx.guard import Watched
 from ..record.recording import Recording
 from ..subgraph.node_type import NodeType
 from ..subgraph.split import has_sparse_gradient
-from .cached.program import Program, Source
+from .cached.program import CachedProgram, Source
 from .gradients import Gradients
 from .sparse_tables import check_request
 
@@ -42,7 +42,7 @@ class Weights:
         self._accumulated: List[NDArray] = []  # gradients that batches add to: zero at first
         self._shares: List[Tuple[int, NDArray]] = []  # of which of `arrays`, all or a part of them
 
-    def of(self, node_type: NodeType, program: Program, source: Source) -> NDArray:
+    def of(self, node_type: NodeType, program: CachedProgram, source: Source) -> NDArray:
         """What a program of a type gets for a parameter or a pack."""
         if source.kind == 'pack':
             return self.pack(node_type, program.packs[source.position])

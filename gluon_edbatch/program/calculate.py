@@ -4,7 +4,7 @@ from typing import Any, List
 
 import numpy as np
 
-from .errors import ProgramError
+from ..errors import ProgramError
 from .graph import Calculate
 
 _OPS = {

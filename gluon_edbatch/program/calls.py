@@ -8,8 +8,8 @@ from typing import AbstractSet, Any, Callable, Dict, List, NamedTuple
 import mxnet as mx
 from mxnet import autograd, gluon
 
+from ..errors import ProgramError
 from ..subgraph.fingerprint import has_hooks
-from .errors import ProgramError
 from .rewrite import ITEM, ITEMS, MORE, NOT, OWN, Invoke, flow_of
 from .states import Activation
 from .values import Dynamic, Number, Tensor, apply, calculated

@@ -5,7 +5,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 import mxnet as mx
 import numpy as np
 
-from ..execute.cached.program import _compiled
+from ..execute.cached.program import cached_op
 from ..subgraph.trace import INPUT
 from .graph import Network, ProgramGraph, RunNetwork
 from .lower import PARAMETER
@@ -94,4 +94,4 @@ def _compile(network: Network) -> Tuple[Any, List[Tuple[bool, int]]]:
     for name in network.graph.symbol.list_inputs():
         given = name.startswith(INPUT[:-2])
         sources.append((given, int(name[len((INPUT if given else PARAMETER)[:-2]) :])))
-    return _compiled(network.graph.symbol), sources
+    return cached_op(network.graph.symbol), sources

@@ -1,6 +1,6 @@
 """Step 4: static networks, each once, for the operators of all blocks."""
 
-from typing import Any, Dict, List, NamedTuple, Sequence, Set, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import mxnet as mx
 from mxnet import gluon
@@ -147,8 +147,8 @@ class _Joined:
         for number, each in enumerate(applied):
             self._add(each, number)
 
-    def _variable(self, name: str, attrs: Attrs = Attrs()) -> Entry:
-        self.nodes.append(Node('', name, attrs))
+    def _variable(self, name: str, attrs: Optional[Attrs] = None) -> Entry:
+        self.nodes.append(Node('', name, attrs or Attrs()))
         return Entry(len(self.nodes) - 1)
 
     def _add(self, each: Applied, number: int) -> None:

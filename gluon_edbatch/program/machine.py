@@ -10,8 +10,8 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Protocol, Se
 
 import numpy as np
 
+from ..errors import StepsError
 from .calculate import calculate
-from .errors import StepsError
 from .graph import (
     Calculate,
     Finish,
@@ -25,6 +25,8 @@ from .graph import (
     TensorSpec,
 )
 
+NEAR = 1e-5  # of the larger of two numbers that are compared, or of 1
+ORDERED = ('lt', 'le', 'gt', 'ge')
 NUMBERS = {'float': np.float64, 'int': np.int64, 'bool': np.bool_}
 
 
@@ -49,8 +51,8 @@ class Host(Protocol):
     def give(self, numbers: np.ndarray, dtype: str) -> Any:
         """An array (samples,) of numbers."""
 
-    def fill(self, constant: np.ndarray, samples: int) -> Any:
-        """A constant for each sample."""
+    def fill(self, constant: int, samples: int) -> Any:
+        """A constant of the program's, for each sample."""
 
 
 class Waiting(NamedTuple):
@@ -74,11 +76,17 @@ class ProgramMachine:
     ----------
     ran : list of list of int
         For each block, how many samples each of its runs had.
+    chosen : list of [int, int]
+        For each block, how many samples went on by the condition, and by its contrary.
+    near : list of (str, int)
+        Comparisons, by line, and samples, where the two were as good as equal.
     """
 
     def __init__(self, graph: ProgramGraph, host: Host, max_steps: int):
         self._blocks, self._host, self._max_steps = graph.blocks, host, max_steps
         self.ran: List[List[int]] = [[] for _ in graph.blocks]
+        self.chosen = [[0, 0] for _ in graph.blocks]
+        self.near: List[Tuple[str, int]] = []
 
     def run(
         self, values: List[Any], samples: int
@@ -107,7 +115,7 @@ class ProgramMachine:
             if isinstance(block.end, Finish):
                 yield group.samples, block.end, [_of(values, place) for place in block.end.values]
                 continue
-            for to, chosen in self._ways(block, group, values):
+            for to, chosen in self._ways(number, group, values):
                 if to.block not in waiting:
                     heapq.heappush(heap, to.block)
                 waiting.setdefault(to.block, []).append(chosen)
@@ -127,6 +135,7 @@ class ProgramMachine:
         """All values of a block."""
         values: Dict[int, Any] = dict(enumerate(group.values))
         count, host = len(group.samples), self._host
+        step: Any
         for step in block.steps:
             kind = type(step)
             if kind is RunNetwork:
@@ -136,6 +145,8 @@ class ProgramMachine:
                 values[step.output] = host.read(values[step.input]).astype(NUMBERS[step.kind])
             elif kind is Calculate:
                 operands = [_of(values, place) for place in step.operands]
+                if step.op in ORDERED:
+                    self._note_near(step.line, operands, group.samples)
                 values[step.output] = calculate(step, operands, count)
             elif kind is GiveTensor:
                 values[step.output] = host.give(values[step.input], step.dtype)
@@ -143,11 +154,22 @@ class ProgramMachine:
                 values[step.output] = host.fill(step.constant, count)
         return values
 
-    def _ways(self, block: ProgramBlock, group: Waiting, values: Dict[int, Any]):
-        end = block.end
+    def _note_near(self, line: str, operands: List[Any], samples: np.ndarray) -> None:
+        """Where rounding could have decided otherwise."""
+        first, second = operands
+        scale = np.maximum(np.maximum(np.abs(first), np.abs(second)), 1)
+        near = np.broadcast_to(np.abs(np.subtract(first, second)) <= NEAR * scale, samples.shape)
+        if near.any() and not _are_whole(operands):
+            self.near += [(line, sample) for sample in samples[near].tolist()]
+
+    def _ways(self, number: int, group: Waiting, values: Dict[int, Any]):
+        end: Any = self._blocks[number].end
         if isinstance(end, Goto):
             return [(end, self._given(end, group.samples, values, None))]
         condition = values[end.condition]
+        count = int(np.count_nonzero(condition))
+        self.chosen[number][0] += count
+        self.chosen[number][1] += len(condition) - count
         if condition.all():
             return [(end.then, self._given(end.then, group.samples, values, None))]
         if not condition.any():
@@ -175,6 +197,11 @@ class ProgramMachine:
                 value = value[chosen]
             taken.append(value)
         return Waiting(samples, taken)
+
+
+def _are_whole(operands: List[Any]) -> bool:
+    """Whether no rounding is in them."""
+    return all([np.asarray(each).dtype.kind in 'iub' for each in operands])
 
 
 def _of(values: Dict[int, Any], place: Any) -> Any:

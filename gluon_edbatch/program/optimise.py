@@ -150,9 +150,10 @@ def _joined(first: Draft, second: Draft, to: Goto) -> Draft:
     shift = len(first.specs) - second.takes
     names: Dict[int, Place] = dict(enumerate(to.values))
     names.update({place: place + shift for place in range(second.takes, len(second.specs))})
-    moved, constants = [], {place: each for place, each in names.items() if isinstance(each, tuple)}
-    for made in second.made:
-        moved.append(_with_constants(renamed(made, _places(names)), made, constants))
+    constants = {place: each for place, each in names.items() if isinstance(each, tuple)}
+    moved = [
+        _with_constants(renamed(made, _places(names)), made, constants) for made in second.made
+    ]
     return Draft(
         first.takes,
         first.specs + second.specs[second.takes :],

@@ -7,13 +7,14 @@ import numpy as np
 from mxnet import autograd, gluon
 
 from ..brief import brief
+from ..errors import ProgramError
 from ..subgraph.structure import flatten, unflatten
-from .errors import ProgramError
 from .graph import Finish, ProgramGraph, TensorSpec
 from .host import MXNetHost
 from .lower import lowered
 from .machine import ProgramMachine
 from .optimise import optimise
+from .shown import ProgramReport, shown
 from .specialise import specialise
 
 
@@ -64,12 +65,14 @@ class Program:
         self._specs = [TensorSpec(leaf.shape, np.dtype(leaf.dtype).name) for leaf in leaves]
         self._ctx = leaves[0].ctx
         self._graphs: Dict[bool, Tuple[ProgramGraph, MXNetHost]] = {}
+        self._counts = ProgramReport()
         self._of_mode(False)
 
     def _of_mode(self, training: bool) -> Tuple[ProgramGraph, MXNetHost]:
         if training not in self._graphs:
             made = specialise(self._net, self._template, self._specs, training, self._ctx)
             optimised = optimise(made.drafts, training, self._without)
+            self._counts.effects = optimised.effects
             graph = lowered(optimised.drafts, made.constants, self._template, training)
             self._graphs[training] = graph, MXNetHost(graph, self._ctx)
         return self._graphs[training]
@@ -83,9 +86,18 @@ class Program:
         values = [column[0] if len(column) == 1 else host.concat(column) for column in columns]
         machine = ProgramMachine(graph, host, self._max_steps)
         results: List[Any] = [None] * len(samples)
-        for who, end, values in machine.run(values, len(samples)):
-            self._finish(host, who, end, values, results)
+        for who, end, found in machine.run(values, len(samples)):
+            _finish(host, who, end, found, results)
+        self._counts.add(graph, machine)
         return results
+
+    def report(self) -> ProgramReport:
+        """What samples did, in all calls so far."""
+        return self._counts
+
+    def __str__(self) -> str:
+        """The blocks of the program, with the user's lines."""
+        return shown(self._of_mode(False)[0])
 
     def _leaves(self, number: int, sample: Any) -> List[Any]:
         leaves: List[Any] = []
@@ -100,14 +112,14 @@ class Program:
                 )
         return leaves
 
-    def _finish(self, host, who: np.ndarray, end: Finish, values, results: List[Any]) -> None:
-        columns = []
-        for value in values:
-            if isinstance(value, mx.nd.NDArray):
-                columns.append(host.split(value, len(value) // len(who), len(who)))
-            elif isinstance(value, np.ndarray):
-                columns.append(value.tolist())
-            else:
-                columns.append([value] * len(who))
-        for place, sample in enumerate(who.tolist()):
-            results[sample] = unflatten(end.template, iter([column[place] for column in columns]))
+
+def _finish(host: MXNetHost, who: np.ndarray, end: Finish, values, results: List[Any]) -> None:
+    """Results of samples that are done."""
+    columns = []
+    for value in values:
+        if isinstance(value, mx.nd.NDArray):
+            columns.append(host.split(value, len(value) // len(who), len(who)))
+        else:
+            columns.append(value.tolist() if isinstance(value, np.ndarray) else [value] * len(who))
+    for place, sample in enumerate(who.tolist()):
+        results[sample] = unflatten(end.template, iter([column[place] for column in columns]))

@@ -26,7 +26,7 @@ from typing import (
     Union,
 )
 
-from .errors import ProgramError
+from ..errors import ProgramError
 
 # Functions that rewritten code calls; no name in Python has a point in it.
 NOT, ITEMS, MORE, ITEM, OWN = '.not', '.items', '.more', '.item', '.own'
@@ -492,7 +492,7 @@ class _Rewriter:
         if any(isinstance(node.func, ast.Name) and node.func.id == own for own in (ITEMS, MORE)):
             return node
         function = self._function(node)
-        values = [*[each for each in node.args], *[each.value for each in node.keywords]]
+        values = [*node.args, *[each.value for each in node.keywords]]
         made = self._values([function, *values])
         names = [
             self._keep(each.value if isinstance(each, ast.Starred) else each).id for each in made

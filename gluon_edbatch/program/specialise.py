@@ -17,11 +17,11 @@ from typing import Any, Callable, Dict, FrozenSet, List, NamedTuple, Optional, S
 import mxnet as mx
 from mxnet import gluon
 
+from ..errors import ProgramError
 from ..subgraph.structure import flatten, unflatten
 from .build import Builder, Shared
 from .calls import Calls, Framed, entered
 from .draft import Draft
-from .errors import ProgramError
 from .graph import Choose, Finish, Goto, Spec
 from .rewrite import Branch, Invoke, Jump, Statement
 from .states import (
@@ -79,7 +79,7 @@ def specialise(
     ProgramError
         If there is something that cannot be taken.
     """
-    decided = _Decided({}, set())
+    decided = _Decided({}, set(), set())
     while True:
         try:
             return _Specialiser(net, arguments, specs, training, ctx, decided).all()
@@ -105,10 +105,13 @@ class _Decided(NamedTuple):
         Those that count as values;
     known : set of (Where, Path)
         those that must not, as something needs to know them.
+    shared : set of (Where, Path)
+        Tensors that share memory with others on one of the ways that meet.
     """
 
     widened: Dict[Where, Set[Path]]
     known: Set[Tuple[Where, Path]]
+    shared: Set[Tuple[Where, Path]]
 
 
 class _Met(NamedTuple):
@@ -123,7 +126,8 @@ class _Pending(NamedTuple):
 
     state: State
     widened: FrozenSet[Path]
-    origins: List[FrozenSet[Any]]  # of its values
+    origins: List[FrozenSet[Any]]  # of its values, if they are numbers;
+    shared: List[bool]  # whether they are shared, if they are tensors
     parent: int  # the block that leads here first, -1 for the first
     branched: bool  # whether a value decided to come here
 
@@ -162,14 +166,27 @@ class _Specialiser:
         widened = self._widening(state, where, parent, branched)
         taken = take_apart(state, self._foreign, widened)
         number = self._number_of.get(taken.key)
-        if number is None:
+        shared = [
+            isinstance(value, Tensor) and (value.shared or (where, path) in self._decided.shared)
+            for value, path in zip(taken.values, taken.paths)
+        ]
+        if number is not None:
+            self._share(where, taken.paths, shared, self._pending[number].shared)
+        else:
             number = self._number_of[taken.key] = len(self._pending)
             origins = [
                 value.origins if isinstance(value, Number) else frozenset([(where, path)])
                 for value, path in zip(taken.values, taken.paths)
             ]
-            self._pending.append(_Pending(state, widened, origins, parent, branched))
+            self._pending.append(_Pending(state, widened, origins, shared, parent, branched))
         return number, taken.values
+
+    def _share(self, where: Where, paths: List[Path], now: List[bool], before: List[bool]) -> None:
+        """What one way shares counts as shared on all."""
+        more = {(where, path) for path, own, other in zip(paths, now, before) if own and not other}
+        if more:
+            self._decided.shared.update(more)
+            raise _Again
 
     def _widening(self, state: State, where: Where, parent: int, branched: bool) -> FrozenSet[Path]:
         """Which numbers count as values in this state: those in which ways differ that meet."""
@@ -207,15 +224,17 @@ class _Specialiser:
 
     def _block(self, number: int) -> Draft:
         """Run a state until a value decides, or until ways may meet."""
-        state, widened, origins, _, _ = self._pending[number]
+        state, widened, origins, shared, _, _ = self._pending[number]
         values = take_apart(state, self._foreign, widened).values
         block = state[-1].block
         line = block.statements[0].line if block.statements else block.end.line
         builder = Builder(self._shared, list(map(spec_of, values)), state[-1].flow.site(line))
         fresh = builder.taken()
-        for value, each in zip(fresh, origins):
+        for value, each, is_shared in zip(fresh, origins, shared):
             if isinstance(value, Number):
                 value.origins = each
+            elif isinstance(value, Tensor):
+                value.shared = is_shared
         stack = list(rebuilt(state, fresh, self._foreign, widened))
         while True:
             end = self._step(number, builder, stack)

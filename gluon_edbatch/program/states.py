@@ -151,7 +151,7 @@ class _Walk:
             return 'again', self._seen[id(value)]
         self._seen[id(value)] = len(self._seen)
         if isinstance(value, Tensor):
-            return self._dynamic(value, path), value.shared
+            return self._dynamic(value, path)
         if isinstance(value, set):
             return kind, tuple(sorted(map(repr, value)))
         keys = tuple(map(repr, value)) if isinstance(value, dict) else ()
@@ -198,9 +198,7 @@ class _Rebuilding:
 
     def _anew(self, value: Any, path: Path) -> Any:
         if isinstance(value, Tensor):
-            made = next(self._fresh)
-            made.shared = value.shared
-            return made
+            return next(self._fresh)
         if isinstance(value, set):
             return set(value)
         if isinstance(value, tuple):

@@ -8,8 +8,8 @@ from typing import Any, Callable, FrozenSet, NoReturn, Tuple
 import mxnet as mx
 import numpy as np
 
+from ..errors import ProgramError
 from ..record.indexing import basic_index
-from .errors import ProgramError
 
 _DECIDED = (
     'Python would decide by a value what to do next, in code that a program cannot follow: decide '
@@ -24,29 +24,31 @@ class Dynamic:
     builder: Any
     place: int
 
-    def _refuse(self, message: str = _DECIDED) -> NoReturn:
+    def _refuse(self, message: str = _DECIDED) -> Any:
         raise ProgramError(message)
 
     def __hash__(self) -> int:
-        self._refuse('a value of the sample is a key of a dict or set: use mx.nd.take or pick')
+        return self._refuse(
+            'a value of the sample is a key of a dict or set: use mx.nd.take or pick'
+        )
 
-    def __bool__(self) -> bool:  # noqa: PLE0304
-        self._refuse()
+    def __bool__(self) -> bool:
+        return self._refuse()
 
     def __float__(self) -> float:
-        self._refuse()
+        return self._refuse()
 
     def __int__(self) -> int:
-        self._refuse()
+        return self._refuse()
 
     def __index__(self) -> int:
-        self._refuse(
+        return self._refuse(
             'a value of the sample is used as an index or a count: take it with mx.nd.take or an '
             'Embedding, or count in a while loop'
         )
 
     def __format__(self, spec: str) -> str:
-        self._refuse('a text is made of a value of the sample: return the value instead')
+        return self._refuse('a text is made of a value of the sample: return the value instead')
 
     __str__ = __repr__ = object.__repr__
 
@@ -78,7 +80,7 @@ class Number(Dynamic):
         self.builder, self.place = builder, place
         self.kind, self.origins = kind, origins
 
-    def _refuse(self, message: str = _DECIDED) -> NoReturn:
+    def _refuse(self, message: str = _DECIDED) -> Any:
         if self.origins:
             raise Known(self.origins)
         super()._refuse(message)

@@ -20,7 +20,7 @@ from .program import (
     MASKED_GATHER,
     MASKED_SLICE,
     SLICE,
-    Program,
+    CachedProgram,
     program_for,
 )
 
@@ -128,7 +128,7 @@ def _tape(machine: Machine, batch: Batch, outputs: List[NDArray]) -> Optional[Ba
     )
 
 
-def _note_unread(machine: Machine, batch: Batch, program: Program, remembered: bool) -> None:
+def _note_unread(machine: Machine, batch: Batch, program: CachedProgram, remembered: bool) -> None:
     """Of a batch without gradients, all; and the form of a subgraph for empty arguments may
     leave out others, too."""
     used = {position for kind, position in program.sources if kind == 'rows' and remembered}

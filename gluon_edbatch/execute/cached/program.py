@@ -62,7 +62,7 @@ class InTurns:
             return self._op(*arrays, **options)
 
 
-class Program(NamedTuple):
+class CachedProgram(NamedTuple):
     """A type's static subgraph, compiled for one way of reading its arguments.
 
     Attributes
@@ -86,7 +86,7 @@ class Program(NamedTuple):
         return self.packs[source.position] if source.kind == 'pack' else (source.position,)
 
 
-def program_for(node_type: NodeType, reads: Tuple[str, ...], fused: bool = False) -> Program:
+def program_for(node_type: NodeType, reads: Tuple[str, ...], fused: bool = False) -> CachedProgram:
     """The program of a type for arguments read as `reads` says (compiled at first use).
 
     Parameters
@@ -105,7 +105,7 @@ def program_for(node_type: NodeType, reads: Tuple[str, ...], fused: bool = False
     return program
 
 
-def program_as_written(node_type: NodeType) -> Program:
+def program_as_written(node_type: NodeType) -> CachedProgram:
     """The subgraph of a type as it is: gradients of its tables are row_sparse if users want that,
     where `program_for` makes dense ones."""
     programs, key = executable(node_type).programs, ((AS_WRITTEN,), False)
@@ -116,7 +116,7 @@ def program_as_written(node_type: NodeType) -> Program:
             {INPUT % index: Source('rows', index) for index in range(len(node_type.arguments))}
         )
         sources = tuple([known[name] for name in graph.symbol.list_inputs()])
-        programs[key] = Program(_compiled(graph.symbol), sources, len(graph.operators))
+        programs[key] = CachedProgram(cached_op(graph.symbol), sources, len(graph.operators))
     return programs[key]
 
 
@@ -125,7 +125,7 @@ def _parameter_sources(node_type: NodeType) -> Dict[str, Source]:
     return {name: Source('parameter', position) for position, name in enumerate(names)}
 
 
-def _compile(node_type: NodeType, reads: Tuple[str, ...], fused: bool) -> Program:
+def _compile(node_type: NodeType, reads: Tuple[str, ...], fused: bool) -> CachedProgram:
     segmented = [
         position for position, read in enumerate(reads) if read in (LONG_SLICE, LONG_GATHER)
     ]
@@ -171,15 +171,15 @@ def _compile(node_type: NodeType, reads: Tuple[str, ...], fused: bool) -> Progra
         known[PARENTS] = Source('parents', segmented[0])
         known[SEGMENTS] = Source('segments', segmented[0])
     sources: List[Source] = [known[name] for name in symbol.list_inputs()]
-    return Program(
-        _compiled(symbol),
+    return CachedProgram(
+        cached_op(symbol),
         tuple(sources),
         len(graph.operators) + len(gathers),
         tuple(tuple(place[name] for name in names) for names in packed.values()),
     )
 
 
-def _compiled(symbol: mx.sym.Symbol) -> InTurns:
+def cached_op(symbol: mx.sym.Symbol) -> InTurns:
     """The graph as one operator. MXNet insists on gradients of everything in it, and some operators
     have none, not even zero."""
     try:
