@@ -6,13 +6,22 @@ import mxnet as mx
 import numpy as np
 from mxnet import gluon
 
+from ..branching.graph import (
+    Calculate,
+    End,
+    FillTensor,
+    GiveTensor,
+    NumberSpec,
+    ReadNumber,
+    Spec,
+    TensorSpec,
+)
 from ..errors import ProgramError
 from ..mx.symbols import symbol_function
 from ..subgraph.ir import Subgraph
 from ..subgraph.structure import flatten, unflatten
 from ..subgraph.trace import INPUT, trace_block
 from .draft import Applied, Draft, Made, Place, needed, read_by_end
-from .graph import Calculate, End, FillTensor, GiveTensor, NumberSpec, ReadNumber, Spec, TensorSpec
 from .values import Dynamic, Number, Tensor, kind_of
 
 

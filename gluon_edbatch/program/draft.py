@@ -2,8 +2,8 @@
 
 from typing import Any, Dict, Iterable, List, NamedTuple, Sequence, Tuple, Union
 
+from ..branching.graph import Calculate, Choose, End, FillTensor, GiveTensor, Goto, ReadNumber, Spec
 from ..subgraph.ir import Subgraph
-from .graph import Calculate, Choose, End, FillTensor, GiveTensor, Goto, ReadNumber, Spec
 
 Place = Union[int, Tuple[Any]]  # a value of the block, or a constant number
 

@@ -5,9 +5,9 @@ from typing import Any, Dict, List, Sequence, Tuple
 import mxnet as mx
 import numpy as np
 
+from ..branching.graph import Network, ProgramGraph, RunNetwork
 from ..execute.cached.program import cached_op
 from ..subgraph.trace import INPUT
-from .graph import Network, ProgramGraph, RunNetwork
 from .lower import PARAMETER
 
 

@@ -5,6 +5,15 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 import mxnet as mx
 from mxnet import gluon
 
+from ..branching.graph import (
+    Network,
+    ProgramBlock,
+    ProgramGraph,
+    ReadNumber,
+    RunNetwork,
+    Step,
+    TensorSpec,
+)
 from ..ops.attrs import Attrs
 from ..ops.whole import NoRule
 from ..subgraph.ir import Entry, Node, Subgraph
@@ -12,7 +21,6 @@ from ..subgraph.lift import lift
 from ..subgraph.rowwise import Verdict, analyse
 from ..subgraph.trace import INPUT
 from .draft import Applied, Draft, Made, graph_key, read_by, read_by_end, written_by
-from .graph import Network, ProgramBlock, ProgramGraph, ReadNumber, RunNetwork, Step, TensorSpec
 
 PARAMETER = 'edb_parameter%d'
 

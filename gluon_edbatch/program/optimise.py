@@ -7,8 +7,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
+from ..branching.calculate import calculate
+from ..branching.graph import Calculate, Choose, End, Finish, Goto, gotos
 from ..ops import op_of
-from .calculate import calculate
 from .draft import (
     Applied,
     Draft,
@@ -22,7 +23,6 @@ from .draft import (
     renamed_end,
     written_by,
 )
-from .graph import Calculate, Choose, End, Finish, Goto, gotos
 
 Drafts = List[Draft]
 

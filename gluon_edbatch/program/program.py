@@ -6,13 +6,13 @@ import mxnet as mx
 import numpy as np
 from mxnet import autograd, gluon
 
+from ..branching.graph import Finish, ProgramGraph, TensorSpec
+from ..branching.machine import ProgramMachine
 from ..brief import brief
 from ..errors import ProgramError
 from ..subgraph.structure import flatten, unflatten
-from .graph import Finish, ProgramGraph, TensorSpec
 from .host import MXNetHost
 from .lower import lowered
-from .machine import ProgramMachine
 from .optimise import optimise
 from .shown import ProgramReport, shown
 from .specialise import specialise

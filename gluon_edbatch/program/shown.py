@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Any, Dict, List
 
-from .graph import (
+from ..branching.graph import (
     Calculate,
     Choose,
     Finish,
@@ -15,7 +15,7 @@ from .graph import (
     RunNetwork,
     Spec,
 )
-from .machine import ProgramMachine
+from ..branching.machine import ProgramMachine
 
 _SIGNS = {
     'add': '+', 'sub': '-', 'mul': '*', 'truediv': '/', 'floordiv': '//', 'mod': '%', 'pow': '**',

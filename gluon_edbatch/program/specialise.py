@@ -17,12 +17,12 @@ from typing import Any, Callable, Dict, FrozenSet, List, NamedTuple, Optional, S
 import mxnet as mx
 from mxnet import gluon
 
+from ..branching.graph import Choose, Finish, Goto, Spec
 from ..errors import ProgramError
 from ..subgraph.structure import flatten, unflatten
 from .build import Builder, Shared
 from .calls import Calls, Framed, entered
 from .draft import Draft
-from .graph import Choose, Finish, Goto, Spec
 from .rewrite import Branch, Invoke, Jump, Statement
 from .states import (
     Activation,

@@ -21,7 +21,7 @@ from typing import (
 import numpy as np
 from mxnet.ndarray import NDArray
 
-from .graph import NumberSpec, Spec, TensorSpec
+from ..branching.graph import NumberSpec, Spec, TensorSpec
 from .rewrite import CodeBlock, Flow
 from .values import Dynamic, Number, Tensor
 

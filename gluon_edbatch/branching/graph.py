@@ -1,4 +1,4 @@
-"""Step 2's result: a control-flow graph over static networks, for any number of samples.
+"""A control-flow graph over static networks, for any number of samples.
 
 Each block takes values of some samples, computes others by a few steps, and hands them on. A value
 is a tensor (rows of an array, so many for each sample) or a number (one for each sample, in float64
@@ -6,8 +6,6 @@ or int64, or a bool). All of it is data: hosts (`machine`) need nothing else.
 """
 
 from typing import Any, List, NamedTuple, Tuple, Union
-
-from ..subgraph.ir import Subgraph
 
 Shape = Tuple[int, ...]
 
@@ -33,7 +31,7 @@ class Network(NamedTuple):
 
     Attributes
     ----------
-    graph : Subgraph
+    graph : Subgraph, or what a host has in its place
         Of a batch: inputs are named ``edb_input0``, ..., parameters ``edb_parameter0``, ...
     inputs, outputs : tuple of TensorSpec
         Of one sample.
@@ -41,7 +39,7 @@ class Network(NamedTuple):
         Whether it takes several samples, their rows one after the other; or one at a time.
     """
 
-    graph: Subgraph
+    graph: Any
     inputs: Tuple[TensorSpec, ...]
     outputs: Tuple[TensorSpec, ...]
     batched: bool
