@@ -1,1 +1,1 @@
-"""Programs that branch over values, and the machine that regroups samples at every branch. NumPy only."""
+"""Programs that branch over values, and the machine that regroups samples at each branch."""

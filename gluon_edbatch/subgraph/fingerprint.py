@@ -32,6 +32,7 @@ import mxnet as mx
 import numpy as np
 from mxnet import gluon
 
+from ..branching.structure import EQUAL_IF_SAME, exact
 from . import versions
 
 Fingerprint = Tuple[Tuple[str, Hashable], ...]
@@ -45,7 +46,6 @@ _GLUON_STATE = frozenset(
     ).split()
 )
 PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic)
-_EQUAL_IF_SAME = frozenset((bool, int, str, bytes, type(None)))  # plain ones of one type
 _MUTABLE = (list, dict, set, np.ndarray)
 _UNVERSIONED = (list, deque, set, np.ndarray, bytearray, types.MappingProxyType)
 _FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial)
@@ -83,23 +83,6 @@ class Same:
 
     def __hash__(self) -> int:
         return self._id
-
-
-def exact(constant: Any) -> Hashable:
-    """What is equal for the same constants only: 1 is neither True nor 1.0, 0.0 is not -0.0, but
-    one NaN is as good as another."""
-    kind = type(constant)
-    if kind in _EQUAL_IF_SAME:
-        return kind, constant
-    if isinstance(constant, np.generic):
-        return kind, constant.tobytes()
-    if isinstance(constant, (tuple, frozenset)):
-        return kind, (tuple if isinstance(constant, tuple) else frozenset)(map(exact, constant))
-    if isinstance(constant, complex) or (
-        isinstance(constant, float) and not (constant and constant == constant)
-    ):
-        return kind, repr(constant)
-    return kind, constant
 
 
 class Kept:
@@ -278,7 +261,7 @@ class _Search:
             at this place.
         """
         self._left -= 1
-        if type(value) in _EQUAL_IF_SAME:
+        if type(value) in EQUAL_IF_SAME:
             return type(value), value
         if isinstance(value, PLAIN):
             return exact(value)

@@ -1,51 +1,13 @@
-"""Nested lists, tuples and dicts of arguments and results: taken apart and put together again."""
+"""What nested lists, tuples and dicts of arguments and results hold, and how to make them fast."""
 
 import itertools
 from functools import lru_cache
-from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple
 
-from .fingerprint import PLAIN, exact
+from ..branching.structure import LEAF, flatten, unflatten
+from .fingerprint import PLAIN
 
-LEAF = ('leaf',)
-ClassInfo = Union[type, Tuple[type, ...]]
-
-
-def flatten(value: Any, classes: ClassInfo, leaves: List[Any]) -> Tuple:
-    """Append the leaves of `value`, which are of these classes and no bools, to `leaves` and
-    return its template.
-
-    A template is hashable and compares by value: containers with their lengths and keys, `LEAF`
-    where a leaf was, and whatever is neither as `exact` has it.
-
-    Raises
-    ------
-    TypeError
-        If something that is neither container nor leaf cannot be hashed, and so not compared.
-    """
-    if isinstance(value, (list, tuple)):
-        return (type(value),) + tuple(flatten(item, classes, leaves) for item in value)
-    if isinstance(value, dict):
-        return (type(value), tuple(value), exact(tuple(value))) + tuple(
-            flatten(item, classes, leaves) for item in value.values()
-        )
-    if isinstance(value, classes) and not isinstance(value, bool):
-        leaves.append(value)
-        return LEAF
-    hash(value)
-    return ('static', exact(value), value)
-
-
-def unflatten(template: Tuple, leaves: Iterator[Any]) -> Any:
-    """Build what `flatten` took apart, with the next of `leaves` at each leaf."""
-    kind = template[0]
-    if kind == 'leaf':
-        return next(leaves)
-    if kind == 'static':
-        return template[2]
-    if issubclass(kind, dict):
-        return kind(zip(template[1], [unflatten(item, leaves) for item in template[3:]]))
-    items = [unflatten(item, leaves) for item in template[1:]]
-    return kind(*items) if hasattr(kind, '_fields') else kind(items)
+__all__ = ['LEAF', 'builder', 'flatten', 'objects_in', 'unflatten']
 
 
 def objects_in(template: Tuple) -> Iterator[Any]:
