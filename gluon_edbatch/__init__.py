@@ -29,6 +29,7 @@ from .execute.measured import load_measured, save_measured
 from .execute.native.library import available as native_available
 from .execute.native.threads import get_num_threads, set_num_threads
 from .fold import Fold, Unfold, fold_unroll
+from .program.export import load_program
 from .program.program import Program, compile_program
 from .record.lazy import LazyArray
 from .report import visualize
@@ -100,6 +101,7 @@ __all__ = [
     'get_num_threads',
     'learn_policy',
     'load_measured',
+    'load_program',
     'lower_bound',
     'native_available',
     'nd',

@@ -73,3 +73,6 @@ def calculate(step: Calculate, operands: List[Any], count: int) -> np.ndarray:
 
 def _is_bool(value: Any) -> bool:
     return isinstance(value, (bool, np.bool_)) or getattr(value, 'dtype', None) == np.bool_
+
+
+KNOWN = frozenset(_OPS).union(('max', 'min'))

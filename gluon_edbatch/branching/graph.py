@@ -37,12 +37,15 @@ class Network(NamedTuple):
         Of one sample.
     batched : bool
         Whether it takes several samples, their rows one after the other; or one at a time.
+    operators : int
+        How many there are in it.
     """
 
     graph: Any
     inputs: Tuple[TensorSpec, ...]
     outputs: Tuple[TensorSpec, ...]
     batched: bool
+    operators: int
 
 
 class RunNetwork(NamedTuple):

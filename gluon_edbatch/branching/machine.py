@@ -14,6 +14,7 @@ from ..errors import StepsError
 from .calculate import calculate
 from .graph import (
     Calculate,
+    FillTensor,
     Finish,
     GiveTensor,
     Goto,
@@ -90,8 +91,8 @@ class ProgramMachine:
 
     def run(
         self, values: List[Any], samples: int
-    ) -> Iterator[Tuple[np.ndarray, Finish, List[Any]]]:
-        """What comes out, by samples that finish together.
+    ) -> Iterator[Tuple[np.ndarray, Finish, List[Tuple[Any, bool]]]]:
+        """What comes out, by samples that finish together; of each value, whether it is a tensor.
 
         Raises
         ------
@@ -113,12 +114,22 @@ class ProgramMachine:
             self.ran[number].append(len(group.samples))
             values = self._computed(block, group)
             if isinstance(block.end, Finish):
-                yield group.samples, block.end, [_of(values, place) for place in block.end.values]
+                yield group.samples, block.end, self._results(block, values)
                 continue
             for to, chosen in self._ways(number, group, values):
                 if to.block not in waiting:
                     heapq.heappush(heap, to.block)
                 waiting.setdefault(to.block, []).append(chosen)
+
+    def _results(self, block: ProgramBlock, values: Dict[int, Any]) -> List[Tuple[Any, bool]]:
+        tensors = {place for place, spec in enumerate(block.takes) if isinstance(spec, TensorSpec)}
+        for step in block.steps:
+            if isinstance(step, RunNetwork):
+                tensors.update(step.outputs)
+            elif isinstance(step, (GiveTensor, FillTensor)):
+                tensors.add(step.output)
+        end: Any = block.end
+        return [(_of(values, place), place in tensors) for place in end.values]
 
     def _together(self, block: ProgramBlock, groups: List[Waiting]) -> Waiting:
         """All that wait at a block."""

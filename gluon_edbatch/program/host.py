@@ -14,15 +14,26 @@ from .lower import PARAMETER
 class MXNetHost:
     """Runs networks of a program with MXNet.
 
+    Attributes
+    ----------
+    arrays : type
+        Of samples and results.
+
     Parameters
     ----------
     graph : ProgramGraph
     ctx : mxnet.Context
     """
 
+    arrays = mx.nd.NDArray
+
     def __init__(self, graph: ProgramGraph, ctx: mx.Context):
         self._graph, self._ctx = graph, ctx
         self._compiled: Dict[int, Tuple[Any, List[Tuple[bool, int]]]] = {}
+
+    def put(self, array: Any) -> Any:
+        """An array of a sample's."""
+        return array
 
     def run(self, run: RunNetwork, inputs: List[Any], samples: int) -> Sequence[Any]:
         """Results of a network."""

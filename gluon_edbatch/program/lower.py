@@ -190,6 +190,7 @@ def _of_batches(
     graph: Subgraph, inputs: Tuple[TensorSpec, ...], outputs: Tuple[TensorSpec, ...], training: bool
 ) -> Network:
     """The network for several samples at once, where rules say how."""
+    count = len(graph.operators)
     if len({spec.shape[0] for spec in inputs}) == 1:
         own = {INPUT % place: spec.shape[1:] for place, spec in enumerate(inputs)}
         found = analyse(graph, own, training)
@@ -197,11 +198,11 @@ def _of_batches(
         if found.verdict is Verdict.PROVED and [spec.shape[0] for spec in outputs] == [
             rows * factor for factor in found.factors
         ]:
-            return Network(graph, inputs, outputs, True)
+            return Network(graph, inputs, outputs, True, count)
     if inputs:
         try:
             shapes = {INPUT % place: spec.shape for place, spec in enumerate(inputs)}
-            return Network(lift(graph, shapes), inputs, outputs, True)
+            return Network(lift(graph, shapes), inputs, outputs, True, count)
         except (NoRule, mx.base.MXNetError):
             pass
-    return Network(graph, inputs, outputs, False)
+    return Network(graph, inputs, outputs, False, count)

@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Any, Dict, List
 
-from ..branching.graph import (
+from .graph import (
     Calculate,
     Choose,
     Finish,
@@ -15,7 +15,7 @@ from ..branching.graph import (
     RunNetwork,
     Spec,
 )
-from ..branching.machine import ProgramMachine
+from .machine import ProgramMachine
 
 _SIGNS = {
     'add': '+', 'sub': '-', 'mul': '*', 'truediv': '/', 'floordiv': '//', 'mod': '%', 'pow': '**',
@@ -99,7 +99,7 @@ def _step(step: Any, graph: ProgramGraph) -> str:
         alone = '' if network.batched else ', one by one'
         return (
             f'{_values(step.outputs)} = network {step.network}({_values(step.inputs)})    '
-            f'# {len(network.graph.operators)} operators, {len(step.parameters)} parameters{alone}'
+            f'# {network.operators} operators, {len(step.parameters)} parameters{alone}'
         )
     if isinstance(step, Calculate):
         operands = list(map(_value, step.operands))

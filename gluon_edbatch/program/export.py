@@ -1,0 +1,176 @@
+"""Step 5: programs written as bundles, which hosts run, with MXNet or without."""
+
+import io
+import json
+import tempfile
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any, Dict, List, Sequence, Set, Tuple, Union
+
+import mxnet as mx
+import numpy as np
+from mxnet.ndarray import NDArray
+
+from ..branching.encoded import (
+    decoded_blocks,
+    decoded_network,
+    encoded_block,
+    encoded_network,
+)
+from ..branching.graph import Network, ProgramGraph, RunNetwork
+from ..branching.program import BranchingProgram
+from ..branching.structure import decoded, encoded
+from ..bundle.manifest import Bundle, BundleWriter, read_bundle
+from ..errors import BundleError
+from ..subgraph.ir import Subgraph
+from ..subgraph.trace import INPUT
+from .host import MXNetHost
+from .lower import PARAMETER
+
+KIND = 'program'
+_ONNX = (
+    'ONNX is written by the package onnx, older than 1.19, which MXNet 1.9.1 can use: '
+    "pip install 'onnx<1.19'"
+)
+
+
+def write_program(
+    graph: ProgramGraph, max_steps: int, ctx: mx.Context, folder: Union[str, Path], onnx: bool
+) -> Path:
+    """See `Program.export`."""
+    parameters = [parameter.data(ctx) for parameter in graph.parameters]
+    with BundleWriter(folder, KIND) as bundle:
+        networks = []
+        for number, network in enumerate(graph.networks):
+            name = f'network{number}-symbol.json'
+            bundle.add(name, network.graph.symbol.tojson().encode())
+            networks.append({**encoded_network(network), 'symbol': name})
+        bundle.content.update(
+            max_steps=max_steps,
+            arguments=encoded(graph.arguments),
+            blocks=list(map(encoded_block, graph.blocks)),
+            networks=networks,
+            parameters=[
+                bundle.add_array(f'parameter{number}.npy', array.asnumpy())
+                for number, array in enumerate(parameters)
+            ],
+            constants=[
+                bundle.add_array(f'constant{number}.npy', array)
+                for number, array in enumerate(graph.constants)
+            ],
+            onnx=_add_onnx(bundle, graph, parameters) if onnx else [],
+        )
+    return Path(folder)
+
+
+def _add_onnx(
+    bundle: BundleWriter, graph: ProgramGraph, parameters: Sequence[NDArray]
+) -> List[Dict[str, Any]]:
+    """A file for each network with the parameters that it has: so weights are constants to those
+    who run it, which they lay out as they like."""
+    try:
+        import onnx  # noqa: F401
+    except ImportError:
+        raise BundleError(_ONNX) from None
+    entries = []
+    for number, own in sorted(_pairs(graph)):
+        name = f'network{number}-{len(entries)}.onnx'
+        weights = [parameters[place] for place in own]
+        bundle.add(name, _onnx_of(graph.networks[number], weights))
+        entries.append({'network': number, 'parameters': list(own), 'file': name})
+    return entries
+
+
+def _pairs(graph: ProgramGraph) -> Set[Tuple[int, Tuple[int, ...]]]:
+    steps = [step for block in graph.blocks for step in block.steps]
+    return {(step.network, step.parameters) for step in steps if isinstance(step, RunNetwork)}
+
+
+def _onnx_of(network: Network, weights: Sequence[NDArray]) -> bytes:
+    """A network in ONNX's format, for any number of samples if it takes several."""
+    import onnx
+
+    graph: Subgraph = network.graph
+    names = [INPUT % place for place in range(len(network.inputs))]
+    taken = [name for name in graph.symbol.list_inputs() if name in names]
+    specs = [network.inputs[names.index(name)] for name in taken]
+    arrays = {PARAMETER % place: weight for place, weight in enumerate(weights)}
+    with tempfile.TemporaryDirectory() as folder, redirect_stdout(io.StringIO()):
+        path = str(Path(folder) / 'network.onnx')
+        try:
+            mx.onnx.export_model(
+                graph.symbol,
+                arrays,
+                [spec.shape for spec in specs],
+                [np.dtype(spec.dtype).type for spec in specs],
+                path,
+                dynamic=network.batched,
+                dynamic_input_shapes=[('samples', *spec.shape[1:]) for spec in specs]
+                if network.batched
+                else None,
+            )
+        except Exception as error:
+            raise BundleError(
+                f'MXNet cannot write a network of {", ".join(sorted(set(graph.operators)))} in '
+                f'the format of ONNX: {type(error).__name__}: {error}'
+            ) from error
+        model = onnx.load(path)
+    _hold(model, set(names))
+    return model.SerializeToString()
+
+
+def _hold(model: Any, inputs: Set[str]) -> None:
+    """Weights that are listed as inputs are no constants to ONNX Runtime."""
+    kept = [each for each in model.graph.input if each.name in inputs]
+    del model.graph.input[:]
+    model.graph.input.extend(kept)
+
+
+class _Held:
+    """An array in the place of a parameter."""
+
+    def __init__(self, array: NDArray):
+        self._array = array
+
+    def data(self, ctx: mx.Context) -> NDArray:
+        """As parameters have it."""
+        return self._array.as_in_context(ctx)
+
+
+def load_program(folder: Union[str, Path], ctx: Any = None) -> BranchingProgram:
+    """Load a program that `Program.export` wrote; nothing of it is executed but its networks.
+
+    Parameters
+    ----------
+    folder : str or Path
+    ctx : mxnet.Context, optional
+        Where it runs; the present one otherwise.
+
+    Raises
+    ------
+    BundleError
+        If something is missing, truncated, altered, of another kind, or of a newer version.
+    """
+    ctx = ctx or mx.current_context()
+    bundle = read_bundle(folder, KIND)
+    content = bundle.content
+    networks = [decoded_network(each, _graph_of(bundle, each)) for each in content['networks']]
+    parameters = [
+        _Held(mx.nd.array(array, ctx=ctx, dtype=array.dtype))
+        for array in map(bundle.array, content['parameters'])
+    ]
+    constants = list(map(bundle.array, content['constants']))
+    blocks = decoded_blocks(content['blocks'], networks, len(parameters), len(constants))
+    graph = ProgramGraph(blocks, networks, parameters, constants, decoded(content['arguments']))
+    return BranchingProgram(graph, MXNetHost(graph, ctx), int(content['max_steps']))
+
+
+def _graph_of(bundle: Bundle, entry: Dict[str, Any]) -> Subgraph:
+    data = bundle.files.get(entry.get('symbol', ''))
+    if data is None:
+        raise BundleError(f'{bundle.folder}: the manifest has no network {entry.get("symbol")!r}')
+    try:
+        json.loads(data.decode())
+        return Subgraph(mx.sym.load_json(data.decode()))
+    except (ValueError, mx.base.MXNetError) as error:
+        raise BundleError(f'{bundle.folder / entry["symbol"]} is no network: {error}') from None
