@@ -13,7 +13,7 @@ from typing import Iterator
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parent / 'gluon_edbatch'
 PACKAGE = HERE / 'gluon_edbatch_runtime'
-ROOMS = 'bundle', 'graph', 'schedule'
+ROOMS = 'branching', 'bundle', 'graph', 'schedule'
 MODULES = 'brief.py', 'compiled.py', 'errors.py'
 COMPILED = 'graph.', 'schedule.'  # of what gluon_edbatch compiles
 OWN = ('calls',)  # what is compiled besides

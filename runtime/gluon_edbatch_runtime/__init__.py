@@ -9,7 +9,17 @@ from .bundle.operators import ACTIVATIONS
 from .bundle.program import NotCovered
 from .calls import Ragged, Value
 from .cells import load_cells
-from .errors import BatchError, BundleError, EdbError, PolicyError, RecordError, StaleValueError
+from .errors import (
+    BatchError,
+    BundleError,
+    EdbError,
+    PolicyError,
+    ProgramError,
+    RecordError,
+    StaleValueError,
+    StepsError,
+)
+from .programs import load_program
 from .schedule import FSMScheduler, Policy, Scheduler
 from .scope import batching, concat, forward, ragged, stack
 
@@ -32,15 +42,18 @@ __all__ = [
     'NotCovered',
     'Policy',
     'PolicyError',
+    'ProgramError',
     'Ragged',
     'RecordError',
     'Scheduler',
     'StaleValueError',
+    'StepsError',
     'Value',
     'batching',
     'concat',
     'forward',
     'load_cells',
+    'load_program',
     'ragged',
     'stack',
 ]
