@@ -84,19 +84,23 @@ class BlockDrop(GatedNetwork):
         return self.head(x), ran
 
     def losses(self, images: NDArray, targets: Sequence[int], criterion) -> NDArray:
-        """Cross entropy of what the drawn blocks say, and minus what the draw earned more than the
-        policy's best guess, by the draw's log probability."""
+        """Cross entropy of what the policy's best guess makes, and minus what a draw earned more
+        than that, by its log probability.
+
+        Only the last blocks are drawn, as in the paper's curriculum; how many, by chance.
+        """
         labels = labels_of(targets, images)
         keep = self.policy(images)
         bounded = _BOUND * keep + (1 - _BOUND) * (1 - keep)
+        guess = keep > 0.5
+        scores = self.masked(images, guess)
         with autograd.pause():  # predicts, as inference does
-            drawn = mx.nd.random.uniform(shape=keep.shape, ctx=keep.context) < bounded
-            guess = keep > 0.5
-            guessed = _reward(self.masked(images, guess), labels, guess)
-        scores = self.masked(images, drawn)
-        gain = _reward(mx.nd.stop_gradient(scores), labels, drawn) - guessed
+            last = _last_blocks(keep)
+            drawn = mx.nd.where(last, mx.nd.random.uniform_like(keep) < bounded, guess)
+            gain = _reward(self.masked(images, drawn), labels, drawn)
+            gain = gain - _reward(scores, labels, guess)
         chances = drawn * bounded + (1 - drawn) * (1 - bounded)
-        return criterion(scores, labels) - gain * mx.nd.log(chances).sum(axis=1)
+        return criterion(scores, labels) - gain * (last * mx.nd.log(chances)).sum(axis=1)
 
     def masked(self, images: NDArray, drawn: NDArray) -> NDArray:
         """Scores (N, 10), with those blocks in effect whose column of `drawn` (N, blocks) is 1."""
@@ -110,3 +114,11 @@ def _reward(scores: NDArray, labels: NDArray, drawn: NDArray) -> NDArray:
     """(N,): of a right answer 1 less the square of the share of blocks that ran."""
     right = scores.argmax(axis=1) == labels
     return right * (1 - mx.nd.square(drawn.mean(axis=1))) + (1 - right) * _WRONG
+
+
+def _last_blocks(keep: NDArray) -> NDArray:
+    """(N, blocks): 1 for some blocks at the end of each row, one at least."""
+    count, blocks = keep.shape
+    first = mx.nd.random.uniform(0, blocks - 1, shape=(count, 1), ctx=keep.context)
+    numbers = mx.nd.arange(blocks, ctx=keep.context).reshape((1, -1))
+    return mx.nd.broadcast_greater_equal(numbers, first)

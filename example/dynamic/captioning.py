@@ -78,7 +78,7 @@ class Speaker(gluon.HybridBlock):
         seen = F.broadcast_add(keys, F.expand_dims(self.query(h), axis=1))
         scores = self.score(F.Activation(seen, act_type='tanh'))
         weights = F.softmax(scores, axis=1)
-        context = F.sum(F.broadcast_mul(weights, memory), axis=1)
+        context = F.squeeze(F.batch_dot(weights, memory, transpose_a=True), axis=1)
         context = self.open(h) * context
         before = self.embed(word)
         _, (h, c) = self.cell(F.concat(before, context, dim=1), [h, c])
@@ -128,7 +128,7 @@ class Captioner(DynamicNetwork):
         memory, keys, h, c = self.encoder(x)
         word = mx.nd.full((1,), START, ctx=x.context)
         likelihood = mx.nd.zeros((1,), ctx=x.context)
-        caption = []
+        caption: List[int] = []
         while len(caption) < self.longest:
             scores, h, c = self.speaker(word, h, c, memory, keys)
             word = scores.argmax(axis=1)

@@ -17,7 +17,7 @@ from .residual import BasicBlock, make_blocks
 
 __all__ = ['FeedForwardGate', 'FeedForwardSkipNet', 'RecurrentGate', 'RecurrentSkipNet', 'SkipNet']
 
-_OPEN = 2.0  # bias of gates: at first most blocks run
+_OPEN = 1.0  # bias of gates: at first most blocks run
 
 
 class FeedForwardGate(gluon.HybridBlock):
@@ -90,7 +90,7 @@ class SkipNet(GatedNetwork):
         width: int = 16,
         each: int = 6,
         threshold: float = 0.5,
-        price: float = 0.1,
+        price: float = 0.2,
         **kwargs,
     ):
         super().__init__(3 * each - 1, threshold, **kwargs)
