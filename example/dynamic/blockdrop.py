@@ -92,7 +92,7 @@ class BlockDrop(GatedNetwork):
         labels = labels_of(targets, images)
         keep = self.policy(images)
         bounded = _BOUND * keep + (1 - _BOUND) * (1 - keep)
-        guess = keep > 0.5
+        guess = keep > self.threshold
         scores = self.masked(images, guess)
         with autograd.pause():  # predicts, as inference does
             last = _last_blocks(keep)

@@ -133,7 +133,7 @@ class SkipNet(GatedNetwork):
         for number, block in enumerate(self.blocks):
             gate, state = self.gate(number, x, state)
             open_.append(gate)
-            hard = mx.nd.stop_gradient((gate > 0.5) - gate) + gate
+            hard = mx.nd.stop_gradient((gate > self.threshold) - gate) + gate
             x = chosen(hard, block(x), block.shortcut(x))
         share = mx.nd.stack(*open_).mean(axis=0)
         return criterion(self.head(x), labels_of(targets, images)) + self.price * share
