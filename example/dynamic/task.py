@@ -42,7 +42,7 @@ class DynamicTask(Task):
     columns = {'right': 'right', 'early': 'early', 'units': 'units'}
     best_by = 'right'
     batched = False
-    defaults = {'lr': 2e-3, 'batch_size': 32, 'epochs': 5}
+    defaults = {'lr': 5e-3, 'batch_size': 32, 'epochs': 5}
     shape = ('network',)
     training = (*Task.training, 'threshold', 'train_images')
 
