@@ -16,6 +16,7 @@ import zipfile
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple
 
+import mxnet as mx
 import numpy as np
 from mxnet import gluon
 
@@ -114,7 +115,8 @@ def set_parameters(net: gluon.Block, arrays: Dict[str, np.ndarray]) -> None:
                 f'parameter {name} has shape {arrays[name].shape} in the '
                 f'checkpoint and {parameter.shape} in the model'
             )
-        parameter.set_data(arrays[name])
+        # An NDArray: into weights that oneDNN has laid out its own way, NumPy's cannot be copied.
+        parameter.set_data(mx.nd.array(arrays[name], dtype=arrays[name].dtype))
 
 
 def trainer_states(trainer: gluon.Trainer) -> bytes:

@@ -167,17 +167,23 @@ def _parser(task: Type[Task]) -> argparse.ArgumentParser:
         help=f'directory with {task.layout} (default: the embedded sample)',
     )
     model = parser.add_argument_group('model and training')
-    _add_model_options(model, task.units)
+    _add_model_options(model, task)
     task.add_options(data, model)
-    _add_run_options(parser.add_argument_group('how it runs'), task.units)
+    running = parser.add_argument_group('how it runs')
+    _add_run_options(running, task.units)
+    if task.batched:
+        _add_scope_options(running)
+    else:
+        parser.set_defaults(unbatched=True, scheduler=None, report=False, explain=False)
     parser.set_defaults(**task.defaults)
     return parser
 
 
-def _add_model_options(group, units: str) -> None:
+def _add_model_options(group, task: Type[Task]) -> None:
     add_size(group, '--epochs', 10, 'N', 'passes over the data')
-    add_size(group, '--batch-size', 64, 'N', f'{units} in a minibatch')
-    add_size(group, '--hidden', 150, 'H', 'width of the cell')
+    add_size(group, '--batch-size', 64, 'N', f'{task.units} in a minibatch')
+    if 'hidden' in task.shape:
+        add_size(group, '--hidden', 150, 'H', 'width of the cell')
     group.add_argument('--lr', type=positive_float, default=1e-3, help='learning rate')
     group.add_argument(
         '--weight-decay', type=nonnegative_float, default=0.0, metavar='WD', help='L2 penalty'
@@ -206,16 +212,6 @@ def _add_run_options(group, units: str) -> None:
         help='the same as --mode infer',
     )
     group.add_argument(
-        '--scheduler',
-        type=scheduler_name,
-        metavar='NAME',
-        help='how the calls of a minibatch are grouped, by a name that '
-        "gluon_edbatch.batching knows (default: the package's)",
-    )
-    group.add_argument(
-        '--unbatched', action='store_true', help='run one sample at a time, without gluon_edbatch'
-    )
-    group.add_argument(
         '--ctx', type=parse_context, default='cpu', metavar='cpu|gpu[:N]', help='where to compute'
     )
     add_size(
@@ -225,6 +221,19 @@ def _add_run_options(group, units: str) -> None:
     group.add_argument('--resume', action='store_true', help='go on from --checkpoint')
     text = 'minibatches between updates of the loss in the progress bar'
     add_size(group, '--log-interval', 20, 'N', text)
+
+
+def _add_scope_options(group) -> None:
+    group.add_argument(
+        '--scheduler',
+        type=scheduler_name,
+        metavar='NAME',
+        help='how the calls of a minibatch are grouped, by a name that '
+        "gluon_edbatch.batching knows (default: the package's)",
+    )
+    group.add_argument(
+        '--unbatched', action='store_true', help='run one sample at a time, without gluon_edbatch'
+    )
     group.add_argument(
         '--report', action='store_true', help='print what was batched in the last minibatch'
     )

@@ -42,9 +42,12 @@ def run_program(task: Type[Task], arguments: Optional[Sequence[str]] = None) -> 
 def _describe(run: Run) -> str:
     task, options = run.task, run.options
     counts = ', '.join(f'{len(task.samples[split])} {split}' for split in task.samples)
-    how = (
-        'one by one' if options.unbatched else f'batched, scheduler {run.batching().scheduler.name}'
-    )
+    if not task.batched:
+        how = 'one by one where nothing is trained'
+    elif options.unbatched:
+        how = 'one by one'
+    else:
+        how = f'batched, scheduler {run.batching().scheduler.name}'
     return (
         f'{task.units}: {counts}; {task.describe()}, minibatch {options.batch_size}; {how}; '
         f'on {options.ctx}'

@@ -35,6 +35,9 @@ class Task(ABC):
         What a data directory holds, for ``--help``.
     unit, units : str
         What one sample is, and many.
+    batched : bool
+        Whether a scope batches the calls of minibatches. Otherwise `loss_all` does what is to be
+        done for many at once, and there are no options about scopes.
     columns : dict
         Field of the figures -> its heading in the final table.
     best_by : str
@@ -58,6 +61,7 @@ class Task(ABC):
     layout: ClassVar[str]
     unit: ClassVar[str] = 'sample'
     units: ClassVar[str] = 'samples'
+    batched: ClassVar[bool] = True
     columns: ClassVar[Dict[str, str]]
     best_by: ClassVar[str]
     optimizer: ClassVar[str] = 'adam'

@@ -285,6 +285,20 @@ def dense(units):
     return net
 
 
+def test_parameters_go_into_weights_that_were_laid_out_for_inference():
+    """oneDNN's convolutions keep theirs in another order of their own."""
+    net = gluon.nn.Conv2D(16, 3, in_channels=16)
+    net.initialize()
+    net.hybridize()
+    kept = checkpoints.parameter_arrays(net)
+    before = net(mx.nd.ones((1, 16, 8, 8))).asnumpy()
+    net.weight.set_data(mx.nd.zeros(net.weight.shape))
+    assert not net(mx.nd.ones((1, 16, 8, 8))).asnumpy().any()
+    checkpoints.set_parameters(net, kept)
+    np.testing.assert_array_equal(net(mx.nd.ones((1, 16, 8, 8))).asnumpy(), before)
+    np.testing.assert_array_equal(checkpoints.parameter_arrays(net)['weight'], kept['weight'])
+
+
 def test_parameters_go_into_a_network_of_the_same_build_only():
     one, other = dense(2), dense(2)
     checkpoints.set_parameters(other, checkpoints.parameter_arrays(one))

@@ -1,0 +1,110 @@
+"""A network of the table as a task of the training program."""
+
+from typing import NamedTuple
+
+import mxnet as mx
+import numpy as np
+from common.errors import OptionError
+from common.options import positive_float, positive_int
+from common.task import Task
+from mxnet import gluon
+from torchfold.data import LAYOUT
+
+from .data import images_of, read_splits
+from .network import DynamicNetwork
+from .networks import NETWORKS, SAMPLE, build, draw_samples
+
+__all__ = ['DynamicTask', 'Figures']
+
+_COUNTS = {'train': 12000, 'dev': 300, 'test': 1000}
+
+
+class Figures(NamedTuple):
+    """Shares of answers that are right and of samples whose path is not the longest one, and the
+    mean of exits, blocks or words that a sample takes."""
+
+    right: float
+    early: float
+    units: float
+
+    def __str__(self) -> str:
+        return f'right {self.right:.4f}  early {self.early:.4f}  units {self.units:.2f}'
+
+
+class DynamicTask(Task):
+    """What an image shows. One sample is one image; in training a minibatch goes one way."""
+
+    name = 'dynamic'
+    description = 'Train a network whose path depends on what it computes (MNIST).'
+    sample = SAMPLE
+    layout = LAYOUT
+    unit, units = 'image', 'images'
+    columns = {'right': 'right', 'early': 'early', 'units': 'units'}
+    best_by = 'right'
+    batched = False
+    defaults = {'lr': 5e-3, 'batch_size': 32, 'epochs': 5}
+    shape = ('network',)
+    training = (*Task.training, 'threshold', 'train_images')
+
+    @classmethod
+    def add_options(cls, data, model) -> None:
+        names = list(NETWORKS)
+        text = f'one of {", ".join(names)}'
+        model.add_argument('--network', choices=names, default=names[0], metavar='NAME', help=text)
+        model.add_argument(
+            '--threshold',
+            type=positive_float,
+            metavar='P',
+            help='exit, or run a block, where the probability is above it (default: 0.9, 0.5)',
+        )
+        counts = {'train': 'digits: all; canvases: 12000', 'dev': '300', 'test': '1000'}
+        for split, default in counts.items():
+            data.add_argument(
+                f'--{split}-images',
+                type=positive_int,
+                metavar='N',
+                help=f'images of {split} (default: {default})',
+            )
+
+    def __init__(self, options, state=None):
+        self.options = options
+        self.samples = {}
+        if options.threshold is not None and NETWORKS[options.network].canvases:
+            raise OptionError(f'--threshold: {options.network} says words until the end symbol')
+        for split, digits in read_splits(options.data).items():
+            count = getattr(options, f'{split}_images') or _COUNTS[split]
+            self.samples[split] = draw_samples(options.network, digits, split, count)
+
+    def state(self):
+        return {}
+
+    def build(self) -> DynamicNetwork:
+        options = self.options
+        mx.random.seed(options.seed)
+        sizes = {} if options.threshold is None else {'threshold': options.threshold}
+        network = build(options.network, options.ctx, **sizes)
+        self._most, self._units = network.most, network.units
+        return network
+
+    def criterion(self) -> gluon.HybridBlock:
+        return gluon.loss.SoftmaxCrossEntropyLoss()
+
+    def loss(self, net, criterion, sample):
+        return self.loss_all(net, criterion, [sample])[0]
+
+    def loss_all(self, net, criterion, samples):
+        """Of a minibatch as one array."""
+        images = mx.nd.array(images_of(samples), ctx=self.options.ctx)
+        return [net.losses(images, [sample.target for sample in samples], criterion)]
+
+    def predict(self, net, sample):
+        """Whether the answer is right, and how many units it took."""
+        result = net(mx.nd.array(images_of([sample]), ctx=self.options.ctx))
+        return mx.nd.array([net.judge(result, sample.target)])
+
+    def measure(self, rows: np.ndarray, samples) -> Figures:
+        right, units = rows.mean(axis=0)
+        return Figures(float(right), float((rows[:, 1] < self._most).mean()), float(units))
+
+    def describe(self) -> str:
+        return f'{self.options.network}, at most {self._most} {self._units}'

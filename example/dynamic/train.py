@@ -1,0 +1,24 @@
+"""Train a network whose path depends on what it computes, by name (MNIST); see --help."""
+
+import sys
+from pathlib import Path
+
+if __package__ in (None, ''):  # run as a program: modules are found by package name
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+from typing import Optional, Sequence
+
+from common.program import run_program
+
+from dynamic.task import DynamicTask
+
+__all__ = ['main']
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """Command line; gives the exit status."""
+    return run_program(DynamicTask, arguments)
+
+
+if __name__ == '__main__':
+    sys.exit(main())
