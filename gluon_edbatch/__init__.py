@@ -62,6 +62,7 @@ __all__ = [
     'AutoBatchMixin',
     'BatchError',
     'BeamScheduler',
+    'BundleError',
     'COMPILED',
     'CachedScheduler',
     'Cause',

@@ -1,8 +1,8 @@
 """Models of the examples with and without MXNet: exported, compared, and timed in turns.
 
-    python scripts/exported.py write DIR [--data DATA]     # where gluon_edbatch is
-    python scripts/exported.py check DIR                   # where gluon_edbatch_runtime is
-    python scripts/exported.py compare DIR --other PYTHON  # both: PYTHON is that of the latter
+python scripts/exported.py write DIR [--data DATA]     # where gluon_edbatch is
+python scripts/exported.py check DIR                   # where gluon_edbatch_runtime is
+python scripts/exported.py compare DIR --other PYTHON  # both: PYTHON is that of the latter
 """
 
 import argparse
@@ -12,6 +12,7 @@ import random
 import subprocess
 import sys
 import time
+from collections import Counter
 from importlib import import_module
 from pathlib import Path
 from statistics import median
@@ -21,7 +22,7 @@ from zlib import crc32
 for _name in ('OMP_NUM_THREADS', 'OPENBLAS_NUM_THREADS', 'MKL_NUM_THREADS'):
     os.environ.setdefault(_name, '1')
 
-import numpy as np
+import numpy as np  # noqa: E402  reads how many threads it has
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / 'example')]
@@ -31,9 +32,10 @@ try:
 except ImportError:
     import gluon_edbatch_runtime as edb
 
-from lattice.encode import tags
-from tree_lstm.encode import relatedness
-from tree_sst.encode import classes
+import tagger.encode  # noqa: E402
+from lattice.encode import tags  # noqa: E402
+from tree_lstm.encode import relatedness  # noqa: E402
+from tree_sst.encode import classes  # noqa: E402
 
 SECONDS = 0.8
 SCHEDULERS = 'agenda', 'agenda-remaining', 'beam', 'depth', 'sufficient', 'unbatched'
@@ -63,6 +65,13 @@ def item_of(tree: Any) -> List[Any]:
     """A tree as JSON."""
     kind = getattr(tree, 'kind', 0)
     return [tree.token, kind, [item_of(child) for child in tree.children]]
+
+
+class Token(NamedTuple):
+    """A word as the functions of the examples read it: by its id, or spelt."""
+
+    word: int
+    chars: List[int]
 
 
 class Case(NamedTuple):
@@ -157,8 +166,41 @@ def build_lattice_net(*sizes: int) -> Any:
     return LatticeTagger('lstm', *sizes)
 
 
-def _zeros(sizes: Sequence[int]) -> List[np.ndarray]:
-    return [np.zeros((1, sizes[-1]), np.float32)] * 2
+def make_tagger(data: Optional[Path], count: int) -> Any:
+    """Sentences, of which words that occur once are spelt."""
+    from tagger.data import load_split
+
+    folder = data / 'wikiner' if data else ROOT / 'example/tagger/sample'
+    sentences = [each.words for each in load_split(folder / 'train.txt')[:count]]
+    seen = Counter(word for sentence in sentences for word in sentence)
+    words: Dict[str, int] = {}
+    chars: Dict[str, int] = {}
+    samples = [
+        [
+            [words.setdefault(word, len(words)), []]
+            if seen[word] > 1
+            else [-1, [chars.setdefault(char, len(chars)) for char in word]]
+            for word in sentence
+        ]
+        for sentence in sentences
+    ]
+    return samples, [len(words), 9, 64, 50, 2, len(chars), 20]
+
+
+def build_tagger(*sizes: int) -> Any:
+    """The example's model."""
+    from tagger.model import BiLSTMTagger
+
+    return BiLSTMTagger(*sizes)
+
+
+def run_tagger(model: Any, tokens: Any, sizes: Sequence[int]) -> Any:
+    """Scores of its words."""
+    return tagger.encode.tags(model, tokens, _zeros(sizes[3]), _zeros(sizes[2] // 2))
+
+
+def _zeros(width: int) -> List[np.ndarray]:
+    return [np.zeros((1, width), np.float32)] * 2
 
 
 CASES: Dict[str, Case] = {
@@ -169,14 +211,19 @@ CASES: Dict[str, Case] = {
         lambda model, pair, sizes: relatedness(model, *pair),
         256,
     ),
-    'sst': Case(
-        make_sst, build_sst, tree_of, lambda model, tree, sizes: classes(model, tree), 64
-    ),
+    'sst': Case(make_sst, build_sst, tree_of, lambda model, tree, sizes: classes(model, tree), 64),
     'lattice': Case(
         make_lattice,
         build_lattice_net,
         lambda item: Lattice(*item),
-        lambda model, lattice, sizes: tags(model, lattice, _zeros(sizes)),
+        lambda model, lattice, sizes: tags(model, lattice, _zeros(sizes[-1])),
+        64,
+    ),
+    'tagger': Case(
+        make_tagger,
+        build_tagger,
+        lambda item: [Token(*each) for each in item],
+        run_tagger,
         64,
     ),
 }
@@ -195,15 +242,19 @@ def write(folder: Path, data: Optional[Path], minibatches: int) -> None:
         net = case.build(*sizes)
         net.initialize(mx.init.Xavier())
         parsed = list(map(case.parse, samples))
-        for _ in range(5):  # until nothing more is learned
-            scope, values = run_batch(case, net, parsed[: case.batch], sizes)
-        edb.export_cells(net, scope, target / 'bundle')
-        net.save_parameters(str(target / 'net.params'))
+        starts = range(0, len(parsed), case.batch)
+        learning = edb.FSMScheduler()
+        for begin in starts:
+            run_batch(case, net, parsed[begin : begin + case.batch], sizes, learning)
+        learned = edb.FSMScheduler(learning.policies[-1])
         batches, found = [], []
-        for begin in range(0, len(parsed), case.batch):
-            scope, values = run_batch(case, net, parsed[begin : begin + case.batch], sizes)
+        for begin in starts:
+            part = parsed[begin : begin + case.batch]
+            scope, values = run_batch(case, net, part, sizes, learned)
             batches.append(sum(len(schedule) for _, schedule in scope.schedules()))
             found += [value.asnumpy() for value in values]
+        edb.export_cells(net, scope, target / 'bundle')
+        net.save_parameters(str(target / 'net.params'))
         np.save(target / 'expected.npy', np.concatenate(found), allow_pickle=False)
         facts = {'samples': samples, 'sizes': sizes, 'batches': batches}
         (target / 'case.json').write_text(json.dumps(facts))
@@ -214,9 +265,11 @@ def write(folder: Path, data: Optional[Path], minibatches: int) -> None:
 # --- either -------------------------------------------------------------------------------------
 
 
-def run_batch(case: Case, model: Any, samples: Sequence[Any], sizes: Sequence[int]) -> Any:
+def run_batch(
+    case: Case, model: Any, samples: Sequence[Any], sizes: Sequence[int], *scheduler: Any
+) -> Any:
     """The scope of a minibatch, and the values that were computed."""
-    with edb.batching() as scope:
+    with edb.batching(*scheduler) as scope:
         values = [case.run(model, sample, sizes) for sample in samples]
     edb.forward(values)
     return scope, values
@@ -302,9 +355,7 @@ def check(folder: Path) -> int:
 def serve(folder: Path, name: str) -> None:
     """Time minibatches whenever a line comes; print samples a second."""
     case, model, samples, facts = load(folder, name)
-    batches = [
-        samples[begin : begin + case.batch] for begin in range(0, len(samples), case.batch)
-    ]
+    batches = [samples[begin : begin + case.batch] for begin in range(0, len(samples), case.batch)]
     for batch in batches * 5:
         run_batch(case, model, batch, facts['sizes'])
     print('ready', flush=True)

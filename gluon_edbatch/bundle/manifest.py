@@ -1,4 +1,4 @@
-"""A folder of files with a manifest that tells each: written whole or not at all, checked when read.
+"""A folder of files with a manifest that tells each: written whole or not at all, and checked.
 
 ``manifest.json`` has the format and its version, the kind of bundle, a table of all other files
 with their sizes and digests, what the kind has to say (``content``), and a digest of itself. It is
@@ -51,9 +51,10 @@ class BundleWriter:
         self._files: Dict[str, Dict[str, Any]] = {}
 
     def __enter__(self) -> 'BundleWriter':
-        if self._folder.exists() and not (self._folder / NAME).is_file():
-            if not self._folder.is_dir() or any(self._folder.iterdir()):
-                raise BundleError(f'{self._folder} is there, and is no bundle to be replaced')
+        folder = self._folder
+        is_free = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
+        if not (is_free or (folder / NAME).is_file()):
+            raise BundleError(f'{folder} is there, and is no bundle to be replaced')
         self._part.mkdir(parents=True)
         return self
 
@@ -200,18 +201,20 @@ def _fault(manifest: Any, kind: str) -> str:
     files, content = manifest.get('files'), manifest.get('content')
     if not isinstance(files, dict) or not isinstance(content, dict):
         return '"files" and "content" must be objects'
-    for name in files:
-        if name == NAME or Path(name).name != name or name in ('.', '..') or '\\' in name:
+    for name, entry in files.items():
+        if name in ('', '.', '..', NAME) or Path(name).name != name or '\\' in name:
             return f'{name!r} is no name of a file in the bundle'
+        if not isinstance(entry, dict) or type(entry.get('size')) is not int:
+            return f'{name!r} has no size in the table of files'
     return ''
 
 
-def _checked(path: Path, entry: Any) -> bytes:
+def _checked(path: Path, entry: Mapping[str, Any]) -> bytes:
     if not path.is_file():
         raise BundleError(f'{path} is missing, which the manifest has')
-    data, size = path.read_bytes(), entry.get('size')
+    data, size = path.read_bytes(), entry['size']
     if len(data) != size:
-        what = 'truncated' if isinstance(size, int) and len(data) < size else 'another file'
+        what = 'truncated' if len(data) < size else 'another file'
         raise BundleError(f'{path} is {what}: it has {len(data)} bytes, not {brief(size)}')
     if hashlib.sha256(data).hexdigest() != entry.get('sha256'):
         raise BundleError(f'{path} was altered: its digest is not the one in the manifest')
@@ -254,5 +257,5 @@ def shape_of(numbers: Any) -> Sequence[int]:
     if not isinstance(numbers, list) or not all(
         isinstance(size, int) and not isinstance(size, bool) and size >= 0 for size in numbers
     ):
-        raise BundleError(f'{brief(numbers)} is no shape')
+        raise BundleError(f'{brief(numbers)} in the manifest is no shape')
     return tuple(numbers)

@@ -195,12 +195,15 @@ def _split(attrs: Attrs) -> Function:
     def split(x: np.ndarray) -> List[np.ndarray]:
         width, before = x.shape[axis] // parts, (slice(None),) * (axis % x.ndim)
         found = [
-            x[(*before, slice(begin, begin + width))]  # np.split takes ten times as long
-            for begin in range(0, x.shape[axis], width)
+            x[(*before, slice(begin, begin + width))] for begin in range(0, x.shape[axis], width)
         ]
         return [each.squeeze(axis) for each in found] if squeeze else found
 
-    return split
+    def columns(x: np.ndarray) -> List[np.ndarray]:  # np.split takes ten times as long
+        width = x.shape[1] // parts
+        return [x[:, begin : begin + width] for begin in range(0, x.shape[1], width)]
+
+    return columns if axis == 1 and not squeeze else split
 
 
 def _squeeze(attrs: Attrs) -> Function:
@@ -237,8 +240,10 @@ def _sequence_mask(attrs: Attrs) -> Function:
     def mask(x: np.ndarray, lengths: Optional[np.ndarray] = None) -> np.ndarray:
         if lengths is None:
             return x.copy()
-        kept = np.arange(x.shape[axis])[:, None] < lengths if axis == 0 else (
-            np.arange(x.shape[1]) < lengths[:, None]
+        kept = (
+            np.arange(x.shape[axis])[:, None] < lengths
+            if axis == 0
+            else (np.arange(x.shape[1]) < lengths[:, None])
         )
         return np.where(kept.reshape(kept.shape + (1,) * (x.ndim - 2)), x, x.dtype.type(value))
 
@@ -266,6 +271,13 @@ def _leaky(attrs: Attrs) -> Function:
             np.where(x > 0, x, x.dtype.type(slope) * np.expm1(np.minimum(x, 0))), out
         )
     raise NotImplementedError(f'LeakyReLU of the kind {kind}')
+
+
+def _dropout(attrs: Attrs) -> Function:
+    """Outside of training it changes nothing."""
+    if attrs.get('mode') == 'always':
+        raise NotImplementedError('Dropout that is always on')
+    return copied
 
 
 def _transpose(attrs: Attrs) -> Function:
@@ -302,7 +314,6 @@ _UNARY: Dict[str, Function] = {
     '_copy': copied,
     'identity': copied,
     'BlockGrad': copied,
-    'Dropout': copied,  # outside of training
 }
 _BINARY: Dict[str, Function] = {
     'add': np.add,
@@ -318,6 +329,11 @@ _COMPARED: Dict[str, Function] = {
     'lesser': np.less,
     'lesser_equal': np.less_equal,
 }
+
+# Of values, outside of cells: row by row, of values of one shape. Concat is along columns.
+OUTSIDE_OF_CELLS = frozenset(
+    ['Concat', 'tanh', 'sigmoid', 'relu', *[f'broadcast_{name}' for name in _BINARY]]
+)
 
 OPERATORS: Dict[str, Operator] = {
     **{name: _activation(name) for name in ('sigmoid', 'tanh', 'relu', 'softsign')},
@@ -344,6 +360,7 @@ OPERATORS: Dict[str, Operator] = {
         lambda attrs: ACTIVATIONS[attrs['act_type']], elementwise=True, by_value=True
     ),
     'LeakyReLU': Operator(_leaky, elementwise=True, by_value=True),
+    'Dropout': Operator(_dropout, elementwise=True, by_value=True),
     'clip': Operator(_clip, elementwise=True, by_value=True),
     'FullyConnected': Operator(_fully_connected),
     'batch_dot': Operator(_batch_dot),
@@ -362,9 +379,7 @@ OPERATORS: Dict[str, Operator] = {
     'mean': _reduction(np.mean),
     'max': _reduction(np.max),
     'min': _reduction(np.min),
-    'expand_dims': Operator(
-        lambda attrs: lambda x: np.expand_dims(x, attrs['axis']), view=True
-    ),
+    'expand_dims': Operator(lambda attrs: lambda x: np.expand_dims(x, attrs['axis']), view=True),
     'squeeze': Operator(_squeeze, view=True),
     'Reshape': Operator(_reshape, view=True),
     'Flatten': Operator(lambda attrs: lambda x: x.reshape(len(x), -1), view=True),

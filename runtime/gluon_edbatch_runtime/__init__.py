@@ -5,8 +5,9 @@ from .compiled import load
 
 load(f'{__name__}.calls')
 
+from . import nd
 from .bundle.operators import ACTIVATIONS
-from .bundle.program import NotCovered
+from .bundle.program import NotInNumPy
 from .calls import Ragged, Value
 from .cells import load_cells
 from .errors import (
@@ -22,16 +23,16 @@ from .errors import (
 from .programs import load_program
 from .schedule import FSMScheduler, Policy, Scheduler
 from .scope import batching, concat, forward, ragged, stack
-
 from .version import __version__
+
 COMPILED = compiled.all_compiled()
 
 try:
-    from . import _activations
+    from ._activations import sigmoid, tanh
 except ImportError:  # it was installed without a C compiler
     COMPILED = False
 else:
-    ACTIVATIONS.update(sigmoid=_activations.sigmoid, tanh=_activations.tanh)
+    ACTIVATIONS.update(sigmoid=sigmoid, tanh=tanh)
 
 __all__ = [
     'COMPILED',
@@ -39,7 +40,7 @@ __all__ = [
     'BundleError',
     'EdbError',
     'FSMScheduler',
-    'NotCovered',
+    'NotInNumPy',
     'Policy',
     'PolicyError',
     'ProgramError',
@@ -49,11 +50,13 @@ __all__ = [
     'StaleValueError',
     'StepsError',
     'Value',
+    '__version__',
     'batching',
     'concat',
     'forward',
     'load_cells',
     'load_program',
+    'nd',
     'ragged',
     'stack',
 ]

@@ -112,6 +112,18 @@ class Value:
             return array.astype(dtype)
         return array.copy() if copy else array
 
+    def __add__(self, other: Any) -> Any:
+        return self.log.operate('broadcast_add', self, other)
+
+    def __sub__(self, other: Any) -> Any:
+        return self.log.operate('broadcast_sub', self, other)
+
+    def __mul__(self, other: Any) -> Any:
+        return self.log.operate('broadcast_mul', self, other)
+
+    def __truediv__(self, other: Any) -> Any:
+        return self.log.operate('broadcast_div', self, other)
+
     def __float__(self) -> float:
         return float(self.asnumpy().item())
 
@@ -346,6 +358,12 @@ class CallLog:
         self.put_ragged(form, numbers)
         return self.finish(form)
 
+    def appended(self, form, numbers):
+        """A call of these values."""
+        for number in numbers:
+            self.node_args.append(number)
+        return self.finish(form)
+
     def nested(self, form, template, base):
         """Lists and tuples of the results, as `template` has them of their numbers."""
         if type(template) is int:
@@ -369,6 +387,7 @@ class Cell:
         self.first = Prefix()
 
     def __call__(self, *args):
+        """A recorded call in a scope, or one that runs at once."""
         log = _current()
         if log is None:
             return self.at_once(args)

@@ -6,10 +6,11 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from .bundle.program import Program
+from .bundle.program import CellProgram
 from .calls import Form, Store, store_of
+from .errors import RecordError
 
-_FLAT = [{'name': 'edb_input0'}, {'op': '_copy', 'inputs': [[0, 0]]}]
+_FLAT: List[Dict[str, Any]] = [{'name': 'edb_input0'}, {'op': '_copy', 'inputs': [[0, 0]]}]
 
 
 class Argument(NamedTuple):
@@ -55,7 +56,7 @@ class CellType:
     outputs : sequence of Output
     nested
         The results as a call returns them, with the number of an output in the place of each.
-    program : Program
+    program : CellProgram
     fills : bool
         Whether a ragged argument without values is one of zeros.
     bundle
@@ -70,7 +71,7 @@ class CellType:
         arguments: Sequence[Argument],
         outputs: Sequence[Output],
         nested: Any,
-        program: Program,
+        program: CellProgram,
         fills: bool = False,
         bundle: Any = None,
     ):
@@ -124,9 +125,7 @@ class _Forms:
             ]
             form = Form(len(self.forms), cell_type, rows, stores)
             self.forms.append(form)
-            self.form_summaries.extend(
-                (cell_type.serial, rows, len(stores), cell_type.of_many, 0)
-            )
+            self.form_summaries.extend((cell_type.serial, rows, len(stores), cell_type.of_many, 0))
             self.output_rows.extend([store.rows for store in stores])
             cell_type._forms[rows] = form
             return form
@@ -134,6 +133,7 @@ class _Forms:
 
 FORMS = _Forms()
 _concats: Dict[tuple, CellType] = {}
+_operators: Dict[tuple, CellType] = {}
 
 
 def concat_form(store: Store, rows: int) -> Form:
@@ -146,8 +146,51 @@ def concat_form(store: Store, rows: int) -> Form:
             [Argument('flat', *store.arena)],
             [Output(*store.arena, 1)],
             0,
-            Program(_FLAT, [(1, 0)], {}),
+            CellProgram(_FLAT, [(1, 0)], {}),
         )
         FORMS.add(found)
         found = _concats.setdefault(store.arena, found)
     return found.form(rows)
+
+
+def operator_form(op: str, stores: Sequence[Store], attrs: Dict[str, Any]) -> Form:
+    """The form of such a call."""
+    rows = {store.rows for store in stores}
+    if len(rows) != 1:
+        raise RecordError(f'{op} of values with different numbers of rows: {sorted(rows)}')
+    key = (op, *attrs.items(), *[store.arena for store in stores])
+    found = _operators.get(key)
+    if found is None:
+        found = _operators.setdefault(key, _operator(op, stores, attrs))
+    return found.form(rows.pop())
+
+
+def _operator(op: str, stores: Sequence[Store], attrs: Dict[str, Any]) -> CellType:
+    nodes: List[Dict[str, Any]] = [{'name': f'edb_input{place}'} for place in range(len(stores))]
+    inputs = [[place, 0] for place in range(len(stores))]
+    nodes.append({'op': op, 'attrs': attrs, 'inputs': inputs})
+    shown = ', '.join('x'.join(map(str, store.row_shape)) or '1' for store in stores)
+    made = CellType(
+        f'{op}[{shown}]',
+        [Argument('rows', *store.arena) for store in stores],
+        [Output(_row_shape(op, stores, attrs), stores[0].dtype, 1)],
+        0,
+        CellProgram(nodes, [(len(stores), 0)], {}),
+    )
+    FORMS.add(made)
+    return made
+
+
+def _row_shape(op: str, stores: Sequence[Store], attrs: Dict[str, Any]) -> Tuple[int, ...]:
+    """Of the result."""
+    shapes, rest = [store.row_shape for store in stores], {store.row_shape for store in stores}
+    shape = list(shapes[0])
+    if op == 'Concat' and attrs['dim'] <= len(shape):
+        axis = attrs['dim'] - 1
+        rest = {each[:axis] + each[axis + 1 :] for each in shapes if len(each) == len(shape)}
+        rest |= {each for each in shapes if len(each) != len(shape)}
+        shape[axis] = sum(each[axis] for each in shapes if len(each) == len(shape))
+    if len(rest) != 1 or len({store.dtype for store in stores}) != 1:
+        shown = ', '.join(map(str, stores))
+        raise RecordError(f'{op} of values that do not fit: {shown}')
+    return tuple(shape)

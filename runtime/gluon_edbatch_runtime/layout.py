@@ -1,14 +1,15 @@
 """Where the rows of an evaluation lie, batch by batch: what is written is a slice, what is read a
 slice where rows are neighbours, and a gather where not."""
 
-from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
 from .bundle.program import Segments
+from .errors import RecordError
+from .forms import FORMS, CellType
 from .graph.collect import Calls
 from .graph.graph import expand, stable_argsort
-from .forms import FORMS, CellType
 
 
 class Read(NamedTuple):
@@ -42,7 +43,7 @@ class Group(NamedTuple):
         The arena of each output, and the rows of each batch there.
     segments : list of Segments or None
         Of types with ragged arguments.
-    known : list of (int, Read)
+    known : dict of int to KnownRead
         Products of arguments that are there already (see `projections`).
     """
 
@@ -50,7 +51,7 @@ class Group(NamedTuple):
     reads: List[Read]
     writes: List[Tuple[tuple, List[Tuple[int, int]]]]
     segments: Optional[List[Segments]]
-    known: List[Tuple[int, Any]]
+    known: Dict[int, Any]
 
 
 def by_length(
@@ -170,7 +171,7 @@ class Layout:
         begins, reads, segments = calls.offsets[nodes], [], None
         fixed = len(kind.arguments) - kind.of_many
         skipped, counted = 0, np.zeros(len(nodes), np.int64)
-        number = 0
+        number, known = 0, None
         for argument in kind.arguments:
             arena = (argument.row_shape, argument.dtype)
             if argument.kind == 'rows':
@@ -185,9 +186,14 @@ class Layout:
             if argument.kind == 'flat':
                 reads.append(_flat(arena, row_of[values], rows[values], lengths, cuts))
             else:
+                if known is not None and not np.array_equal(known, lengths):
+                    raise RecordError(
+                        f'{kind} got ragged arguments of different lengths in one call'
+                    )
+                known = lengths
                 order, bounds, segments = self._by_rank(place, lengths)
                 reads.append(_read(arena, row_of[values[order]], bounds))
-        return Group(kind, reads, writes, segments, [])
+        return Group(kind, reads, writes, segments, {})
 
     def _of_rows(self, arena, first, counts, cuts) -> Read:
         if len(counts) and counts.max() == 1 == counts.min():

@@ -6,16 +6,16 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 
 from .bundle.program import Segments
-from .calls import NUMBER, CallLog, Form, Value, new_value, store_of
-from .errors import BatchError, StaleValueError
+from .calls import CURRENT, NUMBER, CallLog, Form, Value, new_value, store_of
+from .errors import BatchError, RecordError, StaleValueError
+from .forms import FORMS, CellType, operator_form
 from .graph.collect import Calls, Pending, ancestors, form_table, to_graph
 from .graph.edges import kinds_of
 from .graph.graph import Graph
 from .graph.row_order import arrange
 from .layout import Group, Layout, Read, by_length
-from .projections import Given, project
+from .projections import Given, project, run_distinct
 from .schedule import FSMScheduler, Schedule, Scheduler
-from .forms import FORMS, CellType
 
 
 class Locations:
@@ -142,6 +142,20 @@ class Recording(CallLog):
         store = store_of(array.shape[1:], array.dtype, len(array))
         return new_value(self, store, -2 * len(self.arrays))
 
+    def value(self, given: Any) -> Value:
+        """A value of this recording: of another's, or of an array, a copy."""
+        if isinstance(given, Value):
+            return given if given.log is self else self.array(given.asnumpy())
+        array = np.asarray(given)
+        if not array.ndim:
+            raise RecordError(f'an operator of values takes no numbers, as {given!r}')
+        return self.array(array)
+
+    @staticmethod
+    def operate(op: str, *values: Any) -> Any:
+        """See `operate`."""
+        return operate(op, values)
+
     def read(self, value: Value) -> np.ndarray:
         """The numbers of a value; all that waits is run if they are not there."""
         if value.number < 0:
@@ -162,10 +176,12 @@ class Recording(CallLog):
     def evaluate(self, wanted: Optional[Sequence[int]] = None) -> None:
         """Compute the values `wanted`, or all that wait."""
         if self.void:
-            raise StaleValueError('an exception left the scope of this value before it was computed')
+            raise StaleValueError(
+                'an exception left the scope of this value before it was computed'
+            )
         with self._lock, np.errstate(over='ignore'):  # see `sigmoid`
-            table = form_table(self)  # type: ignore[arg-type]
-            calls = self._pending.calls(self, table)  # type: ignore[arg-type]
+            table = form_table(self)
+            calls = self._pending.calls(self, table)
             known = self.locations.evaluation
             edges = calls.edges(known)
             if wanted is not None:
@@ -219,9 +235,17 @@ class Recording(CallLog):
             arenas[arena].memory[found[number][0] : found[number][1]]
             for arena, found in group.writes
         ]
-        inputs = [_rows(arenas[read.arena].memory, read, number) for read in group.reads]
-        known = {position: product.of(number) for position, product in group.known}
-        group.type.program.run(inputs, outs, segments, known)
+        if group.known and run_distinct(group, number, outs):
+            return
+        program, known = group.type.program, group.known
+        inputs = [
+            None
+            if position in known and program.projections[position].suffices
+            else _rows(arenas[read.arena].memory, read, number)
+            for position, read in enumerate(group.reads)
+        ]
+        products = {position: product.of(number) for position, product in known.items()}
+        program.run(inputs, outs, segments, products)
 
     # --- what the user gave ----------------------------------------------------------------------
 
@@ -258,6 +282,30 @@ class Recording(CallLog):
             np.concatenate([self.locations.row, first]),
             np.concatenate([self.locations.rows, rows]),
         )
+
+
+def operate(op: str, values: Sequence[Any], **attrs: Any) -> Any:
+    """Record an operator of values with equally many rows, or compute it outside of scopes.
+
+    Parameters
+    ----------
+    op : str
+        One of ``bundle.operators.OUTSIDE_OF_CELLS``.
+    values : sequence of Value or numpy.ndarray
+    **attrs
+        Of the operator.
+
+    Raises
+    ------
+    RecordError
+        If shapes do not fit.
+    """
+    scope = CURRENT.get()
+    log = Recording() if scope is None else scope
+    own = [log.value(value) for value in values]
+    form = operator_form(op, [value.store for value in own], attrs)
+    result = log.appended(form, [value.number for value in own])
+    return result.asnumpy() if scope is None else result
 
 
 def table_of_outputs(calls: Calls) -> np.ndarray:
