@@ -1,14 +1,10 @@
 """Step 5: programs written as bundles, which hosts run, with MXNet or without."""
 
-import io
 import json
-import tempfile
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any, Dict, List, Sequence, Set, Tuple, Union
 
 import mxnet as mx
-import numpy as np
 from mxnet.ndarray import NDArray
 
 from ..branching.encoded import (
@@ -17,21 +13,16 @@ from ..branching.encoded import (
     encoded_block,
     encoded_network,
 )
-from ..branching.graph import Network, ProgramGraph, RunNetwork
+from ..branching.graph import ProgramGraph, RunNetwork
 from ..branching.program import BranchingProgram
 from ..branching.structure import decoded, encoded
 from ..bundle.manifest import Bundle, BundleWriter, read_bundle
 from ..errors import BundleError
 from ..subgraph.ir import Subgraph
-from ..subgraph.trace import INPUT
 from .host import MXNetHost
-from .lower import PARAMETER
+from .onnx_format import as_onnx
 
 KIND = 'program'
-_ONNX = (
-    'ONNX is written by the package onnx, older than 1.19, which MXNet 1.9.1 can use: '
-    "pip install 'onnx<1.19'"
-)
 
 
 def write_program(
@@ -68,15 +59,11 @@ def _add_onnx(
 ) -> List[Dict[str, Any]]:
     """A file for each network with the parameters that it has: so weights are constants to those
     who run it, which they lay out as they like."""
-    try:
-        import onnx  # noqa: F401
-    except ImportError:
-        raise BundleError(_ONNX) from None
     entries = []
     for number, own in sorted(_pairs(graph)):
         name = f'network{number}-{len(entries)}.onnx'
         weights = [parameters[place] for place in own]
-        bundle.add(name, _onnx_of(graph.networks[number], weights))
+        bundle.add(name, as_onnx(graph.networks[number], weights))
         entries.append({'network': number, 'parameters': list(own), 'file': name})
     return entries
 
@@ -84,46 +71,6 @@ def _add_onnx(
 def _pairs(graph: ProgramGraph) -> Set[Tuple[int, Tuple[int, ...]]]:
     steps = [step for block in graph.blocks for step in block.steps]
     return {(step.network, step.parameters) for step in steps if isinstance(step, RunNetwork)}
-
-
-def _onnx_of(network: Network, weights: Sequence[NDArray]) -> bytes:
-    """A network in ONNX's format, for any number of samples if it takes several."""
-    import onnx
-
-    graph: Subgraph = network.graph
-    names = [INPUT % place for place in range(len(network.inputs))]
-    taken = [name for name in graph.symbol.list_inputs() if name in names]
-    specs = [network.inputs[names.index(name)] for name in taken]
-    arrays = {PARAMETER % place: weight for place, weight in enumerate(weights)}
-    with tempfile.TemporaryDirectory() as folder, redirect_stdout(io.StringIO()):
-        path = str(Path(folder) / 'network.onnx')
-        try:
-            mx.onnx.export_model(
-                graph.symbol,
-                arrays,
-                [spec.shape for spec in specs],
-                [np.dtype(spec.dtype).type for spec in specs],
-                path,
-                dynamic=network.batched,
-                dynamic_input_shapes=[('samples', *spec.shape[1:]) for spec in specs]
-                if network.batched
-                else None,
-            )
-        except Exception as error:
-            raise BundleError(
-                f'MXNet cannot write a network of {", ".join(sorted(set(graph.operators)))} in '
-                f'the format of ONNX: {type(error).__name__}: {error}'
-            ) from error
-        model = onnx.load(path)
-    _hold(model, set(names))
-    return model.SerializeToString()
-
-
-def _hold(model: Any, inputs: Set[str]) -> None:
-    """Weights that are listed as inputs are no constants to ONNX Runtime."""
-    kept = [each for each in model.graph.input if each.name in inputs]
-    del model.graph.input[:]
-    model.graph.input.extend(kept)
 
 
 class _Held:
