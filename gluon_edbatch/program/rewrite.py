@@ -493,7 +493,13 @@ class _Rewriter:
             return node
         function = self._function(node)
         values = [*node.args, *[each.value for each in node.keywords]]
-        made = self._values([function, *values])
+        if isinstance(function, ast.Attribute):
+            # The method is looked up when its arguments are there: what they call may end the
+            # block, and a method that was kept would be one of an object of that block.
+            owner, *made = self._values([function.value, *values])
+            made = [ast.Attribute(owner, function.attr, ast.Load()), *made]
+        else:
+            made = self._values([function, *values])
         names = [
             self._keep(each.value if isinstance(each, ast.Starred) else each).id for each in made
         ]
