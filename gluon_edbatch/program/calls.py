@@ -9,6 +9,8 @@ import mxnet as mx
 from mxnet import autograd, gluon
 
 from ..errors import ProgramError
+from ..ops.attrs import Attrs
+from ..ops.registry import op_of
 from ..subgraph.fingerprint import has_hooks
 from .rewrite import ITEM, ITEMS, MORE, NOT, OWN, Invoke, flow_of
 from .states import Activation
@@ -55,7 +57,7 @@ class Calls:
 
     def _own(self, container: Any) -> Any:
         """A container that is written into."""
-        if id(container) in self._foreign:
+        if id(container) in self._foreign or type(container) is mx.nd.NDArray:
             raise ProgramError(
                 'something is written into what is not of this call, such as an attribute of the '
                 'model: it would be changed once, while the program is made; return the value'
@@ -75,24 +77,38 @@ class Calls:
             return _SPECIAL[function](builder, *arguments, **keywords)
         if isinstance(function, gluon.Block):
             return _of_block(builder, function, tuple(arguments), keywords)
-        return self._of_function(function, tuple(arguments), keywords)
+        return self._of_function(builder, function, tuple(arguments), keywords)
 
-    def _of_function(self, function: Any, arguments: tuple, keywords: Dict[str, Any]) -> Any:
+    def _of_function(
+        self, builder: Any, function: Any, arguments: tuple, keywords: Dict[str, Any]
+    ) -> Any:
         leaves: List[Any] = []
         _leaves_of((arguments, keywords), leaves)
+        if leaves and type(getattr(function, '__self__', None)) is mx.nd.NDArray:
+            function = getattr(builder.fill(function.__self__), function.__name__)
         operator = _operator_of(function)
         if operator and leaves:
             return apply(operator, *arguments, **keywords)
         owner, own = getattr(function, '__self__', None), getattr(function, '__func__', function)
         if isinstance(owner, Dynamic) or getattr(own, '__module__', '') == Tensor.__module__:
             return function(*arguments, **keywords)
-        if isinstance(own, FunctionType) and (leaves or not _is_of_library(own)):
+        if isinstance(own, FunctionType) and not operator and (leaves or not _is_of_library(own)):
             first = (owner,) if isinstance(function, MethodType) else ()
             return Framed(own, (*first, *arguments), keywords)
         if isinstance(owner, (list, dict, set)) and function.__name__ in _CHANGING:
             self._own(owner)
         _check(function, bool(leaves))
-        return function(*arguments, **keywords)
+        return _as_values(builder, function(*arguments, **keywords))
+
+
+def _as_values(builder: Any, made: Any) -> Any:
+    """What a library made of what is known. An array of it is the sample's from now on, as it may
+    be changed in place, on one way and not on another."""
+    if type(made) is mx.nd.NDArray:
+        return builder.fill(made, anew=True)
+    if type(made) in (list, tuple):
+        return type(made)([_as_values(builder, each) for each in made])
+    return made
 
 
 _CHANGING = frozenset(
@@ -177,9 +193,17 @@ def _is_pure(function: Any) -> bool:
     if _is_hashable(function) and function in _PURE:
         return True
     module = getattr(function, '__module__', None) or ''
-    if 'random' in module or 'time' in module:
+    if 'random' in module or 'time' in module or _draws(function):
         return False
-    return _is_of_library(function) or isinstance(function, type)
+    return _is_of_library(function) or isinstance(function, type) or bool(_operator_of(function))
+
+
+def _draws(function: Any) -> bool:
+    """Whether it is an operator that draws random numbers, whatever it is given."""
+    operator = _operator_of(function)
+    own = [operator, f'_{operator}', f'_random_{operator}'] if operator else []
+    names = [each for each in own if hasattr(mx.nd, each) or hasattr(mx.nd._internal, each)]
+    return any([op_of(each).draws(Attrs(), True) for each in names])
 
 
 def _takes_values(function: Any) -> bool:
@@ -301,7 +325,7 @@ def _array(builder: Any, source: Any, ctx: Any = None, dtype: Any = None) -> Any
     leaves: List[Any] = []
     _leaves_of(source, leaves)
     if not leaves:
-        return mx.nd.array(source, ctx=ctx, dtype=dtype)
+        return _as_values(builder, mx.nd.array(source, ctx=ctx, dtype=dtype))
     if isinstance(source, Tensor):
         return source.astype(dtype or source.dtype)
     flat, shape = _flat(source)

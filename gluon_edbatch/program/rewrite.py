@@ -351,6 +351,8 @@ class _Rewriter:
         if isinstance(target, ast.Subscript):
             target = self._place(target)
         value = self._value(statement.value)
+        if isinstance(target, ast.Name):
+            self._do(ast.Expr(_call(OWN, _load(target.id))))
         self._do(ast.AugAssign(target, statement.op, value))
 
     def _if(self, statement: ast.If) -> None:

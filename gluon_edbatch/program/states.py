@@ -28,6 +28,7 @@ from .values import Dynamic, Number, Tensor
 _PLAIN = (int, bool, str, bytes, type(None), type(Ellipsis), range)
 _BY_REPR = (float, complex, slice)
 _CONTAINERS = (list, tuple, dict, set)
+_REBUILT = (Dynamic, *_CONTAINERS, np.ndarray)
 _NUMBERS = (int, float, bool)
 _SMALL = 1 << 16  # bytes of an array that is compared by what is in it
 
@@ -143,13 +144,15 @@ class _Walk:
             return kind, value
         if kind in _BY_REPR:
             return kind, repr(value)
-        if isinstance(value, (np.ndarray, NDArray)) and not isinstance(value, Tensor):
+        if type(value) is NDArray:
             return _known_array(value)
-        if not isinstance(value, (Dynamic, *_CONTAINERS)) or id(value) in self._foreign:
+        if not isinstance(value, _REBUILT) or id(value) in self._foreign:
             return 'object', id(value)
         if id(value) in self._seen:
             return 'again', self._seen[id(value)]
         self._seen[id(value)] = len(self._seen)
+        if isinstance(value, np.ndarray):
+            return _known_array(value)
         if isinstance(value, Tensor):
             return self._dynamic(value, path)
         if isinstance(value, set):
@@ -190,7 +193,7 @@ class _Rebuilding:
         """A value, or its like."""
         if isinstance(value, Number) or (path in self._widened and type(value) in _NUMBERS):
             return next(self._fresh)
-        if not isinstance(value, (Dynamic, *_CONTAINERS)) or id(value) in self._foreign:
+        if not isinstance(value, _REBUILT) or id(value) in self._foreign:
             return value
         if id(value) not in self._made:
             self._made[id(value)] = self._anew(value, path)
@@ -199,8 +202,8 @@ class _Rebuilding:
     def _anew(self, value: Any, path: Path) -> Any:
         if isinstance(value, Tensor):
             return next(self._fresh)
-        if isinstance(value, set):
-            return set(value)
+        if isinstance(value, (set, np.ndarray)):
+            return value.copy()
         if isinstance(value, tuple):
             items = self._items(value, path)
             return type(value)(*items) if hasattr(value, '_fields') else type(value)(items)
@@ -233,7 +236,7 @@ def known_numbers(state: State, foreign: AbstractSet[int]) -> Dict[Path, Any]:
 
 
 def containers_within(roots: Sequence[Any], children: Callable[[Any], Any]) -> Set[int]:
-    """The ``id`` of each list, dict, set and tuple that can be reached from objects; `children`
+    """The ``id`` of each list, dict, set, tuple and array of NumPy that can be reached from objects; `children`
     gives what an object that is none of them holds."""
     found: Set[int] = set()
     seen: Set[int] = set()
@@ -243,7 +246,9 @@ def containers_within(roots: Sequence[Any], children: Callable[[Any], Any]) -> S
         if id(value) in seen:
             continue
         seen.add(id(value))
-        if isinstance(value, _CONTAINERS):
+        if isinstance(value, np.ndarray):
+            found.add(id(value))
+        elif isinstance(value, _CONTAINERS):
             found.add(id(value))
             waiting += list(value.values()) if isinstance(value, dict) else list(value)
         else:

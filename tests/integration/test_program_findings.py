@@ -2,6 +2,7 @@
 
 import mxnet as mx
 import numpy as np
+import pytest
 from mxnet import gluon
 from programs.case import same
 
@@ -48,3 +49,69 @@ def appends_what_a_call_gives(net, x):
 
 def test_a_method_of_a_list_is_that_of_the_list_when_its_arguments_are_there():
     assert_is_eager(appends_what_a_call_gives)
+
+
+def changes_a_constant_on_one_way(net, x):
+    y = mx.nd.zeros((1, 4))
+    if x.sum() > 0:
+        y += 1
+    return y
+
+
+def adds_up_in_a_constant(net, x):
+    y, z = mx.nd.zeros((1, 4)), mx.nd.array([[1, 2, 3, 4]])
+    for _ in range(2):
+        y += net.dense(x)
+        z *= x.sum().asscalar()
+    return y, z, mx.nd.ones((1, 4)) * x.sum().asscalar()
+
+
+def changes_an_array_of_numpy_on_one_way(net, x):
+    counts = np.zeros(2)
+    same = counts
+    if x.sum() > 0:
+        counts[0] += 1
+    counts += 1
+    return float(counts[0]), float(same[1])
+
+
+@pytest.mark.parametrize(
+    'function',
+    [
+        changes_a_constant_on_one_way,
+        adds_up_in_a_constant,
+        changes_an_array_of_numpy_on_one_way,
+    ],
+)
+def test_what_is_changed_on_one_way_is_not_on_another(function):
+    assert_is_eager(function)
+
+
+def changes_an_array_of_the_model(net, x):
+    y = net.anchor
+    y += 1
+    return y + x
+
+
+def test_an_array_of_the_model_is_not_changed():
+    net = Written(changes_an_array_of_the_model)
+    with pytest.raises(edb.ProgramError, match='not of this call'):
+        edb.compile_program(net, mx.nd.zeros((1, 4)))
+    assert (net.anchor == 1).min().asscalar()
+
+
+def computes_with_constants(net, x):
+    return mx.nd.tanh(net.anchor), net.anchor.tanh() + x, net.anchor.broadcast_like(x)
+
+
+def test_operators_on_what_is_known():
+    assert_is_eager(computes_with_constants)
+
+
+def draws_with_an_operator(net, x):
+    return x + mx.nd.random_uniform(shape=(1, 4))
+
+
+def test_noise_is_no_constant():
+    with pytest.raises(edb.ProgramError, match='each time'):
+        edb.compile_program(Written(draws_with_an_operator), mx.nd.zeros((1, 4)))
