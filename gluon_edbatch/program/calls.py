@@ -402,7 +402,8 @@ def _not(value: Any) -> Any:
 def _items(value: Any) -> Any:
     if isinstance(value, Number):
         raise ProgramError('a number is not something to loop over')
-    return value if isinstance(value, Counted) else list(value)
+    # A list itself: Python goes on with what is appended to it in the loop.
+    return value if isinstance(value, (Counted, list)) else list(value)
 
 
 def _more(items: Any, place: Any) -> Any:

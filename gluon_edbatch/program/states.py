@@ -236,8 +236,8 @@ def known_numbers(state: State, foreign: AbstractSet[int]) -> Dict[Path, Any]:
 
 
 def containers_within(roots: Sequence[Any], children: Callable[[Any], Any]) -> Set[int]:
-    """The ``id`` of each list, dict, set, tuple and array of NumPy that can be reached from objects; `children`
-    gives what an object that is none of them holds."""
+    """The ``id`` of each list, dict, set, tuple and array of NumPy that can be reached from
+    objects; `children` gives what an object that is none of them holds."""
     found: Set[int] = set()
     seen: Set[int] = set()
     waiting = list(roots)

@@ -115,3 +115,15 @@ def draws_with_an_operator(net, x):
 def test_noise_is_no_constant():
     with pytest.raises(edb.ProgramError, match='each time'):
         edb.compile_program(Written(draws_with_an_operator), mx.nd.zeros((1, 4)))
+
+
+def appends_in_a_loop(net, x):
+    rows = [x]
+    for row in rows:
+        if len(rows) < 4 and row.sum() > -5:
+            rows.append(row + 1)
+    return rows
+
+
+def test_a_loop_goes_on_with_what_is_appended():
+    assert_is_eager(appends_in_a_loop)
