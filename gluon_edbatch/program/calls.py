@@ -2,10 +2,12 @@
 
 import inspect
 import math
+from functools import partial, reduce
 from types import FunctionType, MethodType
 from typing import AbstractSet, Any, Callable, Dict, List, NamedTuple
 
 import mxnet as mx
+import numpy as np
 from mxnet import autograd, gluon
 
 from ..errors import ProgramError
@@ -350,7 +352,72 @@ def _is_training(builder: Any) -> bool:
     return builder.shared.training
 
 
+def _isinstance(builder: Any, value: Any, classes: Any) -> bool:
+    """Of a number: what each type says that it could have in eager Gluon."""
+    if not isinstance(value, Number):
+        return isinstance(value, classes)
+    (answer, *others) = {issubclass(each, classes) for each in _TYPES[value.kind]}
+    if others:
+        raise ProgramError(
+            'isinstance of a number of the sample, which eager Gluon has of NumPy or of Python: '
+            'decide by something else'
+        )
+    return answer
+
+
+_TYPES = {'int': (int, np.int64), 'bool': (bool, np.bool_), 'float': (float, np.float32)}
+
+
+def _type(builder: Any, value: Any) -> Any:
+    if isinstance(value, Number):
+        raise ProgramError('type of a number of the sample: decide by something else')
+    return mx.nd.NDArray if isinstance(value, Tensor) else type(value)
+
+
+def _any_or_all(op: str, own: Callable) -> Callable:
+    """Of a list that is there already, so that all can be asked."""
+
+    def ask(builder: Any, values: Any) -> Any:
+        asked = [_truth(each) for each in values]
+        unknown = [each for each in asked if isinstance(each, Number)]
+        known = [each for each in asked if not isinstance(each, Number)]
+        if not unknown or (known and own(known) is (op == 'or')):
+            return own(known)
+        return reduce(partial(calculated, op), unknown)
+
+    return ask
+
+
+def _truth(value: Any) -> Any:
+    """What ``if`` would make of it."""
+    value = _number(None, value)
+    if isinstance(value, Number):
+        return value if value.kind == 'bool' else value != 0
+    return bool(value)
+
+
+def _divmod(builder: Any, value: Any, other: Any) -> Any:
+    value, other = _number(builder, value), _number(builder, other)
+    return value // other, value % other
+
+
+def _full(builder: Any, shape: Any, val: Any, **keywords: Any) -> Any:
+    made = builder.fill(mx.nd.ones(shape, **keywords), anew=True)
+    return made * _number(builder, val)
+
+
 _SPECIAL: Dict[Any, Callable] = {
+    isinstance: _isinstance,
+    type: _type,
+    any: _any_or_all('or', any),
+    all: _any_or_all('and', all),
+    divmod: _divmod,
+    mx.nd.full: _full,
+    math.fabs: lambda builder, value: (
+        abs(float(value))
+        if not isinstance(value, Dynamic)
+        else abs(calculated('float', _number(builder, value)))
+    ),
     float: _converted(float),
     int: _converted(int),
     bool: _converted(bool),

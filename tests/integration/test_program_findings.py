@@ -1,5 +1,7 @@
 """What random programs (`scripts/walk_programs.py`) have found: as few lines as showed it."""
 
+import math
+
 import mxnet as mx
 import numpy as np
 import pytest
@@ -127,3 +129,66 @@ def appends_in_a_loop(net, x):
 
 def test_a_loop_goes_on_with_what_is_appended():
     assert_is_eager(appends_in_a_loop)
+
+
+def computes_with_numbers(net, x):
+    n, m = int(x.argmax(axis=1).asscalar()), float(x.sum().asscalar())
+    return (n + 1) ** -2, divmod(m, 0.7), abs(n), mx.nd.full((1, 4), m), (m > 0) * 2.5
+
+
+def asks_of_several(net, x):
+    n = x.sum().asscalar()
+    return any([n > 1, x.max() > 1.5]), all(each > 0 for each in (n, 2)), any([n > 1, True])
+
+
+@pytest.mark.parametrize('function', [computes_with_numbers, asks_of_several])
+def test_numbers(function):
+    assert_is_eager(function)
+
+
+def asks_for_a_class(net, x):
+    return 1 if isinstance(int(x.argmax(axis=1).asscalar()), int) else 2
+
+
+def asks_for_a_type(net, x):
+    return 1 if type(x.sum().asscalar()) is float else 2
+
+
+def adds_truth_values(net, x):
+    return (x.sum().asscalar() > 0) + (x.max().asscalar() > 1)
+
+
+@pytest.mark.parametrize('function', [asks_for_a_class, asks_for_a_type, adds_truth_values])
+def test_what_numpy_and_python_do_differently_is_refused(function):
+    with pytest.raises(edb.ProgramError, match='something else|int.a. . int.b.'):
+        edb.compile_program(Written(function), mx.nd.zeros((1, 4)))
+
+
+def takes_a_power(net, x):
+    n = int(x.sum().asscalar())
+    return 2**n
+
+
+def takes_a_root(net, x):
+    return math.sqrt(x.sum().asscalar())
+
+
+def multiplies(net, x):
+    n = int(x.sum().asscalar())
+    for _ in range(7):
+        n = n * n
+    return n
+
+
+@pytest.mark.parametrize(
+    'function, element, message',
+    [
+        (takes_a_power, -1.0, 'negative'),
+        (takes_a_root, -1.0, 'sqrt'),
+        (multiplies, 4.0, '64 bits'),
+    ],
+)
+def test_numbers_that_are_none_here(function, element, message):
+    program = edb.compile_program(Written(function), mx.nd.zeros((1, 4)))
+    with pytest.raises(edb.ProgramError, match=message):
+        program([mx.nd.full((1, 4), element)])
