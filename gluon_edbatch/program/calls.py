@@ -14,9 +14,9 @@ from ..errors import ProgramError
 from ..ops.attrs import Attrs
 from ..ops.registry import op_of
 from ..subgraph.fingerprint import has_hooks
-from .rewrite import ITEM, ITEMS, MORE, NOT, OWN, Invoke, flow_of
+from .rewrite import IN, ITEM, ITEMS, MORE, NOT, OWN, Invoke, flow_of
 from .states import Activation
-from .values import Dynamic, Number, Tensor, apply, calculated
+from .values import Dynamic, Number, Tensor, apply, calculated, kind_of
 
 
 class Framed(NamedTuple):
@@ -55,7 +55,14 @@ class Calls:
 
     def __init__(self, foreign: AbstractSet[int]):
         self._foreign = foreign
-        self.functions = {NOT: _not, ITEMS: _items, MORE: _more, ITEM: _item, OWN: self._own}
+        self.functions = {
+            NOT: _not,
+            IN: _in,
+            ITEMS: _items,
+            MORE: _more,
+            ITEM: _item,
+            OWN: self._own,
+        }
 
     def _own(self, container: Any) -> Any:
         """A container that is written into."""
@@ -464,6 +471,21 @@ def _not(value: Any) -> Any:
     if isinstance(value, Tensor):
         value = value.asscalar()
     return calculated('not', value) if isinstance(value, Number) else not value
+
+
+def _in(value: Any, holder: Any) -> Any:
+    """Whether a number is one of others."""
+    leaves: List[Any] = []
+    _leaves_of((value, holder), leaves)
+    if not leaves or (not isinstance(value, Dynamic) and isinstance(holder, dict)):
+        return value in holder
+    if any([isinstance(each, Tensor) for each in leaves]) or isinstance(holder, (dict, set)):
+        raise ProgramError('in of a value of the sample: only of a number in a list or tuple')
+    unknown = [each == value for each in holder if isinstance(each, Number) or kind_of(each)]
+    if any([each is True for each in unknown]):
+        return True
+    unknown = [each for each in unknown if isinstance(each, Number)]
+    return reduce(partial(calculated, 'or'), unknown) if unknown else False
 
 
 def _items(value: Any) -> Any:

@@ -4,6 +4,7 @@ Two ways of getting somewhere are one where all that Python knows is the same: t
 code, and the variables but for values of the sample. So branches meet again, and loops end.
 """
 
+from collections import abc
 from typing import (
     AbstractSet,
     Any,
@@ -22,6 +23,7 @@ import numpy as np
 from mxnet.ndarray import NDArray
 
 from ..branching.graph import NumberSpec, Spec, TensorSpec
+from ..errors import ProgramError
 from .rewrite import CodeBlock, Flow
 from .values import Dynamic, Number, Tensor
 
@@ -30,6 +32,7 @@ _BY_REPR = (float, complex, slice)
 _CONTAINERS = (list, tuple, dict, set)
 _REBUILT = (Dynamic, *_CONTAINERS, np.ndarray)
 _NUMBERS = (int, float, bool)
+_USED_UP = (abc.Iterator, abc.KeysView, abc.ItemsView, abc.ValuesView)
 _SMALL = 1 << 16  # bytes of an array that is compared by what is in it
 
 Path = Tuple[Any, ...]  # where a value is: the activation, the variable, then places in containers
@@ -146,6 +149,11 @@ class _Walk:
             return kind, repr(value)
         if type(value) is NDArray:
             return _known_array(value)
+        if isinstance(value, _USED_UP):
+            raise ProgramError(
+                'an iterator, or a view of a dict, is kept in a variable while a value decides: '
+                'make a list of it'
+            )
         if not isinstance(value, _REBUILT) or id(value) in self._foreign:
             return 'object', id(value)
         if id(value) in self._seen:

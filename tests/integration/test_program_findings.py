@@ -192,3 +192,39 @@ def test_numbers_that_are_none_here(function, element, message):
     program = edb.compile_program(Written(function), mx.nd.zeros((1, 4)))
     with pytest.raises(edb.ProgramError, match=message):
         program([mx.nd.full((1, 4), element)])
+
+
+def is_one_of(net, x):
+    n, rows = int(x.argmax(axis=1).asscalar()), {'a': x}
+    return (
+        n in (1, 2),
+        n not in [0, n + 1, None],
+        'a' in rows,
+        3 in [n, 4],
+        not (n in (1, 5) or n == 2),
+    )
+
+
+def test_a_number_that_is_one_of_several():
+    assert_is_eager(is_one_of)
+
+
+def keeps_an_iterator(net, x):
+    pairs = zip([1, 2], [3, 4])
+    if x.sum() > 0:
+        x = x + 1
+    return x, [one + other for one, other in pairs]
+
+
+def keeps_a_view(net, x):
+    rows = {'a': x}
+    items = rows.items()
+    if x.sum() > 0:
+        rows['b'] = x
+    return [key for key, _ in items]
+
+
+@pytest.mark.parametrize('function', [keeps_an_iterator, keeps_a_view])
+def test_what_one_way_would_use_up_is_refused(function):
+    with pytest.raises(edb.ProgramError, match='make a list'):
+        edb.compile_program(Written(function), mx.nd.zeros((1, 4)))
