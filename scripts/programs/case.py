@@ -15,7 +15,6 @@ import numpy as np
 from mxnet import autograd, gluon
 
 import gluon_edbatch as edb
-from gluon_edbatch.branching.graph import Choose
 
 from .constructs import constructs, depth
 from .source import Program, Writer
@@ -123,7 +122,7 @@ def judged(program: Program, folder: Path, number: int) -> Tuple[str, str, Dict[
         return DIFFERS, f'compile_program: {_named(error)}', facts
     facts.update(_facts(compiled))
     why = _compared(net, compiled, samples, expected, facts)
-    if not why and number % 3 == 0:
+    if not why and number % 2 == 0:
         why = _compared_gradients(net, compiled, samples, facts)
     if why and _is_near(net, samples, expected):
         return NEAR, why, facts
@@ -167,12 +166,11 @@ def _sample(arguments: Tuple[str, ...], seed: int, number: int) -> Tuple[Any, ..
 
 
 def _facts(compiled: Any) -> Dict[str, float]:
-    graph = compiled._graphs[False][0]
-    return {
-        'blocks': len(graph.blocks),
-        'networks': len(graph.networks),
-        'branches': sum([isinstance(block.end, Choose) for block in graph.blocks]),
-    }
+    """From what a program shows of itself."""
+    first, *lines = str(compiled).splitlines()
+    blocks, networks = map(int, re.findall(r'\d+', first)[:2])
+    branches = sum([line.strip().startswith('if ') for line in lines])
+    return {'blocks': blocks, 'networks': networks, 'branches': branches}
 
 
 # --- comparing -----------------------------------------------------------------------------------
@@ -189,7 +187,7 @@ def _compared(
     before = [[array.asnumpy() for array in sample] for sample in samples]
     try:
         results = compiled(samples)
-        facts['parted'] = float(len({_shape_of(each) for each in expected}) > 1)
+        facts['parted'] = sum([min(ways) > 0 for ways in compiled.report().paths.values()])
         for number, (sample, wanted, got) in enumerate(zip(samples, expected, results)):
             same(f'sample {number}', wanted, got, _TOLERANCE)
             (alone,) = compiled([sample])
@@ -202,15 +200,6 @@ def _compared(
         if not all(map(np.array_equal, [array.asnumpy() for array in sample], arrays)):
             return f'the arrays of sample {number} are changed'
     return ''
-
-
-def _shape_of(value: Any) -> str:
-    """What tells that samples went other ways: structure, integers and truth values."""
-    if isinstance(value, (list, tuple)):
-        return f'{type(value).__name__}{[_shape_of(each) for each in value]}'
-    if isinstance(value, dict):
-        return f'dict{[(key, _shape_of(each)) for key, each in value.items()]}'
-    return repr(value) if _kind(value) in ('bool', 'int') else _kind(value)
 
 
 def same(where: str, expected: Any, got: Any, tolerance: float = _TOLERANCE) -> None:
@@ -227,6 +216,8 @@ def same(where: str, expected: Any, got: Any, tolerance: float = _TOLERANCE) -> 
             raise Difference(f'{where}: {_brief(expected)} became {_brief(got)}')
         for key, value in expected.items():
             same(f'{where}[{key!r}]', value, got[key], tolerance)
+    elif _kind(expected) == 'int' and _kind(got) == 'float' and expected == got:
+        pass  # min or max of an integer and a float: a program's number has one type
     elif _kind(expected) != _kind(got):
         raise Difference(f'{where}: {_brief(expected)} became {_brief(got)}')
     elif _kind(expected) == 'float':

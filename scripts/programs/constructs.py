@@ -115,7 +115,7 @@ def _of_call(node: ast.Call, method: str) -> Iterator[str]:
     if node.keywords:
         yield 'keyword argument'
     if isinstance(function, ast.Name):
-        yield f'call of {name}'
+        yield f'call of {name.rstrip("0123456789")}'
     elif name == f'self.{method}':
         yield 'recursion'
     elif name.startswith(('self.step', 'self.deeper')):

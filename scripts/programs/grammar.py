@@ -17,6 +17,7 @@ int      an integer; the same
 known    an integer from 0 to 3 that is known when the program is compiled
 bool     a truth value
 cond     what may stand behind if: a truth value, number, or an array of one element
+block    a layer or other block of a row
 text     'a' or 'b'
 rows     a list of rows, at least one; nums: of numbers
 table    a dict of rows, with keys 'a' and 'b' at least; counts: of numbers
@@ -96,6 +97,10 @@ _FRESH = [
     (0.5, 'mx.nd.broadcast_mul(<row>, <one>.reshape((1, 1))).tanh()'),
     (0.5, 'mx.nd.array([[<num>, <num>, <num>, <num>]])'),
     (0.5, '(mx.nd.ones((1, 4)) * <num>)'),
+    (0.5, 'mx.nd.full((1, 4), <num>)'),
+    (0.7, '(self.anchor + <row>)'),
+    (0.5, '(<row> * self.anchor).tanh()'),
+    (0.3, 'mx.nd.tanh(self.anchor)'),
     (0.5, 'mx.nd.zeros_like(<row>)'),
     (0.3, 'mx.nd.arange(4).reshape((1, 4)) * 0.1'),
     (0.5, 'mx.nd.one_hot(<row>.argmax(axis=1), 4)'),
@@ -109,9 +114,10 @@ _FRESH = [
 GRAMMAR: Dict[str, Kind] = {
     'fresh': Kind([(1, 'mx.nd.tanh(<row?>)'), (1, 'self.dense(<row?>)')], _FRESH),
     'row': Kind(
-        [(0.2, 'mx.nd.zeros((1, 4))'), (0.1, 'mx.nd.ones((1, 4))')],
+        [(0.06, 'mx.nd.zeros((1, 4))'), (0.04, 'mx.nd.ones((1, 4))')],
         [
             (12, '<fresh>'),
+            (3, '<block!>(<row>)'),
             (1, '(<row> if <cond> else <row>)'),
             (1, '<rows>[-1]'),
             (1, '<rows!>[<known> % len(<=>)]'),
@@ -131,6 +137,7 @@ GRAMMAR: Dict[str, Kind] = {
             (0.5, '(<var> := <fresh>)'),
         ],
     ),
+    'block': Kind([(1, 'self.dense')], []),
     'mat': Kind(
         [(0.3, 'mx.nd.ones((3, 4))')],
         [
@@ -197,10 +204,10 @@ GRAMMAR: Dict[str, Kind] = {
             (0.5, 'math.exp(-abs(<num>))'),
             (0.5, 'math.log(abs(<num>) + 1.0)'),
             (0.5, 'math.tanh(<num>)'),
-            (0.3, 'round(<num>, 2)'),
-            (0.2, 'math.sin(<num>)'),
+            (0.03, 'round(<num>, 2)'),
+            (0.02, 'math.sin(<num>)'),
             (0.2, 'math.fabs(<num>)'),
-            (0.2, 'math.pow(abs(<num>) + 0.1, 0.5)'),
+            (0.02, 'math.pow(abs(<num>) + 0.1, 0.5)'),
             (2, '(<num> if <cond> else <num>)'),
             (0.5, '<nums>[0]'),
             (0.5, '<nums!>[<known> % len(<=>)]'),
@@ -215,6 +222,7 @@ GRAMMAR: Dict[str, Kind] = {
             (0.5, '(<bool> + <num>)'),
             (0.5, '(<var> := <num>)'),
             (0.3, 'self.scale * <num>'),
+            (0.3, 'divmod(<num>, 0.7)[1]'),
         ],
     ),
     'int': Kind(
@@ -275,9 +283,10 @@ GRAMMAR: Dict[str, Kind] = {
             (0.3, 'isinstance(<rows>, list)'),
             (0.3, "('c' in <table!>)"),
             (0.3, '(<known> in (1, 2))'),
-            (0.2, '(<int> in (1, 2))'),
-            (0.2, 'any([<bool>, <bool>])'),
-            (0.2, 'all(part > <const> for part in <nums>)'),
+            (0.5, '(<int> in (1, 2))'),
+            (0.3, '(<int> not in [0, <int>])'),
+            (0.5, 'any([<bool>, <bool>])'),
+            (0.5, 'all(part > <const> for part in <nums>)'),
             (0.5, '(<text> == <text>)'),
             (0.5, 'self.flag'),
             (0.5, '(<bool> if <cond> else <bool>)'),
@@ -325,7 +334,7 @@ GRAMMAR: Dict[str, Kind] = {
             (0.5, '([each for each in <nums> if each > <const>] or [<num>])'),
             (0.5, '[k * <num> for k in range(3) if k != 1]'),
             (0.5, '[a - b for a, b in zip(<nums>, <nums>)]'),
-            (0.3, 'sorted(<nums>)'),
+            (0.05, 'sorted(<nums>)'),
             (0.3, 'list({k % 2 for k in range(3)})'),
         ],
     ),

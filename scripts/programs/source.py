@@ -72,6 +72,7 @@ class Base(gluon.Block):
     def __init__(self):
         super().__init__()
         self.flag, self.limit = %(flag)s, 3
+        self.anchor = mx.nd.array([[0.5, -0.3, 0.1, 0.2]])
         with self.name_scope():
             self.dense = gluon.nn.Dense(4, in_units=4, flatten=False)
             self.wide = gluon.nn.Dense(8, in_units=4, activation='relu')
@@ -189,7 +190,7 @@ class Writer:
         """One of a kind."""
         variables = [] if kind == 'fresh' else scope.of(kind)
         methods = [] if self._in_part else [each for each in self._methods if each.gives == kind]
-        if variables and self.random.random() < (_VARIABLES if depth <= 0 else 0.4):
+        if variables and self.random.random() < (_VARIABLES if depth <= 0 else 0.3):
             return self.random.choice(variables)
         if methods and depth > 0 and self.random.random() < 0.12:
             return self._call(self.random.choice(methods), scope, depth)
@@ -339,6 +340,7 @@ class Writer:
             (0.7, self._best),
             (0.5, self._decode),
             (0.5, self._sequence),
+            (0.7, self._add_up),
         ]
         if in_loop:
             simple.append((1, self._leave))
@@ -360,7 +362,7 @@ class Writer:
         )[0]
         names = scope.assignable(kind)
         value = self._value(kind, scope)
-        if names and self.random.random() < 0.5:
+        if names and self.random.random() < 0.7:
             return [f'{self.random.choice(names)} = {value}']
         if kind in ('row', 'num', 'int') and self.random.random() < 0.1:
             return [f'{self._define(kind, scope)} = {self._define(kind, scope)} = {value}']
@@ -539,13 +541,19 @@ class Writer:
     def _over_layers(self, scope: Scope, trips: int) -> Tuple[str, Dict[str, str]]:
         if self._in_part:
             return self._over_range(scope, trips)
-        # A loop over layers hands a name to expressions only by what it computes at once.
-        name, given = self._new('x'), self.expr('row', scope, 1)
-        if self.random.random() < 0.3:
+        layer, part = self._new('layer'), self._new('part')
+        chosen = self.random.randrange(4)
+        if chosen == 0:
+            return f'{layer} in self.layers[:{trips}]', {layer: 'block'}
+        if chosen == 1:
             index = self._new('i')
-            over = f'enumerate([layer({given}) for layer in self.layers])'
-            return f'{index}, {name} in {over}', {index: 'known', name: 'row'}
-        return f'{name} in [part({given}) for part in self.parts]', {name: 'row'}
+            head = f'{index}, {layer} in enumerate(self.layers[:{trips}])'
+            return head, {index: 'known', layer: 'block'}
+        if chosen == 2:
+            head = f'{layer}, {part} in zip(self.layers, self.parts)'
+            return head, {layer: 'block', part: 'block'}
+        row, given = self._new('x'), self.expr('row', scope, 1)
+        return f'{row} in [part({given}) for part in self.parts]', {row: 'row'}
 
     def _over_others(self, scope: Scope, trips: int) -> Tuple[str, Dict[str, str]]:
         chosen = self.random.randrange(5)
@@ -597,6 +605,20 @@ class Writer:
             f'        {best}, {at} = {score}, {i}',
         ]
         scope[at] = 'int'
+        return lines
+
+    def _add_up(self, scope: Scope) -> List[str]:
+        """Rows, in an array that is changed in place."""
+        total, row = self._new('y'), self._new('x')
+        rows = self.expr('rows', scope, 1)
+        inner = scope.inner(**{row: 'row'})
+        lines = [
+            f'{total} = mx.nd.zeros((1, 4))',
+            f'for {row} in {rows}:',
+            f'    if {self.expr("cond", inner)}:',
+            f'        {total} += {self.expr("row", inner)}',
+        ]
+        scope[total] = 'own'
         return lines
 
     def _decode(self, scope: Scope) -> List[str]:

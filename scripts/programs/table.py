@@ -26,7 +26,7 @@ def facts(outcomes: List[Outcome]) -> Dict[str, Any]:
     }
     found['compiled'] = len(compiled)
     found['with branches'] = sum([each['branches'] > 0 for each in compiled])
-    found['samples parted'] = sum([each.get('parted', 0) > 0 for each in compiled])
+    found['with samples that part'] = sum([each.get('parted', 0) > 0 for each in compiled])
     found['most blocks'] = max([each['blocks'] for each in compiled], default=0)
     found['deepest'] = max([each.facts.get('depth', 0) for each in outcomes], default=0)
     seconds = [each['seconds'] for each in compiled]
