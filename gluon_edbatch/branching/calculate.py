@@ -40,6 +40,8 @@ _OPS = {
     'tanh': np.tanh,
 }
 _WHOLE = frozenset('int round floor ceil'.split())
+_ARITHMETIC = frozenset('add sub mul truediv floordiv mod pow neg pos abs'.split())
+_LARGEST = 2.0**63
 _COMPARED = frozenset('lt le gt ge eq ne'.split())
 
 
@@ -56,19 +58,50 @@ def calculate(step: Calculate, operands: List[Any], count: int) -> np.ndarray:
         first, second = operands
         chosen = second > first if op == 'max' else second < first
         return np.where(chosen, second, first)
-    if op in ('truediv', 'floordiv', 'mod') and not np.all(operands[1]):
-        raise ProgramError(f'{step.line}\n  a number is divided by zero')
-    if op in _COMPARED and any([np.isnan(each).any() for each in operands]):
-        raise ProgramError(f'{step.line}\n  what is compared is not a number (NaN)')
-    if op in _WHOLE and not np.isfinite(operands[0]).all():
-        raise ProgramError(f'{step.line}\n  no integer can be made of NaN or infinity')
-    if op in ('sub', 'neg', 'pos', 'add', 'mul') and any([_is_bool(each) for each in operands]):
+    if op in _ARITHMETIC:
         operands = [np.multiply(each, 1) if _is_bool(each) else each for each in operands]
+    wrong = _fault(op, operands)
+    if wrong:
+        raise ProgramError(f'{step.line}\n  {wrong}')
     with np.errstate(all='ignore'):
         made = np.asarray(_OPS[op](*operands))
-    if op in _WHOLE:
-        made = made.astype(np.int64)
+        if made.dtype == np.int64 and op in _ARITHMETIC:
+            _check_size(step, _OPS[op](*[np.asarray(each, np.float64) for each in operands]))
+        if op in _WHOLE:
+            _check_size(step, made)
+            made = made.astype(np.int64)
     return made if made.shape else np.full(count, made)
+
+
+def _fault(op: str, operands: List[Any]) -> str:
+    """What Python has an error for, or no number of these kinds."""
+    if op in ('truediv', 'floordiv', 'mod') and not np.all(operands[1]):
+        return 'a number is divided by zero'
+    if op in _COMPARED and any([np.isnan(each).any() for each in operands]):
+        return 'what is compared is not a number (NaN)'
+    if op in _WHOLE and not np.isfinite(operands[0]).all():
+        return 'no integer can be made of NaN or infinity'
+    if (op == 'sqrt' and np.any(np.less(operands[0], 0))) or (
+        op == 'log' and np.any(np.less_equal(operands[0], 0))
+    ):
+        return f'{op} of a number that has none'
+    return _fault_of_power(*map(np.asarray, operands)) if op == 'pow' else ''
+
+
+def _fault_of_power(base: np.ndarray, exponent: np.ndarray) -> str:
+    whole = base.dtype.kind == exponent.dtype.kind == 'i'
+    if whole and (exponent < 0).any():
+        return 'an integer to the power of a negative one is no integer: write float(n) ** m'
+    if ((base == 0) & (exponent < 0)).any():
+        return 'zero to the power of a negative number'
+    if ((base < 0) & (exponent != np.trunc(exponent))).any():
+        return 'a negative number to the power of one that is no integer'
+    return ''
+
+
+def _check_size(step: Calculate, numbers: Any) -> None:
+    if np.any(np.abs(numbers) >= _LARGEST):
+        raise ProgramError(f'{step.line}\n  an integer has more than 64 bits')
 
 
 def _is_bool(value: Any) -> bool:

@@ -139,14 +139,16 @@ class Builder:
         self._made.append(GiveTensor(place, self._place(number), spec.dtype))
         return Tensor(self, place, spec)
 
-    def fill(self, array: Any) -> Tensor:
-        """A constant as a tensor."""
+    def fill(self, array: Any, anew: bool = False) -> Tensor:
+        """A constant as a tensor, which is one with that of equal ones unless it is made anew."""
         values = array.asnumpy() if isinstance(array, mx.nd.NDArray) else np.asarray(array)
         constant = self.shared.constant(values)
-        if constant not in self._filled:
+        if anew or constant not in self._filled:
             spec = TensorSpec(values.shape, values.dtype.name)
             place = self._new(spec)
             self._made.append(FillTensor(place, constant))
+            if anew:
+                return Tensor(self, place, spec)
             self._filled[constant] = Tensor(self, place, spec, True)
         return self._filled[constant]
 

@@ -2,17 +2,21 @@
 
 import inspect
 import math
+from functools import partial, reduce
 from types import FunctionType, MethodType
 from typing import AbstractSet, Any, Callable, Dict, List, NamedTuple
 
 import mxnet as mx
+import numpy as np
 from mxnet import autograd, gluon
 
 from ..errors import ProgramError
+from ..ops.attrs import Attrs
+from ..ops.registry import op_of
 from ..subgraph.fingerprint import has_hooks
-from .rewrite import ITEM, ITEMS, MORE, NOT, OWN, Invoke, flow_of
+from .rewrite import IN, ITEM, ITEMS, MORE, NOT, OWN, Invoke, flow_of
 from .states import Activation
-from .values import Dynamic, Number, Tensor, apply, calculated
+from .values import Dynamic, Number, Tensor, apply, calculated, kind_of
 
 
 class Framed(NamedTuple):
@@ -51,11 +55,18 @@ class Calls:
 
     def __init__(self, foreign: AbstractSet[int]):
         self._foreign = foreign
-        self.functions = {NOT: _not, ITEMS: _items, MORE: _more, ITEM: _item, OWN: self._own}
+        self.functions = {
+            NOT: _not,
+            IN: _in,
+            ITEMS: _items,
+            MORE: _more,
+            ITEM: _item,
+            OWN: self._own,
+        }
 
     def _own(self, container: Any) -> Any:
         """A container that is written into."""
-        if id(container) in self._foreign:
+        if id(container) in self._foreign or type(container) is mx.nd.NDArray:
             raise ProgramError(
                 'something is written into what is not of this call, such as an attribute of the '
                 'model: it would be changed once, while the program is made; return the value'
@@ -75,24 +86,38 @@ class Calls:
             return _SPECIAL[function](builder, *arguments, **keywords)
         if isinstance(function, gluon.Block):
             return _of_block(builder, function, tuple(arguments), keywords)
-        return self._of_function(function, tuple(arguments), keywords)
+        return self._of_function(builder, function, tuple(arguments), keywords)
 
-    def _of_function(self, function: Any, arguments: tuple, keywords: Dict[str, Any]) -> Any:
+    def _of_function(
+        self, builder: Any, function: Any, arguments: tuple, keywords: Dict[str, Any]
+    ) -> Any:
         leaves: List[Any] = []
         _leaves_of((arguments, keywords), leaves)
+        if leaves and type(getattr(function, '__self__', None)) is mx.nd.NDArray:
+            function = getattr(builder.fill(function.__self__), function.__name__)
         operator = _operator_of(function)
         if operator and leaves:
             return apply(operator, *arguments, **keywords)
         owner, own = getattr(function, '__self__', None), getattr(function, '__func__', function)
         if isinstance(owner, Dynamic) or getattr(own, '__module__', '') == Tensor.__module__:
             return function(*arguments, **keywords)
-        if isinstance(own, FunctionType) and (leaves or not _is_of_library(own)):
+        if isinstance(own, FunctionType) and not operator and (leaves or not _is_of_library(own)):
             first = (owner,) if isinstance(function, MethodType) else ()
             return Framed(own, (*first, *arguments), keywords)
         if isinstance(owner, (list, dict, set)) and function.__name__ in _CHANGING:
             self._own(owner)
         _check(function, bool(leaves))
-        return function(*arguments, **keywords)
+        return _as_values(builder, function(*arguments, **keywords))
+
+
+def _as_values(builder: Any, made: Any) -> Any:
+    """What a library made of what is known. An array of it is the sample's from now on, as it may
+    be changed in place, on one way and not on another."""
+    if type(made) is mx.nd.NDArray:
+        return builder.fill(made, anew=True)
+    if type(made) in (list, tuple):
+        return type(made)([_as_values(builder, each) for each in made])
+    return made
 
 
 _CHANGING = frozenset(
@@ -177,9 +202,17 @@ def _is_pure(function: Any) -> bool:
     if _is_hashable(function) and function in _PURE:
         return True
     module = getattr(function, '__module__', None) or ''
-    if 'random' in module or 'time' in module:
+    if 'random' in module or 'time' in module or _draws(function):
         return False
-    return _is_of_library(function) or isinstance(function, type)
+    return _is_of_library(function) or isinstance(function, type) or bool(_operator_of(function))
+
+
+def _draws(function: Any) -> bool:
+    """Whether it is an operator that draws random numbers, whatever it is given."""
+    operator = _operator_of(function)
+    own = [operator, f'_{operator}', f'_random_{operator}'] if operator else []
+    names = [each for each in own if hasattr(mx.nd, each) or hasattr(mx.nd._internal, each)]
+    return any([op_of(each).draws(Attrs(), True) for each in names])
 
 
 def _takes_values(function: Any) -> bool:
@@ -301,7 +334,7 @@ def _array(builder: Any, source: Any, ctx: Any = None, dtype: Any = None) -> Any
     leaves: List[Any] = []
     _leaves_of(source, leaves)
     if not leaves:
-        return mx.nd.array(source, ctx=ctx, dtype=dtype)
+        return _as_values(builder, mx.nd.array(source, ctx=ctx, dtype=dtype))
     if isinstance(source, Tensor):
         return source.astype(dtype or source.dtype)
     flat, shape = _flat(source)
@@ -326,7 +359,72 @@ def _is_training(builder: Any) -> bool:
     return builder.shared.training
 
 
+def _isinstance(builder: Any, value: Any, classes: Any) -> bool:
+    """Of a number: what each type says that it could have in eager Gluon."""
+    if not isinstance(value, Number):
+        return isinstance(value, classes)
+    (answer, *others) = {issubclass(each, classes) for each in _TYPES[value.kind]}
+    if others:
+        raise ProgramError(
+            'isinstance of a number of the sample, which eager Gluon has of NumPy or of Python: '
+            'decide by something else'
+        )
+    return answer
+
+
+_TYPES = {'int': (int, np.int64), 'bool': (bool, np.bool_), 'float': (float, np.float32)}
+
+
+def _type(builder: Any, value: Any) -> Any:
+    if isinstance(value, Number):
+        raise ProgramError('type of a number of the sample: decide by something else')
+    return mx.nd.NDArray if isinstance(value, Tensor) else type(value)
+
+
+def _any_or_all(op: str, own: Callable) -> Callable:
+    """Of a list that is there already, so that all can be asked."""
+
+    def ask(builder: Any, values: Any) -> Any:
+        asked = [_truth(each) for each in values]
+        unknown = [each for each in asked if isinstance(each, Number)]
+        known = [each for each in asked if not isinstance(each, Number)]
+        if not unknown or (known and own(known) is (op == 'or')):
+            return own(known)
+        return reduce(partial(calculated, op), unknown)
+
+    return ask
+
+
+def _truth(value: Any) -> Any:
+    """What ``if`` would make of it."""
+    value = _number(None, value)
+    if isinstance(value, Number):
+        return value if value.kind == 'bool' else value != 0
+    return bool(value)
+
+
+def _divmod(builder: Any, value: Any, other: Any) -> Any:
+    value, other = _number(builder, value), _number(builder, other)
+    return value // other, value % other
+
+
+def _full(builder: Any, shape: Any, val: Any, **keywords: Any) -> Any:
+    made = builder.fill(mx.nd.ones(shape, **keywords), anew=True)
+    return made * _number(builder, val)
+
+
 _SPECIAL: Dict[Any, Callable] = {
+    isinstance: _isinstance,
+    type: _type,
+    any: _any_or_all('or', any),
+    all: _any_or_all('and', all),
+    divmod: _divmod,
+    mx.nd.full: _full,
+    math.fabs: lambda builder, value: (
+        abs(float(value))
+        if not isinstance(value, Dynamic)
+        else abs(calculated('float', _number(builder, value)))
+    ),
     float: _converted(float),
     int: _converted(int),
     bool: _converted(bool),
@@ -375,10 +473,26 @@ def _not(value: Any) -> Any:
     return calculated('not', value) if isinstance(value, Number) else not value
 
 
+def _in(value: Any, holder: Any) -> Any:
+    """Whether a number is one of others."""
+    leaves: List[Any] = []
+    _leaves_of((value, holder), leaves)
+    if not leaves or (not isinstance(value, Dynamic) and isinstance(holder, dict)):
+        return value in holder
+    if any([isinstance(each, Tensor) for each in leaves]) or isinstance(holder, (dict, set)):
+        raise ProgramError('in of a value of the sample: only of a number in a list or tuple')
+    unknown = [each == value for each in holder if isinstance(each, Number) or kind_of(each)]
+    if any([each is True for each in unknown]):
+        return True
+    unknown = [each for each in unknown if isinstance(each, Number)]
+    return reduce(partial(calculated, 'or'), unknown) if unknown else False
+
+
 def _items(value: Any) -> Any:
     if isinstance(value, Number):
         raise ProgramError('a number is not something to loop over')
-    return value if isinstance(value, Counted) else list(value)
+    # A list itself: Python goes on with what is appended to it in the loop.
+    return value if isinstance(value, (Counted, list)) else list(value)
 
 
 def _more(items: Any, place: Any) -> Any:

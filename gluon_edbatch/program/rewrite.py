@@ -29,7 +29,7 @@ from typing import (
 from ..errors import ProgramError
 
 # Functions that rewritten code calls; no name in Python has a point in it.
-NOT, ITEMS, MORE, ITEM, OWN = '.not', '.items', '.more', '.item', '.own'
+NOT, IN, ITEMS, MORE, ITEM, OWN = '.not', '.in', '.items', '.more', '.item', '.own'
 
 
 class Statement(NamedTuple):
@@ -351,6 +351,8 @@ class _Rewriter:
         if isinstance(target, ast.Subscript):
             target = self._place(target)
         value = self._value(statement.value)
+        if isinstance(target, ast.Name):
+            self._do(ast.Expr(_call(OWN, _load(target.id))))
         self._do(ast.AugAssign(target, statement.op, value))
 
     def _if(self, statement: ast.If) -> None:
@@ -460,11 +462,11 @@ class _Rewriter:
         return self._with_parts(node)
 
     def _plain(self, node: ast.expr) -> ast.expr:
-        """It without ``not``, which is a function here."""
+        """It without ``not`` and ``in``, which are functions here."""
         for each in ast.walk(node):
             if type(each) in _INSTEAD:
                 self._refuse(_INSTEAD[type(each)])  # type: ignore[index]
-        return _Not().visit(copy.deepcopy(node))
+        return _AsFunctions().visit(copy.deepcopy(node))
 
     def _with_parts(self, node: ast.expr) -> ast.expr:
         """The same expression of simple parts."""
@@ -484,16 +486,20 @@ class _Rewriter:
                 setattr(made, field, [each if each is None else next(parts) for each in value])
             else:
                 setattr(made, field, next(parts))
-        if isinstance(made, ast.UnaryOp) and isinstance(made.op, ast.Not):
-            return _call(NOT, made.operand)
-        return made
+        return _as_function(made)
 
     def _value_call(self, node: ast.Call) -> ast.expr:
         if any(isinstance(node.func, ast.Name) and node.func.id == own for own in (ITEMS, MORE)):
             return node
         function = self._function(node)
         values = [*node.args, *[each.value for each in node.keywords]]
-        made = self._values([function, *values])
+        if isinstance(function, ast.Attribute):
+            # The method is looked up when its arguments are there: what they call may end the
+            # block, and a method that was kept would be one of an object of that block.
+            owner, *made = self._values([function.value, *values])
+            made = [ast.Attribute(owner, function.attr, ast.Load()), *made]
+        else:
+            made = self._values([function, *values])
         names = [
             self._keep(each.value if isinstance(each, ast.Starred) else each).id for each in made
         ]
@@ -588,10 +594,27 @@ class _Rewriter:
         return ast.Expr(call, lineno=self._line)
 
 
-class _Not(ast.NodeTransformer):
+def _as_function(node: ast.expr) -> ast.expr:
+    """``not`` and ``in``, of which Python makes a bool at once, as calls."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        return _call(NOT, node.operand)
+    if isinstance(node, ast.Compare) and len(node.ops) == 1:
+        found = _call(IN, node.left, node.comparators[0])
+        if isinstance(node.ops[0], ast.In):
+            return found
+        if isinstance(node.ops[0], ast.NotIn):
+            return _call(NOT, found)
+    return node
+
+
+class _AsFunctions(ast.NodeTransformer):
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
         self.generic_visit(node)
-        return _call(NOT, node.operand) if isinstance(node.op, ast.Not) else node
+        return _as_function(node)
+
+    def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        self.generic_visit(node)
+        return _as_function(node)
 
 
 class _Renamed(ast.NodeTransformer):

@@ -4,6 +4,7 @@ Two ways of getting somewhere are one where all that Python knows is the same: t
 code, and the variables but for values of the sample. So branches meet again, and loops end.
 """
 
+from collections import abc
 from typing import (
     AbstractSet,
     Any,
@@ -22,13 +23,16 @@ import numpy as np
 from mxnet.ndarray import NDArray
 
 from ..branching.graph import NumberSpec, Spec, TensorSpec
+from ..errors import ProgramError
 from .rewrite import CodeBlock, Flow
 from .values import Dynamic, Number, Tensor
 
 _PLAIN = (int, bool, str, bytes, type(None), type(Ellipsis), range)
 _BY_REPR = (float, complex, slice)
 _CONTAINERS = (list, tuple, dict, set)
+_REBUILT = (Dynamic, *_CONTAINERS, np.ndarray)
 _NUMBERS = (int, float, bool)
+_USED_UP = (abc.Iterator, abc.KeysView, abc.ItemsView, abc.ValuesView)
 _SMALL = 1 << 16  # bytes of an array that is compared by what is in it
 
 Path = Tuple[Any, ...]  # where a value is: the activation, the variable, then places in containers
@@ -143,13 +147,20 @@ class _Walk:
             return kind, value
         if kind in _BY_REPR:
             return kind, repr(value)
-        if isinstance(value, (np.ndarray, NDArray)) and not isinstance(value, Tensor):
+        if type(value) is NDArray:
             return _known_array(value)
-        if not isinstance(value, (Dynamic, *_CONTAINERS)) or id(value) in self._foreign:
+        if isinstance(value, _USED_UP):
+            raise ProgramError(
+                'an iterator, or a view of a dict, is kept in a variable while a value decides: '
+                'make a list of it'
+            )
+        if not isinstance(value, _REBUILT) or id(value) in self._foreign:
             return 'object', id(value)
         if id(value) in self._seen:
             return 'again', self._seen[id(value)]
         self._seen[id(value)] = len(self._seen)
+        if isinstance(value, np.ndarray):
+            return _known_array(value)
         if isinstance(value, Tensor):
             return self._dynamic(value, path)
         if isinstance(value, set):
@@ -190,7 +201,7 @@ class _Rebuilding:
         """A value, or its like."""
         if isinstance(value, Number) or (path in self._widened and type(value) in _NUMBERS):
             return next(self._fresh)
-        if not isinstance(value, (Dynamic, *_CONTAINERS)) or id(value) in self._foreign:
+        if not isinstance(value, _REBUILT) or id(value) in self._foreign:
             return value
         if id(value) not in self._made:
             self._made[id(value)] = self._anew(value, path)
@@ -199,8 +210,8 @@ class _Rebuilding:
     def _anew(self, value: Any, path: Path) -> Any:
         if isinstance(value, Tensor):
             return next(self._fresh)
-        if isinstance(value, set):
-            return set(value)
+        if isinstance(value, (set, np.ndarray)):
+            return value.copy()
         if isinstance(value, tuple):
             items = self._items(value, path)
             return type(value)(*items) if hasattr(value, '_fields') else type(value)(items)
@@ -233,8 +244,8 @@ def known_numbers(state: State, foreign: AbstractSet[int]) -> Dict[Path, Any]:
 
 
 def containers_within(roots: Sequence[Any], children: Callable[[Any], Any]) -> Set[int]:
-    """The ``id`` of each list, dict, set and tuple that can be reached from objects; `children`
-    gives what an object that is none of them holds."""
+    """The ``id`` of each list, dict, set, tuple and array of NumPy that can be reached from
+    objects; `children` gives what an object that is none of them holds."""
     found: Set[int] = set()
     seen: Set[int] = set()
     waiting = list(roots)
@@ -243,7 +254,9 @@ def containers_within(roots: Sequence[Any], children: Callable[[Any], Any]) -> S
         if id(value) in seen:
             continue
         seen.add(id(value))
-        if isinstance(value, _CONTAINERS):
+        if isinstance(value, np.ndarray):
+            found.add(id(value))
+        elif isinstance(value, _CONTAINERS):
             found.add(id(value))
             waiting += list(value.values()) if isinstance(value, dict) else list(value)
         else:

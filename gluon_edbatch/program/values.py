@@ -101,6 +101,7 @@ def _wider(*kinds: str) -> str:
     return 'float' if 'float' in kinds else 'int'
 
 
+_ARITHMETIC = frozenset('add sub mul truediv floordiv mod pow neg pos abs'.split())
 _COMPARED = frozenset('lt le gt ge eq ne'.split())
 
 
@@ -109,6 +110,13 @@ def calculated(op: str, *operands: Any) -> Any:
     kinds = [kind_of(each) for each in operands]
     if '' in kinds:
         return NotImplemented
+    if op in _ARITHMETIC and set(kinds) == {'bool'}:
+        raise ProgramError(
+            'arithmetic of truth values alone, of which Python and NumPy (whose numbers asscalar() '
+            'gives) make other things: write int(a) + int(b)'
+        )
+    if op == 'pow' and 'float' not in kinds and type(operands[1]) is int and operands[1] < 0:
+        return calculated('pow', calculated('float', operands[0]), operands[1])
     if op in _COMPARED or op == 'not':
         kind = 'bool'
     elif op in ('truediv', 'float', 'sqrt', 'exp', 'log', 'tanh'):

@@ -1,0 +1,18 @@
+"""Runs cases, one after the other: ``python -m programs.worker SEED NUMBER...`` answers each with a
+line of JSON."""
+
+import json
+import sys
+
+from .case import run_case
+
+
+def main() -> None:
+    """Of the command line."""
+    seed, *numbers = map(int, sys.argv[1:])
+    for number in numbers:
+        print(json.dumps(run_case(seed, number)._asdict()), flush=True)
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,91 @@
+"""Processes that run cases: one that ends, or says nothing for long, is replaced by another."""
+
+import json
+import os
+import queue
+import selectors
+import subprocess
+import sys
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Callable, Deque, Iterable, Iterator, List, Optional
+
+from .case import DIED, Outcome, constructs_of
+
+# Seconds without a word: a program whose compilation takes so long on a busy machine does not end.
+TIMEOUT = 120.0
+_EACH = 100  # cases of a process: what MXNet keeps of each is not much, but some
+_SCRIPTS = Path(__file__).resolve().parents[1]
+
+
+def run_cases(
+    seed: int, numbers: Iterable[int], jobs: int, seen: Callable[[Outcome], None]
+) -> List[Outcome]:
+    """What came of each, in their order; `seen` is called with each as it comes."""
+    waiting: queue.Queue[List[int]] = queue.Queue()
+    everything = list(numbers)
+    size = max(1, min(_EACH, -(-len(everything) // jobs)))
+    for begin in range(0, len(everything), size):
+        waiting.put(everything[begin : begin + size])
+    outcomes: List[Outcome] = []
+
+    def work() -> None:
+        while True:
+            try:
+                some = waiting.get_nowait()
+            except queue.Empty:
+                return
+            for outcome in _outcomes(seed, some):
+                outcomes.append(outcome)
+                seen(outcome)
+
+    with ThreadPoolExecutor(jobs) as pool:
+        for done in [pool.submit(work) for _ in range(jobs)]:
+            done.result()
+    return sorted(outcomes, key=lambda outcome: outcome.number)
+
+
+def _outcomes(seed: int, numbers: List[int]) -> Iterator[Outcome]:
+    left: Deque[int] = deque(numbers)
+    ended: Optional[int] = None
+    while left:
+        process = _started(seed, left)
+        try:
+            for line in _lines(process):
+                left.popleft()
+                yield Outcome(**json.loads(line))
+        finally:
+            ended = process.poll()
+            process.kill()
+            process.wait()
+            process.stdout.close()  # type: ignore[union-attr]
+        if left:
+            number = left.popleft()
+            why = 'it does not end' if ended is None else f'the process ended with {ended}'
+            yield Outcome(number, DIED, why, constructs_of(seed, number), {})
+
+
+def _started(seed: int, numbers: Iterable[int]) -> subprocess.Popen:
+    path = os.pathsep.join([str(_SCRIPTS), os.environ.get('PYTHONPATH', '')])
+    return subprocess.Popen(
+        [sys.executable, '-W', 'ignore', '-m', 'programs.worker', str(seed), *map(str, numbers)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=dict(os.environ, OMP_NUM_THREADS='1', PYTHONPATH=path),
+    )
+
+
+def _lines(process: subprocess.Popen) -> Iterator[bytes]:
+    """Whole lines, until the process ends or says nothing for long."""
+    assert process.stdout
+    unread = b''
+    with selectors.DefaultSelector() as ready:
+        ready.register(process.stdout, selectors.EVENT_READ)
+        while ready.select(TIMEOUT):
+            piece = os.read(process.stdout.fileno(), 1 << 16)
+            if not piece:
+                process.wait()
+                return
+            *lines, unread = (unread + piece).split(b'\n')
+            yield from lines
