@@ -22,7 +22,7 @@ from .values import Dynamic, Number, Tensor, apply, calculated, kind_of
 class Framed(NamedTuple):
     """A function of the user's, to be gone into."""
 
-    function: FunctionType
+    function: Any  # written in Python
     arguments: tuple
     keywords: Dict[str, Any]
 

@@ -129,7 +129,7 @@ class Flow(NamedTuple):
         For ``for`` loops: the name that counts, and the one that holds what the loop is over.
     """
 
-    function: FunctionType
+    function: Any  # a FunctionType, which mypy would bind
     file: str
     blocks: List[CodeBlock]
     places: Dict[str, str]
@@ -465,7 +465,7 @@ class _Rewriter:
         """It without ``not`` and ``in``, which are functions here."""
         for each in ast.walk(node):
             if type(each) in _INSTEAD:
-                self._refuse(_INSTEAD[type(each)])  # type: ignore[index]
+                self._refuse(_INSTEAD[type(each)])
         return _AsFunctions().visit(copy.deepcopy(node))
 
     def _with_parts(self, node: ast.expr) -> ast.expr:

@@ -142,7 +142,7 @@ class _Specialiser:
         self._foreign: Set[int] = containers_within([net], _held)
         self._calls = Calls(self._foreign)
         self._scopes: Dict[FunctionType, Dict[str, Any]] = {}
-        given = Builder(self._shared, specs, '').taken()
+        given: List[Any] = Builder(self._shared, specs, '').taken()
         for tensor in given:
             tensor.shared = True  # with the user
         called = Framed(_called, (net, *unflatten(arguments, iter(given))), {})

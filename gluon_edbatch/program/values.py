@@ -277,7 +277,7 @@ def _method(name: str) -> Any:
 for _name in dir(mx.nd.NDArray):
     if _name not in vars(Tensor) and (_name[:1] != '_' or _name == '_slice'):
         setattr(Tensor, _name, _method(_name))
-Tensor.handle = _method('handle')  # type: ignore[assignment]
+Tensor.handle = _method('handle')
 _ARRAYS = {  # as NDArrays compute, of two arrays, with a number, and of a number with an array
     'add': ('broadcast_add', '_plus_scalar', '_plus_scalar'),
     'sub': ('broadcast_sub', '_minus_scalar', '_rminus_scalar'),
@@ -314,8 +314,8 @@ for _op, (_, _, _reverse) in _ARRAYS.items():
     setattr(Tensor, f'__{_op}__', _array_operator(_op, False))
     if _reverse:
         setattr(Tensor, f'__r{_op}__', _array_operator(_op, True))
-Tensor.__neg__ = lambda self: apply('negative', self)  # type: ignore[attr-defined]
-Tensor.__abs__ = lambda self: apply('abs', self)  # type: ignore[attr-defined]
+Tensor.__neg__ = lambda self: apply('negative', self)
+Tensor.__abs__ = lambda self: apply('abs', self)
 
 
 def _in_place(op: str) -> Callable:
