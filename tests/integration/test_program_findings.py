@@ -274,3 +274,11 @@ def test_a_parameter_is_no_constant():
     net.initialize()
     with pytest.raises(edb.ProgramError, match='HybridBlock'):
         edb.compile_program(net, mx.nd.zeros((1, 4)))
+
+
+def sorts(net, x):
+    return x.sort(), x.sort(is_ascend=False) if x.sum() > 0 else x
+
+
+def test_operators_that_do_harm_in_graphs_are_others():
+    assert_is_eager(sorts)
