@@ -228,6 +228,8 @@ class Builder:
 
 
 def _spec(value: Any) -> TensorSpec:
+    if isinstance(value, Tensor):
+        return value.spec
     return TensorSpec(tuple(value.shape), np.dtype(value.dtype).name)
 
 

@@ -23,7 +23,7 @@ from typing import (
 import numpy as np
 from mxnet.ndarray import NDArray
 
-from ..branching.graph import NumberSpec, Spec, TensorSpec
+from ..branching.graph import NumberSpec, Spec
 from ..errors import ProgramError
 from .rewrite import CodeBlock, Flow
 from .values import Dynamic, Number, Tensor
@@ -186,7 +186,7 @@ def _known_array(array: Any) -> Any:
 def spec_of(value: Any) -> Spec:
     """Of a value, or of a number that counts as one."""
     if isinstance(value, Tensor):
-        return TensorSpec(value.shape, np.dtype(value.dtype).name)
+        return value.spec
     kind = value.kind if isinstance(value, Number) else type(value).__name__
     return NumberSpec(kind)
 
