@@ -170,7 +170,8 @@ class _Joined:
             if not node.is_variable:
                 entries[index] = Entry(len(self.nodes))
                 inputs = tuple(map(moved, node.inputs))
-                self.nodes.append(node._replace(name=f'n{number}_{index}', inputs=inputs))
+                # MXNet's ONNX exporter appends digits: no name of a node is another with digits.
+                self.nodes.append(node._replace(name=f'n{number}_{index}o', inputs=inputs))
             elif node.name in each.parameters:
                 entries[index] = self._parameter(each.parameters[node.name], node.attrs)
             else:

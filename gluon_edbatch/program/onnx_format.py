@@ -18,6 +18,7 @@ from ..subgraph.trace import INPUT
 from .lower import PARAMETER
 
 OPSET = 13  # the last that MXNet 1.9.1 writes; ONNX Runtime reads it
+_FORMAT = 7  # of the time of OPSET
 SAMPLES = 'samples'  # the axis of rows
 
 
@@ -36,6 +37,7 @@ def as_onnx(network: Network, weights: Sequence[NDArray]) -> bytes:
             'the format of ONNX is written by the package onnx, older than 1.19, which MXNet 1.9.1 '
             "can use: pip install 'onnx<1.19'"
         ) from None
+    network = network._replace(graph=_with_names(network.graph))
     with tempfile.TemporaryDirectory() as folder, redirect_stdout(io.StringIO()), _of_opset():
         path = str(Path(folder) / 'network.onnx')
         try:
@@ -49,6 +51,8 @@ def as_onnx(network: Network, weights: Sequence[NDArray]) -> bytes:
         model = onnx.load(path)
     del model.opset_import[1:]
     model.opset_import[0].version = OPSET
+    model.ir_version = _FORMAT
+    _arrange(model, network.graph)
     _hold(model, {INPUT % place for place in range(len(network.inputs))})
     return model.SerializeToString()
 
@@ -70,6 +74,17 @@ def _write(network: Network, weights: Sequence[NDArray], path: str) -> None:
     )
 
 
+def _with_names(graph: Subgraph) -> Subgraph:
+    """MXNet tells by their names from which side numbers are subtracted and divided."""
+    nodes = [
+        node._replace(name=f'{node.op.replace("_scalar", "scalar")}{node.name}')
+        if node.op in ('_rminus_scalar', '_rdiv_scalar')
+        else node
+        for node in graph.nodes
+    ]
+    return Subgraph.of(nodes, graph.heads)
+
+
 @contextmanager
 def _of_opset() -> Iterator[None]:
     """MXNet writes the latest that ``onnx`` knows, by rules of its own time; and takes names of
@@ -86,6 +101,16 @@ def _of_opset() -> Iterator[None]:
     finally:
         defs.onnx_opset_version = latest
         checker.DEFAULT_CONTEXT.opset_imports = known
+
+
+def _arrange(model: Any, graph: Subgraph) -> None:
+    """MXNet writes results in the order of the operators that give them; a number stands behind the
+    name of one that gives several."""
+    written = {each.name: each for each in model.graph.output}
+    names = [(graph.nodes[head.node].name, head.output) for head in graph.heads]
+    ordered = [written.get(name) or written[f'{name}{output}'] for name, output in names]
+    del model.graph.output[:]
+    model.graph.output.extend(ordered)
 
 
 def _hold(model: Any, inputs: Set[str]) -> None:

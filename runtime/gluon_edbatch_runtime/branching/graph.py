@@ -1,0 +1,164 @@
+"""A control-flow graph over static networks, for any number of samples.
+
+Each block takes values of some samples, computes others by a few steps, and hands them on. A value
+is a tensor (rows of an array, so many for each sample) or a number (one for each sample, in float64
+or int64, or a bool). All of it is data: hosts (`machine`) need nothing else.
+"""
+
+from typing import Any, List, NamedTuple, Tuple, Union
+
+Shape = Tuple[int, ...]
+
+
+class TensorSpec(NamedTuple):
+    """A tensor of one sample."""
+
+    shape: Shape
+    dtype: str
+
+
+class NumberSpec(NamedTuple):
+    """A number of one sample: ``'float'``, ``'int'`` or ``'bool'``."""
+
+    kind: str
+
+
+Spec = Union[TensorSpec, NumberSpec]
+
+
+class Network(NamedTuple):
+    """A static network, which several places of a program may run with parameters of their own.
+
+    Attributes
+    ----------
+    graph : Subgraph, or what a host has in its place
+        Of a batch: inputs are named ``edb_input0``, ..., parameters ``edb_parameter0``, ...
+    inputs, outputs : tuple of TensorSpec
+        Of one sample.
+    batched : bool
+        Whether it takes several samples, their rows one after the other; or one at a time.
+    operators : int
+        How many there are in it.
+    """
+
+    graph: Any
+    inputs: Tuple[TensorSpec, ...]
+    outputs: Tuple[TensorSpec, ...]
+    batched: bool
+    operators: int
+
+
+class RunNetwork(NamedTuple):
+    """A network on tensors."""
+
+    network: int
+    parameters: Tuple[int, ...]  # which of the program's
+    inputs: Tuple[int, ...]
+    outputs: Tuple[int, ...]
+
+
+class ReadNumber(NamedTuple):
+    """The only element of a tensor, as a number."""
+
+    output: int
+    input: int
+    kind: str
+
+
+class Calculate(NamedTuple):
+    """A number of numbers; constants are (value,)."""
+
+    output: int
+    op: str
+    operands: Tuple[Union[int, Tuple[Any]], ...]
+    line: str
+
+
+class GiveTensor(NamedTuple):
+    """A number as a tensor of shape (1,)."""
+
+    output: int
+    input: int
+    dtype: str
+
+
+class FillTensor(NamedTuple):
+    """A constant array, for each sample; one of the program's."""
+
+    output: int
+    constant: int
+
+
+Step = Union[RunNetwork, ReadNumber, Calculate, GiveTensor, FillTensor]
+
+
+class Goto(NamedTuple):
+    """On to a block, with values for what it takes; a constant number is (value,)."""
+
+    block: int
+    values: Tuple[Union[int, Tuple[Any]], ...]
+
+
+class Choose(NamedTuple):
+    """To one of two blocks, by a bool of each sample."""
+
+    condition: int
+    then: Goto
+    other: Goto
+    line: str
+
+
+class Finish(NamedTuple):
+    """The result, a nested structure: a number of `values` stands at each leaf."""
+
+    template: Any
+    values: Tuple[Union[int, Tuple[Any]], ...]
+
+
+End = Union[Goto, Choose, Finish]
+
+
+class ProgramBlock(NamedTuple):
+    """Values 0, 1, ... are what it takes.
+
+    Attributes
+    ----------
+    takes : tuple of Spec
+    steps : list of Step
+    end : Goto, Choose or Finish
+    name : str
+        The line of the user's where it begins.
+    """
+
+    takes: Tuple[Spec, ...]
+    steps: List[Step]
+    end: End
+    name: str
+
+
+class ProgramGraph(NamedTuple):
+    """A whole program; block 0 is its entry.
+
+    Attributes
+    ----------
+    blocks : list of ProgramBlock
+        In an order in which what comes first has the smaller number, but for loops.
+    networks : list of Network
+    parameters : list of mxnet.gluon.Parameter
+    constants : list of numpy.ndarray
+    arguments : tuple
+        Template of a sample's arguments (see `subgraph.structure`).
+    """
+
+    blocks: List[ProgramBlock]
+    networks: List[Network]
+    parameters: List[Any]
+    constants: List[Any]
+    arguments: Any
+
+
+def gotos(end: End) -> List[Goto]:
+    """Where an end leads."""
+    if isinstance(end, Choose):
+        return [end.then, end.other]
+    return [end] if isinstance(end, Goto) else []

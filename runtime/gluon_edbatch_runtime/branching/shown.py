@@ -1,0 +1,128 @@
+"""A program, and what samples did in it, for people."""
+
+from collections import Counter
+from typing import Any, Dict, List
+
+from .graph import (
+    Calculate,
+    Choose,
+    Finish,
+    Goto,
+    NumberSpec,
+    ProgramBlock,
+    ProgramGraph,
+    ReadNumber,
+    RunNetwork,
+    Spec,
+)
+from .machine import ProgramMachine
+
+_SIGNS = {
+    'add': '+', 'sub': '-', 'mul': '*', 'truediv': '/', 'floordiv': '//', 'mod': '%', 'pow': '**',
+    'lt': '<', 'le': '<=', 'gt': '>', 'ge': '>=', 'eq': '==', 'ne': '!=',
+}  # fmt: skip
+
+
+class ProgramReport:
+    """What samples did in a program.
+
+    Attributes
+    ----------
+    samples : int
+        How many there were.
+    runs : int
+        Runs of blocks; each had as many samples as came there together.
+    paths : dict of str to list of int
+        For each line that chooses, how many samples went on where the condition is true, and
+        where it is not.
+    near : list of (str, int)
+        Lines and samples (their number in the call) where two numbers that were compared were as
+        good as equal, so that rounding may have decided.
+    effects : dict of str to int
+        What each pass took away when the program was made.
+    """
+
+    def __init__(self) -> None:
+        self.samples = self.runs = 0
+        self.paths: Dict[str, List[int]] = {}
+        self.near: List[Any] = []
+        self.effects: Dict[str, int] = {}
+
+    def add(self, graph: ProgramGraph, machine: ProgramMachine) -> None:
+        """Count what a machine did."""
+        self.samples += sum(machine.ran[0])
+        self.runs += sum(map(len, machine.ran))
+        self.near += machine.near
+        for block, (then, other) in zip(graph.blocks, machine.chosen):
+            if isinstance(block.end, Choose) and then + other:
+                counts = self.paths.setdefault(block.end.line, [0, 0])
+                counts[0] += then
+                counts[1] += other
+
+    def __str__(self) -> str:
+        lines = [f'{self.samples} samples in {self.runs} runs of blocks']
+        width = max(map(len, self.paths), default=0)
+        for line, (then, other) in self.paths.items():
+            lines.append(f'  {line:<{width}}  true {then:6d}  false {other:6d}')
+        for (line, _), count in Counter([(line, 0) for line, _ in self.near]).items():
+            lines.append(f'  {line}: {count} times as good as equal, rounding may have decided')
+        found = ', '.join([f'{name} {count}' for name, count in self.effects.items() if count])
+        return '\n'.join(lines + [f'taken away when it was made: {found or "nothing"}'])
+
+
+def shown(graph: ProgramGraph) -> str:
+    """A program, a block after the other."""
+    lines = [f'{len(graph.blocks)} blocks, {len(graph.networks)} networks']
+    for number, block in enumerate(graph.blocks):
+        takes = ', '.join([f'%{i} {_spec(spec)}' for i, spec in enumerate(block.takes)])
+        lines += [f'block {number} ({takes})    # {block.name}']
+        lines += [f'    {_step(step, graph)}' for step in block.steps]
+        lines += [f'    {each}' for each in _end(block)]
+    return '\n'.join(lines)
+
+
+def _spec(spec: Spec) -> str:
+    return spec.kind if isinstance(spec, NumberSpec) else f'{spec.dtype}{spec.shape}'
+
+
+def _value(place: Any) -> str:
+    return repr(place[0]) if isinstance(place, tuple) else f'%{place}'
+
+
+def _values(places: Any) -> str:
+    return ', '.join(map(_value, places))
+
+
+def _step(step: Any, graph: ProgramGraph) -> str:
+    if isinstance(step, RunNetwork):
+        network = graph.networks[step.network]
+        alone = '' if network.batched else ', one by one'
+        return (
+            f'{_values(step.outputs)} = network {step.network}({_values(step.inputs)})    '
+            f'# {network.operators} operators, {len(step.parameters)} parameters{alone}'
+        )
+    if isinstance(step, Calculate):
+        operands = list(map(_value, step.operands))
+        sign = _SIGNS.get(step.op)
+        made = f' {sign} '.join(operands) if sign else f'{step.op}({", ".join(operands)})'
+        return f'%{step.output} = {made}'
+    if isinstance(step, ReadNumber):
+        return f'%{step.output} = {step.kind} of %{step.input}'
+    source = f'%{step.input}' if hasattr(step, 'input') else f'constant {step.constant}'
+    return f'%{step.output} = array of {source}'
+
+
+def _end(block: ProgramBlock) -> List[str]:
+    end = block.end
+    if isinstance(end, Finish):
+        return [f'return {_values(end.values)}']
+    if isinstance(end, Goto):
+        return [f'go to {_goto(end)}']
+    return [
+        f'if %{end.condition}: go to {_goto(end.then)}    # {end.line}',
+        f'else: go to {_goto(end.other)}',
+    ]
+
+
+def _goto(to: Goto) -> str:
+    return f'block {to.block} ({_values(to.values)})'

@@ -1,0 +1,147 @@
+"""Nested lists, tuples and dicts of arguments and results: taken apart, put together again, and
+written as data."""
+
+from collections import namedtuple
+from typing import Any, Hashable, Iterator, List, Tuple, Union
+
+import numpy as np
+
+from ..errors import BundleError
+
+EQUAL_IF_SAME = frozenset((bool, int, str, bytes, type(None)))  # plain ones of one type
+LEAF = ('leaf',)
+ClassInfo = Union[type, Tuple[type, ...]]
+
+
+def flatten(value: Any, classes: ClassInfo, leaves: List[Any]) -> Tuple:
+    """Append the leaves of `value`, which are of these classes and no bools, to `leaves` and
+    return its template.
+
+    A template is hashable and compares by value: containers with their lengths and keys, `LEAF`
+    where a leaf was, and whatever is neither as `exact` has it.
+
+    Raises
+    ------
+    TypeError
+        If something that is neither container nor leaf cannot be hashed, and so not compared.
+    """
+    if isinstance(value, (list, tuple)):
+        return (type(value),) + tuple(flatten(item, classes, leaves) for item in value)
+    if isinstance(value, dict):
+        return (type(value), tuple(value), exact(tuple(value))) + tuple(
+            flatten(item, classes, leaves) for item in value.values()
+        )
+    if isinstance(value, classes) and not isinstance(value, bool):
+        leaves.append(value)
+        return LEAF
+    hash(value)
+    return ('static', exact(value), value)
+
+
+def unflatten(template: Tuple, leaves: Iterator[Any]) -> Any:
+    """Build what `flatten` took apart, with the next of `leaves` at each leaf."""
+    kind = template[0]
+    if kind == 'leaf':
+        return next(leaves)
+    if kind == 'static':
+        return template[2]
+    if issubclass(kind, dict):
+        return kind(zip(template[1], [unflatten(item, leaves) for item in template[3:]]))
+    items = [unflatten(item, leaves) for item in template[1:]]
+    return kind(*items) if hasattr(kind, '_fields') else kind(items)
+
+
+def exact(constant: Any) -> Hashable:
+    """What is equal for the same constants only: 1 is neither True nor 1.0, 0.0 is not -0.0, but
+    one NaN is as good as another."""
+    kind = type(constant)
+    if kind in EQUAL_IF_SAME:
+        return kind, constant
+    if isinstance(constant, np.generic):
+        return kind, constant.tobytes()
+    if isinstance(constant, (tuple, frozenset)):
+        return kind, (tuple if isinstance(constant, tuple) else frozenset)(map(exact, constant))
+    if isinstance(constant, complex) or (
+        isinstance(constant, float) and not (constant and constant == constant)
+    ):
+        return kind, repr(constant)
+    return kind, constant
+
+
+# --- as data -------------------------------------------------------------------------------------
+
+_PLAIN = (bool, int, str, type(None))
+_CONTAINERS = {'list': list, 'tuple': tuple, 'dict': dict}
+
+
+def encoded(template: Tuple) -> Any:
+    """A template as plain JSON.
+
+    Raises
+    ------
+    BundleError
+        If there is something in it that is no data, such as an object of a class of the user's.
+    """
+    kind = template[0]
+    if template == LEAF:
+        return 'leaf'
+    if kind == 'static':
+        return {'value': encoded_constant(template[2])}
+    if issubclass(kind, dict):
+        keys = [encoded_constant(key) for key in template[1]]
+        return {'dict': keys, 'items': [encoded(item) for item in template[3:]]}
+    items = [encoded(item) for item in template[1:]]
+    if hasattr(kind, '_fields'):
+        return {'named': kind.__name__, 'fields': list(kind._fields), 'items': items}
+    return {'list' if issubclass(kind, list) else 'tuple': items}
+
+
+def decoded(data: Any) -> Tuple:
+    """The template of what `encoded` gave; a named tuple has a class of its own.
+
+    Raises
+    ------
+    BundleError
+        If it gave nothing of the kind.
+    """
+    if data == 'leaf':
+        return LEAF
+    if isinstance(data, dict):
+        if 'value' in data:
+            value = decoded_constant(data['value'])
+            return ('static', exact(value), value)
+        if 'dict' in data:
+            keys = tuple(map(decoded_constant, data['dict']))
+            return (dict, keys, exact(keys), *map(decoded, data['items']))
+        if 'named' in data:
+            made: Any = namedtuple(data['named'], data['fields'])
+            return (made, *map(decoded, data['items']))
+        for name, kind in _CONTAINERS.items():
+            if name in data:
+                return (kind, *map(decoded, data[name]))
+    raise BundleError(f'a structure is described by {str(data)[:60]!r}, which is none')
+
+
+def encoded_constant(value: Any) -> Any:
+    """A number, text or None as plain JSON; floats by their digits, as JSON has no infinity."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float):
+        return {'float': repr(value)}
+    if isinstance(value, tuple):
+        return {'tuple': [encoded_constant(each) for each in value]}
+    if not isinstance(value, _PLAIN):
+        raise BundleError(
+            f'a {type(value).__name__} is among arguments or results: only numbers, texts, None '
+            f'and arrays can be written, in lists, tuples and dicts'
+        )
+    return value
+
+
+def decoded_constant(data: Any) -> Any:
+    """What `encoded_constant` was given."""
+    if isinstance(data, dict):
+        if 'float' in data:
+            return float(data['float'])
+        return tuple(map(decoded_constant, data['tuple']))
+    return data
