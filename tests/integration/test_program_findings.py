@@ -282,3 +282,16 @@ def sorts(net, x):
 
 def test_operators_that_do_harm_in_graphs_are_others():
     assert_is_eager(sorts)
+
+
+def goes_on_for_ever(x):
+    return x if x.sum() > 5 else goes_on_for_ever(x + 1)
+
+
+def calls_what_goes_on_for_ever(net, x):
+    return goes_on_for_ever(x)
+
+
+def test_recursion_that_only_values_end_is_refused_soon():
+    with pytest.raises(edb.ProgramError, match='batching'):
+        edb.compile_program(Written(calls_what_goes_on_for_ever), mx.nd.zeros((1, 4)))
