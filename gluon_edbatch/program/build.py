@@ -16,9 +16,10 @@ from ..branching.graph import (
     Spec,
     TensorSpec,
 )
-from ..errors import ProgramError
+from ..errors import ProgramError, RecordError
 from ..mx.symbols import symbol_function
 from ..subgraph.ir import Subgraph
+from ..subgraph.mended import mended
 from ..subgraph.structure import flatten, unflatten
 from ..subgraph.trace import INPUT, trace_block
 from .draft import Applied, Draft, Made, Place, needed, read_by_end
@@ -47,6 +48,7 @@ class Shared:
         key = id(block), template, tuple(shapes)
         if key not in self._traced:
             graph = trace_block(block, template, len(shapes))
+            graph = graph._replace(subgraph=_harmless(graph.subgraph, shapes))
             self._traced[key] = graph, _specs(graph.subgraph, shapes, graph.parameters)
         return self._traced[key]
 
@@ -61,6 +63,14 @@ class Shared:
                 return number
         self.constants.append(array)
         return len(self.constants) - 1
+
+
+def _harmless(graph: Subgraph, inputs: Sequence[TensorSpec]) -> Subgraph:
+    """Without operators that MXNet cannot have in a graph."""
+    try:
+        return mended(graph, {INPUT % place: spec.shape for place, spec in enumerate(inputs)})
+    except RecordError as error:
+        raise ProgramError(str(error)) from None
 
 
 def _specs(
@@ -163,7 +173,7 @@ class Builder:
         function = getattr(mx.sym, op, None) or symbol_function(op)
         try:
             symbol = function(*own, **named)
-            graph = Subgraph(mx.sym.Group(list(symbol)))
+            graph = _harmless(Subgraph(mx.sym.Group(list(symbol))), list(map(_spec, leaves)))
             specs = _specs(graph, [_spec(each) for each in leaves], {})
         except (mx.base.MXNetError, TypeError, ValueError, AttributeError) as error:
             raise ProgramError(f'{op}: {_first_line(error)}') from None
@@ -218,6 +228,8 @@ class Builder:
 
 
 def _spec(value: Any) -> TensorSpec:
+    if isinstance(value, Tensor):
+        return value.spec
     return TensorSpec(tuple(value.shape), np.dtype(value.dtype).name)
 
 

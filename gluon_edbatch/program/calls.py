@@ -30,7 +30,9 @@ class Framed(NamedTuple):
 def entered(call: Framed, target: str) -> Activation:
     """A function that begins, with its arguments."""
     flow = flow_of(call.function)
-    bound = inspect.signature(call.function).bind(*call.arguments, **call.keywords)
+    bound = inspect.signature(call.function, follow_wrapped=False).bind(
+        *call.arguments, **call.keywords
+    )
     bound.apply_defaults()
     names = dict(bound.arguments)
     closure = call.function.__closure__ or ()
@@ -133,6 +135,11 @@ def _check(function: Any, has_values: bool) -> None:
         raise ProgramError(
             f'{name} gets values of the sample and cannot be gone into: write it with operators '
             f'of mx.nd, or with numbers read by asscalar()'
+        )
+    if isinstance(getattr(function, '__self__', None), gluon.Parameter):
+        raise ProgramError(
+            f'{name} reads a parameter, which would be what it is now for ever: give it to a '
+            f'HybridBlock of its own, which takes it by name'
         )
     if not _is_pure(function):
         raise ProgramError(

@@ -160,7 +160,7 @@ def flow_of(function: FunctionType) -> Flow:
     """
     file, first = function.__code__.co_filename, function.__code__.co_firstlineno
     try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function.__code__)))
     except (OSError, TypeError, SyntaxError) as error:
         raise ProgramError(
             f'{file}:{first}: the source of {function.__qualname__} is not at hand ({error}); '

@@ -37,6 +37,12 @@ from .states import (
 from .values import Dynamic, Known, Number, Tensor
 
 MOST_BLOCKS = 10_000
+MOST_CALLS = 100  # in each other
+_TOO_DEEP = (
+    f'more than {MOST_CALLS} calls are in each other: a function that calls itself has to end by '
+    f'something that is known, such as a depth that it is given; where only values end it, use '
+    f'gluon_edbatch.batching'
+)
 _TOO_MANY = (
     f'more than {MOST_BLOCKS} blocks: something that is no number differs each time that a loop '
     f'begins again, such as a list that grows, and only values end the loop. Give it a bound that '
@@ -257,7 +263,7 @@ class _Specialiser:
             stack[-1] = top._replace(block=end.to)
         elif isinstance(end, Invoke):
             stack[-1] = top._replace(block=end.to)
-            result = _guarded(builder, lambda: self._invoked(builder, end, top))
+            result = _guarded(builder, lambda: self._invoked(builder, end, stack))
             if isinstance(result, Activation):
                 stack.append(result)
                 return None
@@ -271,10 +277,14 @@ class _Specialiser:
                 return self._goto(number, builder, stack)
         return self._goto(number, builder, stack) if stack[-1].block.joins else None
 
-    def _invoked(self, builder: Builder, call: Invoke, top: Activation) -> Any:
+    def _invoked(self, builder: Builder, call: Invoke, stack: List[Activation]) -> Any:
         """What a call gives, or the function that begins."""
-        result = self._calls.result(builder, call, top.names)
-        return entered(result, call.target) if isinstance(result, Framed) else result
+        result = self._calls.result(builder, call, stack[-1].names)
+        if not isinstance(result, Framed):
+            return result
+        if len(stack) > MOST_CALLS:
+            raise ProgramError(_TOO_DEEP)
+        return entered(result, call.target)
 
     def _run(self, builder: Builder, top: Activation, statement: Statement) -> None:
         builder.line = top.flow.site(statement.line)

@@ -4,6 +4,7 @@ Two ways of getting somewhere are one where all that Python knows is the same: t
 code, and the variables but for values of the sample. So branches meet again, and loops end.
 """
 
+import copy
 from collections import abc
 from typing import (
     AbstractSet,
@@ -22,7 +23,7 @@ from typing import (
 import numpy as np
 from mxnet.ndarray import NDArray
 
-from ..branching.graph import NumberSpec, Spec, TensorSpec
+from ..branching.graph import NumberSpec, Spec
 from ..errors import ProgramError
 from .rewrite import CodeBlock, Flow
 from .values import Dynamic, Number, Tensor
@@ -185,7 +186,7 @@ def _known_array(array: Any) -> Any:
 def spec_of(value: Any) -> Spec:
     """Of a value, or of a number that counts as one."""
     if isinstance(value, Tensor):
-        return TensorSpec(value.shape, np.dtype(value.dtype).name)
+        return value.spec
     kind = value.kind if isinstance(value, Number) else type(value).__name__
     return NumberSpec(kind)
 
@@ -215,7 +216,8 @@ class _Rebuilding:
         if isinstance(value, tuple):
             items = self._items(value, path)
             return type(value)(*items) if hasattr(value, '_fields') else type(value)(items)
-        made = self._made[id(value)] = type(value)()  # before its items, which may hold it
+        made = self._made[id(value)] = copy.copy(value)  # before its items, which may hold it
+        made.clear()
         items = self._items(value, path)
         made.update(zip(value, items)) if isinstance(value, dict) else made.extend(items)
         return made

@@ -156,10 +156,10 @@ class Tensor(Dynamic, mx.nd.NDArray):
     It is an NDArray to Python, so that arrays that are known leave arithmetic with it to it.
     """
 
-    __slots__ = ('_dtype', '_shape', 'builder', 'place', 'shared')
+    __slots__ = ('_dtype', '_shape', 'builder', 'place', 'shared', 'spec')
 
     def __init__(self, builder: Any, place: int, spec: Any, shared: bool = False):
-        self.builder, self.place = builder, place
+        self.builder, self.place, self.spec = builder, place, spec
         self._shape, self._dtype = tuple(spec.shape), np.dtype(spec.dtype).type
         self.shared = shared  # with an argument, or as a view: writing into it would show there
 

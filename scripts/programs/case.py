@@ -124,6 +124,9 @@ def judged(program: Program, folder: Path, number: int) -> Tuple[str, str, Dict[
     why = _compared(net, compiled, samples, expected, facts)
     if not why and number % 2 == 0:
         why = _compared_gradients(net, compiled, samples, facts)
+    if not why and number % 4 == 1:
+        why = _compared_when_loaded(compiled, folder, samples, expected)
+        facts['loaded'] = 1
     if why and _is_near(net, samples, expected):
         return NEAR, why, facts
     return (DIFFERS, why, facts) if why else (SAME, '', facts)
@@ -259,6 +262,21 @@ def _brief(value: Any) -> str:
 def _named(error: BaseException) -> str:
     lines = [line for line in str(error).splitlines() if line.strip()]
     return f'{type(error).__name__}: {" / ".join(lines[:3])}'[:600]
+
+
+def _compared_when_loaded(
+    compiled: Any, folder: Path, samples: List[Any], expected: List[Any]
+) -> str:
+    """What differs when the program was written and loaded."""
+    try:
+        loaded_anew = edb.load_program(compiled.export(folder / 'bundle'))
+        for number, pair in enumerate(zip(expected, loaded_anew(samples))):
+            same(f'sample {number} of the loaded program', *pair)
+    except Difference as difference:
+        return str(difference)
+    except Exception as error:
+        return f'the program is written, loaded and called: {_named(error)}'
+    return ''
 
 
 # --- gradients -----------------------------------------------------------------------------------

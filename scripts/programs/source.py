@@ -303,6 +303,8 @@ class Writer:
         body = []
         if self.random.random() < 0.3:
             body.append(f'{self._define("row", scope)} = super().start(x, times={0.5})')
+        if self.random.random() < 0.5:  # so that what comes out has gradients
+            body.append(f'x = {self.expr("fresh", scope)} + self.dense(x)')
         while self._budget > 0:
             body += self._body(scope, 0, False)
         body += self._return(scope)

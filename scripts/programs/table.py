@@ -22,7 +22,7 @@ def facts(outcomes: List[Outcome]) -> Dict[str, Any]:
     compiled = [each.facts for each in outcomes if 'blocks' in each.facts]
     found: Dict[str, Any] = {
         name: sum([each.get(name, 0) for each in compiled])
-        for name in ('blocks', 'networks', 'branches', 'gradients')
+        for name in ('blocks', 'networks', 'branches', 'gradients', 'loaded')
     }
     found['compiled'] = len(compiled)
     found['with branches'] = sum([each['branches'] > 0 for each in compiled])

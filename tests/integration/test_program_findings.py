@@ -1,6 +1,8 @@
 """What random programs (`scripts/walk_programs.py`) have found: as few lines as showed it."""
 
+import functools
 import math
+from collections import defaultdict
 
 import mxnet as mx
 import numpy as np
@@ -228,3 +230,68 @@ def keeps_a_view(net, x):
 def test_what_one_way_would_use_up_is_refused(function):
     with pytest.raises(edb.ProgramError, match='make a list'):
         edb.compile_program(Written(function), mx.nd.zeros((1, 4)))
+
+
+def doubled(function):
+    @functools.wraps(function)
+    def twice(*arguments, **keywords):
+        return function(*arguments, **keywords) * 2
+
+    return twice
+
+
+@doubled
+def turned(x):
+    return x if x.sum() > 0 else -x
+
+
+def calls_what_is_wrapped(net, x):
+    return turned(x)
+
+
+def test_what_wraps_a_function_is_called():
+    assert_is_eager(calls_what_is_wrapped)
+
+
+def has_a_dict_with_defaults(net, x):
+    found = defaultdict(list)
+    found['a'].append(x)
+    if x.sum() > 0:
+        found['b'].append(x + 1)
+    return list(found), found['a'], found['b']
+
+
+def test_a_dict_with_defaults_has_them_behind_a_branch():
+    assert_is_eager(has_a_dict_with_defaults)
+
+
+def reads_a_parameter(net, x):
+    return mx.nd.dot(x, net.dense.weight.data())
+
+
+def test_a_parameter_is_no_constant():
+    net = Written(reads_a_parameter)
+    net.initialize()
+    with pytest.raises(edb.ProgramError, match='HybridBlock'):
+        edb.compile_program(net, mx.nd.zeros((1, 4)))
+
+
+def sorts(net, x):
+    return x.sort(), x.sort(is_ascend=False) if x.sum() > 0 else x
+
+
+def test_operators_that_do_harm_in_graphs_are_others():
+    assert_is_eager(sorts)
+
+
+def goes_on_for_ever(x):
+    return x if x.sum() > 5 else goes_on_for_ever(x + 1)
+
+
+def calls_what_goes_on_for_ever(net, x):
+    return goes_on_for_ever(x)
+
+
+def test_recursion_that_only_values_end_is_refused_soon():
+    with pytest.raises(edb.ProgramError, match='batching'):
+        edb.compile_program(Written(calls_what_goes_on_for_ever), mx.nd.zeros((1, 4)))
