@@ -8,12 +8,14 @@ require_mxnet()
 from . import rnn
 from .api import nd
 from .api.concurrent import run_concurrently, value
+from .api.export import export_cells
 from .api.functional import add_n, concat, each, forward, ragged, stack
 from .api.mixin import AutoBatchMixin
 from .api.reuse import Reuse
 from .api.scope import batching
 from .errors import (
     BatchError,
+    BundleError,
     EdbError,
     PolicyError,
     RecordError,
@@ -85,6 +87,7 @@ __all__ = [
     'compile_options',
     'concat',
     'each',
+    'export_cells',
     'fold_unroll',
     'forward',
     'get_num_threads',

@@ -29,6 +29,11 @@ class PolicyError(EdbError, ValueError):
     """A file is not a policy that can be used; the message names it and says what is wrong."""
 
 
+class BundleError(EdbError, ValueError):
+    """A folder is not a bundle that can be used, or a model cannot become one; the message names
+    it and says what is wrong."""
+
+
 class SampleError(EdbError, RuntimeError):
     """The function of one of the samples of `run_concurrently` raised an exception, the cause.
 

@@ -1,13 +1,15 @@
 """From recorded lists to arrays: the calls that wait, and those of them that are wanted."""
 
-from typing import Dict, FrozenSet, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Dict, FrozenSet, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from ..record.recording import Recording
-from ..subgraph.node_type import NodeType
 from .edges import among, form_columns, needed, number_calls
 from .graph import Graph, expand
+
+if TYPE_CHECKING:  # this room needs NumPy only: gluon_edbatch_runtime has it without MXNet
+    from ..record.recording import Recording
+    from ..subgraph.node_type import NodeType
 
 
 class Calls(NamedTuple):
@@ -96,7 +98,7 @@ _MOST_TABLES = 256
 _tables: Dict[Tuple[bytes, bytes], FormTable] = {}  # of recordings of the same forms
 
 
-def form_table(recording: Recording) -> FormTable:
+def form_table(recording: 'Recording') -> FormTable:
     """The forms met so far."""
     key = bytes(recording.form_summaries), bytes(recording.output_rows)
     table = _tables.get(key)
@@ -117,7 +119,7 @@ class Pending:
         self._seen_nodes = self._seen_lengths = self._seen_values = 0
         self._waiting: Optional[Calls] = None
 
-    def calls(self, recording: Recording, table: FormTable) -> Calls:
+    def calls(self, recording: 'Recording', table: FormTable) -> Calls:
         """All calls that wait, those recorded since the last look included."""
         begin = self._seen_nodes
         if begin == len(recording.node_forms):
@@ -189,7 +191,7 @@ def ancestors(
     return calls, calls.edges(evaluation)
 
 
-def to_graph(kinds: np.ndarray, edges: Edges, types: Sequence[NodeType]) -> Graph:
+def to_graph(kinds: np.ndarray, edges: Edges, types: Sequence['NodeType']) -> Graph:
     """What a scheduler sees: types, and the edges among these calls.
 
     Parameters

@@ -197,23 +197,27 @@ class Policy:
         """The rule that decides in states that are not known, from where a run stands."""
         return UNSEEN[self.unseen](run)
 
+    def content(self) -> Dict[str, Any]:
+        """What `policy_of` makes the same policy of: plain JSON."""
+        rows = [[list(state), kind] for state, kind in sorted(self.table.items())]
+        return {**self._head(), 'table': rows}
+
+    def _head(self) -> Dict[str, Any]:
+        return {
+            'format': FORMAT,
+            'version': VERSION,
+            'encoding': self.encoding.name,
+            'types': list(self.types),
+            'config': asdict(self.config),
+            'reached': self.reached._asdict(),
+            'small': self.small,
+            'unseen': self.unseen,
+        }
+
     def save(self, path: Union[str, Path]) -> None:
         """Write the policy as JSON; an older file is replaced when all is written."""
         path = Path(path)
-        head = json.dumps(
-            {
-                'format': FORMAT,
-                'version': VERSION,
-                'encoding': self.encoding.name,
-                'types': list(self.types),
-                'config': asdict(self.config),
-                'reached': self.reached._asdict(),
-                'small': self.small,
-                'unseen': self.unseen,
-            },
-            indent=1,
-            ensure_ascii=False,
-        )
+        head = json.dumps(self._head(), indent=1, ensure_ascii=False)
         rows = ',\n'.join(
             f'  {json.dumps([list(state), kind])}' for state, kind in sorted(self.table.items())
         )
@@ -253,7 +257,7 @@ class Policy:
                 f'{path} is no policy, or only a part of one: it is not JSON ({error})'
             ) from None
         try:
-            return _policy(content, encoding)
+            return policy_of(content, encoding)
         except ValueError as error:
             raise PolicyError(f'{path}: {error}') from None
 
@@ -269,7 +273,8 @@ def names_of(graph: Graph) -> List[str]:
     return names
 
 
-def _policy(content: Any, encoding: Optional[StateEncoding]) -> Policy:
+def policy_of(content: Any, encoding: Optional[StateEncoding] = None) -> Policy:
+    """A policy from what its JSON says; ``ValueError`` says what is wrong with it."""
     if not isinstance(content, dict) or content.get('format') != FORMAT:
         raise ValueError(f'this is no policy: it has no "format": "{FORMAT}"')
     if content.get('version') != VERSION:

@@ -1,0 +1,330 @@
+"""A model's cells and its schedules' policy as a bundle, for hosts without MXNet."""
+
+import ast
+from pathlib import Path
+from typing import Any, Dict, Iterable, Iterator, List, Sequence, Set, Tuple, Union
+
+import mxnet as mx
+import numpy as np
+from mxnet import gluon
+
+from ..bundle.manifest import BundleWriter
+from ..bundle.program import NotCovered, Program, Segments
+from ..errors import BundleError
+from ..ops.attrs import Attrs
+from ..record.recording import Recording
+from ..schedule import FSMScheduler, Scheduler
+from ..subgraph.ir import Subgraph
+from ..subgraph.node_type import Kind, NodeType, used_only
+from ..subgraph.structure import LEAF
+from ..subgraph.trace import INPUT
+from .scope import batching
+
+KIND = 'cells'
+_KINDS = {Kind.ROWS: 'rows', Kind.RAGGED: 'ragged'}
+_TRIED = 3, 2, 2, 1, 0  # values of the ragged arguments of the calls that are compared
+_CLOSE = {'rtol': 1e-4, 'atol': 1e-5}
+
+
+def export_cells(net: gluon.Block, scope: batching, folder: Union[str, Path]) -> Path:
+    """Write the cells that a scope has recorded, for ``gluon_edbatch_runtime`` to load.
+
+    A few samples are recorded as ever; the kinds of calls that were met are exported, with the
+    weights as they are and the policy that the scheduler has learned. Each kind is first run by
+    NumPy, and compared with MXNet.
+
+    Parameters
+    ----------
+    net : gluon.Block
+        Its cells get the names that they have in it: ``net.tree_lstm.cell`` is
+        ``cells.tree_lstm.cell`` there.
+    scope : batching
+        Recorded without ``autograd.record()``. What waits in it is evaluated.
+    folder : str or Path
+        An earlier bundle there is replaced when all is written.
+
+    Returns
+    -------
+    Path
+        The folder.
+
+    Raises
+    ------
+    BundleError
+        If a kind of call cannot leave MXNet: the message says which, why, and what to do. Nothing
+        is written then.
+
+    Examples
+    --------
+    >>> with edb.batching() as scope:
+    ...     scores = [net(sample) for sample in samples]
+    >>> edb.forward(scores)
+    >>> edb.export_cells(net, scope, 'bundle')
+    """
+    scope.schedules()  # scopes as this one record from now on
+    recording = scope._recording
+    if recording is None or not recording.forms:
+        raise BundleError(
+            'the scope has recorded nothing: record some samples, with '
+            'batching(compile_options=CompileOptions(at_once=False)) if calls ran at once'
+        )
+    recording.flush()
+    names = dict(_names(net))
+    cells, weights = _Cells(recording, names), _Weights()
+    entries = [_entry(kind, cells.names_of(kind), weights) for kind in cells.types]
+    with BundleWriter(folder, KIND) as bundle:
+        bundle.content.update(
+            cells={
+                name: {'children': getattr(block, 'values_of_child', 0)}
+                for block, all_names in cells.called.items()
+                for name in all_names
+            },
+            types=entries,
+            weights=weights.write(bundle),
+            policy=_policy(scope.scheduler, cells.types),
+        )
+    return Path(folder)
+
+
+def _names(net: gluon.Block) -> Iterator[Tuple[gluon.Block, List[str]]]:
+    """All blocks in a model, each with its names there."""
+    found: Dict[gluon.Block, List[str]] = {net: ['net']}
+
+    def look(block: gluon.Block, prefix: str) -> None:
+        for name, child in block._children.items():
+            found.setdefault(child, []).append(f'{prefix}{name}')
+            look(child, f'{prefix}{name}.')
+
+    look(net, '')
+    return iter(found.items())
+
+
+class _Cells:
+    """The cells that were called, and the types of these calls."""
+
+    def __init__(self, recording: Recording, names: Dict[gluon.Block, List[str]]) -> None:
+        self._recording = recording
+        self.types: List[NodeType] = []
+        self.called: Dict[gluon.Block, List[str]] = {}
+        self._blocks: Dict[NodeType, Set[gluon.Block]] = {}
+        used = set(recording.node_forms.since(0).tolist())
+        for form in recording.forms:
+            kind = form.node_type
+            if form.index not in used or kind.made_with[0] == 'concat rows':
+                continue  # the runtime puts rows together by itself
+            if form.block is None:
+                raise BundleError(
+                    f'{kind} is an operator that was called outside of cells: put it into the '
+                    'hybrid_forward of a HybridBlock'
+                )
+            if form.block not in names:
+                raise BundleError(f'{kind}: the block is not in the model that is exported')
+            _check(kind)
+            self.called[form.block] = names[form.block]
+            if kind not in self._blocks:
+                self.types.append(kind)
+            self._blocks.setdefault(kind, set()).add(form.block)
+        self.types.sort(key=lambda kind: kind.serial)
+
+    def names_of(self, kind: NodeType) -> List[str]:
+        """The cells that have calls of a type."""
+        return [name for block in self._blocks[kind] for name in self.called[block]]
+
+
+def _check(kind: NodeType) -> None:
+    """Raise if calls of a type cannot leave MXNet."""
+    ragged = any(argument.kind is Kind.RAGGED for argument in kind.arguments)
+    for is_so, why in (
+        (kind.mode.recording or kind.mode.training, 'was recorded under autograd.record()'),
+        (kind.mode.numpy, 'was recorded in NumPy mode'),
+        (kind.alone or kind.eager, f'runs call by call: {kind.reason}'),
+        (kind.whole, 'treats whole values, whose rows depend on each other'),
+        (kind.padded or kind.packed, 'is padded or packed'),
+        (kind.random, 'draws random numbers'),
+        (ragged and (kind.lengths is not None or not kind.neutral), 'depends on lengths'),
+        (not kind.has_one_length, 'has ragged arguments of different lengths'),
+        (
+            any(argument.kind not in _KINDS for argument in kind.arguments),
+            'takes packed arguments',
+        ),
+    ):
+        if is_so:
+            raise BundleError(f'{kind} cannot be exported: it {why}')
+
+
+class _Weights:
+    """Parameters, each once."""
+
+    def __init__(self) -> None:
+        self._places: Dict[Any, int] = {}
+        self._arrays: List[Tuple[str, np.ndarray]] = []
+
+    def place(self, parameter: gluon.Parameter, ctx: mx.Context) -> int:
+        """The number of a parameter."""
+        if parameter not in self._places:
+            self._places[parameter] = len(self._arrays)
+            self._arrays.append((parameter.name, parameter.data(ctx).asnumpy()))
+        return self._places[parameter]
+
+    def array(self, place: int) -> np.ndarray:
+        """What it holds."""
+        return self._arrays[place][1]
+
+    def write(self, bundle: BundleWriter) -> List[Dict[str, Any]]:
+        """A file for each."""
+        return [
+            {**bundle.add_array(f'weight{place}.npy', array), 'name': name}
+            for place, (name, array) in enumerate(self._arrays)
+        ]
+
+
+def _entry(kind: NodeType, cells: Sequence[str], weights: _Weights) -> Dict[str, Any]:
+    """A type as the manifest has it."""
+    placed = {
+        name: weights.place(parameter, kind.ctx)
+        for name, parameter in kind.graph.parameters.items()
+    }
+    entry = {
+        'name': kind.stable_name,
+        'cells': list(cells),
+        'template': [_template(kind, part) for part in kind.made_with[0]],
+        'arguments': [
+            {'kind': _KINDS[each.kind], **_described(each.arena.row_shape, each.arena.dtype)}
+            for each in kind.arguments
+        ],
+        'outputs': [
+            {**_described(spec.row_shape, spec.dtype), 'factor': factor}
+            for spec, factor in zip(kind.outputs, kind.factors)
+        ],
+        'results': _nested(kind, kind.nested),
+        'fills': kind.masked is not None,
+        'weights': placed,
+        **_program(kind.graph.subgraph),
+    }
+    _compare(kind, entry, {name: weights.array(place) for name, place in placed.items()})
+    return entry
+
+
+def _described(row_shape: Sequence[int], dtype: Any) -> Dict[str, Any]:
+    return {'row_shape': list(row_shape), 'dtype': np.dtype(dtype).name}
+
+
+def _template(kind: NodeType, part: Tuple[Any, ...]) -> Any:
+    """An argument's structure: None, a value, or a list or tuple of these."""
+    if part == LEAF:
+        return 'value'
+    if part[0] in (list, tuple):
+        return {part[0].__name__: [_template(kind, item) for item in part[1:]]}
+    if part[0] == 'static' and part[2] is None:
+        return None
+    raise BundleError(f'{kind} cannot be exported: it is called with {part[-1]!r}')
+
+
+def _nested(kind: NodeType, nested: Any) -> Any:
+    if isinstance(nested, int):
+        return nested
+    if type(nested) not in (list, tuple):
+        raise BundleError(f'{kind} cannot be exported: it returns a {type(nested).__name__}')
+    return {type(nested).__name__: [_nested(kind, item) for item in nested]}
+
+
+def _program(subgraph: Subgraph) -> Dict[str, Any]:
+    nodes: List[Dict[str, Any]] = []
+    for node in subgraph.nodes:
+        if node.is_variable:
+            nodes.append({'name': node.name})
+        else:
+            inputs = [list(entry) for entry in node.inputs]
+            nodes.append({'op': node.op, 'attrs': plain(node.attrs), 'inputs': inputs})
+    return {'nodes': nodes, 'heads': [list(entry) for entry in subgraph.heads]}
+
+
+def plain(attrs: Attrs) -> Dict[str, Any]:
+    """Attributes as JSON has them: numbers, truth values, lists, text."""
+    found: Dict[str, Any] = {}
+    for key, text in attrs.items():
+        if key.startswith('__'):
+            continue
+        try:
+            value = ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            value = text
+        found[key] = list(value) if isinstance(value, tuple) else value
+    return found
+
+
+def _policy(scheduler: Scheduler, types: Iterable[NodeType]) -> Dict[str, Any]:
+    """The policy that decides on graphs of these types, or none."""
+    if not isinstance(scheduler, FSMScheduler):
+        return {}
+    known = [scheduler.policy] if scheduler.policy is not None else scheduler.policies
+    names = {kind.stable_name for kind in types}
+    for policy in known:
+        if names <= set(policy.types):
+            return policy.content()
+    return {}
+
+
+def _compare(kind: NodeType, entry: Dict[str, Any], weights: Dict[str, np.ndarray]) -> None:
+    """Run calls of a type both ways; raise if NumPy cannot, or comes to something else."""
+    ragged = {place for place, each in enumerate(kind.arguments) if each.kind is Kind.RAGGED}
+    try:
+        program = Program(entry['nodes'], entry['heads'], weights, ragged)
+    except NotCovered as missing:
+        raise BundleError(
+            f'{kind} cannot be exported: outside of MXNet there is no {missing}. Write it with '
+            'other operators, or add it to gluon_edbatch/bundle/operators.py'
+        ) from None
+    given = _given(kind, ragged)
+    lengths = [max(length, int(kind.masked is not None)) for length in _TRIED]
+    counts = [sum(length > rank for length in lengths) for rank in range(max(lengths))]
+    inputs = [
+        np.concatenate([given[place][:count, rank] for rank, count in enumerate(counts)])
+        if place in ragged
+        else given[place]
+        for place in range(len(given))
+    ]
+    wanted = _by_mxnet(kind, given, np.array(lengths, np.float32))
+    outs = [np.empty(result.shape, result.dtype) for result in wanted]
+    with np.errstate(over='ignore'):
+        program.run(inputs, outs, Segments(len(_TRIED), counts) if ragged else None)
+    for out, result in zip(outs, wanted):
+        if not np.allclose(out, result, equal_nan=True, **_CLOSE):
+            raise BundleError(
+                f'{kind} cannot be exported: NumPy comes to other numbers than MXNet, up to '
+                f'{np.abs(out - result).max():.2g} apart'
+            )
+
+
+def _given(kind: NodeType, ragged: Set[int]) -> List[np.ndarray]:
+    """Arguments by chance for a few calls, padded with zeros."""
+    rng, indices = np.random.RandomState(0), used_only(kind.graph, 'indices')
+    found = []
+    for place, argument in enumerate(kind.arguments):
+        shape: Tuple[int, ...] = (len(_TRIED),)
+        if place in ragged:
+            shape += (max(_TRIED),)
+        shape += tuple(argument.arena.row_shape)
+        values = rng.normal(size=shape)
+        if INPUT % place in indices or not np.issubdtype(argument.arena.dtype, np.floating):
+            values = rng.randint(0, 2, shape)
+        if place in ragged:
+            for row, length in enumerate(_TRIED):
+                values[row, length:] = 0
+        found.append(np.asarray(values, argument.arena.dtype))
+    return found
+
+
+def _by_mxnet(
+    kind: NodeType, given: Sequence[np.ndarray], lengths: np.ndarray
+) -> List[np.ndarray]:
+    subgraph = kind.masked or kind.graph.subgraph
+    arrays = {INPUT % place: mx.nd.array(each, kind.ctx, each.dtype) for place, each in
+              enumerate(given)}
+    for name in subgraph.variables:
+        if name in kind.graph.parameters:
+            arrays[name] = kind.graph.parameters[name].data(kind.ctx)
+        elif name not in arrays:  # how many values a call has
+            arrays[name] = mx.nd.array(lengths, kind.ctx)
+    used = {name: arrays[name] for name in subgraph.variables}
+    return [result.asnumpy() for result in subgraph.symbol.eval(ctx=kind.ctx, **used)]

@@ -1,0 +1,258 @@
+"""A folder of files with a manifest that tells each: written whole or not at all, checked when read.
+
+``manifest.json`` has the format and its version, the kind of bundle, a table of all other files
+with their sizes and digests, what the kind has to say (``content``), and a digest of itself. It is
+data: nothing of a bundle is executed, and arrays are read without pickle.
+"""
+
+import hashlib
+import io
+import json
+import os
+import shutil
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence, Type, Union
+
+import numpy as np
+
+from ..brief import brief
+from ..errors import BundleError
+
+FORMAT, VERSION, NAME = 'gluon_edbatch bundle', 1, 'manifest.json'
+_LARGEST = 1 << 28  # bytes of a manifest
+
+
+class BundleWriter:
+    """Writes a bundle beside its place and moves it there when all is written.
+
+    Parameters
+    ----------
+    folder : str or Path
+        A bundle that is there is replaced; any other folder is an error.
+    kind : str
+        What kind of bundle it is.
+
+    Attributes
+    ----------
+    content : dict
+        What the manifest is to say besides the files: plain JSON.
+
+    Raises
+    ------
+    BundleError
+        If the folder holds something else than a bundle.
+    """
+
+    def __init__(self, folder: Union[str, Path], kind: str) -> None:
+        self.content: Dict[str, Any] = {}
+        self._folder, self._kind = Path(folder), kind
+        self._part = self._folder.with_name(f'{self._folder.name}.{os.getpid()}.part')
+        self._files: Dict[str, Dict[str, Any]] = {}
+
+    def __enter__(self) -> 'BundleWriter':
+        if self._folder.exists() and not (self._folder / NAME).is_file():
+            if not self._folder.is_dir() or any(self._folder.iterdir()):
+                raise BundleError(f'{self._folder} is there, and is no bundle to be replaced')
+        self._part.mkdir(parents=True)
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        try:
+            if error is None:
+                self._finish()
+        finally:
+            shutil.rmtree(self._part, ignore_errors=True)
+
+    def add(self, name: str, data: bytes) -> None:
+        """Write a file of this name, which has no folder in it."""
+        (self._part / name).write_bytes(data)
+        self._files[name] = {'size': len(data), 'sha256': hashlib.sha256(data).hexdigest()}
+
+    def add_array(self, name: str, array: np.ndarray) -> Dict[str, Any]:
+        """Write an array in NumPy's format; gives what `Bundle.array` takes."""
+        stream = io.BytesIO()
+        np.save(stream, np.ascontiguousarray(array), allow_pickle=False)
+        self.add(name, stream.getvalue())
+        return {'file': name, 'shape': list(array.shape), 'dtype': array.dtype.name}
+
+    def _finish(self) -> None:
+        manifest = {
+            'format': FORMAT,
+            'version': VERSION,
+            'kind': self._kind,
+            'files': self._files,
+            'content': self.content,
+        }
+        manifest['digest'] = _digest(manifest)
+        text = json.dumps(manifest, indent=1, ensure_ascii=False, allow_nan=False)
+        (self._part / NAME).write_text(text + '\n', encoding='utf-8')
+        if self._folder.exists():  # a folder cannot be renamed onto one that holds something
+            older = self._part.with_suffix('.older')
+            self._folder.rename(older)
+            self._part.rename(self._folder)
+            shutil.rmtree(older)
+        else:
+            self._part.rename(self._folder)
+
+
+class Bundle(NamedTuple):
+    """A bundle that was read and checked.
+
+    Attributes
+    ----------
+    folder : Path
+    content : dict
+        What the manifest says besides the files.
+    files : dict of str to bytes
+        The contents of every file.
+    """
+
+    folder: Path
+    content: Dict[str, Any]
+    files: Dict[str, bytes]
+
+    def array(self, entry: Mapping[str, Any]) -> np.ndarray:
+        """The array of an entry that `BundleWriter.add_array` gave.
+
+        Raises
+        ------
+        BundleError
+            If its file is none of the table's, no array, or one of another shape or dtype.
+        """
+        name = entry.get('file')
+        if name not in self.files:
+            raise BundleError(f'{self.folder}: the manifest has no file {brief(name)}')
+        try:
+            array = np.load(io.BytesIO(self.files[name]), allow_pickle=False)
+        except (ValueError, EOFError, OSError) as error:
+            raise BundleError(f'{self.folder / name} is no array: {error}') from None
+        wanted = (entry.get('dtype'), entry.get('shape'))
+        if (array.dtype.name, list(array.shape)) != wanted:
+            raise BundleError(
+                f'{self.folder / name} is {array.dtype.name}{array.shape}, but the manifest says '
+                f'{wanted[0]}{brief(wanted[1])}'
+            )
+        return array
+
+
+def read_bundle(folder: Union[str, Path], kind: str) -> Bundle:
+    """Read and check a bundle; nothing of it is executed.
+
+    Parameters
+    ----------
+    folder : str or Path
+    kind : str
+        What kind of bundle it has to be.
+
+    Raises
+    ------
+    BundleError
+        If something is missing, truncated, altered, of another kind, or of a newer version. The
+        message names the file.
+    """
+    folder = Path(folder)
+    manifest = _manifest(folder / NAME, kind)
+    files = {}
+    for name, entry in manifest['files'].items():
+        files[name] = _checked(folder / name, entry)
+    return Bundle(folder, manifest['content'], files)
+
+
+def _manifest(path: Path, kind: str) -> Dict[str, Any]:
+    if not path.is_file():
+        raise BundleError(f'{path.parent} is no bundle: it has no {path.name}')
+    if path.stat().st_size > _LARGEST:
+        raise BundleError(f'{path} is no manifest: it has more than {_LARGEST} bytes')
+    try:
+        manifest = json.loads(path.read_bytes().decode('utf-8'), parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise BundleError(
+            f'{path} is no manifest, or only a part of one: it is not JSON ({error})'
+        ) from None
+    fault = _fault(manifest, kind)
+    if fault:
+        raise BundleError(f'{path}: {fault}')
+    return manifest
+
+
+def _fault(manifest: Any, kind: str) -> str:
+    """What is wrong with a manifest; nothing if all is right."""
+    if not isinstance(manifest, dict) or manifest.get('format') != FORMAT:
+        return f'this is no manifest: it has no "format": "{FORMAT}"'
+    version = manifest.get('version')
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        return f'the version is {brief(version)}, which is no number of a version'
+    if version > VERSION:
+        return (
+            f'this bundle has version {version} of the format, but only versions up to {VERSION} '
+            'can be read: it was written by a newer package, so install that, or export it again'
+        )
+    if manifest.get('digest') != _digest(manifest):
+        return 'the manifest was altered: its digest is another one. Export the bundle again'
+    if manifest.get('kind') != kind:
+        return f'this is a bundle of {brief(manifest.get("kind"))}, not of {kind!r}'
+    files, content = manifest.get('files'), manifest.get('content')
+    if not isinstance(files, dict) or not isinstance(content, dict):
+        return '"files" and "content" must be objects'
+    for name in files:
+        if name == NAME or Path(name).name != name or name in ('.', '..') or '\\' in name:
+            return f'{name!r} is no name of a file in the bundle'
+    return ''
+
+
+def _checked(path: Path, entry: Any) -> bytes:
+    if not path.is_file():
+        raise BundleError(f'{path} is missing, which the manifest has')
+    data, size = path.read_bytes(), entry.get('size')
+    if len(data) != size:
+        what = 'truncated' if isinstance(size, int) and len(data) < size else 'another file'
+        raise BundleError(f'{path} is {what}: it has {len(data)} bytes, not {brief(size)}')
+    if hashlib.sha256(data).hexdigest() != entry.get('sha256'):
+        raise BundleError(f'{path} was altered: its digest is not the one in the manifest')
+    return data
+
+
+def _digest(manifest: Mapping[str, Any]) -> str:
+    """Of all but the digest itself, however it is indented."""
+    rest = {key: value for key, value in manifest.items() if key != 'digest'}
+    text = json.dumps(rest, sort_keys=True, separators=(',', ':'))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f'{constant} is no number of a manifest')
+
+
+def items_of(content: Mapping[str, Any], name: str, kind: type) -> Any:
+    """An entry of a manifest's content, which has to be of this class.
+
+    Raises
+    ------
+    BundleError
+        If there is none, or one of another class.
+    """
+    value = content.get(name)
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise BundleError(f'"{name}" of the manifest must be {kind.__name__}, not {brief(value)}')
+    return value
+
+
+def shape_of(numbers: Any) -> Sequence[int]:
+    """A shape in a manifest.
+
+    Raises
+    ------
+    BundleError
+        If it is none.
+    """
+    if not isinstance(numbers, list) or not all(
+        isinstance(size, int) and not isinstance(size, bool) and size >= 0 for size in numbers
+    ):
+        raise BundleError(f'{brief(numbers)} is no shape')
+    return tuple(numbers)

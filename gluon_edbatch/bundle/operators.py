@@ -1,0 +1,371 @@
+"""MXNet's operators in NumPy: those of which cells are made, for batches of rows.
+
+Attributes are as a manifest has them: numbers, lists, text. A function takes arrays and, where it
+can write there, ``out``.
+"""
+
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
+
+import numpy as np
+
+Attrs = Mapping[str, Any]
+Function = Callable[..., Any]
+
+
+class Operator(NamedTuple):
+    """What is known of an operator.
+
+    Attributes
+    ----------
+    make : callable
+        Its function for some attributes.
+    elementwise : bool
+        Whether result and arguments have one shape, so that it may write over an argument.
+    view : bool
+        Whether the result may be a view of the first argument.
+    by_value : bool
+        Whether it goes through the values of a ragged argument one by one, as it is.
+    """
+
+    make: Callable[[Attrs], Function]
+    elementwise: bool = False
+    view: bool = False
+    by_value: bool = False
+
+
+def sigmoid(x: np.ndarray, out: Optional[np.ndarray] = None) -> np.ndarray:
+    """``1 / (1 + exp(-x))``, which is 0 where that overflows."""
+    out = np.negative(x, out=out)
+    np.exp(out, out=out)
+    np.add(out, 1, out=out)
+    return np.reciprocal(out, out=out)
+
+
+def relu(x: np.ndarray, out: Optional[np.ndarray] = None) -> np.ndarray:
+    """``max(x, 0)``"""
+    return np.maximum(x, 0, out=out)
+
+
+def softrelu(x: np.ndarray, out: Optional[np.ndarray] = None) -> np.ndarray:
+    """``log(1 + exp(x))``"""
+    return np.logaddexp(x, x.dtype.type(0), out=out)
+
+
+def softsign(x: np.ndarray, out: Optional[np.ndarray] = None) -> np.ndarray:
+    """``x / (1 + abs(x))``"""
+    return np.divide(x, 1 + np.abs(x), out=out)
+
+
+def copied(x: np.ndarray, out: Optional[np.ndarray] = None) -> np.ndarray:
+    """The array itself."""
+    if out is None:
+        return x
+    out[...] = x
+    return out
+
+
+def softmax(x: np.ndarray, axis: int, log: bool = False) -> np.ndarray:
+    """Softmax along an axis, or its logarithm."""
+    shifted = x - x.max(axis=axis, keepdims=True)
+    exps = np.exp(shifted)
+    total = exps.sum(axis=axis, keepdims=True)
+    return shifted - np.log(total) if log else np.divide(exps, total, out=exps)
+
+
+def look_up(table: np.ndarray, ids: np.ndarray, out: Optional[np.ndarray] = None) -> np.ndarray:
+    """Rows of a table.
+
+    Raises
+    ------
+    IndexError
+        If there is no such row.
+    """
+    rows = ids.astype(np.int64)
+    if rows.size and (rows.min() < 0 or rows.max() >= len(table)):
+        wrong = rows[(rows < 0) | (rows >= len(table))][0]
+        raise IndexError(f'{wrong} is no row of a table of {len(table)} rows')
+    return table.take(rows, axis=0, out=out, mode='clip')  # 'raise' would buffer `out`
+
+
+ACTIVATIONS: Dict[str, Function] = {
+    'sigmoid': sigmoid,
+    'tanh': np.tanh,
+    'relu': relu,
+    'softrelu': softrelu,
+    'softsign': softsign,
+}
+
+
+def _unary(function: Function) -> Operator:
+    return Operator(lambda attrs: function, elementwise=True, by_value=True)
+
+
+def _binary(function: Function) -> Operator:
+    return Operator(lambda attrs: function, elementwise=True)
+
+
+def _broadcast(function: Function) -> Operator:
+    return Operator(lambda attrs: function)
+
+
+def _number(function: Function, turned: bool = False) -> Operator:
+    """With a number among the attributes, as the second argument or as the first."""
+
+    def make(attrs: Attrs) -> Function:
+        number = float(attrs['scalar'])
+        if turned:
+            return lambda x, out=None: function(x.dtype.type(number), x, out=out)
+        return lambda x, out=None: function(x, x.dtype.type(number), out=out)
+
+    return Operator(make, elementwise=True, by_value=True)
+
+
+def _comparison(function: Function) -> Function:
+    """A comparison whose result has the dtype of what is compared, as in ``mx.nd``."""
+
+    def compare(x: np.ndarray, y: Any, out: Optional[np.ndarray] = None) -> np.ndarray:
+        return copied(function(x, y).astype(x.dtype), out)
+
+    return compare
+
+
+def _axes(attrs: Attrs, rank: int) -> Tuple[int, ...]:
+    """Those that a reduction is over."""
+    axis = attrs.get('axis')
+    if axis is None or axis in ([], ()):
+        return tuple(range(rank))
+    named = {each % rank for each in (axis if isinstance(axis, list) else [axis])}
+    return tuple(set(range(rank)) - named if attrs.get('exclude') else named)
+
+
+def _reduction(function: Function) -> Operator:
+    def make(attrs: Attrs) -> Function:
+        keep = bool(attrs.get('keepdims'))
+        return lambda x: function(x, axis=_axes(attrs, x.ndim), keepdims=keep)
+
+    return Operator(make)
+
+
+def _softmax(log: bool) -> Operator:
+    def make(attrs: Attrs) -> Function:
+        if attrs.get('temperature') is not None or attrs.get('use_length'):
+            raise NotImplementedError('softmax with a temperature or lengths')
+        return lambda x: softmax(x, attrs.get('axis', -1), log)
+
+    return Operator(make)
+
+
+def _reshape(attrs: Attrs) -> Function:
+    shape = attrs['shape']
+    shape = shape if isinstance(shape, list) else [shape]
+    if attrs.get('reverse') or any(size < -1 for size in shape):
+        raise NotImplementedError(f'Reshape to {shape}')
+    return lambda x: x.reshape(
+        [x.shape[axis] if size == 0 else size for axis, size in enumerate(shape)]
+    )
+
+
+def _slice_axis(attrs: Attrs) -> Function:
+    axis, begin, end = attrs['axis'], attrs['begin'], attrs.get('end')
+
+    def cut(x: np.ndarray) -> np.ndarray:
+        where: List[Any] = [slice(None)] * x.ndim
+        where[axis] = slice(begin, end)
+        return x[tuple(where)]
+
+    return cut
+
+
+def _slice(attrs: Attrs) -> Function:
+    steps = attrs.get('step') or [None] * len(attrs['begin'])
+    where = tuple(
+        [slice(*each) for each in zip(attrs['begin'], attrs['end'], steps)]  # None as in Python
+    )
+    return lambda x: x[where]
+
+
+def _split(attrs: Attrs) -> Function:
+    parts, axis, squeeze = attrs['num_outputs'], attrs.get('axis', 1), attrs.get('squeeze_axis')
+
+    def split(x: np.ndarray) -> List[np.ndarray]:
+        found = np.split(x, parts, axis=axis)
+        return [each.squeeze(axis) for each in found] if squeeze else found
+
+    return split
+
+
+def _squeeze(attrs: Attrs) -> Function:
+    axis = attrs.get('axis')
+    axis = tuple(axis) if isinstance(axis, list) else axis
+    return lambda x: x.squeeze(axis)
+
+
+def _layer_norm(attrs: Attrs) -> Function:
+    axis, eps = attrs.get('axis', -1), float(attrs.get('eps', 1e-5))
+    if axis != -1:
+        raise NotImplementedError('LayerNorm along another axis than the last')
+
+    def normalise(x: np.ndarray, gamma: np.ndarray, beta: np.ndarray) -> np.ndarray:
+        x = x - x.mean(axis=-1, keepdims=True)
+        deviation = np.sqrt(np.square(x).mean(axis=-1, keepdims=True) + x.dtype.type(eps))
+        return x / deviation * gamma + beta
+
+    return normalise
+
+
+def _batch_dot(attrs: Attrs) -> Function:
+    first, second = bool(attrs.get('transpose_a')), bool(attrs.get('transpose_b'))
+
+    def multiply(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.matmul(x.swapaxes(1, 2) if first else x, y.swapaxes(1, 2) if second else y)
+
+    return multiply
+
+
+def _sequence_mask(attrs: Attrs) -> Function:
+    axis, value = attrs.get('axis', 0), float(attrs.get('value', 0))
+
+    def mask(x: np.ndarray, lengths: Optional[np.ndarray] = None) -> np.ndarray:
+        if lengths is None:
+            return x.copy()
+        kept = np.arange(x.shape[axis])[:, None] < lengths if axis == 0 else (
+            np.arange(x.shape[1]) < lengths[:, None]
+        )
+        return np.where(kept.reshape(kept.shape + (1,) * (x.ndim - 2)), x, x.dtype.type(value))
+
+    return mask
+
+
+def _fully_connected(attrs: Attrs) -> Function:
+    flat = bool(attrs.get('flatten', True))
+
+    def multiply(x: np.ndarray, weight: np.ndarray, *bias: np.ndarray) -> np.ndarray:
+        if flat and x.ndim > 2:
+            x = x.reshape(len(x), -1)
+        result = np.matmul(x, weight.T)
+        return np.add(result, bias[0], out=result) if bias else result
+
+    return multiply
+
+
+def _leaky(attrs: Attrs) -> Function:
+    kind, slope = attrs.get('act_type', 'leaky'), float(attrs.get('slope', 0.25))
+    if kind == 'leaky':
+        return lambda x, out=None: np.multiply(x, np.where(x > 0, 1, x.dtype.type(slope)), out=out)
+    if kind == 'elu':
+        return lambda x, out=None: copied(
+            np.where(x > 0, x, x.dtype.type(slope) * np.expm1(np.minimum(x, 0))), out
+        )
+    raise NotImplementedError(f'LeakyReLU of the kind {kind}')
+
+
+def _transpose(attrs: Attrs) -> Function:
+    axes = attrs.get('axes') or None
+    return lambda x: x.transpose(axes)
+
+
+def _clip(attrs: Attrs) -> Function:
+    low, high = float(attrs['a_min']), float(attrs['a_max'])
+    return lambda x, out=None: np.clip(x, x.dtype.type(low), x.dtype.type(high), out=out)
+
+
+def _take(attrs: Attrs) -> Function:
+    if attrs.get('axis', 0) != 0:
+        raise NotImplementedError('take along another axis than the first')
+    return look_up
+
+
+def _sum_of_all(*arrays: np.ndarray) -> np.ndarray:
+    total = arrays[0] + arrays[1] if len(arrays) > 1 else arrays[0].copy()
+    for array in arrays[2:]:
+        total += array
+    return total
+
+
+_UNARY: Dict[str, Function] = {
+    **{name: ACTIVATIONS[name] for name in ('sigmoid', 'tanh', 'relu', 'softsign')},
+    'abs': np.abs,
+    'negative': np.negative,
+    'exp': np.exp,
+    'log': np.log,
+    'sqrt': np.sqrt,
+    'square': np.square,
+    'reciprocal': np.reciprocal,
+    '_copy': copied,
+    'identity': copied,
+    'BlockGrad': copied,
+    'Dropout': copied,  # outside of training
+}
+_BINARY: Dict[str, Function] = {
+    'add': np.add,
+    'sub': np.subtract,
+    'mul': np.multiply,
+    'div': np.divide,
+}
+_COMPARED: Dict[str, Function] = {
+    'equal': np.equal,
+    'not_equal': np.not_equal,
+    'greater': np.greater,
+    'greater_equal': np.greater_equal,
+    'lesser': np.less,
+    'lesser_equal': np.less_equal,
+}
+
+OPERATORS: Dict[str, Operator] = {
+    **{name: _unary(function) for name, function in _UNARY.items()},
+    **{f'elemwise_{name}': _binary(function) for name, function in _BINARY.items()},
+    **{f'broadcast_{name}': _broadcast(function) for name, function in _BINARY.items()},
+    **{f'broadcast_{name}': _broadcast(_comparison(each)) for name, each in _COMPARED.items()},
+    **{f'_{name}_scalar': _number(_comparison(each)) for name, each in _COMPARED.items()},
+    'broadcast_maximum': _broadcast(np.maximum),
+    'broadcast_minimum': _broadcast(np.minimum),
+    '_maximum': _binary(np.maximum),
+    '_minimum': _binary(np.minimum),
+    '_plus_scalar': _number(np.add),
+    '_minus_scalar': _number(np.subtract),
+    '_rminus_scalar': _number(np.subtract, turned=True),
+    '_mul_scalar': _number(np.multiply),
+    '_div_scalar': _number(np.divide),
+    '_rdiv_scalar': _number(np.divide, turned=True),
+    '_power_scalar': _number(np.power),
+    '_maximum_scalar': _number(np.maximum),
+    '_minimum_scalar': _number(np.minimum),
+    'add_n': Operator(lambda attrs: _sum_of_all),
+    'Activation': Operator(
+        lambda attrs: ACTIVATIONS[attrs['act_type']], elementwise=True, by_value=True
+    ),
+    'LeakyReLU': Operator(_leaky, elementwise=True, by_value=True),
+    'clip': Operator(_clip, elementwise=True, by_value=True),
+    'FullyConnected': Operator(_fully_connected),
+    'batch_dot': Operator(_batch_dot),
+    'LayerNorm': Operator(_layer_norm),
+    'Embedding': Operator(lambda attrs: lambda ids, table, out=None: look_up(table, ids, out)),
+    'take': Operator(_take),
+    'Concat': Operator(
+        lambda attrs: lambda *arrays: np.concatenate(arrays, axis=attrs.get('dim', 1))
+    ),
+    'stack': Operator(lambda attrs: lambda *arrays: np.stack(arrays, axis=attrs.get('axis', 0))),
+    'where': Operator(lambda attrs: lambda c, x, y: np.where(c != 0, x, y)),
+    'SequenceMask': Operator(_sequence_mask),
+    'softmax': _softmax(False),
+    'log_softmax': _softmax(True),
+    'sum': _reduction(np.sum),
+    'mean': _reduction(np.mean),
+    'max': _reduction(np.max),
+    'min': _reduction(np.min),
+    'expand_dims': Operator(
+        lambda attrs: lambda x: np.expand_dims(x, attrs['axis']), view=True
+    ),
+    'squeeze': Operator(_squeeze, view=True),
+    'Reshape': Operator(_reshape, view=True),
+    'Flatten': Operator(lambda attrs: lambda x: x.reshape(len(x), -1), view=True),
+    'slice_axis': Operator(_slice_axis, view=True),
+    'slice': Operator(_slice, view=True),
+    'SliceChannel': Operator(_split, view=True),
+    'transpose': Operator(_transpose, view=True),
+    'SwapAxis': Operator(
+        lambda attrs: lambda x: x.swapaxes(attrs.get('dim1', 0), attrs.get('dim2', 0)), view=True
+    ),
+    'zeros_like': Operator(lambda attrs: np.zeros_like),
+    'ones_like': Operator(lambda attrs: np.ones_like),
+}

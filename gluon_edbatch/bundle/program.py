@@ -1,0 +1,530 @@
+"""A static subgraph as steps of NumPy, for a batch of rows.
+
+Ragged arguments are not padded. Their values lie by rank: first those that are the first of their
+call, then those that are the second, and so on, with calls in the order of descending lengths. So
+the values of one rank are a slice, and they belong to the first rows of the batch. What goes value
+by value runs as it is, sums over values add slices, and nothing is gathered.
+
+Products with the same input are one product. A result that nobody else reads is written over, and
+the subgraph's results go to where they are to lie at once.
+"""
+
+from collections import Counter
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+
+import numpy as np
+
+from .operators import OPERATORS, Attrs, copied, look_up
+
+Entry = Tuple[int, int]
+Env = List[Any]
+Outs = Sequence[np.ndarray]
+INPUT = 'edb_input'
+_BROADCAST = {'add': np.add, 'sub': np.subtract, 'mul': np.multiply, 'div': np.divide}
+
+
+class NotCovered(Exception):
+    """An operator that is not among those that run in NumPy."""
+
+
+class Segments(NamedTuple):
+    """How many values the calls of a batch have in their ragged arguments.
+
+    Attributes
+    ----------
+    rows : int
+        Of the batch.
+    counts : list of int
+        How many calls have more than 0, 1, … values: those of each rank.
+    """
+
+    rows: int
+    counts: List[int]
+
+    def slices(self) -> List[Tuple[int, int]]:
+        """Of each rank: where it begins among all values, and how many it has."""
+        begin, found = 0, []
+        for count in self.counts:
+            found.append((begin, count))
+            begin += count
+        return found
+
+
+Step = Callable[[Env, Outs, Optional[Segments]], None]
+
+
+class Node(NamedTuple):
+    """As a manifest has it: a variable has no operator."""
+
+    op: str
+    name: str
+    attrs: Attrs
+    inputs: Tuple[Entry, ...]
+
+
+class Program:
+    """Runs batches of a type's calls.
+
+    Parameters
+    ----------
+    nodes : list of dict
+        ``op``, ``name``, ``attrs`` and ``inputs``, inputs before those who read them. Variables
+        have no ``op``, and are arguments if they are named ``edb_input0``, … .
+    heads : list of (int, int)
+        The results: numbers of nodes, and of their outputs.
+    weights : dict of str to numpy.ndarray
+        The other variables.
+    ragged : set of int
+        Which arguments are.
+
+    Raises
+    ------
+    NotCovered
+        If an operator does not run so.
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[Mapping[str, Any]],
+        heads: Sequence[Sequence[int]],
+        weights: Mapping[str, np.ndarray],
+        ragged: Set[int] = frozenset(),  # type: ignore[assignment]
+    ):
+        parsed = [
+            Node(
+                node.get('op', ''),
+                node.get('name', ''),
+                node.get('attrs', {}),
+                tuple([(entry[0], entry[1]) for entry in node.get('inputs', ())]),
+            )
+            for node in nodes
+        ]
+        maker = _Maker(parsed, [(head[0], head[1]) for head in heads], weights, ragged)
+        maker.make()
+        self._steps, self._size = maker.steps, maker.size
+        self._inputs, self._constants = maker.inputs, maker.constants
+        self._heads, self._written = maker.head_slots, maker.written
+
+    def run(
+        self, inputs: Sequence[np.ndarray], outs: Outs, segments: Optional[Segments] = None
+    ) -> None:
+        """Compute a batch.
+
+        Parameters
+        ----------
+        inputs : sequence of numpy.ndarray
+            (n, ...), of ragged arguments (m, ...): their values by rank.
+        outs : sequence of numpy.ndarray
+            Where the results go.
+        segments : Segments, optional
+            If there are ragged arguments.
+        """
+        env: Env = [None] * self._size
+        for slot, value in self._constants:
+            env[slot] = value
+        for slot, position in self._inputs:
+            env[slot] = inputs[position]
+        for step in self._steps:
+            step(env, outs, segments)
+        for place, slot in enumerate(self._heads):
+            if place not in self._written:
+                outs[place][...] = env[slot]
+
+
+class _Maker:
+    """Makes the steps of a program, node by node."""
+
+    def __init__(
+        self,
+        nodes: List[Node],
+        heads: List[Entry],
+        weights: Mapping[str, np.ndarray],
+        ragged: Set[int],
+    ):
+        self.nodes, self.heads = nodes, heads
+        self.weights, self.ragged = weights, ragged
+        self.steps: List[Step] = []
+        self.size = 0
+        self.inputs: List[Tuple[int, int]] = []
+        self.constants: List[Tuple[int, np.ndarray]] = []
+        self.written: Set[int] = set()
+        self._slots: Dict[Entry, int] = {}
+        self._long: Set[Entry] = set()
+        self._owned: Set[Entry] = set()  # may be written over by who reads them last
+        self._reads = Counter(entry for node in nodes for entry in node.inputs)
+        self._reads.update(heads)
+        self._last: Dict[Entry, int] = {}
+        for index, node in enumerate(nodes):
+            for entry in node.inputs:
+                self._last[entry] = index
+        for entry in heads:
+            self._last[entry] = len(nodes)
+        self._done: Set[int] = set()  # products that ran with an earlier one
+
+    @property
+    def head_slots(self) -> List[int]:
+        """Where the results are."""
+        return [self._slots[entry] for entry in self.heads]
+
+    def make(self) -> None:
+        """All steps."""
+        for index, node in enumerate(self.nodes):
+            if not node.op:
+                self._variable(index, node)
+            elif node.op == 'FullyConnected':
+                if index not in self._done:
+                    self._products(index, node)
+            else:
+                self._operator(index, node)
+        for entry in self.heads:
+            if entry in self._long:
+                raise NotCovered('a result along the axis of a ragged argument')
+
+    def _slot(self, entry: Entry) -> int:
+        self._slots[entry] = self.size
+        self.size += 1
+        return self._slots[entry]
+
+    def _variable(self, index: int, node: Node) -> None:
+        slot = self._slot((index, 0))
+        if node.name in self.weights:
+            self.constants.append((slot, self.weights[node.name]))
+            return
+        if not node.name.startswith(INPUT) or not node.name[len(INPUT) :].isdigit():
+            raise NotCovered(f'a variable {node.name}')
+        position = int(node.name[len(INPUT) :])
+        self.inputs.append((slot, position))
+        if position in self.ragged:
+            self._long.add((index, 0))
+
+    def _target(self, index: int) -> Optional[int]:
+        """Which of the results a node gives."""
+        entry = (index, 0)
+        if self.heads.count(entry) == 1:
+            place = self.heads.index(entry)
+            self.written.add(place)
+            return place
+        return None
+
+    def _reusable(self, index: int, entries: Sequence[Entry]) -> Optional[int]:
+        """The slot of an argument that a node may write over."""
+        for entry in entries:
+            if entry in self._owned and self._last[entry] == index:
+                return self._slots[entry]
+        return None
+
+    # --- products --------------------------------------------------------------------------------
+
+    def _products(self, index: int, node: Node) -> None:
+        """A product, and all others with the same input, as one."""
+        source = node.inputs[0]
+        group = [
+            place
+            for place, other in enumerate(self.nodes)
+            if other.op == node.op
+            and other.inputs[0] == source
+            and _is_flat(other) == _is_flat(node)
+            and all([self._is_weight(entry) for entry in other.inputs[1:]])
+        ]
+        if index not in group:
+            raise NotCovered('FullyConnected with weights that are computed')
+        is_long = source in self._long
+        if is_long and _is_flat(node):
+            raise NotCovered('FullyConnected(flatten=True) of a ragged argument')
+        self._done.update(group)
+        slots = [self._slot((place, 0)) for place in group]
+        for place in group:
+            (self._long if is_long else set()).add((place, 0))
+            self._owned.add((place, 0))
+        target = self._target(index) if len(group) == 1 else None
+        if target is not None:
+            self._owned.discard((index, 0))
+        self.steps.append(
+            _product(
+                self._slots[source], slots, *self._joined(group), _is_flat(node), target
+            )
+        )
+
+    def _is_weight(self, entry: Entry) -> bool:
+        return self.nodes[entry[0]].name in self.weights and not self.nodes[entry[0]].op
+
+    def _joined(self, group: Sequence[int]) -> Tuple[np.ndarray, Optional[np.ndarray], List[int]]:
+        """Weights (inputs, outputs), biases if there are any, and where the columns end."""
+        weights, biases = [], []
+        for place in group:
+            names = [self.nodes[entry[0]].name for entry in self.nodes[place].inputs[1:]]
+            weight = self.weights[names[0]]
+            weights.append(weight)
+            zeros = np.zeros(len(weight), weight.dtype)
+            biases.append(self.weights[names[1]] if len(names) > 1 else zeros)
+        joined = np.ascontiguousarray(np.concatenate(weights).T)
+        bias = np.concatenate(biases)
+        ends = np.cumsum([len(weight) for weight in weights]).tolist()
+        return joined, bias if bias.any() else None, ends
+
+    # --- other operators -------------------------------------------------------------------------
+
+    def _operator(self, index: int, node: Node) -> None:
+        known = OPERATORS.get(node.op)
+        if known is None:
+            raise NotCovered(node.op)
+        long = [entry in self._long for entry in node.inputs]
+        if any(long) and not (known.by_value and len(long) == 1):
+            self._of_ragged(index, node, long)
+            return
+        try:
+            function = known.make(node.attrs)
+        except NotImplementedError as missing:
+            raise NotCovered(str(missing)) from None
+        sources = [self._slots[entry] for entry in node.inputs]
+        if node.op == 'SliceChannel' and node.attrs['num_outputs'] > 1:
+            self._parts(index, node, function, sources[0])
+            return
+        entry = (index, 0)
+        slot = self._slot(entry)
+        if long and long[0]:
+            self._long.add(entry)
+        takes_out = known.elementwise or node.op == 'Embedding'
+        target = self._target(index) if takes_out else None
+        reuse = self._reusable(index, node.inputs) if known.elementwise else None
+        if target is None and not known.view and function is not copied:
+            self._owned.add(entry)
+        elif known.view and self._is_cut_alone(index, node):
+            self._owned.add(entry)
+        self.steps.append(_step(function, sources, slot, target, reuse))
+
+    def _parts(self, index: int, node: Node, function: Callable, source: int) -> None:
+        slots = []
+        for output in range(node.attrs['num_outputs']):
+            slots.append(self._slot((index, output)))
+            if node.inputs[0] in self._owned and self._reads[node.inputs[0]] == 1:
+                self._owned.add((index, output))
+
+        def step(env: Env, outs: Outs, segments: Optional[Segments]) -> None:
+            for slot, part in zip(slots, function(env[source])):
+                env[slot] = part
+
+        self.steps.append(step)
+
+    def _is_cut_alone(self, index: int, node: Node) -> bool:
+        """Whether a slice of columns overlaps no other view of an array that nobody else reads."""
+        source = node.inputs[0]
+        if source not in self._owned or node.op != 'slice_axis':
+            return False
+        cuts = [other for other in self.nodes if source in other.inputs]
+        if source in self.heads or any(
+            other.op != 'slice_axis' or other.attrs['axis'] != node.attrs['axis'] for other in cuts
+        ):
+            return False
+        bounds = sorted((other.attrs['begin'], other.attrs.get('end')) for other in cuts)
+        return all(begin >= 0 and end is not None for begin, end in bounds) and all(
+            one[1] <= other[0] for one, other in zip(bounds, bounds[1:])
+        )
+
+    # --- ragged arguments ------------------------------------------------------------------------
+
+    def _of_ragged(self, index: int, node: Node, long: List[bool]) -> None:
+        entry = (index, 0)
+        sources = [self._slots[each] for each in node.inputs]
+        kind = node.op.split('_', 1)[-1]
+        if node.op in ('elemwise_' + kind, 'broadcast_' + kind) and kind in _BROADCAST:
+            self._long.add(entry)
+            owned = [each for each, is_long in zip(node.inputs, long) if is_long]
+            reuse = self._reusable(index, owned)
+            self._owned.add(entry)
+            if all(long):
+                made = _step(_BROADCAST[kind], sources, self._slot(entry), None, reuse)
+            else:
+                made = _of_parents(_BROADCAST[kind], sources, long, self._slot(entry), reuse)
+            self.steps.append(made)
+        elif node.op in ('sum', 'max', 'mean') and node.attrs.get('axis') in (1, [1]):
+            if node.attrs.get('exclude'):
+                raise NotCovered(f'{node.op} over all axes but that of a ragged argument')
+            self._owned.add(entry)
+            reduce, keep = _REDUCTIONS[node.op], bool(node.attrs.get('keepdims'))
+            self.steps.append(_reduced(reduce, sources[0], self._slot(entry), keep))
+        elif node.op == 'softmax' and node.attrs.get('axis') == 1 and len(sources) == 1:
+            self._long.add(entry)
+            self._owned.add(entry)
+            self.steps.append(_softmax(sources[0], self._slot(entry)))
+        elif node.op == 'SequenceMask' and node.attrs.get('axis') == 1 and long == [True, False]:
+            self._long.add(entry)
+            value = float(node.attrs.get('value', 0))
+            self.steps.append(_masked(sources, self._slot(entry), value))
+        elif node.op in ('Embedding', 'take') and long == [True, False]:
+            self._long.add(entry)
+            self._owned.add(entry)
+            self.steps.append(_step(_look_up(node), sources, self._slot(entry), None, None))
+        else:
+            raise NotCovered(f'{node.op} of a ragged argument')
+
+
+def _look_up(node: Node) -> Callable:
+    if node.op == 'take':
+        raise NotCovered('take from a ragged argument')
+    return lambda ids, table: look_up(table, ids)
+
+
+def _is_flat(node: Node) -> bool:
+    return bool(node.attrs.get('flatten', True))
+
+
+def _product(
+    source: int,
+    slots: List[int],
+    weight: np.ndarray,
+    bias: Optional[np.ndarray],
+    ends: List[int],
+    flat: bool,
+    target: Optional[int],
+) -> Step:
+    begins = [0, *ends[:-1]]
+
+    def step(env: Env, outs: Outs, segments: Optional[Segments]) -> None:
+        x = env[source]
+        if flat and x.ndim > 2:
+            x = x.reshape(len(x), -1)
+        elif x.ndim == 1:
+            x = x[:, None]
+        result = np.matmul(x, weight, out=None if target is None else outs[target])
+        if bias is not None:
+            np.add(result, bias, out=result)
+        if len(slots) == 1:
+            env[slots[0]] = result
+        else:
+            for slot, begin, end in zip(slots, begins, ends):
+                env[slot] = result[..., begin:end]
+
+    return step
+
+
+def _step(
+    function: Callable,
+    sources: List[int],
+    slot: int,
+    target: Optional[int],
+    reuse: Optional[int],
+) -> Step:
+    """One function, which writes to a result, over an argument, or to new memory."""
+
+    def to_result(env: Env, outs: Outs, segments: Optional[Segments]) -> None:
+        env[slot] = function(*[env[source] for source in sources], out=outs[target])  # type: ignore
+
+    def over_argument(env: Env, outs: Outs, segments: Optional[Segments]) -> None:
+        env[slot] = function(*[env[source] for source in sources], out=env[reuse])  # type: ignore
+
+    def unary(env: Env, outs: Outs, segments: Optional[Segments]) -> None:
+        env[slot] = function(env[sources[0]])
+
+    def plain(env: Env, outs: Outs, segments: Optional[Segments]) -> None:
+        env[slot] = function(*[env[source] for source in sources])
+
+    if target is not None:
+        return to_result
+    if reuse is not None:
+        return over_argument
+    return unary if len(sources) == 1 else plain
+
+
+def _of_parents(
+    function: Callable, sources: List[int], long: List[bool], slot: int, reuse: Optional[int]
+) -> Step:
+    """A function of values and what their calls have one of, (n, 1, ...)."""
+    turned = long[1]
+    of_value, of_call = sources[::-1] if turned else sources
+
+    def step(env: Env, outs: Outs, segments: Optional[Segments]) -> None:
+        assert segments is not None
+        x, y = env[of_value], env[of_call]
+        if y.shape[1] != 1:
+            raise ValueError(f'{y.shape} is not one for each call')
+        y = y[:, 0]
+        result = np.empty_like(x) if reuse is None else env[reuse]
+        for begin, count in segments.slices():
+            part = x[begin : begin + count]
+            both = (y[:count], part) if turned else (part, y[:count])
+            function(*both, out=result[begin : begin + count])
+        env[slot] = result
+
+    return step
+
+
+def _sum(x: np.ndarray, segments: Segments) -> np.ndarray:
+    slices = segments.slices()
+    if slices and slices[0][1] == segments.rows:
+        total = x[: segments.rows].copy()
+        slices = slices[1:]
+    else:
+        total = np.zeros((segments.rows, *x.shape[1:]), x.dtype)
+    for begin, count in slices:
+        part = total[:count]
+        np.add(part, x[begin : begin + count], out=part)
+    return total
+
+
+def _max(x: np.ndarray, segments: Segments) -> np.ndarray:
+    """Of no values it is 0, as they are then one of zeros."""
+    most = np.zeros((segments.rows, *x.shape[1:]), x.dtype)
+    for rank, (begin, count) in enumerate(segments.slices()):
+        part, values = most[:count], x[begin : begin + count]
+        if rank:
+            np.maximum(part, values, out=part)
+        else:
+            part[...] = values
+    return most
+
+
+def _mean(x: np.ndarray, segments: Segments) -> np.ndarray:
+    lengths = np.ones(segments.rows, x.dtype)
+    for count in segments.counts[1:]:
+        lengths[:count] += 1
+    total = _sum(x, segments)
+    total /= lengths.reshape((-1,) + (1,) * (x.ndim - 1))
+    return total
+
+
+_REDUCTIONS = {'sum': _sum, 'max': _max, 'mean': _mean}
+
+
+def _reduced(function: Callable, source: int, slot: int, keep: bool) -> Step:
+    def step(env: Env, outs: Outs, segments: Optional[Segments]) -> None:
+        result = function(env[source], segments)
+        env[slot] = result[:, None] if keep else result
+
+    return step
+
+
+def _softmax(source: int, slot: int) -> Step:
+    """Over the values of each call."""
+
+    def step(env: Env, outs: Outs, segments: Optional[Segments]) -> None:
+        assert segments is not None
+        x = env[source]
+        most, result = _max(x, segments), np.empty_like(x)
+        for begin, count in segments.slices():
+            np.subtract(x[begin : begin + count], most[:count], out=result[begin : begin + count])
+        np.exp(result, out=result)
+        total = _sum(result, segments)
+        for begin, count in segments.slices():
+            part = result[begin : begin + count]
+            np.divide(part, total[:count], out=part)
+        env[slot] = result
+
+    return step
+
+
+def _masked(sources: List[int], slot: int, value: float) -> Step:
+    """Values from a rank on that each call tells are another number."""
+
+    def step(env: Env, outs: Outs, segments: Optional[Segments]) -> None:
+        assert segments is not None
+        x, lengths = env[sources[0]], env[sources[1]]
+        result = x
+        for rank, (begin, count) in enumerate(segments.slices()):
+            late = np.flatnonzero(lengths[:count] <= rank)
+            if len(late):
+                result = result.copy() if result is x else result
+                result[begin + late] = value
+        env[slot] = result
+
+    return step

@@ -1,0 +1,38 @@
+"""Runs cells that ``gluon_edbatch`` exported, in batches, without MXNet: NumPy is all it needs."""
+
+from . import compiled
+from .compiled import load
+
+load(f'{__name__}.calls')
+
+from .bundle.program import NotCovered
+from .calls import Ragged, Value
+from .cells import load_cells
+from .errors import BatchError, BundleError, EdbError, PolicyError, RecordError, StaleValueError
+from .schedule import FSMScheduler, Policy, Scheduler
+from .scope import batching, concat, forward, ragged, stack
+
+from .version import __version__
+COMPILED = compiled.all_compiled()
+
+__all__ = [
+    'COMPILED',
+    'BatchError',
+    'BundleError',
+    'EdbError',
+    'FSMScheduler',
+    'NotCovered',
+    'Policy',
+    'PolicyError',
+    'Ragged',
+    'RecordError',
+    'Scheduler',
+    'StaleValueError',
+    'Value',
+    'batching',
+    'concat',
+    'forward',
+    'load_cells',
+    'ragged',
+    'stack',
+]

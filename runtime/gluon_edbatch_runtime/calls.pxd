@@ -1,0 +1,67 @@
+# The types of calls.py for Cython; without it the module is ordinary Python.
+cimport cython
+
+cdef object _current
+
+cdef class Ints:
+    cdef public Py_ssize_t size, room
+    cdef long long[::1] items
+    cdef public object buffer
+    cdef int append(self, long long item) except -1
+    cdef int grow(self) except -1
+    cpdef since(self, Py_ssize_t begin)
+
+cdef class Store:
+    cdef public object row_shape, dtype, arena
+    cdef public Py_ssize_t rows
+
+@cython.freelist(1024)
+cdef class Value:
+    cdef readonly CallLog log
+    cdef readonly Store store
+    cdef readonly Py_ssize_t number
+
+cdef class Ragged:
+    cdef public Store store
+    cdef public list numbers
+    cdef public object log
+
+cdef class Prefix:
+    cdef public Form form
+    cdef object _key
+    cdef Prefix _next
+    cdef dict _others
+    @cython.locals(prefix=Prefix)
+    cdef Prefix after(self, object key)
+
+cdef class Form:
+    cdef public Py_ssize_t index, rows, outputs
+    cdef public object type, nested
+    cdef public list stores
+    cdef public bint fills, is_one, is_pair
+    cdef Store first, second
+
+cdef class CallLog:
+    cdef public Ints node_forms, node_ends, node_args, node_lengths
+    cdef public Py_ssize_t next_value
+    cdef public list numbers, arrays
+    cdef list _later
+    @cython.locals(value=Value, ragged=Ragged)
+    cdef Prefix follow(self, Prefix prefix, object arg)
+    @cython.locals(value=Value, ragged=Ragged)
+    cdef int put(self, Form form, object arg) except -1
+    cpdef put_ragged(self, Form form, list numbers)
+    @cython.locals(base=Py_ssize_t, one=Value, other=Value, number=Py_ssize_t)
+    cpdef finish(self, Form form)
+    cdef nested(self, Form form, object template, Py_ssize_t base)
+
+cdef class Cell:
+    cdef public object name
+    cdef public int children
+    cdef public Prefix first
+    cdef dict __dict__
+    cdef object __weakref__
+    @cython.locals(prefix=Prefix, form=Form)
+    cpdef call(self, CallLog log, object args)
+    @cython.locals(place=int, value=Value, store=Store, numbers=list, spread=list)
+    cpdef call_with_children(self, CallLog log, tuple args)

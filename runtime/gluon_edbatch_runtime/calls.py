@@ -1,0 +1,383 @@
+"""What happens at every recorded call: a search for its form, and numbers that are appended.
+
+This module is compiled by Cython where a compiler is present (the types are in ``calls.pxd``), and
+runs as it stands where not.
+"""
+
+from contextvars import ContextVar
+from typing import Any, Dict, List, Optional, Tuple
+
+import numpy as np
+
+CURRENT: ContextVar = ContextVar('gluon_edbatch_runtime', default=None)
+_current = CURRENT.get
+
+
+class Ints:
+    """64-bit integers that are only appended, in one piece of memory."""
+
+    def __init__(self):
+        self.size = 0
+        self.room = 256
+        self.items = self.buffer = np.empty(self.room, np.int64)
+
+    def append(self, item):
+        """One more."""
+        if self.size == self.room:
+            self.grow()
+        self.items[self.size] = item
+        self.size += 1
+
+    def grow(self):
+        """For as many again."""
+        self.room *= 2
+        buffer = np.empty(self.room, np.int64)
+        buffer[: self.size] = self.since(0)
+        self.items = self.buffer = buffer
+
+    def since(self, begin: int) -> np.ndarray:
+        """Those from position `begin` on; the array stays as it is when more are appended."""
+        return self.buffer[begin : self.size]
+
+    def __len__(self):
+        return self.size
+
+    def __getitem__(self, position):
+        return int(self.buffer[: self.size][position])
+
+
+class Store:
+    """What values of one shape and dtype have in common; equal ones are one object.
+
+    Attributes
+    ----------
+    row_shape : tuple of int
+    dtype : numpy.dtype
+    rows : int
+    """
+
+    def __init__(self, row_shape: Tuple[int, ...], dtype: Any, rows: int):
+        self.row_shape, self.dtype, self.rows = row_shape, np.dtype(dtype), rows
+        self.arena = row_shape, self.dtype
+
+    def __repr__(self) -> str:
+        return f'{self.dtype.name}{(self.rows, *self.row_shape)}'
+
+
+_stores: Dict[tuple, Store] = {}
+
+
+def store_of(row_shape: Tuple[int, ...], dtype: Any, rows: int) -> Store:
+    """The one for this shape and dtype."""
+    key = tuple(row_shape), np.dtype(dtype), rows
+    store = _stores.get(key)
+    if store is None:
+        store = _stores.setdefault(key, Store(*key))
+    return store
+
+
+NUMBER = store_of((), np.float32, 1)
+
+
+class Value:
+    """What a call in a scope gives: an array whose shape is known, and whose numbers will be.
+
+    Attributes
+    ----------
+    shape : tuple of int
+    dtype : numpy.dtype
+    """
+
+    def __init__(self, log: Any, store: Store, number: int):
+        self.log, self.store, self.number = log, store, number
+
+    @property
+    def shape(self) -> Tuple[int, ...]:
+        """With its rows."""
+        return (self.store.rows, *self.store.row_shape)
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Of its numbers."""
+        return self.store.dtype
+
+    def asnumpy(self) -> np.ndarray:
+        """Its numbers; if they are not there, all that its scope has recorded is run."""
+        return self.log.read(self)
+
+    def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> np.ndarray:
+        array = self.asnumpy()
+        if dtype is not None and np.dtype(dtype) != array.dtype:
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    def __float__(self) -> float:
+        return float(self.asnumpy().item())
+
+    def __repr__(self) -> str:
+        return f'<Value {"x".join(map(str, self.shape))}>'
+
+
+class Ragged:
+    """Any number of values of one shape, as one argument of a cell.
+
+    Parameters
+    ----------
+    store : Store or None
+        None if there are no values and nobody said what they would be.
+    numbers : list of int
+        The values.
+    log
+        The recording that has them.
+    """
+
+    def __init__(self, store: Optional[Store], numbers: List[int], log: Any):
+        self.store, self.numbers, self.log = store, numbers, log
+
+    @property
+    def lengths(self) -> Any:
+        """How many values there are: of one row a number, of more an array with one for each."""
+        rows = 1 if self.store is None else self.store.rows
+        length = float(len(self.numbers))
+        return length if rows == 1 else np.full(rows, length, np.float32)
+
+
+class Prefix:
+    """A place in the search for the form of a call: some arguments are known to be of it.
+
+    Attributes
+    ----------
+    form : Form or None
+        Of the call with these arguments and no others.
+    """
+
+    def __init__(self):
+        self.form: Optional[Form] = None
+        self._key: Any = None
+        self._next: Optional[Prefix] = None
+        self._others: Dict[Any, Prefix] = {}
+
+    def after(self, key):
+        """The prefix after an argument of a kind, made if needed."""
+        if self._key is key:
+            return self._next
+        prefix = self._others.get(key)
+        if prefix is None:
+            prefix = self._others[key] = Prefix()
+        self._key, self._next = key, prefix
+        return prefix
+
+
+class Form:
+    """A type of calls with so many rows.
+
+    Parameters
+    ----------
+    index : int
+        Among all of the process.
+    type : CellType
+    rows : int
+        Of the arguments.
+    stores : list of Store
+        Of the outputs.
+    """
+
+    def __init__(self, index: int, type: Any, rows: int, stores: List[Store]):  # noqa: A002
+        self.index, self.type, self.rows = index, type, rows
+        self.stores, self.outputs = stores, len(stores)
+        self.fills = type.fills
+        self.nested = type.nested
+        self.is_one = self.nested == 0 and not isinstance(self.nested, list)
+        self.is_pair = self.nested == (0, 1) and isinstance(self.nested, tuple)
+        self.first = stores[0]
+        self.second = stores[1] if self.is_pair else None
+
+
+class RaggedOf:
+    """Stands before the kind of the values of a ragged argument."""
+
+
+class Nothing:
+    """Stands for the kind of the values of a ragged argument that has none."""
+
+
+class Begin:
+    """Stands before the items of a list or tuple."""
+
+
+class End:
+    """Stands behind them."""
+
+
+class Unknown(Exception):
+    """An argument that the search does not know."""
+
+
+class CallLog:
+    """Calls of one scope, in the order in which they were made: arrays that only grow.
+
+    A value is an int: outputs of calls count up from 0, call by call; numbers of the user are -1,
+    -3, …, and arrays -2, -4, … .
+
+    Attributes
+    ----------
+    node_forms, node_ends, node_args, node_lengths : Ints
+        Of each call its form; where its arguments end among all; these, those of ragged ones last;
+        and how many values the ragged ones have.
+    numbers, arrays : list
+        Of the user.
+    """
+
+    def __init__(self):
+        self.node_forms, self.node_ends = Ints(), Ints()
+        self.node_args, self.node_lengths = Ints(), Ints()
+        self.next_value = 0
+        self.numbers: List[float] = []
+        self.arrays: List[np.ndarray] = []
+        self._later: List[int] = []
+
+    def follow(self, prefix, arg):
+        """The prefix after an argument."""
+        kind = type(arg)
+        if kind is Value:
+            value = arg
+            if value.log is not self:
+                raise Unknown
+            return prefix.after(value.store)
+        if kind is int or kind is float:
+            return prefix.after(NUMBER)
+        if arg is None:
+            return prefix.after(None)
+        if kind is Ragged:
+            ragged = arg
+            if ragged.log is not self:
+                raise Unknown
+            prefix = prefix.after(RaggedOf)
+            return prefix.after(Nothing if ragged.store is None else ragged.store)
+        if kind is list or kind is tuple:
+            prefix = prefix.after(Begin).after(kind)
+            for item in arg:
+                prefix = self.follow(prefix, item)
+            return prefix.after(End)
+        raise Unknown
+
+    def put(self, form, arg):
+        """Append what an argument reads; values of ragged ones follow the others."""
+        kind = type(arg)
+        if kind is Value:
+            value = arg
+            self.node_args.append(value.number)
+        elif kind is int or kind is float:
+            self.node_args.append(-2 * len(self.numbers) - 1)
+            self.numbers.append(arg)
+        elif kind is Ragged:
+            ragged = arg
+            self.put_ragged(form, ragged.numbers)
+        elif arg is not None:
+            for item in arg:
+                self.put(form, item)
+
+    def put_ragged(self, form, numbers):
+        """The values of a ragged argument; where an operator needs one, one of zeros for none."""
+        if not numbers and form.fills:
+            numbers = [self.zeros(form)]
+        self._later.extend(numbers)
+        self.node_lengths.append(len(numbers))
+
+    def zeros(self, form):
+        """The number of a value of zeros; a recording has it."""
+        raise NotImplementedError
+
+    def finish(self, form):
+        """The results of a call whose arguments were appended."""
+        for number in self._later:
+            self.node_args.append(number)
+        if self._later:
+            self._later = []
+        self.node_forms.append(form.index)
+        self.node_ends.append(self.node_args.size)
+        base = self.next_value
+        self.next_value = base + form.outputs
+        if form.is_one:
+            return Value(self, form.first, base)
+        if form.is_pair:
+            return Value(self, form.first, base), Value(self, form.second, base + 1)
+        return self.nested(form, form.nested, base)
+
+    def nested(self, form, template, base):
+        """Lists and tuples of the results, as `template` has them of their numbers."""
+        if type(template) is int:
+            return Value(self, form.stores[template], base + template)
+        values = [self.nested(form, item, base) for item in template]
+        return values if type(template) is list else tuple(values)
+
+
+class Cell:
+    """A cell of a bundle: call it as the block that it was.
+
+    Parameters
+    ----------
+    name : str
+    children : int
+        If not 0, its last argument is a list of children, each so many values.
+    """
+
+    def __init__(self, name: str, children: int):
+        self.name, self.children = name, children
+        self.first = Prefix()
+
+    def __call__(self, *args):
+        log = _current()
+        if log is None:
+            return self.at_once(args)
+        if self.children and len(args) == 2 and type(args[1]) is not Ragged:
+            return self.call_with_children(log, args)
+        return self.call(log, args)
+
+    def call(self, log, args):
+        """A recorded call."""
+        prefix = self.first
+        try:
+            for arg in args:
+                prefix = log.follow(prefix, arg)
+            form = prefix.form
+            if form is None:
+                form = prefix.form = self.resolve(log, args)
+        except Unknown:
+            return self.call_unknown(log, args)
+        for arg in args:
+            log.put(form, arg)
+        return log.finish(form)
+
+    def call_with_children(self, log, args):
+        """A recorded call whose last argument becomes ragged ones."""
+        x, children = args[0], args[1]
+        spread = [x]
+        for place in range(self.children):
+            store, numbers = None, []
+            for child in children:
+                item = child[place] if self.children > 1 else child
+                if type(item) is not Value:
+                    return self.call_unknown(log, args)
+                value = item
+                if value.log is not log:
+                    return self.call_unknown(log, args)
+                if store is None:
+                    store = value.store
+                elif value.store is not store:
+                    return self.call_unknown(log, args)
+                numbers.append(value.number)
+            spread.append(Ragged(store, numbers, log))
+        return self.call(log, spread)
+
+    def at_once(self, args):
+        """A call outside of scopes."""
+        raise NotImplementedError
+
+    def call_unknown(self, log, args):
+        """A call with arguments that the search does not know."""
+        raise NotImplementedError
+
+    def resolve(self, log, args):
+        """The form of a call of which there was none like it."""
+        raise NotImplementedError

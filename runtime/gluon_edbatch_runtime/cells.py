@@ -1,0 +1,236 @@
+"""Cells of a bundle: loaded, and found by the kinds of the arguments of their calls."""
+
+from pathlib import Path
+from typing import Any, Dict, List, Tuple, Union
+
+import numpy as np
+
+from .brief import brief
+from .bundle.manifest import Bundle, items_of, read_bundle, shape_of
+from .bundle.program import NotCovered, Program
+from .calls import CURRENT, NUMBER, Cell, Form, Ragged, Store, Value
+from .errors import BundleError, RecordError
+from .recording import Recording
+from .schedule import FSMScheduler
+from .schedule.policy import policy_of
+from .types import FORMS, Argument, CellType, Output
+
+KIND = 'cells'
+
+
+class BundledCell(Cell):
+    """A cell that knows its types.
+
+    Attributes
+    ----------
+    types : list of (template, CellType)
+    """
+
+    def __init__(self, name: str, children: int):
+        super().__init__(name, children)
+        self.types: List[Tuple[Any, CellType]] = []
+
+    def __repr__(self) -> str:
+        return f'<Cell {self.name}: {", ".join(str(kind) for _, kind in self.types)}>'
+
+    def at_once(self, args):
+        """A call outside of scopes is a scope of its own: its results are arrays."""
+        log = Recording()
+        token = CURRENT.set(log)
+        try:
+            results = self(*args)
+        finally:
+            CURRENT.reset(token)
+        return _computed(results)
+
+    def call_unknown(self, log, args):
+        """Arrays become values, and so do values of other scopes."""
+        args = [_as_values(log, arg) for arg in args]
+        if self.children and len(args) == 2 and not isinstance(args[1], Ragged):
+            x, children = args
+            stores = {
+                value.store
+                for child in children
+                for value in (child if self.children > 1 else [child])
+            }
+            if len(stores) > 1:
+                raise RecordError(f'{self.name} got children of different shapes: {stores}')
+            return self.call_with_children(log, (x, children))
+        return self.call(log, args)
+
+    def resolve(self, log, args) -> Form:
+        """The form of a call of which there was none like it."""
+        leaves: List[Any] = []
+        template = [_template(arg, leaves) for arg in args]
+        for known, kind in self.types:
+            if known == template and len(leaves) == len(kind.arguments):
+                if all(map(_fits, leaves, kind.arguments)):
+                    rows = {leaf.rows for _, leaf in leaves if leaf is not None}
+                    if len(rows) > 1:
+                        raise RecordError(f'{self.name} got arguments of different rows: {rows}')
+                    return kind.form(rows.pop() if rows else 1)
+        shown = ', '.join(str(arg) if isinstance(arg, Value) else brief(arg) for arg in args)
+        kinds = '; '.join(str(kind) for _, kind in self.types)
+        raise RecordError(
+            f'{self.name} was not exported for calls with ({shown}), but for {kinds}: let the '
+            'scope that is exported have such a call'
+        )
+
+
+def _as_values(log: Recording, arg: Any) -> Any:
+    """The same with values of this scope in the place of arrays."""
+    if isinstance(arg, Value):
+        return arg if arg.log is log else log.array(arg.asnumpy())
+    if isinstance(arg, (int, float)) and not isinstance(arg, bool):
+        return arg if type(arg) in (int, float) else float(arg)
+    if arg is None or isinstance(arg, Ragged):
+        return arg
+    if isinstance(arg, (list, tuple)):
+        items = [_as_values(log, item) for item in arg]
+        return items if isinstance(arg, list) else tuple(items)
+    if isinstance(arg, np.generic):
+        return arg.item()
+    if isinstance(arg, np.ndarray) and arg.ndim:
+        return log.array(arg)
+    raise RecordError(f'a cell takes values, numbers and arrays, not {brief(arg)}')
+
+
+def _template(arg: Any, leaves: List[Any]) -> Any:
+    """As a manifest has it; appends what is known of the values."""
+    if arg is None:
+        return None
+    if isinstance(arg, (list, tuple)):
+        return {type(arg).__name__: [_template(item, leaves) for item in arg]}
+    if isinstance(arg, Ragged):
+        leaves.append(('ragged', arg.store))
+    else:
+        leaves.append(('rows', arg.store if isinstance(arg, Value) else NUMBER))
+    return 'value'
+
+
+def _fits(leaf: Tuple[str, Store], argument: Argument) -> bool:
+    kind, store = leaf
+    return kind == argument.kind and (
+        store is None or store.arena == (argument.row_shape, argument.dtype)
+    )
+
+
+def _computed(results: Any) -> Any:
+    if isinstance(results, Value):
+        return results.asnumpy()
+    return type(results)(map(_computed, results))
+
+
+class Cells:
+    """A model's cells, by their names in it: ``cells.tree_lstm.cell``."""
+
+    def __init__(self, name: str = ''):
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(
+            f'{self._name or "the bundle"} has no cell {name!r}; it has '
+            f'{", ".join(sorted(each for each in vars(self) if not each.startswith("_")))}'
+        )
+
+    def __getitem__(self, name: str) -> Any:
+        return getattr(self, name)
+
+
+class LoadedCells(Cells):
+    """All cells of a bundle.
+
+    Attributes
+    ----------
+    scheduler : FSMScheduler
+        With the policy that was learned where it was exported.
+    """
+
+    def __init__(self, name: str, scheduler: FSMScheduler):
+        super().__init__(name)
+        self.scheduler = scheduler
+
+
+def load_cells(folder: Union[str, Path]) -> LoadedCells:
+    """The cells of a bundle that ``gluon_edbatch.export_cells`` wrote.
+
+    Everything is checked first; nothing of it is executed.
+
+    Parameters
+    ----------
+    folder : str or Path
+
+    Returns
+    -------
+    LoadedCells
+        With an attribute for each cell; those of a block within the model are attributes of an
+        attribute of that name.
+
+    Raises
+    ------
+    BundleError
+        If the folder is no whole, unchanged bundle of cells that this version can read.
+    """
+    bundle = read_bundle(folder, KIND)
+    try:
+        return _loaded(bundle)
+    except (KeyError, TypeError, IndexError, ValueError, NotCovered) as error:
+        if isinstance(error, BundleError):
+            raise
+        raise BundleError(
+            f'{bundle.folder} has a manifest that does not make sense: '
+            f'{type(error).__name__}: {error}'
+        ) from error
+
+
+def _loaded(bundle: Bundle) -> LoadedCells:
+    content = bundle.content
+    policy = items_of(content, 'policy', dict)
+    scheduler = FSMScheduler(policy_of(policy) if policy else None, learn=False)
+    loaded = LoadedCells(str(bundle.folder), scheduler)
+    weights = [bundle.array(entry) for entry in items_of(content, 'weights', list)]
+    cells = {
+        name: BundledCell(name, entry['children'])
+        for name, entry in items_of(content, 'cells', dict).items()
+    }
+    for entry in items_of(content, 'types', list):
+        kind = _type(entry, weights, loaded)
+        FORMS.add(kind)
+        for name in entry['cells']:
+            cells[name].types.append((entry['template'], kind))
+    for name, cell in cells.items():
+        _place(loaded, name, cell)
+    return loaded
+
+
+def _type(entry: Dict[str, Any], weights: List[np.ndarray], loaded: LoadedCells) -> CellType:
+    arguments = [
+        Argument(each['kind'], tuple(shape_of(each['row_shape'])), np.dtype(each['dtype']))
+        for each in entry['arguments']
+    ]
+    outputs = [
+        Output(tuple(shape_of(each['row_shape'])), np.dtype(each['dtype']), each['factor'])
+        for each in entry['outputs']
+    ]
+    named = {name: weights[place] for name, place in entry['weights'].items()}
+    ragged = {place for place, each in enumerate(arguments) if each.kind == 'ragged'}
+    program = Program(entry['nodes'], entry['heads'], named, ragged)
+    nested = _nested(entry['results'])
+    return CellType(entry['name'], arguments, outputs, nested, program, entry['fills'], loaded)
+
+
+def _nested(template: Any) -> Any:
+    if isinstance(template, int):
+        return template
+    ((kind, items),) = template.items()
+    found = [_nested(item) for item in items]
+    return found if kind == 'list' else tuple(found)
+
+
+def _place(cells: Cells, name: str, cell: BundledCell) -> None:
+    first, _, rest = name.partition('.')
+    if not rest:
+        vars(cells)[first] = cell
+        return
+    inner = vars(cells).setdefault(first, Cells(f'{cells._name}: {first}'))
+    _place(inner, rest, cell)

@@ -1,0 +1,222 @@
+"""Where the rows of an evaluation lie, batch by batch: what is written is a slice, what is read a
+slice where rows are neighbours, and a gather where not."""
+
+from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from .bundle.program import Segments
+from .graph.collect import Calls
+from .graph.graph import expand, stable_argsort
+from .types import FORMS, CellType
+
+
+class Read(NamedTuple):
+    """How the batches of a type read an argument.
+
+    Attributes
+    ----------
+    arena : tuple
+    rows : numpy.ndarray
+        int64, rows of the arena, batch after batch.
+    bounds : list of int
+        Where those of each batch begin, and where the last end.
+    slices : list of bool
+        Of which batches the rows are neighbours.
+    """
+
+    arena: tuple
+    rows: np.ndarray
+    bounds: List[int]
+    slices: List[bool]
+
+
+class Group(NamedTuple):
+    """The batches of one type.
+
+    Attributes
+    ----------
+    type : CellType
+    reads : list of Read
+    writes : list of (tuple, list of (int, int))
+        The arena of each output, and the rows of each batch there.
+    segments : list of Segments or None
+        Of types with ragged arguments.
+    """
+
+    type: CellType
+    reads: List[Read]
+    writes: List[Tuple[tuple, List[Tuple[int, int]]]]
+    segments: Optional[List[Segments]]
+
+
+def by_length(
+    calls: Calls, order: np.ndarray, bounds: np.ndarray, kinds: np.ndarray, types: Sequence[Any]
+) -> np.ndarray:
+    """The order of calls with those of ragged types by descending lengths, within each batch.
+
+    Parameters
+    ----------
+    calls : Calls
+    order, bounds : numpy.ndarray
+        As `Schedule` has them.
+    kinds : numpy.ndarray
+        int32 of each call, its place among
+    types : sequence of CellType
+    """
+    ragged = np.array([kind.is_ragged for kind in types])[kinds]
+    if not ragged.any():
+        return order
+    lengths = np.zeros(len(calls), np.int64)
+    lengths[ragged] = calls.lengths[calls.length_offsets[:-1][ragged]]
+    most = int(lengths.max())
+    batches = np.arange(len(bounds) - 1).repeat(np.diff(bounds))
+    keys = batches * (most + 1) + (most - lengths[order])
+    return order[stable_argsort(keys, (len(bounds) - 1) * (most + 1))]
+
+
+class Layout:
+    """Gives rows to what batches write, and finds those that they read.
+
+    Parameters
+    ----------
+    calls : Calls
+    order, bounds : numpy.ndarray
+        Calls, batch after batch.
+    kinds : numpy.ndarray
+    types : list of CellType
+    arenas : dict
+        By row shape and dtype; they are told how many rows more there are.
+    """
+
+    def __init__(
+        self,
+        calls: Calls,
+        order: np.ndarray,
+        bounds: np.ndarray,
+        kinds: np.ndarray,
+        types: Sequence[CellType],
+        arenas: Any,
+    ):
+        self._calls, self._types, self._arenas = calls, types, arenas
+        self.kinds = kinds[order[bounds[:-1]]].tolist()
+        counts = np.diff(bounds)
+        of_kind = kinds[order]
+        rows = np.array([form.rows for form in FORMS.forms])
+        self._nodes = [order[of_kind == kind] for kind in range(len(types))]
+        self._rows = [rows[calls.forms[nodes]] for nodes in self._nodes]
+        by_batch = np.array(self.kinds)
+        self._sizes = [counts[by_batch == kind] for kind in range(len(types))]
+        self._bounds = [np.concatenate([[0], sizes.cumsum()]) for sizes in self._sizes]
+
+    def write(self, row_of: np.ndarray) -> List[List[Tuple[tuple, List[Tuple[int, int]]]]]:
+        """Give rows to all results, in the order of the batches; `row_of` is told by value."""
+        totals = [
+            np.add.reduceat(rows, cuts[:-1]).tolist() if len(rows) else []
+            for rows, cuts in zip(self._rows, self._bounds)
+        ]
+        writes: List[List[Tuple[tuple, List[Tuple[int, int]]]]] = [
+            [((output.row_shape, output.dtype), []) for output in kind.outputs]
+            for kind in self._types
+        ]
+        place = [0] * len(self._types)
+        for kind in self.kinds:
+            total = totals[kind][place[kind]]
+            place[kind] += 1
+            for output, (arena, found) in zip(self._types[kind].outputs, writes[kind]):
+                begin = self._arenas[arena].add(total * output.factor)
+                found.append((begin, begin + total * output.factor))
+        for kind, nodes in enumerate(self._nodes):
+            first = self._calls.outputs[nodes]
+            for number, (_, found) in enumerate(writes[kind]):
+                row_of[first + number] = self._rows_of_calls(kind, number, found)
+        return writes
+
+    def _rows_of_calls(self, kind: int, number: int, found: List[Tuple[int, int]]) -> np.ndarray:
+        """The first row of each call's result."""
+        rows = self._rows[kind] * self._types[kind].outputs[number].factor
+        before = rows.cumsum() - rows
+        cuts = self._bounds[kind][:-1]
+        begins = np.array([begin for begin, _ in found]) - before[cuts]
+        return before + begins.repeat(self._sizes[kind])
+
+    def groups(self, row_of: np.ndarray, rows: np.ndarray) -> List[Group]:
+        """The batches by type.
+
+        Parameters
+        ----------
+        row_of, rows : numpy.ndarray
+            int64 by value, its first row, and how many it has; those of the user from the end.
+        """
+        writes = self.write(row_of)
+        return [
+            self._group(place, kind, row_of, rows, writes[place])
+            for place, kind in enumerate(self._types)
+        ]
+
+    def _group(self, place, kind, row_of, rows, writes) -> Group:
+        calls, nodes, cuts = self._calls, self._nodes[place], self._bounds[place]
+        begins, reads, segments = calls.offsets[nodes], [], None
+        fixed = len(kind.arguments) - kind.of_many
+        skipped, counted = 0, np.zeros(len(nodes), np.int64)
+        number = 0
+        for argument in kind.arguments:
+            arena = (argument.row_shape, argument.dtype)
+            if argument.kind == 'rows':
+                values = calls.args[begins + skipped]
+                skipped += 1
+                reads.append(self._of_rows(arena, row_of[values], self._rows[place], cuts))
+                continue
+            lengths = calls.lengths[calls.length_offsets[nodes] + number]
+            number += 1
+            values = calls.args[expand(begins + fixed + counted, lengths)]
+            counted = counted + lengths
+            if argument.kind == 'flat':
+                reads.append(_flat(arena, row_of[values], rows[values], lengths, cuts))
+            else:
+                order, bounds, segments = self._by_rank(place, lengths)
+                reads.append(_read(arena, row_of[values[order]], bounds))
+        return Group(kind, reads, writes, segments)
+
+    def _of_rows(self, arena, first, counts, cuts) -> Read:
+        if len(counts) and counts.max() == 1 == counts.min():
+            return _read(arena, first, cuts)
+        ends = np.concatenate([[0], counts.cumsum()])
+        return _read(arena, expand(first, counts), ends[cuts])
+
+    def _by_rank(self, place: int, lengths: np.ndarray):
+        """The order of values, call after call, by rank within each batch; where the values of a
+        batch begin; and how many there are of each rank."""
+        sizes, cuts = self._sizes[place], self._bounds[place]
+        batches = np.arange(len(sizes)).repeat(sizes)
+        most = int(lengths.max()) if len(lengths) else 0
+        before = lengths.cumsum() - lengths
+        ranks = np.arange(int(lengths.sum())) - before.repeat(lengths)
+        keys = batches.repeat(lengths) * max(most, 1) + ranks
+        counts = np.bincount(keys, minlength=len(sizes) * max(most, 1)).reshape(len(sizes), -1)
+        order = stable_argsort(keys, len(sizes) * max(most, 1))
+        bounds = np.concatenate([[0], counts.sum(axis=1).cumsum()])
+        rows = self._rows[place]
+        if len(rows) and rows.max() > 1:
+            raise NotImplementedError('ragged arguments of values with several rows')
+        segments = [
+            Segments(size, [count for count in of_batch if count])
+            for size, of_batch in zip(np.diff(cuts).tolist(), counts.tolist())
+        ]
+        return order, bounds, segments
+
+
+def _flat(arena, first, counts, lengths, cuts) -> Read:
+    ends = np.concatenate([[0], counts.cumsum()])
+    of_calls = np.concatenate([[0], lengths.cumsum()])
+    return _read(arena, expand(first, counts), ends[of_calls[cuts]])
+
+
+def _read(arena: tuple, rows: np.ndarray, bounds: np.ndarray) -> Read:
+    breaks = np.zeros(len(rows) + 1, np.int64)
+    if len(rows) > 1:
+        (rows[1:] != rows[:-1] + 1).cumsum(out=breaks[1:-1])  # up to a row, and from it on
+        breaks[-1] = breaks[-2]
+    last = np.maximum(bounds[1:] - 1, bounds[:-1])
+    is_slice = breaks[np.minimum(last, len(rows))] == breaks[bounds[:-1]]
+    return Read(arena, rows, bounds.tolist(), is_slice.tolist())

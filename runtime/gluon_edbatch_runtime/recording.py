@@ -1,0 +1,281 @@
+"""One scope's calls and their results: an evaluation, from columns of numbers to arrays."""
+
+import threading
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from .bundle.program import Segments
+from .calls import NUMBER, CallLog, Form, Value, store_of
+from .errors import BatchError, StaleValueError
+from .graph.collect import Calls, Pending, ancestors, form_table, to_graph
+from .graph.edges import kinds_of
+from .graph.graph import Graph
+from .graph.row_order import arrange
+from .layout import Group, Layout, Read, by_length
+from .schedule import FSMScheduler, Schedule, Scheduler
+from .types import FORMS, CellType
+
+
+class Locations:
+    """Where values are.
+
+    Attributes
+    ----------
+    evaluation : numpy.ndarray
+        int32 by value, number of the evaluation that computed it, -1 before.
+    row, rows : numpy.ndarray
+        int64 by value, its first row in the arena of its kind, and how many it has.
+    taped : numpy.ndarray
+        bool, false: there are no gradients here.
+    """
+
+    def __init__(self) -> None:
+        self.evaluation = np.zeros(0, np.int32)
+        self.row = self.rows = np.zeros(0, np.int64)
+        self.taped = np.zeros(0, bool)
+
+    def grow(self, values: int) -> None:
+        """Make room for this many values."""
+        more = values - len(self.row)
+        if more > 0:
+            self.evaluation = np.concatenate([self.evaluation, np.full(more, -1, np.int32)])
+            self.row, self.rows = (
+                np.concatenate([column, np.zeros(more, np.int64)])
+                for column in (self.row, self.rows)
+            )
+            self.taped = np.zeros(values, bool)
+
+
+class Arena:
+    """All rows of one shape and dtype: they are given out first, and get memory then."""
+
+    def __init__(self, row_shape: Tuple[int, ...], dtype: np.dtype):
+        self.rows = 0
+        self.memory = np.empty((0, *row_shape), dtype)
+
+    def add(self, rows: int) -> int:
+        """Give out the next rows."""
+        begin, self.rows = self.rows, self.rows + rows
+        return begin
+
+    def allocate(self) -> None:
+        """Memory for all of them; what was there before is copied."""
+        if len(self.memory) < self.rows:
+            before = self.memory
+            self.memory = np.empty((self.rows, *before.shape[1:]), before.dtype)
+            self.memory[: len(before)] = before
+
+
+class Arenas(Dict[tuple, Arena]):
+    """By row shape and dtype."""
+
+    def __missing__(self, key: tuple) -> Arena:
+        self[key] = Arena(*key)
+        return self[key]
+
+
+class Evaluation(NamedTuple):
+    """What was scheduled, for those who count batches."""
+
+    graph: Graph
+    schedule: Schedule
+
+
+class Recording(CallLog):
+    """Calls of one scope, and where their results are.
+
+    Parameters
+    ----------
+    scheduler : Scheduler, optional
+        By default that of the bundle whose cells are called.
+
+    Attributes
+    ----------
+    evaluations : list of Evaluation
+    void : bool
+        Whether an exception left the scope.
+    """
+
+    def __init__(self, scheduler: Optional[Scheduler] = None):
+        super().__init__()
+        self.scheduler = scheduler
+        self.evaluations: List[Evaluation] = []
+        self.void = False
+        self.locations, self._pending = Locations(), Pending()
+        self._arenas = Arenas()
+        self._number_rows = np.zeros(0, np.int64)  # those of the user that have rows already
+        self._array_rows: List[int] = []
+        self._zeros: Dict[tuple, int] = {}
+        self._lock = threading.RLock()
+
+    @property
+    def form_summaries(self) -> Any:
+        """As ``graph/collect.py`` asks for it."""
+        return FORMS.form_summaries
+
+    @property
+    def output_rows(self) -> Any:
+        """As ``graph/collect.py`` asks for it."""
+        return FORMS.output_rows
+
+    def zeros(self, form: Form) -> int:
+        """See `CallLog`."""
+        kind = form.type.arguments[-1]
+        key = kind.row_shape, kind.dtype
+        if key not in self._zeros:
+            array = np.zeros((form.rows, *kind.row_shape), kind.dtype)
+            self._zeros[key] = self.array(array).number
+        return self._zeros[key]
+
+    def array(self, given: Any) -> Value:
+        """A value of what the user gave, which is copied.
+
+        Parameters
+        ----------
+        given : numpy.ndarray
+            At least one axis; float64 becomes float32.
+        """
+        array = np.array(given, np.float32 if given.dtype == np.float64 else None)
+        self.arrays.append(array)
+        store = store_of(array.shape[1:], array.dtype, len(array))
+        return Value(self, store, -2 * len(self.arrays))
+
+    def read(self, value: Value) -> np.ndarray:
+        """The numbers of a value; all that waits is run if they are not there."""
+        if value.number < 0:
+            place = (-value.number - 1) // 2
+            if value.number % 2:
+                return np.array([self.numbers[place]], np.float32)
+            return self.arrays[place].copy()
+        if not self.knows(value.number):
+            self.evaluate()
+        row = int(self.locations.row[value.number])
+        return self._arenas[value.store.arena].memory[row : row + value.store.rows]
+
+    def knows(self, number: int) -> bool:
+        """Whether a value was computed."""
+        known = self.locations.evaluation
+        return number < len(known) and known[number] >= 0
+
+    def evaluate(self, wanted: Optional[Sequence[int]] = None) -> None:
+        """Compute the values `wanted`, or all that wait."""
+        if self.void:
+            raise StaleValueError('an exception left the scope of this value before it was computed')
+        with self._lock, np.errstate(over='ignore'):  # see `sigmoid`
+            table = form_table(self)  # type: ignore[arg-type]
+            calls = self._pending.calls(self, table)  # type: ignore[arg-type]
+            known = self.locations.evaluation
+            edges = calls.edges(known)
+            if wanted is not None:
+                calls, edges = ancestors(calls, edges, np.array(wanted, np.int64), known)
+            if not len(calls):
+                return
+            kinds, forms = kinds_of(calls.forms, table.types)
+            types = [FORMS.forms[form].type for form in forms]
+            graph = to_graph(kinds, edges, types)
+            schedule = (self.scheduler or _scheduler_of(types)).schedule(graph)
+            self._run(calls, kinds, types, graph, schedule)
+            self._pending.ran(calls)
+            self.evaluations.append(Evaluation(graph, schedule))
+
+    def _run(
+        self,
+        calls: Calls,
+        kinds: np.ndarray,
+        types: List[CellType],
+        graph: Graph,
+        schedule: Schedule,
+    ) -> None:
+        order = arrange(graph, schedule.order, schedule.bounds)
+        order = by_length(calls, order, schedule.bounds, kinds, types)
+        self._place_given()
+        row_of, rows = self._with_given()
+        layout = Layout(calls, order, schedule.bounds, kinds, types, self._arenas)
+        groups = layout.groups(row_of, rows)
+        for arena in self._arenas.values():
+            arena.allocate()
+        self._fill_given()
+        batches = [iter(range(len(schedule))) for _ in groups]
+        for kind in layout.kinds:
+            group = groups[kind]
+            try:
+                self._run_batch(group, next(batches[kind]))
+            except Exception as error:
+                raise BatchError(
+                    f'a batch of calls of {group.type} failed: {type(error).__name__}: {error}'
+                ) from error
+        values = len(self.locations.row)
+        self.locations.row[:] = row_of[:values]
+        outputs = table_of_outputs(calls)
+        self.locations.evaluation[outputs] = len(self.evaluations)
+
+    def _run_batch(self, group: Group, number: int) -> None:
+        segments: Optional[Segments] = None if group.segments is None else group.segments[number]
+        arenas = self._arenas
+        outs = [
+            arenas[arena].memory[found[number][0] : found[number][1]]
+            for arena, found in group.writes
+        ]
+        inputs = [_rows(arenas[read.arena].memory, read, number) for read in group.reads]
+        group.type.program.run(inputs, outs, segments)
+
+    # --- what the user gave ----------------------------------------------------------------------
+
+    def _place_given(self) -> None:
+        """Rows for numbers and arrays that have none yet."""
+        known = len(self._number_rows)
+        more = len(self.numbers) - known
+        self._filled = known, len(self._array_rows)
+        if more:
+            begin = self._arenas[NUMBER.arena].add(more)
+            self._number_rows = np.concatenate([self._number_rows, begin + np.arange(more)])
+        for array in self.arrays[len(self._array_rows) :]:
+            self._array_rows.append(self._arenas[array.shape[1:], array.dtype].add(len(array)))
+
+    def _fill_given(self) -> None:
+        numbers, arrays = self._filled
+        if numbers < len(self.numbers):
+            begin = int(self._number_rows[numbers])
+            given = self.numbers[numbers:]
+            self._arenas[NUMBER.arena].memory[begin : begin + len(given)] = given
+        for array, row in zip(self.arrays[arrays:], self._array_rows[arrays:]):
+            self._arenas[array.shape[1:], array.dtype].memory[row : row + len(array)] = array
+
+    def _with_given(self) -> Tuple[np.ndarray, np.ndarray]:
+        """First rows, and numbers of rows, by value; those of the user count from the end."""
+        pairs = max(len(self._number_rows), len(self._array_rows))
+        given = np.zeros((2, pairs, 2), np.int64)
+        given[0, : len(self._number_rows), 1] = self._number_rows
+        given[1, : len(self._number_rows), 1] = 1
+        given[0, : len(self._array_rows), 0] = self._array_rows
+        given[1, : len(self._array_rows), 0] = list(map(len, self.arrays))
+        first, rows = given[:, ::-1].reshape(2, -1)
+        return (
+            np.concatenate([self.locations.row, first]),
+            np.concatenate([self.locations.rows, rows]),
+        )
+
+
+def table_of_outputs(calls: Calls) -> np.ndarray:
+    """All values that some calls compute."""
+    outputs = np.array([form.outputs for form in FORMS.forms])[calls.forms]
+    before = outputs.cumsum() - outputs
+    return (calls.outputs - before).repeat(outputs) + np.arange(int(outputs.sum()))
+
+
+def _rows(memory: np.ndarray, read: Read, number: int) -> np.ndarray:
+    begin, end = read.bounds[number], read.bounds[number + 1]
+    if read.slices[number]:
+        row = int(read.rows[begin]) if end > begin else 0
+        return memory[row : row + end - begin]
+    return memory.take(read.rows[begin:end], axis=0)
+
+
+_UNTAUGHT = FSMScheduler(learn=False)
+
+
+def _scheduler_of(types: Sequence[CellType]) -> Scheduler:
+    """That of the one bundle that these types are from."""
+    bundles = {kind.bundle for kind in types if kind.bundle is not None}
+    return bundles.pop().scheduler if len(bundles) == 1 else _UNTAUGHT

@@ -1,0 +1,154 @@
+"""``with batching():`` and functions on values, as ``gluon_edbatch`` has them."""
+
+from contextvars import Token
+from typing import Any, List, Optional, Sequence, Tuple, Union
+
+import numpy as np
+
+from .calls import CURRENT, Ragged, Value, store_of
+from .errors import RecordError
+from .graph.graph import Graph
+from .recording import Recording
+from .schedule import Schedule, Scheduler, get_scheduler
+from .types import concat_form
+
+
+class batching:
+    """Record calls of cells, and run them in batches when somebody looks at a value.
+
+    Leaving the scope runs nothing. If an exception leaves it, its values are void.
+
+    Parameters
+    ----------
+    scheduler : str or Scheduler, optional
+        As in ``gluon_edbatch``; by default the policy that the bundle came with.
+    """
+
+    def __init__(self, scheduler: Union[None, str, Scheduler] = None):
+        self._scheduler = None if scheduler is None else get_scheduler(scheduler)
+        self._recording = Recording(self._scheduler)
+        self._token: Optional[Token] = None
+
+    def __enter__(self) -> 'batching':
+        if self._token is not None:
+            raise RuntimeError('a batching scope records once; make a new one')
+        self._token = CURRENT.set(self._recording)
+        return self
+
+    def __exit__(self, kind: Any, error: Optional[BaseException], trace: Any) -> None:
+        assert self._token is not None
+        CURRENT.reset(self._token)
+        self._recording.void = error is not None
+
+    def schedules(self) -> List[Tuple[Graph, Schedule]]:
+        """The graph and the schedule of each evaluation so far."""
+        return [(each.graph, each.schedule) for each in self._recording.evaluations]
+
+    @property
+    def batches(self) -> int:
+        """How many ran so far."""
+        return sum(len(each.schedule) for each in self._recording.evaluations)
+
+
+def forward(values: Any) -> Any:
+    """Evaluate values together, and nothing that they do not need.
+
+    Parameters
+    ----------
+    values : Value, or nested lists and tuples and dicts of them
+
+    Returns
+    -------
+    The same structure with arrays.
+    """
+    leaves: List[Value] = []
+    _collect(values, leaves)
+    _compute(leaves)
+    return _read(values)
+
+
+def _collect(values: Any, leaves: List[Value]) -> None:
+    if isinstance(values, Value):
+        leaves.append(values)
+    elif isinstance(values, (list, tuple)):
+        for value in values:
+            _collect(value, leaves)
+    elif isinstance(values, dict):
+        _collect(list(values.values()), leaves)
+
+
+def _read(values: Any) -> Any:
+    if isinstance(values, Value):
+        return values.asnumpy()
+    if isinstance(values, (list, tuple)):
+        found = [_read(value) for value in values]
+        return found if isinstance(values, list) else tuple(found)
+    if isinstance(values, dict):
+        return {key: _read(value) for key, value in values.items()}
+    return values
+
+
+def _compute(values: Sequence[Value]) -> None:
+    wanted: dict = {}
+    for value in values:
+        if value.number >= 0 and not value.log.knows(value.number):
+            wanted.setdefault(value.log, []).append(value.number)
+    for log, numbers in wanted.items():
+        log.evaluate(numbers)
+
+
+def stack(values: Sequence[Any]) -> np.ndarray:
+    """The values as one array, with an axis more before the others: they are evaluated together."""
+    return np.stack(forward(list(values)))
+
+
+def concat(values: Sequence[Any]) -> Any:
+    """The rows of values, one after the other.
+
+    In a scope that has recorded one of them, the result is a value; else it is an array.
+    """
+    values, log = list(values), CURRENT.get()
+    if not values:
+        raise RecordError('concat() of no values')
+    if log is None or not any(isinstance(value, Value) and value.log is log for value in values):
+        return np.concatenate(forward(values))
+    own = [_value(log, value) for value in values]
+    if len({value.store.arena for value in own}) > 1:
+        shapes = ', '.join(sorted({str(value.store) for value in own}))
+        raise RecordError(f'values of different kinds cannot be put together: {shapes}')
+    form = concat_form(own[0].store, sum([value.store.rows for value in own]))
+    log.put_ragged(form, [value.number for value in own])
+    return log.finish(form)
+
+
+def ragged(
+    values: Sequence[Any], shape: Optional[Tuple[int, ...]] = None, dtype: Any = np.float32
+) -> Ragged:
+    """Any number of values of one shape as one argument of a cell.
+
+    Parameters
+    ----------
+    values : sequence of Value or numpy.ndarray
+    shape : tuple of int, optional
+        Of a value; if there may be none.
+    dtype
+        If there may be none.
+    """
+    log = CURRENT.get()
+    if log is None:
+        raise RecordError('ragged() needs a batching() scope')
+    own = [_value(log, value) for value in values]
+    stores = {value.store for value in own}
+    if len(stores) > 1:
+        raise RecordError(f'ragged() needs values of one shape and dtype, got {stores}')
+    if own:
+        store = own[0].store
+    else:
+        store = None if shape is None else store_of(tuple(shape[1:]), dtype, shape[0])
+    return Ragged(store, [value.number for value in own], log)
+
+
+def _value(log: Recording, value: Any) -> Value:
+    if isinstance(value, Value):
+        return value if value.log is log else log.array(value.asnumpy())
+    return log.array(np.asarray(value))

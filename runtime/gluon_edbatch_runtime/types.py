@@ -1,0 +1,152 @@
+"""Types of calls, and their forms: what a bundle says of a cell, ready to be recorded and run."""
+
+import threading
+from array import array as Column
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from .bundle.program import Program
+from .calls import Form, Store, store_of
+
+_FLAT = [{'name': 'edb_input0'}, {'op': '_copy', 'inputs': [[0, 0]]}]
+
+
+class Argument(NamedTuple):
+    """An argument of a type.
+
+    Attributes
+    ----------
+    kind : {'rows', 'ragged', 'flat'}
+        One value; any number of them, by value; any number, one after the other.
+    row_shape : tuple of int
+    dtype : numpy.dtype
+    """
+
+    kind: str
+    row_shape: Tuple[int, ...]
+    dtype: np.dtype
+
+
+class Output(NamedTuple):
+    """A result of a type.
+
+    Attributes
+    ----------
+    row_shape : tuple of int
+    dtype : numpy.dtype
+    factor : int
+        Rows for each row of the arguments.
+    """
+
+    row_shape: Tuple[int, ...]
+    dtype: np.dtype
+    factor: int
+
+
+class CellType:
+    """Calls of a cell that run together.
+
+    Parameters
+    ----------
+    name : str
+        The same as where it was exported: policies go by it.
+    arguments : sequence of Argument
+    outputs : sequence of Output
+    nested
+        The results as a call returns them, with the number of an output in the place of each.
+    program : Program
+    fills : bool
+        Whether a ragged argument without values is one of zeros.
+    bundle
+        Where it is from; None for what needs no bundle.
+    """
+
+    alone = False  # as graph/collect.py asks for it
+
+    def __init__(
+        self,
+        name: str,
+        arguments: Sequence[Argument],
+        outputs: Sequence[Output],
+        nested: Any,
+        program: Program,
+        fills: bool = False,
+        bundle: Any = None,
+    ):
+        self.stable_name, self.arguments, self.outputs = name, list(arguments), list(outputs)
+        self.nested, self.program, self.fills, self.bundle = nested, program, fills, bundle
+        self.of_many = sum(argument.kind != 'rows' for argument in arguments)
+        self.is_ragged = any(argument.kind == 'ragged' for argument in arguments)
+        self.serial = -1
+        self._forms: Dict[int, Form] = {}
+
+    def __repr__(self) -> str:
+        return self.stable_name
+
+    def form(self, rows: int) -> Form:
+        """That of calls with so many rows."""
+        form = self._forms.get(rows)
+        return FORMS.make(self, rows) if form is None else form
+
+
+class _Forms:
+    """All forms of the process, which every recording shares.
+
+    Attributes
+    ----------
+    forms : list of Form
+    form_summaries, output_rows : array
+        As ``graph/collect.py`` has them.
+    """
+
+    def __init__(self) -> None:
+        self.forms: List[Form] = []
+        self.form_summaries, self.output_rows = Column('q'), Column('q')
+        self._types = 0
+        self._lock = threading.Lock()
+
+    def add(self, cell_type: CellType) -> None:
+        """Number a type: in this order schedulers see them."""
+        with self._lock:
+            cell_type.serial, self._types = self._types, self._types + 1
+
+    def make(self, cell_type: CellType, rows: int) -> Form:
+        """A form that there is not yet."""
+        with self._lock:
+            known: Optional[Form] = cell_type._forms.get(rows)
+            if known is not None:
+                return known
+            stores: List[Store] = [
+                store_of(output.row_shape, output.dtype, rows * output.factor)
+                for output in cell_type.outputs
+            ]
+            form = Form(len(self.forms), cell_type, rows, stores)
+            self.forms.append(form)
+            self.form_summaries.extend(
+                (cell_type.serial, rows, len(stores), cell_type.of_many, 0)
+            )
+            self.output_rows.extend([store.rows for store in stores])
+            cell_type._forms[rows] = form
+            return form
+
+
+FORMS = _Forms()
+_concats: Dict[tuple, CellType] = {}
+
+
+def concat_form(store: Store, rows: int) -> Form:
+    """Of values that are so many rows of others, one after the other."""
+    found = _concats.get(store.arena)
+    if found is None:
+        shown = 'x'.join(map(str, store.row_shape)) or '1'
+        found = CellType(
+            f'concat[{shown}]',
+            [Argument('flat', *store.arena)],
+            [Output(*store.arena, 1)],
+            0,
+            Program(_FLAT, [(1, 0)], {}),
+        )
+        FORMS.add(found)
+        found = _concats.setdefault(store.arena, found)
+    return found.form(rows)

@@ -1,0 +1,70 @@
+"""What pyproject.toml cannot say: what is taken from gluon_edbatch, and compiled if possible."""
+
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+import shared  # noqa: E402
+
+try:
+    from Cython.Build import cythonize
+except ImportError:
+    cythonize = None  # the modules then run as the Python that they are
+
+PACKAGE = 'gluon_edbatch_runtime'
+shared.take()
+
+
+def load(path):
+    """A module of the package, which as a whole cannot be imported yet."""
+    spec = spec_from_file_location(path.stem, path)
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+compiled = load(HERE / PACKAGE / 'compiled.py')
+
+
+class BuildExt(build_ext):
+    """Modules by Cython: what cannot be compiled is left out, and said."""
+
+    def build_extension(self, ext):
+        try:
+            (made,) = cythonize(  # here, as it forgets that an extension is optional
+                [Extension(ext.name, ext.sources)],
+                build_dir='build',
+                compiler_directives={
+                    'language_level': 3,
+                    'annotation_typing': False,
+                    'boundscheck': False,
+                    'wraparound': False,
+                    'initializedcheck': False,
+                },
+            )
+            ext.sources = made.sources
+            super().build_extension(ext)
+        except Exception as error:  # no compiler, or one that fails
+            self.warn(f'{ext.name} was not compiled: it runs as Python, slower ({error})')
+            return
+        path = self.get_ext_fullpath(ext.name)
+        compiled.stamp_of(path).write_text(compiled.contents(ext.name), encoding='ascii')
+
+
+names = [name for name in compiled.NAMES if name.startswith(shared.COMPILED)]
+extensions = [
+    Extension(
+        f'{PACKAGE}.{name}',
+        [f'{PACKAGE}/{name.replace(".", "/")}.py'],
+        extra_compile_args=['-g0'],
+        optional=True,
+    )
+    for name in [*names, *shared.OWN]
+]
+setup(ext_modules=extensions if cythonize else [], cmdclass={'build_ext': BuildExt})

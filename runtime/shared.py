@@ -1,0 +1,48 @@
+"""Takes the rooms that both packages have from gluon_edbatch: they have one source, which is there.
+
+    python runtime/shared.py [DIRECTORY]       # by default, into runtime/gluon_edbatch_runtime
+
+``setup.py`` does so whenever the checkout is around it; a source distribution has what was taken.
+"""
+
+import os
+import sys
+from pathlib import Path
+from typing import Iterator
+
+HERE = Path(__file__).resolve().parent
+SOURCE = HERE.parent / 'gluon_edbatch'
+PACKAGE = HERE / 'gluon_edbatch_runtime'
+ROOMS = 'bundle', 'graph', 'schedule'
+MODULES = 'brief.py', 'compiled.py', 'errors.py'
+COMPILED = 'graph.', 'schedule.'  # of what gluon_edbatch compiles
+OWN = ('calls',)  # what is compiled besides
+
+
+def files() -> Iterator[Path]:
+    """What is taken, relative to the package."""
+    for room in ROOMS:
+        for path in sorted((SOURCE / room).glob('*.p*')):
+            if path.suffix in ('.py', '.pxd'):
+                yield path.relative_to(SOURCE)
+    yield from map(Path, MODULES)
+
+
+def take(target: Path = PACKAGE) -> None:
+    """Copy what changed; nothing is done where there is no checkout."""
+    if not SOURCE.is_dir():
+        return
+    for name in files():
+        text = (SOURCE / name).read_text(encoding='utf-8')
+        if name.suffix == '.pxd':  # Cython finds declarations by the package's name
+            text = text.replace('gluon_edbatch.', 'gluon_edbatch_runtime.')
+        path = target / name
+        if not path.is_file() or path.read_text(encoding='utf-8') != text:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part = path.with_name(f'{path.name}.{os.getpid()}.part')
+            part.write_text(text, encoding='utf-8')
+            os.replace(part, path)
+
+
+if __name__ == '__main__':
+    take(*map(Path, sys.argv[1:2]))
