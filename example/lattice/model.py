@@ -1,13 +1,12 @@
 """The model, written for one lattice."""
 
-from typing import Any, List, Sequence
-
 import numpy as np
 from mxnet import gluon
 
 import gluon_edbatch as edb
 
 from .data import Lattice
+from .encode import encode, tags
 
 __all__ = ['CELLS', 'LatticeRNN', 'LatticeTagger', 'Merge']
 
@@ -21,10 +20,11 @@ class Merge(gluon.HybridBlock):
     computed from h (Zhang and Yang, 2018, eq. 12 and 15, have the like for c alone).
 
     Inputs
-        - **states**: list of [h] or [h, c], each (1, H)
+        - **lengths**: (1,), how many states there are
+        - **h**, **c**: of the states, ragged values (1, H); c may be missing
 
     Outputs
-        - [h] or [h, c], each (1, H)
+        - **h**, or h and c, each (1, H)
     """
 
     def __init__(self, hidden_size: int, **kwargs):
@@ -33,11 +33,6 @@ class Merge(gluon.HybridBlock):
             self.gate = gluon.nn.Dense(
                 hidden_size, use_bias=False, flatten=False, in_units=hidden_size
             )  # a softmax cancels a bias
-
-    def __call__(self, states: Sequence[Sequence[Any]]) -> List[Any]:
-        parts = [edb.ragged(part) for part in zip(*states)]
-        merged = super().__call__(parts[0].lengths, *parts)
-        return list(merged) if len(parts) > 1 else [merged]
 
     def hybrid_forward(self, F, lengths, h, c=None):
         """lengths (N,), h and c (N, K, H), padded with zeros."""
@@ -74,21 +69,12 @@ class LatticeRNN(edb.AutoBatchMixin, gluon.Block):
             self.char_cell = CELLS[kind](hidden_size, input_size=embed_dim)
             self.word_cell = CELLS[kind](hidden_size, input_size=embed_dim)
             self.merge = Merge(hidden_size)
-        self._begin = [
+        self.begin = [
             np.zeros(info['shape'], np.float32) for info in self.char_cell.state_info(batch_size=1)
         ]
 
     def forward(self, lattice: Lattice):
-        states = [self._begin]
-        for char, arcs in zip(lattice.chars, lattice.arcs):
-            _, state = self.char_cell(self.char_embed(char), states[-1])
-            if arcs:
-                words = [
-                    self.word_cell(self.word_embed(word), states[begin])[1] for begin, word in arcs
-                ]
-                state = self.merge([state] + words)
-            states.append(state)
-        return [state[0] for state in states[1:]]
+        return encode(self, lattice, self.begin)
 
 
 class LatticeTagger(edb.AutoBatchMixin, gluon.Block):
@@ -124,8 +110,8 @@ class LatticeTagger(edb.AutoBatchMixin, gluon.Block):
             self.scores = gluon.nn.Dense(num_tags, in_units=(1 + bidirectional) * hidden_size)
 
     def forward(self, lattice: Lattice):
+        if not self._bidirectional:
+            return tags(self, lattice, self.rightward.begin)
         states = edb.concat(self.rightward(lattice))
-        if self._bidirectional:
-            backward = edb.concat(self.leftward(lattice.reversed())[::-1])
-            states = edb.nd.concat(states, backward, dim=1)
-        return self.scores(states)
+        backward = edb.concat(self.leftward(lattice.reversed())[::-1])
+        return self.scores(edb.nd.concat(states, backward, dim=1))

@@ -5,6 +5,7 @@ from mxnet import gluon
 import gluon_edbatch as edb
 
 from .data import NUM_CLASSES
+from .encode import encode, relatedness
 
 __all__ = ['SICKModel', 'Similarity', 'TreeLSTM', 'score_loss']
 
@@ -19,8 +20,7 @@ class TreeLSTM(edb.AutoBatchMixin, gluon.Block):
             self.cell = edb.rnn.ChildSumTreeLSTMCell(hidden_size, input_size=embed_dim)
 
     def forward(self, tree):
-        children = [self.forward(child) for child in tree.children]
-        return self.cell(self.embed(tree.token), children)
+        return encode(self, tree)
 
 
 class Similarity(gluon.HybridBlock):
@@ -50,9 +50,7 @@ class SICKModel(edb.AutoBatchMixin, gluon.Block):
             self.similarity = Similarity(hidden_size, sim_hidden)
 
     def forward(self, left, right):
-        left_h, _ = self.tree_lstm(left)
-        right_h, _ = self.tree_lstm(right)
-        return self.similarity(left_h, right_h)
+        return relatedness(self, left, right)
 
 
 def score_loss() -> gluon.loss.Loss:

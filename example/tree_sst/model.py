@@ -15,6 +15,7 @@ from mxnet.gluon import nn
 import gluon_edbatch as edb
 
 from .data import NUM_CLASSES, Tree
+from .encode import classes
 
 __all__ = [
     'MODELS',
@@ -124,9 +125,8 @@ class TwoCellTreeLSTM(TreeLSTM):
         with self.name_scope():
             self.other_cell = edb.rnn.NaryTreeLSTMCell(hidden_size, input_size=None)
 
-    def compose(self, tree, left, right):
-        cell = self.other_cell if tree.kind else self.cell
-        return cell(None, [left, right])
+    def forward(self, tree: Tree):
+        return classes(self, tree)
 
 
 class GRULeaf(gluon.HybridBlock):

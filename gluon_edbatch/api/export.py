@@ -7,11 +7,14 @@ from typing import Any, Dict, Iterable, Iterator, List, Sequence, Set, Tuple, Un
 import mxnet as mx
 import numpy as np
 from mxnet import gluon
+from mxnet.ndarray import CachedOp
 
 from ..bundle.manifest import BundleWriter
 from ..bundle.program import NotCovered, Program, Segments
 from ..errors import BundleError
+from ..mx.modes import modes
 from ..ops.attrs import Attrs
+from ..record.hooks import suspended
 from ..record.recording import Recording
 from ..schedule import FSMScheduler, Scheduler
 from ..subgraph.ir import Subgraph
@@ -319,12 +322,16 @@ def _by_mxnet(
     kind: NodeType, given: Sequence[np.ndarray], lengths: np.ndarray
 ) -> List[np.ndarray]:
     subgraph = kind.masked or kind.graph.subgraph
-    arrays = {INPUT % place: mx.nd.array(each, kind.ctx, each.dtype) for place, each in
-              enumerate(given)}
+    arrays = {
+        INPUT % place: mx.nd.array(each, kind.ctx, each.dtype) for place, each in enumerate(given)
+    }
     for name in subgraph.variables:
         if name in kind.graph.parameters:
             arrays[name] = kind.graph.parameters[name].data(kind.ctx)
         elif name not in arrays:  # how many values a call has
             arrays[name] = mx.nd.array(lengths, kind.ctx)
-    used = {name: arrays[name] for name in subgraph.variables}
-    return [result.asnumpy() for result in subgraph.symbol.eval(ctx=kind.ctx, **used)]
+    with suspended(), modes(recording=False):
+        results = CachedOp(subgraph.symbol)(*[arrays[name] for name in subgraph.variables])
+    return [
+        result.asnumpy() for result in (results if isinstance(results, list) else [results])
+    ]

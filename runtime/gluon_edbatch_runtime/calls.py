@@ -159,7 +159,7 @@ class Prefix:
 
     def after(self, key):
         """The prefix after an argument of a kind, made if needed."""
-        if self._key is key:
+        if self._key is key and self._next is not None:
             return self._next
         prefix = self._others.get(key)
         if prefix is None:

@@ -13,7 +13,7 @@ from .errors import BundleError, RecordError
 from .recording import Recording
 from .schedule import FSMScheduler
 from .schedule.policy import policy_of
-from .types import FORMS, Argument, CellType, Output
+from .forms import FORMS, Argument, CellType, Output
 
 KIND = 'cells'
 

@@ -8,7 +8,7 @@ import numpy as np
 from .bundle.program import Segments
 from .graph.collect import Calls
 from .graph.graph import expand, stable_argsort
-from .types import FORMS, CellType
+from .forms import FORMS, CellType
 
 
 class Read(NamedTuple):

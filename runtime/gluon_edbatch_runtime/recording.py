@@ -14,7 +14,7 @@ from .graph.graph import Graph
 from .graph.row_order import arrange
 from .layout import Group, Layout, Read, by_length
 from .schedule import FSMScheduler, Schedule, Scheduler
-from .types import FORMS, CellType
+from .forms import FORMS, CellType
 
 
 class Locations:

@@ -10,7 +10,7 @@ from .errors import RecordError
 from .graph.graph import Graph
 from .recording import Recording
 from .schedule import Schedule, Scheduler, get_scheduler
-from .types import concat_form
+from .forms import concat_form
 
 
 class batching:

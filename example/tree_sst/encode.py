@@ -1,0 +1,32 @@
+"""The recursion of the Tree-LSTM with two cells: all that is Python in it, for cells of either
+package.
+
+`model.TwoCellTreeLSTM` has it as its ``forward``; with the cells of an exported bundle it runs
+where there is no MXNet.
+"""
+
+from typing import Any, List
+
+try:
+    import gluon_edbatch as edb
+except ImportError:
+    import gluon_edbatch_runtime as edb
+
+__all__ = ['classes']
+
+
+def classes(model: Any, tree: Any) -> Any:
+    """Scores (n, 5) of the classes of a tree's n nodes, children before their parents."""
+    vectors: List[Any] = []
+    _encode(model, tree, vectors)
+    return model.scores(edb.concat(vectors))
+
+
+def _encode(model: Any, tree: Any, vectors: List[Any]) -> Any:
+    if tree.children:
+        cell = model.other_cell if tree.kind else model.cell
+        state = cell(None, [_encode(model, child, vectors) for child in tree.children])
+    else:
+        state = model.leaf(tree.token)
+    vectors.append(state[0])
+    return state

@@ -1,0 +1,330 @@
+"""Models of the examples with and without MXNet: exported, compared, and timed in turns.
+
+    python scripts/exported.py write DIR [--data DATA]     # where gluon_edbatch is
+    python scripts/exported.py check DIR                   # where gluon_edbatch_runtime is
+    python scripts/exported.py compare DIR --other PYTHON  # both: PYTHON is that of the latter
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
+
+for _name in ('OMP_NUM_THREADS', 'OPENBLAS_NUM_THREADS', 'MKL_NUM_THREADS'):
+    os.environ.setdefault(_name, '1')
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / 'example')]
+
+try:
+    import gluon_edbatch as edb
+except ImportError:
+    import gluon_edbatch_runtime as edb
+
+from lattice.encode import tags
+from tree_lstm.encode import relatedness
+from tree_sst.encode import classes
+
+SECONDS = 0.8
+
+
+class Tree(NamedTuple):
+    """A node as the functions of the examples read it."""
+
+    token: Optional[int]
+    kind: int
+    children: List['Tree']
+
+
+class Lattice(NamedTuple):
+    """A sentence as the functions of the examples read it."""
+
+    chars: List[int]
+    arcs: List[List[List[int]]]
+
+
+def tree_of(item: Sequence[Any]) -> Tree:
+    """A tree from JSON."""
+    return Tree(item[0], item[1], [tree_of(child) for child in item[2]])
+
+
+def item_of(tree: Any) -> List[Any]:
+    """A tree as JSON."""
+    kind = getattr(tree, 'kind', 0)
+    return [tree.token, kind, [item_of(child) for child in tree.children]]
+
+
+class Case(NamedTuple):
+    """A model, its samples as JSON, and how a sample runs on it.
+
+    Attributes
+    ----------
+    make : callable
+        Net, samples and settings, where there is MXNet.
+    build : callable
+        The net from the settings.
+    parse : callable
+        A sample from JSON.
+    run : callable
+        On the net or its cells, with a sample and the settings.
+    batch : int
+        Samples of a minibatch.
+    """
+
+    make: Callable[..., Any]
+    build: Callable[..., Any]
+    parse: Callable[[Any], Any]
+    run: Callable[..., Any]
+    batch: int
+
+
+# --- what needs MXNet ---------------------------------------------------------------------------
+
+
+def make_sick(data: Optional[Path], count: int) -> Any:
+    """SICK pairs."""
+    from common.words import build_words
+    from tree_lstm.data import build_pairs, load_split, tokens_of
+
+    raw = load_split((data / 'sick' if data else ROOT / 'example/tree_lstm/sample') / 'train')
+    words = build_words(tokens_of(raw))
+    pairs = build_pairs(raw[:count], words.ids)
+    samples = [[item_of(pair.left), item_of(pair.right)] for pair in pairs]
+    return samples, [len(words.vocab), 300, 150, 50]
+
+
+def build_sick(*sizes: int) -> Any:
+    """The example's model."""
+    from tree_lstm.model import SICKModel
+
+    return SICKModel(*sizes)
+
+
+def make_sst(data: Optional[Path], count: int) -> Any:
+    """Trees of two kinds of inner nodes."""
+    from common.words import build_words
+    from tree_sst.data import build_samples, load_split, tokens_of
+
+    folder = data / 'sst' if data else ROOT / 'example/tree_sst/sample'
+    raw = load_split(folder / 'train.txt')
+    words = build_words(tokens_of(raw))
+    samples = [item_of(sample.tree) for sample in build_samples(raw[:count], words.ids)]
+    return samples, [len(words.vocab), 64, 64]
+
+
+def build_sst(*sizes: int) -> Any:
+    """The example's model."""
+    from tree_sst.model import TwoCellTreeLSTM
+
+    return TwoCellTreeLSTM(*sizes)
+
+
+def make_lattice(data: Optional[Path], count: int) -> Any:
+    """Sentences with the words of a dictionary."""
+    from lattice.data import build_lattice, find_words, load_split, load_words
+
+    folder = data / 'zh_ner_weibo' if data else ROOT / 'example/lattice/sample'
+    listed = data / 'zh_wordlist/dict.txt.small' if data else folder / 'words.txt'
+    dictionary, chars, words = load_words(listed), {}, {}
+    samples = []
+    for sentence in load_split(folder, 'train')[:count]:
+        lattice = build_lattice(
+            sentence,
+            find_words(sentence.chars, dictionary),
+            lambda char: chars.setdefault(char, len(chars)),
+            lambda word: words.setdefault(word, len(words)),
+            lambda tag: 0,
+        )
+        samples.append([lattice.chars, lattice.arcs])
+    return samples, [len(chars), max(1, len(words)), 9, 64, 64]
+
+
+def build_lattice_net(*sizes: int) -> Any:
+    """The example's model."""
+    from lattice.model import LatticeTagger
+
+    return LatticeTagger('lstm', *sizes)
+
+
+def _zeros(sizes: Sequence[int]) -> List[np.ndarray]:
+    return [np.zeros((1, sizes[-1]), np.float32)] * 2
+
+
+CASES: Dict[str, Case] = {
+    'sick': Case(
+        make_sick,
+        build_sick,
+        lambda item: list(map(tree_of, item)),
+        lambda model, pair, sizes: relatedness(model, *pair),
+        256,
+    ),
+    'sst': Case(
+        make_sst, build_sst, tree_of, lambda model, tree, sizes: classes(model, tree), 64
+    ),
+    'lattice': Case(
+        make_lattice,
+        build_lattice_net,
+        lambda item: Lattice(*item),
+        lambda model, lattice, sizes: tags(model, lattice, _zeros(sizes)),
+        64,
+    ),
+}
+
+
+def write(folder: Path, data: Optional[Path], minibatches: int) -> None:
+    """Export each case, with its samples and what MXNet comes to."""
+    import mxnet as mx
+
+    for name, case in CASES.items():
+        target = folder / name
+        target.mkdir(parents=True, exist_ok=True)
+        samples, sizes = case.make(data, case.batch * minibatches)
+        mx.random.seed(0)
+        np.random.seed(0)
+        net = case.build(*sizes)
+        net.initialize(mx.init.Xavier())
+        parsed = list(map(case.parse, samples))
+        for _ in range(5):  # until nothing more is learned
+            scope, values = run_batch(case, net, parsed[: case.batch], sizes)
+        edb.export_cells(net, scope, target / 'bundle')
+        net.save_parameters(str(target / 'net.params'))
+        batches, found = [], []
+        for begin in range(0, len(parsed), case.batch):
+            scope, values = run_batch(case, net, parsed[begin : begin + case.batch], sizes)
+            batches.append(sum(len(schedule) for _, schedule in scope.schedules()))
+            found += [value.asnumpy() for value in values]
+        np.save(target / 'expected.npy', np.concatenate(found), allow_pickle=False)
+        facts = {'samples': samples, 'sizes': sizes, 'batches': batches}
+        (target / 'case.json').write_text(json.dumps(facts))
+        print(f'{name}: {len(samples)} samples, {batches} batches')
+
+
+# --- either -------------------------------------------------------------------------------------
+
+
+def run_batch(case: Case, model: Any, samples: Sequence[Any], sizes: Sequence[int]) -> Any:
+    """The scope of a minibatch, and the values that were computed."""
+    with edb.batching() as scope:
+        values = [case.run(model, sample, sizes) for sample in samples]
+    edb.forward(values)
+    return scope, values
+
+
+def load(folder: Path, name: str) -> Any:
+    """A case's model or cells, samples and facts."""
+    facts = json.loads((folder / name / 'case.json').read_text())
+    case = CASES[name]
+    if hasattr(edb, 'load_cells'):
+        model = edb.load_cells(folder / name / 'bundle')
+    else:
+        model = case.build(*facts['sizes'])
+        model.load_parameters(str(folder / name / 'net.params'))
+    return case, model, list(map(case.parse, facts['samples'])), facts
+
+
+def check(folder: Path) -> int:
+    """Compare numbers and batches with those that were saved; gives the exit status."""
+    failed = 0
+    for name in CASES:
+        case, model, samples, facts = load(folder, name)
+        expected, row = np.load(folder / name / 'expected.npy', allow_pickle=False), 0
+        most, batches = 0.0, []
+        for begin in range(0, len(samples), case.batch):
+            scope, values = run_batch(
+                case, model, samples[begin : begin + case.batch], facts['sizes']
+            )
+            batches.append(scope.batches)
+            for value in values:
+                found = value.asnumpy()
+                most = max(most, float(np.abs(found - expected[row : row + len(found)]).max()))
+                row += len(found)
+        right = row == len(expected) and most <= 1e-5 and batches == facts['batches']
+        failed += not right
+        print(
+            f'{name}: {len(samples)} samples, {row} rows, up to {most:.2g} apart, '
+            f'{sum(batches)} batches ({sum(facts["batches"])} with MXNet)'
+            f'{"" if right else ": WRONG"}'
+        )
+    return int(failed > 0)
+
+
+def serve(folder: Path, name: str) -> None:
+    """Time minibatches whenever a line comes; print samples a second."""
+    case, model, samples, facts = load(folder, name)
+    batches = [
+        samples[begin : begin + case.batch] for begin in range(0, len(samples), case.batch)
+    ]
+    for batch in batches * 5:
+        run_batch(case, model, batch, facts['sizes'])
+    print('ready', flush=True)
+    for _ in sys.stdin:
+        done, begin, number = 0, time.perf_counter(), 0
+        while time.perf_counter() - begin < SECONDS:
+            batch = batches[number % len(batches)]
+            _, values = run_batch(case, model, batch, facts['sizes'])
+            values[-1].asnumpy()
+            done, number = done + len(batch), number + 1
+        print(done / (time.perf_counter() - begin), flush=True)
+
+
+def compare(folder: Path, other: str, rounds: int) -> None:
+    """Samples a second of both, in turns: medians, with least and greatest."""
+    for name in CASES:
+        workers = [
+            subprocess.Popen(
+                [python, __file__, 'serve', str(folder), '--case', name],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for python in (sys.executable, other)
+        ]
+        for worker in workers:
+            while worker.stdout.readline().strip() != 'ready':
+                if worker.poll() is not None:
+                    raise SystemExit(f'{name}: a worker ended')
+        found: List[List[float]] = [[], []]
+        for _ in range(rounds):
+            for worker, figures in zip(workers, found):
+                worker.stdin.write('go\n')
+                worker.stdin.flush()
+                figures.append(float(worker.stdout.readline()))
+        for worker in workers:
+            worker.stdin.close()
+            worker.wait()
+        ratio = median(one / two for two, one in zip(*found))
+        shown = [f'{median(each):.0f} ({min(each):.0f}–{max(each):.0f})' for each in found]
+        print(f'{name}: with MXNet {shown[0]}, without {shown[1]}: {ratio:.2f}', flush=True)
+
+
+def main() -> int:
+    """Command line; gives the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('do', choices=('write', 'check', 'compare', 'serve'))
+    parser.add_argument('folder', type=Path)
+    parser.add_argument('--data', type=Path, help='real data (default: the embedded samples)')
+    parser.add_argument('--minibatches', type=int, default=4)
+    parser.add_argument('--other', help='the Python with gluon_edbatch_runtime')
+    parser.add_argument('--rounds', type=int, default=5)
+    parser.add_argument('--case', choices=sorted(CASES))
+    options = parser.parse_args()
+    if options.do == 'write':
+        write(options.folder, options.data, options.minibatches)
+    elif options.do == 'check':
+        return check(options.folder)
+    elif options.do == 'serve':
+        serve(options.folder, options.case)
+    else:
+        compare(options.folder, options.other, options.rounds)
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
