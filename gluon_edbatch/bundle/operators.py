@@ -188,7 +188,11 @@ def _split(attrs: Attrs) -> Function:
     parts, axis, squeeze = attrs['num_outputs'], attrs.get('axis', 1), attrs.get('squeeze_axis')
 
     def split(x: np.ndarray) -> List[np.ndarray]:
-        found = np.split(x, parts, axis=axis)
+        width, before = x.shape[axis] // parts, (slice(None),) * (axis % x.ndim)
+        found = [
+            x[(*before, slice(begin, begin + width))]  # np.split takes ten times as long
+            for begin in range(0, x.shape[axis], width)
+        ]
         return [each.squeeze(axis) for each in found] if squeeze else found
 
     return split

@@ -62,6 +62,29 @@ class Node(NamedTuple):
     inputs: Tuple[Entry, ...]
 
 
+class Projection(NamedTuple):
+    """All products of an argument: ``x @ weight + bias``, (n, columns).
+
+    Attributes
+    ----------
+    weight : numpy.ndarray
+        (width, columns)
+    bias : numpy.ndarray or None
+        (columns,)
+    slot : int
+        Where they are, if they are known.
+    """
+
+    weight: np.ndarray
+    bias: Optional[np.ndarray]
+    slot: int
+
+    def of(self, x: np.ndarray) -> np.ndarray:
+        """Of some rows."""
+        result = np.matmul(x, self.weight)
+        return result if self.bias is None else np.add(result, self.bias, out=result)
+
+
 class Program:
     """Runs batches of a type's calls.
 
@@ -76,6 +99,14 @@ class Program:
         The other variables.
     ragged : set of int
         Which arguments are.
+
+    Attributes
+    ----------
+    projections : dict of int to Projection
+        Products of arguments, which may be known before.
+    table : numpy.ndarray or None
+        Of a program that does nothing but look rows up by its one argument: what it looks them up
+        in.
 
     Raises
     ------
@@ -104,9 +135,14 @@ class Program:
         self._steps, self._size = maker.steps, maker.size
         self._inputs, self._constants = maker.inputs, maker.constants
         self._heads, self._written = maker.head_slots, maker.written
+        self.projections, self.table = maker.projections, maker.table()
 
     def run(
-        self, inputs: Sequence[np.ndarray], outs: Outs, segments: Optional[Segments] = None
+        self,
+        inputs: Sequence[np.ndarray],
+        outs: Outs,
+        segments: Optional[Segments] = None,
+        known: Optional[Mapping[int, np.ndarray]] = None,
     ) -> None:
         """Compute a batch.
 
@@ -118,8 +154,13 @@ class Program:
             Where the results go.
         segments : Segments, optional
             If there are ragged arguments.
+        known : dict of int to numpy.ndarray, optional
+            Products of arguments, in the place of these; they may be written over.
         """
         env: Env = [None] * self._size
+        if known:
+            for position, product in known.items():
+                env[self.projections[position].slot] = product
         for slot, value in self._constants:
             env[slot] = value
         for slot, position in self._inputs:
@@ -160,6 +201,8 @@ class _Maker:
         for entry in heads:
             self._last[entry] = len(nodes)
         self._done: Set[int] = set()  # products that ran with an earlier one
+        self._zero_tails: Set[Entry] = set()  # zeros where calls have no values
+        self.projections: Dict[int, Projection] = {}
 
     @property
     def head_slots(self) -> List[int]:
@@ -179,6 +222,13 @@ class _Maker:
         for entry in self.heads:
             if entry in self._long:
                 raise NotCovered('a result along the axis of a ragged argument')
+
+    def table(self) -> Optional[np.ndarray]:
+        """See `Program`."""
+        nodes = [node for node in self.nodes if node.op]
+        if len(nodes) != 1 or nodes[0].op != 'Embedding' or self.heads[0][1]:
+            return None
+        return self.weights[self.nodes[nodes[0].inputs[1][0]].name]
 
     def _slot(self, entry: Entry) -> int:
         self._slots[entry] = self.size
@@ -239,11 +289,20 @@ class _Maker:
         target = self._target(index) if len(group) == 1 else None
         if target is not None:
             self._owned.discard((index, 0))
-        self.steps.append(
-            _product(
-                self._slots[source], slots, *self._joined(group), _is_flat(node), target
-            )
-        )
+        joined = Joined(*self._joined(group), _is_flat(node), source in self._zero_tails)
+        known = self._projection(source, joined)
+        self.steps.append(_product(self._slots[source], slots, joined, target, known))
+
+    def _projection(self, source: Entry, joined: 'Joined') -> Optional[int]:
+        """The slot of the product, if it is one of a plain argument."""
+        for slot, position in self.inputs:
+            if slot == self._slots[source] and source not in self._long:
+                if position in self.projections:
+                    return None
+                self.projections[position] = Projection(joined.weight, joined.bias, self.size)
+                self.size += 1
+                return self.projections[position].slot
+        return None
 
     def _is_weight(self, entry: Entry) -> bool:
         return self.nodes[entry[0]].name in self.weights and not self.nodes[entry[0]].op
@@ -341,6 +400,8 @@ class _Maker:
             if node.attrs.get('exclude'):
                 raise NotCovered(f'{node.op} over all axes but that of a ragged argument')
             self._owned.add(entry)
+            if node.op == 'sum' and not node.attrs.get('keepdims'):
+                self._zero_tails.add(entry)
             reduce, keep = _REDUCTIONS[node.op], bool(node.attrs.get('keepdims'))
             self.steps.append(_reduced(reduce, sources[0], self._slot(entry), keep))
         elif node.op == 'softmax' and node.attrs.get('axis') == 1 and len(sources) == 1:
@@ -369,30 +430,59 @@ def _is_flat(node: Node) -> bool:
     return bool(node.attrs.get('flatten', True))
 
 
-def _product(
-    source: int,
-    slots: List[int],
-    weight: np.ndarray,
-    bias: Optional[np.ndarray],
-    ends: List[int],
-    flat: bool,
-    target: Optional[int],
-) -> Step:
-    begins = [0, *ends[:-1]]
+class Joined(NamedTuple):
+    """Products with the same input as one.
 
-    def step(env: Env, outs: Outs, segments: Optional[Segments]) -> None:
-        x = env[source]
-        if flat and x.ndim > 2:
+    Attributes
+    ----------
+    weight, bias
+        See `Projection`.
+    ends : list of int
+        Where the columns of each product end.
+    flat : bool
+        Whether rows are flattened first.
+    has_zero_tail : bool
+        Whether the input is zero where calls have no values, of which there are no products then.
+    """
+
+    weight: np.ndarray
+    bias: Optional[np.ndarray]
+    ends: List[int]
+    flat: bool
+    has_zero_tail: bool
+
+    def of(self, x: np.ndarray, out: Optional[np.ndarray], segments: Optional[Segments]) -> Any:
+        """The product."""
+        if self.flat and x.ndim > 2:
             x = x.reshape(len(x), -1)
         elif x.ndim == 1:
             x = x[:, None]
-        result = np.matmul(x, weight, out=None if target is None else outs[target])
-        if bias is not None:
-            np.add(result, bias, out=result)
-        if len(slots) == 1:
+        if self.has_zero_tail and segments is not None:
+            count = segments.counts[0] if segments.counts else 0
+            out = np.empty((len(x), len(self.weight[0])), x.dtype) if out is None else out
+            np.matmul(x[:count], self.weight, out=out[:count])
+            out[count:] = 0
+        else:
+            out = np.matmul(x, self.weight, out=out)
+        return out if self.bias is None else np.add(out, self.bias, out=out)
+
+
+def _product(
+    source: int, slots: List[int], joined: Joined, target: Optional[int], known: Optional[int]
+) -> Step:
+    cuts = list(zip(slots, [0, *joined.ends], joined.ends))
+
+    def step(env: Env, outs: Outs, segments: Optional[Segments]) -> None:
+        result = None if known is None else env[known]
+        if result is None:
+            out = None if target is None else outs[target]
+            result = joined.of(env[source], out, segments)
+        elif target is not None:
+            result = copied(result, outs[target])
+        if len(cuts) == 1:
             env[slots[0]] = result
         else:
-            for slot, begin, end in zip(slots, begins, ends):
+            for slot, begin, end in cuts:
                 env[slot] = result[..., begin:end]
 
     return step

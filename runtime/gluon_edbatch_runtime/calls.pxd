@@ -1,7 +1,7 @@
 # The types of calls.py for Cython; without it the module is ordinary Python.
 cimport cython
 
-cdef object _current
+cdef object _current, _RAGGED, _NOTHING, _BEGIN, _END, _NUMBER
 
 cdef class Ints:
     cdef public Py_ssize_t size, room
@@ -15,16 +15,27 @@ cdef class Store:
     cdef public object row_shape, dtype, arena
     cdef public Py_ssize_t rows
 
+# A recording does not refer to its values: they are in no cycle.
+@cython.no_gc
 @cython.freelist(1024)
 cdef class Value:
-    cdef readonly CallLog log
-    cdef readonly Store store
-    cdef readonly Py_ssize_t number
+    cdef public CallLog log
+    cdef public Store store
+    cdef public Py_ssize_t number
+
+@cython.locals(value=Value)
+cpdef Value new_value(CallLog log, Store store, Py_ssize_t number)
 
 cdef class Ragged:
     cdef public Store store
     cdef public list numbers
-    cdef public object log
+    cdef public CallLog log
+
+@cython.locals(ragged=Ragged)
+cpdef Ragged new_ragged(CallLog log, Store store, list numbers)
+
+@cython.locals(value=Value, store=Store, numbers=list)
+cpdef plain_ragged(object log, object values)
 
 cdef class Prefix:
     cdef public Form form
@@ -50,9 +61,10 @@ cdef class CallLog:
     cdef Prefix follow(self, Prefix prefix, object arg)
     @cython.locals(value=Value, ragged=Ragged)
     cdef int put(self, Form form, object arg) except -1
-    cpdef put_ragged(self, Form form, list numbers)
-    @cython.locals(base=Py_ssize_t, one=Value, other=Value, number=Py_ssize_t)
-    cpdef finish(self, Form form)
+    cdef int put_ragged(self, Form form, list numbers) except -1
+    @cython.locals(base=Py_ssize_t)
+    cdef finish(self, Form form)
+    @cython.locals(values=list)
     cdef nested(self, Form form, object template, Py_ssize_t base)
 
 cdef class Cell:
@@ -61,7 +73,8 @@ cdef class Cell:
     cdef public Prefix first
     cdef dict __dict__
     cdef object __weakref__
+    cpdef record(self, CallLog log, tuple args)
     @cython.locals(prefix=Prefix, form=Form)
-    cpdef call(self, CallLog log, object args)
+    cdef call(self, CallLog log, tuple args)
     @cython.locals(place=int, value=Value, store=Store, numbers=list, spread=list)
-    cpdef call_with_children(self, CallLog log, tuple args)
+    cdef call_with_children(self, CallLog log, tuple args)

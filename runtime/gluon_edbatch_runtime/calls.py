@@ -76,7 +76,7 @@ def store_of(row_shape: Tuple[int, ...], dtype: Any, rows: int) -> Store:
     return store
 
 
-NUMBER = store_of((), np.float32, 1)
+NUMBER = _NUMBER = store_of((), np.float32, 1)
 
 
 class Value:
@@ -88,8 +88,9 @@ class Value:
     dtype : numpy.dtype
     """
 
-    def __init__(self, log: Any, store: Store, number: int):
-        self.log, self.store, self.number = log, store, number
+    log: Any
+    store: Store
+    number: int
 
     @property
     def shape(self) -> Tuple[int, ...]:
@@ -118,10 +119,19 @@ class Value:
         return f'<Value {"x".join(map(str, self.shape))}>'
 
 
+def new_value(log, store, number):
+    """A value of a recording: what ``__init__`` would do takes several times as long."""
+    value = Value.__new__(Value)
+    value.log = log
+    value.store = store
+    value.number = number
+    return value
+
+
 class Ragged:
     """Any number of values of one shape, as one argument of a cell.
 
-    Parameters
+    Attributes
     ----------
     store : Store or None
         None if there are no values and nobody said what they would be.
@@ -131,8 +141,9 @@ class Ragged:
         The recording that has them.
     """
 
-    def __init__(self, store: Optional[Store], numbers: List[int], log: Any):
-        self.store, self.numbers, self.log = store, numbers, log
+    log: Any
+    store: Optional[Store]
+    numbers: List[int]
 
     @property
     def lengths(self) -> Any:
@@ -140,6 +151,29 @@ class Ragged:
         rows = 1 if self.store is None else self.store.rows
         length = float(len(self.numbers))
         return length if rows == 1 else np.full(rows, length, np.float32)
+
+
+def new_ragged(log, store, numbers):
+    """Ragged values of a recording."""
+    ragged = Ragged.__new__(Ragged)
+    ragged.log = log
+    ragged.store = store
+    ragged.numbers = numbers
+    return ragged
+
+
+def plain_ragged(log, values):
+    """Ragged values if these are values of the recording of one shape; else None."""
+    store, numbers = None, []
+    for item in values:
+        if type(item) is not Value:
+            return None
+        value = item
+        if value.log is not log or (store is not None and value.store is not store):
+            return None
+        store = value.store
+        numbers.append(value.number)
+    return None if store is None else new_ragged(log, store, numbers)
 
 
 class Prefix:
@@ -209,6 +243,9 @@ class End:
     """Stands behind them."""
 
 
+_RAGGED, _NOTHING, _BEGIN, _END = RaggedOf, Nothing, Begin, End  # which C finds faster
+
+
 class Unknown(Exception):
     """An argument that the search does not know."""
 
@@ -245,20 +282,20 @@ class CallLog:
                 raise Unknown
             return prefix.after(value.store)
         if kind is int or kind is float:
-            return prefix.after(NUMBER)
+            return prefix.after(_NUMBER)
         if arg is None:
             return prefix.after(None)
         if kind is Ragged:
             ragged = arg
             if ragged.log is not self:
                 raise Unknown
-            prefix = prefix.after(RaggedOf)
-            return prefix.after(Nothing if ragged.store is None else ragged.store)
+            prefix = prefix.after(_RAGGED)
+            return prefix.after(_NOTHING if ragged.store is None else ragged.store)
         if kind is list or kind is tuple:
-            prefix = prefix.after(Begin).after(kind)
+            prefix = prefix.after(_BEGIN).after(kind)
             for item in arg:
                 prefix = self.follow(prefix, item)
-            return prefix.after(End)
+            return prefix.after(_END)
         raise Unknown
 
     def put(self, form, arg):
@@ -290,24 +327,29 @@ class CallLog:
 
     def finish(self, form):
         """The results of a call whose arguments were appended."""
-        for number in self._later:
-            self.node_args.append(number)
         if self._later:
+            for number in self._later:
+                self.node_args.append(number)
             self._later = []
         self.node_forms.append(form.index)
         self.node_ends.append(self.node_args.size)
         base = self.next_value
         self.next_value = base + form.outputs
         if form.is_one:
-            return Value(self, form.first, base)
+            return new_value(self, form.first, base)
         if form.is_pair:
-            return Value(self, form.first, base), Value(self, form.second, base + 1)
+            return new_value(self, form.first, base), new_value(self, form.second, base + 1)
         return self.nested(form, form.nested, base)
+
+    def joined(self, form, numbers):
+        """A call whose one argument is any number of values."""
+        self.put_ragged(form, numbers)
+        return self.finish(form)
 
     def nested(self, form, template, base):
         """Lists and tuples of the results, as `template` has them of their numbers."""
         if type(template) is int:
-            return Value(self, form.stores[template], base + template)
+            return new_value(self, form.stores[template], base + template)
         values = [self.nested(form, item, base) for item in template]
         return values if type(template) is list else tuple(values)
 
@@ -330,6 +372,10 @@ class Cell:
         log = _current()
         if log is None:
             return self.at_once(args)
+        return self.record(log, args)
+
+    def record(self, log, args):
+        """A recorded call of values, numbers and ragged values."""
         if self.children and len(args) == 2 and type(args[1]) is not Ragged:
             return self.call_with_children(log, args)
         return self.call(log, args)
@@ -367,8 +413,8 @@ class Cell:
                 elif value.store is not store:
                     return self.call_unknown(log, args)
                 numbers.append(value.number)
-            spread.append(Ragged(store, numbers, log))
-        return self.call(log, spread)
+            spread.append(new_ragged(log, store, numbers))
+        return self.call(log, tuple(spread))
 
     def at_once(self, args):
         """A call outside of scopes."""

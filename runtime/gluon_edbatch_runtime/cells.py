@@ -45,18 +45,14 @@ class BundledCell(Cell):
 
     def call_unknown(self, log, args):
         """Arrays become values, and so do values of other scopes."""
-        args = [_as_values(log, arg) for arg in args]
+        args = tuple([_as_values(log, arg) for arg in args])
         if self.children and len(args) == 2 and not isinstance(args[1], Ragged):
-            x, children = args
-            stores = {
-                value.store
-                for child in children
-                for value in (child if self.children > 1 else [child])
-            }
-            if len(stores) > 1:
-                raise RecordError(f'{self.name} got children of different shapes: {stores}')
-            return self.call_with_children(log, (x, children))
-        return self.call(log, args)
+            parts = zip(*args[1]) if self.children > 1 else [args[1]]
+            for part in parts:
+                stores = {value.store for value in part}
+                if len(stores) > 1:
+                    raise RecordError(f'{self.name} got children of different shapes: {stores}')
+        return self.record(log, args)
 
     def resolve(self, log, args) -> Form:
         """The form of a call of which there was none like it."""

@@ -79,6 +79,7 @@ class CellType:
         self.of_many = sum(argument.kind != 'rows' for argument in arguments)
         self.is_ragged = any(argument.kind == 'ragged' for argument in arguments)
         self.serial = -1
+        self.products: Dict[Any, Any] = {}  # see projections.py
         self._forms: Dict[int, Form] = {}
 
     def __repr__(self) -> str:

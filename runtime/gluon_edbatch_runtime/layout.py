@@ -42,12 +42,15 @@ class Group(NamedTuple):
         The arena of each output, and the rows of each batch there.
     segments : list of Segments or None
         Of types with ragged arguments.
+    known : list of (int, Read)
+        Products of arguments that are there already (see `projections`).
     """
 
     type: CellType
     reads: List[Read]
     writes: List[Tuple[tuple, List[Tuple[int, int]]]]
     segments: Optional[List[Segments]]
+    known: List[Tuple[int, Any]]
 
 
 def by_length(
@@ -140,6 +143,14 @@ class Layout:
         begins = np.array([begin for begin, _ in found]) - before[cuts]
         return before + begins.repeat(self._sizes[kind])
 
+    def plain_values(self, place: int, position: int) -> Optional[np.ndarray]:
+        """What the calls of a type read as an argument, batch after batch, if each reads a row."""
+        arguments, nodes = self._types[place].arguments, self._nodes[place]
+        if arguments[position].kind != 'rows' or (self._rows[place] != 1).any():
+            return None
+        before = sum(argument.kind == 'rows' for argument in arguments[:position])
+        return self._calls.args[self._calls.offsets[nodes] + before]
+
     def groups(self, row_of: np.ndarray, rows: np.ndarray) -> List[Group]:
         """The batches by type.
 
@@ -176,7 +187,7 @@ class Layout:
             else:
                 order, bounds, segments = self._by_rank(place, lengths)
                 reads.append(_read(arena, row_of[values[order]], bounds))
-        return Group(kind, reads, writes, segments)
+        return Group(kind, reads, writes, segments, [])
 
     def _of_rows(self, arena, first, counts, cuts) -> Read:
         if len(counts) and counts.max() == 1 == counts.min():

@@ -6,13 +6,14 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 
 from .bundle.program import Segments
-from .calls import NUMBER, CallLog, Form, Value, store_of
+from .calls import NUMBER, CallLog, Form, Value, new_value, store_of
 from .errors import BatchError, StaleValueError
 from .graph.collect import Calls, Pending, ancestors, form_table, to_graph
 from .graph.edges import kinds_of
 from .graph.graph import Graph
 from .graph.row_order import arrange
 from .layout import Group, Layout, Read, by_length
+from .projections import Given, project
 from .schedule import FSMScheduler, Schedule, Scheduler
 from .forms import FORMS, CellType
 
@@ -139,7 +140,7 @@ class Recording(CallLog):
         array = np.array(given, np.float32 if given.dtype == np.float64 else None)
         self.arrays.append(array)
         store = store_of(array.shape[1:], array.dtype, len(array))
-        return Value(self, store, -2 * len(self.arrays))
+        return new_value(self, store, -2 * len(self.arrays))
 
     def read(self, value: Value) -> np.ndarray:
         """The numbers of a value; all that waits is run if they are not there."""
@@ -196,6 +197,7 @@ class Recording(CallLog):
         for arena in self._arenas.values():
             arena.allocate()
         self._fill_given()
+        project(groups, layout, Given(row_of, self._arenas[NUMBER.arena].memory), calls, kinds)
         batches = [iter(range(len(schedule))) for _ in groups]
         for kind in layout.kinds:
             group = groups[kind]
@@ -218,7 +220,8 @@ class Recording(CallLog):
             for arena, found in group.writes
         ]
         inputs = [_rows(arenas[read.arena].memory, read, number) for read in group.reads]
-        group.type.program.run(inputs, outs, segments)
+        known = {position: product.of(number) for position, product in group.known}
+        group.type.program.run(inputs, outs, segments, known)
 
     # --- what the user gave ----------------------------------------------------------------------
 

@@ -1,16 +1,46 @@
 """``with batching():`` and functions on values, as ``gluon_edbatch`` has them."""
 
+import gc
+import threading
 from contextvars import Token
 from typing import Any, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
-from .calls import CURRENT, Ragged, Value, store_of
+from .calls import CURRENT, Ragged, Value, new_ragged, plain_ragged, store_of
 from .errors import RecordError
 from .graph.graph import Graph
 from .recording import Recording
 from .schedule import Schedule, Scheduler, get_scheduler
 from .forms import concat_form
+
+
+class _Pause:
+    """Keeps Python's garbage collector waiting while scopes record: thousands of values that all
+    live would be looked at again and again."""
+
+    def __init__(self) -> None:
+        self._scopes = 0
+        self._enabled = False
+        self._lock = threading.Lock()
+
+    def begin(self) -> None:
+        """One more scope records."""
+        with self._lock:
+            if not self._scopes:
+                self._enabled = gc.isenabled()
+                gc.disable()
+            self._scopes += 1
+
+    def end(self) -> None:
+        """One less."""
+        with self._lock:
+            self._scopes -= 1
+            if not self._scopes and self._enabled:
+                gc.enable()
+
+
+_PAUSE = _Pause()
 
 
 class batching:
@@ -33,10 +63,12 @@ class batching:
         if self._token is not None:
             raise RuntimeError('a batching scope records once; make a new one')
         self._token = CURRENT.set(self._recording)
+        _PAUSE.begin()
         return self
 
     def __exit__(self, kind: Any, error: Optional[BaseException], trace: Any) -> None:
         assert self._token is not None
+        _PAUSE.end()
         CURRENT.reset(self._token)
         self._recording.void = error is not None
 
@@ -117,8 +149,7 @@ def concat(values: Sequence[Any]) -> Any:
         shapes = ', '.join(sorted({str(value.store) for value in own}))
         raise RecordError(f'values of different kinds cannot be put together: {shapes}')
     form = concat_form(own[0].store, sum([value.store.rows for value in own]))
-    log.put_ragged(form, [value.number for value in own])
-    return log.finish(form)
+    return log.joined(form, [value.number for value in own])
 
 
 def ragged(
@@ -137,6 +168,9 @@ def ragged(
     log = CURRENT.get()
     if log is None:
         raise RecordError('ragged() needs a batching() scope')
+    found = plain_ragged(log, values)
+    if found is not None:
+        return found
     own = [_value(log, value) for value in values]
     stores = {value.store for value in own}
     if len(stores) > 1:
@@ -145,7 +179,7 @@ def ragged(
         store = own[0].store
     else:
         store = None if shape is None else store_of(tuple(shape[1:]), dtype, shape[0])
-    return Ragged(store, [value.number for value in own], log)
+    return new_ragged(log, store, [value.number for value in own])
 
 
 def _value(log: Recording, value: Any) -> Value:

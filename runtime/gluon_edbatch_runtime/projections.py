@@ -1,0 +1,143 @@
+"""Products of words, computed once: the weights of a bundle do not change.
+
+Where all of a cell's inputs are rows that were looked up in a table, as words' vectors are, the
+products of a row with the cell's weights are the same each time. They are kept for the rows that
+were met, and batches read them in the place of the vectors.
+"""
+
+import threading
+from typing import List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from .bundle.program import Projection
+from .forms import CellType
+from .graph.collect import Calls
+from .layout import Group, Layout
+
+_MOST_BYTES = 1 << 28  # of one table of products; then it begins anew
+
+
+class Given(NamedTuple):
+    """Numbers of the user: first row by value (from the end), and what is there."""
+
+    row_of: np.ndarray
+    memory: np.ndarray
+
+
+class Products:
+    """The products of rows of a table that were met.
+
+    What was once given to a reader stays as it is: more rows go behind those that are known, or to
+    new memory.
+
+    Parameters
+    ----------
+    table : numpy.ndarray
+        (rows, width)
+    projection : Projection
+    """
+
+    def __init__(self, table: np.ndarray, projection: Projection):
+        self._table, self._projection = table, projection
+        width = projection.weight.shape[1] * projection.weight.itemsize
+        self._room = min(len(table), max(1, _MOST_BYTES // width))
+        self._lock = threading.Lock()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._places = np.full(len(self._table), -1, np.int64)
+        self._known = 0
+        self._rows = np.empty((0, self._projection.weight.shape[1]), self._table.dtype)
+
+    def find(self, ids: np.ndarray) -> Optional[Tuple[np.ndarray, np.ndarray]]:
+        """Products, and where those of these rows are among them; None if they are too many."""
+        if ids.min() < 0 or ids.max() >= len(self._table):
+            return None  # who looks them up says so
+        with self._lock:
+            new = np.unique(ids[self._places[ids] < 0])
+            if self._known + len(new) > self._room:
+                self._begin()
+                new = np.unique(ids)
+                if len(new) > self._room:
+                    return None
+            if len(new):
+                self._add(new)
+            return self._rows, self._places[ids]
+
+    def _add(self, ids: np.ndarray) -> None:
+        end = self._known + len(ids)
+        if end > len(self._rows):
+            rows = np.empty((min(self._room, 2 * end), self._rows.shape[1]), self._rows.dtype)
+            rows[: self._known] = self._rows[: self._known]
+            self._rows = rows
+        self._rows[self._known : end] = self._projection.of(self._table[ids])
+        self._places[ids] = np.arange(self._known, end)
+        self._known = end
+
+
+class KnownRead(NamedTuple):
+    """How the batches of a type read products that are known.
+
+    Attributes
+    ----------
+    rows : numpy.ndarray
+        (known, columns)
+    places : numpy.ndarray
+        int64, which of these each call reads, batch after batch.
+    bounds : list of int
+        Where those of each batch begin, and where the last end.
+    """
+
+    rows: np.ndarray
+    places: np.ndarray
+    bounds: List[int]
+
+    def of(self, number: int) -> np.ndarray:
+        """Those of a batch, in memory of their own."""
+        places = self.places[self.bounds[number] : self.bounds[number + 1]]
+        return self.rows.take(places, axis=0)
+
+
+def project(
+    groups: Sequence[Group], layout: Layout, given: Given, calls: Calls, kinds: np.ndarray
+) -> None:
+    """Let the batches of types read products in the place of what was looked up."""
+    tables = np.array([group.type.program.table is not None for group in groups])
+    if not tables.any():
+        return
+    for place, group in enumerate(groups):
+        for position in group.type.program.projections:
+            values = layout.plain_values(place, position)
+            found = None if values is None else _looked_up(values, tables, given, calls, kinds)
+            if found is None:
+                continue
+            source, ids = found
+            products = _products(group.type, position, groups[source].type)
+            known = products.find(ids)
+            if known is not None:
+                read = KnownRead(*known, group.reads[position].bounds)
+                group.known.append((position, read))
+
+
+def _looked_up(values, tables, given: Given, calls: Calls, kinds: np.ndarray):
+    """The type that looked up all of these values, and by which numbers."""
+    if not len(values) or values.min() < calls.outputs[0]:
+        return None
+    makers = calls.outputs.searchsorted(values, 'right') - 1
+    source = kinds[makers[0]]
+    if not tables[source] or (kinds[makers] != source).any():
+        return None
+    numbers = calls.args[calls.offsets[makers]]
+    if numbers.max() >= 0:
+        return None
+    return source, given.memory[given.row_of[numbers]].astype(np.int64)
+
+
+def _products(kind: CellType, position: int, source: CellType) -> Products:
+    key = position, source
+    if key not in kind.products:
+        table, projection = source.program.table, kind.program.projections[position]
+        assert table is not None
+        kind.products[key] = Products(table, projection)
+    return kind.products[key]
