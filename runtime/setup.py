@@ -54,6 +54,8 @@ class BuildExt(build_ext):
             self.warn(f'{ext.name} was not compiled: it runs as Python, slower ({error})')
             return
         path = self.get_ext_fullpath(ext.name)
+        if ext.name.endswith('_activations'):
+            return  # there is no Python source that it could be older than
         compiled.stamp_of(path).write_text(compiled.contents(ext.name), encoding='ascii')
 
 
@@ -67,4 +69,13 @@ extensions = [
     )
     for name in [*names, *shared.OWN]
 ]
+extensions.append(
+    Extension(
+        f'{PACKAGE}._activations',
+        [f'{PACKAGE}/_activations.pyx'],
+        include_dirs=[PACKAGE],
+        extra_compile_args=['-g0', '-O3', '-fno-math-errno', '-fno-trapping-math'],
+        optional=True,
+    )
+)
 setup(ext_modules=extensions if cythonize else [], cmdclass={'build_ext': BuildExt})

@@ -87,6 +87,7 @@ def look_up(table: np.ndarray, ids: np.ndarray, out: Optional[np.ndarray] = None
     return table.take(rows, axis=0, out=out, mode='clip')  # 'raise' would buffer `out`
 
 
+# A host that has faster functions may put them here before it makes programs.
 ACTIVATIONS: Dict[str, Function] = {
     'sigmoid': sigmoid,
     'tanh': np.tanh,
@@ -98,6 +99,10 @@ ACTIVATIONS: Dict[str, Function] = {
 
 def _unary(function: Function) -> Operator:
     return Operator(lambda attrs: function, elementwise=True, by_value=True)
+
+
+def _activation(name: str) -> Operator:
+    return Operator(lambda attrs: ACTIVATIONS[name], elementwise=True, by_value=True)
 
 
 def _binary(function: Function) -> Operator:
@@ -287,7 +292,6 @@ def _sum_of_all(*arrays: np.ndarray) -> np.ndarray:
 
 
 _UNARY: Dict[str, Function] = {
-    **{name: ACTIVATIONS[name] for name in ('sigmoid', 'tanh', 'relu', 'softsign')},
     'abs': np.abs,
     'negative': np.negative,
     'exp': np.exp,
@@ -316,6 +320,7 @@ _COMPARED: Dict[str, Function] = {
 }
 
 OPERATORS: Dict[str, Operator] = {
+    **{name: _activation(name) for name in ('sigmoid', 'tanh', 'relu', 'softsign')},
     **{name: _unary(function) for name, function in _UNARY.items()},
     **{f'elemwise_{name}': _binary(function) for name, function in _BINARY.items()},
     **{f'broadcast_{name}': _broadcast(function) for name, function in _BINARY.items()},

@@ -5,6 +5,7 @@ from .compiled import load
 
 load(f'{__name__}.calls')
 
+from .bundle.operators import ACTIVATIONS
 from .bundle.program import NotCovered
 from .calls import Ragged, Value
 from .cells import load_cells
@@ -14,6 +15,13 @@ from .scope import batching, concat, forward, ragged, stack
 
 from .version import __version__
 COMPILED = compiled.all_compiled()
+
+try:
+    from . import _activations
+except ImportError:  # it was installed without a C compiler
+    COMPILED = False
+else:
+    ACTIVATIONS.update(sigmoid=_activations.sigmoid, tanh=_activations.tanh)
 
 __all__ = [
     'COMPILED',
