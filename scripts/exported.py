@@ -8,12 +8,15 @@
 import argparse
 import json
 import os
+import random
 import subprocess
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 from statistics import median
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
+from zlib import crc32
 
 for _name in ('OMP_NUM_THREADS', 'OPENBLAS_NUM_THREADS', 'MKL_NUM_THREADS'):
     os.environ.setdefault(_name, '1')
@@ -33,6 +36,7 @@ from tree_lstm.encode import relatedness
 from tree_sst.encode import classes
 
 SECONDS = 0.8
+SCHEDULERS = 'agenda', 'agenda-remaining', 'beam', 'depth', 'sufficient', 'unbatched'
 
 
 class Tree(NamedTuple):
@@ -204,6 +208,7 @@ def write(folder: Path, data: Optional[Path], minibatches: int) -> None:
         facts = {'samples': samples, 'sizes': sizes, 'batches': batches}
         (target / 'case.json').write_text(json.dumps(facts))
         print(f'{name}: {len(samples)} samples, {batches} batches')
+    (folder / 'schedules.json').write_text(json.dumps(schedules()))
 
 
 # --- either -------------------------------------------------------------------------------------
@@ -215,6 +220,40 @@ def run_batch(case: Case, model: Any, samples: Sequence[Any], sizes: Sequence[in
         values = [case.run(model, sample, sizes) for sample in samples]
     edb.forward(values)
     return scope, values
+
+
+def schedules(graphs: int = 12) -> Dict[str, List[Any]]:
+    """What each scheduler makes of graphs by chance, and the policies that are learned of them:
+    the same with every Python and NumPy."""
+    room, rng = import_module(f'{edb.__name__}.schedule'), random.Random(0)
+    graph_of = import_module(f'{edb.__name__}.graph').Graph.from_lists
+    found: Dict[str, List[Any]] = {}
+    for number in range(graphs):
+        count = rng.randrange(2, 120)
+        inputs = [
+            sorted(rng.sample(range(node), min(node, rng.randrange(4)))) for node in range(count)
+        ]
+        kinds = [rng.randrange(5) for _ in range(count)]
+        graph = graph_of(kinds, inputs, 5, alone=[4] if number % 3 == 0 else [])
+        for name in SCHEDULERS:
+            _note(found, name, graph, room.get_scheduler(name))
+        learning = room.FSMScheduler()
+        for _ in range(2):
+            _note(found, 'fsm', graph, learning)
+        found.setdefault('policies', []).append([each.content() for each in learning.policies])
+        found.setdefault('bound', []).append(int(room.lower_bound(graph)))
+    return found
+
+
+def _note(found: Dict[str, List[Any]], name: str, graph: Any, scheduler: Any) -> None:
+    schedule = scheduler.schedule(graph)
+    fault = schedule.fault(graph)
+    if fault:
+        raise SystemExit(f'{name}: {fault}')
+    order, bounds = schedule.order.astype('<i4'), schedule.bounds.astype('<i8')
+    found.setdefault(name, []).append(
+        [len(schedule), crc32(order.tobytes()), crc32(bounds.tobytes())]
+    )
 
 
 def load(folder: Path, name: str) -> Any:
@@ -252,6 +291,11 @@ def check(folder: Path) -> int:
             f'{sum(batches)} batches ({sum(facts["batches"])} with MXNet)'
             f'{"" if right else ": WRONG"}'
         )
+    found = json.loads(json.dumps(schedules()))
+    expected = json.loads((folder / 'schedules.json').read_text())
+    wrong = [name for name in expected if found.get(name) != expected[name]]
+    failed += len(wrong)
+    print(f'schedules: {"as with MXNet" if not wrong else f"WRONG of {wrong}"}')
     return int(failed > 0)
 
 
@@ -314,7 +358,10 @@ def main() -> int:
     parser.add_argument('--other', help='the Python with gluon_edbatch_runtime')
     parser.add_argument('--rounds', type=int, default=5)
     parser.add_argument('--case', choices=sorted(CASES))
+    parser.add_argument('--batch', type=int, help='samples of a minibatch')
     options = parser.parse_args()
+    if options.batch:
+        CASES.update({name: case._replace(batch=options.batch) for name, case in CASES.items()})
     if options.do == 'write':
         write(options.folder, options.data, options.minibatches)
     elif options.do == 'check':
