@@ -195,15 +195,19 @@ def write(folder: Path, data: Optional[Path], minibatches: int) -> None:
         net = case.build(*sizes)
         net.initialize(mx.init.Xavier())
         parsed = list(map(case.parse, samples))
-        for _ in range(5):  # until nothing more is learned
-            scope, values = run_batch(case, net, parsed[: case.batch], sizes)
-        edb.export_cells(net, scope, target / 'bundle')
-        net.save_parameters(str(target / 'net.params'))
+        starts = range(0, len(parsed), case.batch)
+        learning = edb.FSMScheduler()
+        for begin in starts:
+            run_batch(case, net, parsed[begin : begin + case.batch], sizes, learning)
+        learned = edb.FSMScheduler(learning.policies[-1])
         batches, found = [], []
-        for begin in range(0, len(parsed), case.batch):
-            scope, values = run_batch(case, net, parsed[begin : begin + case.batch], sizes)
+        for begin in starts:
+            part = parsed[begin : begin + case.batch]
+            scope, values = run_batch(case, net, part, sizes, learned)
             batches.append(sum(len(schedule) for _, schedule in scope.schedules()))
             found += [value.asnumpy() for value in values]
+        edb.export_cells(net, scope, target / 'bundle')
+        net.save_parameters(str(target / 'net.params'))
         np.save(target / 'expected.npy', np.concatenate(found), allow_pickle=False)
         facts = {'samples': samples, 'sizes': sizes, 'batches': batches}
         (target / 'case.json').write_text(json.dumps(facts))
@@ -214,9 +218,11 @@ def write(folder: Path, data: Optional[Path], minibatches: int) -> None:
 # --- either -------------------------------------------------------------------------------------
 
 
-def run_batch(case: Case, model: Any, samples: Sequence[Any], sizes: Sequence[int]) -> Any:
+def run_batch(
+    case: Case, model: Any, samples: Sequence[Any], sizes: Sequence[int], *scheduler: Any
+) -> Any:
     """The scope of a minibatch, and the values that were computed."""
-    with edb.batching() as scope:
+    with edb.batching(*scheduler) as scope:
         values = [case.run(model, sample, sizes) for sample in samples]
     edb.forward(values)
     return scope, values

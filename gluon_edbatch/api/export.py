@@ -143,7 +143,6 @@ def _check(kind: NodeType) -> None:
         (kind.alone or kind.eager, f'runs call by call: {kind.reason}'),
         (kind.whole, 'treats whole values, whose rows depend on each other'),
         (kind.padded or kind.packed, 'is padded or packed'),
-        (kind.random, 'draws random numbers'),
         (ragged and (kind.lengths is not None or not kind.neutral), 'depends on lengths'),
         (not kind.has_one_length, 'has ragged arguments of different lengths'),
         (

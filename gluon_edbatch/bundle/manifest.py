@@ -200,18 +200,20 @@ def _fault(manifest: Any, kind: str) -> str:
     files, content = manifest.get('files'), manifest.get('content')
     if not isinstance(files, dict) or not isinstance(content, dict):
         return '"files" and "content" must be objects'
-    for name in files:
-        if name == NAME or Path(name).name != name or name in ('.', '..') or '\\' in name:
+    for name, entry in files.items():
+        if name in ('', '.', '..', NAME) or Path(name).name != name or '\\' in name:
             return f'{name!r} is no name of a file in the bundle'
+        if not isinstance(entry, dict) or type(entry.get('size')) is not int:
+            return f'{name!r} has no size in the table of files'
     return ''
 
 
-def _checked(path: Path, entry: Any) -> bytes:
+def _checked(path: Path, entry: Mapping[str, Any]) -> bytes:
     if not path.is_file():
         raise BundleError(f'{path} is missing, which the manifest has')
-    data, size = path.read_bytes(), entry.get('size')
+    data, size = path.read_bytes(), entry['size']
     if len(data) != size:
-        what = 'truncated' if isinstance(size, int) and len(data) < size else 'another file'
+        what = 'truncated' if len(data) < size else 'another file'
         raise BundleError(f'{path} is {what}: it has {len(data)} bytes, not {brief(size)}')
     if hashlib.sha256(data).hexdigest() != entry.get('sha256'):
         raise BundleError(f'{path} was altered: its digest is not the one in the manifest')
@@ -254,5 +256,5 @@ def shape_of(numbers: Any) -> Sequence[int]:
     if not isinstance(numbers, list) or not all(
         isinstance(size, int) and not isinstance(size, bool) and size >= 0 for size in numbers
     ):
-        raise BundleError(f'{brief(numbers)} is no shape')
+        raise BundleError(f'{brief(numbers)} in the manifest is no shape')
     return tuple(numbers)

@@ -268,6 +268,13 @@ def _leaky(attrs: Attrs) -> Function:
     raise NotImplementedError(f'LeakyReLU of the kind {kind}')
 
 
+def _dropout(attrs: Attrs) -> Function:
+    """Outside of training it changes nothing."""
+    if attrs.get('mode') == 'always':
+        raise NotImplementedError('Dropout that is always on')
+    return copied
+
+
 def _transpose(attrs: Attrs) -> Function:
     axes = attrs.get('axes') or None
     return lambda x: x.transpose(axes)
@@ -302,7 +309,6 @@ _UNARY: Dict[str, Function] = {
     '_copy': copied,
     'identity': copied,
     'BlockGrad': copied,
-    'Dropout': copied,  # outside of training
 }
 _BINARY: Dict[str, Function] = {
     'add': np.add,
@@ -344,6 +350,7 @@ OPERATORS: Dict[str, Operator] = {
         lambda attrs: ACTIVATIONS[attrs['act_type']], elementwise=True, by_value=True
     ),
     'LeakyReLU': Operator(_leaky, elementwise=True, by_value=True),
+    'Dropout': Operator(_dropout, elementwise=True, by_value=True),
     'clip': Operator(_clip, elementwise=True, by_value=True),
     'FullyConnected': Operator(_fully_connected),
     'batch_dot': Operator(_batch_dot),

@@ -6,6 +6,7 @@ from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 
 from .bundle.program import Segments
+from .errors import RecordError
 from .graph.collect import Calls
 from .graph.graph import expand, stable_argsort
 from .forms import FORMS, CellType
@@ -170,7 +171,7 @@ class Layout:
         begins, reads, segments = calls.offsets[nodes], [], None
         fixed = len(kind.arguments) - kind.of_many
         skipped, counted = 0, np.zeros(len(nodes), np.int64)
-        number = 0
+        number, known = 0, None
         for argument in kind.arguments:
             arena = (argument.row_shape, argument.dtype)
             if argument.kind == 'rows':
@@ -185,6 +186,11 @@ class Layout:
             if argument.kind == 'flat':
                 reads.append(_flat(arena, row_of[values], rows[values], lengths, cuts))
             else:
+                if known is not None and not np.array_equal(known, lengths):
+                    raise RecordError(
+                        f'{kind} got ragged arguments of different lengths in one call'
+                    )
+                known = lengths
                 order, bounds, segments = self._by_rank(place, lengths)
                 reads.append(_read(arena, row_of[values[order]], bounds))
         return Group(kind, reads, writes, segments, [])

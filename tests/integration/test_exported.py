@@ -1,0 +1,373 @@
+"""Cells that leave MXNet: the same functions on the cells of a bundle, in one process."""
+
+import json
+
+import exported
+import lattice.encode
+import mxnet as mx
+import numpy as np
+import pytest
+import tree_sst.encode
+from mxnet import autograd, gluon
+
+import gluon_edbatch as edb
+from gluon_edbatch.bundle.manifest import NAME, _digest
+from support.runtime import import_runtime
+
+RECORDS = edb.CompileOptions(at_once=False)
+
+
+@pytest.fixture(scope='module')
+def runtime(tmp_path_factory):
+    return import_runtime(tmp_path_factory.mktemp('runtime'))
+
+
+@pytest.fixture
+def without_mxnet(runtime, monkeypatch):
+    """The functions of the examples as they are where there is no MXNet."""
+    for module in (exported, lattice.encode, tree_sst.encode):
+        monkeypatch.setattr(module, 'edb', runtime)
+
+
+@pytest.fixture(scope='module')
+def written(tmp_path_factory):
+    folder = tmp_path_factory.mktemp('exported')
+    cases = dict(exported.CASES)
+    try:
+        exported.CASES.update({name: case._replace(batch=12) for name, case in cases.items()})
+        exported.write(folder, None, 2)
+        yield folder
+    finally:
+        exported.CASES.update(cases)
+
+
+def export(net, record, folder, times=1):
+    for _ in range(times):
+        with edb.batching(compile_options=RECORDS) as scope:
+            values = record()
+        edb.forward(values)
+    edb.export_cells(net, scope, folder / 'bundle')
+    return values
+
+
+class Net(gluon.Block):
+    """A model with one cell."""
+
+    def __init__(self, cell):
+        super().__init__()
+        self.cell = cell
+        self.initialize(mx.init.Normal(0.5))
+
+
+class Written(gluon.HybridBlock):
+    """A cell of a function."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+        self.dense = gluon.nn.Dense(4, flatten=False, in_units=4)
+
+    def hybrid_forward(self, F, *args):
+        return self.function(self, F, *args)
+
+
+def rows(count, width=4, seed=0):
+    return list(np.random.RandomState(seed).normal(size=(count, 1, width)).astype(np.float32))
+
+
+def test_examples_come_to_the_same_numbers_in_as_many_batches(
+    written, without_mxnet, capsys, monkeypatch
+):
+    monkeypatch.setattr(exported, 'schedules', lambda: json.loads(
+        (written / 'schedules.json').read_text()))
+    assert exported.check(written) == 0, capsys.readouterr().out
+
+
+def test_weights_are_those_of_the_export(runtime, tmp_path):
+    net = Net(gluon.nn.Dense(3, in_units=4))
+    (x,) = rows(1)
+    (before,) = export(net, lambda: [net.cell(x)], tmp_path)
+    net.cell.weight.set_data(mx.nd.zeros((3, 4)))
+    cells = runtime.load_cells(tmp_path / 'bundle')
+    np.testing.assert_allclose(cells.cell(x), before.asnumpy(), atol=1e-6)
+
+
+CELLS = {
+    'elementwise': lambda self, F, x: F.tanh(x) * F.sigmoid(-x) + x / 2 - 3 * F.relu(x) + (1 - x),
+    'powers': lambda self, F, x: F.sqrt(F.abs(x)) + F.square(x) + F.exp(x) + F.log(x * x + 1),
+    'softmax': lambda self, F, x: F.softmax(x) + F.log_softmax(x, axis=1),
+    'reductions': lambda self, F, x: F.broadcast_add(
+        x, F.sum(x, axis=1, keepdims=True)
+    ) - F.broadcast_mul(x, F.expand_dims(F.mean(x, axis=1), axis=1)),
+    'slices': lambda self, F, x: F.concat(
+        F.slice_axis(x, axis=1, begin=2, end=4), *F.split(x, num_outputs=2), dim=1
+    ),
+    'cuts of one product': lambda self, F, x: F.sigmoid(
+        F.slice_axis(self.dense(x), axis=1, begin=0, end=2)
+    )
+    + F.tanh(F.slice_axis(self.dense(x), axis=1, begin=2, end=4)),
+    'shapes': lambda self, F, x: F.batch_dot(
+        F.reshape(x, shape=(-1, 2, 2)), F.transpose(F.reshape(x, shape=(-1, 2, 2)), axes=(0, 2, 1))
+    ),
+    'comparisons': lambda self, F, x: F.where(x > 0.1, x, x * 2) + (x < 1) + F.clip(x, -1, 1),
+    'leaky': lambda self, F, x: F.LeakyReLU(x, slope=0.1)
+    + F.LeakyReLU(x, act_type='elu', slope=1.0),
+    'activations': lambda self, F, x: F.Activation(x, act_type='softrelu')
+    + F.Activation(self.dense(x), act_type='softsign'),
+    'results': lambda self, F, x: [self.dense(x), (x * 2, self.dense(x) + 1)],
+    'the argument itself': lambda self, F, x: (x, F.identity(x) + 1),
+}
+
+
+@pytest.mark.parametrize('name', CELLS)
+def test_cells(name, runtime, tmp_path):
+    net, given = Net(Written(CELLS[name])), rows(5)
+    expected = export(net, lambda: [net.cell(x) for x in given], tmp_path)
+    cells = runtime.load_cells(tmp_path / 'bundle')
+    with runtime.batching() as scope:
+        values = [cells.cell(x) for x in given]
+    compare(runtime.forward(values), edb.forward(expected))
+    assert scope.batches == 1
+
+
+def compare(found, expected):
+    if isinstance(expected, (list, tuple)):
+        assert type(found) is type(expected) and len(found) == len(expected)
+        for one, other in zip(found, expected):
+            compare(one, other)
+    else:
+        np.testing.assert_allclose(found, expected.asnumpy(), rtol=1e-5, atol=1e-6)
+
+
+OF_RAGGED = {
+    'sum': lambda self, F, x, r: self.dense(F.sum(r, axis=1)) + x,
+    'mean': lambda self, F, x, r: F.mean(r * 2, axis=1) + x,
+    'max': lambda self, F, x, r: F.max(self.dense(r), axis=1) * x,
+    'gates': lambda self, F, x, r: F.sum(
+        F.sigmoid(F.broadcast_add(F.expand_dims(x, axis=1), self.dense(r))) * r, axis=1
+    ),
+    'attention': lambda self, F, x, r: F.sum(
+        F.softmax(F.broadcast_mul(r, F.expand_dims(x, axis=1)), axis=1) * r, axis=1
+    ),
+}
+
+
+@pytest.mark.parametrize('name', OF_RAGGED)
+def test_cells_of_any_number_of_values(name, runtime, tmp_path):
+    net, given = Net(Written(OF_RAGGED[name])), rows(24)
+    lengths = [0, 3, 1, 1, 0, 5, 2]
+
+    def calls(cell, ragged):
+        return [
+            cell(given[i], ragged(given[i : i + length], shape=(1, 4)))
+            for i, length in enumerate(lengths)
+        ]
+
+    expected = export(net, lambda: calls(net.cell, edb.ragged), tmp_path)
+    cells = runtime.load_cells(tmp_path / 'bundle')
+    with runtime.batching() as scope:
+        values = calls(cells.cell, runtime.ragged)
+    compare(runtime.forward(values), edb.forward(expected))
+    assert scope.batches == 1
+
+
+def word_net(width=4):
+    class Words(gluon.Block):
+        def __init__(self):
+            super().__init__()
+            self.embed = gluon.nn.Embedding(9, width)
+            self.cell = gluon.rnn.LSTMCell(4, input_size=width)
+            self.scores = gluon.nn.Dense(2, in_units=4)
+
+    net = Words()
+    net.initialize(mx.init.Normal(0.5))
+    return net
+
+
+def sentence(model, words, concat):
+    states, found = [np.zeros((1, 4), np.float32)] * 2, []
+    for word in words:
+        h, states = model.cell(model.embed(word), states)
+        found.append(h)
+    return model.scores(concat(found))
+
+
+SENTENCES = [1, 2, 3], [4, 5], [2, 2, 2, 2, 0], [8]
+
+
+@pytest.fixture
+def words(runtime, tmp_path):
+    """A net, its cells, and what it makes of sentences."""
+    net = word_net()
+    values = export(net, lambda: [sentence(net, each, edb.concat) for each in SENTENCES], tmp_path)
+    return net, runtime.load_cells(tmp_path / 'bundle'), [value.asnumpy() for value in values]
+
+
+def test_values_of_several_rows(runtime, words):
+    _, cells, expected = words
+    for _ in range(2):  # the second time products are known
+        with runtime.batching() as scope:
+            values = [sentence(cells, each, runtime.concat) for each in SENTENCES]
+        for found, wanted in zip(runtime.forward(values), expected):
+            np.testing.assert_allclose(found, wanted, atol=1e-6)
+        assert scope.batches == 1 + 5 + 1 + 1
+
+
+def test_values_may_be_read_in_the_scope(runtime, words):
+    _, cells, expected = words
+    with runtime.batching() as scope:
+        values = [sentence(cells, SENTENCES[0], runtime.concat)]
+        np.testing.assert_allclose(values[0].asnumpy(), expected[0], atol=1e-6)
+        values += [sentence(cells, each, runtime.concat) for each in SENTENCES[1:]]
+        h, _ = cells.cell(cells.embed(1), [np.zeros((1, 4), np.float32)] * 2)
+        np.testing.assert_allclose(cells.scores(h), expected[0][:1], atol=1e-6)
+    for value, wanted in zip(values, expected):
+        np.testing.assert_allclose(value, wanted, atol=1e-6)
+    assert len(scope.schedules()) == 2
+
+
+def test_only_what_is_wanted_is_computed(runtime, words):
+    _, cells, expected = words
+    with runtime.batching() as scope:
+        values = [sentence(cells, each, runtime.concat) for each in SENTENCES]
+    np.testing.assert_allclose(runtime.stack(values[:1])[0], expected[0], atol=1e-6)
+    assert scope.batches == 1 + 3 + 1 + 1
+    np.testing.assert_allclose(values[2], expected[2], atol=1e-6)
+
+
+def test_values_of_other_scopes_and_outside_of_scopes(runtime, words):
+    _, cells, _ = words
+    zeros = [np.zeros((1, 4), np.float32)] * 2
+    alone, states = cells.cell(cells.embed(3), zeros)  # outside of scopes: arrays
+    assert isinstance(alone, np.ndarray)
+    with runtime.batching():
+        h, state = cells.cell(cells.embed(3), zeros)
+    with runtime.batching():
+        again, _ = cells.cell(cells.embed(3), state)
+    np.testing.assert_allclose(h, alone, atol=1e-6)
+    np.testing.assert_allclose(again, cells.cell(cells.embed(3), states)[0], atol=1e-6)
+
+
+def test_an_exception_makes_values_void(runtime, words):
+    _, cells, _ = words
+    with pytest.raises(KeyError), runtime.batching():
+        value = cells.embed(1)
+        raise KeyError
+    with pytest.raises(runtime.StaleValueError, match='an exception left the scope'):
+        value.asnumpy()
+
+
+@pytest.mark.parametrize('word', (9, -1))
+def test_words_that_are_not_there(word, runtime, words):
+    _, cells, _ = words
+    with runtime.batching():
+        value = sentence(cells, [word], runtime.concat)
+    with pytest.raises(runtime.BatchError, match=f'Embedding.*{word} is no row of a table of 9'):
+        value.asnumpy()
+
+
+def test_calls_that_were_not_exported(runtime, words):
+    _, cells, _ = words
+    with runtime.batching():
+        with pytest.raises(runtime.RecordError, match='scores was not exported for calls with'):
+            cells.scores(np.zeros((1, 5), np.float32))
+        with pytest.raises(runtime.RecordError, match='takes values, numbers and arrays'):
+            cells.embed('word')
+        with pytest.raises(runtime.RecordError, match='different rows'):
+            cells.cell(np.zeros((2, 4), np.float32), [np.zeros((1, 4), np.float32)] * 2)
+    with pytest.raises(AttributeError, match="no cell 'ebmed'; it has cell, embed"):
+        cells.ebmed(1)
+
+
+def test_ragged_arguments_of_different_lengths(runtime, tmp_path):
+    cell = Written(lambda self, F, r, s: F.sum(r * s, axis=1))
+    net, given = Net(cell), rows(4)
+    export(net, lambda: [net.cell(edb.ragged(given), edb.ragged(given))], tmp_path)
+    cells = runtime.load_cells(tmp_path / 'bundle')
+    with runtime.batching():
+        value = cells.cell(runtime.ragged(given), runtime.ragged(given[:2]))
+    with pytest.raises(runtime.RecordError, match='different lengths in one call'):
+        value.asnumpy()
+
+
+# --- what cannot be exported ----------------------------------------------------------------------
+
+
+def refused(net, record, folder, match):
+    with edb.batching(compile_options=RECORDS) as scope:
+        edb.forward(record())
+    with pytest.raises(edb.BundleError, match=match):
+        edb.export_cells(net, scope, folder / 'bundle')
+    assert not list(folder.iterdir())
+
+
+def test_what_cannot_be_exported(tmp_path):
+    net, (x,) = Net(gluon.nn.Dense(4, in_units=4)), rows(1)
+    with autograd.record():
+        refused(net, lambda: [net.cell(x)], tmp_path, r'Dense.*under autograd\.record')
+    refused(net, lambda: [net.cell(x) + 1], tmp_path, '_plus_scalar.*an operator that was called')
+    refused(Net(gluon.nn.Dense(1)), lambda: [net.cell(x)], tmp_path, 'not in the model')
+    net = Net(Written(lambda self, F, x: F.erf(x)))
+    refused(net, lambda: [net.cell(x)], tmp_path, 'outside of MXNet there is no erf')
+    net = Net(Written(lambda self, F, x, y: F.broadcast_add(x, F.sum(y, axis=0))))
+    refused(net, lambda: [net.cell(x, x)], tmp_path, 'it treats whole values')
+    net = Net(Written(lambda self, F, r: F.sum(F.slice_axis(r, axis=1, begin=0, end=1), axis=1)))
+    refused(net, lambda: [net.cell(edb.ragged([x, x]))], tmp_path, 'cannot be exported')
+
+
+def test_scopes_without_calls(tmp_path):
+    with edb.batching(compile_options=RECORDS) as scope:
+        pass
+    with pytest.raises(edb.BundleError, match='has recorded nothing'):
+        edb.export_cells(gluon.nn.Dense(1), scope, tmp_path / 'bundle')
+
+
+def test_numpy_that_comes_to_something_else_is_refused(tmp_path, monkeypatch):
+    from gluon_edbatch.bundle import operators
+
+    monkeypatch.setitem(operators.ACTIVATIONS, 'tanh', lambda x, out=None: x + 0.1)
+    net, (x,) = Net(gluon.nn.Dense(4, activation='tanh', in_units=4)), rows(1)
+    refused(net, lambda: [net.cell(x)], tmp_path, 'NumPy comes to other numbers than MXNet')
+
+
+# --- bundles whose contents make no sense -----------------------------------------------------------
+
+
+def damage(folder, change):
+    path = folder / 'bundle' / NAME
+    manifest = json.loads(path.read_text(encoding='utf-8'))
+    change(manifest['content'])
+    manifest['digest'] = _digest(manifest)
+    path.write_text(json.dumps(manifest), encoding='utf-8')
+
+
+DAMAGES = {
+    'no types': lambda content: content.pop('types'),
+    'types of another class': lambda content: content.update(types={}),
+    'no cell of that name': lambda content: content['types'][0].update(cells=['other']),
+    'a shape': lambda content: content['types'][0]['outputs'][0].update(row_shape=['a']),
+    'a dtype': lambda content: content['types'][0]['arguments'][0].update(dtype='float17'),
+    'an operator': lambda content: content['types'][0]['nodes'][-1].update(op='system'),
+    'an input': lambda content: content['types'][0]['nodes'][-1].update(inputs=[[99, 0]]),
+    'a weight': lambda content: content['types'][0]['weights'].update(x=99),
+    'a result': lambda content: content['types'][0].update(heads=[[99, 0]]),
+    'a policy': lambda content: content.update(policy={'format': 'another'}),
+}
+
+
+@pytest.mark.parametrize('name', DAMAGES)
+def test_contents_that_make_no_sense(name, runtime, tmp_path):
+    net, (x,) = Net(gluon.nn.Dense(3, in_units=4)), rows(1)
+    export(net, lambda: [net.cell(x)], tmp_path)
+    damage(tmp_path, DAMAGES[name])
+    with pytest.raises(runtime.BundleError, match='manifest'):
+        runtime.load_cells(tmp_path / 'bundle')
+
+
+def test_truncated_weights(runtime, tmp_path):
+    net, (x,) = Net(gluon.nn.Dense(3, in_units=4)), rows(1)
+    export(net, lambda: [net.cell(x)], tmp_path)
+    path = tmp_path / 'bundle' / 'weight0.npy'
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(runtime.BundleError, match=r'weight0\.npy is truncated'):
+        runtime.load_cells(tmp_path / 'bundle')

@@ -1,0 +1,26 @@
+"""The runtime without MXNet, imported from this checkout beside the package: NumPy's version is
+then this environment's, and its modules run as Python."""
+
+import importlib
+import shutil
+import sys
+from pathlib import Path
+
+from support.processes import ROOT
+
+NAME = 'gluon_edbatch_runtime'
+
+
+def import_runtime(folder: Path):
+    """The package, put together in a folder."""
+    if NAME not in sys.modules:
+        sys.path[:0] = [str(folder), str(ROOT / 'runtime')]
+        try:
+            taken = importlib.import_module('shared')
+            ignored = shutil.ignore_patterns('*.so', '__pycache__', *taken.ROOMS, *taken.MODULES)
+            shutil.copytree(taken.PACKAGE, folder / NAME, ignore=ignored)
+            taken.take(folder / NAME)
+            importlib.import_module(NAME)
+        finally:
+            del sys.path[:2]
+    return sys.modules[NAME]
