@@ -58,6 +58,7 @@ __all__ = [
     'AutoBatchMixin',
     'BatchError',
     'BeamScheduler',
+    'BundleError',
     'COMPILED',
     'CachedScheduler',
     'Cause',

@@ -1,8 +1,8 @@
 """Models of the examples with and without MXNet: exported, compared, and timed in turns.
 
-    python scripts/exported.py write DIR [--data DATA]     # where gluon_edbatch is
-    python scripts/exported.py check DIR                   # where gluon_edbatch_runtime is
-    python scripts/exported.py compare DIR --other PYTHON  # both: PYTHON is that of the latter
+python scripts/exported.py write DIR [--data DATA]     # where gluon_edbatch is
+python scripts/exported.py check DIR                   # where gluon_edbatch_runtime is
+python scripts/exported.py compare DIR --other PYTHON  # both: PYTHON is that of the latter
 """
 
 import argparse
@@ -21,7 +21,7 @@ from zlib import crc32
 for _name in ('OMP_NUM_THREADS', 'OPENBLAS_NUM_THREADS', 'MKL_NUM_THREADS'):
     os.environ.setdefault(_name, '1')
 
-import numpy as np
+import numpy as np  # noqa: E402  reads how many threads it has
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / 'example')]
@@ -31,9 +31,9 @@ try:
 except ImportError:
     import gluon_edbatch_runtime as edb
 
-from lattice.encode import tags
-from tree_lstm.encode import relatedness
-from tree_sst.encode import classes
+from lattice.encode import tags  # noqa: E402
+from tree_lstm.encode import relatedness  # noqa: E402
+from tree_sst.encode import classes  # noqa: E402
 
 SECONDS = 0.8
 SCHEDULERS = 'agenda', 'agenda-remaining', 'beam', 'depth', 'sufficient', 'unbatched'
@@ -169,9 +169,7 @@ CASES: Dict[str, Case] = {
         lambda model, pair, sizes: relatedness(model, *pair),
         256,
     ),
-    'sst': Case(
-        make_sst, build_sst, tree_of, lambda model, tree, sizes: classes(model, tree), 64
-    ),
+    'sst': Case(make_sst, build_sst, tree_of, lambda model, tree, sizes: classes(model, tree), 64),
     'lattice': Case(
         make_lattice,
         build_lattice_net,
@@ -308,9 +306,7 @@ def check(folder: Path) -> int:
 def serve(folder: Path, name: str) -> None:
     """Time minibatches whenever a line comes; print samples a second."""
     case, model, samples, facts = load(folder, name)
-    batches = [
-        samples[begin : begin + case.batch] for begin in range(0, len(samples), case.batch)
-    ]
+    batches = [samples[begin : begin + case.batch] for begin in range(0, len(samples), case.batch)]
     for batch in batches * 5:
         run_batch(case, model, batch, facts['sizes'])
     print('ready', flush=True)

@@ -47,7 +47,7 @@ run() {
     case "$1" in
         ruff) "$bin/ruff" "${check[@]}" . ;;
         format) "$bin/ruff" "${format[@]}" . ;;
-        mypy) "$bin/mypy" ;;
+        mypy) "$bin/python" runtime/shared.py && "$bin/mypy" ;;
         imports) "$bin/lint-imports" ;;
         clang-format)
             git ls-files -z --cached --others --exclude-standard '*.cc' '*.h' |

@@ -2,7 +2,7 @@
 
 import ast
 from pathlib import Path
-from typing import Any, Dict, Iterable, Iterator, List, Sequence, Set, Tuple, Union
+from typing import Any, Dict, Iterable, List, Sequence, Set, Tuple, Union
 
 import mxnet as mx
 import numpy as np
@@ -10,8 +10,9 @@ from mxnet import gluon
 from mxnet.ndarray import CachedOp
 
 from ..bundle.manifest import BundleWriter
-from ..bundle.program import NotCovered, Program, Segments
+from ..bundle.program import CellProgram, NotInNumPy, Segments
 from ..errors import BundleError
+from ..mx.blocks import names_of_blocks
 from ..mx.modes import modes
 from ..ops.attrs import Attrs
 from ..record.hooks import suspended
@@ -72,8 +73,7 @@ def export_cells(net: gluon.Block, scope: batching, folder: Union[str, Path]) ->
             'batching(compile_options=CompileOptions(at_once=False)) if calls ran at once'
         )
     recording.flush()
-    names = dict(_names(net))
-    cells, weights = _Cells(recording, names), _Weights()
+    cells, weights = _Cells(recording, names_of_blocks(net)), _ExportedWeights()
     entries = [_entry(kind, cells.names_of(kind), weights) for kind in cells.types]
     with BundleWriter(folder, KIND) as bundle:
         bundle.content.update(
@@ -87,19 +87,6 @@ def export_cells(net: gluon.Block, scope: batching, folder: Union[str, Path]) ->
             policy=_policy(scope.scheduler, cells.types),
         )
     return Path(folder)
-
-
-def _names(net: gluon.Block) -> Iterator[Tuple[gluon.Block, List[str]]]:
-    """All blocks in a model, each with its names there."""
-    found: Dict[gluon.Block, List[str]] = {net: ['net']}
-
-    def look(block: gluon.Block, prefix: str) -> None:
-        for name, child in block._children.items():
-            found.setdefault(child, []).append(f'{prefix}{name}')
-            look(child, f'{prefix}{name}.')
-
-    look(net, '')
-    return iter(found.items())
 
 
 class _Cells:
@@ -154,7 +141,7 @@ def _check(kind: NodeType) -> None:
             raise BundleError(f'{kind} cannot be exported: it {why}')
 
 
-class _Weights:
+class _ExportedWeights:
     """Parameters, each once."""
 
     def __init__(self) -> None:
@@ -180,7 +167,7 @@ class _Weights:
         ]
 
 
-def _entry(kind: NodeType, cells: Sequence[str], weights: _Weights) -> Dict[str, Any]:
+def _entry(kind: NodeType, cells: Sequence[str], weights: _ExportedWeights) -> Dict[str, Any]:
     """A type as the manifest has it."""
     placed = {
         name: weights.place(parameter, kind.ctx)
@@ -271,8 +258,8 @@ def _compare(kind: NodeType, entry: Dict[str, Any], weights: Dict[str, np.ndarra
     """Run calls of a type both ways; raise if NumPy cannot, or comes to something else."""
     ragged = {place for place, each in enumerate(kind.arguments) if each.kind is Kind.RAGGED}
     try:
-        program = Program(entry['nodes'], entry['heads'], weights, ragged)
-    except NotCovered as missing:
+        program = CellProgram(entry['nodes'], entry['heads'], weights, ragged)
+    except NotInNumPy as missing:
         raise BundleError(
             f'{kind} cannot be exported: outside of MXNet there is no {missing}. Write it with '
             'other operators, or add it to gluon_edbatch/bundle/operators.py'
@@ -301,13 +288,13 @@ def _compare(kind: NodeType, entry: Dict[str, Any], weights: Dict[str, np.ndarra
 def _given(kind: NodeType, ragged: Set[int]) -> List[np.ndarray]:
     """Arguments by chance for a few calls, padded with zeros."""
     rng, indices = np.random.RandomState(0), used_only(kind.graph, 'indices')
-    found = []
+    found: List[np.ndarray] = []
     for place, argument in enumerate(kind.arguments):
         shape: Tuple[int, ...] = (len(_TRIED),)
         if place in ragged:
             shape += (max(_TRIED),)
         shape += tuple(argument.arena.row_shape)
-        values = rng.normal(size=shape)
+        values: np.ndarray = rng.normal(size=shape)
         if INPUT % place in indices or not np.issubdtype(argument.arena.dtype, np.floating):
             values = rng.randint(0, 2, shape)
         if place in ragged:
@@ -317,9 +304,7 @@ def _given(kind: NodeType, ragged: Set[int]) -> List[np.ndarray]:
     return found
 
 
-def _by_mxnet(
-    kind: NodeType, given: Sequence[np.ndarray], lengths: np.ndarray
-) -> List[np.ndarray]:
+def _by_mxnet(kind: NodeType, given: Sequence[np.ndarray], lengths: np.ndarray) -> List[np.ndarray]:
     subgraph = kind.masked or kind.graph.subgraph
     arrays = {
         INPUT % place: mx.nd.array(each, kind.ctx, each.dtype) for place, each in enumerate(given)
@@ -331,6 +316,4 @@ def _by_mxnet(
             arrays[name] = mx.nd.array(lengths, kind.ctx)
     with suspended(), modes(recording=False):
         results = CachedOp(subgraph.symbol)(*[arrays[name] for name in subgraph.variables])
-    return [
-        result.asnumpy() for result in (results if isinstance(results, list) else [results])
-    ]
+    return [result.asnumpy() for result in (results if isinstance(results, list) else [results])]

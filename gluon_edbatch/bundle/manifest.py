@@ -1,4 +1,4 @@
-"""A folder of files with a manifest that tells each: written whole or not at all, checked when read.
+"""A folder of files with a manifest that tells each: written whole or not at all, and checked.
 
 ``manifest.json`` has the format and its version, the kind of bundle, a table of all other files
 with their sizes and digests, what the kind has to say (``content``), and a digest of itself. It is
@@ -51,9 +51,10 @@ class BundleWriter:
         self._files: Dict[str, Dict[str, Any]] = {}
 
     def __enter__(self) -> 'BundleWriter':
-        if self._folder.exists() and not (self._folder / NAME).is_file():
-            if not self._folder.is_dir() or any(self._folder.iterdir()):
-                raise BundleError(f'{self._folder} is there, and is no bundle to be replaced')
+        folder = self._folder
+        is_free = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
+        if not (is_free or (folder / NAME).is_file()):
+            raise BundleError(f'{folder} is there, and is no bundle to be replaced')
         self._part.mkdir(parents=True)
         return self
 

@@ -237,8 +237,10 @@ def _sequence_mask(attrs: Attrs) -> Function:
     def mask(x: np.ndarray, lengths: Optional[np.ndarray] = None) -> np.ndarray:
         if lengths is None:
             return x.copy()
-        kept = np.arange(x.shape[axis])[:, None] < lengths if axis == 0 else (
-            np.arange(x.shape[1]) < lengths[:, None]
+        kept = (
+            np.arange(x.shape[axis])[:, None] < lengths
+            if axis == 0
+            else (np.arange(x.shape[1]) < lengths[:, None])
         )
         return np.where(kept.reshape(kept.shape + (1,) * (x.ndim - 2)), x, x.dtype.type(value))
 
@@ -369,9 +371,7 @@ OPERATORS: Dict[str, Operator] = {
     'mean': _reduction(np.mean),
     'max': _reduction(np.max),
     'min': _reduction(np.min),
-    'expand_dims': Operator(
-        lambda attrs: lambda x: np.expand_dims(x, attrs['axis']), view=True
-    ),
+    'expand_dims': Operator(lambda attrs: lambda x: np.expand_dims(x, attrs['axis']), view=True),
     'squeeze': Operator(_squeeze, view=True),
     'Reshape': Operator(_reshape, view=True),
     'Flatten': Operator(lambda attrs: lambda x: x.reshape(len(x), -1), view=True),

@@ -20,10 +20,15 @@ Entry = Tuple[int, int]
 Env = List[Any]
 Outs = Sequence[np.ndarray]
 INPUT = 'edb_input'
-_BROADCAST = {'add': np.add, 'sub': np.subtract, 'mul': np.multiply, 'div': np.divide}
+_BROADCAST: Dict[str, Callable] = {
+    'add': np.add,
+    'sub': np.subtract,
+    'mul': np.multiply,
+    'div': np.divide,
+}
 
 
-class NotCovered(Exception):
+class NotInNumPy(Exception):
     """An operator that is not among those that run in NumPy."""
 
 
@@ -53,7 +58,7 @@ class Segments(NamedTuple):
 Step = Callable[[Env, Outs, Optional[Segments]], None]
 
 
-class Node(NamedTuple):
+class CellNode(NamedTuple):
     """As a manifest has it: a variable has no operator."""
 
     op: str
@@ -85,7 +90,7 @@ class Projection(NamedTuple):
         return result if self.bias is None else np.add(result, self.bias, out=result)
 
 
-class Program:
+class CellProgram:
     """Runs batches of a type's calls.
 
     Parameters
@@ -110,7 +115,7 @@ class Program:
 
     Raises
     ------
-    NotCovered
+    NotInNumPy
         If an operator does not run so.
     """
 
@@ -122,7 +127,7 @@ class Program:
         ragged: Set[int] = frozenset(),  # type: ignore[assignment]
     ):
         parsed = [
-            Node(
+            CellNode(
                 node.get('op', ''),
                 node.get('name', ''),
                 node.get('attrs', {}),
@@ -130,7 +135,7 @@ class Program:
             )
             for node in nodes
         ]
-        maker = _Maker(parsed, [(head[0], head[1]) for head in heads], weights, ragged)
+        maker = _ProgramMaker(parsed, [(head[0], head[1]) for head in heads], weights, ragged)
         maker.make()
         self._steps, self._size = maker.steps, maker.size
         self._inputs, self._constants = maker.inputs, maker.constants
@@ -172,12 +177,12 @@ class Program:
                 outs[place][...] = env[slot]
 
 
-class _Maker:
+class _ProgramMaker:
     """Makes the steps of a program, node by node."""
 
     def __init__(
         self,
-        nodes: List[Node],
+        nodes: List[CellNode],
         heads: List[Entry],
         weights: Mapping[str, np.ndarray],
         ragged: Set[int],
@@ -221,10 +226,10 @@ class _Maker:
                 self._operator(index, node)
         for entry in self.heads:
             if entry in self._long:
-                raise NotCovered('a result along the axis of a ragged argument')
+                raise NotInNumPy('a result along the axis of a ragged argument')
 
     def table(self) -> Optional[np.ndarray]:
-        """See `Program`."""
+        """See `CellProgram`."""
         nodes = [node for node in self.nodes if node.op]
         if len(nodes) != 1 or nodes[0].op != 'Embedding' or self.heads[0][1]:
             return None
@@ -235,13 +240,13 @@ class _Maker:
         self.size += 1
         return self._slots[entry]
 
-    def _variable(self, index: int, node: Node) -> None:
+    def _variable(self, index: int, node: CellNode) -> None:
         slot = self._slot((index, 0))
         if node.name in self.weights:
             self.constants.append((slot, self.weights[node.name]))
             return
         if not node.name.startswith(INPUT) or not node.name[len(INPUT) :].isdigit():
-            raise NotCovered(f'a variable {node.name}')
+            raise NotInNumPy(f'a variable {node.name}')
         position = int(node.name[len(INPUT) :])
         self.inputs.append((slot, position))
         if position in self.ragged:
@@ -265,7 +270,7 @@ class _Maker:
 
     # --- products --------------------------------------------------------------------------------
 
-    def _products(self, index: int, node: Node) -> None:
+    def _products(self, index: int, node: CellNode) -> None:
         """A product, and all others with the same input, as one."""
         source = node.inputs[0]
         group = [
@@ -277,10 +282,10 @@ class _Maker:
             and all([self._is_weight(entry) for entry in other.inputs[1:]])
         ]
         if index not in group:
-            raise NotCovered('FullyConnected with weights that are computed')
+            raise NotInNumPy('FullyConnected with weights that are computed')
         is_long = source in self._long
         if is_long and _is_flat(node):
-            raise NotCovered('FullyConnected(flatten=True) of a ragged argument')
+            raise NotInNumPy('FullyConnected(flatten=True) of a ragged argument')
         self._done.update(group)
         slots = [self._slot((place, 0)) for place in group]
         for place in group:
@@ -323,10 +328,10 @@ class _Maker:
 
     # --- other operators -------------------------------------------------------------------------
 
-    def _operator(self, index: int, node: Node) -> None:
+    def _operator(self, index: int, node: CellNode) -> None:
         known = OPERATORS.get(node.op)
         if known is None:
-            raise NotCovered(node.op)
+            raise NotInNumPy(node.op)
         long = [entry in self._long for entry in node.inputs]
         if any(long) and not (known.by_value and len(long) == 1):
             self._of_ragged(index, node, long)
@@ -334,7 +339,7 @@ class _Maker:
         try:
             function = known.make(node.attrs)
         except NotImplementedError as missing:
-            raise NotCovered(str(missing)) from None
+            raise NotInNumPy(str(missing)) from None
         sources = [self._slots[entry] for entry in node.inputs]
         if node.op == 'SliceChannel' and node.attrs['num_outputs'] > 1:
             self._parts(index, node, function, sources[0])
@@ -346,13 +351,13 @@ class _Maker:
         takes_out = known.elementwise or node.op == 'Embedding'
         target = self._target(index) if takes_out else None
         reuse = self._reusable(index, node.inputs) if known.elementwise else None
-        if target is None and not known.view and function is not copied:
-            self._owned.add(entry)
-        elif known.view and self._is_cut_alone(index, node):
+        if (target is None and not known.view and function is not copied) or (
+            known.view and self._is_cut_alone(index, node)
+        ):
             self._owned.add(entry)
         self.steps.append(_step(function, sources, slot, target, reuse))
 
-    def _parts(self, index: int, node: Node, function: Callable, source: int) -> None:
+    def _parts(self, index: int, node: CellNode, function: Callable, source: int) -> None:
         slots = []
         for output in range(node.attrs['num_outputs']):
             slots.append(self._slot((index, output)))
@@ -365,7 +370,7 @@ class _Maker:
 
         self.steps.append(step)
 
-    def _is_cut_alone(self, index: int, node: Node) -> bool:
+    def _is_cut_alone(self, index: int, node: CellNode) -> bool:
         """Whether a slice of columns overlaps no other view of an array that nobody else reads."""
         source = node.inputs[0]
         if source not in self._owned or node.op != 'slice_axis':
@@ -382,7 +387,7 @@ class _Maker:
 
     # --- ragged arguments ------------------------------------------------------------------------
 
-    def _of_ragged(self, index: int, node: Node, long: List[bool]) -> None:
+    def _of_ragged(self, index: int, node: CellNode, long: List[bool]) -> None:
         entry = (index, 0)
         sources = [self._slots[each] for each in node.inputs]
         kind = node.op.split('_', 1)[-1]
@@ -398,7 +403,7 @@ class _Maker:
             self.steps.append(made)
         elif node.op in ('sum', 'max', 'mean') and node.attrs.get('axis') in (1, [1]):
             if node.attrs.get('exclude'):
-                raise NotCovered(f'{node.op} over all axes but that of a ragged argument')
+                raise NotInNumPy(f'{node.op} over all axes but that of a ragged argument')
             self._owned.add(entry)
             if node.op == 'sum' and not node.attrs.get('keepdims'):
                 self._zero_tails.add(entry)
@@ -417,16 +422,16 @@ class _Maker:
             self._owned.add(entry)
             self.steps.append(_step(_look_up(node), sources, self._slot(entry), None, None))
         else:
-            raise NotCovered(f'{node.op} of a ragged argument')
+            raise NotInNumPy(f'{node.op} of a ragged argument')
 
 
-def _look_up(node: Node) -> Callable:
+def _look_up(node: CellNode) -> Callable:
     if node.op == 'take':
-        raise NotCovered('take from a ragged argument')
+        raise NotInNumPy('take from a ragged argument')
     return lambda ids, table: look_up(table, ids)
 
 
-def _is_flat(node: Node) -> bool:
+def _is_flat(node: CellNode) -> bool:
     return bool(node.attrs.get('flatten', True))
 
 

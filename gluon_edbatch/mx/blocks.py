@@ -1,5 +1,7 @@
 """What of Gluon's blocks is not public."""
 
+from typing import Dict, List
+
 from mxnet import gluon
 
 
@@ -23,3 +25,16 @@ def is_recorded(block: gluon.Block) -> bool:
         )
         and 'forward' not in block.__dict__
     )
+
+
+def names_of_blocks(net: gluon.Block) -> Dict[gluon.Block, List[str]]:
+    """All blocks in a model, each with its names there, with dots between; the model is ``net``."""
+    found: Dict[gluon.Block, List[str]] = {net: ['net']}
+
+    def look(block: gluon.Block, prefix: str) -> None:
+        for name, child in block._children.items():
+            found.setdefault(child, []).append(f'{prefix}{name}')
+            look(child, f'{prefix}{name}.')
+
+    look(net, '')
+    return found

@@ -6,22 +6,22 @@ from .compiled import load
 load(f'{__name__}.calls')
 
 from .bundle.operators import ACTIVATIONS
-from .bundle.program import NotCovered
+from .bundle.program import NotInNumPy
 from .calls import Ragged, Value
 from .cells import load_cells
 from .errors import BatchError, BundleError, EdbError, PolicyError, RecordError, StaleValueError
 from .schedule import FSMScheduler, Policy, Scheduler
 from .scope import batching, concat, forward, ragged, stack
-
 from .version import __version__
+
 COMPILED = compiled.all_compiled()
 
 try:
-    from . import _activations
+    from ._activations import sigmoid, tanh
 except ImportError:  # it was installed without a C compiler
     COMPILED = False
 else:
-    ACTIVATIONS.update(sigmoid=_activations.sigmoid, tanh=_activations.tanh)
+    ACTIVATIONS.update(sigmoid=sigmoid, tanh=tanh)
 
 __all__ = [
     'COMPILED',
@@ -29,7 +29,7 @@ __all__ = [
     'BundleError',
     'EdbError',
     'FSMScheduler',
-    'NotCovered',
+    'NotInNumPy',
     'Policy',
     'PolicyError',
     'Ragged',
@@ -37,6 +37,7 @@ __all__ = [
     'Scheduler',
     'StaleValueError',
     'Value',
+    '__version__',
     'batching',
     'concat',
     'forward',

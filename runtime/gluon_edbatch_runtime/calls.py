@@ -369,6 +369,7 @@ class Cell:
         self.first = Prefix()
 
     def __call__(self, *args):
+        """A recorded call in a scope, or one that runs at once."""
         log = _current()
         if log is None:
             return self.at_once(args)

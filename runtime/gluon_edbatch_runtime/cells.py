@@ -7,13 +7,13 @@ import numpy as np
 
 from .brief import brief
 from .bundle.manifest import Bundle, items_of, read_bundle, shape_of
-from .bundle.program import NotCovered, Program
+from .bundle.program import CellProgram, NotInNumPy
 from .calls import CURRENT, NUMBER, Cell, Form, Ragged, Store, Value
 from .errors import BundleError, RecordError
+from .forms import FORMS, Argument, CellType, Output
 from .recording import Recording
 from .schedule import FSMScheduler
 from .schedule.policy import policy_of
-from .forms import FORMS, Argument, CellType, Output
 
 KIND = 'cells'
 
@@ -59,12 +59,12 @@ class BundledCell(Cell):
         leaves: List[Any] = []
         template = [_template(arg, leaves) for arg in args]
         for known, kind in self.types:
-            if known == template and len(leaves) == len(kind.arguments):
-                if all(map(_fits, leaves, kind.arguments)):
-                    rows = {leaf.rows for _, leaf in leaves if leaf is not None}
-                    if len(rows) > 1:
-                        raise RecordError(f'{self.name} got arguments of different rows: {rows}')
-                    return kind.form(rows.pop() if rows else 1)
+            is_like = known == template and len(leaves) == len(kind.arguments)
+            if is_like and all(map(_fits, leaves, kind.arguments)):
+                rows = {leaf.rows for _, leaf in leaves if leaf is not None}
+                if len(rows) > 1:
+                    raise RecordError(f'{self.name} got arguments of different rows: {rows}')
+                return kind.form(rows.pop() if rows else 1)
         shown = ', '.join(str(arg) if isinstance(arg, Value) else brief(arg) for arg in args)
         kinds = '; '.join(str(kind) for _, kind in self.types)
         raise RecordError(
@@ -170,7 +170,7 @@ def load_cells(folder: Union[str, Path]) -> LoadedCells:
     bundle = read_bundle(folder, KIND)
     try:
         return _loaded(bundle)
-    except (KeyError, TypeError, IndexError, ValueError, NotCovered) as error:
+    except (KeyError, TypeError, IndexError, ValueError, NotInNumPy) as error:
         if isinstance(error, BundleError):
             raise
         raise BundleError(
@@ -210,7 +210,7 @@ def _type(entry: Dict[str, Any], weights: List[np.ndarray], loaded: LoadedCells)
     ]
     named = {name: weights[place] for name, place in entry['weights'].items()}
     ragged = {place for place, each in enumerate(arguments) if each.kind == 'ragged'}
-    program = Program(entry['nodes'], entry['heads'], named, ragged)
+    program = CellProgram(entry['nodes'], entry['heads'], named, ragged)
     nested = _nested(entry['results'])
     return CellType(entry['name'], arguments, outputs, nested, program, entry['fills'], loaded)
 

@@ -6,10 +6,10 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from .bundle.program import Program
+from .bundle.program import CellProgram
 from .calls import Form, Store, store_of
 
-_FLAT = [{'name': 'edb_input0'}, {'op': '_copy', 'inputs': [[0, 0]]}]
+_FLAT: List[Dict[str, Any]] = [{'name': 'edb_input0'}, {'op': '_copy', 'inputs': [[0, 0]]}]
 
 
 class Argument(NamedTuple):
@@ -55,7 +55,7 @@ class CellType:
     outputs : sequence of Output
     nested
         The results as a call returns them, with the number of an output in the place of each.
-    program : Program
+    program : CellProgram
     fills : bool
         Whether a ragged argument without values is one of zeros.
     bundle
@@ -70,7 +70,7 @@ class CellType:
         arguments: Sequence[Argument],
         outputs: Sequence[Output],
         nested: Any,
-        program: Program,
+        program: CellProgram,
         fills: bool = False,
         bundle: Any = None,
     ):
@@ -124,9 +124,7 @@ class _Forms:
             ]
             form = Form(len(self.forms), cell_type, rows, stores)
             self.forms.append(form)
-            self.form_summaries.extend(
-                (cell_type.serial, rows, len(stores), cell_type.of_many, 0)
-            )
+            self.form_summaries.extend((cell_type.serial, rows, len(stores), cell_type.of_many, 0))
             self.output_rows.extend([store.rows for store in stores])
             cell_type._forms[rows] = form
             return form
@@ -146,7 +144,7 @@ def concat_form(store: Store, rows: int) -> Form:
             [Argument('flat', *store.arena)],
             [Output(*store.arena, 1)],
             0,
-            Program(_FLAT, [(1, 0)], {}),
+            CellProgram(_FLAT, [(1, 0)], {}),
         )
         FORMS.add(found)
         found = _concats.setdefault(store.arena, found)

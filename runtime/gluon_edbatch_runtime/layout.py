@@ -7,9 +7,9 @@ import numpy as np
 
 from .bundle.program import Segments
 from .errors import RecordError
+from .forms import FORMS, CellType
 from .graph.collect import Calls
 from .graph.graph import expand, stable_argsort
-from .forms import FORMS, CellType
 
 
 class Read(NamedTuple):

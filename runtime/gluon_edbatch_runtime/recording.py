@@ -8,6 +8,7 @@ import numpy as np
 from .bundle.program import Segments
 from .calls import NUMBER, CallLog, Form, Value, new_value, store_of
 from .errors import BatchError, StaleValueError
+from .forms import FORMS, CellType
 from .graph.collect import Calls, Pending, ancestors, form_table, to_graph
 from .graph.edges import kinds_of
 from .graph.graph import Graph
@@ -15,7 +16,6 @@ from .graph.row_order import arrange
 from .layout import Group, Layout, Read, by_length
 from .projections import Given, project
 from .schedule import FSMScheduler, Schedule, Scheduler
-from .forms import FORMS, CellType
 
 
 class Locations:
@@ -162,10 +162,12 @@ class Recording(CallLog):
     def evaluate(self, wanted: Optional[Sequence[int]] = None) -> None:
         """Compute the values `wanted`, or all that wait."""
         if self.void:
-            raise StaleValueError('an exception left the scope of this value before it was computed')
+            raise StaleValueError(
+                'an exception left the scope of this value before it was computed'
+            )
         with self._lock, np.errstate(over='ignore'):  # see `sigmoid`
-            table = form_table(self)  # type: ignore[arg-type]
-            calls = self._pending.calls(self, table)  # type: ignore[arg-type]
+            table = form_table(self)
+            calls = self._pending.calls(self, table)
             known = self.locations.evaluation
             edges = calls.edges(known)
             if wanted is not None:

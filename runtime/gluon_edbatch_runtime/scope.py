@@ -7,12 +7,12 @@ from typing import Any, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
-from .calls import CURRENT, Ragged, Value, new_ragged, plain_ragged, store_of
+from .calls import CURRENT, Ragged, Store, Value, new_ragged, plain_ragged, store_of
 from .errors import RecordError
+from .forms import concat_form
 from .graph.graph import Graph
 from .recording import Recording
 from .schedule import Schedule, Scheduler, get_scheduler
-from .forms import concat_form
 
 
 class _Pause:
@@ -54,7 +54,7 @@ class batching:
         As in ``gluon_edbatch``; by default the policy that the bundle came with.
     """
 
-    def __init__(self, scheduler: Union[None, str, Scheduler] = None):
+    def __init__(self, scheduler: Union[str, Scheduler, None] = None):
         self._scheduler = None if scheduler is None else get_scheduler(scheduler)
         self._recording = Recording(self._scheduler)
         self._token: Optional[Token] = None
@@ -175,10 +175,9 @@ def ragged(
     stores = {value.store for value in own}
     if len(stores) > 1:
         raise RecordError(f'ragged() needs values of one shape and dtype, got {stores}')
-    if own:
-        store = own[0].store
-    else:
-        store = None if shape is None else store_of(tuple(shape[1:]), dtype, shape[0])
+    store: Optional[Store] = own[0].store if own else None
+    if store is None and shape is not None:
+        store = store_of(tuple(shape[1:]), dtype, shape[0])
     return new_ragged(log, store, [value.number for value in own])
 
 

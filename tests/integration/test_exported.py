@@ -78,8 +78,9 @@ def rows(count, width=4, seed=0):
 def test_examples_come_to_the_same_numbers_in_as_many_batches(
     written, without_mxnet, capsys, monkeypatch
 ):
-    monkeypatch.setattr(exported, 'schedules', lambda: json.loads(
-        (written / 'schedules.json').read_text()))
+    monkeypatch.setattr(
+        exported, 'schedules', lambda: json.loads((written / 'schedules.json').read_text())
+    )
     assert exported.check(written) == 0, capsys.readouterr().out
 
 
@@ -96,24 +97,27 @@ CELLS = {
     'elementwise': lambda self, F, x: F.tanh(x) * F.sigmoid(-x) + x / 2 - 3 * F.relu(x) + (1 - x),
     'powers': lambda self, F, x: F.sqrt(F.abs(x)) + F.square(x) + F.exp(x) + F.log(x * x + 1),
     'softmax': lambda self, F, x: F.softmax(x) + F.log_softmax(x, axis=1),
-    'reductions': lambda self, F, x: F.broadcast_add(
-        x, F.sum(x, axis=1, keepdims=True)
-    ) - F.broadcast_mul(x, F.expand_dims(F.mean(x, axis=1), axis=1)),
+    'reductions': lambda self, F, x: (
+        F.broadcast_add(x, F.sum(x, axis=1, keepdims=True))
+        - F.broadcast_mul(x, F.expand_dims(F.mean(x, axis=1), axis=1))
+    ),
     'slices': lambda self, F, x: F.concat(
         F.slice_axis(x, axis=1, begin=2, end=4), *F.split(x, num_outputs=2), dim=1
     ),
-    'cuts of one product': lambda self, F, x: F.sigmoid(
-        F.slice_axis(self.dense(x), axis=1, begin=0, end=2)
-    )
-    + F.tanh(F.slice_axis(self.dense(x), axis=1, begin=2, end=4)),
+    'cuts of one product': lambda self, F, x: (
+        F.sigmoid(F.slice_axis(self.dense(x), axis=1, begin=0, end=2))
+        + F.tanh(F.slice_axis(self.dense(x), axis=1, begin=2, end=4))
+    ),
     'shapes': lambda self, F, x: F.batch_dot(
         F.reshape(x, shape=(-1, 2, 2)), F.transpose(F.reshape(x, shape=(-1, 2, 2)), axes=(0, 2, 1))
     ),
     'comparisons': lambda self, F, x: F.where(x > 0.1, x, x * 2) + (x < 1) + F.clip(x, -1, 1),
-    'leaky': lambda self, F, x: F.LeakyReLU(x, slope=0.1)
-    + F.LeakyReLU(x, act_type='elu', slope=1.0),
-    'activations': lambda self, F, x: F.Activation(x, act_type='softrelu')
-    + F.Activation(self.dense(x), act_type='softsign'),
+    'leaky': lambda self, F, x: (
+        F.LeakyReLU(x, slope=0.1) + F.LeakyReLU(x, act_type='elu', slope=1.0)
+    ),
+    'activations': lambda self, F, x: (
+        F.Activation(x, act_type='softrelu') + F.Activation(self.dense(x), act_type='softsign')
+    ),
     'results': lambda self, F, x: [self.dense(x), (x * 2, self.dense(x) + 1)],
     'the argument itself': lambda self, F, x: (x, F.identity(x) + 1),
 }
@@ -330,7 +334,7 @@ def test_numpy_that_comes_to_something_else_is_refused(tmp_path, monkeypatch):
     refused(net, lambda: [net.cell(x)], tmp_path, 'NumPy comes to other numbers than MXNet')
 
 
-# --- bundles whose contents make no sense -----------------------------------------------------------
+# --- bundles whose contents make no sense ---------------------------------------------------------
 
 
 def damage(folder, change):

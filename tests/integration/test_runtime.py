@@ -30,16 +30,13 @@ def check(folder, *options):
     return lines[-1]
 
 
-@pytest.mark.parametrize('version', ('3.13', '3.12'))
-def test_without_mxnet(version, written):
-    """Numbers, batches and schedules, with warnings as errors."""
-    last = check(written, '--python', version)
-    assert last.startswith(f'test_runtime: Python {version}')
-    assert last.endswith('as Python: all equal')
+def test_without_mxnet(written):
+    """Numbers, batches and schedules with the newest Python, with warnings as errors."""
+    assert check(written).endswith('as Python: all equal')
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('version', ('3.13', '3.10'))
+@pytest.mark.parametrize('version', ('3.13', '3.12', '3.11', '3.10'))
 def test_compiled_from_a_source_distribution(version, written):
     last = check(written, '--python', version, '--compiled', '--sdist')
     assert last.endswith('compiled: all equal')
