@@ -16,6 +16,7 @@ from lattice.data import (
     load_split,
     load_words,
 )
+from lattice.encode import merge as merge_states
 from lattice.model import CELLS, LatticeTagger, Merge
 from mxnet.gluon.loss import SoftmaxCrossEntropyLoss
 
@@ -193,13 +194,13 @@ def test_merge_is_a_weighted_mean():
     merge = Merge(HIDDEN)
     merge.initialize(mx.init.Uniform(2))
     states = [[mx.nd.random.uniform(-1, 1, (1, HIDDEN)) for _ in range(2)] for _ in range(3)]
-    h, c = merge(states)
+    h, c = merge_states(merge, states)
     assert h.shape == c.shape == (1, HIDDEN)
     stacked = mx.nd.stack(*[state[0] for state in states])
     assert (h <= stacked.max(axis=0)).asnumpy().all() and (h >= stacked.min(axis=0)).asnumpy().all()
-    same, _ = merge([states[0]] * 3)
+    same, _ = merge_states(merge, [states[0]] * 3)
     assert mx.nd.abs(same - states[0][0]).max().asscalar() < 1e-6
-    (alone,) = merge([[states[0][0]]])
+    (alone,) = merge_states(merge, [[states[0][0]]])
     assert mx.nd.abs(alone - states[0][0]).max().asscalar() < 1e-6
 
 
