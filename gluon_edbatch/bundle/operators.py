@@ -195,12 +195,15 @@ def _split(attrs: Attrs) -> Function:
     def split(x: np.ndarray) -> List[np.ndarray]:
         width, before = x.shape[axis] // parts, (slice(None),) * (axis % x.ndim)
         found = [
-            x[(*before, slice(begin, begin + width))]  # np.split takes ten times as long
-            for begin in range(0, x.shape[axis], width)
+            x[(*before, slice(begin, begin + width))] for begin in range(0, x.shape[axis], width)
         ]
         return [each.squeeze(axis) for each in found] if squeeze else found
 
-    return split
+    def columns(x: np.ndarray) -> List[np.ndarray]:  # np.split takes ten times as long
+        width = x.shape[1] // parts
+        return [x[:, begin : begin + width] for begin in range(0, x.shape[1], width)]
+
+    return columns if axis == 1 and not squeeze else split
 
 
 def _squeeze(attrs: Attrs) -> Function:

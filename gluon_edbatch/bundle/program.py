@@ -78,11 +78,14 @@ class Projection(NamedTuple):
         (columns,)
     slot : int
         Where they are, if they are known.
+    suffices : bool
+        Whether the argument is read for these alone.
     """
 
     weight: np.ndarray
     bias: Optional[np.ndarray]
     slot: int
+    suffices: bool
 
     def of(self, x: np.ndarray) -> np.ndarray:
         """Of some rows."""
@@ -144,7 +147,7 @@ class CellProgram:
 
     def run(
         self,
-        inputs: Sequence[np.ndarray],
+        inputs: Sequence[Optional[np.ndarray]],
         outs: Outs,
         segments: Optional[Segments] = None,
         known: Optional[Mapping[int, np.ndarray]] = None,
@@ -153,8 +156,9 @@ class CellProgram:
 
         Parameters
         ----------
-        inputs : sequence of numpy.ndarray
-            (n, ...), of ragged arguments (m, ...): their values by rank.
+        inputs : sequence of numpy.ndarray or None
+            (n, ...), of ragged arguments (m, ...): their values by rank. None where products are
+            known and suffice.
         outs : sequence of numpy.ndarray
             Where the results go.
         segments : Segments, optional
@@ -206,6 +210,11 @@ class _ProgramMaker:
         for entry in heads:
             self._last[entry] = len(nodes)
         self._done: Set[int] = set()  # products that ran with an earlier one
+        self._biases = {
+            index: self._bias_of(node)
+            for index, node in enumerate(nodes)
+            if node.op == 'FullyConnected'
+        }
         self._zero_tails: Set[Entry] = set()  # zeros where calls have no values
         self.projections: Dict[int, Projection] = {}
 
@@ -216,6 +225,7 @@ class _ProgramMaker:
 
     def make(self) -> None:
         """All steps."""
+        self._move_biases()
         for index, node in enumerate(self.nodes):
             if not node.op:
                 self._variable(index, node)
@@ -295,34 +305,58 @@ class _ProgramMaker:
         if target is not None:
             self._owned.discard((index, 0))
         joined = Joined(*self._joined(group), _is_flat(node), source in self._zero_tails)
-        known = self._projection(source, joined)
+        known = self._projection(source, joined, self._reads[source] == len(group))
         self.steps.append(_product(self._slots[source], slots, joined, target, known))
 
-    def _projection(self, source: Entry, joined: 'Joined') -> Optional[int]:
+    def _projection(self, source: Entry, joined: 'Joined', suffices: bool) -> Optional[int]:
         """The slot of the product, if it is one of a plain argument."""
         for slot, position in self.inputs:
             if slot == self._slots[source] and source not in self._long:
                 if position in self.projections:
                     return None
-                self.projections[position] = Projection(joined.weight, joined.bias, self.size)
+                self.projections[position] = Projection(
+                    joined.weight, joined.bias, self.size, suffices
+                )
                 self.size += 1
                 return self.projections[position].slot
         return None
+
+    def _bias_of(self, node: CellNode) -> Optional[np.ndarray]:
+        """Zeros if it has none; None if weights are computed."""
+        if not all([self._is_weight(entry) for entry in node.inputs[1:]]):
+            return None
+        weight, *bias = [self.weights[self.nodes[entry[0]].name] for entry in node.inputs[1:]]
+        return bias[0] if bias else np.zeros(len(weight), weight.dtype)
+
+    def _move_biases(self) -> None:
+        """Where two products are added, let that of an argument, which may be known, have both
+        biases."""
+        for node in self.nodes:
+            if node.op != 'elemwise_add' or any(self._reads[each] > 1 for each in node.inputs):
+                continue
+            places = [entry[0] for entry in node.inputs]
+            biases = [self._biases.get(place) for place in places]
+            if places[0] == places[1] or biases[0] is None or biases[1] is None:
+                continue
+            if not self._is_argument(places[0]):
+                places.reverse()
+            if self._is_argument(places[0]):
+                self._biases[places[0]] = biases[0] + biases[1]
+                self._biases[places[1]] = np.zeros_like(biases[1])
+
+    def _is_argument(self, product: int) -> bool:
+        """Whether a product is one of an argument as it is."""
+        source = self.nodes[self.nodes[product].inputs[0][0]]
+        return not source.op and source.name not in self.weights
 
     def _is_weight(self, entry: Entry) -> bool:
         return self.nodes[entry[0]].name in self.weights and not self.nodes[entry[0]].op
 
     def _joined(self, group: Sequence[int]) -> Tuple[np.ndarray, Optional[np.ndarray], List[int]]:
         """Weights (inputs, outputs), biases if there are any, and where the columns end."""
-        weights, biases = [], []
-        for place in group:
-            names = [self.nodes[entry[0]].name for entry in self.nodes[place].inputs[1:]]
-            weight = self.weights[names[0]]
-            weights.append(weight)
-            zeros = np.zeros(len(weight), weight.dtype)
-            biases.append(self.weights[names[1]] if len(names) > 1 else zeros)
+        weights = [self.weights[self.nodes[self.nodes[place].inputs[1][0]].name] for place in group]
         joined = np.ascontiguousarray(np.concatenate(weights).T)
-        bias = np.concatenate(biases)
+        bias = np.concatenate([self._biases[place] for place in group])
         ends = np.cumsum([len(weight) for weight in weights]).tolist()
         return joined, bias if bias.any() else None, ends
 

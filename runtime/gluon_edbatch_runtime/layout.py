@@ -1,7 +1,7 @@
 """Where the rows of an evaluation lie, batch by batch: what is written is a slice, what is read a
 slice where rows are neighbours, and a gather where not."""
 
-from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -43,7 +43,7 @@ class Group(NamedTuple):
         The arena of each output, and the rows of each batch there.
     segments : list of Segments or None
         Of types with ragged arguments.
-    known : list of (int, Read)
+    known : dict of int to KnownRead
         Products of arguments that are there already (see `projections`).
     """
 
@@ -51,7 +51,7 @@ class Group(NamedTuple):
     reads: List[Read]
     writes: List[Tuple[tuple, List[Tuple[int, int]]]]
     segments: Optional[List[Segments]]
-    known: List[Tuple[int, Any]]
+    known: Dict[int, Any]
 
 
 def by_length(
@@ -193,7 +193,7 @@ class Layout:
                 known = lengths
                 order, bounds, segments = self._by_rank(place, lengths)
                 reads.append(_read(arena, row_of[values[order]], bounds))
-        return Group(kind, reads, writes, segments, [])
+        return Group(kind, reads, writes, segments, {})
 
     def _of_rows(self, arena, first, counts, cuts) -> Read:
         if len(counts) and counts.max() == 1 == counts.min():

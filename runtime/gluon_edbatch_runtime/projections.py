@@ -10,7 +10,7 @@ from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from .bundle.program import Projection
+from .bundle.program import Projection, Segments
 from .forms import CellType
 from .graph.collect import Calls
 from .layout import Group, Layout
@@ -93,10 +93,43 @@ class KnownRead(NamedTuple):
     places: np.ndarray
     bounds: List[int]
 
+    def places_of(self, number: int) -> np.ndarray:
+        """Which products the calls of a batch read."""
+        return self.places[self.bounds[number] : self.bounds[number + 1]]
+
     def of(self, number: int) -> np.ndarray:
         """Those of a batch, in memory of their own."""
-        places = self.places[self.bounds[number] : self.bounds[number + 1]]
-        return self.rows.take(places, axis=0)
+        return self.rows.take(self.places_of(number), axis=0)
+
+
+def run_distinct(group: Group, number: int, outs: Sequence[np.ndarray]) -> bool:
+    """Run a batch of calls that read words alone, as leaves of trees do, once for each word.
+
+    Returns
+    -------
+    bool
+        Whether that was to be done.
+    """
+    program, segments = group.type.program, group.segments
+    if (
+        segments is None
+        or segments[number].counts
+        or len(group.known) != len(group.type.arguments) - group.type.of_many
+        or len(group.known) != 1
+        or any(output.factor != 1 for output in group.type.outputs)
+    ):
+        return False
+    ((position, read),) = group.known.items()
+    distinct, inverse = np.unique(read.places_of(number), return_inverse=True)
+    if not program.projections[position].suffices or 2 * len(distinct) > len(inverse):
+        return False
+    found = [np.empty((len(distinct), *out.shape[1:]), out.dtype) for out in outs]
+    empty = [np.empty((0, *each.row_shape), each.dtype) for each in group.type.arguments]
+    known = {position: read.rows.take(distinct, axis=0)}
+    program.run(empty, found, Segments(len(distinct), []), known)
+    for out, result in zip(outs, found):
+        result.take(inverse, axis=0, out=out, mode='clip')  # 'raise' would buffer `out`
+    return True
 
 
 def project(
@@ -116,8 +149,7 @@ def project(
             products = _products(group.type, position, groups[source].type)
             known = products.find(ids)
             if known is not None:
-                read = KnownRead(*known, group.reads[position].bounds)
-                group.known.append((position, read))
+                group.known[position] = KnownRead(*known, group.reads[position].bounds)
 
 
 def _looked_up(values, tables, given: Given, calls: Calls, kinds: np.ndarray):

@@ -14,7 +14,7 @@ from .graph.edges import kinds_of
 from .graph.graph import Graph
 from .graph.row_order import arrange
 from .layout import Group, Layout, Read, by_length
-from .projections import Given, project
+from .projections import Given, project, run_distinct
 from .schedule import FSMScheduler, Schedule, Scheduler
 
 
@@ -221,9 +221,17 @@ class Recording(CallLog):
             arenas[arena].memory[found[number][0] : found[number][1]]
             for arena, found in group.writes
         ]
-        inputs = [_rows(arenas[read.arena].memory, read, number) for read in group.reads]
-        known = {position: product.of(number) for position, product in group.known}
-        group.type.program.run(inputs, outs, segments, known)
+        if group.known and run_distinct(group, number, outs):
+            return
+        program, known = group.type.program, group.known
+        inputs = [
+            None
+            if position in known and program.projections[position].suffices
+            else _rows(arenas[read.arena].memory, read, number)
+            for position, read in enumerate(group.reads)
+        ]
+        products = {position: product.of(number) for position, product in known.items()}
+        program.run(inputs, outs, segments, products)
 
     # --- what the user gave ----------------------------------------------------------------------
 
