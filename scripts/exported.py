@@ -12,6 +12,7 @@ import random
 import subprocess
 import sys
 import time
+from collections import Counter
 from importlib import import_module
 from pathlib import Path
 from statistics import median
@@ -31,6 +32,7 @@ try:
 except ImportError:
     import gluon_edbatch_runtime as edb
 
+import tagger.encode  # noqa: E402
 from lattice.encode import tags  # noqa: E402
 from tree_lstm.encode import relatedness  # noqa: E402
 from tree_sst.encode import classes  # noqa: E402
@@ -63,6 +65,13 @@ def item_of(tree: Any) -> List[Any]:
     """A tree as JSON."""
     kind = getattr(tree, 'kind', 0)
     return [tree.token, kind, [item_of(child) for child in tree.children]]
+
+
+class Token(NamedTuple):
+    """A word as the functions of the examples read it: by its id, or spelt."""
+
+    word: int
+    chars: List[int]
 
 
 class Case(NamedTuple):
@@ -157,8 +166,41 @@ def build_lattice_net(*sizes: int) -> Any:
     return LatticeTagger('lstm', *sizes)
 
 
-def _zeros(sizes: Sequence[int]) -> List[np.ndarray]:
-    return [np.zeros((1, sizes[-1]), np.float32)] * 2
+def make_tagger(data: Optional[Path], count: int) -> Any:
+    """Sentences, of which words that occur once are spelt."""
+    from tagger.data import load_split
+
+    folder = data / 'wikiner' if data else ROOT / 'example/tagger/sample'
+    sentences = [each.words for each in load_split(folder / 'train.txt')[:count]]
+    seen = Counter(word for sentence in sentences for word in sentence)
+    words: Dict[str, int] = {}
+    chars: Dict[str, int] = {}
+    samples = [
+        [
+            [words.setdefault(word, len(words)), []]
+            if seen[word] > 1
+            else [-1, [chars.setdefault(char, len(chars)) for char in word]]
+            for word in sentence
+        ]
+        for sentence in sentences
+    ]
+    return samples, [len(words), 9, 64, 50, 2, len(chars), 20]
+
+
+def build_tagger(*sizes: int) -> Any:
+    """The example's model."""
+    from tagger.model import BiLSTMTagger
+
+    return BiLSTMTagger(*sizes)
+
+
+def run_tagger(model: Any, tokens: Any, sizes: Sequence[int]) -> Any:
+    """Scores of its words."""
+    return tagger.encode.tags(model, tokens, _zeros(sizes[3]), _zeros(sizes[2] // 2))
+
+
+def _zeros(width: int) -> List[np.ndarray]:
+    return [np.zeros((1, width), np.float32)] * 2
 
 
 CASES: Dict[str, Case] = {
@@ -174,7 +216,14 @@ CASES: Dict[str, Case] = {
         make_lattice,
         build_lattice_net,
         lambda item: Lattice(*item),
-        lambda model, lattice, sizes: tags(model, lattice, _zeros(sizes)),
+        lambda model, lattice, sizes: tags(model, lattice, _zeros(sizes[-1])),
+        64,
+    ),
+    'tagger': Case(
+        make_tagger,
+        build_tagger,
+        lambda item: [Token(*each) for each in item],
+        run_tagger,
         64,
     ),
 }

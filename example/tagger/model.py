@@ -1,13 +1,14 @@
 """The model, written for one sentence."""
 
-from typing import Any, List, Sequence
+from typing import Any, Sequence
 
 import numpy as np
 from mxnet import gluon
 
 import gluon_edbatch as edb
 
-from .data import Sentence, Token
+from .data import Sentence
+from .encode import both_ways, spelling, tags
 
 __all__ = ['BiLSTM', 'BiLSTMTagger', 'SpellingLSTM']
 
@@ -35,17 +36,10 @@ class BiLSTM(edb.AutoBatchMixin, gluon.Block):
         with self.name_scope():
             self.rightward = gluon.rnn.LSTMCell(hidden_size, input_size=input_size)
             self.leftward = gluon.rnn.LSTMCell(hidden_size, input_size=input_size)
-        self._begin = [np.zeros((1, hidden_size), np.float32)] * 2
+        self.begin = [np.zeros((1, hidden_size), np.float32)] * 2
 
     def forward(self, inputs: Sequence[Any]):
-        return self._run(self.rightward, inputs), self._run(self.leftward, inputs[::-1])[::-1]
-
-    def _run(self, cell, inputs) -> List[Any]:
-        outputs, states = [], self._begin
-        for value in inputs:
-            output, states = cell(value, states)
-            outputs.append(output)
-        return outputs
+        return both_ways(self, inputs, self.begin)
 
 
 class SpellingLSTM(edb.AutoBatchMixin, gluon.Block):
@@ -63,8 +57,7 @@ class SpellingLSTM(edb.AutoBatchMixin, gluon.Block):
             self.bilstm = BiLSTM(embed_dim // 2, char_dim)
 
     def forward(self, chars: Sequence[int]):
-        rightward, leftward = self.bilstm([self.embed(char) for char in chars])
-        return edb.nd.concat(rightward[-1], leftward[0], dim=1)
+        return spelling(self, chars, self.bilstm.begin)
 
 
 class BiLSTMTagger(edb.AutoBatchMixin, gluon.Block):
@@ -109,13 +102,5 @@ class BiLSTMTagger(edb.AutoBatchMixin, gluon.Block):
             self.scores = gluon.nn.Dense(num_tags, in_units=2 * hidden_size)
 
     def forward(self, sentence: Sentence):
-        values = [self.vector(token) for token in sentence.tokens]
-        *inner, last = self.layers
-        for layer in inner:
-            values = [edb.nd.concat(*both, dim=1) for both in zip(*layer(values))]
-        directions = [edb.concat(states) for states in last(values)]
-        return self.scores(edb.nd.concat(*directions, dim=1))
-
-    def vector(self, token: Token):
-        """(1, E)"""
-        return self.spelling(token.chars) if token.chars else self.embed(token.word)
+        begin = self.spelling.bilstm.begin if hasattr(self, 'spelling') else None
+        return tags(self, sentence.tokens, self.layers[0].begin, begin)

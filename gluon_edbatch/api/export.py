@@ -10,6 +10,7 @@ from mxnet import gluon
 from mxnet.ndarray import CachedOp
 
 from ..bundle.manifest import BundleWriter
+from ..bundle.operators import OUTSIDE_OF_CELLS
 from ..bundle.program import CellProgram, NotInNumPy, Segments
 from ..errors import BundleError
 from ..mx.blocks import names_of_blocks
@@ -100,8 +101,8 @@ class _Cells:
         used = set(recording.node_forms.since(0).tolist())
         for form in recording.forms:
             kind = form.node_type
-            if form.index not in used or kind.made_with[0] == 'concat rows':
-                continue  # the runtime puts rows together by itself
+            if form.index not in used or (form.block is None and _is_known_there(kind)):
+                continue
             if form.block is None:
                 raise BundleError(
                     f'{kind} is an operator that was called outside of cells: put it into the '
@@ -119,6 +120,21 @@ class _Cells:
     def names_of(self, kind: NodeType) -> List[str]:
         """The cells that have calls of a type."""
         return [name for block in self._blocks[kind] for name in self.called[block]]
+
+
+def _is_known_there(kind: NodeType) -> bool:
+    """Whether the runtime has such operators by itself."""
+    op, attrs, shared = kind.made_with
+    if op == 'concat rows':
+        return True
+    arguments, attrs = kind.arguments, Attrs(attrs)
+    return (
+        op in OUTSIDE_OF_CELLS
+        and not (shared or kind.alone or kind.whole or kind.eager)
+        and all(argument.kind is Kind.ROWS for argument in arguments)
+        and (op == 'Concat' or len({argument.arena for argument in arguments}) == 1)
+        and (op != 'Concat' or attrs.integer('dim', 1) >= 1)
+    )
 
 
 def _check(kind: NodeType) -> None:

@@ -330,6 +330,11 @@ _COMPARED: Dict[str, Function] = {
     'lesser_equal': np.less_equal,
 }
 
+# Of values, outside of cells: row by row, of values of one shape. Concat is along columns.
+OUTSIDE_OF_CELLS = frozenset(
+    ['Concat', 'tanh', 'sigmoid', 'relu', *[f'broadcast_{name}' for name in _BINARY]]
+)
+
 OPERATORS: Dict[str, Operator] = {
     **{name: _activation(name) for name in ('sigmoid', 'tanh', 'relu', 'softsign')},
     **{name: _unary(function) for name, function in _UNARY.items()},

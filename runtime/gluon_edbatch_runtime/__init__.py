@@ -5,6 +5,7 @@ from .compiled import load
 
 load(f'{__name__}.calls')
 
+from . import nd
 from .bundle.operators import ACTIVATIONS
 from .bundle.program import NotInNumPy
 from .calls import Ragged, Value
@@ -42,6 +43,7 @@ __all__ = [
     'concat',
     'forward',
     'load_cells',
+    'nd',
     'ragged',
     'stack',
 ]

@@ -112,6 +112,18 @@ class Value:
             return array.astype(dtype)
         return array.copy() if copy else array
 
+    def __add__(self, other: Any) -> Any:
+        return self.log.operate('broadcast_add', self, other)
+
+    def __sub__(self, other: Any) -> Any:
+        return self.log.operate('broadcast_sub', self, other)
+
+    def __mul__(self, other: Any) -> Any:
+        return self.log.operate('broadcast_mul', self, other)
+
+    def __truediv__(self, other: Any) -> Any:
+        return self.log.operate('broadcast_div', self, other)
+
     def __float__(self) -> float:
         return float(self.asnumpy().item())
 
@@ -344,6 +356,12 @@ class CallLog:
     def joined(self, form, numbers):
         """A call whose one argument is any number of values."""
         self.put_ragged(form, numbers)
+        return self.finish(form)
+
+    def appended(self, form, numbers):
+        """A call of these values."""
+        for number in numbers:
+            self.node_args.append(number)
         return self.finish(form)
 
     def nested(self, form, template, base):

@@ -1,7 +1,7 @@
 """Cells of a bundle: loaded, and found by the kinds of the arguments of their calls."""
 
 from pathlib import Path
-from typing import Any, Dict, List, Tuple, Union
+from typing import Any, Dict, Iterator, List, Tuple, Union
 
 import numpy as np
 
@@ -129,8 +129,13 @@ class Cells:
             f'{", ".join(sorted(each for each in vars(self) if not each.startswith("_")))}'
         )
 
-    def __getitem__(self, name: str) -> Any:
-        return getattr(self, name)
+    def __getitem__(self, name: Union[str, int]) -> Any:
+        return getattr(self, str(name))
+
+    def __iter__(self) -> Iterator[Any]:
+        """Those of a list, by their numbers."""
+        names = sorted(int(name) for name in vars(self) if name.isdigit())
+        return iter([self[name] for name in names])
 
 
 class LoadedCells(Cells):

@@ -8,6 +8,7 @@ import numpy as np
 
 from .bundle.program import CellProgram
 from .calls import Form, Store, store_of
+from .errors import RecordError
 
 _FLAT: List[Dict[str, Any]] = [{'name': 'edb_input0'}, {'op': '_copy', 'inputs': [[0, 0]]}]
 
@@ -132,6 +133,7 @@ class _Forms:
 
 FORMS = _Forms()
 _concats: Dict[tuple, CellType] = {}
+_operators: Dict[tuple, CellType] = {}
 
 
 def concat_form(store: Store, rows: int) -> Form:
@@ -149,3 +151,46 @@ def concat_form(store: Store, rows: int) -> Form:
         FORMS.add(found)
         found = _concats.setdefault(store.arena, found)
     return found.form(rows)
+
+
+def operator_form(op: str, stores: Sequence[Store], attrs: Dict[str, Any]) -> Form:
+    """The form of such a call."""
+    rows = {store.rows for store in stores}
+    if len(rows) != 1:
+        raise RecordError(f'{op} of values with different numbers of rows: {sorted(rows)}')
+    key = (op, *attrs.items(), *[store.arena for store in stores])
+    found = _operators.get(key)
+    if found is None:
+        found = _operators.setdefault(key, _operator(op, stores, attrs))
+    return found.form(rows.pop())
+
+
+def _operator(op: str, stores: Sequence[Store], attrs: Dict[str, Any]) -> CellType:
+    nodes: List[Dict[str, Any]] = [{'name': f'edb_input{place}'} for place in range(len(stores))]
+    inputs = [[place, 0] for place in range(len(stores))]
+    nodes.append({'op': op, 'attrs': attrs, 'inputs': inputs})
+    shown = ', '.join('x'.join(map(str, store.row_shape)) or '1' for store in stores)
+    made = CellType(
+        f'{op}[{shown}]',
+        [Argument('rows', *store.arena) for store in stores],
+        [Output(_row_shape(op, stores, attrs), stores[0].dtype, 1)],
+        0,
+        CellProgram(nodes, [(len(stores), 0)], {}),
+    )
+    FORMS.add(made)
+    return made
+
+
+def _row_shape(op: str, stores: Sequence[Store], attrs: Dict[str, Any]) -> Tuple[int, ...]:
+    """Of the result."""
+    shapes, rest = [store.row_shape for store in stores], {store.row_shape for store in stores}
+    shape = list(shapes[0])
+    if op == 'Concat' and attrs['dim'] <= len(shape):
+        axis = attrs['dim'] - 1
+        rest = {each[:axis] + each[axis + 1 :] for each in shapes if len(each) == len(shape)}
+        rest |= {each for each in shapes if len(each) != len(shape)}
+        shape[axis] = sum(each[axis] for each in shapes if len(each) == len(shape))
+    if len(rest) != 1 or len({store.dtype for store in stores}) != 1:
+        shown = ', '.join(map(str, stores))
+        raise RecordError(f'{op} of values that do not fit: {shown}')
+    return tuple(shape)

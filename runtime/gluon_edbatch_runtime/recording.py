@@ -6,9 +6,9 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 
 from .bundle.program import Segments
-from .calls import NUMBER, CallLog, Form, Value, new_value, store_of
-from .errors import BatchError, StaleValueError
-from .forms import FORMS, CellType
+from .calls import CURRENT, NUMBER, CallLog, Form, Value, new_value, store_of
+from .errors import BatchError, RecordError, StaleValueError
+from .forms import FORMS, CellType, operator_form
 from .graph.collect import Calls, Pending, ancestors, form_table, to_graph
 from .graph.edges import kinds_of
 from .graph.graph import Graph
@@ -142,6 +142,20 @@ class Recording(CallLog):
         store = store_of(array.shape[1:], array.dtype, len(array))
         return new_value(self, store, -2 * len(self.arrays))
 
+    def value(self, given: Any) -> Value:
+        """A value of this recording: of another's, or of an array, a copy."""
+        if isinstance(given, Value):
+            return given if given.log is self else self.array(given.asnumpy())
+        array = np.asarray(given)
+        if not array.ndim:
+            raise RecordError(f'an operator of values takes no numbers, as {given!r}')
+        return self.array(array)
+
+    @staticmethod
+    def operate(op: str, *values: Any) -> Any:
+        """See `operate`."""
+        return operate(op, values)
+
     def read(self, value: Value) -> np.ndarray:
         """The numbers of a value; all that waits is run if they are not there."""
         if value.number < 0:
@@ -268,6 +282,30 @@ class Recording(CallLog):
             np.concatenate([self.locations.row, first]),
             np.concatenate([self.locations.rows, rows]),
         )
+
+
+def operate(op: str, values: Sequence[Any], **attrs: Any) -> Any:
+    """Record an operator of values with equally many rows, or compute it outside of scopes.
+
+    Parameters
+    ----------
+    op : str
+        One of ``bundle.operators.OUTSIDE_OF_CELLS``.
+    values : sequence of Value or numpy.ndarray
+    **attrs
+        Of the operator.
+
+    Raises
+    ------
+    RecordError
+        If shapes do not fit.
+    """
+    scope = CURRENT.get()
+    log = Recording() if scope is None else scope
+    own = [log.value(value) for value in values]
+    form = operator_form(op, [value.store for value in own], attrs)
+    result = log.appended(form, [value.number for value in own])
+    return result.asnumpy() if scope is None else result
 
 
 def table_of_outputs(calls: Calls) -> np.ndarray:

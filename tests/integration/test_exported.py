@@ -7,6 +7,7 @@ import lattice.encode
 import mxnet as mx
 import numpy as np
 import pytest
+import tagger.encode
 import tree_sst.encode
 from mxnet import autograd, gluon
 
@@ -25,7 +26,7 @@ def runtime(tmp_path_factory):
 @pytest.fixture
 def without_mxnet(runtime, monkeypatch):
     """The functions of the examples as they are where there is no MXNet."""
-    for module in (exported, lattice.encode, tree_sst.encode):
+    for module in (exported, lattice.encode, tagger.encode, tree_sst.encode):
         monkeypatch.setattr(module, 'edb', runtime)
 
 
@@ -250,6 +251,29 @@ def test_values_of_other_scopes_and_outside_of_scopes(runtime, words):
         again, _ = cells.cell(cells.embed(3), state)
     np.testing.assert_allclose(h, alone, atol=1e-6)
     np.testing.assert_allclose(again, cells.cell(cells.embed(3), states)[0], atol=1e-6)
+
+
+def test_operators_on_values(runtime, tmp_path):
+    net, given = Net(gluon.nn.Dense(4, in_units=4)), rows(6)
+
+    def calls(model, nd):
+        found = []
+        for one, other in zip(given, given[1:]):
+            x, y = model.cell(one), model.cell(other)
+            found.append(nd.concat(nd.tanh(x * y + x), nd.relu(x - y), nd.sigmoid(x / y), dim=1))
+        return found
+
+    expected = export(net, lambda: calls(net, edb.nd), tmp_path)
+    cells = runtime.load_cells(tmp_path / 'bundle')
+    with runtime.batching() as scope:
+        values = calls(cells, runtime.nd)
+        with pytest.raises(runtime.RecordError, match='values that do not fit'):
+            values[0] + cells.cell(given[0])
+        with pytest.raises(runtime.RecordError, match='takes no numbers'):
+            values[0] + 1
+    compare(runtime.forward(values), edb.forward(expected))
+    assert scope.batches == 9
+    np.testing.assert_allclose(values[0] + values[1], np.add(*map(np.asarray, values[:2])))
 
 
 def test_an_exception_makes_values_void(runtime, words):
