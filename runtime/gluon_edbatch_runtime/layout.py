@@ -213,9 +213,6 @@ class Layout:
         counts = np.bincount(keys, minlength=len(sizes) * max(most, 1)).reshape(len(sizes), -1)
         order = stable_argsort(keys, len(sizes) * max(most, 1))
         bounds = np.concatenate([[0], counts.sum(axis=1).cumsum()])
-        rows = self._rows[place]
-        if len(rows) and rows.max() > 1:
-            raise NotImplementedError('ragged arguments of values with several rows')
         segments = [
             Segments(size, [count for count in of_batch if count])
             for size, of_batch in zip(np.diff(cuts).tolist(), counts.tolist())

@@ -1,6 +1,7 @@
 """Cells that leave MXNet: the same functions on the cells of a bundle, in one process."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import exported
 import lattice.encode
@@ -274,6 +275,61 @@ def test_operators_on_values(runtime, tmp_path):
     compare(runtime.forward(values), edb.forward(expected))
     assert scope.batches == 9
     np.testing.assert_allclose(values[0] + values[1], np.add(*map(np.asarray, values[:2])))
+
+
+def test_what_was_read_is_the_users(runtime, words):
+    _, cells, expected = words
+    with runtime.batching():
+        _, states = cells.cell(cells.embed(1), [np.zeros((1, 4), np.float32)] * 2)
+        states[0].asnumpy()[:] = 7
+        _, states = cells.cell(cells.embed(2), states)
+        h, _ = cells.cell(cells.embed(3), states)
+        np.testing.assert_allclose(cells.scores(h), expected[0][2:], atol=1e-6)
+
+
+def test_a_scope_goes_on_after_a_failure(runtime, words):
+    _, cells, expected = words
+    with runtime.batching():
+        bad = cells.embed(99)
+        with pytest.raises(runtime.BatchError, match='no row of a table'):
+            bad.asnumpy()
+        value = sentence(cells, SENTENCES[0], runtime.concat)
+        (found,) = runtime.forward([value])
+        np.testing.assert_allclose(found, expected[0], atol=1e-6)
+
+
+def test_whole_numbers_that_are_not_exact(runtime, words):
+    _, cells, _ = words
+    with runtime.batching():
+        value = cells.embed(2**24 + 1)
+    with pytest.raises(runtime.RecordError, match='16777217 is not exact'):
+        value.asnumpy()
+
+
+def test_two_bundles_in_one_scope(runtime, words, tmp_path):
+    _, cells, expected = words
+    others = runtime.load_cells(tmp_path / 'bundle')
+    with runtime.batching() as scope:
+        values = [
+            sentence(model, each, runtime.concat) for model in (cells, others) for each in SENTENCES
+        ]
+    for found, wanted in zip(runtime.forward(values), expected * 2):
+        np.testing.assert_allclose(found, wanted, atol=1e-6)
+    assert scope.batches == 2 * (1 + 5 + 1) + 1
+
+
+def test_threads_share_cells(runtime, words):
+    _, cells, expected = words
+
+    def run(_):
+        with runtime.batching():
+            values = [sentence(cells, each, runtime.concat) for each in SENTENCES]
+        return runtime.forward(values)
+
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(run, range(40)):
+            for one, wanted in zip(found, expected):
+                np.testing.assert_allclose(one, wanted, atol=1e-6)
 
 
 def test_an_exception_makes_values_void(runtime, words):
