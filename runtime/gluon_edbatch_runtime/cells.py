@@ -193,6 +193,8 @@ def _loaded(bundle: Bundle) -> Cells:
 
 
 def _type(entry: Dict[str, Any], weights: List[np.ndarray], scheduler: FSMScheduler) -> CellType:
+    if any(each['kind'] not in ('rows', 'ragged') for each in entry['arguments']):
+        raise BundleError(f'{brief(entry["arguments"])} in the manifest are no arguments')
     arguments = [
         Argument(each['kind'], tuple(shape_of(each['row_shape'])), np.dtype(each['dtype']))
         for each in entry['arguments']

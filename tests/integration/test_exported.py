@@ -435,6 +435,7 @@ DAMAGES = {
     'an input': lambda content: content['types'][0]['nodes'][-1].update(inputs=[[99, 0]]),
     'a weight': lambda content: content['types'][0]['weights'].update(x=99),
     'a result': lambda content: content['types'][0].update(heads=[[99, 0]]),
+    'a kind of argument': lambda content: content['types'][0]['arguments'][0].update(kind='x'),
     'a policy': lambda content: content.update(policy={'format': 'another'}),
 }
 
