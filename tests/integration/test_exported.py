@@ -178,6 +178,53 @@ def test_cells_of_any_number_of_values(name, runtime, tmp_path):
     assert scope.batches == 1
 
 
+TREE_CELLS = {
+    'child-sum lstm': edb.rnn.ChildSumTreeLSTMCell(4, input_size=4),
+    'n-ary lstm': edb.rnn.NaryTreeLSTMCell(4, input_size=4),
+    'child-sum gru': edb.rnn.TreeGRUCell(4, input_size=4),
+}
+
+
+@pytest.mark.parametrize('name', TREE_CELLS)
+def test_tree_cells(name, runtime, tmp_path):
+    """With arrays as inputs, and as states of children that are there already."""
+    net, given = Net(TREE_CELLS[name]), rows(8)
+    pairs = name.endswith('lstm')
+    known = (given[6], given[7]) if pairs else given[6]
+
+    def calls(cell):
+        leaves = [cell(x, []) for x in given[:3]]
+        inner = cell(given[3], leaves[:2])
+        return [*leaves, inner, cell(given[4], [leaves[2], inner]), cell(given[5], [known, known])]
+
+    expected = export(net, lambda: calls(net.cell), tmp_path)
+    cells = runtime.load_cells(tmp_path / 'bundle')
+    with runtime.batching():
+        values = calls(cells.cell)
+    compare(runtime.forward(values), edb.forward(expected))
+
+
+@pytest.mark.parametrize('kind', (gluon.rnn.LSTMCell, gluon.rnn.GRUCell, gluon.rnn.RNNCell))
+def test_cells_of_gluon(kind, runtime, tmp_path):
+    net, given = Net(kind(4, input_size=4)), rows(5)
+
+    def calls(cell):
+        states, found = (
+            [np.zeros((1, 4), np.float32)] * (2 if kind is gluon.rnn.LSTMCell else 1),
+            [],
+        )
+        for x in given:
+            output, states = cell(x, states)
+            found.append(output)
+        return found
+
+    expected = export(net, lambda: calls(net.cell), tmp_path)
+    cells = runtime.load_cells(tmp_path / 'bundle')
+    with runtime.batching():
+        values = calls(cells.cell)
+    compare(runtime.forward(values), edb.forward(expected))
+
+
 def word_net(width=4):
     class Words(gluon.Block):
         def __init__(self):
