@@ -174,7 +174,7 @@ def flow_of(function: FunctionType) -> Flow:
             placed=True,
         )
     ast.increment_lineno(definition, first - 1)
-    rewriter = _Rewriter(file)
+    rewriter = _FunctionRewriter(file)
     return Flow(function, file, rewriter.run(definition), rewriter.places)
 
 
@@ -217,7 +217,7 @@ def _is_taken_apart(node: ast.AST) -> bool:
     )
 
 
-class _Rewriter:
+class _FunctionRewriter:
     """Makes blocks of one function's tree."""
 
     def __init__(self, file: str):
