@@ -2,7 +2,7 @@
 
 python scripts/exported_programs.py write DIR [--data DATA]      # where gluon_edbatch is
 python scripts/exported_programs.py check DIR                    # where gluon_edbatch_runtime is
-python scripts/exported_programs.py speed [--other PYTHON]       # both: PYTHON is that of the latter
+python scripts/exported_programs.py speed [--other PYTHON]  # both: PYTHON is the latter's
 
 Networks are not trained: thresholds are chosen so that samples part at as many branches as can be.
 """

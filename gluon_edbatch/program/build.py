@@ -219,7 +219,11 @@ class Builder:
 
     def place_of(self, value: Any) -> Place:
         """Where a value is, or a constant number."""
-        return (value,) if kind_of(value) and not isinstance(value, SampleNumber) else self._place(value)
+        return (
+            (value,)
+            if kind_of(value) and not isinstance(value, SampleNumber)
+            else self._place(value)
+        )
 
     def finished(self, end: End) -> Draft:
         """With what is needed of that which was made."""

@@ -2,8 +2,7 @@
 
 import inspect
 import math
-from functools import lru_cache
-from functools import partial, reduce
+from functools import lru_cache, partial, reduce
 from types import FunctionType, MethodType
 from typing import AbstractSet, Any, Callable, Dict, List, NamedTuple
 
@@ -306,7 +305,9 @@ def _number(builder: Any, value: Any) -> Any:
 def _converted(kind: Callable) -> Callable:
     def convert(builder: Any, *values: Any) -> Any:
         value = _number(builder, values[0]) if values else None
-        return calculated(kind.__name__, value) if isinstance(value, SampleNumber) else kind(*values)
+        return (
+            calculated(kind.__name__, value) if isinstance(value, SampleNumber) else kind(*values)
+        )
 
     return convert
 

@@ -37,6 +37,7 @@ from .states import (
 from .values import Dynamic, KnownNumber, SampleNumber, SampleTensor
 
 MOST_BLOCKS = 10_000
+MOST_VALUES = 500_000  # that all blocks take: a list that grows for ever has them sooner
 MOST_CALLS = 100  # in each other
 _TOO_DEEP = (
     f'more than {MOST_CALLS} calls are in each other: a function that calls itself has to end by '
@@ -44,9 +45,9 @@ _TOO_DEEP = (
     f'gluon_edbatch.batching'
 )
 _TOO_MANY = (
-    f'more than {MOST_BLOCKS} blocks: something that is no number differs each time that a loop '
-    f'begins again, such as a list that grows, and only values end the loop. Give it a bound that '
-    f'is known: for _ in range(bound)'
+    f'more than {MOST_BLOCKS} blocks, or {MOST_VALUES} values that they take: something that is no '
+    f'number differs each time that a loop begins again, such as a list that grows, and only '
+    f'values end the loop. Give it a bound that is known: for _ in range(bound)'
 )
 
 
@@ -144,6 +145,7 @@ class _Specialiser:
         self._decided = decided
         self._met: Dict[Tuple, List[_Met]] = {}
         self._number_of: Dict[Tuple, int] = {}
+        self._values = 0
         self._pending: List[_PendingState] = []
         self._foreign: Set[int] = containers_within([net], _held)
         self._calls = ProgramCalls(self._foreign)
@@ -158,7 +160,7 @@ class _Specialiser:
         """Make blocks until all are there that are led to."""
         drafts: List[Draft] = []
         while len(drafts) < len(self._pending):
-            if len(drafts) >= MOST_BLOCKS:
+            if len(drafts) >= MOST_BLOCKS or self._values > MOST_VALUES:
                 raise ProgramError(_TOO_MANY)
             drafts.append(self._block(len(drafts)))
         return Specialised(drafts, self._shared.constants)
@@ -173,13 +175,15 @@ class _Specialiser:
         taken = take_apart(state, self._foreign, widened)
         number = self._number_of.get(taken.key)
         shared = [
-            isinstance(value, SampleTensor) and (value.shared or (where, path) in self._decided.shared)
+            isinstance(value, SampleTensor)
+            and (value.shared or (where, path) in self._decided.shared)
             for value, path in zip(taken.values, taken.paths)
         ]
         if number is not None:
             self._share(where, taken.paths, shared, self._pending[number].shared)
         else:
             number = self._number_of[taken.key] = len(self._pending)
+            self._values += len(taken.values)
             origins = [
                 value.origins if isinstance(value, SampleNumber) else frozenset([(where, path)])
                 for value, path in zip(taken.values, taken.paths)

@@ -11,6 +11,7 @@ from mxnet import gluon
 from programs.case import same
 
 import gluon_edbatch as edb
+from gluon_edbatch.program import specialise
 
 
 class Written(gluon.Block):
@@ -295,3 +296,18 @@ def calls_what_goes_on_for_ever(net, x):
 def test_recursion_that_only_values_end_is_refused_soon():
     with pytest.raises(edb.ProgramError, match='batching'):
         edb.compile_program(Written(calls_what_goes_on_for_ever), mx.nd.zeros((1, 4)))
+
+
+def appends_for_ever(net, x):
+    rows = []
+    while x.sum() < 100:
+        rows.append(x)
+        x = x + 1
+    return rows
+
+
+def test_a_list_that_grows_for_ever_is_refused_soon(monkeypatch):
+    assert specialise.MOST_VALUES == 500_000  # ten seconds
+    monkeypatch.setattr(specialise, 'MOST_VALUES', 10_000)
+    with pytest.raises(edb.ProgramError, match='a list that grows'):
+        edb.compile_program(Written(appends_for_ever), mx.nd.zeros((1, 4)))
