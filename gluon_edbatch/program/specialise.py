@@ -21,7 +21,7 @@ from ..branching.graph import Choose, Finish, Goto, Spec
 from ..errors import ProgramError
 from ..subgraph.structure import flatten, unflatten
 from .build import Builder, Shared
-from .calls import ProgramCalls, Framed, entered
+from .calls import Framed, ProgramCalls, entered
 from .draft import Draft
 from .rewrite import Branch, Invoke, Jump, Statement
 from .states import (
