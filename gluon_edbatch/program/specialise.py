@@ -20,6 +20,7 @@ from mxnet import gluon
 from ..branching.graph import Choose, Finish, Goto, Spec
 from ..errors import ProgramError
 from ..subgraph.structure import flatten, unflatten
+from ..subgraph.trace import describe
 from .build import Builder, Shared
 from .calls import Framed, ProgramCalls, entered
 from .draft import Draft
@@ -141,6 +142,7 @@ class _PendingState(NamedTuple):
 
 class _Specialiser:
     def __init__(self, net: gluon.Block, arguments, specs, training: bool, ctx, decided: _Decided):
+        self._net = net
         self._shared = Shared(training, ctx)
         self._decided = decided
         self._met: Dict[Tuple, List[_Met]] = {}
@@ -238,7 +240,8 @@ class _Specialiser:
         values = take_apart(state, self._foreign, widened).values
         block = state[-1].block
         line = block.statements[0].line if block.statements else block.end.line
-        builder = Builder(self._shared, list(map(spec_of, values)), state[-1].flow.site(line))
+        name = state[-1].flow.site(line) if number else describe(self._net)
+        builder = Builder(self._shared, list(map(spec_of, values)), name)
         fresh = builder.taken()
         for value, each, is_shared in zip(fresh, origins, shared):
             if isinstance(value, SampleNumber):
