@@ -243,16 +243,21 @@ def write(folder: Path, data: Optional[Path], minibatches: int) -> None:
         net.initialize(mx.init.Xavier())
         parsed = list(map(case.parse, samples))
         starts = range(0, len(parsed), case.batch)
+        options = {'compile_options': edb.CompileOptions(at_once=False)}
         learning = edb.FSMScheduler()
         for begin in starts:
-            run_batch(case, net, parsed[begin : begin + case.batch], sizes, learning)
+            part = parsed[begin : begin + case.batch]
+            run_batch(case, net, part, sizes, scheduler=learning, **options)
         learned = edb.FSMScheduler(learning.policies[-1])
         batches, found = [], []
         for begin in starts:
             part = parsed[begin : begin + case.batch]
-            scope, values = run_batch(case, net, part, sizes, learned)
+            scope, values = run_batch(case, net, part, sizes, scheduler=learned, **options)
             batches.append(sum(len(schedule) for _, schedule in scope.schedules()))
             found += [value.asnumpy() for value in values]
+        with edb.batching(scheduler=learned, **options) as scope:  # every kind of call
+            for sample in parsed:
+                case.run(net, sample, sizes)
         edb.export_cells(net, scope, target / 'bundle')
         net.save_parameters(str(target / 'net.params'))
         np.save(target / 'expected.npy', np.concatenate(found), allow_pickle=False)
@@ -266,10 +271,10 @@ def write(folder: Path, data: Optional[Path], minibatches: int) -> None:
 
 
 def run_batch(
-    case: Case, model: Any, samples: Sequence[Any], sizes: Sequence[int], *scheduler: Any
+    case: Case, model: Any, samples: Sequence[Any], sizes: Sequence[int], **options: Any
 ) -> Any:
     """The scope of a minibatch, and the values that were computed."""
-    with edb.batching(*scheduler) as scope:
+    with edb.batching(**options) as scope:
         values = [case.run(model, sample, sizes) for sample in samples]
     edb.forward(values)
     return scope, values

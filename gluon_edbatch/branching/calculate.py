@@ -1,13 +1,13 @@
 """Numbers of samples, computed as Python computes them."""
 
-from typing import Any, List
+from typing import Any, Dict, List
 
 import numpy as np
 
 from ..errors import ProgramError
 from .graph import Calculate
 
-_OPS = {
+_OPS: Dict[str, Any] = {
     'add': np.add,
     'sub': np.subtract,
     'mul': np.multiply,

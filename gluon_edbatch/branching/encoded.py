@@ -232,7 +232,7 @@ def _check_block(
         elif isinstance(step, FillTensor):
             _check(0 <= step.constant < constants, step)
     end = block.end
-    values = [end.condition] if isinstance(end, Choose) else []
+    values: List[Any] = [end.condition] if isinstance(end, Choose) else []
     values += [each for to in gotos(end) for each in to.values]
     values += list(end.values) if isinstance(end, Finish) else []
     _check(there.issuperset(place for place in values if not isinstance(place, tuple)), end)

@@ -112,11 +112,11 @@ class ProgramMachine:
                     f'a loop that does not end, or max_steps is to be larger'
                 )
             self.ran[number].append(len(group.samples))
-            values = self._computed(block, group)
+            made = self._computed(block, group)
             if isinstance(block.end, Finish):
-                yield group.samples, block.end, self._results(block, values)
+                yield group.samples, block.end, self._results(block, made)
                 continue
-            for to, chosen in self._ways(number, group, values):
+            for to, chosen in self._ways(number, group, made):
                 if to.block not in waiting:
                     heapq.heappush(heap, to.block)
                 waiting.setdefault(to.block, []).append(chosen)

@@ -114,7 +114,8 @@ def decoded(data: Any) -> Tuple:
             keys = tuple(map(decoded_constant, data['dict']))
             return (dict, keys, exact(keys), *map(decoded, data['items']))
         if 'named' in data:
-            made: Any = namedtuple(data['named'], data['fields'])
+            name: Any = data['named']
+            made: Any = namedtuple(name, data['fields'])  # type: ignore[misc]
             return (made, *map(decoded, data['items']))
         for name, kind in _CONTAINERS.items():
             if name in data:

@@ -23,7 +23,7 @@ from ..subgraph.mended import mended
 from ..subgraph.structure import flatten, unflatten
 from ..subgraph.trace import INPUT, trace_block
 from .draft import Applied, Draft, Made, Place, needed, read_by_end
-from .values import Dynamic, Number, Tensor, kind_of
+from .values import Dynamic, SampleNumber, SampleTensor, kind_of
 
 
 class Shared:
@@ -101,7 +101,7 @@ class Builder:
         self.line = name
         self._specs: List[Spec] = list(takes)
         self._made: List[Made] = []
-        self._filled: Dict[int, Tensor] = {}
+        self._filled: Dict[int, SampleTensor] = {}
 
     def taken(self) -> List[Dynamic]:
         """Values for what the block takes."""
@@ -110,8 +110,8 @@ class Builder:
     def _value(self, place: int) -> Any:
         spec = self._specs[place]
         if isinstance(spec, NumberSpec):
-            return Number(self, place, spec.kind)
-        return Tensor(self, place, spec)
+            return SampleNumber(self, place, spec.kind)
+        return SampleTensor(self, place, spec)
 
     def _new(self, spec: Spec) -> int:
         self._specs.append(spec)
@@ -119,17 +119,17 @@ class Builder:
 
     # --- what values ask for ---------------------------------------------------------------------
 
-    def calculate(self, op: str, operands: Sequence[Any], kind: str) -> Number:
+    def calculate(self, op: str, operands: Sequence[Any], kind: str) -> SampleNumber:
         """A number of numbers."""
         places = tuple(
-            [self._place(each) if isinstance(each, Number) else (each,) for each in operands]
+            [self._place(each) if isinstance(each, SampleNumber) else (each,) for each in operands]
         )
         place = self._new(NumberSpec(kind))
         self._made.append(Calculate(place, op, places, self.line))
-        origins = [each.origins for each in operands if isinstance(each, Number)]
-        return Number(self, place, kind, frozenset().union(*origins))
+        origins = [each.origins for each in operands if isinstance(each, SampleNumber)]
+        return SampleNumber(self, place, kind, frozenset().union(*origins))
 
-    def read(self, tensor: Tensor) -> Number:
+    def read(self, tensor: SampleTensor) -> SampleNumber:
         """The only element of a tensor."""
         if tensor.size != 1:
             raise ProgramError(
@@ -140,16 +140,16 @@ class Builder:
         kind = 'bool' if tensor.dtype is np.bool_ else kind
         place = self._new(NumberSpec(kind))
         self._made.append(ReadNumber(place, self._place(tensor), kind))
-        return Number(self, place, kind)
+        return SampleNumber(self, place, kind)
 
-    def give(self, number: Any, dtype: Any) -> Tensor:
+    def give(self, number: Any, dtype: Any) -> SampleTensor:
         """A number as a tensor of shape (1,)."""
         spec = TensorSpec((1,), np.dtype(dtype).name)
         place = self._new(spec)
         self._made.append(GiveTensor(place, self._place(number), spec.dtype))
-        return Tensor(self, place, spec)
+        return SampleTensor(self, place, spec)
 
-    def fill(self, array: Any, anew: bool = False) -> Tensor:
+    def fill(self, array: Any, anew: bool = False) -> SampleTensor:
         """A constant as a tensor, which is one with that of equal ones unless it is made anew."""
         values = array.asnumpy() if isinstance(array, mx.nd.NDArray) else np.asarray(array)
         constant = self.shared.constant(values)
@@ -158,14 +158,14 @@ class Builder:
             place = self._new(spec)
             self._made.append(FillTensor(place, constant))
             if anew:
-                return Tensor(self, place, spec)
-            self._filled[constant] = Tensor(self, place, spec, True)
+                return SampleTensor(self, place, spec)
+            self._filled[constant] = SampleTensor(self, place, spec, True)
         return self._filled[constant]
 
     def apply(self, op: str, arguments: Sequence[Any], attributes: Dict[str, Any]) -> Any:
         """An operator, as ``mx.sym`` has it."""
         leaves: List[Any] = []
-        kinds = (Tensor, mx.nd.NDArray)
+        kinds = (SampleTensor, mx.nd.NDArray)
         template = flatten((tuple(arguments), attributes), kinds, leaves)
         variables = iter([mx.sym.var(INPUT % place) for place in range(len(leaves))])
         own, named = unflatten(template, variables)
@@ -187,7 +187,7 @@ class Builder:
         if keywords:
             raise ProgramError(f'{block.name} gets {", ".join(keywords)} by name: give it by place')
         leaves: List[Any] = []
-        template = flatten(arguments, (Tensor, mx.nd.NDArray), leaves)
+        template = flatten(arguments, (SampleTensor, mx.nd.NDArray), leaves)
         graph, specs = self.shared.traced(block, template[1:], [_spec(each) for each in leaves])
         results = self._apply(graph.subgraph, graph.parameters, leaves, specs)
         return unflatten(graph.results, iter([results[leaf] for leaf in graph.leaves]))
@@ -198,14 +198,14 @@ class Builder:
         parameters: Dict[str, Any],
         leaves: Sequence[Any],
         specs: Sequence[TensorSpec],
-    ) -> List[Tensor]:
+    ) -> List[SampleTensor]:
         inputs = tuple([self._place(self._tensor(each)) for each in leaves])
         outputs = tuple([self._new(spec) for spec in specs])
         self._made.append(Applied(graph, parameters, inputs, outputs))
-        return [Tensor(self, place, spec) for place, spec in zip(outputs, specs)]
+        return [SampleTensor(self, place, spec) for place, spec in zip(outputs, specs)]
 
-    def _tensor(self, value: Any) -> Tensor:
-        return value if isinstance(value, Tensor) else self.fill(value)
+    def _tensor(self, value: Any) -> SampleTensor:
+        return value if isinstance(value, SampleTensor) else self.fill(value)
 
     def _place(self, value: Dynamic) -> int:
         if value.builder is not self:
@@ -219,7 +219,7 @@ class Builder:
 
     def place_of(self, value: Any) -> Place:
         """Where a value is, or a constant number."""
-        return (value,) if kind_of(value) and not isinstance(value, Number) else self._place(value)
+        return (value,) if kind_of(value) and not isinstance(value, SampleNumber) else self._place(value)
 
     def finished(self, end: End) -> Draft:
         """With what is needed of that which was made."""
@@ -228,7 +228,7 @@ class Builder:
 
 
 def _spec(value: Any) -> TensorSpec:
-    if isinstance(value, Tensor):
+    if isinstance(value, SampleTensor):
         return value.spec
     return TensorSpec(tuple(value.shape), np.dtype(value.dtype).name)
 

@@ -2,6 +2,7 @@
 
 import inspect
 import math
+from functools import lru_cache
 from functools import partial, reduce
 from types import FunctionType, MethodType
 from typing import AbstractSet, Any, Callable, Dict, List, NamedTuple
@@ -11,18 +12,19 @@ import numpy as np
 from mxnet import autograd, gluon
 
 from ..errors import ProgramError
+from ..mx.symbols import registered
 from ..ops.attrs import Attrs
 from ..ops.registry import op_of
 from ..subgraph.fingerprint import has_hooks
 from .rewrite import IN, ITEM, ITEMS, MORE, NOT, OWN, Invoke, flow_of
 from .states import Activation
-from .values import Dynamic, Number, Tensor, apply, calculated, kind_of
+from .values import Dynamic, SampleNumber, SampleTensor, apply, calculated, kind_of
 
 
 class Framed(NamedTuple):
     """A function of the user's, to be gone into."""
 
-    function: FunctionType
+    function: Any  # written in Python
     arguments: tuple
     keywords: Dict[str, Any]
 
@@ -41,7 +43,7 @@ def entered(call: Framed, target: str) -> Activation:
     return Activation(flow, flow.blocks[0], names, target)
 
 
-class Calls:
+class ProgramCalls:
     """What calls give.
 
     Parameters
@@ -101,7 +103,7 @@ class Calls:
         if operator and leaves:
             return apply(operator, *arguments, **keywords)
         owner, own = getattr(function, '__self__', None), getattr(function, '__func__', function)
-        if isinstance(owner, Dynamic) or getattr(own, '__module__', '') == Tensor.__module__:
+        if isinstance(owner, Dynamic) or getattr(own, '__module__', '') == SampleTensor.__module__:
             return function(*arguments, **keywords)
         if isinstance(own, FunctionType) and not operator and (leaves or not _is_of_library(own)):
             first = (owner,) if isinstance(function, MethodType) else ()
@@ -214,12 +216,14 @@ def _is_pure(function: Any) -> bool:
     return _is_of_library(function) or isinstance(function, type) or bool(_operator_of(function))
 
 
+_registered = lru_cache(maxsize=None)(registered)
+
+
 def _draws(function: Any) -> bool:
     """Whether it is an operator that draws random numbers, whatever it is given."""
     operator = _operator_of(function)
     own = [operator, f'_{operator}', f'_random_{operator}'] if operator else []
-    names = [each for each in own if hasattr(mx.nd, each) or hasattr(mx.nd._internal, each)]
-    return any([op_of(each).draws(Attrs(), True) for each in names])
+    return any([op_of(each).draws(Attrs(), True) for each in own if each in _registered()])
 
 
 def _takes_values(function: Any) -> bool:
@@ -296,13 +300,13 @@ def _sequential(self, value):
 
 
 def _number(builder: Any, value: Any) -> Any:
-    return value.asscalar() if isinstance(value, Tensor) else value
+    return value.asscalar() if isinstance(value, SampleTensor) else value
 
 
 def _converted(kind: Callable) -> Callable:
     def convert(builder: Any, *values: Any) -> Any:
         value = _number(builder, values[0]) if values else None
-        return calculated(kind.__name__, value) if isinstance(value, Number) else kind(*values)
+        return calculated(kind.__name__, value) if isinstance(value, SampleNumber) else kind(*values)
 
     return convert
 
@@ -324,10 +328,10 @@ def _one_of(op: str, own: Callable) -> Callable:
 
 def _of_number(op: str, own: Callable) -> Callable:
     def compute(builder: Any, *values: Any, **keywords: Any) -> Any:
-        if isinstance(values[0], Tensor) and op == 'abs':
+        if isinstance(values[0], SampleTensor) and op == 'abs':
             return abs(values[0])
         value = _number(builder, values[0])
-        if not isinstance(value, Number):
+        if not isinstance(value, SampleNumber):
             return own(*values, **keywords)
         if len(values) > 1 or keywords:
             raise ProgramError(f'{own.__name__} of a value takes nothing besides')
@@ -342,12 +346,12 @@ def _array(builder: Any, source: Any, ctx: Any = None, dtype: Any = None) -> Any
     _leaves_of(source, leaves)
     if not leaves:
         return _as_values(builder, mx.nd.array(source, ctx=ctx, dtype=dtype))
-    if isinstance(source, Tensor):
+    if isinstance(source, SampleTensor):
         return source.astype(dtype or source.dtype)
     flat, shape = _flat(source)
     rows = [
         builder.give(each, dtype or 'float32')
-        if isinstance(each, Number)
+        if isinstance(each, SampleNumber)
         else mx.nd.array([each], dtype=dtype or 'float32')
         for each in flat
     ]
@@ -368,7 +372,7 @@ def _is_training(builder: Any) -> bool:
 
 def _isinstance(builder: Any, value: Any, classes: Any) -> bool:
     """Of a number: what each type says that it could have in eager Gluon."""
-    if not isinstance(value, Number):
+    if not isinstance(value, SampleNumber):
         return isinstance(value, classes)
     (answer, *others) = {issubclass(each, classes) for each in _TYPES[value.kind]}
     if others:
@@ -383,9 +387,9 @@ _TYPES = {'int': (int, np.int64), 'bool': (bool, np.bool_), 'float': (float, np.
 
 
 def _type(builder: Any, value: Any) -> Any:
-    if isinstance(value, Number):
+    if isinstance(value, SampleNumber):
         raise ProgramError('type of a number of the sample: decide by something else')
-    return mx.nd.NDArray if isinstance(value, Tensor) else type(value)
+    return mx.nd.NDArray if isinstance(value, SampleTensor) else type(value)
 
 
 def _any_or_all(op: str, own: Callable) -> Callable:
@@ -393,8 +397,8 @@ def _any_or_all(op: str, own: Callable) -> Callable:
 
     def ask(builder: Any, values: Any) -> Any:
         asked = [_truth(each) for each in values]
-        unknown = [each for each in asked if isinstance(each, Number)]
-        known = [each for each in asked if not isinstance(each, Number)]
+        unknown = [each for each in asked if isinstance(each, SampleNumber)]
+        known = [each for each in asked if not isinstance(each, SampleNumber)]
         if not unknown or (known and own(known) is (op == 'or')):
             return own(known)
         return reduce(partial(calculated, op), unknown)
@@ -405,7 +409,7 @@ def _any_or_all(op: str, own: Callable) -> Callable:
 def _truth(value: Any) -> Any:
     """What ``if`` would make of it."""
     value = _number(None, value)
-    if isinstance(value, Number):
+    if isinstance(value, SampleNumber):
         return value if value.kind == 'bool' else value != 0
     return bool(value)
 
@@ -463,7 +467,7 @@ class Counted(NamedTuple):
 
 
 def _range(builder: Any, *limits: Any) -> Any:
-    if not any(isinstance(each, Number) for each in limits):
+    if not any(isinstance(each, SampleNumber) for each in limits):
         return range(*limits)
     start, stop, step = {1: (0, *limits, 1), 2: (*limits, 1)}.get(len(limits), limits)
     if not isinstance(step, int):
@@ -475,9 +479,9 @@ _SPECIAL[range] = _range
 
 
 def _not(value: Any) -> Any:
-    if isinstance(value, Tensor):
+    if isinstance(value, SampleTensor):
         value = value.asscalar()
-    return calculated('not', value) if isinstance(value, Number) else not value
+    return calculated('not', value) if isinstance(value, SampleNumber) else not value
 
 
 def _in(value: Any, holder: Any) -> Any:
@@ -486,17 +490,17 @@ def _in(value: Any, holder: Any) -> Any:
     _leaves_of((value, holder), leaves)
     if not leaves or (not isinstance(value, Dynamic) and isinstance(holder, dict)):
         return value in holder
-    if any([isinstance(each, Tensor) for each in leaves]) or isinstance(holder, (dict, set)):
+    if any([isinstance(each, SampleTensor) for each in leaves]) or isinstance(holder, (dict, set)):
         raise ProgramError('in of a value of the sample: only of a number in a list or tuple')
-    unknown = [each == value for each in holder if isinstance(each, Number) or kind_of(each)]
+    unknown = [each == value for each in holder if isinstance(each, SampleNumber) or kind_of(each)]
     if any([each is True for each in unknown]):
         return True
-    unknown = [each for each in unknown if isinstance(each, Number)]
+    unknown = [each for each in unknown if isinstance(each, SampleNumber)]
     return reduce(partial(calculated, 'or'), unknown) if unknown else False
 
 
 def _items(value: Any) -> Any:
-    if isinstance(value, Number):
+    if isinstance(value, SampleNumber):
         raise ProgramError('a number is not something to loop over')
     # A list itself: Python goes on with what is appended to it in the loop.
     return value if isinstance(value, (Counted, list)) else list(value)

@@ -59,7 +59,7 @@ def _add_onnx(
 ) -> List[Dict[str, Any]]:
     """A file for each network with the parameters that it has: so weights are constants to those
     who run it, which they lay out as they like."""
-    entries = []
+    entries: List[Dict[str, Any]] = []
     for number, own in sorted(_pairs(graph)):
         name = f'network{number}-{len(entries)}.onnx'
         weights = [parameters[place] for place in own]

@@ -96,7 +96,7 @@ class _Networks:
 
     def run(self, draft: Draft, applied: List[Applied], wanted: Set[int]) -> RunNetwork:
         """One network for operators, of which some results are wanted."""
-        joined = _Joined(applied)
+        joined = _JoinedGraphs(applied)
         made = [place for each in applied for place in each.outputs]
         outputs = [place for place in dict.fromkeys(made) if place in wanted]
         graph = Subgraph.of(joined.nodes, [joined.entry_of[place] for place in outputs])
@@ -126,7 +126,7 @@ class _Networks:
         return self._number_of[key]
 
 
-class _Joined:
+class _JoinedGraphs:
     """Operators' graphs as one.
 
     Attributes

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from ..branching.calculate import calculate
-from ..branching.graph import Calculate, Choose, End, Finish, Goto, gotos
+from ..branching.graph import Calculate, Choose, End, Finish, GiveTensor, Goto, ReadNumber, gotos
 from ..ops import op_of
 from .draft import (
     Applied,
@@ -199,7 +199,7 @@ def _without_dead(drafts: Drafts, _: bool) -> Tuple[Drafts, int]:
 def _read_of(draft: Draft, read: List[Set[int]]) -> Set[int]:
     """What it takes and reads, if later blocks take only that."""
     end = draft.end
-    places = {end.condition} if isinstance(end, Choose) else set()
+    places: Set[Any] = {end.condition} if isinstance(end, Choose) else set()
     if isinstance(end, Finish):
         places.update(read_by_end(end))
     for to in gotos(end):
@@ -270,11 +270,7 @@ def _folded(draft: Draft, constants: Dict[int, Any]) -> Tuple[Draft, int]:
                 count += 1
                 continue
         kept.append(made)
-    given = {
-        made.input
-        for made in kept
-        if not isinstance(made, (Applied, Calculate)) and hasattr(made, 'input')
-    }
+    given = {made.input for made in kept if isinstance(made, (ReadNumber, GiveTensor))}
     constants = {place: value for place, value in constants.items() if place not in given}
     end = renamed_end(draft.end, constants)
     if isinstance(end, Choose) and isinstance(end.condition, tuple):

@@ -67,7 +67,9 @@ class Program:
         self._template = flatten(as_arguments(example), mx.nd.NDArray, leaves)
         if not leaves:
             raise ProgramError('the example has no NDArray: a program computes with arrays')
-        self._specs = [TensorSpec(leaf.shape, np.dtype(leaf.dtype).name) for leaf in leaves]
+        self._specs: List[Any] = [
+            TensorSpec(leaf.shape, np.dtype(leaf.dtype).name) for leaf in leaves
+        ]
         self._ctx = leaves[0].ctx
         self._report = ProgramReport()
         self._programs: Dict[bool, BranchingProgram] = {}

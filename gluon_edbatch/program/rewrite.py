@@ -129,7 +129,7 @@ class Flow(NamedTuple):
         For ``for`` loops: the name that counts, and the one that holds what the loop is over.
     """
 
-    function: FunctionType
+    function: Any  # a FunctionType, which mypy would bind
     file: str
     blocks: List[CodeBlock]
     places: Dict[str, str]
@@ -174,7 +174,7 @@ def flow_of(function: FunctionType) -> Flow:
             placed=True,
         )
     ast.increment_lineno(definition, first - 1)
-    rewriter = _Rewriter(file)
+    rewriter = _FunctionRewriter(file)
     return Flow(function, file, rewriter.run(definition), rewriter.places)
 
 
@@ -217,7 +217,7 @@ def _is_taken_apart(node: ast.AST) -> bool:
     )
 
 
-class _Rewriter:
+class _FunctionRewriter:
     """Makes blocks of one function's tree."""
 
     def __init__(self, file: str):
@@ -465,7 +465,7 @@ class _Rewriter:
         """It without ``not`` and ``in``, which are functions here."""
         for each in ast.walk(node):
             if type(each) in _INSTEAD:
-                self._refuse(_INSTEAD[type(each)])  # type: ignore[index]
+                self._refuse(_INSTEAD[type(each)])
         return _AsFunctions().visit(copy.deepcopy(node))
 
     def _with_parts(self, node: ast.expr) -> ast.expr:

@@ -21,7 +21,7 @@ from ..branching.graph import Choose, Finish, Goto, Spec
 from ..errors import ProgramError
 from ..subgraph.structure import flatten, unflatten
 from .build import Builder, Shared
-from .calls import Calls, Framed, entered
+from .calls import ProgramCalls, Framed, entered
 from .draft import Draft
 from .rewrite import Branch, Invoke, Jump, Statement
 from .states import (
@@ -34,7 +34,7 @@ from .states import (
     spec_of,
     take_apart,
 )
-from .values import Dynamic, Known, Number, Tensor
+from .values import Dynamic, KnownNumber, SampleNumber, SampleTensor
 
 MOST_BLOCKS = 10_000
 MOST_VALUES = 500_000  # that all blocks take: a list that grows for ever has them sooner
@@ -90,7 +90,7 @@ def specialise(
     while True:
         try:
             return _Specialiser(net, arguments, specs, training, ctx, decided).all()
-        except Known as known:
+        except KnownNumber as known:
             decided.known.update(known.origins)
         except _Again:
             pass
@@ -128,7 +128,7 @@ class _Met(NamedTuple):
     numbers: Dict[Path, Any]
 
 
-class _Pending(NamedTuple):
+class _PendingState(NamedTuple):
     """A state that a block is to be made of."""
 
     state: State
@@ -146,11 +146,11 @@ class _Specialiser:
         self._met: Dict[Tuple, List[_Met]] = {}
         self._number_of: Dict[Tuple, int] = {}
         self._values = 0
-        self._pending: List[_Pending] = []
+        self._pending: List[_PendingState] = []
         self._foreign: Set[int] = containers_within([net], _held)
-        self._calls = Calls(self._foreign)
+        self._calls = ProgramCalls(self._foreign)
         self._scopes: Dict[FunctionType, Dict[str, Any]] = {}
-        given = Builder(self._shared, specs, '').taken()
+        given: List[Any] = Builder(self._shared, specs, '').taken()
         for tensor in given:
             tensor.shared = True  # with the user
         called = Framed(_called, (net, *unflatten(arguments, iter(given))), {})
@@ -175,7 +175,7 @@ class _Specialiser:
         taken = take_apart(state, self._foreign, widened)
         number = self._number_of.get(taken.key)
         shared = [
-            isinstance(value, Tensor) and (value.shared or (where, path) in self._decided.shared)
+            isinstance(value, SampleTensor) and (value.shared or (where, path) in self._decided.shared)
             for value, path in zip(taken.values, taken.paths)
         ]
         if number is not None:
@@ -184,10 +184,10 @@ class _Specialiser:
             number = self._number_of[taken.key] = len(self._pending)
             self._values += len(taken.values)
             origins = [
-                value.origins if isinstance(value, Number) else frozenset([(where, path)])
+                value.origins if isinstance(value, SampleNumber) else frozenset([(where, path)])
                 for value, path in zip(taken.values, taken.paths)
             ]
-            self._pending.append(_Pending(state, widened, origins, shared, parent, branched))
+            self._pending.append(_PendingState(state, widened, origins, shared, parent, branched))
         return number, taken.values
 
     def _share(self, where: Where, paths: List[Path], now: List[bool], before: List[bool]) -> None:
@@ -240,9 +240,9 @@ class _Specialiser:
         builder = Builder(self._shared, list(map(spec_of, values)), state[-1].flow.site(line))
         fresh = builder.taken()
         for value, each, is_shared in zip(fresh, origins, shared):
-            if isinstance(value, Number):
+            if isinstance(value, SampleNumber):
                 value.origins = each
-            elif isinstance(value, Tensor):
+            elif isinstance(value, SampleTensor):
                 value.shared = is_shared
         stack = list(rebuilt(state, fresh, self._foreign, widened))
         while True:
@@ -259,7 +259,7 @@ class _Specialiser:
         builder.line = top.flow.site(end.line)
         if isinstance(end, Branch):
             condition = _guarded(builder, lambda: _condition(top.names[end.condition]))
-            if isinstance(condition, Number):
+            if isinstance(condition, SampleNumber):
                 return self._choose(number, builder, stack, condition)
             stack[-1] = top._replace(block=end.then if condition else end.other)
         elif isinstance(end, Jump):
@@ -306,7 +306,7 @@ class _Specialiser:
 
     # --- ends ------------------------------------------------------------------------------------
 
-    def _choose(self, number, builder, stack, condition: Number) -> Draft:
+    def _choose(self, number, builder, stack, condition: SampleNumber) -> Draft:
         end = stack[-1].block.end
         ways = []
         for block in (end.then, end.other):
@@ -334,7 +334,7 @@ def _guarded(builder: Builder, run: Callable[[], Any]) -> Any:
     """Let errors name the user's line."""
     try:
         return run()
-    except Known:
+    except KnownNumber:
         raise
     except ProgramError as error:
         if error.placed:
@@ -349,9 +349,9 @@ def _guarded(builder: Builder, run: Callable[[], Any]) -> Any:
 
 def _condition(value: Any) -> Any:
     """What decides: a bool of Python's, or a number of the sample."""
-    if isinstance(value, Tensor):
+    if isinstance(value, SampleTensor):
         value = value.asscalar()
-    if isinstance(value, Number):
+    if isinstance(value, SampleNumber):
         return value if value.kind == 'bool' else value != 0
     return bool(value)
 

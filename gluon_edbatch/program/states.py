@@ -26,7 +26,7 @@ from mxnet.ndarray import NDArray
 from ..branching.graph import NumberSpec, Spec
 from ..errors import ProgramError
 from .rewrite import CodeBlock, Flow
-from .values import Dynamic, Number, Tensor
+from .values import Dynamic, SampleNumber, SampleTensor
 
 _PLAIN = (int, bool, str, bytes, type(None), type(Ellipsis), range)
 _BY_REPR = (float, complex, slice)
@@ -91,7 +91,7 @@ def take_apart(state: State, foreign: AbstractSet[int], widened: FrozenSet[Path]
     widened : frozenset of tuple
         Paths of numbers that count as values, though Python knows them.
     """
-    walk = _Walk(foreign, widened)
+    walk = _StateWalk(foreign, widened)
     key = tuple(
         [
             (id(each.flow), each.block.number, each.target, *walk.items(_variables(each), (depth,)))
@@ -126,7 +126,7 @@ def items_of(container: Any) -> List[Tuple[Any, Any]]:
     return list(enumerate(values))
 
 
-class _Walk:
+class _StateWalk:
     """Takes values apart, in an order that `_Rebuilding` follows."""
 
     def __init__(self, foreign: AbstractSet[int], widened: FrozenSet[Path]):
@@ -142,7 +142,7 @@ class _Walk:
 
     def _value(self, value: Any, path: Path) -> Any:
         kind = type(value)
-        if isinstance(value, Number) or (path in self._widened and kind in _NUMBERS):
+        if isinstance(value, SampleNumber) or (path in self._widened and kind in _NUMBERS):
             return self._dynamic(value, path)
         if kind in _PLAIN:
             return kind, value
@@ -162,7 +162,7 @@ class _Walk:
         self._seen[id(value)] = len(self._seen)
         if isinstance(value, np.ndarray):
             return _known_array(value)
-        if isinstance(value, Tensor):
+        if isinstance(value, SampleTensor):
             return self._dynamic(value, path)
         if isinstance(value, set):
             return kind, tuple(sorted(map(repr, value)))
@@ -185,9 +185,9 @@ def _known_array(array: Any) -> Any:
 
 def spec_of(value: Any) -> Spec:
     """Of a value, or of a number that counts as one."""
-    if isinstance(value, Tensor):
+    if isinstance(value, SampleTensor):
         return value.spec
-    kind = value.kind if isinstance(value, Number) else type(value).__name__
+    kind = value.kind if isinstance(value, SampleNumber) else type(value).__name__
     return NumberSpec(kind)
 
 
@@ -200,7 +200,7 @@ class _Rebuilding:
 
     def value(self, value: Any, path: Path) -> Any:
         """A value, or its like."""
-        if isinstance(value, Number) or (path in self._widened and type(value) in _NUMBERS):
+        if isinstance(value, SampleNumber) or (path in self._widened and type(value) in _NUMBERS):
             return next(self._fresh)
         if not isinstance(value, _REBUILT) or id(value) in self._foreign:
             return value
@@ -209,7 +209,7 @@ class _Rebuilding:
         return self._made[id(value)]
 
     def _anew(self, value: Any, path: Path) -> Any:
-        if isinstance(value, Tensor):
+        if isinstance(value, SampleTensor):
             return next(self._fresh)
         if isinstance(value, (set, np.ndarray)):
             return value.copy()

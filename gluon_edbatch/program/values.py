@@ -53,7 +53,7 @@ class Dynamic:
     __str__ = __repr__ = object.__repr__
 
 
-class Known(Exception):
+class KnownNumber(Exception):
     """A number that counts as a value has to be known: `origins` are where that was decided."""
 
     def __init__(self, origins: FrozenSet[Any]):
@@ -61,7 +61,7 @@ class Known(Exception):
         self.origins = origins
 
 
-class Number(Dynamic):
+class SampleNumber(Dynamic):
     """A Python number, read from a tensor or computed of such.
 
     Parameters
@@ -82,13 +82,13 @@ class Number(Dynamic):
 
     def _refuse(self, message: str = _DECIDED) -> Any:
         if self.origins:
-            raise Known(self.origins)
+            raise KnownNumber(self.origins)
         super()._refuse(message)
 
 
 def kind_of(value: Any) -> str:
     """What kind of number one is: ``'float'``, ``'int'``, ``'bool'``, or none of them (``''``)."""
-    if isinstance(value, Number):
+    if isinstance(value, SampleNumber):
         return value.kind
     if isinstance(value, (bool, np.bool_)):
         return 'bool'
@@ -106,7 +106,7 @@ _COMPARED = frozenset('lt le gt ge eq ne'.split())
 
 
 def calculated(op: str, *operands: Any) -> Any:
-    """A number computed of numbers, of which at least one is a `Number`."""
+    """A number computed of numbers, of which at least one is a `SampleNumber`."""
     kinds = [kind_of(each) for each in operands]
     if '' in kinds:
         return NotImplemented
@@ -127,13 +127,13 @@ def calculated(op: str, *operands: Any) -> Any:
         kind = 'bool'
     else:
         kind = _wider(*kinds)
-    builder = next(each.builder for each in operands if isinstance(each, Number))
+    builder = next(each.builder for each in operands if isinstance(each, SampleNumber))
     return builder.calculate(op, operands, kind)
 
 
 def _number_operator(op: str, swapped: bool = False) -> Callable:
-    def method(self: Number, *others: Any) -> Any:
-        if others and isinstance(others[0], Tensor):
+    def method(self: SampleNumber, *others: Any) -> Any:
+        if others and isinstance(others[0], SampleTensor):
             return NotImplemented
         return calculated(op, *(others + (self,) if swapped else (self,) + others))
 
@@ -141,16 +141,16 @@ def _number_operator(op: str, swapped: bool = False) -> Callable:
 
 
 for _op in 'add sub mul truediv floordiv mod pow and or xor'.split():
-    setattr(Number, f'__{_op}__', _number_operator(_op))
-    setattr(Number, f'__r{_op}__', _number_operator(_op, True))
+    setattr(SampleNumber, f'__{_op}__', _number_operator(_op))
+    setattr(SampleNumber, f'__r{_op}__', _number_operator(_op, True))
 for _op in 'lt le gt ge eq ne neg pos abs floor ceil'.split():
-    setattr(Number, f'__{_op}__', _number_operator(_op))
+    setattr(SampleNumber, f'__{_op}__', _number_operator(_op))
 
 
 # --- tensors -------------------------------------------------------------------------------------
 
 
-class Tensor(Dynamic, mx.nd.NDArray):
+class SampleTensor(Dynamic, mx.nd.NDArray):
     """What an NDArray of a sample is: its shape and dtype are known, its values are not.
 
     It is an NDArray to Python, so that arrays that are known leave arithmetic with it to it.
@@ -194,7 +194,7 @@ class Tensor(Dynamic, mx.nd.NDArray):
     ctx = context
 
     @property
-    def T(self) -> 'Tensor':
+    def T(self) -> 'SampleTensor':
         """Transposed."""
         return apply('transpose', self)
 
@@ -204,7 +204,7 @@ class Tensor(Dynamic, mx.nd.NDArray):
     def __iter__(self):
         return iter([self[i] for i in range(len(self))])
 
-    def __getitem__(self, key: Any) -> 'Tensor':
+    def __getitem__(self, key: Any) -> 'SampleTensor':
         index = basic_index(key, self.shape)
         if index is None:
             raise ProgramError(
@@ -215,7 +215,7 @@ class Tensor(Dynamic, mx.nd.NDArray):
         shape = index.shape or (1,)
         return self._view(taken if taken.shape == shape else apply('reshape', taken, shape=shape))
 
-    def _view(self, result: 'Tensor') -> 'Tensor':
+    def _view(self, result: 'SampleTensor') -> 'SampleTensor':
         """What shares memory with it, in eager Gluon."""
         self.shared = result.shared = True
         return result
@@ -225,38 +225,38 @@ class Tensor(Dynamic, mx.nd.NDArray):
             'an array is written into: make a new one, by mx.nd.concat, where or arithmetic'
         )
 
-    def reshape(self, *shape: Any, **keywords: Any) -> 'Tensor':
+    def reshape(self, *shape: Any, **keywords: Any) -> 'SampleTensor':
         """As of NDArrays."""
         if len(shape) == 1 and isinstance(shape[0], (tuple, list)):
             shape = tuple(shape[0])
         made = apply('reshape', self, shape=keywords.pop('shape', shape), **keywords)
         return self._view(made)
 
-    def transpose(self, *axes: Any) -> 'Tensor':
+    def transpose(self, *axes: Any) -> 'SampleTensor':
         """As of NDArrays."""
         if len(axes) == 1 and isinstance(axes[0], (tuple, list)):
             axes = tuple(axes[0])
         return apply('transpose', self, axes=axes)
 
-    def astype(self, dtype: Any, copy: bool = True) -> 'Tensor':
+    def astype(self, dtype: Any, copy: bool = True) -> 'SampleTensor':
         """As of NDArrays."""
         return apply('cast', self, dtype=np.dtype(dtype).name)
 
-    def copy(self) -> 'Tensor':
+    def copy(self) -> 'SampleTensor':
         """One that shares nothing."""
         return apply('identity', self)
 
-    def detach(self) -> 'Tensor':
+    def detach(self) -> 'SampleTensor':
         """Without gradients."""
         return self._view(apply('BlockGrad', self))
 
-    def as_in_context(self, _: Any) -> 'Tensor':
+    def as_in_context(self, _: Any) -> 'SampleTensor':
         """Itself: a program runs on one context."""
         return self
 
     as_in_ctx = as_in_context
 
-    def asscalar(self) -> Number:
+    def asscalar(self) -> SampleNumber:
         """The only element, as a number."""
         return self.builder.read(self)
 
@@ -268,16 +268,16 @@ def _method(name: str) -> Any:
     if hasattr(mx.sym.Symbol, name) and hasattr(mx.sym, name):
         return lambda self, *arguments, **keywords: apply(name, self, *arguments, **keywords)
 
-    def missing(self: Tensor) -> NoReturn:
+    def missing(self: SampleTensor) -> NoReturn:
         raise ProgramError(f'an array of the sample has no {name} in a program')
 
     return property(missing)
 
 
 for _name in dir(mx.nd.NDArray):
-    if _name not in vars(Tensor) and (_name[:1] != '_' or _name == '_slice'):
-        setattr(Tensor, _name, _method(_name))
-Tensor.handle = _method('handle')  # type: ignore[assignment]
+    if _name not in vars(SampleTensor) and (_name[:1] != '_' or _name == '_slice'):
+        setattr(SampleTensor, _name, _method(_name))
+SampleTensor.handle = _method('handle')
 _ARRAYS = {  # as NDArrays compute, of two arrays, with a number, and of a number with an array
     'add': ('broadcast_add', '_plus_scalar', '_plus_scalar'),
     'sub': ('broadcast_sub', '_minus_scalar', '_rminus_scalar'),
@@ -297,10 +297,10 @@ _ARRAYS = {  # as NDArrays compute, of two arrays, with a number, and of a numbe
 def _array_operator(op: str, swapped: bool) -> Callable:
     arrays, scalar, reverse = _ARRAYS[op]
 
-    def method(self: Tensor, other: Any) -> Any:
-        if isinstance(other, Number):
+    def method(self: SampleTensor, other: Any) -> Any:
+        if isinstance(other, SampleNumber):
             other = self.builder.give(other, self.dtype)
-        if isinstance(other, (Tensor, mx.nd.NDArray)):
+        if isinstance(other, (SampleTensor, mx.nd.NDArray)):
             pair = (other, self) if swapped else (self, other)
             return apply(arrays, *pair)
         if kind_of(other):
@@ -311,17 +311,17 @@ def _array_operator(op: str, swapped: bool) -> Callable:
 
 
 for _op, (_, _, _reverse) in _ARRAYS.items():
-    setattr(Tensor, f'__{_op}__', _array_operator(_op, False))
+    setattr(SampleTensor, f'__{_op}__', _array_operator(_op, False))
     if _reverse:
-        setattr(Tensor, f'__r{_op}__', _array_operator(_op, True))
-Tensor.__neg__ = lambda self: apply('negative', self)  # type: ignore[attr-defined]
-Tensor.__abs__ = lambda self: apply('abs', self)  # type: ignore[attr-defined]
+        setattr(SampleTensor, f'__r{_op}__', _array_operator(_op, True))
+SampleTensor.__neg__ = lambda self: apply('negative', self)
+SampleTensor.__abs__ = lambda self: apply('abs', self)
 
 
 def _in_place(op: str) -> Callable:
     computed = _array_operator(op, False)
 
-    def method(self: Tensor, other: Any) -> Any:
+    def method(self: SampleTensor, other: Any) -> Any:
         result = computed(self, other)
         if result is NotImplemented:
             return result
@@ -338,7 +338,7 @@ def _in_place(op: str) -> Callable:
 
 _SHOWN = {'add': '+', 'sub': '-', 'mul': '*', 'truediv': '/', 'mod': '%'}
 for _op in _SHOWN:
-    setattr(Tensor, f'__i{_op}__', _in_place(_op))
+    setattr(SampleTensor, f'__i{_op}__', _in_place(_op))
 
 
 def apply(op: str, *arguments: Any, **attributes: Any) -> Any:
@@ -348,7 +348,7 @@ def apply(op: str, *arguments: Any, **attributes: Any) -> Any:
             leaf
             for each in [*arguments, *attributes.values()]
             for leaf in (each if isinstance(each, (list, tuple)) else [each])
-            if isinstance(leaf, Tensor)
+            if isinstance(leaf, SampleTensor)
         ),
         None,
     )

@@ -1,4 +1,7 @@
-"""Runs cells that ``gluon_edbatch`` exported, in batches, without MXNet: NumPy is all it needs."""
+"""Runs cells and programs that ``gluon_edbatch`` exported, in batches, without MXNet.
+
+Cells need NumPy alone; the networks of programs are run by ONNX Runtime.
+"""
 
 from . import compiled
 from .compiled import load

@@ -57,6 +57,7 @@ cdef class CallLog:
     cdef public Py_ssize_t next_value
     cdef public list numbers, arrays
     cdef list _later
+    cdef Py_ssize_t _lengths_before
     @cython.locals(value=Value, ragged=Ragged)
     cdef Prefix follow(self, Prefix prefix, object arg)
     @cython.locals(value=Value, ragged=Ragged)

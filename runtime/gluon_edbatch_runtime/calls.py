@@ -284,6 +284,7 @@ class CallLog:
         self.numbers: List[float] = []
         self.arrays: List[np.ndarray] = []
         self._later: List[int] = []
+        self._lengths_before = 0  # of ragged arguments of earlier calls
 
     def follow(self, prefix, arg):
         """The prefix after an argument."""
@@ -329,12 +330,12 @@ class CallLog:
     def put_ragged(self, form, numbers):
         """The values of a ragged argument; where an operator needs one, one of zeros for none."""
         if not numbers and form.fills:
-            numbers = [self.zeros(form)]
+            numbers = [self.zeros(form, self.node_lengths.size - self._lengths_before)]
         self._later.extend(numbers)
         self.node_lengths.append(len(numbers))
 
-    def zeros(self, form):
-        """The number of a value of zeros; a recording has it."""
+    def zeros(self, form, place):
+        """The number of a value of zeros for a ragged argument; a recording has it."""
         raise NotImplementedError
 
     def finish(self, form):
@@ -343,6 +344,7 @@ class CallLog:
             for number in self._later:
                 self.node_args.append(number)
             self._later = []
+        self._lengths_before = self.node_lengths.size
         self.node_forms.append(form.index)
         self.node_ends.append(self.node_args.size)
         base = self.next_value

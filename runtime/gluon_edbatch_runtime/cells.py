@@ -64,6 +64,8 @@ class BundledCell(Cell):
                 rows = {leaf.rows for _, leaf in leaves if leaf is not None}
                 if len(rows) > 1:
                     raise RecordError(f'{self.name} got arguments of different rows: {rows}')
+                if kind.is_ragged and rows - {1}:
+                    raise RecordError(f'{self.name} got ragged values of several rows')
                 return kind.form(rows.pop() if rows else 1)
         shown = ', '.join(str(arg) if isinstance(arg, Value) else brief(arg) for arg in args)
         kinds = '; '.join(str(kind) for _, kind in self.types)
@@ -138,21 +140,7 @@ class Cells:
         return iter([self[name] for name in names])
 
 
-class LoadedCells(Cells):
-    """All cells of a bundle.
-
-    Attributes
-    ----------
-    scheduler : FSMScheduler
-        With the policy that was learned where it was exported.
-    """
-
-    def __init__(self, name: str, scheduler: FSMScheduler):
-        super().__init__(name)
-        self.scheduler = scheduler
-
-
-def load_cells(folder: Union[str, Path]) -> LoadedCells:
+def load_cells(folder: Union[str, Path]) -> Cells:
     """The cells of a bundle that ``gluon_edbatch.export_cells`` wrote.
 
     Everything is checked first; nothing of it is executed.
@@ -163,7 +151,7 @@ def load_cells(folder: Union[str, Path]) -> LoadedCells:
 
     Returns
     -------
-    LoadedCells
+    Cells
         With an attribute for each cell; those of a block within the model are attributes of an
         attribute of that name.
 
@@ -184,18 +172,18 @@ def load_cells(folder: Union[str, Path]) -> LoadedCells:
         ) from error
 
 
-def _loaded(bundle: Bundle) -> LoadedCells:
+def _loaded(bundle: Bundle) -> Cells:
     content = bundle.content
     policy = items_of(content, 'policy', dict)
     scheduler = FSMScheduler(policy_of(policy) if policy else None, learn=False)
-    loaded = LoadedCells(str(bundle.folder), scheduler)
+    loaded = Cells(str(bundle.folder))
     weights = [bundle.array(entry) for entry in items_of(content, 'weights', list)]
     cells = {
-        name: BundledCell(name, entry['children'])
+        name: BundledCell(name, items_of(entry, 'children', int))
         for name, entry in items_of(content, 'cells', dict).items()
     }
     for entry in items_of(content, 'types', list):
-        kind = _type(entry, weights, loaded)
+        kind = _type(entry, weights, scheduler)
         FORMS.add(kind)
         for name in entry['cells']:
             cells[name].types.append((entry['template'], kind))
@@ -204,20 +192,27 @@ def _loaded(bundle: Bundle) -> LoadedCells:
     return loaded
 
 
-def _type(entry: Dict[str, Any], weights: List[np.ndarray], loaded: LoadedCells) -> CellType:
+def _type(entry: Dict[str, Any], weights: List[np.ndarray], scheduler: FSMScheduler) -> CellType:
+    if any(each['kind'] not in ('rows', 'ragged') for each in entry['arguments']):
+        raise BundleError(f'{brief(entry["arguments"])} in the manifest are no arguments')
     arguments = [
         Argument(each['kind'], tuple(shape_of(each['row_shape'])), np.dtype(each['dtype']))
         for each in entry['arguments']
     ]
     outputs = [
-        Output(tuple(shape_of(each['row_shape'])), np.dtype(each['dtype']), each['factor'])
+        Output(
+            tuple(shape_of(each['row_shape'])),
+            np.dtype(each['dtype']),
+            items_of(each, 'factor', int),
+        )
         for each in entry['outputs']
     ]
     named = {name: weights[place] for name, place in entry['weights'].items()}
     ragged = {place for place, each in enumerate(arguments) if each.kind == 'ragged'}
     program = CellProgram(entry['nodes'], entry['heads'], named, ragged)
     nested = _nested(entry['results'])
-    return CellType(entry['name'], arguments, outputs, nested, program, entry['fills'], loaded)
+    fills = items_of(entry, 'fills', bool)
+    return CellType(entry['name'], arguments, outputs, nested, program, fills, scheduler)
 
 
 def _nested(template: Any) -> Any:

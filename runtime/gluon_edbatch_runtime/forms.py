@@ -59,8 +59,8 @@ class CellType:
     program : CellProgram
     fills : bool
         Whether a ragged argument without values is one of zeros.
-    bundle
-        Where it is from; None for what needs no bundle.
+    scheduler : Scheduler, optional
+        That of the bundle that it is from.
     """
 
     alone = False  # as graph/collect.py asks for it
@@ -73,11 +73,12 @@ class CellType:
         nested: Any,
         program: CellProgram,
         fills: bool = False,
-        bundle: Any = None,
+        scheduler: Any = None,
     ):
         self.stable_name, self.arguments, self.outputs = name, list(arguments), list(outputs)
-        self.nested, self.program, self.fills, self.bundle = nested, program, fills, bundle
-        self.of_many = sum(argument.kind != 'rows' for argument in arguments)
+        self.nested, self.program, self.fills, self.scheduler = nested, program, fills, scheduler
+        self.counted = [argument for argument in arguments if argument.kind != 'rows']
+        self.of_many = len(self.counted)
         self.is_ragged = any(argument.kind == 'ragged' for argument in arguments)
         self.serial = -1
         self.products: Dict[Any, Any] = {}  # see projections.py

@@ -11,6 +11,8 @@ from .forms import FORMS, CellType
 from .graph.collect import Calls
 from .graph.graph import expand, stable_argsort
 
+Writes = List[Tuple[tuple, List[Tuple[int, int]]]]
+
 
 class Read(NamedTuple):
     """How the batches of a type read an argument.
@@ -49,7 +51,7 @@ class Group(NamedTuple):
 
     type: CellType
     reads: List[Read]
-    writes: List[Tuple[tuple, List[Tuple[int, int]]]]
+    writes: Writes
     segments: Optional[List[Segments]]
     known: Dict[int, Any]
 
@@ -113,13 +115,13 @@ class Layout:
         self._sizes = [counts[by_batch == kind] for kind in range(len(types))]
         self._bounds = [np.concatenate([[0], sizes.cumsum()]) for sizes in self._sizes]
 
-    def write(self, row_of: np.ndarray) -> List[List[Tuple[tuple, List[Tuple[int, int]]]]]:
+    def write(self, row_of: np.ndarray) -> List[Writes]:
         """Give rows to all results, in the order of the batches; `row_of` is told by value."""
         totals = [
             np.add.reduceat(rows, cuts[:-1]).tolist() if len(rows) else []
             for rows, cuts in zip(self._rows, self._bounds)
         ]
-        writes: List[List[Tuple[tuple, List[Tuple[int, int]]]]] = [
+        writes: List[Writes] = [
             [((output.row_shape, output.dtype), []) for output in kind.outputs]
             for kind in self._types
         ]
@@ -166,12 +168,18 @@ class Layout:
             for place, kind in enumerate(self._types)
         ]
 
-    def _group(self, place, kind, row_of, rows, writes) -> Group:
+    def _group(
+        self, place: int, kind: CellType, row_of: np.ndarray, rows: np.ndarray, writes: Writes
+    ) -> Group:
+        """The batches of a type: where what they read lies. Arguments of one value come first
+        among those of a call, then the values of the others."""
         calls, nodes, cuts = self._calls, self._nodes[place], self._bounds[place]
-        begins, reads, segments = calls.offsets[nodes], [], None
+        begins, segments = calls.offsets[nodes], None
+        reads: List[Read] = []
         fixed = len(kind.arguments) - kind.of_many
         skipped, counted = 0, np.zeros(len(nodes), np.int64)
-        number, known = 0, None
+        number = 0
+        known: Optional[np.ndarray] = None
         for argument in kind.arguments:
             arena = (argument.row_shape, argument.dtype)
             if argument.kind == 'rows':
@@ -195,13 +203,18 @@ class Layout:
                 reads.append(_read(arena, row_of[values[order]], bounds))
         return Group(kind, reads, writes, segments, {})
 
-    def _of_rows(self, arena, first, counts, cuts) -> Read:
+    def _of_rows(
+        self, arena: tuple, first: np.ndarray, counts: np.ndarray, cuts: np.ndarray
+    ) -> Read:
+        """Of an argument that is one value of so many rows."""
         if len(counts) and counts.max() == 1 == counts.min():
             return _read(arena, first, cuts)
         ends = np.concatenate([[0], counts.cumsum()])
         return _read(arena, expand(first, counts), ends[cuts])
 
-    def _by_rank(self, place: int, lengths: np.ndarray):
+    def _by_rank(
+        self, place: int, lengths: np.ndarray
+    ) -> Tuple[np.ndarray, np.ndarray, List[Segments]]:
         """The order of values, call after call, by rank within each batch; where the values of a
         batch begin; and how many there are of each rank."""
         sizes, cuts = self._sizes[place], self._bounds[place]
@@ -213,9 +226,6 @@ class Layout:
         counts = np.bincount(keys, minlength=len(sizes) * max(most, 1)).reshape(len(sizes), -1)
         order = stable_argsort(keys, len(sizes) * max(most, 1))
         bounds = np.concatenate([[0], counts.sum(axis=1).cumsum()])
-        rows = self._rows[place]
-        if len(rows) and rows.max() > 1:
-            raise NotImplementedError('ragged arguments of values with several rows')
         segments = [
             Segments(size, [count for count in of_batch if count])
             for size, of_batch in zip(np.diff(cuts).tolist(), counts.tolist())
@@ -223,13 +233,17 @@ class Layout:
         return order, bounds, segments
 
 
-def _flat(arena, first, counts, lengths, cuts) -> Read:
+def _flat(
+    arena: tuple, first: np.ndarray, counts: np.ndarray, lengths: np.ndarray, cuts: np.ndarray
+) -> Read:
+    """Of an argument that is any number of values, one after the other."""
     ends = np.concatenate([[0], counts.cumsum()])
     of_calls = np.concatenate([[0], lengths.cumsum()])
     return _read(arena, expand(first, counts), ends[of_calls[cuts]])
 
 
 def _read(arena: tuple, rows: np.ndarray, bounds: np.ndarray) -> Read:
+    """Of these rows, with the batches marked of which they are neighbours."""
     breaks = np.zeros(len(rows) + 1, np.int64)
     if len(rows) > 1:
         (rows[1:] != rows[:-1] + 1).cumsum(out=breaks[1:-1])  # up to a row, and from it on

@@ -91,9 +91,7 @@ class OnnxHost:
         """An array of a sample's."""
         return array
 
-    def run(
-        self, run: RunNetwork, inputs: List[np.ndarray], samples: int
-    ) -> Sequence[np.ndarray]:
+    def run(self, run: RunNetwork, inputs: List[np.ndarray], samples: int) -> Sequence[np.ndarray]:
         """Results of a network."""
         network = self._graph.networks[run.network]
         if samples == 1 or network.batched:
@@ -102,7 +100,7 @@ class OnnxHost:
             self._call(
                 run,
                 [
-                    array[sample * spec.shape[0] : (sample + 1) * spec.shape[0]]  # type: ignore
+                    array[sample * spec.shape[0] : (sample + 1) * spec.shape[0]]
                     for array, spec in zip(inputs, network.inputs)
                 ],
             )

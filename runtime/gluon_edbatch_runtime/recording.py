@@ -107,6 +107,7 @@ class Recording(CallLog):
         self._arenas = Arenas()
         self._number_rows = np.zeros(0, np.int64)  # those of the user that have rows already
         self._array_rows: List[int] = []
+        self._filled = 0, 0  # numbers and arrays whose rows hold them
         self._zeros: Dict[tuple, int] = {}
         self._lock = threading.RLock()
 
@@ -120,9 +121,9 @@ class Recording(CallLog):
         """As ``graph/collect.py`` asks for it."""
         return FORMS.output_rows
 
-    def zeros(self, form: Form) -> int:
+    def zeros(self, form: Form, place: int) -> int:
         """See `CallLog`."""
-        kind = form.type.arguments[-1]
+        kind = form.type.counted[place]
         key = kind.row_shape, kind.dtype
         if key not in self._zeros:
             array = np.zeros((form.rows, *kind.row_shape), kind.dtype)
@@ -166,7 +167,7 @@ class Recording(CallLog):
         if not self.knows(value.number):
             self.evaluate()
         row = int(self.locations.row[value.number])
-        return self._arenas[value.store.arena].memory[row : row + value.store.rows]
+        return self._arenas[value.store.arena].memory[row : row + value.store.rows].copy()
 
     def knows(self, number: int) -> bool:
         """Whether a value was computed."""
@@ -251,9 +252,7 @@ class Recording(CallLog):
 
     def _place_given(self) -> None:
         """Rows for numbers and arrays that have none yet."""
-        known = len(self._number_rows)
-        more = len(self.numbers) - known
-        self._filled = known, len(self._array_rows)
+        more = len(self.numbers) - len(self._number_rows)
         if more:
             begin = self._arenas[NUMBER.arena].add(more)
             self._number_rows = np.concatenate([self._number_rows, begin + np.arange(more)])
@@ -262,12 +261,12 @@ class Recording(CallLog):
 
     def _fill_given(self) -> None:
         numbers, arrays = self._filled
-        if numbers < len(self.numbers):
-            begin = int(self._number_rows[numbers])
-            given = self.numbers[numbers:]
-            self._arenas[NUMBER.arena].memory[begin : begin + len(given)] = given
+        given = self.numbers[numbers:]
+        if given:
+            self._arenas[NUMBER.arena].memory[self._number_rows[numbers:]] = _exact(given)
         for array, row in zip(self.arrays[arrays:], self._array_rows[arrays:]):
             self._arenas[array.shape[1:], array.dtype].memory[row : row + len(array)] = array
+        self._filled = len(self.numbers), len(self.arrays)
 
     def _with_given(self) -> Tuple[np.ndarray, np.ndarray]:
         """First rows, and numbers of rows, by value; those of the user count from the end."""
@@ -323,10 +322,21 @@ def _rows(memory: np.ndarray, read: Read, number: int) -> np.ndarray:
     return memory.take(read.rows[begin:end], axis=0)
 
 
+_EXACT = 2**24  # up to it whole numbers are exact in single precision
 _UNTAUGHT = FSMScheduler(learn=False)
 
 
 def _scheduler_of(types: Sequence[CellType]) -> Scheduler:
     """That of the one bundle that these types are from."""
-    bundles = {kind.bundle for kind in types if kind.bundle is not None}
-    return bundles.pop().scheduler if len(bundles) == 1 else _UNTAUGHT
+    found = {kind.scheduler for kind in types if kind.scheduler is not None}
+    return found.pop() if len(found) == 1 else _UNTAUGHT
+
+
+def _exact(numbers: List[float]) -> np.ndarray:
+    """Numbers of the user in single precision."""
+    found = np.array(numbers, np.float64)
+    if np.abs(found).max() > _EXACT:
+        wrong = [each for each in numbers if type(each) is int and abs(each) > _EXACT]
+        if wrong:
+            raise RecordError(f'{wrong[0]} is not exact in single precision: give it as an array')
+    return found

@@ -17,9 +17,11 @@ WORDS, RELATIONS = 9, 4
 
 
 def graphs():
-    """The root, which is no dependent, stands first, in between, last and alone. No graph has a word
-    twice: neighbours would be equal, and a maximum has its gradient where rounding says, as MXNet
-    may give equal rows of a matrix other last digits."""
+    """The root, which is no dependent, stands first, in between, last and alone.
+
+    No graph has a word twice: neighbours would be equal, and a maximum has its gradient where
+    rounding says, as MXNet may give equal rows of a matrix other last digits.
+    """
     generator = np.random.RandomState(0)
     return [
         Graph(

@@ -1,6 +1,8 @@
 """Cells that leave MXNet: the same functions on the cells of a bundle, in one process."""
 
 import json
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import exported
 import lattice.encode
@@ -176,6 +178,53 @@ def test_cells_of_any_number_of_values(name, runtime, tmp_path):
     assert scope.batches == 1
 
 
+TREE_CELLS = {
+    'child-sum lstm': edb.rnn.ChildSumTreeLSTMCell(4, input_size=4),
+    'n-ary lstm': edb.rnn.NaryTreeLSTMCell(4, input_size=4),
+    'child-sum gru': edb.rnn.TreeGRUCell(4, input_size=4),
+}
+
+
+@pytest.mark.parametrize('name', TREE_CELLS)
+def test_tree_cells(name, runtime, tmp_path):
+    """With arrays as inputs, and as states of children that are there already."""
+    net, given = Net(TREE_CELLS[name]), rows(8)
+    pairs = name.endswith('lstm')
+    known = (given[6], given[7]) if pairs else given[6]
+
+    def calls(cell):
+        leaves = [cell(x, []) for x in given[:3]]
+        inner = cell(given[3], leaves[:2])
+        return [*leaves, inner, cell(given[4], [leaves[2], inner]), cell(given[5], [known, known])]
+
+    expected = export(net, lambda: calls(net.cell), tmp_path)
+    cells = runtime.load_cells(tmp_path / 'bundle')
+    with runtime.batching():
+        values = calls(cells.cell)
+    compare(runtime.forward(values), edb.forward(expected))
+
+
+@pytest.mark.parametrize('kind', (gluon.rnn.LSTMCell, gluon.rnn.GRUCell, gluon.rnn.RNNCell))
+def test_cells_of_gluon(kind, runtime, tmp_path):
+    net, given = Net(kind(4, input_size=4)), rows(5)
+
+    def calls(cell):
+        states, found = (
+            [np.zeros((1, 4), np.float32)] * (2 if kind is gluon.rnn.LSTMCell else 1),
+            [],
+        )
+        for x in given:
+            output, states = cell(x, states)
+            found.append(output)
+        return found
+
+    expected = export(net, lambda: calls(net.cell), tmp_path)
+    cells = runtime.load_cells(tmp_path / 'bundle')
+    with runtime.batching():
+        values = calls(cells.cell)
+    compare(runtime.forward(values), edb.forward(expected))
+
+
 def word_net(width=4):
     class Words(gluon.Block):
         def __init__(self):
@@ -274,6 +323,72 @@ def test_operators_on_values(runtime, tmp_path):
     compare(runtime.forward(values), edb.forward(expected))
     assert scope.batches == 9
     np.testing.assert_allclose(values[0] + values[1], np.add(*map(np.asarray, values[:2])))
+
+
+def test_what_was_read_is_the_users(runtime, words):
+    _, cells, expected = words
+    with runtime.batching():
+        _, states = cells.cell(cells.embed(1), [np.zeros((1, 4), np.float32)] * 2)
+        states[0].asnumpy()[:] = 7
+        _, states = cells.cell(cells.embed(2), states)
+        h, _ = cells.cell(cells.embed(3), states)
+        np.testing.assert_allclose(cells.scores(h), expected[0][2:], atol=1e-6)
+
+
+def test_a_scope_goes_on_after_a_failure(runtime, words):
+    _, cells, expected = words
+    with runtime.batching():
+        bad = cells.embed(99)
+        with pytest.raises(runtime.BatchError, match='no row of a table'):
+            bad.asnumpy()
+        value = sentence(cells, SENTENCES[0], runtime.concat)
+        (found,) = runtime.forward([value])
+        np.testing.assert_allclose(found, expected[0], atol=1e-6)
+
+
+def test_whole_numbers_that_are_not_exact(runtime, words):
+    _, cells, _ = words
+    with runtime.batching():
+        value = cells.embed(2**24 + 1)
+    with pytest.raises(runtime.RecordError, match='16777217 is not exact'):
+        value.asnumpy()
+
+
+@pytest.mark.parametrize('room', (1, 4, 9))
+def test_products_that_are_more_than_there_is_room_for(room, runtime, words, monkeypatch):
+    _, cells, expected = words
+    projections = sys.modules[f'{runtime.__name__}.projections']
+    monkeypatch.setattr(projections, '_MOST_BYTES', room * 16 * 4)
+    for each, wanted in [*zip(SENTENCES, expected)] * 2:
+        with runtime.batching():
+            value = sentence(cells, each, runtime.concat)
+        np.testing.assert_allclose(value, wanted, atol=1e-6)
+
+
+def test_two_bundles_in_one_scope(runtime, words, tmp_path):
+    _, cells, expected = words
+    others = runtime.load_cells(tmp_path / 'bundle')
+    with runtime.batching() as scope:
+        values = [
+            sentence(model, each, runtime.concat) for model in (cells, others) for each in SENTENCES
+        ]
+    for found, wanted in zip(runtime.forward(values), expected * 2):
+        np.testing.assert_allclose(found, wanted, atol=1e-6)
+    assert scope.batches == 2 * (1 + 5 + 1) + 1
+
+
+def test_threads_share_cells(runtime, words):
+    _, cells, expected = words
+
+    def run(_):
+        with runtime.batching():
+            values = [sentence(cells, each, runtime.concat) for each in SENTENCES]
+        return runtime.forward(values)
+
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(run, range(40)):
+            for one, wanted in zip(found, expected):
+                np.testing.assert_allclose(one, wanted, atol=1e-6)
 
 
 def test_an_exception_makes_values_void(runtime, words):
@@ -379,6 +494,7 @@ DAMAGES = {
     'an input': lambda content: content['types'][0]['nodes'][-1].update(inputs=[[99, 0]]),
     'a weight': lambda content: content['types'][0]['weights'].update(x=99),
     'a result': lambda content: content['types'][0].update(heads=[[99, 0]]),
+    'a kind of argument': lambda content: content['types'][0]['arguments'][0].update(kind='x'),
     'a policy': lambda content: content.update(policy={'format': 'another'}),
 }
 

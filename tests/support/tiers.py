@@ -14,6 +14,7 @@ FAST = {
     'other ways to call': 'fold fold_unroll fold_programs reuse concurrent',
     'what is said': 'explain visualize debug public_surface judged_in_float64',
     'found from outside': 'faults interrupts',
+    'without MXNet': 'bundle exported',
     'examples': 'example_data example_words example_spans example_metrics example_checkpoint',
     'the tests': 'suite',
 }

@@ -1,8 +1,8 @@
 """The nine networks of example/dynamic as programs: exported, compared, and timed in turns.
 
-python scripts/programs.py write DIR [--data DATA]      # where gluon_edbatch is
-python scripts/programs.py check DIR                    # where gluon_edbatch_runtime is
-python scripts/programs.py speed [--other PYTHON]       # both: PYTHON is that of the latter
+python scripts/exported_programs.py write DIR [--data DATA]      # where gluon_edbatch is
+python scripts/exported_programs.py check DIR                    # where gluon_edbatch_runtime is
+python scripts/exported_programs.py speed [--other PYTHON]       # both: PYTHON is that of the latter
 
 Networks are not trained: thresholds are chosen so that samples part at as many branches as can be.
 """

@@ -1,1 +1,0 @@
-"""Programs that branch over values, and the machine that regroups samples at each branch."""
