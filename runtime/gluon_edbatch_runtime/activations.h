@@ -51,8 +51,8 @@ static inline __attribute__((always_inline)) float edb_one_tanh(float x) {
 
 /* `x` and `y` are the same rows or none that overlap. */
 EDB_CLONES
-static void edb_sigmoid(const float *x, ptrdiff_t x_step, float *y, ptrdiff_t y_step, ptrdiff_t rows,
-                        ptrdiff_t columns) {
+static void edb_sigmoid(const float *x, ptrdiff_t x_step, float *y, ptrdiff_t y_step,
+                        ptrdiff_t rows, ptrdiff_t columns) {
   for (ptrdiff_t row = 0; row < rows; ++row) {
     const float *from = x + row * x_step;
     float *to = y + row * y_step;
