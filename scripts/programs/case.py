@@ -210,7 +210,7 @@ def same(where: str, expected: Any, got: Any, tolerance: float = _TOLERANCE) -> 
     if isinstance(expected, mx.nd.NDArray):
         _same_arrays(where, expected, got, tolerance)
     elif isinstance(expected, (list, tuple)):
-        if type(got) is not type(expected) or len(got) != len(expected):
+        if _form(got) != _form(expected) or len(got) != len(expected):
             raise Difference(f'{where}: {_brief(expected)} became {_brief(got)}')
         for place, pair in enumerate(zip(expected, got)):
             same(f'{where}[{place}]', *pair, tolerance)
@@ -229,6 +229,12 @@ def same(where: str, expected: Any, got: Any, tolerance: float = _TOLERANCE) -> 
             raise Difference(f'{where}: {expected} became {got}')
     elif expected != got:
         raise Difference(f'{where}: {expected} became {got}')
+
+
+def _form(value: Any) -> Any:
+    """A list or tuple's type; a namedtuple of a program that was loaded has a class of its own."""
+    kind = type(value)
+    return (kind.__name__, kind._fields) if hasattr(kind, '_fields') else kind
 
 
 def _same_arrays(where: str, expected: Any, got: Any, tolerance: float = _TOLERANCE) -> None:
