@@ -330,7 +330,7 @@ def _gradients(net: gluon.Block, run: Callable[[], List[Any]]) -> Optional[Dict[
     try:
         with autograd.record(train_mode=False):
             total = sum([_weighted(result) for result in run()])
-        total.backward()
+        total.backward(train_mode=False)  # or BatchNorm has the gradient of a training batch
     except (mx.base.MXNetError, AttributeError):
         return None
     return {
