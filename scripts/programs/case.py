@@ -35,6 +35,14 @@ SAME, REFUSED, NEAR, DIFFERS, EAGER_FAILS, DIED = (
 )
 
 
+EAGER, PROGRAM = 'eager', 'program'
+Say = Callable[[str], None]
+
+
+def _silent(_: str) -> None:
+    pass
+
+
 class Outcome(NamedTuple):
     """What came of a case.
 
@@ -82,11 +90,11 @@ class Difference(Exception):
     """Two results are not the same."""
 
 
-def run_case(seed: int, number: int) -> Outcome:
-    """Draw, compile, compare."""
+def run_case(seed: int, number: int, say: Say = _silent) -> Outcome:
+    """Draw, compile, compare; `say` is called with who computes: the process may not survive."""
     program = Writer(f'{seed} {number}').program()
     with tempfile.TemporaryDirectory() as folder:
-        how, why, facts = judged(program, Path(folder), number)
+        how, why, facts = judged(program, Path(folder), number, say)
     facts['depth'] = depth(program.source)
     return Outcome(number, how, why, dict(constructs(program.source)), facts)
 
@@ -96,7 +104,9 @@ def constructs_of(seed: int, number: int) -> Dict[str, int]:
     return dict(constructs(Writer(f'{seed} {number}').program().source))
 
 
-def judged(program: Program, folder: Path, number: int) -> Tuple[str, str, Dict[str, float]]:
+def judged(
+    program: Program, folder: Path, number: int, say: Say = _silent
+) -> Tuple[str, str, Dict[str, float]]:
     """What comes of a program, why, and facts about it."""
     facts: Dict[str, float] = {}
     module = loaded(program.source, folder)
@@ -123,7 +133,7 @@ def judged(program: Program, folder: Path, number: int) -> Tuple[str, str, Dict[
     facts.update(_facts(compiled))
     why = _compared(net, compiled, samples, expected, facts)
     if not why and number % 2 == 0:
-        why = _compared_gradients(net, compiled, samples, facts)
+        why = _compared_gradients(net, compiled, samples, facts, say)
     if not why and number % 4 == 1:
         why = _compared_when_loaded(compiled, folder, samples, expected)
         facts['loaded'] = 1
@@ -210,7 +220,7 @@ def same(where: str, expected: Any, got: Any, tolerance: float = _TOLERANCE) -> 
     if isinstance(expected, mx.nd.NDArray):
         _same_arrays(where, expected, got, tolerance)
     elif isinstance(expected, (list, tuple)):
-        if type(got) is not type(expected) or len(got) != len(expected):
+        if _form(got) != _form(expected) or len(got) != len(expected):
             raise Difference(f'{where}: {_brief(expected)} became {_brief(got)}')
         for place, pair in enumerate(zip(expected, got)):
             same(f'{where}[{place}]', *pair, tolerance)
@@ -229,6 +239,12 @@ def same(where: str, expected: Any, got: Any, tolerance: float = _TOLERANCE) -> 
             raise Difference(f'{where}: {expected} became {got}')
     elif expected != got:
         raise Difference(f'{where}: {expected} became {got}')
+
+
+def _form(value: Any) -> Any:
+    """A list or tuple's type; a namedtuple of a program that was loaded has a class of its own."""
+    kind = type(value)
+    return (kind.__name__, kind._fields) if hasattr(kind, '_fields') else kind
 
 
 def _same_arrays(where: str, expected: Any, got: Any, tolerance: float = _TOLERANCE) -> None:
@@ -282,11 +298,15 @@ def _compared_when_loaded(
 # --- gradients -----------------------------------------------------------------------------------
 
 
-def _compared_gradients(net: gluon.Block, compiled: Any, samples: List[Any], facts: Dict) -> str:
+def _compared_gradients(
+    net: gluon.Block, compiled: Any, samples: List[Any], facts: Dict[str, float], say: Say
+) -> str:
     """What differs in those of all parameters, summed over samples."""
+    say(EAGER)  # whose backward ends the process now and then
     wanted = _gradients(net, lambda: [net(*sample) for sample in samples])
     if wanted is None:  # arrays changed in place, or nothing that has a gradient
         return ''
+    say(PROGRAM)
     facts['gradients'] = 1
     try:
         got = _gradients(net, lambda: compiled(samples))
@@ -310,7 +330,7 @@ def _gradients(net: gluon.Block, run: Callable[[], List[Any]]) -> Optional[Dict[
     try:
         with autograd.record(train_mode=False):
             total = sum([_weighted(result) for result in run()])
-        total.backward()
+        total.backward(train_mode=False)  # or BatchNorm has the gradient of a training batch
     except (mx.base.MXNetError, AttributeError):
         return None
     return {

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Callable, Deque, Iterable, Iterator, List, Optional
 
-from .case import DIED, Outcome, constructs_of
+from .case import DIED, EAGER, EAGER_FAILS, PROGRAM, Outcome, constructs_of
 
 # Seconds without a word: a program whose compilation takes so long on a busy machine does not end.
 TIMEOUT = 120.0
@@ -52,9 +52,13 @@ def _outcomes(seed: int, numbers: List[int]) -> Iterator[Outcome]:
     while left:
         process = _started(seed, left)
         try:
+            who = PROGRAM
             for line in _lines(process):
-                left.popleft()
-                yield Outcome(**json.loads(line))
+                answer = json.loads(line)
+                who = answer.get('who', PROGRAM)
+                if 'number' in answer:
+                    left.popleft()
+                    yield Outcome(**answer)
         finally:
             ended = process.poll()
             process.kill()
@@ -63,7 +67,8 @@ def _outcomes(seed: int, numbers: List[int]) -> Iterator[Outcome]:
         if left:
             number = left.popleft()
             why = 'it does not end' if ended is None else f'the process ended with {ended}'
-            yield Outcome(number, DIED, why, constructs_of(seed, number), {})
+            how = EAGER_FAILS if who == EAGER else DIED
+            yield Outcome(number, how, why, constructs_of(seed, number), {})
 
 
 def _started(seed: int, numbers: Iterable[int]) -> subprocess.Popen:
