@@ -38,16 +38,17 @@ from .states import (
 from .values import Dynamic, KnownNumber, SampleNumber, SampleTensor
 
 MOST_BLOCKS = 10_000
-MOST_VALUES = 500_000  # that all blocks take: a list that grows for ever has them sooner
+MOST_VALUES = 500_000  # in all states: a list that grows for ever has them sooner
 MOST_CALLS = 100  # in each other
 _TOO_DEEP = (
     f'more than {MOST_CALLS} calls are in each other: a function that calls itself has to end by '
     f'something that is known, such as a depth that it is given; where only values end it, use '
     f'gluon_edbatch.batching'
 )
+MOST_ROUNDS = 40  # in which a list may grow before numbers that could bound it have to be known
 _TOO_MANY = (
-    f'more than {MOST_BLOCKS} blocks, or {MOST_VALUES} values that they take: something that is no '
-    f'number differs each time that a loop begins again, such as a list that grows, and only '
+    f'more than {MOST_BLOCKS} blocks, or {MOST_VALUES} values in their states: something that is '
+    f'no number differs each time that a loop begins again, such as a list that grows, and only '
     f'values end the loop. Give it a bound that is known: for _ in range(bound)'
 )
 
@@ -136,6 +137,9 @@ class _PendingState(NamedTuple):
     widened: FrozenSet[Path]
     origins: List[FrozenSet[Any]]  # of its values, if they are numbers;
     shared: List[bool]  # whether they are shared, if they are tensors
+    where: Where
+    size: int  # how many values it has, known ones, too
+    grown: int  # how often there were more than the last time that it was here
     parent: int  # the block that leads here first, -1 for the first
     branched: bool  # whether a value decided to come here
 
@@ -185,13 +189,33 @@ class _Specialiser:
             self._share(where, taken.paths, shared, self._pending[number].shared)
         else:
             number = self._number_of[taken.key] = len(self._pending)
-            self._values += len(taken.values)
+            self._values += taken.size
             origins = [
                 value.origins if isinstance(value, SampleNumber) else frozenset([(where, path)])
                 for value, path in zip(taken.values, taken.paths)
             ]
-            self._pending.append(_PendingState(state, widened, origins, shared, parent, branched))
+            grown = self._grown(where, taken.size, origins, parent)
+            self._pending.append(
+                _PendingState(
+                    state, widened, origins, shared, where, taken.size, grown, parent, branched
+                )
+            )
         return number, taken.values
+
+    def _grown(self, where: Where, size: int, origins: List[FrozenSet[Any]], parent: int) -> int:
+        """How often a loop began again with more values than before. A number that counts as one
+        might be what bounds it: it has to be known then."""
+        while parent >= 0 and self._pending[parent].where != where:
+            parent = self._pending[parent].parent
+        if parent < 0:
+            return 0
+        before = self._pending[parent]
+        grown = before.grown + (size > before.size)
+        if grown >= MOST_ROUNDS:
+            bounds = frozenset().union(*origins) - self._decided.known
+            if bounds:
+                raise KnownNumber(bounds)
+        return grown
 
     def _share(self, where: Where, paths: List[Path], now: List[bool], before: List[bool]) -> None:
         """What one way shares counts as shared on all."""
@@ -236,7 +260,7 @@ class _Specialiser:
 
     def _block(self, number: int) -> Draft:
         """Run a state until a value decides, or until ways may meet."""
-        state, widened, origins, shared, _, _ = self._pending[number]
+        state, widened, origins, shared, *_ = self._pending[number]
         values = take_apart(state, self._foreign, widened).values
         block = state[-1].block
         line = block.statements[0].line if block.statements else block.end.line

@@ -74,11 +74,14 @@ class Taken(NamedTuple):
         values among them.
     paths : list of tuple
         Where they are.
+    size : int
+        How many values there are in all, known ones and those that are there again, too.
     """
 
     key: Tuple
     values: List[Any]
     paths: List[Path]
+    size: int
 
 
 def take_apart(state: State, foreign: AbstractSet[int], widened: FrozenSet[Path]) -> Taken:
@@ -98,7 +101,7 @@ def take_apart(state: State, foreign: AbstractSet[int], widened: FrozenSet[Path]
             for depth, each in enumerate(state)
         ]
     )
-    return Taken(key, walk.values, walk.paths)
+    return Taken(key, walk.values, walk.paths, walk.size)
 
 
 def rebuilt(
@@ -132,11 +135,13 @@ class _StateWalk:
     def __init__(self, foreign: AbstractSet[int], widened: FrozenSet[Path]):
         self.values: List[Any] = []
         self.paths: List[Path] = []
+        self.size = 0
         self._foreign, self._widened = foreign, widened
         self._seen: Dict[int, int] = {}
 
     def items(self, items: Sequence[Tuple[Any, Any]], path: Path) -> Iterator[Any]:
         """What Python knows of several values."""
+        self.size += len(items)
         for place, value in items:
             yield place, self._value(value, (*path, place))
 

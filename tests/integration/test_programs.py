@@ -356,6 +356,22 @@ def grows(net, x):
     return kept
 
 
+def grows_by_a_count(net, x):
+    rows, count = [x], 0
+    while True:
+        count += 1
+        if count > 2 or x.sum().asscalar() > 2:
+            break
+        if x.max().asscalar() > 0.5:
+            rows.append(x)
+    return rows
+
+
+def test_a_count_that_bounds_a_list_is_known():
+    program = assert_is_eager(initialized(Written(grows_by_a_count)), drawn(12))
+    assert int(str(program).split()[0]) < 20
+
+
 def test_a_list_that_grows_without_a_bound(monkeypatch):
     monkeypatch.setattr('gluon_edbatch.program.specialise.MOST_BLOCKS', 200)
     with pytest.raises(edb.ProgramError, match='give it a bound|Give it a bound'):
