@@ -136,7 +136,7 @@ def test_inference_only(run, tmp_path):
     assert figures(out) == figures(trained) != []
     status, out, _ = run('--mode', 'infer', '--report', '--explain')
     assert status == 0 and 'a fresh network' in out and 'Similarity' in out
-    assert 'model.py:' in out and '- dependencies: ' in out
+    assert 'tree_lstm/encode.py:' in out and '- dependencies: ' in out
     status, out, _ = run('--inference-only', '--report', '--explain', '--unbatched')
     assert status == 0 and 'no report' in out and 'no explanation' in out
 
