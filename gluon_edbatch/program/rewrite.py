@@ -27,6 +27,7 @@ from typing import (
 )
 
 from ..errors import ProgramError
+from .subscripts import unwrapped, wrapped
 
 # Functions that rewritten code calls; no name in Python has a point in it.
 NOT, IN, ITEMS, MORE, ITEM, OWN = '.not', '.in', '.items', '.more', '.item', '.own'
@@ -174,6 +175,7 @@ def flow_of(function: FunctionType) -> Flow:
             placed=True,
         )
     ast.increment_lineno(definition, first - 1)
+    definition = unwrapped(definition)
     rewriter = _FunctionRewriter(file)
     return Flow(function, file, rewriter.run(definition), rewriter.places)
 
@@ -269,7 +271,7 @@ class _FunctionRewriter:
             if isinstance(node, (ast.expr, ast.stmt)):
                 node.lineno = node.end_lineno = self._line
                 node.col_offset = node.end_col_offset = 0
-        code = compile(ast.Module([statement], []), self._file, 'exec')
+        code = compile(wrapped(ast.Module([statement], [])), self._file, 'exec')
         self._block.statements.append(
             Statement(code, frozenset(reads), frozenset(writes), self._line)
         )
