@@ -40,9 +40,9 @@ _OPS: Dict[str, Any] = {
     'tanh': np.tanh,
 }
 _WHOLE = frozenset('int round floor ceil'.split())
-_ARITHMETIC = frozenset('add sub mul truediv floordiv mod pow neg pos abs'.split())
+ARITHMETIC = frozenset('add sub mul truediv floordiv mod pow neg pos abs'.split())
 _LARGEST = 2.0**63
-_COMPARED = frozenset('lt le gt ge eq ne'.split())
+COMPARED = frozenset('lt le gt ge eq ne'.split())
 
 
 def calculate(step: Calculate, operands: List[Any], count: int) -> np.ndarray:
@@ -58,14 +58,14 @@ def calculate(step: Calculate, operands: List[Any], count: int) -> np.ndarray:
         first, second = operands
         chosen = second > first if op == 'max' else second < first
         return np.where(chosen, second, first)
-    if op in _ARITHMETIC:
+    if op in ARITHMETIC:
         operands = [np.multiply(each, 1) if _is_bool(each) else each for each in operands]
     wrong = _fault(op, operands)
     if wrong:
         raise ProgramError(f'{step.line}\n  {wrong}')
     with np.errstate(all='ignore'):
         made = np.asarray(_OPS[op](*operands))
-        if made.dtype == np.int64 and op in _ARITHMETIC:
+        if made.dtype == np.int64 and op in ARITHMETIC:
             _check_size(step, _OPS[op](*[np.asarray(each, np.float64) for each in operands]))
         if op in _WHOLE:
             _check_size(step, made)
@@ -77,7 +77,7 @@ def _fault(op: str, operands: List[Any]) -> str:
     """What Python has an error for, or no number of these kinds."""
     if op in ('truediv', 'floordiv', 'mod') and not np.all(operands[1]):
         return 'a number is divided by zero'
-    if op in _COMPARED and any([np.isnan(each).any() for each in operands]):
+    if op in COMPARED and any([np.isnan(each).any() for each in operands]):
         return 'what is compared is not a number (NaN)'
     if op in _WHOLE and not np.isfinite(operands[0]).all():
         return 'no integer can be made of NaN or infinity'

@@ -8,6 +8,7 @@ from typing import Any, Callable, FrozenSet, NoReturn, Tuple
 import mxnet as mx
 import numpy as np
 
+from ..branching.calculate import ARITHMETIC, COMPARED
 from ..errors import ProgramError
 from ..record.indexing import basic_index
 
@@ -101,23 +102,19 @@ def _wider(*kinds: str) -> str:
     return 'float' if 'float' in kinds else 'int'
 
 
-_ARITHMETIC = frozenset('add sub mul truediv floordiv mod pow neg pos abs'.split())
-_COMPARED = frozenset('lt le gt ge eq ne'.split())
-
-
 def calculated(op: str, *operands: Any) -> Any:
     """A number computed of numbers, of which at least one is a `SampleNumber`."""
     kinds = [kind_of(each) for each in operands]
     if '' in kinds:
         return NotImplemented
-    if op in _ARITHMETIC and set(kinds) == {'bool'}:
+    if op in ARITHMETIC and set(kinds) == {'bool'}:
         raise ProgramError(
             'arithmetic of truth values alone, of which Python and NumPy (whose numbers asscalar() '
             'gives) make other things: write int(a) + int(b)'
         )
     if op == 'pow' and 'float' not in kinds and type(operands[1]) is int and operands[1] < 0:
         return calculated('pow', calculated('float', operands[0]), operands[1])
-    if op in _COMPARED or op == 'not':
+    if op in COMPARED or op == 'not':
         kind = 'bool'
     elif op in ('truediv', 'float', 'sqrt', 'exp', 'log', 'tanh'):
         kind = 'float'
