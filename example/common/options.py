@@ -171,6 +171,7 @@ def _parser(task: Type[Task]) -> argparse.ArgumentParser:
     task.add_options(data, model)
     running = parser.add_argument_group('how it runs')
     _add_run_options(running, task.units)
+    task.add_run_options(running)
     if task.batched:
         _add_scope_options(running)
     else:

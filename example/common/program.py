@@ -28,6 +28,8 @@ def run_program(task: Type[Task], arguments: Optional[Sequence[str]] = None) -> 
             print(run.scope.report() if run.scope else 'nothing was batched: no report')
         if options.explain:
             print(run.scope.explain() if run.scope else 'nothing was batched: no explanation')
+        for line in run.task.conclude(run.net):
+            print(line, flush=True)
     except (DataError, OptionError, CheckpointError, OSError, FloatingPointError) as error:
         print(f'train.py: {error}', file=sys.stderr)
         return 1

@@ -3,7 +3,7 @@
 import argparse
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any, ClassVar, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, ClassVar, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 from mxnet import gluon
@@ -77,6 +77,10 @@ class Task(ABC):
     def add_options(cls, data, model) -> None:
         """Add the task's own options to two groups of an `argparse.ArgumentParser`."""
 
+    @classmethod
+    def add_run_options(cls, running) -> None:
+        """Add those that say how it runs to their group."""
+
     @abstractmethod
     def __init__(self, options: argparse.Namespace, state: Optional[Dict[str, Any]] = None):
         """Read the data, with the vocabularies of `state` if it is given."""
@@ -123,6 +127,10 @@ class Task(ABC):
     @abstractmethod
     def describe(self) -> str:
         """What the program says of vocabulary and model when it starts."""
+
+    def conclude(self, net: gluon.Block) -> Iterator[str]:
+        """Do what else the options ask for with the trained model, and tell of it, line by line."""
+        return iter(())
 
 
 class Objective(edb.AutoBatchMixin, gluon.Block):

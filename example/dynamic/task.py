@@ -10,6 +10,7 @@ from common.task import Task
 from mxnet import gluon
 from torchfold.data import LAYOUT
 
+from .compiled import HOSTS, host_of, run_compiled
 from .data import images_of, read_splits
 from .network import DynamicNetwork
 from .networks import NETWORKS, SAMPLE, build, draw_samples
@@ -66,11 +67,33 @@ class DynamicTask(Task):
                 help=f'images of {split} (default: {default})',
             )
 
+    @classmethod
+    def add_run_options(cls, running) -> None:
+        running.add_argument(
+            '--compile',
+            action='store_true',
+            help='at the end, run the test images through the compiled program, together, and '
+            'compare with one by one',
+        )
+        running.add_argument(
+            '--export',
+            metavar='FOLDER',
+            help='write the compiled program there, for hosts with MXNet or without (with '
+            '--compile)',
+        )
+        running.add_argument(
+            '--host',
+            choices=list(HOSTS),
+            help='what runs it: MXNet, or ONNX Runtime and NumPy, each by what was exported '
+            '(default: MXNet, without exporting; with --compile)',
+        )
+
     def __init__(self, options, state=None):
         self.options = options
         self.samples = {}
         if options.threshold is not None and NETWORKS[options.network].canvases:
             raise OptionError(f'--threshold: {options.network} says words until the end symbol')
+        host_of(options.host)  # told before anything is trained
         for split, digits in read_splits(options.data).items():
             count = getattr(options, f'{split}_images') or _COUNTS[split]
             self.samples[split] = draw_samples(options.network, digits, split, count)
@@ -108,3 +131,8 @@ class DynamicTask(Task):
 
     def describe(self) -> str:
         return f'{self.options.network}, at most {self._most} {self._units}'
+
+    def conclude(self, net):
+        options = self.options
+        if options.compile or options.export or options.host:
+            yield from run_compiled(self, net, options)

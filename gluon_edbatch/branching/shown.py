@@ -66,8 +66,10 @@ class ProgramReport:
             lines.append(f'  {line:<{width}}  true {then:6d}  false {other:6d}')
         for (line, _), count in Counter([(line, 0) for line, _ in self.near]).items():
             lines.append(f'  {line}: {count} times as good as equal, rounding may have decided')
-        found = ', '.join([f'{name} {count}' for name, count in self.effects.items() if count])
-        return '\n'.join(lines + [f'taken away when it was made: {found or "nothing"}'])
+        if self.effects:  # of a program that was read, nothing is known of how it was made
+            found = ', '.join([f'{name} {count}' for name, count in self.effects.items() if count])
+            lines.append(f'taken away when it was made: {found or "nothing"}')
+        return '\n'.join(lines)
 
 
 def shown(graph: ProgramGraph) -> str:

@@ -1,17 +1,23 @@
 """Networks whose path depends on values: their paths, their losses, canvases, and the program."""
 
+import sys
+
 import mxnet as mx
 import numpy as np
 import pytest
 from common import checkpoint as checkpoints
 from dynamic.blockdrop import _reward
 from dynamic.canvas import END, LONGEST, SIDE, WORDS, caption_text, draw_canvases
+from dynamic.compiled import likeness
 from dynamic.data import images_of, read_splits
 from dynamic.network import ALWAYS, NEVER
 from dynamic.networks import NETWORKS, SAMPLE, build, draw_samples, samples
 from dynamic.task import Figures
 from dynamic.train import main
 from mxnet import autograd, gluon
+
+import gluon_edbatch as edb
+from support.runtime import import_runtime
 
 CRITERION = gluon.loss.SoftmaxCrossEntropyLoss()
 EXITS = ['mobilenet', 'vgg', 'resnet', 'wideresnet']
@@ -331,6 +337,82 @@ def test_wrong_options(capsys):
     for unknown in (['--hidden', '3'], ['--scheduler', 'fsm'], ['--network', 'alexnet']):
         with pytest.raises(SystemExit, match='2'):
             main(unknown)
+
+
+def closing(capsys):
+    """What the program says after its table."""
+    return capsys.readouterr().out.rsplit('-\n', 1)[1].splitlines()
+
+
+@pytest.mark.parametrize('name', ['mobilenet', 'caption-resnext'])
+def test_compiled(name, capsys):
+    """The figures are those of the table, and some samples part."""
+    options = ['--network', name, '--mode', 'infer', *FEW_IMAGES, '--eval-batch-size', '6']
+    more = ['--threshold', '0.2'] if name == 'mobilenet' else []
+    assert main([*options, *more, '--compile']) == 0
+    said = capsys.readouterr().out
+    table, (how, equal, ran, *paths) = (part.splitlines() for part in said.rsplit('-\n', 1))
+    right, early, units = map(float, table[-2].split()[1:4])
+    assert how == f'compiled, in MXNet, 6 images together: {Figures(right, early, units)}'
+    assert equal.startswith('10 of 10 results are those of eager Gluon: numbers at most ')
+    assert ran.startswith('10 samples in ') and 'true' in paths[0] and 'images/s' in paths[-1]
+    counts = paths[0].split()
+    looks = [int(counts[counts.index(word) + 1]) for word in ('true', 'false')]
+    assert sum(looks) == round(10 * units)  # one for each exit, or word
+
+
+def test_exported_and_run_in_a_host(tmp_path, capsys):
+    pytest.importorskip('onnx')
+    folder = tmp_path / 'bundle'
+    options = ['--network', 'mobilenet', '--mode', 'infer', *FEW_IMAGES, '--threshold', '0.2']
+    assert main([*options, '--export', str(folder), '--host', 'mxnet']) == 0
+    exported, how, equal, ran, *_ = closing(capsys)
+    assert exported == f'exported: {folder}' and '10 of 10 results are those' in equal
+    images = samples('mobilenet', count=10)
+    found = edb.load_program(folder)(images)
+    assert f'units {np.mean([units for _, units in found]):.2f}' in how
+    assert list(folder.glob('*.onnx'))
+    assert main([*options, '--host', 'mxnet']) == 0  # of a folder that is there for this only
+    assert closing(capsys)[1:3] == [equal, ran]
+
+
+def test_run_by_onnx_runtime(tmp_path, capsys):
+    pytest.importorskip('onnxruntime')
+    import_runtime(tmp_path)
+    options = ['--network', 'mobilenet', '--mode', 'infer', *FEW_IMAGES, '--threshold', '0.2']
+    assert main([*options, '--host', 'onnx']) == 0
+    how, equal, *_ = closing(capsys)
+    assert how.startswith('compiled, in ONNX Runtime') and '10 of 10 results are those' in equal
+
+
+@pytest.mark.parametrize('missing', ['gluon_edbatch_runtime', 'onnxruntime'])
+def test_a_host_that_is_not_there_is_told_before_training(missing, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, 'gluon_edbatch_runtime', sys)
+    monkeypatch.setitem(sys.modules, missing, None)
+    monkeypatch.setattr(gluon, 'Trainer', None)
+    assert main(['--host', 'onnx', *FEW_IMAGES]) == 1
+    said = capsys.readouterr().err
+    assert f'--host onnx: {missing} is not installed: pip install' in said
+
+
+def test_a_folder_that_cannot_be_written(tmp_path, capsys):
+    (tmp_path / 'file').touch()
+    folder = str(tmp_path / 'file' / 'bundle')
+    assert main(['--mode', 'infer', *FEW_IMAGES, '--export', folder]) == 1
+    assert f'--export {folder}: ' in capsys.readouterr().err
+
+
+def test_what_is_like_eager():
+    one, other = mx.nd.array([[1, 100]]), mx.nd.array([[1, 100.0005]])
+    results = [(one, 3), (one, 3), (one, 3), ([1, 2], one), ([1, 2], one)]
+    found = [(one, 3), (one, 4), (other, 3), ([1, 2], other), ([1], one)]
+    like = likeness(found, results, 1e-4)
+    assert like[:3] == (5, [1, 4], []) and 4e-6 < like.most < 6e-6
+    assert str(like).splitlines()[1] == 'another path: images 1, 4'
+    assert likeness(found, results, 1e-6).farther == [2, 3]
+    assert '1 of 5 results' in str(likeness(found, results, 1e-6))
+    assert likeness([(one[:, :1], 3)], results[:1], 1).elsewhere == [0]
+    assert likeness(results, results, 0) == (5, [], [], 0)
 
 
 def test_figures():
