@@ -54,8 +54,9 @@ def _mxnet() -> Host:
 
 def _onnx() -> Host:
     try:
-        import gluon_edbatch_runtime as runtime
         import onnxruntime
+
+        import gluon_edbatch_runtime as runtime
     except ImportError as error:
         raise OptionError(_NO_RUNTIME.format(missing=error.name)) from None
     return Host(f'ONNX Runtime {onnxruntime.__version__}', runtime.load_program, np.asarray, 1e-4)

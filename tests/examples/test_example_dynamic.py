@@ -387,8 +387,8 @@ def test_run_by_onnx_runtime(tmp_path, capsys):
 
 @pytest.mark.parametrize('missing', ['gluon_edbatch_runtime', 'onnxruntime'])
 def test_a_host_that_is_not_there_is_told_before_training(missing, monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, 'gluon_edbatch_runtime', sys)
-    monkeypatch.setitem(sys.modules, missing, None)
+    for name in ('gluon_edbatch_runtime', 'onnxruntime'):
+        monkeypatch.setitem(sys.modules, name, None if name == missing else sys)
     monkeypatch.setattr(gluon, 'Trainer', None)
     assert main(['--host', 'onnx', *FEW_IMAGES]) == 1
     said = capsys.readouterr().err
