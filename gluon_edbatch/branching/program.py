@@ -6,7 +6,7 @@ import numpy as np
 
 from ..brief import brief
 from ..errors import ProgramError
-from .graph import Finish, ProgramGraph, TensorSpec
+from .graph import Finish, ProgramGraph, TensorSpec, gotos
 from .machine import Host, ProgramMachine
 from .shown import ProgramReport, shown
 from .structure import flatten, unflatten
@@ -38,6 +38,13 @@ class BranchingProgram:
         A sample that runs more blocks is taken for one whose loop does not end.
     report : ProgramReport, optional
         Where to count.
+
+    Attributes
+    ----------
+    graph : ProgramGraph
+    taken : list of list of int
+        For each block, how many samples took each of its ways (where there is none, how many were
+        done), in all calls so far.
     """
 
     def __init__(
@@ -49,6 +56,7 @@ class BranchingProgram:
     ):
         self.graph, self._host, self._max_steps = graph, host, max_steps
         self._report = report or ProgramReport()
+        self.taken = [[0] * max(1, len(gotos(block.end))) for block in graph.blocks]
 
     def __call__(self, samples: Sequence[Any]) -> List[Any]:
         """The results of all samples, which are NDArrays (or arrays) or tuples of arguments.
@@ -71,7 +79,13 @@ class BranchingProgram:
         for who, end, found in machine.run(values, len(samples)):
             self._finish(who, end, found, results)
         self._report.add(self.graph, machine)
+        self._count(machine)
         return results
+
+    def _count(self, machine: ProgramMachine) -> None:
+        for taken, ran, chosen in zip(self.taken, machine.ran, machine.chosen):
+            for way, count in enumerate(chosen if len(taken) > 1 else [sum(ran)]):
+                taken[way] += count
 
     def report(self) -> ProgramReport:
         """What samples did, in all calls so far."""

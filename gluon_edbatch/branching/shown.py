@@ -75,12 +75,25 @@ class ProgramReport:
 def shown(graph: ProgramGraph) -> str:
     """A program, a block after the other."""
     lines = [f'{len(graph.blocks)} blocks, {len(graph.networks)} networks']
-    for number, block in enumerate(graph.blocks):
-        takes = ', '.join([f'%{i} {_spec(spec)}' for i, spec in enumerate(block.takes)])
-        lines += [f'block {number} ({takes})    # {block.name}']
-        lines += [f'    {_step(step, graph)}' for step in block.steps]
-        lines += [f'    {each}' for each in _end(block)]
+    for number in range(len(graph.blocks)):
+        lines += shown_block(graph, number)
     return '\n'.join(lines)
+
+
+def shown_block(graph: ProgramGraph, number: int) -> List[str]:
+    """The lines of a block."""
+    block = graph.blocks[number]
+    takes = ', '.join([f'%{i} {_spec(spec)}' for i, spec in enumerate(block.takes)])
+    lines = [f'block {number} ({takes})    # {block.name}']
+    lines += [f'    {_step(step, graph)}' for step in block.steps]
+    return lines + [f'    {each}' for each in _end(block)]
+
+
+def shown_calculation(step: Calculate) -> str:
+    """What is computed of which numbers."""
+    operands = list(map(_value, step.operands))
+    sign = _SIGNS.get(step.op)
+    return f' {sign} '.join(operands) if sign else f'{step.op}({", ".join(operands)})'
 
 
 def _spec(spec: Spec) -> str:
@@ -91,7 +104,8 @@ def _value(place: Any) -> str:
     return repr(place[0]) if isinstance(place, tuple) else f'%{place}'
 
 
-def _values(places: Any) -> str:
+def shown_values(places: Any) -> str:
+    """Values by their numbers, constants as they are."""
     return ', '.join(map(_value, places))
 
 
@@ -99,15 +113,13 @@ def _step(step: Any, graph: ProgramGraph) -> str:
     if isinstance(step, RunNetwork):
         network = graph.networks[step.network]
         alone = '' if network.batched else ', one by one'
+        inputs, outputs = shown_values(step.inputs), shown_values(step.outputs)
         return (
-            f'{_values(step.outputs)} = network {step.network}({_values(step.inputs)})    '
+            f'{outputs} = network {step.network}({inputs})    '
             f'# {network.operators} operators, {len(step.parameters)} parameters{alone}'
         )
     if isinstance(step, Calculate):
-        operands = list(map(_value, step.operands))
-        sign = _SIGNS.get(step.op)
-        made = f' {sign} '.join(operands) if sign else f'{step.op}({", ".join(operands)})'
-        return f'%{step.output} = {made}'
+        return f'%{step.output} = {shown_calculation(step)}'
     if isinstance(step, ReadNumber):
         return f'%{step.output} = {step.kind} of %{step.input}'
     source = f'%{step.input}' if hasattr(step, 'input') else f'constant {step.constant}'
@@ -117,7 +129,7 @@ def _step(step: Any, graph: ProgramGraph) -> str:
 def _end(block: ProgramBlock) -> List[str]:
     end = block.end
     if isinstance(end, Finish):
-        return [f'return {_values(end.values)}']
+        return [f'return {shown_values(end.values)}']
     if isinstance(end, Goto):
         return [f'go to {_goto(end)}']
     return [
@@ -127,4 +139,4 @@ def _end(block: ProgramBlock) -> List[str]:
 
 
 def _goto(to: Goto) -> str:
-    return f'block {to.block} ({_values(to.values)})'
+    return f'block {to.block} ({shown_values(to.values)})'

@@ -85,6 +85,11 @@ class Program:
             self._programs[training] = BranchingProgram(graph, host, self._max_steps, self._report)
         return self._programs[training]
 
+    @property
+    def inference(self) -> BranchingProgram:
+        """The program of inference mode."""
+        return self._of_mode(False)
+
     def __call__(self, samples: Sequence[Any]) -> List[Any]:
         """The results of all samples (see `BranchingProgram`)."""
         return self._of_mode(autograd.is_training())(samples)
@@ -109,8 +114,8 @@ class Program:
         BundleError
             If something cannot be written: the message says what. Nothing is written then.
         """
-        return write_program(self._of_mode(False).graph, self._max_steps, self._ctx, folder, onnx)
+        return write_program(self.inference.graph, self._max_steps, self._ctx, folder, onnx)
 
     def __str__(self) -> str:
         """The blocks of the program, with the user's lines."""
-        return str(self._of_mode(False))
+        return str(self.inference)

@@ -1,11 +1,9 @@
-"""Pictures of graphs with their schedules, and of explanations, as SVG."""
+"""Pictures of graphs with their schedules, of explanations and of programs, as SVG."""
 
-import colorsys
-import os
 import textwrap
 from html import escape
 from pathlib import Path
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -14,19 +12,18 @@ from ..schedule import lower_bound
 from ..schedule.protocol import Schedule
 from .explain import Explanation, SiteReport
 from .explain.explanation import headline, reason_text, shown
+from .program_picture import program_svg
+from .svg import LINE, MARGIN, TEXT, WIDE, colour, document, write
 
-__all__ = ['explanation', 'schedule']
+__all__ = ['explanation', 'program', 'schedule']
 
-_STEP_X, _STEP_Y, _RADIUS, _MARGIN, _LINE = 26, 42, 10, 30, 18
+_STEP_X, _STEP_Y, _RADIUS = 26, 42, 10
 _BETWEEN = 20  # samples
 _SCREEN = (1600, 900)  # what pictures fit if they can
 _SMALLEST = 0.3  # scale of nodes; a larger graph makes a larger picture
 _READABLE = 0.6  # of that scale: below, numbers in the nodes are left out
 _MANY = 16  # what reads more values joins samples, rather than being of one
 _ENTRY = 60  # letters of an entry of a legend
-_WIDE = 0.56  # of a letter of the legend, by its height
-_TEXT = 12
-_FONT = 'DejaVu Sans, Verdana, Arial, Helvetica, sans-serif'  # not every program knows the last
 # Of explanations: bars of batches, letters in a line, types with a name in a row.
 _BAR_HEIGHT, _BARS_WIDTH, _LETTERS, _TYPES = 40, 900, 140, 6
 # One outline a type: corners on the unit circle, as (number, turn in degrees); 0 for a circle.
@@ -63,7 +60,7 @@ def schedule(source: Any, path: Union[str, Path], evaluation: Optional[int] = No
         )
     numbers = range(len(made)) if evaluation is None else [range(len(made))[evaluation]]
     count = len(made)
-    _write(path, lambda: _svg([_Section(made[number], number, count) for number in numbers]))
+    write(path, lambda: _svg([_Section(made[number], number, count) for number in numbers]))
 
 
 def explanation(source: Any, path: Union[str, Path]) -> None:
@@ -82,18 +79,27 @@ def explanation(source: Any, path: Union[str, Path]) -> None:
         The file; an older one is replaced when all is written.
     """
     made = source if isinstance(source, Explanation) else source.explain()
-    _write(path, lambda: _explanation_svg(made))
+    write(path, lambda: _explanation_svg(made))
 
 
-def _write(path: Union[str, Path], draw: Callable[[], str]) -> None:
-    path = Path(path)
-    temporary = path.with_name(f'{path.name}.{os.getpid()}.part')
-    try:
-        temporary.write_text(draw(), encoding='utf-8')
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+def program(program: Any, path: Union[str, Path]) -> None:
+    """Draw a compiled program, with what samples did in it so far, as an SVG file.
+
+    Blocks are boxes, in their order; where there is no more room, the next column goes on. A block
+    says where it begins in the user's code, which networks it runs (each network has a colour, also
+    where it runs with other parameters), and on what it decides. Each way leads to a block, green
+    where the condition is true and red where it is not; it is as wide as many samples took it, and
+    grey and dashed if none did. Boxes tell all of their steps when pointed at.
+
+    Parameters
+    ----------
+    program : Program, or what `load_program` gave
+        As it is in inference mode.
+    path : str or Path
+        The file; an older one is replaced when all is written.
+    """
+    made = getattr(program, 'inference', program)
+    write(path, lambda: program_svg(made.graph, made.taken, made.report().runs))
 
 
 class _Part(NamedTuple):
@@ -140,7 +146,7 @@ class _Section:
     def legend_width(self) -> float:
         """Of the entries."""
         longest = max([len(text) for _, _, text in self.legend], default=0)
-        return 60 + _TEXT * _WIDE * min(_ENTRY, longest)
+        return 60 + TEXT * WIDE * min(_ENTRY, longest)
 
     def rows(self, width: float) -> List[List[_Part]]:
         """The samples in rows that are not wider, if a sample is not."""
@@ -161,21 +167,21 @@ class _Section:
     def height(self, width: float, scale: float) -> float:
         """Of the whole section, with nodes to this scale."""
         rows = sum([max([sample.height for sample in row]) for row in self.rows(width)])
-        return 3 * _LINE + max(scale * rows, _LINE * min(len(self.legend), 12))
+        return 3 * LINE + max(scale * rows, LINE * min(len(self.legend), 12))
 
     def draw(self, top: float, width: float, scale: float) -> List[str]:
         """Its elements, below `top`."""
         x, y = self._places(width)
         used = self.width(width)
         return [
-            f'<text x="{_MARGIN}" y="{top + _LINE:.1f}" font-weight="bold">'
+            f'<text x="{MARGIN}" y="{top + LINE:.1f}" font-weight="bold">'
             f'{escape(self.heading)}</text>',
-            f'<g transform="translate({_MARGIN},{top + 2 * _LINE:.1f}) scale({scale:.4f})">',
+            f'<g transform="translate({MARGIN},{top + 2 * LINE:.1f}) scale({scale:.4f})">',
             *self._edges(x, y),
             *self._nodes(x, y, scale >= _READABLE),
             '</g>',
             *self._entries(
-                scale * used + 2 * _MARGIN, top + 2 * _LINE, self.height(width, scale) - 3 * _LINE
+                scale * used + 2 * MARGIN, top + 2 * LINE, self.height(width, scale) - 3 * LINE
             ),
         ]
 
@@ -222,11 +228,11 @@ class _Section:
 
     def _entries(self, left: float, top: float, height: float) -> List[str]:
         """The legend, as much as there is room for."""
-        room = max(1, int(height / _LINE))
+        room = max(1, int(height / LINE))
         shown = self.legend if len(self.legend) <= room else self.legend[: room - 1]
         parts = ['<g stroke="#333333">']
         for line, (kind, number, text) in enumerate(shown):
-            at = top + line * _LINE
+            at = top + line * LINE
             if len(text) > _ENTRY:  # shapes are at the end
                 text = f'{text[: _ENTRY - 20]}…{text[-19:]}'
             parts.append(
@@ -235,7 +241,7 @@ class _Section:
             )
         if len(shown) < len(self.legend):
             parts.append(
-                f'<text x="{left:.0f}" y="{top + len(shown) * _LINE + 4:.1f}" '
+                f'<text x="{left:.0f}" y="{top + len(shown) * LINE + 4:.1f}" '
                 f'stroke="none">and {len(self.legend) - len(shown)} more batches</text>'
             )
         return parts + ['</g>']
@@ -244,18 +250,18 @@ class _Section:
 def _svg(sections: Sequence[_Section]) -> str:
     width = min(_widths(sections), key=lambda width: _unlike_a_screen(sections, width))
     scale = min(1.0, max(_SMALLEST, _scale(sections, width)))
-    parts, top = [], float(_LINE)
+    parts, top = [], float(LINE)
     for section in sections:
         parts += section.draw(top, width, scale)
         top += section.height(width, scale)
-    return _document(parts, *_size(sections, width, scale))
+    return document(parts, *_size(sections, width, scale))
 
 
 def _size(sections: Sequence[_Section], width: float, scale: float) -> Tuple[float, float]:
     across = max([section.width(width) for section in sections])
     legend = max([section.legend_width() for section in sections])
     down = sum([section.height(width, scale) for section in sections])
-    return scale * across + legend + 3 * _MARGIN, down + _MARGIN
+    return scale * across + legend + 3 * MARGIN, down + MARGIN
 
 
 def _scale(sections: Sequence[_Section], width: float) -> float:
@@ -286,22 +292,8 @@ def _widths(sections: Sequence[_Section]) -> List[float]:
     return np.geomspace(least, max(least, most) + 1, 60).tolist()
 
 
-def _document(parts: Sequence[str], across: float, down: float) -> str:
-    """An SVG file of these elements."""
-    return '\n'.join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{across:.0f}" height="{down:.0f}" '
-            f'font-family="{_FONT}" font-size="{_TEXT}">',
-            f'<rect width="{across:.0f}" height="{down:.0f}" fill="#ffffff"/>',
-            *parts,
-            '</svg>',
-            '',
-        ]
-    )
-
-
 def _mark(x: float, y: float, kind: int, batch: int, scale: float = 1.0) -> str:
-    fill = _colour(batch)
+    fill = colour(batch)
     corners, turn = _OUTLINES[kind % len(_OUTLINES)]
     if not corners:
         return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{_RADIUS * scale:.1f}" fill="{fill}"/>'
@@ -312,15 +304,6 @@ def _mark(x: float, y: float, kind: int, batch: int, scale: float = 1.0) -> str:
         for angle in angles
     )
     return f'<polygon points="{points}" fill="{fill}"/>'
-
-
-def _colour(number: int) -> str:
-    """Hues a golden angle apart, so that those of numbers that follow each other differ; as
-    #rrggbb, as not every program knows hsl()."""
-    parts = colorsys.hls_to_rgb(
-        number * 137.508 % 360 / 360, (0.72, 0.82, 0.62)[number // 8 % 3], 0.7
-    )
-    return '#' + ''.join([f'{round(255 * part):02x}' for part in parts])
 
 
 def _explanation_svg(made: Explanation) -> str:
@@ -345,36 +328,36 @@ class _PlacesPicture:
     def __init__(self, made: Explanation):
         bars = [bar for place in made.places for bar in place.bars]
         self._step = min(_STEP_X, _BARS_WIDTH / max(1, made.batches))
-        self._end = _MARGIN + self._step * made.batches
+        self._end = MARGIN + self._step * made.batches
         self._borders = sorted(
             {bar.evaluation: self._left(bar.batch) for bar in sorted(bars, reverse=True)}.values()
         )[1:]
         self._colours: Dict[int, str] = {}
         self._parts: List[str] = []
-        self._y = float(_MARGIN)
+        self._y = float(MARGIN)
         self._right = self._end
 
     def _left(self, batch: int) -> float:
-        return _MARGIN + self._step * batch
+        return MARGIN + self._step * batch
 
     def space(self) -> None:
         """Leave a line empty."""
-        self._y += _LINE
+        self._y += LINE
 
     def write(
-        self, text: str, x: float = _MARGIN, weight: str = 'normal', colour: str = 'black'
+        self, text: str, x: float = MARGIN, weight: str = 'normal', colour: str = 'black'
     ) -> None:
         """A line of text."""
         self._parts.append(
             f'<text x="{x:.1f}" y="{self._y:.1f}" font-weight="{weight}" '
             f'fill="{colour}">{escape(text)}</text>'
         )
-        self._right = max(self._right, x + len(text) * _TEXT * _WIDE)
-        self._y += _LINE
+        self._right = max(self._right, x + len(text) * TEXT * WIDE)
+        self._y += LINE
 
     def draw(self, place: SiteReport) -> None:
         """The batches of a place, and its types."""
-        base = self._y + _BAR_HEIGHT - _LINE / 2
+        base = self._y + _BAR_HEIGHT - LINE / 2
         self._parts += [self._line(x, base - _BAR_HEIGHT, x, base) for x in self._borders]
         for bar in place.bars:
             height = max(1.0, _BAR_HEIGHT * bar.calls / place.largest_possible)
@@ -385,20 +368,20 @@ class _PlacesPicture:
                 f'fill="{self._colour(bar.type)}"><title>batch {bar.batch + 1}: {bar.calls}'
                 f'{others} calls of {escape(bar.type_name)}</title></rect>'
             )
-        self._parts.append(self._line(_MARGIN, base, self._end, base))
-        self._y = base + _LINE
+        self._parts.append(self._line(MARGIN, base, self._end, base))
+        self._y = base + LINE
         types = list({bar.type: bar.type_name for bar in place.bars}.items())
         for kind, name in types[:_TYPES]:
             self._parts.append(
-                f'<rect x="{_MARGIN}" y="{self._y - 9:.1f}" width="10" height="10" '
+                f'<rect x="{MARGIN}" y="{self._y - 9:.1f}" width="10" height="10" '
                 f'fill="{self._colour(kind)}"/>'
             )
-            self.write(name, _MARGIN + 16)
+            self.write(name, MARGIN + 16)
         if len(types) > _TYPES:
-            self.write(f'and {len(types) - _TYPES} more types', _MARGIN + 16)
+            self.write(f'and {len(types) - _TYPES} more types', MARGIN + 16)
 
     def _colour(self, kind: int) -> str:
-        return self._colours.setdefault(kind, _colour(len(self._colours)))
+        return self._colours.setdefault(kind, colour(len(self._colours)))
 
     @staticmethod
     def _line(x: float, y: float, to_x: float, to_y: float) -> str:
@@ -406,7 +389,7 @@ class _PlacesPicture:
 
     def svg(self) -> str:
         """All of it."""
-        return _document(self._parts, self._right + _MARGIN, self._y + _MARGIN)
+        return document(self._parts, self._right + MARGIN, self._y + MARGIN)
 
 
 def _samples(graph: Graph) -> List[_Part]:

@@ -12,8 +12,11 @@ from hypothesis import given, settings
 from mxnet import gluon
 
 import gluon_edbatch as edb
+from gluon_edbatch.branching.graph import gotos
 from gluon_edbatch.graph.graph import Graph
-from gluon_edbatch.report.visualize import _colour, _samples, _Section
+from gluon_edbatch.report import program_picture
+from gluon_edbatch.report.svg import colour
+from gluon_edbatch.report.visualize import _samples, _Section
 from gluon_edbatch.schedule import get_scheduler
 from support.models import TreeLSTM, random_trees, started
 from support.strategies import graphs
@@ -109,8 +112,8 @@ def test_64_trees_fit_a_screen_and_each_batch_has_its_colour(tmp_path):
     colours, (height, width) = pixels(path)
     assert width <= 1600 and height <= 900 and 1.2 < width / height < 2.6
     ((_graph, made),) = scope.schedules()
-    assert len({_colour(number) for number in range(len(made))}) == len(made)
-    each = [colours[_colour(number)] / len(nodes) for number, nodes in enumerate(made)]
+    assert len({colour(number) for number in range(len(made))}) == len(made)
+    each = [colours[colour(number)] / len(nodes) for number, nodes in enumerate(made)]
     assert min(each) > 10, 'a node is some pixels'
     assert colours['#ffffff'] > 0.6 * height * width
     dark = sum(
@@ -220,6 +223,143 @@ def test_explanation(tmp_path):
     texts = '\n'.join(text.text for text in root.iter(f'{SVG}text'))
     assert 'values = [net(mx.nd.ones(shape))' in texts and 'another shape' in texts
     assert 'Dense: 4 calls in 2 batches, the largest of 3 (4 possible)' in texts
+
+
+class Skips(gluon.Block):
+    """Skips blocks, counts those that it runs, and goes on while it may."""
+
+    def __init__(self, bounds=(0.0, 0.0)):
+        super().__init__()
+        self.bounds = bounds
+        with self.name_scope():
+            self.layers = gluon.nn.Sequential()
+            self.layers.add(*[gluon.nn.Dense(4, in_units=4) for _ in bounds])
+            self.gate = gluon.nn.Dense(1, in_units=4)
+
+    def forward(self, x):
+        ran = 0
+        for layer, bound in zip(self.layers, self.bounds):
+            if self.gate(x).asscalar() > bound:
+                x = mx.nd.tanh(layer(x))
+                ran += 1
+        while x.sum().asscalar() < 0:
+            x = x + 1
+        return x, ran
+
+
+def skipping(bounds=(0.0, 0.0)):
+    """The program of such a network, and samples of which it skips some."""
+    net = Skips(bounds)
+    mx.random.seed(4)
+    net.initialize(mx.init.Normal(1))
+    samples = [mx.nd.random.normal(shape=(1, 4)) for _ in range(20)]
+    return edb.compile_program(net, samples[0]), samples
+
+
+def boxes(path):
+    """The title of each block, its texts, and the colours behind these."""
+    root = ElementTree.parse(path).getroot()
+    return [
+        (
+            group.find(f'{SVG}title').text,
+            [text.text for text in group.iter(f'{SVG}text')],
+            [rect.get('fill') for rect in group.iter(f'{SVG}rect')][1:],
+        )
+        for group in root.iter(f'{SVG}g')
+        if group.find(f'{SVG}title') is not None
+    ]
+
+
+def test_a_program_with_the_share_of_each_way(tmp_path):
+    program, samples = skipping()
+    program(samples)
+    path = tmp_path / 'program.svg'
+    edb.visualize.program(program, path)
+    assert_known_colours(path)
+    drawn_boxes, graph = boxes(path), program.inference.graph
+    assert [title for title, _, _ in drawn_boxes] == [
+        title.rstrip('\n')
+        for title in re.findall(r'block \d+ .*?(?=\nblock|$)', str(program), re.DOTALL)
+    ]
+    for (title, texts, fills), block, ways in zip(
+        drawn_boxes, graph.blocks, program.inference.taken
+    ):
+        runs = [step.network for step in block.steps if hasattr(step, 'network')]
+        assert fills == [colour(network) for network in runs]
+        assert f'{sum(ways)} samples' in texts
+        if 'else' in title:
+            assert f'{ways[0]} ({ways[0] / sum(ways):.0%})' in texts
+            assert any('test_visualize.py' in line for line in title.splitlines())
+    gates = [texts for _, texts, _ in drawn_boxes if 'if self.gate(x).asscalar() > bound' in texts]
+    assert len(gates) == 2 and all(any(text.startswith('if %') for text in each) for each in gates)
+    first = sum(ways[0] for ways in program.inference.taken[:1])
+    assert 0 < first < 20 and program.report().paths
+    heading = ElementTree.parse(path).getroot().find(f'{SVG}text').text
+    assert heading.endswith(f'; 20 samples in {program.report().runs} runs of blocks')
+    assert {program_picture.TRUE, program_picture.FALSE} <= set(pixels(path)[0])
+
+
+def test_colours_of_a_program_are_those_of_networks_and_ways(tmp_path):
+    """Counted in pixels: a bar for each run of a network, no green where nothing was true."""
+    program, samples = skipping((1e9, 1e9))
+    edb.visualize.program(program, tmp_path / 'fresh.svg')
+    program(samples)
+    edb.visualize.program(program, tmp_path / 'run.svg')
+    (fresh, _), (run, _) = pixels(tmp_path / 'fresh.svg'), pixels(tmp_path / 'run.svg')
+    graph = program.inference.graph
+    bars = Counter(
+        step.network for block in graph.blocks for step in block.steps if hasattr(step, 'network')
+    )
+    assert max(bars.values()) > 1, 'a network that runs with several parameters has one colour'
+    for network, count in bars.items():
+        assert 0.5 * 16 * 340 * count < run[colour(network)] < 18 * 370 * (count + 1)
+    assert fresh[program_picture.TRUE] > 50 > fresh[program_picture.NEVER] + 40
+    assert not any(ways[0] for ways in program.inference.taken[:3:2]), 'no gate opens'
+    assert run[program_picture.FALSE] > 1.5 * fresh[program_picture.FALSE], 'as wide as it is taken'
+    assert run[program_picture.NEVER] > 50
+
+
+def test_a_program_that_was_read_has_a_picture(tmp_path):
+    program, samples = skipping()
+    read = edb.load_program(program.export(tmp_path / 'bundle'))
+    for each in (program, read):
+        each(samples)
+    edb.visualize.program(program, tmp_path / 'made.svg')
+    edb.visualize.program(read, tmp_path / 'read.svg')
+    assert (tmp_path / 'made.svg').read_text() == (tmp_path / 'read.svg').read_text()
+
+
+def test_many_blocks_are_in_columns(tmp_path):
+    program, samples = skipping((0.0,) * 24)
+    program(samples)
+    edb.visualize.program(program, tmp_path / 'program.svg')
+    _, (height, width) = pixels(tmp_path / 'program.svg')
+    assert len(program.inference.graph.blocks) > 40 and height < 1200 < width
+    root = ElementTree.parse(tmp_path / 'program.svg').getroot()
+    lines = [line.get('points').split() for line in root.iter(f'{SVG}polyline')]
+    assert len(lines) == sum(len(gotos(block.end)) for block in program.inference.graph.blocks)
+    places = [tuple(map(float, point.split(','))) for line in lines for point in line]
+    assert all(0 < x < width and 0 < y < height for x, y in places)
+
+
+def test_lanes_beside_boxes_do_not_meet():
+    """Of ways that end in different blocks."""
+    ways = [
+        program_picture._Way(block, 0, to, program_picture.ON, 1)
+        for block, to in [(0, 3), (1, 3), (2, 5), (4, 6), (0, 6), (5, 1), (6, 4), (2, 2)]
+    ]
+    made = [
+        program_picture._Box(number, [program_picture._Row('', way=0)], '') for number in range(7)
+    ]
+    lanes = program_picture._Picture(made, [list(range(7))], ways)._lanes
+    assert set(lanes) == set(ways)
+    for one in ways:
+        for other in ways:
+            forwards = [way.to > way.block for way in (one, other)]
+            apart = max(one.block, one.to) < min(other.block, other.to)
+            if one.to != other.to and forwards[0] == forwards[1] and not apart:
+                over = max(other.block, other.to) < min(one.block, one.to)
+                assert over or lanes[one] != lanes[other]
 
 
 def test_explanation_of_nothing(tmp_path):

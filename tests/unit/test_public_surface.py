@@ -6,7 +6,7 @@ import types
 import pytest
 
 import gluon_edbatch as edb
-from gluon_edbatch import rnn, schedule, testing
+from gluon_edbatch import rnn, schedule, testing, visualize
 from gluon_edbatch.report import counters as report
 
 PUBLIC = {
@@ -94,6 +94,7 @@ PUBLIC = {
         'learn_policy',
         'lower_bound',
     ],
+    visualize: ['explanation', 'program', 'schedule'],
     testing: ['assert_matches_eager', 'check_schedule', 'check_scheduler'],
 }
 
