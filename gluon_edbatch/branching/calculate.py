@@ -7,6 +7,10 @@ import numpy as np
 from ..errors import ProgramError
 from .graph import Calculate
 
+NUMBERS = {'float': np.float64, 'int': np.int64, 'bool': np.bool_}
+NEAR = 1e-5  # of the larger of two numbers that are compared, or of 1
+ORDERED = ('lt', 'le', 'gt', 'ge')
+
 _OPS: Dict[str, Any] = {
     'add': np.add,
     'sub': np.subtract,
@@ -53,6 +57,12 @@ def calculate(step: Calculate, operands: List[Any], count: int) -> np.ndarray:
     ProgramError
         For what Python raises an error for, or compares and finds no number.
     """
+    with np.errstate(all='ignore'):
+        made = np.asarray(_calculated(step, operands))
+    return made if made.shape else np.full(count, made)
+
+
+def _calculated(step: Calculate, operands: List[Any]) -> Any:
     op = step.op
     if op in ('max', 'min'):
         first, second = operands
@@ -63,14 +73,26 @@ def calculate(step: Calculate, operands: List[Any], count: int) -> np.ndarray:
     wrong = _fault(op, operands)
     if wrong:
         raise ProgramError(f'{step.line}\n  {wrong}')
-    with np.errstate(all='ignore'):
-        made = np.asarray(_OPS[op](*operands))
-        if made.dtype == np.int64 and op in ARITHMETIC:
-            _check_size(step, _OPS[op](*[np.asarray(each, np.float64) for each in operands]))
-        if op in _WHOLE:
-            _check_size(step, made)
-            made = made.astype(np.int64)
-    return made if made.shape else np.full(count, made)
+    made = np.asarray(_OPS[op](*operands))
+    if made.dtype == np.int64 and op in ARITHMETIC:
+        _check_size(step, _OPS[op](*[np.asarray(each, np.float64) for each in operands]))
+    if op in _WHOLE:
+        _check_size(step, made)
+        made = made.astype(np.int64)
+    return made
+
+
+def are_near(first: Any, second: Any) -> Any:
+    """Where two numbers, or arrays of them, are so near that rounding could have decided: integers
+    are not rounded."""
+    if _is_whole(first) and _is_whole(second):
+        return False
+    largest = np.maximum if isinstance(first, np.ndarray) or isinstance(second, np.ndarray) else max
+    return abs(first - second) <= NEAR * largest(largest(abs(first), abs(second)), 1)
+
+
+def _is_whole(value: Any) -> bool:
+    return value.dtype.kind in 'iub' if isinstance(value, np.ndarray) else isinstance(value, int)
 
 
 def _fault(op: str, operands: List[Any]) -> str:

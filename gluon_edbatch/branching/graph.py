@@ -78,7 +78,7 @@ class GiveTensor(NamedTuple):
     """A number as a tensor of shape (1,)."""
 
     output: int
-    input: int
+    input: Any  # a value; until a program is lowered, a constant, too
     dtype: str
 
 

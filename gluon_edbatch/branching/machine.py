@@ -6,12 +6,13 @@ for the others where ways meet, and those that are done leave. NumPy only: a hos
 """
 
 import heapq
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Protocol, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
 from ..errors import StepsError
-from .calculate import calculate
+from .calculate import NUMBERS, ORDERED, are_near, calculate
+from .counts import Counts, too_many
 from .graph import (
     Calculate,
     FillTensor,
@@ -25,35 +26,7 @@ from .graph import (
     RunNetwork,
     TensorSpec,
 )
-
-NEAR = 1e-5  # of the larger of two numbers that are compared, or of 1
-ORDERED = ('lt', 'le', 'gt', 'ge')
-NUMBERS = {'float': np.float64, 'int': np.int64, 'bool': np.bool_}
-
-
-class Host(Protocol):
-    """What computes: arrays are its own, of so many rows for each sample."""
-
-    def run(self, run: RunNetwork, inputs: List[Any], samples: int) -> Sequence[Any]:
-        """Results of a network."""
-
-    def take(self, array: Any, samples: np.ndarray, rows: int) -> Any:
-        """Rows of some samples, of an array with so many rows for each."""
-
-    def concat(self, arrays: Sequence[Any]) -> Any:
-        """Their rows one after the other."""
-
-    def split(self, array: Any, rows: int, samples: int) -> List[Any]:
-        """An array for each sample."""
-
-    def read(self, array: Any) -> np.ndarray:
-        """The elements of an array that has one for each sample."""
-
-    def give(self, numbers: np.ndarray, dtype: str) -> Any:
-        """An array (samples,) of numbers."""
-
-    def fill(self, constant: int, samples: int) -> Any:
-        """A constant of the program's, for each sample."""
+from .host import Host
 
 
 class Waiting(NamedTuple):
@@ -72,22 +45,13 @@ class ProgramMachine:
     host : Host
     max_steps : int
         Blocks that a sample may run.
-
-    Attributes
-    ----------
-    ran : list of list of int
-        For each block, how many samples each of its runs had.
-    chosen : list of [int, int]
-        For each block, how many samples went on by the condition, and by its contrary.
-    near : list of (str, int)
-        Comparisons, by line, and samples, where the two were as good as equal.
+    counts : Counts
+        What to count in.
     """
 
-    def __init__(self, graph: ProgramGraph, host: Host, max_steps: int):
+    def __init__(self, graph: ProgramGraph, host: Host, max_steps: int, counts: Counts):
         self._blocks, self._host, self._max_steps = graph.blocks, host, max_steps
-        self.ran: List[List[int]] = [[] for _ in graph.blocks]
-        self.chosen = [[0, 0] for _ in graph.blocks]
-        self.near: List[Tuple[str, int]] = []
+        self._counts = counts
 
     def run(
         self, values: List[Any], samples: int
@@ -99,6 +63,7 @@ class ProgramMachine:
         StepsError
             If a sample runs more blocks than it may.
         """
+        self._counts.samples += samples
         waiting: Dict[int, List[Waiting]] = {0: [Waiting(np.arange(samples), values)]}
         heap, steps = [0], np.zeros(samples, np.int64)
         while heap:
@@ -107,13 +72,11 @@ class ProgramMachine:
             group = self._together(block, waiting.pop(number))
             steps[group.samples] += 1
             if steps[group.samples].max() > self._max_steps:
-                raise StepsError(
-                    f'a sample ran more than {self._max_steps} blocks, the last at {block.name}: '
-                    f'a loop that does not end, or max_steps is to be larger'
-                )
-            self.ran[number].append(len(group.samples))
+                raise StepsError(too_many(self._max_steps, block.name))
+            self._counts.runs += 1
             made = self._computed(block, group)
             if isinstance(block.end, Finish):
+                self._counts.taken[number][0] += len(group.samples)
                 yield group.samples, block.end, self._results(block, made)
                 continue
             for to, chosen in self._ways(number, group, made):
@@ -167,23 +130,23 @@ class ProgramMachine:
 
     def _note_near(self, line: str, operands: List[Any], samples: np.ndarray) -> None:
         """Where rounding could have decided otherwise."""
-        first, second = operands
-        scale = np.maximum(np.maximum(np.abs(first), np.abs(second)), 1)
-        near = np.broadcast_to(np.abs(np.subtract(first, second)) <= NEAR * scale, samples.shape)
-        if near.any() and not _are_whole(operands):
-            self.near += [(line, sample) for sample in samples[near].tolist()]
+        near = np.broadcast_to(are_near(*operands), samples.shape)
+        if near.any():
+            self._counts.near += [(line, sample) for sample in samples[near].tolist()]
 
     def _ways(self, number: int, group: Waiting, values: Dict[int, Any]):
         end: Any = self._blocks[number].end
+        taken = self._counts.taken[number]
         if isinstance(end, Goto):
+            taken[0] += len(group.samples)
             return [(end, self._given(end, group.samples, values, None))]
         condition = values[end.condition]
         count = int(np.count_nonzero(condition))
-        self.chosen[number][0] += count
-        self.chosen[number][1] += len(condition) - count
-        if condition.all():
+        taken[0] += count
+        taken[1] += len(condition) - count
+        if count == len(condition):
             return [(end.then, self._given(end.then, group.samples, values, None))]
-        if not condition.any():
+        if not count:
             return [(end.other, self._given(end.other, group.samples, values, None))]
         return [
             (to, self._given(to, group.samples[chosen], values, chosen))
@@ -208,11 +171,6 @@ class ProgramMachine:
                 value = value[chosen]
             taken.append(value)
         return Waiting(samples, taken)
-
-
-def _are_whole(operands: List[Any]) -> bool:
-    """Whether no rounding is in them."""
-    return all([np.asarray(each).dtype.kind in 'iub' for each in operands])
 
 
 def _of(values: Dict[int, Any], place: Any) -> Any:

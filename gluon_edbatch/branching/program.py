@@ -1,30 +1,18 @@
 """A program with the host that runs it: called with a list of samples."""
 
-from typing import Any, List, Optional, Protocol, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
 from ..brief import brief
 from ..errors import ProgramError
-from .graph import Finish, ProgramGraph, TensorSpec, gotos
-from .machine import Host, ProgramMachine
+from .alone import run_alone
+from .counts import Counts
+from .graph import Finish, ProgramGraph, TensorSpec
+from .host import Host
+from .machine import ProgramMachine
 from .shown import ProgramReport, shown
 from .structure import flatten, unflatten
-
-
-class SampleHost(Host, Protocol):
-    """A host that knows its arrays.
-
-    Attributes
-    ----------
-    arrays : type
-        Of samples and results.
-    """
-
-    arrays: Any
-
-    def put(self, array: Any) -> Any:
-        """An array of a sample's as the host has it."""
 
 
 class BranchingProgram:
@@ -33,30 +21,20 @@ class BranchingProgram:
     Parameters
     ----------
     graph : ProgramGraph
-    host : SampleHost
+    host : Host
     max_steps : int
         A sample that runs more blocks is taken for one whose loop does not end.
-    report : ProgramReport, optional
-        Where to count.
 
     Attributes
     ----------
     graph : ProgramGraph
-    taken : list of list of int
-        For each block, how many samples took each of its ways (where there is none, how many were
-        done), in all calls so far.
+    counts : Counts
+        What samples did in all calls so far.
     """
 
-    def __init__(
-        self,
-        graph: ProgramGraph,
-        host: SampleHost,
-        max_steps: int,
-        report: Optional[ProgramReport] = None,
-    ):
+    def __init__(self, graph: ProgramGraph, host: Host, max_steps: int):
         self.graph, self._host, self._max_steps = graph, host, max_steps
-        self._report = report or ProgramReport()
-        self.taken = [[0] * max(1, len(gotos(block.end))) for block in graph.blocks]
+        self.counts = Counts(graph)
 
     def __call__(self, samples: Sequence[Any]) -> List[Any]:
         """The results of all samples, which are NDArrays (or arrays) or tuples of arguments.
@@ -71,25 +49,24 @@ class BranchingProgram:
         """
         if not len(samples):
             raise ProgramError('a program is called with a list of samples, and this one is empty')
-        host = self._host
-        columns = list(zip(*[self._leaves(number, each) for number, each in enumerate(samples)]))
-        values = [column[0] if len(column) == 1 else host.concat(column) for column in columns]
-        machine = ProgramMachine(self.graph, host, self._max_steps)
+        each = [self._leaves(number, sample) for number, sample in enumerate(samples)]
+        return self._of_one(each[0]) if len(each) == 1 else self._of_many(each)
+
+    def _of_one(self, leaves: List[Any]) -> List[Any]:
+        end, found = run_alone(self.graph, self._host, leaves, self._max_steps, self.counts)
+        return [unflatten(end.template, iter(found))]
+
+    def _of_many(self, samples: List[List[Any]]) -> List[Any]:
+        values = list(map(self._host.concat, zip(*samples)))
+        machine = ProgramMachine(self.graph, self._host, self._max_steps, self.counts)
         results: List[Any] = [None] * len(samples)
         for who, end, found in machine.run(values, len(samples)):
             self._finish(who, end, found, results)
-        self._report.add(self.graph, machine)
-        self._count(machine)
         return results
-
-    def _count(self, machine: ProgramMachine) -> None:
-        for taken, ran, chosen in zip(self.taken, machine.ran, machine.chosen):
-            for way, count in enumerate(chosen if len(taken) > 1 else [sum(ran)]):
-                taken[way] += count
 
     def report(self) -> ProgramReport:
         """What samples did, in all calls so far."""
-        return self._report
+        return ProgramReport([(self.graph, self.counts)])
 
     def __str__(self) -> str:
         """The blocks of the program, with the user's lines."""

@@ -1,8 +1,9 @@
 """A program, and what samples did in it, for people."""
 
 from collections import Counter
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
+from .counts import Counts
 from .graph import (
     Calculate,
     Choose,
@@ -15,7 +16,6 @@ from .graph import (
     RunNetwork,
     Spec,
 )
-from .machine import ProgramMachine
 
 _SIGNS = {
     'add': '+', 'sub': '-', 'mul': '*', 'truediv': '/', 'floordiv': '//', 'mod': '%', 'pow': '**',
@@ -24,7 +24,14 @@ _SIGNS = {
 
 
 class ProgramReport:
-    """What samples did in a program.
+    """What samples did in a program, until now.
+
+    Parameters
+    ----------
+    counted : sequence of (ProgramGraph, Counts)
+        Of each of its modes.
+    effects : dict of str to int, optional
+        What each pass took away when the program was made.
 
     Attributes
     ----------
@@ -42,22 +49,19 @@ class ProgramReport:
         What each pass took away when the program was made.
     """
 
-    def __init__(self) -> None:
-        self.samples = self.runs = 0
+    def __init__(
+        self, counted: Sequence[Tuple[ProgramGraph, Counts]], effects: Optional[Dict[str, int]] = None
+    ):
+        self.samples = sum([counts.samples for _, counts in counted])
+        self.runs = sum([counts.runs for _, counts in counted])
+        self.near = [each for _, counts in counted for each in counts.near]
+        self.effects = effects or {}
         self.paths: Dict[str, List[int]] = {}
-        self.near: List[Any] = []
-        self.effects: Dict[str, int] = {}
-
-    def add(self, graph: ProgramGraph, machine: ProgramMachine) -> None:
-        """Count what a machine did."""
-        self.samples += sum(machine.ran[0])
-        self.runs += sum(map(len, machine.ran))
-        self.near += machine.near
-        for block, (then, other) in zip(graph.blocks, machine.chosen):
-            if isinstance(block.end, Choose) and then + other:
-                counts = self.paths.setdefault(block.end.line, [0, 0])
-                counts[0] += then
-                counts[1] += other
+        for graph, counts in counted:
+            for block, taken in zip(graph.blocks, counts.taken):
+                if isinstance(block.end, Choose) and any(taken):
+                    before = self.paths.get(block.end.line, [0, 0])
+                    self.paths[block.end.line] = [sum(each) for each in zip(before, taken)]
 
     def __str__(self) -> str:
         lines = [f'{self.samples} samples in {self.runs} runs of blocks']

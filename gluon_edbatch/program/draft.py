@@ -56,7 +56,9 @@ def read_by(made: Made) -> List[int]:
         return list(made.inputs)
     if isinstance(made, Calculate):
         return [place for place in made.operands if isinstance(place, int)]
-    return [] if isinstance(made, FillTensor) else [made.input]
+    if isinstance(made, FillTensor) or isinstance(made.input, tuple):
+        return []
+    return [made.input]
 
 
 def written_by(made: Made) -> Tuple[int, ...]:

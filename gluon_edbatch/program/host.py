@@ -1,14 +1,22 @@
 """The host in MXNet: networks are CachedOps, on any context, under autograd as well."""
 
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 import mxnet as mx
 import numpy as np
+from mxnet import autograd
 
 from ..branching.graph import Network, ProgramGraph, RunNetwork
-from ..execute.cached.program import cached_op
+from ..execute.cached.program import InTurns, cached_op
 from ..subgraph.trace import INPUT
 from .lower import PARAMETER
+
+
+class _Compiled(NamedTuple):
+    """A network as an operator, and what it is given: inputs (True) or parameters, by number."""
+
+    op: InTurns
+    sources: List[Tuple[bool, int]]
 
 
 class MXNetHost:
@@ -29,7 +37,8 @@ class MXNetHost:
 
     def __init__(self, graph: ProgramGraph, ctx: mx.Context):
         self._graph, self._ctx = graph, ctx
-        self._compiled: Dict[int, Tuple[Any, List[Tuple[bool, int]]]] = {}
+        self._compiled: Dict[Any, _Compiled] = {}
+        self._constants: Dict[int, mx.nd.NDArray] = {}
 
     def put(self, array: Any) -> Any:
         """An array of a sample's."""
@@ -39,7 +48,7 @@ class MXNetHost:
         """Results of a network."""
         network = self._graph.networks[run.network]
         if samples == 1 or network.batched:
-            return self._call(run, inputs)
+            return self._call(run, inputs, samples == 1)
         each = [
             self._call(
                 run,
@@ -47,6 +56,7 @@ class MXNetHost:
                     self._sample(array, spec.shape[0], sample)
                     for array, spec in zip(inputs, network.inputs)
                 ],
+                True,
             )
             for sample in range(samples)
         ]
@@ -55,18 +65,27 @@ class MXNetHost:
     def _sample(self, array: Any, rows: int, sample: int) -> Any:
         return mx.nd.slice_axis(array, axis=0, begin=sample * rows, end=(sample + 1) * rows)
 
-    def _call(self, run: RunNetwork, inputs: List[Any]) -> Sequence[Any]:
-        found = self._compiled.get(run.network)
-        if found is None:
-            found = self._compiled[run.network] = _compile(self._graph.networks[run.network])
-        op, sources = found
-        parameters = self._graph.parameters
+    def _call(self, run: RunNetwork, inputs: List[Any], alone: bool) -> Sequence[Any]:
+        op, sources = self._found(run, alone)
+        parameters, ctx = self._graph.parameters, self._ctx
         arrays = [
-            inputs[place] if given else parameters[run.parameters[place]].data(self._ctx)
+            inputs[place] if given else parameters[run.parameters[place]].data(ctx)
             for given, place in sources
         ]
         results = op(*arrays)
         return [results] if isinstance(results, mx.nd.NDArray) else results
+
+    def _found(self, run: RunNetwork, alone: bool) -> _Compiled:
+        """One sample has memory of its own for each place of the program: MXNet then plans once,
+        and hands the engine all operators as one. With many samples that is not worth its memory,
+        and what autograd keeps, it would have to have a copy of for each."""
+        in_place = alone and not (autograd.is_recording() or autograd.is_training())
+        key: Any = (run.network, run.parameters) if in_place else run.network
+        found = self._compiled.get(key)
+        if found is None:
+            network = self._graph.networks[run.network]
+            found = self._compiled[key] = _compile(network, in_place)
+        return found
 
     def take(self, array: Any, samples: np.ndarray, rows: int) -> Any:
         """Rows of some samples."""
@@ -94,15 +113,20 @@ class MXNetHost:
 
     def fill(self, constant: int, samples: int) -> Any:
         """A constant for each sample."""
-        array = self._graph.constants[constant]
-        repeats = (samples,) + (1,) * (array.ndim - 1)
-        return mx.nd.array(np.tile(array, repeats), ctx=self._ctx, dtype=array.dtype)
+        if constant not in self._constants:
+            array = self._graph.constants[constant]
+            self._constants[constant] = mx.nd.array(array, ctx=self._ctx, dtype=array.dtype)
+        array = self._constants[constant]
+        return array.tile((samples,) + (1,) * (array.ndim - 1)) if samples > 1 else array.copy()
 
 
-def _compile(network: Network) -> Tuple[Any, List[Tuple[bool, int]]]:
-    """The operator, and what it is given: inputs (True) or parameters, by number."""
-    sources = []
-    for name in network.graph.symbol.list_inputs():
+def _compile(network: Network, in_place: bool) -> _Compiled:
+    symbol, sources = network.graph.symbol, []
+    for name in symbol.list_inputs():
         given = name.startswith(INPUT[:-2])
         sources.append((given, int(name[len((INPUT if given else PARAMETER)[:-2]) :])))
-    return cached_op(network.graph.symbol), sources
+    if not in_place:
+        return _Compiled(cached_op(symbol), sources)
+    data = [place for place, (given, _) in enumerate(sources) if given]
+    others = [place for place, (given, _) in enumerate(sources) if not given]
+    return _Compiled(cached_op(symbol, in_place=(data, others)), sources)

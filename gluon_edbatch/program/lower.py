@@ -3,9 +3,12 @@
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import mxnet as mx
+import numpy as np
 from mxnet import gluon
 
 from ..branching.graph import (
+    FillTensor,
+    GiveTensor,
     Network,
     ProgramBlock,
     ProgramGraph,
@@ -29,12 +32,24 @@ def lowered(
     drafts: Sequence[Draft], constants: List[Any], arguments: Any, training: bool
 ) -> ProgramGraph:
     """The program of finished blocks."""
-    networks = _Networks(training)
+    networks, constants = _Networks(training), list(constants)
+    drafts = [_with_arrays(draft, constants) for draft in drafts]
     blocks = [
         ProgramBlock(draft.specs[: draft.takes], _steps(draft, networks), draft.end, draft.name)
         for draft in drafts
     ]
     return ProgramGraph(blocks, networks.all, networks.parameters, constants, arguments)
+
+
+def _with_arrays(draft: Draft, constants: List[Any]) -> Draft:
+    """Arrays made of numbers that passes found to be constant are constants of the program."""
+    made: List[Made] = []
+    for each in draft.made:
+        if isinstance(each, GiveTensor) and isinstance(each.input, tuple):
+            constants.append(np.array(each.input, each.dtype))
+            each = FillTensor(each.output, len(constants) - 1)
+        made.append(each)
+    return draft._replace(made=tuple(made))
 
 
 class _Level(NamedTuple):

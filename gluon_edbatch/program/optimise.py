@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from ..branching.calculate import calculate
-from ..branching.graph import Calculate, Choose, End, Finish, GiveTensor, Goto, ReadNumber, gotos
+from ..branching.graph import Calculate, Choose, End, Finish, GiveTensor, Goto, gotos
 from ..ops import op_of
 from .draft import (
     Applied,
@@ -158,9 +158,16 @@ def _joined(first: Draft, second: Draft, to: Goto) -> Draft:
         first.takes,
         first.specs + second.specs[second.takes :],
         first.made + tuple(moved),
-        renamed_end(second.end, names),
+        _decided(renamed_end(second.end, names)),
         first.name,
     )
+
+
+def _decided(end: End) -> End:
+    """The way that is always taken, if it is."""
+    if isinstance(end, Choose) and isinstance(end.condition, tuple):
+        return end.then if end.condition[0] else end.other
+    return end
 
 
 def _places(names: Dict[int, Place]) -> Dict[int, int]:
@@ -169,6 +176,8 @@ def _places(names: Dict[int, Place]) -> Dict[int, int]:
 
 def _with_constants(made: Made, before: Made, constants: Dict[int, Any]) -> Made:
     """Operands that are constant numbers; `before` has the names that they are known by."""
+    if isinstance(before, GiveTensor) and before.input in constants:
+        return made._replace(input=constants[before.input])  # type: ignore[call-arg]
     if not isinstance(made, Calculate) or not isinstance(before, Calculate) or not constants:
         return made
     operands = tuple(
@@ -269,12 +278,10 @@ def _folded(draft: Draft, constants: Dict[int, Any]) -> Tuple[Draft, int]:
                 constants[made.output] = (value.item(),)
                 count += 1
                 continue
+        elif isinstance(made, GiveTensor):
+            made = made._replace(input=constants.get(made.input, made.input))
         kept.append(made)
-    given = {made.input for made in kept if isinstance(made, (ReadNumber, GiveTensor))}
-    constants = {place: value for place, value in constants.items() if place not in given}
-    end = renamed_end(draft.end, constants)
-    if isinstance(end, Choose) and isinstance(end.condition, tuple):
-        end = end.then if end.condition[0] else end.other
+    end = _decided(renamed_end(draft.end, constants))
     return draft._replace(made=tuple(kept), end=end), count
 
 
@@ -349,11 +356,8 @@ def _key(made: Made, training: bool) -> Any:
             return None
         parameters = tuple([(name, id(each)) for name, each in sorted(made.parameters.items())])
         return graph_key(made.graph), parameters, made.inputs
-    return (
-        type(made),
-        made._replace(output=-1),
-        *[type(each[0]) for each in getattr(made, 'operands', ()) if isinstance(each, tuple)],
-    )
+    places = made.operands if isinstance(made, Calculate) else made[1:2]
+    return type(made), made._replace(output=-1), tuple(map(_exact, places))
 
 
 def _hoisted(drafts: Drafts, training: bool) -> Tuple[Drafts, int]:

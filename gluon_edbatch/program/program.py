@@ -71,7 +71,7 @@ class Program:
             TensorSpec(leaf.shape, np.dtype(leaf.dtype).name) for leaf in leaves
         ]
         self._ctx = leaves[0].ctx
-        self._report = ProgramReport()
+        self._effects: Dict[str, int] = {}
         self._programs: Dict[bool, BranchingProgram] = {}
         self._of_mode(False)
 
@@ -79,10 +79,10 @@ class Program:
         if training not in self._programs:
             made = specialise(self._net, self._template, self._specs, training, self._ctx)
             optimised = optimise(made.drafts, training, self._without)
-            self._report.effects = optimised.effects
+            self._effects = optimised.effects
             graph = lowered(optimised.drafts, made.constants, self._template, training)
             host = MXNetHost(graph, self._ctx)
-            self._programs[training] = BranchingProgram(graph, host, self._max_steps, self._report)
+            self._programs[training] = BranchingProgram(graph, host, self._max_steps)
         return self._programs[training]
 
     @property
@@ -96,7 +96,8 @@ class Program:
 
     def report(self) -> ProgramReport:
         """What samples did, in all calls so far."""
-        return self._report
+        modes = [(each.graph, each.counts) for each in self._programs.values()]
+        return ProgramReport(modes, self._effects)
 
     def export(self, folder: Union[str, Path], onnx: bool = False) -> Path:
         """Write the program of inference mode as a bundle, with the parameters as they are now.

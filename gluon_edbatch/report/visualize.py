@@ -99,7 +99,7 @@ def program(program: Any, path: Union[str, Path]) -> None:
         The file; an older one is replaced when all is written.
     """
     made = getattr(program, 'inference', program)
-    write(path, lambda: program_svg(made.graph, made.taken, made.report().runs))
+    write(path, lambda: program_svg(made.graph, made.counts.taken, made.counts.runs))
 
 
 class _Part(NamedTuple):

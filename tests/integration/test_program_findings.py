@@ -12,6 +12,7 @@ from programs.case import same
 
 import gluon_edbatch as edb
 from gluon_edbatch.program import specialise
+from gluon_edbatch.program.optimise import PASSES
 
 
 class Written(gluon.Block):
@@ -34,13 +35,13 @@ class Written(gluon.Block):
         return x + 1
 
 
-def assert_is_eager(function):
+def assert_is_eager(function, without=()):
     """On samples that part."""
     net = Written(function)
     net.initialize()
     samples = [mx.nd.array(np.random.RandomState(seed).randn(1, 4)) for seed in range(6)]
     expected = [net(sample) for sample in samples]
-    program = edb.compile_program(net, samples[0])
+    program = edb.compile_program(net, samples[0], without=without)
     for results in (program(samples), [program([sample])[0] for sample in samples]):
         for number, pair in enumerate(zip(expected, results)):
             same(f'sample {number}', *pair)
@@ -311,3 +312,22 @@ def test_a_list_that_grows_for_ever_is_refused_soon(monkeypatch):
     monkeypatch.setattr(specialise, 'MOST_VALUES', 10_000)
     with pytest.raises(edb.ProgramError, match='a list that grows'):
         edb.compile_program(Written(appends_for_ever), mx.nd.zeros((1, 4)))
+
+
+def scales_by_its_turns(net, x):
+    y = x
+    for each in (x, y):
+        turns = 0
+        while turns < 2 and y.sum() > -3:
+            turns += 1
+            x = each + y
+            for more in (x, y):
+                y = (more * turns).tanh()
+                x = x * 2 if y.sum() > 0.1 else x * 3
+    return x, y
+
+
+def test_a_number_that_passes_find_constant_is_given_to_operators_as_one():
+    assert_is_eager(scales_by_its_turns)
+    for each in PASSES:
+        assert_is_eager(scales_by_its_turns, without=[each])

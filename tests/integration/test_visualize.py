@@ -282,7 +282,7 @@ def test_a_program_with_the_share_of_each_way(tmp_path):
         for title in re.findall(r'block \d+ .*?(?=\nblock|$)', str(program), re.DOTALL)
     ]
     for (title, texts, fills), block, ways in zip(
-        drawn_boxes, graph.blocks, program.inference.taken
+        drawn_boxes, graph.blocks, program.inference.counts.taken
     ):
         runs = [step.network for step in block.steps if hasattr(step, 'network')]
         assert fills == [colour(network) for network in runs]
@@ -292,7 +292,7 @@ def test_a_program_with_the_share_of_each_way(tmp_path):
             assert any('test_visualize.py' in line for line in title.splitlines())
     gates = [texts for _, texts, _ in drawn_boxes if 'if self.gate(x).asscalar() > bound' in texts]
     assert len(gates) == 2 and all(any(text.startswith('if %') for text in each) for each in gates)
-    first = sum(ways[0] for ways in program.inference.taken[:1])
+    first = sum(ways[0] for ways in program.inference.counts.taken[:1])
     assert 0 < first < 20 and program.report().paths
     heading = ElementTree.parse(path).getroot().find(f'{SVG}text').text
     assert heading.endswith(f'; 20 samples in {program.report().runs} runs of blocks')
@@ -314,7 +314,7 @@ def test_colours_of_a_program_are_those_of_networks_and_ways(tmp_path):
     for network, count in bars.items():
         assert 0.5 * 16 * 340 * count < run[colour(network)] < 18 * 370 * (count + 1)
     assert fresh[program_picture.TRUE] > 50 > fresh[program_picture.NEVER] + 40
-    assert not any(ways[0] for ways in program.inference.taken[:3:2]), 'no gate opens'
+    assert not any(ways[0] for ways in program.inference.counts.taken[:3:2]), 'no gate opens'
     assert run[program_picture.FALSE] > 1.5 * fresh[program_picture.FALSE], 'as wide as it is taken'
     assert run[program_picture.NEVER] > 50
 

@@ -1,7 +1,7 @@
 """From a static subgraph to one compiled call per batch: ``take -> body -> outputs``."""
 
 import threading
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import mxnet as mx
 from mxnet.ndarray import CachedOp
@@ -179,15 +179,31 @@ def _compile(node_type: NodeType, reads: Tuple[str, ...], fused: bool) -> Cached
     )
 
 
-def cached_op(symbol: mx.sym.Symbol) -> InTurns:
+def cached_op(
+    symbol: mx.sym.Symbol, in_place: Optional[Tuple[Sequence[int], Sequence[int]]] = None
+) -> InTurns:
     """The graph as one operator. MXNet insists on gradients of everything in it, and some operators
-    have none, not even zero."""
+    have none, not even zero.
+
+    Parameters
+    ----------
+    symbol : Symbol
+    in_place : (sequence of int, sequence of int), optional
+        Which inputs are other arrays at each call, and which are the same: memory between is then
+        planned once, for one shape of each, and kept.
+    """
+    flags = []
+    if in_place:
+        data, same = in_place
+        flags = [('static_alloc', True), ('static_shape', True)]
+        flags += [('data_indices', list(data)), ('param_indices', list(same))]
     try:
-        return InTurns(CachedOp(symbol))
+        return InTurns(CachedOp(symbol, flags))
     except mx.MXNetError as error:
         if 'non-differentiable' not in str(error):
             raise
-        return InTurns(CachedOp(mx.sym.Group([mx.sym.BlockGrad(output) for output in symbol])))
+        blocked = mx.sym.Group([mx.sym.BlockGrad(output) for output in symbol])
+        return InTurns(CachedOp(blocked, flags))
 
 
 def with_dtypes(graph: Subgraph, node_type: NodeType) -> Subgraph:
