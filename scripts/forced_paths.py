@@ -167,7 +167,9 @@ def variants(name: str) -> Iterator[Tuple[Any, List[Any]]]:
     if net.units == 'exits':
         temper(net, together)
     if hasattr(net, 'thresholds'):
-        part(net, images if net.units == 'exits' else images[:12])
+        if net.units == 'blocks':  # whose branches are many, each both ways
+            images = images[:16]
+        part(net, images)
         yield net, images
         return
     ends: List[int] = []
