@@ -25,7 +25,7 @@ from ..subgraph.trace import describe
 from .build import Builder, Shared
 from .calls import Framed, ProgramCalls, entered
 from .draft import Draft
-from .rewrite import Branch, Invoke, Jump, Statement
+from .flow import Branch, Invoke, Jump, Statement
 from .states import (
     Activation,
     Path,
