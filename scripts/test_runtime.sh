@@ -7,8 +7,9 @@ usage() {
 usage: bash scripts/test_runtime.sh [--python VERSION] [--compiled] [--sdist] DIR
 
 Makes an environment of its own, installs ./runtime there with the newest NumPy that it takes, and
-runs what `python scripts/exported.py write DIR` has left in DIR. Python warnings are errors. The
-last line says what ran; the exit status is 3 if there is no such Python, and another than 0 if
+runs what `python scripts/exported.py write DIR` has left in DIR; and if there is DIR/programs, of
+`python scripts/forced_paths.py write DIR/programs`, that with ONNX Runtime. Python warnings are
+errors. The last line says what ran; the exit status is 3 if there is no such Python, and another than 0 if
 anything differs.
 
   --python VERSION  such as 3.12 (default: the newest of 3.13, 3.12, 3.11 and 3.10 that is there)
@@ -16,7 +17,7 @@ anything differs.
   --sdist           from a source distribution, away from the checkout
 
 Interpreters are looked for as python3.X on the path, and among those of pyenv. Needs the network
-or a folder that pip knows, for NumPy and setuptools.
+or a folder that pip knows, for NumPy, setuptools and ONNX Runtime.
 EOT
 }
 
@@ -58,6 +59,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK=1
 python="$work/env/bin/python"
 tools=(numpy 'setuptools>=77')
 [[ $compiled == no ]] || tools+=('Cython>=3')
+[[ ! -d "$folder/programs" ]] || tools+=(onnxruntime)
 "$python" -m pip install --quiet "${tools[@]}"
 bash "$root/scripts/copy_checkout.sh" "$work/checkout"   # builds at the same time are none of ours
 source="$work/checkout/runtime"
@@ -69,6 +71,7 @@ fi
 "$python" -m pip install --quiet --no-build-isolation --no-deps "$source"
 cd "$work"
 "$python" -W error "$root/scripts/exported.py" check "$folder"
+[[ ! -d "$folder/programs" ]] || "$python" -W error "$root/scripts/forced_paths.py" check "$folder/programs"
 "$python" -W error - "$compiled" <<'EOT'
 import sys
 

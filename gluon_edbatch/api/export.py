@@ -11,7 +11,8 @@ from mxnet.ndarray import CachedOp
 
 from ..bundle.manifest import BundleWriter
 from ..bundle.operators import OUTSIDE_OF_CELLS
-from ..bundle.program import CellProgram, NotInNumPy, Segments
+from ..bundle.program import CellProgram, NotInNumPy
+from ..bundle.steps import Segments
 from ..errors import BundleError
 from ..mx.blocks import names_of_blocks
 from ..mx.modes import modes

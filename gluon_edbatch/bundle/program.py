@@ -15,10 +15,22 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Seq
 import numpy as np
 
 from .operators import OPERATORS, Attrs, copied, look_up
+from .steps import (
+    REDUCTIONS,
+    Env,
+    Joined,
+    Outs,
+    Segments,
+    Step,
+    masked,
+    of_parents,
+    one_step,
+    product,
+    reduced,
+    softmax,
+)
 
 Entry = Tuple[int, int]
-Env = List[Any]
-Outs = Sequence[np.ndarray]
 INPUT = 'edb_input'
 _BROADCAST: Dict[str, Callable] = {
     'add': np.add,
@@ -30,32 +42,6 @@ _BROADCAST: Dict[str, Callable] = {
 
 class NotInNumPy(Exception):
     """An operator that is not among those that run in NumPy."""
-
-
-class Segments(NamedTuple):
-    """How many values the calls of a batch have in their ragged arguments.
-
-    Attributes
-    ----------
-    rows : int
-        Of the batch.
-    counts : list of int
-        How many calls have more than 0, 1, … values: those of each rank.
-    """
-
-    rows: int
-    counts: List[int]
-
-    def slices(self) -> List[Tuple[int, int]]:
-        """Of each rank: where it begins among all values, and how many it has."""
-        begin, found = 0, []
-        for count in self.counts:
-            found.append((begin, count))
-            begin += count
-        return found
-
-
-Step = Callable[[Env, Outs, Optional[Segments]], None]
 
 
 class CellNode(NamedTuple):
@@ -306,9 +292,9 @@ class _ProgramMaker:
             self._owned.discard((index, 0))
         joined = Joined(*self._joined(group), _is_flat(node), source in self._zero_tails)
         known = self._projection(source, joined, self._reads[source] == len(group))
-        self.steps.append(_product(self._slots[source], slots, joined, target, known))
+        self.steps.append(product(self._slots[source], slots, joined, target, known))
 
-    def _projection(self, source: Entry, joined: 'Joined', suffices: bool) -> Optional[int]:
+    def _projection(self, source: Entry, joined: Joined, suffices: bool) -> Optional[int]:
         """The slot of the product, if it is one of a plain argument."""
         for slot, position in self.inputs:
             if slot == self._slots[source] and source not in self._long:
@@ -389,7 +375,7 @@ class _ProgramMaker:
             known.view and self._is_cut_alone(index, node)
         ):
             self._owned.add(entry)
-        self.steps.append(_step(function, sources, slot, target, reuse))
+        self.steps.append(one_step(function, sources, slot, target, reuse))
 
     def _parts(self, index: int, node: CellNode, function: Callable, source: int) -> None:
         slots = []
@@ -431,9 +417,9 @@ class _ProgramMaker:
             reuse = self._reusable(index, owned)
             self._owned.add(entry)
             if all(long):
-                made = _step(_BROADCAST[kind], sources, self._slot(entry), None, reuse)
+                made = one_step(_BROADCAST[kind], sources, self._slot(entry), None, reuse)
             else:
-                made = _of_parents(_BROADCAST[kind], sources, long, self._slot(entry), reuse)
+                made = of_parents(_BROADCAST[kind], sources, long, self._slot(entry), reuse)
             self.steps.append(made)
         elif node.op in ('sum', 'max', 'mean') and node.attrs.get('axis') in (1, [1]):
             if node.attrs.get('exclude'):
@@ -441,20 +427,20 @@ class _ProgramMaker:
             self._owned.add(entry)
             if node.op == 'sum' and not node.attrs.get('keepdims'):
                 self._zero_tails.add(entry)
-            reduce, keep = _REDUCTIONS[node.op], bool(node.attrs.get('keepdims'))
-            self.steps.append(_reduced(reduce, sources[0], self._slot(entry), keep))
+            reduce, keep = REDUCTIONS[node.op], bool(node.attrs.get('keepdims'))
+            self.steps.append(reduced(reduce, sources[0], self._slot(entry), keep))
         elif node.op == 'softmax' and node.attrs.get('axis') == 1 and len(sources) == 1:
             self._long.add(entry)
             self._owned.add(entry)
-            self.steps.append(_softmax(sources[0], self._slot(entry)))
+            self.steps.append(softmax(sources[0], self._slot(entry)))
         elif node.op == 'SequenceMask' and node.attrs.get('axis') == 1 and long == [True, False]:
             self._long.add(entry)
             value = float(node.attrs.get('value', 0))
-            self.steps.append(_masked(sources, self._slot(entry), value))
+            self.steps.append(masked(sources, self._slot(entry), value))
         elif node.op in ('Embedding', 'take') and long == [True, False]:
             self._long.add(entry)
             self._owned.add(entry)
-            self.steps.append(_step(_look_up(node), sources, self._slot(entry), None, None))
+            self.steps.append(one_step(_look_up(node), sources, self._slot(entry), None, None))
         else:
             raise NotInNumPy(f'{node.op} of a ragged argument')
 
@@ -467,193 +453,3 @@ def _look_up(node: CellNode) -> Callable:
 
 def _is_flat(node: CellNode) -> bool:
     return bool(node.attrs.get('flatten', True))
-
-
-class Joined(NamedTuple):
-    """Products with the same input as one.
-
-    Attributes
-    ----------
-    weight, bias
-        See `Projection`.
-    ends : list of int
-        Where the columns of each product end.
-    flat : bool
-        Whether rows are flattened first.
-    has_zero_tail : bool
-        Whether the input is zero where calls have no values, of which there are no products then.
-    """
-
-    weight: np.ndarray
-    bias: Optional[np.ndarray]
-    ends: List[int]
-    flat: bool
-    has_zero_tail: bool
-
-    def of(self, x: np.ndarray, out: Optional[np.ndarray], segments: Optional[Segments]) -> Any:
-        """The product."""
-        if self.flat and x.ndim > 2:
-            x = x.reshape(len(x), -1)
-        elif x.ndim == 1:
-            x = x[:, None]
-        if self.has_zero_tail and segments is not None:
-            count = segments.counts[0] if segments.counts else 0
-            out = np.empty((len(x), len(self.weight[0])), x.dtype) if out is None else out
-            np.matmul(x[:count], self.weight, out=out[:count])
-            out[count:] = 0
-        else:
-            out = np.matmul(x, self.weight, out=out)
-        return out if self.bias is None else np.add(out, self.bias, out=out)
-
-
-def _product(
-    source: int, slots: List[int], joined: Joined, target: Optional[int], known: Optional[int]
-) -> Step:
-    cuts = list(zip(slots, [0, *joined.ends], joined.ends))
-
-    def step(env: Env, outs: Outs, segments: Optional[Segments]) -> None:
-        result = None if known is None else env[known]
-        if result is None:
-            out = None if target is None else outs[target]
-            result = joined.of(env[source], out, segments)
-        elif target is not None:
-            result = copied(result, outs[target])
-        if len(cuts) == 1:
-            env[slots[0]] = result
-        else:
-            for slot, begin, end in cuts:
-                env[slot] = result[..., begin:end]
-
-    return step
-
-
-def _step(
-    function: Callable,
-    sources: List[int],
-    slot: int,
-    target: Optional[int],
-    reuse: Optional[int],
-) -> Step:
-    """One function, which writes to a result, over an argument, or to new memory."""
-
-    def to_result(env: Env, outs: Outs, segments: Optional[Segments]) -> None:
-        env[slot] = function(*[env[source] for source in sources], out=outs[target])  # type: ignore
-
-    def over_argument(env: Env, outs: Outs, segments: Optional[Segments]) -> None:
-        env[slot] = function(*[env[source] for source in sources], out=env[reuse])  # type: ignore
-
-    def unary(env: Env, outs: Outs, segments: Optional[Segments]) -> None:
-        env[slot] = function(env[sources[0]])
-
-    def plain(env: Env, outs: Outs, segments: Optional[Segments]) -> None:
-        env[slot] = function(*[env[source] for source in sources])
-
-    if target is not None:
-        return to_result
-    if reuse is not None:
-        return over_argument
-    return unary if len(sources) == 1 else plain
-
-
-def _of_parents(
-    function: Callable, sources: List[int], long: List[bool], slot: int, reuse: Optional[int]
-) -> Step:
-    """A function of values and what their calls have one of, (n, 1, ...)."""
-    turned = long[1]
-    of_value, of_call = sources[::-1] if turned else sources
-
-    def step(env: Env, outs: Outs, segments: Optional[Segments]) -> None:
-        assert segments is not None
-        x, y = env[of_value], env[of_call]
-        if y.shape[1] != 1:
-            raise ValueError(f'{y.shape} is not one for each call')
-        y = y[:, 0]
-        result = np.empty_like(x) if reuse is None else env[reuse]
-        for begin, count in segments.slices():
-            part = x[begin : begin + count]
-            both = (y[:count], part) if turned else (part, y[:count])
-            function(*both, out=result[begin : begin + count])
-        env[slot] = result
-
-    return step
-
-
-def _sum(x: np.ndarray, segments: Segments) -> np.ndarray:
-    slices = segments.slices()
-    if slices and slices[0][1] == segments.rows:
-        total = x[: segments.rows].copy()
-        slices = slices[1:]
-    else:
-        total = np.zeros((segments.rows, *x.shape[1:]), x.dtype)
-    for begin, count in slices:
-        part = total[:count]
-        np.add(part, x[begin : begin + count], out=part)
-    return total
-
-
-def _max(x: np.ndarray, segments: Segments) -> np.ndarray:
-    """Of no values it is 0, as they are then one of zeros."""
-    most = np.zeros((segments.rows, *x.shape[1:]), x.dtype)
-    for rank, (begin, count) in enumerate(segments.slices()):
-        part, values = most[:count], x[begin : begin + count]
-        if rank:
-            np.maximum(part, values, out=part)
-        else:
-            part[...] = values
-    return most
-
-
-def _mean(x: np.ndarray, segments: Segments) -> np.ndarray:
-    lengths = np.ones(segments.rows, x.dtype)
-    for count in segments.counts[1:]:
-        lengths[:count] += 1
-    total = _sum(x, segments)
-    total /= lengths.reshape((-1,) + (1,) * (x.ndim - 1))
-    return total
-
-
-_REDUCTIONS = {'sum': _sum, 'max': _max, 'mean': _mean}
-
-
-def _reduced(function: Callable, source: int, slot: int, keep: bool) -> Step:
-    def step(env: Env, outs: Outs, segments: Optional[Segments]) -> None:
-        result = function(env[source], segments)
-        env[slot] = result[:, None] if keep else result
-
-    return step
-
-
-def _softmax(source: int, slot: int) -> Step:
-    """Over the values of each call."""
-
-    def step(env: Env, outs: Outs, segments: Optional[Segments]) -> None:
-        assert segments is not None
-        x = env[source]
-        most, result = _max(x, segments), np.empty_like(x)
-        for begin, count in segments.slices():
-            np.subtract(x[begin : begin + count], most[:count], out=result[begin : begin + count])
-        np.exp(result, out=result)
-        total = _sum(result, segments)
-        for begin, count in segments.slices():
-            part = result[begin : begin + count]
-            np.divide(part, total[:count], out=part)
-        env[slot] = result
-
-    return step
-
-
-def _masked(sources: List[int], slot: int, value: float) -> Step:
-    """Values from a rank on that each call tells are another number."""
-
-    def step(env: Env, outs: Outs, segments: Optional[Segments]) -> None:
-        assert segments is not None
-        x, lengths = env[sources[0]], env[sources[1]]
-        result = x
-        for rank, (begin, count) in enumerate(segments.slices()):
-            late = np.flatnonzero(lengths[:count] <= rank)
-            if len(late):
-                result = result.copy() if result is x else result
-                result[begin + late] = value
-        env[slot] = result
-
-    return step

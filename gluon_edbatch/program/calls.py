@@ -15,7 +15,9 @@ from ..mx.symbols import registered
 from ..ops.attrs import Attrs
 from ..ops.registry import op_of
 from ..subgraph.fingerprint import has_hooks
-from .rewrite import IN, ITEM, ITEMS, MORE, NOT, OWN, Invoke, flow_of
+from .expressions import IN, ITEM, ITEMS, MORE, NOT, OWN
+from .flow import Invoke
+from .rewrite import flow_of
 from .states import Activation
 from .values import Dynamic, SampleNumber, SampleTensor, apply, calculated, kind_of
 
@@ -53,7 +55,7 @@ class ProgramCalls:
     Attributes
     ----------
     functions : dict
-        Those that rewritten code calls (see `rewrite`).
+        Those that rewritten code calls (see `expressions`).
     """
 
     def __init__(self, foreign: AbstractSet[int]):
@@ -456,7 +458,7 @@ _SPECIAL: Dict[Any, Callable] = {
 }
 
 
-# --- functions that rewritten code calls (see `rewrite`) -----------------------------------------
+# --- functions that rewritten code calls (see `expressions`) -------------------------------------
 
 
 class Counted(NamedTuple):

@@ -11,6 +11,7 @@ would go on apart for its sake, and a loop that values end would be unrolled for
 counts as a value there (it is *widened*), unless something needs to know it, such as an index.
 """
 
+import re
 from types import FunctionType
 from typing import Any, Callable, Dict, FrozenSet, List, NamedTuple, Optional, Set, Tuple
 
@@ -24,7 +25,7 @@ from ..subgraph.trace import describe
 from .build import Builder, Shared
 from .calls import Framed, ProgramCalls, entered
 from .draft import Draft
-from .rewrite import Branch, Invoke, Jump, Statement
+from .flow import Branch, Invoke, Jump, Statement
 from .states import (
     Activation,
     Path,
@@ -46,6 +47,7 @@ _TOO_DEEP = (
     f'gluon_edbatch.batching'
 )
 MOST_ROUNDS = 40  # in which a list may grow before numbers that could bound it have to be known
+_OF_NDARRAY = re.compile(r"type <class '[\w.]*SampleNumber'> not supported")
 _TOO_MANY = (
     f'more than {MOST_BLOCKS} blocks, or {MOST_VALUES} values in their states: something that is '
     f'no number differs each time that a loop begins again, such as a list that grows, and only '
@@ -369,10 +371,21 @@ def _guarded(builder: Builder, run: Callable[[], Any]) -> Any:
             raise
         raise ProgramError(f'{builder.line}\n  {error}', placed=True) from None
     except Exception as error:
-        told = f'{type(error).__name__}: {error}'
-        raise ProgramError(
-            f'{builder.line}\n  fails while the program is made: {told}', placed=True
-        ) from error
+        raise ProgramError(f'{builder.line}\n  {_told(error)}', placed=True) from error
+
+
+def _told(error: Exception) -> str:
+    """What the user can do about an error of Python's or MXNet's."""
+    told = f'{type(error).__name__}: {error}'
+    if isinstance(error, TypeError) and _OF_NDARRAY.search(told):
+        return (
+            'an array that the program knows, such as an attribute of the model, is on the left of '
+            'an operator, and a number of the sample on the right: write n * array, or array * '
+            'mx.nd.array([n])'
+        )
+    for name, kind in (('SampleNumber', 'a number'), ('SampleTensor', 'an array')):
+        told = re.sub(rf"""(['"]|<class '[\w.]*){name}('>|['"])""", f'{kind} of the sample', told)
+    return f'fails while the program is made: {told}'
 
 
 def _condition(value: Any) -> Any:

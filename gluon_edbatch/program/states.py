@@ -25,7 +25,7 @@ from mxnet.ndarray import NDArray
 
 from ..branching.graph import NumberSpec, Spec
 from ..errors import ProgramError
-from .rewrite import CodeBlock, Flow
+from .flow import CodeBlock, Flow
 from .values import Dynamic, SampleNumber, SampleTensor
 
 _PLAIN = (int, bool, str, bytes, type(None), type(Ellipsis), range)

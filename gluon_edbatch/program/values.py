@@ -3,6 +3,7 @@
 Both know how Python computes with them, and note it in the block that is being made (`building`).
 """
 
+import operator
 from typing import Any, Callable, FrozenSet, NoReturn, Tuple
 
 import mxnet as mx
@@ -86,6 +87,20 @@ class SampleNumber(Dynamic):
             raise KnownNumber(self.origins)
         super()._refuse(message)
 
+    def item(self) -> 'SampleNumber':
+        """Itself, as of numbers of NumPy's."""
+        return self
+
+    def __invert__(self) -> Any:
+        if self.kind == 'int':
+            return calculated('sub', calculated('neg', self), 1)
+        if self.kind == 'float':
+            return self._refuse('~ of a number that is no integer: write ~int(n)')
+        return self._refuse(
+            '~ of a truth value, of which Python and NumPy (whose numbers asscalar() gives) make '
+            'other things: write not b'
+        )
+
 
 def kind_of(value: Any) -> str:
     """What kind of number one is: ``'float'``, ``'int'``, ``'bool'``, or none of them (``''``)."""
@@ -132,6 +147,8 @@ def _number_operator(op: str, swapped: bool = False) -> Callable:
     def method(self: SampleNumber, *others: Any) -> Any:
         if others and isinstance(others[0], SampleTensor):
             return NotImplemented
+        if others and isinstance(others[0], mx.nd.NDArray):  # one that is known: the model's
+            return getattr(operator, op)(self, self.builder.fill(others[0]))
         return calculated(op, *(others + (self,) if swapped else (self,) + others))
 
     return method
@@ -142,6 +159,46 @@ for _op in 'add sub mul truediv floordiv mod pow and or xor'.split():
     setattr(SampleNumber, f'__r{_op}__', _number_operator(_op, True))
 for _op in 'lt le gt ge eq ne neg pos abs floor ceil'.split():
     setattr(SampleNumber, f'__{_op}__', _number_operator(_op))
+
+
+def _shifted(op: str, swapped: bool) -> Callable:
+    """By powers of two."""
+
+    def shift(self: SampleNumber, other: Any) -> Any:
+        number: Any
+        by: Any
+        number, by = (other, self) if swapped else (self, other)
+        if not kind_of(other):
+            return NotImplemented
+        if 'float' in (self.kind, kind_of(other)):
+            raise ProgramError(
+                '<< or >> of a number that is no integer: write int(n) << 1, or n * 2 and n / 2'
+            )
+        if not isinstance(by, SampleNumber) and by < 0:
+            raise ProgramError('<< or >> by a negative number, which is an error in Python')
+        return calculated(op, number, 2**by)
+
+    return shift
+
+
+for _op, _times in (('lshift', 'mul'), ('rshift', 'floordiv')):
+    setattr(SampleNumber, f'__{_op}__', _shifted(_times, False))
+    setattr(SampleNumber, f'__r{_op}__', _shifted(_times, True))
+_WITHOUT = {'is_integer': 'n % 1 == 0', 'conjugate': 'n', 'real': 'n'}
+
+
+def _missing_of_number(name: str) -> property:
+    instead = _WITHOUT.get(name, 'it with arithmetic, comparisons, math, min, max, round')
+
+    def missing(self: SampleNumber) -> Any:
+        return self._refuse(f'a number of the sample has no {name} in a program: write {instead}')
+
+    return property(missing)
+
+
+for _name in {*dir(int), *dir(float), *dir(np.float32)} - set(dir(SampleNumber)):
+    if _name[0] != '_':
+        setattr(SampleNumber, _name, _missing_of_number(_name))
 
 
 # --- tensors -------------------------------------------------------------------------------------

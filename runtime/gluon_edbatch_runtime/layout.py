@@ -5,7 +5,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from .bundle.program import Segments
+from .bundle.steps import Segments
 from .errors import RecordError
 from .forms import FORMS, CellType
 from .graph.collect import Calls

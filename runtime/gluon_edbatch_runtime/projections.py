@@ -10,7 +10,8 @@ from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from .bundle.program import Projection, Segments
+from .bundle.program import Projection
+from .bundle.steps import Segments
 from .forms import CellType
 from .graph.collect import Calls
 from .layout import Group, Layout

@@ -5,7 +5,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from .bundle.program import Segments
+from .bundle.steps import Segments
 from .calls import CURRENT, NUMBER, CallLog, Form, Value, new_value, store_of
 from .errors import BatchError, RecordError, StaleValueError
 from .forms import FORMS, CellType, operator_form

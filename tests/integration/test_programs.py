@@ -304,6 +304,109 @@ def test_what_cannot_be_taken_is_refused(function, message):
     assert not net.kept
 
 
+def python_of_integers(net, x):
+    n = int((4 * x).sum().asscalar())
+    return ~n, n << 2, n >> 1, 3 << abs(n), -100 >> abs(n), n << True
+
+
+def numbers_with_known_arrays(net, x):
+    n = x.sum().asscalar()
+    less = n < net.anchor
+    return (
+        n * net.anchor,
+        n - net.anchor,
+        n / net.anchor,
+        net.anchor * mx.nd.array([n]),
+        less,
+        n.item(),
+    )
+
+
+@pytest.mark.parametrize('function', [python_of_integers, numbers_with_known_arrays])
+def test_operators_of_numbers(function):
+    net = initialized(Written(function))
+    net.anchor = mx.nd.array([1.0, -2.0, 3.0])
+    assert_is_eager(net, drawn(12))
+
+
+def known_array_first(net, x):
+    return net.anchor * x.sum().asscalar()
+
+
+def known_array_compared(net, x):
+    return net.anchor > x.sum().asscalar()
+
+
+def inverts_a_truth_value(net, x):
+    return ~(x.sum().asscalar() > 0)
+
+
+def inverts_a_float(net, x):
+    return ~x.sum().asscalar()
+
+
+def shifts_a_float(net, x):
+    return x.sum().asscalar() << 1
+
+
+def shifts_back(net, x):
+    return int(x.sum().asscalar()) << -1
+
+
+def asks_for_an_integer(net, x):
+    return float(x.sum().asscalar()).is_integer()
+
+
+def asks_for_bits(net, x):
+    return int(x.sum().asscalar()).bit_length()
+
+
+def has_no_operator(net, x):
+    return x.sum().asscalar() @ x
+
+
+def adds_to_a_text(net, x):
+    return 'n' + x.sum().asscalar()
+
+
+@pytest.mark.parametrize(
+    'function, message',
+    [
+        (known_array_first, r'write n \* array'),
+        (known_array_compared, r'write n \* array'),
+        (inverts_a_truth_value, 'write not b'),
+        (inverts_a_float, r'write ~int\(n\)'),
+        (shifts_a_float, r'write int\(n\) << 1'),
+        (shifts_back, 'by a negative number'),
+        (asks_for_an_integer, 'no is_integer in a program: write n % 1 == 0'),
+        (asks_for_bits, 'no bit_length in a program: write it with'),
+        (has_no_operator, '@: a number of the sample and an array of the sample'),
+        (adds_to_a_text, 'not a number of the sample'),
+    ],
+)
+def test_operators_that_numbers_do_not_have(function, message):
+    net = initialized(Written(function))
+    net.anchor = mx.nd.array([1.0, 2.0])
+    with pytest.raises(edb.ProgramError, match=message) as error:
+        edb.compile_program(net, drawn(1)[0])
+    line = function.__code__.co_firstlineno + 1
+    assert str(error.value).startswith(f'{__file__}:{line}: return ')
+    assert 'SampleNumber' not in str(error.value)
+
+
+def inverts_a_count(net, x):
+    ran = 0
+    if x.sum().asscalar() > 0:
+        ran = 1
+    if x.max().asscalar() > 0.9:
+        ran = True
+    return ~ran, ran.bit_length()
+
+
+def test_what_counts_as_a_value_is_known_again_for_what_numbers_do_not_have():
+    assert_is_eager(initialized(Written(inverts_a_count)), drawn(12))
+
+
 def test_samples_that_do_not_fit():
     net = initialized(Exits())
     program = edb.compile_program(net, drawn(1)[0])

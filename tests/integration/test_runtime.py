@@ -1,7 +1,10 @@
 """Exported bundles in an environment without MXNet, with a Python and a NumPy of today."""
 
+import json
+
 import exported
 import pytest
+from dynamic.networks import NETWORKS
 
 from support.processes import ROOT, run, run_python
 
@@ -18,6 +21,25 @@ def written(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope='module')
+def programs(written):
+    """What was said of the programs that are in the same folder."""
+    pytest.importorskip('onnx')
+    process = run_python(ROOT / 'scripts' / 'forced_paths.py', 'write', written / 'programs')
+    assert not process.returncode, process.stdout + process.stderr
+    return process.stdout.splitlines()
+
+
+def test_every_exit_and_every_skip_in_mxnet(programs, written):
+    """Of all nine networks: each way is taken, and results are eager Gluon's."""
+    assert [line.split(':')[0] for line in programs] == list(NETWORKS)
+    for name in NETWORKS:
+        paths = (written / 'programs').glob(f'{name}-?.json')
+        taken = [json.loads(path.read_text())['taken'] for path in paths]
+        ways = [sum(counts) for blocks in zip(*taken) for counts in zip(*blocks)]
+        assert len(ways) >= 14 and min(ways) > 0
+
+
 def check(folder, *options):
     process = run(['bash', ROOT / 'scripts' / 'test_runtime.sh', *options, folder])
     if process.returncode == NO_PYTHON:
@@ -26,12 +48,15 @@ def check(folder, *options):
         pytest.skip('pip finds no NumPy, or what builds packages')
     assert not process.returncode, process.stdout + process.stderr
     lines = process.stdout.splitlines()
-    assert [line.split(':')[0] for line in lines[:-1]] == [*exported.CASES, 'schedules']
+    cells = [*exported.CASES, 'schedules']
+    there = sorted(path.stem for path in (folder / 'programs').glob('*.npz'))
+    assert [line.split(':')[0] for line in lines[:-1]] == [*cells, *there]
     return lines[-1]
 
 
-def test_without_mxnet(written):
-    """Numbers, batches and schedules with the newest Python, with warnings as errors."""
+def test_without_mxnet(written, programs):
+    """Numbers, batches and schedules with the newest Python, with warnings as errors; and programs
+    in ONNX Runtime, whose samples go the same ways."""
     assert check(written).endswith('as Python: all equal')
 
 

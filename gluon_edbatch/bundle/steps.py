@@ -1,0 +1,232 @@
+"""Steps of NumPy that a batch runs: what they read and write is in slots of a list.
+
+Ragged arguments lie by rank (see `program`).
+"""
+
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from .operators import copied
+
+Env = List[Any]
+Outs = Sequence[np.ndarray]
+
+
+class Segments(NamedTuple):
+    """How many values the calls of a batch have in their ragged arguments.
+
+    Attributes
+    ----------
+    rows : int
+        Of the batch.
+    counts : list of int
+        How many calls have more than 0, 1, … values: those of each rank.
+    """
+
+    rows: int
+    counts: List[int]
+
+    def slices(self) -> List[Tuple[int, int]]:
+        """Of each rank: where it begins among all values, and how many it has."""
+        begin, found = 0, []
+        for count in self.counts:
+            found.append((begin, count))
+            begin += count
+        return found
+
+
+Step = Callable[[Env, Outs, Optional[Segments]], None]
+
+
+class Joined(NamedTuple):
+    """Products with the same input as one.
+
+    Attributes
+    ----------
+    weight, bias
+        See `Projection`.
+    ends : list of int
+        Where the columns of each product end.
+    flat : bool
+        Whether rows are flattened first.
+    has_zero_tail : bool
+        Whether the input is zero where calls have no values, of which there are no products then.
+    """
+
+    weight: np.ndarray
+    bias: Optional[np.ndarray]
+    ends: List[int]
+    flat: bool
+    has_zero_tail: bool
+
+    def of(self, x: np.ndarray, out: Optional[np.ndarray], segments: Optional[Segments]) -> Any:
+        """The product."""
+        if self.flat and x.ndim > 2:
+            x = x.reshape(len(x), -1)
+        elif x.ndim == 1:
+            x = x[:, None]
+        if self.has_zero_tail and segments is not None:
+            count = segments.counts[0] if segments.counts else 0
+            out = np.empty((len(x), len(self.weight[0])), x.dtype) if out is None else out
+            np.matmul(x[:count], self.weight, out=out[:count])
+            out[count:] = 0
+        else:
+            out = np.matmul(x, self.weight, out=out)
+        return out if self.bias is None else np.add(out, self.bias, out=out)
+
+
+def product(
+    source: int, slots: List[int], joined: Joined, target: Optional[int], known: Optional[int]
+) -> Step:
+    """Products with the same input, which may be in the slot `known` before."""
+    cuts = list(zip(slots, [0, *joined.ends], joined.ends))
+
+    def step(env: Env, outs: Outs, segments: Optional[Segments]) -> None:
+        result = None if known is None else env[known]
+        if result is None:
+            out = None if target is None else outs[target]
+            result = joined.of(env[source], out, segments)
+        elif target is not None:
+            result = copied(result, outs[target])
+        if len(cuts) == 1:
+            env[slots[0]] = result
+        else:
+            for slot, begin, end in cuts:
+                env[slot] = result[..., begin:end]
+
+    return step
+
+
+def one_step(
+    function: Callable,
+    sources: List[int],
+    slot: int,
+    target: Optional[int],
+    reuse: Optional[int],
+) -> Step:
+    """One function, which writes to a result, over an argument, or to new memory."""
+
+    def to_result(env: Env, outs: Outs, segments: Optional[Segments]) -> None:
+        env[slot] = function(*[env[source] for source in sources], out=outs[target])  # type: ignore
+
+    def over_argument(env: Env, outs: Outs, segments: Optional[Segments]) -> None:
+        env[slot] = function(*[env[source] for source in sources], out=env[reuse])  # type: ignore
+
+    def unary(env: Env, outs: Outs, segments: Optional[Segments]) -> None:
+        env[slot] = function(env[sources[0]])
+
+    def plain(env: Env, outs: Outs, segments: Optional[Segments]) -> None:
+        env[slot] = function(*[env[source] for source in sources])
+
+    if target is not None:
+        return to_result
+    if reuse is not None:
+        return over_argument
+    return unary if len(sources) == 1 else plain
+
+
+def of_parents(
+    function: Callable, sources: List[int], long: List[bool], slot: int, reuse: Optional[int]
+) -> Step:
+    """A function of values and what their calls have one of, (n, 1, ...)."""
+    turned = long[1]
+    of_value, of_call = sources[::-1] if turned else sources
+
+    def step(env: Env, outs: Outs, segments: Optional[Segments]) -> None:
+        assert segments is not None
+        x, y = env[of_value], env[of_call]
+        if y.shape[1] != 1:
+            raise ValueError(f'{y.shape} is not one for each call')
+        y = y[:, 0]
+        result = np.empty_like(x) if reuse is None else env[reuse]
+        for begin, count in segments.slices():
+            part = x[begin : begin + count]
+            both = (y[:count], part) if turned else (part, y[:count])
+            function(*both, out=result[begin : begin + count])
+        env[slot] = result
+
+    return step
+
+
+def _sum(x: np.ndarray, segments: Segments) -> np.ndarray:
+    slices = segments.slices()
+    if slices and slices[0][1] == segments.rows:
+        total = x[: segments.rows].copy()
+        slices = slices[1:]
+    else:
+        total = np.zeros((segments.rows, *x.shape[1:]), x.dtype)
+    for begin, count in slices:
+        part = total[:count]
+        np.add(part, x[begin : begin + count], out=part)
+    return total
+
+
+def _max(x: np.ndarray, segments: Segments) -> np.ndarray:
+    """Of no values it is 0, as they are then one of zeros."""
+    most = np.zeros((segments.rows, *x.shape[1:]), x.dtype)
+    for rank, (begin, count) in enumerate(segments.slices()):
+        part, values = most[:count], x[begin : begin + count]
+        if rank:
+            np.maximum(part, values, out=part)
+        else:
+            part[...] = values
+    return most
+
+
+def _mean(x: np.ndarray, segments: Segments) -> np.ndarray:
+    lengths = np.ones(segments.rows, x.dtype)
+    for count in segments.counts[1:]:
+        lengths[:count] += 1
+    total = _sum(x, segments)
+    total /= lengths.reshape((-1,) + (1,) * (x.ndim - 1))
+    return total
+
+
+REDUCTIONS = {'sum': _sum, 'max': _max, 'mean': _mean}
+
+
+def reduced(function: Callable, source: int, slot: int, keep: bool) -> Step:
+    """One of `REDUCTIONS`, over the values of each call."""
+
+    def step(env: Env, outs: Outs, segments: Optional[Segments]) -> None:
+        result = function(env[source], segments)
+        env[slot] = result[:, None] if keep else result
+
+    return step
+
+
+def softmax(source: int, slot: int) -> Step:
+    """Over the values of each call."""
+
+    def step(env: Env, outs: Outs, segments: Optional[Segments]) -> None:
+        assert segments is not None
+        x = env[source]
+        most, result = _max(x, segments), np.empty_like(x)
+        for begin, count in segments.slices():
+            np.subtract(x[begin : begin + count], most[:count], out=result[begin : begin + count])
+        np.exp(result, out=result)
+        total = _sum(result, segments)
+        for begin, count in segments.slices():
+            part = result[begin : begin + count]
+            np.divide(part, total[:count], out=part)
+        env[slot] = result
+
+    return step
+
+
+def masked(sources: List[int], slot: int, value: float) -> Step:
+    """Values from a rank on that each call tells are another number."""
+
+    def step(env: Env, outs: Outs, segments: Optional[Segments]) -> None:
+        assert segments is not None
+        x, lengths = env[sources[0]], env[sources[1]]
+        result = x
+        for rank, (begin, count) in enumerate(segments.slices()):
+            late = np.flatnonzero(lengths[:count] <= rank)
+            if len(late):
+                result = result.copy() if result is x else result
+                result[begin + late] = value
+        env[slot] = result
+
+    return step

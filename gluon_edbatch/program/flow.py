@@ -1,0 +1,173 @@
+"""A function's control flow: simple statements in blocks, and what connects these."""
+
+import linecache
+from types import CodeType
+from typing import Any, Dict, FrozenSet, List, NamedTuple, Optional, Tuple, Union
+
+
+class Statement(NamedTuple):
+    """A statement on values that are there: it reads names, and writes some."""
+
+    code: CodeType
+    reads: FrozenSet[str]
+    writes: FrozenSet[str]
+    line: int
+
+
+class Invoke(NamedTuple):
+    """``target = function(*arguments, **keywords)``, of values that are there."""
+
+    target: str
+    function: str
+    arguments: Tuple[Tuple[bool, str], ...]  # whether it has a star
+    keywords: Tuple[Tuple[Optional[str], str], ...]  # None: two stars
+    to: 'CodeBlock'
+    line: int
+
+
+class Jump(NamedTuple):
+    """On to another block."""
+
+    to: 'CodeBlock'
+    line: int
+
+
+class Branch(NamedTuple):
+    """To one of two blocks."""
+
+    condition: str
+    then: 'CodeBlock'
+    other: 'CodeBlock'
+    line: int
+
+
+class Return(NamedTuple):
+    """Out of the function."""
+
+    name: str
+    line: int
+
+
+End = Union[Invoke, Jump, Branch, Return]
+
+
+class CodeBlock:
+    """Statements without a branch, and how they end.
+
+    Attributes
+    ----------
+    number : int
+        Among the function's, in an order in which what comes first has the smaller one.
+    live : frozenset of str
+        Names that this block or later ones read before they write them.
+    joins : bool
+        Whether several blocks lead here.
+    """
+
+    def __init__(self) -> None:
+        self.statements: List[Statement] = []
+        self.end: Any = None
+        self.number = -1
+        self.live: FrozenSet[str] = frozenset()
+        self.joins = False
+
+    @property
+    def next(self) -> List['CodeBlock']:
+        """Where it leads."""
+        if isinstance(self.end, Branch):
+            return [self.end.then, self.end.other]
+        return [] if isinstance(self.end, Return) else [self.end.to]
+
+    @property
+    def reads_at_end(self) -> FrozenSet[str]:
+        """Names that the end needs."""
+        end = self.end
+        if isinstance(end, Invoke):
+            names = [name for _, name in end.arguments + end.keywords]
+            return frozenset([end.function, *names])
+        if isinstance(end, Branch):
+            return frozenset([end.condition])
+        return frozenset([end.name] if isinstance(end, Return) else [])
+
+
+class Flow(NamedTuple):
+    """A function as blocks; the first is its entry.
+
+    Attributes
+    ----------
+    function : FunctionType
+    file : str
+    blocks : list of CodeBlock
+    places : dict of str to str
+        For ``for`` loops: the name that counts, and the one that holds what the loop is over.
+    """
+
+    function: Any  # a FunctionType, which mypy would bind
+    file: str
+    blocks: List[CodeBlock]
+    places: Dict[str, str]
+
+    @property
+    def returns(self) -> int:
+        """From how many places."""
+        return sum([isinstance(block.end, Return) for block in self.blocks])
+
+    def site(self, line: int) -> str:
+        """A line for people."""
+        return site(self.file, line)
+
+
+def site(file: str, line: int) -> str:
+    """A line of a file with what is written there."""
+    return f'{file}:{line}: {linecache.getline(file, line).strip()}'.rstrip(': ')
+
+
+def connected(entry: CodeBlock) -> List[CodeBlock]:
+    """The blocks that can be reached, empty ones left out, numbered and looked through."""
+    order: List[CodeBlock] = []
+    _visit(entry, order, set())
+    order.reverse()
+    before = {id(block): 0 for block in order}
+    for number, block in enumerate(order):
+        block.number = number
+        for to in block.next:
+            before[id(to)] += 1
+    for block in order:
+        block.joins = before[id(block)] > 1
+    changed = True
+    while changed:
+        changed = False
+        for block in reversed(order):
+            live = _live_before(block)
+            changed = changed or live != block.live
+            block.live = live
+    return order
+
+
+def _visit(block: CodeBlock, order: List[CodeBlock], seen: set) -> None:
+    """Append blocks, what they lead to first."""
+    # Where a loop ends is visited before its inside, and so comes after it in the end.
+    waiting = [(block, reversed(block.next))]
+    seen.add(id(block))
+    while waiting:
+        block, following = waiting[-1]
+        to = next(following, None)
+        if to is None:
+            order.append(block)
+            waiting.pop()
+        elif id(to) not in seen:
+            seen.add(id(to))
+            waiting.append((to, reversed(to.next)))
+
+
+def _live_before(block: CodeBlock) -> FrozenSet[str]:
+    live = live_after(block) | block.reads_at_end
+    for statement in reversed(block.statements):
+        live = (live - statement.writes) | statement.reads
+    return live
+
+
+def live_after(block: CodeBlock) -> FrozenSet[str]:
+    """Names that are read where a block leads."""
+    live = frozenset().union(*[to.live for to in block.next])
+    return live - {block.end.target} if isinstance(block.end, Invoke) else live
