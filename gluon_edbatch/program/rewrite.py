@@ -133,10 +133,16 @@ class _FunctionRewriter(ExpressionRewriter):
             self._refuse(_ATTRIBUTE)
         if isinstance(target, ast.Subscript):
             target = self._place(target)
+        before: Any = None
+        if any(isinstance(each, (ast.Call, ast.NamedExpr)) for each in ast.walk(statement.value)):
+            before = self._keep(_loaded(target))  # Python reads it first, and they may write it
         value = self._value(statement.value)
-        if isinstance(target, ast.Name):
-            self._do(ast.Expr(call(OWN, load(target.id))))
-        self._do(ast.AugAssign(target, statement.op, value))
+        changed = ast.Name(before.id, ast.Store()) if before else target
+        if isinstance(changed, ast.Name):
+            self._do(ast.Expr(call(OWN, load(changed.id))))
+        self._do(ast.AugAssign(changed, statement.op, value))
+        if before:
+            self._do(ast.Assign([target], before))
 
     def _if(self, statement: ast.If) -> None:
         then, other, after = CodeBlock(), CodeBlock(), CodeBlock()
@@ -234,3 +240,10 @@ class _Renamed(ast.NodeTransformer):
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         return ast.Name(self._names.get(node.id, node.id), node.ctx)
+
+
+def _loaded(target: Any) -> ast.expr:
+    """What stands where something is to be written."""
+    if isinstance(target, ast.Name):
+        return load(target.id)
+    return ast.Subscript(target.value, target.slice, ast.Load())

@@ -331,3 +331,34 @@ def test_a_number_that_passes_find_constant_is_given_to_operators_as_one():
     assert_is_eager(scales_by_its_turns)
     for each in PASSES:
         assert_is_eager(scales_by_its_turns, without=[each])
+
+
+def next_of(found):
+    found[0] = found[0] + 10
+    return found[0]
+
+
+def writes_what_it_adds_to(net, x):
+    rows = [1, 2]
+    k = 2
+    k += (k := 5)
+    rows[0] += next_of(rows)
+    y = x * 1
+    y += net.parted(y)
+    return k, rows, y
+
+
+def test_what_is_added_to_is_read_before_what_is_added():
+    assert_is_eager(writes_what_it_adds_to)
+
+
+def is_the_larger_of_two_constants(net, x):
+    low = 0.1
+    for each in (x, x + 1):
+        if each.sum() > 0:
+            low = max(low, 0.3) + min(2, low)
+    return x * low, max(low, 1)
+
+
+def test_the_larger_of_two_constants_is_a_number():
+    assert_is_eager(is_the_larger_of_two_constants)
