@@ -5,7 +5,7 @@ costs in the user's own code, or less.
 """
 
 import operator
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Tuple
 
 import numpy as np
 

@@ -1,7 +1,7 @@
 """What samples did in a program, counted while it runs."""
 
 from collections import deque
-from typing import Deque, List, Tuple
+from typing import Deque, Tuple
 
 from .graph import ProgramGraph, gotos
 

@@ -1,6 +1,6 @@
 """A program with the host that runs it: called with a list of samples."""
 
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, List, Sequence, Tuple
 
 import numpy as np
 

@@ -50,7 +50,9 @@ class ProgramReport:
     """
 
     def __init__(
-        self, counted: Sequence[Tuple[ProgramGraph, Counts]], effects: Optional[Dict[str, int]] = None
+        self,
+        counted: Sequence[Tuple[ProgramGraph, Counts]],
+        effects: Optional[Dict[str, int]] = None,
     ):
         self.samples = sum([counts.samples for _, counts in counted])
         self.runs = sum([counts.runs for _, counts in counted])

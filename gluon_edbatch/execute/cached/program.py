@@ -192,7 +192,7 @@ def cached_op(
         Which inputs are other arrays at each call, and which are the same: memory between is then
         planned once, for one shape of each, and kept.
     """
-    flags = []
+    flags: List[Tuple[str, Any]] = []
     if in_place:
         data, same = in_place
         flags = [('static_alloc', True), ('static_shape', True)]
