@@ -113,7 +113,8 @@ struct Remainder {
 struct FloorDivide {
   double operator()(const Place& at, double x, double y) const {
     at.check(y != 0, kByZero);
-    const double rest = Remainder()(at, x, y), quotient = (x - rest) / y;
+    const double rest = std::fmod(x, y);
+    const double quotient = (x - rest) / y - (rest != 0 && (rest < 0) != (y < 0));
     if (quotient == 0) return std::copysign(0.0, x / y);
     const double floor = std::floor(quotient);  // a quotient of whole steps, but for rounding
     return quotient - floor > 0.5 ? floor + 1 : floor;
@@ -248,16 +249,15 @@ Numbers<int64_t> as_int(const Place& at, double (*f)(double), const A& a) {
 // f (std::exp or the like) of a float.
 template <class A>
 Numbers<double> function(const Place& at, double (*f)(double), const A& a) {
-  return each(at, [&](auto x) { return f(static_cast<double>(x)); }, a);
+  return each(at, [&](double x) { return f(x); }, a);
 }
-
 template <class A>
 Numbers<double> square_root(const Place& at, const A& a) {
   return each(
       at,
-      [&](auto x) {
+      [&](double x) {
         at.check(!(x < 0), "sqrt of a number that has none");
-        return std::sqrt(static_cast<double>(x));
+        return std::sqrt(x);
       },
       a);
 }
@@ -265,9 +265,9 @@ template <class A>
 Numbers<double> logarithm(const Place& at, const A& a) {
   return each(
       at,
-      [&](auto x) {
+      [&](double x) {
         at.check(!(x <= 0), "log of a number that has none");
-        return std::log(static_cast<double>(x));
+        return std::log(x);
       },
       a);
 }

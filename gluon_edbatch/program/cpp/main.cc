@@ -1,5 +1,8 @@
 // Reads samples from a file, runs the program, writes results to a file.
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -24,7 +27,7 @@ branch.
   --max-steps N  blocks that a sample may run (default: as it was compiled)
   --bundle DIR   the exported folder (default: where this program is)
   --report       tells which ways samples went
-  --repeat N     runs N times more, and tells the median of milliseconds a sample
+  --repeat N     runs N times more, and tells the milliseconds a sample of the fastest
   --help         shows this
 
 OMP_NUM_THREADS is the number of threads. If there is an error the status is 1, or 2 for one of the
@@ -117,14 +120,16 @@ std::string results_of(Machine& machine, const Samples& samples, size_t batch) {
   return made;
 }
 
-// Under another name until all is written.
+// A file has another name until all is written; what is none, such as /dev/stdout, is kept.
 void write_file(const std::string& path, const std::string& text) {
-  const std::string part = path + ".part";
+  struct stat found;
+  const bool is_file = stat(path.c_str(), &found) != 0 || S_ISREG(found.st_mode);
+  const std::string part = is_file ? path + ".part" : path;
   std::ofstream stream(part, std::ios::binary);
   stream << text;
   stream.close();
-  if (!stream || std::rename(part.c_str(), path.c_str()) != 0) {
-    std::remove(part.c_str());
+  if (!stream || (is_file && std::rename(part.c_str(), path.c_str()) != 0)) {
+    if (is_file) std::remove(part.c_str());
     throw Error(path + " cannot be written");
   }
 }
@@ -143,52 +148,64 @@ void show(const Report& report) {
 }
 
 void time_it(Machine& machine, const Samples& samples, const Options& options) {
-  std::vector<double> rounds;
+  using Clock = std::chrono::steady_clock;
+  std::chrono::duration<double, std::milli> best = Clock::duration::max();
   for (size_t i = 0; i < options.repeat; ++i) {
-    const auto begin = std::chrono::steady_clock::now();
+    const Clock::time_point begin = Clock::now();
     results_of(machine, samples, options.batch);
-    rounds.push_back(
-        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
-            .count() /
-        samples.count);
+    best = std::min<decltype(best)>(best, Clock::now() - begin);
   }
-  std::sort(rounds.begin(), rounds.end());
-  std::cerr << rounds[rounds.size() / 2] << " ms a sample\n";
+  std::cerr << best.count() / samples.count << " ms a sample\n";
 }
 
-int run(const std::string& program, const std::vector<std::string>& words) {
+// Where this program is, also where it was called by another name.
+std::string own_folder() {
+  char path[4096];
+  const ssize_t length = readlink("/proc/self/exe", path, sizeof path);
+  const std::string found(path, length < 0 ? 0 : length);
+  return found.substr(0, found.rfind('/') + 1) + ".";
+}
+
+void run(const std::vector<std::string>& words) {
   Options options = options_of(words);
   if (options.help) {
     std::cout << kUsage << "\nA sample has:";
     for (const Spec& spec : kProgram.arguments)
       std::cout << " " << shown(spec.dtype) << shown(spec.shape);
     std::cout << "\n";
-    return 0;
+    return;
   }
-  if (options.bundle.empty()) options.bundle = program.substr(0, program.rfind('/') + 1) + ".";
+  if (options.bundle.empty()) options.bundle = own_folder();
   const Samples samples(options.samples);
   Machine machine(options.bundle, std::min(options.batch, samples.count), options.max_steps);
   write_file(options.results, results_of(machine, samples, options.batch));
   if (options.report) show(machine.report);
   if (options.repeat) time_it(machine, samples, options);
-  return 0;
 }
 
 }  // namespace
-}  // namespace edb
 
-int main(int count, char** words) {
-  // MXNet would fuse operators by MKLDNN, and is wrong then about some networks (decision 0036).
-  setenv("MXNET_SUBGRAPH_BACKEND", "default", 0);
-  // Without threads that wait for each other: there is one predictor at a time.
-  setenv("MXNET_ENGINE_TYPE", "NaiveEngine", 0);
+int status_of(const std::vector<std::string>& words) {
   try {
-    return edb::run(words[0], {words + 1, words + count});
-  } catch (const edb::UsageError& error) {
+    run(words);
+    return 0;
+  } catch (const UsageError& error) {
     std::cerr << "program: " << error.what() << "\nprogram --help tells how it is used\n";
     return 2;
-  } catch (const edb::Error& error) {
+  } catch (const Error& error) {
     std::cerr << "program: " << error.what() << "\n";
     return 1;
   }
+}
+
+}  // namespace edb
+
+int main(int count, char** words) {
+  // MXNet would fuse operators by MKLDNN, and is wrong about some networks then.
+  setenv("MXNET_SUBGRAPH_BACKEND", "default", 0);
+  // Its threads would only wait for each other, as one predictor runs at a time.
+  setenv("MXNET_ENGINE_TYPE", "NaiveEngine", 0);
+  const int status = edb::status_of({words + 1, words + count});
+  std::cout.flush();
+  std::quick_exit(status);  // where MXNet has threads, it may crash while it is taken down
 }
