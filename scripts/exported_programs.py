@@ -1,6 +1,6 @@
 """The nine networks of example/dynamic as programs: exported, compared, and timed in turns.
 
-python scripts/exported_programs.py write DIR [--data DATA]      # where gluon_edbatch is
+python scripts/exported_programs.py write DIR [--data DATA]      # where gluon_edbatch is, and g++
 python scripts/exported_programs.py check DIR                    # where gluon_edbatch_runtime is
 python scripts/exported_programs.py speed [--other PYTHON]  # both: PYTHON is the latter's
 
@@ -26,7 +26,8 @@ import numpy as np  # reads how many threads it has
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / 'example'), str(ROOT)]
 SECONDS, SAMPLES = 0.6, 64
-TOLERANCE = {'rtol': 1e-4, 'atol': 1e-4}
+TOLERANCE = 1e-4  # of ONNX Runtime; MXNet's own hosts are nearer
+MXNETS = 1e-5
 
 
 def arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
@@ -83,12 +84,14 @@ def plain(value: Any) -> Any:
     return value.asnumpy() if hasattr(value, 'asnumpy') else value
 
 
-def same(found: Any, expected: Any) -> bool:
+def same(found: Any, expected: Any, tolerance: float) -> bool:
     """Whether two results are equal but for rounding."""
     if isinstance(expected, list):
-        return len(found) == len(expected) and all(map(same, found, expected))
+        return len(found) == len(expected) and all(
+            same(one, other, tolerance) for one, other in zip(found, expected)
+        )
     if isinstance(expected, (np.ndarray, float)):
-        return bool(np.allclose(found, expected, **TOLERANCE))  # type: ignore[arg-type]
+        return bool(np.allclose(found, expected, rtol=tolerance, atol=tolerance))
     return bool(found == expected)
 
 
@@ -100,39 +103,64 @@ def write(options: argparse.Namespace) -> int:
         net, images = network_and_samples(name, options.data)
         program = edb.compile_program(net, images[0])
         expected = [plain(net(image)) for image in images]
-        if not all(map(same, map(plain, program(images)), expected)):
+        found = list(map(plain, program(images)))
+        if not all(same(one, other, MXNETS) for one, other in zip(found, expected)):
             print(f'{name}: the program differs from eager Gluon')
             return 1
         folder = options.folder / name
-        program.export(folder, onnx=True)
-        np.savez(folder.with_suffix('.npz'), *[image.asnumpy() for image in images])
+        export(program, folder, images)
         data = json.dumps(expected, default=lambda array: array.tolist())
         folder.with_suffix('.json').write_text(data)
         print(f'{name}: written, {len(images)} samples in {program.report().runs} runs of blocks')
     return 0
 
 
+def export(program: Any, folder: Path, images: Sequence[Any]) -> None:
+    """A bundle for all hosts, the C++ one built, and samples beside it."""
+    program.export(folder, onnx=True, cpp=True)
+    make = ['make', '-s', '-C', str(folder), f'PYTHON={sys.executable}']
+    subprocess.run(make, check=True)
+    np.save(folder.with_suffix('.npy'), np.stack([image.asnumpy() for image in images]))
+
+
 # --- where it is not -----------------------------------------------------------------------------
 
 
 def check(options: argparse.Namespace) -> int:
-    """Whether the runtime gives the same, for all samples at once and for some alone."""
+    """Whether the runtime and the program in C++ give the same, for all samples at once and for
+    some alone."""
     import gluon_edbatch_runtime as edb
 
     assert 'mxnet' not in sys.modules
     wrong = 0
-    for path in sorted(options.folder.glob('*.npz')):
+    for path in sorted(options.folder.glob('*.npy')):
         program = edb.load_program(path.with_suffix(''))
-        arrays = np.load(path)
-        images = [arrays[f'arr_{number}'] for number in range(len(arrays.files))]
+        images = list(np.load(path))
         expected = json.loads(path.with_suffix('.json').read_text())
         found = program(images) + [program([image])[0] for image in images[:5]]
-        bad = sum(
-            not same(_lists(one), other) for one, other in zip(found, expected + expected[:5])
-        )
-        print(f'{path.stem}: {len(found) - bad} of {len(found)} results equal')
-        wrong += bad
+        wrong += _differ(path.stem, found, expected + expected[:5], TOLERANCE)
+        for batch in (len(images), 1):
+            found = of_cpp(path.with_suffix(''), path, batch)
+            wrong += _differ(f'{path.stem} in C++, by {batch}', found, expected, MXNETS)
     return int(wrong > 0)
+
+
+def _differ(name: str, found: Sequence[Any], expected: Sequence[Any], tolerance: float) -> int:
+    """How many do."""
+    bad = len(expected) - sum(
+        same(_lists(one), other, tolerance) for one, other in zip(found, expected)
+    )
+    print(f'{name}: {len(expected) - bad} of {len(expected)} results equal')
+    return bad
+
+
+def of_cpp(bundle: Path, samples: Path, batch: int) -> List[Any]:
+    """Results of the program in C++ that was built in a bundle."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, 'results')
+        command = [str(bundle / 'program'), '--batch', str(batch), str(samples), str(path)]
+        subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
+        return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def _lists(value: Any) -> Any:
@@ -160,8 +188,7 @@ def run(options: argparse.Namespace) -> int:
     import gluon_edbatch_runtime as edb
 
     program = edb.load_program(options.folder)
-    arrays = np.load(options.folder.with_suffix('.npz'))
-    images = [arrays[f'arr_{number}'] for number in range(len(arrays.files))]
+    images = list(np.load(options.folder.with_suffix('.npy')))
     print(json.dumps(times_of(program, images)))
     return 0
 
@@ -174,24 +201,54 @@ def times_of(program: Callable, images: Sequence[Any], finish: Callable = list) 
     return {'alone': 1e3 * alone, 'together': 1e3 * together}
 
 
+def cpp_times(bundle: Path, images: Sequence[Any]) -> List[float]:
+    """Milliseconds a sample of the program in C++, alone and of all at once; the best of rounds
+    that take as long as those of the others."""
+    found = []
+    some = bundle.with_name('some.npy')
+    np.save(some, np.stack([image.asnumpy() for image in images[:8]]))
+    for batch, samples, count in ((1, some, 8), (len(images), bundle.with_suffix('.npy'), 64)):
+        rounds = 1
+        for _ in range(2):  # the first tells how many rounds there is time for
+            command = [
+                bundle / 'program',
+                '--batch',
+                batch,
+                '--repeat',
+                rounds,
+                samples,
+                os.devnull,
+            ]
+            done = subprocess.run(
+                list(map(str, command)), check=True, stderr=subprocess.PIPE, text=True
+            )
+            milliseconds = float(done.stderr.splitlines()[-1].split()[0])
+            rounds = max(1, int(1e3 * SECONDS / (milliseconds * count)))
+        found.append(milliseconds)
+    return found
+
+
 def speed(options: argparse.Namespace) -> int:
-    """A table of eager hybridized Gluon, the program, and the program without MXNet, in turns."""
+    """A table of eager hybridized Gluon, the program, and the program in C++ and without MXNet, in
+    turns."""
     import mxnet as mx
 
     import gluon_edbatch as edb
 
-    print('ms a sample   eager    program  of 64    ONNX     of 64   eager / best')
+    print(
+        'ms a sample   eager    program  of 64    C++      of 64    ONNX     of 64   eager / best'
+    )
     for name in networks_of(options):
         net, images = network_and_samples(name, options.data)
         program = edb.compile_program(net, images[0])
         rows: List[List[float]] = []
         with tempfile.TemporaryDirectory() as folder:
             bundle = Path(folder) / name
-            program.export(bundle, onnx=True)
-            np.savez(bundle.with_suffix('.npz'), *[image.asnumpy() for image in images])
+            export(program, bundle, images)
             for _ in range(options.rounds):
                 row = [1e3 * seconds_of(partial(_eagerly, net, images[:8])) / 8]
                 row += times_of(program, images, _waited).values()
+                row += cpp_times(bundle, images)
                 row += _of_other(options, bundle)
                 rows.append(row)
         medians = [median(column) for column in zip(*rows)]

@@ -44,6 +44,7 @@ _OPS: Dict[str, Any] = {
     'tanh': np.tanh,
 }
 _WHOLE = frozenset('int round floor ceil'.split())
+_REAL = frozenset('sqrt exp log tanh'.split())
 ARITHMETIC = frozenset('add sub mul truediv floordiv mod pow neg pos abs'.split())
 _LARGEST = 2.0**63
 COMPARED = frozenset('lt le gt ge eq ne'.split())
@@ -68,6 +69,10 @@ def _calculated(step: Calculate, operands: List[Any]) -> Any:
         first, second = operands
         chosen = second > first if op == 'max' else second < first
         return np.where(chosen, second, first)
+    if op in _WHOLE and np.asarray(operands[0]).dtype.kind != 'f':
+        op = 'pos'  # it is an integer, of which a float would have too few digits
+    if op in _REAL:  # NumPy has too few digits for those of a bool
+        operands = [np.asarray(each, np.float64) for each in operands]
     if op in ARITHMETIC:
         operands = [np.multiply(each, 1) if _is_bool(each) else each for each in operands]
     wrong = _fault(op, operands)

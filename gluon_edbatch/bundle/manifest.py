@@ -75,6 +75,10 @@ class BundleWriter:
         (self._part / name).write_bytes(data)
         self._files[name] = {'size': len(data), 'sha256': hashlib.sha256(data).hexdigest()}
 
+    def data(self, name: str) -> bytes:
+        """What was written under a name."""
+        return (self._part / name).read_bytes()
+
     def add_array(self, name: str, array: np.ndarray) -> Dict[str, Any]:
         """Write an array in NumPy's format; gives what `Bundle.array` takes."""
         stream = io.BytesIO()

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any, Dict, List, Sequence, Set, Tuple, Union
+from typing import Any, Dict, List, Sequence, Set, Union
 
 import mxnet as mx
 from mxnet.ndarray import NDArray
@@ -19,6 +19,7 @@ from ..branching.structure import decoded, encoded
 from ..bundle.manifest import Bundle, BundleWriter, read_bundle
 from ..errors import BundleError
 from ..subgraph.ir import Subgraph
+from .cpp_format import Pair, add_cpp
 from .host import MXNetHost
 from .onnx_format import as_onnx
 
@@ -26,7 +27,12 @@ KIND = 'program'
 
 
 def write_program(
-    graph: ProgramGraph, max_steps: int, ctx: mx.Context, folder: Union[str, Path], onnx: bool
+    graph: ProgramGraph,
+    max_steps: int,
+    ctx: mx.Context,
+    folder: Union[str, Path],
+    onnx: bool,
+    cpp: bool,
 ) -> Path:
     """See `Program.export`."""
     parameters = [parameter.data(ctx) for parameter in graph.parameters]
@@ -51,6 +57,8 @@ def write_program(
             ],
             onnx=_add_onnx(bundle, graph, parameters) if onnx else [],
         )
+        if cpp:
+            add_cpp(bundle, graph, sorted(_pairs(graph)), parameters, max_steps)
     return Path(folder)
 
 
@@ -68,7 +76,7 @@ def _add_onnx(
     return entries
 
 
-def _pairs(graph: ProgramGraph) -> Set[Tuple[int, Tuple[int, ...]]]:
+def _pairs(graph: ProgramGraph) -> Set[Pair]:
     steps = [step for block in graph.blocks for step in block.steps]
     return {(step.network, step.parameters) for step in steps if isinstance(step, RunNetwork)}
 

@@ -99,7 +99,7 @@ class Program:
         modes = [(each.graph, each.counts) for each in self._programs.values()]
         return ProgramReport(modes, self._effects)
 
-    def export(self, folder: Union[str, Path], onnx: bool = False) -> Path:
+    def export(self, folder: Union[str, Path], onnx: bool = False, cpp: bool = False) -> Path:
         """Write the program of inference mode as a bundle, with the parameters as they are now.
 
         Parameters
@@ -109,13 +109,17 @@ class Program:
         onnx : bool, default False
             With each network as ONNX, too, for ``gluon_edbatch_runtime``, which needs no MXNet; the
             package ``onnx``, older than 1.19, writes it.
+        cpp : bool, default False
+            With the sources of a program in C++ that ``make`` builds there, of g++ and MXNet's
+            shared library, and that runs the samples of a file: ``./program --help``.
 
         Raises
         ------
         BundleError
             If something cannot be written: the message says what. Nothing is written then.
         """
-        return write_program(self.inference.graph, self._max_steps, self._ctx, folder, onnx)
+        graph = self.inference.graph
+        return write_program(graph, self._max_steps, self._ctx, folder, onnx, cpp)
 
     def __str__(self) -> str:
         """The blocks of the program, with the user's lines."""

@@ -1,0 +1,130 @@
+#include "machine.h"
+
+#include "json.h"
+
+namespace edb {
+namespace {
+
+// All that wait at a block.
+Group together(std::vector<Group> groups) {
+  if (groups.size() == 1) return std::move(groups[0]);
+  Group made;
+  for (const Group& group : groups)
+    made.samples.insert(made.samples.end(), group.samples.begin(), group.samples.end());
+  for (size_t place = 0; place < groups[0].values.size(); ++place)
+    made.values.push_back(std::visit(
+        [&](const auto& first) -> Value {
+          using T = std::decay_t<decltype(first)>;
+          std::vector<const T*> parts;
+          for (const Group& group : groups) parts.push_back(&std::get<T>(group.values[place]));
+          return joined(parts);
+        },
+        groups[0].values[place]));
+  return made;
+}
+
+template <class To, class From>
+Value as_numbers(const From& value) {
+  if constexpr (std::is_same_v<From, Tensor>) throw Error("a tensor goes where a number is taken");
+  else return Numbers<To>(value.begin(), value.end());
+}
+
+// Bools and integers may go where integers and floats are taken.
+Value as_kind(Value value, Kind kind) {
+  if (value.index() == static_cast<size_t>(kind)) return value;
+  return std::visit(
+      [&](const auto& found) -> Value {
+        if (kind == Kind::kFloat) return as_numbers<double>(found);
+        if (kind == Kind::kInt) return as_numbers<int64_t>(found);
+        return as_numbers<bool>(found);
+      },
+      value);
+}
+
+}  // namespace
+
+Machine::Machine(const std::string& folder, size_t most, size_t max_steps)
+    : folder_(folder), most_(most), max_steps_(max_steps), networks_(kProgram.networks.size()) {
+  report.chosen.resize(kProgram.blocks.size());
+  for (const auto& [file, spec] : kProgram.constants) {
+    const std::string data = read_file(folder, file);
+    constants_.emplace_back(spec, 1);
+    constants_.back().copy(0, array_of({file.name, data.data(), data.size()}).elements.data, 1);
+  }
+}
+
+std::vector<std::string> Machine::run(std::vector<Tensor> arguments, size_t samples) {
+  finished_.assign(samples, "");
+  steps_.assign(samples, 0);
+  waiting_.clear();
+  Group all;
+  for (size_t sample = 0; sample < samples; ++sample) all.samples.push_back(sample);
+  for (Tensor& argument : arguments) all.values.emplace_back(std::move(argument));
+  waiting_[0].push_back(std::move(all));
+  while (!waiting_.empty()) {
+    const auto next = waiting_.begin();
+    block_ = next->first;
+    now_ = together(std::move(next->second));
+    waiting_.erase(next);
+    const Block& block = kProgram.blocks[block_];
+    count_steps(block);
+    block.run(*this);
+  }
+  report.samples += samples;
+  return std::move(finished_);
+}
+
+void Machine::count_steps(const Block& block) {
+  ++report.runs;
+  for (const size_t sample : now_.samples)
+    if (++steps_[sample] > max_steps_)
+      throw Error("a sample ran more than " + std::to_string(max_steps_) + " blocks, the last at " +
+                  block.name + ": a loop that does not end, or --max-steps is to be larger");
+}
+
+std::vector<Tensor> Machine::results(size_t network, const std::vector<Tensor>& inputs) {
+  std::unique_ptr<Predictors>& found = networks_[network];
+  if (!found) found = std::make_unique<Predictors>(kProgram.networks[network], folder_, most_);
+  return found->run(inputs, now_.samples.size());
+}
+
+Tensor Machine::fill(size_t constant) const {
+  const Tensor& one = constants_[constant];
+  return one.take(std::vector<size_t>(now_.samples.size(), 0));
+}
+
+void Machine::send(Way way, const std::vector<size_t>& samples) {
+  const std::vector<Kind>& takes = kProgram.blocks[way.block].takes;
+  for (size_t place = 0; place < takes.size(); ++place)
+    way.values[place] = as_kind(std::move(way.values[place]), takes[place]);
+  waiting_[way.block].push_back({samples, std::move(way.values)});
+}
+
+void Machine::choose(const Numbers<bool>& condition, Way then, Way other) {
+  std::array<std::vector<size_t>, 2> places;
+  for (size_t i = 0; i < condition.size(); ++i) places[condition[i] ? 0 : 1].push_back(i);
+  std::array<Way*, 2> ways{&then, &other};
+  for (size_t side = 0; side < 2; ++side) {
+    const std::vector<size_t>& chosen = places[side];
+    report.chosen[block_][side] += chosen.size();
+    if (chosen.empty()) continue;
+    if (chosen.size() < condition.size())
+      for (Value& value : ways[side]->values)
+        value = std::visit([&](const auto& all) -> Value { return take(all, chosen); }, value);
+    send(std::move(*ways[side]), take(now_.samples, chosen));
+  }
+}
+
+void Machine::finish(std::initializer_list<const char*> texts, const std::vector<Value>& values) {
+  for (size_t i = 0; i < now_.samples.size(); ++i) {
+    std::string& result = finished_[now_.samples[i]];
+    auto text = texts.begin();
+    for (const Value& value : values) {
+      result += *text++;
+      append_json(result, value, i);
+    }
+    result += *text;
+  }
+}
+
+}  // namespace edb

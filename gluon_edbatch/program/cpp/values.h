@@ -1,0 +1,137 @@
+// What samples that are together have: tensors, and Python's numbers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace edb {
+
+// What a user can mend: its text is all that is shown.
+struct Error : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// Numbered as MXNet does.
+enum class DType {
+  kFloat32 = 0,
+  kFloat64 = 1,
+  kUint8 = 3,
+  kInt32 = 4,
+  kInt8 = 5,
+  kInt64 = 6,
+  kBool = 7
+};
+
+// f(T()), with T what the elements are.
+template <class F>
+auto with_type(DType dtype, F f) {
+  switch (dtype) {
+    case DType::kFloat32: return f(float());
+    case DType::kFloat64: return f(double());
+    case DType::kUint8: return f(uint8_t());
+    case DType::kInt32: return f(int32_t());
+    case DType::kInt8: return f(int8_t());
+    case DType::kInt64: return f(int64_t());
+    default: return f(bool());
+  }
+}
+
+// A tensor of one sample.
+struct Spec {
+  DType dtype;
+  std::vector<uint32_t> shape;
+
+  size_t elements() const {
+    size_t made = 1;
+    for (const uint32_t size : shape) made *= size;
+    return made;
+  }
+  size_t bytes() const {
+    return elements() * with_type(dtype, [](auto zero) { return sizeof(zero); });
+  }
+};
+
+// Tensors of some samples, one after the other; copies share them.
+class Tensor {
+ public:
+  Tensor(Spec spec, size_t samples)
+      : spec_(std::move(spec)),
+        samples_(samples),
+        bytes_(spec_.bytes()),
+        data_(new char[bytes_ * samples], std::default_delete<char[]>()) {}
+
+  const Spec& spec() const { return spec_; }
+  size_t samples() const { return samples_; }
+  char* data(size_t sample = 0) const { return data_.get() + sample * bytes_; }
+
+  // f(elements, how many), all samples together.
+  template <class F>
+  void elements(F f) const {
+    with_type(spec_.dtype, [&](auto zero) {
+      f(reinterpret_cast<decltype(zero)*>(data()), spec_.elements() * samples_);
+    });
+  }
+  // Those of some of the samples.
+  Tensor take(const std::vector<size_t>& places) const {
+    Tensor made(spec_, places.size());
+    for (size_t i = 0; i < places.size(); ++i) made.copy(i, data(places[i]), 1);
+    return made;
+  }
+  // Writes so many samples from one on.
+  void copy(size_t sample, const char* from, size_t samples) const {
+    std::memcpy(data(sample), from, samples * bytes_);
+  }
+
+ private:
+  Spec spec_;
+  size_t samples_, bytes_;
+  std::shared_ptr<char> data_;
+};
+
+// A number of each sample: double, int64_t or bool, as Python's float, int and bool.
+template <class T>
+using Numbers = std::vector<T>;
+
+// In the order of Kind.
+using Value = std::variant<Tensor, Numbers<double>, Numbers<int64_t>, Numbers<bool>>;
+enum class Kind { kTensor, kFloat, kInt, kBool };
+
+inline Tensor take(const Tensor& tensor, const std::vector<size_t>& places) {
+  return tensor.take(places);
+}
+
+template <class T>
+Numbers<T> take(const Numbers<T>& numbers, const std::vector<size_t>& places) {
+  Numbers<T> made;
+  made.reserve(places.size());
+  for (const size_t place : places) made.push_back(numbers[place]);
+  return made;
+}
+
+inline Tensor joined(const std::vector<const Tensor*>& parts) {
+  size_t samples = 0;
+  for (const Tensor* part : parts) samples += part->samples();
+  Tensor made(parts[0]->spec(), samples);
+  samples = 0;
+  for (const Tensor* part : parts) {
+    made.copy(samples, part->data(), part->samples());
+    samples += part->samples();
+  }
+  return made;
+}
+
+template <class T>
+Numbers<T> joined(const std::vector<const Numbers<T>*>& parts) {
+  Numbers<T> made;
+  for (const Numbers<T>* part : parts) made.insert(made.end(), part->begin(), part->end());
+  return made;
+}
+
+}  // namespace edb
