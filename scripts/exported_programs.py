@@ -172,10 +172,10 @@ def _lists(value: Any) -> Any:
 # --- speed ---------------------------------------------------------------------------------------
 
 
-def seconds_of(run: Callable[[], Any]) -> float:
+def seconds_of(run: Callable[[], Any], seconds: float = SECONDS) -> float:
     """Of one run, repeated for a while; the best of short rounds."""
     run()
-    best, until = float('inf'), time.perf_counter() + SECONDS
+    best, until = float('inf'), time.perf_counter() + seconds
     while time.perf_counter() < until:
         begin = time.perf_counter()
         run()
