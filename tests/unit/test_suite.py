@@ -4,6 +4,7 @@ import ast
 import os
 import select
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from types import FunctionType
@@ -199,3 +200,17 @@ with start([sys.executable, '-c', {held!r} + '; import time; time.sleep(10 ** 6)
     closed.register(reader, 0)
     assert closed.poll(1000 * HANG) == [(reader, select.POLLHUP)]
     os.close(reader)
+
+
+def test_a_copy_without_history_can_be_copied(tmp_path):
+    """A CUDA build's tests run in one, and copy it to build packages of."""
+    first, second = tmp_path / 'first', tmp_path / 'second'
+    copy = 'scripts/copy_checkout.sh'
+    subprocess.run(['bash', TESTS.parent / copy, first], check=True)
+    (first / 'gluon_edbatch' / 'built.so').touch()  # is not taken along
+    subprocess.run(['bash', first / copy, second], check=True)
+    files = {path.relative_to(second) for path in second.rglob('*') if path.is_file()}
+    assert Path(copy) in files and len(files) > 500
+    assert files == {path.relative_to(first) for path in first.rglob('*') if path.is_file()} - {
+        Path('gluon_edbatch', 'built.so')
+    }
