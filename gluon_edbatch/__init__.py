@@ -5,7 +5,7 @@ from .mx.require import require_mxnet
 
 require_mxnet()
 
-from . import rnn
+from . import rnn, serving
 from .api import nd
 from .api.concurrent import run_concurrently, value
 from .api.export import export_cells
@@ -16,9 +16,12 @@ from .api.scope import batching
 from .errors import (
     BatchError,
     BundleError,
+    DeadlineError,
     EdbError,
+    EngineClosedError,
     PolicyError,
     ProgramError,
+    QueueFullError,
     RecordError,
     RowDependenceError,
     SampleError,
@@ -67,8 +70,10 @@ __all__ = [
     'CachedScheduler',
     'Cause',
     'CompileOptions',
+    'DeadlineError',
     'DepthScheduler',
     'EdbError',
+    'EngineClosedError',
     'Explanation',
     'FSMScheduler',
     'Fold',
@@ -78,6 +83,7 @@ __all__ = [
     'Program',
     'ProgramError',
     'QLearningConfig',
+    'QueueFullError',
     'RecordError',
     'Report',
     'Reuse',
@@ -110,6 +116,7 @@ __all__ = [
     'rnn',
     'run_concurrently',
     'save_measured',
+    'serving',
     'set_num_threads',
     'stack',
     'value',

@@ -81,12 +81,22 @@ class ProgramMachine:
         For each block, how many samples went on by the condition, and by its contrary.
     near : list of (str, int)
         Comparisons, by line, and samples, where the two were as good as equal.
+    latest : numpy.ndarray
+        The samples of the last run of a block.
     """
 
     def __init__(self, graph: ProgramGraph, host: Host, max_steps: int):
         self._blocks, self._host, self._max_steps = graph.blocks, host, max_steps
-        self.ran: List[List[int]] = [[] for _ in graph.blocks]
-        self.chosen = [[0, 0] for _ in graph.blocks]
+        self._waiting: Dict[int, List[Waiting]] = {}
+        self._heap: List[int] = []
+        self._steps = np.zeros(0, np.int64)
+        self.latest = np.zeros(0, np.int64)
+        self.clear()
+
+    def clear(self) -> None:
+        """Count anew."""
+        self.ran: List[List[int]] = [[] for _ in self._blocks]
+        self.chosen = [[0, 0] for _ in self._blocks]
         self.near: List[Tuple[str, int]] = []
 
     def run(
@@ -99,27 +109,44 @@ class ProgramMachine:
         StepsError
             If a sample runs more blocks than it may.
         """
-        waiting: Dict[int, List[Waiting]] = {0: [Waiting(np.arange(samples), values)]}
-        heap, steps = [0], np.zeros(samples, np.int64)
-        while heap:
-            number = heapq.heappop(heap)
-            block = self._blocks[number]
-            group = self._together(block, waiting.pop(number))
-            steps[group.samples] += 1
-            if steps[group.samples].max() > self._max_steps:
-                raise StepsError(
-                    f'a sample ran more than {self._max_steps} blocks, the last at {block.name}: '
-                    f'a loop that does not end, or max_steps is to be larger'
-                )
-            self.ran[number].append(len(group.samples))
-            made = self._computed(block, group)
-            if isinstance(block.end, Finish):
-                yield group.samples, block.end, self._results(block, made)
-                continue
-            for to, chosen in self._ways(number, group, made):
-                if to.block not in waiting:
-                    heapq.heappush(heap, to.block)
-                waiting.setdefault(to.block, []).append(chosen)
+        self.admit(np.arange(samples), values)
+        while self._heap:
+            done = self.step()
+            if done is not None:
+                yield done
+
+    def admit(self, samples: np.ndarray, values: List[Any]) -> None:
+        """Let samples begin, by their numbers, also while others are on their way."""
+        most = int(samples.max()) + 1
+        if most > len(self._steps):
+            self._steps = np.append(self._steps, np.zeros(2 * most, np.int64))
+        self._steps[samples] = 0
+        self._wait(0, Waiting(samples, values))
+
+    def step(self) -> Optional[Tuple[np.ndarray, Finish, List[Tuple[Any, bool]]]]:
+        """Run the first block at which samples wait; what comes out, if it is their last one."""
+        number = heapq.heappop(self._heap)
+        block = self._blocks[number]
+        group = self._together(block, self._waiting.pop(number))
+        steps, self.latest = self._steps, group.samples
+        steps[group.samples] += 1
+        if steps[group.samples].max() > self._max_steps:
+            raise StepsError(
+                f'a sample ran more than {self._max_steps} blocks, the last at {block.name}: '
+                f'a loop that does not end, or max_steps is to be larger'
+            )
+        self.ran[number].append(len(group.samples))
+        made = self._computed(block, group)
+        if isinstance(block.end, Finish):
+            return group.samples, block.end, self._results(block, made)
+        for to, chosen in self._ways(number, group, made):
+            self._wait(to.block, chosen)
+        return None
+
+    def _wait(self, block: int, group: Waiting) -> None:
+        if block not in self._waiting:
+            heapq.heappush(self._heap, block)
+        self._waiting.setdefault(block, []).append(group)
 
     def _results(self, block: ProgramBlock, values: Dict[int, Any]) -> List[Tuple[Any, bool]]:
         tensors = {place for place, spec in enumerate(block.takes) if isinstance(spec, TensorSpec)}

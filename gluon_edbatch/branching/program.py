@@ -63,15 +63,18 @@ class BranchingProgram:
         """
         if not len(samples):
             raise ProgramError('a program is called with a list of samples, and this one is empty')
-        host = self._host
-        columns = list(zip(*[self._leaves(number, each) for number, each in enumerate(samples)]))
-        values = [column[0] if len(column) == 1 else host.concat(column) for column in columns]
-        machine = ProgramMachine(self.graph, host, self._max_steps)
+        running = self.running()
+        running.admit(range(len(samples)), samples)
         results: List[Any] = [None] * len(samples)
-        for who, end, found in machine.run(values, len(samples)):
-            self._finish(who, end, found, results)
-        self._report.add(self.graph, machine)
+        while len(running):
+            for number, result in running.step():
+                results[number] = result
+        self._report.add(self.graph, running.machine)
         return results
+
+    def running(self) -> 'RunningProgram':
+        """A run that samples may join while it goes on."""
+        return RunningProgram(self, self._host, self._max_steps)
 
     def report(self) -> ProgramReport:
         """What samples did, in all calls so far."""
@@ -81,12 +84,65 @@ class BranchingProgram:
         """The blocks of the program, with the user's lines."""
         return shown(self.graph)
 
+
+class RunningProgram:
+    """Samples on their way through a program: others join at its first block, and each leaves when
+    it is done.
+
+    Parameters
+    ----------
+    program : BranchingProgram
+    host : SampleHost
+    max_steps : int
+
+    Attributes
+    ----------
+    machine : ProgramMachine
+    """
+
+    def __init__(self, program: BranchingProgram, host: SampleHost, max_steps: int):
+        self._graph, self._host, self._count = program.graph, host, 0
+        self.machine = ProgramMachine(program.graph, host, max_steps)
+
+    def __len__(self) -> int:
+        """How many samples are on their way."""
+        return self._count
+
+    def admit(self, numbers: Sequence[int], samples: Sequence[Any]) -> None:
+        """Let samples join, each known by a number that no other has meanwhile.
+
+        Raises
+        ------
+        ProgramError
+            If one is not like the example that the program was made with; none joins then.
+        """
+        host = self._host
+        columns = list(zip(*[self._leaves(number, each) for number, each in zip(numbers, samples)]))
+        values = [column[0] if len(column) == 1 else host.concat(column) for column in columns]
+        self.machine.admit(np.array(numbers, np.int64), values)
+        self._count += len(samples)
+
+    def step(self) -> List[Tuple[int, Any]]:
+        """Run one block; gives number and result of samples that are done.
+
+        Raises
+        ------
+        ProgramError, StepsError
+            See `BranchingProgram`.
+        """
+        done = self.machine.step()
+        if done is None:
+            return []
+        who, end, found = done
+        self._count -= len(who)
+        return self._finished(who, end, found)
+
     def _leaves(self, number: int, sample: Any) -> List[Any]:
         leaves: List[Any] = []
         sample = sample if isinstance(sample, tuple) else (sample,)
-        if flatten(sample, self._host.arrays, leaves) != self.graph.arguments:
+        if flatten(sample, self._host.arrays, leaves) != self._graph.arguments:
             raise ProgramError(f'sample {number} is not like the example: {brief(sample)}')
-        for leaf, spec in zip(leaves, self.graph.blocks[0].takes):
+        for leaf, spec in zip(leaves, self._graph.blocks[0].takes):
             found = TensorSpec(tuple(leaf.shape), np.dtype(leaf.dtype).name)
             if found != spec:
                 raise ProgramError(
@@ -95,14 +151,15 @@ class BranchingProgram:
                 )
         return list(map(self._host.put, leaves))
 
-    def _finish(
-        self, who: np.ndarray, end: Finish, values: Sequence[Any], results: List[Any]
-    ) -> None:
+    def _finished(
+        self, who: np.ndarray, end: Finish, values: Sequence[Any]
+    ) -> List[Tuple[int, Any]]:
         """Take the results of samples that are done apart."""
         columns = [self._column(value, spec, len(who)) for value, spec in values]
-        for place, sample in enumerate(who.tolist()):
-            leaves = iter([column[place] for column in columns])
-            results[sample] = unflatten(end.template, leaves)
+        return [
+            (sample, unflatten(end.template, iter([column[place] for column in columns])))
+            for place, sample in enumerate(who.tolist())
+        ]
 
     def _column(self, value: Any, is_tensor: bool, count: int) -> List[Any]:
         if is_tensor:

@@ -1,0 +1,132 @@
+"""What an engine counts, and how long it takes: as data, and as Prometheus reads it."""
+
+from bisect import bisect_left
+from typing import Dict, List, NamedTuple, Sequence, Tuple
+
+SECONDS = (
+    0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0
+)  # fmt: skip
+SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+OUTCOMES = ('answered', 'failed', 'refused', 'cancelled', 'expired')
+
+
+class Histogram(NamedTuple):
+    """How often something was how large.
+
+    Attributes
+    ----------
+    bounds : tuple of float
+        Of buckets, from above; what is larger than all of them is in one more.
+    counts : tuple of int
+        Of each bucket.
+    total : float
+        The sum of all.
+    """
+
+    bounds: Tuple[float, ...]
+    counts: Tuple[int, ...]
+    total: float
+
+    @property
+    def number(self) -> int:
+        """How many there were."""
+        return sum(self.counts)
+
+    @property
+    def mean(self) -> float:
+        """0 if there were none."""
+        return self.total / self.number if self.number else 0.0
+
+
+class Metrics(NamedTuple):
+    """What an engine has done until now.
+
+    Attributes
+    ----------
+    queued, running : int
+        Requests that wait, and that are being evaluated.
+    outcomes : dict of str to int
+        Requests by what became of them: ``answered``; ``failed``, with an error of their own;
+        ``refused``, as too many waited; ``cancelled``; ``expired``, as the deadline passed.
+    batch_size : Histogram
+        Samples in a round.
+    waited, evaluated, total : Histogram
+        Seconds that answered requests waited in the queue, then took, and both.
+    """
+
+    queued: int
+    running: int
+    outcomes: Dict[str, int]
+    batch_size: Histogram
+    waited: Histogram
+    evaluated: Histogram
+    total: Histogram
+
+    def prometheus(self, prefix: str = 'edb_') -> str:
+        """The same in Prometheus' text format."""
+        lines = []
+        for name in ('queued', 'running'):
+            lines += [f'# TYPE {prefix}{name} gauge', f'{prefix}{name} {getattr(self, name)}']
+        lines.append(f'# TYPE {prefix}requests_total counter')
+        for outcome, count in self.outcomes.items():
+            lines.append(f'{prefix}requests_total{{outcome="{outcome}"}} {count}')
+        for name, unit in _UNITS.items():
+            lines += _as_text(f'{prefix}{name}{unit}', getattr(self, name))
+        return '\n'.join(lines) + '\n'
+
+
+_UNITS = {
+    'batch_size': '', 'waited': '_seconds', 'evaluated': '_seconds', 'total': '_seconds'
+}  # fmt: skip
+
+
+def _as_text(name: str, histogram: Histogram) -> List[str]:
+    lines, below = [f'# TYPE {name} histogram'], 0
+    for bound, count in zip((*map(str, histogram.bounds), '+Inf'), histogram.counts):
+        below += count
+        lines.append(f'{name}_bucket{{le="{bound}"}} {below}')
+    return [*lines, f'{name}_sum {histogram.total}', f'{name}_count {histogram.number}']
+
+
+class Counting:
+    """Counts on behalf of an engine, in the thread that evaluates."""
+
+    def __init__(self) -> None:
+        self.outcomes = dict.fromkeys(OUTCOMES, 0)
+        self._seen = {
+            'batch_size': _Buckets(SIZES),
+            'waited': _Buckets(SECONDS),
+            'evaluated': _Buckets(SECONDS),
+            'total': _Buckets(SECONDS),
+        }
+
+    def note_round(self, samples: int) -> None:
+        """So many samples were evaluated together."""
+        self._seen['batch_size'].add(samples)
+
+    def note_answered(self, waited: float, evaluated: float) -> None:
+        """A request was answered."""
+        self.outcomes['answered'] += 1
+        self._seen['waited'].add(waited)
+        self._seen['evaluated'].add(evaluated)
+        self._seen['total'].add(waited + evaluated)
+
+    def metrics(self, queued: int, running: int, refused: int) -> Metrics:
+        """As they are now."""
+        histograms = {name: buckets.histogram() for name, buckets in self._seen.items()}
+        outcomes = {**self.outcomes, 'refused': refused}
+        return Metrics(queued, running, outcomes, **histograms)
+
+
+class _Buckets:
+    def __init__(self, bounds: Sequence[float]):
+        self._bounds = tuple(bounds)
+        self._counts = [0] * (len(bounds) + 1)
+        self._total = 0.0
+
+    def add(self, value: float) -> None:
+        self._counts[bisect_left(self._bounds, value)] += 1
+        self._total += value
+
+    def histogram(self) -> Histogram:
+        return Histogram(self._bounds, tuple(self._counts), self._total)
