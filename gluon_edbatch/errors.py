@@ -80,3 +80,7 @@ class EngineClosedError(EdbError, RuntimeError):
 
 class DeadlineError(EdbError, TimeoutError):
     """The result of a request was not there when it was wanted, and is not computed any more."""
+
+
+class FolderError(EdbError, ValueError):
+    """A folder is none that can be served; the message names it and says what is wrong."""

@@ -14,7 +14,7 @@ from ..program.program import Program
 from ..schedule import FSMScheduler, Scheduler, get_scheduler
 from ..subgraph.options import CompileOptions, current_options
 from .lanes import Lanes
-from .metrics import Counting, Metrics
+from .metrics import Counting, Metrics, Observer
 from .programs import ProgramRounds
 from .requests import Request, RequestQueue, Update
 
@@ -63,6 +63,8 @@ class Engine:
         See `batching`. By default one that learns while the engine warms up, and not afterwards.
     compile_options : CompileOptions, optional
         By default the present ones.
+    observe : Observer, optional
+        Is told, in the engine's thread, what it counts.
 
     Raises
     ------
@@ -87,6 +89,7 @@ class Engine:
         max_rounds: int = 10_000,
         scheduler: Union[str, Scheduler, None] = None,
         compile_options: Optional[CompileOptions] = None,
+        observe: Optional[Observer] = None,
     ):
         for name, value in (
             ('max_batch', max_batch), ('max_queue', max_queue), ('max_rounds', max_rounds)
@@ -103,7 +106,7 @@ class Engine:
         self._learns = scheduler is None
         self._warm_up, self._max_batch = list(warm_up), max_batch
         self._queue = RequestQueue(max_queue)
-        self._counting = Counting()
+        self._counting = Counting(observe)
         self._replies: Dict[asyncio.AbstractEventLoop, List[Request]] = {}
         self._thread = threading.Thread(target=self._work, name='edb-engine', daemon=True)
         self._warm: Future[None] = Future()
@@ -136,13 +139,22 @@ class Engine:
             If the engine was not started, or was told to stop.
         """
         reply = asyncio.get_running_loop().create_future()
-        self._queue.put(Request(sample, reply, monotonic(), deadline))
+        self._queue.put([Request(sample, reply, monotonic(), deadline)])
         return reply
+
+    def submit_all(
+        self, samples: Sequence[Any], deadline: Optional[float] = None
+    ) -> 'List[asyncio.Future[Any]]':
+        """`submit` for several samples, of which all are taken, or none."""
+        loop, now = asyncio.get_running_loop(), monotonic()
+        requests = [Request(sample, loop.create_future(), now, deadline) for sample in samples]
+        self._queue.put(requests)
+        return [request.reply for request in requests]
 
     def future(self, sample: Any, deadline: Optional[float] = None) -> 'Future[Any]':
         """The same in any thread: ``engine.future(sample).result()``."""
         reply: Future[Any] = Future()
-        self._queue.put(Request(sample, reply, monotonic(), deadline))
+        self._queue.put([Request(sample, reply, monotonic(), deadline)])
         return reply
 
     def update(self, change: Callable[[], Any]) -> 'Future[Any]':
@@ -160,7 +172,8 @@ class Engine:
 
     def metrics(self) -> Metrics:
         """What it has done until now; ``.prometheus()`` is text for a scraper."""
-        return self._counting.metrics(len(self._queue), len(self._rounds), self._queue.refused)
+        queue = self._queue
+        return self._counting.metrics(len(queue), len(self._rounds), queue.refused, queue.cancelled)
 
     # --- begin and end -------------------------------------------------------------------------
 
@@ -227,7 +240,7 @@ class Engine:
         done = self._rounds.admit(self._still_wanted(requests)) if requests else []
         running = len(self._rounds)
         if running:
-            self._counting.note_round(running)
+            self._counting.note_round(running, len(self._queue))
             done += self._rounds.round()
         elif not requests:
             self._do_update()
@@ -241,7 +254,7 @@ class Engine:
         for request in requests:
             request.begun = now
             if request.reply.cancelled():
-                self._counting.outcomes['cancelled'] += 1
+                self._counting.count('cancelled')
             elif request.deadline < now:
                 request.error = _late(request, now)
                 late.append(request)
@@ -274,16 +287,16 @@ class Engine:
             try:
                 loop.call_soon_threadsafe(partial(_reply_all, requests))
             except RuntimeError:  # the loop was closed: nobody waits
-                self._counting.outcomes['cancelled'] += len(requests)
+                self._counting.count('cancelled', len(requests))
         self._replies.clear()
 
     def _count(self, request: Request, now: float) -> None:
         if request.reply.cancelled():
-            self._counting.outcomes['cancelled'] += 1
+            self._counting.count('cancelled')
         elif isinstance(request.error, DeadlineError):
-            self._counting.outcomes['expired'] += 1
+            self._counting.count('expired')
         elif request.error is not None:
-            self._counting.outcomes['failed'] += 1
+            self._counting.count('failed')
         else:
             self._counting.note_answered(request.begun - request.arrived, now - request.begun)
 

@@ -1,7 +1,7 @@
 """What an engine counts, and how long it takes: as data, and as Prometheus reads it."""
 
 from bisect import bisect_left
-from typing import Dict, List, NamedTuple, Sequence, Tuple
+from typing import Dict, List, NamedTuple, Optional, Protocol, Sequence, Tuple
 
 SECONDS = (
     0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0
@@ -88,11 +88,22 @@ def _as_text(name: str, histogram: Histogram) -> List[str]:
     return [*lines, f'{name}_sum {histogram.total}', f'{name}_count {histogram.number}']
 
 
+class Observer(Protocol):
+    """Who is told of all that an engine counts, in its thread."""
+
+    def count(self, outcome: str, count: int = 1) -> None:
+        """So many requests had one of `OUTCOMES`; of those that were refused nothing is told."""
+
+    def observe(self, name: str, value: float) -> None:
+        """A value of a histogram of `Metrics`, or, before a round, how many are ``queued``."""
+
+
 class Counting:
     """Counts on behalf of an engine, in the thread that evaluates."""
 
-    def __init__(self) -> None:
-        self.outcomes = dict.fromkeys(OUTCOMES, 0)
+    def __init__(self, observer: Optional[Observer]) -> None:
+        self._outcomes = dict.fromkeys(OUTCOMES, 0)
+        self._observer = observer
         self._seen = {
             'batch_size': _Buckets(SIZES),
             'waited': _Buckets(SECONDS),
@@ -100,21 +111,33 @@ class Counting:
             'total': _Buckets(SECONDS),
         }
 
-    def note_round(self, samples: int) -> None:
-        """So many samples were evaluated together."""
+    def count(self, outcome: str, count: int = 1) -> None:
+        """So many requests had one of `OUTCOMES`."""
+        self._outcomes[outcome] += count
+        if self._observer is not None:
+            self._observer.count(outcome, count)
+
+    def note_round(self, samples: int, queued: int) -> None:
+        """So many samples are evaluated together."""
         self._seen['batch_size'].add(samples)
+        if self._observer is not None:
+            self._observer.observe('batch_size', samples)
+            self._observer.observe('queued', queued)
 
     def note_answered(self, waited: float, evaluated: float) -> None:
         """A request was answered."""
-        self.outcomes['answered'] += 1
-        self._seen['waited'].add(waited)
-        self._seen['evaluated'].add(evaluated)
-        self._seen['total'].add(waited + evaluated)
+        self.count('answered')
+        total = waited + evaluated
+        for name, value in (('waited', waited), ('evaluated', evaluated), ('total', total)):
+            self._seen[name].add(value)
+            if self._observer is not None:
+                self._observer.observe(f'{name}_seconds', value)
 
-    def metrics(self, queued: int, running: int, refused: int) -> Metrics:
+    def metrics(self, queued: int, running: int, refused: int, cancelled: int) -> Metrics:
         """As they are now."""
         histograms = {name: buckets.histogram() for name, buckets in self._seen.items()}
-        outcomes = {**self.outcomes, 'refused': refused}
+        outcomes = {**self._outcomes, 'refused': refused}
+        outcomes['cancelled'] += cancelled
         return Metrics(queued, running, outcomes, **histograms)
 
 

@@ -5,7 +5,7 @@ import math
 from collections import deque
 from concurrent.futures import Future
 from threading import Condition
-from typing import Any, Callable, Deque, List, Optional, Tuple
+from typing import Any, Callable, Deque, List, Optional, Sequence, Tuple
 
 from ..errors import EngineClosedError, QueueFullError
 
@@ -74,10 +74,12 @@ class RequestQueue:
     ----------
     refused : int
         Requests that were not taken as too many waited.
+    cancelled : int
+        Requests that were taken out to make room.
     """
 
     def __init__(self, most: int):
-        self._most, self.refused = most, 0
+        self._most, self.refused, self.cancelled = most, 0, 0
         self._waiting: List[Tuple[float, int, Request]] = []
         self._updates: Deque[Update] = deque()
         self._number = 0
@@ -97,26 +99,36 @@ class RequestQueue:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def put(self, request: Request) -> None:
-        """Let a request wait.
+    def put(self, requests: Sequence[Request]) -> None:
+        """Let requests wait.
 
         Raises
         ------
         QueueFullError
-            If too many wait.
+            If too many would wait; none of these does then.
         EngineClosedError
             If none is taken.
         """
         with self._changed:
             self._check_open()
-            if len(self._waiting) >= self._most:
-                self.refused += 1
+            if len(self._waiting) + len(requests) > self._most:
+                self._leave_out_cancelled()
+            if len(self._waiting) + len(requests) > self._most:
+                self.refused += len(requests)
                 raise QueueFullError(
-                    f'{self._most} requests wait already (max_queue); try again later'
+                    f'{len(self._waiting)} requests wait already, of {self._most} that may '
+                    f'(max_queue), and {len(requests)} more came: try again later'
                 )
-            self._number += 1
-            heapq.heappush(self._waiting, (request.urgency, self._number, request))
+            for request in requests:
+                self._number += 1
+                heapq.heappush(self._waiting, (request.urgency, self._number, request))
             self._changed.notify()
+
+    def _leave_out_cancelled(self) -> None:
+        left = [entry for entry in self._waiting if not entry[2].reply.cancelled()]
+        self.cancelled += len(self._waiting) - len(left)
+        heapq.heapify(left)
+        self._waiting = left
 
     def put_update(self, update: Update) -> None:
         """The same of an update, which is done before requests that come later."""

@@ -181,7 +181,7 @@ def test_queue_full(net):
         engine.future((2, gate))
         gate.reached.wait()
         taken = [engine.future((2, None)) for _ in range(3)]
-        with pytest.raises(edb.QueueFullError, match='3 requests wait'):
+        with pytest.raises(edb.QueueFullError, match='3 requests wait already'):
             engine.future((2, None))
         gate.opened.set()
         for each in taken:
@@ -237,15 +237,27 @@ def test_urgent_requests_are_first():
         ('c', 0.2, 9),
         ('d', 0.3, 0.1),
     ]:
-        queue.put(Request(name, Future(), arrived, deadline))
+        queue.put([Request(name, Future(), arrived, deadline)])
     assert [request.sample for request in queue.take(10, 0)] == ['b', 'd', 'a', 'c']
+
+
+def test_cancelled_requests_make_room():
+    queue = RequestQueue(3)
+    queue.open()
+    requests = [Request(number, Future(), number, None) for number in range(5)]
+    queue.put(requests[:3])
+    requests[1].reply.cancel()
+    with pytest.raises(edb.QueueFullError, match='2 requests wait already, of 3'):
+        queue.put(requests[3:])
+    queue.put(requests[3:4])
+    assert [request.sample for request in queue.take(10, 0)] == [0, 2, 3]
 
 
 def test_where_more_come_than_leave_they_join_in_groups():
     queue = RequestQueue(100)
     queue.open()
     for number in range(50):
-        queue.put(Request(number, Future(), number, None))
+        queue.put([Request(number, Future(), number, None)])
     assert len(queue.take(16, 0)) == 16
     assert queue.take(3, 13) == []
     assert len(queue.take(4, 12)) == 4

@@ -27,6 +27,7 @@ PUBLIC = {
         'Explanation',
         'FSMScheduler',
         'Fold',
+        'FolderError',
         'LazyArray',
         'Policy',
         'PolicyError',
