@@ -7,12 +7,11 @@ here, in the thread of the event loop, before the engine sees them. Answers are 
 import asyncio
 from functools import partial
 from pathlib import Path
-from typing import Any, List, Optional
+from typing import Any, Dict, List, Optional, Sequence
 
 import mlserver
 from mlserver.errors import InferenceError, MLServerError
 from mlserver.handlers import custom_handler
-from mlserver.metrics import REGISTRY
 from mlserver.types import InferenceRequest, InferenceResponse, ResponseOutput
 from mlserver.utils import get_model_uri
 from prometheus_client import Counter, Histogram
@@ -42,7 +41,7 @@ class Runtime(mlserver.MLModel):
         self._folder = Path(await get_model_uri(self._settings))
         served = await _elsewhere(load_folder, self._folder)
         self._checked, self._served = TypeAdapter(served.request), served
-        samples = [served.read(self._checked.validate_python(each, strict=False))
+        samples = [served.read(self._checked.validate_json(to_json(each)))
                    for each in served.warm_up]  # fmt: skip
         observe = _Observer(self.name)
         self._engine = Engine(served.predict, samples, observe=observe, **served.options)
@@ -74,7 +73,7 @@ class Runtime(mlserver.MLModel):
                 reply.cancel()  # where one failed, nobody waits for the others
         answers = [to_json(self._served.write(result)) for result in results]
         output = ResponseOutput(
-            name='answers', shape=[len(answers)], datatype='BYTES', data=_texts(answers)
+            name='answers', shape=[len(answers)], datatype='BYTES', data=answers
         )
         return InferenceResponse(model_name=self.name, id=payload.id, outputs=[output])
 
@@ -130,28 +129,29 @@ def _first(error: ValidationError) -> str:
     return f'{found["msg"]} ({".".join(map(str, found["loc"])) or "all of it"})'[:300]
 
 
-def _texts(answers: List[bytes]) -> Any:
-    return [answer.decode() for answer in answers]
-
-
 async def _elsewhere(do: Any, *args: Any) -> Any:
     return await asyncio.get_running_loop().run_in_executor(None, partial(do, *args))
+
+
+_made: Dict[str, Any] = {}  # of this process, whatever models it has
+
+
+def _metric(kind: Any, name: str, what: str, labels: Sequence[str] = (), **options: Any) -> Any:
+    if name not in _made:  # not at import: MLServer says then where workers leave their counts
+        _made[name] = kind(name, what, ['model', *labels], **options)
+    return _made[name]
 
 
 class _Observer:
     """Tells Prometheus, from all workers, what an engine counts."""
 
     def __init__(self, model: str):
-        def made(kind: Any, name: str, what: str, labels: Any = (), **options: Any) -> Any:
-            if name in REGISTRY:
-                return REGISTRY[name]
-            return kind(name, what, ['model', *labels], registry=REGISTRY, **options)
-
-        self._requests = made(Counter, 'edb_requests', 'Samples by what became of them.',
-                              ['outcome'])  # fmt: skip
         self._model = model
+        self._requests = _metric(
+            Counter, 'edb_requests', 'Samples by what became of them.', ['outcome']
+        )
         self._seen = {
-            name: made(Histogram, name, what, buckets=buckets).labels(model)
+            name: _metric(Histogram, name, what, buckets=buckets).labels(model)
             for name, what, buckets in (
                 ('edb_batch_size', 'Samples in a round.', SIZES),
                 ('edb_queued', 'Samples that waited when a round began.', (0, *SIZES)),
@@ -162,7 +162,9 @@ class _Observer:
         }
 
     def count(self, outcome: str, count: int = 1) -> None:
+        """See `Observer`."""
         self._requests.labels(self._model, outcome).inc(count)
 
     def observe(self, name: str, value: float) -> None:
+        """See `Observer`."""
         self._seen[f'edb_{name}'].observe(value)

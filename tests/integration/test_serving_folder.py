@@ -306,7 +306,7 @@ def test_the_folder_of_the_example(tmp_path):
     net.load_parameters(str(folder / 'net.params'))
     trees = build_samples(phrases, lambda words: [ids.get(word, 0) for word in words])
     for phrase, tree in zip(phrases, trees):
-        request = served.request.model_validate(make_served.as_request(phrase))
+        request = served.request.model_validate_json(json.dumps(make_served.as_request(phrase)))
         chances = served.predict(served.read(request)).asnumpy()
         expected = net(tree.tree).softmax().asnumpy()
         np.testing.assert_allclose(chances, expected, rtol=1e-4, atol=1e-5)
