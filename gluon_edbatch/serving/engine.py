@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from concurrent.futures import Future
-from functools import partial
+from contextlib import suppress
 from itertools import cycle, islice
 from time import monotonic
 from typing import Any, Callable, Dict, List, Optional, Protocol, Sequence, Union
@@ -53,8 +53,9 @@ class Engine:
     warm_up : sequence, optional
         Samples that are like those to come. They are run, alone and together, before the first
         request is taken: kernels are compiled then, and scheduling is learned.
-    max_batch : int, default 64
-        Samples that are on their way together.
+    max_batch : int, optional
+        Samples that are on their way together: by default 128, and 64 for a program, as larger
+        batches of images are no faster.
     max_queue : int, default 256
         Requests that wait; others are refused at once.
     max_rounds : int, default 10000
@@ -84,7 +85,7 @@ class Engine:
         self,
         predict: Union[Callable[[Any], Any], Program, BranchingProgram],
         warm_up: Sequence[Any] = (),
-        max_batch: int = 64,
+        max_batch: Optional[int] = None,
         max_queue: int = 256,
         max_rounds: int = 10_000,
         scheduler: Union[str, Scheduler, None] = None,
@@ -94,17 +95,18 @@ class Engine:
         for name, value in (
             ('max_batch', max_batch), ('max_queue', max_queue), ('max_rounds', max_rounds)
         ):  # fmt: skip
-            if value < 1:
+            if value is not None and value < 1:
                 raise ValueError(f'{name} is 1 or more, not {value}')
         self._scheduler = FSMScheduler() if scheduler is None else get_scheduler(scheduler)
         self._rounds: Rounds
         if isinstance(predict, (Program, BranchingProgram)):
-            self._rounds = ProgramRounds(predict)
+            self._rounds, most = ProgramRounds(predict), 64
         else:
+            most = 128
             options = compile_options or current_options()
             self._rounds = Lanes(predict, self._scheduler, options, max_rounds)
         self._learns = scheduler is None
-        self._warm_up, self._max_batch = list(warm_up), max_batch
+        self._warm_up, self._max_batch = list(warm_up), max_batch or most
         self._queue = RequestQueue(max_queue)
         self._counting = Counting(observe)
         self._replies: Dict[asyncio.AbstractEventLoop, List[Request]] = {}
@@ -275,30 +277,30 @@ class Engine:
     def _answer(self, done: List[Request]) -> None:
         """Tell those who wait: each event loop once."""
         now = monotonic()
+        answered: List[Request] = []
         for request in done:
             if request.error is None and request.deadline < now:
                 request.error = _late(request, now)
-            self._count(request, now)
             if isinstance(request.reply, Future):
-                _reply(request)
+                is_wanted = request.reply.set_running_or_notify_cancel()
             else:
+                is_wanted = not request.reply.cancelled()
                 self._replies.setdefault(request.reply.get_loop(), []).append(request)
+            if is_wanted and request.error is None:
+                answered.append(request)
+            else:
+                self._counting.count(_outcome(request, is_wanted))
+            if is_wanted and isinstance(request.reply, Future):
+                _reply(request)
+        if answered:
+            self._counting.note_answered(
+                [request.begun - request.arrived for request in answered],
+                [now - request.begun for request in answered],
+            )
         for loop, requests in self._replies.items():
-            try:
-                loop.call_soon_threadsafe(partial(_reply_all, requests))
-            except RuntimeError:  # the loop was closed: nobody waits
-                self._counting.count('cancelled', len(requests))
+            with suppress(RuntimeError):  # the loop was closed: nobody waits
+                loop.call_soon_threadsafe(_reply_all, requests)
         self._replies.clear()
-
-    def _count(self, request: Request, now: float) -> None:
-        if request.reply.cancelled():
-            self._counting.count('cancelled')
-        elif isinstance(request.error, DeadlineError):
-            self._counting.count('expired')
-        elif request.error is not None:
-            self._counting.count('failed')
-        else:
-            self._counting.note_answered(request.begun - request.arrived, now - request.begun)
 
     def _get_warm(self) -> None:
         """Run the samples to warm up with: alone, together, and joining each other."""
@@ -337,18 +339,20 @@ def _late(request: Request, now: float) -> DeadlineError:
     )
 
 
+def _outcome(request: Request, is_wanted: bool) -> str:
+    if not is_wanted:
+        return 'cancelled'
+    return 'expired' if isinstance(request.error, DeadlineError) else 'failed'
+
+
 def _reply_all(requests: Sequence[Request]) -> None:
     for request in requests:
         if not request.reply.done():
-            if request.error is None:
-                request.reply.set_result(request.result)
-            else:
-                request.reply.set_exception(request.error)
+            _reply(request)
 
 
 def _reply(request: Request) -> None:
-    if request.reply.set_running_or_notify_cancel():
-        if request.error is None:
-            request.reply.set_result(request.result)
-        else:
-            request.reply.set_exception(request.error)
+    if request.error is None:
+        request.reply.set_result(request.result)
+    else:
+        request.reply.set_exception(request.error)

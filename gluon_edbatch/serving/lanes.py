@@ -8,6 +8,7 @@ lane's samples begin again in two lanes of half as many, until one is alone with
 
 from contextvars import Context
 from time import monotonic
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any, Callable, List, Optional, Sequence
 
 from mxnet.base import MXNetError
@@ -23,6 +24,7 @@ from ..subgraph.structure import flatten
 from .requests import Request
 
 MOST_CALLS = 100_000  # that a scope records before samples that come go into another one
+_STEPS = (GeneratorType, CoroutineType, AsyncGeneratorType)
 _OF_ALL = (BatchError, StaleValueError, MXNetError)  # errors that may be another sample's
 
 
@@ -163,7 +165,7 @@ class Lane:
 
     def _round(self, done: List[Request]) -> None:
         now = monotonic()
-        if any([each.request.is_given_up(now) for each in self._running]):
+        if any([each.rounds > 1 and each.request.is_given_up(now) for each in self._running]):
             self._leave_out_given_up(now, done)
         running = self._running
         answers = contents_of([each.wanted for each in running])
@@ -221,9 +223,13 @@ class _OnItsWay:
     __slots__ = ('request', '_sample', '_ended', 'rounds', 'wanted')
 
     def __init__(self, request: Request, predict: Callable[[Any], Any]):
-        self.request, self._ended, self.rounds = request, False, 0
-        self._sample = AdvancingSample(predict, request.sample, 0)
-        self.wanted: Any = None
+        self.request, self.rounds = request, 0
+        self.wanted: Any = predict(request.sample)
+        self._sample: Optional[AdvancingSample] = None
+        if isinstance(self.wanted, _STEPS):
+            steps = self.wanted
+            self._sample = AdvancingSample(lambda _: steps, request.sample, 0)
+        self._ended = False
 
     def advance(self, answer: Any) -> bool:
         """Whether it waits again."""
@@ -231,20 +237,25 @@ class _OnItsWay:
         if self._ended:
             self.request.result = answer
             return False
-        if self._sample.advance(answer):
-            self.wanted = self._sample.wanted
-            return True
-        self._ended, self.wanted = True, self._sample.result
+        if self._sample is not None:
+            if self._sample.advance(answer):
+                self.wanted = self._sample.wanted
+                return True
+            self.wanted = self._sample.result
+        self._ended = True
         if _has_arrays(self.wanted):
             return True
         self.request.result = self.wanted
         return False
 
     def close(self) -> None:
-        self._sample.close()
+        if self._sample is not None:
+            self._sample.close()
 
 
 def _has_arrays(value: Any) -> bool:
+    if isinstance(value, NDArray):
+        return True
     leaves: List[Any] = []
     flatten(value, object, leaves)
     return any([isinstance(leaf, NDArray) for leaf in leaves])

@@ -3,6 +3,8 @@
 from bisect import bisect_left
 from typing import Dict, List, NamedTuple, Optional, Protocol, Sequence, Tuple
 
+import numpy as np
+
 SECONDS = (
     0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0
 )  # fmt: skip
@@ -124,14 +126,15 @@ class Counting:
             self._observer.observe('batch_size', samples)
             self._observer.observe('queued', queued)
 
-    def note_answered(self, waited: float, evaluated: float) -> None:
-        """A request was answered."""
-        self.count('answered')
-        total = waited + evaluated
-        for name, value in (('waited', waited), ('evaluated', evaluated), ('total', total)):
-            self._seen[name].add(value)
+    def note_answered(self, waited: Sequence[float], evaluated: Sequence[float]) -> None:
+        """So many requests were answered, after such times."""
+        self.count('answered', len(waited))
+        total = np.add(waited, evaluated).tolist()
+        for name, values in (('waited', waited), ('evaluated', evaluated), ('total', total)):
+            self._seen[name].add_all(values)
             if self._observer is not None:
-                self._observer.observe(f'{name}_seconds', value)
+                for value in values:
+                    self._observer.observe(f'{name}_seconds', value)
 
     def metrics(self, queued: int, running: int, refused: int, cancelled: int) -> Metrics:
         """As they are now."""
@@ -150,6 +153,11 @@ class _Buckets:
     def add(self, value: float) -> None:
         self._counts[bisect_left(self._bounds, value)] += 1
         self._total += value
+
+    def add_all(self, values: Sequence[float]) -> None:
+        for bucket in np.searchsorted(self._bounds, values).tolist():
+            self._counts[bucket] += 1
+        self._total += sum(values)
 
     def histogram(self) -> Histogram:
         return Histogram(self._bounds, tuple(self._counts), self._total)

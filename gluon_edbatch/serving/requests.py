@@ -10,7 +10,7 @@ from typing import Any, Callable, Deque, List, Optional, Sequence, Tuple
 from ..errors import EngineClosedError, QueueFullError
 
 PATIENCE = 1.0  # seconds; a request without a deadline is in the row as if that was its own
-GROUPS = 4  # of as many samples as may be on their way
+GROUPS = 2  # of as many samples as may be on their way
 
 
 class Request:

@@ -259,9 +259,9 @@ def test_where_more_come_than_leave_they_join_in_groups():
     for number in range(50):
         queue.put([Request(number, Future(), number, None)])
     assert len(queue.take(16, 0)) == 16
-    assert queue.take(3, 13) == []
-    assert len(queue.take(4, 12)) == 4
-    assert len(queue.take(30, 2)) == 30
+    assert queue.take(7, 9) == []
+    assert len(queue.take(8, 8)) == 8
+    assert len(queue.take(30, 2)) == 26
 
 
 def test_a_sample_that_never_ends(net):

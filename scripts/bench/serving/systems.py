@@ -10,7 +10,7 @@ import gluon_edbatch as edb
 
 from .models import Model
 
-_WAITING = 192  # and on their way
+_WAITING = 256  # and on their way
 
 __all__ = ['Window', 'WINDOWS', 'SIZES', 'throughput_of_engine', 'throughput_together']
 
