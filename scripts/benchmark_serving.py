@@ -46,6 +46,7 @@ def arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
                         help='shares of the largest throughput')  # fmt: skip
     parser.add_argument('--windows', type=float, nargs='*', default=WINDOWS, metavar='MS')
     parser.add_argument('--sizes', type=int, nargs='*', default=SIZES)
+    parser.add_argument('--rounds', type=int, default=5, help='of engine and best window, in turns')
     parser.add_argument('--soak', type=float, metavar='SECONDS', help='at 90 %% load, and no more')
     parser.add_argument('--json', type=Path, metavar='FILE', help='a line for each measurement')
     parser.add_argument('--plot', type=Path, metavar='FILE', help='a picture of latency over load')
@@ -112,10 +113,15 @@ class Measurement:
             return
         best = min([self.load(each, 0.7) for each in windows], key=lambda row: row['p99'])
         window = Configuration('window', best['window'], best['size'])
-        engine = self.load(ENGINE, 0.7, seed=2)['p99']
-        again = self.load(window, 0.7, seed=2)['p99']
-        self._tell(kind='bar', window=window.window, size=window.size, window_p99=again,
-                   engine_p99=engine, ratio=engine / again)  # fmt: skip
+        turns = [
+            [self.load(each, 0.7, seed)['p99'] for each in (ENGINE, window)]
+            for seed in range(2, 2 + self._options.rounds)
+        ]
+        engine, rival = (sorted(each) for each in zip(*turns))
+        middle = len(turns) // 2
+        self._tell(kind='bar', window=window.window, size=window.size,
+                   engine_p99=engine[middle], window_p99=rival[middle],
+                   ratio=engine[middle] / rival[middle], ratio_of_least=engine[0] / rival[0])  # fmt: skip
         for load in self._options.loads:
             self.load(window, load)
 

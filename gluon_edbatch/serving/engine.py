@@ -54,7 +54,7 @@ class Engine:
         Samples that are like those to come. They are run, alone and together, before the first
         request is taken: kernels are compiled then, and scheduling is learned.
     max_batch : int, optional
-        Samples that are on their way together: by default 128, and 64 for a program, as larger
+        Samples that are on their way together: by default 256, and 64 for a program, as larger
         batches of images are no faster.
     max_queue : int, default 256
         Requests that wait; others are refused at once.
@@ -102,7 +102,7 @@ class Engine:
         if isinstance(predict, (Program, BranchingProgram)):
             self._rounds, most = ProgramRounds(predict), 64
         else:
-            most = 128
+            most = 256
             options = compile_options or current_options()
             self._rounds = Lanes(predict, self._scheduler, options, max_rounds)
         self._learns = scheduler is None

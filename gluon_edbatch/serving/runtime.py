@@ -5,6 +5,7 @@ here, in the thread of the event loop, before the engine sees them. Answers are 
 """
 
 import asyncio
+import gc
 from functools import partial
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
@@ -46,6 +47,8 @@ class Runtime(mlserver.MLModel):
         observe = _Observer(self.name)
         self._engine = Engine(served.predict, samples, observe=observe, **served.options)
         await _elsewhere(self._engine.start)
+        gc.collect()
+        gc.freeze()  # no later collection walks through MXNet's half a million objects
         return True
 
     async def unload(self) -> bool:

@@ -1,6 +1,7 @@
 """The process that serves one model, to whoever connects, with what they ask for."""
 
 import asyncio
+import gc
 import json
 import os
 import sys
@@ -40,6 +41,8 @@ async def _serve(model: Model, path: Path) -> None:
         writer.close()
 
     async with engine:
+        gc.collect()
+        gc.freeze()
         server = await asyncio.start_unix_server(connected, path)
         print('ready', flush=True)
         await loop.run_in_executor(None, sys.stdin.read)
@@ -50,10 +53,10 @@ async def _answer(
     model: Model, engine: edb.serving.Engine, configuration: Configuration, reader: Any, writer: Any
 ) -> None:
     if configuration.system == 'engine':
-        await answer(engine, edb.QueueFullError, model.samples, reader, writer)
+        await answer(engine.submit, model.samples, reader, writer)
         return
     with Window(model.together, configuration.window / 1e3, configuration.size) as window:
-        await answer(window, edb.QueueFullError, model.samples, reader, writer)
+        await answer(window.submit, model.samples, reader, writer)
 
 
 def _measured(model: Model, engine: edb.serving.Engine, configuration: Configuration) -> float:

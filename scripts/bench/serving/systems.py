@@ -1,8 +1,8 @@
 """What is compared: the engine, and windows of whole requests over the same model."""
 
+import asyncio
 import threading
 import time
-from concurrent.futures import Future
 from queue import Empty, Queue
 from typing import Any, Callable, List
 
@@ -10,7 +10,7 @@ import gluon_edbatch as edb
 
 from .models import Model
 
-_WAITING = 256  # and on their way
+_WAITING = 450  # and on their way
 
 __all__ = ['Window', 'WINDOWS', 'SIZES', 'throughput_of_engine', 'throughput_together']
 
@@ -42,9 +42,9 @@ class Window:
         self._queue.put(None)
         self._thread.join()
 
-    def future(self, sample: Any) -> 'Future[Any]':
+    def submit(self, sample: Any) -> 'asyncio.Future[Any]':
         """Of its result."""
-        future: Future[Any] = Future()
+        future = asyncio.get_running_loop().create_future()
         self._queue.put((sample, future))
         return future
 
@@ -61,9 +61,15 @@ class Window:
                 if item is None:
                     break
                 batch.append(item)
-            for (_, future), result in zip(batch, self._together([each for each, _ in batch])):
-                future.set_result(result)
+            results = self._together([each for each, _ in batch])
+            futures = [future for _, future in batch]
+            futures[0].get_loop().call_soon_threadsafe(_resolve, futures, results)
             item = item and self._queue.get()
+
+
+def _resolve(futures: List[Any], results: List[Any]) -> None:
+    for future, result in zip(futures, results):
+        future.set_result(result)
 
 
 def throughput_together(

@@ -5,7 +5,9 @@ import asyncio
 import json
 import struct
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Callable, NamedTuple, Sequence
+
+from gluon_edbatch.errors import QueueFullError
 
 __all__ = ['ANSWERED', 'FAILED', 'REFUSED', 'REPLY', 'REQUEST', 'Configuration', 'answer']
 
@@ -28,38 +30,45 @@ class Configuration(NamedTuple):
 
 
 async def answer(
-    system: Any,
-    refused: Any,
-    samples: Any,
+    submit: Callable[[Any], 'asyncio.Future[Any]'],
+    samples: Sequence[Any],
     reader: asyncio.StreamReader,
     writer: asyncio.StreamWriter,
 ) -> None:
-    """Reply to requests until there are no more."""
-    loop, waiting = asyncio.get_running_loop(), set()
-    over = loop.create_future()
+    """Reply to requests until there are no more; what is done at the same time is one message."""
+    loop = asyncio.get_running_loop()
+    over, replies = loop.create_future(), bytearray()
+    waiting, is_end, rest = 0, False, b''
 
-    def write(number: int, status: int) -> None:
-        writer.write(REPLY.pack(number, status))
-        waiting.discard(number)
-        if not waiting and reader.at_eof():
+    def flush() -> None:
+        writer.write(bytes(replies))
+        replies.clear()
+        if not waiting and is_end:
             over.set_result(None)
 
-    def finished(number: int, future: Any) -> None:
-        status = FAILED if future.cancelled() or future.exception() else ANSWERED
-        loop.call_soon_threadsafe(write, number, status)
+    def note(number: int, status: int) -> None:
+        nonlocal waiting
+        waiting -= 1
+        if not replies:
+            loop.call_soon(flush)
+        replies.extend(REPLY.pack(number, status))
 
-    while True:
-        try:
-            number, sample = REQUEST.unpack(await reader.readexactly(REQUEST.size))
-        except asyncio.IncompleteReadError:
-            break
-        waiting.add(number)
-        try:
-            future = system.future(samples[sample % len(samples)])
-        except refused:
-            write(number, REFUSED)
-            continue
-        future.add_done_callback(partial(finished, number))
-    if waiting:
+    def finished(number: int, future: 'asyncio.Future[Any]') -> None:
+        note(number, FAILED if future.cancelled() or future.exception() else ANSWERED)
+
+    while not is_end:
+        read = await reader.read(1 << 14)
+        is_end, rest = not read, rest + read
+        whole = len(rest) // REQUEST.size * REQUEST.size
+        for number, sample in REQUEST.iter_unpack(rest[:whole]):
+            waiting += 1
+            try:
+                future = submit(samples[sample % len(samples)])
+            except QueueFullError:
+                note(number, REFUSED)
+            else:
+                future.add_done_callback(partial(finished, number))
+        rest = rest[whole:]
+    if waiting or replies:
         await over
     await writer.drain()
