@@ -7,6 +7,7 @@ are drawn beforehand. Percentiles are of the time since a request was to be sent
 python scripts/benchmark_serving.py                       # the bars, some minutes for each model
 python scripts/benchmark_serving.py --models parser --loads 0.3 0.5 0.7 0.9 --plot latency.png
 python scripts/benchmark_serving.py --soak 1800 --models treelstm
+python scripts/benchmark_serving.py --http FOLDER         # over HTTP, where the extra `serve` is
 """
 
 import argparse
@@ -48,6 +49,7 @@ def arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     parser.add_argument('--sizes', type=int, nargs='*', default=SIZES)
     parser.add_argument('--rounds', type=int, default=5, help='of engine and best window, in turns')
     parser.add_argument('--soak', type=float, metavar='SECONDS', help='at 90 %% load, and no more')
+    parser.add_argument('--http', type=Path, metavar='FOLDER', help='that is served by MLServer')
     parser.add_argument('--json', type=Path, metavar='FILE', help='a line for each measurement')
     parser.add_argument('--plot', type=Path, metavar='FILE', help='a picture of latency over load')
     parser.add_argument('--serve', nargs=2, help=argparse.SUPPRESS)
@@ -121,7 +123,8 @@ class Measurement:
         middle = len(turns) // 2
         self._tell(kind='bar', window=window.window, size=window.size,
                    engine_p99=engine[middle], window_p99=rival[middle],
-                   ratio=engine[middle] / rival[middle], ratio_of_least=engine[0] / rival[0])  # fmt: skip
+                   ratio=engine[middle] / rival[middle],
+                   ratio_of_least=engine[0] / rival[0])  # fmt: skip
         for load in self._options.loads:
             self.load(window, load)
 
@@ -186,6 +189,10 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
         serve(options.serve[0], Path(options.serve[1]), options.data)
         return 0
+    if options.http:
+        from bench.serving.http import measure
+
+        return measure(options.http, options.seconds, options.rounds)
     rows: List[Dict[str, Any]] = []
     for model in options.models:
         with served(model, options.data) as path:

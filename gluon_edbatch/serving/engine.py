@@ -5,7 +5,7 @@ import threading
 from concurrent.futures import Future
 from contextlib import suppress
 from itertools import cycle, islice
-from time import monotonic
+from time import monotonic, perf_counter
 from typing import Any, Callable, Dict, List, Optional, Protocol, Sequence, Union
 
 from ..branching.program import BranchingProgram
@@ -15,6 +15,7 @@ from ..schedule import FSMScheduler, Scheduler, get_scheduler
 from ..subgraph.options import CompileOptions, current_options
 from .lanes import Lanes
 from .metrics import Counting, Metrics, Observer
+from .pace import Pace
 from .programs import ProgramRounds
 from .requests import Request, RequestQueue, Update
 
@@ -56,7 +57,7 @@ class Engine:
     max_batch : int, optional
         Samples that are on their way together: by default 256, and 64 for a program, as larger
         batches of images are no faster.
-    max_queue : int, default 256
+    max_queue : int, default 512
         Requests that wait; others are refused at once.
     max_rounds : int, default 10000
         Rounds of a sample that looks at values; one that takes more fails.
@@ -86,7 +87,7 @@ class Engine:
         predict: Union[Callable[[Any], Any], Program, BranchingProgram],
         warm_up: Sequence[Any] = (),
         max_batch: Optional[int] = None,
-        max_queue: int = 256,
+        max_queue: int = 512,
         max_rounds: int = 10_000,
         scheduler: Union[str, Scheduler, None] = None,
         compile_options: Optional[CompileOptions] = None,
@@ -109,6 +110,7 @@ class Engine:
         self._warm_up, self._max_batch = list(warm_up), max_batch or most
         self._queue = RequestQueue(max_queue)
         self._counting = Counting(observe)
+        self._pace = Pace()
         self._replies: Dict[asyncio.AbstractEventLoop, List[Request]] = {}
         self._thread = threading.Thread(target=self._work, name='edb-engine', daemon=True)
         self._warm: Future[None] = Future()
@@ -236,14 +238,18 @@ class Engine:
     def _step(self) -> bool:
         """One round; False if there is nothing to do any more."""
         running = len(self._rounds)
-        requests = self._queue.take(self._max_batch - running, running)
+        requests: Optional[List[Request]] = []
+        if self._pace.may_join(running):
+            requests = self._queue.take(self._max_batch - running, running)
         if requests is None:
             return False
+        begin = perf_counter()
         done = self._rounds.admit(self._still_wanted(requests)) if requests else []
         running = len(self._rounds)
         if running:
             self._counting.note_round(running, len(self._queue))
             done += self._rounds.round()
+            self._pace.note(perf_counter() - begin, joined=bool(requests))
         elif not requests:
             self._do_update()
         if done:

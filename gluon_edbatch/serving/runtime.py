@@ -44,7 +44,7 @@ class Runtime(mlserver.MLModel):
         self._checked, self._served = TypeAdapter(served.request), served
         samples = [served.read(self._checked.validate_json(to_json(each)))
                    for each in served.warm_up]  # fmt: skip
-        observe = _Observer(self.name)
+        observe = PrometheusObserver(self.name)
         self._engine = Engine(served.predict, samples, observe=observe, **served.options)
         await _elsewhere(self._engine.start)
         gc.collect()
@@ -145,7 +145,7 @@ def _metric(kind: Any, name: str, what: str, labels: Sequence[str] = (), **optio
     return _made[name]
 
 
-class _Observer:
+class PrometheusObserver:
     """Tells Prometheus, from all workers, what an engine counts."""
 
     def __init__(self, model: str):

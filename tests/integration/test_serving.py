@@ -14,7 +14,7 @@ from mxnet import gluon
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
-from gluon_edbatch.serving import lanes
+from gluon_edbatch.serving import lanes, pace
 from gluon_edbatch.serving.requests import Request, RequestQueue
 from support.models import HIDDEN, TreeLSTM, random_trees, started
 from support.processes import ROOT, start
@@ -30,7 +30,7 @@ class Gate:
 
     def __call__(self):
         self.reached.set()
-        assert self.opened.wait(600)
+        self.opened.wait()
 
 
 class Walk(edb.AutoBatchMixin, gluon.Block):
@@ -61,6 +61,12 @@ class Walk(edb.AutoBatchMixin, gluon.Block):
         for _ in range(steps):
             state = self.cell(state)
         return {'state': state, 'steps': steps}
+
+
+@pytest.fixture(autouse=True)
+def nothing_goes_by_the_clock(monkeypatch):
+    """Samples join in every round, however long it takes."""
+    monkeypatch.setattr(pace, 'SHARE', 0.0)
 
 
 @pytest.fixture
@@ -262,6 +268,19 @@ def test_where_more_come_than_leave_they_join_in_groups():
     assert queue.take(7, 9) == []
     assert len(queue.take(8, 8)) == 8
     assert len(queue.take(30, 2)) == 26
+
+
+def test_rounds_without_joining_get_as_much_time(monkeypatch):
+    monkeypatch.setattr(pace, 'SHARE', 1.0)
+    paced = pace.Pace()
+    assert paced.may_join(0) and paced.may_join(3)
+    for _ in range(3):
+        paced.note(4.0, joined=True)
+    assert paced.may_join(0) and not paced.may_join(3)
+    paced.note(3.0, joined=False)
+    assert not paced.may_join(3)
+    paced.note(1.0, joined=False)
+    assert paced.may_join(3)
 
 
 def test_a_sample_that_never_ends(net):

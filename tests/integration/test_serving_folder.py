@@ -137,7 +137,7 @@ def asked(url, body=None):
     data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
     request = urllib.request.Request(url, data, {'Content-Type': 'application/json'})
     try:
-        with urllib.request.urlopen(request, timeout=600) as response:
+        with urllib.request.urlopen(request) as response:
             return response.status, response.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
@@ -214,7 +214,7 @@ def test_served(server):
     assert 'edb_requests_total{model="layer",outcome="answered"} 14.0' in counted.splitlines()
     assert 'edb_requests_total{model="layer",outcome="expired"} 1.0' in counted.splitlines()
     process.send_signal(signal.SIGTERM)
-    assert process.wait(600) == 0
+    assert process.wait() == 0
 
 
 @needs_mlserver
