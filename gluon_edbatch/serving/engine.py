@@ -6,10 +6,10 @@ from concurrent.futures import Future
 from contextlib import suppress
 from itertools import cycle, islice
 from time import monotonic, perf_counter
-from typing import Any, Callable, Dict, List, Optional, Protocol, Sequence, Union
+from typing import Any, Callable, Dict, List, Optional, Protocol, Sequence, Set, Union
 
 from ..branching.program import BranchingProgram
-from ..errors import DeadlineError
+from ..errors import DeadlineError, EngineClosedError
 from ..program.program import Program
 from ..schedule import FSMScheduler, Scheduler, get_scheduler
 from ..subgraph.options import CompileOptions, current_options
@@ -111,6 +111,7 @@ class Engine:
         self._queue = RequestQueue(max_queue)
         self._counting = Counting(observe)
         self._pace = Pace()
+        self._taken: Set[Request] = set()  # and not answered
         self._replies: Dict[asyncio.AbstractEventLoop, List[Request]] = {}
         self._thread = threading.Thread(target=self._work, name='edb-engine', daemon=True)
         self._warm: Future[None] = Future()
@@ -231,9 +232,23 @@ class Engine:
         try:
             while self._step():
                 pass
+        except BaseException as error:  # as SystemExit, raised by what the engine was given
+            self._abandon(error)
         finally:
             self._queue.close()
             self._rounds.close()
+
+    def _abandon(self, error: BaseException) -> None:
+        """Nobody shall wait for what will not come."""
+        self._queue.close()
+        update = self._queue.take_update()
+        while update is not None:
+            update.set_exception(EngineClosedError(f'the engine ended by {error!r}'))
+            update = self._queue.take_update()
+        left = [*self._taken, *(self._queue.take(len(self._queue), 0) or [])]
+        for request in left:
+            request.error = EngineClosedError(f'the engine ended by {error!r}')
+        self._answer(left)
 
     def _step(self) -> bool:
         """One round; False if there is nothing to do any more."""
@@ -244,6 +259,7 @@ class Engine:
         if requests is None:
             return False
         begin = perf_counter()
+        self._taken.update(requests)
         done = self._rounds.admit(self._still_wanted(requests)) if requests else []
         running = len(self._rounds)
         if running:
@@ -262,6 +278,7 @@ class Engine:
         for request in requests:
             request.begun = now
             if request.reply.cancelled():
+                self._taken.discard(request)
                 self._counting.count('cancelled')
             elif request.deadline < now:
                 request.error = _late(request, now)
@@ -283,6 +300,7 @@ class Engine:
     def _answer(self, done: List[Request]) -> None:
         """Tell those who wait: each event loop once."""
         now = monotonic()
+        self._taken.difference_update(done)
         answered: List[Request] = []
         for request in done:
             if request.error is None and request.deadline < now:

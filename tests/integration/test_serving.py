@@ -374,6 +374,26 @@ def test_warming_up_tells_errors(net):
         engine.future((3, None))
 
 
+def test_an_engine_that_ends_tells_all(net):
+    gate = Gate()
+
+    def leave():
+        raise SystemExit(3)
+
+    engine = edb.serving.Engine(net.walk)
+    engine.start()
+    running = engine.future((9, gate))
+    gate.reached.wait()
+    futures = [engine.future((3, None)), engine.future((4, leave)), running]
+    gate.opened.set()
+    for future in futures:
+        with pytest.raises(edb.EngineClosedError, match=r'ended by SystemExit\(3\)'):
+            future.result()
+    with pytest.raises(edb.EngineClosedError):
+        engine.future((3, None))
+    engine.close()
+
+
 def test_closed(net):
     engine = edb.serving.Engine(net.walk)
     with pytest.raises(edb.EngineClosedError, match='not started'):
