@@ -7,6 +7,7 @@ are drawn beforehand. Percentiles are of the time since a request was to be sent
 python scripts/benchmark_serving.py                       # the bars, some minutes for each model
 python scripts/benchmark_serving.py --models parser --loads 0.3 0.5 0.7 0.9 --plot latency.png
 python scripts/benchmark_serving.py --soak 1800 --models treelstm
+python scripts/benchmark_serving.py --processor-time      # one thread, beside other work
 python scripts/benchmark_serving.py --http FOLDER         # over HTTP, where the extra `serve` is
 """
 
@@ -49,6 +50,8 @@ def arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     parser.add_argument('--sizes', type=int, nargs='*', default=SIZES)
     parser.add_argument('--rounds', type=int, default=5, help='of engine and best window, in turns')
     parser.add_argument('--soak', type=float, metavar='SECONDS', help='at 90 %% load, and no more')
+    parser.add_argument('--processor-time', type=int, nargs='?', const=3000, metavar='N',
+                        help='so many requests, by a clock of processor time')  # fmt: skip
     parser.add_argument('--http', type=Path, metavar='FOLDER', help='that is served by MLServer')
     parser.add_argument('--json', type=Path, metavar='FILE', help='a line for each measurement')
     parser.add_argument('--plot', type=Path, metavar='FILE', help='a picture of latency over load')
@@ -181,6 +184,19 @@ def _name(row: Dict[str, Any]) -> str:
     return f'window of {row["window"]:g} ms, {row["size"]}'
 
 
+def in_processor_time(options: argparse.Namespace) -> int:
+    """Gives the exit status."""
+    from bench.serving.models import MODELS as BUILDERS
+    from bench.serving.virtual import compare
+
+    windows = [(window, size) for window in options.windows for size in options.sizes]
+    for name in options.models:
+        print(name)
+        model = BUILDERS[name](options.data)
+        compare(model, options.loads, windows, options.processor_time, options.rounds)
+    return 0
+
+
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Measure; gives the exit status."""
     options = arguments(argv)
@@ -193,6 +209,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         from bench.serving.http import measure
 
         return measure(options.http, options.seconds, options.rounds)
+    if options.processor_time:
+        return in_processor_time(options)
     rows: List[Dict[str, Any]] = []
     for model in options.models:
         with served(model, options.data) as path:

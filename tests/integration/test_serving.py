@@ -293,11 +293,24 @@ def test_a_sample_that_never_ends(net):
 
 def test_scopes_take_turns(net, monkeypatch):
     """Where much is recorded, those that come are in another scope."""
+    made = []
+
+    class Counted(lanes.Lane):
+        def __init__(self, *arguments):
+            made.append(self)
+            super().__init__(*arguments)
+
     monkeypatch.setattr(lanes, 'MOST_CALLS', 10)
+    monkeypatch.setattr(lanes, 'Lane', Counted)
+    gate = Gate()
     with edb.serving.Engine(net.walk, max_batch=3) as engine:
+        engine.future((3, gate))
+        gate.reached.wait()
         futures = [engine.future((steps, None)) for steps in range(2, 30)]
+        gate.opened.set()
         for steps, future in zip(range(2, 30), futures):
             np.testing.assert_allclose(future.result(), eager(net, steps), rtol=1e-5, atol=1e-6)
+    assert len(made) > 5
 
 
 def test_new_parameters(net):

@@ -12,10 +12,7 @@ from .models import Model
 
 _WAITING = 450  # and on their way
 
-__all__ = ['Window', 'WINDOWS', 'SIZES', 'throughput_of_engine', 'throughput_together']
-
-WINDOWS = (0, 1, 2, 5, 10, 20)  # milliseconds
-SIZES = (8, 32, 64, 256)
+__all__ = ['Window', 'throughput_of_engine', 'throughput_together']
 
 
 class Window:

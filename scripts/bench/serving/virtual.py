@@ -8,7 +8,7 @@ second thread in it: it tells what the order of the work does to latencies, and 
 import time
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Sequence, Tuple
 from unittest.mock import patch
 
 import numpy as np
@@ -17,7 +17,7 @@ import gluon_edbatch as edb
 from gluon_edbatch.serving.requests import Request
 
 from .models import Model
-from .systems import SIZES, WINDOWS, throughput_together
+from .systems import throughput_together
 
 __all__ = ['compare']
 
@@ -75,7 +75,8 @@ def window_latencies(
     while first < len(times):
         clock.skip_to(times[first])
         until = max(clock(), times[first] + window)
-        until = min(until, times[min(first + size, len(times)) - 1])
+        if first + size <= len(times):
+            until = min(until, max(clock(), times[first + size - 1]))
         clock.skip_to(until)
         last = min(first + size, int(np.searchsorted(times, clock(), side='right')))
         together([samples[number % len(samples)] for number in range(first, last)])
@@ -84,8 +85,15 @@ def window_latencies(
     return latencies
 
 
-def compare(model: Model, loads: List[float], requests: int, rounds: int) -> Dict[str, Any]:
-    """Print 99th percentiles of the engine and the best window at loads, and the ratio."""
+def compare(
+    model: Model,
+    loads: Sequence[float],
+    windows: Sequence[Tuple[float, int]],
+    requests: int,
+    rounds: int,
+) -> Dict[float, float]:
+    """Print 99th percentiles of the engine and the best of windows (milliseconds, size) at loads;
+    gives the ratios."""
     engine = edb.serving.Engine(model.predict, warm_up=model.samples[:64], max_queue=10**6)
     engine._get_warm()
     engine._queue.open()
@@ -96,24 +104,23 @@ def compare(model: Model, loads: List[float], requests: int, rounds: int) -> Dic
     capacity = len(everything) / engine_latencies(engine, model.samples, everything).max()
     print(f'engine {capacity:.0f} samples for a second of processor time, minibatches of 64 '
           f'{together:.0f}: {capacity / together:.2f}', flush=True)  # fmt: skip
-    found: Dict[str, Any] = {}
+    found: Dict[float, float] = {}
     for load in loads:
         drawn = [_times(load * capacity, requests, seed) for seed in range(rounds)]
         ours = _p99([engine_latencies(engine, model.samples, times) for times in drawn])
-        windows = {
+        rivals = {
             (window, size): _p99(
                 [
                     window_latencies(model.together, model.samples, times, window / 1e3, size)
                     for times in drawn
                 ]
             )
-            for window in WINDOWS
-            for size in SIZES
+            for window, size in windows
         }
-        best = min(windows, key=lambda each: windows[each])
-        found[f'{load}'] = ours / windows[best]
+        best = min(rivals, key=lambda each: rivals[each])
+        found[load] = ours / rivals[best]
         print(f'load {load}: engine p99 {1e3 * ours:.1f} ms, best window ({best[0]} ms, {best[1]}) '
-              f'{1e3 * windows[best]:.1f}: {ours / windows[best]:.2f}', flush=True)  # fmt: skip
+              f'{1e3 * rivals[best]:.1f}: {ours / rivals[best]:.2f}', flush=True)  # fmt: skip
     return found
 
 
