@@ -5,6 +5,7 @@ time of this process, and jumps where nobody is there. There is no other process
 second thread in it: it tells what the order of the work does to latencies, and nothing else.
 """
 
+import gc
 import time
 from concurrent.futures import Future
 from functools import partial
@@ -97,6 +98,8 @@ def compare(
     engine = edb.serving.Engine(model.predict, warm_up=model.samples[:64], max_queue=10**6)
     engine._get_warm()
     engine._queue.open()
+    gc.collect()
+    gc.freeze()
     for _ in range(4):
         throughput_together(model, 0.2)
     together = throughput_together(model, 3.0, 64, time.process_time)
