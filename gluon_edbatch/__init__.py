@@ -5,7 +5,7 @@ from .mx.require import require_mxnet
 
 require_mxnet()
 
-from . import rnn
+from . import rnn, serving
 from .api import nd
 from .api.concurrent import run_concurrently, value
 from .api.export import export_cells
@@ -16,9 +16,13 @@ from .api.scope import batching
 from .errors import (
     BatchError,
     BundleError,
+    DeadlineError,
     EdbError,
+    EngineClosedError,
+    FolderError,
     PolicyError,
     ProgramError,
+    QueueFullError,
     RecordError,
     RowDependenceError,
     SampleError,
@@ -67,17 +71,21 @@ __all__ = [
     'CachedScheduler',
     'Cause',
     'CompileOptions',
+    'DeadlineError',
     'DepthScheduler',
     'EdbError',
+    'EngineClosedError',
     'Explanation',
     'FSMScheduler',
     'Fold',
+    'FolderError',
     'LazyArray',
     'Policy',
     'PolicyError',
     'Program',
     'ProgramError',
     'QLearningConfig',
+    'QueueFullError',
     'RecordError',
     'Report',
     'Reuse',
@@ -110,6 +118,7 @@ __all__ = [
     'rnn',
     'run_concurrently',
     'save_measured',
+    'serving',
     'set_num_threads',
     'stack',
     'value',

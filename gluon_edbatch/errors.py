@@ -68,3 +68,19 @@ class ProgramError(EdbError, ValueError):
 
 class StepsError(EdbError, RuntimeError):
     """A program took more steps than it may: a loop that does not end."""
+
+
+class QueueFullError(EdbError, RuntimeError):
+    """An engine that serves has as many requests waiting as it may."""
+
+
+class EngineClosedError(EdbError, RuntimeError):
+    """An engine that serves was not started yet, or takes no more requests."""
+
+
+class DeadlineError(EdbError, TimeoutError):
+    """The result of a request was not there when it was wanted, and is not computed any more."""
+
+
+class FolderError(EdbError, ValueError):
+    """A folder is none that can be served; the message names it and says what is wrong."""

@@ -97,8 +97,17 @@ def value(values: Any = None) -> Any:
     return (yield values)
 
 
-class _Sample:
+class AdvancingSample:
     """One of the samples on its way.
+
+    Parameters
+    ----------
+    fn : callable
+        See `run_concurrently`.
+    sample
+        Its argument.
+    index : int
+        Tells it from others in messages.
 
     Attributes
     ----------
@@ -186,16 +195,16 @@ def _run(fn: Callable[[Any], Any], samples: Sequence[Any], first: int = 0) -> Li
     with ExitStack() as stack:
         running = []
         for index, sample in enumerate(samples, first):
-            running.append(_Sample(fn, sample, index))
+            running.append(AdvancingSample(fn, sample, index))
             stack.callback(running[-1].close)
         waiting = [sample for sample in running if sample.advance(None)]
         while waiting:
-            answers = _contents([sample.wanted for sample in waiting])
+            answers = contents_of([sample.wanted for sample in waiting])
             waiting = [sample for sample, answer in zip(waiting, answers) if sample.advance(answer)]
     return [sample.result for sample in running]
 
 
-def _contents(values: List[Any]) -> List[Any]:
+def contents_of(values: List[Any]) -> List[Any]:
     """The same with NumPy arrays, by one evaluation and one copy of each kind; if there is None
     among the values, of all that is recorded."""
     recording = current_recording()

@@ -6,7 +6,7 @@ for the others where ways meet, and those that are done leave. NumPy only: a hos
 """
 
 import heapq
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
@@ -47,42 +47,59 @@ class ProgramMachine:
         Blocks that a sample may run.
     counts : Counts
         What to count in.
+
+    Attributes
+    ----------
+    latest : numpy.ndarray
+        The samples of the last run of a block.
     """
 
     def __init__(self, graph: ProgramGraph, host: Host, max_steps: int, counts: Counts):
         self._blocks, self._host, self._max_steps = graph.blocks, host, max_steps
         self._counts = counts
+        self._waiting: Dict[int, List[Waiting]] = {}
+        self._heap: List[int] = []
+        self._steps = np.zeros(0, np.int64)
+        self.latest = np.zeros(0, np.int64)
 
-    def run(
-        self, values: List[Any], samples: int
-    ) -> Iterator[Tuple[np.ndarray, Finish, List[Tuple[Any, bool]]]]:
-        """What comes out, by samples that finish together; of each value, whether it is a tensor.
+    def admit(self, samples: np.ndarray, values: List[Any]) -> None:
+        """Let samples begin, by their numbers, also while others are on their way."""
+        self._counts.samples += len(samples)
+        most = int(samples.max()) + 1
+        if most > len(self._steps):
+            self._steps = np.append(self._steps, np.zeros(2 * most, np.int64))
+        self._steps[samples] = 0
+        self._wait(0, Waiting(samples, values))
+
+    def step(self) -> Optional[Tuple[np.ndarray, Finish, List[Tuple[Any, bool]]]]:
+        """Run the first block at which samples wait; what comes out, if it is their last one: each
+        value, and whether it is a tensor.
 
         Raises
         ------
         StepsError
             If a sample runs more blocks than it may.
         """
-        self._counts.samples += samples
-        waiting: Dict[int, List[Waiting]] = {0: [Waiting(np.arange(samples), values)]}
-        heap, steps = [0], np.zeros(samples, np.int64)
-        while heap:
-            number = heapq.heappop(heap)
-            block = self._blocks[number]
-            group = self._together(block, waiting.pop(number))
-            steps[group.samples] += 1
-            if steps[group.samples].max() > self._max_steps:
-                raise StepsError(too_many(self._max_steps, block.name))
-            self._counts.runs += 1
-            made = self._computed(block, group)
-            if isinstance(block.end, Finish):
-                self._counts.taken[number][0] += len(group.samples)
-                yield group.samples, block.end, self._results(block, made)
-                continue
-            for to, chosen in self._ways(number, group, made):
-                if to.block not in waiting:
-                    heapq.heappush(heap, to.block)
-                waiting.setdefault(to.block, []).append(chosen)
+        number = heapq.heappop(self._heap)
+        block = self._blocks[number]
+        group = self._together(block, self._waiting.pop(number))
+        steps, self.latest = self._steps, group.samples
+        steps[group.samples] += 1
+        if steps[group.samples].max() > self._max_steps:
+            raise StepsError(too_many(self._max_steps, block.name))
+        self._counts.runs += 1
+        made = self._computed(block, group)
+        if isinstance(block.end, Finish):
+            self._counts.taken[number][0] += len(group.samples)
+            return group.samples, block.end, self._results(block, made)
+        for to, chosen in self._ways(number, group, made):
+            self._wait(to.block, chosen)
+        return None
+
+    def _wait(self, block: int, group: Waiting) -> None:
+        if block not in self._waiting:
+            heapq.heappush(self._heap, block)
+        self._waiting.setdefault(block, []).append(group)
 
     def _results(self, block: ProgramBlock, values: Dict[int, Any]) -> List[Tuple[Any, bool]]:
         tensors = {place for place, spec in enumerate(block.takes) if isinstance(spec, TensorSpec)}

@@ -49,20 +49,25 @@ class BranchingProgram:
         """
         if not len(samples):
             raise ProgramError('a program is called with a list of samples, and this one is empty')
-        each = [self._leaves(number, sample) for number, sample in enumerate(samples)]
-        return self._of_one(each[0]) if len(each) == 1 else self._of_many(each)
+        return self._of_one(samples[0]) if len(samples) == 1 else self._of_many(samples)
 
-    def _of_one(self, leaves: List[Any]) -> List[Any]:
+    def _of_one(self, sample: Any) -> List[Any]:
+        leaves = leaves_of(0, sample, self.graph, self._host)
         end, found = run_alone(self.graph, self._host, leaves, self._max_steps, self.counts)
         return [unflatten(end.template, iter(found))]
 
-    def _of_many(self, samples: List[List[Any]]) -> List[Any]:
-        values = list(map(self._host.concat, zip(*samples)))
-        machine = ProgramMachine(self.graph, self._host, self._max_steps, self.counts)
+    def _of_many(self, samples: Sequence[Any]) -> List[Any]:
+        running = self.running()
+        running.admit(range(len(samples)), samples)
         results: List[Any] = [None] * len(samples)
-        for who, end, found in machine.run(values, len(samples)):
-            self._finish(who, end, found, results)
+        while len(running):
+            for number, result in running.step():
+                results[number] = result
         return results
+
+    def running(self) -> 'RunningProgram':
+        """A run that samples may join while it goes on."""
+        return RunningProgram(self, self._host, self._max_steps)
 
     def report(self) -> ProgramReport:
         """What samples did, in all calls so far."""
@@ -72,33 +77,91 @@ class BranchingProgram:
         """The blocks of the program, with the user's lines."""
         return shown(self.graph)
 
-    def _leaves(self, number: int, sample: Any) -> List[Any]:
-        leaves: List[Any] = []
-        sample = sample if isinstance(sample, tuple) else (sample,)
-        if flatten(sample, self._host.arrays, leaves) != self.graph.arguments:
-            raise ProgramError(f'sample {number} is not like the example: {brief(sample)}')
-        for leaf, spec in zip(leaves, self.graph.blocks[0].takes):
-            found = TensorSpec(tuple(leaf.shape), np.dtype(leaf.dtype).name)
-            if found != spec:
-                raise ProgramError(
-                    f'sample {number} has {found.dtype}{found.shape}, and the example '
-                    f'{spec.dtype}{spec.shape}'  # type: ignore[union-attr]
-                )
-        return list(map(self._host.put, leaves))
 
-    def _finish(
-        self, who: np.ndarray, end: Finish, values: Sequence[Any], results: List[Any]
-    ) -> None:
+class RunningProgram:
+    """Samples on their way through a program: others join at its first block, and each leaves when
+    it is done.
+
+    Parameters
+    ----------
+    program : BranchingProgram
+    host : Host
+    max_steps : int
+
+    Attributes
+    ----------
+    machine : ProgramMachine
+    """
+
+    def __init__(self, program: BranchingProgram, host: Host, max_steps: int):
+        self._graph, self._host, self._count = program.graph, host, 0
+        self.machine = ProgramMachine(program.graph, host, max_steps, program.counts)
+
+    def __len__(self) -> int:
+        """How many samples are on their way."""
+        return self._count
+
+    def admit(self, numbers: Sequence[int], samples: Sequence[Any]) -> None:
+        """Let samples join, each known by a number that no other has meanwhile.
+
+        Raises
+        ------
+        ProgramError
+            If one is not like the example that the program was made with; none joins then.
+        """
+        host = self._host
+        columns = list(
+            zip(*[leaves_of(*each, self._graph, host) for each in zip(numbers, samples)])
+        )
+        values = [column[0] if len(column) == 1 else host.concat(column) for column in columns]
+        self.machine.admit(np.array(numbers, np.int64), values)
+        self._count += len(samples)
+
+    def step(self) -> List[Tuple[int, Any]]:
+        """Run one block; gives number and result of samples that are done.
+
+        Raises
+        ------
+        ProgramError, StepsError
+            See `BranchingProgram`.
+        """
+        done = self.machine.step()
+        if done is None:
+            return []
+        who, end, found = done
+        self._count -= len(who)
+        return self._finished(who, end, found)
+
+    def _finished(
+        self, who: np.ndarray, end: Finish, values: Sequence[Any]
+    ) -> List[Tuple[int, Any]]:
         """Take the results of samples that are done apart."""
         columns = [self._column(value, spec, len(who)) for value, spec in values]
-        for place, sample in enumerate(who.tolist()):
-            leaves = iter([column[place] for column in columns])
-            results[sample] = unflatten(end.template, leaves)
+        return [
+            (sample, unflatten(end.template, iter([column[place] for column in columns])))
+            for place, sample in enumerate(who.tolist())
+        ]
 
     def _column(self, value: Any, is_tensor: bool, count: int) -> List[Any]:
         if is_tensor:
             return self._host.split(value, len(value) // count, count)
         return value.tolist() if isinstance(value, np.ndarray) else [value] * count
+
+
+def leaves_of(number: int, sample: Any, graph: ProgramGraph, host: Host) -> List[Any]:
+    """The arrays of a sample, if it is like the example that the program was made with."""
+    leaves: List[Any] = []
+    sample = sample if isinstance(sample, tuple) else (sample,)
+    if flatten(sample, host.arrays, leaves) != graph.arguments:
+        raise ProgramError(f'sample {number} is not like the example: {brief(sample)}')
+    for leaf, spec in zip(leaves, graph.blocks[0].takes):
+        found = TensorSpec(tuple(leaf.shape), np.dtype(leaf.dtype).name)
+        if found != spec:
+            raise ProgramError(
+                f'sample {number} has {found.dtype}{found.shape}, and the example '
+                f'{spec.dtype}{spec.shape}'  # type: ignore[union-attr]
+            )
+    return list(map(host.put, leaves))
 
 
 def as_arguments(example: Any) -> Tuple[Any, ...]:

@@ -8,6 +8,8 @@ from mxnet import autograd
 
 from ..branching.graph import Network, ProgramGraph, RunNetwork
 from ..execute.cached.program import InTurns, cached_op
+from ..mx.arrays import rows_of
+from ..mx.host import upload
 from ..subgraph.trace import INPUT
 from .lower import PARAMETER
 
@@ -91,7 +93,7 @@ class MXNetHost:
         """Rows of some samples."""
         if rows != 1:
             samples = (samples[:, None] * rows + np.arange(rows)).ravel()
-        return mx.nd.take(array, mx.nd.array(samples, ctx=array.ctx, dtype='int64'))
+        return mx.nd.take(array, upload(samples, array.ctx))
 
     def concat(self, arrays: Sequence[Any]) -> Any:
         """Their rows one after the other."""
@@ -101,7 +103,7 @@ class MXNetHost:
         """An array for each sample."""
         if samples == 1:
             return [array]
-        return [array[sample * rows : (sample + 1) * rows] for sample in range(samples)]
+        return [rows_of(array, sample * rows, (sample + 1) * rows) for sample in range(samples)]
 
     def read(self, array: Any) -> np.ndarray:
         """The elements, one for each sample."""
@@ -109,13 +111,13 @@ class MXNetHost:
 
     def give(self, numbers: np.ndarray, dtype: str) -> Any:
         """An array of numbers."""
-        return mx.nd.array(numbers, ctx=self._ctx, dtype=dtype)
+        return upload(numbers.astype(dtype), self._ctx)
 
     def fill(self, constant: int, samples: int) -> Any:
         """A constant for each sample."""
         if constant not in self._constants:
             array = self._graph.constants[constant]
-            self._constants[constant] = mx.nd.array(array, ctx=self._ctx, dtype=array.dtype)
+            self._constants[constant] = upload(array, self._ctx)
         array = self._constants[constant]
         return array.tile((samples,) + (1,) * (array.ndim - 1)) if samples > 1 else array.copy()
 

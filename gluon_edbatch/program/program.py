@@ -8,7 +8,7 @@ import numpy as np
 from mxnet import autograd, gluon
 
 from ..branching.graph import TensorSpec
-from ..branching.program import BranchingProgram, as_arguments
+from ..branching.program import BranchingProgram, RunningProgram, as_arguments
 from ..branching.shown import ProgramReport
 from ..branching.structure import flatten
 from ..errors import ProgramError
@@ -93,6 +93,10 @@ class Program:
     def __call__(self, samples: Sequence[Any]) -> List[Any]:
         """The results of all samples (see `BranchingProgram`)."""
         return self._of_mode(autograd.is_training())(samples)
+
+    def running(self) -> RunningProgram:
+        """A run that samples may join while it goes on (see `RunningProgram`)."""
+        return self._of_mode(autograd.is_training()).running()
 
     def report(self) -> ProgramReport:
         """What samples did, in all calls so far."""

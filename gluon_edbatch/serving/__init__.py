@@ -1,0 +1,7 @@
+"""Serving: requests of many users in one batch (see docs/serving.md)."""
+
+from .engine import Engine
+from .folder import Served
+from .metrics import Histogram, Metrics
+
+__all__ = ['Engine', 'Histogram', 'Metrics', 'Served']

@@ -1,0 +1,261 @@
+"""Samples of models on their way: they join at each round, and leave when they are done.
+
+A lane is one scope and the samples that record into it. All samples that come go into the newest
+lane. It gets a successor when much is recorded, as a scope keeps what was: the older lane's samples
+then come to their ends there. And where an evaluation fails nobody knows whose fault it was: the
+lane's samples begin again in two lanes of half as many, until one is alone with its error.
+"""
+
+from contextvars import Context
+from time import monotonic
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
+from typing import Any, Callable, List, Optional, Sequence
+
+from mxnet.base import MXNetError
+from mxnet.ndarray import NDArray
+
+from ..api.concurrent import AdvancingSample, contents_of
+from ..api.scope import recording
+from ..errors import BatchError, SampleError, StaleValueError, StepsError
+from ..record.hooks import current_recording
+from ..schedule import Scheduler
+from ..subgraph.options import CompileOptions
+from ..subgraph.structure import flatten
+from .requests import Request
+
+MOST_CALLS = 100_000  # that a scope records before samples that come go into another one
+_STEPS = (GeneratorType, CoroutineType, AsyncGeneratorType)
+_OF_ALL = (BatchError, StaleValueError, MXNetError)  # errors that may be another sample's
+
+
+class Lanes:
+    """The samples of one model that are on their way.
+
+    Parameters
+    ----------
+    predict : callable
+        Of one sample: a function, or one that waits for values as those of `run_concurrently` do.
+    scheduler : Scheduler
+    options : CompileOptions
+    max_rounds : int
+        Rounds that a sample may take.
+    """
+
+    def __init__(
+        self,
+        predict: Callable[[Any], Any],
+        scheduler: Scheduler,
+        options: CompileOptions,
+        max_rounds: int,
+    ):
+        self._new = lambda: Lane(predict, scheduler, options, max_rounds)
+        self._lanes: List[Lane] = []
+        self._newest: Optional[Lane] = None
+
+    def __len__(self) -> int:
+        return sum(map(len, self._lanes))
+
+    def admit(self, requests: Sequence[Request]) -> List[Request]:
+        """Begin to evaluate; gives those that are over at once."""
+        done: List[Request] = []
+        if requests:
+            newest = self._newest
+            if newest is None or newest.calls > MOST_CALLS:
+                newest = self._newest = self._add()
+            self._admit(newest, requests, done)
+        return done
+
+    def round(self) -> List[Request]:
+        """Evaluate what the samples wait for; gives those that are done, with result or error."""
+        done: List[Request] = []
+        for lane in list(self._lanes):
+            try:
+                lane.round(done)
+            except Exception as error:
+                self._part(lane, error, done)
+            if not len(lane):
+                self._drop(lane)
+        return done
+
+    def _admit(self, lane: 'Lane', requests: Sequence[Request], done: List[Request]) -> None:
+        """Those that fail as others may have made them fail begin again, alone."""
+        for request in lane.admit(requests, done):
+            if len(requests) == 1 and not len(lane):
+                done.append(request)
+            else:
+                request.error = None
+                self._admit(self._add(), [request], done)
+
+    def _part(self, lane: 'Lane', error: Exception, done: List[Request]) -> None:
+        """Begin again in two lanes, as somebody's evaluation has failed."""
+        requests = lane.close(error)
+        if len(requests) == 1:
+            requests[0].error = error
+            done += requests
+            return
+        half = len(requests) // 2
+        for part in (requests[:half], requests[half:]):
+            self._admit(self._add(), part, done)
+
+    def _add(self) -> 'Lane':
+        lane = self._new()
+        self._lanes.append(lane)
+        return lane
+
+    def _drop(self, lane: 'Lane') -> None:
+        lane.close()
+        self._lanes.remove(lane)
+        if lane is self._newest:
+            self._newest = None
+
+    def close(self) -> None:
+        """Leave all scopes."""
+        for lane in list(self._lanes):
+            self._drop(lane)
+
+
+class Lane:
+    """One scope, in a context of its own, and the samples that are in it."""
+
+    def __init__(
+        self,
+        predict: Callable[[Any], Any],
+        scheduler: Scheduler,
+        options: CompileOptions,
+        max_rounds: int,
+    ):
+        self._predict, self._max_rounds = predict, max_rounds
+        self._context = Context()
+        self._scope = recording(scheduler, compile_options=options)
+        self._context.run(self._scope.__enter__)
+        self._running: List[_OnItsWay] = []
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    @property
+    def calls(self) -> int:
+        """How much is recorded."""
+        return self._context.run(_recorded)
+
+    def admit(self, requests: Sequence[Request], done: List[Request]) -> List[Request]:
+        """Let samples run until they wait for values. Those that are over at once are `done`;
+        gives those that failed where an evaluation did, maybe of another sample's calls."""
+        return self._context.run(self._admit, requests, done)
+
+    def _admit(self, requests: Sequence[Request], done: List[Request]) -> List[Request]:
+        suspects: List[Request] = []
+        for request in requests:
+            try:
+                each = _OnItsWay(request, self._predict)
+                waits = each.advance(None)
+            except Exception as error:
+                request.error = own_error(error)
+                (suspects if isinstance(request.error, _OF_ALL) else done).append(request)
+                continue
+            if waits:
+                self._running.append(each)
+            else:
+                done.append(request)
+        return suspects
+
+    def round(self, done: List[Request]) -> None:
+        """See `Lanes`; adds to what is done."""
+        self._context.run(self._round, done)
+
+    def _round(self, done: List[Request]) -> None:
+        now = monotonic()
+        if any([each.rounds > 1 and each.request.is_given_up(now) for each in self._running]):
+            self._leave_out_given_up(now, done)
+        running = self._running
+        answers = contents_of([each.wanted for each in running])
+        self._running = []
+        for place, (each, answer) in enumerate(zip(running, answers)):
+            try:
+                waits = each.advance(answer)
+                if waits and each.rounds > self._max_rounds:
+                    each.close()
+                    raise StepsError(f'a sample waited for values {self._max_rounds} times')
+            except Exception as error:
+                if isinstance(own_error(error), _OF_ALL):
+                    self._running += running[place:]
+                    raise own_error(error) from None
+                each.request.error, waits = own_error(error), False
+            if waits:
+                self._running.append(each)
+            else:
+                done.append(each.request)
+
+    def _leave_out_given_up(self, now: float, done: List[Request]) -> None:
+        left = []
+        for each in self._running:
+            if each.request.is_given_up(now):
+                each.close()
+                done.append(each.request)
+            else:
+                left.append(each)
+        self._running = left
+
+    def close(self, error: Optional[Exception] = None) -> List[Request]:
+        """Leave the scope; gives the requests that were in it."""
+        requests = [each.request for each in self._running]
+        for each in self._running:
+            self._context.run(each.close)
+        self._running = []
+        self._context.run(self._scope.__exit__, error and type(error), error, None)
+        return requests
+
+
+def _recorded() -> int:
+    scope = current_recording()
+    return 0 if scope is None else len(scope.node_forms)
+
+
+def own_error(error: Exception) -> Exception:
+    """What the user's function has raised."""
+    cause = error.__cause__
+    return cause if isinstance(error, SampleError) and isinstance(cause, Exception) else error
+
+
+class _OnItsWay:
+    """A request's sample: on its way, and then waiting for its result as for other values."""
+
+    __slots__ = ('request', '_sample', '_ended', 'rounds', 'wanted')
+
+    def __init__(self, request: Request, predict: Callable[[Any], Any]):
+        self.request, self.rounds = request, 0
+        self.wanted: Any = predict(request.sample)
+        self._sample: Optional[AdvancingSample] = None
+        if isinstance(self.wanted, _STEPS):
+            steps = self.wanted
+            self._sample = AdvancingSample(lambda _: steps, request.sample, 0)
+        self._ended = False
+
+    def advance(self, answer: Any) -> bool:
+        """Whether it waits again."""
+        self.rounds += 1
+        if self._ended:
+            self.request.result = answer
+            return False
+        if self._sample is not None:
+            if self._sample.advance(answer):
+                self.wanted = self._sample.wanted
+                return True
+            self.wanted = self._sample.result
+        self._ended = True
+        if _has_arrays(self.wanted):
+            return True
+        self.request.result = self.wanted
+        return False
+
+    def close(self) -> None:
+        if self._sample is not None:
+            self._sample.close()
+
+
+def _has_arrays(value: Any) -> bool:
+    if isinstance(value, NDArray):
+        return True
+    leaves: List[Any] = []
+    flatten(value, object, leaves)
+    return any([isinstance(leaf, NDArray) for leaf in leaves])

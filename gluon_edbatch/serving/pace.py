@@ -1,0 +1,34 @@
+"""How often samples join those that are on their way.
+
+What a sample does first may take much longer than what all do later: an encoder, before a step of a
+decoder. If some joined in each round, the others would wait for an encoder in each of their steps.
+So rounds in which nobody joins get several times the time of one in which somebody did, before
+others join: where joining costs nothing that is after some rounds, and where it costs much, they
+join in groups that are the larger the more come.
+"""
+
+from collections import deque
+from typing import Deque
+
+SHARE = 4.0  # times the seconds of a round in which samples joined, before others do
+_LATELY = 3  # rounds of those, of which the shortest counts
+
+
+class Pace:
+    """Decides in which rounds samples join, by how long rounds take."""
+
+    def __init__(self) -> None:
+        self._joining: Deque[float] = deque([0.0], maxlen=_LATELY)
+        self._since = 0.0
+
+    def may_join(self, running: int) -> bool:
+        """Whether samples may join so many others now."""
+        return not running or self._since >= SHARE * min(self._joining)
+
+    def note(self, seconds: float, joined: bool) -> None:
+        """A round took so long."""
+        if joined:
+            self._joining.append(seconds)
+            self._since = 0.0
+        else:
+            self._since += seconds

@@ -1,0 +1,137 @@
+"""Samples of compiled programs on their way: others join at every block, each leaves at its end."""
+
+from time import monotonic
+from typing import Any, List, Optional, Sequence, Union
+
+import numpy as np
+from mxnet.ndarray import NDArray
+
+from ..branching.program import BranchingProgram, RunningProgram
+from ..program.program import Program
+from ..subgraph.structure import flatten, unflatten
+from .requests import Request
+
+PASSED_OVER = 8  # runs of blocks without one of the samples, at most, before others join
+
+
+class ProgramRounds:
+    """Runs of a program that samples join.
+
+    The first block at which somebody waits runs, so that samples meet where their ways do. Those
+    that join would keep the others waiting for ever where they are many: none joins while somebody
+    was passed over several times.
+
+    Parameters
+    ----------
+    program : Program or BranchingProgram
+    """
+
+    def __init__(self, program: Union[Program, BranchingProgram]):
+        self._program = program
+        self._running: RunningProgram = program.running()
+        self._waiting: List[Request] = []
+        self._requests: List[Optional[Request]] = []  # by the number that the program knows
+        self._free: List[int] = []
+        self._passed_over = np.zeros(0, np.int64)  # how many runs in a row, by number
+
+    def __len__(self) -> int:
+        return len(self._requests) - len(self._free) + len(self._waiting)
+
+    def admit(self, requests: Sequence[Request]) -> List[Request]:
+        """Begin to evaluate, as soon as nobody was passed over too often."""
+        self._waiting += requests
+        return []
+
+    def round(self) -> List[Request]:
+        """Run one block; gives those that are done, with result or error."""
+        done: List[Request] = []
+        if self._waiting and not (self._passed_over > PASSED_OVER).any():
+            self._let_join(done)
+        if not len(self._running):
+            return done
+        try:
+            finished = self._running.step()
+        except Exception:  # it may be one sample's fault
+            self._begin_again(done)
+            return done
+        self._note_run()
+        for number, result in finished:
+            done.append(self._leave(number, result))
+        return done
+
+    def _let_join(self, done: List[Request]) -> None:
+        now = monotonic()
+        joining: List[Request] = []
+        for request in self._waiting:
+            (done if request.is_given_up(now) else joining).append(request)
+        self._waiting = []
+        try:
+            self._join(joining)
+        except Exception:
+            for request in joining:
+                try:
+                    self._join([request])
+                except Exception as error:
+                    request.error = error
+                    done.append(request)
+
+    def _join(self, requests: Sequence[Request]) -> None:
+        if not requests:
+            return
+        missing = len(requests) - len(self._free)
+        if missing > 0:
+            first = len(self._requests)
+            self._free += range(first, first + missing)
+            self._requests += [None] * missing
+            self._passed_over = np.append(self._passed_over, np.zeros(missing, np.int64))
+        numbers = self._free[-len(requests) :]
+        self._running.admit(numbers, [request.sample for request in requests])
+        del self._free[-len(requests) :]
+        for number, request in zip(numbers, requests):
+            self._requests[number] = request
+
+    def _note_run(self) -> None:
+        self._passed_over += 1
+        self._passed_over[self._running.machine.latest] = 0
+        self._passed_over[self._free] = 0
+
+    def _leave(self, number: int, result: Any) -> Request:
+        request: Any = self._requests[number]
+        self._requests[number] = None
+        self._free.append(number)
+        self._passed_over[number] = 0
+        request.result = in_numpy(result)
+        return request
+
+    def _begin_again(self, done: List[Request]) -> None:
+        """Half of the samples after the other, until one is alone with its error."""
+        requests = [request for request in self._requests if request is not None]
+        self.close()
+        parts = [requests]
+        while parts:
+            part = parts.pop()
+            try:
+                results = self._program([request.sample for request in part])
+            except Exception as error:
+                if len(part) > 1:
+                    parts += [part[: len(part) // 2], part[len(part) // 2 :]]
+                    continue
+                part[0].error, results = error, [None]
+            for request, result in zip(part, results):
+                request.result = in_numpy(result)
+            done += part
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+        self._running = self._program.running()
+        self._requests, self._free, self._passed_over = [], [], np.zeros(0, np.int64)
+
+
+def in_numpy(result: Any) -> Any:
+    """A result with NumPy arrays in the place of NDArrays."""
+    leaves: List[Any] = []
+    template = flatten(result, object, leaves)
+    return unflatten(
+        template,
+        iter([leaf.asnumpy() if isinstance(leaf, NDArray) else leaf for leaf in leaves]),
+    )

@@ -1,0 +1,165 @@
+"""What was asked for and waits: by deadline, no more than may wait, refused at once beyond that."""
+
+import heapq
+import math
+from collections import deque
+from concurrent.futures import Future
+from threading import Condition
+from typing import Any, Callable, Deque, List, Optional, Sequence, Tuple
+
+from ..errors import EngineClosedError, QueueFullError
+
+PATIENCE = 1.0  # seconds; a request without a deadline is in the row as if that was its own
+GROUPS = 2  # of as many samples as may be on their way
+
+
+class Request:
+    """A sample that somebody waits for.
+
+    Attributes
+    ----------
+    sample
+    reply : asyncio.Future or concurrent.futures.Future
+        What they wait with; cancelled, if they do not wait any more.
+    arrived, deadline : float
+        Seconds of the clock; infinite without a deadline.
+    begun : float
+        When its evaluation began.
+    result, error
+        What came out.
+    """
+
+    __slots__ = ('sample', 'reply', 'arrived', 'deadline', 'begun', 'result', 'error')
+
+    def __init__(self, sample: Any, reply: Any, arrived: float, deadline: Optional[float]):
+        self.sample, self.reply, self.arrived = sample, reply, arrived
+        self.deadline = math.inf if deadline is None else arrived + deadline
+        self.begun = 0.0
+        self.result: Any = None
+        self.error: Optional[BaseException] = None
+
+    @property
+    def urgency(self) -> float:
+        """Those with less are first."""
+        return min(self.deadline, self.arrived + PATIENCE)
+
+    def is_given_up(self, now: float) -> bool:
+        """Whether nobody waits for it any more."""
+        return self.deadline < now or self.reply.cancelled()
+
+
+class Update(Future):
+    """Something to do while no request is evaluated.
+
+    Parameters
+    ----------
+    do : callable
+        Its result is the future's.
+    """
+
+    def __init__(self, do: Callable[[], Any]):
+        super().__init__()
+        self.do = do
+
+
+class RequestQueue:
+    """Between those who ask, in any thread, and the one thread that evaluates.
+
+    Parameters
+    ----------
+    most : int
+        Requests that may wait.
+
+    Attributes
+    ----------
+    refused : int
+        Requests that were not taken as too many waited.
+    cancelled : int
+        Requests that were taken out to make room.
+    """
+
+    def __init__(self, most: int):
+        self._most, self.refused, self.cancelled = most, 0, 0
+        self._waiting: List[Tuple[float, int, Request]] = []
+        self._updates: Deque[Update] = deque()
+        self._number = 0
+        self._changed = Condition()
+        self._open = False
+
+    def open(self) -> None:
+        """Take requests from now on."""
+        self._open = True
+
+    def close(self) -> None:
+        """Take none any more; what waits is still to be done."""
+        with self._changed:
+            self._open = False
+            self._changed.notify_all()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def put(self, requests: Sequence[Request]) -> None:
+        """Let requests wait.
+
+        Raises
+        ------
+        QueueFullError
+            If too many would wait; none of these does then.
+        EngineClosedError
+            If none is taken.
+        """
+        with self._changed:
+            self._check_open()
+            if len(self._waiting) + len(requests) > self._most:
+                self._leave_out_cancelled()
+            if len(self._waiting) + len(requests) > self._most:
+                self.refused += len(requests)
+                raise QueueFullError(
+                    f'{len(self._waiting)} requests wait already, of {self._most} that may '
+                    f'(max_queue), and {len(requests)} more came: try again later'
+                )
+            for request in requests:
+                self._number += 1
+                heapq.heappush(self._waiting, (request.urgency, self._number, request))
+            self._changed.notify()
+
+    def _leave_out_cancelled(self) -> None:
+        left = [entry for entry in self._waiting if not entry[2].reply.cancelled()]
+        self.cancelled += len(self._waiting) - len(left)
+        heapq.heapify(left)
+        self._waiting = left
+
+    def put_update(self, update: Update) -> None:
+        """The same of an update, which is done before requests that come later."""
+        with self._changed:
+            self._check_open()
+            self._updates.append(update)
+            self._changed.notify()
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise EngineClosedError(
+                'the engine takes no requests: it was not started (`with engine:`, '
+                '`async with engine:`), or was told to stop'
+            )
+
+    def take(self, room: int, running: int) -> Optional[List[Request]]:
+        """The most urgent requests, no more than there is room for; waits for one, if none is
+        running. None if there is nothing and never will be."""
+        with self._changed:
+            while not running and not self._waiting and not self._updates:
+                if not self._open:
+                    return None
+                self._changed.wait()
+            if self._updates:  # what is under way ends first, then the update, then the others
+                return []
+            count = len(self._waiting)
+            if count > room:  # more come than leave: what each does first is done in groups
+                count = room if room * GROUPS >= room + running else 0
+            return [heapq.heappop(self._waiting)[2] for _ in range(count)]
+
+    def take_update(self) -> Optional[Update]:
+        """The next one, if any waits."""
+        with self._changed:
+            return self._updates.popleft() if self._updates else None

@@ -1,0 +1,155 @@
+"""MLServer around a folder: bodies of requests are bounded, and a signal lets it finish."""
+
+import asyncio
+import atexit
+import os
+import re
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+from mlserver import MLServer, Settings
+from mlserver.cli.serve import load_settings
+
+GRACE = 30.0  # seconds in which requests that were taken are to be done
+_PASSED_OVER = 8  # times the bytes that a body may have
+_DEEPEST = 50
+_TEXT = re.compile(rb'"(?:[^"\\]+|\\.)*"?', re.DOTALL)
+_NO_BRACKETS = re.compile(rb'[^\[\]{}]+')
+
+
+class DrainingServer(MLServer):
+    """Ends when what was taken is done: MLServer ends its workers first.
+
+    Parameters
+    ----------
+    settings : mlserver.Settings
+    max_bytes : int
+        Of the body of a request.
+    """
+
+    def __init__(self, settings: Settings, max_bytes: int):
+        super().__init__(settings)
+        self.failed = False
+        self._stopping = False
+        self._rest_server._app.add_middleware(BoundedBody, max_bytes=max_bytes)
+
+    async def is_ready(self) -> bool:
+        """Whether its models are."""
+        models = list(await self._model_registry.get_models())
+        return bool(models) and all([model.ready for model in models])
+
+    async def stop(self, sig: Optional[int] = None) -> None:
+        """Take no more requests, finish those that were taken, then end."""
+        if self._stopping:
+            return
+        self._stopping, self.failed = True, sig is None
+        await self._rest_server.stop(sig)
+        uvicorn = self._rest_server._server
+        until = asyncio.get_running_loop().time() + GRACE
+        while uvicorn.server_state.tasks and asyncio.get_running_loop().time() < until:
+            await asyncio.sleep(0.02)
+        uvicorn.force_exit = True
+        await super().stop(sig)
+
+
+class BoundedBody:
+    """Answers 413 where the body of a request is too large, before it is read."""
+
+    def __init__(self, app: Any, max_bytes: int):
+        self._app, self._max_bytes = app, max_bytes
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """See ASGI."""
+        if scope['type'] != 'http':
+            await self._app(scope, receive, send)
+            return
+        body, more = [], scope['method'] in ('POST', 'PUT')
+        size = _declared(scope)
+        while more and size <= self._max_bytes:
+            message = await receive()
+            if message['type'] != 'http.request':
+                return
+            body.append(message.get('body', b''))
+            size, more = max(size, sum(map(len, body))), message.get('more_body', False)
+        if size > self._max_bytes:
+            await _pass_over(receive, more, _PASSED_OVER * self._max_bytes)
+            await _answer(send, 413, f'the body is longer than {self._max_bytes} bytes')
+            return
+        if dict(scope['headers']).get(b'content-encoding', b'identity') != b'identity':
+            await _answer(send, 415, 'bodies are not to be compressed')
+            return
+        if _is_deep(b''.join(body)):
+            await _answer(send, 422, f'the body is nested more than {_DEEPEST} levels deep')
+            return
+        whole = [{'type': 'http.request', 'body': b''.join(body), 'more_body': False}]
+
+        async def received() -> Any:
+            return whole.pop() if whole else await receive()
+
+        await self._app(scope, received if body else receive, send)
+
+
+def _is_deep(body: bytes) -> bool:
+    """Whether JSON is nested so deep that it could not be handed to a worker. Texts in it, as
+    samples are, may hold any brackets."""
+    brackets = _NO_BRACKETS.sub(b'', _TEXT.sub(b'', body))
+    depth = 0
+    if len(brackets) > 2 * _DEEPEST:
+        for bracket in brackets:
+            depth += 1 if bracket in b'[{' else -1
+            if depth > _DEEPEST:
+                return True
+    return False
+
+
+async def _pass_over(receive: Any, more: bool, most: int) -> None:
+    """What still comes, so that a client that is sending hears the answer; an endless one not."""
+    while more and most > 0:
+        message = await receive()
+        most -= len(message.get('body', b''))
+        more = message['type'] == 'http.request' and message.get('more_body', False)
+
+
+def _declared(scope: Any) -> int:
+    length = dict(scope['headers']).get(b'content-length', b'0')
+    return int(length) if length.isdigit() else 0
+
+
+async def _answer(send: Any, status: int, what: str) -> None:
+    headers = [(b'content-type', b'application/json'), (b'connection', b'close')]
+    await send({'type': 'http.response.start', 'status': status, 'headers': headers})
+    await send({'type': 'http.response.body', 'body': f'{{"error": "{what}"}}'.encode()})
+
+
+async def serve(folder: Path, settings: Dict[str, Any], max_bytes: int, ready: List[str]) -> int:
+    """Serve until a signal comes, and say when it is ready; gives the exit status."""
+    made, models = await load_settings(str(folder))
+    values = {**made.model_dump(), **settings}
+    values['metrics_dir'] = _metrics_dir()
+    server = DrainingServer(Settings(**values), max_bytes)
+    telling = asyncio.ensure_future(_tell(server, ready))
+    try:
+        await server.start(models)
+    finally:
+        telling.cancel()
+    return 1 if server.failed else 0
+
+
+async def _tell(server: DrainingServer, ready: List[str]) -> None:
+    while not await server.is_ready():
+        await asyncio.sleep(0.05)
+    print('\n'.join(ready), flush=True)
+
+
+def _metrics_dir() -> str:
+    """Where workers leave their counts; gone with the process."""
+    directory, process = tempfile.mkdtemp(prefix='edb-metrics-'), os.getpid()
+
+    def remove() -> None:
+        if os.getpid() == process:
+            shutil.rmtree(directory, ignore_errors=True)
+
+    atexit.register(remove)
+    return directory

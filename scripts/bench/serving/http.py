@@ -1,0 +1,184 @@
+"""Over HTTP: how many trees a second a served folder answers, by trees a request, beside the same
+server with a model that returns zeros, and an engine without a server."""
+
+import asyncio
+import json
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any, Dict, Iterator, List
+
+import aiohttp
+import numpy as np
+
+__all__ = ['measure']
+
+CLIENTS = 16  # connections, each with one request at a time
+ZEROS = """
+_load = load
+
+
+def load(folder):
+    import numpy
+
+    return _load(folder)._replace(
+        predict=lambda tree: numpy.zeros((1, 5), 'float32')
+    )
+"""
+
+
+def measure(folder: Path, seconds: float, rounds: int) -> int:
+    """Print it; gives the exit status."""
+    warm_up = json.loads((folder / 'warm_up.json').read_text(encoding='utf-8'))
+    in_process = subprocess.run(
+        [sys.executable, '-c', _IN_PROCESS, str(folder), str(seconds)],
+        check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    alone = float(in_process.stdout.splitlines()[-1])
+    print(f'engine in process, {alone:.0f} trees a second', flush=True)
+    with tempfile.TemporaryDirectory() as directory:
+        zeros = Path(directory) / 'zeros'
+        shutil.copytree(folder, zeros)
+        with (zeros / 'model.py').open('a', encoding='utf-8') as file:
+            file.write(ZEROS)
+        with served(folder) as model, served(zeros) as empty:
+            for size in (1, 4, 32):
+                bodies = _bodies(warm_up, size)
+                turns = [
+                    [asyncio.run(_closed(url, bodies, seconds)) for url in (model, empty)]
+                    for _ in range(rounds)
+                ]
+                speed, rival = (median(each) for each in zip(*turns))
+                print(f'{size} trees a request: {speed * size:.0f} trees a second, '
+                      f'{speed * size / alone:.2f} of the engine alone; {speed:.0f} requests, '
+                      f'{speed / rival:.2f} of zeros ({rival:.0f})', flush=True)  # fmt: skip
+            rate = 2 * asyncio.run(_closed(model, _bodies(warm_up, 4), seconds))
+            print('twice as much, 4 trees a request:',
+                  asyncio.run(_open(model, _bodies(warm_up, 4), rate, seconds)))  # fmt: skip
+    return 0
+
+
+_IN_PROCESS = """
+import json, sys, threading, time
+from pathlib import Path
+from pydantic import TypeAdapter
+import gluon_edbatch as edb
+from gluon_edbatch.serving.folder import load_folder
+
+served = load_folder(Path(sys.argv[1]))
+check = TypeAdapter(served.request).validate_json
+samples = [served.read(check(json.dumps(each))) for each in served.warm_up]
+with edb.serving.Engine(served.predict, warm_up=samples) as engine:
+    done, begin, over = 0, time.perf_counter(), threading.Semaphore(0)
+    def send():
+        engine.future(samples[done % len(samples)]).add_done_callback(count)
+    def count(_):
+        global done
+        done += 1
+        send() if time.perf_counter() - begin < float(sys.argv[2]) else over.release()
+    for _ in range(450):
+        send()
+    for _ in range(450):
+        over.acquire()
+    print(done / (time.perf_counter() - begin))
+"""
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """Where requests go."""
+    sockets = [socket.socket() for _ in range(3)]
+    for each in sockets:
+        each.bind(('127.0.0.1', 0))
+    ports = [str(each.getsockname()[1]) for each in sockets]
+    for each in sockets:
+        each.close()
+    options = ['--port', ports[0], '--grpc-port', ports[1], '--metrics-port', ports[2]]
+    command = [sys.executable, '-m', 'gluon_edbatch.serving', str(folder), *options]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        assert process.stdout is not None
+        while not process.stdout.readline().startswith('serve:'):
+            if process.poll() is not None:
+                raise SystemExit(f'{folder}: the server ended')
+        name = json.loads((folder / 'model-settings.json').read_text(encoding='utf-8'))['name']
+        try:
+            yield f'http://127.0.0.1:{ports[0]}/v2/models/{name}/infer'
+        finally:
+            process.terminate()
+            process.communicate()
+
+
+def _bodies(samples: List[Any], size: int) -> List[bytes]:
+    texts = [json.dumps(each) for each in samples]
+    return [
+        json.dumps(
+            {
+                'inputs': [
+                    {
+                        'name': 'samples',
+                        'shape': [size],
+                        'datatype': 'BYTES',
+                        'data': [texts[(first + i) % len(texts)] for i in range(size)],
+                    }
+                ]
+            }
+        ).encode()
+        for first in range(64)
+    ]
+
+
+async def _closed(url: str, bodies: List[bytes], seconds: float) -> float:
+    """Requests a second of so many clients, each of which waits for its answers."""
+    done, begin = 0, time.monotonic()
+
+    async def client(number: int) -> None:
+        nonlocal done
+        while time.monotonic() - begin < seconds:
+            async with session.post(url, data=bodies[(number + done) % len(bodies)]) as response:
+                assert response.status == 200, await response.text()
+                await response.read()
+            done += 1
+
+    async with aiohttp.ClientSession(headers={'Content-Type': 'application/json'}) as session:
+        await asyncio.gather(*map(client, range(CLIENTS)))
+    return done / (time.monotonic() - begin)
+
+
+async def _open(url: str, bodies: List[bytes], rate: float, seconds: float) -> Dict[str, Any]:
+    """Percentiles by status, with requests at times that are drawn beforehand."""
+    random = np.random.RandomState(1)
+    times = np.cumsum(random.exponential(1 / rate, int(rate * seconds)))
+    found: Dict[int, List[float]] = {}
+    begin = time.monotonic()
+
+    async def ask(number: int) -> None:
+        async with session.post(url, data=bodies[number % len(bodies)]) as response:
+            await response.read()
+        latency = time.monotonic() - begin - float(times[number])
+        found.setdefault(response.status, []).append(latency)
+
+    tasks = []
+    connector = aiohttp.TCPConnector(limit=1000)
+    async with aiohttp.ClientSession(
+        connector=connector, headers={'Content-Type': 'application/json'}
+    ) as session:
+        for number, when in enumerate(times.tolist()):
+            await asyncio.sleep(max(0.0, begin + when - time.monotonic()))
+            tasks.append(asyncio.ensure_future(ask(number)))
+        await asyncio.gather(*tasks)
+    return {
+        status: {
+            'share': round(len(each) / len(times), 3),
+            'p50_ms': round(1e3 * float(np.percentile(each, 50)), 1),
+            'p99_ms': round(1e3 * float(np.percentile(each, 99)), 1),
+        }
+        for status, each in found.items()
+    }

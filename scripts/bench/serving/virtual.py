@@ -1,0 +1,135 @@
+"""The same comparison in processor time: for machines that others use, too.
+
+Engine and windows run in one thread, and arrivals come by a clock that goes on with the processor
+time of this process, and jumps where nobody is there. There is no other process, no socket and no
+second thread in it: it tells what the order of the work does to latencies, and nothing else.
+"""
+
+import gc
+import time
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, Callable, Dict, List, Sequence, Tuple
+from unittest.mock import patch
+
+import numpy as np
+
+import gluon_edbatch as edb
+from gluon_edbatch.serving.requests import Request
+
+from .models import Model
+from .systems import throughput_together
+
+__all__ = ['compare']
+
+
+class Clock:
+    """Seconds of processor time, and those that were skipped."""
+
+    def __init__(self) -> None:
+        self._skipped = -time.process_time()
+
+    def __call__(self) -> float:
+        return time.process_time() + self._skipped
+
+    def skip_to(self, when: float) -> None:
+        """Nothing is to be done until then."""
+        self._skipped += max(0.0, when - self())
+
+
+def engine_latencies(engine: edb.serving.Engine, samples: List[Any], times: Any) -> np.ndarray:
+    """Of requests at these times, by an engine that was made and not started; all are taken."""
+    clock, number = Clock(), 0
+    latencies = np.full(len(times), np.nan)
+
+    def note(number: int, _: Any) -> None:
+        latencies[number] = clock() - times[number]
+
+    modules = ('engine', 'lanes', 'programs')
+    names = [f'gluon_edbatch.serving.{module}.monotonic' for module in modules]
+    with patch(names[0], clock), patch(names[1], clock), patch(names[2], clock), \
+            patch('gluon_edbatch.serving.engine.perf_counter', clock):  # fmt: skip
+        while np.isnan(latencies).any():
+            while number < len(times) and times[number] <= clock():
+                reply: Future[Any] = Future()
+                reply.add_done_callback(partial(note, number))
+                request = Request(samples[number % len(samples)], reply, times[number], None)
+                engine._queue.put([request])
+                number += 1
+            if len(engine._queue) or len(engine._rounds):
+                engine._step()
+            else:
+                clock.skip_to(times[number])
+    return latencies
+
+
+def window_latencies(
+    together: Callable[[List[Any]], List[Any]],
+    samples: List[Any],
+    times: Any,
+    window: float,
+    size: int,
+) -> np.ndarray:
+    """The same by windows of so many seconds and requests."""
+    clock, first = Clock(), 0
+    latencies = np.full(len(times), np.nan)
+    while first < len(times):
+        clock.skip_to(times[first])
+        until = max(clock(), times[first] + window)
+        if first + size <= len(times):
+            until = min(until, max(clock(), times[first + size - 1]))
+        clock.skip_to(until)
+        last = min(first + size, int(np.searchsorted(times, clock(), side='right')))
+        together([samples[number % len(samples)] for number in range(first, last)])
+        latencies[first:last] = clock() - times[first:last]
+        first = last
+    return latencies
+
+
+def compare(
+    model: Model,
+    loads: Sequence[float],
+    windows: Sequence[Tuple[float, int]],
+    requests: int,
+    rounds: int,
+) -> Dict[float, float]:
+    """Print 99th percentiles of the engine and the best of windows (milliseconds, size) at loads;
+    gives the ratios."""
+    engine = edb.serving.Engine(model.predict, warm_up=model.samples[:64], max_queue=10**6)
+    engine._get_warm()
+    engine._queue.open()
+    gc.collect()
+    gc.freeze()
+    for _ in range(4):
+        throughput_together(model, 0.2)
+    together = throughput_together(model, 3.0, 64, time.process_time)
+    everything = np.zeros(2000)
+    capacity = len(everything) / engine_latencies(engine, model.samples, everything).max()
+    print(f'engine {capacity:.0f} samples for a second of processor time, minibatches of 64 '
+          f'{together:.0f}: {capacity / together:.2f}', flush=True)  # fmt: skip
+    found: Dict[float, float] = {}
+    for load in loads:
+        drawn = [_times(load * capacity, requests, seed) for seed in range(rounds)]
+        ours = _p99([engine_latencies(engine, model.samples, times) for times in drawn])
+        rivals = {
+            (window, size): _p99(
+                [
+                    window_latencies(model.together, model.samples, times, window / 1e3, size)
+                    for times in drawn
+                ]
+            )
+            for window, size in windows
+        }
+        best = min(rivals, key=lambda each: rivals[each])
+        found[load] = ours / rivals[best]
+        print(f'load {load}: engine p99 {1e3 * ours:.1f} ms, best window ({best[0]} ms, {best[1]}) '
+              f'{1e3 * rivals[best]:.1f}: {ours / rivals[best]:.2f}', flush=True)  # fmt: skip
+    return found
+
+
+def _times(rate: float, requests: int, seed: int) -> np.ndarray:
+    return np.cumsum(np.random.RandomState(seed).exponential(1 / rate, requests))
+
+
+def _p99(latencies: List[np.ndarray]) -> float:
+    return float(np.median([np.percentile(each, 99) for each in latencies]))

@@ -1,0 +1,74 @@
+"""A served process and its load talk over a socket of this machine: first a line of JSON that says
+what to serve, then requests of eight bytes and replies of five."""
+
+import asyncio
+import json
+import struct
+from functools import partial
+from typing import Any, Callable, NamedTuple, Sequence
+
+from gluon_edbatch.errors import QueueFullError
+
+__all__ = ['ANSWERED', 'FAILED', 'REFUSED', 'REPLY', 'REQUEST', 'Configuration', 'answer']
+
+REQUEST, REPLY = struct.Struct('<II'), struct.Struct('<IB')
+ANSWERED, REFUSED, FAILED = range(3)
+
+
+class Configuration(NamedTuple):
+    """What to serve with: ``engine``; ``window``, of so many milliseconds and requests; or what is
+    measured in the process itself, for so many seconds: ``offline``, ``throughput``."""
+
+    system: str
+    window: float = 0
+    size: int = 64
+    seconds: float = 1
+
+    def line(self) -> bytes:
+        """As it is sent."""
+        return json.dumps(self._asdict()).encode() + b'\n'
+
+
+async def answer(
+    submit: Callable[[Any], 'asyncio.Future[Any]'],
+    samples: Sequence[Any],
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+) -> None:
+    """Reply to requests until there are no more; what is done at the same time is one message."""
+    loop = asyncio.get_running_loop()
+    over, replies = loop.create_future(), bytearray()
+    waiting, is_end, rest = 0, False, b''
+
+    def flush() -> None:
+        writer.write(bytes(replies))
+        replies.clear()
+        if not waiting and is_end:
+            over.set_result(None)
+
+    def note(number: int, status: int) -> None:
+        nonlocal waiting
+        waiting -= 1
+        if not replies:
+            loop.call_soon(flush)
+        replies.extend(REPLY.pack(number, status))
+
+    def finished(number: int, future: 'asyncio.Future[Any]') -> None:
+        note(number, FAILED if future.cancelled() or future.exception() else ANSWERED)
+
+    while not is_end:
+        read = await reader.read(1 << 14)
+        is_end, rest = not read, rest + read
+        whole = len(rest) // REQUEST.size * REQUEST.size
+        for number, sample in REQUEST.iter_unpack(rest[:whole]):
+            waiting += 1
+            try:
+                future = submit(samples[sample % len(samples)])
+            except QueueFullError:
+                note(number, REFUSED)
+            else:
+                future.add_done_callback(partial(finished, number))
+        rest = rest[whole:]
+    if waiting or replies:
+        await over
+    await writer.drain()

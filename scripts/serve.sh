@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Serves the sentiment of trees: makes the environment and the model's folder if need be, and starts
+# MLServer around it.
+set -euo pipefail
+
+usage() {
+    cat <<'EOT'
+usage: bash scripts/serve.sh [--folder DIR] [OPTION]...
+
+Serves a Tree-LSTM that tells the sentiment of every phrase of a sentence. When it is warm, it says
+where, and prints a request for curl. The folder is what is served; without --folder it is
+build/served in the checkout, made at first by training for seconds on the embedded sample.
+
+Options go to `python -m gluon_edbatch.serving`:
+  --host HOST  --port N  --grpc-port N  --metrics-port N  --workers N  --max-bytes N  --verbose
+
+  EDB_VENV     environment with the extra `serve` (default: .venv-serve in the checkout)
+  EDB_PYTHON, EDB_EXTRAS  see scripts/environment.sh
+EOT
+}
+
+root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+folder="$root/build/served" given='' options=()
+while [[ $# -gt 0 ]]; do
+    case "$1" in
+        -h | --help) usage; exit 0 ;;
+        --folder)
+            [[ $# -ge 2 ]] || { usage >&2; exit 2; }
+            folder="$2" given=1
+            shift ;;
+        *) options+=("$1") ;;
+    esac
+    shift
+done
+
+export EDB_VENV="${EDB_VENV:-$root/.venv-serve}"
+export EDB_EXTRAS="${EDB_EXTRAS:-cpu,nlp,example,serve}"
+export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
+python="$(bash "$root/scripts/environment.sh")"
+if [[ -z "$given" && ! -d "$folder" ]]; then
+    "$python" "$root/example/tree_sst/make_served.py" --out "$folder" >&2
+fi
+exec "$python" -m gluon_edbatch.serving "$folder" ${options[@]+"${options[@]}"}

@@ -1,0 +1,58 @@
+"""scripts/benchmark_serving.py measures what it says."""
+
+import json
+import sys
+
+import numpy as np
+from bench.serving import load, virtual
+from bench.serving.wire import ANSWERED, FAILED, REFUSED
+
+from support.processes import ROOT, run
+
+
+def test_a_small_run(tmp_path):
+    rows, picture = tmp_path / 'rows.jsonl', tmp_path / 'latency.png'
+    options = '--models treelstm --seconds 0.2 --loads 0.1 0.2 --windows 0 --sizes 64 --rounds 1'
+    done = run(
+        [sys.executable, ROOT / 'scripts' / 'benchmark_serving.py', *options.split()]
+        + ['--json', rows, '--plot', picture]
+    )
+    assert done.returncode == 0, done.stderr
+    found = [json.loads(line) for line in rows.read_text().splitlines()]
+    assert [row['kind'] for row in found] == ['throughput', *['load'] * 6, 'bar', *['load'] * 2]
+    assert {row['system'] for row in found if row['kind'] == 'load'} == {'engine', 'window'}
+    assert all(row['failed'] == 0 for row in found if row['kind'] == 'load')
+    assert picture.read_bytes().startswith(b'\x89PNG')
+
+
+def test_figures():
+    latencies = np.array([0.001, 0.003, 0.5, 0.1])
+    statuses = np.array([ANSWERED, ANSWERED, REFUSED, FAILED])
+    found = load._figures(latencies, statuses, 2.0)
+    assert found['p50'] == 2.0 and found['refused_p99'] == 500.0
+    assert found['refused'] == found['failed'] == 0.25 and found['answered_per_s'] == 1.0
+
+
+def test_windows_of_requests(monkeypatch):
+    """By a clock that goes on by a second for each minibatch."""
+
+    class Seconds:
+        now = 0.0
+
+        def __call__(self):
+            return self.now
+
+        def skip_to(self, when):
+            self.now = max(self.now, when)
+
+    clock, batches = Seconds(), []
+    monkeypatch.setattr(virtual, 'Clock', lambda: clock)
+
+    def together(samples):
+        batches.append(samples)
+        clock.now += 1.0
+
+    times = np.array([0.0, 0.1, 0.3, 0.35, 5.0])
+    latencies = virtual.window_latencies(together, list('abcde'), times, 0.2, 2)
+    assert batches == [['a', 'b'], ['c', 'd'], ['e']]
+    np.testing.assert_allclose(latencies, [1.1, 1.0, 1.8, 1.75, 1.2])

@@ -1,0 +1,481 @@
+"""edb.serving: requests join and leave between rounds; each gets its result or its own error."""
+
+import asyncio
+import math
+import signal
+import sys
+import threading
+from concurrent.futures import CancelledError, Future
+
+import mxnet as mx
+import numpy as np
+import pytest
+from mxnet import gluon
+from mxnet.gluon import nn
+
+import gluon_edbatch as edb
+from gluon_edbatch.serving import lanes, pace
+from gluon_edbatch.serving.requests import Request, RequestQueue
+from support.models import HIDDEN, TreeLSTM, random_trees, started
+from support.processes import ROOT, start
+
+TREES = random_trees(12, seed=4)
+
+
+class Gate:
+    """Where the evaluating thread waits, so that a test knows what comes when."""
+
+    def __init__(self):
+        self.reached, self.opened = threading.Event(), threading.Event()
+
+    def __call__(self):
+        self.reached.set()
+        self.opened.wait()
+
+
+class Walk(edb.AutoBatchMixin, gluon.Block):
+    """So many steps of a cell, each of which is looked at; a sample is (steps, what happens)."""
+
+    def __init__(self):
+        super().__init__()
+        with self.name_scope():
+            self.embed, self.cell = nn.Embedding(9, HIDDEN), nn.Dense(HIDDEN, in_units=HIDDEN)
+
+    def walk(self, sample):
+        """What the last step gives."""
+        steps, event = sample
+        state = self.embed(steps % 9)
+        for step in range(steps):
+            state = self.cell(state)
+            seen = yield state
+            if step == 1 and event is not None:
+                event()
+        return seen
+
+    def last(self, sample):
+        """The same without looking."""
+        steps, event = sample
+        if event is not None:
+            event()
+        state = self.embed(steps % 9)
+        for _ in range(steps):
+            state = self.cell(state)
+        return {'state': state, 'steps': steps}
+
+
+@pytest.fixture(autouse=True)
+def nothing_goes_by_the_clock(monkeypatch):
+    """Samples join in every round, however long it takes."""
+    monkeypatch.setattr(pace, 'SHARE', 0.0)
+
+
+@pytest.fixture
+def net():
+    return started(Walk())
+
+
+def eager(net, steps):
+    return edb.run_concurrently([(steps, None)], net.walk)[0]
+
+
+def fail():
+    raise KeyError('this sample is bad')
+
+
+def test_results_are_eagers():
+    net = started(TreeLSTM())
+    with edb.serving.Engine(net, warm_up=TREES[:3], max_batch=5) as engine:
+        futures = [engine.future(tree) for tree in TREES]
+        for future, tree in zip(futures, TREES):
+            for found, expected in zip(future.result(), net(tree)):
+                assert type(found) is np.ndarray
+                np.testing.assert_allclose(found, expected.asnumpy(), rtol=1e-5, atol=1e-6)
+        assert engine.metrics().outcomes['answered'] == len(TREES)
+
+
+def test_asyncio():
+    net = started(TreeLSTM())
+
+    async def ask():
+        async with edb.serving.Engine(net, max_batch=5) as engine:
+            return await asyncio.gather(*map(engine.submit, TREES))
+
+    for found, tree in zip(asyncio.run(ask()), TREES):
+        np.testing.assert_allclose(found[0], net(tree)[0].asnumpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_what_came_during_a_round_is_one_batch(net):
+    gate = Gate()
+    with edb.serving.Engine(net.last) as engine:
+        first = engine.future((2, gate))
+        gate.reached.wait()
+        others = [engine.future((steps, None)) for steps in range(3, 10)]
+        gate.opened.set()
+        assert [other.result()['steps'] for other in others] == list(range(3, 10))
+        assert first.result()['steps'] == 2
+        assert engine.metrics().batch_size.number == 2
+        assert engine.metrics().batch_size.total == 1 + len(others)
+
+
+def test_a_later_sample_joins_and_leaves_before_an_earlier_one(net):
+    gate, order = Gate(), []
+    with edb.serving.Engine(net.walk) as engine:
+        long = engine.future((20, gate))
+        long.add_done_callback(lambda _: order.append('long'))
+        gate.reached.wait()
+        short = engine.future((5, None))
+        short.add_done_callback(lambda _: order.append('short'))
+        gate.opened.set()
+        np.testing.assert_allclose(short.result(), eager(net, 5), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(long.result(), eager(net, 20), rtol=1e-5, atol=1e-6)
+        sizes = engine.metrics().batch_size
+    assert order == ['short', 'long']
+    assert (sizes.number, sizes.total) == (20, 25)  # each round of the short one was shared
+
+
+@pytest.mark.parametrize('way', ['walk', 'last'])
+def test_a_bad_sample_fails_alone(net, way):
+    with edb.serving.Engine(getattr(net, way)) as engine:
+        futures = [engine.future((steps, fail if steps == 4 else None)) for steps in range(2, 8)]
+        for steps, future in zip(range(2, 8), futures):
+            if steps == 4:
+                with pytest.raises(KeyError, match='this sample is bad'):
+                    future.result()
+            else:
+                future.result()
+        assert engine.metrics().outcomes['failed'] == 1
+        engine.future((3, None)).result()
+
+
+@pytest.mark.parametrize('looks', [False, True])
+def test_an_evaluation_that_fails_fails_for_one(looks):
+    """cholesky of a matrix that has none is found when it runs, together with others."""
+
+    def root(matrix):
+        lazy = edb.nd.linalg_potrf(edb.nd.BlockGrad(mx.nd.array(matrix)))
+        if looks:
+            yield lazy
+        return lazy
+
+    def plain(matrix):
+        return edb.nd.linalg_potrf(edb.nd.BlockGrad(mx.nd.array(matrix)))
+
+    good = [np.eye(3)[None] * scale for scale in (1, 4, 9, 16, 25)]
+    gate = Gate()
+
+    def first(sample):
+        if sample is None:
+            gate()
+            return None
+        return (root if looks else plain)(sample)
+
+    with edb.serving.Engine(first) as engine:
+        engine.future(None)
+        gate.reached.wait()
+        futures = [engine.future(each) for each in (*good[:3], -np.eye(3)[None], *good[3:])]
+        gate.opened.set()
+        bad = futures.pop(3)
+        for future, matrix in zip(futures, good):
+            np.testing.assert_allclose(future.result(), np.sqrt(matrix), rtol=1e-5, atol=1e-6)
+        with pytest.raises(Exception, match='potrf'):
+            bad.result()
+
+
+def test_queue_full(net):
+    gate = Gate()
+    with edb.serving.Engine(net.last, max_queue=3) as engine:
+        engine.future((2, gate))
+        gate.reached.wait()
+        taken = [engine.future((2, None)) for _ in range(3)]
+        with pytest.raises(edb.QueueFullError, match='3 requests wait already'):
+            engine.future((2, None))
+        gate.opened.set()
+        for each in taken:
+            each.result()
+        assert engine.metrics().outcomes['refused'] == 1
+
+
+@pytest.mark.parametrize('way', ['walk', 'last'])
+def test_cancelled_before_it_began(net, way):
+    gate, ran = Gate(), []
+    with edb.serving.Engine(getattr(net, way)) as engine:
+        engine.future((3, gate))
+        gate.reached.wait()
+        cancelled = engine.future((3, lambda: ran.append(1)))
+        assert cancelled.cancel()
+        gate.opened.set()
+        engine.future((3, None)).result()
+        with pytest.raises(CancelledError):
+            cancelled.result()
+    assert not ran and engine.metrics().outcomes['cancelled'] == 1
+
+
+def test_a_task_that_is_cancelled_takes_its_sample_out(net):
+    gate = Gate()
+
+    async def ask():
+        async with edb.serving.Engine(net.walk, max_rounds=10**9) as engine:
+            task = asyncio.ensure_future(engine.submit((10**8, gate)))
+            await asyncio.get_running_loop().run_in_executor(None, gate.reached.wait)
+            task.cancel()
+            gate.opened.set()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        return engine.metrics().outcomes['cancelled']  # the engine came to its end
+
+    assert asyncio.run(ask()) == 1
+
+
+def test_deadline(net):
+    with edb.serving.Engine(net.walk) as engine:
+        with pytest.raises(edb.DeadlineError, match='the deadline passed'):
+            engine.future((3, None), deadline=0.0).result()
+        engine.future((3, None), deadline=600).result()
+        assert engine.metrics().outcomes['expired'] == 1
+
+
+def test_urgent_requests_are_first():
+    queue = RequestQueue(10)
+    queue.open()
+    for name, arrived, deadline in [
+        ('a', 0, None),
+        ('b', 0.1, 0.2),
+        ('c', 0.2, 9),
+        ('d', 0.3, 0.1),
+    ]:
+        queue.put([Request(name, Future(), arrived, deadline)])
+    assert [request.sample for request in queue.take(10, 0)] == ['b', 'd', 'a', 'c']
+
+
+def test_cancelled_requests_make_room():
+    queue = RequestQueue(3)
+    queue.open()
+    requests = [Request(number, Future(), number, None) for number in range(5)]
+    queue.put(requests[:3])
+    requests[1].reply.cancel()
+    with pytest.raises(edb.QueueFullError, match='2 requests wait already, of 3'):
+        queue.put(requests[3:])
+    queue.put(requests[3:4])
+    assert [request.sample for request in queue.take(10, 0)] == [0, 2, 3]
+
+
+def test_where_more_come_than_leave_they_join_in_groups():
+    queue = RequestQueue(100)
+    queue.open()
+    for number in range(50):
+        queue.put([Request(number, Future(), number, None)])
+    assert len(queue.take(16, 0)) == 16
+    assert queue.take(7, 9) == []
+    assert len(queue.take(8, 8)) == 8
+    assert len(queue.take(30, 2)) == 26
+
+
+def test_rounds_without_joining_get_as_much_time(monkeypatch):
+    monkeypatch.setattr(pace, 'SHARE', 1.0)
+    paced = pace.Pace()
+    assert paced.may_join(0) and paced.may_join(3)
+    for _ in range(3):
+        paced.note(4.0, joined=True)
+    assert paced.may_join(0) and not paced.may_join(3)
+    paced.note(3.0, joined=False)
+    assert not paced.may_join(3)
+    paced.note(1.0, joined=False)
+    assert paced.may_join(3)
+
+
+def test_a_sample_that_never_ends(net):
+    with edb.serving.Engine(net.walk, max_rounds=5) as engine:
+        endless, other = engine.future((10**9, None)), engine.future((4, None))
+        with pytest.raises(edb.StepsError, match='5 times'):
+            endless.result()
+        other.result()
+
+
+def test_scopes_take_turns(net, monkeypatch):
+    """Where much is recorded, those that come are in another scope."""
+    made = []
+
+    class Counted(lanes.Lane):
+        def __init__(self, *arguments):
+            made.append(self)
+            super().__init__(*arguments)
+
+    monkeypatch.setattr(lanes, 'MOST_CALLS', 10)
+    monkeypatch.setattr(lanes, 'Lane', Counted)
+    gate = Gate()
+    with edb.serving.Engine(net.walk, max_batch=3) as engine:
+        engine.future((3, gate))
+        gate.reached.wait()
+        futures = [engine.future((steps, None)) for steps in range(2, 30)]
+        gate.opened.set()
+        for steps, future in zip(range(2, 30), futures):
+            np.testing.assert_allclose(future.result(), eager(net, steps), rtol=1e-5, atol=1e-6)
+    assert len(made) > 5
+
+
+def test_new_parameters(net):
+    gate = Gate()
+
+    def change():
+        net.cell.bias.set_data(mx.nd.ones(HIDDEN))
+        return 'changed'
+
+    with edb.serving.Engine(net.walk) as engine:
+        before_change = eager(net, 6)
+        before = engine.future((6, gate))
+        gate.reached.wait()
+        updated, after = engine.update(change), engine.future((6, None))
+        gate.opened.set()
+        assert updated.result() == 'changed'
+        np.testing.assert_allclose(before.result(), before_change, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(after.result(), eager(net, 6), rtol=1e-5, atol=1e-6)
+        assert np.abs(after.result() - before.result()).max() > 0.1
+        with pytest.raises(KeyError):
+            engine.update(fail).result()
+        engine.future((2, None)).result()
+
+
+class Exits(gluon.Block):
+    """Leaves when it is sure."""
+
+    def __init__(self, depth=4):
+        super().__init__()
+        with self.name_scope():
+            self.layers, self.heads = nn.Sequential(), nn.Sequential()
+            for _ in range(depth):
+                self.layers.add(nn.Dense(8, activation='tanh', in_units=8))
+                self.heads.add(nn.Dense(3, in_units=8))
+
+    def forward(self, x):
+        for number, (layer, head) in enumerate(zip(self.layers, self.heads)):
+            x = layer(x)
+            scores = mx.nd.softmax(head(x))
+            if scores.max().asscalar() > 0.5:
+                return scores, number
+        return scores, -1
+
+
+def test_programs():
+    net = Exits()
+    net.initialize(mx.init.Normal(0.7))
+    random = np.random.RandomState(5)
+    samples = [mx.nd.array(random.uniform(-1, 1, (1, 8))) for _ in range(40)]
+    expected = [net(sample) for sample in samples]
+    assert len({number for _, number in expected}) > 2
+    program = edb.compile_program(net, samples[0])
+    nothing = mx.nd.full((1, 8), math.nan)
+    with edb.serving.Engine(program, warm_up=samples[:4], max_batch=7) as engine:
+        futures = [engine.future(sample) for sample in samples[:20]]
+        futures += [engine.future(mx.nd.zeros((1, 9))), engine.future(nothing)]
+        futures += [engine.future(sample) for sample in samples[20:]]
+        with pytest.raises(edb.ProgramError, match='and the example'):
+            futures.pop(20).result()
+        with pytest.raises(edb.ProgramError, match='NaN|nan|number'):
+            futures.pop(20).result()
+        for future, (scores, number) in zip(futures, expected):
+            found = future.result()
+            np.testing.assert_allclose(found[0], scores.asnumpy(), rtol=1e-5, atol=1e-6)
+            assert found[1] == number
+        assert engine.metrics().outcomes['failed'] == 2
+
+
+def test_warming_up_tells_errors(net):
+    engine = edb.serving.Engine(net.walk, warm_up=[(3, fail)])
+    with pytest.raises(KeyError, match='this sample is bad'):
+        engine.start()
+    with pytest.raises(edb.EngineClosedError):
+        engine.future((3, None))
+
+
+def test_an_engine_that_ends_tells_all(net):
+    gate = Gate()
+
+    def leave():
+        raise SystemExit(3)
+
+    engine = edb.serving.Engine(net.walk)
+    engine.start()
+    running = engine.future((9, gate))
+    gate.reached.wait()
+    futures = [engine.future((3, None)), engine.future((4, leave)), running]
+    gate.opened.set()
+    for future in futures:
+        with pytest.raises(edb.EngineClosedError, match=r'ended by SystemExit\(3\)'):
+            future.result()
+    with pytest.raises(edb.EngineClosedError):
+        engine.future((3, None))
+    engine.close()
+
+
+def test_closed(net):
+    engine = edb.serving.Engine(net.walk)
+    with pytest.raises(edb.EngineClosedError, match='not started'):
+        engine.future((3, None))
+    with engine:
+        last = engine.future((3, None))
+        engine.stop()
+        with pytest.raises(edb.EngineClosedError, match='told to stop'):
+            engine.future((3, None))
+    last.result()
+
+
+@pytest.mark.parametrize('name', ['max_batch', 'max_queue', 'max_rounds'])
+def test_numbers_are_checked(net, name):
+    with pytest.raises(ValueError, match=f'{name} is 1 or more, not 0'):
+        edb.serving.Engine(net.walk, **{name: 0})
+
+
+def test_prometheus(net):
+    with edb.serving.Engine(net.last) as engine:
+        engine.future((3, None)).result()
+    lines = engine.metrics().prometheus().splitlines()
+    assert 'edb_requests_total{outcome="answered"} 1' in lines
+    assert 'edb_batch_size_bucket{le="1"} 1' in lines and 'edb_batch_size_count 1' in lines
+    assert 'edb_total_seconds_bucket{le="+Inf"} 1' in lines
+
+
+DRAINING = """
+import asyncio, signal, threading
+import numpy as np
+import gluon_edbatch as edb
+from mxnet.gluon import nn
+
+net = nn.Dense(2, in_units=3)
+net.initialize()
+reached, opened = threading.Event(), threading.Event()
+
+def predict(row):
+    if row is None:
+        reached.set()
+        opened.wait()
+        return 0
+    return net(row)
+
+async def main():
+    async with edb.serving.Engine(predict) as engine:
+        loop, told = asyncio.get_running_loop(), asyncio.Event()
+        def on_signal():
+            engine.stop()
+            told.set()
+        loop.add_signal_handler(signal.SIGTERM, on_signal)
+        taken = [engine.submit(row) for row in [None, *[np.ones((1, 3), 'float32')] * 5]]
+        await loop.run_in_executor(None, reached.wait)
+        print('running', flush=True)
+        await told.wait()
+        try:
+            engine.submit(None)
+        except edb.EngineClosedError as error:
+            print('refused', flush=True)
+        opened.set()
+        print(len(await asyncio.gather(*taken)), 'answered', flush=True)
+
+asyncio.run(main())
+"""
+
+
+def test_sigterm_drains():
+    with start([sys.executable, '-c', DRAINING], PYTHONPATH=str(ROOT)) as process:
+        assert process.stdout.readline() == 'running\n'
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout.read() == 'refused\n6 answered\n', process.stderr.read()
+        assert process.wait() == 0

@@ -1,0 +1,314 @@
+"""Folders that are served, and MLServer around them, where it is installed (the extra `serve`)."""
+
+import asyncio
+import json
+import os
+import re
+import signal
+import socket
+import sys
+import urllib.error
+import urllib.request
+from contextlib import closing
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gluon_edbatch as edb
+from gluon_edbatch.serving.command import main, request_of
+from gluon_edbatch.serving.folder import load_folder
+from support.processes import ROOT, start
+
+needs_mlserver = pytest.mark.skipif(
+    find_spec('mlserver') is None, reason="MLServer comes with the extra serve: '.[serve]'"
+)
+MODEL = """
+import mxnet as mx
+import gluon_edbatch as edb
+from mxnet.gluon import nn
+from pydantic import BaseModel, Field
+from typing import List
+
+class Request(BaseModel):
+    row: List[float] = Field(min_length=3, max_length=3)
+
+def read(request):
+    if request.row[0] == 13:
+        raise ValueError('13 is not read')
+    return mx.nd.array([request.row])
+
+def load(folder):
+    net = nn.Dense(2, in_units=3)
+    net.load_parameters(str(folder / 'net.params'))
+    def predict(row):
+        if float(row[0, 0].asscalar()) == 14:
+            raise KeyError('14 is not computed')
+        return net(row)
+    return edb.serving.Served(predict, Request, read, lambda scores: scores[0].tolist(),
+                              warm_up=[{'row': [1, 2, 3]}])
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Of a model with one layer."""
+    from mxnet import gluon, init
+
+    net = gluon.nn.Dense(2, in_units=3)
+    net.initialize(init.One())
+    folder = tmp_path / 'layer'
+    folder.mkdir()
+    net.save_parameters(str(folder / 'net.params'))
+    (folder / 'model.py').write_text(MODEL)
+    (folder / 'page.html').write_text('<p>a page')
+    settings = {
+        'name': 'layer',
+        'implementation': 'gluon_edbatch.serving.runtime.Runtime',
+        'parameters': {'uri': '.'},
+    }
+    (folder / 'model-settings.json').write_text(json.dumps(settings))
+    return folder
+
+
+def damaged(folder, name, text):
+    (folder / name).write_bytes(text)
+    return folder
+
+
+def assert_told(capsys, arguments, message):
+    assert main([str(each) for each in arguments]) == 1
+    said = capsys.readouterr()
+    assert said.out == '' and re.fullmatch(f'serve: .*{message}.*\n', said.err), said.err
+
+
+def test_no_folder(tmp_path, capsys):
+    assert_told(capsys, [tmp_path / 'no'], 'there is no such folder')
+    assert_told(capsys, [tmp_path], 'has no model-settings.json')
+
+
+def test_damaged_settings(folder, capsys):
+    assert_told(capsys, [damaged(folder, 'model-settings.json', b'{')], 'is damaged')
+
+
+@pytest.mark.parametrize(
+    ['name', 'text', 'message'],
+    [
+        ('net.params', b'no parameters', 'does not load'),
+        ('model.py', b'def load(', 'does not load: SyntaxError'),
+        ('model.py', b'def load(folder): return 3', 'is to return gluon_edbatch.serving.Served'),
+    ],
+)
+def test_damaged_folders(folder, name, text, message):
+    if find_spec('pydantic') is None:
+        pytest.skip('pydantic comes with MLServer')
+    with pytest.raises(edb.FolderError, match=message):
+        load_folder(damaged(folder, name, text))
+
+
+def test_no_model(folder):
+    (folder / 'model.py').unlink()
+    with pytest.raises(edb.FolderError, match=r'has no model\.py'):
+        load_folder(folder)
+
+
+@needs_mlserver
+def test_a_port_in_use(folder, capsys):
+    with closing(socket.socket()) as taken:
+        taken.bind(('127.0.0.1', 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert_told(capsys, [folder, '--port', port], f'127.0.0.1:{port}: cannot listen there')
+
+
+def free_ports(count):
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind(('127.0.0.1', 0))
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def asked(url, body=None):
+    """Status and text."""
+    data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+    request = urllib.request.Request(url, data, {'Content-Type': 'application/json'})
+    try:
+        with urllib.request.urlopen(request) as response:
+            return response.status, response.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+@pytest.fixture(params=[0, 2])
+def server(folder, request):
+    """Base address, port of metrics, process; it says where it is when it is ready."""
+    ports = free_ports(3)
+    options = zip(['--port', '--grpc-port', '--metrics-port'], map(str, ports))
+    command = [sys.executable, '-m', 'gluon_edbatch.serving', folder, '--workers', request.param]
+    command += [each for option in options for each in option]
+    command += ['--max-bytes', '100000']
+    with start(command, cwd=folder, PYTHONPATH=str(ROOT)) as process:
+        line = process.stdout.readline()
+        while line and not line.startswith('serve: layer is ready'):
+            line = process.stdout.readline()
+        assert line, process.stderr.read()
+        assert process.stdout.readline().startswith('curl ')
+        yield f'http://127.0.0.1:{ports[0]}', ports, process
+
+
+def workers_of(process):
+    """Process numbers."""
+    children = Path(f'/proc/{process.pid}/task/{process.pid}/children').read_text().split()
+    return [each for each in children if b'spawn_main' in command_line(each)]
+
+
+def command_line(process):
+    try:
+        return Path(f'/proc/{process}/cmdline').read_bytes()
+    except FileNotFoundError:  # it has just ended
+        return b''
+
+
+def rows(*firsts):
+    return request_of([{'row': [first, 2, 3]} for first in firsts])
+
+
+@needs_mlserver
+def test_served(server):
+    base, ports, process = server
+    infer = f'{base}/v2/models/layer/infer'
+    assert asked(f'{base}/v2/health/ready')[0] == 200
+    assert asked(f'{base}/') == (200, '<p>a page')
+    status, text = asked(infer, rows(1, 2, 4))
+    assert status == 200
+    answers = json.loads(text)['outputs'][0]
+    assert answers['shape'] == [3]
+    assert [json.loads(each) for each in answers['data']] == [[6, 6], [7, 7], [9, 9]]
+
+    bad = rows(1)
+    bad['inputs'][0]['data'] = []
+    nested = rows(1)
+    nested['inputs'][0]['data'] = json.loads('[' * 400 + ']' * 400)
+    late = {**rows(1), 'parameters': {'deadline': 0}}
+    for body, expected, message in [
+        (rows(1, 13), 400, 'sample 1: 13 is not read'),
+        (rows(14), 400, '14 is not computed'),
+        (request_of([{'row': [1, 2]}]), 400, r'sample 0: .*\(row\)'),
+        (request_of(['x']), 400, 'sample 0: .*'),
+        (bad, 400, '1 to 1024 samples, not 0'),
+        (nested, 422, 'nested more than 50'),
+        (b'[' * 90000, 422, ''),
+        (b'{"inputs": 3', 422, ''),
+        (b'\xff', 422, ''),
+        (b' ' * 200000, 413, 'longer than 100000 bytes'),
+        (late, 504, 'the deadline passed'),
+    ]:
+        status, text = asked(infer, body)
+        assert status == expected and re.search(message, text), (body, text)
+        assert asked(infer, rows(1))[0] == 200
+    counted = asked(f'http://127.0.0.1:{ports[2]}/metrics')[1]
+    assert 'edb_requests_total{model="layer",outcome="answered"} 14.0' in counted.splitlines()
+    assert 'edb_requests_total{model="layer",outcome="expired"} 1.0' in counted.splitlines()
+    process.send_signal(signal.SIGTERM)
+    assert process.wait() == 0
+
+
+@needs_mlserver
+def test_grpc(server):
+    grpc = pytest.importorskip('grpc')
+    from mlserver.grpc import dataplane_pb2 as messages
+    from mlserver.grpc.dataplane_pb2_grpc import GRPCInferenceServiceStub
+
+    def request(*texts):
+        contents = messages.InferTensorContents(bytes_contents=[each.encode() for each in texts])
+        tensor = messages.ModelInferRequest.InferInputTensor(
+            name='samples', datatype='BYTES', shape=[len(texts)], contents=contents
+        )
+        return messages.ModelInferRequest(model_name='layer', inputs=[tensor])
+
+    _, ports, _ = server
+    with grpc.insecure_channel(f'127.0.0.1:{ports[1]}') as channel:
+        stub = GRPCInferenceServiceStub(channel)
+        answer = stub.ModelInfer(request('{"row": [5, 2, 3]}'))
+        assert [json.loads(each) for each in answer.outputs[0].contents.bytes_contents] == [
+            [10, 10]
+        ]
+        with pytest.raises(grpc.RpcError) as raised:
+            stub.ModelInfer(request('{"row": [5, 2]}'))
+        assert raised.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+
+
+@needs_mlserver
+@pytest.mark.parametrize('server', [2], indirect=True)
+def test_a_worker_that_dies_is_replaced(server):
+    base, _, process = server
+    workers = workers_of(process)
+    assert len(workers) == 2
+    os.kill(int(workers[0]), signal.SIGKILL)
+    statuses = {asked(f'{base}/v2/models/layer/infer', rows(1))[0] for _ in range(50)}
+    assert 200 in statuses and statuses <= {200, 500}
+    while workers_of(process) == workers or len(workers_of(process)) < 2:
+        assert asked(f'{base}/v2/models/layer/infer', rows(1))[0] in (200, 500)
+
+
+@needs_mlserver
+def test_a_queue_that_is_full_is_503(folder):
+    from mlserver import ModelSettings
+    from mlserver.errors import MLServerError
+    from mlserver.types import InferenceRequest
+
+    from gluon_edbatch.serving.runtime import Runtime
+
+    text = (
+        (folder / 'model.py').read_text().replace('warm_up=', "options={'max_queue': 2}, warm_up=")
+    )
+    (folder / 'model.py').write_text(text)
+    settings = ModelSettings(name='layer', implementation=Runtime, parameters={'uri': str(folder)})
+
+    async def ask():
+        model = Runtime(settings)
+        assert await model.load()
+        with pytest.raises(MLServerError, match='max_queue') as raised:
+            await model.predict(InferenceRequest.model_validate(rows(1, 2, 3)))
+        answer = await model.predict(InferenceRequest.model_validate(rows(1, 2)))
+        assert await model.unload()
+        return raised.value.status_code, answer.outputs[0].shape
+
+    assert asyncio.run(ask()) == (503, [2])
+
+
+@needs_mlserver
+def test_the_folder_of_the_example(tmp_path):
+    pytest.importorskip('gluonnlp')
+    from tree_sst import make_served
+    from tree_sst.data import build_samples, load_split
+    from tree_sst.task import SentimentTask
+    from tree_sst.train import main as train
+
+    checkpoint = tmp_path / 'checkpoint'
+    options = '--epochs 1 --hidden 8 --embed 6 --batch-size 50'.split()
+    assert train([*options, '--checkpoint', str(checkpoint)]) == 0
+    folder = tmp_path / 'served'
+    assert make_served.main(['--out', str(folder), '--checkpoint', str(checkpoint)]) == 0
+    served = load_folder(folder)
+    phrases = load_split(SentimentTask.sample / 'dev.txt')[:5]
+    ids = {
+        word: number
+        for number, word in enumerate(json.loads((folder / 'words.json').read_text())['words'])
+    }
+    from tree_sst.model import TreeLSTM
+
+    net = TreeLSTM(len(ids), 6, 8)
+    net.load_parameters(str(folder / 'net.params'))
+    trees = build_samples(phrases, lambda words: [ids.get(word, 0) for word in words])
+    for phrase, tree in zip(phrases, trees):
+        request = served.request.model_validate_json(json.dumps(make_served.as_request(phrase)))
+        chances = served.predict(served.read(request)).asnumpy()
+        expected = net(tree.tree).softmax().asnumpy()
+        np.testing.assert_allclose(chances, expected, rtol=1e-4, atol=1e-5)
+        answer = served.write(chances)
+        assert answer['sentiment'] == expected.argmax(axis=1).tolist()
