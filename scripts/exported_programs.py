@@ -195,8 +195,7 @@ def run(options: argparse.Namespace) -> int:
 
 def times_of(program: Callable, images: Sequence[Any], finish: Callable = list) -> Dict[str, float]:
     """Milliseconds a sample, alone and of all at once."""
-    some = images[:8]
-    alone = seconds_of(lambda: [finish(program([image])) for image in some]) / len(some)
+    alone = seconds_of(lambda: [finish(program([image])) for image in images]) / len(images)
     together = seconds_of(lambda: finish(program(list(images)))) / len(images)
     return {'alone': 1e3 * alone, 'together': 1e3 * together}
 
@@ -204,10 +203,8 @@ def times_of(program: Callable, images: Sequence[Any], finish: Callable = list) 
 def cpp_times(bundle: Path, images: Sequence[Any]) -> List[float]:
     """Milliseconds a sample of the program in C++, alone and of all at once; the best of rounds
     that take as long as those of the others."""
-    found = []
-    some = bundle.with_name('some.npy')
-    np.save(some, np.stack([image.asnumpy() for image in images[:8]]))
-    for batch, samples, count in ((1, some, 8), (len(images), bundle.with_suffix('.npy'), 64)):
+    found, samples, count = [], bundle.with_suffix('.npy'), len(images)
+    for batch in (1, count):
         rounds = 1
         for _ in range(2):  # the first tells how many rounds there is time for
             command = [
@@ -246,7 +243,7 @@ def speed(options: argparse.Namespace) -> int:
             bundle = Path(folder) / name
             export(program, bundle, images)
             for _ in range(options.rounds):
-                row = [1e3 * seconds_of(partial(_eagerly, net, images[:8])) / 8]
+                row = [1e3 * seconds_of(partial(_eagerly, net, images)) / len(images)]
                 row += times_of(program, images, _waited).values()
                 row += cpp_times(bundle, images)
                 row += _of_other(options, bundle)
