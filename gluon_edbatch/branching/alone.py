@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, List, Tuple
 import numpy as np
 
 from ..errors import StepsError
-from .calculate import NUMBERS, ORDERED, are_near, calculate
+from .calculate import NUMBERS, ORDERED, are_near, calculate, have_rivals
 from .counts import Counts, too_many
 from .graph import (
     Calculate,
@@ -79,6 +79,9 @@ def _compute(block: ProgramBlock, made: Dict[int, Any], host: Host, counts: Coun
             made.update(zip(step.outputs, results))
         elif kind is ReadNumber:
             made[step.output] = host.read(made[step.input]).astype(NUMBERS[step.kind]).item()
+            for place in step.rivals:
+                if have_rivals(host.read(made[place]).reshape(1, -1))[0]:
+                    counts.near.append((step.line, 0))
         elif kind is Calculate:
             made[step.output] = _calculated(step, made, counts)
         elif kind is GiveTensor:

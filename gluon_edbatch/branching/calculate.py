@@ -96,6 +96,14 @@ def are_near(first: Any, second: Any) -> Any:
     return abs(first - second) <= NEAR * largest(largest(abs(first), abs(second)), 1)
 
 
+def have_rivals(rows: np.ndarray) -> np.ndarray:
+    """Which rows (samples, elements) have two largest elements that are near."""
+    if rows.shape[1] < 2:
+        return np.zeros(len(rows), bool)
+    largest = np.partition(rows, -2, axis=1)[:, -2:].astype(np.float64)
+    return are_near(largest[:, 0], largest[:, 1])
+
+
 def _is_whole(value: Any) -> bool:
     return value.dtype.kind in 'iub' if isinstance(value, np.ndarray) else isinstance(value, int)
 

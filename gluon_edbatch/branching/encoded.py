@@ -125,7 +125,10 @@ def _encoded_step(step: Step) -> Dict[str, Any]:
             'line': step.line,
         }  # fmt: skip
     if isinstance(step, ReadNumber):
-        return {'do': 'read', 'output': step.output, 'input': step.input, 'kind': step.kind}
+        return {
+            'do': 'read', 'output': step.output, 'input': step.input, 'kind': step.kind,
+            'rivals': list(step.rivals), 'line': step.line,
+        }  # fmt: skip
     if isinstance(step, GiveTensor):
         return {'do': 'give', 'output': step.output, 'input': step.input, 'dtype': step.dtype}
     return {'do': 'fill', 'output': step.output, 'constant': step.constant}
@@ -189,7 +192,10 @@ def _decoded_calculate(data: Mapping[str, Any]) -> Calculate:
 
 def _decoded_read(data: Mapping[str, Any]) -> ReadNumber:
     _check(data['kind'] in _KINDS, data['kind'])
-    return ReadNumber(_value(data['output']), _value(data['input']), data['kind'])
+    rivals = _values(data.get('rivals', ()))  # earlier bundles have none
+    return ReadNumber(
+        _value(data['output']), _value(data['input']), data['kind'], rivals, str(data.get('line'))
+    )
 
 
 def _decoded_give(data: Mapping[str, Any]) -> GiveTensor:
@@ -246,4 +252,6 @@ def _read_and_written(step: Any) -> Tuple[Sequence[Any], Sequence[int]]:
         return step.inputs, step.outputs
     if isinstance(step, Calculate):
         return step.operands, [step.output]
+    if isinstance(step, ReadNumber):
+        return [step.input, *step.rivals], [step.output]
     return [] if isinstance(step, FillTensor) else [step.input], [step.output]

@@ -58,11 +58,22 @@ class RunNetwork(NamedTuple):
 
 
 class ReadNumber(NamedTuple):
-    """The only element of a tensor, as a number."""
+    """The only element of a tensor, as a number.
+
+    Attributes
+    ----------
+    rivals : tuple of int
+        The tensor whose largest element's place it is, if that is known: where the two largest are
+        as good as equal, rounding may have decided.
+    line : str
+        The user's, where there are rivals.
+    """
 
     output: int
     input: int
     kind: str
+    rivals: Tuple[int, ...] = ()
+    line: str = ''
 
 
 class Calculate(NamedTuple):

@@ -11,7 +11,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 import numpy as np
 
 from ..errors import StepsError
-from .calculate import NUMBERS, ORDERED, are_near, calculate
+from .calculate import NUMBERS, ORDERED, are_near, calculate, have_rivals
 from .counts import Counts, too_many
 from .graph import (
     Calculate,
@@ -134,10 +134,13 @@ class ProgramMachine:
                 values.update(zip(step.outputs, made))
             elif kind is ReadNumber:
                 values[step.output] = host.read(values[step.input]).astype(NUMBERS[step.kind])
+                for place in step.rivals:
+                    rows = host.read(values[place]).reshape(count, -1)
+                    self._note(step.line, have_rivals(rows), group.samples)
             elif kind is Calculate:
                 operands = [_of(values, place) for place in step.operands]
                 if step.op in ORDERED:
-                    self._note_near(step.line, operands, group.samples)
+                    self._note(step.line, are_near(*operands), group.samples)
                 values[step.output] = calculate(step, operands, count)
             elif kind is GiveTensor:
                 values[step.output] = host.give(values[step.input], step.dtype)
@@ -145,9 +148,9 @@ class ProgramMachine:
                 values[step.output] = host.fill(step.constant, count)
         return values
 
-    def _note_near(self, line: str, operands: List[Any], samples: np.ndarray) -> None:
+    def _note(self, line: str, are_near: Any, samples: np.ndarray) -> None:
         """Where rounding could have decided otherwise."""
-        near = np.broadcast_to(are_near(*operands), samples.shape)
+        near = np.broadcast_to(are_near, samples.shape)
         if near.any():
             self._counts.near += [(line, sample) for sample in samples[near].tolist()]
 

@@ -85,6 +85,10 @@ def _specs(
     return [TensorSpec(tuple(shape), np.dtype(dtype).name) for shape, dtype in found]
 
 
+_OF_THE_LARGEST = frozenset(('argmax', 'argmax_channel'))
+_SAME_ELEMENT = frozenset('Reshape reshape Flatten expand_dims squeeze Cast cast _copy'.split())
+
+
 class Builder:
     """One block.
 
@@ -139,8 +143,23 @@ class Builder:
         kind = 'float' if np.issubdtype(tensor.dtype, np.floating) else 'int'
         kind = 'bool' if tensor.dtype is np.bool_ else kind
         place = self._new(NumberSpec(kind))
-        self._made.append(ReadNumber(place, self._place(tensor), kind))
+        rivals = self._rivals(self._place(tensor))
+        line = self.line if rivals else ''
+        self._made.append(ReadNumber(place, self._place(tensor), kind, rivals, line))
         return SampleNumber(self, place, kind)
+
+    def _rivals(self, place: int) -> Tuple[int, ...]:
+        """The tensor whose largest element's place a value of this block is, if it is one."""
+        for made in reversed(self._made):
+            if isinstance(made, Applied) and place in made.outputs:
+                if len(made.graph.operators) != 1 or len(made.inputs) != 1:
+                    return ()
+                if made.graph.operators[0] in _OF_THE_LARGEST:
+                    return made.inputs
+                if made.graph.operators[0] not in _SAME_ELEMENT:
+                    return ()
+                place = made.inputs[0]
+        return ()
 
     def give(self, number: Any, dtype: Any) -> SampleTensor:
         """A number as a tensor of shape (1,)."""

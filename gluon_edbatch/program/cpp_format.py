@@ -179,7 +179,9 @@ def _read(block: ProgramBlock) -> Set[Any]:
             read += step.inputs
         elif isinstance(step, Calculate):
             read += step.operands
-        elif isinstance(step, (ReadNumber, GiveTensor)):
+        elif isinstance(step, ReadNumber):
+            read += [step.input, *step.rivals]
+        elif isinstance(step, GiveTensor):
             read.append(step.input)
     if isinstance(block.end, Finish):
         read += block.end.values
@@ -208,7 +210,9 @@ def _step(step: Step, numbers: Dict[Pair, int]) -> str:
         given = ', '.join([f'm.at({_text(step.line)})', *filter(None, [first]), *operands])
         return f'const auto v{step.output} = {function}({given});'
     if isinstance(step, ReadNumber):
-        return f'const auto v{step.output} = m.read<{_NUMBERS[step.kind]}>(v{step.input});'
+        noted = [f' m.note_rivals({_text(step.line)}, v{place});' for place in step.rivals]
+        made = f'const auto v{step.output} = m.read<{_NUMBERS[step.kind]}>(v{step.input});'
+        return made + ''.join(noted)
     if isinstance(step, GiveTensor):
         return f'const auto v{step.output} = m.give({_dtype(step.dtype)}, v{step.input});'
     return f'const auto v{step.output} = m.fill({step.constant});'

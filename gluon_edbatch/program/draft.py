@@ -56,9 +56,9 @@ def read_by(made: Made) -> List[int]:
         return list(made.inputs)
     if isinstance(made, Calculate):
         return [place for place in made.operands if isinstance(place, int)]
-    if isinstance(made, FillTensor) or isinstance(made.input, tuple):
-        return []
-    return [made.input]
+    if isinstance(made, ReadNumber):
+        return [made.input, *made.rivals]
+    return [made.input] if isinstance(made, GiveTensor) and isinstance(made.input, int) else []
 
 
 def written_by(made: Made) -> Tuple[int, ...]:
@@ -88,6 +88,8 @@ def renamed(made: Made, names: Dict[int, int]) -> Made:
         return made._replace(output=new(made.output), operands=tuple(map(new, made.operands)))
     if isinstance(made, FillTensor):
         return made._replace(output=new(made.output))
+    if isinstance(made, ReadNumber):
+        made = made._replace(rivals=tuple(map(new, made.rivals)))
     return made._replace(output=new(made.output), input=new(made.input))
 
 

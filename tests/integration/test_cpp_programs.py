@@ -166,6 +166,27 @@ def test_it_tells_what_samples_did(wanders, tmp_path):
     assert 'ms a sample' in done.stderr
 
 
+class Says(gluon.Block):
+    """Says which element is the largest."""
+
+    def forward(self, x):
+        return int((x * 2).argmax(axis=1).asscalar())
+
+
+def test_it_tells_where_rounding_may_have_decided(tmp_path):
+    samples = [mx.nd.array([row]) for row in [[1, 2, 3], [5, 1, 5], [0, 7, 7.00001], [-1, -2, -9]]]
+    compiled = edb.compile_program(Says(), samples[0])
+    program = built(compiled.export(tmp_path / 'bundle', cpp=True))
+    file = saved(tmp_path / 'samples.npy', samples)
+    assert results(program, file) == compiled(samples) == [2, 0, 2, 0]
+    done = run([program, '--report', '--batch', '2', file, tmp_path / 'results'])
+    told = [line for line in done.stderr.splitlines() if 'as good as equal' in line]
+    near = compiled.report().near
+    assert [sample for _, sample in near] == [1, 2] and len(told) == 2
+    for (line, sample), text in zip(near, told):
+        assert f'{line}: as good as equal for sample {sample},' in text
+
+
 def test_it_is_a_bundle_as_ever(wanders):
     _, samples, compiled, program = wanders
     again = edb.load_program(program.parent)

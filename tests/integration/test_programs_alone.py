@@ -1,12 +1,15 @@
 """A program with one sample: the same numbers, errors and counts as with many, and nobody's memory
 but the caller's."""
 
+from unittest import mock
+
 import mxnet as mx
 import numpy as np
 import pytest
 from mxnet import autograd, gluon
 
 import gluon_edbatch as edb
+from gluon_edbatch.program.optimise import PASSES
 
 NAN, ZERO = float('nan'), 0.0
 
@@ -177,3 +180,28 @@ def test_gradients_of_several_calls_before_one_backward():
     program([DRAWN[0]])  # not recorded
     expected = gradients(net)
     np.testing.assert_allclose(gradients(lambda each: program([each])[0]), expected, rtol=1e-5)
+
+
+def says(x):
+    """The place of the largest element, by its row."""
+    return int(x.reshape((1, -1)).argmax(axis=1).asscalar())
+
+
+@pytest.mark.parametrize('without', [(), tuple(PASSES)])
+def test_rivals_of_the_largest_element_are_counted(without):
+    samples = [row(1, 2), row(2, 2), row(2, 2 + 1e-6), row(-1, -3), row(NAN, 1)]
+    program = compiled(says, without=without)
+    assert program(samples[:4]) == [1, 0, 1, 0]
+    assert program.report().near == [(mock.ANY, 1), (mock.ANY, 2)]
+    ((line, _), *_) = program.report().near
+    assert 'test_programs_alone.py' in line and 'argmax' in line
+    for number, sample in enumerate(samples):
+        program = compiled(says, without=without)
+        assert program([sample]) == [says(sample)]
+        assert len(program.report().near) == (number in (1, 2))
+
+
+def test_rivals_are_counted_after_loading(tmp_path):
+    compiled(says).export(tmp_path / 'bundle')
+    program = edb.load_program(tmp_path / 'bundle')
+    assert program([row(1, 1), row(1, 2)]) == [0, 1] and len(program.report().near) == 1

@@ -1,5 +1,8 @@
 #include "machine.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "json.h"
 
 namespace edb {
@@ -86,6 +89,21 @@ std::vector<Tensor> Machine::results(size_t network, const std::vector<Tensor>& 
   std::unique_ptr<Predictors>& found = networks_[network];
   if (!found) found = std::make_unique<Predictors>(kProgram.networks[network], folder_, most_);
   return found->run(inputs, now_.samples.size());
+}
+
+void Machine::note_rivals(const char* line, const Tensor& tensor) {
+  tensor.elements([&](auto* elements, size_t count) {
+    const size_t each = count / now_.samples.size();
+    if (each < 2) return;
+    for (size_t i = 0; i < now_.samples.size(); ++i) {
+      double largest = elements[i * each], next = -INFINITY;
+      for (size_t j = i * each + 1; j < (i + 1) * each; ++j) {
+        next = std::max(next, std::min<double>(largest, elements[j]));
+        largest = std::max<double>(largest, elements[j]);
+      }
+      if (are_near(largest, next)) report.near.emplace_back(line, now_.samples[i]);
+    }
+  });
 }
 
 Tensor Machine::fill(size_t constant) const {

@@ -80,6 +80,8 @@ class Machine {
     tensor.elements([&](auto* elements, size_t count) { made.assign(elements, elements + count); });
     return made;
   }
+  // Notes samples of which the two largest elements are as good as equal.
+  void note_rivals(const char* line, const Tensor& tensor);
   // Tensors of shape (1,).
   template <class T>
   Tensor give(DType dtype, const Numbers<T>& numbers) const {
