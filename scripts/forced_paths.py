@@ -46,7 +46,7 @@ class Found(NamedTuple):
 def run(program: Any, images: Sequence[Any], expected: Sequence[Any]) -> Found:
     """A program on all samples, and on some alone."""
     results = list(program(images))
-    taken = [list(ways) for ways in program.taken]
+    taken = [list(ways) for ways in program.counts.taken]
     results += [program([image])[0] for image in images[:ALONE]]
     wanted = [*expected, *expected[:ALONE]]
     most = max([distance(plain(one), other) for one, other in zip(results, wanted)])
