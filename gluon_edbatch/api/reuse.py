@@ -1,6 +1,7 @@
 """What a sample recorded is kept, and appended again when the sample comes back."""
 
 import threading
+import weakref
 from collections import OrderedDict
 from typing import Any, Callable, Hashable, Optional, Sequence, Tuple
 
@@ -8,10 +9,24 @@ from ..errors import RecordError
 from ..record.hooks import current_recording
 from ..record.pieces import Mark, Piece, PortableForms
 from ..record.recording import Recording
+from ..subgraph.node_type import Mode
 from ..subgraph.options import CompileOptions
 
-# key, function, mode, options
-_Name = Tuple[Hashable, Callable[..., Any], Any, CompileOptions]
+
+class _Circumstances:
+    """What a sample's record depends on but for its key; hashed as itself, which is quick.
+
+    Parameters
+    ----------
+    of : tuple
+        The function, autograd's mode, options.
+    """
+
+    def __init__(self, of: Tuple[Callable[..., Any], Mode, CompileOptions]):
+        self.of = of
+
+
+_Name = Tuple[Hashable, _Circumstances]
 
 
 class Reuse:
@@ -66,7 +81,12 @@ class Reuse:
         self.recorded = self.reused = self.checked = 0
         self._kinds = PortableForms()
         self._pieces: OrderedDict[tuple, Piece] = OrderedDict()
-        self._lock = threading.Lock()  # around what several threads change in _pieces
+        # as long as pieces have them in their names
+        self._circumstances: 'weakref.WeakValueDictionary[tuple, _Circumstances]' = (
+            weakref.WeakValueDictionary()
+        )
+        self._last: Optional[_Circumstances] = None
+        self._lock = threading.Lock()  # around what several threads change in these
         self._uses = 0
 
     def __len__(self) -> int:
@@ -75,15 +95,16 @@ class Reuse:
 
     def clear(self) -> None:
         """Forget all samples."""
-        self._pieces.clear()
-        self._kinds = PortableForms()
+        with self._lock:
+            self._pieces.clear()
+            self._kinds = PortableForms()
 
     def __call__(self, key: Hashable, function: Callable[..., Any], *args: Any) -> Any:
         """``function(*args)``, recorded or as it was recorded under this key."""
         recording = current_recording()
         if recording is None:
             return function(*args)
-        name = key, function, recording.mode, recording.options
+        name = key, self._circumstances_of((function, recording.mode, recording.options))
         with self._lock:
             piece = self._pieces.get(name)
             if piece is not None:
@@ -99,15 +120,23 @@ class Reuse:
             return self._check(recording, name, piece, function, args)
         return self._record(recording, name, function, args)[0]
 
+    def _circumstances_of(self, of: tuple) -> _Circumstances:
+        """Equal ones are one object; mostly they are those of the sample before."""
+        last = self._last
+        if last is None or last.of != of:
+            with self._lock:
+                last = self._last = self._circumstances.setdefault(of, _Circumstances(of))
+        return last
+
     def _record(
         self, recording: Recording, name: _Name, function: Callable[..., Any], args: Sequence[Any]
     ) -> Tuple[Any, Optional[Piece]]:
         """Run the function and keep what it recorded, if it can be used again."""
-        begin = Mark.of(recording)
+        begin, mode = Mark.of(recording), recording.mode
         result = function(*args)
         self.recorded += 1
         piece = None
-        if recording is current_recording() and recording.mode == name[2]:
+        if recording is current_recording() and recording.mode == mode:
             piece = Piece.cut(self._kinds, recording, begin, result)
         with self._lock:
             if piece is None:

@@ -130,8 +130,8 @@ cdef class CallLog(Entered):
     @cython.locals(known='const long long[::1]', given='const long long[::1]',
                    kinds='const long long[::1]', args='const long long[::1]', place=Py_ssize_t,
                    node=Py_ssize_t, arg=Py_ssize_t, numbers=Py_ssize_t, value='long long')
-    cpdef bint append_columns(self, CallColumns columns, object forms, object arrays,
-                              list scalars) except -1
+    cpdef Py_ssize_t append_columns(self, CallColumns columns, object forms, object arrays,
+                                    list scalars) except -2
     @cython.locals(frame=interpreter.Frame, base=Py_ssize_t)
     cdef _finish_call(self, Form form)
     @cython.locals(value=lazy.LazyArray, store=stores.Store)

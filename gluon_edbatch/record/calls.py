@@ -856,8 +856,8 @@ class CallLog(Entered):
 
     def append_columns(
         self, columns: CallColumns, forms: np.ndarray, arrays: np.ndarray, scalars: Sequence[float]
-    ) -> bool:
-        """Append calls; gives whether the forms of all of them are known, else there are none.
+    ) -> int:
+        """Append calls, and give -1; or none, and give the first kind whose form is not known.
 
         Parameters
         ----------
@@ -872,7 +872,7 @@ class CallLog(Entered):
         known, given, kinds, args = forms.data, arrays.data, columns.kinds, columns.args
         for place in range(len(kinds)):
             if known[kinds[place]] < 0:
-                return False
+                return kinds[place]
         node, arg, numbers = self.node_ends.size, self.node_args.size, len(self.scalars)
         self.node_forms.copy_from(kinds)
         self.node_ends.copy_from(columns.ends)
@@ -892,7 +892,7 @@ class CallLog(Entered):
         self.node_instructions.copy_from(columns.instructions)
         self.node_lengths.copy_from(columns.lengths)
         self.scalars.extend(scalars)
-        return True
+        return -1
 
     def finish_call(self, form):
         """One more call of this form, whose arguments are appended; gives its results."""

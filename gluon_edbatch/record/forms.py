@@ -293,11 +293,16 @@ class Forms(Inputs):
 
     def remember_form(self, known: Dict[tuple, Remembered], key: tuple, form: Form) -> None:
         """The same where it is known what tells them from others."""
-        if not form.length:
-            rows = Column('q', [store.spec.rows for store in form.stores])
-            by_length = self.by_length.get(form.index)
-            summary = Column('q', _summary(form))
-            remember(known, key, Remembered(form, summary, rows, by_length))
+        kind = self.remembered_form(form)
+        if kind is not None:
+            remember(known, key, kind)
+
+    def remembered_form(self, form: Form) -> Optional[Remembered]:
+        """What makes this form in another recording; None for calls on sentences of a length."""
+        if form.length:
+            return None
+        rows = Column('q', [store.spec.rows for store in form.stores])
+        return Remembered(form, Column('q', _summary(form)), rows, self.by_length.get(form.index))
 
     def kinds_of_concat(self) -> Dict[tuple, Remembered]:
         """Kinds of values that are the rows of others, by kind and number of these."""

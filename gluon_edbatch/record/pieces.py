@@ -11,7 +11,7 @@ from mxnet.ndarray import NDArray
 from ..subgraph.fingerprint import contents, has_hooks
 from ..subgraph.node_type import NodeType
 from ..subgraph.structure import LEAF, builder, flatten
-from .calls import CallColumns
+from .calls import CallColumns, Form, Remembered
 from .lazy import LazyArray
 from .recording import Recording
 from .sites import Site, site_at
@@ -60,6 +60,8 @@ class PortableForm(NamedTuple):
         See `Form.mutable`.
     length : int
         See `Form.length`.
+    kind : Remembered or None
+        What makes it in another recording at once; None for calls on sentences of a length.
     """
 
     node_type: NodeType
@@ -69,6 +71,7 @@ class PortableForm(NamedTuple):
     parameters: Tuple[tuple, ...]
     mutable: Optional[tuple]
     length: int
+    kind: Optional[Remembered]
 
 
 class PortableForms:
@@ -95,6 +98,7 @@ class PortableForms:
                         _parameters(form.node_type),
                         form.mutable,
                         form.length,
+                        recording.remembered_form(form),
                     )
                 )
                 number = self._numbers[key] = len(self._kinds) - 1
@@ -109,18 +113,15 @@ class PortableForms:
             known = recording.adopted[self] = grown
         return known
 
-    def adopt(self, recording: Recording, numbers: np.ndarray) -> bool:
-        """Have a recording know these; False if a block or parameter is not as it was."""
-        known = self.forms(recording)
-        for number in set(numbers[known[numbers] < 0].tolist()):
-            form = self._adopt(recording, self._kinds[number])
-            if form is None:
-                return False
-            known[number] = form.index
-        return True
+    def adopt(self, recording: Recording, number: int) -> bool:
+        """Have a recording know one; False if its block or a parameter is not as it was."""
+        form = self._form(recording, self._kinds[number])
+        if form is not None:
+            self.forms(recording)[number] = form.index
+        return form is not None
 
-    def _adopt(self, recording, kind):
-        """A form in another recording, as if a call of this kind had been recorded."""
+    def _form(self, recording: Recording, kind: PortableForm) -> Optional[Form]:
+        """As if a call of this kind had been recorded."""
         block = kind.block
         if kind.node_type not in recording.trusted:
             if block is not None and (
@@ -130,6 +131,8 @@ class PortableForms:
             ):
                 return None
             recording.trust(kind.node_type, block)
+        if kind.kind is not None:
+            return recording.form_again(kind.kind, block, kind.mutable)
         return recording.new_form(kind.node_type, kind.rows, block, kind.mutable, kind.length)
 
 
@@ -248,9 +251,7 @@ class Piece:
         if self.arrays:
             known = [recording.known_array(spec, array)._id for spec, array in self.arrays]
             arrays = np.array(known, np.int64)
-        if not self._append(recording, arrays) and not (
-            self._kinds.adopt(recording, self.kinds) and self._append(recording, arrays)
-        ):
+        if not self._append(recording, arrays):
             return False, None
         begin = recording.next_value
         recording.next_value = begin + self.values
@@ -265,21 +266,33 @@ class Piece:
         )
 
     def _append(self, recording: Recording, arrays: np.ndarray) -> bool:
-        forms = self._kinds.forms(recording)
-        return recording.append_columns(self._columns, forms, arrays, self.scalars)
+        kinds, columns, scalars = self._kinds, self._columns, self.scalars
+        while True:
+            unknown = recording.append_columns(columns, kinds.forms(recording), arrays, scalars)
+            if unknown < 0:
+                return True
+            if not kinds.adopt(recording, unknown):
+                return False
 
     def _may_fit(self, recording: Recording) -> bool:
-        return recording.ctx == self.ctx and not any(
-            [before != contents(found) for found, before in self._mutable]
-        )
+        for found, before in self._mutable:
+            if before != contents(found):
+                return False
+        return recording.ctx == self.ctx
 
     def fits(self, recording: Recording) -> bool:
         """Whether `append_to` would append the calls."""
-        return self._may_fit(recording) and self._kinds.adopt(recording, self.kinds)
+        known = self._kinds.forms(recording)[self.kinds]
+        unknown = np.unique(self.kinds[known < 0]).tolist()
+        return self._may_fit(recording) and all(
+            [self._kinds.adopt(recording, number) for number in unknown]
+        )
 
     def difference(self, other: 'Piece') -> Optional[Site]:
         """The user's line of the first call in `other` that is not as in this piece; None if the
         two are the same."""
+        if self._equals(other):
+            return None
         ours, theirs = list(self._calls()), list(other._calls())
         for node, (one, another) in enumerate(zip(ours, theirs)):
             if one != another:
@@ -291,6 +304,20 @@ class Piece:
         ):
             return None
         return other._site(min(len(ours), len(theirs) - 1))
+
+    def _equals(self, other: 'Piece') -> bool:
+        """Whether the two are the same number by number: not if there are arrays, or NaNs."""
+        return (
+            not (self.arrays or other.arrays)
+            and self.scalars == other.scalars
+            and all(
+                [
+                    np.array_equal(getattr(self, column), getattr(other, column))
+                    for column in ('kinds', 'ends', 'args', 'lengths')
+                ]
+            )
+            and (self.template, self.results) == (other.template, other.results)
+        )
 
     def _calls(self) -> Iterator[tuple]:
         """Form and inputs of each call."""
