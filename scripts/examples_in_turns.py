@@ -105,9 +105,7 @@ class Side:
 
 def measured_in_turns(sides: Dict[str, Side], rounds: int) -> Dict[str, Dict[str, List[float]]]:
     """Samples a second by side and job, one each round."""
-    speeds: Dict[str, Dict[str, List[float]]] = {
-        name: {job: [] for job in JOBS} for name in sides
-    }
+    speeds: Dict[str, Dict[str, List[float]]] = {name: {job: [] for job in JOBS} for name in sides}
     for number in range(rounds):
         for name in list(sides)[:: 1 if number % 2 else -1]:
             for job in JOBS:
