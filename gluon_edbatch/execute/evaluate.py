@@ -5,14 +5,14 @@ import time
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import Callable, Dict, List, Optional, Tuple, Union
+from typing import Callable, Dict, Iterator, List, Optional, Tuple, Union
 
 import numpy as np
 from mxnet.ndarray import NDArray
 
 from .. import debug
 from ..errors import BatchError, EdbError
-from ..graph.collect import Calls, Pending, ancestors, form_table, to_graph
+from ..graph.collect import Calls, FormTable, Pending, ancestors, form_table, to_graph
 from ..graph.edges import kinds_of
 from ..graph.graph import Graph
 from ..graph.row_order import arrange
@@ -42,6 +42,7 @@ from .steps import steps
 from .verify import needs_verification, verify
 
 Results = Dict[ArenaKey, Union[Arena, EagerArena]]
+_MOST_CALLS = 1 << 17  # of one part of an evaluation; their arenas are some 100 MB
 
 
 class Evaluator:
@@ -94,9 +95,12 @@ class Evaluator:
                 work = Work(
                     calls, edges, table, *_types(recording, calls, table), asked_by, started
                 )
-                choice = self._choice(recording, work)
-                with choice.timed or nullcontext():
-                    self._run_chosen(recording, work, choice)
+                for part in _parts(recording, work):
+                    choice = self._choice(recording, part)
+                    with choice.timed or nullcontext():
+                        self._run_chosen(recording, part, choice)
+                    if recording.closed and part is not work:
+                        self._forget_what_was_read(recording, table)
         if recording.closed:
             recording.finish_if_done()
         else:
@@ -144,6 +148,15 @@ class Evaluator:
                 time.perf_counter() - began,
             )
         )
+
+    def _forget_what_was_read(self, recording: Recording, table: FormTable) -> None:
+        """Keep no results but those of values that the user has, which know theirs, and of those
+        that calls which wait read."""
+        read = self.pending.calls(recording, table).args
+        read_later = np.zeros(len(recording.ran) + 1, bool)
+        read_later[recording.locations.evaluation[read[read >= 0]]] = True  # -1 is the last
+        for number in np.flatnonzero(~read_later[:-1]).tolist():
+            recording.results.pop(number, None)
 
     def runs(self, node_type: NodeType) -> bool:
         """Whether there is a backend for a type."""
@@ -224,11 +237,31 @@ def _types(recording, calls: Calls, table) -> Tuple[np.ndarray, List[NodeType]]:
     return kinds, [recording.forms[form].node_type for form in forms]
 
 
+def _parts(recording: Recording, work: Work) -> Iterator[Work]:
+    """The calls in the order in which they were recorded, so many at a time that more would make
+    no batch faster: what is between them then needs not be kept until the last has run, but for
+    backward."""
+    count = len(work.calls)
+    parts = -(-count // _MOST_CALLS)
+    if parts == 1 or work.table.taped[work.calls.forms].any():
+        yield work
+        return
+    bounds = [count * number // parts for number in range(parts + 1)]
+    for begin, end in zip(bounds, bounds[1:]):
+        started = time.perf_counter() if begin else work.started
+        part = _work_of(recording, work, work.calls.between(begin, end))
+        yield part._replace(started=started)
+
+
 def _part(recording: Recording, work: Work, kept: np.ndarray) -> Work:
     """Some of the calls; what they read of the others is there."""
     if kept.all():
         return work
-    calls = work.calls.select(np.flatnonzero(kept))
+    return _work_of(recording, work, work.calls.select(np.flatnonzero(kept)))
+
+
+def _work_of(recording: Recording, work: Work, calls: Calls) -> Work:
+    """Of some of the calls."""
     edges = calls.edges(recording.locations.evaluation)
     kinds, types = _types(recording, calls, work.table)
     return work._replace(calls=calls, edges=edges, kinds=kinds, types=types)

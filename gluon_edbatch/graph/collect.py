@@ -56,6 +56,21 @@ class Calls(NamedTuple):
             lengths,
         )
 
+    def between(self, begin: int, end: int) -> 'Calls':
+        """Those from one position to before another."""
+        (first, last), (first_length, last_length) = (
+            offsets[[begin, end]].tolist() for offsets in (self.offsets, self.length_offsets)
+        )
+        return Calls(
+            self.ids[begin:end],
+            self.forms[begin:end],
+            self.outputs[begin:end],
+            self.offsets[begin : end + 1] - first,
+            self.args[first:last],
+            self.length_offsets[begin : end + 1] - first_length,
+            self.lengths[first_length:last_length],
+        )
+
     def edges(self, evaluation: np.ndarray) -> 'Edges':
         """What these calls read of each other; `evaluation` tells which values are there."""
         return Edges(*among(self.offsets, self.args, self.outputs, evaluation))
@@ -149,6 +164,9 @@ class Pending:
         """These calls are done."""
         if self._waiting is None or len(calls) == len(self._waiting):
             self._waiting = None
+            return
+        if self._waiting.ids[len(calls) - 1] == calls.ids[-1]:  # all the first ones
+            self._waiting = self._waiting.between(len(calls), len(self._waiting))
             return
         left = np.ones(len(self._waiting), bool)
         left[np.searchsorted(self._waiting.ids, calls.ids)] = False
