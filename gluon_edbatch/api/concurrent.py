@@ -8,7 +8,7 @@ wait, too; one evaluation serves all.
 from contextlib import ExitStack, nullcontext
 from inspect import isasyncgen, iscoroutine, isgenerator
 from types import coroutine
-from typing import Any, Callable, ContextManager, Dict, Generator, Iterable, List, Sequence, Tuple
+from typing import Any, Callable, ContextManager, Dict, Generator, Iterable, List, Sequence
 
 import numpy as np
 from mxnet.ndarray import NDArray
@@ -18,7 +18,7 @@ from ..mx.parameters import context_of
 from ..record.hooks import current_recording, entered, local
 from ..record.lazy import VALUES
 from ..record.sites import Site, site_of
-from ..record.stores import Arena, Store
+from ..record.stores import Arena
 from ..subgraph.structure import flatten, unflatten
 from .functional import compute
 from .mixin import eagerly
@@ -213,32 +213,32 @@ def contents_of(values: List[Any]) -> List[Any]:
     leaves: List[Any] = []
     template = flatten(values, object, leaves)
     compute(leaves)
-    computed: Dict[Tuple[Store, int], List[int]] = {}
+    computed: Dict[Arena, List[int]] = {}
     for position, leaf in enumerate(leaves):
         store = leaf._store if leaf.__class__ in VALUES and leaf._id >= 0 else None
-        evaluation = -1 if store is None else int(store.locations.evaluation[leaf._id])
-        if store is not None and isinstance(store.arenas[evaluation], Arena):
-            computed.setdefault((store, evaluation), []).append(position)
+        arena = store and store.arenas[int(store.locations.evaluation[leaf._id])]
+        if isinstance(arena, Arena):
+            computed.setdefault(arena, []).append(position)
         elif isinstance(leaf, NDArray):
             leaves[position] = leaf.asnumpy()
-    for (store, evaluation), positions in computed.items():
-        arrays = _copied(store, evaluation, [leaves[position]._id for position in positions])
+    for arena, positions in computed.items():
+        arrays = _copied(arena, [leaves[position] for position in positions])
         for position, array in zip(positions, arrays):
             leaves[position] = array
     return unflatten(template, iter(leaves))
 
 
-def _copied(store: Store, evaluation: int, values: List[int]) -> List[np.ndarray]:
+def _copied(arena: Arena, values: Sequence[Any]) -> List[np.ndarray]:
     """Values of one arena. What lies between their rows is copied along, which costs less than an
     operator that picks rows, and is no more than the evaluation has computed."""
-    begins = store.locations.row[values]
-    first, rows = int(begins.min()), store.spec.rows
-    arena: Any = store.arenas[evaluation]
-    block = arena.raw._slice(first, int(begins.max()) + rows).asnumpy()
+    begins = [int(value._store.locations.row[value._id]) for value in values]
+    ends = [begin + value._store.spec.rows for begin, value in zip(begins, values)]
+    first = min(begins)
+    block = arena.raw._slice(first, max(ends)).asnumpy()
     # One by one, as a user may write into what is theirs: scores[0, illegal] = -inf.
     return [
-        block[begin : begin + rows].reshape(store.shape).copy()
-        for begin in (begins - first).tolist()
+        block[begin - first : end - first].reshape(value._store.shape).copy()
+        for begin, end, value in zip(begins, ends, values)
     ]
 
 

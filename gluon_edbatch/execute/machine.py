@@ -14,9 +14,11 @@ from ..mx.segment_matrix import segment_matrix
 from ..plan.plan import ArenaPlan, Batch, Plan, Read
 from ..record.inputs import GivenArray
 from ..record.recording import Recording
+from ..record.stores import Arena
 from ..subgraph.node_type import NodeType
 from .clock import Clock
 from .gradients import Gradients
+from .native.gather import gather
 from .weights import Weights
 
 
@@ -101,8 +103,9 @@ class Machine:
         for index, given, begin, end in device:
             self._differentiate(given, index, begin, end)
         for index, arena, array in filled:
-            for imported in arena.imports:
-                self._import(index, arena, array, imported)
+            if arena.imports and not self._gather(arena, array):
+                for imported in arena.imports:
+                    self._import(index, arena, array, imported)
 
     def _differentiate(self, given: GivenArray, index: int, begin: int, end: int) -> None:
         """Let these rows of an arena give the user's array its gradient."""
@@ -133,6 +136,17 @@ class Machine:
                 run.append(pieces.pop(0))
             rows = run[0][1] if len(run) == 1 else np.concatenate([piece for _, piece in run])
             write_new(array, run[0][0], rows)
+
+    def _gather(self, arena: ArenaPlan, array: NDArray) -> bool:
+        """Copy rows of all earlier evaluations at once, if autograd has no part in it and it can
+        be done here."""
+        if self.taped and any([imported.taped for imported in arena.imports]):
+            return False
+        results, key = self.recording.results, arena.key
+        sources = [results[imported.evaluation][key] for imported in arena.imports]
+        raw = [source.raw for source in sources if isinstance(source, Arena)]
+        rows = [imported.rows for imported in arena.imports]
+        return len(raw) == len(rows) and gather(raw, rows, array, arena.imports[0].begin)
 
     def _import(self, index, arena, array, imported) -> None:
         """Copy rows of an earlier evaluation; under autograd they are inputs of this one."""

@@ -33,6 +33,9 @@ cdef class _Planner:
                    last='long long', earlier=bint, arrays=set)
     cpdef place_given(self)
     cdef _arena(self, key)
+    @cython.locals(arguments=list, fixed=list, wanted=dict, node=Py_ssize_t, kind=Py_ssize_t,
+                   place=Py_ssize_t, at=Py_ssize_t, value='long long')
+    cdef _place_imports(self)
     @cython.locals(nodes='const int[::1]', cuts='const long long[::1]', batch=Py_ssize_t,
                    kind=Py_ssize_t, done=list)
     cpdef place_results(self, order, bounds)

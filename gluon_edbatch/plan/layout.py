@@ -5,7 +5,7 @@ runs as it stands where not: then it takes some microseconds a call.
 """
 
 from itertools import groupby
-from typing import Any, Dict, List, Sequence, Set, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 import numpy as np
 
@@ -165,24 +165,28 @@ class _Planner:
 
     def _place_imports(self) -> None:
         """Values of earlier evaluations are copied, one gather for each evaluation and arena."""
-        wanted: Set[Tuple[int, int, bool, int]] = set()
+        arguments, fixed = [], []
+        for node_type in self._types:
+            arenas = [self._index[argument.arena] for argument in node_type.arguments]
+            arguments.append(list(zip(arenas, _places(node_type))))
+            fixed.append(len(node_type.arguments) - node_type.of_many)
+        wanted: Dict[int, int] = {}  # value -> its arena
         for node in range(len(self._forms)):
-            node_type = self._types[self._kinds[node]]
-            self._fixed = len(node_type.arguments) - node_type.of_many
-            for argument, place in zip(node_type.arguments, _places(node_type)):
+            kind = self._kinds[node]
+            self._fixed = fixed[kind]
+            for arena, place in arguments[kind]:
                 self._find(node, place)
-                wanted.update(self._earlier(self._index[argument.arena]))
-        for source, members in groupby(sorted(wanted), _source):
-            self._place_import(self.arenas[source[0]], source, [each[3] for each in members])
-
-    def _earlier(self, arena: int) -> List[Tuple[int, int, bool, int]]:
-        """Those of an argument: their arena, evaluation, whether they are taped, value."""
-        values = [self._args[place] for place in range(self._start, self._start + self._count)]
-        return [
-            (arena, self._evaluation[value], bool(self._recording.locations.taped[value]), value)
-            for value in values
-            if value >= 0 and self._evaluation[value] >= 0
+                for at in range(self._start, self._start + self._count):
+                    value = self._args[at]
+                    if value >= 0 and self._evaluation[value] >= 0:
+                        wanted[value] = arena
+        taped = self._recording.locations.taped
+        found = [
+            (arena, self._evaluation[value], bool(taped[value]), value)
+            for value, arena in wanted.items()
         ]
+        for source, members in groupby(sorted(found), _source):
+            self._place_import(self.arenas[source[0]], source, [each[3] for each in members])
 
     def _place_import(self, arena: ArenaPlan, source: tuple, values: List[int]) -> None:
         rows: List[int] = []

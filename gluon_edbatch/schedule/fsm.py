@@ -34,10 +34,10 @@ class FSMScheduler:
 
     A model is known by the names of its types: each has a policy of its own, for minibatches of
     any size. Learning is over as soon as the lower bound is reached, or after four minibatches.
-    In a state that was not met the policy's second choice decides (`Policy.unseen`); with learning
-    switched off the type that comes nearest to the sufficient condition runs, as with
-    `SufficientConditionScheduler`. Several threads may use one
-    scheduler; while one learns, others do with what is known.
+    In a state that was not met the policy's second choice decides (`Policy.unseen`). With learning
+    switched off what was learned before is used; where that is nothing the type that comes nearest
+    to the sufficient condition runs, as with `SufficientConditionScheduler`. Several threads may
+    use one scheduler; while one learns, others do with what is known.
 
     Parameters
     ----------
@@ -95,10 +95,20 @@ class FSMScheduler:
         if self.learn and len(graph) <= 10 * self.config.effort:
             policy, learn_s = self._policy_for(graph)
             self.learn_s += learn_s
+        elif policy is None and self._models:
+            policy = self._known_policy(graph)
         schedule = run_policy(graph, policy)
         self.unseen_states += schedule.unseen_states
         self._cache.put(key, schedule)
         return replace(schedule, learn_s=learn_s) if learn_s else schedule
+
+    def _known_policy(self, graph: Graph) -> Optional[Policy]:
+        """What was learned before learning was switched off."""
+        model = self._by_names.get(tuple(graph.type_names) or (str(graph.num_types),))
+        if model is None:
+            kinds = frozenset(names_of(graph))
+            model = next((model for model in self._models if kinds & model.kinds), None)
+        return model.policy if model is not None else None
 
     def _policy_for(self, graph: Graph) -> Tuple[Optional[Policy], float]:
         """The policy of a graph's model, and the seconds it took to learn it."""

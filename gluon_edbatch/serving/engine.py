@@ -302,25 +302,29 @@ class Engine:
         now = monotonic()
         self._taken.difference_update(done)
         answered: List[Request] = []
+        in_threads: List[Request] = []
         for request in done:
-            if request.error is None and request.deadline < now:
+            if request.deadline < now and request.error is None:
                 request.error = _late(request, now)
-            if isinstance(request.reply, Future):
-                is_wanted = request.reply.set_running_or_notify_cancel()
+            reply = request.reply
+            if isinstance(reply, Future):
+                is_wanted = reply.set_running_or_notify_cancel()
+                if is_wanted:
+                    in_threads.append(request)
             else:
-                is_wanted = not request.reply.cancelled()
-                self._replies.setdefault(request.reply.get_loop(), []).append(request)
+                is_wanted = not reply.cancelled()
+                self._replies.setdefault(reply.get_loop(), []).append(request)
             if is_wanted and request.error is None:
                 answered.append(request)
             else:
                 self._counting.count(_outcome(request, is_wanted))
-            if is_wanted and isinstance(request.reply, Future):
-                _reply(request)
         if answered:
             self._counting.note_answered(
                 [request.begun - request.arrived for request in answered],
                 [now - request.begun for request in answered],
             )
+        for request in in_threads:  # when all is counted: who gets the last answer may ask
+            _reply(request)
         for loop, requests in self._replies.items():
             with suppress(RuntimeError):  # the loop was closed: nobody waits
                 loop.call_soon_threadsafe(_reply_all, requests)

@@ -3,8 +3,6 @@
 from bisect import bisect_left
 from typing import Dict, List, NamedTuple, Optional, Protocol, Sequence, Tuple
 
-import numpy as np
-
 SECONDS = (
     0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0
 )  # fmt: skip
@@ -129,7 +127,7 @@ class Counting:
     def note_answered(self, waited: Sequence[float], evaluated: Sequence[float]) -> None:
         """So many requests were answered, after such times."""
         self.count('answered', len(waited))
-        total = np.add(waited, evaluated).tolist()
+        total = [sum(both) for both in zip(waited, evaluated)]
         for name, values in (('waited', waited), ('evaluated', evaluated), ('total', total)):
             self._seen[name].add_all(values)
             if self._observer is not None:
@@ -155,8 +153,8 @@ class _Buckets:
         self._total += value
 
     def add_all(self, values: Sequence[float]) -> None:
-        for bucket in np.searchsorted(self._bounds, values).tolist():
-            self._counts[bucket] += 1
+        for value in values:
+            self._counts[bisect_left(self._bounds, value)] += 1
         self._total += sum(values)
 
     def histogram(self) -> Histogram:

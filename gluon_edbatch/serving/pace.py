@@ -10,7 +10,7 @@ join in groups that are the larger the more come.
 from collections import deque
 from typing import Deque
 
-SHARE = 4.0  # times the seconds of a round in which samples joined, before others do
+SHARE = 1.0  # times the seconds of a round in which samples joined, before others do
 _LATELY = 3  # rounds of those, of which the shortest counts
 
 

@@ -157,6 +157,9 @@ class RequestQueue:
             count = len(self._waiting)
             if count > room:  # more come than leave: what each does first is done in groups
                 count = room if room * GROUPS >= room + running else 0
+            if count == len(self._waiting):  # sorting is faster than taking one by one
+                taken, self._waiting = sorted(self._waiting), []
+                return [entry[2] for entry in taken]
             return [heapq.heappop(self._waiting)[2] for _ in range(count)]
 
     def take_update(self) -> Optional[Update]:

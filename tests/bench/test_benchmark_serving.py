@@ -51,6 +51,7 @@ def test_windows_of_requests(monkeypatch):
     def together(samples):
         batches.append(samples)
         clock.now += 1.0
+        return samples
 
     times = np.array([0.0, 0.1, 0.3, 0.35, 5.0])
     latencies = virtual.window_latencies(together, list('abcde'), times, 0.2, 2)

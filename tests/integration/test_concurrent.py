@@ -220,6 +220,28 @@ def test_values_of_several_kinds_and_rounds():
             np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
+def test_values_of_one_kind_are_fetched_together(monkeypatch):
+    """However many rows each has."""
+    given = {rows: mx.nd.random.uniform(shape=(rows, HIDDEN)) for rows in range(1, 8)}
+    fetched, asnumpy = [], mx.nd.NDArray.asnumpy
+
+    def noted(array):
+        fetched.append(array.shape)
+        return asnumpy(array)
+
+    def look(rows):
+        return (yield edb.nd.tanh(edb.nd.BlockGrad(given[rows])))
+
+    expected = [np.tanh(given[rows].asnumpy()) for rows in given]
+    with edb.batching():
+        monkeypatch.setattr(mx.nd.NDArray, 'asnumpy', noted)
+        found = edb.run_concurrently(range(1, 8), look)
+        monkeypatch.undo()
+    assert fetched == [(28, HIDDEN)]
+    for each, other in zip(found, expected):
+        np.testing.assert_allclose(each, other, rtol=1e-5, atol=1e-6)
+
+
 def test_functions_that_do_not_wait():
     net, xs = started(nn.Dense(3, in_units=4)), ndarrays(3, (1, 4))
 

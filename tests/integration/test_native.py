@@ -11,9 +11,11 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
+from gluon_edbatch.execute import machine
 from gluon_edbatch.execute.executable import executable
 from gluon_edbatch.execute.gradients import Gradients
 from gluon_edbatch.execute.native import compiler, library, native_run, stopwatch
+from gluon_edbatch.execute.native.gather import gather
 from gluon_edbatch.execute.native.program import native_program
 from gluon_edbatch.execute.steps import steps
 from gluon_edbatch.subgraph.node_type import NodeType
@@ -663,6 +665,45 @@ assert not any(again.values()), again
 
 def test_no_stopwatch_unless_asked_for():
     assert stopwatch.seconds() is None
+
+
+@pytest.mark.parametrize('dtype', ['float32', 'float64', 'float16', 'int8'])
+def test_rows_of_many_arrays_at_once(dtype):
+    random = np.random.RandomState(3)
+    sources = [random.uniform(-99, 99, (rows, 2, 3)).astype(dtype) for rows in (4, 1, 7)]
+    rows = [np.array([3, 0, 3]), np.array([0]), np.array([6, 1])]
+    target = mx.nd.zeros((8, 2, 3), dtype=dtype)
+    assert gather([mx.nd.array(each, dtype=dtype) for each in sources], rows, target, 1)
+    expected = np.concatenate([each[own] for each, own in zip(sources, rows)])
+    np.testing.assert_array_equal(target.asnumpy()[1:7], expected)
+    assert not target.asnumpy()[[0, 7]].any()
+
+
+def test_values_of_many_rounds_are_read_by_one_operator(monkeypatch):
+    """Each step of a sample reads what all of its earlier rounds have computed."""
+    gathered = []
+
+    def noted(sources, *rest):
+        gathered.append(len(sources))
+        return gather(sources, *rest)
+
+    monkeypatch.setattr(machine, 'gather', noted)
+    cell = started(nn.Dense(H, in_units=H))
+
+    def steps_of(start):
+        values = [cell(start)]
+        for _ in range(5):
+            yield values[-1]
+            values.append(cell(sum(values[1:], values[0])))
+        return values
+
+    starts = [mx.nd.array(np.random.RandomState(seed).rand(1, H)) for seed in range(3)]
+    with edb.batching():
+        found = edb.run_concurrently(starts, steps_of)
+    for values, expected in zip(found, edb.run_concurrently(starts, steps_of)):
+        for value, wanted in zip(values, expected):
+            np.testing.assert_allclose(value.asnumpy(), wanted.asnumpy(), rtol=1e-5, atol=1e-6)
+    assert max(gathered) > 2
 
 
 def test_library_is_kept():

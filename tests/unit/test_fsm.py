@@ -482,6 +482,23 @@ def test_without_learning_the_sufficient_condition_decides():
     assert fsm.policies == [] and fsm.unseen_states == 0
 
 
+def test_what_was_learned_is_used_when_learning_is_switched_off():
+    fsm = FSMScheduler(config=QUICK)
+    for seed in range(6):
+        fsm.schedule(two_kinds(seed))
+    fsm.learn = False
+    (policy,) = fsm.policies
+    others = []
+    for seed in range(6, 18):
+        graph = two_kinds(seed)
+        found, expected = fsm.schedule(graph), run_policy(graph, policy)
+        assert np.array_equal(found.bounds, expected.bounds)
+        assert np.array_equal(found.order, expected.order)
+        others.append(SufficientConditionScheduler().schedule(graph))
+        others[-1] = np.array_equal(found.order, others[-1].order)
+    assert not all(others)  # so that it can be told from having forgotten
+
+
 # Caches
 
 

@@ -46,7 +46,7 @@ _INSTRUMENTS = (
     *(('-DEDB_STOPWATCH',) if os.environ.get('GLUON_EDBATCH_STOPWATCH') == '1' else ()),
     *SANITIZED.get(os.environ.get('GLUON_EDBATCH_SANITIZE', ''), ()),
 )
-_OPERATORS = ('edb_run_forward', 'edb_run_backward')
+_OPERATORS = ('edb_gather', 'edb_run_forward', 'edb_run_backward')
 _lock = threading.Lock()
 _available: Optional[bool] = None
 _loaded: Optional[Path] = None

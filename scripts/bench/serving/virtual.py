@@ -9,6 +9,7 @@ import gc
 import time
 from concurrent.futures import Future
 from functools import partial
+from queue import Queue
 from typing import Any, Callable, Dict, List, Sequence, Tuple
 from unittest.mock import patch
 
@@ -37,30 +38,56 @@ class Clock:
         self._skipped += max(0.0, when - self())
 
 
+class Arrivals:
+    """Requests that come at their times, each with a future that somebody waits for: whoever serves
+    them pays for that.
+
+    Attributes
+    ----------
+    come : int
+        How many have come.
+    left : int
+        How many have no answer.
+    """
+
+    def __init__(self, times: np.ndarray):
+        self.clock, self.times = Clock(), times
+        self.latencies = np.full(len(times), np.nan)
+        self.come, self.left = 0, len(times)
+
+    def due(self) -> List[Tuple[int, 'Future[Any]']]:
+        """Numbers and futures of those that came since it was asked for the last time."""
+        first = self.come
+        self.come = int(np.searchsorted(self.times, self.clock(), side='right'))
+        return [(number, self._future(number)) for number in range(first, self.come)]
+
+    def _future(self, number: int) -> 'Future[Any]':
+        future: Future[Any] = Future()
+        future.add_done_callback(partial(self._note, number))
+        return future
+
+    def _note(self, number: int, _: Any) -> None:
+        self.latencies[number] = self.clock() - self.times[number]
+        self.left -= 1
+
+
 def engine_latencies(engine: edb.serving.Engine, samples: List[Any], times: Any) -> np.ndarray:
     """Of requests at these times, by an engine that was made and not started; all are taken."""
-    clock, number = Clock(), 0
-    latencies = np.full(len(times), np.nan)
-
-    def note(number: int, _: Any) -> None:
-        latencies[number] = clock() - times[number]
-
+    arrivals = Arrivals(times)
+    clock = arrivals.clock
     modules = ('engine', 'lanes', 'programs')
     names = [f'gluon_edbatch.serving.{module}.monotonic' for module in modules]
     with patch(names[0], clock), patch(names[1], clock), patch(names[2], clock), \
             patch('gluon_edbatch.serving.engine.perf_counter', clock):  # fmt: skip
-        while np.isnan(latencies).any():
-            while number < len(times) and times[number] <= clock():
-                reply: Future[Any] = Future()
-                reply.add_done_callback(partial(note, number))
-                request = Request(samples[number % len(samples)], reply, times[number], None)
-                engine._queue.put([request])
-                number += 1
+        while arrivals.left:
+            for number, reply in arrivals.due():
+                sample = samples[number % len(samples)]
+                engine._queue.put([Request(sample, reply, times[number], None)])
             if len(engine._queue) or len(engine._rounds):
                 engine._step()
             else:
-                clock.skip_to(times[number])
-    return latencies
+                clock.skip_to(times[arrivals.come])
+    return arrivals.latencies
 
 
 def window_latencies(
@@ -71,19 +98,23 @@ def window_latencies(
     size: int,
 ) -> np.ndarray:
     """The same by windows of so many seconds and requests."""
-    clock, first = Clock(), 0
-    latencies = np.full(len(times), np.nan)
-    while first < len(times):
+    arrivals, first = Arrivals(times), 0
+    clock = arrivals.clock
+    queue: Queue[Any] = Queue()  # as between those who ask and a thread that evaluates
+    while arrivals.left:
         clock.skip_to(times[first])
         until = max(clock(), times[first] + window)
         if first + size <= len(times):
             until = min(until, max(clock(), times[first + size - 1]))
         clock.skip_to(until)
-        last = min(first + size, int(np.searchsorted(times, clock(), side='right')))
-        together([samples[number % len(samples)] for number in range(first, last)])
-        latencies[first:last] = clock() - times[first:last]
-        first = last
-    return latencies
+        for come in arrivals.due():
+            queue.put(come)
+        batch = [queue.get_nowait() for _ in range(min(size, queue.qsize()))]
+        results = together([samples[number % len(samples)] for number, _ in batch])
+        for (_, reply), result in zip(batch, results):
+            reply.set_result(result)
+        first += len(batch)
+    return arrivals.latencies
 
 
 def compare(

@@ -135,7 +135,29 @@ MXReturnValue compute(const Attributes& attributes, Tensors* inputs, Tensors*, c
   }
 }
 
+// Rows of several arrays, one after the other, into one that has rows of the same size: the table,
+// the sources, the target. The table has the bytes of a row, the target's first row, and of each
+// row its source and its place there.
+MXReturnValue gather(const Attributes&, Tensors* inputs, Tensors*, const OpResource&) {
+  const int64_t* words = inputs->at(0).data<int64_t>();
+  const int64_t bytes = words[0], rows = (inputs->at(0).size() - 2) / 2;
+  char* target = static_cast<char*>(inputs->back().data_ptr) + words[1] * bytes;
+  for (int64_t row = 0; row < rows; ++row) {
+    const MXTensor& source = inputs->at(1 + words[2 + 2 * row]);
+    const char* from = static_cast<const char*>(source.data_ptr) + words[3 + 2 * row] * bytes;
+    std::memcpy(target + row * bytes, from, bytes);
+  }
+  return MX_SUCCESS;
+}
+
 }  // namespace
+
+REGISTER_OP(edb_gather)
+    .setForward(gather, "cpu")
+    .setParseAttrs(parse)
+    .setInferType(infer_type)
+    .setInferShape(infer_shape)
+    .setMutateInputs(mutated);
 
 REGISTER_OP(edb_run_forward)
     .setForward(compute<run_forward<float>, run_forward<double>>, "cpu")
