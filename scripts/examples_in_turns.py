@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """Speed of an example in two checkouts, each running its own code, in turns.
 
-python scripts/examples_in_turns.py transition_parser --other ~/gluon_edbatch-5c27bf8 \\
-    --other-python ~/gluon_edbatch-5c27bf8/.venv/bin/python -- --data DATA/ud_ewt/lite --batch-size 64
+python scripts/examples_in_turns.py transition_parser --other CHECKOUT
+    --other-python CHECKOUT/.venv/bin/python -- --data DATA/ud_ewt/lite --batch-size 64
 
-What stands behind ``--`` goes to the example's own command line, in both. Training steps and
-evaluations of minibatches are timed, after some that compile; a round is the best of its steps'
-mean times, and the last line has the ratios of the best rounds and of the medians.
+What stands behind ``--`` goes to the example's own command line, in both. A round trains
+and evaluates some minibatches, after one that compiles; the last lines have the medians, and the
+ratios of the best rounds and of the medians.
 """
 
 import argparse
+import contextlib
 import importlib
 import json
 import statistics
@@ -84,14 +85,13 @@ class Side:
             stdout=subprocess.PIPE,
             text=True,
         )
-        self.ask('train'), self.ask('infer')  # what it compiles and learns
+        for job in JOBS:  # what it compiles and learns
+            self.ask(job)
 
     def ask(self, job: str) -> float:
         """Samples a second of some minibatches."""
-        try:
+        with contextlib.suppress(BrokenPipeError):  # its own words are on standard error
             print(job, file=self._process.stdin, flush=True)
-        except BrokenPipeError:
-            pass  # its own words are on standard error
         answer = self._process.stdout.readline()
         if not answer:
             raise SystemExit(f'the example ended with status {self._process.wait()}')

@@ -82,7 +82,7 @@ class Reuse:
         self._kinds = PortableForms()
         self._pieces: OrderedDict[tuple, Piece] = OrderedDict()
         # as long as pieces have them in their names
-        self._circumstances: 'weakref.WeakValueDictionary[tuple, _Circumstances]' = (
+        self._circumstances: weakref.WeakValueDictionary[tuple, _Circumstances] = (
             weakref.WeakValueDictionary()
         )
         self._last: Optional[_Circumstances] = None

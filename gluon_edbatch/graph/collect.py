@@ -165,6 +165,8 @@ class Pending:
         if self._waiting is None or len(calls) == len(self._waiting):
             self._waiting = None
             return
+        if not len(calls):
+            return
         if self._waiting.ids[len(calls) - 1] == calls.ids[-1]:  # all the first ones
             self._waiting = self._waiting.between(len(calls), len(self._waiting))
             return

@@ -10,6 +10,8 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
+from gluon_edbatch.execute import evaluate
+from gluon_edbatch.execute.evaluate import Evaluator
 from gluon_edbatch.mx import guard
 from support.aftermath import assert_hooks_gone, assert_minibatch_right, assert_unguarded
 from support.memory import Model, assert_flat, minibatch, settle
@@ -243,6 +245,28 @@ def test_recording_is_freed_when_all_is_evaluated():
     gc.collect()
     assert recording() is None
     np.testing.assert_allclose(values[0].asnumpy(), net(rows(1)[0]).asnumpy(), rtol=1e-6)
+
+
+def test_a_large_scope_keeps_the_results_of_few_parts(monkeypatch):
+    """Those of a part go when no call that waits reads them, and the user has none of the kind."""
+    net, last = dense(4), dense(3)
+    kept = []
+    forget = Evaluator._forget_what_was_read
+
+    def then_count(evaluator, recording, table):
+        forget(evaluator, recording, table)
+        kept.append(len(recording.results))
+
+    monkeypatch.setattr(evaluate, '_MOST_CALLS', 30)
+    monkeypatch.setattr(Evaluator, '_forget_what_was_read', then_count)
+    with edb.batching():
+        values = []
+        for row in rows(20):
+            for _ in range(9):
+                row = net(row)
+            values.append(last(row))
+    edb.forward(values)
+    assert kept == [1, 1, 1, 1, 1, 1, 0]
 
 
 def test_failed_scopes_are_freed():

@@ -1,6 +1,7 @@
 """Random programs under random schedulers against plain NumPy and eager Gluon."""
 
 from typing import Dict, NamedTuple, Tuple
+from unittest import mock
 
 import mxnet as mx
 import numpy as np
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from mxnet import autograd
 
 import gluon_edbatch as edb
+from gluon_edbatch.execute import evaluate
 from support.programs import (
     BLOCKS,
     DENSE,
@@ -45,6 +47,22 @@ def test_random_programs_give_what_numpy_gives(minibatch, scheduler, skip):
             assert_close(value.asnumpy(), right, str(program))
     report = scope.report()
     assert report.lower_bound <= report.batches <= report.nodes
+
+
+@settings(max_examples=400)
+@given(st.lists(programs(reads=True), max_size=5), schedulers, st.integers(1, 9), st.integers(0, 3))
+def test_large_scopes_run_part_by_part(minibatch, scheduler, most, skip):
+    """As if a scope were large from so many calls on: parts read what earlier ones gave."""
+    with mock.patch.object(evaluate, '_MOST_CALLS', most):
+        with edb.batching(scheduler) as scope:
+            results = [run(program, True, as_ndarrays(program)) for program in minibatch]
+        found = edb.forward([values[skip:] for values in results])
+        kept = [values[:skip] for values in results]  # asked for when all else was computed
+        first = edb.forward(kept)
+    for program, early, late in zip(minibatch, first, found):
+        for value, right in zip([*early, *late], run(program, False, inputs_of(program))):
+            assert_close(value.asnumpy(), right, str(program))
+    assert scope.report().nodes == len(scope._recording.node_forms)
 
 
 @settings(max_examples=400)
