@@ -9,7 +9,7 @@ ways meet, so that they go on as one. This is what is known as online partial ev
 Ways that meet with different numbers in the same variable, such as a count of what was not skipped,
 would go on apart for its sake, and a loop that values end would be unrolled for ever: such a number
 counts as a value there (it is *widened*), unless something needs to know it, such as an index.
-What is found out of numbers holds for the first way, too, so all ways are gone anew then (`_Walk`),
+What is found out of numbers holds for the first way, too, so all ways are gone anew then (`_AllWays`),
 but a block that begins as it did before is not run again (`run.BlockRunner`).
 """
 
@@ -77,7 +77,7 @@ def specialise(
     decided = _Decided({}, set(), set())
     while True:
         try:
-            drafts = _Walk(runner, decided).drafts(entry)
+            drafts = _AllWays(runner, decided).drafts(entry)
         except KnownNumber as known:
             decided.known.update(known.origins)
         except _Again:
@@ -129,7 +129,7 @@ class _From(NamedTuple):
     by: Any
 
 
-class _Reached(NamedTuple):
+class _LedTo(NamedTuple):
     """A state that a block is to be made of.
 
     Attributes
@@ -148,14 +148,14 @@ class _Reached(NamedTuple):
     first: _From
 
 
-class _Walk:
+class _AllWays:
     """All ways from the entry, breadth first, until something is found out."""
 
     def __init__(self, runner: BlockRunner, decided: _Decided):
         self._runner, self._decided = runner, decided
         self._met: Dict[Tuple, List[_Met]] = {}
         self._number_of: Dict[Tuple, int] = {}
-        self._reached: List[_Reached] = []
+        self._reached: List[_LedTo] = []
         self._values = 0
 
     def drafts(self, entry: State) -> List[Draft]:
@@ -208,7 +208,7 @@ class _Walk:
         self._values += taken.size
         grown = self._grown(where, taken.size, first)
         at = Standing(state, taken, widened, origins, tuple(shared))
-        self._reached.append(_Reached(at, where, grown, first))
+        self._reached.append(_LedTo(at, where, grown, first))
         return number, taken.values
 
     def _grown(self, where: Where, size: int, first: _From) -> int:
