@@ -9,7 +9,7 @@ ways meet, so that they go on as one. This is what is known as online partial ev
 Ways that meet with different numbers in the same variable, such as a count of what was not skipped,
 would go on apart for its sake, and a loop that values end would be unrolled for ever: such a number
 counts as a value there (it is *widened*), unless something needs to know it, such as an index.
-What is found out of numbers holds for the first way, too, so all ways are gone anew then (`_AllWays`),
+What is found out of numbers holds for the first way, too, so all ways are gone anew (`_AllWays`),
 but a block that begins as it did before is not run again (`run.BlockRunner`).
 """
 
