@@ -63,8 +63,8 @@ class ReadNumber(NamedTuple):
     Attributes
     ----------
     rivals : tuple of int
-        The tensor whose largest element's place it is, if that is known: where the two largest are
-        as good as equal, rounding may have decided.
+        The tensor of which the largest elements were compared for it, if that is known: where the
+        two largest are as good as equal, rounding may have decided.
     line : str
         The user's, where there are rivals.
     """

@@ -1,6 +1,6 @@
 """Blocks while they are made: what is computed of which values, sorted into networks and steps."""
 
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -18,11 +18,12 @@ from ..branching.graph import (
 )
 from ..errors import ProgramError, RecordError
 from ..mx.symbols import symbol_function
-from ..subgraph.ir import Subgraph
+from ..subgraph.ir import Entry, Subgraph
 from ..subgraph.mended import mended
 from ..subgraph.structure import flatten, unflatten
 from ..subgraph.trace import INPUT, trace_block
 from .draft import Applied, Draft, Made, Place, needed, read_by_end
+from .rivals import places_of_inputs, rivals_of
 from .values import Dynamic, SampleNumber, SampleTensor, kind_of
 
 
@@ -85,10 +86,6 @@ def _specs(
     return [TensorSpec(tuple(shape), np.dtype(dtype).name) for shape, dtype in found]
 
 
-_OF_THE_LARGEST = frozenset(('argmax', 'argmax_channel'))
-_SAME_ELEMENT = frozenset('Reshape reshape Flatten expand_dims squeeze Cast cast _copy'.split())
-
-
 class Builder:
     """One block.
 
@@ -143,23 +140,27 @@ class Builder:
         kind = 'float' if np.issubdtype(tensor.dtype, np.floating) else 'int'
         kind = 'bool' if tensor.dtype is np.bool_ else kind
         place = self._new(NumberSpec(kind))
-        rivals = self._rivals(self._place(tensor))
+        rivals = rivals_of(self, self._made, self._place(tensor))
         line = self.line if rivals else ''
         self._made.append(ReadNumber(place, self._place(tensor), kind, rivals, line))
         return SampleNumber(self, place, kind)
 
-    def _rivals(self, place: int) -> Tuple[int, ...]:
-        """The tensor whose largest element's place a value of this block is, if it is one."""
-        for made in reversed(self._made):
-            if isinstance(made, Applied) and place in made.outputs:
-                if len(made.graph.operators) != 1 or len(made.inputs) != 1:
-                    return ()
-                if made.graph.operators[0] in _OF_THE_LARGEST:
-                    return made.inputs
-                if made.graph.operators[0] not in _SAME_ELEMENT:
-                    return ()
-                place = made.inputs[0]
-        return ()
+    def within(self, number: int, entry: Entry) -> Optional[SampleTensor]:
+        """What the thing of some number that was made of operators has somewhere in it, which is
+        one of its results from now on; None if it is a parameter."""
+        made: Any = self._made[number]
+        graph, node = made.graph, made.graph.nodes[entry.node]
+        if node.is_variable:
+            place = places_of_inputs(made).get(node.name)
+        elif entry in graph.heads:
+            place = made.outputs[graph.heads.index(entry)]
+        else:
+            graph = Subgraph.of(graph.nodes, (*graph.heads, entry))
+            inputs: Any = [self._specs[place] for place in made.inputs]
+            place = self._new(_specs(graph, inputs, made.parameters)[-1])
+            outputs = (*made.outputs, place)
+            self._made[number] = Applied(graph, made.parameters, made.inputs, outputs)
+        return None if place is None else self._value(place)
 
     def give(self, number: Any, dtype: Any) -> SampleTensor:
         """A number as a tensor of shape (1,)."""

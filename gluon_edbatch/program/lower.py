@@ -34,11 +34,27 @@ def lowered(
     """The program of finished blocks."""
     networks, constants = _Networks(training), list(constants)
     drafts = [_with_arrays(draft, constants) for draft in drafts]
+    drafts, constants = _needed_only(drafts, constants)
     blocks = [
         ProgramBlock(draft.specs[: draft.takes], _steps(draft, networks), draft.end, draft.name)
         for draft in drafts
     ]
     return ProgramGraph(blocks, networks.all, networks.parameters, constants, arguments)
+
+
+def _needed_only(drafts: Sequence[Draft], constants: List[Any]) -> Tuple[List[Draft], List[Any]]:
+    """Without constants of blocks and values that were left out."""
+    number_of: Dict[int, int] = {}
+    kept: List[Draft] = []
+    for draft in drafts:
+        made = [
+            each._replace(constant=number_of.setdefault(each.constant, len(number_of)))
+            if isinstance(each, FillTensor)
+            else each
+            for each in draft.made
+        ]
+        kept.append(draft._replace(made=tuple(made)))
+    return kept, [constants[number] for number in number_of]
 
 
 def _with_arrays(draft: Draft, constants: List[Any]) -> Draft:

@@ -9,45 +9,27 @@ ways meet, so that they go on as one. This is what is known as online partial ev
 Ways that meet with different numbers in the same variable, such as a count of what was not skipped,
 would go on apart for its sake, and a loop that values end would be unrolled for ever: such a number
 counts as a value there (it is *widened*), unless something needs to know it, such as an index.
+What is found out of numbers holds for the first way, too, so all ways are gone anew (`_AllWays`),
+but a block that begins as it did before is not run again (`run.BlockRunner`).
 """
 
-import re
-from types import FunctionType
-from typing import Any, Callable, Dict, FrozenSet, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Dict, FrozenSet, List, NamedTuple, Set, Tuple
 
 import mxnet as mx
 from mxnet import gluon
 
-from ..branching.graph import Choose, Finish, Goto, Spec
+from ..branching.graph import Choose, End, Finish, Goto, Spec
 from ..errors import ProgramError
-from ..subgraph.structure import flatten, unflatten
+from ..subgraph.structure import flatten
 from ..subgraph.trace import describe
-from .build import Builder, Shared
-from .calls import Framed, ProgramCalls, entered
 from .draft import Draft
-from .flow import Branch, Invoke, Jump, Statement
-from .states import (
-    Activation,
-    Path,
-    State,
-    containers_within,
-    known_numbers,
-    rebuilt,
-    spec_of,
-    take_apart,
-)
+from .run import BlockRunner, Ran, Standing
+from .states import Path, State, known_numbers, take_apart
 from .values import Dynamic, KnownNumber, SampleNumber, SampleTensor
 
 MOST_BLOCKS = 10_000
 MOST_VALUES = 500_000  # in all states: a list that grows for ever has them sooner
-MOST_CALLS = 100  # in each other
-_TOO_DEEP = (
-    f'more than {MOST_CALLS} calls are in each other: a function that calls itself has to end by '
-    f'something that is known, such as a depth that it is given; where only values end it, use '
-    f'gluon_edbatch.batching'
-)
-MOST_ROUNDS = 40  # in which a list may grow before numbers that could bound it have to be known
-_OF_NDARRAY = re.compile(r"type <class '[\w.]*SampleNumber'> not supported")
+MOST_ROUNDS = 10  # in which a list may grow before numbers that could bound it have to be known
 _TOO_MANY = (
     f'more than {MOST_BLOCKS} blocks, or {MOST_VALUES} values in their states: something that is '
     f'no number differs each time that a loop begins again, such as a list that grows, and only '
@@ -90,38 +72,46 @@ def specialise(
     ProgramError
         If there is something that cannot be taken.
     """
+    runner = BlockRunner(net, training, ctx)
+    entry = runner.entry(arguments, specs)
     decided = _Decided({}, set(), set())
     while True:
         try:
-            return _Specialiser(net, arguments, specs, training, ctx, decided).all()
+            drafts = _AllWays(runner, decided).drafts(entry)
         except KnownNumber as known:
             decided.known.update(known.origins)
         except _Again:
             pass
+        else:
+            drafts[0] = drafts[0]._replace(name=describe(net))
+            return Specialised(drafts, runner.constants)
 
 
 class _Again(Exception):
-    """More numbers are widened: all is made anew."""
+    """More was found out of numbers or tensors: all ways are gone anew, through blocks that were
+    run already as far as they are the same."""
 
 
 Where = Tuple[Tuple[int, int], ...]  # the function and the block of each activation
+Variable = Tuple[Tuple[int, ...], Path]  # the functions down to its own, and where it is there
 
 
 class _Decided(NamedTuple):
-    """What was found out of numbers, by where they are.
+    """What was found out of numbers and tensors, by where they are.
 
     Attributes
     ----------
     widened : dict of Where to set of Path
-        Those that count as values;
-    known : set of (Where, Path)
-        those that must not, as something needs to know them.
+        Numbers that count as values;
+    known : set of Variable
+        those that must not, wherever their functions are, as something needs to know them: a
+        variable that is known in one place only comes to be a value on the way there.
     shared : set of (Where, Path)
         Tensors that share memory with others on one of the ways that meet.
     """
 
     widened: Dict[Where, Set[Path]]
-    known: Set[Tuple[Where, Path]]
+    known: Set[Variable]
     shared: Set[Tuple[Where, Path]]
 
 
@@ -132,55 +122,77 @@ class _Met(NamedTuple):
     numbers: Dict[Path, Any]
 
 
-class _PendingState(NamedTuple):
-    """A state that a block is to be made of."""
+class _From(NamedTuple):
+    """What leads to a state: a block, -1 for none, and the number that decides there, if any."""
 
-    state: State
-    widened: FrozenSet[Path]
-    origins: List[FrozenSet[Any]]  # of its values, if they are numbers;
-    shared: List[bool]  # whether they are shared, if they are tensors
+    block: int
+    by: Any
+
+
+class _LedTo(NamedTuple):
+    """A state that a block is to be made of.
+
+    Attributes
+    ----------
+    at : Standing
+    where : Where
+    grown : int
+        How often there were more values than the last time that it was here.
+    first : _From
+        What leads here first.
+    """
+
+    at: Standing
     where: Where
-    size: int  # how many values it has, known ones, too
-    grown: int  # how often there were more than the last time that it was here
-    parent: int  # the block that leads here first, -1 for the first
-    branched: bool  # whether a value decided to come here
+    grown: int
+    first: _From
 
 
-class _Specialiser:
-    def __init__(self, net: gluon.Block, arguments, specs, training: bool, ctx, decided: _Decided):
-        self._net = net
-        self._shared = Shared(training, ctx)
-        self._decided = decided
+class _AllWays:
+    """All ways from the entry, breadth first, until something is found out."""
+
+    def __init__(self, runner: BlockRunner, decided: _Decided):
+        self._runner, self._decided = runner, decided
         self._met: Dict[Tuple, List[_Met]] = {}
         self._number_of: Dict[Tuple, int] = {}
+        self._reached: List[_LedTo] = []
         self._values = 0
-        self._pending: List[_PendingState] = []
-        self._foreign: Set[int] = containers_within([net], _held)
-        self._calls = ProgramCalls(self._foreign)
-        self._scopes: Dict[FunctionType, Dict[str, Any]] = {}
-        given: List[Any] = Builder(self._shared, specs, '').taken()
-        for tensor in given:
-            tensor.shared = True  # with the user
-        called = Framed(_called, (net, *unflatten(arguments, iter(given))), {})
-        self._to((entered(called, ''),), -1, False)
 
-    def all(self) -> Specialised:
-        """Make blocks until all are there that are led to."""
-        drafts: List[Draft] = []
-        while len(drafts) < len(self._pending):
-            if len(drafts) >= MOST_BLOCKS or self._values > MOST_VALUES:
+    def drafts(self, entry: State) -> List[Draft]:
+        """The blocks of all states that are led to."""
+        self._to(entry, _From(-1, None))
+        ends: List[Tuple[Ran, End]] = []
+        while len(ends) < len(self._reached):
+            if len(ends) >= MOST_BLOCKS or self._values > MOST_VALUES:
                 raise ProgramError(_TOO_MANY)
-            drafts.append(self._block(len(drafts)))
-        return Specialised(drafts, self._shared.constants)
+            number = len(ends)
+            ran = self._runner.ran(self._reached[number].at)
+            ends.append((ran, self._end(number, ran)))
+        return [ran.builder.finished(end) for ran, end in ends]
+
+    def _end(self, number: int, ran: Ran) -> End:
+        """How a block ends."""
+        place_of = ran.builder.place_of
+        if not ran.ways:
+            leaves: List[Any] = []
+            template = flatten(ran.result, Dynamic, leaves)
+            return Finish(template, tuple(map(place_of, leaves)))
+        gotos = []
+        for way in ran.ways:
+            to, values = self._to(way, _From(number, ran.result))
+            gotos.append(Goto(to, tuple(map(place_of, values))))
+        if len(gotos) == 1:
+            return gotos[0]
+        condition: Any = place_of(ran.result)
+        return Choose(condition, gotos[0], gotos[1], ran.builder.line)
 
     # --- states ----------------------------------------------------------------------------------
 
-    def _to(self, state: State, parent: int, branched: bool) -> Tuple[int, List[Any]]:
+    def _to(self, state: State, first: _From) -> Tuple[int, List[Any]]:
         """The block that a state goes on in, and what it takes."""
-        state = tuple(map(_pruned, state))
         where = tuple([(id(each.flow), each.block.number) for each in state])
-        widened = self._widening(state, where, parent, branched)
-        taken = take_apart(state, self._foreign, widened)
+        widened = self._widening(state, where, first)
+        taken = take_apart(state, self._runner.foreign, widened)
         number = self._number_of.get(taken.key)
         shared = [
             isinstance(value, SampleTensor)
@@ -188,231 +200,90 @@ class _Specialiser:
             for value, path in zip(taken.values, taken.paths)
         ]
         if number is not None:
-            self._share(where, taken.paths, shared, self._pending[number].shared)
-        else:
-            number = self._number_of[taken.key] = len(self._pending)
-            self._values += taken.size
-            origins = [
-                value.origins if isinstance(value, SampleNumber) else frozenset([(where, path)])
-                for value, path in zip(taken.values, taken.paths)
-            ]
-            grown = self._grown(where, taken.size, origins, parent)
-            self._pending.append(
-                _PendingState(
-                    state, widened, origins, shared, where, taken.size, grown, parent, branched
-                )
-            )
+            self._share(where, taken.paths, shared, self._reached[number].at.shared)
+            return number, taken.values
+        variables = [_variable(where, path) for path in taken.paths]
+        origins = tuple(map(_origins, taken.values, variables))
+        number = self._number_of[taken.key] = len(self._reached)
+        self._values += taken.size
+        grown = self._grown(where, taken.size, first)
+        at = Standing(state, taken, widened, origins, tuple(shared))
+        self._reached.append(_LedTo(at, where, grown, first))
         return number, taken.values
 
-    def _grown(self, where: Where, size: int, origins: List[FrozenSet[Any]], parent: int) -> int:
+    def _grown(self, where: Where, size: int, first: _From) -> int:
         """How often a loop began again with more values than before. A number that counts as one
-        might be what bounds it: it has to be known then."""
-        while parent >= 0 and self._pending[parent].where != where:
-            parent = self._pending[parent].parent
-        if parent < 0:
+        might be what bounds it, if something in the loop is decided by it: it has to be known."""
+        deciding: Set[Variable] = set()
+        while first.block >= 0:
+            if first.by is not None:
+                deciding |= first.by.origins
+            before = self._reached[first.block]
+            if before.where == where:
+                break
+            first = before.first
+        else:
             return 0
-        before = self._pending[parent]
-        grown = before.grown + (size > before.size)
-        if grown >= MOST_ROUNDS:
-            bounds = frozenset().union(*origins) - self._decided.known
-            if bounds:
-                raise KnownNumber(bounds)
+        grown = before.grown + (size > before.at.taken.size)
+        if grown >= MOST_ROUNDS and deciding - self._decided.known:
+            raise KnownNumber(frozenset(deciding))
         return grown
 
-    def _share(self, where: Where, paths: List[Path], now: List[bool], before: List[bool]) -> None:
+    def _share(
+        self, where: Where, paths: List[Path], now: List[bool], before: Tuple[bool, ...]
+    ) -> None:
         """What one way shares counts as shared on all."""
         more = {(where, path) for path, own, other in zip(paths, now, before) if own and not other}
         if more:
             self._decided.shared.update(more)
             raise _Again
 
-    def _widening(self, state: State, where: Where, parent: int, branched: bool) -> FrozenSet[Path]:
+    def _widening(self, state: State, where: Where, first: _From) -> FrozenSet[Path]:
         """Which numbers count as values in this state: those in which ways differ that meet."""
         widened = self._decided.widened.setdefault(where, set())
         numbers = {
             path: value
-            for path, value in known_numbers(state, self._foreign).items()
-            if (where, path) not in self._decided.known
+            for path, value in known_numbers(state, self._runner.foreign).items()
+            if _variable(where, path) not in self._decided.known
         }
-        skeleton = take_apart(state, self._foreign, frozenset(numbers)).key
+        skeleton = take_apart(state, self._runner.foreign, frozenset(numbers)).key
         for met in self._met.setdefault(skeleton, []):
             differing = {
                 path
                 for path in {*numbers, *met.numbers} - widened
                 if _exact(numbers, path) != _exact(met.numbers, path)
             }
-            if differing and self._is_decided_between(met.number, parent, branched):
+            if differing and self._is_decided_between(met.number, first):
                 widened.update(differing)
                 raise _Again
             if not differing:
                 break
         else:
-            self._met[skeleton].append(_Met(len(self._pending), numbers))
+            self._met[skeleton].append(_Met(len(self._reached), numbers))
         return frozenset(widened.intersection(numbers))
 
-    def _is_decided_between(self, before: int, parent: int, branched: bool) -> bool:
+    def _is_decided_between(self, before: int, first: _From) -> bool:
         """Whether a value decided, since a state, to come to another: a loop that nothing but known
         numbers end is unrolled."""
-        while parent > before:
-            branched = branched or self._pending[parent].branched
-            parent = self._pending[parent].parent
-        return branched or parent != before
-
-    # --- blocks ----------------------------------------------------------------------------------
-
-    def _block(self, number: int) -> Draft:
-        """Run a state until a value decides, or until ways may meet."""
-        state, widened, origins, shared, *_ = self._pending[number]
-        values = take_apart(state, self._foreign, widened).values
-        block = state[-1].block
-        line = block.statements[0].line if block.statements else block.end.line
-        name = state[-1].flow.site(line) if number else describe(self._net)
-        builder = Builder(self._shared, list(map(spec_of, values)), name)
-        fresh = builder.taken()
-        for value, each, is_shared in zip(fresh, origins, shared):
-            if isinstance(value, SampleNumber):
-                value.origins = each
-            elif isinstance(value, SampleTensor):
-                value.shared = is_shared
-        stack = list(rebuilt(state, fresh, self._foreign, widened))
-        while True:
-            end = self._step(number, builder, stack)
-            if end is not None:
-                return end
-
-    def _step(self, number: int, builder: Builder, stack: List[Activation]) -> Optional[Draft]:
-        """Run one block of the innermost function; the finished draft, if it ends there."""
-        top = stack[-1]
-        for statement in top.block.statements:
-            self._run(builder, top, statement)
-        end = top.block.end
-        builder.line = top.flow.site(end.line)
-        if isinstance(end, Branch):
-            condition = _guarded(builder, lambda: _condition(top.names[end.condition]))
-            if isinstance(condition, SampleNumber):
-                return self._choose(number, builder, stack, condition)
-            stack[-1] = top._replace(block=end.then if condition else end.other)
-        elif isinstance(end, Jump):
-            stack[-1] = top._replace(block=end.to)
-        elif isinstance(end, Invoke):
-            stack[-1] = top._replace(block=end.to)
-            result = _guarded(builder, lambda: self._invoked(builder, end, stack))
-            if isinstance(result, Activation):
-                stack.append(result)
-                return None
-            top.names[end.target] = result
-        elif len(stack) == 1:
-            return _finish(builder, top.names[end.name])
-        else:
-            stack.pop()
-            stack[-1].names[top.target] = top.names[end.name]
-            if top.flow.returns > 1:
-                return self._goto(number, builder, stack)
-        return self._goto(number, builder, stack) if stack[-1].block.joins else None
-
-    def _invoked(self, builder: Builder, call: Invoke, stack: List[Activation]) -> Any:
-        """What a call gives, or the function that begins."""
-        result = self._calls.result(builder, call, stack[-1].names)
-        if not isinstance(result, Framed):
-            return result
-        if len(stack) > MOST_CALLS:
-            raise ProgramError(_TOO_DEEP)
-        return entered(result, call.target)
-
-    def _run(self, builder: Builder, top: Activation, statement: Statement) -> None:
-        builder.line = top.flow.site(statement.line)
-        scope = self._scope(top.flow.function)
-        _guarded(builder, lambda: exec(statement.code, scope, top.names))
-
-    def _scope(self, function: FunctionType) -> Dict[str, Any]:
-        """Its global variables, which are not the program's own."""
-        if function not in self._scopes:
-            names = function.__globals__
-            held = [names.get(name) for name in function.__code__.co_names]
-            held += [function.__defaults__, function.__kwdefaults__]
-            self._foreign |= containers_within(held, _held)
-            self._scopes[function] = {**names, **self._calls.functions}
-        return self._scopes[function]
-
-    # --- ends ------------------------------------------------------------------------------------
-
-    def _choose(self, number, builder, stack, condition: SampleNumber) -> Draft:
-        end = stack[-1].block.end
-        ways = []
-        for block in (end.then, end.other):
-            to, values = self._to((*stack[:-1], stack[-1]._replace(block=block)), number, True)
-            ways.append(Goto(to, tuple(map(builder.place_of, values))))
-        place = builder.place_of(condition)
-        return builder.finished(Choose(place, ways[0], ways[1], builder.line))
-
-    def _goto(self, number, builder, stack) -> Draft:
-        to, values = self._to(tuple(stack), number, False)
-        return builder.finished(Goto(to, tuple(map(builder.place_of, values))))
+        branched = first.by is not None
+        while first.block > before:
+            first = self._reached[first.block].first
+            branched = branched or first.by is not None
+        return branched or first.block != before
 
 
-def _finish(builder: Builder, result: Any) -> Draft:
-    leaves: List[Any] = []
-    template = flatten(result, Dynamic, leaves)
-    return builder.finished(Finish(template, tuple(map(builder.place_of, leaves))))
-
-
-def _called(net, *arguments):
-    return net(*arguments)
-
-
-def _guarded(builder: Builder, run: Callable[[], Any]) -> Any:
-    """Let errors name the user's line."""
-    try:
-        return run()
-    except KnownNumber:
-        raise
-    except ProgramError as error:
-        if error.placed:
-            raise
-        raise ProgramError(f'{builder.line}\n  {error}', placed=True) from None
-    except Exception as error:
-        raise ProgramError(f'{builder.line}\n  {_told(error)}', placed=True) from error
-
-
-def _told(error: Exception) -> str:
-    """What the user can do about an error of Python's or MXNet's."""
-    told = f'{type(error).__name__}: {error}'
-    if isinstance(error, TypeError) and _OF_NDARRAY.search(told):
-        return (
-            'an array that the program knows, such as an attribute of the model, is on the left of '
-            'an operator, and a number of the sample on the right: write n * array, or array * '
-            'mx.nd.array([n])'
-        )
-    for name, kind in (('SampleNumber', 'a number'), ('SampleTensor', 'an array')):
-        told = re.sub(rf"""(['"]|<class '[\w.]*){name}('>|['"])""", f'{kind} of the sample', told)
-    return f'fails while the program is made: {told}'
-
-
-def _condition(value: Any) -> Any:
-    """What decides: a bool of Python's, or a number of the sample."""
+def _origins(value: Any, variable: Variable) -> FrozenSet[Variable]:
+    """Of a value that a block takes: the variables whose numbers came to count as one."""
     if isinstance(value, SampleTensor):
-        value = value.asscalar()
-    if isinstance(value, SampleNumber):
-        return value if value.kind == 'bool' else value != 0
-    return bool(value)
+        return frozenset()
+    return value.origins if isinstance(value, SampleNumber) else frozenset([variable])
 
 
-def _held(value: Any) -> List[Any]:
-    """What an object has."""
-    if isinstance(value, (type, FunctionType)) or not hasattr(value, '__dict__'):
-        return []
-    module = type(value).__module__.split('.')[0]
-    is_block = isinstance(value, gluon.Block)
-    return list(vars(value).values()) if is_block or module not in ('mxnet', 'builtins') else []
+def _variable(where: Where, path: Path) -> Variable:
+    """What is at a path, wherever in its function that is."""
+    return tuple([flow for flow, _ in where[: path[0] + 1]]), path
 
 
 def _exact(numbers: Dict[Path, Any], path: Path) -> Any:
     """A number by its bits; None if it is not known."""
     return (type(numbers[path]), repr(numbers[path])) if path in numbers else None
-
-
-def _pruned(activation: Activation) -> Activation:
-    """Without variables that nothing reads any more."""
-    live = activation.block.live
-    names = {name: each for name, each in activation.names.items() if name in live}
-    return activation._replace(names=names)

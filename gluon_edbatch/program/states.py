@@ -119,6 +119,16 @@ def rebuilt(
     )
 
 
+def pruned(state: State) -> State:
+    """Without variables that nothing reads any more."""
+    return tuple([each._replace(names=_read_later(each)) for each in state])
+
+
+def _read_later(activation: Activation) -> Dict[str, Any]:
+    live = activation.block.live
+    return {name: each for name, each in activation.names.items() if name in live}
+
+
 def _variables(activation: Activation) -> List[Tuple[str, Any]]:
     return sorted(activation.names.items())
 

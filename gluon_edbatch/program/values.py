@@ -56,7 +56,7 @@ class Dynamic:
 
 
 class KnownNumber(Exception):
-    """A number that counts as a value has to be known: `origins` are where that was decided."""
+    """A number that counts as a value has to be known: `origins` are the variables it is of."""
 
     def __init__(self, origins: FrozenSet[Any]):
         super().__init__(origins)
@@ -73,7 +73,7 @@ class SampleNumber(Dynamic):
     kind : str
         ``'float'``, ``'int'`` or ``'bool'``.
     origins : frozenset
-        Of numbers that Python knew, of which it is made (see `specialise`).
+        Variables whose numbers Python knew, and of which it is made (see `specialise`).
     """
 
     __slots__ = ('builder', 'place', 'kind', 'origins')

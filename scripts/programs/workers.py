@@ -14,7 +14,8 @@ from typing import Callable, Deque, Iterable, Iterator, List, Optional
 from .case import DIED, EAGER, EAGER_FAILS, PROGRAM, Outcome, constructs_of
 
 # Seconds without a word: a program whose compilation takes so long on a busy machine does not end.
-TIMEOUT = 120.0
+# Each is waited for by itself, so that those in which the walk is stopped count as one at most.
+TIMEOUT = 120
 _EACH = 100  # cases of a process: what MXNet keeps of each is not much, but some
 _SCRIPTS = Path(__file__).resolve().parents[1]
 
@@ -87,7 +88,7 @@ def _lines(process: subprocess.Popen) -> Iterator[bytes]:
     unread = b''
     with selectors.DefaultSelector() as ready:
         ready.register(process.stdout, selectors.EVENT_READ)
-        while ready.select(TIMEOUT):
+        while any(ready.select(1) for _ in range(TIMEOUT)):
             piece = os.read(process.stdout.fileno(), 1 << 16)
             if not piece:
                 process.wait()

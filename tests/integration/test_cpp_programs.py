@@ -37,9 +37,10 @@ pytestmark = pytest.mark.skipif(
 MXNET = mx.__path__[0]
 
 
-def built(folder, *flags):
+def built(folder, *flags, options=()):
     """The program of a bundle."""
-    done = run(['make', f'MXNET={MXNET}', f'CXXFLAGS={" ".join(["-O0", "-Wall", *flags])}'], folder)
+    flags = ' '.join(['-O0', '-Wall', *flags])
+    done = run(['make', *options, f'MXNET={MXNET}', f'CXXFLAGS={flags}'], folder)
     assert done.returncode == 0, done.stdout + done.stderr
     assert 'warning' not in done.stderr, done.stderr
     return folder / 'program'
@@ -151,6 +152,23 @@ def test_control_flow_is_that_of_python(wanders, tmp_path):
     for batch in ('50', '7', '1'):
         assert_same(results(program, file, '--batch', batch), expected)
     assert_same(as_json(compiled(samples)), expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('fault', ['', 'std::vector<char> one(1); one.data()[words.size()] = 1;'])
+def test_sanitizers_end_what_writes_beside_its_memory_and_nothing_else(wanders, tmp_path, fault):
+    net, samples, _, program = wanders
+    folder = shutil.copytree(program.parent, tmp_path / 'bundle')
+    main = (folder / 'main.cc').read_text()
+    assert main.count(' run(words);') == 1
+    (folder / 'main.cc').write_text(main.replace(' run(words);', f'{fault} run(words);'))
+    checked = built(folder, options=['-B', 'SANITIZE=1'])
+    file = saved(tmp_path / 'samples.npz', *zip(*samples))
+    if fault:
+        done = run([checked, file, tmp_path / 'results'])
+        assert done.returncode and 'heap-buffer-overflow' in done.stderr
+    else:
+        assert_same(results(checked, file), [as_json(net(*sample)) for sample in samples])
 
 
 def test_it_tells_what_samples_did(wanders, tmp_path):

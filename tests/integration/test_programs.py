@@ -7,6 +7,7 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
+from gluon_edbatch.program.run import BlockRunner
 
 
 def initialized(net, scale=0.7):
@@ -473,6 +474,69 @@ def grows_by_a_count(net, x):
 def test_a_count_that_bounds_a_list_is_known():
     program = assert_is_eager(initialized(Written(grows_by_a_count)), drawn(12))
     assert int(str(program).split()[0]) < 20
+
+
+def counts_one_after_another(net, x):
+    few, many, most = 0, 0, 0
+    for place in range(6):
+        if x[0, place].asscalar() > 0:
+            few += 1
+        if x[0, place].asscalar() > 0.5:
+            many += 2
+        if x[0, place].asscalar() > 1:
+            most += 3
+    return few, many, most
+
+
+def grows_in_several_places(net, x):
+    kept, turns = [0], 0
+    best = int(x.argmax(axis=1).asscalar())
+    while turns < 4 and x.max().asscalar() > 0.1:
+        turns += 1
+        x = x - 0.3
+        kept.append(turns)
+        if best > 2:
+            kept.insert(0, best if x.sum().asscalar() < -1 else turns)
+        elif x.sum().asscalar() < 0:
+            kept.insert(0, best)
+        elif x.min().asscalar() < -1:
+            kept.insert(0, turns * 3)
+    return kept
+
+
+@pytest.fixture
+def runs(monkeypatch):
+    """Where each block begins that is run while programs are made."""
+    began = []
+    monkeypatch.setattr(
+        BlockRunner,
+        '_run',
+        lambda self, at, run=BlockRunner._run: began.append(at) or run(self, at),
+    )
+    return began
+
+
+@pytest.mark.parametrize(
+    'function, most',
+    [(counts_one_after_another, 65), (grows_by_a_count, 110), (grows_in_several_places, 600)],
+)
+def test_few_blocks_are_run_to_find_out_what_numbers_are(function, most, runs):
+    """Not all of them again for each number, nor for each place in which one has to be known."""
+    assert_is_eager(initialized(Written(function)), drawn(12))
+    assert len(runs) < most
+
+
+def adds_its_turns(net, x):
+    turns = 0
+    while x.sum().asscalar() < 9:
+        turns += 1
+        x = x + mx.nd.array([turns] * 8)
+    return x + mx.nd.ones((1, 8)) * 2
+
+
+def test_constants_are_those_of_blocks_that_are_left():
+    program = assert_is_eager(initialized(Written(adds_its_turns)), drawn(12))
+    assert [array.tolist() for array in program.inference.graph.constants] == [[[1.0] * 8]]
 
 
 def test_a_list_that_grows_without_a_bound(monkeypatch):

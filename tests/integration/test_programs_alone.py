@@ -187,18 +187,132 @@ def says(x):
     return int(x.reshape((1, -1)).argmax(axis=1).asscalar())
 
 
+class Best(gluon.HybridBlock):
+    """What `says` does, in a static network: behind what it computes, of what it is given, of what
+    it gives as well, or of the smallest element."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.how = how
+
+    def hybrid_forward(self, F, x):
+        """Elements to the scores that are given, their best one, and those scores."""
+        scores = F.reshape(x, shape=(1, -1))
+        if self.how == 'behind others':
+            return F.cast(F.argmax(F.log_softmax(scores * 2 + 1), axis=1), 'int32'), x
+        if self.how == 'of the smallest':
+            return F.argmin(-scores, axis=1).expand_dims(0), x
+        if self.how == 'of two':
+            return F.argmax(scores, axis=1), scores
+        return F.argmax(x, axis=0), x
+
+
+class Asks(gluon.Block):
+    """What a static network says."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.best = Best(how)
+
+    def forward(self, x):
+        return int(self.best(x)[0].asscalar())
+
+
+def says_of_the_smallest(x):
+    """The same by an operator for the smallest."""
+    return int((-x).argmin(axis=0).asscalar())
+
+
+IN_NETWORKS = ['behind others', 'of the smallest', 'of two', 'of its input']
+SAY = [Written(says), Written(says_of_the_smallest), *map(Asks, IN_NETWORKS)]
+
+
 @pytest.mark.parametrize('without', [(), tuple(PASSES)])
-def test_rivals_of_the_largest_element_are_counted(without):
+@pytest.mark.parametrize('net', SAY, ids=['in Python', 'smallest in Python', *IN_NETWORKS])
+def test_rivals_of_the_largest_element_are_counted(net, without):
     samples = [row(1, 2), row(2, 2), row(2, 2 + 1e-6), row(-1, -3), row(NAN, 1)]
-    program = compiled(says, without=without)
-    assert program(samples[:4]) == [1, 0, 1, 0]
+    program = edb.compile_program(net, samples[0], without=without)
+    assert program(samples[:4]) == [net(sample) for sample in samples[:4]]
     assert program.report().near == [(mock.ANY, 1), (mock.ANY, 2)]
     ((line, _), *_) = program.report().near
-    assert 'test_programs_alone.py' in line and 'argmax' in line
+    assert 'test_programs_alone.py' in line and 'asscalar()' in line
     for number, sample in enumerate(samples):
-        program = compiled(says, without=without)
-        assert program([sample]) == [says(sample)]
+        program = edb.compile_program(net, samples[0], without=without)
+        assert program([sample]) == [net(sample)]
         assert len(program.report().near) == (number in (1, 2))
+
+
+class Compares(gluon.HybridBlock):
+    """Whether a number is larger than another one, or than what the sample has."""
+
+    def __init__(self, other):
+        super().__init__()
+        self.other = other
+
+    def hybrid_forward(self, F, x):
+        """Two elements to 0 or 1."""
+        first, second = F.split(x, num_outputs=2, axis=0)
+        other = second * 2 if self.other is None else self.other
+        return (first.tanh() * 4 < other).astype('int32')
+
+
+def decides(x):
+    """By an array that was compared with a number."""
+    return 1 if x[0] * 2 > 1 else 2
+
+
+def decides_between(x):
+    """By an array that was compared with another one."""
+    return 1 if x[0] * 2 >= x[1] else 2
+
+
+def decides_by_integers(x):
+    """By what is not rounded."""
+    return 1 if x[0].astype('int32') > 1 else 2
+
+
+class Decides(gluon.Block):
+    """By what a static network has compared."""
+
+    def __init__(self, other):
+        super().__init__()
+        self.compares = Compares(other)
+
+    def forward(self, x):
+        if self.compares(x):
+            return 1
+        return 2
+
+
+TANH = float(np.arctanh(0.5))
+
+
+@pytest.mark.parametrize(
+    'net, rows, near',
+    [
+        (Written(decides), [(0.5, 0), (0.5 + 1e-6, 0), (0.6, 0), (0.4, 0)], [0, 1]),
+        (Written(decides_between), [(1, 2), (1 + 1e-6, 2), (1, 2.1)], [0, 1]),
+        (Written(decides_by_integers), [(1, 0), (2, 0)], []),
+        (Decides(2), [(TANH, 0), (0.5, 0), (0.6, 9)], [0]),
+        (Decides(None), [(TANH, 1), (0.5, 1), (TANH, 2)], [0]),
+    ],
+)
+def test_arrays_that_were_compared_are_counted_where_they_are_near(net, rows, near):
+    samples = [row(*each) for each in rows]
+    program = edb.compile_program(net, samples[0])
+    assert program(samples) == [net(sample) for sample in samples]
+    assert [sample for _, sample in program.report().near] == near
+    assert [each.batched for each in program.inference.graph.networks] == [True]
+    for number, sample in enumerate(samples):
+        program = edb.compile_program(net, sample)
+        program([sample])
+        assert len(program.report().near) == (number in near)
+
+
+@pytest.mark.parametrize('net', SAY)
+def test_networks_still_take_several_samples_where_rivals_are_looked_at(net):
+    program = edb.compile_program(net, row(1, 2))
+    assert [each.batched for each in program.inference.graph.networks] == [True]
 
 
 def test_rivals_are_counted_after_loading(tmp_path):

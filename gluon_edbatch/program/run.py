@@ -1,0 +1,231 @@
+"""Running a state: one block of a program, as far as a value decides, or ways may meet."""
+
+import re
+from types import FunctionType
+from typing import Any, Callable, Dict, FrozenSet, List, NamedTuple, Optional, Set, Tuple
+
+import mxnet as mx
+from mxnet import gluon
+
+from ..branching.graph import Spec
+from ..errors import ProgramError
+from ..subgraph.structure import unflatten
+from .build import Builder, Shared
+from .calls import Framed, ProgramCalls, entered
+from .flow import Branch, Invoke, Jump, Statement
+from .states import Activation, Path, State, Taken, containers_within, pruned, rebuilt, spec_of
+from .values import KnownNumber, SampleNumber, SampleTensor
+
+MOST_CALLS = 100  # in each other
+_TOO_DEEP = (
+    f'more than {MOST_CALLS} calls are in each other: a function that calls itself has to end by '
+    f'something that is known, such as a depth that it is given; where only values end it, use '
+    f'gluon_edbatch.batching'
+)
+_OF_NDARRAY = re.compile(r"type <class '[\w.]*SampleNumber'> not supported")
+
+
+class Standing(NamedTuple):
+    """Where a block begins.
+
+    Attributes
+    ----------
+    state : State
+    taken : Taken
+        The same, taken apart.
+    widened : frozenset of Path
+        Numbers in it that count as values, though Python knows them.
+    origins : tuple of frozenset
+        Of its values, if they are numbers;
+    shared : tuple of bool
+        whether they are shared, if they are tensors.
+    """
+
+    state: State
+    taken: Taken
+    widened: FrozenSet[Path]
+    origins: Tuple[FrozenSet[Any], ...]
+    shared: Tuple[bool, ...]
+
+
+class Ran(NamedTuple):
+    """What came of running a block.
+
+    Attributes
+    ----------
+    builder : Builder
+        What it computes.
+    ways : tuple of State
+        Where it goes on: one way; two if `result`, a number of the sample, decides; or none, and
+        `result` is what the network gives.
+    result : Any
+    """
+
+    builder: Builder
+    ways: Tuple[State, ...]
+    result: Any = None
+
+
+class BlockRunner:
+    """Runs a network's blocks, each once.
+
+    Parameters
+    ----------
+    net, training, ctx
+        See `specialise.specialise`.
+
+    Attributes
+    ----------
+    constants : list of numpy.ndarray
+        Those that blocks have, some of which may have been left out since.
+    foreign : set of int
+        The ``id`` of containers that are not the program's own.
+    """
+
+    def __init__(self, net: gluon.Block, training: bool, ctx: mx.Context):
+        self._shared = Shared(training, ctx)
+        self.constants = self._shared.constants
+        self.foreign: Set[int] = containers_within([net], _held)
+        self._net = net
+        self._calls = ProgramCalls(self.foreign)
+        self._scopes: Dict[FunctionType, Dict[str, Any]] = {}
+        # With their states, whose objects are told apart by their ids.
+        self._ran: Dict[Tuple, Tuple[Standing, Ran]] = {}
+
+    def entry(self, arguments: Tuple, specs: List[Spec]) -> State:
+        """Where the network is called."""
+        given: List[Any] = Builder(self._shared, specs, '').taken()
+        for tensor in given:
+            tensor.shared = True  # with the user
+        called = Framed(_called, (self._net, *unflatten(arguments, iter(given))), {})
+        return pruned((entered(called, ''),))
+
+    def ran(self, at: Standing) -> Ran:
+        """A block, run now or when it was asked for before."""
+        key = (at.taken.key, at.origins, at.shared)
+        if key not in self._ran:
+            self._ran[key] = at, self._run(at)
+        return self._ran[key][1]
+
+    def _run(self, at: Standing) -> Ran:
+        """Until a value decides, or until ways may meet."""
+        top = at.state[-1]
+        line = top.block.statements[0].line if top.block.statements else top.block.end.line
+        specs = list(map(spec_of, at.taken.values))
+        builder = Builder(self._shared, specs, top.flow.site(line))
+        fresh = builder.taken()
+        for value, origins, is_shared in zip(fresh, at.origins, at.shared):
+            if isinstance(value, SampleNumber):
+                value.origins = origins
+            elif isinstance(value, SampleTensor):
+                value.shared = is_shared
+        stack = list(rebuilt(at.state, fresh, self.foreign, at.widened))
+        while True:
+            ran = self._step(builder, stack)
+            if ran is not None:
+                return ran._replace(ways=tuple(map(pruned, ran.ways)))
+
+    def _step(self, builder: Builder, stack: List[Activation]) -> Optional[Ran]:
+        """Run one block of the innermost function; what came of all, if it ends there."""
+        top = stack[-1]
+        for statement in top.block.statements:
+            self._execute(builder, top, statement)
+        end = top.block.end
+        builder.line = top.flow.site(end.line)
+        if isinstance(end, Branch):
+            condition = _guarded(builder, lambda: _condition(top.names[end.condition]))
+            if isinstance(condition, SampleNumber):
+                ways = [(*stack[:-1], top._replace(block=to)) for to in (end.then, end.other)]
+                return Ran(builder, tuple(ways), condition)
+            stack[-1] = top._replace(block=end.then if condition else end.other)
+        elif isinstance(end, Jump):
+            stack[-1] = top._replace(block=end.to)
+        elif isinstance(end, Invoke):
+            stack[-1] = top._replace(block=end.to)
+            result = _guarded(builder, lambda: self._invoked(builder, end, stack))
+            if isinstance(result, Activation):
+                stack.append(result)
+                return None
+            top.names[end.target] = result
+        elif len(stack) == 1:
+            return Ran(builder, (), top.names[end.name])
+        else:
+            stack.pop()
+            stack[-1].names[top.target] = top.names[end.name]
+            if top.flow.returns > 1:
+                return Ran(builder, (tuple(stack),))
+        return Ran(builder, (tuple(stack),)) if stack[-1].block.joins else None
+
+    def _invoked(self, builder: Builder, call: Invoke, stack: List[Activation]) -> Any:
+        """What a call gives, or the function that begins."""
+        result = self._calls.result(builder, call, stack[-1].names)
+        if not isinstance(result, Framed):
+            return result
+        if len(stack) > MOST_CALLS:
+            raise ProgramError(_TOO_DEEP)
+        return entered(result, call.target)
+
+    def _execute(self, builder: Builder, top: Activation, statement: Statement) -> None:
+        builder.line = top.flow.site(statement.line)
+        scope = self._scope(top.flow.function)
+        _guarded(builder, lambda: exec(statement.code, scope, top.names))
+
+    def _scope(self, function: FunctionType) -> Dict[str, Any]:
+        """Its global variables, which are not the program's own."""
+        if function not in self._scopes:
+            names = function.__globals__
+            held = [names.get(name) for name in function.__code__.co_names]
+            held += [function.__defaults__, function.__kwdefaults__]
+            self.foreign |= containers_within(held, _held)
+            self._scopes[function] = {**names, **self._calls.functions}
+        return self._scopes[function]
+
+
+def _called(net, *arguments):
+    return net(*arguments)
+
+
+def _guarded(builder: Builder, run: Callable[[], Any]) -> Any:
+    """Let errors name the user's line."""
+    try:
+        return run()
+    except KnownNumber:
+        raise
+    except ProgramError as error:
+        if error.placed:
+            raise
+        raise ProgramError(f'{builder.line}\n  {error}', placed=True) from None
+    except Exception as error:
+        raise ProgramError(f'{builder.line}\n  {_told(error)}', placed=True) from error
+
+
+def _told(error: Exception) -> str:
+    """What the user can do about an error of Python's or MXNet's."""
+    told = f'{type(error).__name__}: {error}'
+    if isinstance(error, TypeError) and _OF_NDARRAY.search(told):
+        return (
+            'an array that the program knows, such as an attribute of the model, is on the left of '
+            'an operator, and a number of the sample on the right: write n * array, or array * '
+            'mx.nd.array([n])'
+        )
+    for name, kind in (('SampleNumber', 'a number'), ('SampleTensor', 'an array')):
+        told = re.sub(rf"""(['"]|<class '[\w.]*){name}('>|['"])""", f'{kind} of the sample', told)
+    return f'fails while the program is made: {told}'
+
+
+def _condition(value: Any) -> Any:
+    """What decides: a bool of Python's, or a number of the sample."""
+    if isinstance(value, SampleTensor):
+        value = value.asscalar()
+    if isinstance(value, SampleNumber):
+        return value if value.kind == 'bool' else value != 0
+    return bool(value)
+
+
+def _held(value: Any) -> List[Any]:
+    """What an object has."""
+    if isinstance(value, (type, FunctionType)) or not hasattr(value, '__dict__'):
+        return []
+    module = type(value).__module__.split('.')[0]
+    is_block = isinstance(value, gluon.Block)
+    return list(vars(value).values()) if is_block or module not in ('mxnet', 'builtins') else []
