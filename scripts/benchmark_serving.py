@@ -49,7 +49,8 @@ def arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     parser.add_argument('--windows', type=float, nargs='*', default=WINDOWS, metavar='MS')
     parser.add_argument('--sizes', type=int, nargs='*', default=SIZES)
     parser.add_argument('--rounds', type=int, default=5, help='of engine and best window, in turns')
-    parser.add_argument('--soak', type=float, metavar='SECONDS', help='at the last of the loads, and no more')
+    parser.add_argument('--soak', type=float, metavar='SECONDS',
+                        help='at the last of the loads, and no more')  # fmt: skip
     parser.add_argument('--processor-time', type=int, nargs='?', const=3000, metavar='N',
                         help='so many requests, by a clock of processor time')  # fmt: skip
     parser.add_argument('--http', type=Path, metavar='FOLDER', help='that is served by MLServer')
