@@ -149,10 +149,14 @@ class Measurement:
         self.rows.append(row)
         text = ', '.join([f'{name} {_short(value)}' for name, value in row.items()])
         print(text, flush=True)
-        if self._options.json:
-            with self._options.json.open('a', encoding='utf-8') as file:
-                file.write(json.dumps(row) + '\n')
+        _keep([row], self._options.json)
         return row
+
+
+def _keep(rows: Sequence[Dict[str, Any]], path: Optional[Path]) -> None:
+    if path:
+        with path.open('a', encoding='utf-8') as file:
+            file.writelines([json.dumps(row) + '\n' for row in rows])
 
 
 def _short(value: Any) -> str:
@@ -167,7 +171,7 @@ def plot(rows: Sequence[Dict[str, Any]], path: Path) -> None:
     models = by(loads, 'model')
     figure, panels = new_figure(len(models), 5)
     for panel, (model, some) in zip(panels, models.items()):
-        curves = by([{**row, 'name': _name(row)} for row in some], 'name')
+        curves = by([{**row, 'name': row.get('name') or _name(row)} for row in some], 'name')
         for name, points in curves.items():
             if len({row['load'] for row in points}) > 1:
                 points = sorted(points, key=lambda row: row['load'])
@@ -192,10 +196,15 @@ def in_processor_time(options: argparse.Namespace) -> int:
     from bench.serving.virtual import compare
 
     windows = [(window, size) for window in options.windows for size in options.sizes]
+    rows: List[Dict[str, Any]] = []
     for name in options.models:
         print(name)
         model = BUILDERS[name](options.data)
-        compare(model, options.loads, windows, options.processor_time, options.rounds)
+        found = compare(model, options.loads, windows, options.processor_time, options.rounds)
+        rows += [{'model': name, **row} for row in found]
+    _keep(rows, options.json)
+    if options.plot:
+        plot(rows, options.plot)
     return 0
 
 
