@@ -71,7 +71,8 @@ class StepsError(EdbError, RuntimeError):
 
 
 class QueueFullError(EdbError, RuntimeError):
-    """An engine that serves has as many requests waiting as it may."""
+    """An engine that serves has as many requests waiting as it may, or as many as can be done until
+    the deadline of one more."""
 
 
 class EngineClosedError(EdbError, RuntimeError):

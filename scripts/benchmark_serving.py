@@ -6,7 +6,7 @@ are drawn beforehand. Percentiles are of the time since a request was to be sent
 
 python scripts/benchmark_serving.py                       # the bars, some minutes for each model
 python scripts/benchmark_serving.py --models parser --loads 0.3 0.5 0.7 0.9 --plot latency.png
-python scripts/benchmark_serving.py --soak 1800 --models treelstm
+python scripts/benchmark_serving.py --soak 1800 --models treelstm --loads 0.9
 python scripts/benchmark_serving.py --processor-time      # one thread, beside other work
 python scripts/benchmark_serving.py --http FOLDER         # over HTTP, where the extra `serve` is
 """
@@ -49,7 +49,8 @@ def arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     parser.add_argument('--windows', type=float, nargs='*', default=WINDOWS, metavar='MS')
     parser.add_argument('--sizes', type=int, nargs='*', default=SIZES)
     parser.add_argument('--rounds', type=int, default=5, help='of engine and best window, in turns')
-    parser.add_argument('--soak', type=float, metavar='SECONDS', help='at 90 %% load, and no more')
+    parser.add_argument('--soak', type=float, metavar='SECONDS',
+                        help='at the last of the loads, and no more')  # fmt: skip
     parser.add_argument('--processor-time', type=int, nargs='?', const=3000, metavar='N',
                         help='so many requests, by a clock of processor time')  # fmt: skip
     parser.add_argument('--http', type=Path, metavar='FOLDER', help='that is served by MLServer')
@@ -132,25 +133,30 @@ class Measurement:
             self.load(window, load)
 
     def soak(self) -> None:
-        """At 90 % of what it can do: errors, and memory before and after."""
+        """At a share of what it can do: errors, and memory before, in between and after."""
         self.throughput()
-        self.load(ENGINE, 0.9)
-        before = self.measured('memory')
-        seconds, self._options.seconds = self._options.seconds, self._options.soak
-        found = self.load(ENGINE, 0.9)
-        self._options.seconds = seconds
-        self._tell(kind='soak', seconds=self._options.soak, mb_before=before,
-                   mb_after=self.measured('memory'), failed=found['failed'])  # fmt: skip
+        load, parts = self._options.loads[-1], 6
+        self.load(ENGINE, load)
+        memory, failed = [self.measured('memory')], []
+        self._options.seconds = self._options.soak / parts
+        for seed in range(parts):
+            failed.append(self.load(ENGINE, load, seed)['failed'])
+            memory.append(self.measured('memory'))
+        self._tell(kind='soak', seconds=self._options.soak, mb=memory, failed=max(failed))
 
     def _tell(self, **row: Any) -> Dict[str, Any]:
         row = {'model': self._model, **row}
         self.rows.append(row)
         text = ', '.join([f'{name} {_short(value)}' for name, value in row.items()])
         print(text, flush=True)
-        if self._options.json:
-            with self._options.json.open('a', encoding='utf-8') as file:
-                file.write(json.dumps(row) + '\n')
+        _keep([row], self._options.json)
         return row
+
+
+def _keep(rows: Sequence[Dict[str, Any]], path: Optional[Path]) -> None:
+    if path:
+        with path.open('a', encoding='utf-8') as file:
+            file.writelines([json.dumps(row) + '\n' for row in rows])
 
 
 def _short(value: Any) -> str:
@@ -165,7 +171,7 @@ def plot(rows: Sequence[Dict[str, Any]], path: Path) -> None:
     models = by(loads, 'model')
     figure, panels = new_figure(len(models), 5)
     for panel, (model, some) in zip(panels, models.items()):
-        curves = by([{**row, 'name': _name(row)} for row in some], 'name')
+        curves = by([{**row, 'name': row.get('name') or _name(row)} for row in some], 'name')
         for name, points in curves.items():
             if len({row['load'] for row in points}) > 1:
                 points = sorted(points, key=lambda row: row['load'])
@@ -190,10 +196,15 @@ def in_processor_time(options: argparse.Namespace) -> int:
     from bench.serving.virtual import compare
 
     windows = [(window, size) for window in options.windows for size in options.sizes]
+    rows: List[Dict[str, Any]] = []
     for name in options.models:
         print(name)
         model = BUILDERS[name](options.data)
-        compare(model, options.loads, windows, options.processor_time, options.rounds)
+        found = compare(model, options.loads, windows, options.processor_time, options.rounds)
+        rows += [{'model': name, **row} for row in found]
+    _keep(rows, options.json)
+    if options.plot:
+        plot(rows, options.plot)
     return 0
 
 

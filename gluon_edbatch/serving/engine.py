@@ -13,11 +13,13 @@ from ..errors import DeadlineError, EngineClosedError
 from ..program.program import Program
 from ..schedule import FSMScheduler, Scheduler, get_scheduler
 from ..subgraph.options import CompileOptions, current_options
+from .expectation import Expectation
 from .lanes import Lanes
 from .metrics import Counting, Metrics, Observer
 from .pace import Pace
 from .programs import ProgramRounds
 from .requests import Request, RequestQueue, Update
+from .turns import ShortTurns
 
 
 class Rounds(Protocol):
@@ -108,7 +110,8 @@ class Engine:
             self._rounds = Lanes(predict, self._scheduler, options, max_rounds)
         self._learns = scheduler is None
         self._warm_up, self._max_batch = list(warm_up), max_batch or most
-        self._queue = RequestQueue(max_queue)
+        self._expectation = Expectation()
+        self._queue = RequestQueue(max_queue, self._expectation)
         self._counting = Counting(observe)
         self._pace = Pace()
         self._taken: Set[Request] = set()  # and not answered
@@ -139,7 +142,8 @@ class Engine:
         Raises
         ------
         QueueFullError
-            At once, if `max_queue` requests wait.
+            At once, if `max_queue` requests wait, or so many that the deadline will have passed,
+            by how long requests took lately.
         EngineClosedError
             If the engine was not started, or was told to stop.
         """
@@ -230,8 +234,9 @@ class Engine:
         self._queue.open()
         self._warm.set_result(None)
         try:
-            while self._step():
-                pass
+            with ShortTurns():
+                while self._step():
+                    pass
         except BaseException as error:  # as SystemExit, raised by what the engine was given
             self._abandon(error)
         finally:
@@ -263,9 +268,13 @@ class Engine:
         done = self._rounds.admit(self._still_wanted(requests)) if requests else []
         running = len(self._rounds)
         if running:
-            self._counting.note_round(running, len(self._queue))
+            queued = len(self._queue)
+            self._counting.note_round(running, queued)
             done += self._rounds.round()
-            self._pace.note(perf_counter() - begin, joined=bool(requests))
+            seconds = perf_counter() - begin
+            self._pace.note(seconds, joined=bool(requests))
+            if queued:
+                self._expectation.note_round(len(done), seconds)
         elif not requests:
             self._do_update()
         if done:
@@ -319,10 +328,11 @@ class Engine:
             else:
                 self._counting.count(_outcome(request, is_wanted))
         if answered:
+            evaluated = [now - request.begun for request in answered]
             self._counting.note_answered(
-                [request.begun - request.arrived for request in answered],
-                [now - request.begun for request in answered],
+                [request.begun - request.arrived for request in answered], evaluated
             )
+            self._expectation.note_answers(sum(evaluated) / len(evaluated))
         for request in in_threads:  # when all is counted: who gets the last answer may ask
             _reply(request)
         for loop, requests in self._replies.items():

@@ -2,9 +2,9 @@
 
 What a sample does first may take much longer than what all do later: an encoder, before a step of a
 decoder. If some joined in each round, the others would wait for an encoder in each of their steps.
-So rounds in which nobody joins get several times the time of one in which somebody did, before
-others join: where joining costs nothing that is after some rounds, and where it costs much, they
-join in groups that are the larger the more come.
+So rounds in which nobody joins get as much time as one in which somebody did, before others join:
+where joining costs nothing that is after a round, and where it costs much, they join in groups that
+are the larger the more come.
 """
 
 from collections import deque

@@ -8,6 +8,7 @@ from threading import Condition
 from typing import Any, Callable, Deque, List, Optional, Sequence, Tuple
 
 from ..errors import EngineClosedError, QueueFullError
+from .expectation import Expectation
 
 PATIENCE = 1.0  # seconds; a request without a deadline is in the row as if that was its own
 GROUPS = 2  # of as many samples as may be on their way
@@ -69,17 +70,20 @@ class RequestQueue:
     ----------
     most : int
         Requests that may wait.
+    expectation : Expectation
+        Of how long they will.
 
     Attributes
     ----------
     refused : int
-        Requests that were not taken as too many waited.
+        Requests that were not taken as too many waited, or too many for their deadlines.
     cancelled : int
         Requests that were taken out to make room.
     """
 
-    def __init__(self, most: int):
+    def __init__(self, most: int, expectation: Expectation):
         self._most, self.refused, self.cancelled = most, 0, 0
+        self._expectation = expectation
         self._waiting: List[Tuple[float, int, Request]] = []
         self._updates: Deque[Update] = deque()
         self._number = 0
@@ -105,7 +109,8 @@ class RequestQueue:
         Raises
         ------
         QueueFullError
-            If too many would wait; none of these does then.
+            If too many would wait, or so many that the deadline is not to be met; none of these
+            does then.
         EngineClosedError
             If none is taken.
         """
@@ -119,10 +124,31 @@ class RequestQueue:
                     f'{len(self._waiting)} requests wait already, of {self._most} that may '
                     f'(max_queue), and {len(requests)} more came: try again later'
                 )
+            self._check_deadline(requests)
             for request in requests:
                 self._number += 1
                 heapq.heappush(self._waiting, (request.urgency, self._number, request))
             self._changed.notify()
+
+    def _check_deadline(self, requests: Sequence[Request]) -> None:
+        """Of the last of these, which have the same. Where nobody waits the first is always taken:
+        an estimate that is too long would never be corrected."""
+        if not self._waiting or requests[0].deadline == math.inf:
+            return
+        request, others = requests[0], len(requests) - 1
+        left, expect = request.deadline - request.arrived, self._expectation.seconds
+        if expect(len(self._waiting) + others) <= left:
+            return
+        urgency = request.urgency
+        before = sum([entry[0] <= urgency for entry in self._waiting]) + others
+        expected = expect(before)
+        if expected > left:
+            self.refused += len(requests)
+            raise QueueFullError(
+                f'the deadline, {1e3 * left:.0f} ms from now, is not to be met: {before} requests '
+                f'are to be done before, and it would take some {1e3 * expected:.0f} ms: try again '
+                f'later'
+            )
 
     def _leave_out_cancelled(self) -> None:
         left = [entry for entry in self._waiting if not entry[2].reply.cancelled()]

@@ -15,7 +15,9 @@ from mxnet.gluon import nn
 
 import gluon_edbatch as edb
 from gluon_edbatch.serving import lanes, pace
+from gluon_edbatch.serving.expectation import Expectation
 from gluon_edbatch.serving.requests import Request, RequestQueue
+from gluon_edbatch.serving.turns import SECONDS, ShortTurns
 from support.models import HIDDEN, TreeLSTM, random_trees, started
 from support.processes import ROOT, start
 
@@ -235,7 +237,7 @@ def test_deadline(net):
 
 
 def test_urgent_requests_are_first():
-    queue = RequestQueue(10)
+    queue = RequestQueue(10, Expectation())
     queue.open()
     for name, arrived, deadline in [
         ('a', 0, None),
@@ -248,7 +250,7 @@ def test_urgent_requests_are_first():
 
 
 def test_cancelled_requests_make_room():
-    queue = RequestQueue(3)
+    queue = RequestQueue(3, Expectation())
     queue.open()
     requests = [Request(number, Future(), number, None) for number in range(5)]
     queue.put(requests[:3])
@@ -259,8 +261,55 @@ def test_cancelled_requests_make_room():
     assert [request.sample for request in queue.take(10, 0)] == [0, 2, 3]
 
 
+def test_what_cannot_be_in_time_is_refused_at_once():
+    """100 requests a second, each of which takes 50 ms."""
+    expectation = Expectation()
+    queue = RequestQueue(1000, expectation)
+    queue.open()
+
+    def put(deadline, count=1):
+        queue.put([Request(None, Future(), 7.0, deadline) for _ in range(count)])
+
+    put(0.001, 20)  # nothing is known yet, and then nobody waits
+    for _ in range(1000):
+        expectation.note_round(2, 0.02)
+        expectation.note_answers(0.05)
+    queue.take(1000, 0)
+    put(0.001)
+    put(None, 30)
+    put(0.061)  # before those without a deadline
+    put(5.0)
+    with pytest.raises(edb.QueueFullError, match=r'65 ms from now.*2 requests .* some 70 ms'):
+        put(0.065)
+    with pytest.raises(edb.QueueFullError, match='4 requests'):
+        put(0.08, 3)
+    assert queue.refused == 4 and len(queue) == 33
+
+
+def test_how_long_requests_take_is_what_they_took_lately():
+    expectation = Expectation()
+    assert expectation.seconds(1000) == 0.0
+    for done in (10, 0, 10, 1):  # the last speed is a tenth
+        for _ in range(100):
+            expectation.note_round(done, 0.1)
+    assert expectation.seconds(10) == pytest.approx(1.0, rel=1e-3)
+    expectation.note_answers(16.0)
+    assert expectation.seconds(0) == 1.0
+
+
+def test_turns_are_short_while_an_engine_works(net):
+    before = sys.getswitchinterval()
+    with edb.serving.Engine(net.last) as one:
+        one.future((2, None)).result()
+        assert sys.getswitchinterval() == pytest.approx(SECONDS)
+        with ShortTurns():
+            pass
+        assert sys.getswitchinterval() == pytest.approx(SECONDS)
+    assert sys.getswitchinterval() == pytest.approx(before)
+
+
 def test_where_more_come_than_leave_they_join_in_groups():
-    queue = RequestQueue(100)
+    queue = RequestQueue(100, Expectation())
     queue.open()
     for number in range(50):
         queue.put([Request(number, Future(), number, None)])

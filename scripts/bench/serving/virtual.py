@@ -123,9 +123,9 @@ def compare(
     windows: Sequence[Tuple[float, int]],
     requests: int,
     rounds: int,
-) -> Dict[float, float]:
-    """Print 99th percentiles of the engine and the best of windows (milliseconds, size) at loads;
-    gives the ratios."""
+) -> List[Dict[str, Any]]:
+    """Print percentiles of the engine and the best of windows (milliseconds, size) at loads, each
+    the median of some rounds, in turns; gives rows for a picture."""
     engine = edb.serving.Engine(model.predict, warm_up=model.samples[:64], max_queue=10**6)
     engine._get_warm()
     engine._queue.open()
@@ -133,34 +133,51 @@ def compare(
     gc.freeze()
     for _ in range(4):
         throughput_together(model, 0.2)
+    capacity = _capacity(engine, model)
+    systems: Dict[Any, Callable[[Any], np.ndarray]] = {
+        (window, size): partial(
+            window_latencies, model.together, model.samples, window=window / 1e3, size=size
+        )
+        for window, size in windows
+    }
+    systems['engine'] = partial(engine_latencies, engine, model.samples)
+    rows = []
+    for load in loads:
+        turns: Dict[Any, List[Any]] = {each: [] for each in systems}
+        for seed in range(rounds):
+            times = _times(load * capacity, requests, seed)
+            for each, latencies_at in systems.items():
+                turns[each].append(1e3 * np.percentile(latencies_at(times), (50, 99)))
+        found = {each: np.median(some, 0) for each, some in turns.items()}
+        rows += _told(load, found.pop('engine'), found)
+    return rows
+
+
+def _capacity(engine: edb.serving.Engine, model: Model) -> float:
+    """Samples for a second of processor time, of all that come at once; beside minibatches."""
     together = throughput_together(model, 3.0, 64, time.process_time)
     everything = np.zeros(2000)
-    capacity = len(everything) / engine_latencies(engine, model.samples, everything).max()
+    turns = [engine_latencies(engine, model.samples, everything).max() for _ in range(3)]
+    capacity = len(everything) / float(np.median(turns))
     print(f'engine {capacity:.0f} samples for a second of processor time, minibatches of 64 '
           f'{together:.0f}: {capacity / together:.2f}', flush=True)  # fmt: skip
-    found: Dict[float, float] = {}
-    for load in loads:
-        drawn = [_times(load * capacity, requests, seed) for seed in range(rounds)]
-        ours = _p99([engine_latencies(engine, model.samples, times) for times in drawn])
-        rivals = {
-            (window, size): _p99(
-                [
-                    window_latencies(model.together, model.samples, times, window / 1e3, size)
-                    for times in drawn
-                ]
-            )
-            for window, size in windows
-        }
-        best = min(rivals, key=lambda each: rivals[each])
-        found[load] = ours / rivals[best]
-        print(f'load {load}: engine p99 {1e3 * ours:.1f} ms, best window ({best[0]} ms, {best[1]}) '
-              f'{1e3 * rivals[best]:.1f}: {ours / rivals[best]:.2f}', flush=True)  # fmt: skip
-    return found
+    return capacity
+
+
+def _told(load: float, ours: Any, rivals: Dict[Any, Any]) -> List[Dict[str, Any]]:
+    rows = [{'kind': 'load', 'load': load, 'name': 'engine', 'p50': ours[0], 'p99': ours[1]}]
+    text = f'load {load}: engine p50 {ours[0]:.1f}, p99 {ours[1]:.1f} ms'
+    if rivals:
+        best = min(rivals, key=lambda each: rivals[each][1])
+        theirs = rivals[best]
+        rows.append({**rows[0], 'name': 'best window', 'p50': theirs[0], 'p99': theirs[1]})
+        text += (
+            f'; best window ({best[0]} ms, {best[1]}) {theirs[0]:.1f}, {theirs[1]:.1f}: '
+            f'{ours[0] / theirs[0]:.2f}, {ours[1] / theirs[1]:.2f}'
+        )
+    print(text, flush=True)
+    return rows
 
 
 def _times(rate: float, requests: int, seed: int) -> np.ndarray:
     return np.cumsum(np.random.RandomState(seed).exponential(1 / rate, requests))
-
-
-def _p99(latencies: List[np.ndarray]) -> float:
-    return float(np.median([np.percentile(each, 99) for each in latencies]))
