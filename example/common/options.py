@@ -219,7 +219,26 @@ def _add_run_options(group, units: str) -> None:
         group, '--eval-batch-size', 256, 'N', f'{units} in a minibatch where nothing is trained'
     )
     group.add_argument('--checkpoint', metavar='FILE', help='written after every epoch')
+    group.add_argument(
+        '--checkpoint-steps',
+        type=positive_int,
+        metavar='N',
+        help='write --checkpoint after every N minibatches, too',
+    )
     group.add_argument('--resume', action='store_true', help='go on from --checkpoint')
+    group.add_argument(
+        '--kvstore',
+        choices=('device', 'dist_sync', 'dist_device_sync'),
+        default='device',
+        help='dist_sync trains with all workers that scripts/launch.sh started; --batch-size is '
+        "each worker's",
+    )
+    group.add_argument(
+        '--shards',
+        choices=('balanced', 'random'),
+        default='balanced',
+        help='how workers divide the samples of a minibatch: by what they cost, or by chance',
+    )
     text = 'minibatches between updates of the loss in the progress bar'
     add_size(group, '--log-interval', 20, 'N', text)
 

@@ -246,3 +246,8 @@ class recording(batching):
     """A scope that records, whatever was measured."""
 
     _only_records = True
+
+    @property
+    def calls_recorded(self) -> int:
+        """How many, so far."""
+        return 0 if self._recorded is None else len(self._recorded.node_forms)
