@@ -4,7 +4,7 @@ from typing import Any, List, Sequence
 
 
 def as_list(samples: Sequence[Any]) -> List[Any]:
-    """The samples of a minibatch as a list: trees and graphs are not stacked, but batched by scopes.
+    """The samples of a minibatch as a list: scopes batch trees and graphs, nothing stacks them.
 
     For `gluon.data.DataLoader`, whose own function makes arrays of them; its ``num_workers``
     processes then parse and build the samples of the next ``prefetch`` minibatches meanwhile.

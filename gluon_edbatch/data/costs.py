@@ -26,7 +26,8 @@ def recorded_calls(net: Callable[[Any], Any], samples: Sequence[Any]) -> np.ndar
     """
     costs = np.zeros(len(samples))
     for begin in range(0, len(samples), _TOGETHER):
-        with recording() as scope:
+        scope = recording()
+        with scope:
             before = 0
             for i, sample in enumerate(samples[begin : begin + _TOGETHER], begin):
                 net(sample)

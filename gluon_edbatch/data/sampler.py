@@ -155,7 +155,7 @@ class EpochOfMinibatches(Sequence[List[int]]):
     @overload
     def __getitem__(self, index: slice) -> 'EpochOfMinibatches': ...
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: Union[int, slice]) -> Union[List[int], 'EpochOfMinibatches']:
         if isinstance(index, slice):
             return EpochOfMinibatches(self._sampler, self._steps[index])
         if self._sampler.num_workers == 1:

@@ -123,7 +123,10 @@ class Job:
         """Start all and wait; gives the exit status of the job."""
         try:
             self._start('scheduler', 0, Host(None))
-            for role, count in (('server', self._options.servers), ('worker', self._options.workers)):
+            for role, count in (
+                ('server', self._options.servers),
+                ('worker', self._options.workers),
+            ):
                 for index in range(count):
                     self._start(role, index, self._hosts[index % len(self._hosts)])
             return self._wait()
@@ -137,15 +140,16 @@ class Job:
         options, python = self._options, self._options.python
         serving = [python, '-c', 'import mxnet']  # with the role in its variables, it serves
         command = options.command if role == 'worker' else serving
+        variables = {**self._variables, 'DMLC_ROLE': role, RANK: str(index)}
         spec = {
             'command': command,
             'directory': os.getcwd(),
-            'environment': {**self._variables, 'DMLC_ROLE': role, RANK: str(index)},
+            'environment': variables,
             'processors': self._processors(role, index),
         }
         guard = [python, '-I', str(GUARD)]
         if host.name is not None:
-            spec['environment'].update(self._passed(), **_node_host(host))
+            variables.update(self._passed(), **_node_host(host))
             guard = [*shlex.split(options.ssh), '-p', host.port, host.name, shlex.join(guard)]
         self._processes.append(Process(role, index, host, guard, spec))
 
@@ -281,17 +285,35 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add('-n', '--workers', type=_positive, required=True, metavar='N')
     add('-s', '--servers', type=_positive, metavar='N', help='(default: as many as workers)')
-    add('-H', '--hosts', metavar='FILE', help='machines, [USER@]HOST[:PORT] on each line, reached '
-        'by ssh without a password; they have the same files in the same places')
+    add(
+        '-H',
+        '--hosts',
+        metavar='FILE',
+        help='machines, [USER@]HOST[:PORT] on each line, reached '
+        'by ssh without a password; they have the same files in the same places',
+    )
     add('--cpus', type=_positive, metavar='N', help='keep each worker to N processors of its own')
-    add('--env', action='append', default=[], metavar='NAME', help='pass this variable on to other '
-        f'machines, besides {", ".join(_PASSED)}')
+    add(
+        '--env',
+        action='append',
+        default=[],
+        metavar='NAME',
+        help=f'pass this variable on to other machines, besides {", ".join(_PASSED)}',
+    )
     add('--root', metavar='ADDRESS', help='of this machine, for the others (default: found)')
     add('--port', type=_positive, metavar='N', help='of the scheduler (default: one that is free)')
-    add('--python', default=sys.executable, metavar='FILE', help='for servers and guards, on all '
-        'machines (default: that of this program)')
-    add('--ssh', default='ssh -o BatchMode=yes -o ServerAliveInterval=10 -o ServerAliveCountMax=3',
-        metavar='COMMAND', help='(default: %(default)s)')
+    add(
+        '--python',
+        default=sys.executable,
+        metavar='FILE',
+        help='for servers and guards, on all machines (default: that of this program)',
+    )
+    add(
+        '--ssh',
+        default='ssh -o BatchMode=yes -o ServerAliveInterval=10 -o ServerAliveCountMax=3',
+        metavar='COMMAND',
+        help='(default: %(default)s)',
+    )
     add('command', nargs=argparse.REMAINDER, metavar='COMMAND ...')
     return parser
 

@@ -215,8 +215,8 @@ def _travels_as(array: NDArray) -> str:
 def _give_up() -> NoReturn:
     where = ':'.join(os.environ.get(f'DMLC_PS_ROOT_{part}', '?') for part in ('URI', 'PORT'))
     print(
-        f'gluon_edbatch.distributed: the job did not come together within {_CONNECTING:g} s: is the '
-        f'scheduler at {where} reachable from here, and are all workers and servers started?',
+        f'gluon_edbatch.distributed: the job did not come together within {_CONNECTING:g} s: is '
+        f'the scheduler at {where} reachable from here, and are all workers and servers started?',
         file=sys.stderr,
     )
     _end_now(1)

@@ -7,9 +7,10 @@ from mxnet.base import _LIB, check_call
 
 
 def free(store: mx.kvstore.KVStore, wait: bool) -> None:
-    """Disconnect now, as long as MXNet is whole; MXNet itself does so when Python deletes the object.
+    """Disconnect now, as long as MXNet is whole.
 
-    That may be never, or after the engine is gone, and then the process aborts at its end.
+    MXNet itself does so when Python deletes the object, which may be never, or after the engine is
+    gone: then the process aborts at its end.
 
     Parameters
     ----------
