@@ -5,7 +5,7 @@ from .mx.require import require_mxnet
 
 require_mxnet()
 
-from . import data, distributed, rnn, serving
+from . import data, distributed, estimator, rnn, serving
 from .api import nd
 from .api.concurrent import run_concurrently, value
 from .api.export import export_cells
@@ -108,6 +108,7 @@ __all__ = [
     'data',
     'distributed',
     'each',
+    'estimator',
     'export_cells',
     'fold_unroll',
     'forward',

@@ -31,7 +31,7 @@ _LEFT = (
 _PASSED = ('DMLC_', 'PS_', 'MXNET_', 'OMP_', 'GLUON_EDBATCH_', 'PYTHONPATH', 'LD_LIBRARY_PATH')
 
 
-class Host(NamedTuple):
+class Computer(NamedTuple):
     """A machine: its name for ssh (None for this one), the port of its ssh, its address."""
 
     name: Optional[str]
@@ -46,7 +46,7 @@ class Host(NamedTuple):
 class Process:
     """A process of the job, by way of its guard."""
 
-    def __init__(self, role: str, index: int, host: Host, guard: Sequence[str], spec: dict):
+    def __init__(self, role: str, index: int, host: Computer, guard: Sequence[str], spec: dict):
         self.role = role
         self.name = role if role == 'scheduler' else f'{role} {index}'
         self.where = '' if host.name is None else f' on {host.address}'
@@ -101,11 +101,11 @@ class Job:
     ----------
     options : argparse.Namespace
         The command line.
-    hosts : sequence of Host
+    hosts : sequence of Computer
         Where workers and servers run, in turns. The scheduler runs here.
     """
 
-    def __init__(self, options: argparse.Namespace, hosts: Sequence[Host]):
+    def __init__(self, options: argparse.Namespace, hosts: Sequence[Computer]):
         self._options = options
         self._hosts = hosts
         self._processes: List[Process] = []
@@ -122,7 +122,7 @@ class Job:
     def run(self) -> int:
         """Start all and wait; gives the exit status of the job."""
         try:
-            self._start('scheduler', 0, Host(None))
+            self._start('scheduler', 0, Computer(None))
             for role, count in (
                 ('server', self._options.servers),
                 ('worker', self._options.workers),
@@ -136,7 +136,7 @@ class Job:
             for process in self._processes:
                 process.wait(3 * PATIENCE / 4)
 
-    def _start(self, role: str, index: int, host: Host) -> None:
+    def _start(self, role: str, index: int, host: Computer) -> None:
         options, python = self._options, self._options.python
         serving = [python, '-c', 'import mxnet']  # with the role in its variables, it serves
         command = options.command if role == 'worker' else serving
@@ -213,14 +213,14 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     for name in ('SIGTERM', 'SIGHUP', 'SIGINT'):
         signal.signal(getattr(signal, name), _interrupt)
     try:
-        hosts = [Host(None)] if options.hosts is None else list(read_hosts(options.hosts))
+        hosts = [Computer(None)] if options.hosts is None else list(read_hosts(options.hosts))
         return Job(options, hosts).run()
     except OSError as error:
         _say(str(error))
         return 1
 
 
-def read_hosts(path: str) -> Iterator[Host]:
+def read_hosts(path: str) -> Iterator[Computer]:
     """Machines of a file: a line each, ``[USER@]HOST[:PORT]``; the rest of a line is a remark."""
     found = False
     for line in Path(path).read_text(encoding='utf-8').splitlines():
@@ -228,7 +228,7 @@ def read_hosts(path: str) -> Iterator[Host]:
         if words:
             found = True
             name, _, port = words[0].partition(':')
-            yield Host(name, port or '22')
+            yield Computer(name, port or '22')
     if not found:
         raise OSError(f'{path} names no host: write one on each line, as [USER@]HOST[:PORT]')
 
@@ -253,7 +253,7 @@ def _free_port() -> int:
         return found.getsockname()[1]
 
 
-def _node_host(host: Host) -> Dict[str, str]:
+def _node_host(host: Computer) -> Dict[str, str]:
     """Where it listens: a number, as MXNet looks up no names. It chooses for itself where the name
     is known to ssh only."""
     try:
@@ -262,7 +262,7 @@ def _node_host(host: Host) -> Dict[str, str]:
         return {}
 
 
-def _own_address(host: Host) -> str:
+def _own_address(host: Computer) -> str:
     """The address of this machine in the network of another: nothing is sent."""
     with contextlib.closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as towards:
         towards.connect((host.address, 9))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gluon_edbatch.distributed import connect
-from gluon_edbatch.distributed.launch import Host, read_hosts
+from gluon_edbatch.distributed.launch import Computer, read_hosts
 from gluon_edbatch.distributed.workers import padded
 from gluon_edbatch.errors import DistributedError
 from support.jobs import is_alive, processes_of, run_job, start_job
@@ -215,8 +215,8 @@ def test_a_job_on_other_machines(tmp_path):
 def test_files_of_hosts(tmp_path):
     path = tmp_path / 'hosts'
     path.write_text('one slots=4\nme@two:2222\n')
-    assert list(read_hosts(path)) == [Host('one'), Host('me@two', '2222')]
-    assert Host('me@two').address == 'two'
+    assert list(read_hosts(path)) == [Computer('one'), Computer('me@two', '2222')]
+    assert Computer('me@two').address == 'two'
     path.write_text('# none\n')
     done = run_job('-n', 1, '-H', path, 'true')
     assert done.returncode == 1 and 'names no host: write one on each line' in done.stderr

@@ -6,7 +6,7 @@ import types
 import pytest
 
 import gluon_edbatch as edb
-from gluon_edbatch import data, distributed, rnn, schedule, testing, visualize
+from gluon_edbatch import data, distributed, estimator, rnn, schedule, testing, visualize
 from gluon_edbatch.report import counters as report
 
 PUBLIC = {
@@ -56,6 +56,7 @@ PUBLIC = {
         'data',
         'distributed',
         'each',
+        'estimator',
         'export_cells',
         'fold_unroll',
         'forward',
@@ -103,6 +104,7 @@ PUBLIC = {
         'lower_bound',
     ],
     data: ['BalancedSampler', 'as_list', 'idle_share', 'recorded_calls'],
+    estimator: ['BatchProcessor', 'TensorBoardHandler'],
     distributed: ['Trainer', 'Workers', 'connect'],
     visualize: ['explanation', 'program', 'schedule'],
     testing: ['assert_matches_eager', 'check_schedule', 'check_scheduler'],
