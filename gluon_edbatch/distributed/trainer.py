@@ -73,18 +73,10 @@ class Trainer(gluon.Trainer):
             raise DistributedError(
                 f'parameter {sparse[0].name} has a row_sparse gradient: use one context a process'
             )
-        rows = [_rows(each) for each in sparse]
-        marks = [_marks(each, ids) for each, ids in zip(sparse, rows)]
-        if ignore_stale_grad:
-            marks.append(np.array([has_new_gradient(each) for each in dense], np.float32))
-        if marks:  # which rows, and which parameters, some worker has met
-            ends = np.cumsum([len(each) for each in marks])[:-1]
-            marks = np.split(self._workers.sum_numbers(np.concatenate(marks)), ends)
-        if ignore_stale_grad:
-            dense = [each for each, met in zip(dense, marks.pop()) if met]
-        self._add_up_dense(dense)
         if sparse:
-            self._add_up_rows(sparse, rows, [np.flatnonzero(each) for each in marks])
+            self._add_up_rows(sparse)
+        if dense:
+            self._add_up_dense(dense, ignore_stale_grad)
 
     def _share(self) -> None:
         """Take the parameters of rank 0."""
@@ -98,28 +90,28 @@ class Trainer(gluon.Trainer):
         for parameter, value in zip(ready, self._workers.sum(own)):
             parameter.set_data(value.astype(parameter.dtype))
 
-    def _add_up_dense(self, parameters: Sequence[gluon.Parameter]) -> None:
-        sums = self._workers.sum([_local_sum(each) for each in parameters])
-        for parameter, total in zip(parameters, sums):
-            for gradient in parameter.list_grad():
-                gradient[:] = total.as_in_context(gradient.context)
-            note_new_gradient(parameter)
+    def _add_up_dense(self, parameters: Sequence[gluon.Parameter], stale: bool) -> None:
+        """With how many workers have met each parameter, if some may be `stale`."""
+        gradients = [_local_sum(each) for each in parameters]
+        met = np.array([has_new_gradient(each) for each in parameters], np.float32)
+        if stale:
+            *sums, counts = self._workers.sum([*gradients, mx.nd.array(met)])
+            met = counts.asnumpy()
+        else:
+            sums, met = self._workers.sum(gradients), np.ones_like(met)
+        for parameter, total, count in zip(parameters, sums, met):
+            if count:
+                for gradient in parameter.list_grad():
+                    gradient[:] = total.as_in_context(gradient.context)
+                note_new_gradient(parameter)
 
-    def _add_up_rows(
-        self,
-        parameters: Sequence[gluon.Parameter],
-        own: Sequence[np.ndarray],
-        met: Sequence[np.ndarray],
-    ) -> None:
-        """Exchange the rows that some worker has met: (K, ...), of which this one has some.
-
-        Parameters
-        ----------
-        parameters : sequence of gluon.Parameter
-            With row_sparse gradients.
-        own, met : sequence of numpy.ndarray
-            (k,) and (K,): ids of rows, ascending, of this worker and of all.
-        """
+    def _add_up_rows(self, parameters: Sequence[gluon.Parameter]) -> None:
+        """First workers tell each other which rows they have, then those that some worker has."""
+        own = [_rows(each) for each in parameters]
+        marks = [_marks(each, ids) for each, ids in zip(parameters, own)]
+        ends = np.cumsum([len(each) for each in marks])[:-1]
+        counts = np.split(self._workers.sum_numbers(np.concatenate(marks)), ends)
+        met = [np.flatnonzero(each) for each in counts]
         parts = [
             _spread(each.list_grad()[0], np.searchsorted(union, ids), padded(len(union)))
             for each, ids, union in zip(parameters, own, met)

@@ -93,7 +93,7 @@ def test_two_workers_train_as_one_process_with_their_minibatches(tmp_path, spars
     assert alone.shape[1] > 300 and np.abs(alone).max() > 0.1
 
 
-ADD = """
+ADD = r"""
 import os
 import mxnet as mx
 import numpy as np
@@ -126,7 +126,7 @@ def test_sums_over_three_workers(servers, name):
     assert sorted(done.stdout.splitlines()) == [f'Workers(rank={i}, size=3)' for i in range(3)]
 
 
-ENDLESS = """
+ENDLESS = r"""
 import os, sys, time
 import numpy as np
 from gluon_edbatch.distributed import connect
