@@ -110,6 +110,18 @@ def test_an_epoch_goes_on_with_as_many_workers(data, tmp_path, stop_at):
     assert 'Traceback' not in done.stderr and 'ended with status 1: the job ends' in done.stderr
 
 
+EXAMPLES = sorted(path.parent.name for path in (ROOT / 'example').glob('*/train.py'))
+
+
+@pytest.mark.slow  # all of them
+@pytest.mark.parametrize('name', [*(f'{each}/train' for each in EXAMPLES), 'torchfold/mnist_train'])
+def test_every_example_trains_on_two_workers(name):
+    program = [sys.executable, ROOT / f'example/{name}.py', '--epochs', 1, '--kvstore', 'dist_sync']
+    done = run_job('-n', 2, '-s', 1, *program)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count('epoch ') >= 1
+
+
 def test_dist_sync_without_a_job_is_an_error(data, capsys, monkeypatch):
     monkeypatch.delenv('DMLC_ROLE', raising=False)
     assert main(['--data', data, '--kvstore', 'dist_sync']) == 1
