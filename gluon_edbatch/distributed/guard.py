@@ -42,7 +42,8 @@ def _start(spec: Dict[str, Any]) -> subprocess.Popen:
         with contextlib.suppress(OSError, AttributeError):  # Linux only
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if spec['processors']:
-            os.sched_setaffinity(0, spec['processors'])
+            own = sorted(os.sched_getaffinity(0))
+            os.sched_setaffinity(0, {own[i % len(own)] for i in spec['processors']})
 
     try:
         return subprocess.Popen(

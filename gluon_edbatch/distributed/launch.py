@@ -154,13 +154,13 @@ class Job:
         self._processes.append(Process(role, index, host, guard, spec))
 
     def _processors(self, role: str, index: int) -> List[int]:
-        """Those that a worker is kept to; workers of one machine have different ones, if it has
-        enough."""
+        """Which of its machine's a worker is kept to, counted from 0 and then over again; workers
+        of one machine have different ones, if it has enough."""
         count = self._options.cpus
         if role != 'worker' or count is None:
             return []
         place = index // len(self._hosts)
-        return [(place * count + i) % (os.cpu_count() or 1) for i in range(count)]
+        return [place * count + i for i in range(count)]
 
     def _passed(self) -> Dict[str, str]:
         names = [*self._options.env, *(name for name in os.environ if name.startswith(_PASSED))]

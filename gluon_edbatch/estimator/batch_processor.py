@@ -28,7 +28,7 @@ class BatchProcessor(gluon_estimator.BatchProcessor):
         ``(data, label)`` of a sample; by default a sample is such a pair. `data` is what the
         network is called with, `label` a number or an array, (r, ...) for a network that gives r
         rows of a sample.
-    scheduler : str or Scheduler
+    scheduler, timing
         As of `gluon_edbatch.batching`.
 
     Examples
@@ -43,10 +43,11 @@ class BatchProcessor(gluon_estimator.BatchProcessor):
         self,
         split: Optional[Callable[[Any], Tuple[Any, Any]]] = None,
         scheduler: Union[str, Scheduler] = DEFAULT_SCHEDULER,
+        timing: bool = False,
     ):
         super().__init__()
         self._split = split or tuple
-        self._scheduler = scheduler
+        self._scheduler, self._timing = scheduler, timing
 
     def fit_batch(self, estimator: Any, train_batch: Sequence[Any], batch_axis: int = 0) -> Outcome:
         """Forward and backward.
@@ -77,7 +78,7 @@ class BatchProcessor(gluon_estimator.BatchProcessor):
         for ctx, share in zip(estimator.context, shares):
             if share:
                 data, labels = zip(*map(self._split, share))
-                with ctx, batching(self._scheduler, ctx=ctx):
+                with ctx, batching(self._scheduler, ctx, timing=self._timing):
                     values = [net(each) for each in data]
                 predictions = concat(values)
                 rows = mx.nd.array(np.concatenate([_rows(label) for label in labels]), ctx)

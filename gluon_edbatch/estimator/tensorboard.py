@@ -3,17 +3,17 @@
 from typing import Any, Sequence
 
 import numpy as np
-from mxnet.gluon.contrib.estimator import BatchEnd, EpochEnd
+from mxnet.gluon.contrib.estimator import BatchEnd, EpochEnd, TrainEnd
 
 
-class TensorBoardHandler(BatchEnd, EpochEnd):
+class TensorBoardHandler(BatchEnd, EpochEnd, TrainEnd):
     """Writes the estimator's metrics: those of training at minibatches and epochs, those of
     validation at epochs.
 
     Parameters
     ----------
     writer : object
-        With ``add_scalar(name, value, step)``, as ``tensorboardX.SummaryWriter(directory)`` or
+        With ``add_scalar(name, value, step)`` and ``flush()``, as ``tensorboardX.SummaryWriter(directory)`` or
         PyTorch's. (MXNet's own mxboard does not import with NumPy 1.20 or later.)
     interval : int, default 50
         Minibatches between two entries of training.
@@ -37,6 +37,10 @@ class TensorBoardHandler(BatchEnd, EpochEnd):
         """Write all."""
         self._epochs += 1
         self._write('epoch', [*estimator.train_metrics, *estimator.val_metrics], self._epochs)
+
+    def train_end(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
+        """Have all of it in the file."""
+        self._writer.flush()
 
     def _write(self, what: str, metrics: Sequence[Any], step: int) -> None:
         for metric in metrics:

@@ -8,12 +8,12 @@ import sys
 import numpy as np
 import pytest
 
-from gluon_edbatch.distributed import connect
+from gluon_edbatch.distributed import connect, guard
 from gluon_edbatch.distributed.launch import Computer, read_hosts
 from gluon_edbatch.distributed.workers import padded
 from gluon_edbatch.errors import DistributedError
 from support.jobs import is_alive, processes_of, run_job, start_job
-from support.processes import HANG, run_python
+from support.processes import HANG, run_python, start
 
 STEPS = 50
 TRAIN = f"""
@@ -191,6 +191,30 @@ def test_a_worker_that_fails_ends_the_job(how, status):
     assert ('ValueError: one of two' in done.stderr) == (how == 'raise')
 
 
+def test_workers_are_kept_to_processors_of_their_own():
+    available = sorted(os.sched_getaffinity(0))
+    program = 'import os; os.write(1, f"{sorted(os.sched_getaffinity(0))}\\n".encode())'
+    command = ['-n', 2, '-s', 1, '--cpus', 1, sys.executable, '-c', program + '; 1/0']
+    with start_job(*command) as launcher:
+        kept = {launcher.stdout.readline() for _ in range(2)}
+    assert kept == {f'[{available[i % len(available)]}]\n' for i in range(2)}
+
+
+def test_a_guard_that_hears_nothing_ends_its_process(monkeypatch, capsys):
+    monkeypatch.setattr(guard, 'SILENCE', 0.0)
+    listening, speaking = os.pipe()
+    with start([sys.executable, '-c', 'import time; time.sleep(10 ** 6)']) as process:
+        assert guard._watch(process, listening) == 1
+        assert 'nothing heard of the launcher' in capsys.readouterr().err
+        monkeypatch.setattr(guard, 'SILENCE', HANG)
+        os.close(speaking)
+        assert guard._watch(process, listening) == 1
+        os.close(listening)
+        assert process.poll() is None
+        guard._end(process)
+    assert process.returncode == -signal.SIGTERM
+
+
 @pytest.mark.slow  # the launcher's patience
 def test_workers_that_never_connect_are_no_job_that_waits_forever():
     done = run_job('-n', 2, '-s', 1, sys.executable, '-c', 'print("done")')
@@ -224,6 +248,11 @@ def test_files_of_hosts(tmp_path):
     path.write_text('# none\n')
     done = run_job('-n', 1, '-H', path, 'true')
     assert done.returncode == 1 and 'names no host: write one on each line' in done.stderr
+
+
+def test_the_launcher_is_a_module_of_the_package():
+    done = run_python('-m', 'gluon_edbatch.distributed', '--help')
+    assert done.returncode == 0 and '--workers N' in done.stdout, done.stderr
 
 
 def test_what_cannot_be_started():

@@ -151,10 +151,14 @@ def test_samples_of_another_form():
 
 class Writer:
     def __init__(self):
-        self.written = []
+        self.written, self.flushed = [], False
 
     def add_scalar(self, name, value, step):
+        assert not self.flushed
         self.written.append((name, value, step))
+
+    def flush(self):
+        self.flushed = True
 
 
 def test_metrics_for_tensorboard():
@@ -168,7 +172,7 @@ def test_metrics_for_tensorboard():
     )
     minibatches = [step for name, _, step in writer.written if name.startswith('minibatch/')]
     epochs = [(name, step) for name, _, step in writer.written if name.startswith('epoch/')]
-    assert minibatches == [2, 4, 6, 8, 10]
+    assert writer.flushed and minibatches == [2, 4, 6, 8, 10]
     assert ('epoch/validation accuracy', 2) in epochs and len(epochs) == 4
     assert all(0 <= value < 10 for _, value, _ in writer.written)
 
