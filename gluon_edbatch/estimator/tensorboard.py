@@ -13,8 +13,8 @@ class TensorBoardHandler(BatchEnd, EpochEnd, TrainEnd):
     Parameters
     ----------
     writer : object
-        With ``add_scalar(name, value, step)`` and ``flush()``, as ``tensorboardX.SummaryWriter(directory)`` or
-        PyTorch's. (MXNet's own mxboard does not import with NumPy 1.20 or later.)
+        With ``add_scalar(name, value, step)`` and ``flush()``: tensorboardX's, or PyTorch's,
+        ``SummaryWriter(directory)``.
     interval : int, default 50
         Minibatches between two entries of training.
     priority : float, default inf
