@@ -5,7 +5,7 @@ from .mx.require import require_mxnet
 
 require_mxnet()
 
-from . import rnn, serving
+from . import data, distributed, estimator, rnn, serving
 from .api import nd
 from .api.concurrent import run_concurrently, value
 from .api.export import export_cells
@@ -17,6 +17,7 @@ from .errors import (
     BatchError,
     BundleError,
     DeadlineError,
+    DistributedError,
     EdbError,
     EngineClosedError,
     FolderError,
@@ -73,6 +74,7 @@ __all__ = [
     'CompileOptions',
     'DeadlineError',
     'DepthScheduler',
+    'DistributedError',
     'EdbError',
     'EngineClosedError',
     'Explanation',
@@ -103,7 +105,10 @@ __all__ = [
     'compile_options',
     'compile_program',
     'concat',
+    'data',
+    'distributed',
     'each',
+    'estimator',
     'export_cells',
     'fold_unroll',
     'forward',

@@ -85,3 +85,7 @@ class DeadlineError(EdbError, TimeoutError):
 
 class FolderError(EdbError, ValueError):
     """A folder is none that can be served; the message names it and says what is wrong."""
+
+
+class DistributedError(EdbError, RuntimeError):
+    """A job of several workers cannot go on, or not begin; the message says what to do instead."""

@@ -14,7 +14,7 @@ import os
 import tempfile
 import zipfile
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple
+from typing import Any, Dict, List, NamedTuple, Optional
 
 import mxnet as mx
 import numpy as np
@@ -23,6 +23,7 @@ from mxnet import gluon
 __all__ = [
     'Checkpoint',
     'CheckpointError',
+    'Place',
     'load',
     'parameter_arrays',
     'restore_trainer',
@@ -39,11 +40,19 @@ class CheckpointError(ValueError):
     """A checkpoint is missing, damaged, or of another program or model."""
 
 
+class Place(NamedTuple):
+    """How far an epoch was."""
+
+    steps: int  # minibatches that are done
+    workers: int  # that divided them
+    loss: float  # summed over samples
+
+
 class Checkpoint(NamedTuple):
     """All that a run needs to go on as if it had not stopped.
 
     There is no state of a random number generator: each epoch draws from generators seeded with
-    ``options['seed']`` and the epoch's number.
+    ``options['seed']`` and the epoch's number; after a checkpoint within it, with the place, too.
     """
 
     task: str  # name of the example
@@ -54,6 +63,7 @@ class Checkpoint(NamedTuple):
     best_epoch: int
     best_parameters: Dict[str, np.ndarray]
     trainer: bytes
+    place: Optional[Place] = None  # if it was written within an epoch
 
 
 def save(path, checkpoint: Checkpoint) -> None:
@@ -174,7 +184,10 @@ def _read_archive(path: Path, archive: zipfile.ZipFile) -> Checkpoint:
         group, _, name = member.partition('/')
         if group in arrays:
             arrays[group][name[: -len('.npy')]] = np.load(io.BytesIO(array), allow_pickle=False)
-    return Checkpoint(trainer=contents['trainer'], **arrays, **fields)
+    place = fields.pop('place', None)
+    return Checkpoint(
+        trainer=contents['trainer'], place=place and Place(*place), **arrays, **fields
+    )
 
 
 def _compare(path: Path, checksums: Dict[str, str], contents: Dict[str, bytes]) -> None:

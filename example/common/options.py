@@ -13,6 +13,7 @@ from .errors import DataError, OptionError
 from .task import Task
 
 __all__ = [
+    'add_kvstore',
     'add_size',
     'nonnegative_float',
     'parse',
@@ -49,6 +50,17 @@ def parse(
 def add_size(group, name: str, default: int, metavar: str, text: str) -> None:
     """Add an option that is a whole number of one or more."""
     group.add_argument(name, type=positive_int, default=default, metavar=metavar, help=text)
+
+
+def add_kvstore(group) -> None:
+    """Add the option for training on several workers."""
+    group.add_argument(
+        '--kvstore',
+        choices=('device', 'dist_sync', 'dist_device_sync'),
+        default='device',
+        help='dist_sync trains with all workers that scripts/launch.sh started; --batch-size is '
+        "each worker's",
+    )
 
 
 def saved_options(task: Type[Task], options: argparse.Namespace) -> dict:
@@ -219,7 +231,20 @@ def _add_run_options(group, units: str) -> None:
         group, '--eval-batch-size', 256, 'N', f'{units} in a minibatch where nothing is trained'
     )
     group.add_argument('--checkpoint', metavar='FILE', help='written after every epoch')
+    group.add_argument(
+        '--checkpoint-steps',
+        type=positive_int,
+        metavar='N',
+        help='write --checkpoint after every N minibatches, too',
+    )
     group.add_argument('--resume', action='store_true', help='go on from --checkpoint')
+    add_kvstore(group)
+    group.add_argument(
+        '--shards',
+        choices=('balanced', 'random'),
+        default='balanced',
+        help='how workers divide the samples of a minibatch: by what they cost, or by chance',
+    )
     text = 'minibatches between updates of the loss in the progress bar'
     add_size(group, '--log-interval', 20, 'N', text)
 

@@ -1,11 +1,17 @@
 """A task as a program: exit status, final table, and errors in one line."""
 
+import argparse
+import contextlib
+import os
 import sys
-from typing import Optional, Sequence, Type
+from typing import Iterator, Optional, Sequence, Type
 
 import mxnet as mx
 
-from .checkpoint import CheckpointError
+from gluon_edbatch.distributed import Workers, connect
+from gluon_edbatch.errors import DistributedError
+
+from .checkpoint import Checkpoint, CheckpointError
 from .errors import DataError, OptionError
 from .options import parse
 from .run import Run
@@ -13,13 +19,30 @@ from .task import Task
 
 __all__ = ['run_program']
 
+_TOLD = (DataError, OptionError, CheckpointError, DistributedError, OSError, FloatingPointError)
+
 
 def run_program(task: Type[Task], arguments: Optional[Sequence[str]] = None) -> int:
     """Train or evaluate as the command line says; gives the exit status."""
-    run = None
     try:
         options, found = parse(task, arguments)
-        run = Run(task, options, found)
+        with connect(options.kvstore) as workers:
+            with _first_speaks(workers):
+                status = _run(task, options, found, workers)
+            if status:
+                workers.fail(status)  # the others wait for it, and it cannot wait for them
+            mx.nd.waitall()  # nothing may be under way when Python ends
+            return status
+    except _TOLD as error:
+        return _tell(error)
+
+
+def _run(
+    task: Type[Task], options: argparse.Namespace, found: Optional[Checkpoint], workers: Workers
+) -> int:
+    run = None
+    try:
+        run = Run(task, options, found, workers)
         print(_describe(run), flush=True)
         if options.mode == 'train':
             run.train()
@@ -28,17 +51,29 @@ def run_program(task: Type[Task], arguments: Optional[Sequence[str]] = None) -> 
             print(run.scope.report() if run.scope else 'nothing was batched: no report')
         if options.explain:
             print(run.scope.explain() if run.scope else 'nothing was batched: no explanation')
-        for line in run.task.conclude(run.net):
+        for line in run.task.conclude(run.net) if workers.rank == 0 else ():
             print(line, flush=True)
-    except (DataError, OptionError, CheckpointError, OSError, FloatingPointError) as error:
-        print(f'train.py: {error}', file=sys.stderr)
-        return 1
+    except _TOLD as error:
+        return _tell(error)
     except KeyboardInterrupt:
         print(_interrupted(run), file=sys.stderr)
         return 130
-    finally:
-        mx.nd.waitall()  # nothing may be under way when Python ends
     return 0
+
+
+def _tell(error: Exception) -> int:
+    print(f'train.py: {error}', file=sys.stderr)
+    return 1
+
+
+@contextlib.contextmanager
+def _first_speaks(workers: Workers) -> Iterator[None]:
+    """Of several workers, that all say the same, one is heard."""
+    if workers.rank == 0:
+        yield
+        return
+    with open(os.devnull, 'w', encoding='utf-8') as nowhere, contextlib.redirect_stdout(nowhere):
+        yield
 
 
 def _describe(run: Run) -> str:
@@ -50,6 +85,8 @@ def _describe(run: Run) -> str:
         how = 'one by one'
     else:
         how = f'batched, scheduler {run.batching().scheduler.name}'
+    if run.workers.size > 1:
+        how += f'; {run.workers.size} workers'
     return (
         f'{task.units}: {counts}; {task.describe()}, minibatch {options.batch_size}; {how}; '
         f'on {options.ctx}'

@@ -108,6 +108,12 @@ class Task(ABC):
         values in training, too (`gluon_edbatch.run_concurrently`)."""
         return [self.loss(net, criterion, sample) for sample in samples]
 
+    def costs(self, objective: 'Objective', samples: Sequence[Any]) -> np.ndarray:
+        """What each sample costs to train on, (len(samples),), by which several workers divide
+        them. By default the calls that it records; to be overridden where its way depends on
+        values, which would have to be computed."""
+        return edb.data.recorded_calls(lambda sample: objective([sample]), samples)
+
     @abstractmethod
     def predict(self, net: gluon.Block, sample: Any) -> NDArray:
         """What the model says of one sample: (r, ...), any number of rows."""

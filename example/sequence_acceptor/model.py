@@ -23,14 +23,22 @@ class LSTMAcceptor(edb.AutoBatchMixin, gluon.Block):
         C is the number of classes.
     embed_dim, hidden_size : int
         Widths of the embedding and of the LSTM.
+    sparse_grad : bool, default True
+        Whether those gradients are.
     """
 
     def __init__(
-        self, vocab_size: int, embed_dim: int, hidden_size: int, num_classes: int, **kwargs
+        self,
+        vocab_size: int,
+        embed_dim: int,
+        hidden_size: int,
+        num_classes: int,
+        sparse_grad: bool = True,
+        **kwargs,
     ):
         super().__init__(**kwargs)
         with self.name_scope():
-            self.embed = gluon.nn.Embedding(vocab_size, embed_dim, sparse_grad=True)
+            self.embed = gluon.nn.Embedding(vocab_size, embed_dim, sparse_grad=sparse_grad)
             self.cell = gluon.rnn.LSTMCell(hidden_size, input_size=embed_dim)
             self.scores = gluon.nn.Dense(num_classes, in_units=hidden_size)
         self._begin = [np.zeros((1, hidden_size), np.float32)] * 2

@@ -12,12 +12,14 @@ from typing import Optional, Sequence
 
 import mxnet as mx
 import numpy as np
-from common.options import positive_float, positive_int
+from common.options import add_kvstore, positive_float, positive_int
 from mxnet import autograd, gluon
 from mxnet.ndarray import NDArray
 from tqdm import tqdm
 
 import gluon_edbatch as edb
+from gluon_edbatch.data import BalancedSampler
+from gluon_edbatch.distributed import Trainer, Workers, connect
 from torchfold.data import load_test, load_train
 from torchfold.mnist_forward import Sample, folded, note, samples_of
 from torchfold.model import DigitNet
@@ -41,29 +43,33 @@ class FoldedTraining:
     ----------
     options : argparse.Namespace
         The command line.
+    workers : gluon_edbatch.distributed.Workers, optional
+        Those that train together; by default this process alone.
     """
 
     grad_req = 'write'
 
-    def __init__(self, options: argparse.Namespace):
+    def __init__(self, options: argparse.Namespace, workers: Optional[Workers] = None):
+        self.workers = workers or connect()
         mx.random.seed(options.seed)
         self.net = DigitNet(options.hidden)
         self.net.initialize(mx.init.Xavier(), ctx=options.ctx)
         self.net.collect_params().setattr('grad_req', self.grad_req)
         self.loss = gluon.loss.SoftmaxCrossEntropyLoss()
-        self.trainer = gluon.Trainer(
-            self.net.collect_params(), 'adam', {'learning_rate': options.lr}
+        self.trainer = Trainer(
+            self.net.collect_params(), 'adam', {'learning_rate': options.lr}, workers=self.workers
         )
 
-    def step(self, minibatch: Sequence[Sample]) -> NDArray:
-        """One update of the parameters; gives the sum of the losses."""
+    def step(self, minibatch: Sequence[Sample], joined: int) -> NDArray:
+        """One update of the parameters; gives the sum of the losses. All workers have `joined`
+        images."""
         fold = edb.Fold()
         nodes = [note(fold, sample) for sample in minibatch]
         with autograd.record():
             scores, labels = fold.apply(self.net, [nodes, [sample.label for sample in minibatch]])
             loss = self.loss(scores, labels).sum()
         loss.backward()
-        self.trainer.step(len(minibatch))
+        self.trainer.step(joined)
         return loss
 
 
@@ -72,7 +78,7 @@ class OneByOneTraining(FoldedTraining):
 
     grad_req = 'add'
 
-    def step(self, minibatch: Sequence[Sample]) -> NDArray:
+    def step(self, minibatch: Sequence[Sample], joined: int) -> NDArray:
         """One update of the parameters; gives the sum of the losses."""
         total = 0
         for sample in minibatch:
@@ -81,7 +87,7 @@ class OneByOneTraining(FoldedTraining):
                 loss = self.loss(self.net(sample.arrays), label)
             loss.backward()
             total = total + loss
-        self.trainer.step(len(minibatch))
+        self.trainer.step(joined)
         self.net.collect_params().zero_grad()
         return total
 
@@ -103,26 +109,35 @@ def train(
     options: argparse.Namespace,
 ) -> None:
     """Train all epochs, and print what was reached after each."""
-    generator = np.random.RandomState(options.seed)
+    workers = training.workers
+    sampler = BalancedSampler(
+        len(samples),
+        options.batch_size,
+        num_workers=workers.size,
+        rank=workers.rank,
+        seed=options.seed,
+    )
     for epoch in range(1, options.epochs + 1):
-        order = generator.permutation(len(samples))
         losses, begin = [], time.perf_counter()
-        for first in tqdm(
-            range(0, len(order), options.batch_size),
+        with tqdm(
+            total=len(sampler),
             desc=f'epoch {epoch}',
             unit='minibatch',
             leave=False,
-            disable=None,
-        ):
-            minibatch = [samples[i] for i in order[first : first + options.batch_size]]
-            losses.append(training.step(minibatch))
+            disable=True if workers.rank else None,
+        ) as bar:
+            for indices, joined in zip(sampler.epoch(epoch), sampler.joined_sizes):
+                losses.append(training.step([samples[i] for i in indices], joined))
+                bar.update()
         total = sum(float(loss.asscalar()) for loss in losses)
+        total = float(workers.sum_numbers(np.array([total]))[0])
         speed = len(samples) / (time.perf_counter() - begin)
-        print(
-            f'epoch {epoch}  loss {total / len(samples):.4f}  test accuracy '
-            f'{accuracy(training.net, test):.4f}  {speed:.0f} images/s',
-            flush=True,
-        )
+        if workers.rank == 0:
+            print(
+                f'epoch {epoch}  loss {total / len(samples):.4f}  test accuracy '
+                f'{accuracy(training.net, test):.4f}  {speed:.0f} images/s',
+                flush=True,
+            )
 
 
 def compare(samples: Sequence[Sample], options: argparse.Namespace) -> None:
@@ -133,7 +148,7 @@ def compare(samples: Sequence[Sample], options: argparse.Namespace) -> None:
     ]
 
     def steps(training: FoldedTraining):
-        return lambda: [training.step(minibatch) for minibatch in minibatches]
+        return lambda: [training.step(minibatch, len(minibatch)) for minibatch in minibatches]
 
     print(
         report(
@@ -154,14 +169,17 @@ def program(options: argparse.Namespace) -> None:
     """Time both ways to train, then train one way."""
     samples = samples_of(load_train(options.data), options.ctx)
     test = samples_of(load_test(options.data), options.ctx)
-    print(
-        f'{len(samples)} training and {len(test)} test images, minibatches of {options.batch_size}',
-        flush=True,
-    )
-    compare(samples, options)
-    train(
-        (OneByOneTraining if options.unbatched else FoldedTraining)(options), samples, test, options
-    )
+    with connect(options.kvstore) as workers:
+        if workers.rank == 0:
+            print(
+                f'{len(samples)} training and {len(test)} test images, minibatches of '
+                f'{options.batch_size}',
+                flush=True,
+            )
+        if workers.size == 1:
+            compare(samples, options)
+        way = OneByOneTraining if options.unbatched else FoldedTraining
+        train(way(options, workers), samples, test, options)
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
@@ -176,6 +194,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         help='passes over the training images',
     )
     parser.add_argument('--lr', type=positive_float, default=3e-3, help='learning rate of Adam')
+    add_kvstore(parser)
     parser.add_argument(
         '--unbatched',
         action='store_true',

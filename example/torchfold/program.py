@@ -12,6 +12,8 @@ from common.errors import DataError
 from common.options import parse_context, positive_int, seed_number
 from mxnet.ndarray import NDArray
 
+from gluon_edbatch.errors import DistributedError
+
 from .data import LAYOUT
 
 __all__ = ['add_data_options', 'difference', 'make_parser', 'report', 'run', 'seconds_in_turns']
@@ -65,7 +67,7 @@ def run(
     mx.random.seed(options.seed)
     try:
         program(options)
-    except DataError as error:
+    except (DataError, DistributedError) as error:
         print(f'{parser.prog}: {error}', file=sys.stderr)
         return 1
     except KeyboardInterrupt:

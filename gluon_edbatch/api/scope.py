@@ -52,7 +52,8 @@ class batching:
         Which optimisations are on. By default all, or what `gluon_edbatch.compile_options` says
         around it.
     timing : bool, default False
-        Whether to measure how long the calls of each line take to evaluate, which `explain` tells.
+        Whether to measure how long the calls of each line take to evaluate, which `explain` tells,
+        and to name them in what MXNet's profiler writes, if it runs (domain ``gluon_edbatch``).
         Evaluations take longer then, as Python waits for MXNet's engine.
 
     Examples
@@ -246,3 +247,8 @@ class recording(batching):
     """A scope that records, whatever was measured."""
 
     _only_records = True
+
+    @property
+    def calls_recorded(self) -> int:
+        """How many, so far."""
+        return 0 if self._recorded is None else len(self._recorded.node_forms)

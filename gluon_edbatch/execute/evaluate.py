@@ -18,6 +18,7 @@ from ..graph.graph import Graph
 from ..graph.row_order import arrange
 from ..mx.modes import modes
 from ..mx.pace import under_way, wait_for_engine
+from ..mx.profile import span
 from ..plan.layout import make_plan
 from ..plan.plan import Batch, Plan, Traits
 from ..plan.recurring import Planned
@@ -304,10 +305,14 @@ def _last_row(plan: Plan, arenas: List[Union[Arena, EagerArena]]) -> NDArray:
     return raw._slice(0, 1).copy()
 
 
-def _timed(machine: Machine, first: int, run: Callable[[], None]) -> None:
+def _timed(machine: Machine, first: int, last: int, run: Callable[[], None]) -> None:
     if machine.clock is None:
         run()
-    else:
+        return
+    batches = machine.plan.batches_between(first, last)
+    names = dict.fromkeys(str(batch.node_type) for batch in batches)
+    calls = sum([len(batch.nodes) for batch in batches])
+    with span(f'{calls} calls in {len(batches)} batches: {", ".join(names)}'):
         machine.clock.run(first, run)
 
 
@@ -315,7 +320,7 @@ def _run_eager(machine, recording, arenas, batches: List[Batch], calls) -> None:
     eager = EagerCalls(recording, machine.plan, arenas, batches)
     for number, batch in enumerate(batches, machine.plan.size - len(batches)):
         try:
-            _timed(machine, number, partial(eager.run, batch))
+            _timed(machine, number, number + 1, partial(eager.run, batch))
         except EdbError:
             raise
         except Exception as error:
@@ -334,7 +339,7 @@ def _run_call(running: CallsAtOnce, position: int, calls: Calls, recording: Reco
 
 def _run_step(machine, step, calls, recording) -> None:
     try:
-        _timed(machine, step.first, partial(step.run, machine))
+        _timed(machine, step.first, step.last, partial(step.run, machine))
         for number in step.unproved:
             (batch,) = machine.plan.batches_between(number, number + 1)
             if needs_verification(batch.node_type):

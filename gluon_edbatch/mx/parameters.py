@@ -24,3 +24,14 @@ def contexts(block: gluon.Block) -> Iterator[List[mx.Context]]:
 def context_of(block: object) -> Optional[mx.Context]:
     """Where the first of a block's parameters is, if it has any, and is a block."""
     return next(contexts(block), [None])[0] if isinstance(block, gluon.Block) else None
+
+
+def has_new_gradient(parameter: gluon.Parameter) -> bool:
+    """Whether backward has written its gradient since it was last updated."""
+    return any(array._fresh_grad for array in arrays_of(parameter))
+
+
+def note_new_gradient(parameter: gluon.Parameter) -> None:
+    """Have the next update take its gradient for new."""
+    for array in arrays_of(parameter):
+        array._fresh_grad = True

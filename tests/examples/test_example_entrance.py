@@ -9,7 +9,9 @@ from common.samples import Writer, different, write_files
 from support import processes
 
 EXAMPLES = processes.ROOT / 'example'
-STEMS = 'train page powers trees mnist_forward mnist_train make_sample make_served'.split()
+STEMS = (
+    'train page powers trees mnist_forward mnist_train make_sample make_served estimator'
+).split()
 PROGRAMS = sorted(
     str(path.relative_to(EXAMPLES).with_suffix(''))
     for path in EXAMPLES.glob('*/*.py')

@@ -83,7 +83,7 @@ def test_both_ways_train_to_the_same_numbers():
         training = kind(options)
         losses.append(
             [
-                float(training.step(samples[i : i + 8]).asscalar())
+                float(training.step(samples[i : i + 8], 8).asscalar())
                 for _ in range(3)
                 for i in (0, 8, 16)
             ]

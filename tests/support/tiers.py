@@ -6,6 +6,7 @@ few programs, as importing MXNet takes longer than most tests.
 
 FAST = {
     'recording': 'lazy_array recorded_operators operators blocks errors side_effects scope_order',
+    'sampling': 'sampler',
     'scheduling': 'graph schedule fsm damaged_policies pq_tree',
     'planning': 'plan alignment row_layout pool host',
     'compiling': 'passes lift segments rowwise ops hoisting horizontal compile_options shared',

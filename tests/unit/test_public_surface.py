@@ -6,7 +6,7 @@ import types
 import pytest
 
 import gluon_edbatch as edb
-from gluon_edbatch import rnn, schedule, testing, visualize
+from gluon_edbatch import data, distributed, estimator, rnn, schedule, testing, visualize
 from gluon_edbatch.report import counters as report
 
 PUBLIC = {
@@ -22,6 +22,7 @@ PUBLIC = {
         'CompileOptions',
         'DeadlineError',
         'DepthScheduler',
+        'DistributedError',
         'EdbError',
         'EngineClosedError',
         'Explanation',
@@ -52,7 +53,10 @@ PUBLIC = {
         'compile_options',
         'compile_program',
         'concat',
+        'data',
+        'distributed',
         'each',
+        'estimator',
         'export_cells',
         'fold_unroll',
         'forward',
@@ -99,6 +103,9 @@ PUBLIC = {
         'learn_policy',
         'lower_bound',
     ],
+    data: ['BalancedSampler', 'as_list', 'idle_share', 'recorded_calls'],
+    estimator: ['BatchProcessor', 'TensorBoardHandler'],
+    distributed: ['Trainer', 'Workers', 'connect'],
     visualize: ['explanation', 'program', 'schedule'],
     testing: ['assert_matches_eager', 'check_schedule', 'check_scheduler'],
 }
@@ -154,6 +161,7 @@ def test_errors():
     for error, base in [
         (edb.RecordError, ValueError),
         (edb.BatchError, RuntimeError),
+        (edb.DistributedError, RuntimeError),
         (edb.RowDependenceError, ValueError),
         (edb.SampleError, RuntimeError),
         (edb.StaleValueError, RuntimeError),

@@ -1,0 +1,36 @@
+"""What a sample costs, before it is trained on."""
+
+from typing import Any, Callable, Sequence
+
+import numpy as np
+
+from ..api.scope import recording
+
+_TOGETHER = 64  # samples of a scope: what it keeps is small, and no scope is begun for each
+
+
+def recorded_calls(net: Callable[[Any], Any], samples: Sequence[Any]) -> np.ndarray:
+    """How many calls each sample records; nothing is computed.
+
+    Parameters
+    ----------
+    net : callable
+        The model, or anything that calls blocks of a sample, as loss functions do. If it looks at
+        values, it has to be evaluated, and takes as long as that.
+    samples : sequence
+
+    Returns
+    -------
+    numpy.ndarray
+        (len(samples),) float64, the costs of `BalancedSampler`.
+    """
+    costs = np.zeros(len(samples))
+    for begin in range(0, len(samples), _TOGETHER):
+        scope = recording()
+        with scope:
+            before = 0
+            for i, sample in enumerate(samples[begin : begin + _TOGETHER], begin):
+                net(sample)
+                after = scope.calls_recorded
+                costs[i], before = after - before, after
+    return costs

@@ -1,0 +1,193 @@
+"""Which samples each worker has in each step."""
+
+import heapq
+from typing import List, Optional, Sequence, Union, overload
+
+import numpy as np
+
+
+class BalancedSampler:
+    r"""Minibatches of nearly equal cost, equally many for each of several workers.
+
+    In a step of synchronous training all wait for the slowest worker, and one that has a minibatch
+    more than the others waits forever. So the samples of a step are drawn for all workers together,
+    as one process would draw them, and then dealt out, the costly ones first, each to the worker
+    that has the least to do and may still take one.
+
+    All is a function of the arguments and the number of the epoch: workers need not agree about
+    anything, and training goes on from any step.
+
+    Parameters
+    ----------
+    costs : sequence of float, or int
+        What each sample costs, in any unit (`recorded_calls` counts calls); or how many samples
+        there are, which then cost the same.
+    batch_size : int
+        Samples of a worker in a step; one more where a rest of fewer samples than workers is taken
+        in, fewer in the last step.
+    num_workers, rank : int, default 1 and 0
+        How many workers there are, and which of them this one is.
+    shuffle : bool, default True
+        Whether each epoch has another order.
+    bucket_steps : int, default 1
+        Samples of so many steps are sorted by cost before they are divided among these, and the
+        steps shuffled: the samples of a step then cost alike. 1 sorts nothing, so that a step has
+        samples by chance.
+    seed : int, default 0
+
+    Raises
+    ------
+    ValueError
+        There are fewer samples than workers, or an argument is out of range.
+
+    Examples
+    --------
+    >>> sampler = BalancedSampler([3, 1, 2, 5, 1, 4], 1, num_workers=2, rank=0)
+    >>> for minibatch in sampler.epoch(1):      # lists of indices
+    ...     train([samples[i] for i in minibatch])
+    >>> rest = sampler.epoch(1)[2:]             # where it was interrupted after 2 steps
+    >>> loader = gluon.data.DataLoader(dataset, batch_sampler=sampler.epoch(1), ...)
+    """
+
+    def __init__(
+        self,
+        costs: Union[int, Sequence[float]],
+        batch_size: int,
+        *,
+        num_workers: int = 1,
+        rank: int = 0,
+        shuffle: bool = True,
+        bucket_steps: int = 1,
+        seed: int = 0,
+    ):
+        self.costs = np.ones(costs) if isinstance(costs, int) else np.asarray(costs, np.float64)
+        self.num_workers, self.rank = num_workers, rank
+        self.shuffle, self.seed, self.bucket_steps = shuffle, seed, bucket_steps
+        if min(batch_size, num_workers, bucket_steps) < 1 or not 0 <= rank < num_workers:
+            raise ValueError(
+                f'batch_size={batch_size}, num_workers={num_workers}, bucket_steps={bucket_steps} '
+                f'and rank={rank}: the first three are 1 or more, and a rank is below the workers'
+            )
+        if not np.isfinite(self.costs).all() or (self.costs < 0).any():
+            raise ValueError('a cost is a finite number of 0 or more')
+        if len(self.costs) < num_workers:
+            raise ValueError(
+                f'{len(self.costs)} samples for {num_workers} workers: each needs one at least'
+            )
+        self._ends = _ends(len(self.costs), batch_size * num_workers, num_workers)
+
+    def __len__(self) -> int:
+        """Steps of an epoch, for every worker."""
+        return len(self._ends)
+
+    @property
+    def joined_sizes(self) -> List[int]:
+        """Samples of all workers in each step of an epoch: what a sum of losses is divided by."""
+        return np.diff([0, *self._ends]).tolist()
+
+    def epoch(self, number: int) -> 'EpochOfMinibatches':
+        """The minibatches of this worker in an epoch."""
+        return EpochOfMinibatches(self, self._joined(number))
+
+    def deal(self, joined: np.ndarray) -> List[List[int]]:
+        """The samples of a step, dealt out to all workers.
+
+        Parameters
+        ----------
+        joined : numpy.ndarray
+            (n,) indices; n is the number of workers or more.
+
+        Returns
+        -------
+        list of list of int
+            For each worker n / workers of them, rounded up or down, in the order of `joined`.
+        """
+        least, more = divmod(len(joined), self.num_workers)
+        hands: List[List[int]] = [[] for _ in range(self.num_workers)]
+        loads = [(0.0, worker) for worker in range(self.num_workers)]
+        costs = self.costs[joined]
+        for place in np.argsort(-costs, kind='stable').tolist():
+            load, worker = heapq.heappop(loads)
+            while len(hands[worker]) == least and not more:  # it may take no more
+                load, worker = heapq.heappop(loads)
+            more -= len(hands[worker]) == least
+            hands[worker].append(place)
+            if len(hands[worker]) <= least:
+                heapq.heappush(loads, (load + costs[place], worker))
+        return [joined[sorted(hand)].tolist() for hand in hands]
+
+    def _joined(self, epoch: int) -> List[np.ndarray]:
+        """The samples of each step, of all workers together."""
+        count = len(self.costs)
+        random = np.random.RandomState([self.seed, epoch])
+        order = random.permutation(count) if self.shuffle else np.arange(count)
+        steps = np.split(order, self._ends[:-1])
+        if self.bucket_steps == 1:
+            return steps
+        bucketed: List[np.ndarray] = []
+        for begin in range(0, len(steps), self.bucket_steps):
+            bucket = steps[begin : begin + self.bucket_steps]
+            samples = np.concatenate(bucket)
+            samples = samples[np.argsort(self.costs[samples], kind='stable')]
+            cut = np.split(samples, np.cumsum([len(step) for step in bucket])[:-1])
+            # Steps of one size change places: what a step is divided by stays what it is.
+            places = [i for i, step in enumerate(cut) if len(step) == len(cut[0])]
+            moved = random.permutation(places) if self.shuffle else places
+            for place, other in zip(places, [cut[i] for i in moved]):
+                cut[place] = other
+            bucketed += cut
+        return bucketed
+
+
+class EpochOfMinibatches(Sequence[List[int]]):
+    """Minibatches of one worker, as lists of indices; a slice leaves out what is done."""
+
+    def __init__(self, sampler: BalancedSampler, steps: Sequence[np.ndarray]):
+        self._sampler = sampler
+        self._steps = steps
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+    @overload
+    def __getitem__(self, index: int) -> List[int]: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> 'EpochOfMinibatches': ...
+
+    def __getitem__(self, index: Union[int, slice]) -> Union[List[int], 'EpochOfMinibatches']:
+        if isinstance(index, slice):
+            return EpochOfMinibatches(self._sampler, self._steps[index])
+        if self._sampler.num_workers == 1:
+            return self._steps[index].tolist()
+        return self._sampler.deal(self._steps[index])[self._sampler.rank]
+
+
+def _ends(count: int, joined: int, workers: int) -> List[int]:
+    """Where each step ends among all samples; every worker has one at least in the last."""
+    ends = list(range(joined, count, joined))
+    if ends and count - ends[-1] < workers:
+        ends.pop()
+    return [*ends, count]
+
+
+def idle_share(
+    sampler: BalancedSampler, epochs: Sequence[int] = (0,), costs: Optional[np.ndarray] = None
+) -> float:
+    """The share of their time that workers would wait for the slowest of each step.
+
+    Parameters
+    ----------
+    sampler : BalancedSampler
+    epochs : sequence of int
+    costs : numpy.ndarray, optional
+        By which to judge, if not by those that the sampler went by.
+    """
+    costs = sampler.costs if costs is None else costs
+    worked = waited = 0.0
+    for epoch in epochs:
+        for joined in sampler._joined(epoch):
+            loads = [costs[hand].sum() for hand in sampler.deal(joined)]
+            worked += sum(loads)
+            waited += max(loads) * len(loads) - sum(loads)
+    return waited / (worked + waited)

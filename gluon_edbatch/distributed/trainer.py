@@ -1,0 +1,157 @@
+"""A `gluon.Trainer` whose gradients are those of all workers."""
+
+from typing import Any, List, Optional, Sequence
+
+import mxnet as mx
+import numpy as np
+from mxnet import gluon
+from mxnet.ndarray import NDArray
+
+from ..errors import DistributedError
+from ..mx.parameters import arrays_of, has_new_gradient, note_new_gradient
+from .workers import Workers, padded
+
+
+class Trainer(gluon.Trainer):
+    """Updates parameters with gradients that are added up over all workers of a job.
+
+    Servers add up, workers update: each has the same sums, and so the same parameters, optimiser
+    and states; ``lr_mult``, learning-rate schedules, `save_states` and AMP work as in one process.
+    What is left to MXNet's own distributed trainer, it does not do so: ``lr_mult`` is lost,
+    gradients of parameters that a worker's minibatch did not meet are those of an earlier one, and
+    row_sparse gradients crash the server.
+
+    Parameters
+    ----------
+    params : ParameterDict, or list of Parameter
+    optimizer : str or mxnet.optimizer.Optimizer
+    optimizer_params : dict, optional
+    workers : Workers
+        The job. The parameters of rank 0 are taken by all, now or at the first step for those
+        whose shapes are not known yet.
+
+    Notes
+    -----
+    Gradients are summed, not averaged: divide losses by the samples of *all* workers in a step, or
+    give `step` that number. Of row_sparse gradients the rows that some worker has are exchanged.
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        optimizer: Any,
+        optimizer_params: Optional[dict] = None,
+        *,
+        workers: Workers,
+    ):
+        super().__init__(params, optimizer, optimizer_params, kvstore=None)
+        self._workers = workers
+        self._unshared: List[gluon.Parameter] = list(self._params)
+        self._share()
+
+    def step(self, batch_size: int, ignore_stale_grad: bool = False) -> None:
+        """Add up gradients and update parameters; as `gluon.Trainer.step`."""
+        self.allreduce_grads(ignore_stale_grad)
+        self.update(batch_size, ignore_stale_grad)
+
+    def allreduce_grads(self, ignore_stale_grad: bool = False) -> None:
+        """Add up gradients over contexts and workers.
+
+        Parameters
+        ----------
+        ignore_stale_grad : bool, default False
+            Whether backward may have left out parameters. Then only those count that it met, on
+            whichever worker.
+        """
+        self._share()
+        parameters = [each for each in self._params if each.grad_req != 'null']
+        if self._workers.size == 1 and len(self._contexts) == 1:
+            return
+        dense = [each for each in parameters if each.list_grad()[0].stype == 'default']
+        sparse = [each for each in parameters if each.list_grad()[0].stype != 'default']
+        if sparse and len(self._contexts) > 1:
+            raise DistributedError(
+                f'parameter {sparse[0].name} has a row_sparse gradient: use one context a process'
+            )
+        if sparse:
+            self._add_up_rows(sparse)
+        if dense:
+            self._add_up_dense(dense, ignore_stale_grad)
+
+    def _share(self) -> None:
+        """Take the parameters of rank 0."""
+        ready = [each for each in self._unshared if arrays_of(each)]
+        self._unshared = [each for each in self._unshared if not arrays_of(each)]
+        if self._workers.size == 1 or not ready:
+            return
+        own = [each.list_data()[0] for each in ready]
+        if self._workers.rank:
+            own = [mx.nd.zeros_like(array) for array in own]
+        for parameter, value in zip(ready, self._workers.sum(own)):
+            parameter.set_data(value.astype(parameter.dtype))
+
+    def _add_up_dense(self, parameters: Sequence[gluon.Parameter], stale: bool) -> None:
+        """With how many workers have met each parameter, if some may be `stale`."""
+        gradients = [_local_sum(each) for each in parameters]
+        met = np.array([has_new_gradient(each) for each in parameters], np.float32)
+        if stale:
+            *sums, counts = self._workers.sum([*gradients, mx.nd.array(met)])
+            met = counts.asnumpy()
+        else:
+            sums, met = self._workers.sum(gradients), np.ones_like(met)
+        for parameter, total, count in zip(parameters, sums, met):
+            if count:
+                for gradient in parameter.list_grad():
+                    gradient[:] = total.as_in_context(gradient.context)
+                note_new_gradient(parameter)
+
+    def _add_up_rows(self, parameters: Sequence[gluon.Parameter]) -> None:
+        """First workers tell each other which rows they have, then those that some worker has."""
+        own = [_rows(each) for each in parameters]
+        marks = [_marks(each, ids) for each, ids in zip(parameters, own)]
+        ends = np.cumsum([len(each) for each in marks])[:-1]
+        counts = np.split(self._workers.sum_numbers(np.concatenate(marks)), ends)
+        met = [np.flatnonzero(each) for each in counts]
+        parts = [
+            _spread(each.list_grad()[0], np.searchsorted(union, ids), padded(len(union)))
+            for each, ids, union in zip(parameters, own, met)
+        ]
+        for parameter, union, total in zip(parameters, met, self._workers.sum(parts)):
+            if len(union):
+                gradient = parameter.list_grad()[0]
+                values = total[: len(union)].astype(gradient.dtype)
+                mx.nd.sparse.row_sparse_array(
+                    (values, mx.nd.array(union, dtype=np.int64)), shape=gradient.shape
+                ).copyto(gradient)
+                note_new_gradient(parameter)
+
+
+def _local_sum(parameter: gluon.Parameter) -> NDArray:
+    """The gradient over all contexts of this process; zeros where backward did not meet it."""
+    gradients = parameter.list_grad()
+    if not has_new_gradient(parameter):
+        return mx.nd.zeros_like(gradients[0])
+    first = gradients[0].context
+    return mx.nd.add_n(*[gradient.as_in_context(first) for gradient in gradients])
+
+
+def _rows(parameter: gluon.Parameter) -> np.ndarray:
+    """Ids of the rows that its gradient has; none where backward did not meet it."""
+    if not has_new_gradient(parameter):
+        return np.zeros(0, np.int64)
+    return parameter.list_grad()[0].indices.asnumpy()
+
+
+def _marks(parameter: gluon.Parameter, rows: np.ndarray) -> np.ndarray:
+    marks = np.zeros(parameter.shape[0], np.float32)
+    marks[rows] = 1
+    return marks
+
+
+def _spread(gradient: NDArray, places: np.ndarray, count: int) -> NDArray:
+    """Rows of a row_sparse gradient at their places among `count`, zeros between them."""
+    shape = (count, *gradient.shape[1:])
+    if not len(places):
+        return mx.nd.zeros(shape, gradient.context, dtype=gradient.dtype)
+    at = mx.nd.array(places[np.newaxis], gradient.context, dtype=np.int64)
+    return mx.nd.scatter_nd(gradient.data, at, shape=shape)

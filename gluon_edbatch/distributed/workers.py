@@ -1,0 +1,228 @@
+"""The workers of a job, and sums over all of them by way of MXNet's KVStore."""
+
+import os
+import sys
+import threading
+import traceback
+from typing import Any, Dict, Iterator, List, NamedTuple, NoReturn, Optional, Sequence, Tuple
+
+import mxnet as mx
+import numpy as np
+from mxnet.ndarray import NDArray
+
+from ..errors import DistributedError
+from ..mx import kvstore
+from .launch import RANK
+
+_SYNCHRONOUS = ('dist_sync', 'dist_device_sync')
+_ALONE = (None, 'local', 'device')
+_CONNECTING = 120.0  # seconds after which a job that does not come together is given up
+_SPLIT = 1 << 16  # numbers; larger arrays are divided among all servers
+
+
+def connect(name: Optional[str] = None) -> 'Workers':
+    """Join the other workers of the job that this process is one of.
+
+    Parameters
+    ----------
+    name : str, optional
+        ``'dist_sync'`` or ``'dist_device_sync'``, MXNet's KVStores that add up over all workers;
+        ``'local'``, ``'device'`` or None for a process alone.
+
+    Returns
+    -------
+    Workers
+        To be used in a ``with`` statement. Its normal end waits for all workers and disconnects. An
+        exception that leaves it ends the process with its traceback and status 1, as the others
+        wait for what will not come; the launcher then ends them.
+
+    Raises
+    ------
+    DistributedError
+        The name is none of these, or this process was not started as a worker.
+    """
+    if name in _ALONE:
+        return Workers(None)
+    if name not in _SYNCHRONOUS:
+        raise DistributedError(
+            f'kvstore {name!r}: write dist_sync or dist_device_sync, or device for a process alone'
+        )
+    if os.environ.get('DMLC_ROLE') != 'worker':
+        raise DistributedError(
+            f'{name} needs servers and a scheduler: start the program by '
+            '`python -m gluon_edbatch.distributed -n WORKERS -s SERVERS COMMAND`'
+        )
+    os.environ.setdefault('MXNET_KVSTORE_BIGARRAY_BOUND', str(_SPLIT))
+    alarm = threading.Timer(_CONNECTING, _give_up)
+    alarm.daemon = True
+    alarm.start()
+    try:
+        return Workers(mx.kv.create(name))
+    finally:
+        alarm.cancel()
+
+
+class _Slot(NamedTuple):
+    """A key of the KVStore, and the array that goes to the servers and comes back under it.
+
+    One array for each key: MXNet's engine then never has two requests of a worker under one key
+    under way, which the server would take for those of two workers.
+    """
+
+    key: int
+    buffer: NDArray
+
+
+class Workers:
+    """All workers of a job; all of them call the same methods in the same order.
+
+    Attributes
+    ----------
+    rank : int
+        Which of them this process is, from 0, in the launcher's order.
+    size : int
+        How many there are.
+    """
+
+    def __init__(self, store: Optional[mx.kvstore.KVStore]):
+        self._store = store
+        self._slots: Dict[Tuple[int, str], _Slot] = {}
+        self.rank: int = 0 if store is None else int(os.environ.get(RANK, store.rank))
+        self.size: int = 1 if store is None else store.num_workers
+
+    def __enter__(self) -> 'Workers':
+        return self
+
+    def __exit__(self, kind: Any, error: Optional[BaseException], trace: Any) -> None:
+        if self._store is None:
+            return
+        if error is None:
+            store, self._store = self._store, None
+            self._slots.clear()
+            kvstore.free(store, wait=True)
+        elif isinstance(error, SystemExit):
+            self.fail(error.code if isinstance(error.code, int) else 1)
+        else:
+            traceback.print_exception(kind, error, trace)
+            self.fail(1)
+
+    def __repr__(self) -> str:
+        return f'Workers(rank={self.rank}, size={self.size})'
+
+    def fail(self, status: int) -> None:
+        """End this process at once with a status, if it has others beside it.
+
+        MXNet would wait at its end for gradients that no other worker sends any more.
+        """
+        if self._store is not None:
+            _end_now(status or 1)
+
+    def barrier(self) -> None:
+        """Wait until all workers are here."""
+        if self._store is not None:
+            kvstore.barrier(self._store)
+
+    def sum(self, arrays: Sequence[NDArray]) -> List[NDArray]:
+        """Arrays added up over all workers, in one exchange for each dtype; does not wait for it.
+
+        Parameters
+        ----------
+        arrays : sequence of NDArray
+            Of equal shapes and dtypes (float16, which is added up as float32, float32 or float64)
+            on all workers, on a CPU or GPU.
+
+        Returns
+        -------
+        list of NDArray
+            Views, on the CPU, which the next call with arrays of the same total size writes to.
+        """
+        if self._store is None:
+            return list(arrays)
+        sums: List[Optional[NDArray]] = [None] * len(arrays)
+        for dtype in ('float32', 'float64'):
+            chosen = [i for i, array in enumerate(arrays) if _travels_as(array) == dtype]
+            if chosen:
+                parts = self._sum_alike([arrays[i] for i in chosen], dtype)
+                for i, part in zip(chosen, parts):
+                    sums[i] = part
+        return [each for each in sums if each is not None]
+
+    def sum_numbers(self, numbers: np.ndarray) -> np.ndarray:
+        """A NumPy array added up over all workers; waits for it.
+
+        Parameters
+        ----------
+        numbers : numpy.ndarray
+            Of one shape on all workers; float64 stays so, all else is float32.
+        """
+        if self._store is None:
+            return numbers
+        dtype = np.float64 if numbers.dtype == np.float64 else np.float32
+        (total,) = self.sum([mx.nd.array(numbers, dtype=dtype)])
+        return total.asnumpy()
+
+    def gather(self, rows: np.ndarray) -> np.ndarray:
+        """Rows of all workers, in the order of their ranks; waits for them.
+
+        Parameters
+        ----------
+        rows : numpy.ndarray
+            (n, ...), where n may differ from worker to worker, float32 or float64.
+        """
+        if self._store is None:
+            return rows
+        counts = np.zeros(self.size, np.float64)
+        counts[self.rank] = len(rows)
+        ends = np.cumsum(self.sum_numbers(counts)).astype(int)
+        joined = np.zeros((padded(ends[-1]), *rows.shape[1:]), rows.dtype)
+        joined[ends[self.rank] - len(rows) : ends[self.rank]] = rows
+        return self.sum_numbers(joined)[: ends[-1]].astype(rows.dtype)
+
+    def _sum_alike(self, arrays: Sequence[NDArray], dtype: str) -> Iterator[NDArray]:
+        slot = self._slot(sum(array.size for array in arrays), dtype)
+        begin = 0
+        for array in arrays:
+            slot.buffer[begin : begin + array.size] = array.reshape(-1)
+            begin += array.size
+        assert self._store is not None
+        self._store.pushpull(slot.key, slot.buffer, out=slot.buffer)
+        begin = 0
+        for array in arrays:
+            yield slot.buffer[begin : begin + array.size].reshape(array.shape)
+            begin += array.size
+
+    def _slot(self, size: int, dtype: str) -> _Slot:
+        """All workers ask for the same ones in the same order, so that keys agree."""
+        slot = self._slots.get((size, dtype))
+        if slot is None:
+            buffer = mx.nd.zeros(size, mx.cpu(), dtype=dtype)
+            slot = self._slots[size, dtype] = _Slot(len(self._slots), buffer)
+            assert self._store is not None
+            self._store.init(slot.key, buffer)
+        return slot
+
+
+def padded(size: int) -> int:
+    """A size, at most an eighth above: arrays of sizes that vary need few keys then."""
+    step = max(1, 1 << max(0, int(size).bit_length() - 4))
+    return max(1, -(-int(size) // step) * step)
+
+
+def _travels_as(array: NDArray) -> str:
+    return 'float64' if array.dtype == np.float64 else 'float32'
+
+
+def _give_up() -> NoReturn:
+    where = ':'.join(os.environ.get(f'DMLC_PS_ROOT_{part}', '?') for part in ('URI', 'PORT'))
+    print(
+        f'gluon_edbatch.distributed: the job did not come together within {_CONNECTING:g} s: is '
+        f'the scheduler at {where} reachable from here, and are all workers and servers started?',
+        file=sys.stderr,
+    )
+    _end_now(1)
+
+
+def _end_now(status: int) -> NoReturn:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)

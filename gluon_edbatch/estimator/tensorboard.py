@@ -1,0 +1,49 @@
+"""Metrics of an `Estimator` for TensorBoard."""
+
+from typing import Any, Sequence
+
+import numpy as np
+from mxnet.gluon.contrib.estimator import BatchEnd, EpochEnd, TrainEnd
+
+
+class TensorBoardHandler(BatchEnd, EpochEnd, TrainEnd):
+    """Writes the estimator's metrics: those of training at minibatches and epochs, those of
+    validation at epochs.
+
+    Parameters
+    ----------
+    writer : object
+        With ``add_scalar(name, value, step)`` and ``flush()``: tensorboardX's, or PyTorch's,
+        ``SummaryWriter(directory)``.
+    interval : int, default 50
+        Minibatches between two entries of training.
+    priority : float, default inf
+        After the handlers that update metrics and validate.
+    """
+
+    def __init__(self, writer: Any, interval: int = 50, priority: float = float('inf')):
+        self.priority = priority
+        self._writer = writer
+        self._interval = interval
+        self._minibatches = self._epochs = 0
+
+    def batch_end(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
+        """Write, every so many minibatches."""
+        self._minibatches += 1
+        if self._minibatches % self._interval == 0:
+            self._write('minibatch', estimator.train_metrics, self._minibatches)
+
+    def epoch_end(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
+        """Write all."""
+        self._epochs += 1
+        self._write('epoch', [*estimator.train_metrics, *estimator.val_metrics], self._epochs)
+
+    def train_end(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
+        """Have all of it in the file."""
+        self._writer.flush()
+
+    def _write(self, what: str, metrics: Sequence[Any], step: int) -> None:
+        for metric in metrics:
+            for name, value in metric.get_name_value():
+                if not np.isnan(value):  # nothing was counted, as where nothing was validated
+                    self._writer.add_scalar(f'{what}/{name}', value, step)

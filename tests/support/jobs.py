@@ -1,0 +1,49 @@
+"""Jobs of several workers that tests start, and the processes of which they are made."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import ContextManager, Dict
+
+from .processes import ROOT, run, start
+
+LAUNCHER = [sys.executable, '-I', ROOT / 'gluon_edbatch' / 'distributed' / 'launch.py']
+_PATHS = os.pathsep.join([str(ROOT), os.environ.get('PYTHONPATH', '')])
+
+
+def start_job(*arguments, cwd=None) -> ContextManager[subprocess.Popen]:
+    """A launcher that the test talks to while its job runs."""
+    return start([*LAUNCHER, *arguments], cwd, PYTHONPATH=_PATHS)
+
+
+def run_job(*arguments, cwd=None) -> subprocess.CompletedProcess:
+    """Status, output and errors of a job that runs to its end."""
+    return run([*LAUNCHER, *arguments], cwd, PYTHONPATH=_PATHS)
+
+
+def processes_of(launcher: subprocess.Popen) -> Dict[str, int]:
+    """Ids of a job's processes by role, as ``'worker 1'``; of those that still run."""
+    found = {}
+    for directory in Path('/proc').glob('[0-9]*'):
+        try:
+            parent = int((directory / 'stat').read_text().rpartition(')')[2].split()[1])
+            parent_of_guard = int(
+                Path('/proc', str(parent), 'stat').read_text().rpartition(')')[2].split()[1]
+            )
+            entries = (directory / 'environ').read_bytes().decode().split('\0')
+        except (OSError, IndexError, ValueError):  # it has ended meanwhile
+            continue
+        variables = dict(entry.partition('=')[::2] for entry in entries)
+        if parent_of_guard == launcher.pid and 'DMLC_ROLE' in variables:
+            name = f'{variables["DMLC_ROLE"]} {variables["GLUON_EDBATCH_RANK"]}'
+            found[name] = int(directory.name)
+    return found
+
+
+def is_alive(process: int) -> bool:
+    """Whether a process, not of this one's own, is there and no zombie."""
+    try:
+        return Path('/proc', str(process), 'stat').read_text().rpartition(')')[2].split()[0] != 'Z'
+    except OSError:
+        return False
