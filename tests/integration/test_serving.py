@@ -286,6 +286,27 @@ def test_what_cannot_be_in_time_is_refused_at_once():
     assert queue.refused == 4 and len(queue) == 33
 
 
+def test_an_engine_knows_how_long_requests_take(net):
+    """Each request that comes while others wait tells it; by a clock that nobody waits for."""
+    gate, others = Gate(), Gate()
+    with edb.serving.Engine(net.walk, max_batch=1) as engine:
+        first = engine.future((3, gate))
+        gate.reached.wait()
+        waiting = [engine.future((3, each)) for each in (None, others, None)]
+        gate.opened.set()
+        others.reached.wait()  # by then two are done, while others waited
+        try:
+            assert engine._expectation.seconds(5) > engine._expectation.seconds(0) > 0
+            with pytest.raises(edb.QueueFullError, match='is not to be met'):
+                engine.future((3, None), deadline=1e-9)
+            engine.future((3, None), deadline=600)
+        finally:
+            others.opened.set()
+        for each in (first, *waiting):
+            each.result()
+        assert engine.metrics().outcomes['refused'] == 1
+
+
 def test_how_long_requests_take_is_what_they_took_lately():
     expectation = Expectation()
     assert expectation.seconds(1000) == 0.0
