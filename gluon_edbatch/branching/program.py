@@ -117,15 +117,16 @@ class RunningProgram:
         self.machine.admit(np.array(numbers, np.int64), values)
         self._count += len(samples)
 
-    def step(self) -> List[Tuple[int, Any]]:
-        """Run one block; gives number and result of samples that are done.
+    def step(self, ends_first: bool = False) -> List[Tuple[int, Any]]:
+        """Run one block; gives number and result of samples that are done. With `ends_first` those
+        that only wait for their results are first (see `ProgramMachine.step`).
 
         Raises
         ------
         ProgramError, StepsError
             See `BranchingProgram`.
         """
-        done = self.machine.step()
+        done = self.machine.step(ends_first)
         if done is None:
             return []
         who, end, found = done

@@ -50,7 +50,7 @@ class ProgramRounds:
         if not len(self._running):
             return done
         try:
-            finished = self._running.step()
+            finished = self._running.step(ends_first=True)
         except Exception:  # it may be one sample's fault
             self._begin_again(done)
             return done

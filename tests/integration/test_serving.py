@@ -449,6 +449,29 @@ def test_programs():
         assert engine.metrics().outcomes['failed'] == 2
 
 
+def test_who_leaves_a_program_early_does_not_wait_for_others():
+    net = Exits()
+    net.initialize(mx.init.Normal(0.7))
+    random = np.random.RandomState(5)
+    samples = [mx.nd.array(random.uniform(-1, 1, (1, 8))) for _ in range(40)]
+    program = edb.compile_program(net, samples[0])
+    depths = [net(sample)[1] % 5 for sample in samples]  # -1, at the very end, is 4
+    order = sorted(range(40), key=depths.__getitem__)
+    assert len(set(depths)) > 2
+
+    def finished(ends_first):
+        running, found = program.running(), []
+        running.admit(range(40), samples)
+        while len(running):
+            found.append(sorted([number for number, _ in running.step(ends_first)]))
+        return [each for each in found if each]
+
+    assert len(finished(False)) < len(set(depths))
+    groups = finished(True)
+    assert [depths[group[0]] for group in groups] == sorted(set(depths))
+    assert sum(groups, []) == order
+
+
 def test_warming_up_tells_errors(net):
     engine = edb.serving.Engine(net.walk, warm_up=[(3, fail)])
     with pytest.raises(KeyError, match='this sample is bad'):
