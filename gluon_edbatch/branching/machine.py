@@ -112,6 +112,11 @@ class ProgramMachine:
             self._wait(to.block, chosen)
         return None
 
+    @property
+    def at_end(self) -> bool:
+        """Whether samples wait at a block that only tells what comes out."""
+        return not self._ends.isdisjoint(self._heap)
+
     def _next(self, ends_first: bool) -> int:
         ends = self._ends.intersection(self._heap) if ends_first else ()
         if not ends:

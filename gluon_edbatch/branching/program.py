@@ -101,6 +101,11 @@ class RunningProgram:
         """How many samples are on their way."""
         return self._count
 
+    @property
+    def at_end(self) -> bool:
+        """Whether some only wait for their results."""
+        return self.machine.at_end
+
     def admit(self, numbers: Sequence[int], samples: Sequence[Any]) -> None:
         """Let samples join, each known by a number that no other has meanwhile.
 
