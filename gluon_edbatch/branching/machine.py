@@ -59,6 +59,14 @@ class ProgramMachine:
         self._counts = counts
         self._waiting: Dict[int, List[Waiting]] = {}
         self._heap: List[int] = []
+        self._ends = frozenset(
+            [
+                number
+                for number, block in enumerate(graph.blocks)
+                if isinstance(block.end, Finish)
+                and not any([isinstance(step, RunNetwork) for step in block.steps])
+            ]
+        )
         self._steps = np.zeros(0, np.int64)
         self.latest = np.zeros(0, np.int64)
 
@@ -71,16 +79,24 @@ class ProgramMachine:
         self._steps[samples] = 0
         self._wait(0, Waiting(samples, values))
 
-    def step(self) -> Optional[Tuple[np.ndarray, Finish, List[Tuple[Any, bool]]]]:
+    def step(
+        self, ends_first: bool = False
+    ) -> Optional[Tuple[np.ndarray, Finish, List[Tuple[Any, bool]]]]:
         """Run the first block at which samples wait; what comes out, if it is their last one: each
         value, and whether it is a tensor.
+
+        Parameters
+        ----------
+        ends_first : bool
+            Whether blocks that only tell what comes out are first: whoever is there need not wait
+            for others that come there later.
 
         Raises
         ------
         StepsError
             If a sample runs more blocks than it may.
         """
-        number = heapq.heappop(self._heap)
+        number = self._next(ends_first)
         block = self._blocks[number]
         group = self._together(block, self._waiting.pop(number))
         steps, self.latest = self._steps, group.samples
@@ -95,6 +111,20 @@ class ProgramMachine:
         for to, chosen in self._ways(number, group, made):
             self._wait(to.block, chosen)
         return None
+
+    @property
+    def at_end(self) -> bool:
+        """Whether samples wait at a block that only tells what comes out."""
+        return not self._ends.isdisjoint(self._heap)
+
+    def _next(self, ends_first: bool) -> int:
+        ends = self._ends.intersection(self._heap) if ends_first else ()
+        if not ends:
+            return heapq.heappop(self._heap)
+        number = min(ends)
+        self._heap.remove(number)
+        heapq.heapify(self._heap)
+        return number
 
     def _wait(self, block: int, group: Waiting) -> None:
         if block not in self._waiting:

@@ -101,6 +101,11 @@ class RunningProgram:
         """How many samples are on their way."""
         return self._count
 
+    @property
+    def at_end(self) -> bool:
+        """Whether some only wait for their results."""
+        return self.machine.at_end
+
     def admit(self, numbers: Sequence[int], samples: Sequence[Any]) -> None:
         """Let samples join, each known by a number that no other has meanwhile.
 
@@ -117,15 +122,16 @@ class RunningProgram:
         self.machine.admit(np.array(numbers, np.int64), values)
         self._count += len(samples)
 
-    def step(self) -> List[Tuple[int, Any]]:
-        """Run one block; gives number and result of samples that are done.
+    def step(self, ends_first: bool = False) -> List[Tuple[int, Any]]:
+        """Run one block; gives number and result of samples that are done. With `ends_first` those
+        that only wait for their results are first (see `ProgramMachine.step`).
 
         Raises
         ------
         ProgramError, StepsError
             See `BranchingProgram`.
         """
-        done = self.machine.step()
+        done = self.machine.step(ends_first)
         if done is None:
             return []
         who, end, found = done

@@ -43,7 +43,7 @@ class ProgramRounds:
         return []
 
     def round(self) -> List[Request]:
-        """Run one block; gives those that are done, with result or error."""
+        """Run one block, and let those leave who are then done, with result or error."""
         done: List[Request] = []
         if self._waiting and not (self._passed_over > PASSED_OVER).any():
             self._let_join(done)
@@ -51,10 +51,12 @@ class ProgramRounds:
             return done
         try:
             finished = self._running.step()
+            self._note_run()
+            while self._running.at_end:  # in the same round, which tells how long a block takes
+                finished += self._running.step(ends_first=True)
         except Exception:  # it may be one sample's fault
             self._begin_again(done)
             return done
-        self._note_run()
         for number, result in finished:
             done.append(self._leave(number, result))
         return done

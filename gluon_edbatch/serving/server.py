@@ -12,6 +12,8 @@ from typing import Any, Dict, List, Optional
 from mlserver import MLServer, Settings
 from mlserver.cli.serve import load_settings
 
+from .work import BoundedWork, answer
+
 GRACE = 30.0  # seconds in which requests that were taken are to be done
 _PASSED_OVER = 8  # times the bytes that a body may have
 _DEEPEST = 50
@@ -33,6 +35,7 @@ class DrainingServer(MLServer):
         super().__init__(settings)
         self.failed = False
         self._stopping = False
+        self._rest_server._app.add_middleware(BoundedWork)  # of those that are there to the end
         self._rest_server._app.add_middleware(BoundedBody, max_bytes=max_bytes)
 
     async def is_ready(self) -> bool:
@@ -75,13 +78,13 @@ class BoundedBody:
             size, more = max(size, sum(map(len, body))), message.get('more_body', False)
         if size > self._max_bytes:
             await _pass_over(receive, more, _PASSED_OVER * self._max_bytes)
-            await _answer(send, 413, f'the body is longer than {self._max_bytes} bytes')
+            await answer(send, 413, f'the body is longer than {self._max_bytes} bytes')
             return
         if dict(scope['headers']).get(b'content-encoding', b'identity') != b'identity':
-            await _answer(send, 415, 'bodies are not to be compressed')
+            await answer(send, 415, 'bodies are not to be compressed')
             return
         if _is_deep(b''.join(body)):
-            await _answer(send, 422, f'the body is nested more than {_DEEPEST} levels deep')
+            await answer(send, 422, f'the body is nested more than {_DEEPEST} levels deep')
             return
         whole = [{'type': 'http.request', 'body': b''.join(body), 'more_body': False}]
 
@@ -115,12 +118,6 @@ async def _pass_over(receive: Any, more: bool, most: int) -> None:
 def _declared(scope: Any) -> int:
     length = dict(scope['headers']).get(b'content-length', b'0')
     return int(length) if length.isdigit() else 0
-
-
-async def _answer(send: Any, status: int, what: str) -> None:
-    headers = [(b'content-type', b'application/json'), (b'connection', b'close')]
-    await send({'type': 'http.response.start', 'status': status, 'headers': headers})
-    await send({'type': 'http.response.body', 'body': f'{{"error": "{what}"}}'.encode()})
 
 
 async def serve(folder: Path, settings: Dict[str, Any], max_bytes: int, ready: List[str]) -> int:

@@ -83,7 +83,10 @@ def save(figure, path: Path) -> None:
     from matplotlib import pyplot
 
     figure.tight_layout()
-    figure.savefig(path, dpi=150)
+    # White whatever the page is, and the same file from the same rows.
+    metadata = {'Date': None} if path.suffix == '.svg' else None
+    with pyplot.rc_context({'svg.hashsalt': path.name}):
+        figure.savefig(path, dpi=150, facecolor='white', metadata=metadata)
     pyplot.close(figure)
 
 

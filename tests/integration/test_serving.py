@@ -286,6 +286,27 @@ def test_what_cannot_be_in_time_is_refused_at_once():
     assert queue.refused == 4 and len(queue) == 33
 
 
+def test_an_engine_knows_how_long_requests_take(net):
+    """Each request that comes while others wait tells it; by a clock that nobody waits for."""
+    gate, others = Gate(), Gate()
+    with edb.serving.Engine(net.walk, max_batch=1) as engine:
+        first = engine.future((3, gate))
+        gate.reached.wait()
+        waiting = [engine.future((3, each)) for each in (None, others, None)]
+        gate.opened.set()
+        others.reached.wait()  # by then two are done, while others waited
+        try:
+            assert engine._expectation.seconds(5) > engine._expectation.seconds(0) > 0
+            with pytest.raises(edb.QueueFullError, match='is not to be met'):
+                engine.future((3, None), deadline=1e-9)
+            engine.future((3, None), deadline=600)
+        finally:
+            others.opened.set()
+        for each in (first, *waiting):
+            each.result()
+        assert engine.metrics().outcomes['refused'] == 1
+
+
 def test_how_long_requests_take_is_what_they_took_lately():
     expectation = Expectation()
     assert expectation.seconds(1000) == 0.0
@@ -426,6 +447,29 @@ def test_programs():
             np.testing.assert_allclose(found[0], scores.asnumpy(), rtol=1e-5, atol=1e-6)
             assert found[1] == number
         assert engine.metrics().outcomes['failed'] == 2
+
+
+def test_who_leaves_a_program_early_does_not_wait_for_others():
+    net = Exits()
+    net.initialize(mx.init.Normal(0.7))
+    random = np.random.RandomState(5)
+    samples = [mx.nd.array(random.uniform(-1, 1, (1, 8))) for _ in range(40)]
+    program = edb.compile_program(net, samples[0])
+    depths = [net(sample)[1] % 5 for sample in samples]  # -1, at the very end, is 4
+    order = sorted(range(40), key=depths.__getitem__)
+    assert len(set(depths)) > 2
+
+    def finished(ends_first):
+        running, found = program.running(), []
+        running.admit(range(40), samples)
+        while len(running):
+            found.append(sorted([number for number, _ in running.step(ends_first)]))
+        return [each for each in found if each]
+
+    assert len(finished(False)) < len(set(depths))
+    groups = finished(True)
+    assert [depths[group[0]] for group in groups] == sorted(set(depths))
+    assert [number for group in groups for number in group] == order
 
 
 def test_warming_up_tells_errors(net):

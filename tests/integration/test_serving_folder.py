@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import gluon_edbatch as edb
+from gluon_edbatch.serving import work
 from gluon_edbatch.serving.command import main, request_of
 from gluon_edbatch.serving.folder import load_folder
 from support.processes import ROOT, start
@@ -111,6 +112,52 @@ def test_no_model(folder):
     (folder / 'model.py').unlink()
     with pytest.raises(edb.FolderError, match=r'has no model\.py'):
         load_folder(folder)
+
+
+def test_more_requests_than_can_be_done_in_a_second_are_refused(monkeypatch):
+    """Of 200 requests 130 are done, ten in a second; then others come."""
+    now, waiting, sent = [0.0], [], []
+    monkeypatch.setattr(work, 'monotonic', lambda: now[0])
+
+    async def app(scope, receive, send):
+        waiting.append(asyncio.get_running_loop().create_future())
+        await waiting[-1]
+
+    async def send(message):
+        sent.append(message)
+
+    async def some(bounded, count):
+        path = '/v2/models/any/infer'
+        tasks = [
+            asyncio.ensure_future(bounded({'type': 'http', 'path': path}, None, send))
+            for _ in range(count)
+        ]
+        await asyncio.sleep(0)
+        return tasks
+
+    async def main():
+        bounded = work.BoundedWork(app)
+        tasks = await some(bounded, 200)
+        assert len(waiting) == 200 and not sent  # nothing is known yet
+        for each in waiting[:130]:
+            now[0] += 0.1
+            each.set_result(None)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        tasks += await some(bounded, 5)
+        assert [each['status'] for each in sent[::2]] == [503] * 5
+        assert b'requests are on their way' in sent[1]['body']
+        for each in waiting[130:]:
+            each.set_result(None)
+        await asyncio.gather(*tasks)
+        sent.clear()
+        tasks = await some(bounded, 3)  # few are never too many
+        assert not sent
+        for each in waiting[-3:]:
+            each.set_result(None)
+        await asyncio.gather(*tasks)
+
+    asyncio.run(main())
 
 
 @needs_mlserver

@@ -112,7 +112,8 @@ def window_latencies(
         batch = [queue.get_nowait() for _ in range(min(size, queue.qsize()))]
         results = together([samples[number % len(samples)] for number, _ in batch])
         for (_, reply), result in zip(batch, results):
-            reply.set_result(result)
+            if reply.set_running_or_notify_cancel():
+                reply.set_result(result)
         first += len(batch)
     return arrivals.latencies
 
