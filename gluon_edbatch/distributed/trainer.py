@@ -61,7 +61,7 @@ class Trainer(gluon.Trainer):
         ----------
         ignore_stale_grad : bool, default False
             Whether backward may have left out parameters. Then only those count that it met, on
-            whichever worker.
+            whichever worker. Otherwise `update` raises a `UserWarning` for them, as Gluon does.
         """
         self._share()
         parameters = [each for each in self._params if each.grad_req != 'null']
@@ -74,7 +74,7 @@ class Trainer(gluon.Trainer):
                 f'parameter {sparse[0].name} has a row_sparse gradient: use one context a process'
             )
         if sparse:
-            self._add_up_rows(sparse)
+            self._add_up_rows(sparse, ignore_stale_grad)
         if dense:
             self._add_up_dense(dense, ignore_stale_grad)
 
@@ -103,9 +103,10 @@ class Trainer(gluon.Trainer):
             if count:
                 for gradient in parameter.list_grad():
                     gradient[:] = total.as_in_context(gradient.context)
-                note_new_gradient(parameter)
+                if stale:  # else Gluon tells of those that backward has left out here
+                    note_new_gradient(parameter)
 
-    def _add_up_rows(self, parameters: Sequence[gluon.Parameter]) -> None:
+    def _add_up_rows(self, parameters: Sequence[gluon.Parameter], stale: bool) -> None:
         """First workers tell each other which rows they have, then those that some worker has."""
         own = [_rows(each) for each in parameters]
         marks = [_marks(each, ids) for each, ids in zip(parameters, own)]
@@ -123,7 +124,8 @@ class Trainer(gluon.Trainer):
                 mx.nd.sparse.row_sparse_array(
                     (values, mx.nd.array(union, dtype=np.int64)), shape=gradient.shape
                 ).copyto(gradient)
-                note_new_gradient(parameter)
+                if stale:
+                    note_new_gradient(parameter)
 
 
 def _local_sum(parameter: gluon.Parameter) -> NDArray:

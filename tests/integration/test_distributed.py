@@ -160,6 +160,33 @@ def assert_gone(processes):
         assert not is_alive(process)
 
 
+UNMET = """
+import mxnet as mx
+from mxnet import autograd, gluon
+from gluon_edbatch.distributed import Trainer, connect
+
+with connect('dist_sync') as workers:
+    nets = [gluon.nn.Dense(2, in_units=2, prefix=name) for name in ('always_', 'once_')]
+    parameters = gluon.ParameterDict()
+    for net in nets:
+        net.initialize()
+        parameters.update(net.collect_params())
+    trainer = Trainer(parameters, 'sgd', workers=workers)
+    with autograd.record():
+        losses = [net(mx.nd.ones((1, 2))) for net in nets[: 2 - workers.rank]]
+    autograd.backward(losses)
+    trainer.step(1)
+"""
+
+
+def test_a_parameter_that_one_worker_has_not_met_is_told():
+    done = run_job('-n', 2, '-s', 1, sys.executable, '-c', UNMET)
+    assert done.returncode == 1 and 'Gradient of Parameter `once_' in done.stderr
+    assert 'has not been updated by backward' in done.stderr
+    done = run_job('-n', 2, '-s', 1, sys.executable, '-c', UNMET.replace('step(1', 'step(1, True'))
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize('role', ['worker 1', 'server 0', 'scheduler 0'])
 def test_a_killed_process_ends_the_job(role):
     with start_job('-n', 2, '-s', 1, sys.executable, '-c', ENDLESS, 'on') as launcher:
