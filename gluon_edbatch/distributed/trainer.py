@@ -45,6 +45,12 @@ class Trainer(gluon.Trainer):
         workers: Workers,
     ):
         super().__init__(params, optimizer, optimizer_params, kvstore=None)
+        for parameter in self._params if workers.size > 1 else ():
+            if np.dtype(parameter.dtype) == np.float64:
+                raise DistributedError(
+                    f'parameter {parameter.name} is float64, and gradients of several workers are '
+                    "added up in float32: net.cast('float32')"
+                )
         self._workers = workers
         self._unshared: List[gluon.Parameter] = list(self._params)
         self._share()
