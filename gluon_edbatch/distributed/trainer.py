@@ -45,6 +45,12 @@ class Trainer(gluon.Trainer):
         workers: Workers,
     ):
         super().__init__(params, optimizer, optimizer_params, kvstore=None)
+        for parameter in self._params if workers.size > 1 else ():
+            if np.dtype(parameter.dtype) == np.float64:
+                raise DistributedError(
+                    f'parameter {parameter.name} is float64, and gradients of several workers are '
+                    "added up in float32: net.cast('float32')"
+                )
         self._workers = workers
         self._unshared: List[gluon.Parameter] = list(self._params)
         self._share()
@@ -61,7 +67,7 @@ class Trainer(gluon.Trainer):
         ----------
         ignore_stale_grad : bool, default False
             Whether backward may have left out parameters. Then only those count that it met, on
-            whichever worker.
+            whichever worker. Otherwise `update` raises a `UserWarning` for them, as Gluon does.
         """
         self._share()
         parameters = [each for each in self._params if each.grad_req != 'null']
@@ -74,7 +80,7 @@ class Trainer(gluon.Trainer):
                 f'parameter {sparse[0].name} has a row_sparse gradient: use one context a process'
             )
         if sparse:
-            self._add_up_rows(sparse)
+            self._add_up_rows(sparse, ignore_stale_grad)
         if dense:
             self._add_up_dense(dense, ignore_stale_grad)
 
@@ -103,9 +109,10 @@ class Trainer(gluon.Trainer):
             if count:
                 for gradient in parameter.list_grad():
                     gradient[:] = total.as_in_context(gradient.context)
-                note_new_gradient(parameter)
+                if stale:  # else Gluon tells of those that backward has left out here
+                    note_new_gradient(parameter)
 
-    def _add_up_rows(self, parameters: Sequence[gluon.Parameter]) -> None:
+    def _add_up_rows(self, parameters: Sequence[gluon.Parameter], stale: bool) -> None:
         """First workers tell each other which rows they have, then those that some worker has."""
         own = [_rows(each) for each in parameters]
         marks = [_marks(each, ids) for each, ids in zip(parameters, own)]
@@ -123,7 +130,8 @@ class Trainer(gluon.Trainer):
                 mx.nd.sparse.row_sparse_array(
                     (values, mx.nd.array(union, dtype=np.int64)), shape=gradient.shape
                 ).copyto(gradient)
-                note_new_gradient(parameter)
+                if stale:
+                    note_new_gradient(parameter)
 
 
 def _local_sum(parameter: gluon.Parameter) -> NDArray:

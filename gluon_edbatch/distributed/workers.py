@@ -4,7 +4,7 @@ import os
 import sys
 import threading
 import traceback
-from typing import Any, Dict, Iterator, List, NamedTuple, NoReturn, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, NoReturn, Optional, Sequence
 
 import mxnet as mx
 import numpy as np
@@ -86,7 +86,7 @@ class Workers:
 
     def __init__(self, store: Optional[mx.kvstore.KVStore]):
         self._store = store
-        self._slots: Dict[Tuple[int, str], _Slot] = {}
+        self._slots: Dict[int, _Slot] = {}
         self.rank: int = 0 if store is None else int(os.environ.get(RANK, store.rank))
         self.size: int = 1 if store is None else store.num_workers
 
@@ -123,29 +123,29 @@ class Workers:
             kvstore.barrier(self._store)
 
     def sum(self, arrays: Sequence[NDArray]) -> List[NDArray]:
-        """Arrays added up over all workers, in one exchange for each dtype; does not wait for it.
+        """Arrays added up over all workers, in one exchange; does not wait for it.
 
         Parameters
         ----------
         arrays : sequence of NDArray
-            Of equal shapes and dtypes (float16, which is added up as float32, float32 or float64)
-            on all workers, on a CPU or GPU.
+            Of equal shapes on all workers, on a CPU or GPU. All travel, and are added up, as
+            float32: whether MXNet's server rounds others is left to chance.
 
         Returns
         -------
         list of NDArray
-            Views, on the CPU, which the next call with arrays of the same total size writes to.
+            Views, float32 on the CPU, which the next call with arrays of the same total size writes
+            to.
         """
         if self._store is None:
             return list(arrays)
-        sums: List[Optional[NDArray]] = [None] * len(arrays)
-        for dtype in ('float32', 'float64'):
-            chosen = [i for i, array in enumerate(arrays) if _travels_as(array) == dtype]
-            if chosen:
-                parts = self._sum_alike([arrays[i] for i in chosen], dtype)
-                for i, part in zip(chosen, parts):
-                    sums[i] = part
-        return [each for each in sums if each is not None]
+        slot = self._slot(sum([array.size for array in arrays]))
+        ends = np.cumsum([array.size for array in arrays]).tolist()
+        parts = [slot.buffer[end - array.size : end] for array, end in zip(arrays, ends)]
+        for part, array in zip(parts, arrays):
+            part[:] = array.reshape(-1).astype(np.float32, copy=False)
+        self._store.pushpull(slot.key, slot.buffer, out=slot.buffer)
+        return [part.reshape(array.shape) for part, array in zip(parts, arrays)]
 
     def sum_numbers(self, numbers: np.ndarray) -> np.ndarray:
         """A NumPy array added up over all workers; waits for it.
@@ -153,13 +153,12 @@ class Workers:
         Parameters
         ----------
         numbers : numpy.ndarray
-            Of one shape on all workers; float64 stays so, all else is float32.
+            Of one shape on all workers. The sum has its dtype, and the precision of float32.
         """
         if self._store is None:
             return numbers
-        dtype = np.float64 if numbers.dtype == np.float64 else np.float32
-        (total,) = self.sum([mx.nd.array(numbers, dtype=dtype)])
-        return total.asnumpy()
+        (total,) = self.sum([mx.nd.array(numbers, dtype=np.float32)])
+        return total.asnumpy().astype(numbers.dtype)
 
     def gather(self, rows: np.ndarray) -> np.ndarray:
         """Rows of all workers, in the order of their ranks; waits for them.
@@ -167,7 +166,7 @@ class Workers:
         Parameters
         ----------
         rows : numpy.ndarray
-            (n, ...), where n may differ from worker to worker, float32 or float64.
+            (n, ...), where n may differ from worker to worker; float32 travels.
         """
         if self._store is None:
             return rows
@@ -176,27 +175,14 @@ class Workers:
         ends = np.cumsum(self.sum_numbers(counts)).astype(int)
         joined = np.zeros((padded(ends[-1]), *rows.shape[1:]), rows.dtype)
         joined[ends[self.rank] - len(rows) : ends[self.rank]] = rows
-        return self.sum_numbers(joined)[: ends[-1]].astype(rows.dtype)
+        return self.sum_numbers(joined)[: ends[-1]]
 
-    def _sum_alike(self, arrays: Sequence[NDArray], dtype: str) -> Iterator[NDArray]:
-        slot = self._slot(sum(array.size for array in arrays), dtype)
-        begin = 0
-        for array in arrays:
-            slot.buffer[begin : begin + array.size] = array.reshape(-1)
-            begin += array.size
-        assert self._store is not None
-        self._store.pushpull(slot.key, slot.buffer, out=slot.buffer)
-        begin = 0
-        for array in arrays:
-            yield slot.buffer[begin : begin + array.size].reshape(array.shape)
-            begin += array.size
-
-    def _slot(self, size: int, dtype: str) -> _Slot:
+    def _slot(self, size: int) -> _Slot:
         """All workers ask for the same ones in the same order, so that keys agree."""
-        slot = self._slots.get((size, dtype))
+        slot = self._slots.get(size)
         if slot is None:
-            buffer = mx.nd.zeros(size, mx.cpu(), dtype=dtype)
-            slot = self._slots[size, dtype] = _Slot(len(self._slots), buffer)
+            buffer = mx.nd.zeros(size, mx.cpu())
+            slot = self._slots[size] = _Slot(len(self._slots), buffer)
             assert self._store is not None
             self._store.init(slot.key, buffer)
         return slot
@@ -206,10 +192,6 @@ def padded(size: int) -> int:
     """A size, at most an eighth above: arrays of sizes that vary need few keys then."""
     step = max(1, 1 << max(0, int(size).bit_length() - 4))
     return max(1, -(-int(size) // step) * step)
-
-
-def _travels_as(array: NDArray) -> str:
-    return 'float64' if array.dtype == np.float64 else 'float32'
 
 
 def _give_up() -> NoReturn:

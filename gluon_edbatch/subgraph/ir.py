@@ -72,6 +72,12 @@ class Subgraph:
     It is not changed once it is made. Its nodes are in MXNet's own order, so that what MXNet infers
     of them can be told apart.
 
+    Parameters
+    ----------
+    symbol : mxnet.symbol.Symbol
+    from_json : bool, default False
+        Whether it was read from JSON, which has no casts of MXNet's AMP.
+
     Attributes
     ----------
     symbol : mxnet.symbol.Symbol
@@ -80,8 +86,9 @@ class Subgraph:
         The results.
     """
 
-    def __init__(self, symbol: mx.sym.Symbol):
-        symbol = _without_casts_of_amp(symbol)
+    def __init__(self, symbol: mx.sym.Symbol, from_json: bool = False):
+        if not from_json:
+            symbol = _without_casts_of_amp(symbol)
         graph = json.loads(symbol.tojson())
         names = Counter(node['name'] for node in graph['nodes'])
         if max(names.values(), default=1) > 1:  # MXNet allows it, and would not tell them apart
@@ -112,22 +119,9 @@ class Subgraph:
         def moved(entries: Iterable[Entry]) -> Tuple[Entry, ...]:
             return tuple([Entry(place[index], output) for index, output in entries])
 
-        return cls(
-            mx.sym.load_json(
-                json.dumps(
-                    {
-                        **_as_json(
-                            [
-                                nodes[index]._replace(inputs=moved(nodes[index].inputs))
-                                for index in kept
-                            ],
-                            moved(distinct),
-                        ),
-                        'attrs': _version(),
-                    }
-                )
-            )
-        )
+        own = [nodes[index]._replace(inputs=moved(nodes[index].inputs)) for index in kept]
+        fields = {**_as_json(own, moved(distinct)), 'attrs': _version()}
+        return cls(mx.sym.load_json(json.dumps(fields)), from_json=True)
 
     def __str__(self) -> str:
         """One line a node."""

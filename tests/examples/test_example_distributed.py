@@ -6,7 +6,9 @@ import sys
 
 import numpy as np
 import pytest
+from adaptive.task import AdaptiveTask
 from common import checkpoint as checkpoints
+from common.options import parse
 from common.run import Run
 from tree_lstm import make_sample
 from tree_lstm.train import main
@@ -120,6 +122,13 @@ def test_every_example_trains_on_two_workers(name):
     done = run_job('-n', 2, '-s', 1, *program)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count('epoch ') >= 1
+
+
+def test_what_looks_at_values_has_costs_that_need_none():
+    options, _ = parse(AdaptiveTask, [])
+    task = AdaptiveTask(options)
+    costs = task.costs(None, task.samples['dev'])
+    assert costs.tolist() == [len(sample) for sample in task.samples['dev']] and np.ptp(costs) > 3
 
 
 def test_dist_sync_without_a_job_is_an_error(data, capsys, monkeypatch):

@@ -5,10 +5,12 @@ import select
 import signal
 import sys
 
+import mxnet as mx
 import numpy as np
 import pytest
+from mxnet import gluon
 
-from gluon_edbatch.distributed import connect, guard
+from gluon_edbatch.distributed import Trainer, connect, guard
 from gluon_edbatch.distributed.launch import Computer, read_hosts
 from gluon_edbatch.distributed.workers import padded
 from gluon_edbatch.errors import DistributedError
@@ -110,8 +112,7 @@ with connect('dist_sync') as workers:
         ]
         first, second, third = [array.asnumpy() for array in workers.sum(arrays)]
         assert (first == sum(range(size))).all() and first.shape == (2, 3)
-        assert second.dtype == np.float64
-        np.testing.assert_allclose(second, sum(10.0 ** -i for i in range(size)), rtol=1e-15)
+        np.testing.assert_allclose(second, sum(10.0 ** -i for i in range(size)), rtol=1e-6)
         assert (third == counts.sum()).all() and third.dtype == np.float32
         rows = workers.gather(np.full((rank, 2), rank, np.float32))
         assert rows.tolist() == [[i, i] for i in range(size) for _ in range(i)]
@@ -156,6 +157,33 @@ def assert_gone(processes):
                 break
             select.select([], [], [], 0.01)
         assert not is_alive(process)
+
+
+UNMET = """
+import mxnet as mx
+from mxnet import autograd, gluon
+from gluon_edbatch.distributed import Trainer, connect
+
+with connect('dist_sync') as workers:
+    nets = [gluon.nn.Dense(2, in_units=2, prefix=name) for name in ('always_', 'once_')]
+    parameters = gluon.ParameterDict()
+    for net in nets:
+        net.initialize()
+        parameters.update(net.collect_params())
+    trainer = Trainer(parameters, 'sgd', workers=workers)
+    with autograd.record():
+        losses = [net(mx.nd.ones((1, 2))) for net in nets[: 2 - workers.rank]]
+    autograd.backward(losses)
+    trainer.step(1)
+"""
+
+
+def test_a_parameter_that_one_worker_has_not_met_is_told():
+    done = run_job('-n', 2, '-s', 1, sys.executable, '-c', UNMET)
+    assert done.returncode == 1 and 'Gradient of Parameter `once_' in done.stderr
+    assert 'has not been updated by backward' in done.stderr
+    done = run_job('-n', 2, '-s', 1, sys.executable, '-c', UNMET.replace('step(1', 'step(1, True'))
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize('role', ['worker 1', 'server 0', 'scheduler 0'])
@@ -240,6 +268,21 @@ def test_a_job_on_other_machines(tmp_path):
     assert sorted(used) == ['22 localhost'] * 3 + ['2222 me@127.0.0.1']
 
 
+def test_a_job_on_other_machines_ends_with_its_launcher(tmp_path):
+    ssh, hosts = tmp_path / 'ssh', tmp_path / 'hosts'
+    ssh.write_text(SSH)
+    ssh.chmod(0o755)
+    hosts.write_text('localhost\n127.0.0.1\n')
+    program = ENDLESS.replace("b'begun\\n'", "f'{os.getpid()}\\n'.encode()")
+    command = ['-n', 2, '-s', 1, '-H', hosts, '--ssh', ssh, sys.executable, '-c', program, 'on']
+    with start_job(*command) as launcher:
+        workers = [int(launcher.stdout.readline()) for _ in range(2)]
+        assert all(map(is_alive, workers))
+        launcher.kill()
+        launcher.wait()
+        assert_gone(workers)
+
+
 def test_files_of_hosts(tmp_path):
     path = tmp_path / 'hosts'
     path.write_text('one slots=4\nme@two:2222\n')
@@ -282,6 +325,27 @@ def test_what_cannot_be_joined(name, message, monkeypatch):
     monkeypatch.delenv('DMLC_ROLE', raising=False)
     with pytest.raises(DistributedError, match=message):
         connect(name)
+
+
+def test_a_job_that_does_not_come_together_is_given_up():
+    program = (
+        'import gluon_edbatch.distributed.workers as workers; workers._CONNECTING = 0.1\n'
+        'workers.connect("dist_sync")'
+    )
+    alone = dict(DMLC_ROLE='worker', DMLC_NUM_WORKER='1', DMLC_NUM_SERVER='1')
+    nobody = dict(DMLC_PS_ROOT_URI='127.0.0.1', DMLC_PS_ROOT_PORT='9', DMLC_INTERFACE='lo')
+    done = run_python('-c', program, **alone, **nobody)
+    assert done.returncode == 1
+    assert 'is the scheduler at 127.0.0.1:9 reachable from here' in done.stderr
+
+
+def test_sparse_gradients_ask_for_one_context():
+    embed = gluon.nn.Embedding(5, 2, sparse_grad=True)
+    embed.initialize(ctx=[mx.cpu(0), mx.cpu(1)])
+    with connect() as workers:
+        trainer = Trainer(embed.collect_params(), 'sgd', workers=workers)
+        with pytest.raises(DistributedError, match='row_sparse gradient: use one context'):
+            trainer.step(1)
 
 
 def test_padded_sizes_are_few_and_near():
