@@ -11,6 +11,7 @@ from gluon_edbatch.report import counters as report
 
 PUBLIC = {
     edb: [
+        'About',
         'AgendaScheduler',
         'AutoBatchMixin',
         'BatchError',
@@ -48,6 +49,7 @@ PUBLIC = {
         'SufficientConditionScheduler',
         'UnbatchedScheduler',
         'Unfold',
+        'about',
         'add_n',
         'batching',
         'compile_options',

@@ -68,6 +68,17 @@ def loaded() -> Optional[Path]:
     return _loaded if available() else None
 
 
+def level() -> Optional[str]:
+    """What `loaded` has instructions of, and where it is from: ``'v3'``, or ``'v3, compiled at
+    first use'``, which may use more of this very processor. None if there is none."""
+    library = loaded()
+    if library is None:
+        return None
+    if library.parent == BUILT:
+        return library.stem.rpartition('-')[0]  # see `library_name`
+    return ', '.join([*_runnable()[-1:], 'compiled at first use'])
+
+
 def _load() -> bool:
     global _loaded
     if _wanted() == '0':
