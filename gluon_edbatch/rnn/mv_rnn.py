@@ -24,11 +24,15 @@ class MVRNNCell(gluon.HybridBlock):
 Initializer
         Of W, W_M and the bias.
 
-    Inputs
-        - **left**, **right**: (a, A) and (b, B); vectors (1, H), matrices (1, H, H)
+    Notes
+    -----
+    Inputs:
 
-    Outputs
-        - **p**, **P**: (1, H) and (1, H, H)
+    - **left**, **right**: (a, A) and (b, B); vectors (1, H), matrices (1, H, H)
+
+    Outputs:
+
+    - **p**, **P**: (1, H) and (1, H, H)
     """
 
     def __init__(

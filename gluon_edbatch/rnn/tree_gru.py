@@ -28,12 +28,16 @@ class TreeGRUCell(ChildrenCell):
     i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer : str or Initializer
         Of the parameters.
 
-    Inputs
-        - **x**: (1, E), or None for inner nodes without input
-        - **children**: list of h, each (1, H); may be empty if there is an input
+    Notes
+    -----
+    Inputs:
 
-    Outputs
-        - **h**: (1, H)
+    - **x**: (1, E), or None for inner nodes without input
+    - **children**: list of h, each (1, H); may be empty if there is an input
+
+    Outputs:
+
+    - **h**: (1, H)
     """
 
     values_of_child = 1

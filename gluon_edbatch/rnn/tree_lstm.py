@@ -32,12 +32,16 @@ class ChildSumTreeLSTMCell(ChildrenCell):
     i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer : str or Initializer
         Of the parameters.
 
-    Inputs
-        - **x**: (1, E)
-        - **children**: list of (h, c), each (1, H); may be empty
+    Notes
+    -----
+    Inputs:
 
-    Outputs
-        - **h**, **c**: (1, H)
+    - **x**: (1, E)
+    - **children**: list of (h, c), each (1, H); may be empty
+
+    Outputs:
+
+    - **h**, **c**: (1, H)
     """
 
     values_of_child = 2  # h and c
@@ -101,12 +105,16 @@ class NaryTreeLSTMCell(gluon.HybridBlock):
     i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer : str or Initializer
         Of the parameters.
 
-    Inputs
-        - **x**: (1, E), or None for inner nodes without input
-        - **children**: list of `arity` pairs (h, c), each (1, H), or none at a leaf
+    Notes
+    -----
+    Inputs:
 
-    Outputs
-        - **h**, **c**: (1, H)
+    - **x**: (1, E), or None for inner nodes without input
+    - **children**: list of `arity` pairs (h, c), each (1, H), or none at a leaf
+
+    Outputs:
+
+    - **h**, **c**: (1, H)
     """
 
     def __init__(

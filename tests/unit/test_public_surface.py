@@ -6,7 +6,7 @@ import types
 import pytest
 
 import gluon_edbatch as edb
-from gluon_edbatch import data, distributed, estimator, rnn, schedule, testing, visualize
+from gluon_edbatch import data, distributed, estimator, rnn, schedule, serving, testing, visualize
 from gluon_edbatch.report import counters as report
 
 PUBLIC = {
@@ -108,6 +108,7 @@ PUBLIC = {
     data: ['BalancedSampler', 'as_list', 'idle_share', 'recorded_calls'],
     estimator: ['BatchProcessor', 'TensorBoardHandler'],
     distributed: ['Trainer', 'Workers', 'connect'],
+    serving: ['Engine', 'Histogram', 'Metrics', 'Served'],
     visualize: ['explanation', 'program', 'schedule'],
     testing: ['assert_matches_eager', 'check_schedule', 'check_scheduler'],
 }
