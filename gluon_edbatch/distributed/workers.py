@@ -113,6 +113,11 @@ class Workers:
         """End this process at once with a status, if it has others beside it.
 
         MXNet would wait at its end for gradients that no other worker sends any more.
+
+        Parameters
+        ----------
+        status : int
+            Exit status, not 0.
         """
         if self._store is not None:
             _end_now(status or 1)

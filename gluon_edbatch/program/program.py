@@ -57,8 +57,14 @@ class Program:
 
     Parameters
     ----------
-    net, example, max_steps, without
-        See `compile_program`.
+    net : gluon.Block
+        See `compile_program`, as of the others.
+    example : object
+        A sample.
+    max_steps : int
+        Blocks that a sample may run.
+    without : sequence of str
+        Passes to leave out.
     """
 
     def __init__(self, net: gluon.Block, example: Any, max_steps: int, without: Sequence[str]):

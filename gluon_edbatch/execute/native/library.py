@@ -53,8 +53,14 @@ _loaded: Optional[Path] = None
 
 
 def available() -> bool:
-    """Whether the native operators are loaded; the first call loads them, and compiles them if
-    need be."""
+    """Whether the native operators are loaded.
+
+    The first call loads them, and compiles them if need be.
+
+    Returns
+    -------
+    bool
+    """
     global _available
     if _available is None:
         with _lock:
