@@ -339,9 +339,10 @@ def each(values: Sequence[Any]) -> Each:
 
     Examples
     --------
-    >>> sentences = edb.each([edb.ragged(words) for words in document])
-    >>> vectors, weights = attend_words(sentences)       # weights are ragged, for each sentence
-    >>> vector, _ = attend_sentences(edb.ragged(vectors))
+    >>> with edb.batching():
+    ...     sentences = edb.each([edb.ragged(words) for words in document])
+    ...     vectors, weights = attend_words(sentences)   # weights are ragged, for each sentence
+    ...     vector, _ = attend_sentences(edb.ragged(vectors))
     """
     return each_of(list(values))
 

@@ -47,7 +47,9 @@ class BalancedSampler:
     >>> for minibatch in sampler.epoch(1):      # lists of indices
     ...     train([samples[i] for i in minibatch])
     >>> rest = sampler.epoch(1)[2:]             # where it was interrupted after 2 steps
-    >>> loader = gluon.data.DataLoader(dataset, batch_sampler=sampler.epoch(1), ...)
+    >>> loader = gluon.data.DataLoader(
+    ...     dataset, batch_sampler=sampler.epoch(1), batchify_fn=edb.data.as_list
+    ... )
     """
 
     def __init__(

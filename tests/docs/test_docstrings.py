@@ -1,5 +1,6 @@
-"""Public docstrings have the sections and parameters that numpydoc asks for."""
+"""Public docstrings have the sections and parameters that numpydoc asks for; examples run."""
 
+import doctest
 import inspect
 
 import pytest
@@ -10,6 +11,10 @@ from gluon_edbatch import schedule, testing
 validate = pytest.importorskip(
     'numpydoc.validate', reason='needs numpydoc, of the extra docs on Python 3.11'
 )
+pytest.importorskip('sybil', reason='needs Sybil, of the extra test on Python 3.11')
+
+from support.docstring_names import names  # noqa: E402
+from support.pages import execute  # noqa: E402
 
 MODULES = [
     edb,
@@ -95,3 +100,25 @@ def test_docstring(name, value):
     found = dict(validate.validate(name)['errors'])
     wrong = {code: told for code, told in found.items() if code in asked(name, value)}
     assert not wrong
+
+
+def with_examples():
+    """Names and examples of docstrings; `LazyArray` has some of MXNet's."""
+    found = {inspect.getdoc(value): name for name, value in public() if '.LazyArray.' not in name}
+    parser = doctest.DocTestParser()
+    return {
+        name: parser.get_examples(text) for text, name in found.items() if text and '>>>' in text
+    }
+
+
+@pytest.mark.parametrize(('name', 'examples'), with_examples().items(), ids=list(with_examples()))
+def test_examples_run(name, examples, tmp_path, monkeypatch):
+    """(None says what it prints.)"""
+    monkeypatch.chdir(tmp_path)
+    given = names()
+    try:
+        for number, example in enumerate(examples):
+            assert not example.want
+            execute(example.source, f'{name}, example {number}', given)
+    finally:
+        edb.load_measured(None)

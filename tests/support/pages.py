@@ -14,7 +14,7 @@ import doctest
 import inspect
 import io
 from pathlib import Path
-from typing import Dict
+from typing import Any, Dict
 from unittest import SkipTest
 
 from sybil import Document, Example
@@ -56,9 +56,14 @@ def run_page(path: Path) -> int:
 
 def _execute(example: Example) -> None:
     source = '\n' * (example.line + example.parsed.line_offset) + example.parsed
-    code = compile(source, example.path, 'exec', ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
-    result = eval(code, example.namespace)
-    if inspect.iscoroutine(result):  # `await` outside of functions, as in a notebook
+    execute(source, example.path, example.namespace)
+
+
+def execute(source: str, path: str, namespace: Dict[str, Any]) -> None:
+    """Run statements, in which ``await`` may stand outside of functions, as in a notebook."""
+    code = compile(source, path, 'exec', ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    result = eval(code, namespace)
+    if inspect.iscoroutine(result):
         asyncio.run(result)
 
 
