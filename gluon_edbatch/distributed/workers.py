@@ -159,6 +159,11 @@ class Workers:
         ----------
         numbers : numpy.ndarray
             Of one shape on all workers; float64 stays so, all else is float32.
+
+        Returns
+        -------
+        numpy.ndarray
+            Of this shape, the same on all workers.
         """
         if self._store is None:
             return numbers
@@ -173,6 +178,11 @@ class Workers:
         ----------
         rows : numpy.ndarray
             (n, ...), where n may differ from worker to worker, float32 or float64.
+
+        Returns
+        -------
+        numpy.ndarray
+            (the sum of all n, ...), the same on all workers.
         """
         if self._store is None:
             return rows

@@ -123,6 +123,11 @@ class Program:
             With the sources of a program in C++ that ``make`` builds there, of g++ and MXNet's
             shared library, and that runs the samples of a file: ``./program --help``.
 
+        Returns
+        -------
+        Path
+            The folder.
+
         Raises
         ------
         BundleError

@@ -72,9 +72,13 @@ def asked(name, value):
         return SECTIONS
     if inspect.isclass(value) and not is_made_by_users(value):
         return SECTIONS | PARAMETERS - {'PR01', 'PR02'}
-    if inspect.isfunction(value) and owner in ('gluon_edbatch', *(m.__name__ for m in MODULES)):
-        return SECTIONS | PARAMETERS | {'RT01'}
+    if inspect.isfunction(value) and ('Parameters\n' in value.__doc__ or is_of_a_module(owner)):
+        return SECTIONS | PARAMETERS | {'RT01'}  # what a short method gives, its sentence says
     return SECTIONS | PARAMETERS
+
+
+def is_of_a_module(owner):
+    return owner in {module.__name__.rpartition('.')[2] for module in MODULES}
 
 
 def is_made_by_users(kind):
