@@ -1,12 +1,14 @@
 """Programs in README and the documentation's pages run, and print what the pages say."""
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
 import gluon_edbatch as edb
 from gluon_edbatch import schedule, testing
+from support.jobs import run_job
 from support.processes import run_python
 
 pytest.importorskip('sybil', reason='needs Sybil, of the extra test on Python 3.11')
@@ -66,3 +68,38 @@ def test_reference_has_all_public_names(module):
     shown = set(re.findall(r'^::: [\w.]*\.(\w+)$', text, re.MULTILINE))
     named = set(re.findall(r'`(?:gluon_edbatch|edb)\.(\w+)`', text))  # modules, and COMPILED
     assert set(module.__all__) - shown <= named
+
+
+BEFORE_DISTRIBUTED = """
+from mxnet import autograd, gluon
+import gluon_edbatch as edb
+
+class Sum(edb.AutoBatchMixin, gluon.Block):
+    def __init__(self):
+        super().__init__()
+        with self.name_scope():
+            self.embed = gluon.nn.Embedding(9, 2)
+    def forward(self, words):
+        return edb.add_n([self.embed(word) for word in words])
+
+def build():
+    net = Sum()
+    net.initialize()
+    return net
+
+samples, labels = [[1, 2], [3], [4, 5, 6], [7]] * 40, [0, 1, 1, 0] * 40
+loss_fn = gluon.loss.SoftmaxCrossEntropyLoss()
+"""
+
+
+def test_program_of_the_distributed_page_trains_on_two_workers(tmp_path):
+    """(Which is skipped above, as it needs the launcher.)"""
+    page = (ROOT / 'docs/distributed.md').read_text(encoding='utf-8')
+    block = re.search(r'```python\n(from gluon_edbatch\.data.*?)```', page, re.DOTALL).group(1)
+    program = tmp_path / 'program.py'
+    program.write_text(
+        f"{BEFORE_DISTRIBUTED}{block}    print('trained', epoch)\n", encoding='utf-8'
+    )
+    done = run_job('-n', '2', '-s', '1', sys.executable, program)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.count('trained 9') == 2
