@@ -17,7 +17,7 @@ The tools are those of the extra `docs`, for Python 3.11.
 EOT
 }
 
-command=(build --strict --quiet)
+command=(build --strict)  # with --quiet warnings would not count
 case "${1:-}" in
     -h | --help) usage; exit 0 ;;
     --serve) command=(serve) && shift ;;
