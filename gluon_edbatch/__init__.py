@@ -38,6 +38,7 @@ from .program.export import load_program
 from .program.program import Program, compile_program
 from .record.lazy import LazyArray
 from .report import visualize
+from .report.about import About, about
 from .report.counters import Report
 from .report.explain import Cause, Explanation
 from .schedule import (
@@ -56,13 +57,13 @@ from .schedule import (
     lower_bound,
 )
 from .subgraph.options import CompileOptions, compile_options
-
-__version__ = '0.1.0'
+from .version import __version__ as __version__
 
 COMPILED = compiled.all_compiled()
 compiled.say_what_is_slower()
 
 __all__ = [
+    'About',
     'AgendaScheduler',
     'AutoBatchMixin',
     'BatchError',
@@ -100,6 +101,7 @@ __all__ = [
     'SufficientConditionScheduler',
     'UnbatchedScheduler',
     'Unfold',
+    'about',
     'add_n',
     'batching',
     'compile_options',

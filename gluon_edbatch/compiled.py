@@ -57,12 +57,16 @@ def all_compiled() -> bool:
     return not any(_why_not.values())
 
 
+def why_not() -> str:
+    """The first module that runs as Python, and why; empty if all are compiled."""
+    return next((f'{name} {reason}' for name, reason in _why_not.items() if reason), '')
+
+
 def say_what_is_slower() -> None:
     """One line, if something runs as Python that was not asked to."""
     if not all_compiled() and not _is_switched_off():
-        name, reason = next(item for item in _why_not.items() if item[1])
         print(
-            f'gluon_edbatch: recording and scheduling run as Python, slower: {name} {reason} '
+            f'gluon_edbatch: recording and scheduling run as Python, slower: {why_not()} '
             f'(GLUON_EDBATCH_COMPILED=0 if that is meant)',
             file=sys.stderr,
         )

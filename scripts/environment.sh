@@ -15,7 +15,7 @@ The environment is, in this order: $EDB_VENV, the active one ($VIRTUAL_ENV), .ve
 
   EDB_VENV    directory of the virtual environment; made if it is not there
   EDB_PYTHON  interpreter to make it with (default: the first of python3.11, 3.10, 3.9, 3.8)
-  EDB_EXTRAS  extras to install (default: cpu,nlp,test,example,benchmark,serve,lint); on a CUDA machine
+  EDB_EXTRAS  extras to install (default: cpu,nlp,test,example,benchmark,serve,lint,docs); on a CUDA machine
               put cu112 or cu117 in the place of cpu
 EOF
 }
@@ -35,7 +35,7 @@ esac
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 venv="${EDB_VENV:-${VIRTUAL_ENV:-$root/.venv}}"
-extras="${EDB_EXTRAS:-cpu,nlp,test,example,benchmark,serve,lint}"
+extras="${EDB_EXTRAS:-cpu,nlp,test,example,benchmark,serve,lint,docs}"
 python="$venv/bin/python"
 stamp="$venv/.gluon-edbatch-installed"
 

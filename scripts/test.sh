@@ -6,15 +6,15 @@ usage() {
     cat <<'EOT'
 usage: bash scripts/test.sh [--fast | PYTEST ARGUMENTS]
 
-  (nothing)         what CI runs, under 25 minutes on two cores: scripts/lint.sh, the package
-                    installed with Python 3.11, then all tests but the slow ones
+  (nothing)         what CI runs, under 25 minutes on two cores: scripts/lint.sh, scripts/docs.sh,
+                    the package installed with Python 3.11, then all tests but the slow ones
   --fast            under 3 minutes, for every commit: tests of each stage (tests/support/tiers.py)
   PYTEST ARGUMENTS  go to pytest, and nothing else is run: tests/unit/test_plan.py, -k NAME, -x,
                     -m slow (the tests that take minutes), -m "" (all of them), -n 0 (one process)
 
 Runs in the background, too (nohup bash scripts/test.sh &), and beside other work. The last line is
 pytest's summary, or says what else failed; the exit status is not 0 if anything did. The tools of
-scripts/lint.sh need Python 3.11: it is left out with others.
+scripts/lint.sh and scripts/docs.sh need Python 3.11: they are left out with others.
 
   EDB_VENV, EDB_PYTHON, EDB_EXTRAS  see scripts/environment.sh
 EOT
@@ -27,12 +27,14 @@ esac
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 python="$(bash "$root/scripts/environment.sh")"
 cd "$root"
-installed=0 linted=0 passed=0
+installed=0 linted=0 built=0 passed=0
 if [[ $# == 0 ]]; then
     if [[ "$("$python" -V)" == 'Python 3.11.'* ]]; then
         bash scripts/lint.sh || linted=$?
+        bash scripts/docs.sh || built=$?
     else
-        echo "test: scripts/lint.sh is skipped, as it needs Python 3.11, and this is $("$python" -V)"
+        echo "test: scripts/lint.sh and scripts/docs.sh are skipped: they need Python 3.11, and this" \
+            "is $("$python" -V)"
     fi
     bash scripts/test_install.sh --python 3.11 || installed=$?
 fi
@@ -41,7 +43,10 @@ OMP_NUM_THREADS=1 "$python" -m pytest -n 2 --dist worksteal "$@" || passed=$?
 if ((linted)); then
     echo 'test: scripts/lint.sh found something, see above'
 fi
+if ((built)); then
+    echo 'test: scripts/docs.sh found something, see above'
+fi
 if ((installed)); then
     echo 'test: the installation failed, see above'
 fi
-exit $((installed ? installed : linted ? linted : passed))
+exit $((installed ? installed : linted ? linted : built ? built : passed))

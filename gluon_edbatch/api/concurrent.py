@@ -38,6 +38,7 @@ def run_concurrently(samples: Iterable[Any], fn: Callable[[Any], Any]) -> List[A
     Parameters
     ----------
     samples : iterable
+        What `fn` is called with, each.
     fn : callable
         A generator function: ``scores = yield lazy`` waits for a value, or for nested lists, tuples
         and dicts of values. Or a coroutine function: ``scores = await edb.value(lazy)``. What comes

@@ -136,6 +136,7 @@ def stack(values: Sequence[NDArray], axis: int = 0) -> NDArray:
     values : sequence of NDArray
         k values of one shape (r, ...).
     axis : int, default 0
+        The new axis of the result.
 
     Returns
     -------
@@ -187,6 +188,7 @@ def concat(values: Sequence[NDArray], dim: int = 0) -> NDArray:
     values : sequence of NDArray
         Values that differ in the length of axis `dim` only.
     dim : int, default 0
+        The axis along which they are joined.
 
     Returns
     -------
@@ -270,8 +272,10 @@ def ragged(
         k values of one shape (r, ...), which are not ragged themselves.
     shape : tuple of int, optional
         Their shape; needed if there may be none.
-    dtype, ctx
+    dtype : str or type, default 'float32'
         Of the result if there are no values.
+    ctx : mxnet.Context, optional
+        The same; by default the current one.
 
     Returns
     -------
@@ -335,9 +339,10 @@ def each(values: Sequence[Any]) -> Each:
 
     Examples
     --------
-    >>> sentences = edb.each([edb.ragged(words) for words in document])
-    >>> vectors, weights = attend_words(sentences)       # weights are ragged, for each sentence
-    >>> vector, _ = attend_sentences(edb.ragged(vectors))
+    >>> with edb.batching():
+    ...     sentences = edb.each([edb.ragged(words) for words in document])
+    ...     vectors, weights = attend_words(sentences)   # weights are ragged, for each sentence
+    ...     vector, _ = attend_sentences(edb.ragged(vectors))
     """
     return each_of(list(values))
 

@@ -26,9 +26,9 @@ DEFAULT_SCHEDULER = 'fsm'
 
 
 class batching:
-    r"""Record calls of HybridBlocks and operators on their results, and run them in batches.
+    """Record calls of HybridBlocks and operators on their results, and run them in batches.
 
-    Inside the scope a call gives `LazyArray`\ s. Leaving the scope ends recording and runs
+    Inside the scope a call gives a `LazyArray`. Leaving the scope ends recording and runs
     nothing; values are computed when somebody looks at one, or by `gluon_edbatch.forward`,
     `stack`, `concat` and `add_n`. If an exception leaves the scope, its values are void.
 

@@ -9,6 +9,15 @@ def as_list(samples: Sequence[Any]) -> List[Any]:
     For `gluon.data.DataLoader`, whose own function makes arrays of them; its ``num_workers``
     processes then parse and build the samples of the next ``prefetch`` minibatches meanwhile.
 
+    Parameters
+    ----------
+    samples : sequence
+        Of any kind.
+
+    Returns
+    -------
+    list
+
     Examples
     --------
     >>> loader = gluon.data.DataLoader(

@@ -18,6 +18,7 @@ def recorded_calls(net: Callable[[Any], Any], samples: Sequence[Any]) -> np.ndar
         The model, or anything that calls blocks of a sample, as loss functions do. If it looks at
         values, it has to be evaluated, and takes as long as that.
     samples : sequence
+        What `net` is called with, each.
 
     Returns
     -------

@@ -34,6 +34,7 @@ class BalancedSampler:
         steps shuffled: the samples of a step then cost alike. 1 sorts nothing, so that a step has
         samples by chance.
     seed : int, default 0
+        Another one draws other minibatches.
 
     Raises
     ------
@@ -46,7 +47,9 @@ class BalancedSampler:
     >>> for minibatch in sampler.epoch(1):      # lists of indices
     ...     train([samples[i] for i in minibatch])
     >>> rest = sampler.epoch(1)[2:]             # where it was interrupted after 2 steps
-    >>> loader = gluon.data.DataLoader(dataset, batch_sampler=sampler.epoch(1), ...)
+    >>> loader = gluon.data.DataLoader(
+    ...     dataset, batch_sampler=sampler.epoch(1), batchify_fn=edb.data.as_list
+    ... )
     """
 
     def __init__(
@@ -86,7 +89,18 @@ class BalancedSampler:
         return np.diff([0, *self._ends]).tolist()
 
     def epoch(self, number: int) -> 'EpochOfMinibatches':
-        """The minibatches of this worker in an epoch."""
+        """The minibatches of this worker in an epoch.
+
+        Parameters
+        ----------
+        number : int
+            Of the epoch; each has another order, the same in every run.
+
+        Returns
+        -------
+        EpochOfMinibatches
+            A sequence of lists of indices; a slice of it is one, too.
+        """
         return EpochOfMinibatches(self, self._joined(number))
 
     def deal(self, joined: np.ndarray) -> List[List[int]]:
@@ -179,9 +193,16 @@ def idle_share(
     Parameters
     ----------
     sampler : BalancedSampler
+        Of any of the workers.
     epochs : sequence of int
+        Numbers of those to look at.
     costs : numpy.ndarray, optional
         By which to judge, if not by those that the sampler went by.
+
+    Returns
+    -------
+    float
+        From 0 to 1.
     """
     costs = sampler.costs if costs is None else costs
     worked = waited = 0.0

@@ -24,8 +24,11 @@ class Trainer(gluon.Trainer):
     Parameters
     ----------
     params : ParameterDict, or list of Parameter
+        As of `gluon.Trainer`.
     optimizer : str or mxnet.optimizer.Optimizer
+        The same on all workers.
     optimizer_params : dict, optional
+        Of the optimizer, if it is given by its name.
     workers : Workers
         The job. The parameters of rank 0 are taken by all, now or at the first step for those
         whose shapes are not known yet.

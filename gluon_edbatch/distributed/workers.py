@@ -113,6 +113,11 @@ class Workers:
         """End this process at once with a status, if it has others beside it.
 
         MXNet would wait at its end for gradients that no other worker sends any more.
+
+        Parameters
+        ----------
+        status : int
+            Exit status, not 0.
         """
         if self._store is not None:
             _end_now(status or 1)
@@ -154,6 +159,11 @@ class Workers:
         ----------
         numbers : numpy.ndarray
             Of one shape on all workers. The sum has its dtype, and the precision of float32.
+
+        Returns
+        -------
+        numpy.ndarray
+            Of this shape, the same on all workers.
         """
         if self._store is None:
             return numbers
@@ -167,6 +177,11 @@ class Workers:
         ----------
         rows : numpy.ndarray
             (n, ...), where n may differ from worker to worker; float32 travels.
+
+        Returns
+        -------
+        numpy.ndarray
+            (the sum of all n, ...), the same on all workers.
         """
         if self._store is None:
             return rows

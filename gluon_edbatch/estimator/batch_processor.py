@@ -28,8 +28,10 @@ class BatchProcessor(gluon_estimator.BatchProcessor):
         ``(data, label)`` of a sample; by default a sample is such a pair. `data` is what the
         network is called with, `label` a number or an array, (r, ...) for a network that gives r
         rows of a sample.
-    scheduler, timing
-        As of `gluon_edbatch.batching`.
+    scheduler : str or Scheduler, default 'fsm'
+        See `gluon_edbatch.batching`.
+    timing : bool, default False
+        See `gluon_edbatch.batching`.
 
     Examples
     --------

@@ -208,6 +208,7 @@ class Fold:
         Parameters
         ----------
         block : Block, or another object with these methods
+            What `add` has noted by name is looked up in it.
         nodes : list of list
             As for ``fold(nodes)``.
 

@@ -75,11 +75,37 @@ class Unfold:
         return self
 
     def record(self, batch_axis: int, op: Callable, *args: Any) -> Result:
-        """Make a call (see `Fold.record`)."""
+        """Make a call (see `Fold.record`).
+
+        Parameters
+        ----------
+        batch_axis : int
+            As of `Fold`; nothing depends on it here.
+        op : callable
+            What is called.
+        *args
+            Its arguments, results of earlier calls among them.
+
+        Returns
+        -------
+        Result
+        """
         return self._call(batch_axis, op, [_value(arg, None) for arg in args])
 
     def add(self, op: str, *args: Any) -> Result:
-        """Call a method of the block (see `Fold.add`)."""
+        """Call a method of the block (see `Fold.add`).
+
+        Parameters
+        ----------
+        op : str
+            Name of the method.
+        *args
+            Its arguments, results of earlier calls among them.
+
+        Returns
+        -------
+        Result
+        """
         check_arguments(op, args)
         return self._call(0, getattr(self.block, op), [_value(arg, self._index) for arg in args])
 
@@ -106,6 +132,17 @@ class Unfold:
 
     def apply(self, block: Any, nodes: Sequence[Sequence[Any]]) -> List[NDArray]:
         """The results of each list as one array.
+
+        Parameters
+        ----------
+        block : Block
+            That which was given when this was made.
+        nodes : list of list
+            As for `Fold`.
+
+        Returns
+        -------
+        list of NDArray
 
         Raises
         ------

@@ -30,6 +30,7 @@ def fold_unroll(
     cell : RecurrentCell
         Any cell of Gluon.
     fold : Fold or Unfold
+        Where the calls are noted.
     length : int
         Number of steps.
     inputs : NDArray, Handle, or list of them
@@ -38,6 +39,7 @@ def fold_unroll(
     begin_state : list of (NDArray or Handle), optional
         States before the first step. By default those of ``cell.begin_state``.
     layout : str, default 'NTC'
+        Of `inputs` and of merged outputs.
     merge_outputs : bool, optional
         True: the outputs are one array in this layout. Otherwise they are a list, for None too.
     valid_length : NDArray or Handle, optional

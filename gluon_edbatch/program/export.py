@@ -98,8 +98,14 @@ def load_program(folder: Union[str, Path], ctx: Any = None) -> BranchingProgram:
     Parameters
     ----------
     folder : str or Path
+        The bundle.
     ctx : mxnet.Context, optional
         Where it runs; the present one otherwise.
+
+    Returns
+    -------
+    BranchingProgram
+        Called with a list of samples, it gives a list of results.
 
     Raises
     ------

@@ -57,8 +57,14 @@ class Program:
 
     Parameters
     ----------
-    net, example, max_steps, without
-        See `compile_program`.
+    net : gluon.Block
+        See `compile_program`, as of the others.
+    example : object
+        A sample.
+    max_steps : int
+        Blocks that a sample may run.
+    without : sequence of str
+        Passes to leave out.
     """
 
     def __init__(self, net: gluon.Block, example: Any, max_steps: int, without: Sequence[str]):
@@ -116,6 +122,11 @@ class Program:
         cpp : bool, default False
             With the sources of a program in C++ that ``make`` builds there, of g++ and MXNet's
             shared library, and that runs the samples of a file: ``./program --help``.
+
+        Returns
+        -------
+        Path
+            The folder.
 
         Raises
         ------

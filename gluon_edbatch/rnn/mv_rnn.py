@@ -23,12 +23,20 @@ class MVRNNCell(gluon.HybridBlock):
     vector_weight_initializer, matrix_weight_initializer, vector_bias_initializer : str or \
 Initializer
         Of W, W_M and the bias.
+    prefix : str, optional
+        Of the names of parameters, as of all blocks.
+    params : ParameterDict, optional
+        Whose parameters are shared, as of all blocks.
 
-    Inputs
-        - **left**, **right**: (a, A) and (b, B); vectors (1, H), matrices (1, H, H)
+    Notes
+    -----
+    Inputs:
 
-    Outputs
-        - **p**, **P**: (1, H) and (1, H, H)
+    - **left**, **right**: (a, A) and (b, B); vectors (1, H), matrices (1, H, H)
+
+    Outputs:
+
+    - **p**, **P**: (1, H) and (1, H, H)
     """
 
     def __init__(

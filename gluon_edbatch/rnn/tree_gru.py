@@ -27,13 +27,21 @@ class TreeGRUCell(ChildrenCell):
         E; 0 to find out at the first call. None for a cell of inner nodes that has no input.
     i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer : str or Initializer
         Of the parameters.
+    prefix : str, optional
+        Of the names of parameters, as of all blocks.
+    params : ParameterDict, optional
+        Whose parameters are shared, as of all blocks.
 
-    Inputs
-        - **x**: (1, E), or None for inner nodes without input
-        - **children**: list of h, each (1, H); may be empty if there is an input
+    Notes
+    -----
+    Inputs:
 
-    Outputs
-        - **h**: (1, H)
+    - **x**: (1, E), or None for inner nodes without input
+    - **children**: list of h, each (1, H); may be empty if there is an input
+
+    Outputs:
+
+    - **h**: (1, H)
     """
 
     values_of_child = 1
@@ -60,7 +68,20 @@ class TreeGRUCell(ChildrenCell):
         )
 
     def forward(self, x: Any, children: Any) -> Any:
-        """h of a node from its input and its children's states."""
+        """h of a node from its input and its children's states.
+
+        Parameters
+        ----------
+        x : NDArray or None
+            (1, E); None without input.
+        children : sequence of NDArray
+            h of each, (1, H).
+
+        Returns
+        -------
+        NDArray
+            (1, H).
+        """
         if x is not None and not self._takes_input:
             raise ValueError(f'{self.name} was made without input (input_size=None)')
         if x is None and self._takes_input and self._active and isinstance(children, (list, tuple)):

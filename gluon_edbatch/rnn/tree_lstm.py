@@ -31,13 +31,21 @@ class ChildSumTreeLSTMCell(ChildrenCell):
         E; 0 to find out at the first call.
     i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer : str or Initializer
         Of the parameters.
+    prefix : str, optional
+        Of the names of parameters, as of all blocks.
+    params : ParameterDict, optional
+        Whose parameters are shared, as of all blocks.
 
-    Inputs
-        - **x**: (1, E)
-        - **children**: list of (h, c), each (1, H); may be empty
+    Notes
+    -----
+    Inputs:
 
-    Outputs
-        - **h**, **c**: (1, H)
+    - **x**: (1, E)
+    - **children**: list of (h, c), each (1, H); may be empty
+
+    Outputs:
+
+    - **h**, **c**: (1, H)
     """
 
     values_of_child = 2  # h and c
@@ -100,13 +108,21 @@ class NaryTreeLSTMCell(gluon.HybridBlock):
         E; 0 to find out at the first call. None for a cell of inner nodes that has no input.
     i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer : str or Initializer
         Of the parameters.
+    prefix : str, optional
+        Of the names of parameters, as of all blocks.
+    params : ParameterDict, optional
+        Whose parameters are shared, as of all blocks.
 
-    Inputs
-        - **x**: (1, E), or None for inner nodes without input
-        - **children**: list of `arity` pairs (h, c), each (1, H), or none at a leaf
+    Notes
+    -----
+    Inputs:
 
-    Outputs
-        - **h**, **c**: (1, H)
+    - **x**: (1, E), or None for inner nodes without input
+    - **children**: list of `arity` pairs (h, c), each (1, H), or none at a leaf
+
+    Outputs:
+
+    - **h**, **c**: (1, H)
     """
 
     def __init__(
@@ -131,7 +147,20 @@ class NaryTreeLSTMCell(gluon.HybridBlock):
         add_parameters(self, h2h_weight_initializer, h2h_weight=(rows, arity * hidden_size))
 
     def forward(self, x: Any, children: Sequence[Tuple[Any, Any]]) -> Any:
-        """h and c of a node from its input and its children's states."""
+        """h and c of a node from its input and its children's states.
+
+        Parameters
+        ----------
+        x : NDArray or None
+            (1, E); None without input.
+        children : sequence of (NDArray, NDArray)
+            h and c of each, (1, H).
+
+        Returns
+        -------
+        h, c : NDArray
+            (1, H).
+        """
         if len(children) not in (0, self._arity):
             raise ValueError(
                 f'{self.name} takes {self._arity} children or none, not {len(children)}'

@@ -90,6 +90,10 @@ def get_scheduler(scheduler: Union[str, Scheduler]) -> Scheduler:
         ``"agenda"``, ``"agenda-remaining"``, ``"beam"``, ``"depth"``, ``"fsm"``, ``"sufficient"``
         or ``"unbatched"``, or any object with a ``name`` and a method ``schedule(graph)``.
         ``"fsm"`` is always the same object: its policies last as long as the process.
+
+    Returns
+    -------
+    Scheduler
     """
     if isinstance(scheduler, str):
         return of_name('scheduler', scheduler, _SCHEDULERS)

@@ -39,7 +39,17 @@ class BeamScheduler:
         return self.search(graph).schedule()
 
     def search(self, graph: Graph) -> Run:
-        """The finished run that was found: if a width of 1 reaches the lower bound, that."""
+        """The finished run that was found: if a width of 1 reaches the lower bound, that.
+
+        Parameters
+        ----------
+        graph : Graph
+            Of a minibatch; it is not changed.
+
+        Returns
+        -------
+        Run
+        """
         found = self._search(graph, 1)
         if self.width > 1 and len(found) > lower_bound(graph):
             found = min(found, self._search(graph, self.width), key=len)

@@ -32,11 +32,32 @@ class StateEncoding(Protocol):
     name: str
 
     def follow(self, run: Run) -> Callable[[], State]:
-        """A function that gives the state of a run, whenever there is a type to choose."""
+        """A function that gives the state of a run, whenever there is a type to choose.
+
+        Parameters
+        ----------
+        run : Run
+            At its beginning; the function is asked as it goes on.
+
+        Returns
+        -------
+        callable
+            Of no arguments, for a hashable state.
+        """
         ...
 
     def coarser(self, state: State) -> Optional[State]:
-        """A state to look up if this one is unknown; None if there is none."""
+        """A state to look up if this one is unknown; None if there is none.
+
+        Parameters
+        ----------
+        state : hashable
+            One that `follow` gave.
+
+        Returns
+        -------
+        hashable or None
+        """
         ...
 
 
@@ -163,6 +184,10 @@ def get_encoding(encoding: Union[str, StateEncoding]) -> StateEncoding:
     encoding : str or StateEncoding
         ``"E_base"``, ``"E_sort"``, ``"E_max"``, ``"E_path"`` or ``"E_bound"``, or any object with a
         ``name`` and the methods of `StateEncoding`.
+
+    Returns
+    -------
+    StateEncoding
     """
     if isinstance(encoding, str):
         return of_name('state encoding', encoding, _ENCODINGS)

@@ -51,6 +51,7 @@ class QLearningConfig:
     beam_width : int
         Of the beam search whose schedules are imitated; 0 for none.
     learning_rate : float
+        By what share a value moves to the return that was seen.
     steps : int
         Decisions over which a return adds up rewards; nothing is added for what comes after.
     epsilon, epsilon_decay, epsilon_min : float
@@ -158,7 +159,17 @@ class Policy:
         )
 
     def number(self, graph: Graph) -> Graph:
-        """The graph with types as the policy numbers them; unknown ones follow."""
+        """The graph with types as the policy numbers them; unknown ones follow.
+
+        Parameters
+        ----------
+        graph : Graph
+            Whose types have names.
+
+        Returns
+        -------
+        Graph
+        """
         key = tuple(graph.type_names) or graph.num_types
         numbers = self._numbers.get(key)
         if numbers is None:
@@ -194,7 +205,17 @@ class Policy:
         return LookUp(run, encoding.follow(run), encoding.coarser, self.table, self.otherwise)
 
     def otherwise(self, run: Run) -> Rule:
-        """The rule that decides in states that are not known, from where a run stands."""
+        """The rule that decides in states that are not known, from where a run stands.
+
+        Parameters
+        ----------
+        run : Run
+            Which is not finished.
+
+        Returns
+        -------
+        Rule
+        """
         return UNSEEN[self.unseen](run)
 
     def content(self) -> Dict[str, Any]:
@@ -215,7 +236,13 @@ class Policy:
         }
 
     def save(self, path: Union[str, Path]) -> None:
-        """Write the policy as JSON; an older file is replaced when all is written."""
+        """Write the policy as JSON; an older file is replaced when all is written.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+        """
         path = Path(path)
         head = json.dumps(self._head(), indent=1, ensure_ascii=False)
         rows = ',\n'.join(

@@ -31,7 +31,17 @@ class Schedule:
 
     @classmethod
     def from_batches(cls, batches: Sequence[np.ndarray]) -> 'Schedule':
-        """A schedule from the node ids of each batch in turn."""
+        """A schedule from the node ids of each batch in turn.
+
+        Parameters
+        ----------
+        batches : sequence of numpy.ndarray
+            Integers, ascending in each.
+
+        Returns
+        -------
+        Schedule
+        """
         bounds = np.zeros(len(batches) + 1, np.int64)
         np.cumsum([len(batch) for batch in batches], out=bounds[1:])
         order = np.concatenate(batches).astype(np.int32) if batches else np.zeros(0, np.int32)
@@ -55,6 +65,15 @@ class Schedule:
 
         Every node once; producers before consumers, not in the same batch; one type a batch, whose
         nodes ascend; nodes that must run alone do.
+
+        Parameters
+        ----------
+        graph : Graph
+            Of which it is to be one.
+
+        Returns
+        -------
+        str
         """
         order, bounds = self.order, self.bounds
         if order.dtype != np.int32 or bounds.dtype != np.int64:
@@ -94,7 +113,17 @@ class Schedule:
         return ''
 
     def of_types(self, graph: Graph) -> str:
-        """One line a batch of the graph: its type, and how many nodes."""
+        """One line a batch of the graph: its type, and how many nodes.
+
+        Parameters
+        ----------
+        graph : Graph
+            Of which it is a schedule.
+
+        Returns
+        -------
+        str
+        """
         types = [graph.type_names[graph.types[batch[0]]] for batch in self]
         lines = [
             f'{number}: {name} x {len(batch)}'
@@ -109,7 +138,17 @@ class Scheduler(Protocol):
     name: str
 
     def schedule(self, graph: Graph) -> Schedule:
-        """Batches of one type each that hold every node once, producers before consumers."""
+        """Batches of one type each that hold every node once, producers before consumers.
+
+        Parameters
+        ----------
+        graph : Graph
+            Of a minibatch; it is not changed.
+
+        Returns
+        -------
+        Schedule
+        """
         ...
 
 

@@ -126,7 +126,7 @@ class Engine:
 
         Parameters
         ----------
-        sample
+        sample : object
             The argument of `predict`. Nobody may change it until the result is there.
         deadline : float, optional
             Seconds from now on. More urgent requests go first, and when it has passed, a
@@ -154,14 +154,38 @@ class Engine:
     def submit_all(
         self, samples: Sequence[Any], deadline: Optional[float] = None
     ) -> 'List[asyncio.Future[Any]]':
-        """`submit` for several samples, of which all are taken, or none."""
+        """`submit` for several samples, of which all are taken, or none.
+
+        Parameters
+        ----------
+        samples : sequence
+            Arguments of `predict`.
+        deadline : float, optional
+            See `submit`.
+
+        Returns
+        -------
+        list of asyncio.Future
+        """
         loop, now = asyncio.get_running_loop(), monotonic()
         requests = [Request(sample, loop.create_future(), now, deadline) for sample in samples]
         self._queue.put(requests)
         return [request.reply for request in requests]
 
     def future(self, sample: Any, deadline: Optional[float] = None) -> 'Future[Any]':
-        """The same in any thread: ``engine.future(sample).result()``."""
+        """The same in any thread: ``engine.future(sample).result()``.
+
+        Parameters
+        ----------
+        sample : object
+            See `submit`.
+        deadline : float, optional
+            See `submit`.
+
+        Returns
+        -------
+        concurrent.futures.Future
+        """
         reply: Future[Any] = Future()
         self._queue.put([Request(sample, reply, monotonic(), deadline)])
         return reply
@@ -169,6 +193,11 @@ class Engine:
     def update(self, change: Callable[[], Any]) -> 'Future[Any]':
         """Change the model while it serves, as by ``lambda: net.load_parameters(file)``: when what
         is on its way has come to its end, and before anything else begins. No sample sees both.
+
+        Parameters
+        ----------
+        change : callable
+            Of no arguments; it runs in the engine's thread.
 
         Returns
         -------

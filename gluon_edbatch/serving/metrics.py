@@ -63,7 +63,17 @@ class Metrics(NamedTuple):
     total: Histogram
 
     def prometheus(self, prefix: str = 'edb_') -> str:
-        """The same in Prometheus' text format."""
+        """The same in Prometheus' text format.
+
+        Parameters
+        ----------
+        prefix : str, default 'edb_'
+            Of all names.
+
+        Returns
+        -------
+        str
+        """
         lines = []
         for name in ('queued', 'running'):
             lines += [f'# TYPE {prefix}{name} gauge', f'{prefix}{name} {getattr(self, name)}']

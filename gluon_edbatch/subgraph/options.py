@@ -96,6 +96,15 @@ class CompileOptions:
     def but(self, **changes: Any) -> 'CompileOptions':
         """These options with some of them changed.
 
+        Parameters
+        ----------
+        **changes
+            Options by name, with what they are to be.
+
+        Returns
+        -------
+        CompileOptions
+
         Raises
         ------
         TypeError

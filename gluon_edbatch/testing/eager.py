@@ -79,6 +79,7 @@ def assert_matches_eager(
     inputs : sequence of NDArray
         Further arrays whose gradients are compared.
     schedulers : sequence of (str or Scheduler)
+        Each of them is compared.
     hybridized : sequence of bool
         Whether the blocks are hybridized, in both runs. They are left as they were.
     training : sequence of bool

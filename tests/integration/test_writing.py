@@ -462,7 +462,7 @@ def step(net, arrays, kind, one, other):
     elif kind == 'look':
         array.asnumpy()
     elif kind == 'out':
-        if current_recording() is None:  # out= is not seen after the scope (see the README)
+        if current_recording() is None:  # out= is not seen after the scope (see docs/semantics.md)
             array[:] = mx.nd.tanh(arrays[other])
         else:
             mx.nd.tanh(arrays[other], out=array)

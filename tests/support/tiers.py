@@ -13,7 +13,8 @@ FAST = {
     'results and gradients': 'eager_equality autograd late_passes functional rnn sparse own_tape '
     'device',
     'other ways to call': 'fold fold_unroll fold_programs reuse concurrent',
-    'what is said': 'explain visualize debug public_surface judged_in_float64',
+    'what is said': 'explain visualize debug public_surface judged_in_float64 about',
+    'the documentation': 'docstrings pages',
     'found from outside': 'faults interrupts',
     'without MXNet': 'bundle exported',
     'examples': 'example_data example_words example_spans example_metrics example_checkpoint',

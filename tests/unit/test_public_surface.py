@@ -6,11 +6,12 @@ import types
 import pytest
 
 import gluon_edbatch as edb
-from gluon_edbatch import data, distributed, estimator, rnn, schedule, testing, visualize
+from gluon_edbatch import data, distributed, estimator, rnn, schedule, serving, testing, visualize
 from gluon_edbatch.report import counters as report
 
 PUBLIC = {
     edb: [
+        'About',
         'AgendaScheduler',
         'AutoBatchMixin',
         'BatchError',
@@ -48,6 +49,7 @@ PUBLIC = {
         'SufficientConditionScheduler',
         'UnbatchedScheduler',
         'Unfold',
+        'about',
         'add_n',
         'batching',
         'compile_options',
@@ -106,6 +108,7 @@ PUBLIC = {
     data: ['BalancedSampler', 'as_list', 'idle_share', 'recorded_calls'],
     estimator: ['BatchProcessor', 'TensorBoardHandler'],
     distributed: ['Trainer', 'Workers', 'connect'],
+    serving: ['Engine', 'Histogram', 'Metrics', 'Served'],
     visualize: ['explanation', 'program', 'schedule'],
     testing: ['assert_matches_eager', 'check_schedule', 'check_scheduler'],
 }

@@ -53,8 +53,14 @@ _loaded: Optional[Path] = None
 
 
 def available() -> bool:
-    """Whether the native operators are loaded; the first call loads them, and compiles them if
-    need be."""
+    """Whether the native operators are loaded.
+
+    The first call loads them, and compiles them if need be.
+
+    Returns
+    -------
+    bool
+    """
     global _available
     if _available is None:
         with _lock:
@@ -66,6 +72,17 @@ def available() -> bool:
 def loaded() -> Optional[Path]:
     """The library that was loaded; None if there is none."""
     return _loaded if available() else None
+
+
+def level() -> Optional[str]:
+    """What `loaded` has instructions of, and where it is from: ``'v3'``, or ``'v3, compiled at
+    first use'``, which may use more of this very processor. None if there is none."""
+    library = loaded()
+    if library is None:
+        return None
+    if library.parent == BUILT:
+        return library.stem.rpartition('-')[0]  # see `library_name`
+    return ', '.join([*_runnable()[-1:], 'compiled at first use'])
 
 
 def _load() -> bool:

@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Makes the environment if need be and builds the documentation.
+set -euo pipefail
+
+usage() {
+    cat <<'EOT'
+usage: bash scripts/docs.sh [--serve | MKDOCS' OPTIONS OF build]
+
+  (nothing)  builds build/site (open build/site/index.html): a warning is an error, and so is a link
+             inside the repository that leads nowhere, a page that no menu has, a parameter that a
+             docstring tells of and that is not there
+  --serve    shows it at 127.0.0.1:8000, anew whenever a page changes
+
+The tools are those of the extra `docs`, for Python 3.11.
+
+  EDB_VENV, EDB_PYTHON, EDB_EXTRAS  see scripts/environment.sh
+EOT
+}
+
+command=(build --strict)  # with --quiet warnings would not count
+case "${1:-}" in
+    -h | --help) usage; exit 0 ;;
+    --serve) command=(serve) && shift ;;
+esac
+
+root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+python="$(bash "$root/scripts/environment.sh")"
+cd "$root"
+if ! "$python" -c 'import material, mkdocstrings' 2>/dev/null; then
+    echo "docs: the tools are not in this environment: they need Python 3.11, and the extra docs" >&2
+    exit 2
+fi
+NO_MKDOCS_2_WARNING=1 "$python" -m mkdocs "${command[@]}" "$@"
+if [[ "${command[0]}" == build ]]; then
+    echo "docs: build/site/index.html"
+fi

@@ -1,0 +1,105 @@
+"""Programs in README and the documentation's pages run, and print what the pages say."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+import gluon_edbatch as edb
+from gluon_edbatch import schedule, testing
+from support.jobs import run_job
+from support.processes import run_python
+
+pytest.importorskip('sybil', reason='needs Sybil, of the extra test on Python 3.11')
+
+from support.pages import run_page
+
+MODULES = [
+    edb,
+    edb.data,
+    edb.distributed,
+    edb.estimator,
+    edb.rnn,
+    edb.serving,
+    edb.visualize,
+    schedule,
+    testing,
+]
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [
+    page
+    for page in [ROOT / 'README.md', *sorted(ROOT.glob('docs/**/*.md'))]
+    if '\n```python\n' in page.read_text(encoding='utf-8')
+]
+
+
+@pytest.mark.parametrize('page', PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_programs_of_a_page_run(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run_page(page), 'all of its programs are skipped'
+
+
+def test_what_a_page_gets_wrong_is_found(tmp_path):
+    page = tmp_path / 'page.md'
+    page.write_text('```python\nprint(1)\n```\n```text\n2\n```\n', encoding='utf-8')
+    with pytest.raises(AssertionError, match=r'page\.md:4 says that this is printed'):
+        run_page(page)
+    page.write_text('```python\n\n1 / 0\n```\n', encoding='utf-8')
+    with pytest.raises(ZeroDivisionError) as error:
+        run_page(page)
+    assert error.traceback[-1].lineno + 1 == 3  # the page's own line
+
+
+def test_readme_is_short():
+    assert len((ROOT / 'README.md').read_text(encoding='utf-8').split()) <= 900
+
+
+def test_picture_of_a_minibatch_is_what_the_package_does(tmp_path):
+    drawn = tmp_path / 'minibatch.svg'
+    done = run_python('scripts/draw_minibatch.py', str(drawn), cwd=ROOT, PYTHONPATH=str(ROOT))
+    assert done.returncode == 0, done.stderr
+    assert drawn.read_text() == (ROOT / 'docs/how-it-works/minibatch.svg').read_text()
+
+
+@pytest.mark.parametrize('module', MODULES, ids=lambda module: module.__name__)
+def test_reference_has_all_public_names(module):
+    text = '\n'.join(page.read_text(encoding='utf-8') for page in ROOT.glob('docs/reference/*.md'))
+    shown = set(re.findall(r'^::: [\w.]*\.(\w+)$', text, re.MULTILINE))
+    named = set(re.findall(r'`(?:gluon_edbatch|edb)\.(\w+)`', text))  # modules, and COMPILED
+    assert set(module.__all__) - shown <= named
+
+
+BEFORE_DISTRIBUTED = """
+from mxnet import autograd, gluon
+import gluon_edbatch as edb
+
+class Sum(edb.AutoBatchMixin, gluon.Block):
+    def __init__(self):
+        super().__init__()
+        with self.name_scope():
+            self.embed = gluon.nn.Embedding(9, 2)
+    def forward(self, words):
+        return edb.add_n([self.embed(word) for word in words])
+
+def build():
+    net = Sum()
+    net.initialize()
+    return net
+
+samples, labels = [[1, 2], [3], [4, 5, 6], [7]] * 40, [0, 1, 1, 0] * 40
+loss_fn = gluon.loss.SoftmaxCrossEntropyLoss()
+"""
+
+
+def test_program_of_the_distributed_page_trains_on_two_workers(tmp_path):
+    """(Which is skipped above, as it needs the launcher.)"""
+    page = (ROOT / 'docs/distributed.md').read_text(encoding='utf-8')
+    block = re.search(r'```python\n(from gluon_edbatch\.data.*?)```', page, re.DOTALL).group(1)
+    program = tmp_path / 'program.py'
+    program.write_text(
+        f"{BEFORE_DISTRIBUTED}{block}    print('trained', epoch)\n", encoding='utf-8'
+    )
+    done = run_job('-n', '2', '-s', '1', sys.executable, program)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.count('trained 9') == 2
