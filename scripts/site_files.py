@@ -13,6 +13,7 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOK_LINK = re.compile(r'href="(?!\w+:)([^"#]+\.md)(?=["#])')
+FOOTNOTE = re.compile(r'(?:\.\. )?(\[\d\])_?(?![\w(])')
 README = re.compile(r'README\.md$')
 LINK = re.compile(r'(?<=\]\()(?!\w+:)([^)#\s]+)')
 
@@ -37,9 +38,10 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
-    """Links in notebooks, which MkDocs neither resolves nor checks."""
+    """Links in notebooks, which MkDocs neither resolves nor checks; marks of footnotes, which are
+    numpydoc's."""
     if not page.file.src_uri.endswith('.ipynb'):
-        return output
+        return FOOTNOTE.sub(r'\1', output)
 
     def resolved(match: 're.Match[str]') -> str:
         if not (ROOT / page.file.src_uri).parent.joinpath(match[1]).is_file():
