@@ -40,7 +40,7 @@ class Site(NamedTuple):
 
     def __str__(self) -> str:
         inner = [f' → {_installed(each.filename)}:{each.line}' for each in self.library]
-        return ''.join([f'{self.filename}:{self.line}', *inner])
+        return ''.join([f'{_cell(self.filename) or self.filename}:{self.line}', *inner])
 
 
 def kind_of(code: CodeType, names: Dict[str, Any]) -> int:
@@ -90,6 +90,15 @@ def _installed(filename: str) -> str:
     parts = filename.split(os.sep)
     where = [place for place, part in enumerate(parts) if part in _INSTALLED]
     return os.sep.join(parts[where[-1] + 1 :]) if where else filename
+
+
+def _cell(filename: str) -> Optional[str]:
+    """A cell of a notebook as its reader knows it, In[3]; None for other files."""
+    ipython: Any = sys.modules.get('IPython')
+    shell = ipython.get_ipython() if ipython else None
+    named = getattr(getattr(shell, 'compile', None), 'format_code_name', None)
+    found = named(filename) if named else None
+    return found[1] if found else None
 
 
 def through_library(library: CodeType, user: CodeType, instruction: int) -> int:

@@ -41,4 +41,6 @@ def test_tutorial_runs_and_shows_what_it_did(tmp_path):
     assert done.returncode == 0, done.stderr[-5000:]
     kept, made = (nbformat.read(path, as_version=4) for path in (TUTORIAL, target))
     assert outputs(made) == outputs(kept)
+    text = target.read_text()
+    assert 'In[3]:' in text and 'ipykernel_' not in text  # explanations name cells, not files
     assert sum('image/svg+xml' in shown for shown in outputs(made)) == 3
