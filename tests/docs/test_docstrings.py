@@ -6,7 +6,7 @@ import inspect
 import pytest
 
 import gluon_edbatch as edb
-from gluon_edbatch import schedule, testing
+from gluon_edbatch import schedule
 
 validate = pytest.importorskip(
     'numpydoc.validate', reason='needs numpydoc, of the extra docs on Python 3.11'
@@ -15,18 +15,8 @@ pytest.importorskip('sybil', reason='needs Sybil, of the extra test on Python 3.
 
 from support.docstring_names import names  # noqa: E402
 from support.pages import execute  # noqa: E402
+from support.public import MODULES  # noqa: E402
 
-MODULES = [
-    edb,
-    edb.data,
-    edb.distributed,
-    edb.estimator,
-    edb.rnn,
-    edb.serving,
-    edb.visualize,
-    schedule,
-    testing,
-]
 # Sections: known, in order, underlined; a summary. Parameters: there, all, in order, with a type
 # and what they mean. How sentences begin and end is the style's (CONTRIBUTING.md), and ruff's.
 SECTIONS = {'GL03', 'GL05', 'GL06', 'GL07', 'GL08', 'GL10', 'SS01'}

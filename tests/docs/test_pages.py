@@ -6,26 +6,14 @@ from pathlib import Path
 
 import pytest
 
-import gluon_edbatch as edb
-from gluon_edbatch import schedule, testing
 from support.jobs import run_job
 from support.processes import run_python
+from support.public import MODULES
 
 pytest.importorskip('sybil', reason='needs Sybil, of the extra test on Python 3.11')
 
 from support.pages import run_page
 
-MODULES = [
-    edb,
-    edb.data,
-    edb.distributed,
-    edb.estimator,
-    edb.rnn,
-    edb.serving,
-    edb.visualize,
-    schedule,
-    testing,
-]
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [
     page

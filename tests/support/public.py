@@ -1,0 +1,16 @@
+"""The modules that the reference has pages of."""
+
+import gluon_edbatch as edb
+from gluon_edbatch import schedule, testing
+
+MODULES = [
+    edb,
+    edb.data,
+    edb.distributed,
+    edb.estimator,
+    edb.rnn,
+    edb.serving,
+    edb.visualize,
+    schedule,
+    testing,
+]
