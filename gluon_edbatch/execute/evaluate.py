@@ -195,7 +195,8 @@ class Evaluator:
         machine.finish()
         arenas = _arenas(plan, machine, bool(eager), recording)
         _run_eager(machine, recording, arenas, eager, calls)
-        under_way(_last_row(plan, arenas) if eager or machine.fence is None else machine.fence)
+        if not machine.is_over:
+            under_way(_last_row(plan, arenas) if eager or machine.fence is None else machine.fence)
         number = len(recording.ran)
         public = {
             arena.key: rows
@@ -364,7 +365,9 @@ def _arenas(
 ) -> List[Union[Arena, EagerArena]]:
     """What the rows of each arena are to those who read values."""
     return [
-        given_rows(arena, recording) if arena.key.eager else Arena(raw, connected, memory)
+        given_rows(arena, recording)
+        if arena.key.eager
+        else Arena(raw, connected, memory, machine.is_over)
         for arena, raw, connected, memory in zip(
             plan.arenas, machine.arenas, connect(machine, eager), machine.memories
         )

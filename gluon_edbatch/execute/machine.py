@@ -46,6 +46,10 @@ class Machine:
         Something small that the step that ran last has written when it is over, if there is.
     clock : Clock or None
         If somebody asks how long batches take.
+    is_quiet : bool
+        Whether the arenas are new, and the engine has nothing to do with them so far.
+    is_over : bool
+        Whether all has run that is to run.
     """
 
     def __init__(self, recording: Recording, plan: Plan, clock: Optional[Clock] = None):
@@ -68,6 +72,10 @@ class Machine:
         self.given: List[Tuple[NDArray, int, int, int]] = []  # array, arena, begin, end
         self.looked_up = False  # whether rows of tables are on the user's tape (see lookup)
         self.unread: List[NDArray] = []  # gradients of private rows that no batch needed
+        self.is_quiet = not self.taped and not any(
+            [memory.pooled for memory in self.memories if memory is not None]
+        )
+        self.is_over = False
         self._aliases: Dict[Tuple[int, int], NDArray] = {}
         self._indices: Dict[mx.Context, NDArray] = {}
         self._fill()
@@ -94,6 +102,8 @@ class Machine:
         ]
         for index, arena, array in filled:
             self._fill_from_host(arena, array, device, index)
+        if device:
+            self.is_quiet = False
         for rows in _neighbours(device):
             index, _, begin, _ = rows[0]
             _write(
@@ -104,6 +114,7 @@ class Machine:
             self._differentiate(given, index, begin, end)
         for index, arena, array in filled:
             if arena.imports and not self._gather(arena, array):
+                self.is_quiet = False
                 for imported in arena.imports:
                     self._import(index, arena, array, imported)
 
@@ -116,6 +127,7 @@ class Machine:
         pieces: List[Tuple[int, np.ndarray]] = []
         if arena.zero is not None and self.memories[index] is not None:
             array._slice(arena.zero, arena.zero + 1)[:] = 0
+            self.is_quiet = False
         elif arena.zero is not None:
             pieces.append((arena.zero, np.zeros((1,) + arena.key[0], arena.key[1])))
         if arena.scalars is not None:
@@ -144,9 +156,12 @@ class Machine:
             return False
         results, key = self.recording.results, arena.key
         sources = [results[imported.evaluation][key] for imported in arena.imports]
-        raw = [source.raw for source in sources if isinstance(source, Arena)]
+        arenas = [source for source in sources if isinstance(source, Arena)]
         rows = [imported.rows for imported in arena.imports]
-        return len(raw) == len(rows) and gather(raw, rows, array, arena.imports[0].begin)
+        self.is_quiet = self.is_quiet and all([source.is_over for source in arenas])
+        return len(arenas) == len(rows) and gather(
+            [source.raw for source in arenas], rows, array, arena.imports[0].begin, self.is_quiet
+        )
 
     def _import(self, index, arena, array, imported) -> None:
         """Copy rows of an earlier evaluation; under autograd they are inputs of this one."""

@@ -6,9 +6,10 @@ run, the arrays that these read carry the class `GuardedArray`; the first access
 else gives each such recording a copy, then the array is an ordinary one again.
 """
 
+import os
 import threading
 import weakref
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, ContextManager, Dict, List, Optional
 
 import mxnet as mx
 from mxnet.base import _LIB, NDArrayHandle, check_call
@@ -17,6 +18,10 @@ from mxnet.ndarray import NDArray
 from .arrays import alias, detached, handle_slot, raw_handle
 
 _lock = threading.RLock()
+# A child must not find it taken for good by a thread that it does not have.
+os.register_at_fork(
+    before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
+)
 # id of an array -> who watches it; these hold the array, and strike themselves off when they go
 _guards: Dict[int, List['weakref.ref[Watched]']] = {}
 
@@ -81,6 +86,14 @@ _PLAIN: Dict[type, type] = {guarded: plain for plain, guarded in _GUARDED.items(
 PLAIN_OR_GUARDED = (*_GUARDED, *_PLAIN)  # classes of arrays that can be watched
 
 
+def no_touches() -> ContextManager[Any]:
+    """As long as this lasts whoever touches a watched array in another thread waits.
+
+    Within it nothing may be waited for that Python has a part in: that may be about to touch one.
+    """
+    return _lock
+
+
 def _touched(array: NDArray) -> None:
     with _lock:
         owners = _guards.pop(id(array), ())
@@ -137,6 +150,11 @@ class Watched:
         touched = self._touched()
         if touched is not None:
             touched()
+
+    @property
+    def touched(self) -> bool:
+        """Whether others may have changed the array since, or cannot be kept from it."""
+        return self.copy is not None or self.array.__class__ not in _PLAIN
 
     def values(self) -> NDArray:
         """An array, unknown to any tape, with the values that are wanted."""

@@ -55,6 +55,11 @@ class Memory:
         piece = _pool.take(self._ticket, (_rounded(size), np.dtype(dtype), ctx))
         self.array = reshaped(rows_of(piece, 0, size), shape)
 
+    @property
+    def pooled(self) -> bool:
+        """Whether others may have had it before."""
+        return self._ticket is not None
+
     def __del__(self):
         ticket = getattr(self, '_ticket', None)
         if ticket is not None:  # it has none after an early interrupt

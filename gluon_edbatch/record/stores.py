@@ -22,14 +22,21 @@ class Arena:
     ----------
     raw : NDArray
         The rows, unknown to autograd.
+    is_over : bool
+        Whether they were there when this was made, and not yet to be computed by the engine.
     """
 
-    __slots__ = ('raw', '_taped', '_connect', '_memory')
+    __slots__ = ('raw', 'is_over', '_taped', '_connect', '_memory')
 
     def __init__(
-        self, raw: NDArray, connect: Optional[Callable[[], NDArray]], memory: Optional[Memory]
+        self,
+        raw: NDArray,
+        connect: Optional[Callable[[], NDArray]],
+        memory: Optional[Memory],
+        is_over: bool = False,
     ):
         self.raw = raw
+        self.is_over = is_over
         self._memory = memory
         self._taped: Optional[NDArray] = None
         self._connect = connect

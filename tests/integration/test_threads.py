@@ -324,9 +324,10 @@ def test_programs_end_with_helpers_alive(last):
         assert_runs(last)
 
 
-def test_an_error_in_a_thread_is_raised_where_the_evaluation_waits(monkeypatch):
-    """And leaves threads that work."""
-    net, samples = started(nn.Dense(WIDTH, in_units=WIDTH)), ndarrays(200, (1, WIDTH))
+@pytest.mark.parametrize('calls, error', [(200, edb.BatchError), (16_000, mx.MXNetError)])
+def test_an_error_in_a_thread_is_raised_where_the_evaluation_waits(monkeypatch, calls, error):
+    """And leaves threads that work. A small one does not wait."""
+    net, samples = started(nn.Dense(WIDTH, in_units=WIDTH)), ndarrays(calls, (1, WIDTH))
     edb.set_num_threads(3)
 
     def evaluate():
@@ -344,7 +345,7 @@ def test_an_error_in_a_thread_is_raised_where_the_evaluation_waits(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(native_run, '_program', damaged)
         patch.setattr(native_run, '_frame', lambda *run: native_run._FrameMaker(*run).frame())
-        with pytest.raises(mx.MXNetError, match='unknown instruction'):
+        with pytest.raises(error, match='unknown instruction'):
             evaluate()
     assert (evaluate() == expected).all()
 

@@ -57,5 +57,9 @@ def _padded(group: Group, position: int) -> np.ndarray:
 def run(machine: Machine, first: int, last: int) -> Optional[NativeRun]:
     """See `Backend`."""
     batches = NativeRun(machine, first, last)
+    if machine.is_quiet and last - first == machine.plan.size and batches.forward_now():
+        machine.is_over = True
+        return None
+    is_differentiable = batches.forward()
     machine.fence = batches.table
-    return batches if batches.forward() else None
+    return batches if is_differentiable else None

@@ -8,12 +8,17 @@ from mxnet.ndarray import NDArray
 from ...mx.host import upload
 from ...mx.invoke import run_for_effect
 from .library import available
+from .now import gather_now
 
 __all__ = ['gather']
 
 
 def gather(
-    sources: Sequence[NDArray], rows: Sequence[np.ndarray], target: NDArray, begin: int
+    sources: Sequence[NDArray],
+    rows: Sequence[np.ndarray],
+    target: NDArray,
+    begin: int,
+    now: bool = False,
 ) -> bool:
     """Copy rows of some arrays, one after the other, to the rows of another one from `begin` on.
 
@@ -29,6 +34,8 @@ def gather(
     target : NDArray
         Unknown to autograd.
     begin : int
+    now : bool, default False
+        Whether to do it in this thread: the target is new, and what is read is there.
 
     Returns
     -------
@@ -43,6 +50,9 @@ def gather(
     table[1] = begin
     table[2::2] = np.repeat(np.arange(len(counts)), counts)
     table[3::2] = np.concatenate(rows)
+    if now:
+        gather_now(table, sources, target)
+        return True
     arrays = [upload(table, target.ctx), *sources, target]
     run_for_effect(
         'edb_gather',

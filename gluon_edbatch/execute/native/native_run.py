@@ -13,6 +13,7 @@ from ...subgraph.node_type import NodeType
 from ..executable import executable
 from ..gradients import Gradients
 from ..weights import Weights
+from .now import run_now
 from .program import NativeProgram, native_program
 from .table import Table, size_of
 from .threads import get_num_threads
@@ -67,7 +68,7 @@ class NativeRun:
     Attributes
     ----------
     table : NDArray
-        What the operator is told to do; to MXNet it seems to write it.
+        What the operator is told to do, once it was run; to MXNet it seems to write it.
     """
 
     def __init__(self, machine, first: int, last: int):
@@ -78,20 +79,26 @@ class NativeRun:
         frame = _frame(machine.weights, [part[0].node_type for part in parts])
         self._dtype = _DTYPES[frame.natives[0].program.element_size]
         self._differentiable = self.training and frame.differentiable
-        words, workspace, self._slots = self._table(machine, frame, parts, first, last)
-        self.table = upload(words, self._ctx)
-        self._workspace = Memory((workspace,), self._dtype, self._ctx)
+        self._words, self._elements, self._slots = self._table(machine, frame, parts, first, last)
         self._arenas = [machine.arenas[arena] for arena in self._slots]
-        watched = [
+        self._weights = [
             machine.weights.watched(parts[part][0].node_type, position)
             for part, position, _ in frame.weights
         ]
-        self._weights = [each.handle() for each in watched]
         self._inputs = [  # of the tape, which of them each weight is
             machine.weights.trained(parts[part][0].node_type, position) if trained else None
             for part, position, trained in frame.weights
         ]
         self._laps = [machine.clock.laps(first, last)] if machine.clock else []
+
+    def forward_now(self) -> bool:
+        """Run the batches here and now, if they are few and small; gives whether they were.
+
+        Nothing may be under way in their arenas.
+        """
+        return not (self.training or self._laps) and run_now(
+            self._words, self._weights, self._arenas
+        )
 
     def forward(self) -> bool:
         """Run the batches: their results appear in the arenas.
@@ -101,14 +108,17 @@ class NativeRun:
         bool
             Whether there is something to differentiate.
         """
+        self.table = upload(self._words, self._ctx)
+        self._workspace = Memory((self._elements,), self._dtype, self._ctx)
         arenas = [*self._arenas, self._workspace.array, *self._laps]
+        weights = [each.handle() for each in self._weights]
         run_for_effect(
             'edb_run_forward',
-            [self.table.handle, *self._weights, *[array.handle for array in arenas]],
+            [self.table.handle, *weights, *[array.handle for array in arenas]],
             inputs=str(1 + len(self._weights) + len(arenas)),
             written=str(1 + len(self._weights)),
         )
-        del self._weights, self._laps
+        del self._words, self._weights, self._laps
         return self._differentiable
 
     def backward(self, gradients: Gradients) -> None:

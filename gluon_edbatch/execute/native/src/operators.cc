@@ -7,6 +7,7 @@
 
 #include "mxnet/lib_api.h"
 
+#include "now.h"
 #include "whole_run.h"
 
 using namespace mxnet::ext;
@@ -135,18 +136,12 @@ MXReturnValue compute(const Attributes& attributes, Tensors* inputs, Tensors*, c
   }
 }
 
-// Rows of several arrays, one after the other, into one that has rows of the same size: the table,
-// the sources, the target. The table has the bytes of a row, the target's first row, and of each
-// row its source and its place there.
+// See `edb::gather`: the table, the sources, the target.
 MXReturnValue gather(const Attributes&, Tensors* inputs, Tensors*, const OpResource&) {
-  const int64_t* words = inputs->at(0).data<int64_t>();
-  const int64_t bytes = words[0], rows = (inputs->at(0).size() - 2) / 2;
-  char* target = static_cast<char*>(inputs->back().data_ptr) + words[1] * bytes;
-  for (int64_t row = 0; row < rows; ++row) {
-    const MXTensor& source = inputs->at(1 + words[2 + 2 * row]);
-    const char* from = static_cast<const char*>(source.data_ptr) + words[3 + 2 * row] * bytes;
-    std::memcpy(target + row * bytes, from, bytes);
-  }
+  MXTensor& table = inputs->at(0);
+  std::vector<char*> arrays;
+  for (size_t i = 1; i < inputs->size(); ++i) arrays.push_back(inputs->at(i).data<char>());
+  edb::gather(table.data<int64_t>(), table.size(), arrays);
   return MX_SUCCESS;
 }
 

@@ -1,0 +1,237 @@
+"""Small evaluations run in the thread that asks for them, and still see and give what eager does."""
+
+import os
+import threading
+
+import mxnet as mx
+import numpy as np
+import pytest
+from mxnet import autograd, gluon
+from mxnet.gluon import nn
+from support.models import ndarrays
+
+import gluon_edbatch as edb
+from gluon_edbatch.api.scope import recording
+from gluon_edbatch.execute.native import native_run, now
+from gluon_edbatch.mx import guard
+from gluon_edbatch.mx.invoke import run_for_effect
+
+WIDTH, WIDE = 8, 64
+
+
+@pytest.fixture
+def given_to_engine(monkeypatch):
+    """How many runs and gathers MXNet's engine got."""
+    names = []
+
+    def noted(name, *args, **options):
+        names.append(name)
+        run_for_effect(name, *args, **options)
+
+    for module in ('gather', 'native_run'):
+        monkeypatch.setattr(f'gluon_edbatch.execute.native.{module}.run_for_effect', noted)
+    return names
+
+
+def dense(value=None):
+    net = nn.Dense(WIDTH, in_units=WIDTH, activation='tanh')
+    net.initialize(mx.init.Normal(0.5) if value is None else mx.init.Constant(value))
+    return net
+
+
+def ran(net, samples):
+    with recording():
+        values = [net(net(sample)) for sample in samples]
+    return edb.concat(values).asnumpy()
+
+
+def eager(net, samples):
+    return np.concatenate([net(net(sample)).asnumpy() for sample in samples])
+
+
+def test_few_calls_are_not_given_to_the_engine_and_many_are(given_to_engine):
+    net = nn.Dense(WIDE, in_units=WIDE)
+    net.initialize()
+    few, many = ndarrays(5, (1, WIDE)), ndarrays(4000, (1, WIDE))
+    ran(net, few), ran(net, few)  # proves them
+    given_to_engine.clear()
+    np.testing.assert_allclose(ran(net, few), eager(net, few), rtol=1e-5, atol=1e-6)
+    assert given_to_engine == []
+    ran(net, many)
+    assert given_to_engine == ['edb_run_forward']
+
+
+def test_training_is_given_to_the_engine(given_to_engine):
+    net, samples = dense(), ndarrays(5, (1, WIDTH))
+    for _ in range(3):
+        given_to_engine.clear()
+        with autograd.record(), recording():
+            loss = edb.add_n([net(sample) for sample in samples]).sum()
+        loss.backward()
+        mx.nd.waitall()
+    assert given_to_engine == ['edb_run_forward', 'edb_run_backward']
+
+
+def test_an_update_that_is_under_way_is_waited_for():
+    net, samples = dense(), ndarrays(3, (1, WIDTH))
+    ran(net, samples), ran(net, samples)
+    large = mx.nd.ones((600, 600))
+    for _ in range(5):
+        for _ in range(20):  # what the engine is busy with
+            large = mx.nd.dot(large, large) * 1e-3
+        net.weight.set_data(net.weight.data() * 1.1 + large[:WIDTH, :WIDTH] * 0)
+        found = ran(net, samples)
+        np.testing.assert_allclose(found, eager(net, samples), rtol=1e-5, atol=1e-6)
+
+
+def test_values_are_of_the_parameters_that_were_recorded(given_to_engine):
+    net, samples = dense(), ndarrays(3, (1, WIDTH))
+    ran(net, samples), ran(net, samples)
+    expected = eager(net, samples)
+    with recording():
+        values = [net(net(sample)) for sample in samples]
+    given_to_engine.clear()
+    net.weight.set_data(net.weight.data() * 0)
+    np.testing.assert_allclose(edb.concat(values).asnumpy(), expected, rtol=1e-5, atol=1e-6)
+    assert given_to_engine == ['edb_run_forward']  # of a copy of the weight
+
+
+def test_another_thread_may_write_to_parameters_all_the_time():
+    """What a result is of is the one or the other, never some of each."""
+    net, samples = nn.Dense(WIDTH, in_units=WIDTH, use_bias=False), [mx.nd.ones((1, WIDTH))]
+    net.initialize(mx.init.Constant(1))
+    ran_once = lambda: _once(net, samples)  # noqa: E731
+    ran_once(), ran_once()
+    done, updates = threading.Event(), [0]
+
+    def update():
+        contents = [mx.nd.full((WIDTH, WIDTH), number) for number in (1, 2)]
+        while not done.is_set():
+            net.weight.set_data(contents[updates[0] % 2])
+            updates[0] += 1
+
+    thread = threading.Thread(target=update)
+    thread.start()
+    try:
+        found = {float(number) for _ in range(300) for number in ran_once().ravel()}
+        mixed = [row for _ in range(300) for row in [ran_once().ravel()] if len(set(row)) > 1]
+    finally:
+        done.set()
+        thread.join()
+    assert found <= {WIDTH * 1.0, WIDTH * 2.0} and not mixed and updates[0] > 0
+
+
+def _once(net, samples):
+    with recording():
+        values = [net(sample) for sample in samples]
+    return edb.concat(values).asnumpy()
+
+
+def test_whoever_touches_a_parameter_waits_for_a_run(monkeypatch):
+    net, samples = dense(), ndarrays(3, (1, WIDTH))
+    ran(net, samples), ran(net, samples)
+    before, now_running, touched = net.weight.data().asnumpy(), threading.Event(), []
+    call = now._call
+
+    def touch():
+        now_running.wait()
+        net.weight.data()[:] = 0
+        touched.append(True)
+
+    def slowly(*args):
+        now_running.set()
+        thread.join(0.2)
+        assert not touched
+        return call(*args)
+
+    monkeypatch.setattr(now, '_call', slowly)
+    thread = threading.Thread(target=touch)
+    thread.start()
+    found = ran(net, samples)
+    thread.join()
+    assert touched and not net.weight.data().asnumpy().any()
+    net.weight.set_data(mx.nd.array(before))
+    np.testing.assert_allclose(found, eager(net, samples), rtol=1e-5, atol=1e-6)
+
+
+def test_rounds_read_what_earlier_ones_computed(given_to_engine):
+    net = dense()
+
+    def rounds(call):
+        states, read = ndarrays(4, (1, WIDTH)), []
+        for number in range(6):
+            states = [call(state) for state in states]
+            read.append([float(state.sum().asscalar()) for state in states[: 1 + number % 3]])
+        return read
+
+    expected = rounds(net)
+    for _ in range(3):
+        given_to_engine.clear()
+        with recording():
+            found = rounds(net)
+    for one, other in zip(found, expected):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+    assert given_to_engine == []
+
+
+def test_values_that_the_user_wrote_to_are_read_as_written():
+    net, sample = dense(), mx.nd.ones((1, WIDTH))
+
+    def written(batched):
+        state = net(sample)
+        if batched:
+            state.asnumpy()
+        state[:, 2:4] = 5
+        other = net(state)
+        return state.asnumpy(), other.asnumpy(), net(other).asnumpy()
+
+    for _ in range(3):
+        with recording():
+            found = written(True)
+    for one, other in zip(found, written(False)):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+def test_a_weight_of_another_size_is_an_error_that_names_the_line(monkeypatch):
+    net, samples = dense(), ndarrays(3, (1, WIDTH))
+    ran(net, samples), ran(net, samples)
+    monkeypatch.setattr(
+        native_run,
+        'run_now',
+        lambda words, weights, arenas: now.run_now(words, weights[::-1], arenas),
+    )
+    with pytest.raises(
+        edb.BatchError, match=f'(?s)size that its type.*{os.path.basename(__file__)}'
+    ):
+        ran(net, samples)
+
+
+def test_a_child_finds_the_lock_free():
+    """Which another thread had when the process was forked."""
+    held, leave = threading.Event(), threading.Event()
+
+    def hold():
+        with guard.no_touches():
+            held.set()
+            leave.wait(0.3)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if guard._lock.acquire(blocking=False) else 1)
+    thread.join()
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_parameters_of_both_kinds_of_arrays_and_dtypes():
+    for dtype in ('float32', 'float64'):
+        net = gluon.nn.HybridSequential()
+        net.add(nn.Dense(WIDTH, in_units=WIDTH), nn.LayerNorm(in_channels=WIDTH))
+        net.initialize(mx.init.Normal(0.5))
+        net.cast(dtype)
+        samples = [sample.astype(dtype) for sample in ndarrays(4, (1, WIDTH))]
+        for _ in range(3):
+            found = ran(net, samples)
+        np.testing.assert_allclose(found, eager(net, samples), rtol=1e-5, atol=1e-6)
