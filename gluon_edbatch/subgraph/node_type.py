@@ -19,7 +19,7 @@ from mxnet import gluon
 from mxnet.gluon.parameter import DeferredInitializationError
 
 from ..errors import RecordError, RowDependenceError, UnrecordableError
-from ..mx.symbols import infer_shape
+from ..mx.symbols import infer_shape, infer_type
 from ..ops import op_of
 from ..ops.attrs import Shape
 from ..ops.whole import NoRule
@@ -561,7 +561,7 @@ def _infer(graph, shapes, dtypes, ctx, eager):
     symbol, arguments = graph.subgraph.symbol, _described(shapes, dtypes)
     try:
         parameter_shapes, outputs, aux_shapes = infer_shape(symbol, shapes)
-        parameter_types, types, _ = symbol.infer_type(**dtypes)
+        parameter_types, types, _ = infer_type(symbol, dtypes)
     except mx.base.MXNetError as error:
         raise RecordError(f'{graph.name} does not accept {arguments}: {_reason(error)}') from None
     if outputs is None or types is None:
