@@ -144,7 +144,7 @@ _BY_LENGTH = {
     'sort them by length.',
     'several rows': 'Give a call one sample, (1, length, …).',
     'over all rows': 'What is reduced lies along axis 0, the batch axis: give such values as '
-    'edb.ragged(values) to a block that reduces axis 1, as a loss of gluon.loss does of '
+    'edb.ragged(values) to a block that reduces axis 1, as SoftmaxCrossEntropyLoss does in '
     'loss(edb.ragged(scores), edb.ragged(labels)); or give each row a call of its own, and add '
     'them up by edb.add_n.',
     'several axes': 'Give (1, length) for each sample; make what has two such axes in the block.',
