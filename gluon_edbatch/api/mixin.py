@@ -19,7 +19,8 @@ class AutoBatchMixin:
 
     Inside `batching` their calls are recorded and batched. Outside they run as ever, one sample
     at a time, and blocks inside them accept the same arguments, Python numbers and NumPy arrays
-    included: eager Gluon is the debugger.
+    included: eager Gluon is the debugger. (In what is run by calling the model, or by
+    `run_concurrently`; blocks in other methods that are called eagerly take what Gluon takes.)
     """
 
     def __call__(self, *args: Any) -> Any:

@@ -99,3 +99,8 @@ def registered() -> Set[str]:
 def infer_shape(symbol: mx.sym.Symbol, shapes: Dict[str, Tuple[int, ...]]):
     """As ``Symbol.infer_shape``, which prints its arguments if shapes do not fit."""
     return symbol._infer_shape_impl(False, **shapes)
+
+
+def infer_type(symbol: mx.sym.Symbol, dtypes: Dict[str, Any]):
+    """As ``Symbol.infer_type``, which prints its arguments if dtypes do not fit."""
+    return symbol._infer_type_impl(False, **dtypes)

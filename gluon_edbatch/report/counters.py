@@ -51,6 +51,8 @@ class Report(NamedTuple):
     scheduler : str
     evaluations, nodes, batches, lower_bound : int
     types : tuple of TypeReport
+        Printed, a line has shapes of arguments without the batch axis, ``k`` for a ragged one, and
+        in brackets the compile options that made a difference (`CompileOptions` says each).
     gathered_rows, sliced_rows : int
         Rows that batches read by index, and as slices of an arena.
     record_ms : float

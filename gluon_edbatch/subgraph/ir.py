@@ -12,7 +12,7 @@ from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Seq
 import mxnet as mx
 
 from ..mx.arrays import dtype_number
-from ..mx.symbols import infer_shape
+from ..mx.symbols import infer_shape, infer_type
 from ..ops.attrs import Attrs, Shape
 
 _VARIABLE = 'null'  # what MXNet calls the operator of a variable
@@ -235,7 +235,7 @@ class Subgraph:
     ) -> List[Tuple[Shape, type]]:
         """Shape and dtype of each result."""
         _, found, _ = infer_shape(self.symbol, self._known(shapes))
-        return list(zip(found, self.symbol.infer_type(**self._known(dtypes))[1]))
+        return list(zip(found, infer_type(self.symbol, self._known(dtypes))[1]))
 
     def _known(self, of_variables: Mapping[str, Any]) -> Dict[str, Any]:
         """Without those that it does not have."""

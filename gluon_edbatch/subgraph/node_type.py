@@ -19,7 +19,7 @@ from mxnet import gluon
 from mxnet.gluon.parameter import DeferredInitializationError
 
 from ..errors import RecordError, RowDependenceError, UnrecordableError
-from ..mx.symbols import infer_shape
+from ..mx.symbols import infer_shape, infer_type
 from ..ops import op_of
 from ..ops.attrs import Shape
 from ..ops.whole import NoRule
@@ -442,8 +442,8 @@ def make_type(
         graph = _without_numpy(graph, shown, dtypes)
     _refuse_writing(graph)
     why_eager = _why_eager(graph, mode, leaves, eager)
-    outputs = _infer(graph, shapes, dtypes, ctx, bool(why_eager))
     trial = lengths is None and any(kind is Kind.RAGGED for _, kind in leaves)
+    outputs = _infer(graph, shapes, dtypes, ctx, bool(why_eager), trial)
     graph = graph._replace(subgraph=mended(graph.subgraph, shapes, trial))
     verdict = _verdict(graph, mode, leaves, shapes)
     lifted = None
@@ -556,12 +556,17 @@ def _lifted(
         return None, str(missing)
 
 
-def _infer(graph, shapes, dtypes, ctx, eager):
+def _infer(graph, shapes, dtypes, ctx, eager, trial):
     """Specs of the outputs; parameters whose shapes were unknown are initialised."""
     symbol, arguments = graph.subgraph.symbol, _described(shapes, dtypes)
+    if trial:
+        arguments += (
+            f' (ragged values are tried as {_TRIAL_LENGTH}, however many they are: what has one '
+            f'for each of them, such as labels, is to be ragged, too)'
+        )
     try:
         parameter_shapes, outputs, aux_shapes = infer_shape(symbol, shapes)
-        parameter_types, types, _ = symbol.infer_type(**dtypes)
+        parameter_types, types, _ = infer_type(symbol, dtypes)
     except mx.base.MXNetError as error:
         raise RecordError(f'{graph.name} does not accept {arguments}: {_reason(error)}') from None
     if outputs is None or types is None:

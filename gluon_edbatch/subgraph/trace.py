@@ -107,8 +107,10 @@ def trace_block(block: gluon.HybridBlock, template: Tuple, inputs: int) -> Stati
     flatten(_expand(again), mx.sym.Symbol, repeated)
     if _without_names(graph) != _without_names(_grouped(_unique(repeated))):
         raise RecordError(
-            f'{describe(block)} builds another graph each time it is called (does '
-            f'it draw random numbers in Python?), so calls cannot run as one'
+            f'{describe(block)} builds another graph each time it is called (does it draw random '
+            f'numbers in Python, or keep an array from one call to the next, as a mask of '
+            f'dropout?), so calls cannot run as one. Give it what differs as an argument, such as '
+            f'a mask that the forward() of a plain Block makes once for a sample'
         )
     return StaticGraph(describe(block), graph, parameters, structure, positions)
 

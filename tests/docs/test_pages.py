@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+import gluon_edbatch as edb
+from gluon_edbatch.serving.folder import load_folder
 from support.jobs import run_job
 from support.processes import run_python
 from support.public import MODULES
@@ -80,13 +82,37 @@ loss_fn = gluon.loss.SoftmaxCrossEntropyLoss()
 """
 
 
-def test_program_of_the_distributed_page_trains_on_two_workers(tmp_path):
+def test_program_of_the_distributed_page_trains_on_two_workers_and_goes_on(tmp_path):
     """(Which is skipped above, as it needs the launcher.)"""
     page = (ROOT / 'docs/distributed.md').read_text(encoding='utf-8')
     block = re.search(r'```python\n(from gluon_edbatch\.data.*?)```', page, re.DOTALL).group(1)
+    told = "        print(f'trained {epoch}\\n', end='')\n"  # one write: two workers tell at once
+    text = f'{BEFORE_DISTRIBUTED}{block}{told}'
+    assert text.count('range(first, 10)') == 1
     program = tmp_path / 'program.py'
-    told = "    print(f'trained {epoch}\\n', end='')\n"  # one write: two workers tell at once
-    program.write_text(f'{BEFORE_DISTRIBUTED}{block}{told}', encoding='utf-8')
-    done = run_job('-n', '2', '-s', '1', sys.executable, program)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.count('trained 9') == 2
+    for end, expected in (2, ['0', '0', '1', '1']), (3, ['2', '2']):
+        program.write_text(text.replace('range(first, 10)', f'range(first, {end})'), 'utf-8')
+        done = run_job('-n', '2', '-s', '1', sys.executable, program, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr[-3000:]
+        assert sorted(re.findall(r'^trained (\d)$', done.stdout, re.MULTILINE)) == expected
+
+
+def test_folder_of_the_serving_page_is_served(tmp_path):
+    """(Which is skipped above, as it needs pydantic.)"""
+    pydantic = pytest.importorskip('pydantic', reason='pydantic comes with the extra serve')
+    page = (ROOT / 'docs/serving.md').read_text(encoding='utf-8')
+    (block,) = re.findall(r'```python\n(from typing import List.*?)```', page, re.DOTALL)
+    (tmp_path / 'model.py').write_text(block, encoding='utf-8')
+    namespace = {}
+    exec(block, namespace)
+    net = namespace['Sum']()
+    net.initialize('ones')
+    net.save_parameters(str(tmp_path / 'net.params'))
+    served = load_folder(tmp_path)
+    with edb.serving.Engine(
+        served.predict, warm_up=list(map(served.read, served.warm_up))
+    ) as engine:
+        answer = served.write(engine.future(served.read([4, 1])).result())
+    assert answer == [2.0] * 4
+    with pytest.raises(ValueError, match='less than or equal to 9'):
+        pydantic.TypeAdapter(served.request).validate_python([10])

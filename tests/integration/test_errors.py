@@ -396,6 +396,15 @@ def test_shape_error_in_an_operator():
     line.assert_in(info)
 
 
+def test_dtype_error_prints_nothing(capfd):
+    """MXNet's own inference of dtypes prints its arguments where they do not fit."""
+    net = nn.HybridLambda('concat')
+    with edb.batching():
+        with pytest.raises(edb.RecordError, match='float64'):
+            net(mx.nd.ones((1, 2)), mx.nd.ones((1, 2), dtype='float64'))
+    assert capfd.readouterr() == ('', '')
+
+
 def test_shape_error_in_a_sequential_names_it():
     net, line = nn.HybridSequential(), Line()
     net.add(nn.Dense(3, in_units=4), nn.Dense(3, in_units=5))

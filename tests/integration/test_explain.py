@@ -305,6 +305,34 @@ def test_why_sentences_are_not_padded(call, text, advice):
     assert f'by length: {reason}' in str(scope.report())
 
 
+def test_a_mean_over_rows():
+    """As a loss of a sequence. Advice that is followed leaves one type for any length."""
+    net, loss = dense(WIDTH), gluon.loss.SoftmaxCrossEntropyLoss()
+
+    def of_rows(scores, labels):
+        losses = loss(mx.nd.concat(*scores, dim=0), mx.nd.array(labels))
+        return losses.mean()  # mean of rows
+
+    def of_ragged(scores, labels):
+        return loss(edb.ragged(scores), edb.ragged(labels))  # ragged loss
+
+    def explanation_of(loss_of):
+        with edb.batching() as scope:
+            values = [
+                loss_of([net(x) for x in ndarrays(length, (1, WIDTH))], list(range(length)))
+                for length in (1, 2, 3)
+            ]
+        return [value.asscalar() for value in edb.forward(values)], explained(scope, values)
+
+    expected, apart = explanation_of(of_rows)
+    why = reason(place(apart, 'mean of rows'), Cause.SHAPE)
+    assert 'a reduction is over all rows' in why.text
+    assert 'loss(edb.ragged(scores), edb.ragged(labels))' in why.advice
+    results, together = explanation_of(of_ragged)
+    assert place(together, 'ragged loss').batches == 1
+    np.testing.assert_allclose(results, expected, rtol=1e-5)
+
+
 def test_operators_on_sentences_that_are_padded():
     net = Sentences()
     for _ in range(2):
@@ -560,6 +588,25 @@ def test_another_weight():
     why = reason(found, Cause.WEIGHT)
     assert causes(found) == [Cause.WEIGHT] and (found.batches, why.batches) == (2, 1)
     assert why.text == 'argument 2 is a weight of shape (3, 3) in 2 calls and another in 1'
+
+
+def test_a_weight_in_the_place_of_data():
+    """As a learned vector at the bottom of a stack; advice that is followed costs nothing more."""
+    net, table = dense(WIDTH), started(nn.Embedding(1, WIDTH))
+    bottom = mx.gluon.Parameter('bottom', shape=(1, WIDTH))
+    bottom.initialize()
+
+    def explanation_of(bottom):
+        with edb.batching() as scope:
+            rows = [net(x) for x in ndarrays(3, (1, WIDTH))]
+            pairs = zip([bottom(), *rows], rows)
+            values = [edb.nd.concat(x, y, dim=1) for x, y in pairs]  # learned
+        return place(explained(scope, values), 'learned')
+
+    why = reason(explanation_of(bottom.data), Cause.WEIGHT)
+    assert why.text == 'argument 1 is data in 2 calls and a weight of shape (1, 3) in 1'
+    assert 'as a row of an Embedding' in why.advice
+    assert not causes(explanation_of(lambda: mx.nd.reshape(table(0), (1, WIDTH))))
 
 
 def test_values_that_nobody_asks_for_cost_nothing():

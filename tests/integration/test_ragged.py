@@ -388,3 +388,13 @@ def test_memories_that_meet_need_equal_lengths():
     with edb.batching('agenda') as scope:
         edb.forward([model(*sample) for sample in samples])
     assert len([kind for kind in scope.report().types if 'Block' in kind.name]) == 1
+
+
+def test_labels_that_are_not_ragged_are_told_of():
+    """Shapes are inferred for a length of its own, which the message does not leave unsaid."""
+    loss = gluon.loss.SoftmaxCrossEntropyLoss()
+    scores = [mx.nd.ones((1, 2))] * 5
+    with edb.batching():
+        with pytest.raises(edb.RecordError, match=r'however many they are: .* labels, .* ragged'):
+            loss(edb.ragged(scores), mx.nd.zeros((1, 5)))
+        assert loss(edb.ragged(scores), edb.ragged([0] * 5)).shape == (1,)

@@ -20,7 +20,7 @@ import gluon_edbatch as edb
 from gluon_edbatch.serving import work
 from gluon_edbatch.serving.command import main, request_of
 from gluon_edbatch.serving.folder import load_folder
-from support.processes import ROOT, start
+from support.processes import ROOT, free_ports, start
 
 needs_mlserver = pytest.mark.skipif(
     find_spec('mlserver') is None, reason="MLServer comes with the extra serve: '.[serve]'"
@@ -167,16 +167,6 @@ def test_a_port_in_use(folder, capsys):
         taken.listen()
         port = taken.getsockname()[1]
         assert_told(capsys, [folder, '--port', port], f'127.0.0.1:{port}: cannot listen there')
-
-
-def free_ports(count):
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(('127.0.0.1', 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 def asked(url, body=None):

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from mxnet import autograd, gluon
 from mxnet.gluon import nn
+from mxnet.gluon.contrib.rnn import VariationalDropoutCell
 
 import gluon_edbatch as edb
 from gluon_edbatch.record import remembered
@@ -1230,3 +1231,13 @@ def test_padding_in_training():
         return weight.weight.grad().asnumpy()
 
     np.testing.assert_allclose(gradient(True), gradient(False), rtol=1e-5)
+
+
+def test_what_to_write_for_a_mask_that_a_cell_keeps():
+    """`VariationalDropoutCell` draws its mask at the first step, and has it as an attribute."""
+    cell = VariationalDropoutCell(gluon.rnn.RNNCell(3, input_size=4), drop_inputs=0.5)
+    cell.initialize()
+    with autograd.record(), edb.batching():
+        states = cell.begin_state(batch_size=1, func=mx.nd.zeros)
+        with pytest.raises(edb.RecordError, match='a mask that the forward'):
+            cell(mx.nd.ones((1, 4)), states)

@@ -9,13 +9,14 @@ import fcntl
 import os
 import re
 import signal
+import socket
 import struct
 import subprocess
 import sys
 import termios
 import threading
 from pathlib import Path
-from typing import ContextManager, Iterator, Sequence
+from typing import ContextManager, Iterator, List, Sequence
 
 ROOT = Path(__file__).resolve().parents[2]
 HANG = 600  # seconds that nothing takes unless it hangs, however busy the machine is
@@ -123,3 +124,14 @@ def interrupt(process: subprocess.Popen, patience: int = 50, most: int = 12) -> 
             lines += text[before:].count(b'\n')
             before = max(0, before - len(text))
     raise AssertionError(f'the program goes on after {most} interrupts')
+
+
+def free_ports(count: int) -> List[int]:
+    """Ports of 127.0.0.1 on which nobody listens, for a program that is told where to."""
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind(('127.0.0.1', 0))
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports

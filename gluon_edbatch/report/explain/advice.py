@@ -10,7 +10,7 @@ from ...execute.counts import Counts
 from ...ops.registry import op_of
 from ...schedule import get_scheduler
 from ...subgraph.node_type import NodeType
-from .differences import ARRAY, COLUMN, NUMBER_OF_ARRAYS, Difference
+from .differences import ARRAY, COLUMN, DATA, NUMBER_OF_ARRAYS, Difference
 from .explanation import Cause
 
 _OTHER_SCHEDULERS = 'sufficient', 'agenda', 'depth'  # those that learn nothing and take no seconds
@@ -30,6 +30,16 @@ def advice_for_lengths(why: str, block: Optional[gluon.Block]) -> str:
         f'Sort samples by length, so that few lengths meet in a minibatch; or call that operator '
         f'outside of {block.name}, so that the rest is padded.'
     )
+
+
+def advice_for_weight(found: Difference) -> str:
+    """Where calls read other weights, or some of them data in a weight's place."""
+    if DATA in found.values:
+        return (
+            'A learned vector among data is data as a row of an Embedding, or as an argument of a '
+            'block: an operator takes the array of a parameter for a weight.'
+        )
+    return _ADVICE[Cause.WEIGHT]
 
 
 def advice_for_argument(found: Difference, node_type: NodeType) -> str:
@@ -133,6 +143,10 @@ _BY_LENGTH = {
     'Convolution': 'A window sees what is behind the end: pad samples to few lengths yourself, or '
     'sort them by length.',
     'several rows': 'Give a call one sample, (1, length, …).',
+    'over all rows': 'What is reduced lies along axis 0, the batch axis: give such values as '
+    'edb.ragged(values) to a block that reduces axis 1, as SoftmaxCrossEntropyLoss does in '
+    'loss(edb.ragged(scores), edb.ragged(labels)); or give each row a call of its own, and add '
+    'them up by edb.add_n.',
     'several axes': 'Give (1, length) for each sample; make what has two such axes in the block.',
     'so few operators': 'Put more of the model into one HybridBlock: calls of larger ones are '
     'padded.',

@@ -39,6 +39,7 @@ class Word(str):
 
 
 ARRAY = Word('an array')
+DATA = Word('data')
 COLUMN = Word('any other number')  # see decision 0024
 PARAMETERS, NUMBER_OF_ARRAYS = 'its parameters', 'the number of arrays'
 _PLAIN = (bool, int, float, str, type(None))
@@ -109,7 +110,7 @@ def _of_operator(node_type: NodeType) -> Iterator[Tuple[Cause, str, Any]]:
             array = next(weights).data(node_type.ctx)
             yield Cause.WEIGHT, name, _Weight(id(array), array.shape)
         else:
-            yield Cause.WEIGHT, name, Word('data')
+            yield Cause.WEIGHT, name, DATA
             yield from _of_array(name, next(arguments), node_type)
     for name, value in attributes:
         yield Cause.ARGUMENT, name, COLUMN if value == 'data' else Word(value)

@@ -19,6 +19,7 @@ from .advice import (
     advice_for_argument,
     advice_for_blocks,
     advice_for_lengths,
+    advice_for_weight,
 )
 from .differences import PARAMETERS, Difference, differences, value_text
 from .explanation import Bar, Cause, Reason, shown
@@ -106,6 +107,8 @@ def type_reasons(uses: Sequence[Use], needed: int) -> List[Reason]:
         text = _in_words(found) + (f'; not padded to one length: {why}' if why else '')
         if cause is Cause.ARGUMENT:
             advice = advice_for_argument(found[0], types[0])
+        elif cause is Cause.WEIGHT:
+            advice = advice_for_weight(found[0])
         elif why and cause is Cause.SHAPE:
             advice = advice_for_lengths(why, block)
         else:
