@@ -85,6 +85,10 @@ class ModelWatch:
             if watched.array is array:
                 watched.watch_again()
 
+    def any_touched(self) -> bool:
+        """Whether somebody may have written to a parameter since calls read it."""
+        return any([watched.copy is not None for watched in self.parameters.values()])
+
     def look_at_parameters(self) -> None:
         """Note if a parameter got another array."""
         for parameter, watched in self._owners:

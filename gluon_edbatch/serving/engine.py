@@ -34,6 +34,9 @@ class Rounds(Protocol):
     def round(self) -> List[Request]:
         """Advance them; gives those that are done."""
 
+    def rest(self) -> None:
+        """Nobody is on the way, and nobody waits."""
+
     def close(self) -> None:
         """Leave nothing behind."""
 
@@ -287,6 +290,8 @@ class Engine:
     def _step(self) -> bool:
         """One round; False if there is nothing to do any more."""
         running = len(self._rounds)
+        if not running and not len(self._queue):
+            self._rounds.rest()
         requests: Optional[List[Request]] = []
         if self._pace.may_join(running):
             requests = self._queue.take(self._max_batch - running, running)
@@ -305,6 +310,7 @@ class Engine:
             if queued:
                 self._expectation.note_round(len(done), seconds)
         elif not requests:
+            self._rounds.rest()
             self._do_update()
         if done:
             self._answer(done)

@@ -2,7 +2,8 @@
 
 A lane is one scope and the samples that record into it. All samples that come go into the newest
 lane. It gets a successor when much is recorded, as a scope keeps what was: the older lane's samples
-then come to their ends there. And where an evaluation fails nobody knows whose fault it was: the
+then come to their ends there. One without samples stays as long as others come at once, as entering
+a scope is a tenth of a round. And where an evaluation fails nobody knows whose fault it was: the
 lane's samples begin again in two lanes of half as many, until one is alone with its error.
 """
 
@@ -24,6 +25,7 @@ from ..subgraph.structure import flatten
 from .requests import Request
 
 MOST_CALLS = 100_000  # that a scope records before samples that come go into another one
+_MOST_CALLS_OVER = 5_000  # of those that all samples have left: to enter another one costs less
 _STEPS = (GeneratorType, CoroutineType, AsyncGeneratorType)
 _OF_ALL = (BatchError, StaleValueError, MXNetError)  # errors that may be another sample's
 
@@ -60,7 +62,7 @@ class Lanes:
         done: List[Request] = []
         if requests:
             newest = self._newest
-            if newest is None or newest.calls > MOST_CALLS:
+            if newest is None or newest.calls > MOST_CALLS or newest.is_outdated:
                 newest = self._newest = self._add()
             self._admit(newest, requests, done)
         return done
@@ -73,9 +75,15 @@ class Lanes:
                 lane.round(done)
             except Exception as error:
                 self._part(lane, error, done)
-            if not len(lane):
+            if not len(lane) and (lane is not self._newest or lane.calls > _MOST_CALLS_OVER):
                 self._drop(lane)
         return done
+
+    def rest(self) -> None:
+        """Leave scopes without samples; to be called where nobody waits to join."""
+        for lane in list(self._lanes):
+            if not len(lane):
+                self._drop(lane)
 
     def _admit(self, lane: 'Lane', requests: Sequence[Request], done: List[Request]) -> None:
         """Those that fail as others may have made them fail begin again, alone."""
@@ -137,6 +145,11 @@ class Lane:
     def calls(self) -> int:
         """How much is recorded."""
         return self._context.run(_recorded)
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether all samples have left, and somebody has written to the model since."""
+        return not self._running and self._context.run(_touched)
 
     def admit(self, requests: Sequence[Request], done: List[Request]) -> List[Request]:
         """Let samples run until they wait for values. Those that are over at once are `done`;
@@ -209,6 +222,11 @@ class Lane:
 def _recorded() -> int:
     scope = current_recording()
     return 0 if scope is None else len(scope.node_forms)
+
+
+def _touched() -> bool:
+    scope = current_recording()
+    return scope is not None and scope.model.any_touched()
 
 
 def own_error(error: Exception) -> Exception:

@@ -123,6 +123,9 @@ class ProgramRounds:
                 request.result = in_numpy(result)
             done += part
 
+    def rest(self) -> None:
+        """There is nothing to leave."""
+
     def close(self) -> None:
         """Leave nothing behind."""
         self._running = self._program.running()

@@ -383,6 +383,41 @@ def test_scopes_take_turns(net, monkeypatch):
     assert len(made) > 5
 
 
+def test_a_scope_stays_while_others_wait(net, monkeypatch):
+    """Whole-graph models leave at the end of their round. Where nobody waits the scope is left, and
+    parameters that somebody writes to between two rounds are the new ones."""
+    made = []
+
+    class Counted(lanes.Lane):
+        def __init__(self, *arguments):
+            made.append(self)
+            super().__init__(*arguments)
+
+    def write(_):
+        net.cell.bias.set_data(mx.nd.ones(HIDDEN))
+
+    def ends(steps):
+        return edb.run_concurrently([(steps, None)], net.last)[0]['state'].asnumpy()
+
+    monkeypatch.setattr(lanes, 'Lane', Counted)
+    gate = Gate()
+    with edb.serving.Engine(net.last, max_batch=1) as engine:
+        expected = [ends(2), ends(3), ends(4)]
+        futures = [engine.future((2, gate))]
+        gate.reached.wait()
+        futures += [engine.future((steps, None)) for steps in (3, 4)]
+        futures[-1].add_done_callback(write)  # in the engine's thread, after the round
+        futures.append(engine.future((5, None)))
+        gate.opened.set()
+        found = [future.result()['state'] for future in futures]
+        assert engine.update(lambda: list(engine._rounds._lanes)).result() == []
+        assert len(made) == 2  # one before that, and one after it
+        engine.future((2, None)).result()
+        assert len(made) == 3
+    for one, other in zip(found, [*expected, ends(5)]):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
 def test_new_parameters(net):
     gate = Gate()
 

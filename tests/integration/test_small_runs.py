@@ -1,4 +1,4 @@
-"""Small evaluations run in the thread that asks for them, and still see and give what eager does."""
+"""Small evaluations run in the thread that asks for them, and see and give what eager ones do."""
 
 import os
 import threading
@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from mxnet import autograd, gluon
 from mxnet.gluon import nn
-from support.models import ndarrays
 
 import gluon_edbatch as edb
 from gluon_edbatch.api.scope import recording
 from gluon_edbatch.execute.native import native_run, now
 from gluon_edbatch.mx import guard
 from gluon_edbatch.mx.invoke import run_for_effect
+from support.models import ndarrays
 
 WIDTH, WIDE = 8, 64
 
