@@ -85,7 +85,7 @@ def test_program_of_the_distributed_page_trains_on_two_workers(tmp_path):
     page = (ROOT / 'docs/distributed.md').read_text(encoding='utf-8')
     block = re.search(r'```python\n(from gluon_edbatch\.data.*?)```', page, re.DOTALL).group(1)
     program = tmp_path / 'program.py'
-    told = "    print(f'trained {epoch}\\n', end='')\n"  # one write: two workers tell at once
+    told = "    print('trained', epoch)\n"
     program.write_text(f'{BEFORE_DISTRIBUTED}{block}{told}', encoding='utf-8')
     done = run_job('-n', '2', '-s', '1', sys.executable, program)
     assert done.returncode == 0, done.stderr[-3000:]

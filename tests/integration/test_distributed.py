@@ -1,10 +1,12 @@
 """Workers of a job: what they add up, how they end, and what ends them."""
 
+import contextlib
 import json
 import os
 import re
 import select
 import signal
+import socket
 import sys
 from pathlib import Path
 
@@ -14,7 +16,7 @@ import pytest
 from mxnet import gluon
 
 from gluon_edbatch.distributed import Trainer, connect, guard
-from gluon_edbatch.distributed.launch import Computer, Output, Process, read_hosts
+from gluon_edbatch.distributed.launch import Computer, Output, Process, _reserved, read_hosts
 from gluon_edbatch.distributed.workers import padded
 from gluon_edbatch.errors import DistributedError
 from support.jobs import LAUNCHER, is_alive, processes_of, run_job, start_job
@@ -490,6 +492,19 @@ def test_a_process_that_stands_still_is_no_lost_machine():
         launcher.send_signal(signal.SIGINT)
         _, errors = launcher.communicate()
     assert launcher.returncode == 130 and errors == ''
+
+
+def test_the_port_of_the_scheduler_is_given_to_nobody_else():
+    with contextlib.closing(_reserved(0)) as held, socket.socket() as other:
+        port = held.getsockname()[1]
+        with pytest.raises(OSError):
+            other.bind(('', port))
+        with socket.socket() as scheduler:
+            scheduler.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            scheduler.bind(('', port))
+            scheduler.listen()
+            done = run_job('-n', 1, '--port', port, 'true')
+    assert done.returncode == 1 and f'launch: port {port}: Address already in use' in done.stderr
 
 
 def test_files_of_hosts(tmp_path):
