@@ -256,6 +256,7 @@ class Job:
             last = time.monotonic() + ENDING
             for process in self._processes:
                 process.wait(max(0.0, last - time.monotonic()))
+            self._port.close()
 
     def _start(self) -> Iterator[bool]:
         """Start all; gives False whenever a machine has to be waited for."""
@@ -483,7 +484,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add(
         '--ssh',
-        default='ssh -o BatchMode=yes -o ConnectTimeout=15',
+        default='ssh -T -o BatchMode=yes -o ConnectTimeout=15',  # a terminal would mix errors in
         metavar='COMMAND',
         help='(default: %(default)s)',
     )
