@@ -94,6 +94,13 @@ class Output(threading.Thread):
                 self._write(b''.join(self._label + line for line in lines if line))
                 self.busy = False
 
+    def finish(self) -> None:
+        """Wait until all is written, but not for something that has left the process's group and
+        may write on."""
+        self.join(1.0)
+        while self.busy and self.is_alive():
+            self.join(1.0)
+
     def _without_answers(self, text: bytes) -> bytes:
         if self._sink != 2:  # the guard answers among the errors
             return text
@@ -159,7 +166,7 @@ class Process:
         """Its exit status, if it has ended; to be called at every glance."""
         status = self._guard.poll()
         if status is not None and self.status is None:
-            for output in self._outputs:  # unless something has left its group and writes on
+            for output in self._outputs:  # its last words before what is said of it
                 output.join(1.0)
         self.status = status
         self.quiet += _GLANCE
@@ -189,7 +196,7 @@ class Process:
         except subprocess.TimeoutExpired:
             self._guard.kill()
         for output in self._outputs:
-            output.join(1.0)
+            output.finish()
 
     def fate(self) -> str:
         """How it ended, for people."""

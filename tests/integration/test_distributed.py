@@ -8,6 +8,7 @@ import select
 import signal
 import socket
 import sys
+import threading
 from pathlib import Path
 
 import mxnet as mx
@@ -345,10 +346,13 @@ def test_who_reads_late_is_no_lost_machine():
         select.select([], [], [], 0.01)
     os.close(speaking)
     read = b''
-    assert output.busy
+    waiting = threading.Thread(target=output.finish, daemon=True)
+    waiting.start()
+    waiting.join(2.5)  # more than it waits for what says nothing
+    assert output.busy and waiting.is_alive()
     while len(read) < (1 << 16) + 6:
         read += os.read(reading, 1 << 16)
-    output.join(HANG)
+    waiting.join(HANG)
     assert read == b'label ' + b'x' * ((1 << 16) - 1) + b'\n'
     os.close(reading)
     os.close(writing)
