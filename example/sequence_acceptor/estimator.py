@@ -53,10 +53,11 @@ class Update(GradientUpdateHandler):
         if self._waiting < self._minibatches:
             return
         parameters = estimator.net.collect_params()
+        estimator.trainer.allreduce_grads()  # over contexts, each of which then has the sums
         if self._largest:
-            gradients = [parameter.grad() for parameter in parameters.values()]
-            gluon.utils.clip_global_norm(gradients, self._largest * self._samples)
-        estimator.trainer.step(self._samples)
+            for gradients in zip(*(parameter.list_grad() for parameter in parameters.values())):
+                gluon.utils.clip_global_norm(list(gradients), self._largest * self._samples)
+        estimator.trainer.update(self._samples)
         parameters.zero_grad()
         self._waiting = self._samples = 0
 
@@ -105,14 +106,17 @@ def train(options: argparse.Namespace) -> None:
     net = LSTMAcceptor(
         len(words.vocab), options.embed, options.hidden, NUM_CLASSES, sparse_grad=False
     )
-    net.initialize(mx.init.Xavier(factor_type='in', magnitude=1))
+    contexts = [mx.cpu(number) for number in range(options.contexts)]
+    net.initialize(mx.init.Xavier(factor_type='in', magnitude=1), ctx=contexts)
     net.collect_params().setattr('grad_req', 'add')
     estimator = Estimator(
         net,
         gluon.loss.SoftmaxCrossEntropyLoss(),
         train_metrics=mx.metric.Accuracy(),
-        trainer=gluon.Trainer(net.collect_params(), 'adam', {'learning_rate': options.lr}),
-        context=mx.cpu(),
+        trainer=gluon.Trainer(
+            net.collect_params(), 'adam', {'learning_rate': options.lr}, update_on_kvstore=False
+        ),
+        context=contexts,
         batch_processor=edb.estimator.BatchProcessor(timing=bool(options.profile)),
     )
     loaders = {name: NewOrder(samples[name], options.batch_size, options.seed) for name in samples}
@@ -151,6 +155,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     add_size(parser, '--batch-size', 64, 'N', 'sentences in a minibatch')
     add_size(parser, '--hidden', 100, 'H', 'width of the LSTM')
     add_size(parser, '--embed', 100, 'D', 'width of the vectors of words')
+    add_size(parser, '--contexts', 1, 'N', 'of the processor, among which minibatches are divided')
     add_size(parser, '--accumulate', 1, 'N', 'minibatches whose gradients make one update')
     parser.add_argument('--lr', type=positive_float, default=1e-3, help='learning rate of Adam')
     parser.add_argument(

@@ -49,16 +49,25 @@ def test_accumulated_minibatches_are_a_large_one(data, parameters):
     assert abs(never - large).max() > 1e-3
 
 
+def test_two_contexts_train_as_one(data, parameters):
+    for contexts in (1, 2):
+        run(data, '--batch-size', 7, '--accumulate', 2, '--clip', 0.05, '--contexts', contexts)
+    one, two = parameters
+    np.testing.assert_allclose(two, one, atol=1e-5)
+    run(data, '--batch-size', 7, '--accumulate', 2, '--clip', 0.2)
+    assert abs(parameters[2] - one).max() > 1e-3
+
+
 def test_clipped_gradients_are_short(data, monkeypatch):
     norms = []
-    step = gluon.Trainer.step
+    update = gluon.Trainer.update
 
     def note(self, batch_size, *args, **kwargs):
         squares = sum(float((p.grad() ** 2).sum().asscalar()) for p in self._params)
         norms.append(squares**0.5 / batch_size)
-        step(self, batch_size, *args, **kwargs)
+        update(self, batch_size, *args, **kwargs)
 
-    monkeypatch.setattr(gluon.Trainer, 'step', note)
+    monkeypatch.setattr(gluon.Trainer, 'update', note)
     run(data, '--batch-size', 16)
     free, norms[:] = list(norms), []
     run(data, '--batch-size', 16, '--clip', 0.01)

@@ -1,9 +1,15 @@
 """Workers of a job: what they add up, how they end, and what ends them."""
 
+import contextlib
+import json
 import os
+import re
 import select
 import signal
+import socket
 import sys
+import threading
+from pathlib import Path
 
 import mxnet as mx
 import numpy as np
@@ -11,11 +17,12 @@ import pytest
 from mxnet import gluon
 
 from gluon_edbatch.distributed import Trainer, connect, guard
-from gluon_edbatch.distributed.launch import Computer, read_hosts
+from gluon_edbatch.distributed.launch import Computer, Output, Process, _reserved, read_hosts
 from gluon_edbatch.distributed.workers import padded
 from gluon_edbatch.errors import DistributedError
-from support.jobs import is_alive, processes_of, run_job, start_job
-from support.processes import HANG, run_python, start
+from support.jobs import LAUNCHER, is_alive, processes_of, run_job, start_job
+from support.processes import HANG, run, run_python, start
+from support.sshd import start_sshd
 
 STEPS = 50
 TRAIN = f"""
@@ -228,19 +235,127 @@ def test_workers_are_kept_to_processors_of_their_own():
     assert kept == {f'[{available[i % len(available)]}]\n' for i in range(2)}
 
 
-def test_a_guard_that_hears_nothing_ends_its_process(monkeypatch, capsys):
-    monkeypatch.setattr(guard, 'SILENCE', 0.0)
+def test_lines_are_whole_and_say_whose_they_are():
+    """Workers that write a line in pieces, as Python does without a buffer."""
+    program = """
+import sys
+for step in range(300):
+    print('step', step, 'of', 'many', flush=True)
+    print('half', step, end='\\r' if step % 2 else ' and half\\n', file=sys.stderr)
+print('no end', end='')
+sys.exit(3)
+"""
+    job = [*LAUNCHER, '-n', 3, '-s', 1, sys.executable, '-c', program]
+    done = run(job, PYTHONUNBUFFERED='1')
+    assert done.returncode == 3
+    worker = re.search(r'launch: worker (\d) ended with status 3', done.stderr).group(1)
+    own = [line for line in done.stdout.splitlines() if line.startswith(f'worker {worker}: ')]
+    assert own[:-1] == [f'worker {worker}: step {step} of many' for step in range(300)]
+    assert own[-1] == f'worker {worker}: no end'
+    pieces = re.split('[\n\r]', done.stderr)
+    assert [piece for piece in pieces if piece.startswith(f'worker {worker}')] == [
+        f'worker {worker}: half {step}' + ' and half' * (step % 2 == 0) for step in range(300)
+    ]
+    assert '\0' not in done.stderr
+
+
+@pytest.mark.parametrize('stream', ['stdout', 'stderr'])
+def test_a_job_ends_with_who_reads_it(stream):
+    """As `... | head` does. (A worker that writes nothing is not told by its own writing.)"""
+    program = f'import sys, time\nprint("begun", file=sys.{stream})\ntime.sleep(10 ** 6)'
+    with start_job('-n', 2, '-s', 1, sys.executable, '-c', program) as launcher:
+        getattr(launcher, stream).close()
+        launcher.wait()
+        others = launcher.stderr if stream == 'stdout' else launcher.stdout
+        assert ('are lost ([Errno 32] Broken pipe): the job ends' in others.read()) == (
+            stream == 'stdout'
+        )
+    assert launcher.returncode == 128 + signal.SIGPIPE
+
+
+def test_zero_bytes_of_a_program_are_its_own():
+    program = 'import os; os.write(1, bytes(3) + b"\\n"); os.write(2, b"told\\n"); 1/0'
+    done = run_job('-n', 1, '-s', 1, sys.executable, '-c', program)
+    assert done.stdout == '\0\0\0\n' and done.stderr.startswith('told\n')
+
+
+def test_a_guard_that_hears_nothing_ends_its_process(capfd):
     listening, speaking = os.pipe()
     with start([sys.executable, '-c', 'import time; time.sleep(10 ** 6)']) as process:
-        assert guard._watch(process, listening) == 1
-        assert 'nothing heard of the launcher' in capsys.readouterr().err
-        monkeypatch.setattr(guard, 'SILENCE', HANG)
+        assert guard._watch(process, listening, 2, silence=0.0) == 1
+        assert 'nothing heard of the launcher' in capfd.readouterr().err
+        os.write(speaking, b'\n')
         os.close(speaking)
-        assert guard._watch(process, listening) == 1
+        assert guard._watch(process, listening, 2, silence=HANG) == 1
+        assert capfd.readouterr().err == '\0'  # the answer to a word
         os.close(listening)
         assert process.poll() is None
         guard._end(process)
     assert process.returncode == -signal.SIGTERM
+
+
+def test_a_guard_does_not_wait_for_who_reads_its_errors():
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with pytest.raises(BlockingIOError):
+        while True:
+            os.write(writing, bytes(1 << 12))
+    os.set_blocking(writing, True)
+    guard._answer(writing)
+    assert len(os.read(reading, 1 << 20)) <= 1 << 16
+    os.close(reading)
+    guard._answer(writing)  # nobody reads any more
+    os.close(writing)
+
+
+# Stands for a guard: answers each word if it is told so.
+ANSWER = 'import os, sys\nfor line in sys.stdin:\n    os.write(2, b"\\0" * ("answer" in sys.argv))'
+
+
+@pytest.mark.parametrize('does', ['answer', 'nothing'])
+def test_silence_is_counted_until_the_guard_answers(does):
+    host = Computer('there')
+    guard_of = [sys.executable, '-c', ANSWER, does]
+    process = Process('worker', 1, host, guard_of, {}, plain=True)
+    try:
+        for _ in range(500):
+            assert process.look() is None
+        assert process.quiet > 40 or process.answered
+        if does == 'answer':
+            while not process.answered:
+                select.select([], [], [], 0.01)
+            process.look()
+            assert process.quiet < 1
+    finally:
+        process.kill()
+        process.end()
+        process.wait(HANG)
+    assert process.answered == (does == 'answer')
+    assert process.look() == -signal.SIGKILL
+    if does == 'nothing':
+        assert 'worker 1 on there never began (status -9)' in process.fate()
+
+
+def test_who_reads_late_is_no_lost_machine():
+    """A terminal that is held: what waits there has been heard."""
+    reading, writing = os.pipe()
+    source, speaking = os.pipe()
+    os.write(speaking, b'x' * ((1 << 16) - 1) + b'\n')
+    output = Output(os.fdopen(source, 'rb'), writing, 'label ')  # more than a pipe holds
+    while not output.busy:
+        select.select([], [], [], 0.01)
+    os.close(speaking)
+    read = b''
+    waiting = threading.Thread(target=output.finish, daemon=True)
+    waiting.start()
+    waiting.join(2.5)  # more than it waits for what says nothing
+    assert output.busy and waiting.is_alive()
+    while len(read) < (1 << 16) + 6:
+        read += os.read(reading, 1 << 16)
+    waiting.join(HANG)
+    assert read == b'label ' + b'x' * ((1 << 16) - 1) + b'\n'
+    os.close(reading)
+    os.close(writing)
 
 
 @pytest.mark.slow  # the launcher's patience
@@ -249,9 +364,15 @@ def test_workers_that_never_connect_are_no_job_that_waits_forever():
     assert done.returncode == 1 and 'scheduler, server 0 still wait: did each worker' in done.stderr
 
 
-# Takes the place of ssh: its arguments are -p PORT HOST COMMAND. Nothing of the variables of this
+# Takes the place of ssh: its arguments are [-p PORT] HOST COMMAND. Nothing of the variables of this
 # machine arrives there, and the command goes through a shell.
-SSH = '#!/bin/sh\necho "$2 $3" >> "$0.hosts"\nshift 3\nexec env -i PATH="$PATH" sh -c "$*"\n'
+SSH = """#!/bin/sh
+port=22
+if [ "$1" = -p ]; then port=$2; shift 2; fi
+echo "$port $1" >> "$0.hosts"
+shift
+exec env -i PATH=/usr/bin:/bin sh -c "$*"
+"""
 
 
 def test_a_job_on_other_machines(tmp_path):
@@ -268,25 +389,132 @@ def test_a_job_on_other_machines(tmp_path):
     assert sorted(used) == ['22 localhost'] * 3 + ['2222 me@127.0.0.1']
 
 
-def test_a_job_on_other_machines_ends_with_its_launcher(tmp_path):
-    ssh, hosts = tmp_path / 'ssh', tmp_path / 'hosts'
-    ssh.write_text(SSH)
-    ssh.chmod(0o755)
-    hosts.write_text('localhost\n127.0.0.1\n')
+@pytest.fixture
+def machines(tmp_path):
+    """Two of ssh, which are this one: the command, and the file of their names."""
+    hosts = tmp_path / 'hosts'
+    hosts.write_text('first\nsecond\n')
+    with start_sshd(tmp_path) as ssh:
+        yield ['--root', '127.0.0.1', '-H', hosts, '--ssh', ssh]
+
+
+SHOW = """
+import json, os, sys
+from gluon_edbatch.distributed import connect
+with connect('dist_sync') as workers:
+    shown = [workers.rank, os.getcwd(), os.environ['MINE'], 'NOT_MINE' in os.environ, sys.argv[1:]]
+    print(json.dumps(shown))
+"""
+
+
+def test_a_job_by_ssh(tmp_path, machines, monkeypatch):
+    monkeypatch.setenv('MINE', "it's\n$mine")
+    monkeypatch.setenv('NOT_MINE', '1')
+    monkeypatch.setenv('PATH', str(Path(sys.executable).parent), prepend=os.pathsep)
+    words = ['two words', "it's", '$HOME', '*', '', 'a\nb']
+    folder = tmp_path / 'a folder'
+    folder.mkdir()
+    command = [*machines, '--env', 'MINE', Path(sys.executable).name, '-c', SHOW, *words]
+    done = run_job('-n', 2, '-s', 1, *command, cwd=folder)
+    assert done.returncode == 0 and done.stderr == '', done.stderr
+    shown = sorted(map(json.loads, done.stdout.splitlines()))
+    assert shown == [[rank, str(folder), "it's\n$mine", False, words] for rank in range(2)]
+
+
+@pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGKILL])
+def test_a_job_by_ssh_ends_with_its_launcher(machines, number):
     program = ENDLESS.replace("b'begun\\n'", "f'{os.getpid()}\\n'.encode()")
-    command = ['-n', 2, '-s', 1, '-H', hosts, '--ssh', ssh, sys.executable, '-c', program, 'on']
+    command = ['-n', 2, '-s', 1, *machines, sys.executable, '-c', program, 'on']
     with start_job(*command) as launcher:
         workers = [int(launcher.stdout.readline()) for _ in range(2)]
         assert all(map(is_alive, workers))
-        launcher.kill()
+        launcher.send_signal(number)
         launcher.wait()
         assert_gone(workers)
+    assert launcher.returncode == (130 if number == signal.SIGINT else -signal.SIGKILL)
+
+
+def test_more_processes_on_a_machine_than_its_sshd_lets_log_in_at_once(machines):
+    done = run_job('-n', 20, '-s', 20, *machines, 'false')
+    assert done.returncode == 1 and 'never began' not in done.stderr, done.stderr
+
+
+def test_a_machine_that_lets_nobody_in(tmp_path, machines):
+    (tmp_path / 'user.pub').write_text('')
+    done = run_job('-n', 2, '-s', 1, *machines, 'true')
+    assert done.returncode == 255 and 'Permission denied' in done.stderr
+    assert re.search(
+        r'(first|second) never began \(status 255\): `ssh -F \S+ (first|second) true` has',
+        done.stderr,
+    )
+
+
+def test_a_machine_without_the_same_files(tmp_path, machines):
+    """The interpreter is there for the scheduler, which runs here, alone."""
+    python = tmp_path / 'python'
+    python.write_text(
+        f'#!/bin/sh\n[ -z "$SSH_CONNECTION" ] || exit 127\nexec {sys.executable} "$@"\n'
+    )
+    python.chmod(0o755)
+    done = run_job('-n', 1, '-s', 1, *machines, '--python', python, 'true')
+    assert done.returncode == 127 and 'never began (status 127)' in done.stderr
+    assert 'the same Python and checkout under the same paths' in done.stderr
+
+
+@pytest.mark.slow  # the launcher's patience
+def test_a_machine_that_falls_silent_ends_the_job(machines):
+    """As one that lost its power, or whose cable is pulled: nothing is closed, nothing answers."""
+    program = ENDLESS.replace("b'begun\\n'", "f'{workers.rank} {os.getpid()}\\n'.encode()")
+    command = ['-n', 2, '-s', 1, '--silence', 15, *machines, sys.executable, '-c', program, 'on']
+    with start_job(*command) as launcher:
+        workers = dict(sorted(launcher.stdout.readline().split() for _ in range(2)))
+        stat = Path('/proc', workers['1'], 'stat').read_text()
+        stopped = [int(stat.rpartition(')')[2].split()[1]), int(workers['1'])]
+        for process in stopped:  # guard and worker
+            os.kill(process, signal.SIGSTOP)
+        try:
+            _, errors = launcher.communicate()
+            assert_gone([int(workers['0'])])
+        finally:
+            for process in stopped:
+                os.kill(process, signal.SIGCONT)
+        assert_gone(stopped)
+    assert launcher.returncode == 1
+    assert errors == 'launch: nothing heard of worker 1 on second for 15 s: the job ends\n'
+
+
+@pytest.mark.slow  # longer than the launcher's patience
+def test_a_process_that_stands_still_is_no_lost_machine():
+    command = ['-n', 2, '-s', 1, '--silence', 5, sys.executable, '-c', ENDLESS, 'on']
+    with start_job(*command) as launcher:
+        assert [launcher.stdout.readline() for _ in range(2)] == ['begun\n'] * 2
+        worker = processes_of(launcher)['worker 1']
+        os.kill(worker, signal.SIGSTOP)
+        select.select([launcher.stderr], [], [], 10)  # says nothing, and does not end
+        assert launcher.poll() is None
+        os.kill(worker, signal.SIGCONT)
+        launcher.send_signal(signal.SIGINT)
+        _, errors = launcher.communicate()
+    assert launcher.returncode == 130 and errors == ''
+
+
+def test_the_port_of_the_scheduler_is_given_to_nobody_else():
+    with contextlib.closing(_reserved(0)) as held, socket.socket() as other:
+        port = held.getsockname()[1]
+        with pytest.raises(OSError):
+            other.bind(('', port))
+        with socket.socket() as scheduler:
+            scheduler.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            scheduler.bind(('', port))
+            scheduler.listen()
+            done = run_job('-n', 1, '--port', port, 'true')
+    assert done.returncode == 1 and f'launch: port {port}: Address already in use' in done.stderr
 
 
 def test_files_of_hosts(tmp_path):
     path = tmp_path / 'hosts'
     path.write_text('one slots=4\nme@two:2222\n')
-    assert list(read_hosts(path)) == [Computer('one'), Computer('me@two', '2222')]
+    assert list(read_hosts(path)) == [Computer('one', None), Computer('me@two', '2222')]
     assert Computer('me@two').address == 'two'
     path.write_text('# none\n')
     done = run_job('-n', 1, '-H', path, 'true')

@@ -13,13 +13,13 @@ _PATHS = os.pathsep.join([str(ROOT), os.environ.get('PYTHONPATH', '')])
 
 
 def start_job(*arguments, cwd=None) -> ContextManager[subprocess.Popen]:
-    """A launcher that the test talks to while its job runs."""
-    return start([*LAUNCHER, *arguments], cwd, PYTHONPATH=_PATHS)
+    """A launcher that the test talks to while its job runs; lines do not say whose they are."""
+    return start([*LAUNCHER, '--plain', *arguments], cwd, PYTHONPATH=_PATHS)
 
 
 def run_job(*arguments, cwd=None) -> subprocess.CompletedProcess:
     """Status, output and errors of a job that runs to its end."""
-    return run([*LAUNCHER, *arguments], cwd, PYTHONPATH=_PATHS)
+    return run([*LAUNCHER, '--plain', *arguments], cwd, PYTHONPATH=_PATHS)
 
 
 def processes_of(launcher: subprocess.Popen) -> Dict[str, int]:

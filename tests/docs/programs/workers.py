@@ -104,7 +104,7 @@ def main():
                 save(options.checkpoint, net, trainer, epoch + 1, losses)
         weights = sum(one.data().abs().sum().asscalar() for one in net.collect_params().values())
         told = {'rank': workers.rank, 'losses': losses, 'weights': float(weights)}
-        print(f'{json.dumps(told)}\n', end='', flush=True)  # one write: several workers tell
+        print(json.dumps(told), flush=True)
 
 
 if __name__ == '__main__':
