@@ -415,7 +415,13 @@ _each(
     native=native.reshape,
     is_view=True,
 )
-_each('reshape_like', rows=rows.always, whole=whole.reshaped)
+_each(
+    'reshape_like',
+    rows=rows.always,
+    whole=whole.reshaped,
+    padding=padding.same_shape,
+    native=native.reshape,
+)
 _each(
     'expand_dims',
     rows=rows.expand_dims,

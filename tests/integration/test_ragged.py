@@ -1,5 +1,7 @@
 """Ragged arguments of any lengths are one type and one batch: attention, pooling, masks."""
 
+from contextlib import nullcontext
+
 import mxnet as mx
 import numpy as np
 import pytest
@@ -8,7 +10,7 @@ from gluonnlp.model.attention_cell import (
     MLPAttentionCell,
     MultiHeadAttentionCell,
 )
-from mxnet import gluon
+from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
@@ -398,3 +400,51 @@ def test_labels_that_are_not_ragged_are_told_of():
         with pytest.raises(edb.RecordError, match=r'however many they are: .* labels, .* ragged'):
             loss(edb.ragged(scores), mx.nd.zeros((1, 5)))
         assert loss(edb.ragged(scores), edb.ragged([0] * 5)).shape == (1,)
+
+
+LOSSES = {
+    'l2': gluon.loss.L2Loss(),
+    'l1': gluon.loss.L1Loss(),
+    'binary': gluon.loss.SigmoidBinaryCrossEntropyLoss(),
+    'huber': gluon.loss.HuberLoss(),
+    'hinge': gluon.loss.HingeLoss(),
+    'squared hinge': gluon.loss.SquaredHingeLoss(),
+    'logistic': gluon.loss.LogisticLoss(label_format='binary'),
+    'classes': gluon.loss.SoftmaxCrossEntropyLoss(sparse_label=False),
+    'divergence': gluon.loss.KLDivLoss(from_logits=False),
+}
+
+
+@pytest.mark.parametrize('loss', LOSSES.values(), ids=LOSSES)
+@pytest.mark.parametrize('native', [True, False])
+def test_losses_of_sequences_are_one_type(loss, native):
+    """Gluon's reshape labels like what was predicted, which has that shape already."""
+    lengths, random = (2, 3, 5, 3, 7, 1), np.random.RandomState(3)
+    scores = [mx.nd.array(random.uniform(-1, 1, (1, k, 4))) for k in lengths]
+    labels = [mx.nd.softmax(mx.nd.array(random.uniform(0, 1, (1, k, 4)))) for k in lengths]
+    found, expected = [], []
+    for array in scores:
+        array.attach_grad()
+    for taken, batched in (found, True), (expected, False):
+        options = edb.CompileOptions(native=native)
+        with autograd.record():
+            scope = edb.batching(compile_options=options) if batched else nullcontext()
+            with scope:
+                losses = [
+                    loss(_ragged(one, batched), _ragged(other, batched))
+                    for one, other in zip(scores, labels)
+                ]
+            total = mx.nd.concat(*[each * weight for weight, each in enumerate(losses, 1)], dim=0)
+        total.backward()
+        taken += [total.asnumpy(), *[array.grad.asnumpy() for array in scores]]
+        if batched:
+            types = [kind for kind in str(scope.report()).splitlines() if 'Loss' in kind]
+            assert len(types) == 1 and 'shapes' not in types[0]
+    for one, other in zip(found, expected):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+def _ragged(array, batched):
+    if not batched:
+        return array
+    return edb.ragged([array[:, place] for place in range(array.shape[1])])
