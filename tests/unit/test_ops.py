@@ -286,7 +286,7 @@ def operands(name, attrs, random):
         made = [(made[0][0][:, :, :1], state)]
     if name == 'broadcast_like':
         made.insert(0, (random.uniform(-1, 1, (ROWS, 1, WIDTH)), None))
-    if name == 'batch_dot' and attrs['transpose_a']:
+    if name == 'reshape_like' or (name == 'batch_dot' and attrs['transpose_a']):
         other = random.choice(states)
         made.append((ragged(random, other), other))
     elif name == 'batch_dot':
