@@ -892,3 +892,15 @@ def test_arrays_that_the_engine_copies():
         assert not explained_inputs(net, [arrays[0], *few]).places[0].reasons
     finally:
         mx.npx.reset_np()
+
+
+def test_calls_that_wait_are_no_reason_for_batches():
+    net = started(nn.Dense(WIDTH, in_units=WIDTH))
+    with edb.batching() as scope:
+        states = ndarrays(1, (1, WIDTH))
+        for _ in range(5):
+            states.append(net(states[-1]))
+    assert 'up to 5 calls each need' in str(scope.explain())
+    edb.forward(states[3])
+    text = str(scope.explain())
+    assert 'up to 3 calls each need' in text and 'so 3 batches are' in text

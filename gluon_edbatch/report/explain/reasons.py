@@ -254,7 +254,8 @@ def scheduler_reason(
 
 
 def dependency_reason(needed: int, batches: int) -> List[Reason]:
-    """Calls of a place depend on each other."""
+    """Calls of a place depend on each other; of those that have run, if some have."""
+    needed = min(needed, batches) if batches else needed
     if needed < 2:
         return []
     return [
