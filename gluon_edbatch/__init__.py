@@ -5,7 +5,7 @@ from .mx.require import require_mxnet
 
 require_mxnet()
 
-from . import data, distributed, estimator, rnn, serving
+from . import data, distributed, estimator, rnn, serving, testing
 from .api import nd
 from .api.concurrent import run_concurrently, value
 from .api.export import export_cells
@@ -128,6 +128,7 @@ __all__ = [
     'serving',
     'set_num_threads',
     'stack',
+    'testing',
     'value',
     'visualize',
 ]

@@ -17,7 +17,7 @@ from ..errors import RecordError, SampleError
 from ..mx.parameters import context_of
 from ..record.hooks import current_recording, entered, local
 from ..record.lazy import VALUES
-from ..record.sites import Site, site_of
+from ..record.sites import Site, current_site, site_of
 from ..record.stores import Arena
 from ..subgraph.structure import flatten, unflatten
 from .functional import compute
@@ -202,6 +202,9 @@ def _run(fn: Callable[[Any], Any], samples: Sequence[Any], first: int = 0) -> Li
         while waiting:
             answers = contents_of([sample.wanted for sample in waiting])
             waiting = [sample for sample, answer in zip(waiting, answers) if sample.advance(answer)]
+    recording = current_recording()
+    if recording is not None:
+        recording.evaluator.rounds.add(current_site())
     return [sample.result for sample in running]
 
 

@@ -5,7 +5,7 @@ import time
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import Callable, Dict, Iterator, List, Optional, Tuple, Union
+from typing import Callable, Dict, Iterator, List, Optional, Set, Tuple, Union
 
 import numpy as np
 from mxnet.ndarray import NDArray
@@ -58,6 +58,8 @@ class Evaluator:
         One entry for each evaluation.
     forced : list of Site
         The user's lines that needed a value while the scope was recording.
+    rounds : set of Site
+        Those that let samples wait together, by `run_concurrently`.
     inside_s : float
         Seconds that these evaluations took.
     """
@@ -68,6 +70,7 @@ class Evaluator:
         self.pending = Pending()
         self.counts: List[Counts] = []
         self.forced: List[Site] = []
+        self.rounds: Set[Site] = set()
         self.inside_s = 0.0
         self._lock = threading.RLock()
 

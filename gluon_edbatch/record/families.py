@@ -18,7 +18,7 @@ from ..subgraph.trace import StaticGraph, describe, trace_operator
 from .calls import Callee, Form
 from .forms import Forms
 from .lazy import LazyArray, RaggedArray
-from .packed import PackedCall, but_for_lengths, is_packed, packed_call
+from .packed import LAY_OUT, PackedCall, but_for_lengths, is_packed, packed_call
 from .padded import CUT, PAD, PaddedCall, padded_call
 from .remembered import (
     Maker,
@@ -236,8 +236,8 @@ def padded_operator_call(
 
 
 def serves_padding(node_type: NodeType) -> bool:
-    """Whether its calls are packed or padded, or pad and cut what others return."""
-    return bool(node_type.padded) or node_type.name in (PAD, CUT) or is_packed(node_type)
+    """Whether its calls are packed or padded, or pad, cut and lay out what others return."""
+    return bool(node_type.padded) or node_type.name in (PAD, CUT, LAY_OUT) or is_packed(node_type)
 
 
 def why_not_padded(block: Optional[gluon.Block], types: Sequence[NodeType]) -> str:

@@ -27,6 +27,8 @@ from .lazy import LazyArray
 from .remembered import Maker, decide_padding_anew
 from .stores import Store
 
+LAY_OUT = 'lay out a sentence'  # as rows, or rows as a sentence: an operator that no user calls
+
 # The types of packed calls, and whether later scopes are to pack for their sake.
 _pays: 'WeakKeyDictionary[NodeType, bool]' = WeakKeyDictionary()
 
@@ -271,7 +273,7 @@ def _unpacking_form(forms: Forms, store: Store) -> Form:
 
 
 def _reshaping_form(forms: Forms, spec: Spec, shape: Shape) -> Form:
-    return forms.form_of_rewriting('reshape', spec, lambda x: mx.sym.reshape(x, shape), shape=shape)
+    return forms.form_of_rewriting(LAY_OUT, spec, lambda x: mx.sym.reshape(x, shape), shape=shape)
 
 
 def _packed_spec(value: LazyArray) -> Spec:

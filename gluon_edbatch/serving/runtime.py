@@ -60,10 +60,10 @@ class Runtime(mlserver.MLModel):
 
     async def predict(self, payload: InferenceRequest) -> InferenceResponse:
         """Results of the samples of a request, or one error for all of them."""
-        samples = self._samples(payload)
+        samples, deadline = self._samples(payload), _deadline(payload)
         replies: List[Any] = []
         try:
-            replies = self._engine.submit_all(samples, _deadline(payload))
+            replies = self._engine.submit_all(samples, deadline)
             results = await asyncio.gather(*replies)
         except tuple(_STATUS) as error:
             raise MLServerError(str(error), _STATUS[type(error)]) from None

@@ -478,6 +478,25 @@ def test_a_value_read_early():
     assert set(scope.report().forced) == {site('early')}
 
 
+def test_rounds_of_samples_that_wait_are_told_from_values_read_early():
+    net = dense(WIDTH)
+
+    def walk(steps):
+        for step in range(steps):
+            yield net(mx.nd.full((1, WIDTH), step))  # walked
+
+    with edb.batching() as scope:
+        edb.run_concurrently([1, 3, 2], walk)  # rounds
+    why = reason(place(scope.explain(), 'walked'), Cause.READ_EARLY)
+    assert why.sites == (site('rounds'),) and 'as its longest sample waits' in why.advice
+    with edb.batching() as scope:
+        edb.run_concurrently([1, 3, 2], walk)
+        for x in ndarrays(2, (1, WIDTH)):
+            net(x).asnumpy()  # by hand
+    why = reason(place(scope.explain(), 'by hand'), Cause.READ_EARLY)
+    assert why.sites == (site('by hand'),) and 'Look at values' in why.advice
+
+
 def test_calls_that_wait_after_an_early_read():
     net = dense()
     with edb.batching() as scope:

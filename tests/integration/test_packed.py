@@ -45,6 +45,30 @@ def test_plans_move_the_rows_of_packed_sentences():
     assert any(batch.node_type.packed for plan in plans for batch in plan.batches)
 
 
+class Attention(gluon.HybridBlock):
+    """Of a query to a sentence."""
+
+    def __init__(self):
+        super().__init__()
+        with self.name_scope():
+            self.key = gluon.nn.Dense(UNITS, flatten=False, in_units=UNITS)
+
+    def hybrid_forward(self, F, query, memory):
+        weights = F.softmax(F.batch_dot(self.key(memory), query.expand_dims(2)), axis=1)
+        return F.batch_dot(weights, memory, transpose_a=True).reshape((0, -1))
+
+
+def test_what_the_package_lays_out_is_nothing_to_mend():
+    encode, attend = gluon.rnn.LSTM(UNITS, input_size=UNITS, layout='NTC'), Attention()
+    for block in (encode, attend):
+        block.initialize()
+    for _ in range(2):
+        with edb.batching() as scope:
+            edb.forward([attend(mx.nd.ones((1, UNITS)), encode(x)) for x in sentences()])
+    (found,) = [one for one in scope.explain().places if one.operation == 'lay out a sentence']
+    assert {why.cause for why in found.reasons} == {edb.Cause.PADDED}
+
+
 class Layer(gluon.HybridBlock):
     """A function between layers that work position by position."""
 

@@ -231,6 +231,7 @@ def test_served(server):
     nested = rows(1)
     nested['inputs'][0]['data'] = json.loads('[' * 400 + ']' * 400)
     late = {**rows(1), 'parameters': {'deadline': 0}}
+    soon = {**rows(1), 'parameters': {'deadline': 'soon'}}
     for body, expected, message in [
         (rows(1, 13), 400, 'sample 1: 13 is not read'),
         (rows(14), 400, '14 is not computed'),
@@ -243,12 +244,13 @@ def test_served(server):
         (b'\xff', 422, ''),
         (b' ' * 200000, 413, 'longer than 100000 bytes'),
         (late, 504, 'the deadline passed'),
+        (soon, 400, r'"(mlserver\.errors\.InferenceError: )?the parameter deadline is'),
     ]:
         status, text = asked(infer, body)
         assert status == expected and re.search(message, text), (body, text)
         assert asked(infer, rows(1))[0] == 200
     counted = asked(f'http://127.0.0.1:{ports[2]}/metrics')[1]
-    assert 'edb_requests_total{model="layer",outcome="answered"} 14.0' in counted.splitlines()
+    assert 'edb_requests_total{model="layer",outcome="answered"} 15.0' in counted.splitlines()
     assert 'edb_requests_total{model="layer",outcome="expired"} 1.0' in counted.splitlines()
     process.send_signal(signal.SIGTERM)
     assert process.wait() == 0

@@ -8,6 +8,7 @@ import pytest
 import gluon_edbatch as edb
 from gluon_edbatch import data, distributed, estimator, rnn, schedule, serving, testing, visualize
 from gluon_edbatch.report import counters as report
+from support.processes import ROOT, run_python
 
 PUBLIC = {
     edb: [
@@ -76,6 +77,7 @@ PUBLIC = {
         'serving',
         'set_num_threads',
         'stack',
+        'testing',
         'value',
         'visualize',
     ],
@@ -119,6 +121,11 @@ def test_names(module):
     assert sorted(module.__all__) == PUBLIC[module]
     for name in module.__all__:
         assert hasattr(module, name)
+
+
+def test_modules_that_pages_name_need_no_import_of_their_own():
+    code = 'import gluon_edbatch as edb; print(*[hasattr(edb, name) for name in edb.__all__])'
+    assert set(run_python('-c', code, PYTHONPATH=str(ROOT)).stdout.split()) == {'True'}
 
 
 def test_nothing_else_is_visible_but_submodules():

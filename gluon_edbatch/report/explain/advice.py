@@ -13,6 +13,11 @@ from ...subgraph.node_type import NodeType
 from .differences import ARRAY, COLUMN, DATA, NUMBER_OF_ARRAYS, Difference
 from .explanation import Cause
 
+ROUNDS = (
+    'These are rounds of run_concurrently, as many as its longest sample waits: nothing to do, if '
+    'one call of it has all samples, and a bare yield stands behind what later steps read, such '
+    'as an encoder.'
+)
 _OTHER_SCHEDULERS = 'sufficient', 'agenda', 'depth'  # those that learn nothing and take no seconds
 
 

@@ -14,6 +14,7 @@ from ...record.families import serves_padding, why_not_padded
 from ...record.sites import Site
 from ...subgraph.node_type import NodeType
 from .advice import (
+    ROUNDS,
     advice_for,
     advice_for_alone,
     advice_for_argument,
@@ -45,10 +46,12 @@ class Use(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """Who asked for an evaluation, and whether the scope was still recording then."""
+    """Who asked for an evaluation, whether the scope was still recording then, and whether it was
+    a line that has called `run_concurrently`."""
 
     site: Site
     early: bool
+    round: bool
 
 
 def block_reasons(uses: Sequence[Use], needed: int, by_block: Dict[int, int]) -> List[Reason]:
@@ -222,7 +225,9 @@ def evaluation_reasons(uses: Sequence[Use], asked: Sequence[Asked], waiting: int
                 for site, count in sites.most_common(3)
             )
             text = f'{where} {verb}, so the calls ran in {times} evaluations'
-            reasons.append(Reason(cause, text, advice_for(cause), (times,), tuple(sites), share))
+            rounds = all(one.round for one in before if one.site in sites)
+            advice = ROUNDS if rounds and cause is Cause.READ_EARLY else advice_for(cause)
+            reasons.append(Reason(cause, text, advice, (times,), tuple(sites), share))
     return reasons
 
 
