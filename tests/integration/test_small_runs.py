@@ -131,7 +131,7 @@ def test_whoever_touches_a_parameter_waits_for_a_run(monkeypatch):
     net, samples = dense(), ndarrays(3, (1, WIDTH))
     ran(net, samples), ran(net, samples)
     before, now_running, touched = net.weight.data().asnumpy(), threading.Event(), []
-    call = now._call
+    call = now.call
 
     def touch():
         now_running.wait()
@@ -144,7 +144,7 @@ def test_whoever_touches_a_parameter_waits_for_a_run(monkeypatch):
         assert not touched
         return call(*args)
 
-    monkeypatch.setattr(now, '_call', slowly)
+    monkeypatch.setattr(now, 'call', slowly)
     thread = threading.Thread(target=touch)
     thread.start()
     found = ran(net, samples)

@@ -25,7 +25,7 @@ inline void gather(const int64_t* words, int64_t count, const std::vector<char*>
   }
 }
 
-struct ArraysInC {  // MXNet's functions, in the order of `_FUNCTIONS` in now.py
+struct ArraysInC {  // MXNet's functions, in the order of `_FUNCTIONS` in mx/direct.py
   int (*shape)(void*, int*, const int**);
   int (*data)(void*, void**);
 };
