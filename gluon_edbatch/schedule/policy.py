@@ -265,13 +265,21 @@ class Policy:
         ----------
         path : str or Path
             The file.
-        encoding : StateEncoding, optional
-            Of a policy that was learned with an encoding of your own.
+        encoding : StateEncoding or str, optional
+            Of a policy that was learned with an encoding of your own; it has the name that the file
+            says.
+
+        Returns
+        -------
+        Policy
 
         Raises
         ------
         PolicyError
-            If the file is not a whole and consistent policy of this version.
+            If the file is not a whole and consistent policy of this version, or was learned with
+            another encoding.
+        OSError
+            If it cannot be read.
         """
         path = Path(path)
         if path.stat().st_size > _LARGEST:
@@ -337,11 +345,12 @@ def _encoding(name: Any, given: Optional[StateEncoding]) -> StateEncoding:
             raise ValueError(
                 f'{error}; if it is one of your own, give it to Policy.load(..., encoding=)'
             ) from None
-    if get_encoding(given).name != name:
+    found = get_encoding(given)
+    if found.name != name:
         raise ValueError(
-            f'this policy was learned with the encoding {name!r}, not with {given.name!r}'
+            f'this policy was learned with the encoding {name!r}, not with {found.name!r}'
         )
-    return given
+    return found
 
 
 def _table(rows: Any, num_types: int) -> Dict[State, int]:
