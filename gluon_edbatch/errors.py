@@ -68,7 +68,8 @@ class ProgramError(EdbError, ValueError):
 
 
 class StepsError(EdbError, RuntimeError):
-    """A program took more steps than it may: a loop that does not end."""
+    """A sample ran more blocks of a compiled program than ``max_steps``: a loop that does not end,
+    or one for which `compile_program` is to be given more."""
 
 
 class QueueFullError(EdbError, RuntimeError):

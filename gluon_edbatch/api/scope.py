@@ -195,8 +195,8 @@ class batching:
         hooks.remove(self)
 
     def report(self) -> Report:
-        """Counters of all evaluations so far; ``print(scope.report())`` shows them, types that
-        differ in shapes and constants only on one line."""
+        """Counters of all evaluations so far, times in milliseconds. ``print(scope.report())``
+        shows them, types that differ in shapes and constants only on one line."""
         recording = self._recording
         evaluator = recording.evaluator if recording else Evaluator(self.scheduler)
         report = make_report(

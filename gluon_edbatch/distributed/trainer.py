@@ -59,7 +59,23 @@ class Trainer(gluon.Trainer):
         self._share()
 
     def step(self, batch_size: int, ignore_stale_grad: bool = False) -> None:
-        """Add up gradients and update parameters; as `gluon.Trainer.step`."""
+        """Add up gradients over all workers and update parameters; as `gluon.Trainer.step`.
+
+        Parameters
+        ----------
+        batch_size : int
+            What summed gradients are divided by: the samples of *all* workers in this step, if
+            losses are sums over samples.
+        ignore_stale_grad : bool, default False
+            See `allreduce_grads`.
+
+        Raises
+        ------
+        DistributedError
+            If a parameter with a row_sparse gradient is on several contexts.
+        UserWarning
+            If backward has left out a parameter and `ignore_stale_grad` is False, as Gluon does.
+        """
         self.allreduce_grads(ignore_stale_grad)
         self.update(batch_size, ignore_stale_grad)
 

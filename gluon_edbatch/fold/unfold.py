@@ -124,11 +124,20 @@ class Unfold:
         op : str
             Name of the method.
         *args
-            Its arguments, results of earlier calls among them.
+            Results of earlier calls, arrays, ints, and lists and tuples of them. An int is an
+            index, up to 2**24: the method gets it as an array (1,) float32.
 
         Returns
         -------
         Result
+            The result, with what the call returned as its ``value``.
+
+        Raises
+        ------
+        RecordError
+            If an argument is something else.
+        AttributeError
+            If the block has no such method.
         """
         check_arguments(op, args)
         return self._call(0, getattr(self.block, op), [_value(arg, self._index) for arg in args])
@@ -168,11 +177,14 @@ class Unfold:
         Returns
         -------
         list of NDArray
+            For each list its results, one after the other along their batch axis.
 
         Raises
         ------
         ValueError
             If it is not the block that was given when this was made.
+        RecordError
+            If a list is empty, or its results cannot be put together.
         """
         if block is not self.block:
             raise ValueError(

@@ -90,7 +90,10 @@ class LazyArray(NDArray):
     # --- the contents ----------------------------------------------------------------------------
 
     def evaluated(self) -> NDArray:
-        """The value as an ordinary NDArray."""
+        """The value as an ordinary NDArray, computed with all that is recorded so far.
+
+        Autograd knows it, if the value was recorded so. Raises what `asnumpy` raises.
+        """
         array = getattr(self, '_array', None)
         if array is not None:
             return array
@@ -207,7 +210,7 @@ class LazyArray(NDArray):
         return self.evaluated().astype(dtype, copy=copy) if result is None else result
 
     def detach(self) -> NDArray:
-        """As ``NDArray.detach``."""
+        """As ``NDArray.detach``: the same numbers, through which no gradient goes."""
         result = self._recorded(mx.nd.BlockGrad)
         return self.settled().detach() if result is None else self._sharing_memory(result)
 
@@ -228,7 +231,8 @@ class LazyArray(NDArray):
         return copy_into(self, out=other)
 
     def as_in_context(self, context) -> NDArray:
-        """As ``NDArray.as_in_context``."""
+        """As ``NDArray.as_in_context``: the value itself where it is there already. Otherwise it is
+        evaluated, with all that is recorded so far, and copied at once."""
         return self if context == self.context else self.evaluated().as_in_context(context)
 
     def __getitem__(self, key):
@@ -360,7 +364,13 @@ class LazyArray(NDArray):
         return self.settled().as_np_ndarray()
 
     def to_dlpack_for_write(self):
-        """As ``NDArray.to_dlpack_for_write``."""
+        """As ``NDArray.to_dlpack_for_write``.
+
+        Raises
+        ------
+        RecordError
+            If others would have to see what is written, and cannot (see `prepare_writing`).
+        """
         self.prepare_writing()
         return self.settled().to_dlpack_for_write()
 

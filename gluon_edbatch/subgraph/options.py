@@ -91,7 +91,7 @@ class CompileOptions:
 
     @classmethod
     def none(cls) -> 'CompileOptions':
-        """Everything off."""
+        """All of them off: plain batches by MXNet's operators."""
         return cls(**dict.fromkeys(cls.names(), False))
 
     def items(self) -> List[Tuple[str, bool]]:
