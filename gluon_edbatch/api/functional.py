@@ -142,6 +142,13 @@ def stack(values: Sequence[NDArray], axis: int = 0) -> NDArray:
     -------
     NDArray
         (k, r, ...) for axis 0.
+
+    Raises
+    ------
+    RecordError
+        If there are no values, or their shapes differ.
+    TypeError
+        If one is no NDArray.
     """
     values = _checked(values, 'stack')
     shape = _same_shape(values, 'stack')
@@ -193,6 +200,15 @@ def concat(values: Sequence[NDArray], dim: int = 0) -> NDArray:
     Returns
     -------
     NDArray
+        Of their shape, as long along axis `dim` as all of them together.
+
+    Raises
+    ------
+    RecordError
+        If there are no values, or, in their scope, other lengths or the dtypes differ; elsewhere
+        that is MXNet's error.
+    TypeError
+        If one is no NDArray.
     """
     values = list(values)
     recording = current_recording()
@@ -229,6 +245,13 @@ def add_n(values: Sequence[NDArray]) -> NDArray:
     -------
     NDArray
         (r, ...)
+
+    Raises
+    ------
+    RecordError
+        If there are no values, or their shapes differ.
+    TypeError
+        If one is no NDArray.
     """
     values = _checked(values, 'add_n')
     shape = _same_shape(values, 'add_n')

@@ -223,7 +223,14 @@ class batching:
 
     def graph(self) -> Graph:
         """What is recorded and not computed yet, as a scheduler will see it: something to learn
-        a policy from without running anything (see `gluon_edbatch.learn_policy`)."""
+        a policy from without running anything (see `gluon_edbatch.learn_policy`).
+
+        Raises
+        ------
+        RuntimeError
+            If the scope was not entered, or its calls ran at once (`CompileOptions` has
+            ``at_once``): the next scope of this line records.
+        """
         self._wants_recording()
         if self._recording is None:
             raise RuntimeError(

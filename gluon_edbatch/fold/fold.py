@@ -121,6 +121,13 @@ class Fold:
         -------
         Virtual
             What stands for the results.
+
+        Raises
+        ------
+        TypeError
+            If `op` cannot be called.
+        RecordError
+            If `batch_axis` is not an int of 0 or more, or a handle is of another fold.
         """
         if not callable(op):
             raise TypeError(

@@ -65,6 +65,11 @@ class Program:
         Blocks that a sample may run.
     without : sequence of str
         Passes to leave out.
+
+    Raises
+    ------
+    ProgramError
+        See `compile_program`; also if the example has no NDArray.
     """
 
     def __init__(self, net: gluon.Block, example: Any, max_steps: int, without: Sequence[str]):

@@ -88,6 +88,11 @@ class TreeGRUCell(ChildrenCell):
         -------
         NDArray
             (1, H).
+
+        Raises
+        ------
+        ValueError
+            If there is neither an input nor children, or an input is given to a cell without.
         """
         if x is not None and not self._takes_input:
             raise ValueError(f'{self.name} was made without input (input_size=None)')

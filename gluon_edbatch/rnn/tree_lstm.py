@@ -178,6 +178,12 @@ class NaryTreeLSTMCell(gluon.HybridBlock):
         -------
         h, c : NDArray
             (1, H).
+
+        Raises
+        ------
+        ValueError
+            If there are neither `arity` children nor none, there is neither an input nor children,
+            or an input is given to a cell without.
         """
         if len(children) not in (0, self._arity):
             raise ValueError(
