@@ -26,7 +26,8 @@ class StaleValueError(EdbError, RuntimeError):
 
 
 class PolicyError(EdbError, ValueError):
-    """A file is not a policy that can be used; the message names it and says what is wrong."""
+    """A file is not a policy that `Policy.load` can use; the message names it and says what is
+    wrong."""
 
 
 class BundleError(EdbError, ValueError):
@@ -67,7 +68,8 @@ class ProgramError(EdbError, ValueError):
 
 
 class StepsError(EdbError, RuntimeError):
-    """A program took more steps than it may: a loop that does not end."""
+    """A sample ran more blocks of a compiled program than ``max_steps``: a loop that does not end,
+    or one for which `compile_program` is to be given more."""
 
 
 class QueueFullError(EdbError, RuntimeError):
@@ -76,7 +78,8 @@ class QueueFullError(EdbError, RuntimeError):
 
 
 class EngineClosedError(EdbError, RuntimeError):
-    """An engine that serves was not started yet, or takes no more requests."""
+    """An engine that serves was not started yet, takes no more requests, or ended by an error
+    before it had answered one that it had taken."""
 
 
 class DeadlineError(EdbError, TimeoutError):

@@ -142,6 +142,13 @@ def stack(values: Sequence[NDArray], axis: int = 0) -> NDArray:
     -------
     NDArray
         (k, r, ...) for axis 0.
+
+    Raises
+    ------
+    RecordError
+        If there are no values, or their shapes differ.
+    TypeError
+        If one is no NDArray.
     """
     values = _checked(values, 'stack')
     shape = _same_shape(values, 'stack')
@@ -193,6 +200,15 @@ def concat(values: Sequence[NDArray], dim: int = 0) -> NDArray:
     Returns
     -------
     NDArray
+        Of their shape, as long along axis `dim` as all of them together.
+
+    Raises
+    ------
+    RecordError
+        If there are no values, or, in their scope, other lengths or the dtypes differ; elsewhere
+        that is MXNet's error.
+    TypeError
+        If one is no NDArray.
     """
     values = list(values)
     recording = current_recording()
@@ -229,6 +245,13 @@ def add_n(values: Sequence[NDArray]) -> NDArray:
     -------
     NDArray
         (r, ...)
+
+    Raises
+    ------
+    RecordError
+        If there are no values, or their shapes differ.
+    TypeError
+        If one is no NDArray.
     """
     values = _checked(values, 'add_n')
     shape = _same_shape(values, 'add_n')
@@ -256,26 +279,29 @@ def ragged(
 ) -> NDArray:
     """Any number of values (none included) stacked along axis 1, as one argument of a block.
 
-    How many there are does not split types. The block sees (N, K, ...), and writes what it does
-    with the K values of one call, without a thought of padding: native operators have none, and
-    where there is some, it is masked before softmax, sum, mean, max and others along that axis.
-    Operators and blocks that return something along it give ragged values again, computed value by
-    value; ``result[:, i]`` is one of these, and `concat` along axis 1 puts several together. What
-    is not proved to go so batches only with calls of equally many values.
+    Calls with different numbers of values can run in one batch. The block sees (N, K, ...), and
+    writes what it does with the K values of one call, without a thought of padding: native
+    operators have none, and where there is some, it is masked before softmax, sum, mean, max and
+    others along that axis. Operators and blocks that return something along it give ragged values
+    again, computed value by value; ``result[:, i]`` is the i-th of them, and `concat` along axis 1
+    puts several together. What is not proved to go so batches only with calls of equally many
+    values (``scope.explain()`` says where).
 
     No values at all are one of zeros in whatever is computed of them, as arrays cannot be empty;
-    ``result.lengths`` is (r,), the number of values.
+    ``result.lengths`` is (r,) float32, the number of values in each row: 0 then.
 
     Parameters
     ----------
     values : sequence of NDArray, numpy.ndarray or number
-        k values of one shape (r, ...), which are not ragged themselves.
+        k values of one shape (r, ...), dtype and context, which are not ragged themselves. A number
+        is (1,) float32; NumPy's float64 becomes float32, other dtypes stay.
     shape : tuple of int, optional
-        Their shape; needed if there may be none.
+        That of one value, (r, ...); needed if there may be none, and not looked at if there are.
     dtype : str or type, default 'float32'
         Of the result if there are no values.
     ctx : mxnet.Context, optional
-        The same; by default the current one.
+        Where the result is if there are no values; outside of a scope also where numbers and NumPy
+        arrays go. By default the scope's context, or the current one outside.
 
     Returns
     -------
@@ -285,7 +311,14 @@ def ragged(
     Raises
     ------
     RecordError
-        If shapes, dtypes or contexts differ, or there are no values and no shape.
+        If shapes, dtypes or contexts differ, a value is ragged or no array, or there are no values
+        and no shape.
+
+    Examples
+    --------
+    >>> with edb.batching():
+    ...     vectors = edb.ragged(net.encode(sentence), shape=(1, 4))   # (1, words, 4)
+    ...     vector, weights = attend_words(vectors)   # (1, 4), (1, words, 1)
     """
     recording = current_recording()
     if recording is not None:
@@ -295,7 +328,7 @@ def ragged(
         _check_one_kind(values)
         compute(values)
         shape, dtype, ctx = values[0].shape, values[0].dtype, values[0].ctx
-    elif shape is None:
+    elif not shape:
         raise RecordError(
             f'ragged() of no values needs their shape: ragged(values, shape=(1, '
             f'hidden_size))\n  called at {current_site()}'

@@ -63,6 +63,11 @@ class AutoBatchMixin:
         -------
         list
             What the model returns for each sample, with ordinary NDArrays.
+
+        Raises
+        ------
+        ValueError
+            If `keys` are given without `reuse` or `reuse` without them, or not as many as samples.
         """
         if (keys is None) != (reuse is None):
             raise ValueError('batch() takes keys and reuse together')

@@ -58,6 +58,8 @@ class Reuse:
 
     Raises
     ------
+    ValueError
+        If `limit` or `check_every` is less than 1.
     RecordError
         When called: a comparison found that a function does not record what it recorded under
         this key before.

@@ -7,6 +7,7 @@ from typing import Any, List, Optional, Sequence, Tuple, Union
 import mxnet as mx
 from mxnet import gluon
 
+from ..brief import brief
 from ..execute.evaluate import Evaluator, is_ours
 from ..execute.immediate import ImmediateScope
 from ..execute.whole_scopes import Begun
@@ -25,12 +26,19 @@ from .functional import as_arrays
 DEFAULT_SCHEDULER = 'fsm'
 
 
+def check_ctx(ctx: Any) -> None:
+    """Raise if it is neither a context nor None."""
+    if ctx is not None and not isinstance(ctx, mx.Context):
+        raise TypeError(f'ctx is an mxnet.Context or None, not {brief(ctx)}')
+
+
 class batching:
     """Record calls of HybridBlocks and operators on their results, and run them in batches.
 
     Inside the scope a call gives a `LazyArray`. Leaving the scope ends recording and runs
     nothing; values are computed when somebody looks at one, or by `gluon_edbatch.forward`,
-    `stack`, `concat` and `add_n`. If an exception leaves the scope, its values are void.
+    `stack`, `concat` and `add_n`. If an exception leaves the scope, its values are void: asking for
+    one is a `StaleValueError`.
 
     Where scopes of few or large calls were measured to be slower so than in eager Gluon, later ones
     do as that does: calls run while they are made, and give ordinary NDArrays (`CompileOptions`
@@ -56,6 +64,15 @@ class batching:
         and to name them in what MXNet's profiler writes, if it runs (domain ``gluon_edbatch``).
         Evaluations take longer then, as Python waits for MXNet's engine.
 
+    Raises
+    ------
+    ValueError
+        If no scheduler has this name.
+    TypeError
+        If `scheduler`, `ctx` or `compile_options` is something else.
+    RuntimeError
+        If a scope is entered again; a new one is to be made for each minibatch.
+
     Examples
     --------
     >>> with autograd.record():
@@ -77,6 +94,11 @@ class batching:
         timing: bool = False,
     ):
         self.scheduler = get_scheduler(scheduler)
+        check_ctx(ctx)
+        if compile_options is not None and not isinstance(compile_options, CompileOptions):
+            raise TypeError(
+                f'compile_options are edb.CompileOptions(...) or None, not {brief(compile_options)}'
+            )
         self._ctx = ctx
         self._options = current_options() if compile_options is None else compile_options
         self._timing = timing
@@ -173,8 +195,8 @@ class batching:
         hooks.remove(self)
 
     def report(self) -> Report:
-        """Counters of all evaluations so far; ``print(scope.report())`` shows them, types that
-        differ in shapes and constants only on one line."""
+        """Counters of all evaluations so far, times in milliseconds. ``print(scope.report())``
+        shows them, types that differ in shapes and constants only on one line."""
         recording = self._recording
         evaluator = recording.evaluator if recording else Evaluator(self.scheduler)
         report = make_report(
@@ -201,7 +223,14 @@ class batching:
 
     def graph(self) -> Graph:
         """What is recorded and not computed yet, as a scheduler will see it: something to learn
-        a policy from without running anything (see `gluon_edbatch.learn_policy`)."""
+        a policy from without running anything (see `gluon_edbatch.learn_policy`).
+
+        Raises
+        ------
+        RuntimeError
+            If the scope was not entered, or its calls ran at once (`CompileOptions` has
+            ``at_once``): the next scope of this line records.
+        """
         self._wants_recording()
         if self._recording is None:
             raise RuntimeError(

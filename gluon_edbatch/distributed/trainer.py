@@ -33,6 +33,11 @@ class Trainer(gluon.Trainer):
         The job. The parameters of rank 0 are taken by all, now or at the first step for those
         whose shapes are not known yet.
 
+    Raises
+    ------
+    DistributedError
+        If there are several workers and a parameter is float64: sums are float32.
+
     Notes
     -----
     Gradients are summed, not averaged: divide losses by the samples of *all* workers in a step, or
@@ -59,7 +64,23 @@ class Trainer(gluon.Trainer):
         self._share()
 
     def step(self, batch_size: int, ignore_stale_grad: bool = False) -> None:
-        """Add up gradients and update parameters; as `gluon.Trainer.step`."""
+        """Add up gradients over all workers and update parameters; as `gluon.Trainer.step`.
+
+        Parameters
+        ----------
+        batch_size : int
+            What summed gradients are divided by: the samples of *all* workers in this step, if
+            losses are sums over samples.
+        ignore_stale_grad : bool, default False
+            See `allreduce_grads`.
+
+        Raises
+        ------
+        DistributedError
+            If a parameter with a row_sparse gradient is on several contexts.
+        UserWarning
+            If backward has left out a parameter and `ignore_stale_grad` is False, as Gluon does.
+        """
         self.allreduce_grads(ignore_stale_grad)
         self.update(batch_size, ignore_stale_grad)
 
@@ -71,6 +92,11 @@ class Trainer(gluon.Trainer):
         ignore_stale_grad : bool, default False
             Whether backward may have left out parameters. Then only those count that it met, on
             whichever worker. Otherwise `update` raises a `UserWarning` for them, as Gluon does.
+
+        Raises
+        ------
+        DistributedError
+            If a parameter with a row_sparse gradient is on several contexts.
         """
         self._share()
         parameters = [each for each in self._params if each.grad_req != 'null']

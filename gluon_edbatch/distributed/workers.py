@@ -74,7 +74,10 @@ class _Slot(NamedTuple):
 
 
 class Workers:
-    """All workers of a job; all of them call the same methods in the same order.
+    """All workers of a job, as `connect` gives them.
+
+    All of them have to call the same methods in the same order, as each call waits for the others'.
+    A process alone is its only worker, for which sums and rows are those that it gives.
 
     Attributes
     ----------
@@ -82,6 +85,12 @@ class Workers:
         Which of them this process is, from 0, in the launcher's order.
     size : int
         How many there are.
+
+    Examples
+    --------
+    >>> with edb.distributed.connect() as workers:   # 'dist_sync' in a job of several
+    ...     trainer = edb.distributed.Trainer(net.collect_params(), 'sgd', workers=workers)
+    ...     mine = samples[workers.rank::workers.size]
     """
 
     def __init__(self, store: Optional[mx.kvstore.KVStore]):
@@ -158,12 +167,13 @@ class Workers:
         Parameters
         ----------
         numbers : numpy.ndarray
-            Of one shape on all workers. The sum has its dtype, and the precision of float32.
+            Numbers of any dtype, at least one; the shape is one on all workers. They travel, and
+            are added up, as float32, in which integers are exact up to 2**24.
 
         Returns
         -------
         numpy.ndarray
-            Of this shape, the same on all workers.
+            Of this shape and dtype, the same on all workers; of a process alone `numbers` itself.
         """
         if self._store is None:
             return numbers

@@ -10,6 +10,9 @@ class TensorBoardHandler(BatchEnd, EpochEnd, TrainEnd):
     """Writes the estimator's metrics: those of training at minibatches and epochs, those of
     validation at epochs.
 
+    Their names are ``minibatch/...`` and ``epoch/...`` with what the estimator calls them; steps
+    count minibatches and epochs from 1 on, as long as the handler lives. NaN is not written.
+
     Parameters
     ----------
     writer : object
@@ -19,9 +22,16 @@ class TensorBoardHandler(BatchEnd, EpochEnd, TrainEnd):
         Minibatches between two entries of training.
     priority : float, default inf
         After the handlers that update metrics and validate.
+
+    Raises
+    ------
+    ValueError
+        If `interval` is less than 1.
     """
 
     def __init__(self, writer: Any, interval: int = 50, priority: float = float('inf')):
+        if interval < 1:
+            raise ValueError(f'interval is 1 or more, not {interval}')
         self.priority = priority
         self._writer = writer
         self._interval = interval
@@ -34,7 +44,7 @@ class TensorBoardHandler(BatchEnd, EpochEnd, TrainEnd):
             self._write('minibatch', estimator.train_metrics, self._minibatches)
 
     def epoch_end(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
-        """Write all."""
+        """Write the metrics of training and validation, with the number of the epoch."""
         self._epochs += 1
         self._write('epoch', [*estimator.train_metrics, *estimator.val_metrics], self._epochs)
 

@@ -10,7 +10,7 @@ from mxnet import autograd
 from mxnet.ndarray import NDArray
 
 from ..api.functional import compute
-from ..api.scope import DEFAULT_SCHEDULER, batching, recording
+from ..api.scope import DEFAULT_SCHEDULER, batching, check_ctx, recording
 from ..brief import brief
 from ..errors import EdbError, RecordError
 from ..mx.parameters import context_of
@@ -20,7 +20,7 @@ from ..record.lazy import LazyArray
 from ..schedule import Scheduler
 from .arguments import key_of_op, note, resolve
 from .handles import Handle, NotedCall, Virtual
-from .joined import joined
+from .joined import check_exact, joined
 from .summary import summary
 from .targets import Targets
 
@@ -45,8 +45,8 @@ class Fold:
     Parameters
     ----------
     ctx : mxnet.Context, optional
-        Where numbers and arrays go that the calls make. By default MXNet's current context when
-        results are asked for.
+        Where numbers and arrays go that the calls make. By default where the parameters of the
+        block are that `apply` is given, else MXNet's current context when results are asked for.
     scheduler : str or Scheduler, default 'fsm'
         See `batching`.
     volatile : bool, default False
@@ -58,6 +58,13 @@ class Fold:
     ----------
     scope : batching or None
         The scope of the last computation, for its ``report()``.
+
+    Raises
+    ------
+    TypeError
+        If `ctx` is not a context.
+    RuntimeError
+        If there is no GPU for `cuda`.
 
     Examples
     --------
@@ -75,8 +82,7 @@ class Fold:
         volatile: bool = False,
         cuda: bool = False,
     ):
-        if ctx is not None and not isinstance(ctx, mx.Context):
-            raise TypeError(f'ctx is an mxnet.Context or None, not {brief(ctx)}')
+        check_ctx(ctx)
         self.ctx = ctx
         self.scheduler = scheduler
         self.volatile = volatile
@@ -115,6 +121,13 @@ class Fold:
         -------
         Virtual
             What stands for the results.
+
+        Raises
+        ------
+        TypeError
+            If `op` cannot be called.
+        RecordError
+            If `batch_axis` is not an int of 0 or more, or a handle is of another fold.
         """
         if not callable(op):
             raise TypeError(
@@ -131,12 +144,28 @@ class Fold:
         op : str
             Name of the method.
         *args
-            Handles, arrays, ints, and lists and tuples of them. An int is an index: the method
-            gets it as an array (1,).
+            Handles, arrays, ints, and lists and tuples of them. An int is an index, up to 2**24:
+            the method gets it as an array (1,) float32.
 
         Returns
         -------
         Virtual
+            What stands for the results, 0 being their batch axis: an argument of later calls, or an
+            element of what `apply` is given. Of several results ``handle.split(n)`` has n handles.
+
+        Raises
+        ------
+        TypeError
+            If `op` is not a str.
+        RecordError
+            If an argument is something else, as a float, a larger int, or a handle of another fold.
+            (That the block has no such method is told by `apply`.)
+
+        Examples
+        --------
+        >>> fold = edb.Fold()
+        >>> scores = [fold.add('forward', sample) for sample in samples]   # lists of indices
+        >>> found, = fold.apply(net, [scores])   # (6, 2): one row a sample
         """
         if not isinstance(op, str):
             raise TypeError(
@@ -307,7 +336,9 @@ def check_arguments(op: str, args: Sequence[Any]) -> None:
     for arg in args:
         if type(arg) in (list, tuple):
             check_arguments(op, arg)
-        elif type(arg) is not int and not isinstance(arg, (Handle, NDArray, np.ndarray)):
+        elif type(arg) is int:
+            check_exact(arg)
+        elif not isinstance(arg, (Handle, NDArray, np.ndarray)):
             raise RecordError(
                 f'add({op!r}, ...) takes arrays, handles and ints (which are '
                 f'indices), not {type(arg).__name__} {brief(arg)}; give a number '

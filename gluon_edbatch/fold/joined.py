@@ -45,13 +45,18 @@ def joined(items: Sequence[Any], values: Sequence[Any], ctx: Optional[mx.Context
 
 def indices(numbers: Sequence[int], ctx: Optional[mx.Context]) -> NDArray:
     """(n,) float32, as ``mx.nd.array`` makes them of Python numbers."""
-    inexact = [number for number in numbers if abs(number) > _EXACT]
-    if inexact:
+    for number in numbers:
+        check_exact(number)
+    return mx.nd.array(numbers, ctx=ctx)
+
+
+def check_exact(number: int) -> None:
+    """Raise if an index is another one in float32."""
+    if abs(number) > _EXACT:
         raise RecordError(
-            f'the integer {inexact[0]} is not exact in float32, the dtype of index '
+            f'the integer {number} is not exact in float32, the dtype of index '
             f'arrays that are made of Python numbers; give it as an array'
         )
-    return mx.nd.array(numbers, ctx=ctx)
 
 
 def _shared(items: Sequence[Any], values: Sequence[Any]) -> NDArray:

@@ -7,6 +7,7 @@ import mxnet as mx
 from mxnet import autograd
 from mxnet.ndarray import NDArray
 
+from ..api.scope import check_ctx
 from ..mx.parameters import context_of
 from .arguments import like
 from .fold import check_arguments, first_gpu
@@ -42,18 +43,34 @@ class Result(Handle):
 class Unfold:
     """Takes the place of `Fold` for debugging: every call runs at once, eagerly and alone.
 
-    So its errors come from the line that noted the call, and handles show their values.
+    So its errors come from the line that noted the call, whatever is raised there, and handles show
+    their values.
 
     Parameters
     ----------
     block : Block or another object, optional
         Whose methods `add` calls, and `apply` must be given.
     ctx : mxnet.Context, optional
-        Where index arrays go; by default where the block's parameters are.
+        Where index arrays go, and arrays that the calls make. By default where the block's
+        parameters are, else MXNet's current context.
     volatile : bool, default False
         Compute without gradients, whatever autograd's state.
     cuda : bool, default False
         See `cuda`.
+
+    Raises
+    ------
+    TypeError
+        If `ctx` is not a context.
+    RuntimeError
+        If there is no GPU for `cuda`.
+
+    Examples
+    --------
+    >>> fold = edb.Unfold(net)   # in the place of edb.Fold()
+    >>> score = fold.add('forward', sentence)
+    >>> print(score)   # its value
+    >>> found, = fold.apply(net, [[score]])
     """
 
     def __init__(
@@ -63,6 +80,7 @@ class Unfold:
         volatile: bool = False,
         cuda: bool = False,
     ):
+        check_ctx(ctx)
         self.block = block
         self.ctx = ctx
         self.volatile = volatile
@@ -70,7 +88,13 @@ class Unfold:
             self.cuda()
 
     def cuda(self) -> 'Unfold':
-        """Compute on the first GPU; gives the object itself. An error if there is none."""
+        """Compute on the first GPU; gives the object itself.
+
+        Raises
+        ------
+        RuntimeError
+            If there is none.
+        """
         self.ctx = first_gpu()
         return self
 
@@ -100,19 +124,29 @@ class Unfold:
         op : str
             Name of the method.
         *args
-            Its arguments, results of earlier calls among them.
+            Results of earlier calls, arrays, ints, and lists and tuples of them. An int is an
+            index, up to 2**24: the method gets it as an array (1,) float32.
 
         Returns
         -------
         Result
+            The result, with what the call returned as its ``value``.
+
+        Raises
+        ------
+        RecordError
+            If an argument is something else.
+        AttributeError
+            If the block has no such method.
         """
         check_arguments(op, args)
         return self._call(0, getattr(self.block, op), [_value(arg, self._index) for arg in args])
 
     def _call(self, batch_axis: int, op: Callable, args: Sequence[Any]) -> Result:
+        ctx = self._ctx()
         with ExitStack() as stack:
-            if self.ctx is not None:
-                stack.enter_context(self.ctx)
+            if ctx is not None:
+                stack.enter_context(ctx)
             if self.volatile:
                 stack.enter_context(autograd.pause(train_mode=autograd.is_training()))
             return Result(op(*args), batch_axis)
@@ -143,11 +177,14 @@ class Unfold:
         Returns
         -------
         list of NDArray
+            For each list its results, one after the other along their batch axis.
 
         Raises
         ------
         ValueError
             If it is not the block that was given when this was made.
+        RecordError
+            If a list is empty, or its results cannot be put together.
         """
         if block is not self.block:
             raise ValueError(

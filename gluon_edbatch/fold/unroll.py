@@ -49,7 +49,19 @@ def fold_unroll(
     Returns
     -------
     outputs : list of Handle, or Handle
+        Of each step, (batch_size, hidden); merged, `inputs`' layout with hidden in the place of
+        what follows its first two axes.
     states : list of Handle
+        After the last step, of the shapes that ``cell.state_info()`` tells.
+
+    Raises
+    ------
+    TypeError
+        If `cell` is no recurrent cell.
+    ValueError
+        If `layout` is another.
+    RecordError
+        If `inputs` do not have `length` steps.
     """
     if not isinstance(cell, RecurrentCell):
         raise TypeError(f'fold_unroll() takes a recurrent cell of Gluon, not {brief(cell)}')

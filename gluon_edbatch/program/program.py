@@ -65,6 +65,11 @@ class Program:
         Blocks that a sample may run.
     without : sequence of str
         Passes to leave out.
+
+    Raises
+    ------
+    ProgramError
+        See `compile_program`; also if the example has no NDArray.
     """
 
     def __init__(self, net: gluon.Block, example: Any, max_steps: int, without: Sequence[str]):
@@ -97,11 +102,40 @@ class Program:
         return self._of_mode(False)
 
     def __call__(self, samples: Sequence[Any]) -> List[Any]:
-        """The results of all samples (see `BranchingProgram`)."""
+        """The results of all samples.
+
+        Parameters
+        ----------
+        samples : sequence
+            One or more, each as the example was: an NDArray, or a tuple of arguments.
+
+        Returns
+        -------
+        list
+            What the network gives for each, in this order.
+
+        Raises
+        ------
+        ProgramError
+            If a sample is not like the example, there is none, or a number that decides is not one
+            (NaN); the message says which.
+        StepsError
+            If a sample runs more than `max_steps` blocks.
+        """
         return self._of_mode(autograd.is_training())(samples)
 
     def running(self) -> RunningProgram:
-        """A run that samples may join while it goes on (see `RunningProgram`)."""
+        """A run that samples may join while it goes on; for loops of your own, as `serving.Engine`
+        has one.
+
+        Returns
+        -------
+        RunningProgram
+            Of the mode that autograd is in now. ``admit(numbers, samples)`` lets samples join, each
+            with an int that tells it from others; ``step()`` runs one block and gives the (number,
+            result) of each sample that is done by it; ``len()`` is how many are on their way.
+            Errors are those of a call.
+        """
         return self._of_mode(autograd.is_training()).running()
 
     def report(self) -> ProgramReport:

@@ -22,12 +22,19 @@ from .stores import Store, copied
 class LazyArray(NDArray):
     """The result of a recorded call: an ``NDArray`` for every caller.
 
-    Shape, dtype and context are known at once. Operators applied to it inside the scope are
-    recorded; whatever needs its contents evaluates it, along with all that is recorded so far.
+    Calls in a scope give it (see `batching`); it is not made by users. Shape, dtype and context are
+    known at once, and as in eager Gluon. Operators applied to it inside the scope are recorded;
+    whatever needs its contents (``h.asnumpy()``, ``float(h)``, ``print(h)``) evaluates it, along
+    with all that is recorded so far; `forward` evaluates what some values need and no more.
+
+    What is wrong with a call is told where that can be known: shapes, dtypes and contexts by a
+    `RecordError` when it is recorded, what fails as it runs by a `BatchError` when contents are
+    asked for. Contents of a scope that an exception left are a `StaleValueError`. Functions of
+    NumPy (``np.tanh(h)``) are a `RecordError`, as they would give no gradient.
 
     Writing to it (``x += y``, ``x[0] = y``, ``out=x``) makes this object another value, so that
-    all who hold it see that; calls that were recorded before have read what it was. It is an error
-    while another array shares its memory, as a slice does in eager Gluon.
+    all who hold it see that; calls that were recorded before have read what it was. It is a
+    `RecordError` while another array shares its memory, as a slice does in eager Gluon.
     """
 
     # _memory stands for the memory that, in eager Gluon, it shares with all values that have the
@@ -83,7 +90,10 @@ class LazyArray(NDArray):
     # --- the contents ----------------------------------------------------------------------------
 
     def evaluated(self) -> NDArray:
-        """The value as an ordinary NDArray."""
+        """The value as an ordinary NDArray, computed with all that is recorded so far.
+
+        Autograd knows it, if the value was recorded so. Raises what `asnumpy` raises.
+        """
         array = getattr(self, '_array', None)
         if array is not None:
             return array
@@ -107,7 +117,16 @@ class LazyArray(NDArray):
         return self.made()
 
     def asnumpy(self) -> np.ndarray:
-        """As ``NDArray.asnumpy``."""
+        """As ``NDArray.asnumpy``: a copy as a NumPy array of its shape and dtype, evaluated with
+        all that is recorded so far.
+
+        Raises
+        ------
+        BatchError
+            If a batch fails as it runs.
+        StaleValueError
+            If an exception left the scope before the value was computed.
+        """
         known = self.constant()
         return super().asnumpy() if known is None else known.copy()
 
@@ -191,7 +210,7 @@ class LazyArray(NDArray):
         return self.evaluated().astype(dtype, copy=copy) if result is None else result
 
     def detach(self) -> NDArray:
-        """As ``NDArray.detach``."""
+        """As ``NDArray.detach``: the same numbers, through which no gradient goes."""
         result = self._recorded(mx.nd.BlockGrad)
         return self.settled().detach() if result is None else self._sharing_memory(result)
 
@@ -212,7 +231,8 @@ class LazyArray(NDArray):
         return copy_into(self, out=other)
 
     def as_in_context(self, context) -> NDArray:
-        """As ``NDArray.as_in_context``."""
+        """As ``NDArray.as_in_context``: the value itself where it is there already. Otherwise it is
+        evaluated, with all that is recorded so far, and copied at once."""
         return self if context == self.context else self.evaluated().as_in_context(context)
 
     def __getitem__(self, key):
@@ -265,13 +285,19 @@ class LazyArray(NDArray):
         return view
 
     def prepare_writing(self, operands: Sequence[Any] = ()) -> None:
-        """What is about to be written, of these operands, may be another value for this object,
-        unless it is settled now.
+        """Called by the package before something is written to this array: checks that it may be.
+
+        Parameters
+        ----------
+        operands : sequence, default ()
+            What the new contents are computed of; `y` in ``x += y``.
 
         Raises
         ------
         RecordError
-            If somebody else would see it in eager Gluon, and cannot here.
+            If somebody else would see it in eager Gluon, and cannot here: a view shares the memory
+            (``x[0:1]``, ``x.reshape(...)``, ``x.detach()``), the computed array was given out, or
+            it is an argument of a recorded call.
         """
         self._check_no_views()
         if self.constant() is not None:
@@ -338,7 +364,13 @@ class LazyArray(NDArray):
         return self.settled().as_np_ndarray()
 
     def to_dlpack_for_write(self):
-        """As ``NDArray.to_dlpack_for_write``."""
+        """As ``NDArray.to_dlpack_for_write``.
+
+        Raises
+        ------
+        RecordError
+            If others would have to see what is written, and cannot (see `prepare_writing`).
+        """
         self.prepare_writing()
         return self.settled().to_dlpack_for_write()
 

@@ -64,7 +64,7 @@ def ragged_unknown(
 ) -> RaggedArray:
     """Ragged values that are not all lazy and of one kind."""
     if not values:
-        if shape is None:
+        if not shape:
             raise RecordError(
                 f'ragged() of no values needs their shape: ragged(values, '
                 f'shape=(1, hidden_size))\n  called at {current_site()}'

@@ -11,7 +11,8 @@ from .children import add_parameters
 class MVRNNCell(gluon.HybridBlock):
     """Composes two children, each a vector (what it means) and a matrix (what it does to others).
 
-    Vectors are rows, as everywhere in Gluon, so that matrices are the transposes of the paper's::
+    Vectors are rows, as everywhere in Gluon, so that matrices are the transposes of the paper's
+    ([1]_, eq. 2 and 3)::
 
         p = tanh([a B, b A] W^T + bias)
         P = [A, B] W_M^T
@@ -19,7 +20,7 @@ class MVRNNCell(gluon.HybridBlock):
     Parameters
     ----------
     hidden_size : int
-        H
+        H, the length of vectors.
     vector_weight_initializer, matrix_weight_initializer, vector_bias_initializer : str or \
 Initializer
         Of W, W_M and the bias.
@@ -37,6 +38,11 @@ Initializer
     Outputs:
 
     - **p**, **P**: (1, H) and (1, H, H)
+
+    References
+    ----------
+    .. [1] Socher, Huval, Manning and Ng (2012). Semantic compositionality through recursive
+       matrix-vector spaces. https://aclanthology.org/D12-1110
     """
 
     def __init__(

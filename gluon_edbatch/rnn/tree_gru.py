@@ -12,7 +12,8 @@ from .children import ChildrenCell, add_parameters
 class TreeGRUCell(ChildrenCell):
     """Gated recurrent unit over the children of a node; any number of them, in no order.
 
-    With s the sum of the children's states and every child its own reset gate r_k::
+    After Kokkinos and Potamianos ([1]_, eq. 1–4). With s the sum of the children's states and every
+    child its own reset gate r_k::
 
         z   = sigmoid(W_z x + b_z + U_z s)
         r_k = sigmoid(W_r x + b_r + U_r h_k)
@@ -22,9 +23,10 @@ class TreeGRUCell(ChildrenCell):
     Parameters
     ----------
     hidden_size : int
-        H
+        H, the length of states.
     input_size : int, default 0
-        E; 0 to find out at the first call. None for a cell of inner nodes that has no input.
+        E, the length of inputs; 0 to find out at the first call. None for a cell of inner nodes
+        that has no input.
     i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer : str or Initializer
         Of the parameters.
     prefix : str, optional
@@ -42,6 +44,11 @@ class TreeGRUCell(ChildrenCell):
     Outputs:
 
     - **h**: (1, H)
+
+    References
+    ----------
+    .. [1] Kokkinos and Potamianos (2017). Structural attention neural networks for improved
+       sentiment analysis. https://arxiv.org/abs/1701.01811
     """
 
     values_of_child = 1
@@ -81,6 +88,11 @@ class TreeGRUCell(ChildrenCell):
         -------
         NDArray
             (1, H).
+
+        Raises
+        ------
+        ValueError
+            If there is neither an input nor children, or an input is given to a cell without.
         """
         if x is not None and not self._takes_input:
             raise ValueError(f'{self.name} was made without input (input_size=None)')

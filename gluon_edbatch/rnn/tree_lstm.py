@@ -21,14 +21,14 @@ def gate(F: Any, x: Any, index: int, size: int, activation: str) -> Any:
 
 
 class ChildSumTreeLSTMCell(ChildrenCell):
-    """Child-sum Tree-LSTM cell: any number of children, in no order (Tai et al., eq. 2–8).
+    """Child-sum Tree-LSTM cell: any number of children, in no order (Tai et al. [1]_, eq. 2–8).
 
     Parameters
     ----------
     hidden_size : int
-        H
+        H, the length of states.
     input_size : int, default 0
-        E; 0 to find out at the first call.
+        E, the length of inputs; 0 to find out at the first call.
     i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer : str or Initializer
         Of the parameters.
     prefix : str, optional
@@ -40,12 +40,24 @@ class ChildSumTreeLSTMCell(ChildrenCell):
     -----
     Inputs:
 
-    - **x**: (1, E)
+    - **x**: (1, E), of the dtype of the parameters; inner nodes without input are given zeros
     - **children**: list of (h, c), each (1, H); may be empty
 
     Outputs:
 
     - **h**, **c**: (1, H)
+
+    References
+    ----------
+    .. [1] Tai, Socher and Manning (2015). Improved semantic representations from tree-structured
+       long short-term memory networks. https://arxiv.org/abs/1503.00075
+
+    Examples
+    --------
+    >>> cell = edb.rnn.ChildSumTreeLSTMCell(hidden_size=8)
+    >>> cell.initialize()
+    >>> leaf = cell(word, [])   # h and c
+    >>> h, c = cell(word, [leaf, leaf])   # (1, 8) each
     """
 
     values_of_child = 2  # h and c
@@ -96,16 +108,17 @@ class ChildSumTreeLSTMCell(ChildrenCell):
 
 
 class NaryTreeLSTMCell(gluon.HybridBlock):
-    """N-ary Tree-LSTM cell: a fixed number of children in order (Tai et al., eq. 9–14).
+    """N-ary Tree-LSTM cell: a fixed number of children in order (Tai et al. [1]_, eq. 9–14).
 
     Parameters
     ----------
     hidden_size : int
-        H
+        H, the length of states.
     arity : int, default 2
         Number of children.
     input_size : int, default 0
-        E; 0 to find out at the first call. None for a cell of inner nodes that has no input.
+        E, the length of inputs; 0 to find out at the first call. None for a cell of inner nodes
+        that has no input.
     i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer : str or Initializer
         Of the parameters.
     prefix : str, optional
@@ -123,6 +136,11 @@ class NaryTreeLSTMCell(gluon.HybridBlock):
     Outputs:
 
     - **h**, **c**: (1, H)
+
+    References
+    ----------
+    .. [1] Tai, Socher and Manning (2015). Improved semantic representations from tree-structured
+       long short-term memory networks. https://arxiv.org/abs/1503.00075
     """
 
     def __init__(
@@ -160,6 +178,12 @@ class NaryTreeLSTMCell(gluon.HybridBlock):
         -------
         h, c : NDArray
             (1, H).
+
+        Raises
+        ------
+        ValueError
+            If there are neither `arity` children nor none, there is neither an input nor children,
+            or an input is given to a cell without.
         """
         if len(children) not in (0, self._arity):
             raise ValueError(

@@ -94,6 +94,13 @@ def get_scheduler(scheduler: Union[str, Scheduler]) -> Scheduler:
     Returns
     -------
     Scheduler
+
+    Raises
+    ------
+    ValueError
+        If no scheduler has this name.
+    TypeError
+        If it is neither a name nor an object with these.
     """
     if isinstance(scheduler, str):
         return of_name('scheduler', scheduler, _SCHEDULERS)

@@ -23,6 +23,11 @@ class BeamScheduler:
     ----------
     width : int, default 20
         Partial schedules that are kept.
+
+    Raises
+    ------
+    ValueError
+        If `width` is less than 1.
     """
 
     def __init__(self, width: int = 20) -> None:
@@ -35,7 +40,7 @@ class BeamScheduler:
         return f'BeamScheduler(width={self.width})'
 
     def schedule(self, graph: Graph) -> Schedule:
-        """Batches, each the whole ready set of a type."""
+        """Batches, each the whole ready set of a type, but for nodes that must run alone."""
         return self.search(graph).schedule()
 
     def search(self, graph: Graph) -> Run:

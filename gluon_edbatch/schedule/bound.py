@@ -33,7 +33,12 @@ def lower_bound(graph: Graph) -> int:
     -------
     int
         One for each node that must run alone; and for each other type, the largest number of its
-        nodes on one path, since these depend on each other.
+        nodes on one path, since these depend on each other [1]_. It is not always reached.
+
+    References
+    ----------
+    .. [1] Chen et al. (2023). ED-Batch: efficient automatic batching of dynamic neural networks via
+       learned finite state machines. https://arxiv.org/abs/2302.03851
     """
     if not len(graph):
         return 0

@@ -7,11 +7,12 @@ from .protocol import Schedule
 
 
 class DepthScheduler:
-    """Batches by (depth, type), as TensorFlow Fold does (Looks et al., 2017 [1]_).
+    """Batches by (depth, type), as TensorFlow Fold does (Looks et al., 2017 [1]_, section 2).
 
-    A node's depth is one more than the largest depth among its inputs, so nodes of one depth do
-    not depend on each other. Nothing is decided step by step, which makes this the quickest
-    scheduler; it splits nodes that could have run together but lie at different depths.
+    A node's depth is one more than the largest depth among its inputs, and 0 if it has none, so
+    nodes of one depth do not depend on each other. Nothing is decided step by step, which makes
+    this quicker than all schedulers that choose; it splits nodes that could have run together but
+    lie at different depths.
 
     References
     ----------

@@ -27,6 +27,11 @@ class StateEncoding(Protocol):
 
     Types in a state are the policy's numbers, which are those of the graph that is run. Anything
     else in a state must not depend on them, on the process, or on the size of the minibatch.
+
+    Attributes
+    ----------
+    name : str
+        Tells it from others in the files of policies (see `Policy.load`).
     """
 
     name: str
@@ -42,7 +47,8 @@ class StateEncoding(Protocol):
         Returns
         -------
         callable
-            Of no arguments, for a hashable state.
+            Of no arguments; gives a state, a tuple of int. (Of any hashable states a policy can be
+            learned, but one that is saved is read again only if they are such tuples.)
         """
         ...
 
@@ -75,7 +81,7 @@ class _ReadyTypes:
 
 
 class BaseEncoding(_ReadyTypes):
-    """The ready types, ascending."""
+    """The ready types, ascending: E_base of ED-Batch (see `get_encoding`)."""
 
     name = 'E_base'
 
@@ -85,7 +91,10 @@ class BaseEncoding(_ReadyTypes):
 
 
 class SortEncoding(_ReadyTypes):
-    """The ready types, those with more ready nodes first."""
+    """The ready types, those with more ready nodes first, then those with lower numbers.
+
+    E_sort of ED-Batch (see `get_encoding`).
+    """
 
     name = 'E_sort'
 
@@ -95,7 +104,10 @@ class SortEncoding(_ReadyTypes):
 
 
 class MaxEncoding(_ReadyTypes):
-    """The ready types, ascending, and the one with most ready nodes once more."""
+    """The ready types, ascending, and the one with most ready nodes once more.
+
+    E_max of ED-Batch (see `get_encoding`).
+    """
 
     name = 'E_max'
 
@@ -124,6 +136,11 @@ class PathEncoding(_PressingTypes):
     ----------
     steps : int, default 2
         Differences from here on are not told apart; the least is -1.
+
+    Raises
+    ------
+    ValueError
+        If `steps` is less than 0.
     """
 
     def __init__(self, steps: int = 2) -> None:
@@ -142,7 +159,11 @@ class PathEncoding(_PressingTypes):
 
 
 class BoundEncoding(_PressingTypes):
-    """The same order; each type is followed by whether a batch of it lowers the lower bound."""
+    """The ready types in the order of `PathEncoding`, and what a batch of each would bring.
+
+    Each type is followed by 1 if a batch of it lowers the lower bound of what is left to run, else
+    by 0. Coarser states leave out types from the end.
+    """
 
     name = 'E_bound'
 
@@ -183,11 +204,23 @@ def get_encoding(encoding: Union[str, StateEncoding]) -> StateEncoding:
     ----------
     encoding : str or StateEncoding
         ``"E_base"``, ``"E_sort"``, ``"E_max"``, ``"E_path"`` or ``"E_bound"``, or any object with a
-        ``name`` and the methods of `StateEncoding`.
+        ``name`` and the methods of `StateEncoding`. The first three are those of ED-Batch [1]_.
 
     Returns
     -------
     StateEncoding
+
+    Raises
+    ------
+    ValueError
+        If no encoding has this name.
+    TypeError
+        If it is neither a name nor an object with these methods.
+
+    References
+    ----------
+    .. [1] Chen et al. (2023). ED-Batch: efficient automatic batching of dynamic neural networks via
+       learned finite state machines. https://arxiv.org/abs/2302.03851
     """
     if isinstance(encoding, str):
         return of_name('state encoding', encoding, _ENCODINGS)

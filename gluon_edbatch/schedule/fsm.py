@@ -14,6 +14,7 @@ import time
 from dataclasses import replace
 from typing import Dict, List, Optional, Tuple
 
+from ..brief import brief
 from ..graph.graph import Graph
 from .bound import lower_bound
 from .cache import ScheduleCache
@@ -32,9 +33,14 @@ _SAME_NAMES = 256  # models, or parts of models, whose policy is found without a
 class FSMScheduler:
     """Looks up which type to run; learns that on the first minibatches of each model.
 
+    A finite state machine as ED-Batch's [1]_: what is ready is the state, and a policy says for
+    each state which type runs next.
+
     A model is known by the names of its types: each has a policy of its own, for minibatches of
-    any size. Learning is over as soon as the lower bound is reached, or after four minibatches.
-    In a state that was not met the policy's second choice decides (`Policy.unseen`). With learning
+    any size. Learning is over with the first further minibatch on which the policy reaches the
+    lower bound and meets no new state, or else after four minibatches; new types in a model begin
+    it anew, up to seven times. Minibatches of more than ``10 * config.effort`` calls are not
+    learned from. In a state that was not met the rule in `Policy.unseen` decides. With learning
     switched off what was learned before is used; where that is nothing the type that comes nearest
     to the sufficient condition runs, as with `SufficientConditionScheduler`. Several threads may
     use one scheduler; while one learns, others do with what is known.
@@ -45,10 +51,10 @@ class FSMScheduler:
         Use this policy for all models, and learn nothing.
     learn : bool, default True
         Whether to learn where there is no policy.
-    config : QLearningConfig, optional
-        How to learn from one minibatch; the default takes about a second or two at most.
+    config : QLearningConfig, default QLearningConfig(effort=10000, beam_width=2)
+        How to learn, each time; the default takes about a second or two at most.
     cache : int, default 16
-        How many schedules are kept for minibatches that recur.
+        How many schedules are kept for minibatches that recur; none if 0.
 
     Attributes
     ----------
@@ -56,6 +62,25 @@ class FSMScheduler:
         Seconds that learning took so far.
     unseen_states : int
         How often there was nothing learned to go by.
+
+    Raises
+    ------
+    ValueError
+        If `cache` is less than 0.
+    TypeError
+        If `policy` is something else, as the name of a file.
+
+    References
+    ----------
+    .. [1] Chen et al. (2023). ED-Batch: efficient automatic batching of dynamic neural networks via
+       learned finite state machines. https://arxiv.org/abs/2302.03851
+
+    Examples
+    --------
+    >>> scheduler = edb.FSMScheduler()
+    >>> with edb.batching(scheduler) as scope:
+    ...     values = [net(sample) for sample in samples]
+    >>> arrays = edb.forward(values)
     """
 
     name = 'fsm'
@@ -67,6 +92,10 @@ class FSMScheduler:
         config: QLearningConfig = QLearningConfig(effort=10_000, beam_width=2),
         cache: int = 16,
     ) -> None:
+        if policy is not None and not isinstance(policy, Policy):
+            raise TypeError(
+                f'policy is a Policy or None, not {brief(policy)}; Policy.load reads one of a file'
+            )
         self.policy = policy
         self.learn = learn and policy is None
         self.config = config
@@ -86,7 +115,7 @@ class FSMScheduler:
         return [model.policy for model in self._models if model.policy is not None]
 
     def schedule(self, graph: Graph) -> Schedule:
-        """Batches, each the whole ready set of a type."""
+        """Batches, each the whole ready set of a type, but for nodes that must run alone."""
         key, schedule = self._cache.get(graph)
         if schedule is not None:
             return schedule

@@ -51,6 +51,22 @@ def learn_policy(
     -------
     Policy
         The same, bit for bit, for the same graphs and configuration.
+
+    Raises
+    ------
+    ValueError
+        If there are no graphs, or no encoding has this name.
+
+    Notes
+    -----
+    The return of a decision is ED-Batch's [1]_: what the next few batches cost, of which those that
+    lower the lower bound cost nothing. Before it learns so it imitates schedules that were searched
+    for.
+
+    References
+    ----------
+    .. [1] Chen et al. (2023). ED-Batch: efficient automatic batching of dynamic neural networks via
+       learned finite state machines. https://arxiv.org/abs/2302.03851
     """
     if not graphs:
         raise ValueError('there must be a graph to learn from')

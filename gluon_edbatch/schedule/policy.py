@@ -40,7 +40,8 @@ UNSEEN: Dict[str, Callable[[Run], Rule]] = {
 
 @dataclass(frozen=True)
 class QLearningConfig:
-    """How a policy is learned.
+    """How a policy is learned: rates and limits of `learn_policy`, which is after ED-Batch's
+    Q-learning [1]_.
 
     All limits count work, not time, so that a seed gives one policy on any machine.
 
@@ -65,6 +66,17 @@ class QLearningConfig:
         Learning ends when all graphs together need at most this many times the lower bound.
     effort : int
         Batches that may run while learning; 100 nodes count like one more.
+
+    Raises
+    ------
+    ValueError
+        If a value is no number, or out of its range, which the message names: shares go from 0 to
+        1, `tolerance` from 1.
+
+    References
+    ----------
+    .. [1] Chen et al. (2023). ED-Batch: efficient automatic batching of dynamic neural networks via
+       learned finite state machines. https://arxiv.org/abs/2302.03851
     """
 
     seed: int = 0
@@ -115,28 +127,38 @@ class Reached(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Policy:
-    """Which type to run in which state.
+    """Which type to run in which state: the state machine of ED-Batch [1]_, as a table.
+
+    `learn_policy` makes it, `FSMScheduler` runs it, `save` and `load` keep it in a file.
 
     Parameters
     ----------
     encoding : StateEncoding
         What a state is.
     types : tuple of str
-        The names of the types; states and choices hold their positions.
-    table : mapping of state to int
-        The type to run.
+        The names of the types, all different; states and choices hold their positions.
+    table : mapping of tuple of int to int
+        The type to run, by state (see `StateEncoding`).
     config : QLearningConfig
         How it was learned.
     reached : Reached
-        Batches on the graphs that it was learned from.
+        What it came to on the graphs that it was learned from: how many ``graphs`` and ``nodes``
+        they were, and for all of them together its ``batches``, the ``lower_bound``, and the
+        batches of the ``sufficient`` condition.
     small : int, default 0
         Graphs of up to so many nodes are left to the sufficient condition, which reached the
         lower bound on all of that size that were learned from.
     unseen : {"sufficient", "least deep", "longest way", "look ahead"}, default "sufficient"
-        What chooses in a state that is not in the table: the sufficient condition, or, where one
-        of these took no more batches on any of the graphs that were learned from, the agenda, the
-        type that presses most (see `LongestWay`), or a search of a few batches (`LookAhead`). Where
-        no table was better than this rule alone, the table is empty.
+        What chooses in a state that is not in the table: the sufficient condition, as of
+        `SufficientConditionScheduler`, or, where one of the others took no more batches on any of
+        the graphs that were learned from, the least mean depth, as of `AgendaScheduler`, the type
+        that begins the longest ways to the end (see `PathEncoding`), or a search of a few batches.
+        Where no table was better than this rule alone, the table is empty.
+
+    References
+    ----------
+    .. [1] Chen et al. (2023). ED-Batch: efficient automatic batching of dynamic neural networks via
+       learned finite state machines. https://arxiv.org/abs/2302.03851
     """
 
     encoding: StateEncoding
@@ -219,7 +241,7 @@ class Policy:
         return UNSEEN[self.unseen](run)
 
     def content(self) -> Dict[str, Any]:
-        """What `policy_of` makes the same policy of: plain JSON."""
+        """What `save` writes, as dicts, lists, strings and numbers that ``json.dumps`` takes."""
         rows = [[list(state), kind] for state, kind in sorted(self.table.items())]
         return {**self._head(), 'table': rows}
 
@@ -265,13 +287,21 @@ class Policy:
         ----------
         path : str or Path
             The file.
-        encoding : StateEncoding, optional
-            Of a policy that was learned with an encoding of your own.
+        encoding : StateEncoding or str, optional
+            Of a policy that was learned with an encoding of your own; it has the name that the file
+            says.
+
+        Returns
+        -------
+        Policy
 
         Raises
         ------
         PolicyError
-            If the file is not a whole and consistent policy of this version.
+            If the file is not a whole and consistent policy of this version, or was learned with
+            another encoding.
+        OSError
+            If it cannot be read.
         """
         path = Path(path)
         if path.stat().st_size > _LARGEST:
@@ -337,11 +367,12 @@ def _encoding(name: Any, given: Optional[StateEncoding]) -> StateEncoding:
             raise ValueError(
                 f'{error}; if it is one of your own, give it to Policy.load(..., encoding=)'
             ) from None
-    if get_encoding(given).name != name:
+    found = get_encoding(given)
+    if found.name != name:
         raise ValueError(
-            f'this policy was learned with the encoding {name!r}, not with {given.name!r}'
+            f'this policy was learned with the encoding {name!r}, not with {found.name!r}'
         )
-    return given
+    return found
 
 
 def _table(rows: Any, num_types: int) -> Dict[State, int]:

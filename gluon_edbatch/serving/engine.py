@@ -212,7 +212,8 @@ class Engine:
         return update
 
     def metrics(self) -> Metrics:
-        """What it has done until now; ``.prometheus()`` is text for a scraper."""
+        """What it has done until now, times in seconds; ``.prometheus()`` is text for a scraper.
+        It may be asked from any thread, also before the engine was started and after it ended."""
         queue = self._queue
         return self._counting.metrics(len(queue), len(self._rounds), queue.refused, queue.cancelled)
 

@@ -16,11 +16,12 @@ class Histogram(NamedTuple):
     Attributes
     ----------
     bounds : tuple of float
-        Of buckets, from above; what is larger than all of them is in one more.
+        b numbers, ascending: bucket k holds what is at most ``bounds[k]`` and above the bound
+        before, and one bucket more what is above all of them. Seconds, or samples (see `Metrics`).
     counts : tuple of int
-        Of each bucket.
+        b + 1, how many are in each bucket, which are not added up as in Prometheus' text.
     total : float
-        The sum of all.
+        The sum of all, in the same unit.
     """
 
     bounds: Tuple[float, ...]
@@ -73,6 +74,9 @@ class Metrics(NamedTuple):
         Returns
         -------
         str
+            Gauges ``queued`` and ``running``, the counter ``requests_total`` by ``outcome``, and
+            histograms ``batch_size`` and, in seconds, ``waited_seconds``, ``evaluated_seconds`` and
+            ``total_seconds``.
         """
         lines = []
         for name in ('queued', 'running'):

@@ -49,6 +49,11 @@ class CompileOptions:
     sums : bool, default True
         Sums of more than two as one operator.
 
+    Raises
+    ------
+    ValueError
+        If a value is not True or False.
+
     Examples
     --------
     >>> with edb.batching(compile_options=edb.CompileOptions(hoisting=False)) as scope:
@@ -86,11 +91,11 @@ class CompileOptions:
 
     @classmethod
     def none(cls) -> 'CompileOptions':
-        """Everything off."""
+        """All of them off: plain batches by MXNet's operators."""
         return cls(**dict.fromkeys(cls.names(), False))
 
     def items(self) -> List[Tuple[str, bool]]:
-        """(name, value) of all options."""
+        """(name, value) of all options, in the order of `names`."""
         return [(name, getattr(self, name)) for name in self.names()]
 
     def but(self, **changes: Any) -> 'CompileOptions':
@@ -109,6 +114,8 @@ class CompileOptions:
         ------
         TypeError
             If there is no option of a name.
+        ValueError
+            If a value is not True or False.
         """
         unknown = [name for name in changes if name not in self.names()]
         if unknown:
@@ -143,6 +150,8 @@ class compile_options:
     ------
     TypeError
         If there is no option of a name.
+    ValueError
+        If a value is not True or False.
 
     Examples
     --------

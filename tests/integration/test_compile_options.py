@@ -133,6 +133,8 @@ def test_wrong_options():
         edb.compile_options(hoisting=0)
     with pytest.raises(ValueError, match='segments is True or False, not None'):
         edb.CompileOptions(segments=None)
+    with pytest.raises(TypeError, match="CompileOptions.* or None, not {'hoisting': False}"):
+        edb.batching(compile_options={'hoisting': False})
 
 
 def test_what_was_recorded_with_other_options_is_not_used_again():

@@ -175,6 +175,8 @@ def test_metrics_for_tensorboard():
     assert writer.flushed and minibatches == [2, 4, 6, 8, 10]
     assert ('epoch/validation accuracy', 2) in epochs and len(epochs) == 4
     assert all(0 <= value < 10 for _, value, _ in writer.written)
+    with pytest.raises(ValueError, match='interval is 1 or more, not 0'):
+        edb.estimator.TensorBoardHandler(writer, interval=0)
 
 
 def test_tensorboardx_reads_it(tmp_path):

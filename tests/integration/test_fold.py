@@ -298,8 +298,9 @@ def test_wrong_calls():
         fold.record(0, 'tanh', 1)
     with pytest.raises(edb.RecordError, match='batch axis is an int'):
         fold.record(-1, same, 1)
-    with pytest.raises(TypeError, match='mxnet.Context or None'):
-        edb.Fold('cpu')
+    for make in (edb.Fold, lambda ctx: edb.Unfold(ctx=ctx), lambda ctx: edb.batching(ctx=ctx)):
+        with pytest.raises(TypeError, match="mxnet.Context or None, not 'cpu'"):
+            make('cpu')
     assert fold and len(fold) == 0
 
 
@@ -734,6 +735,19 @@ def test_context_is_that_of_the_computation():
     assert made.ctx == mx.cpu(2)
 
 
+def test_context_is_that_of_the_block():
+    class Maker(nn.Block):
+        def make(self):
+            return mx.nd.ones((1, 2))
+
+    net = Maker()
+    net.register_child(nn.Dense(2, in_units=2))
+    net.initialize(ctx=mx.cpu(1))
+    for fold in both(net):
+        (made,) = fold.apply(net, [[fold.add('make')]])
+        assert made.ctx == mx.cpu(1)
+
+
 def test_cuda():
     if mx.context.num_gpus():
         assert edb.Fold().cuda().ctx == edb.Unfold(cuda=True).ctx == mx.gpu(0)
@@ -811,6 +825,13 @@ def test_shared_results_by_name():
 def test_arguments_by_name(argument):
     for fold in both(Encoder()):
         with pytest.raises(edb.RecordError, match='takes arrays, handles and ints'):
+            fold.add('value', argument)
+
+
+@pytest.mark.parametrize('argument', [2**24 + 1, [-(2**24) - 1]])
+def test_indices_that_float32_does_not_hold(argument):
+    for fold in both(started(Encoder())):
+        with pytest.raises(edb.RecordError, match='is not exact in float32'):
             fold.add('value', argument)
 
 

@@ -165,8 +165,9 @@ def test_ragged_without_a_scope():
     none = edb.ragged([], shape=(1, 2))
     assert none.shape == (1, 1, 2) and none.lengths.asnumpy().tolist() == [0]
     assert none.asnumpy().sum() == 0
-    with pytest.raises(edb.RecordError, match='needs their shape'):
-        edb.ragged([])
+    for shape in (None, ()):
+        with pytest.raises(edb.RecordError, match='needs their shape'):
+            edb.ragged([], shape)
     with pytest.raises(edb.RecordError, match='one shape'):
         edb.ragged([mx.nd.ones((1, 2)), mx.nd.ones((1, 3))])
 
@@ -177,8 +178,9 @@ def test_ragged_in_the_scope():
         result = edb.ragged(values)
         assert result.shape == (1, 3, 2) and result.lengths.asnumpy().tolist() == [3]
         assert result.asnumpy()[0, :, 0].tolist() == [0, 1, 2]
-        with pytest.raises(edb.RecordError, match='needs their shape'):
-            edb.ragged([])
+        for shape in (None, ()):
+            with pytest.raises(edb.RecordError, match='needs their shape'):
+                edb.ragged([], shape)
         none = edb.ragged([], shape=(1, 2))
         assert none.shape == (1, 1, 2) and none.asnumpy().sum() == 0
 

@@ -341,6 +341,10 @@ def test_own_encoding(tmp_path):
         Policy.load(path)
     with pytest.raises(PolicyError, match="with the encoding 'mine', not with 'E_base'"):
         Policy.load(path, encoding=BaseEncoding())
+    with pytest.raises(PolicyError, match="with the encoding 'mine', not with 'E_base'"):
+        Policy.load(path, encoding='E_base')
+    learn_policy([two_kinds(2)], 'E_base', QUICK).save(path)
+    assert isinstance(Policy.load(path, encoding='E_base').encoding, BaseEncoding)
 
 
 @pytest.mark.parametrize(
@@ -528,3 +532,7 @@ def test_wrong_arguments():
         get_encoding(BaseEncoding)
     with pytest.raises(ValueError, match='capacity must be at least 0'):
         CachedScheduler(get_scheduler('depth'), -1)
+    with pytest.raises(ValueError, match='capacity must be at least 0'):
+        FSMScheduler(cache=-1)
+    with pytest.raises(TypeError, match="a Policy or None, not 'policy.json'; Policy.load"):
+        FSMScheduler('policy.json')

@@ -208,7 +208,8 @@ class Explanation(NamedTuple):
         ]
 
     def summary(self) -> List[str]:
-        """The lines on the whole scope."""
+        """The first lines of the text, on the whole scope: calls and batches, what was not
+        evaluated, what came in as arguments, and what keeps calls apart."""
         if not self.places:
             return ['nothing was recorded in this scope: there is nothing to explain']
         lines = []
