@@ -75,7 +75,6 @@ cdef class CallLog(Entered):
     cdef bint _given
     cdef public bint taped
     cdef public Py_ssize_t copied_below, _node_at, block_calls
-    cdef public Store numbers_store
     cdef public object first
     cdef public dict _read, constants
     cdef public dict callees, forms_by_key, shared, concats, stores_by_kind, by_length
@@ -113,10 +112,6 @@ cdef class CallLog(Entered):
     cdef Prefix _follow_number(self, Prefix prefix, object number)
     @cython.locals(value=lazy.LazyArray)
     cdef Prefix _follow_given(self, Prefix prefix, object array)
-    @cython.locals(value=Py_ssize_t)
-    cpdef next_number(self, Store store, object number)
-    @cython.locals(value=lazy.LazyArray, store=stores.Store, own=stores.Store)
-    cpdef own_number(self, double number)
     @cython.locals(known=tuple)
     cpdef constant(self, tuple key)
     @cython.locals(found=tuple, key=tuple)

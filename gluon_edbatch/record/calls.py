@@ -437,8 +437,6 @@ class CallLog(Entered):
         The first that was called, and when.
     block_calls : int
         Calls of blocks that were recorded.
-    numbers_store : Store or None
-        Of numbers that are values, once it is known where they go.
     copied_below : int
         NDArrays with fewer elements are copied when they are recorded, and others watched.
     """
@@ -469,7 +467,6 @@ class CallLog(Entered):
         self.shared: Dict[int, NDArray] = {}
         self.taped = False
         self.copied_below = _LARGE
-        self.numbers_store: Optional[Store] = None
         self._node_at = -1  # see `reading.node_offset`
         self._read: Dict[tuple, Any] = {}  # small arrays as values, by what they hold
         self.constants: Dict[tuple, tuple] = {}  # store and value of each; see `created`
@@ -768,20 +765,6 @@ class CallLog(Entered):
         key = found if self.taped else (found[0], found[1], b'')
         value = self._read.get(key) if len(found[1]) <= REMEMBERED else None
         return self.append_read(array, key) if value is None else value
-
-    def next_number(self, store, number):
-        """One more number, as a value of this store."""
-        self.scalars.append(number)
-        value = 1 - 2 * len(self.scalars)
-        return interpreter.new_value(self.value_type is VALUES[1], store, value)
-
-    def own_number(self, number):
-        """A number, (1,), that nobody else has, and somebody may ask for."""
-        store = self.numbers_store
-        value = self.number(number) if store is None else self.next_number(store, number)
-        own = value._store
-        own.given[value._id] = number
-        return value
 
     def constant(self, key):
         """The constant that was made by this key, for its user alone; None if there was none."""

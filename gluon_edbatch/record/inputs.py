@@ -16,6 +16,7 @@ from ..subgraph.spec import Spec, device_of, spec_of
 from .calls import REMEMBERED, SMALL, CallLog
 from .lazy import VALUES, LazyArray, RaggedArray, operand_dtype
 from .sites import Site, current_site
+from .stores import Store
 
 SCALAR_DTYPE = np.float32
 NUMBERS = (int, float, np.generic)
@@ -63,6 +64,7 @@ class Inputs(CallLog):
         super().__init__(VALUES[mx.util.is_np_array()])
         self.arrays: List[Tuple[Spec, Any]] = []
         self._ctx = ctx
+        self._numbers: Optional[Store] = None
         self._small: Dict[tuple, LazyArray] = {}
         self._kinds: Dict[bytes, Spec] = {}  # of NDArrays that were read
         self._large: Dict[int, Tuple[LazyArray, Watched]] = {}
@@ -109,12 +111,13 @@ class Inputs(CallLog):
         """A Python number as a value, (1,)."""
         if dtype is not SCALAR_DTYPE:
             return self._array(np.full((1,), number, dtype), fresh=True)
-        if self.numbers_store is None:
+        self.scalars.append(number)
+        store = self._numbers
+        if store is None:
             store = self.store(spec_of((1,), SCALAR_DTYPE, self.ctx))
-            if self._ctx is None:
-                return self.next_number(store, number)
-            self.numbers_store = store
-        return self.next_number(self.numbers_store, number)
+            if self._ctx is not None:
+                self._numbers = store
+        return self.value_type(store, 1 - 2 * len(self.scalars))
 
     def _array(self, array, fresh: bool = False) -> LazyArray:
         """An array of the user as a value. The same NDArray is one value, and so are small NumPy

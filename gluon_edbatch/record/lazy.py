@@ -776,7 +776,9 @@ class RaggedArray(LazyArray):
         if recording is None or not recording.active():
             return new_array([length] * rows, self.ctx, np.float32)
         if rows == 1:
-            return recording.own_number(length)
+            number: LazyArray = recording.number(length)  # nobody else's
+            number._store.given[number._id] = length
+            return number
         return recording.handed_out(recording.values([np.full((rows,), length, np.float32)])[0])
 
     def values(self) -> List[LazyArray]:
