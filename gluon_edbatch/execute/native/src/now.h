@@ -52,6 +52,7 @@ template <typename T> T* data_of(const ArraysInC& mxnet, void* handle) {
 // Handles are of the weights, and then of the arenas. Gives whether it takes no longer than that.
 template <typename T>
 bool run_now(const ArraysInC& mxnet, const Run& run, void* const* handles, double nanoseconds) {
+  if (WholeRun<T>::nanoseconds(run) > nanoseconds) return false;
   thread_local Scratch scratch;
   scratch.release();
   Arrays<T> arrays;
@@ -65,9 +66,7 @@ bool run_now(const ArraysInC& mxnet, const Run& run, void* const* handles, doubl
     arrays.arenas.push_back(data_of<T>(mxnet, *handles++));
   arrays.workspace = scratch.take<T>(run.workspace);
   Team team(run.threads);
-  WholeRun<T> whole(run, std::move(arrays), &team);
-  if (whole.nanoseconds() > nanoseconds) return false;
-  whole.forward();
+  WholeRun<T>(run, std::move(arrays), &team).forward();
   return true;
 }
 

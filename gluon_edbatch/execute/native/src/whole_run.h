@@ -56,9 +56,9 @@ template <typename T> class WholeRun {
         executors_(team->threads(), Executor<T>(&shared_)) {}
 
   // What going forward takes one thread, roughly.
-  double nanoseconds() const {
+  static double nanoseconds(const Run& run) {
     double sum = 0;
-    for (const Batch& batch : run_.batches) sum += nanoseconds(batch);
+    for (const Batch& batch : run.batches) sum += nanoseconds(run, batch);
     return sum;
   }
 
@@ -198,8 +198,9 @@ template <typename T> class WholeRun {
   }
 
   // About.
-  double nanoseconds(const Batch& batch) const {
-    const Program& program = run_.programs[batch.program];
+  double nanoseconds(const Batch& batch) const { return nanoseconds(run_, batch); }
+  static double nanoseconds(const Run& run, const Batch& batch) {
+    const Program& program = run.programs[batch.program];
     double sum = 0;
     for (const Instruction& i : program.instructions) {
       const double each = i.op == kProduct ? i.a.width / i.i1 / 80. : 0.3;  // element of the result
