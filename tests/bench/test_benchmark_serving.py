@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 from bench.serving import load, virtual
-from bench.serving.wire import ANSWERED, FAILED, REFUSED
+from bench.serving.wire import ANSWERED, FAILED, LATE, REFUSED
 
 from support.processes import ROOT, run
 
@@ -19,18 +19,22 @@ def test_a_small_run(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     found = [json.loads(line) for line in rows.read_text().splitlines()]
-    assert [row['kind'] for row in found] == ['throughput', *['load'] * 6, 'bar', *['load'] * 2]
+    assert [row['kind'] for row in found] == ['throughput', *['load'] * 7, 'bar', *['load'] * 2]
     assert {row['system'] for row in found if row['kind'] == 'load'} == {'engine', 'window'}
     assert all(row['failed'] == 0 for row in found if row['kind'] == 'load')
+    overload = [row for row in found if row.get('load') == 2.0]
+    assert [row['deadline'] for row in overload] == [None, found[2]['p99'] / 1e3]
+    assert overload[0]['late'] == 0
     assert picture.read_bytes().startswith(b'\x89PNG')
 
 
 def test_figures():
-    latencies = np.array([0.001, 0.003, 0.5, 0.1])
-    statuses = np.array([ANSWERED, ANSWERED, REFUSED, FAILED])
+    latencies = np.array([0.001, 0.003, 0.5, 0.1, 0.2])
+    statuses = np.array([ANSWERED, ANSWERED, REFUSED, FAILED, LATE])
     found = load._figures(latencies, statuses, 2.0)
     assert found['p50'] == 2.0 and found['refused_p99'] == 500.0
-    assert found['refused'] == found['failed'] == 0.25 and found['answered_per_s'] == 1.0
+    assert found['refused'] == found['failed'] == found['late'] == 0.2
+    assert found['answered_per_s'] == 1.0
 
 
 def test_windows_of_requests(monkeypatch):

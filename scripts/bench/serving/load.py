@@ -12,7 +12,7 @@ from typing import Dict, List
 
 import numpy as np
 
-from .wire import ANSWERED, REFUSED, REPLY, REQUEST, Configuration
+from .wire import ANSWERED, LATE, REFUSED, REPLY, REQUEST, Configuration
 
 __all__ = ['ask', 'run']
 
@@ -89,7 +89,8 @@ def _figures(latencies: np.ndarray, statuses: np.ndarray, seconds: float) -> Dic
         **found,
         'refused_p99': _percentile(refused, 99),
         'refused': len(refused) / len(latencies),
-        'failed': (len(latencies) - len(answered) - len(refused)) / len(latencies),
+        'late': float(np.mean(statuses == LATE)),
+        'failed': float(np.mean(~np.isin(statuses, (ANSWERED, REFUSED, LATE)))),
         'answered_per_s': len(answered) / seconds,
     }
 

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any, Optional
 
@@ -53,7 +54,8 @@ async def _answer(
     model: Model, engine: edb.serving.Engine, configuration: Configuration, reader: Any, writer: Any
 ) -> None:
     if configuration.system == 'engine':
-        await answer(engine.submit, model.samples, reader, writer)
+        submit = partial(engine.submit, deadline=configuration.deadline)
+        await answer(submit, model.samples, reader, writer)
         return
     with Window(model.together, configuration.window / 1e3, configuration.size) as window:
         await answer(window.submit, model.samples, reader, writer)

@@ -5,24 +5,26 @@ import asyncio
 import json
 import struct
 from functools import partial
-from typing import Any, Callable, NamedTuple, Sequence
+from typing import Any, Callable, NamedTuple, Optional, Sequence
 
-from gluon_edbatch.errors import QueueFullError
+from gluon_edbatch.errors import DeadlineError, QueueFullError
 
-__all__ = ['ANSWERED', 'FAILED', 'REFUSED', 'REPLY', 'REQUEST', 'Configuration', 'answer']
+__all__ = ['ANSWERED', 'FAILED', 'LATE', 'REFUSED', 'REPLY', 'REQUEST', 'Configuration', 'answer']
 
 REQUEST, REPLY = struct.Struct('<II'), struct.Struct('<IB')
-ANSWERED, REFUSED, FAILED = range(3)
+ANSWERED, REFUSED, LATE, FAILED = range(4)
 
 
 class Configuration(NamedTuple):
-    """What to serve with: ``engine``; ``window``, of so many milliseconds and requests; or what is
-    measured in the process itself, for so many seconds: ``offline``, ``throughput``."""
+    """What to serve with: ``engine``, with a deadline for all requests or none; ``window``, of so
+    many milliseconds and requests; or what is measured in the process itself, for so many seconds:
+    ``offline``, ``throughput``."""
 
     system: str
     window: float = 0
     size: int = 64
     seconds: float = 1
+    deadline: Optional[float] = None  # seconds
 
     def line(self) -> bytes:
         """As it is sent."""
@@ -54,7 +56,11 @@ async def answer(
         replies.extend(REPLY.pack(number, status))
 
     def finished(number: int, future: 'asyncio.Future[Any]') -> None:
-        note(number, FAILED if future.cancelled() or future.exception() else ANSWERED)
+        error = None if future.cancelled() else future.exception()
+        if isinstance(error, DeadlineError):
+            note(number, LATE)
+        else:
+            note(number, FAILED if future.cancelled() or error else ANSWERED)
 
     while not is_end:
         read = await reader.read(1 << 14)
