@@ -1,7 +1,9 @@
 """What pyproject.toml cannot say: what is compiled, where that is possible."""
 
+import os
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
+from threading import Lock
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
@@ -27,6 +29,12 @@ compiler = load('gluon_edbatch/execute/native/compiler.py')
 class BuildExt(build_ext):
     """Modules by Cython, and native operators: what cannot be compiled is left out, and said."""
 
+    one_at_a_time = Lock()  # for Cython, whose compiler is not made for threads
+
+    def finalize_options(self):
+        super().finalize_options()
+        self.parallel = self.parallel or os.cpu_count()
+
     def run(self):
         super().run()
         for ext in self.extensions:
@@ -39,10 +47,17 @@ class BuildExt(build_ext):
         path = self.get_ext_fullpath(ext.name)
         stamp, contents = compiled.stamp_of(path), compiled.contents(ext.name)
         is_known = stamp.exists() and stamp.read_text(encoding='ascii') == contents
+        with self.one_at_a_time:
+            ext.sources = self.translate(ext, force=not is_known)
+        super().build_extension(ext)
+        stamp.write_text(contents, encoding='ascii')
+
+    def translate(self, ext, force):
+        """The sources in C."""
         (made,) = cythonize(  # here, as it forgets that an extension is optional
             [Extension(ext.name, ext.sources)],
             build_dir='build',
-            force=not is_known,
+            force=force,
             compiler_directives={
                 'language_level': 3,
                 'annotation_typing': False,
@@ -51,9 +66,7 @@ class BuildExt(build_ext):
                 'initializedcheck': False,
             },
         )
-        ext.sources = made.sources
-        super().build_extension(ext)
-        stamp.write_text(contents, encoding='ascii')
+        return made.sources
 
     def copy_extensions_to_source(self):
         super().copy_extensions_to_source()

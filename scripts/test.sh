@@ -6,8 +6,9 @@ usage() {
     cat <<'EOT'
 usage: bash scripts/test.sh [--fast | PYTEST ARGUMENTS]
 
-  (nothing)         what CI runs, under 25 minutes on two cores: scripts/lint.sh, scripts/docs.sh,
-                    the package installed with Python 3.11, then all tests but the slow ones
+  (nothing)         what CI runs, under 25 minutes on two cores: scripts/lint.sh and
+                    scripts/docs.sh, beside them the package installed with Python 3.11
+                    (scripts/test_install.sh --few), then all tests but the slow ones
   --fast            under 3 minutes, for every commit: tests of each stage (tests/support/tiers.py)
   PYTEST ARGUMENTS  go to pytest, and nothing else is run: tests/unit/test_plan.py, -k NAME, -x,
                     -m slow (the tests that take minutes), -m "" (all of them), -n 0 (one process)
@@ -29,6 +30,12 @@ python="$(bash "$root/scripts/environment.sh")"
 cd "$root"
 installed=0 linted=0 built=0 passed=0
 if [[ $# == 0 ]]; then
+    said="$(mktemp)"
+    set -m   # a group of its own, which ends with this one
+    bash scripts/test_install.sh --python 3.11 --few >"$said" 2>&1 &
+    installing=$!
+    set +m
+    trap 'kill -- "-$installing" 2>/dev/null || true; rm -f "$said"' EXIT
     if [[ "$("$python" -V)" == 'Python 3.11.'* ]]; then
         bash scripts/lint.sh || linted=$?
         bash scripts/docs.sh || built=$?
@@ -36,7 +43,8 @@ if [[ $# == 0 ]]; then
         echo "test: scripts/lint.sh and scripts/docs.sh are skipped: they need Python 3.11, and this" \
             "is $("$python" -V)"
     fi
-    bash scripts/test_install.sh --python 3.11 || installed=$?
+    wait "$installing" || installed=$?
+    cat "$said"
 fi
 # Two processes; the one that is done first takes half of what the other has left.
 OMP_NUM_THREADS=1 "$python" -m pytest -n 2 --dist worksteal "$@" || passed=$?

@@ -4,7 +4,7 @@ set -euo pipefail
 
 usage() {
     cat <<'EOT'
-usage: bash scripts/test_install.sh [--python VERSION]... [--keep]
+usage: bash scripts/test_install.sh [--python VERSION]... [--few] [--keep]
 
 With each Python from 3.8 to 3.11, in an environment that is empty at first and away from the
 checkout: `pip install '.[cpu]'` (from a clean copy; pip makes a wheel and installs it) and an
@@ -14,6 +14,8 @@ there, or said to be missing. Prints a table; the exit status is not 0 if anythi
 Python is not there. Needs the network; about a minute for each of the four ways on two free cores.
 
   --python VERSION  this one only, such as 3.11; several times for several
+  --few             two of the four ways, which meet all of it once: the sdist with compilers and
+                    the wheel without
   --keep            leave the directory of logs and environments, whose name is printed
 
 Interpreters are looked for as python3.X on the path, and among those of pyenv. Without compilers
@@ -24,11 +26,13 @@ EOT
 say() { echo "test_install: $*" >&2; }
 
 pythons=()
+ways=('wheel yes' 'wheel none' 'sdist yes' 'sdist none')
 keep=no
 while [[ $# -gt 0 ]]; do
     case "$1" in
         -h | --help) usage; exit 0 ;;
         --python) [[ $# -gt 1 ]] || { usage >&2; exit 2; }; pythons+=("$2"); shift 2 ;;
+        --few) ways=('sdist yes' 'wheel none'); shift ;;
         --keep) keep=yes; shift ;;
         *) usage >&2; exit 2 ;;
     esac
@@ -127,10 +131,9 @@ for version in "${pythons[@]}"; do
         make_sdist "$python" >"$work/sdist.log" 2>&1 || { cat "$work/sdist.log" >&2; exit 1; }
     fi
     "$python" -m venv "$work/$version"
-    for from in wheel sdist; do
-        for compilers in yes none; do
-            one_way "$version" "$work/$version" "$from" "$compilers"
-        done
+    for way in "${ways[@]}"; do
+        read -r from compilers <<<"$way"
+        one_way "$version" "$work/$version" "$from" "$compilers"
     done
     rm -rf "${work:?}/$version"
 done

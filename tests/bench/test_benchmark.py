@@ -103,8 +103,17 @@ def check_row(row, mode, system):
         assert (row[name] is None) == (mode == 'infer')
 
 
-@pytest.mark.parametrize('mode', ['train', 'infer'])
-@pytest.mark.parametrize('system', ['depth', 'unbatched', 'unbatched-hybridized', 'manual'])
+@pytest.mark.parametrize(
+    'system, mode',
+    [
+        ('depth', 'train'),
+        ('depth', 'infer'),
+        ('unbatched', 'train'),
+        ('unbatched-hybridized', 'infer'),
+        ('manual', 'train'),
+        ('manual', 'infer'),
+    ],
+)
 def test_row_of_one_system(system, mode):
     (row,) = rows_of(
         run('benchmark.py', 'treelstm-sick', '--mode', mode, '--scheduler', system, '--json', *TINY)

@@ -86,7 +86,12 @@ with connect(None if name == 'alone' else name) as workers:
 
 
 @pytest.mark.parametrize(
-    'sparse, optimizer', [('dense', 'adam'), ('sparse', 'adam'), ('sparse', 'adagrad')]
+    'sparse, optimizer',
+    [
+        ('dense', 'adam'),
+        pytest.param('sparse', 'adam', marks=pytest.mark.slow),
+        ('sparse', 'adagrad'),
+    ],
 )
 def test_two_workers_train_as_one_process_with_their_minibatches(tmp_path, sparse, optimizer):
     one = run_python('-c', TRAIN, 'alone', tmp_path / 'one.npy', sparse, optimizer)

@@ -9,6 +9,7 @@ from pathlib import Path
 import mxnet as mx
 import numpy as np
 import pytest
+import walk_operators
 from walk.cases import Input, make_case, make_cases
 from walk.makers import MAKERS
 from walk.numpy_calls import functions
@@ -54,7 +55,11 @@ def test_a_slice_of_numpy_mode():
     """Functions, methods and idioms; each once."""
     done = run_script('--numpy', '--cases', str(len(functions())), '--seed', '7')
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
-    assert '1 cases' in run_script('--numpy', '--only', 'np.sum#0').stdout
+
+
+def test_one_case_of_numpy_mode(capsys):
+    assert not walk_operators.main(['--numpy', '--only', 'np.sum#0'])
+    assert '1 cases' in capsys.readouterr().out
 
 
 def test_cases_are_the_same_for_the_same_seed():
@@ -118,14 +123,21 @@ def test_it_finds_what_comes_with_many_calls():
         assert bool(line.differences) == (calls > 256)
 
 
-def test_one_case_alone_and_wrong_names():
-    done = run_script('--seed', '1', '--calls', '7', '--only', 'sort#0')
-    assert done.returncode == 0 and '1 cases' in done.stdout
-    assert 'there is no such operator' in run_script('--only', 'sorted#0').stderr
-    assert 'MXNet has no such operator' in run_script('--operators', 'sorted*').stderr
-    assert '--cases' in run_script('--help').stdout
+def test_one_case_alone_and_wrong_names(capsys):
+    assert not walk_operators.main(['--seed', '1', '--calls', '7', '--only', 'sort#0'])
+    assert '1 cases' in capsys.readouterr().out
+    for arguments, says in (
+        (['--only', 'sorted#0'], 'there is no such operator'),
+        (['--operators', 'sorted*'], 'MXNet has no such operator'),
+    ):
+        with pytest.raises(SystemExit, match=says):
+            walk_operators.main(arguments)
+    with pytest.raises(SystemExit, match='0'):
+        walk_operators.main(['--help'])
+    assert '--cases' in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_operators_with_gradients_of_their_own_are_declared():
     """They alone give one where that of their results is zero."""
     known = registry()

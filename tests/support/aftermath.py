@@ -89,6 +89,7 @@ def check():
     """Body of the fixture `aftermath`: what must hold before a test and after it."""
     assert_hooks_gone()
     before = watching()
+    gc.freeze()  # the next collection is to look at what the test made, and at nothing before
     yield
     assert_hooks_gone()
     assert_minibatch_right()
