@@ -233,10 +233,17 @@ def test_a_worker_that_fails_ends_the_job(how, status):
 
 def test_workers_are_kept_to_processors_of_their_own():
     available = sorted(os.sched_getaffinity(0))
-    program = 'import os; os.write(1, f"{sorted(os.sched_getaffinity(0))}\\n".encode())'
-    command = ['-n', 2, '-s', 1, '--cpus', 1, sys.executable, '-c', program + '; 1/0']
-    with start_job(*command) as launcher:
+    program = (
+        'import os, signal; '
+        'os.write(1, f"{sorted(os.sched_getaffinity(0))}\\n".encode()); '
+        'signal.pause()'  # whoever ended would end the other one, too
+    )
+    with start_job('-n', 2, '-s', 1, '--cpus', 1, sys.executable, '-c', program) as launcher:
         kept = {launcher.stdout.readline() for _ in range(2)}
+        processes = processes_of(launcher)
+        launcher.send_signal(signal.SIGINT)
+        launcher.wait()
+    assert_gone(processes.values())
     assert kept == {f'[{available[i % len(available)]}]\n' for i in range(2)}
 
 
