@@ -46,8 +46,9 @@ if [[ $# == 0 ]]; then
     wait "$installing" || installed=$?
     cat "$said"
 fi
-# Two processes; the one that is done first takes half of what the other has left.
-OMP_NUM_THREADS=1 "$python" -m pytest -n 2 --dist worksteal "$@" || passed=$?
+# Three processes for two cores, as some tests wait for programs that they start; one that is done
+# takes half of what another has left.
+OMP_NUM_THREADS=1 "$python" -m pytest -n 3 --dist worksteal "$@" || passed=$?
 if ((linted)); then
     echo 'test: scripts/lint.sh found something, see above'
 fi
