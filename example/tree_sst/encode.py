@@ -24,8 +24,9 @@ def classes(model: Any, tree: Any) -> Any:
 
 def _encode(model: Any, tree: Any, vectors: List[Any]) -> Any:
     if tree.children:
+        left, right = tree.children
         cell = model.other_cell if tree.kind else model.cell
-        state = cell(None, [_encode(model, child, vectors) for child in tree.children])
+        state = cell(None, [_encode(model, left, vectors), _encode(model, right, vectors)])
     else:
         state = model.leaf(tree.token)
     vectors.append(state[0])

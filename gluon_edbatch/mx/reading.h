@@ -1,5 +1,5 @@
-/* What a small array of the host holds, by MXNet's functions for C, which reading.py finds; Cython
-   includes it in what it makes of calls.py. */
+/* What small arrays of the host hold: NumPy's, and MXNet's by its functions for C, which
+   reading.py finds. Cython includes it in what it makes of calls.py. */
 #pragma once
 
 #include <Python.h>
@@ -70,6 +70,51 @@ static PyObject *edb_read(PyObject *array, Py_ssize_t most, Py_ssize_t node_at) 
   return Py_BuildValue("y#y#y#", (char *)head, (Py_ssize_t)((2 + ndim) * sizeof(int)), (char *)data,
                        size * edb_sizes[head[1]], entry,
                        (Py_ssize_t)(*(void **)entry ? EDB_ENTRY : 0));
+}
+
+/* Of a NumPy array whose elements lie one behind the other: its shape, dtype and elements. */
+static int edb_plain(PyObject *array, Py_buffer *view) {
+  if (!PyObject_GetBuffer(array, view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT)) return 1;
+  PyErr_Clear();
+  return 0;
+}
+
+static Py_ssize_t edb_head_size(const Py_buffer *view) {
+  return (Py_ssize_t)((1 + view->ndim) * sizeof(Py_ssize_t) + strlen(view->format) + 1);
+}
+
+/* None for any other. */
+static PyObject *edb_contents(PyObject *array) {
+  Py_buffer view;
+  PyObject *contents;
+  if (!edb_plain(array, &view)) Py_RETURN_NONE;
+  contents = PyBytes_FromStringAndSize(NULL, edb_head_size(&view) + view.len);
+  if (contents) {
+    char *to = PyBytes_AS_STRING(contents);
+    Py_ssize_t axes = view.ndim;
+    memcpy(to, &axes, sizeof(axes));
+    memcpy(to + sizeof(axes), view.shape, axes * sizeof(axes));
+    strcpy(to + (1 + axes) * sizeof(axes), view.format);
+    memcpy(to + edb_head_size(&view), view.buf, view.len);
+  }
+  PyBuffer_Release(&view);
+  return contents;
+}
+
+/* Whether that is what `edb_contents` would give. */
+static int edb_holds(PyObject *array, PyObject *contents) {
+  Py_buffer view;
+  int same;
+  Py_ssize_t axes;
+  const char *held = PyBytes_AS_STRING(contents);
+  if (!edb_plain(array, &view)) return 0;
+  memcpy(&axes, held, sizeof(axes));
+  same = axes == view.ndim && PyBytes_GET_SIZE(contents) == edb_head_size(&view) + view.len &&
+         !memcmp(held + sizeof(axes), view.shape, axes * sizeof(axes)) &&
+         !strcmp(held + (1 + axes) * sizeof(axes), view.format) &&
+         !memcmp(held + edb_head_size(&view), view.buf, view.len);
+  PyBuffer_Release(&view);
+  return same;
 }
 
 static int edb_prepare_reading(PyObject *handle, PyObject *where, PyObject *failed) {

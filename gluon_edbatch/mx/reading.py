@@ -72,6 +72,19 @@ def read(array: NDArray, most: int, node_at: int) -> Optional[Tuple[bytes, bytes
     )
 
 
+def contents(array: np.ndarray) -> Optional[bytes]:
+    """What a NumPy array is and holds, for `holds`; None where its elements do not lie one behind
+    the other."""
+    if not array.flags.c_contiguous:
+        return None
+    return repr((array.shape, array.dtype.str)).encode() + array.tobytes()
+
+
+def holds(array: np.ndarray, held: bytes) -> bool:
+    """Whether `contents` would give that."""
+    return contents(array) == held
+
+
 def prepare(handle, where: Sequence[int], failed) -> None:
     """Tell the C form where things are (see `IN_C`)."""
 

@@ -63,8 +63,6 @@ cdef class Form:
     cpdef Form again(self, Py_ssize_t index, list stores, object block, object mutable)
     @cython.locals(leaf=Py_ssize_t)
     cpdef results(self, Py_ssize_t base)
-    @cython.locals(values=list)
-    cdef _values(self, object nested, Py_ssize_t base)
     cpdef bint changed(self) except -1
 
 cdef class CallLog(Entered):
@@ -76,7 +74,7 @@ cdef class CallLog(Entered):
     cdef public bint taped
     cdef public Py_ssize_t copied_below, _node_at, block_calls
     cdef public object first
-    cdef public dict _read, constants
+    cdef public dict _met, _read, constants
     cdef public dict callees, forms_by_key, shared, concats, stores_by_kind, by_length
     cdef public list forms, all_stores
     cdef public object form_summaries, output_rows
@@ -114,6 +112,9 @@ cdef class CallLog(Entered):
     cdef Prefix _follow_given(self, Prefix prefix, object array)
     @cython.locals(known=tuple)
     cpdef constant(self, tuple key)
+    @cython.locals(known=tuple)
+    cdef object _given_again(self, object array)
+    cdef object _meet(self, object array)
     @cython.locals(found=tuple, key=tuple)
     cpdef read(self, array, bint data=*)
     @cython.locals(several=lazy.RaggedArray)

@@ -37,6 +37,7 @@ _ONE, _PAIR, _NESTED, _OTHER = 0, 1, 2, 3
 _EXACT = 2**24  # below it whole numbers are exact in single precision
 _LARGE = 1 << 16  # elements
 SMALL = 1 << 10  # elements of arrays of which equal ones are one value
+_MET = 64  # NumPy arrays that are known by who they are
 REMEMBERED = 1 << 12  # bytes of contents; to compare more costs more than to keep them twice
 _PLAIN = frozenset((int, float, bool, str, type(None)))
 BLOCK_CALL = gluon.Block.__call__
@@ -325,7 +326,7 @@ class Form:
         if self.shape == _PAIR:
             return interpreter.new_pair(self.numpy, self.first, self.second, base)
         if self.shape == _NESTED:
-            return self._values(self.nested, base)
+            return interpreter.new_nested(self.numpy, self.nested, self.stores, base)
         return unflatten(
             self.template,
             iter(
@@ -335,13 +336,6 @@ class Form:
                 ]
             ),
         )
-
-    def _values(self, nested, base):
-        """Lists and tuples of the values, as `nested` has them of their numbers."""
-        if type(nested) is int:
-            return interpreter.new_value(self.numpy, self.stores[nested], base + nested)
-        values = [self._values(item, base) for item in nested]
-        return values if type(nested) is list else tuple(values)
 
     def changed(self) -> bool:
         """Whether containers among the block's attributes hold something else."""
@@ -468,6 +462,7 @@ class CallLog(Entered):
         self.taped = False
         self.copied_below = _LARGE
         self._node_at = -1  # see `reading.node_offset`
+        self._met: Dict[int, tuple] = {}  # NumPy arrays by id, what they held, values that they are
         self._read: Dict[tuple, Any] = {}  # small arrays as values, by what they hold
         self.constants: Dict[tuple, tuple] = {}  # store and value of each; see `created`
 
@@ -744,7 +739,10 @@ class CallLog(Entered):
         """The same for an array of the user."""
         if type(array) is lazy.SettledArray:
             array = array._array
-        value = self.read(array) if type(array) is NDArray else None
+        if type(array) is ndarray:
+            value = self._given_again(array)
+        else:
+            value = self.read(array) if type(array) is NDArray else None
         if value is None:
             value = self.given(array)
         if value is None:
@@ -754,6 +752,27 @@ class CallLog(Entered):
             value = self.packed_if_free(value)
         self.node_args.append(value._id)
         return prefix.after(value._store)
+
+    def _given_again(self, array):
+        """The value that a NumPy array was before, if it holds what it held then; else None."""
+        known = self._met.get(id(array))
+        if known is None:
+            return self._meet(array)
+        value = known[2]
+        if value is not None and reading.holds(array, known[1]):
+            return value
+        return None
+
+    def _meet(self, array):
+        """A NumPy array that was not met before as a value, and that it is not met again in vain;
+        None of a large one, and if there were so many that others will not come again either."""
+        if len(self._met) >= _MET or array.size > SMALL:
+            return None
+        value = self.given(array)
+        if value is not None:
+            held = reading.contents(array)
+            self._met[id(array)] = array, held, None if held is None else value
+        return value
 
     def read(self, array, data=False):
         """A small NDArray of the host as a value, with the contents that it has now; None for any

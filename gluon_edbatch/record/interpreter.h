@@ -23,13 +23,14 @@ typedef PyFrameObject EdbFrame;
 #define EDB_INSTRUCTION(frame) ((frame)->f_lasti * (PY_VERSION_HEX >= 0x030A0000 ? 2 : 1))
 #endif
 
-/* How lazy values lie in memory: Python sorts slots by name. `edb_prepare` checks it. */
+/* How lazy values lie in memory: Python sorts slots by name. `edb_prepare_values` checks it, and
+   makes that of the number one that holds it as it is. */
 typedef struct {
   PyObject_HEAD
   PyObject *handle;
   PyObject *writable;
   PyObject *_array;
-  PyObject *_id;
+  Py_ssize_t _id;
   PyObject *_memory;
   PyObject *_store;
 } EdbLazyArray;
@@ -42,7 +43,6 @@ typedef struct {
 static PyObject *edb_entered = NULL;  /* a context variable */
 static PyTypeObject *edb_value_types[2]; /* by whether NumPy mode is on */
 static PyTypeObject *edb_ragged_type = NULL;
-static PyObject *edb_no_value = NULL;    /* 0, which a ragged argument has for a number */
 static PyObject *edb_kind = NULL, *edb_through = NULL;
 /* Codes that were met, by address: sites.py keeps them, so that addresses stay theirs. */
 #define EDB_CODES 512
@@ -79,13 +79,11 @@ static inline EdbLazyArray *edb_memory(PyTypeObject *type) {
 
 /* The cyclic garbage collector is not told of lazy values, nor of pairs of them: there are
    thousands, which it would walk through whenever a scope ends, and they make no cycles. */
-static inline EdbLazyArray *edb_new_array(PyTypeObject *type, PyObject *store, PyObject *id) {
-  EdbLazyArray *array = id ? edb_memory(type) : NULL;
-  if (!array) {
-    Py_XDECREF(id);
-    return NULL;
-  }
-  memset((char *)array + sizeof(PyObject), 0, type->tp_basicsize - sizeof(PyObject));
+static inline EdbLazyArray *edb_new_array(PyTypeObject *type, PyObject *store, Py_ssize_t id) {
+  EdbLazyArray *array = edb_memory(type);
+  if (!array) return NULL;
+  array->handle = array->writable = array->_array = array->_memory = NULL;
+  memset(array + 1, 0, type->tp_basicsize - sizeof(EdbLazyArray)); /* what derived types add */
   Py_INCREF(store);
   array->_store = store;
   array->_id = id;
@@ -93,13 +91,11 @@ static inline EdbLazyArray *edb_new_array(PyTypeObject *type, PyObject *store, P
 }
 
 static inline PyObject *edb_new_value(int numpy, PyObject *store, Py_ssize_t value) {
-  return (PyObject *)edb_new_array(edb_value_types[numpy], store, PyLong_FromSsize_t(value));
+  return (PyObject *)edb_new_array(edb_value_types[numpy], store, value);
 }
 
 static inline PyObject *edb_new_ragged(PyObject *store, PyObject *values) {
-  PyObject *array;
-  Py_INCREF(edb_no_value);
-  array = (PyObject *)edb_new_array(edb_ragged_type, store, edb_no_value);
+  PyObject *array = (PyObject *)edb_new_array(edb_ragged_type, store, 0); /* no value itself */
   if (!array) return NULL;
   PyObject_GC_UnTrack(values); /* they are numbers */
   Py_INCREF(values);
@@ -123,6 +119,27 @@ static inline PyObject *edb_new_pair(int numpy, PyObject *first, PyObject *secon
   return pair;
 }
 
+/* Lists and tuples of the values of some stores, as `nested` has them of their numbers. */
+static PyObject *edb_new_nested(int numpy, PyObject *nested, PyObject *stores, Py_ssize_t base) {
+  if (PyLong_CheckExact(nested)) {
+    Py_ssize_t leaf = PyLong_AsSsize_t(nested);
+    return edb_new_value(numpy, PyList_GET_ITEM(stores, leaf), base + leaf);
+  }
+  int is_list = PyList_CheckExact(nested), nothing_but_values = 1;
+  Py_ssize_t count = is_list ? PyList_GET_SIZE(nested) : PyTuple_GET_SIZE(nested);
+  PyObject *values = is_list ? PyList_New(count) : PyTuple_New(count);
+  PyObject **from = is_list ? ((PyListObject *)nested)->ob_item : ((PyTupleObject *)nested)->ob_item;
+  for (Py_ssize_t place = 0; values && place < count; ++place) {
+    PyObject *value = edb_new_nested(numpy, from[place], stores, base);
+    if (!value) Py_CLEAR(values);
+    else if (is_list) PyList_SET_ITEM(values, place, value);
+    else PyTuple_SET_ITEM(values, place, value);
+    nothing_but_values &= PyLong_CheckExact(from[place]);
+  }
+  if (values && !is_list && nothing_but_values) PyObject_GC_UnTrack(values);
+  return values;
+}
+
 /* Python's own would look for slots, weak references and a finalizer through all bases. */
 static void edb_free_value(PyObject *self) {
   EdbLazyArray *array = (EdbLazyArray *)self;
@@ -131,7 +148,6 @@ static void edb_free_value(PyObject *self) {
   Py_CLEAR(array->handle);
   Py_CLEAR(array->writable);
   Py_CLEAR(array->_array);
-  Py_CLEAR(array->_id);
   Py_CLEAR(array->_memory);
   Py_CLEAR(array->_store);
   if (type == edb_value_types[0] && edb_free_count < EDB_FREE) {
@@ -287,6 +303,16 @@ static int edb_prepare_calls(PyObject *block) {
   return 0;
 }
 
+/* A slot of Python, through which there is no object any more: Python, too, reads and writes the
+   number that lies there, and its garbage collector passes over it. */
+static int edb_make_a_number(PyObject *type, const char *slot) {
+  PyObject *member = PyObject_GetAttrString(type, slot);
+  if (!member) return -1;
+  ((PyMemberDescrObject *)member)->d_member->type = T_PYSSIZET;
+  Py_DECREF(member);
+  return 0;
+}
+
 static int edb_prepare_values(PyObject *lazy, PyObject *numpy, PyObject *ragged) {
   if (!edb_lies_at(lazy, "_id", offsetof(EdbLazyArray, _id)) ||
       !edb_lies_at(lazy, "_memory", offsetof(EdbLazyArray, _memory)) ||
@@ -295,6 +321,7 @@ static int edb_prepare_values(PyObject *lazy, PyObject *numpy, PyObject *ragged)
     PyErr_SetString(PyExc_ImportError, "lazy values lie otherwise in memory");
     return -1;
   }
+  if (edb_make_a_number(lazy, "_id") < 0) return -1;
   /* The base class's finalizer would ask for a handle to free; a lazy value has none. */
   ((PyTypeObject *)lazy)->tp_finalize = NULL;
   ((PyTypeObject *)numpy)->tp_finalize = NULL;
@@ -304,7 +331,6 @@ static int edb_prepare_values(PyObject *lazy, PyObject *numpy, PyObject *ragged)
   edb_value_types[0] = (PyTypeObject *)lazy;
   edb_value_types[1] = (PyTypeObject *)numpy;
   edb_ragged_type = (PyTypeObject *)ragged;
-  edb_no_value = PyLong_FromLong(0);
   Py_INCREF(lazy);
   Py_INCREF(numpy);
   Py_INCREF(ragged);

@@ -7,6 +7,7 @@ cdef extern from "interpreter.h":
     long long thread "(long long)PyThread_get_thread_ident" ()
     object new_value "edb_new_value" (bint numpy, object store, Py_ssize_t value)
     object new_pair "edb_new_pair" (bint numpy, object first, object second, Py_ssize_t value)
+    object new_nested "edb_new_nested" (bint numpy, object nested, list stores, Py_ssize_t base)
     object new_ragged "edb_new_ragged" (object store, list values)
     EdbFrame *user_frame "edb_user_frame" () except NULL
     long long code_of "edb_code_of" (EdbFrame *frame) except -1

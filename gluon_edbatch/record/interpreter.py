@@ -41,6 +41,13 @@ def new_pair(numpy: bool, first, second, value: int) -> Tuple[LazyArray, LazyArr
     return new_value(numpy, first, value), new_value(numpy, second, value + 1)
 
 
+def new_nested(numpy: bool, nested: Any, stores: List[Any], base: int) -> Any:
+    """Lists and tuples of the values of some stores, as `nested` has them of their numbers."""
+    if type(nested) is int:
+        return new_value(numpy, stores[nested], base + nested)
+    return type(nested)([new_nested(numpy, item, stores, base) for item in nested])
+
+
 def new_ragged(store, values: List[int]) -> RaggedArray:
     """Values of a store, by number, as one argument."""
     return RaggedArray(store, values)

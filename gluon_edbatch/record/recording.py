@@ -432,6 +432,7 @@ class Recording(Forms):
         for kept in (
             self._large,
             self._small,
+            self._met,
             self._read,
             self.constants,
             self._kinds,

@@ -371,6 +371,63 @@ def test_a_value_is_written_to_an_array(dense):
     assert array[1].asnumpy().tolist() == [7] * WIDTH
 
 
+class Doubled(gluon.HybridBlock):
+    """Of any shape and dtype."""
+
+    def hybrid_forward(self, F, x, y):
+        return F.cast(x, 'float32') * 2 + F.cast(y, 'float32')
+
+
+def as_columns(array):
+    array.shape = (WIDTH, 1)
+
+
+def as_integers(array):
+    array.dtype = np.int32
+
+
+@pytest.mark.parametrize(
+    'change',
+    [
+        lambda array: array.fill(3),
+        lambda array: array.__setitem__((0, 1), -0.0),
+        as_columns,
+        as_integers,
+    ],
+)
+def test_an_array_of_numpy_that_changes_between_calls(change):
+    """The same object is another value then, and the same one as before where it does not."""
+    net, array = started(Doubled()), np.zeros((1, WIDTH), np.float32)
+    net.hybridize()
+
+    def call():
+        return net(array, array), array.copy()
+
+    with edb.batching(ctx=mx.cpu()):  # arrays are not met again before that is known
+        calls = [call(), call(), call()]
+        change(array)
+        calls += [call(), call()]
+    for value, held in calls:
+        found, expected = value.asnumpy(), held.astype(np.float32) * 2 + held.astype(np.float32)
+        assert found.shape == expected.shape
+        np.testing.assert_array_equal(found, expected)
+        assert (np.signbit(found) == np.signbit(expected)).all()
+
+
+@pytest.mark.parametrize('count', [3, 200])
+def test_many_arrays_of_numpy_each_met_again(dense, count):
+    """More than are known by who they are; columns of an array, too."""
+    weight = dense.weight.data().asnumpy()
+    every = np.random.RandomState(0).randn(WIDTH, count).astype(np.float32)
+    arrays = [every[:, i : i + 1].T for i in range(count)]
+    arrays += [array.copy() for array in arrays]
+    with edb.batching():
+        values = [dense(array) for array in [*arrays, *arrays]]
+    found = np.concatenate([value.asnumpy() for value in values])
+    expected = np.tile(every.T @ weight.T, (4, 1))
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
 def test_calls_have_read_what_was_made_before_it_was_written(dense):
     with edb.batching():
         state = nd.zeros((1, WIDTH))
