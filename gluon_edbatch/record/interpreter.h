@@ -128,7 +128,8 @@ static PyObject *edb_new_nested(int numpy, PyObject *nested, PyObject *stores, P
   int is_list = PyList_CheckExact(nested), nothing_but_values = 1;
   Py_ssize_t count = is_list ? PyList_GET_SIZE(nested) : PyTuple_GET_SIZE(nested);
   PyObject *values = is_list ? PyList_New(count) : PyTuple_New(count);
-  PyObject **from = is_list ? ((PyListObject *)nested)->ob_item : ((PyTupleObject *)nested)->ob_item;
+  PyObject **from =
+      is_list ? ((PyListObject *)nested)->ob_item : ((PyTupleObject *)nested)->ob_item;
   for (Py_ssize_t place = 0; values && place < count; ++place) {
     PyObject *value = edb_new_nested(numpy, from[place], stores, base);
     if (!value) Py_CLEAR(values);
