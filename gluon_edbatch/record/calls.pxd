@@ -128,10 +128,9 @@ cdef class CallLog(Entered):
     @cython.locals(frame=interpreter.Frame, base=Py_ssize_t, code='long long',
                    instruction=Py_ssize_t, place=Py_ssize_t, column=list)
     cpdef append_calls(self, Form form, list columns)
-    @cython.locals(known='const long long[::1]', given='const long long[::1]',
-                   kinds='const long long[::1]', args='const long long[::1]', place=Py_ssize_t,
+    @cython.locals(kinds='const long long[::1]', args='const long long[::1]', place=Py_ssize_t,
                    node=Py_ssize_t, arg=Py_ssize_t, numbers=Py_ssize_t, value='long long')
-    cpdef Py_ssize_t append_columns(self, CallColumns columns, object forms, object arrays,
+    cpdef Py_ssize_t append_columns(self, CallColumns columns, Ints forms, Ints arrays,
                                     list scalars) except -2
     @cython.locals(frame=interpreter.Frame, base=Py_ssize_t)
     cdef _finish_call(self, Form form)
@@ -144,6 +143,7 @@ cdef class CallLog(Entered):
     @cython.locals(form=Form, stores=list, result=tuple)
     cpdef Form form_again(self, Remembered kind, object block=*, object mutable=*)
     cpdef stores.Store store(self, object spec, object shape=*)
+    cpdef value_of(self, object spec, object shape, Py_ssize_t number)
     @cython.locals(value=lazy.LazyArray)
     cpdef concat_call(self, Form form, list values)
 

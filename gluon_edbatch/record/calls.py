@@ -874,29 +874,29 @@ class CallLog(Entered):
         return base
 
     def append_columns(
-        self, columns: CallColumns, forms: np.ndarray, arrays: np.ndarray, scalars: Sequence[float]
+        self, columns: CallColumns, forms: Ints, arrays: Ints, scalars: Sequence[float]
     ) -> int:
         """Append calls, and give -1; or none, and give the first kind whose form is not known.
 
         Parameters
         ----------
         columns : CallColumns
-        forms : numpy.ndarray
-            int64, of each of their kinds, -1 where it is not known.
-        arrays : numpy.ndarray
-            int64, the values that their arrays are here.
+        forms : Ints
+            Of each of their kinds, -1 where it is not known.
+        arrays : Ints
+            The values that their arrays are here.
         scalars : sequence of float
             Their numbers.
         """
-        known, given, kinds, args = forms.data, arrays.data, columns.kinds, columns.args
+        kinds, args = columns.kinds, columns.args
         for place in range(len(kinds)):
-            if known[kinds[place]] < 0:
+            if forms.items[kinds[place]] < 0:
                 return kinds[place]
         node, arg, numbers = self.node_ends.size, self.node_args.size, len(self.scalars)
         self.node_forms.copy_from(kinds)
         self.node_ends.copy_from(columns.ends)
         for place in range(len(kinds)):
-            self.node_forms.items[node + place] = known[kinds[place]]
+            self.node_forms.items[node + place] = forms.items[kinds[place]]
             self.node_ends.items[node + place] += arg
         self.node_args.copy_from(args)
         for place in range(len(args)):
@@ -906,7 +906,7 @@ class CallLog(Entered):
             elif value & 1:
                 self.node_args.items[arg + place] = value - 2 * numbers
             else:
-                self.node_args.items[arg + place] = given[-1 - (value >> 1)]
+                self.node_args.items[arg + place] = arrays.items[-1 - (value >> 1)]
         self.node_codes.copy_from(columns.codes)
         self.node_instructions.copy_from(columns.instructions)
         self.node_lengths.copy_from(columns.lengths)
@@ -1008,6 +1008,12 @@ class CallLog(Entered):
             self.stores_by_kind[kind] = store
             self.all_stores.append(weakref.ref(store))
         return store
+
+    def value_of(self, spec, shape, number: int) -> Any:
+        """A value by number that users see in that shape, or in that of its spec."""
+        return interpreter.new_value(
+            self.value_type is VALUES[True], self.store(spec, shape), number
+        )
 
     def concat_call(self, form, values: Sequence[Any]) -> Any:
         """One more call of this form, for values that have a common store."""

@@ -11,13 +11,13 @@ from mxnet.ndarray import NDArray
 from ..subgraph.fingerprint import contents, has_hooks
 from ..subgraph.node_type import NodeType
 from ..subgraph.structure import LEAF, builder, flatten
-from .calls import CallColumns, Form, Remembered
+from .calls import CallColumns, Form, Ints, Remembered
 from .lazy import LazyArray
 from .recording import Recording
 from .sites import Site, site_at
 
 _VALUE, _NUMBER, _ARRAY = 0, 1, 2  # sorts of arguments
-_NONE: np.ndarray = np.zeros(0, np.int64)
+_NONE = Ints()
 
 
 class Mark(NamedTuple):
@@ -104,20 +104,20 @@ class PortableForms:
                 number = self._numbers[key] = len(self._kinds) - 1
         return number
 
-    def forms(self, recording: Recording) -> np.ndarray:
-        """int64 by number, those in a recording, -1 where it has none yet."""
+    def forms(self, recording: Recording) -> Ints:
+        """By number, those in a recording, -1 where it has none yet."""
         known = recording.adopted.get(self)
-        if known is None or len(known) < len(self._kinds):
-            grown = np.full(len(self._kinds), -1, np.int64)
-            grown[: 0 if known is None else len(known)] = () if known is None else known
-            known = recording.adopted[self] = grown
+        if known is None:
+            known = recording.adopted[self] = Ints()
+        if len(known) < len(self._kinds):
+            known.extend([-1] * (len(self._kinds) - len(known)))
         return known
 
     def adopt(self, recording: Recording, number: int) -> bool:
         """Have a recording know one; False if its block or a parameter is not as it was."""
         form = self._form(recording, self._kinds[number])
         if form is not None:
-            self.forms(recording)[number] = form.index
+            self.forms(recording).since(0)[number] = form.index
         return form is not None
 
     def _form(self, recording: Recording, kind: PortableForm) -> Optional[Form]:
@@ -249,23 +249,20 @@ class Piece:
             return False, None
         arrays = _NONE
         if self.arrays:
-            known = [recording.known_array(spec, array)._id for spec, array in self.arrays]
-            arrays = np.array(known, np.int64)
+            arrays = Ints()
+            arrays.extend([recording.known_array(spec, array)._id for spec, array in self.arrays])
         if not self._append(recording, arrays):
             return False, None
         begin = recording.next_value
         recording.next_value = begin + self.values
         if self._only is not None:
             spec, shape, value = self._only
-            return True, recording.value_type(recording.store(spec, shape), begin + value)
+            return True, recording.value_of(spec, shape, begin + value)
         return True, self._built(
-            [
-                recording.value_type(recording.store(spec, shape), begin + value)
-                for spec, shape, value in self.results
-            ]
+            [recording.value_of(spec, shape, begin + value) for spec, shape, value in self.results]
         )
 
-    def _append(self, recording: Recording, arrays: np.ndarray) -> bool:
+    def _append(self, recording: Recording, arrays: Ints) -> bool:
         kinds, columns, scalars = self._kinds, self._columns, self.scalars
         while True:
             unknown = recording.append_columns(columns, kinds.forms(recording), arrays, scalars)
@@ -278,11 +275,12 @@ class Piece:
         for found, before in self._mutable:
             if before != contents(found):
                 return False
-        return recording.ctx == self.ctx
+        ctx = recording.ctx
+        return ctx is self.ctx or ctx == self.ctx
 
     def fits(self, recording: Recording) -> bool:
         """Whether `append_to` would append the calls."""
-        known = self._kinds.forms(recording)[self.kinds]
+        known = self._kinds.forms(recording).since(0)[self.kinds]
         unknown = np.unique(self.kinds[known < 0]).tolist()
         return self._may_fit(recording) and all(
             [self._kinds.adopt(recording, number) for number in unknown]

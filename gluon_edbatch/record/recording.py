@@ -20,7 +20,7 @@ from ..subgraph.options import CompileOptions
 from ..subgraph.spec import ArenaKey
 from ..subgraph.structure import flatten, objects_in
 from ..subgraph.trace import describe
-from .calls import ANY, End, Form, Nothing, Number, Ragged
+from .calls import ANY, End, Form, Ints, Nothing, Number, Ragged
 from .each import for_each, holds_each
 from .elements import element_calls, rearranged, stacked, taken, with_values
 from .families import packed_operator_call, padded_block_call, padded_operator_call
@@ -89,7 +89,7 @@ class Recording(Forms):
         # values (1, L, ...), by number, as L rows; and the other way round (see packed.py)
         self.packed: Dict[int, LazyArray] = {}
         # of calls that other recordings recorded (see pieces.py): forms of their kinds, and types
-        self.adopted: Dict[Any, np.ndarray] = {}
+        self.adopted: Dict[Any, Ints] = {}
         self.trusted: Set[NodeType] = set()
         self.disturbances = 0  # how often a block's attributes were set
         with suspended():
