@@ -9,12 +9,17 @@ import tempfile
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
+from grpc import StatusCode
 from mlserver import MLServer, Settings
 from mlserver.cli.serve import load_settings
+from mlserver.errors import MLServerError
+from mlserver.grpc.utils import STATUS_CODE_MAPPING
 
-from .work import BoundedWork, answer
+from .work import UNAVAILABLE, BoundedWork, Work, answer
 
 GRACE = 30.0  # seconds in which requests that were taken are to be done
+# What MLServer has no code of gRPC for.
+_CODES = {UNAVAILABLE: StatusCode.UNAVAILABLE, 504: StatusCode.DEADLINE_EXCEEDED}
 _PASSED_OVER = 8  # times the bytes that a body may have
 _DEEPEST = 50
 _TEXT = re.compile(rb'"(?:[^"\\]+|\\.)*"?', re.DOTALL)
@@ -35,7 +40,11 @@ class DrainingServer(MLServer):
         super().__init__(settings)
         self.failed = False
         self._stopping = False
-        self._rest_server._app.add_middleware(BoundedWork)  # of those that are there to the end
+        work = Work()
+        self._rest_server._app.add_middleware(BoundedWork, work=work)  # those there to the end
+        self._grpc_server._data_plane = BoundedPlane(self._data_plane, work)
+        for status, code in _CODES.items():
+            STATUS_CODE_MAPPING.setdefault(status, code)
         self._rest_server._app.add_middleware(BoundedBody, max_bytes=max_bytes)
 
     async def is_ready(self) -> bool:
@@ -55,6 +64,36 @@ class DrainingServer(MLServer):
             await asyncio.sleep(0.02)
         uvicorn.force_exit = True
         await super().stop(sig)
+
+
+class BoundedPlane:
+    """MLServer's data plane for requests that come by gRPC: refuses what `BoundedWork` does.
+
+    Parameters
+    ----------
+    plane : mlserver.handlers.DataPlane
+    work : Work
+    """
+
+    def __init__(self, plane: Any, work: Work):
+        self._plane, self._work = plane, work
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._plane, name)
+
+    async def infer(self, *args: Any, **options: Any) -> Any:
+        """See MLServer.
+
+        Raises
+        ------
+        MLServerError
+            With status 503, if there is too much work.
+        """
+        refusal = self._work.refusal()
+        if refusal is not None:
+            raise MLServerError(refusal, UNAVAILABLE)
+        with self._work.one_more():
+            return await self._plane.infer(*args, **options)
 
 
 class BoundedBody:

@@ -1,50 +1,74 @@
-"""Refuses requests over HTTP before anything is done for them, where more come than can be done."""
+"""Refuses requests before anything is done for them, where more come than can be done."""
 
+from contextlib import contextmanager
 from time import monotonic
-from typing import Any, Dict
+from typing import Any, Dict, Iterator, Optional
 
 from .expectation import Expectation
 from .requests import PATIENCE
 
 _FEW = 64  # requests on their way that are never too many
+UNAVAILABLE = 503
 
 
-class BoundedWork:
-    """Answers 503 at once where what is on its way would take longer than a second.
+class Work:
+    """Requests that are on their way in a process, by HTTP and gRPC.
 
     An engine refuses what its queue has no room for, but what a server does for a request before
     and after, in its event loop and on the way to a worker, may be more than what the engine does:
     requests then wait there, and nobody counts them.
-
-    Parameters
-    ----------
-    app : ASGI application
     """
 
-    def __init__(self, app: Any):
-        self._app, self._open, self._ended = app, 0, 0.0
+    def __init__(self) -> None:
+        self._open, self._ended = 0, 0.0
         self._expectation = Expectation()
 
-    async def __call__(self, scope: Dict[str, Any], receive: Any, send: Any) -> None:
-        """See ASGI."""
-        if scope['type'] != 'http' or not scope['path'].endswith('/infer'):
-            await self._app(scope, receive, send)
-            return
-        if self._open >= _FEW and self._expectation.seconds(self._open + 1) > PATIENCE:
-            what = f'{self._open} requests are on their way, as many as can be done in a second'
-            await answer(send, 503, f'{what}: try again later')
-            return
+    def refusal(self) -> Optional[str]:
+        """Why one more is not taken: what is on its way would take longer than a second."""
+        if self._open < _FEW or self._expectation.seconds(self._open + 1) <= PATIENCE:
+            return None
+        what = f'{self._open} requests are on their way, as many as can be done in a second'
+        return f'{what}: try again later'
+
+    @contextmanager
+    def one_more(self) -> Iterator[None]:
+        """While a request is on its way."""
         if not self._open:
             self._ended = monotonic()
         self._open += 1
         try:
-            await self._app(scope, receive, send)
+            yield
         finally:
             self._open -= 1
             now = monotonic()
             if self._open:
                 self._expectation.note_round(1, now - self._ended)
             self._ended = now
+
+
+class BoundedWork:
+    """Answers 503 at once where there is too much work.
+
+    Parameters
+    ----------
+    app : ASGI application
+    work : Work
+    """
+
+    def __init__(self, app: Any, work: Work):
+        self._app, self._work = app, work
+
+    async def __call__(self, scope: Dict[str, Any], receive: Any, send: Any) -> None:
+        """See ASGI."""
+        if scope['type'] != 'http' or not scope['path'].endswith('/infer'):
+            await self._app(scope, receive, send)
+            return
+        refusal = self._work.refusal()
+        if refusal is not None:
+            await answer(send, UNAVAILABLE, refusal)
+            return
+        with self._work.one_more():
+            await self._app(scope, receive, send)
 
 
 async def answer(send: Any, status: int, what: str) -> None:

@@ -136,7 +136,7 @@ def test_more_requests_than_can_be_done_in_a_second_are_refused(monkeypatch):
         return tasks
 
     async def main():
-        bounded = work.BoundedWork(app)
+        bounded = work.BoundedWork(app, work.Work())
         tasks = await some(bounded, 200)
         assert len(waiting) == 200 and not sent  # nothing is known yet
         for each in waiting[:130]:
@@ -279,6 +279,52 @@ def test_grpc(server):
         with pytest.raises(grpc.RpcError) as raised:
             stub.ModelInfer(request('{"row": [5, 2]}'))
         assert raised.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+        with pytest.raises(grpc.RpcError, match='max_queue') as raised:
+            stub.ModelInfer(request(*['{"row": [5, 2, 3]}'] * 600))
+        assert raised.value.code() == grpc.StatusCode.UNAVAILABLE
+
+
+@needs_mlserver
+def test_more_requests_by_grpc_than_can_be_done_in_a_second_are_refused(monkeypatch):
+    """They count together with those by HTTP."""
+    from mlserver.errors import MLServerError
+
+    from gluon_edbatch.serving.server import BoundedPlane
+
+    now, waiting = [0.0], []
+    monkeypatch.setattr(work, 'monotonic', lambda: now[0])
+
+    class Plane:
+        name = 'any'
+
+        async def infer(self, payload):
+            waiting.append(asyncio.get_running_loop().create_future())
+            return payload, await waiting[-1]
+
+    async def main():
+        shared = work.Work()
+        plane = BoundedPlane(Plane(), shared)
+        assert plane.name == 'any'
+        with shared.one_more(), shared.one_more():
+            tasks = [asyncio.ensure_future(plane.infer(payload=i)) for i in range(150)]
+            await asyncio.sleep(0)
+            for each in waiting[:80]:
+                now[0] += 0.1
+                each.set_result('done')
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+            last = asyncio.ensure_future(plane.infer(payload=151))
+            await asyncio.sleep(0)
+            assert last.done()
+            with pytest.raises(MLServerError, match='72 requests are on their way') as raised:
+                last.result()
+            assert raised.value.status_code == 503
+        for each in waiting[80:]:
+            each.set_result('done')
+        assert await asyncio.gather(*tasks) == [(i, 'done') for i in range(150)]
+        assert shared.refusal() is None
+
+    asyncio.run(main())
 
 
 @needs_mlserver

@@ -54,7 +54,7 @@ def parser(data: Optional[str]) -> Model:
     from transition_parser.task import ParserTask
 
     options = SimpleNamespace(
-        data=(data and f'{data}/ud_ewt') or ParserTask.sample,
+        data=(data and f'{data}/ud_ewt/lite') or ParserTask.sample,
         hidden=125, embed=100, tag_embed=25, layers=2, scorer_hidden=100, seed=1, ctx=mx.cpu(),
     )  # fmt: skip
     task = ParserTask(options)
