@@ -15,7 +15,7 @@ from mlserver.cli.serve import load_settings
 from mlserver.errors import MLServerError
 from mlserver.grpc.utils import STATUS_CODE_MAPPING
 
-from .work import UNAVAILABLE, BoundedWork, Work, answer
+from .admission import UNAVAILABLE, Admission, BoundedRequests, answer
 
 GRACE = 30.0  # seconds in which requests that were taken are to be done
 # What MLServer has no code of gRPC for.
@@ -40,9 +40,9 @@ class DrainingServer(MLServer):
         super().__init__(settings)
         self.failed = False
         self._stopping = False
-        work = Work()
-        self._rest_server._app.add_middleware(BoundedWork, work=work)  # those there to the end
-        self._grpc_server._data_plane = BoundedPlane(self._data_plane, work)
+        admission = Admission()
+        self._rest_server._app.add_middleware(BoundedRequests, admission=admission)
+        self._grpc_server._data_plane = BoundedPlane(self._data_plane, admission)
         for status, code in _CODES.items():
             STATUS_CODE_MAPPING.setdefault(status, code)
         self._rest_server._app.add_middleware(BoundedBody, max_bytes=max_bytes)
@@ -67,16 +67,16 @@ class DrainingServer(MLServer):
 
 
 class BoundedPlane:
-    """MLServer's data plane for requests that come by gRPC: refuses what `BoundedWork` does.
+    """MLServer's data plane for requests that come by gRPC: refuses what `BoundedRequests` does.
 
     Parameters
     ----------
     plane : mlserver.handlers.DataPlane
-    work : Work
+    admission : Admission
     """
 
-    def __init__(self, plane: Any, work: Work):
-        self._plane, self._work = plane, work
+    def __init__(self, plane: Any, admission: Admission):
+        self._plane, self._admission = plane, admission
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._plane, name)
@@ -87,12 +87,12 @@ class BoundedPlane:
         Raises
         ------
         MLServerError
-            With status 503, if there is too much work.
+            With status 503, if too many requests are on their way.
         """
-        refusal = self._work.refusal()
+        refusal = self._admission.refusal()
         if refusal is not None:
             raise MLServerError(refusal, UNAVAILABLE)
-        with self._work.one_more():
+        with self._admission.one_more():
             return await self._plane.infer(*args, **options)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import gluon_edbatch as edb
-from gluon_edbatch.serving import work
+from gluon_edbatch.serving import admission
 from gluon_edbatch.serving.command import main, request_of
 from gluon_edbatch.serving.folder import load_folder
 from support.processes import ROOT, free_ports, start
@@ -117,7 +117,7 @@ def test_no_model(folder):
 def test_more_requests_than_can_be_done_in_a_second_are_refused(monkeypatch):
     """Of 200 requests 130 are done, ten in a second; then others come."""
     now, waiting, sent = [0.0], [], []
-    monkeypatch.setattr(work, 'monotonic', lambda: now[0])
+    monkeypatch.setattr(admission, 'monotonic', lambda: now[0])
 
     async def app(scope, receive, send):
         waiting.append(asyncio.get_running_loop().create_future())
@@ -136,7 +136,7 @@ def test_more_requests_than_can_be_done_in_a_second_are_refused(monkeypatch):
         return tasks
 
     async def main():
-        bounded = work.BoundedWork(app, work.Work())
+        bounded = admission.BoundedRequests(app, admission.Admission())
         tasks = await some(bounded, 200)
         assert len(waiting) == 200 and not sent  # nothing is known yet
         for each in waiting[:130]:
@@ -292,7 +292,7 @@ def test_more_requests_by_grpc_than_can_be_done_in_a_second_are_refused(monkeypa
     from gluon_edbatch.serving.server import BoundedPlane
 
     now, waiting = [0.0], []
-    monkeypatch.setattr(work, 'monotonic', lambda: now[0])
+    monkeypatch.setattr(admission, 'monotonic', lambda: now[0])
 
     class Plane:
         name = 'any'
@@ -302,7 +302,7 @@ def test_more_requests_by_grpc_than_can_be_done_in_a_second_are_refused(monkeypa
             return payload, await waiting[-1]
 
     async def main():
-        shared = work.Work()
+        shared = admission.Admission()
         plane = BoundedPlane(Plane(), shared)
         assert plane.name == 'any'
         with shared.one_more(), shared.one_more():

@@ -11,7 +11,7 @@ _FEW = 64  # requests on their way that are never too many
 UNAVAILABLE = 503
 
 
-class Work:
+class Admission:
     """Requests that are on their way in a process, by HTTP and gRPC.
 
     An engine refuses what its queue has no room for, but what a server does for a request before
@@ -46,28 +46,28 @@ class Work:
             self._ended = now
 
 
-class BoundedWork:
-    """Answers 503 at once where there is too much work.
+class BoundedRequests:
+    """Answers 503 at once where too many requests are on their way.
 
     Parameters
     ----------
     app : ASGI application
-    work : Work
+    admission : Admission
     """
 
-    def __init__(self, app: Any, work: Work):
-        self._app, self._work = app, work
+    def __init__(self, app: Any, admission: Admission):
+        self._app, self._admission = app, admission
 
     async def __call__(self, scope: Dict[str, Any], receive: Any, send: Any) -> None:
         """See ASGI."""
         if scope['type'] != 'http' or not scope['path'].endswith('/infer'):
             await self._app(scope, receive, send)
             return
-        refusal = self._work.refusal()
+        refusal = self._admission.refusal()
         if refusal is not None:
             await answer(send, UNAVAILABLE, refusal)
             return
-        with self._work.one_more():
+        with self._admission.one_more():
             await self._app(scope, receive, send)
 
 
