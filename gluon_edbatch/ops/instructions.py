@@ -102,6 +102,7 @@ class Place(IntEnum):
     KEPT = 2  # in the workspace, for the backward pass
     OUTPUT = 3  # in the arena that a result belongs to
     INPUT = 4  # in the arena that an argument comes from
+    PARAMETER = 5  # there is but one, the parameter itself
 
 
 class View(NamedTuple):
@@ -169,7 +170,7 @@ class Register:
     place, gradient : Place
         Of its values, and of their gradients.
     position : int
-        Which argument or result it is, if it is one.
+        Which argument, result or parameter of the program it is, if it is one.
     times : int
         So many rows of its arena make a row, of an argument or result.
     """

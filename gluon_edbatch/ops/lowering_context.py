@@ -98,7 +98,7 @@ class ShapedNode(NamedTuple):
     name: str
 
 
-Values = List[Union[Value, Any]]  # None for a product that an addition computes itself
+Values = List[Union[Value, Any]]  # None for what is folded
 
 
 def width_of(shape: Sequence[int]) -> int:
@@ -129,7 +129,8 @@ class LoweringContext:
     placed : dict
         Where entries are to go that are not computed yet.
     folded : set of int
-        Products that an addition computes into its result.
+        Products that an addition computes into its result, and concatenations of which a product
+        multiplies the pieces.
     """
 
     def __init__(
@@ -243,7 +244,7 @@ class LoweredCall(NamedTuple):
     low : LoweringContext
     node : ShapedNode
     inputs : list of Value
-        None for a product that an addition computes itself.
+        None for what is folded (see `LoweringContext`).
     """
 
     low: LoweringContext

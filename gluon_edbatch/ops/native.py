@@ -4,7 +4,7 @@ A rule appends instructions, or gives the result another view of what is there.
 """
 
 import math
-from typing import Callable, Optional, Tuple
+from typing import Callable, List, Optional, Tuple
 
 import numpy as np
 
@@ -171,7 +171,7 @@ def _sum_of_products(call: LoweredCall) -> None:
     low, node = call.low, call.node
     products = [low.call(source[0]) for source in node.sources if source[0] in low.folded]
     others = [low.values[source] for source in node.sources if source[0] not in low.folded]
-    ragged = any(product.inputs[0].ragged for product in products)
+    ragged = any(map(_multiplies_ragged, products))
     terms = [low.rows(node, value, ragged) for value in others]
     if any(term.shape != call.shape[term.lead :] for term in terms):
         raise Unsupported('broadcasts in a sum')
@@ -187,7 +187,7 @@ def _sum_of_products(call: LoweredCall) -> None:
 
 
 def fully_connected(call: LoweredCall) -> None:
-    _emit_product(call, call.out(call.x.ragged))
+    _emit_product(call, call.out(_multiplies_ragged(call)))
 
 
 def dot(call: LoweredCall) -> None:
@@ -198,12 +198,22 @@ def dot(call: LoweredCall) -> None:
     _emit_product(call, call.out(call.x.ragged), turned=not call.attrs.flag('transpose_b'))
 
 
+def _multiplies_ragged(call: LoweredCall) -> bool:
+    if call.inputs[0] is None:
+        return _multiplies_ragged(call.low.call(call.node.sources[0][0]))
+    return call.x.ragged
+
+
 def _emit_product(
     call: LoweredCall, out: View, accumulate: bool = False, turned: bool = False
 ) -> None:
-    x, weights, low = call.x, call.inputs[1:], call.low
+    weights, low = call.inputs[1:], call.low
     if any(value.parameter < 0 for value in weights):
         raise Unsupported('has FullyConnected of a weight that is no parameter')
+    if call.inputs[0] is None:
+        _emit_products_of_pieces(call, out, accumulate)
+        return
+    x = call.x
     flatten = call.attrs.flag('flatten', True) and call.op == 'FullyConnected'
     if flatten and x.ragged:
         raise Unsupported('multiplies all values of a row at once')
@@ -218,6 +228,31 @@ def _emit_product(
         bias=low.parameter(weights[1]) if len(weights) > 1 else -1,
         numbers=(int(accumulate), times, int(turned)),
     )
+
+
+def _emit_products_of_pieces(call: LoweredCall, out: View, accumulate: bool) -> None:
+    """A product of pieces that would lie side by side: the sum of their products, each with its
+    columns of the weight."""
+    low, (weight, *bias) = call.low, call.inputs[1:]
+    pieces = _rows_to_join(low.call(call.node.sources[0][0]))
+    times = width_of(pieces[0].shape[:-1])
+    if times > 1 and not low.is_whole(out):
+        raise Unsupported('multiplies parts of rows')
+    begin = 0
+    for piece in pieces:
+        view = piece.view
+        if times > 1 and not low.is_whole(view):
+            view = low.new(view.width, piece.ragged)
+            low.copy(view, piece.view)
+        low.emit(
+            Opcode.PRODUCT,
+            out,
+            view,
+            parameter=low.parameter(weight._replace(begin=weight.begin + begin)),
+            bias=low.parameter(bias[0]) if bias and begin == 0 else -1,
+            numbers=(int(accumulate or begin > 0), times, 0, weight.shape[-1]),
+        )
+        begin += piece.shape[-1]
 
 
 def reshape(call: LoweredCall) -> None:
@@ -322,12 +357,21 @@ def slice_channel(call: LoweredCall) -> None:
         _cut(call, axis, output * size, (output + 1) * size, output)
 
 
-def concat(call: LoweredCall) -> None:
+def _rows_to_join(call: LoweredCall) -> List[Value]:
+    """The inputs of a concatenation."""
+    if call.arranged:
+        raise Unsupported(f'has {call.op} by heads')
     values = call.all_rows()
+    axis = call.attrs.axis('dim', call.rank, 1)
+    if axis < values[0].lead or any(value.ragged != values[0].ragged for value in values):
+        raise Unsupported('joins rows')
+    return values
+
+
+def concat(call: LoweredCall) -> None:
+    values = _rows_to_join(call)
     ragged, lead = values[0].ragged, values[0].lead
     axis = call.attrs.axis('dim', call.rank, 1)
-    if axis < lead or any(value.ragged != ragged for value in values):
-        raise Unsupported('joins rows')
     out = call.out(ragged)
     outer, inner = width_of(call.shape[lead:axis]), width_of(call.shape[axis + 1 :])
     size, offset = call.shape[axis], out.offset

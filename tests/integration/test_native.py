@@ -18,6 +18,7 @@ from gluon_edbatch.execute.native import compiler, library, native_run, stopwatc
 from gluon_edbatch.execute.native.gather import gather
 from gluon_edbatch.execute.native.program import native_program
 from gluon_edbatch.execute.steps import steps
+from gluon_edbatch.ops.instructions import Opcode, Place
 from gluon_edbatch.subgraph.node_type import NodeType
 from gluon_edbatch.testing import assert_matches_eager
 from support.models import Tree, TreeLSTM, random_trees, started
@@ -231,6 +232,120 @@ def test_attention_over_ragged_values(types):
     assert any(executable(kind).native is not None and kind.ragged for kind in types), [
         executable(kind).not_native for kind in types
     ]
+
+
+class OfPieces(gluon.HybridBlock):
+    """Products of what would lie side by side line by line, in all the ways that they are told
+    apart by; one layer's weight is read whole as well."""
+
+    def __init__(self, widths, bias):
+        super().__init__()
+        width = sum(widths)
+        self._ends = np.cumsum(widths).tolist()
+        with self.name_scope():
+            self.first = nn.Dense(18, in_units=width, flatten=False, use_bias=bias)
+            self.second = nn.Dense(width, in_units=18, flatten=False)
+            self.third = nn.Dense(18, in_units=width, flatten=False, use_bias=bias)
+
+    def hybrid_forward(self, F, a, b, whole):
+        def joined(*pieces):
+            return F.concat(*pieces, dim=2)
+
+        one = F.tanh(self.first(joined(a, b)))
+        other = self.first(whole) + self.third(joined(b, a))  # a sum of products
+        third = F.slice_axis(self.second(one), axis=2, begin=0, end=self._ends[0])
+        return one * other + self.third(joined(third, b)), joined(a, b)
+
+
+@pytest.mark.parametrize('dtype', ['float32', 'float64'])
+@pytest.mark.parametrize('bias', [True, False])
+@pytest.mark.parametrize('widths', [(9, 25), (16, 8), (8, 3)])
+def test_products_of_pieces_side_by_side(types, widths, bias, dtype):
+    """Of some columns of a weight each, unless they are narrow."""
+    net = started(OfPieces(widths, bias))
+    net.cast(dtype)
+    shapes = [(1, 5, widths[0]), (1, 5, widths[1]), (1, 5, sum(widths))]
+    samples = list(zip(*[arrays(shape, 7, seed, dtype) for seed, shape in enumerate(shapes)]))
+    assert_matches_eager(
+        net,
+        samples,
+        unpack=True,
+        hybridized=[False],
+        schedulers=['agenda'],
+        rtol=1e-10 if dtype == 'float64' else 3e-5,
+    )
+    native = [native_program(kind) for kind in types]
+    products = [
+        instruction.numbers[3:]
+        for each in native
+        if each
+        for instruction in each.program.instructions
+        if instruction.op is Opcode.PRODUCT
+    ]
+    assert products and ((sum(widths),) in products) == (min(widths) >= 8)
+
+
+def test_products_of_pieces_of_ragged_values(types):
+    """Each value's pieces, and each value's sum of them."""
+
+    class Scores(gluon.HybridBlock):
+        def __init__(self):
+            super().__init__()
+            with self.name_scope():
+                self.score = nn.Dense(4, in_units=20, flatten=False)
+
+        def hybrid_forward(self, F, query, keys):
+            queries = F.broadcast_like(
+                F.expand_dims(query, axis=1), keys, lhs_axes=(1,), rhs_axes=(1,)
+            )
+            return F.sum(F.tanh(self.score(F.concat(queries, keys, dim=2))), axis=1)
+
+    block = started(Scores())
+    samples = [(*arrays((1, 8), 1), arrays((1, 12), k, seed=k)) for k in (1, 3, 2, 5)]
+
+    def model(query, keys):
+        return block(query, edb.ragged(keys))
+
+    assert_matches_eager(
+        model, samples, unpack=True, blocks=[block], hybridized=[False], schedulers=['agenda']
+    )
+
+
+def test_parameters_that_are_read_by_every_row(types):
+    """They are not copied for each row where nothing but elementwise operators reads them, and
+    else they are; after an update they are as they are then."""
+
+    class Scaled(gluon.HybridBlock):
+        def __init__(self):
+            super().__init__()
+            with self.name_scope():
+                for name in 'scale', 'shift', 'joined':
+                    setattr(self, name, self.params.get(name, shape=(1, 6), init=mx.init.Normal()))
+
+        def hybrid_forward(self, F, x, scale, shift, joined):
+            y = F.broadcast_add(F.broadcast_mul(x, scale), shift)
+            return F.concat(y, F.broadcast_mul(F.ones_like(x), joined), F.tanh(y), dim=1)
+
+    block = started(Scaled())
+    trainer = gluon.Trainer(block.collect_params(), 'sgd', {'learning_rate': 0.5})
+    samples = arrays((1, 6), 33)
+    for _ in range(2):
+        assert_matches_eager(
+            block, samples, blocks=[block], hybridized=[False], schedulers=['agenda']
+        )
+        with autograd.record():
+            with edb.batching():
+                values = [block(x) for x in samples]
+            loss = edb.concat(values).square().sum()
+        loss.backward()
+        trainer.step(1)
+    places = [
+        register.place
+        for kind in types
+        if native_program(kind)
+        for register in native_program(kind).program.registers
+    ]
+    assert Place.PARAMETER in places
 
 
 def test_what_has_no_rule_says_so(types):

@@ -40,6 +40,8 @@ from ...subgraph.trace import INPUT, is_argument
 from ...subgraph.values_first import values_first
 from ..cached.program import with_dtypes
 
+_WIDE = 8  # columns: a product of fewer takes longer than to copy them
+
 
 def lower(node_type: NodeType) -> Tuple[RowProgram, List[str]]:
     """The program of a type, and the options that made a difference to it.
@@ -181,6 +183,7 @@ class Lowering(LoweringContext):
                 self._operator(node)
         for position, head in enumerate(self.heads):
             self._result(position, head)
+        _spare_copies(self.registers, self.instructions)
         _mark_kept(self.registers, self.instructions)
         _mark_gradients(self.registers, self.instructions, self.node_type)
         return RowProgram(
@@ -197,6 +200,8 @@ class Lowering(LoweringContext):
         """Decide where results go before they are computed: to a result, into a concatenation."""
         if not node.op or len(node.shapes) != 1 or op_of(node.op).is_view:
             return
+        if node.op == 'FullyConnected' and self._multiplies_pieces(node):
+            self.folded.add(node.sources[0][0])
         entry = (node.index, 0)
         if entry in self.heads and entry not in self.placed:
             position = self.heads.index(entry)
@@ -211,6 +216,21 @@ class Lowering(LoweringContext):
             products = self._products_to_sum(node)
             self.folded.update(products)
             self._place_term(node, [each for each in node.sources if each[0] not in products])
+
+    def _multiplies_pieces(self, node: Node) -> bool:
+        """Whether what a product multiplies are pieces that would have to be laid side by side, line
+        by line: each is multiplied by its columns of the weight instead."""
+        entry = node.sources[0]
+        concat = self.nodes[entry[0]]
+        rank = len(concat.shapes[0])
+        return (
+            concat.op == 'Concat'
+            and self._only_use(entry) is node
+            and not node.attrs.flag('flatten', True)
+            and concat.attrs.axis('dim', rank, 1) == rank - 1
+            and not self._pieces_lie_side_by_side(concat)
+            and all(self.nodes[i].shapes[output][-1] >= _WIDE for i, output in concat.sources)
+        )
 
     def _gives_ragged(self, position: int) -> bool:
         """Whether a result has a row for each value."""
@@ -310,6 +330,28 @@ class Lowering(LoweringContext):
             Register(value.view.width, ragged, Place.OUTPUT, position, self.times[position])
         )
         self.copy(View(len(self.registers) - 1, 0, value.view.width), value.view)
+
+
+# --- what need not be copied ---------------------------------------------------------------------
+
+
+def _spare_copies(registers: List[Register], instructions: List[Instruction]) -> None:
+    """A parameter is read as it is by what would read the same row again and again."""
+    readers: List[List[Instruction]] = [[] for _ in registers]
+    for instruction in instructions:
+        for view in (instruction.a, instruction.b, instruction.third):
+            if view.register >= 0:
+                readers[view.register].append(instruction)
+    for instruction in instructions:
+        out = instruction.out
+        register = registers[out.register]
+        if (
+            instruction.op is Opcode.PARAMETER_ROW
+            and register.place is Place.SCRATCH
+            and register.width == out.width
+            and all(each.op is Opcode.BINARY for each in readers[out.register])
+        ):
+            register.place, register.position = Place.PARAMETER, instruction.parameter
 
 
 # --- what the backward pass needs ----------------------------------------------------------------

@@ -42,11 +42,11 @@ def layout(program: RowProgram, training: bool) -> Layout:
     count = 0
     for i, register in enumerate(program.registers):
         place, gathered = register.place, -1
-        if training and register.kept and place in (Place.SCRATCH, Place.INPUT):
-            if place is Place.SCRATCH:
-                place = Place.KEPT
-            else:
+        if training and register.kept and place in (Place.SCRATCH, Place.INPUT, Place.PARAMETER):
+            if place is Place.INPUT:
                 gathered = _WANTED
+            else:
+                place = Place.KEPT
             kept[bool(register.ragged)] += register.width
             count += 1
         words[i] = (

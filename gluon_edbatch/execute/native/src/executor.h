@@ -6,6 +6,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -70,15 +71,32 @@ template <typename T> struct Packed {  // a weight
   bool finite;  // zeros times it are zeros
 };
 
+// A weight (out, in) as a product has it, or turned, (in, out); or some columns of one, whose lines
+// lie further apart.
+template <typename T> struct Factor {
+  Factor(const Instruction& product, const T* weight)
+      : weight(weight),
+        turned(product.i2 != 0),
+        in(product.a.width / product.i1),
+        out(product.out.width / product.i1),
+        stride(product.i3 ? product.i3 : turned ? out : in) {}
+  bool operator<(const Factor& other) const {
+    return std::tie(weight, turned, in) < std::tie(other.weight, other.turned, other.in);
+  }
+  const T* weight;
+  bool turned;
+  int64_t in, out, stride;
+};
+
 // What all threads of a run read.
 template <typename T> struct Shared {
   const Run& run;
   Arrays<T> arrays;
-  std::map<std::pair<const T*, bool>, Packed<T>> packed;  // weights, and whether they are turned
+  std::map<Factor<T>, Packed<T>> packed;
   T* kept_gradients = nullptr;
 
-  const Packed<T>& packed_weight(const T* weight, bool turned) const {
-    return packed.at({weight, turned});
+  const Packed<T>& packed_weight(const Instruction& product, const T* weight) const {
+    return packed.at(Factor<T>(product, weight));
   }
 };
 
@@ -133,7 +151,8 @@ template <typename T> class alignas(64) Executor {
     T* panels = block_scratch().template take<T>(packed_size<T>(kDepth, in));
     T* tiles = block_scratch().template take<T>(tiles_size<T>(lines));
     int64_t filled = 0;
-    if (weight) weight += first * in;
+    const int64_t stride = instruction.i3 ? instruction.i3 : in;
+    if (weight) weight += first * stride;
     for (const Batch& batch : run_.batches) {
       if (batch.program != program) continue;
       batch_ = &batch;
@@ -147,11 +166,11 @@ template <typename T> class alignas(64) Executor {
         pack_line(turned ? dy[row] : x[row], in, filled, kDepth, panels);
         pack_tiles_line((turned ? x[row] : dy[row]) + first, lines, filled, tiles);
         if (++filled < kDepth) continue;
-        multiply_transposed(lines, in, filled, tiles, panels, weight);
+        multiply_transposed(lines, in, filled, tiles, panels, weight, stride);
         filled = 0;
       }
     }
-    if (filled) multiply_transposed(lines, in, filled, tiles, panels, weight);
+    if (filled) multiply_transposed(lines, in, filled, tiles, panels, weight, stride);
   }
 
  private:
@@ -200,6 +219,7 @@ template <typename T> class alignas(64) Executor {
           break;
         }
         case kInput: values_[i] = input(r, again); break;
+        case kParameter: values_[i] = parameter(r.value_at); break;
         default: break;
       }
     }
@@ -268,7 +288,11 @@ template <typename T> class alignas(64) Executor {
     T* base = bases[view.reg];
     return Rows<T>{base ? base + view.offset : nullptr, r.width, view.width, count(r)};
   }
-  Rows<T> value(const View& view) const { return rows(view, values_); }
+  Rows<T> value(const View& view) const {
+    Rows<T> found = rows(view, values_);
+    if (view.reg >= 0 && program_->registers[view.reg].value == kParameter) found.stride = 0;
+    return found;
+  }
   Rows<T> gradient(const View& view) const { return rows(view, gradients_); }
 
   // A value that a gradient reads: where it was not kept, no other may take its place.
@@ -358,7 +382,7 @@ template <typename T> class alignas(64) Executor {
     switch (i.op) {
       case kLoad: load(i, out); break;
       case kProduct: {
-        const Packed<T>& weight = shared_->packed_weight(parameter(i.parameter), i.i2 != 0);
+        const Packed<T>& weight = shared_->packed_weight(i, parameter(i.parameter));
         if (i.i0 && i.bias < 0 && weight.finite && is_sum_of_nothing(i.a)) break;
         const Rows<T> y = split(out, i.i1), x = split(a, i.i1);
         multiply<T>(y.count, y.width, x.width, x.data, x.stride, weight.panels, y.data, y.stride,
@@ -392,7 +416,7 @@ template <typename T> class alignas(64) Executor {
       case kStrided: strided(out, a, i.i0, i.i1, i.i2, i.i3, false); break;
       case kTranspose: transpose(out, a, i.i0, i.i1, i.i2, false); break;
       case kParameterRow:
-        for (int64_t row = 0; row < out.count; ++row)
+        for (int64_t row = 0; out.stride && row < out.count; ++row)  // else it is read as it lies
           std::memcpy(out[row], parameter(i.parameter), out.width * sizeof(T));
         break;
       case kSegmentSoftmax: segment_softmax(out, a, parents_, i.i0 != 0); break;
@@ -419,7 +443,7 @@ template <typename T> class alignas(64) Executor {
         if (da && !is_sum_of_nothing(i.a)) {
           const Rows<T> g = split(dy, i.i1), d = split(da, i.i1);
           multiply<T>(g.count, d.width, g.width, g.data, g.stride,
-                      shared_->packed_weight(parameter(i.parameter), i.i2 != 0).panels, d.data,
+                      shared_->packed_weight(i, parameter(i.parameter)).panels, d.data,
                       d.stride, nullptr, true);
         }
         break;

@@ -257,9 +257,10 @@ void pack_tiles_line(const T* line, int64_t columns, int64_t k, T* tiles) {
 }
 
 // From `depth` lines that were packed by pack_tiles_line and, with room for kDepth, by pack_line.
+// Lines of c lie `stride` apart.
 template <typename T>
 void multiply_transposed(int64_t out, int64_t in, int64_t depth, const T* tiles, const T* panels,
-                         T* c) {
+                         T* c, int64_t stride) {
   const int64_t panel_size = kDepth * kPanel<T>;
   for (int64_t begin = 0; begin < in; begin += kPanel<T>, panels += panel_size) {
     const int64_t width = std::min<int64_t>(kPanel<T>, in - begin);
@@ -269,7 +270,7 @@ void multiply_transposed(int64_t out, int64_t in, int64_t depth, const T* tiles,
       for (int64_t row = 0; row < out; row += kTileRows, left += kDepth * kTileRows) {
         if (row + kTileRows <= out) {
           tile<T, Side::kColumns, kTileRows, of>(depth, left, kTileRows, panels, panel_size,
-                                                 c + row * in + begin, in, width, nullptr, true);
+                                                 c + row * stride + begin, stride, width, nullptr, true);
           continue;
         }
         T rest[kTileRows * kPanel<T>];
@@ -277,7 +278,7 @@ void multiply_transposed(int64_t out, int64_t in, int64_t depth, const T* tiles,
                                                kPanel<T>, kPanel<T>, nullptr, false);
         for (int64_t i = row; i < out; ++i)
           for (int64_t j = 0; j < width; ++j)
-            c[i * in + begin + j] += rest[(i - row) * kPanel<T> + j];
+            c[i * stride + begin + j] += rest[(i - row) * kPanel<T> + j];
       }
     };
     if (width <= Vector<T>::lanes) run(std::integral_constant<int, 1>());

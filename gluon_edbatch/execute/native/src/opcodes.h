@@ -40,7 +40,8 @@ enum Place : int64_t {
   kScratch = 1,
   kKept = 2,
   kOutput = 3,
-  kInput = 4
+  kInput = 4,
+  kParameter = 5
 };
 
 enum Spread : int64_t {

@@ -327,34 +327,27 @@ template <typename T> class WholeRun {
     }
   }
 
-  // Once for all batches of the run. A weight is (out, in), or turned, (in, out).
+  // Once for all batches of the run.
   void pack_weights(bool forward) {
     whole_scratch().release();
-    struct Packing {
-      const T* weight;
-      Packed<T>* packed;
-      int64_t in, out;
-      bool turned;
-    };
-    std::vector<Packing> packings;
+    std::vector<std::pair<Factor<T>, Packed<T>*>> packings;
     for (const Program& program : run_.programs)
       for (const Instruction& i : program.instructions) {
         if (i.op != kProduct) continue;
-        const T* weight = at(arrays_.weights, program.parameters[i.parameter]);
-        Packed<T>& packed = shared_.packed[{weight, i.i2 != 0}];  // which does not move
+        const Factor<T> factor(i, at(arrays_.weights, program.parameters[i.parameter]));
+        Packed<T>& packed = shared_.packed[factor];  // which does not move
         if (packed.panels) continue;
-        const int64_t in = i.a.width / i.i1, out = i.out.width / i.i1;
-        packed.panels = whole_scratch().template take<T>(forward ? packed_size<T>(in, out)
-                                                                 : packed_size<T>(out, in));
-        packings.push_back({weight, &packed, in, out, i.i2 != 0});
+        packed.panels = whole_scratch().template take<T>(
+            forward ? packed_size<T>(factor.in, factor.out) : packed_size<T>(factor.out, factor.in));
+        packings.push_back({factor, &packed});
       }
     team_.each(packings.size(), [&](int, int64_t number) {
       const Stopwatch watch(kPacking);
-      const Packing& p = packings[number];
-      const int64_t stride = p.turned ? p.out : p.in;
-      p.packed->finite = all_finite(p.weight, p.in * p.out);
-      if (forward) pack<T>(p.weight, stride, p.in, p.out, !p.turned, p.packed->panels);
-      else pack<T>(p.weight, stride, p.out, p.in, p.turned, p.packed->panels);
+      const auto& [f, packed] = packings[number];
+      const int64_t lines = f.turned ? f.in : f.out, last = f.turned ? f.out : f.in;
+      packed->finite = all_finite(f.weight, (lines - 1) * f.stride + last);
+      if (forward) pack<T>(f.weight, f.stride, f.in, f.out, !f.turned, packed->panels);
+      else pack<T>(f.weight, f.stride, f.out, f.in, f.turned, packed->panels);
     });
   }
 
