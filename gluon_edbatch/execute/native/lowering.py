@@ -218,7 +218,7 @@ class Lowering(LoweringContext):
             self._place_term(node, [each for each in node.sources if each[0] not in products])
 
     def _multiplies_pieces(self, node: Node) -> bool:
-        """Whether what a product multiplies are pieces that would have to be laid side by side, line
+        """Whether what a product multiplies are pieces that would have to be laid side by side line
         by line: each is multiplied by its columns of the weight instead."""
         entry = node.sources[0]
         concat = self.nodes[entry[0]]

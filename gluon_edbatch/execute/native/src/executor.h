@@ -79,7 +79,9 @@ template <typename T> struct Factor {
         turned(product.i2 != 0),
         in(product.a.width / product.i1),
         out(product.out.width / product.i1),
-        stride(product.i3 ? product.i3 : turned ? out : in) {}
+        stride(product.i3 ? product.i3
+               : turned   ? out
+                          : in) {}
   bool operator<(const Factor& other) const {
     return std::tie(weight, turned, in) < std::tie(other.weight, other.turned, other.in);
   }
@@ -443,8 +445,8 @@ template <typename T> class alignas(64) Executor {
         if (da && !is_sum_of_nothing(i.a)) {
           const Rows<T> g = split(dy, i.i1), d = split(da, i.i1);
           multiply<T>(g.count, d.width, g.width, g.data, g.stride,
-                      shared_->packed_weight(i, parameter(i.parameter)).panels, d.data,
-                      d.stride, nullptr, true);
+                      shared_->packed_weight(i, parameter(i.parameter)).panels, d.data, d.stride,
+                      nullptr, true);
         }
         break;
       case kUnary:

@@ -270,7 +270,8 @@ void multiply_transposed(int64_t out, int64_t in, int64_t depth, const T* tiles,
       for (int64_t row = 0; row < out; row += kTileRows, left += kDepth * kTileRows) {
         if (row + kTileRows <= out) {
           tile<T, Side::kColumns, kTileRows, of>(depth, left, kTileRows, panels, panel_size,
-                                                 c + row * stride + begin, stride, width, nullptr, true);
+                                                 c + row * stride + begin, stride, width, nullptr,
+                                                 true);
           continue;
         }
         T rest[kTileRows * kPanel<T>];

@@ -337,8 +337,9 @@ template <typename T> class WholeRun {
         const Factor<T> factor(i, at(arrays_.weights, program.parameters[i.parameter]));
         Packed<T>& packed = shared_.packed[factor];  // which does not move
         if (packed.panels) continue;
-        packed.panels = whole_scratch().template take<T>(
-            forward ? packed_size<T>(factor.in, factor.out) : packed_size<T>(factor.out, factor.in));
+        packed.panels =
+            whole_scratch().template take<T>(forward ? packed_size<T>(factor.in, factor.out)
+                                                     : packed_size<T>(factor.out, factor.in));
         packings.push_back({factor, &packed});
       }
     team_.each(packings.size(), [&](int, int64_t number) {
