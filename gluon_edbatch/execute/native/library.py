@@ -26,6 +26,7 @@ from typing import Optional, Tuple
 
 import mxnet as mx
 
+from ...mx.invoke import has_operator, load_operators
 from .compiler import (
     BUILT,
     FLAGS,
@@ -94,7 +95,7 @@ def _load() -> bool:
     except BuildError as error:
         print(f'gluon_edbatch: running without native operators, slower: {error}', file=sys.stderr)
         return False
-    return all(hasattr(mx.nd.op, name) for name in _OPERATORS)
+    return all(map(has_operator, _OPERATORS))
 
 
 def _load_built() -> Optional[Path]:
@@ -108,7 +109,7 @@ def _load_built() -> Optional[Path]:
 
 def _load_into_mxnet(path: Path) -> Path:
     try:
-        mx.library.load(str(path), verbose=False)
+        load_operators(path)
     except mx.MXNetError as error:
         reason = str(error).strip().splitlines()[-1]
         raise BuildError(
