@@ -285,6 +285,27 @@ def test_products_of_pieces_side_by_side(types, widths, bias, dtype):
     assert products and ((sum(widths),) in products) == (min(widths) >= 8)
 
 
+def test_products_of_a_part_of_a_weight_and_of_all_of_it(types):
+    """Its first lines, and in another product all of them."""
+
+    class Parts(gluon.HybridBlock):
+        def __init__(self):
+            super().__init__()
+            with self.name_scope():
+                self.weight = self.params.get('weight', shape=(70, 6), init=mx.init.Normal())
+
+        def hybrid_forward(self, F, x, weight):
+            part = F.slice_axis(weight, axis=0, begin=0, end=6)
+            first = F.FullyConnected(x, part, no_bias=True, num_hidden=6)
+            return F.FullyConnected(F.tanh(first), weight, no_bias=True, num_hidden=70)
+
+    block = started(Parts())
+    assert_matches_eager(
+        block, arrays((1, 6), 9), blocks=[block], hybridized=[False], schedulers=['agenda']
+    )
+    assert any(map(native_program, types))
+
+
 def test_products_of_pieces_of_ragged_values(types):
     """Each value's pieces, and each value's sum of them."""
 

@@ -82,9 +82,8 @@ template <typename T> struct Factor {
         stride(product.i3 ? product.i3
                : turned   ? out
                           : in) {}
-  bool operator<(const Factor& other) const {
-    return std::tie(weight, turned, in) < std::tie(other.weight, other.turned, other.in);
-  }
+  auto key() const { return std::tie(weight, turned, in, out); }
+  bool operator<(const Factor& other) const { return key() < other.key(); }
   const T* weight;
   bool turned;
   int64_t in, out, stride;
