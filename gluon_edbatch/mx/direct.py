@@ -1,13 +1,20 @@
-"""Functions in C of our own that are given MXNet's arrays, called without its engine."""
+"""Functions in C of our own that are given MXNet's arrays, and some of its functions: they do
+without its operators, or without its engine."""
 
 import ctypes
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, Optional, Sequence
 
 import numpy as np
 from mxnet.base import _LIB, MXNetError, NDArrayHandle, check_call
 
 _LONGEST_MESSAGE = 256
-_FUNCTIONS = _LIB.MXNDArrayGetShape, _LIB.MXNDArrayGetData  # as ``src/now.h`` wants them
+_FUNCTIONS = (  # as ``src/mxnet_in_c.h`` wants them
+    _LIB.MXNDArrayGetShape,
+    _LIB.MXNDArrayGetData,
+    _LIB.MXShallowCopyNDArray,
+    _LIB.MXNDArrayFree,
+    _LIB.MXEnginePushSyncND,
+)
 _IN_C = (ctypes.c_void_p * len(_FUNCTIONS))(
     *[ctypes.cast(function, ctypes.c_void_p) for function in _FUNCTIONS]
 )
@@ -21,9 +28,12 @@ def wait_to_read(handles: Sequence[NDArrayHandle]) -> None:
 
 
 def call(
-    function: Callable[..., int], words: np.ndarray, handles: Sequence[NDArrayHandle], own: Any
+    function: Callable[..., int],
+    words: np.ndarray,
+    handles: Sequence[Optional[NDArrayHandle]],
+    own: Any,
 ) -> int:
-    """Call one of the functions of ``src/now.h``.
+    """Call one of the functions of ``src/now.h`` and ``src/backward.h``.
 
     Parameters
     ----------
@@ -31,7 +41,7 @@ def call(
         As ctypes finds it.
     words : numpy.ndarray
         int64.
-    handles : sequence of NDArrayHandle
+    handles : sequence of (NDArrayHandle or None)
     own : ctypes value
         An argument of its own.
 

@@ -13,6 +13,7 @@ import gluon_edbatch as edb
 from gluon_edbatch.api.scope import recording
 from gluon_edbatch.execute.native import native_run, now
 from gluon_edbatch.mx import guard
+from gluon_edbatch.mx.direct import call
 from gluon_edbatch.mx.invoke import run_for_effect
 from support.models import ndarrays
 
@@ -28,8 +29,13 @@ def given_to_engine(monkeypatch):
         names.append(name)
         run_for_effect(name, *args, **options)
 
+    def noted_call(function, *args):
+        names.append(function.__name__)
+        return call(function, *args)
+
     for module in ('gather', 'native_run'):
         monkeypatch.setattr(f'gluon_edbatch.execute.native.{module}.run_for_effect', noted)
+    monkeypatch.setattr('gluon_edbatch.execute.native.native_run.call', noted_call)
     return names
 
 
@@ -69,7 +75,7 @@ def test_training_is_given_to_the_engine(given_to_engine):
             loss = edb.add_n([net(sample) for sample in samples]).sum()
         loss.backward()
         mx.nd.waitall()
-    assert given_to_engine == ['edb_run_forward', 'edb_run_backward']
+    assert given_to_engine == ['edb_run_forward', 'edb_push_backward']
 
 
 def test_an_update_that_is_under_way_is_waited_for():

@@ -15,14 +15,16 @@ read and write the same at once. Python must then run with ``LD_PRELOAD`` of the
 ``libasan.so`` or ``libtsan.so`` (``tests/unit/test_sanitizers.py``).
 """
 
+import ctypes
 import hashlib
 import os
 import platform
 import sys
 import tempfile
 import threading
+from functools import lru_cache
 from pathlib import Path
-from typing import Optional, Tuple
+from typing import Any, Optional, Tuple
 
 import mxnet as mx
 
@@ -47,7 +49,7 @@ _INSTRUMENTS = (
     *(('-DEDB_STOPWATCH',) if os.environ.get('GLUON_EDBATCH_STOPWATCH') == '1' else ()),
     *SANITIZED.get(os.environ.get('GLUON_EDBATCH_SANITIZE', ''), ()),
 )
-_OPERATORS = ('edb_gather', 'edb_run_forward', 'edb_run_backward')
+_OPERATORS = ('edb_gather', 'edb_run_forward')
 _lock = threading.Lock()
 _available: Optional[bool] = None
 _loaded: Optional[Path] = None
@@ -73,6 +75,12 @@ def available() -> bool:
 def loaded() -> Optional[Path]:
     """The library that was loaded; None if there is none."""
     return _loaded if available() else None
+
+
+@lru_cache(maxsize=None)
+def function(name: str) -> Any:
+    """A function for C of the library that was loaded."""
+    return getattr(ctypes.CDLL(str(loaded())), name)
 
 
 def level() -> Optional[str]:

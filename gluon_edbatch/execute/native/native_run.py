@@ -1,18 +1,20 @@
 """Consecutive batches as one call of a native operator, forward and backward."""
 
+import ctypes
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
-import mxnet as mx
 import numpy as np
 
+from ...mx.direct import call
 from ...mx.host import upload
 from ...mx.invoke import run_for_effect
 from ...mx.pool import Memory
 from ...plan.plan import Group
 from ...subgraph.node_type import NodeType
 from ..executable import executable
-from ..gradients import Gradients
+from ..gradients import NOT_WANTED, Gradients
 from ..weights import Weights
+from .library import function
 from .now import run_now
 from .program import NativeProgram, native_program
 from .table import Table, size_of
@@ -123,19 +125,16 @@ class NativeRun:
 
     def backward(self, gradients: Gradients) -> None:
         """Add to the gradients of what the batches read."""
-        nothing = mx.nd.empty((1,), self._ctx, self._dtype)
         wanted = [gradients.of_arena(arena) for arena in self._slots]
         wanted += [gradients.of_input(place) for place in self._inputs]
-        inputs = [self.table, *self._arenas, self._workspace.array]
-        run_for_effect(
-            'edb_run_backward',
-            [
-                *[array.handle for array in inputs],
-                *[(nothing if to is None else to).handle for to, _ in wanted],
-            ],
-            inputs=str(len(inputs) + len(wanted)),
-            written=str(len(inputs)),
-            modes=''.join([mode for _, mode in wanted]),
+        arrays = [self.table, *self._arenas, self._workspace.array]
+        modes = ''.join([mode for _, mode in wanted])
+        call(
+            function('edb_push_backward'),
+            np.array([self._ctx.device_typeid, self._ctx.device_id, len(self._arenas)]),
+            [array.handle for array in arrays]
+            + [None if to is None or mode == NOT_WANTED else to.handle for to, mode in wanted],
+            ctypes.c_char_p(modes.encode()),
         )
 
     def _table(

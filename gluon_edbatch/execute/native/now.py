@@ -8,15 +8,14 @@ parameters are guarded (see `mx.guard`), so that whoever is about to write to on
 """
 
 import ctypes
-from functools import lru_cache
-from typing import Any, Sequence
+from typing import Sequence
 
 import numpy as np
 from mxnet.ndarray import NDArray
 
 from ...mx.direct import call, wait_to_read
 from ...mx.guard import Watched, no_touches
-from . import library
+from .library import function
 
 __all__ = ['gather_now', 'run_now']
 
@@ -51,7 +50,7 @@ def run_now(words: np.ndarray, weights: Sequence[Watched], arenas: Sequence[NDAr
             return False
         handles += [array.handle for array in arenas]
         own = ctypes.c_double(_MOST_NANOSECONDS)
-        return bool(call(_function('edb_run_now'), words, handles, own))
+        return bool(call(function('edb_run_now'), words, handles, own))
 
 
 def gather_now(words: np.ndarray, sources: Sequence[NDArray], target: NDArray) -> None:
@@ -69,9 +68,4 @@ def gather_now(words: np.ndarray, sources: Sequence[NDArray], target: NDArray) -
     handles = [source.handle for source in sources]
     wait_to_read(handles)  # a user may have written to them
     handles.append(target.handle)
-    call(_function('edb_gather_now'), words, handles, ctypes.c_int64(len(handles)))
-
-
-@lru_cache(maxsize=None)
-def _function(name: str) -> Any:
-    return getattr(ctypes.CDLL(str(library.loaded())), name)
+    call(function('edb_gather_now'), words, handles, ctypes.c_int64(len(handles)))

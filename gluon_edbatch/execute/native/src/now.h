@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "mxnet_in_c.h"
 #include "whole_run.h"
 
 namespace edb {
@@ -25,33 +26,9 @@ inline void gather(const int64_t* words, int64_t count, const std::vector<char*>
   }
 }
 
-struct ArraysInC {  // MXNet's functions, in the order of `_FUNCTIONS` in mx/direct.py
-  int (*shape)(void*, int*, const int**);
-  int (*data)(void*, void**);
-};
-
-inline void check(int failed) {
-  if (failed) throw std::runtime_error("MXNet does not tell what an array is");
-}
-
-inline int64_t size_of(const ArraysInC& mxnet, void* handle) {
-  int axes = 0;
-  const int* shape = nullptr;
-  check(mxnet.shape(handle, &axes, &shape));
-  int64_t size = 1;
-  for (int axis = 0; axis < axes; ++axis) size *= shape[axis];
-  return size;
-}
-
-template <typename T> T* data_of(const ArraysInC& mxnet, void* handle) {
-  void* data = nullptr;
-  check(mxnet.data(handle, &data));
-  return static_cast<T*>(data);
-}
-
 // Handles are of the weights, and then of the arenas. Gives whether it takes no longer than that.
 template <typename T>
-bool run_now(const ArraysInC& mxnet, const Run& run, void* const* handles, double nanoseconds) {
+bool run_now(const MXNetInC& mxnet, const Run& run, void* const* handles, double nanoseconds) {
   if (WholeRun<T>::nanoseconds(run) > nanoseconds) return false;
   thread_local Scratch scratch;
   scratch.release();
@@ -73,7 +50,7 @@ bool run_now(const ArraysInC& mxnet, const Run& run, void* const* handles, doubl
 }  // namespace edb
 
 // Gives 0, or -1 and what is wrong in `message`.
-extern "C" int edb_gather_now(const edb::ArraysInC* mxnet, const int64_t* words, int64_t count,
+extern "C" int edb_gather_now(const edb::MXNetInC* mxnet, const int64_t* words, int64_t count,
                               void* const* handles, int64_t arrays, char* message, int64_t room) {
   try {
     std::vector<char*> data;
@@ -87,7 +64,7 @@ extern "C" int edb_gather_now(const edb::ArraysInC* mxnet, const int64_t* words,
 }
 
 // Gives 1 if it was run; 0 if that would take longer; -1, and what is wrong in `message`.
-extern "C" int edb_run_now(const edb::ArraysInC* mxnet, const int64_t* words, int64_t count,
+extern "C" int edb_run_now(const edb::MXNetInC* mxnet, const int64_t* words, int64_t count,
                            void* const* handles, double nanoseconds, char* message, int64_t room) {
   const edb::Stopwatch all(edb::kAllOfARun);
   try {

@@ -1,4 +1,4 @@
-// The operators that MXNet sees: a run of batches forward, and its gradients.
+// The operators that MXNet sees: a run of batches forward, and a gather.
 #include <cstring>
 #include <stdexcept>
 #include <string>
@@ -7,6 +7,7 @@
 
 #include "mxnet/lib_api.h"
 
+#include "backward.h"
 #include "now.h"
 #include "whole_run.h"
 
@@ -63,22 +64,6 @@ std::vector<T*> take_weights(const edb::Run& run, Tensors* tensors, size_t* next
   return take<T>(tensors, next, run.weights.size());
 }
 
-// Each has a letter: w, it is to be written, and has to be zero to begin with; a, to be added to;
-// -, it is not wanted.
-template <typename T>
-std::vector<T*> take_gradients(const std::string& modes, size_t first, Tensors* tensors,
-                               size_t* next, int64_t count, edb::Zeros<T>* zeros) {
-  std::vector<T*> gradients(count, nullptr);
-  for (int64_t i = 0; i < count; ++i) {
-    MXTensor& tensor = tensors->at((*next)++);
-    const char mode = modes.at(first + i);
-    if (mode == '-') continue;
-    gradients[i] = tensor.data<T>();
-    if (mode == 'w') zeros->add(gradients[i], tensor.size());
-  }
-  return gradients;
-}
-
 template <typename T> T* take_workspace(const edb::Run& run, Tensors* tensors, size_t* next) {
   MXTensor& tensor = tensors->at((*next)++);
   if (tensor.size() < run.workspace) throw std::runtime_error("the workspace is too small");
@@ -88,7 +73,7 @@ template <typename T> T* take_workspace(const edb::Run& run, Tensors* tensors, s
 // Forward: table, weights, arenas, workspace, and laps if these are asked for (the last three are
 // written).
 template <typename T>
-void run_forward(const edb::Run& run, const Attributes&, Tensors* tensors, edb::Team* team) {
+void run_forward(const edb::Run& run, Tensors* tensors, edb::Team* team) {
   size_t next = 1;
   edb::Arrays<T> arrays;
   arrays.indices = run.indices;
@@ -99,36 +84,13 @@ void run_forward(const edb::Run& run, const Attributes&, Tensors* tensors, edb::
   edb::WholeRun<T>(run, std::move(arrays), team).forward();
 }
 
-// Backward: table, arenas, workspace, gradients of the arenas and of the weights (both are
-// written; `modes` says how). The weights themselves are in the workspace: an update of them may be
-// queued already, and wait for this very backward pass.
-template <typename T>
-void run_backward(const edb::Run& run, const Attributes& attributes, Tensors* tensors,
-                  edb::Team* team) {
-  size_t next = 1;
-  edb::Arrays<T> arrays;
-  arrays.indices = run.indices;
-  arrays.arenas = take<T>(tensors, &next, run.arenas);
-  arrays.workspace = take_workspace<T>(run, tensors, &next);
-  const std::string& modes = attributes.at("modes");
-  edb::Zeros<T> zeros;
-  arrays.gradients = take_gradients<T>(modes, 0, tensors, &next, run.arenas, &zeros);
-  arrays.weight_gradients =
-      take_gradients<T>(modes, run.arenas, tensors, &next, run.weights.size(), &zeros);
-  zeros.write(team);
-  edb::WholeRun<T>(run, std::move(arrays), team).backward();
-}
-
-using Runner = void (*)(const edb::Run&, const Attributes&, Tensors*, edb::Team*);
-
-template <Runner Single, Runner Double>
-MXReturnValue compute(const Attributes& attributes, Tensors* inputs, Tensors*, const OpResource&) {
+MXReturnValue forward(const Attributes&, Tensors* inputs, Tensors*, const OpResource&) {
   const edb::Stopwatch all(edb::kAllOfARun);
   try {
     MXTensor& table = inputs->at(0);
     const edb::Run run = edb::read_run(table.data<int64_t>(), table.size());
     edb::Team team(run.threads);
-    (run.element_size == 4 ? Single : Double)(run, attributes, inputs, &team);
+    (run.element_size == 4 ? run_forward<float> : run_forward<double>)(run, inputs, &team);
     return MX_SUCCESS;
   } catch (const std::exception& error) {
     MX_ERROR_MSG << "gluon_edbatch's native operators: " << error.what();
@@ -155,14 +117,7 @@ REGISTER_OP(edb_gather)
     .setMutateInputs(mutated);
 
 REGISTER_OP(edb_run_forward)
-    .setForward(compute<run_forward<float>, run_forward<double>>, "cpu")
-    .setParseAttrs(parse)
-    .setInferType(infer_type)
-    .setInferShape(infer_shape)
-    .setMutateInputs(mutated);
-
-REGISTER_OP(edb_run_backward)
-    .setForward(compute<run_backward<float>, run_backward<double>>, "cpu")
+    .setForward(forward, "cpu")
     .setParseAttrs(parse)
     .setInferType(infer_type)
     .setInferShape(infer_shape)
