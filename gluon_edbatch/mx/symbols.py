@@ -47,6 +47,14 @@ def symbol_function(op: str) -> Callable[..., mx.sym.Symbol]:
     return without_none
 
 
+def without_casts_of_amp(symbol: mx.sym.Symbol) -> mx.sym.Symbol:
+    """The same symbol unless MXNet's AMP has put casts in it, which its JSON leaves out: batches
+    compute in the dtypes of parameters."""
+    if '"amp_' not in symbol.tojson(remove_amp_cast=False):
+        return symbol
+    return mx.sym.load_json(symbol.tojson())
+
+
 def is_of_numpy_mode(op: str) -> bool:
     """Whether it is called there only."""
     return op.startswith(NUMPY) and _in_mx_sym(op) is None

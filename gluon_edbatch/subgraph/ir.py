@@ -12,7 +12,7 @@ from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Seq
 import mxnet as mx
 
 from ..mx.arrays import dtype_number
-from ..mx.symbols import infer_shape, infer_type
+from ..mx.symbols import infer_shape, infer_type, without_casts_of_amp
 from ..ops.attrs import Attrs, Shape
 
 _VARIABLE = 'null'  # what MXNet calls the operator of a variable
@@ -88,7 +88,7 @@ class Subgraph:
 
     def __init__(self, symbol: mx.sym.Symbol, from_json: bool = False):
         if not from_json:
-            symbol = _without_casts_of_amp(symbol)
+            symbol = without_casts_of_amp(symbol)
         graph = json.loads(symbol.tojson())
         names = Counter(node['name'] for node in graph['nodes'])
         if max(names.values(), default=1) > 1:  # MXNet allows it, and would not tell them apart
@@ -255,14 +255,6 @@ class Subgraph:
             if node is None or node.is_variable or node.name != name:
                 bounds.append(position)
         return bounds + [len(names)]
-
-
-def _without_casts_of_amp(symbol: mx.sym.Symbol) -> mx.sym.Symbol:
-    """The same symbol unless MXNet's AMP has put casts in it, which its JSON leaves out: batches
-    compute in the dtypes of parameters."""
-    if '"amp_' not in symbol.tojson(remove_amp_cast=False):
-        return symbol
-    return mx.sym.load_json(symbol.tojson())
 
 
 def _ancestors(nodes: Sequence[Node], heads: Iterable[Entry]) -> Set[int]:

@@ -7,6 +7,7 @@ import mxnet as mx
 from mxnet.ndarray import CachedOp
 
 from ... import debug
+from ...mx.symbols import without_casts_of_amp
 from ...subgraph.empty import specialise
 from ...subgraph.ir import Shape, Subgraph
 from ...subgraph.node_type import Kind, NodeType
@@ -183,7 +184,8 @@ def cached_op(
     symbol: mx.sym.Symbol, in_place: Optional[Tuple[Sequence[int], Sequence[int]]] = None
 ) -> InTurns:
     """The graph as one operator. MXNet insists on gradients of everything in it, and some operators
-    have none, not even zero.
+    have none, not even zero. Casts that AMP has put around a gather are left out: theirs are not
+    added to what is there, on some processors.
 
     Parameters
     ----------
@@ -198,12 +200,12 @@ def cached_op(
         flags = [('static_alloc', True), ('static_shape', True)]
         flags += [('data_indices', list(data)), ('param_indices', list(same))]
     try:
-        return InTurns(CachedOp(symbol, flags))
+        return InTurns(CachedOp(without_casts_of_amp(symbol), flags))
     except mx.MXNetError as error:
         if 'non-differentiable' not in str(error):
             raise
         blocked = mx.sym.Group([mx.sym.BlockGrad(output) for output in symbol])
-        return InTurns(CachedOp(blocked, flags))
+        return InTurns(CachedOp(without_casts_of_amp(blocked), flags))
 
 
 def with_dtypes(graph: Subgraph, node_type: NodeType) -> Subgraph:
