@@ -99,6 +99,6 @@ def test_it_finds_faults_and_makes_programs_small(name, monkeypatch, tmp_path):
     assert judged(program, tmp_path, 1)[0] == SAME
     monkeypatch.setitem(table, key, wrong)
     assert judged(program, tmp_path, 1)[0] == DIFFERS
-    small = ast.parse(shrunk(program, 1, seconds=15).source)
+    small = ast.parse(shrunk(program, 1, tries=200).source)
     (net,) = [each for each in small.body if getattr(each, 'name', '') == 'Net']
     assert len(list(ast.walk(net))) < 40
