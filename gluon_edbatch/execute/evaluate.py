@@ -201,11 +201,7 @@ class Evaluator:
         if not machine.is_over:
             under_way(_last_row(plan, arenas) if eager or machine.fence is None else machine.fence)
         number = len(recording.ran)
-        public = {
-            arena.key: rows
-            for arena, rows in zip(plan.arenas, arenas)
-            if not (arena.private or arena.shared)
-        }
+        public = {arena.key: rows for arena, rows in zip(plan.arenas, arenas) if arena.public}
         recording.results[number] = _publish(number, public, recording)
         recording.ran.append(calls.ids)
         locations.evaluation[plan.values] = number

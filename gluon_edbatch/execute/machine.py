@@ -8,6 +8,7 @@ from mxnet import autograd
 from mxnet.ndarray import NDArray
 
 from ..mx.arrays import detached
+from ..mx.direct import wait_to_read
 from ..mx.host import allocated, upload, write_new
 from ..mx.pool import Memory
 from ..mx.segment_matrix import segment_matrix
@@ -47,7 +48,8 @@ class Machine:
     clock : Clock or None
         If somebody asks how long batches take.
     is_quiet : bool
-        Whether the arenas are new, and the engine has nothing to do with them so far.
+        Whether the arenas are new, or computed before, and the engine has nothing to do with them
+        so far.
     is_over : bool
         Whether all has run that is to run.
     """
@@ -57,6 +59,7 @@ class Machine:
         self.plan = plan
         self.clock = clock
         self.taped = any(group.node_type.mode.recording for group in plan.groups)
+        self.is_quiet = not self.taped
         self.memories: List[Optional[Memory]] = []  # of the arenas; None if not pooled
         self.arenas: List[Any] = [self._arena_for(arena) for arena in plan.arenas]
         self._gradient_memories = [
@@ -72,9 +75,6 @@ class Machine:
         self.given: List[Tuple[NDArray, int, int, int]] = []  # array, arena, begin, end
         self.looked_up = False  # whether rows of tables are on the user's tape (see lookup)
         self.unread: List[NDArray] = []  # gradients of private rows that no batch needed
-        self.is_quiet = not self.taped and not any(
-            [memory.pooled for memory in self.memories if memory is not None]
-        )
         self.is_over = False
         self._aliases: Dict[Tuple[int, int], NDArray] = {}
         self._indices: Dict[mx.Context, NDArray] = {}
@@ -86,11 +86,26 @@ class Machine:
         if arena.key.eager:
             self.memories.append(None)
             return None
+        if arena.earlier is not None:
+            self.memories.append(None)
+            return self._earlier(self.recording.results[arena.earlier][arena.key])
         shape = (max(arena.rows, 1),) + arena.key[0]
         from_host = arena.scalars is not None or arena.arrays
         memory = None if from_host else Memory(shape, *arena.key[1:3])
         self.memories.append(memory)
-        return allocated(shape, *arena.key[1:3]) if memory is None else memory.array
+        if memory is None:
+            return allocated(shape, *arena.key[1:3])
+        self.is_quiet = self.is_quiet and not memory.pooled
+        return memory.array
+
+    def _earlier(self, source: Any) -> NDArray:
+        """An arena of an earlier evaluation, to be read where it lies. While the scope records,
+        somebody waits for what is about to be computed of it, and Python cannot run ahead."""
+        if not source.is_over and not self.recording.closed:
+            wait_to_read([source.raw.handle])
+            source.is_over = True
+        self.is_quiet = self.is_quiet and source.is_over
+        return source.raw
 
     def _fill(self) -> None:
         """Write what was given: host arrays first, while nothing waits to write the arenas."""

@@ -13,7 +13,7 @@ cdef class Indices:
 cdef class _Planner:
     cdef object _recording, _types, _several, _node_type
     cdef public list arenas
-    cdef dict _index, _placed
+    cdef dict _index, _placed, _in_place
     cdef frozenset _of_several_rows
     cdef public Indices indices
     cdef public Py_ssize_t gathered, sliced
@@ -28,13 +28,19 @@ cdef class _Planner:
     cdef Py_ssize_t _results, _numbers_at
     cdef Py_ssize_t _size, _fixed, _bounds, _call, _word, _flag, _parents, _last  # of a group
     cdef Py_ssize_t _start, _count, _top, _span, _most  # of an argument, a value; of a batch
-    cdef bint _masked
+    cdef bint _masked, _lies_there
     @cython.locals(place=Py_ssize_t, value='long long', number='long long', first='long long',
                    last='long long', earlier=bint, arrays=set)
     cpdef place_given(self)
     cdef _arena(self, key)
+    @cython.locals(sources=list, node=Py_ssize_t, kind=Py_ssize_t)
+    cdef _read_in_place(self)
+    @cython.locals(begin=Py_ssize_t, place=Py_ssize_t, value='long long', known=Py_ssize_t,
+                   number=Py_ssize_t, same=bint)
+    cdef _note_sources(self, Py_ssize_t node, list sources)
+    cdef _lying(self, number, key, dict placed)
     @cython.locals(arguments=list, fixed=list, wanted=dict, node=Py_ssize_t, kind=Py_ssize_t,
-                   place=Py_ssize_t, at=Py_ssize_t, value='long long')
+                   place=Py_ssize_t, at=Py_ssize_t, value='long long', copied=list)
     cdef _place_imports(self)
     @cython.locals(nodes='const int[::1]', cuts='const long long[::1]', batch=Py_ssize_t,
                    kind=Py_ssize_t, done=list)

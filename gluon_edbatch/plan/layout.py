@@ -11,12 +11,14 @@ import numpy as np
 
 from ..graph.collect import Calls, FormTable
 from ..record.inputs import SCALAR_DTYPE
+from ..record.stores import Arena
 from ..schedule.protocol import Schedule
 from ..subgraph.node_type import Kind, NodeType
 from ..subgraph.spec import ArenaKey, spec_of
 from .plan import ArenaPlan, Group, Import, Plan, Reads, Traits, Writes
 
 _RAGGED, _PACKED, _ROWS = Kind.RAGGED, Kind.PACKED, Kind.ROWS
+_NONE, _SEVERAL = -1, -2  # in the place of an evaluation
 
 
 def make_plan(
@@ -96,6 +98,9 @@ class _Planner:
         self._recording, self._types = recording, types
         self.arenas: List[ArenaPlan] = []
         self._index: Dict[ArenaKey, int] = {}  # of arenas
+        # type, argument: the arena of an earlier evaluation where its values lie
+        self._in_place: Dict[Tuple[int, int], int] = {}
+        self._lies_there = False
         self._of_several_rows = table.of_several_rows
         self._placed: Dict[int, Tuple[int, int]] = {}  # arrays and earlier results: row, rows
         self._numbers_at = 0  # row of number 0, were it there
@@ -140,6 +145,7 @@ class _Planner:
         for value in sorted(arrays, reverse=True):
             self._place_array(value)
         if earlier:
+            self._read_in_place()
             self._place_imports()
 
     def _arena(self, key: ArenaKey) -> ArenaPlan:
@@ -163,12 +169,58 @@ class _Planner:
         arena.arrays.append((begin, index))
         self._placed[value] = begin, spec.rows
 
+    def _read_in_place(self) -> None:
+        """An argument whose values are all in one arena of an earlier evaluation is read there; but
+        where autograd records, rows of that are inputs of this evaluation, which are copied."""
+        if any([node_type.mode.recording for node_type in self._types]):
+            return
+        sources = [
+            [_NONE] * (len(node_type.arguments) - node_type.of_many) for node_type in self._types
+        ]
+        for node in range(len(self._forms)):
+            self._note_sources(node, sources[self._kinds[node]])
+        placed: Dict[tuple, int] = {}
+        for kind, node_type in enumerate(self._types):
+            for position, place in enumerate(_places(node_type)):
+                argument = node_type.arguments[position]
+                if argument.kind is _ROWS and sources[kind][place] >= 0:
+                    arena = self._lying(sources[kind][place], argument.arena, placed)
+                    if arena >= 0:
+                        self._in_place[kind, position] = arena
+
+    def _note_sources(self, node, sources):
+        """Of each argument that is one value a call, note the evaluation that computed it, as long
+        as it is the same for all calls."""
+        begin = self._offsets[node]
+        for place in range(len(sources)):
+            value, known = self._args[begin + place], sources[place]
+            number = self._evaluation[value] if value >= 0 else _NONE
+            same = number >= 0 and (known == number or known == _NONE)
+            sources[place] = number if same else _SEVERAL
+
+    def _lying(self, number: int, key: ArenaKey, placed: Dict[tuple, int]) -> int:
+        """The arena of an earlier evaluation as one of this; -1 if it is none of rows in memory."""
+        found = self._recording.results[number][key]
+        if not isinstance(found, Arena):
+            return -1
+        index = placed.get((number, key))
+        if index is None:
+            index = placed[number, key] = len(self.arenas)
+            arena = ArenaPlan(key, earlier=number)
+            arena.allocate(len(found.raw))
+            self.arenas.append(arena)
+        return index
+
     def _place_imports(self) -> None:
-        """Values of earlier evaluations are copied, one gather for each evaluation and arena."""
+        """Other values of earlier evaluations are copied, one gather for each evaluation and
+        arena."""
         arguments, fixed = [], []
-        for node_type in self._types:
-            arenas = [self._index[argument.arena] for argument in node_type.arguments]
-            arguments.append(list(zip(arenas, _places(node_type))))
+        for kind, node_type in enumerate(self._types):
+            copied = []
+            for position, place in enumerate(_places(node_type)):
+                if (kind, position) not in self._in_place:
+                    copied.append((self._index[node_type.arguments[position].arena], place))
+            arguments.append(copied)
             fixed.append(len(node_type.arguments) - node_type.of_many)
         wanted: Dict[int, int] = {}  # value -> its arena
         for node in range(len(self._forms)):
@@ -277,7 +329,8 @@ class _Planner:
         reads, known = [], []
         for position, place in enumerate(_places(node_type)):
             argument = node_type.arguments[position]
-            arena = self._index[argument.arena]
+            arena = self._in_place.get((kind, position), self._index[argument.arena])
+            self._lies_there = (kind, position) in self._in_place
             if argument.kind is _PACKED or (argument.kind is _RAGGED and not pads):
                 reads.append(self._segments(arena, place, argument.kind is _PACKED))
             elif argument.kind is _RAGGED:
@@ -383,7 +436,7 @@ class _Planner:
 
     def _look_up(self, value):
         """The first row of a value, and how many it has."""
-        if value >= 0 and self._evaluation[value] < 0:
+        if value >= 0 and (self._lies_there or self._evaluation[value] < 0):
             self._top, self._span = self._row[value], self._rows[value]
         elif value < 0 and value & 1:
             self._top, self._span = self._numbers_at + ((-1 - value) >> 1), 1

@@ -254,12 +254,21 @@ class ArenaPlan:
         Whether no value lives there, and each row is read once.
     shared : bool
         Whether no value lives there, and rows are read any number of times.
+    earlier : int or None
+        The evaluation that computed it, if it is read where it lies; nothing is written there.
     """
 
-    def __init__(self, key: ArenaKey, private: bool = False, shared: bool = False):
+    def __init__(
+        self,
+        key: ArenaKey,
+        private: bool = False,
+        shared: bool = False,
+        earlier: Optional[int] = None,
+    ):
         self.key = key
         self.private = private
         self.shared = shared
+        self.earlier = earlier
         self.rows = 0
         self.zero: Optional[int] = None
         self.scalars: Optional[Tuple[int, int, int]] = None
@@ -275,7 +284,13 @@ class ArenaPlan:
         ]
         given += ['numbers'] * (self.scalars is not None) + ['private'] * self.private
         given += ['shared'] * self.shared
+        given += [] if self.earlier is None else [f'of evaluation {self.earlier}']
         return ', '.join([f'{self.rows} rows of {dtype.__name__}{row_shape} on {ctx}', *given])
+
+    @property
+    def public(self) -> bool:
+        """Whether values of this evaluation live there."""
+        return not (self.private or self.shared) and self.earlier is None
 
     def allocate(self, rows: int) -> int:
         """Give out the next rows."""

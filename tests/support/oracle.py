@@ -43,20 +43,24 @@ class _ByHand:
             begin, first, last = arena.scalars or (0, 0, 0)
             for number in range(first, last):
                 self.write(rows, begin + number - first, -1 - 2 * number)
+            if arena.earlier is not None:
+                for value in set(self.earlier_values(arena.key, arena.earlier, False)):
+                    self.write(rows, int(self.locations.row[value]), value)
             for imported in arena.imports:
-                for value in set(self.earlier_values(arena.key, imported)):
+                found = self.earlier_values(arena.key, imported.evaluation, imported.taped)
+                for value in set(found):
                     place = imported.rows.tolist().index(self.locations.row[value])
                     self.write(rows, imported.begin + place, value)
 
-    def earlier_values(self, key, imported):
+    def earlier_values(self, key, evaluation, taped):
         """Those that calls read of one earlier evaluation."""
         for node, node_type in enumerate(self.node_types):
             for argument, values in zip(node_type.arguments, self.arguments(node)):
                 for value in values if argument.arena is key else ():
                     if (
                         value >= 0
-                        and self.locations.evaluation[value] == imported.evaluation
-                        and self.locations.taped[value] == imported.taped
+                        and self.locations.evaluation[value] == evaluation
+                        and self.locations.taped[value] == taped
                     ):
                         yield value
 
@@ -73,6 +77,7 @@ class _ByHand:
             self.read(batch)
             for output, write in enumerate(batch.writes):
                 at = write.begin
+                assert self.plan.arenas[write.arena].earlier is None
                 for node in nodes:
                     value = int(self.calls.outputs[node]) + output
                     assert self.locations.row[value] == at

@@ -45,7 +45,7 @@ def test_plans_of_random_programs_move_what_calls_name(native):
 
     found = set()
     check()
-    assert found >= {'slice', 'gather', 'ragged', 'imports', 'several rows'}
+    assert found >= {'slice', 'gather', 'ragged', 'imports', 'in place', 'several rows'}
 
 
 def kinds_of(plan):
@@ -56,6 +56,7 @@ def kinds_of(plan):
             yield from ['ragged'] * (read.length is not None or read.parents is not None)
         yield from ['several rows'] * (batch.rows > len(batch.nodes))
     yield from ['imports' for arena in plan.arenas if arena.imports]
+    yield from ['in place' for arena in plan.arenas if arena.earlier is not None]
 
 
 @settings(max_examples=40)

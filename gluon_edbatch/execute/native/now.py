@@ -33,7 +33,7 @@ def run_now(words: np.ndarray, weights: Sequence[Watched], arenas: Sequence[NDAr
     weights : sequence of Watched
         Dense parameters on the CPU.
     arenas : sequence of NDArray
-        On the CPU, with no operator under way that writes or reads them.
+        On the CPU: new ones, and such as are read only.
 
     Returns
     -------
@@ -44,11 +44,11 @@ def run_now(words: np.ndarray, weights: Sequence[Watched], arenas: Sequence[NDAr
     if len(words) > _MOST_WORDS:
         return False
     handles = [each.handle() for each in weights]
+    handles += [array.handle for array in arenas]
     wait_to_read(handles)  # not under the lock: what writes a parameter may need that
     with no_touches():
         if any([each.touched for each in weights]):
             return False
-        handles += [array.handle for array in arenas]
         own = ctypes.c_double(_MOST_NANOSECONDS)
         return bool(call(function('edb_run_now'), words, handles, own))
 
