@@ -8,7 +8,17 @@ wait, too; one evaluation serves all.
 from contextlib import ExitStack, nullcontext
 from inspect import isasyncgen, iscoroutine, isgenerator
 from types import coroutine
-from typing import Any, Callable, ContextManager, Dict, Generator, Iterable, List, Sequence
+from typing import (
+    Any,
+    Callable,
+    ContextManager,
+    Dict,
+    Generator,
+    Iterable,
+    List,
+    NamedTuple,
+    Sequence,
+)
 
 import numpy as np
 from mxnet.ndarray import NDArray
@@ -18,7 +28,7 @@ from ..mx.parameters import context_of
 from ..record.hooks import current_recording, entered, local
 from ..record.lazy import VALUES
 from ..record.sites import Site, current_site, site_of
-from ..record.stores import Arena
+from ..record.stores import Arena, Store
 from ..subgraph.structure import flatten, unflatten
 from .functional import compute
 from .mixin import eagerly
@@ -214,36 +224,60 @@ def contents_of(values: List[Any]) -> List[Any]:
     recording = current_recording()
     if recording is not None and any(wanted is None for wanted in values):
         recording.flush()
+    if all([wanted.__class__ in VALUES for wanted in values]):  # one each, most often
+        return _arrays_of(values)
     leaves: List[Any] = []
     template = flatten(values, object, leaves)
+    return unflatten(template, iter(_arrays_of(leaves)))
+
+
+class _Wanted(NamedTuple):
+    """Values of one kind in one arena: where they are among those that are wanted, and their first
+    rows."""
+
+    store: Store
+    positions: List[int]
+    begins: np.ndarray
+
+
+def _arrays_of(leaves: Sequence[Any]) -> List[Any]:
+    """The same with NumPy arrays in the place of NDArrays."""
     compute(leaves)
-    computed: Dict[Arena, List[int]] = {}
+    found = list(leaves)
+    by_store: Dict[Store, List[int]] = {}
     for position, leaf in enumerate(leaves):
-        store = leaf._store if leaf.__class__ in VALUES and leaf._id >= 0 else None
-        arena = store and store.arenas[int(store.locations.evaluation[leaf._id])]
-        if isinstance(arena, Arena):
-            computed.setdefault(arena, []).append(position)
+        if leaf.__class__ in VALUES and leaf._id >= 0:
+            by_store.setdefault(leaf._store, []).append(position)
         elif isinstance(leaf, NDArray):
-            leaves[position] = leaf.asnumpy()
-    for arena, positions in computed.items():
-        arrays = _copied(arena, [leaves[position] for position in positions])
-        for position, array in zip(positions, arrays):
-            leaves[position] = array
-    return unflatten(template, iter(leaves))
+            found[position] = leaf.asnumpy()
+    pieces: Dict[Arena, List[_Wanted]] = {}
+    for store, positions in by_store.items():
+        values = np.array([leaves[position]._id for position in positions])
+        evaluations, begins = store.locations.evaluation[values], store.locations.row[values]
+        for number in set(evaluations.tolist()):
+            some = np.flatnonzero(evaluations == number)
+            own, arena = [positions[place] for place in some.tolist()], store.arenas[number]
+            if isinstance(arena, Arena):
+                pieces.setdefault(arena, []).append(_Wanted(store, own, begins[some]))
+            else:
+                for position in own:
+                    found[position] = leaves[position].asnumpy()
+    for arena, wanted in pieces.items():
+        _fetch(arena, wanted, found)
+    return found
 
 
-def _copied(arena: Arena, values: Sequence[Any]) -> List[np.ndarray]:
-    """Values of one arena. What lies between their rows is copied along, which costs less than an
-    operator that picks rows, and is no more than the evaluation has computed."""
-    begins = [int(value._store.locations.row[value._id]) for value in values]
-    ends = [begin + value._store.spec.rows for begin, value in zip(begins, values)]
-    first = min(begins)
-    block = arena.raw._slice(first, max(ends)).asnumpy()
-    # One by one, as a user may write into what is theirs: scores[0, illegal] = -inf.
-    return [
-        block[begin - first : end - first].reshape(value._store.shape).copy()
-        for begin, end, value in zip(begins, ends, values)
-    ]
+def _fetch(arena: Arena, pieces: Sequence[_Wanted], found: List[Any]) -> None:
+    """Values of one arena, by one copy of its rows. What lies between theirs is copied along, which
+    costs less than an operator that picks rows, and is no more than the evaluation has computed."""
+    first = min([int(piece.begins.min()) for piece in pieces])
+    end = max([int(piece.begins.max()) + piece.store.spec.rows for piece in pieces])
+    block = arena.raw._slice(first, end).asnumpy()
+    for store, positions, begins in pieces:
+        # Rows of their own, as a user may write into what is theirs: scores[0, illegal] = -inf.
+        own = block[(begins - first)[:, None] + np.arange(store.spec.rows)]
+        for position, array in zip(positions, own.reshape((len(positions), *store.shape))):
+            found[position] = array
 
 
 def _eager_calls(fn: Callable[[Any], Any]) -> ContextManager[None]:

@@ -67,14 +67,14 @@ def compute(leaves: Sequence[NDArray]) -> None:
     """Run what the lazy ones among `leaves` need, one evaluation for each scope concerned."""
     by_recording: Dict[Recording, List[int]] = {}
     for leaf in leaves:
-        if isinstance(leaf, LazyArray) and leaf._store.recording is not None:
-            values = leaf._ids if isinstance(leaf, RaggedArray) else [leaf._id]
-            by_recording.setdefault(leaf._store.recording, []).extend(values)
+        if not isinstance(leaf, LazyArray):
+            continue
+        recording = leaf._store.recording
+        if recording is not None:
+            values = leaf._ids if isinstance(leaf, RaggedArray) else (leaf._id,)
+            by_recording.setdefault(recording, []).extend(values)
     for recording, values in by_recording.items():
-        wanted = np.array(
-            [value for value in values if value >= 0 and not recording.locations.known(value)],
-            np.int64,
-        )
+        wanted = recording.locations.unknown(np.array(values, np.int64))
         if len(wanted):
             recording.flush(wanted)
 

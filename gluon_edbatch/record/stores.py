@@ -159,6 +159,14 @@ class Locations:
         """Whether the value was computed."""
         return value < len(self.evaluation) and self.evaluation[value] >= 0
 
+    def unknown(self, values: np.ndarray) -> np.ndarray:
+        """Those of some values that were not computed; what the user gave, below 0, is not."""
+        size = len(self.evaluation)
+        known = values < 0
+        inside = ~known & (values < size)
+        known[inside] = self.evaluation[values[inside]] >= 0
+        return values[~known]
+
 
 class Store:
     """The values with one spec in one recording.
