@@ -1,7 +1,7 @@
 """Rows that hold the same: what was computed of the same, as of a word that occurs again.
 
-Numbers that the user gave are compared; of all else only what it is made of, by calls with one
-argument, which give one row for one: words that are looked up.
+Numbers that the user gave are compared; of all else only what it is made of, by calls that give one
+row for one of each argument: words that are looked up, and maybe their tags.
 """
 
 from typing import Callable, Dict, NamedTuple, Optional, Sequence
@@ -74,8 +74,8 @@ class Repeats:
                 numbers = self._numbers(first, last)
                 self._note(index, np.arange(begin, begin + len(numbers)), _keys(numbers))
         for group, traits in zip(self._plan.groups, self._traits):
-            if traits.shares and _is_of_one(group):
-                made_of = self._firsts(group.reads[0])
+            if traits.shares and _is_of_rows(group):
+                made_of = _together([self._firsts(read) for read in group.reads])
                 for write in group.writes:
                     self._note(write.arena, _rows_written(write), made_of)
 
@@ -99,12 +99,13 @@ def _rows_written(write: Writes) -> np.ndarray:
     return expand(write.begin, write.end - write.begin)
 
 
-def _is_of_one(group: Group) -> bool:
-    """Whether each call gives a row that depends on one row alone."""
+def _is_of_rows(group: Group) -> bool:
+    """Whether each call gives a row that depends on one row of each argument alone; of several
+    those that are there before: with its own results, as a cell has them, nothing is the same."""
     node_type = group.node_type
     return (
-        len(node_type.arguments) == 1
-        and node_type.arguments[0].kind is Kind.ROWS
+        (len(node_type.arguments) == 1 or 0 < len(node_type.arguments) == len(group.known))
+        and all([argument.kind is Kind.ROWS for argument in node_type.arguments])
         and not (node_type.random or node_type.alone or node_type.whole)
         and all([factor == 1 for factor in node_type.factors])
         and group.rows.sum() == len(group.nodes)
@@ -119,6 +120,17 @@ def _keys(numbers: np.ndarray) -> np.ndarray:
         if (words == numbers).all():
             return words
     return np.unique(bits, return_inverse=True)[1]
+
+
+def _together(columns: Sequence[np.ndarray]) -> np.ndarray:
+    """A small integer for what stands side by side in some columns of such."""
+    first, *others = columns
+    for column in others:
+        (one, which), (other, own) = _distinct(first), _distinct(column)
+        pairs = which * len(other) + own
+        small = len(one) * len(other) < _WORDS
+        first = pairs if small else np.unique(pairs, return_inverse=True)[1]
+    return first
 
 
 def _distinct(keys: np.ndarray) -> Distinct:

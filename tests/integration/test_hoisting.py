@@ -332,6 +332,42 @@ def test_what_is_computed_of_the_same_word_is_computed_once(shared, cell):
     assert_sound(twice(lambda: [net(words) for words in REPEATED]))
 
 
+class TaggedWord(gluon.HybridBlock):
+    """The vector of a word with its tag."""
+
+    def __init__(self):
+        super().__init__()
+        with self.name_scope():
+            self.words, self.tags = nn.Embedding(9, H - 2), nn.Embedding(4, 2)
+
+    def hybrid_forward(self, F, word, tag):
+        return F.concat(self.words(word), self.tags(tag), dim=1)
+
+
+class TaggedWords(edb.AutoBatchMixin, gluon.Block):
+    """Reads words with tags."""
+
+    def __init__(self):
+        super().__init__()
+        with self.name_scope():
+            self.embed, self.cell = TaggedWord(), gluon.rnn.LSTMCell(H, input_size=H)
+
+    def forward(self, tokens):
+        state = [np.zeros((1, H), np.float32)] * 2
+        for word, tag in tokens:
+            output, state = self.cell(self.embed(word, tag), state)
+        return output
+
+
+def test_what_is_computed_of_the_same_arguments_is_computed_once(shared):
+    """Of a word with another tag, or another word with its tag, it is not the same."""
+    net = started(TaggedWords())
+    samples = [[(1, 2), (2, 1), (1, 2)], [(1, 1)], [(2, 1), (1, 2), (1, 1), (1, 2)]]
+    assert early_rows(net, samples) == [3]
+    assert early_rows(net, [[(1, 2), (2, 1), (1, 1)], [(3, 1), (3, 2)]]) == [5]
+    assert_matches_eager(net, samples)
+
+
 @pytest.mark.parametrize('shared', [True], indirect=True, ids=['cached'])
 def test_zeros_of_either_sign_are_two(shared):
     net, sign = started(gluon.rnn.RNNCell(H, input_size=H)), started(Sign())
