@@ -57,6 +57,8 @@ class Value(NamedTuple):
         Position among the type's parameters, or -1.
     begin : int
         Of a part of a parameter: its first element.
+    line : int
+        Of some columns of a parameter: elements from one line to the next. Else 0.
     arrangement : Arrangement
     scores : Scores or None
         What is in no register.
@@ -67,6 +69,7 @@ class Value(NamedTuple):
     ragged: bool = False
     parameter: int = -1
     begin: int = 0
+    line: int = 0
     arrangement: Arrangement = Arrangement.ROWS
     scores: Optional[Scores] = None
 
@@ -209,7 +212,9 @@ class LoweringContext:
         self.emit(Opcode.BINARY, out, a, b, numbers=(ADD.number, Spread.SAME, Spread.SAME))
 
     def parameter(self, value: Value) -> int:
-        """Its number in the program."""
+        """Its number in the program, of a parameter that is read as it lies."""
+        if value.line:
+            raise Unsupported('takes some columns of a parameter')
         key = value.parameter, value.begin
         if key not in self.parameters:
             self.parameters.append(key)

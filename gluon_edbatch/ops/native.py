@@ -224,9 +224,9 @@ def _emit_product(
         Opcode.PRODUCT,
         out,
         x.view,
-        parameter=low.parameter(weights[0]),
+        parameter=low.parameter(weights[0]._replace(line=0)),
         bias=low.parameter(weights[1]) if len(weights) > 1 else -1,
-        numbers=(int(accumulate), times, int(turned)),
+        numbers=(int(accumulate), times, int(turned), weights[0].line),
     )
 
 
@@ -248,9 +248,9 @@ def _emit_products_of_pieces(call: LoweredCall, out: View, accumulate: bool) -> 
             Opcode.PRODUCT,
             out,
             view,
-            parameter=low.parameter(weight._replace(begin=weight.begin + begin)),
+            parameter=low.parameter(weight._replace(begin=weight.begin + begin, line=0)),
             bias=low.parameter(bias[0]) if bias and begin == 0 else -1,
-            numbers=(int(accumulate or begin > 0), times, 0, weight.shape[-1]),
+            numbers=(int(accumulate or begin > 0), times, 0, weight.line or weight.shape[-1]),
         )
         begin += piece.shape[-1]
 
@@ -337,13 +337,18 @@ def _first_value(call: LoweredCall, output: int) -> None:
 def _cut_parameter(
     call: LoweredCall, axis: int, begin: Optional[int], end: Optional[int], output: int
 ) -> None:
-    value = call.inputs[0]
-    if width_of(value.shape[:axis]) != 1:
-        raise Unsupported('takes some columns of a parameter')
+    value, columns = call.inputs[0], 0
     begin, end, _ = slice(begin, end).indices(value.shape[axis])
     inner = width_of(value.shape[axis + 1 :])
+    if width_of(value.shape[:axis]) != 1:
+        columns = value.shape[1]
+    if value.line or (columns and len(value.shape) != 2):
+        raise Unsupported('takes some positions of a parameter')
     call.low.values[call.node.index, output] = Value(
-        call.node.shapes[output], parameter=value.parameter, begin=value.begin + begin * inner
+        call.node.shapes[output],
+        parameter=value.parameter,
+        begin=value.begin + begin * inner,
+        line=columns,
     )
 
 

@@ -306,6 +306,55 @@ def test_products_of_a_part_of_a_weight_and_of_all_of_it(types):
     assert any(map(native_program, types))
 
 
+@pytest.mark.parametrize('dot', [True, False])
+def test_products_with_columns_of_a_weight(types, dot):
+    """Each with some, by lines that are as long as all of it; and with some of its first lines."""
+
+    class Columns(gluon.HybridBlock):
+        def __init__(self):
+            super().__init__()
+            with self.name_scope():
+                self.weight = self.params.get('weight', shape=(18, 40), init=mx.init.Normal())
+
+        def hybrid_forward(self, F, x, weight):
+            def product(x, weight, count):
+                if dot:
+                    return F.dot(x, weight, transpose_b=True)
+                return F.FullyConnected(x, weight, no_bias=True, num_hidden=count)
+
+            first = F.slice_axis(weight, axis=1, begin=0, end=20)
+            second = F.slice_axis(weight, axis=1, begin=20, end=None)
+            lines = F.slice_axis(weight, axis=0, begin=0, end=5)
+            both = product(x, first, 18), product(x, second, 18)
+            return both[0] * F.tanh(both[1]), product(F.concat(x, x, dim=1), lines, 5)
+
+    block = started(Columns())
+    assert_matches_eager(
+        block, arrays((1, 20), 9), blocks=[block], hybridized=[False], schedulers=['agenda']
+    )
+    assert all(map(native_program, types)), [executable(kind).not_native for kind in types]
+
+
+def test_columns_of_a_parameter_are_read_by_products_alone(types):
+    """Whatever else reads them is right, and not native."""
+
+    class Sum(gluon.HybridBlock):
+        def __init__(self):
+            super().__init__()
+            with self.name_scope():
+                self.weight = self.params.get('weight', shape=(6, 8), init=mx.init.Normal())
+
+        def hybrid_forward(self, F, x, weight):
+            part = F.slice_axis(weight, axis=1, begin=2, end=6)
+            lines = F.slice_axis(part, axis=0, begin=1, end=2)
+            return F.broadcast_add(x, lines)
+
+    block = started(Sum())
+    assert_matches_eager(
+        block, arrays((1, 4), 5), blocks=[block], hybridized=[False], schedulers=['agenda']
+    )
+
+
 def test_products_of_pieces_of_ragged_values(types):
     """Each value's pieces, and each value's sum of them."""
 
