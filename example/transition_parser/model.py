@@ -28,20 +28,41 @@ class TokenEmbedding(gluon.HybridBlock):
         return F.concat(self.words(word), self.tags(tag), dim=1)
 
 
-class Scorer(gluon.HybridBlock):
-    """Scores of actions, (1, A), from the vectors, each (1, V), of a decision's `Features`."""
+class Places(gluon.nn.Dense):
+    """The sums of a hidden layer over the vectors, each (1, V), of a decision's `Features`: what one
+    vector adds to them in each place, (1, H). A token is looked at by several decisions, and its
+    products are the same in all of them."""
+
+    def hybrid_forward(self, F, x, weight, bias):
+        """One call a token; the front, which is always there, brings the bias."""
+        size, units = self._in_units // len(Features._fields), {'num_hidden': self._units}
+        *stack, front = [
+            F.slice_axis(weight, axis=1, begin=place * size, end=(place + 1) * size)
+            for place in range(len(Features._fields))
+        ]
+        sums = [F.FullyConnected(x, each, no_bias=True, **units) for each in stack]
+        return (*sums, F.FullyConnected(x, front, bias, **units))
+
+
+class Scores(gluon.nn.Dense):
+    """Scores of actions, (1, A), from what the vectors of a decision's `Features` add to the hidden
+    layer, (1, H) each."""
+
+    def hybrid_forward(self, F, third, second, top, front, weight, bias):
+        """One call a decision."""
+        hidden = F.Activation(third + second + top + front, act_type='tanh')
+        return super().hybrid_forward(F, hidden, weight, bias)
+
+
+class Scorer(gluon.Block):
+    """Two layers that score the actions of a decision: `hidden` is called for each token, `scores`
+    with what that gave for the four of a decision."""
 
     def __init__(self, vector_size: int, hidden_size: int, actions: int, **kwargs):
         super().__init__(**kwargs)
         with self.name_scope():
-            self.hidden = gluon.nn.Dense(
-                hidden_size, activation='tanh', in_units=len(Features._fields) * vector_size
-            )
-            self.scores = gluon.nn.Dense(actions, in_units=hidden_size)
-
-    def hybrid_forward(self, F, third, second, top, front):
-        """One call a decision."""
-        return self.scores(self.hidden(F.concat(third, second, top, front, dim=1)))
+            self.hidden = Places(hidden_size, in_units=len(Features._fields) * vector_size)
+            self.scores = Scores(actions, in_units=hidden_size)
 
 
 class TransitionParser(edb.AutoBatchMixin, gluon.Block):
@@ -88,27 +109,28 @@ class TransitionParser(edb.AutoBatchMixin, gluon.Block):
     def forward(self, sentence: Sentence):
         """Scores (number of steps, number of actions) where the oracle decides; its way is known,
         so nothing has to be looked at."""
-        vectors = self._vectors(sentence)
-        return edb.concat([self._scores(vectors, features) for features in sentence.steps])
+        places = self._places(sentence)
+        return edb.concat([self._scores(places, features) for features in sentence.steps])
 
     def parse(self, sentence: Sentence):
         """For `gluon_edbatch.run_concurrently`: heads and relations, (number of words, 2)."""
-        vectors, state = self._vectors(sentence), Configuration(len(sentence))
+        places, state = self._places(sentence), Configuration(len(sentence))
         yield  # all of them at once, not as they come to be looked at
         while not state.done:
             features, action = state.features(), SHIFT
             if features.top != NOWHERE:
-                scores = yield self._scores(vectors, features)
+                scores = yield self._scores(places, features)
                 action = int((scores[0] + self._penalties[state.legal()]).argmax())
             state.apply(action)
         return np.array([state.heads, state.relations]).T
 
-    def _vectors(self, sentence: Sentence) -> List[Any]:
-        """(1, 2H) by position."""
+    def _places(self, sentence: Sentence) -> List[Any]:
+        """What the vector at each position adds to the scorer's hidden layer, by place."""
         values = [self.embed(word, tag) for word, tag in sentence.tokens]
         for layer in self.layers:
             values = [edb.nd.concat(*both, dim=1) for both in zip(*layer(values))]
-        return values + [self.nothing(0)]  # the last is at position -1, NOWHERE
+        values.append(self.nothing(0))  # the last is at position -1, NOWHERE
+        return [self.scorer.hidden(value) for value in values]
 
-    def _scores(self, vectors: List[Any], features: Features):
-        return self.scorer(*[vectors[position] for position in features])
+    def _scores(self, places: List[Any], features: Features):
+        return self.scorer.scores(*[places[where][place] for place, where in enumerate(features)])

@@ -255,9 +255,29 @@ def test_all_decisions_of_a_minibatch_are_one_batch():
     with edb.batching() as scope:
         scores = [net(sentence) for sentence in sentences() if sentence.steps]
     edb.forward(scores)
-    (scorer,) = [kind for kind in scope.report().types if kind.name.startswith('Scorer')]
+    (scorer,) = [kind for kind in scope.report().types if kind.name.startswith('Scores')]
     assert scorer.batches == 1
     assert scorer.calls == sum(len(sentence.steps) for sentence in sentences())
+
+
+def test_scores_are_those_of_two_layers_over_four_vectors():
+    scorer = parser().scorer
+    weights = {
+        name: parameter.data().asnumpy()
+        for name, parameter in scorer._collect_params_with_prefix().items()
+    }
+    assert sorted(weights) == ['hidden.bias', 'hidden.weight', 'scores.bias', 'scores.weight']
+    weights['hidden.bias'][:] = 0.5
+    scorer.hidden.bias.set_data(mx.nd.array(weights['hidden.bias']))
+    size = weights['hidden.weight'].shape[1] // 4
+    vectors = [mx.nd.random.normal(shape=(1, size)) for _ in range(4)]
+    scores = scorer.scores(
+        *[scorer.hidden(vector)[place] for place, vector in enumerate(vectors)]
+    ).asnumpy()
+    joined = np.concatenate([vector.asnumpy() for vector in vectors], axis=1)
+    hidden = np.tanh(joined @ weights['hidden.weight'].T + weights['hidden.bias'])
+    expected = hidden @ weights['scores.weight'].T + weights['scores.bias']
+    np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_score():
