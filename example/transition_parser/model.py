@@ -29,9 +29,9 @@ class TokenEmbedding(gluon.HybridBlock):
 
 
 class Places(gluon.nn.Dense):
-    """The sums of a hidden layer over the vectors, each (1, V), of a decision's `Features`: what one
-    vector adds to them in each place, (1, H). A token is looked at by several decisions, and its
-    products are the same in all of them."""
+    """The sums of a hidden layer over the vectors, each (1, V), of a decision's `Features`: what
+    one vector adds to them in each place, (1, H). A token is looked at by several decisions, and
+    its products are the same in all of them."""
 
     def hybrid_forward(self, F, x, weight, bias):
         """One call a token; the front, which is always there, brings the bias."""

@@ -30,7 +30,7 @@ from ..record.lazy import VALUES
 from ..record.sites import Site, current_site, site_of
 from ..record.stores import Arena, Store
 from ..subgraph.structure import flatten, unflatten
-from .functional import compute
+from .functional import compute, store_of_all
 from .mixin import eagerly
 
 
@@ -245,11 +245,15 @@ def _arrays_of(leaves: Sequence[Any]) -> List[Any]:
     compute(leaves)
     found = list(leaves)
     by_store: Dict[Store, List[int]] = {}
-    for position, leaf in enumerate(leaves):
-        if leaf.__class__ in VALUES and leaf._id >= 0:
-            by_store.setdefault(leaf._store, []).append(position)
-        elif isinstance(leaf, NDArray):
-            found[position] = leaf.asnumpy()
+    only = store_of_all(leaves)
+    if only is not None and min([leaf._id for leaf in leaves]) >= 0:  # most often
+        by_store[only] = list(range(len(leaves)))
+    else:
+        for position, leaf in enumerate(leaves):
+            if leaf.__class__ in VALUES and leaf._id >= 0:
+                by_store.setdefault(leaf._store, []).append(position)
+            elif isinstance(leaf, NDArray):
+                found[position] = leaf.asnumpy()
     pieces: Dict[Arena, List[_Wanted]] = {}
     for store, positions in by_store.items():
         values = np.array([leaves[position]._id for position in positions])

@@ -27,6 +27,7 @@ from ..record.lazy import (
 )
 from ..record.recording import Recording
 from ..record.sites import current_site
+from ..record.stores import Store
 from ..subgraph.spec import spec_of
 from ..subgraph.structure import flatten, unflatten
 
@@ -65,6 +66,11 @@ def _to_write_to(value: NDArray) -> NDArray:
 
 def compute(leaves: Sequence[NDArray]) -> None:
     """Run what the lazy ones among `leaves` need, one evaluation for each scope concerned."""
+    store = store_of_all(leaves)
+    if store is not None:
+        if store.recording is not None:
+            _compute_values(store.recording, [leaf._id for leaf in leaves])
+        return
     by_recording: Dict[Recording, List[int]] = {}
     for leaf in leaves:
         if not isinstance(leaf, LazyArray):
@@ -74,9 +80,21 @@ def compute(leaves: Sequence[NDArray]) -> None:
             values = leaf._ids if isinstance(leaf, RaggedArray) else (leaf._id,)
             by_recording.setdefault(recording, []).extend(values)
     for recording, values in by_recording.items():
-        wanted = recording.locations.unknown(np.array(values, np.int64))
-        if len(wanted):
-            recording.flush(wanted)
+        _compute_values(recording, values)
+
+
+def _compute_values(recording: Recording, values: Sequence[int]) -> None:
+    wanted = recording.locations.unknown(np.array(values, np.int64))
+    if len(wanted):
+        recording.flush(wanted)
+
+
+def store_of_all(values: Sequence[Any]) -> Optional[Store]:
+    """That of lazy values of one kind; None if there are others among them, or none at all."""
+    if not all([value.__class__ in VALUES for value in values]):
+        return None
+    stores = {value._store for value in values}
+    return stores.pop() if len(stores) == 1 else None
 
 
 def _recording_of(values: Sequence[NDArray]) -> Optional[Recording]:

@@ -195,7 +195,7 @@ class _Planner:
         for place in range(len(sources)):
             value, known = self._args[begin + place], sources[place]
             number = self._evaluation[value] if value >= 0 else _NONE
-            same = number >= 0 and (known == number or known == _NONE)
+            same = number >= 0 and known in (number, _NONE)
             sources[place] = number if same else _SEVERAL
 
     def _lying(self, number: int, key: ArenaKey, placed: Dict[tuple, int]) -> int:
