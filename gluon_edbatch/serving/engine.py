@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from itertools import cycle, islice
 from time import monotonic, perf_counter
-from typing import Any, Callable, Dict, List, Optional, Protocol, Sequence, Set, Union
+from typing import Any, Callable, Dict, List, Optional, Protocol, Sequence, Union
 
 from ..branching.program import BranchingProgram
 from ..errors import DeadlineError, EngineClosedError
@@ -20,6 +20,8 @@ from .pace import Pace
 from .programs import ProgramRounds
 from .requests import Request, RequestQueue, Update
 from .turns import ShortTurns
+
+_MEASURED = 8  # samples that run alone when all are warm
 
 
 class Rounds(Protocol):
@@ -64,6 +66,12 @@ class Engine:
         batches of images are no faster.
     max_queue : int, default 512
         Requests that wait; others are refused at once.
+    max_wait : float, optional
+        Seconds that what is before a request may take; where that is more, a request without a
+        deadline is refused at once. By default what it takes at four fifths of the load that the
+        engine can bear, by how long requests took lately, alone and together. Whoever sends many
+        to an engine that has nothing to do, and then one for each that is answered, is not refused
+        before `max_queue` of them wait; ``math.inf``: nobody is.
     max_rounds : int, default 10000
         Rounds of a sample that looks at values; one that takes more fails.
     scheduler : str or Scheduler, optional
@@ -76,7 +84,7 @@ class Engine:
     Raises
     ------
     ValueError
-        If a number is less than 1.
+        If a number is less than 1, or `max_wait` less than 0.
 
     Examples
     --------
@@ -93,6 +101,7 @@ class Engine:
         warm_up: Sequence[Any] = (),
         max_batch: Optional[int] = None,
         max_queue: int = 512,
+        max_wait: Optional[float] = None,
         max_rounds: int = 10_000,
         scheduler: Union[str, Scheduler, None] = None,
         compile_options: Optional[CompileOptions] = None,
@@ -103,6 +112,8 @@ class Engine:
         ):  # fmt: skip
             if value is not None and value < 1:
                 raise ValueError(f'{name} is 1 or more, not {value}')
+        if max_wait is not None and not max_wait >= 0:
+            raise ValueError(f'max_wait is 0 or more, not {max_wait}')
         self._scheduler = FSMScheduler() if scheduler is None else get_scheduler(scheduler)
         self._rounds: Rounds
         if isinstance(predict, (Program, BranchingProgram)):
@@ -113,11 +124,11 @@ class Engine:
             self._rounds = Lanes(predict, self._scheduler, options, max_rounds)
         self._learns = scheduler is None
         self._warm_up, self._max_batch = list(warm_up), max_batch or most
-        self._expectation = Expectation()
+        self._expectation = Expectation(max_wait)
         self._queue = RequestQueue(max_queue, self._expectation)
         self._counting = Counting(observe)
         self._pace = Pace()
-        self._taken: Set[Request] = set()  # and not answered
+        self._is_alone = False  # the one request that is on its way, from its beginning on
         self._replies: Dict[asyncio.AbstractEventLoop, List[Request]] = {}
         self._thread = threading.Thread(target=self._work, name='edb-engine', daemon=True)
         self._warm: Future[None] = Future()
@@ -146,7 +157,8 @@ class Engine:
         ------
         QueueFullError
             At once, if `max_queue` requests wait, or so many that the deadline will have passed,
-            by how long requests took lately.
+            by how long requests took lately, or without one, that it would take too long
+            (`max_wait`).
         EngineClosedError
             If the engine was not started, or was told to stop.
         """
@@ -283,7 +295,7 @@ class Engine:
         while update is not None:
             update.set_exception(EngineClosedError(f'the engine ended by {error!r}'))
             update = self._queue.take_update()
-        left = [*self._taken, *(self._queue.take(len(self._queue), 0) or [])]
+        left = [*self._queue.begun, *(self._queue.take(len(self._queue), 0) or [])]
         for request in left:
             request.error = EngineClosedError(f'the engine ended by {error!r}')
         self._answer(left)
@@ -299,7 +311,8 @@ class Engine:
         if requests is None:
             return False
         begin = perf_counter()
-        self._taken.update(requests)
+        if requests:
+            self._is_alone = not running and len(requests) == 1
         done = self._rounds.admit(self._still_wanted(requests)) if requests else []
         running = len(self._rounds)
         if running:
@@ -308,7 +321,7 @@ class Engine:
             done += self._rounds.round()
             seconds = perf_counter() - begin
             self._pace.note(seconds, joined=bool(requests))
-            if queued:
+            if self._expectation.tells_speed(running, queued):
                 self._expectation.note_round(len(done), seconds)
         elif not requests:
             self._rounds.rest()
@@ -323,7 +336,7 @@ class Engine:
         for request in requests:
             request.begun = now
             if request.reply.cancelled():
-                self._taken.discard(request)
+                self._queue.begun.discard(request)
                 self._counting.count('cancelled')
             elif request.deadline < now:
                 request.error = _late(request, now)
@@ -345,12 +358,14 @@ class Engine:
     def _answer(self, done: List[Request]) -> None:
         """Tell those who wait: each event loop once."""
         now = monotonic()
-        self._taken.difference_update(done)
+        self._queue.begun.difference_update(done)
         answered: List[Request] = []
         in_threads: List[Request] = []
         for request in done:
             if request.deadline < now and request.error is None:
                 request.error = _late(request, now)
+            if request.expected:
+                self._expectation.note_total(now - request.arrived, request.expected)
             reply = request.reply
             if isinstance(reply, Future):
                 is_wanted = reply.set_running_or_notify_cancel()
@@ -368,13 +383,18 @@ class Engine:
             self._counting.note_answered(
                 [request.begun - request.arrived for request in answered], evaluated
             )
-            self._expectation.note_answers(sum(evaluated) / len(evaluated))
+            self._note_seconds(evaluated)
         for request in in_threads:  # when all is counted: who gets the last answer may ask
             _reply(request)
         for loop, requests in self._replies.items():
             with suppress(RuntimeError):  # the loop was closed: nobody waits
                 loop.call_soon_threadsafe(_reply_all, requests)
         self._replies.clear()
+
+    def _note_seconds(self, evaluated: Sequence[float]) -> None:
+        self._expectation.note_answers(sum(evaluated) / len(evaluated))
+        if self._is_alone:
+            self._expectation.note_alone(evaluated[0])
 
     def _get_warm(self) -> None:
         """Run the samples to warm up with: alone, together, and joining each other."""
@@ -391,8 +411,20 @@ class Engine:
             self._run_to_end(list(islice(cycle(samples), self._max_batch)), together)
         if self._learns and isinstance(self._scheduler, FSMScheduler):
             self._scheduler.learn = False
+        self._measure(samples)
 
-    def _run_to_end(self, samples: List[Any], together: bool) -> None:
+    def _measure(self, samples: Sequence[Any]) -> None:
+        """How long a sample takes alone, and how many are done in a second: what is known when the
+        first request comes."""
+        for sample in islice(cycle(samples), _MEASURED):
+            self._expectation.note_alone(self._run_to_end([sample], together=True))
+        for _ in range(2):
+            seconds = self._run_to_end(list(islice(cycle(samples), self._max_batch)), together=True)
+            self._expectation.note_round(self._max_batch, seconds)
+
+    def _run_to_end(self, samples: List[Any], together: bool) -> float:
+        """Gives the seconds that it took."""
+        begin = perf_counter()
         requests = [Request(sample, Future(), 0.0, None) for sample in samples]
         joining, done = requests if together else requests[:1], []
         others = iter([] if together else requests[1:])
@@ -404,6 +436,7 @@ class Engine:
         for request in done:
             if request.error is not None:
                 raise request.error
+        return perf_counter() - begin
 
 
 def _late(request: Request, now: float) -> DeadlineError:

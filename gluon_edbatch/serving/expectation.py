@@ -1,25 +1,39 @@
 """How long a request that comes now is going to take, by what others took."""
 
 import math
+from typing import Optional
 
 _MEMORY_S = 1.0  # of evaluating, after which what was seen counts for a third
-_ANSWERS = 16  # rounds with answers, the same
+_ANSWERS = 16  # rounds with answers, the same; and requests that were alone
+_HIGH = 0.8  # of what can be done: a load at which hardly anybody is refused
+_RARE = 0.01  # requests that may wait longer
+_STEP = 0.1  # by which one of those changes what is added
 
 
 class Expectation:
     """Estimates, told by the thread that evaluates and asked by those who take requests.
 
-    Rather too short than too long: a request that is taken and comes late fails by its deadline, as
-    it would have anyway, and one that is refused might have been in time. So speed is that of
-    rounds beside which requests waited: others would say how many come, not how many can be done.
+    Parameters
+    ----------
+    max_wait : float, optional
+        Seconds that may be before a request, if that is given; see `patience`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, max_wait: Optional[float] = None) -> None:
+        self._max_wait = max_wait
         self._done = self._evaluated = 0.0  # requests, and in which seconds, lately
         self._seconds = 0.0  # of a request, once it has begun
+        self._alone = 0.0  # of a request beside which there is no other
+        self._margin = 1.0  # times what is expected, that rarely is not enough
+
+    def tells_speed(self, running: int, waiting: int) -> bool:
+        """Whether a round with so many tells how many can be done, and not how many come: rounds
+        of a half of what is borne, all of them, those beside which nobody waits as well."""
+        most = min(self._borne, math.inf if self._max_wait is None else self._max_wait)
+        return waiting > 0 if most == math.inf else 2 * self.work(running + waiting) >= most
 
     def note_round(self, done: int, seconds: float) -> None:
-        """So many were done by a round beside which others waited."""
+        """So many were done by a round that `tells_speed`."""
         kept = math.exp(-seconds / _MEMORY_S)
         self._done = kept * self._done + done
         self._evaluated = kept * self._evaluated + seconds
@@ -28,7 +42,45 @@ class Expectation:
         """Requests took so long in the mean, once they had begun."""
         self._seconds += (seconds - self._seconds) / _ANSWERS
 
+    def note_alone(self, seconds: float) -> None:
+        """A request took so long, while there was no other."""
+        share = 1 / _ANSWERS if self._alone else 1.0
+        self._alone += share * (seconds - self._alone)
+
+    def note_total(self, seconds: float, expected: float) -> None:
+        """A request took so long from when it came, and this long was expected then, without a
+        margin: which grows until no more than one of a hundred takes longer."""
+        is_longer = seconds > self._margin * expected
+        self._margin *= math.exp(_STEP * (is_longer - _RARE))
+        self._margin = max(1.0, self._margin)
+
+    def work(self, requests: int) -> float:
+        """Seconds until so many are done; 0 if nothing is known."""
+        return requests * self._evaluated / self._done if self._done else 0.0
+
     def seconds(self, waiting: int) -> float:
         """Of a request for which so many are before it."""
-        done = self._done
-        return waiting * self._evaluated / done + self._seconds if done else 0.0
+        return self.work(waiting) + self._seconds if self._done else 0.0
+
+    @property
+    def margin(self) -> float:
+        """Times `seconds`, which a request rarely takes longer than."""
+        return self._margin
+
+    @property
+    def patience(self) -> float:
+        """Seconds of work that may be before a request; infinite as long as nothing is known."""
+        return self._borne if self._max_wait is None else self._max_wait
+
+    @property
+    def _borne(self) -> float:
+        """Rarely is more before a request where four fifths of what can be done are asked for.
+
+        If n requests together take ``alone + n / speed``, and at a load they come as fast as they
+        are done, that is ``alone / (1 - load)``. Who comes finds such a batch on its way and one
+        that waits. And as they come by chance, there are more at times: at the 99th percentile, of a
+        queue in which one is done after the other, ``ln(100) / (1 - load)`` requests.
+        """
+        if not self._done or not self._alone:
+            return math.inf
+        return (2 * self._alone - math.log(_RARE) * self.work(1)) / (1 - _HIGH)

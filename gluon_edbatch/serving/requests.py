@@ -5,10 +5,11 @@ import math
 from collections import deque
 from concurrent.futures import Future
 from threading import Condition
-from typing import Any, Callable, Deque, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Deque, List, Optional, Sequence, Set, Tuple
 
 from ..errors import EngineClosedError, QueueFullError
 from .expectation import Expectation
+from .overload import Overload
 
 PATIENCE = 1.0  # seconds; a request without a deadline is in the row as if that was its own
 GROUPS = 2  # of as many samples as may be on their way
@@ -24,18 +25,20 @@ class Request:
         What they wait with; cancelled, if they do not wait any more.
     arrived, deadline : float
         Seconds of the clock; infinite without a deadline.
+    expected : float
+        Seconds from then on that it was expected to take when it came, if it has a deadline.
     begun : float
         When its evaluation began.
     result, error
         What came out.
     """
 
-    __slots__ = ('sample', 'reply', 'arrived', 'deadline', 'begun', 'result', 'error')
+    __slots__ = ('sample', 'reply', 'arrived', 'deadline', 'expected', 'begun', 'result', 'error')
 
     def __init__(self, sample: Any, reply: Any, arrived: float, deadline: Optional[float]):
         self.sample, self.reply, self.arrived = sample, reply, arrived
         self.deadline = math.inf if deadline is None else arrived + deadline
-        self.begun = 0.0
+        self.expected = self.begun = 0.0
         self.result: Any = None
         self.error: Optional[BaseException] = None
 
@@ -79,11 +82,14 @@ class RequestQueue:
         Requests that were not taken as too many waited, or too many for their deadlines.
     cancelled : int
         Requests that were taken out to make room.
+    begun : set of Request
+        Those that were taken from here; who answers them leaves them out.
     """
 
     def __init__(self, most: int, expectation: Expectation):
         self._most, self.refused, self.cancelled = most, 0, 0
-        self._expectation = expectation
+        self._expectation, self._overload = expectation, Overload(expectation)
+        self.begun: Set[Request] = set()
         self._waiting: List[Tuple[float, int, Request]] = []
         self._updates: Deque[Update] = deque()
         self._number = 0
@@ -109,46 +115,66 @@ class RequestQueue:
         Raises
         ------
         QueueFullError
-            If too many would wait, or so many that the deadline is not to be met; none of these
-            does then.
+            If too many would wait, or so many that the deadline is not to be met, or that it would
+            take too long; none of these does then.
         EngineClosedError
             If none is taken.
         """
         with self._changed:
             self._check_open()
+            if not requests:
+                return
             if len(self._waiting) + len(requests) > self._most:
                 self._leave_out_cancelled()
             if len(self._waiting) + len(requests) > self._most:
-                self.refused += len(requests)
-                raise QueueFullError(
-                    f'{len(self._waiting)} requests wait already, of {self._most} that may '
-                    f'(max_queue), and {len(requests)} more came: try again later'
-                )
+                self._refuse(
+                    requests, f'{len(self._waiting)} requests wait already, of {self._most} that '
+                    f'may (max_queue), and {len(requests)} more came'
+                )  # fmt: skip
+            self._check_overload(requests)
             self._check_deadline(requests)
             for request in requests:
                 self._number += 1
                 heapq.heappush(self._waiting, (request.urgency, self._number, request))
             self._changed.notify()
 
+    def _refuse(self, requests: Sequence[Request], why: str) -> None:
+        self.refused += len(requests)
+        raise QueueFullError(f'{why}: try again later')
+
+    def _check_overload(self, requests: Sequence[Request]) -> None:
+        """Of requests without a deadline: whoever has one has said how long it may take."""
+        first, before = requests[0], len(self._waiting) + len(self.begun)
+        if first.deadline < math.inf:
+            return
+        seconds = self._overload.refused(before, len(requests), first.arrived)
+        if seconds is not None:
+            self._refuse(
+                requests, f'{before} requests are to be done before, which would take some '
+                f'{1e3 * seconds:.0f} ms, and more come than can be done (max_wait)'
+            )  # fmt: skip
+
     def _check_deadline(self, requests: Sequence[Request]) -> None:
         """Of the last of these, which have the same. Where nobody waits the first is always taken:
         an estimate that is too long would never be corrected."""
-        if not self._waiting or requests[0].deadline == math.inf:
-            return
         request, others = requests[0], len(requests) - 1
-        left, expect = request.deadline - request.arrived, self._expectation.seconds
-        if expect(len(self._waiting) + others) <= left:
+        if not self._waiting or request.deadline == math.inf:
             return
-        urgency = request.urgency
-        before = sum([entry[0] <= urgency for entry in self._waiting]) + others
-        expected = expect(before)
-        if expected > left:
-            self.refused += len(requests)
-            raise QueueFullError(
-                f'the deadline, {1e3 * left:.0f} ms from now, is not to be met: {before} requests '
-                f'are to be done before, and it would take some {1e3 * expected:.0f} ms: try again '
-                f'later'
-            )
+        left, expectation = request.deadline - request.arrived, self._expectation
+        before, margin = len(self._waiting) + others, expectation.margin
+        expected = expectation.seconds(before)
+        if margin * expected > left:
+            urgency = request.urgency
+            before = sum([entry[0] <= urgency for entry in self._waiting]) + others
+            expected = expectation.seconds(before)
+        if margin * expected > left:
+            self._refuse(
+                requests, f'the deadline, {1e3 * left:.0f} ms from now, is not to be met: {before} '
+                f'requests are to be done before, and it would take some '
+                f'{1e3 * margin * expected:.0f} ms'
+            )  # fmt: skip
+        for each in requests:
+            each.expected = expected
 
     def _leave_out_cancelled(self) -> None:
         left = [entry for entry in self._waiting if not entry[2].reply.cancelled()]
@@ -180,13 +206,18 @@ class RequestQueue:
                 self._changed.wait()
             if self._updates:  # what is under way ends first, then the update, then the others
                 return []
-            count = len(self._waiting)
-            if count > room:  # more come than leave: what each does first is done in groups
-                count = room if room * GROUPS >= room + running else 0
-            if count == len(self._waiting):  # sorting is faster than taking one by one
-                taken, self._waiting = sorted(self._waiting), []
-                return [entry[2] for entry in taken]
-            return [heapq.heappop(self._waiting)[2] for _ in range(count)]
+            taken = self._most_urgent(room, running)
+            self.begun.update(taken)
+            return taken
+
+    def _most_urgent(self, room: int, running: int) -> List[Request]:
+        count = len(self._waiting)
+        if count > room:  # more come than leave: what each does first is done in groups
+            count = room if room * GROUPS >= room + running else 0
+        if count == len(self._waiting):  # sorting is faster than taking one by one
+            taken, self._waiting = sorted(self._waiting), []
+            return [entry[2] for entry in taken]
+        return [heapq.heappop(self._waiting)[2] for _ in range(count)]
 
     def take_update(self) -> Optional[Update]:
         """The next one, if any waits."""

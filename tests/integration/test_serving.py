@@ -14,8 +14,10 @@ from mxnet import gluon
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
+from gluon_edbatch.serving import engine as engines
 from gluon_edbatch.serving import lanes, pace
 from gluon_edbatch.serving.expectation import Expectation
+from gluon_edbatch.serving.overload import Overload
 from gluon_edbatch.serving.requests import Request, RequestQueue
 from gluon_edbatch.serving.turns import SECONDS, ShortTurns
 from support.models import HIDDEN, TreeLSTM, random_trees, started
@@ -318,6 +320,120 @@ def test_how_long_requests_take_is_what_they_took_lately():
     assert expectation.seconds(0) == 1.0
 
 
+def speed(expectation, a_second, alone):
+    """So many can be done in a second, and one alone takes so long."""
+    expectation.note_alone(alone)
+    for _ in range(1000):
+        expectation.note_round(2, 2 / a_second)
+    return expectation
+
+
+def test_what_is_expected_is_rarely_too_short():
+    expectation = speed(Expectation(), 100, 0.05)
+    queue = RequestQueue(1000, expectation)
+    queue.open()
+    requests = [Request(None, Future(), 7.0, deadline) for deadline in (None, 9.0, 0.12)]
+    for each in requests:
+        queue.put([each])
+    assert [each.expected for each in requests] == pytest.approx([0.0, 0.01, 0.02])
+    for _ in range(100):
+        expectation.note_total(0.011, 0.01)
+    assert 1.1 < expectation.margin < 1.3
+    for _ in range(40):
+        expectation.note_total(1.2, 0.01)
+    with pytest.raises(edb.QueueFullError, match='1 requests are to be done before'):
+        queue.put([Request(None, Future(), 7.0, 0.13)])
+    for _ in range(10000):
+        expectation.note_total(0.01, 0.01)
+    assert expectation.margin == 1.0
+
+
+def test_rounds_tell_speed_where_many_are_on_their_way():
+    expectation = Expectation()
+    assert expectation.tells_speed(1, 1) and not expectation.tells_speed(100, 0)
+    speed(expectation, 100, 0.05)
+    borne = expectation.patience
+    assert borne == pytest.approx((0.1 + math.log(100) / 100) / 0.2)
+    assert expectation.tells_speed(int(50 * borne) + 1, 0)
+    assert not expectation.tells_speed(int(50 * borne), 0)
+    expectation = speed(Expectation(0.1), 100, 0.05)
+    assert expectation.patience == 0.1 and expectation.tells_speed(2, 4)
+    assert not expectation.tells_speed(4, 0)
+    assert speed(Expectation(math.inf), 100, 0.05).patience == math.inf
+
+
+def test_more_than_can_be_done_is_refused_where_it_goes_on():
+    """100 requests a second, half a second of which may be before one."""
+    overload = Overload(speed(Expectation(0.5), 100, 0.05))
+    refused = overload.refused
+    assert refused(0, 1, 7.0) is None  # there was nothing to do
+    assert refused(1, 200, 7.4) is None and refused(201, 30, 7.5) is None  # a burst
+    assert refused(231, 1, 7.6) == pytest.approx(2.31)
+    for _ in range(100):  # one for each that was answered
+        assert refused(229, 1, 8.0) is None
+    for places in range(230, 50, -1):  # one that was refused has taken a place away
+        assert refused(places, 1, 9.0) is not None
+    assert refused(51, 1, 9.0) is not None
+    for _ in range(3):
+        assert refused(50, 1, 9.0) is None
+    assert refused(50, 300, 9.0) is None  # those are together
+    assert refused(349, 1, 9.0) is None
+    assert refused(350, 1, 9.0) is not None
+    assert refused(0, 1, 10.0) is None
+    assert refused(400, 1, 10.1) is None
+    unknown = Overload(Expectation())
+    assert [unknown.refused(before, 1, before) for before in (0, 1000)] == [None, None]
+
+
+def test_what_comes_beside_too_much_is_refused_at_once(net):
+    gate = Gate()
+    with edb.serving.Engine(net.last, [(2, None)], max_wait=0) as engine:
+        taken = [engine.future((2, gate))]
+        gate.reached.wait()
+        with pytest.raises(edb.QueueFullError, match=r'1 requests are .* \(max_wait\)'):
+            engine.future((2, None))
+        taken.append(engine.future((2, None), deadline=600))
+        gate.opened.set()
+        for each in taken:
+            each.result()
+        assert engine.metrics().outcomes['refused'] == 1
+
+
+@pytest.mark.parametrize('max_wait', [None, math.inf])
+def test_lists_are_taken_as_long_as_the_queue_has_room(net, max_wait, monkeypatch):
+    """Whoever sends one for each that is answered is not refused."""
+    now = [7.0]
+    monkeypatch.setattr(engines, 'monotonic', lambda: now[0])
+    with edb.serving.Engine(net.walk, [(2, None)] * 3, max_batch=4, max_wait=max_wait) as engine:
+        left, over = [400], threading.Semaphore(0)
+
+        def again(_):
+            left[0] -= 1
+            if left[0] > 0:
+                engine.future((3, None)).add_done_callback(again)
+            else:
+                over.release()
+
+        gate = Gate()
+        engine.future((2, gate))
+        gate.reached.wait()
+        for _ in range(100):
+            engine.future((3, None)).add_done_callback(again)
+        now[0] = 1e6
+        gate.opened.set()
+        for _ in range(100):
+            over.acquire()
+        assert engine.metrics().outcomes['refused'] == 0
+
+
+def test_nothing_is_taken_at_once():
+    async def ask():
+        async with edb.serving.Engine(lambda sample: sample) as engine:
+            return engine.submit_all([])
+
+    assert asyncio.run(ask()) == []
+
+
 def test_turns_are_short_while_an_engine_works(net):
     before = sys.getswitchinterval()
     with edb.serving.Engine(net.last) as one:
@@ -551,6 +667,8 @@ def test_closed(net):
 def test_numbers_are_checked(net, name):
     with pytest.raises(ValueError, match=f'{name} is 1 or more, not 0'):
         edb.serving.Engine(net.walk, **{name: 0})
+    with pytest.raises(ValueError, match='max_wait is 0 or more, not nan'):
+        edb.serving.Engine(net.walk, max_wait=math.nan)
 
 
 def test_prometheus(net):

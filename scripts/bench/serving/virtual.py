@@ -10,12 +10,13 @@ import time
 from concurrent.futures import Future
 from functools import partial
 from queue import Queue
-from typing import Any, Callable, Dict, List, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 from unittest.mock import patch
 
 import numpy as np
 
 import gluon_edbatch as edb
+from gluon_edbatch.errors import QueueFullError
 from gluon_edbatch.serving.requests import Request
 
 from .models import Model
@@ -44,6 +45,10 @@ class Arrivals:
 
     Attributes
     ----------
+    latencies : numpy.ndarray
+        Seconds by request; not a number for those that were refused, or late.
+    late : int
+        How many were late.
     come : int
         How many have come.
     left : int
@@ -53,7 +58,7 @@ class Arrivals:
     def __init__(self, times: np.ndarray):
         self.clock, self.times = Clock(), times
         self.latencies = np.full(len(times), np.nan)
-        self.come, self.left = 0, len(times)
+        self.come, self.left, self.late = 0, len(times), 0
 
     def due(self) -> List[Tuple[int, 'Future[Any]']]:
         """Numbers and futures of those that came since it was asked for the last time."""
@@ -61,33 +66,59 @@ class Arrivals:
         self.come = int(np.searchsorted(self.times, self.clock(), side='right'))
         return [(number, self._future(number)) for number in range(first, self.come)]
 
+    def refused(self) -> None:
+        """One of them is told so."""
+        self.left -= 1
+
     def _future(self, number: int) -> 'Future[Any]':
         future: Future[Any] = Future()
         future.add_done_callback(partial(self._note, number))
         return future
 
-    def _note(self, number: int, _: Any) -> None:
-        self.latencies[number] = self.clock() - self.times[number]
+    def _note(self, number: int, reply: 'Future[Any]') -> None:
         self.left -= 1
+        if reply.exception() is None:
+            self.latencies[number] = self.clock() - self.times[number]
+        else:
+            self.late += 1
 
 
 def engine_latencies(engine: edb.serving.Engine, samples: List[Any], times: Any) -> np.ndarray:
-    """Of requests at these times, by an engine that was made and not started; all are taken."""
+    """Of requests at these times, by an engine that was made and not started."""
+    return engine_arrivals(engine, samples, times).latencies
+
+
+def engine_arrivals(
+    engine: edb.serving.Engine, samples: List[Any], times: Any, deadline: Optional[float] = None
+) -> Arrivals:
+    """What became of requests at these times."""
     arrivals = Arrivals(times)
-    clock = arrivals.clock
+    clock, answered = arrivals.clock, engine._answer
+
+    def come() -> None:
+        for number, reply in arrivals.due():
+            request = Request(samples[number % len(samples)], reply, times[number], deadline)
+            try:
+                engine._queue.put([request])
+            except QueueFullError:
+                arrivals.refused()
+
+    def answer(done: List[Request]) -> None:
+        come()  # while those that are done were on their way
+        answered(done)
+
     modules = ('engine', 'lanes', 'programs')
     names = [f'gluon_edbatch.serving.{module}.monotonic' for module in modules]
     with patch(names[0], clock), patch(names[1], clock), patch(names[2], clock), \
-            patch('gluon_edbatch.serving.engine.perf_counter', clock):  # fmt: skip
+            patch('gluon_edbatch.serving.engine.perf_counter', clock), \
+            patch.object(engine, '_answer', answer):  # fmt: skip
         while arrivals.left:
-            for number, reply in arrivals.due():
-                sample = samples[number % len(samples)]
-                engine._queue.put([Request(sample, reply, times[number], None)])
+            come()
             if len(engine._queue) or len(engine._rounds):
                 engine._step()
             else:
                 clock.skip_to(times[arrivals.come])
-    return arrivals.latencies
+    return arrivals
 
 
 def window_latencies(
@@ -128,7 +159,8 @@ def compare(
     """Print percentiles of the engine and the best of windows (milliseconds, size) at loads, each
     the median of some rounds, in turns; gives rows for a picture."""
     engine = edb.serving.Engine(model.predict, warm_up=model.samples[:64], max_queue=10**6)
-    engine._get_warm()
+    with patch('gluon_edbatch.serving.engine.perf_counter', time.process_time):
+        engine._get_warm()
     engine._queue.open()
     gc.collect()
     gc.freeze()
@@ -148,10 +180,22 @@ def compare(
         for seed in range(rounds):
             times = _times(load * capacity, requests, seed)
             for each, latencies_at in systems.items():
-                turns[each].append(1e3 * np.percentile(latencies_at(times), (50, 99)))
+                turns[each].append(1e3 * np.nanpercentile(latencies_at(times), (50, 99)))
         found = {each: np.median(some, 0) for each, some in turns.items()}
         rows += _told(load, found.pop('engine'), found)
+    times, last = _times(2 * capacity, requests, rounds), rows[-2 if windows else -1]['p99'] / 1e3
+    for deadline in (None, last):
+        _tell_overload(engine_arrivals(engine, model.samples, times, deadline), deadline)
     return rows
+
+
+def _tell_overload(arrivals: Arrivals, deadline: Optional[float]) -> None:
+    latencies, count = arrivals.latencies, len(arrivals.times)
+    late, refused = arrivals.late / count, (np.isnan(latencies).sum() - arrivals.late) / count
+    with_it = f'a deadline of {1e3 * deadline:.1f} ms' if deadline else 'no deadlines'
+    p50, p99 = 1e3 * np.nanpercentile(latencies, (50, 99))
+    print(f'twice the capacity, {with_it}: {refused:.0%} refused, {late:.1%} late, engine '
+          f'p50 {p50:.1f}, p99 {p99:.1f} ms', flush=True)  # fmt: skip
 
 
 def _capacity(engine: edb.serving.Engine, model: Model) -> float:
