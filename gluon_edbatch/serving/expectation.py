@@ -7,7 +7,8 @@ _MEMORY_S = 1.0  # of evaluating, after which what was seen counts for a third
 _ANSWERS = 16  # rounds with answers, the same; and requests that were alone
 _HIGH = 0.8  # of what can be done: a load at which hardly anybody is refused
 _RARE = 0.01  # requests that may wait longer
-_STEP = 0.1  # by which one of those changes what is added
+_STEP = 0.1  # by which one of those changes the margin
+_WIDEST = 4.0  # margin: what came between once is no reason to refuse for long
 
 
 class Expectation:
@@ -51,8 +52,8 @@ class Expectation:
         """A request took so long from when it came, and this long was expected then, without a
         margin: which grows until no more than one of a hundred takes longer."""
         is_longer = seconds > self._margin * expected
-        self._margin *= math.exp(_STEP * (is_longer - _RARE))
-        self._margin = max(1.0, self._margin)
+        margin = self._margin * math.exp(_STEP * (is_longer - _RARE))
+        self._margin = min(max(1.0, margin), _WIDEST)
 
     def work(self, requests: int) -> float:
         """Seconds until so many are done; 0 if nothing is known."""
@@ -78,8 +79,8 @@ class Expectation:
 
         If n requests together take ``alone + n / speed``, and at a load they come as fast as they
         are done, that is ``alone / (1 - load)``. Who comes finds such a batch on its way and one
-        that waits. And as they come by chance, there are more at times: at the 99th percentile, of a
-        queue in which one is done after the other, ``ln(100) / (1 - load)`` requests.
+        that waits. And as they come by chance, there are more at times: at the 99th percentile, of
+        a queue in which one is done after the other, ``ln(100) / (1 - load)`` requests.
         """
         if not self._done or not self._alone:
             return math.inf

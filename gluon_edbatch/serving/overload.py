@@ -10,9 +10,9 @@ class Overload:
     """Tells whether what is before a request would take too long.
 
     A burst is none: who comes to an engine that has nothing to do, and who comes soon after, has a
-    list, and waits for it. As many may be on their way until there is nothing to do again: who sends
-    another one for each that was answered is never refused. A load that is too high is known by
-    coming whatever becomes of it, so each refusal takes one of these places away.
+    list, and waits for it. As many may be on their way until there is nothing to do again: who
+    sends another one for each that was answered is never refused. A load that is too high is known
+    by coming whatever becomes of it, so each refusal takes one of these places away.
 
     Parameters
     ----------

@@ -158,21 +158,21 @@ class RequestQueue:
         """Of the last of these, which have the same. Where nobody waits the first is always taken:
         an estimate that is too long would never be corrected."""
         request, others = requests[0], len(requests) - 1
-        if not self._waiting or request.deadline == math.inf:
+        if request.deadline == math.inf:
             return
         left, expectation = request.deadline - request.arrived, self._expectation
         before, margin = len(self._waiting) + others, expectation.margin
         expected = expectation.seconds(before)
-        if margin * expected > left:
+        if self._waiting and margin * expected > left:
             urgency = request.urgency
             before = sum([entry[0] <= urgency for entry in self._waiting]) + others
             expected = expectation.seconds(before)
-        if margin * expected > left:
-            self._refuse(
-                requests, f'the deadline, {1e3 * left:.0f} ms from now, is not to be met: {before} '
-                f'requests are to be done before, and it would take some '
-                f'{1e3 * margin * expected:.0f} ms'
-            )  # fmt: skip
+            if margin * expected > left:
+                self._refuse(
+                    requests, f'the deadline, {1e3 * left:.0f} ms from now, is not to be met: '
+                    f'{before} requests are to be done before, and it would take some '
+                    f'{1e3 * margin * expected:.0f} ms'
+                )  # fmt: skip
         for each in requests:
             each.expected = expected
 

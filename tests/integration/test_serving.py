@@ -332,17 +332,20 @@ def test_what_is_expected_is_rarely_too_short():
     expectation = speed(Expectation(), 100, 0.05)
     queue = RequestQueue(1000, expectation)
     queue.open()
-    requests = [Request(None, Future(), 7.0, deadline) for deadline in (None, 9.0, 0.12)]
+    expectation.note_answers(0.016)
+    requests = [Request(None, Future(), 7.0, deadline) for deadline in (9.0, None, 0.12)]
     for each in requests:
         queue.put([each])
-    assert [each.expected for each in requests] == pytest.approx([0.0, 0.01, 0.02])
+    assert [each.expected for each in requests] == pytest.approx([0.001, 0.0, 0.021])
     for _ in range(100):
         expectation.note_total(0.011, 0.01)
     assert 1.1 < expectation.margin < 1.3
     for _ in range(40):
         expectation.note_total(1.2, 0.01)
-    with pytest.raises(edb.QueueFullError, match='1 requests are to be done before'):
-        queue.put([Request(None, Future(), 7.0, 0.13)])
+    assert expectation.margin == 4
+    queue.put([Request(None, Future(), 7.0, 0.13)])
+    with pytest.raises(edb.QueueFullError, match='2 requests are to be done .* some 84 ms'):
+        queue.put([Request(None, Future(), 7.06, 0.079)])
     for _ in range(10000):
         expectation.note_total(0.01, 0.01)
     assert expectation.margin == 1.0
