@@ -1,14 +1,16 @@
 """Refuses requests before anything is done for them, where more come than can be done."""
 
+import logging
 from contextlib import contextmanager
 from time import monotonic
-from typing import Any, Dict, Iterator, Optional
+from typing import Any, Dict, Iterator, List, Optional
 
 from .expectation import Expectation
+from .overload import Overload
 from .requests import PATIENCE
 
-_FEW = 64  # requests on their way that are never too many
-UNAVAILABLE = 503
+UNAVAILABLE, TOO_LATE = 503, 504
+_UNREAD = 1 << 20  # bytes of a body that Uvicorn may pass over
 
 
 class Admission:
@@ -20,34 +22,50 @@ class Admission:
     """
 
     def __init__(self) -> None:
-        self._open, self._ended = 0, 0.0
-        self._expectation = Expectation()
+        self._open, self._ended, self._is_alone = 0, 0.0, False
+        self._expectation = Expectation(most=PATIENCE)
+        self._overload = Overload(self._expectation)
 
     def refusal(self) -> Optional[str]:
-        """Why one more is not taken: what is on its way would take longer than a second."""
-        if self._open < _FEW or self._expectation.seconds(self._open + 1) <= PATIENCE:
+        """Why one more is not taken: what is on its way would take too long."""
+        seconds = self._overload.refused(self._open, 1, monotonic())
+        if seconds is None:
             return None
-        what = f'{self._open} requests are on their way, as many as can be done in a second'
-        return f'{what}: try again later'
+        what = f'{self._open} requests are on their way, which takes some {1e3 * seconds:.0f} ms'
+        return f'{what}, and more come than can be done: try again later'
 
     @contextmanager
-    def one_more(self) -> Iterator[None]:
-        """While a request is on its way."""
-        if not self._open:
-            self._ended = monotonic()
+    def one_more(self) -> Iterator[List[bool]]:
+        """While a request is on its way. Where the last of the list is not True, or an error comes,
+        it was not done, and tells nothing of how long that takes."""
+        begun = monotonic()
+        self._is_alone = not self._open
+        if self._is_alone:
+            self._ended = begun
         self._open += 1
+        done: List[bool] = [True]
         try:
-            yield
+            yield done
+        except BaseException:
+            done.append(False)
+            raise
         finally:
             self._open -= 1
-            now = monotonic()
-            if self._open:
-                self._expectation.note_round(1, now - self._ended)
-            self._ended = now
+            if done[-1]:
+                self._note(begun)
+
+    def _note(self, begun: float) -> None:
+        now = monotonic()
+        if self._is_alone and not self._open:
+            self._expectation.note_alone(now - begun)
+        elif self._open and self._expectation.tells_speed(self._open, 1):
+            self._expectation.note_round(1, now - self._ended)
+        self._ended = now
 
 
-class BoundedRequests:
-    """Answers 503 at once where too many requests are on their way.
+class EarlyRefusal:
+    """Answers 503 before a body is read, if it is short: the connection goes on behind it.
+    It counts nobody: who sends slowly keeps no others out.
 
     Parameters
     ----------
@@ -60,19 +78,80 @@ class BoundedRequests:
 
     async def __call__(self, scope: Dict[str, Any], receive: Any, send: Any) -> None:
         """See ASGI."""
-        if scope['type'] != 'http' or not scope['path'].endswith('/infer'):
+        refusal = None
+        if _asks(scope) and 0 < declared(scope) <= _UNREAD:
+            refusal = self._admission.refusal()
+        if refusal is None:
+            await self._app(scope, receive, send)
+        else:
+            await answer(send, UNAVAILABLE, refusal)
+
+
+class BoundedRequests(EarlyRefusal):
+    """Answers 503 where too many requests are on their way, and counts those that are.
+
+    Parameters
+    ----------
+    app, admission
+        See `EarlyRefusal`.
+    """
+
+    async def __call__(self, scope: Dict[str, Any], receive: Any, send: Any) -> None:
+        """See ASGI."""
+        if not _asks(scope):
             await self._app(scope, receive, send)
             return
         refusal = self._admission.refusal()
         if refusal is not None:
             await answer(send, UNAVAILABLE, refusal)
             return
-        with self._admission.one_more():
-            await self._app(scope, receive, send)
+        with self._admission.one_more() as done:
+
+            async def sent(message: Dict[str, Any]) -> None:
+                if message['type'] == 'http.response.start':
+                    done.append(message['status'] < 400)
+                await send(message)
+
+            await self._app(scope, receive, sent)
 
 
-async def answer(send: Any, status: int, what: str) -> None:
-    """An error, after which the connection is closed: a body that was not read may follow."""
-    headers = [(b'content-type', b'application/json'), (b'connection', b'close')]
+def _asks(scope: Dict[str, Any]) -> bool:
+    return scope['type'] == 'http' and scope['path'].endswith('/infer')
+
+
+def declared(scope: Dict[str, Any]) -> int:
+    """How long a body is said to be; 0 if that is not said."""
+    length = dict(scope['headers']).get(b'content-length', b'0')
+    return int(length) if length.isdigit() else 0
+
+
+async def answer(send: Any, status: int, what: str, ends: bool = False) -> None:
+    """An error; after it the connection `ends`, where a body follows that nobody reads."""
+    body = f'{{"error": "{what}"}}'.encode()
+    headers = [
+        (b'content-type', b'application/json'),
+        (b'content-length', str(len(body)).encode()),
+    ]
+    if ends:
+        headers.append((b'connection', b'close'))
     await send({'type': 'http.response.start', 'status': status, 'headers': headers})
-    await send({'type': 'http.response.body', 'body': f'{{"error": "{what}"}}'.encode()})
+    await send({'type': 'http.response.body', 'body': body})
+
+
+class OnlyFaults(logging.Filter):
+    """Leaves out of a log that a request was refused, or too late: where that is, there is no time
+    for tracebacks."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """See logging."""
+        error = record.exc_info[1] if record.exc_info else None
+        return getattr(error, 'status_code', None) not in (UNAVAILABLE, TOO_LATE)
+
+
+def log_only_faults() -> None:
+    """In this process."""
+    for name in ('mlserver.parallel', 'mlserver.grpc'):
+        logging.getLogger(name).addFilter(_ONLY_FAULTS)
+
+
+_ONLY_FAULTS = OnlyFaults()

@@ -37,7 +37,9 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         'parallel_workers': options.workers,
         'debug': options.verbose,
     }
-    return asyncio.run(serve(options.folder, settings, options.max_bytes, _ready(options, name)))
+    example = _example(options.folder)
+    ready = _ready(options, name, example)
+    return asyncio.run(serve(options.folder, settings, options.max_bytes, ready, example))
 
 
 def _options(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
@@ -119,13 +121,12 @@ def _check_port(host: str, port: int, option: str) -> None:
         raise CommandError(f'{host}:{port}: cannot listen there: {reason} ({option})') from None
 
 
-def _ready(options: argparse.Namespace, name: str) -> List[str]:
+def _ready(options: argparse.Namespace, name: str, example: Any) -> List[str]:
     """What to say when it is ready."""
     base = f'http://{options.host}:{options.port}'
     lines = [f'serve: {name} is ready at {base}, metrics at port {options.metrics_port}']
-    example = _example(options.folder)
     if example is not None:
-        text = json.dumps(request_of([example]))
+        text = json.dumps(example)
         lines.append(
             f"curl -s {base}/v2/models/{name}/infer -H 'Content-Type: application/json' "
             f"-d '{_quoted(text)}'"
@@ -143,8 +144,10 @@ def request_of(samples: Sequence[Any]) -> Dict[str, Any]:
 
 
 def _example(folder: Path) -> Any:
+    """The body of a request, if there is one to warm up with."""
     warm_up = load_folder(folder).warm_up
-    return min(warm_up, key=lambda each: len(json.dumps(each)), default=None)
+    shortest = min(warm_up, key=lambda each: len(json.dumps(each)), default=None)
+    return None if shortest is None else request_of([shortest])
 
 
 def _quoted(text: str) -> str:

@@ -18,10 +18,12 @@ class Expectation:
     ----------
     max_wait : float, optional
         Seconds that may be before a request, if that is given; see `patience`.
+    most : float
+        Seconds, if not: what is found is no more.
     """
 
-    def __init__(self, max_wait: Optional[float] = None) -> None:
-        self._max_wait = max_wait
+    def __init__(self, max_wait: Optional[float] = None, most: float = math.inf) -> None:
+        self._max_wait, self._most = max_wait, most
         self._done = self._evaluated = 0.0  # requests, and in which seconds, lately
         self._seconds = 0.0  # of a request, once it has begun
         self._alone = 0.0  # of a request beside which there is no other
@@ -30,8 +32,10 @@ class Expectation:
     def tells_speed(self, running: int, waiting: int) -> bool:
         """Whether a round with so many tells how many can be done, and not how many come: rounds
         of a half of what is borne, all of them, those beside which nobody waits as well."""
-        most = min(self._borne, math.inf if self._max_wait is None else self._max_wait)
-        return waiting > 0 if most == math.inf else 2 * self.work(running + waiting) >= most
+        borne = self._borne
+        if borne == math.inf:
+            return waiting > 0
+        return 2 * self.work(running + waiting) >= min(borne, self.patience)
 
     def note_round(self, done: int, seconds: float) -> None:
         """So many were done by a round that `tells_speed`."""
@@ -71,7 +75,7 @@ class Expectation:
     @property
     def patience(self) -> float:
         """Seconds of work that may be before a request; infinite as long as nothing is known."""
-        return self._borne if self._max_wait is None else self._max_wait
+        return min(self._borne, self._most) if self._max_wait is None else self._max_wait
 
     @property
     def _borne(self) -> float:

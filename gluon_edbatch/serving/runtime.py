@@ -21,12 +21,15 @@ from pydantic_core import to_json
 from starlette.responses import HTMLResponse
 
 from ..errors import DeadlineError, EngineClosedError, QueueFullError
+from .admission import TOO_LATE, UNAVAILABLE, log_only_faults
 from .engine import Engine
 from .folder import load_folder
 from .metrics import SECONDS, SIZES
 
 MOST_SAMPLES, MOST_BYTES = 1024, 1 << 20  # of a request, of a sample
-_STATUS = {QueueFullError: 503, EngineClosedError: 503, DeadlineError: 504}
+_STATUS = {
+    QueueFullError: UNAVAILABLE, EngineClosedError: UNAVAILABLE, DeadlineError: TOO_LATE
+}  # fmt: skip
 _PAGE_HEADERS = {
     'Content-Security-Policy': "default-src 'none'; script-src 'unsafe-inline'; "
     "style-src 'unsafe-inline'; connect-src 'self'",
@@ -39,6 +42,7 @@ class Runtime(mlserver.MLModel):
 
     async def load(self) -> bool:
         """Ready when it is warm."""
+        log_only_faults()
         self._folder = Path(await get_model_uri(self._settings))
         served = await _elsewhere(load_folder, self._folder)
         self._checked, self._served = TypeAdapter(served.request), served

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
@@ -14,12 +15,23 @@ from mlserver import MLServer, Settings
 from mlserver.cli.serve import load_settings
 from mlserver.errors import MLServerError
 from mlserver.grpc.utils import STATUS_CODE_MAPPING
+from mlserver.types import InferenceRequest
 
-from .admission import UNAVAILABLE, Admission, BoundedRequests, answer
+from .admission import (
+    TOO_LATE,
+    UNAVAILABLE,
+    Admission,
+    BoundedRequests,
+    EarlyRefusal,
+    answer,
+    declared,
+    log_only_faults,
+)
 
 GRACE = 30.0  # seconds in which requests that were taken are to be done
 # What MLServer has no code of gRPC for.
-_CODES = {UNAVAILABLE: StatusCode.UNAVAILABLE, 504: StatusCode.DEADLINE_EXCEEDED}
+_CODES = {UNAVAILABLE: StatusCode.UNAVAILABLE, TOO_LATE: StatusCode.DEADLINE_EXCEEDED}
+_MEASURED = 8  # requests
 _PASSED_OVER = 8  # times the bytes that a body may have
 _DEEPEST = 50
 _TEXT = re.compile(rb'"(?:[^"\\]+|\\.)*"?', re.DOTALL)
@@ -40,17 +52,27 @@ class DrainingServer(MLServer):
         super().__init__(settings)
         self.failed = False
         self._stopping = False
-        admission = Admission()
+        log_only_faults()
+        self._admission = admission = Admission()
         self._rest_server._app.add_middleware(BoundedRequests, admission=admission)
         self._grpc_server._data_plane = BoundedPlane(self._data_plane, admission)
         for status, code in _CODES.items():
             STATUS_CODE_MAPPING.setdefault(status, code)
         self._rest_server._app.add_middleware(BoundedBody, max_bytes=max_bytes)
+        self._rest_server._app.add_middleware(EarlyRefusal, admission=admission)
 
     async def is_ready(self) -> bool:
         """Whether its models are."""
         models = list(await self._model_registry.get_models())
         return bool(models) and all([model.ready for model in models])
+
+    async def measure(self, example: Any) -> None:
+        """How long a request takes that is alone: how many are too many is known by that."""
+        for model in await self._model_registry.get_models():
+            for _ in range(_MEASURED):
+                payload = InferenceRequest.model_validate(example)
+                with self._admission.one_more():
+                    await self._data_plane.infer(payload, model.name)
 
     async def stop(self, sig: Optional[int] = None) -> None:
         """Take no more requests, finish those that were taken, then end."""
@@ -108,7 +130,7 @@ class BoundedBody:
             await self._app(scope, receive, send)
             return
         body, more = [], scope['method'] in ('POST', 'PUT')
-        size = _declared(scope)
+        size = declared(scope)
         while more and size <= self._max_bytes:
             message = await receive()
             if message['type'] != 'http.request':
@@ -117,7 +139,7 @@ class BoundedBody:
             size, more = max(size, sum(map(len, body))), message.get('more_body', False)
         if size > self._max_bytes:
             await _pass_over(receive, more, _PASSED_OVER * self._max_bytes)
-            await answer(send, 413, f'the body is longer than {self._max_bytes} bytes')
+            await answer(send, 413, f'the body is longer than {self._max_bytes} bytes', True)
             return
         if dict(scope['headers']).get(b'content-encoding', b'identity') != b'identity':
             await answer(send, 415, 'bodies are not to be compressed')
@@ -154,18 +176,16 @@ async def _pass_over(receive: Any, more: bool, most: int) -> None:
         more = message['type'] == 'http.request' and message.get('more_body', False)
 
 
-def _declared(scope: Any) -> int:
-    length = dict(scope['headers']).get(b'content-length', b'0')
-    return int(length) if length.isdigit() else 0
-
-
-async def serve(folder: Path, settings: Dict[str, Any], max_bytes: int, ready: List[str]) -> int:
-    """Serve until a signal comes, and say when it is ready; gives the exit status."""
+async def serve(
+    folder: Path, settings: Dict[str, Any], max_bytes: int, ready: List[str], example: Any
+) -> int:
+    """Serve until a signal comes, and say when it is ready; gives the exit status. The example is
+    the body of a request, or None."""
     made, models = await load_settings(str(folder))
     values = {**made.model_dump(), **settings}
     values['metrics_dir'] = _metrics_dir()
     server = DrainingServer(Settings(**values), max_bytes)
-    telling = asyncio.ensure_future(_tell(server, ready))
+    telling = asyncio.ensure_future(_tell(server, ready, example))
     try:
         await server.start(models)
     finally:
@@ -173,9 +193,12 @@ async def serve(folder: Path, settings: Dict[str, Any], max_bytes: int, ready: L
     return 1 if server.failed else 0
 
 
-async def _tell(server: DrainingServer, ready: List[str]) -> None:
+async def _tell(server: DrainingServer, ready: List[str], example: Any) -> None:
     while not await server.is_ready():
         await asyncio.sleep(0.05)
+    if example is not None:
+        with suppress(MLServerError):
+            await server.measure(example)
     print('\n'.join(ready), flush=True)
 
 

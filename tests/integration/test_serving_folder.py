@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import os
 import re
 import signal
@@ -12,6 +13,7 @@ import urllib.request
 from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -114,17 +116,23 @@ def test_no_model(folder):
         load_folder(folder)
 
 
-def test_more_requests_than_can_be_done_in_a_second_are_refused(monkeypatch):
+def test_more_requests_than_can_be_done_are_refused(monkeypatch):
     """Of 200 requests 130 are done, ten in a second; then others come."""
     now, waiting, sent = [0.0], [], []
     monkeypatch.setattr(admission, 'monotonic', lambda: now[0])
 
     async def app(scope, receive, send):
         waiting.append(asyncio.get_running_loop().create_future())
-        await waiting[-1]
+        await send({'type': 'http.response.start', 'status': await waiting[-1]})
 
     async def send(message):
         sent.append(message)
+
+    async def done(reply, status=200):
+        now[0] += 0.1
+        reply.set_result(status)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
 
     async def some(bounded, count):
         path = '/v2/models/any/infer'
@@ -139,25 +147,95 @@ def test_more_requests_than_can_be_done_in_a_second_are_refused(monkeypatch):
         bounded = admission.BoundedRequests(app, admission.Admission())
         tasks = await some(bounded, 200)
         assert len(waiting) == 200 and not sent  # nothing is known yet
-        for each in waiting[:130]:
-            now[0] += 0.1
-            each.set_result(None)
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
+        for each in waiting[:120]:
+            await done(each)
+        for each in waiting[120:130]:
+            await done(each, 503)  # which tells nothing of how long it takes
+        assert bounded._admission._expectation.work(1) == pytest.approx(0.1)
+        sent.clear()
+        tasks += await some(bounded, 130)  # as if each was sent by one of those that were answered
+        assert len(waiting) == 330 and not sent
         tasks += await some(bounded, 5)
         assert [each['status'] for each in sent[::2]] == [503] * 5
-        assert b'requests are on their way' in sent[1]['body']
+        assert b'200 requests are on their way, which takes some 20000 ms' in sent[1]['body']
         for each in waiting[130:]:
-            each.set_result(None)
-        await asyncio.gather(*tasks)
+            await done(each)
         sent.clear()
-        tasks = await some(bounded, 3)  # few are never too many
-        assert not sent
-        for each in waiting[-3:]:
-            each.set_result(None)
+        for _ in range(50):
+            tasks += await some(bounded, 1)
+            await done(waiting[-1])
+        assert bounded._admission._expectation.patience == 1.0  # 3.3 s would be borne
+        tasks += await some(bounded, 12)
+        now[0] += 2
+        tasks += await some(bounded, 12)
+        assert len(waiting) == 392 and [each['status'] for each in sent[50::2]] == [503] * 12
+        for each in waiting[-12:]:
+            await done(each)
         await asyncio.gather(*tasks)
 
     asyncio.run(main())
+
+
+def test_a_refusal_reads_no_body():
+    heard, bounded = [], SimpleNamespace(refusal=lambda: 'too many')
+
+    async def app(scope, receive, send):
+        heard.append(scope['path'])
+
+    async def send(message):
+        heard.append(message.get('status') or message['body'])
+
+    async def main():
+        early = admission.EarlyRefusal(app, bounded)
+        for path, length in (('/v2', 5), ('/v2/a/infer', 5), ('/v2/b/infer', 2 << 20)):
+            headers = [(b'content-length', str(length).encode())]
+            await early({'type': 'http', 'path': path, 'headers': headers}, None, send)
+
+    asyncio.run(main())
+    assert heard == ['/v2', 503, b'{"error": "too many"}', '/v2/b/infer']
+
+
+@needs_mlserver
+def test_after_a_refusal_a_connection_goes_on():
+    """Also if the body comes later, or in pieces."""
+    uvicorn = pytest.importorskip('uvicorn')
+    app = admission.EarlyRefusal(None, SimpleNamespace(refusal=lambda: 'too many'))
+
+    async def main():
+        config = uvicorn.Config(app, port=0, lifespan='off', log_level='critical')
+        server = uvicorn.Server(config)
+        serving = asyncio.ensure_future(server.serve())
+        while not server.started:
+            await asyncio.sleep(0)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        reader, writer = await asyncio.open_connection('127.0.0.1', port)
+        for _ in range(3):
+            writer.write(b'POST /infer HTTP/1.1\r\nHost: a\r\nContent-Length: 300000\r\n\r\n')
+            status = await reader.readline()
+            assert status.startswith(b'HTTP/1.1 503')
+            assert b'connection: close' not in await reader.readuntil(b'\r\n\r\n')
+            assert await reader.readexactly(21) == b'{"error": "too many"}'
+            for _ in range(3):
+                writer.write(b'x' * 100_000)
+                await writer.drain()
+        writer.close()
+        server.should_exit = True
+        await serving
+
+    asyncio.run(main())
+
+
+def test_refusals_leave_no_tracebacks(caplog):
+    admission.log_only_faults()
+    for status in (503, 504, 400, None):
+        error = ValueError(str(status))
+        if status:
+            error.status_code = status
+        try:
+            raise error
+        except ValueError:
+            logging.getLogger('mlserver.parallel').exception('an error occurred')
+    assert [str(record.exc_info[1]) for record in caplog.records] == ['400', 'None']
 
 
 @needs_mlserver
@@ -249,8 +327,8 @@ def test_served(server):
         status, text = asked(infer, body)
         assert status == expected and re.search(message, text), (body, text)
         assert asked(infer, rows(1))[0] == 200
-    counted = asked(f'http://127.0.0.1:{ports[2]}/metrics')[1]
-    assert 'edb_requests_total{model="layer",outcome="answered"} 15.0' in counted.splitlines()
+    counted = asked(f'http://127.0.0.1:{ports[2]}/metrics')[1]  # eight are the server's own
+    assert 'edb_requests_total{model="layer",outcome="answered"} 23.0' in counted.splitlines()
     assert 'edb_requests_total{model="layer",outcome="expired"} 1.0' in counted.splitlines()
     process.send_signal(signal.SIGTERM)
     assert process.wait() == 0
@@ -285,7 +363,7 @@ def test_grpc(server):
 
 
 @needs_mlserver
-def test_more_requests_by_grpc_than_can_be_done_in_a_second_are_refused(monkeypatch):
+def test_more_requests_by_grpc_than_can_be_done_are_refused(monkeypatch):
     """They count together with those by HTTP."""
     from mlserver.errors import MLServerError
 
@@ -313,15 +391,16 @@ def test_more_requests_by_grpc_than_can_be_done_in_a_second_are_refused(monkeypa
                 each.set_result('done')
                 await asyncio.sleep(0)
                 await asyncio.sleep(0)
-            last = asyncio.ensure_future(plane.infer(payload=151))
+            tasks += [asyncio.ensure_future(plane.infer(payload=i)) for i in range(150, 230)]
+            last = asyncio.ensure_future(plane.infer(payload=230))
             await asyncio.sleep(0)
             assert last.done()
-            with pytest.raises(MLServerError, match='72 requests are on their way') as raised:
+            with pytest.raises(MLServerError, match='152 requests are on their way') as raised:
                 last.result()
             assert raised.value.status_code == 503
         for each in waiting[80:]:
             each.set_result('done')
-        assert await asyncio.gather(*tasks) == [(i, 'done') for i in range(150)]
+        assert await asyncio.gather(*tasks) == [(i, 'done') for i in range(230)]
         assert shared.refusal() is None
 
     asyncio.run(main())
