@@ -359,13 +359,14 @@ class Engine:
         """Tell those who wait: each event loop once."""
         now = monotonic()
         self._queue.begun.difference_update(done)
+        totals = [(now - each.arrived, each.expected) for each in done if each.expected]
+        if totals:
+            self._expectation.note_totals(totals)
         answered: List[Request] = []
         in_threads: List[Request] = []
         for request in done:
             if request.deadline < now and request.error is None:
                 request.error = _late(request, now)
-            if request.expected:
-                self._expectation.note_total(now - request.arrived, request.expected)
             reply = request.reply
             if isinstance(reply, Future):
                 is_wanted = reply.set_running_or_notify_cancel()
@@ -418,9 +419,8 @@ class Engine:
         first request comes."""
         for sample in islice(cycle(samples), _MEASURED):
             self._expectation.note_alone(self._run_to_end([sample], together=True))
-        for _ in range(2):
-            seconds = self._run_to_end(list(islice(cycle(samples), self._max_batch)), together=True)
-            self._expectation.note_round(self._max_batch, seconds)
+        seconds = self._run_to_end(list(islice(cycle(samples), self._max_batch)), together=True)
+        self._expectation.note_round(self._max_batch, seconds)
 
     def _run_to_end(self, samples: List[Any], together: bool) -> float:
         """Gives the seconds that it took."""

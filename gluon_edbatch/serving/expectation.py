@@ -1,13 +1,13 @@
 """How long a request that comes now is going to take, by what others took."""
 
 import math
-from typing import Optional
+from typing import Optional, Sequence, Tuple
 
 _MEMORY_S = 1.0  # of evaluating, after which what was seen counts for a third
 _ANSWERS = 16  # rounds with answers, the same; and requests that were alone
 _HIGH = 0.8  # of what can be done: a load at which hardly anybody is refused
 _RARE = 0.01  # requests that may wait longer
-_STEP = 0.1  # by which one of those changes the margin
+_STEP = 0.2  # by which the margin changes where all take longer
 _WIDEST = 4.0  # margin: what came between once is no reason to refuse for long
 
 
@@ -52,11 +52,12 @@ class Expectation:
         share = 1 / _ANSWERS if self._alone else 1.0
         self._alone += share * (seconds - self._alone)
 
-    def note_total(self, seconds: float, expected: float) -> None:
-        """A request took so long from when it came, and this long was expected then, without a
-        margin: which grows until no more than one of a hundred takes longer."""
-        is_longer = seconds > self._margin * expected
-        margin = self._margin * math.exp(_STEP * (is_longer - _RARE))
+    def note_totals(self, totals: Sequence[Tuple[float, float]]) -> None:
+        """Requests that were answered together took so long from when they came, and this long was
+        expected then, without a margin: which grows until one of a hundred takes longer. What holds
+        up one holds up those beside it, so they count as one."""
+        longer = [seconds > self._margin * expected for seconds, expected in totals]
+        margin = self._margin * math.exp(_STEP * (sum(longer) / len(longer) - _RARE))
         self._margin = min(max(1.0, margin), _WIDEST)
 
     def work(self, requests: int) -> float:

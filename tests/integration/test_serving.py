@@ -338,16 +338,19 @@ def test_what_is_expected_is_rarely_too_short():
         queue.put([each])
     assert [each.expected for each in requests] == pytest.approx([0.001, 0.0, 0.021])
     for _ in range(100):
-        expectation.note_total(0.011, 0.01)
-    assert 1.1 < expectation.margin < 1.3
-    for _ in range(40):
-        expectation.note_total(1.2, 0.01)
+        expectation.note_totals([(0.011, 0.01)])
+    assert 1.1 < expectation.margin < 1.4
+    before = expectation.margin
+    expectation.note_totals([(1.2, 0.01)] * 99 + [(0.001, 0.01)])
+    assert before < expectation.margin < 1.3 * before
+    for _ in range(20):
+        expectation.note_totals([(1.2, 0.01)])
     assert expectation.margin == 4
     queue.put([Request(None, Future(), 7.0, 0.13)])
     with pytest.raises(edb.QueueFullError, match='2 requests are to be done .* some 84 ms'):
         queue.put([Request(None, Future(), 7.06, 0.079)])
     for _ in range(10000):
-        expectation.note_total(0.01, 0.01)
+        expectation.note_totals([(0.01, 0.01)] * 3)
     assert expectation.margin == 1.0
 
 
