@@ -83,8 +83,8 @@ class EarlyRefusal:
             refusal = self._admission.refusal()
         if refusal is None:
             await self._app(scope, receive, send)
-        else:
-            await answer(send, UNAVAILABLE, refusal)
+        else:  # who asked whether to send the body does not send it now
+            await answer(send, UNAVAILABLE, refusal, b'expect' in dict(scope['headers']))
 
 
 class BoundedRequests(EarlyRefusal):

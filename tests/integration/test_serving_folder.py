@@ -184,15 +184,20 @@ def test_a_refusal_reads_no_body():
 
     async def send(message):
         heard.append(message.get('status') or message['body'])
+        if (b'connection', b'close') in message.get('headers', ()):
+            heard.append('closed')
 
     async def main():
         early = admission.EarlyRefusal(app, bounded)
         for path, length in (('/v2', 5), ('/v2/a/infer', 5), ('/v2/b/infer', 2 << 20)):
             headers = [(b'content-length', str(length).encode())]
             await early({'type': 'http', 'path': path, 'headers': headers}, None, send)
+        headers = [(b'content-length', b'5'), (b'expect', b'100-continue')]
+        await early({'type': 'http', 'path': '/infer', 'headers': headers}, None, send)
 
     asyncio.run(main())
-    assert heard == ['/v2', 503, b'{"error": "too many"}', '/v2/b/infer']
+    body = b'{"error": "too many"}'
+    assert heard == ['/v2', 503, body, '/v2/b/infer', 503, 'closed', body]
 
 
 @needs_mlserver
