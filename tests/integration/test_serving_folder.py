@@ -128,8 +128,8 @@ def test_more_requests_than_can_be_done_are_refused(monkeypatch):
     async def send(message):
         sent.append(message)
 
-    async def done(reply, status=200):
-        now[0] += 0.1
+    async def done(reply, status=200, seconds=0.1):
+        now[0] += seconds
         reply.set_result(status)
         await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -150,7 +150,7 @@ def test_more_requests_than_can_be_done_are_refused(monkeypatch):
         for each in waiting[:120]:
             await done(each)
         for each in waiting[120:130]:
-            await done(each, 503)  # which tells nothing of how long it takes
+            await done(each, 503, 0)  # which tells nothing of how long it takes
         assert bounded._admission._expectation.work(1) == pytest.approx(0.1)
         sent.clear()
         tasks += await some(bounded, 130)  # as if each was sent by one of those that were answered
