@@ -1,6 +1,8 @@
 """The function behind all of ``mx.nd``, and operators of MXNet's registry by their handles."""
 
 import ctypes
+import os
+import threading
 from functools import lru_cache
 from pathlib import Path
 from typing import Sequence
@@ -31,6 +33,15 @@ _ARRAYS = [
     )
     for length in range(_MOST_ITEMS)
 ]
+
+# Operators of libraries write arrays that all of them share. Two that two threads hand over at once
+# may each be in the row of one array before the other: they wait for ever.
+_handing_over = threading.Lock()
+os.register_at_fork(
+    before=_handing_over.acquire,
+    after_in_parent=_handing_over.release,
+    after_in_child=_handing_over.release,
+)
 
 
 def load_operators(library: Path) -> None:
@@ -63,22 +74,22 @@ def operator_handle(op: str) -> int:
 
 
 def run_for_effect(op: str, handles: Sequence[NDArrayHandle], **attributes: str) -> None:
-    """Run an operator for what it writes to the arrays of these handles; it has one result, which
-    nobody needs."""
+    """Run one of our own operators for what it writes to the arrays of these handles; it has one
+    result, which nobody needs."""
     count, results = ctypes.c_int(0), ctypes.POINTER(NDArrayHandle)()
-    check_call(
-        _LIB.MXImperativeInvokeEx(
-            ctypes.c_void_p(operator_handle(op)),
+    handle, texts = operator_handle(op), [attributes.keys(), attributes.values()]
+    with _handing_over:
+        failed = _LIB.MXImperativeInvokeEx(
+            ctypes.c_void_p(handle),
             len(handles),
             (NDArrayHandle * len(handles))(*handles),
             ctypes.byref(count),
             ctypes.byref(results),
             len(attributes),
-            c_str_array(attributes.keys()),
-            c_str_array(attributes.values()),
+            *map(c_str_array, texts),
             ctypes.byref(ctypes.POINTER(ctypes.c_int)()),
         )
-    )
+    check_call(failed)
     check_call(_LIB.MXNDArrayFree(NDArrayHandle(results[0])))
 
 
