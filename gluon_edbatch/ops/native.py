@@ -226,7 +226,12 @@ def _emit_product(
         x.view,
         parameter=low.parameter(weights[0]._replace(line=0)),
         bias=low.parameter(weights[1]) if len(weights) > 1 else -1,
-        numbers=(int(accumulate), times, int(turned), weights[0].line),
+        numbers=(
+            int(accumulate),
+            times,
+            int(turned),
+            *([weights[0].line] if weights[0].line else []),
+        ),
     )
 
 
