@@ -18,10 +18,12 @@ from pathlib import Path
 from typing import Dict, Optional
 
 NAMES = (
+    'mx.fresh',
     'mx.hybrid',
     'subgraph.fingerprint',
     'graph.edges',
     'graph.row_order',
+    'plan.rows',
     'plan.layout',
     'execute.native.table',
     'execute.immediate',

@@ -8,9 +8,9 @@ from typing import Callable, Dict, NamedTuple, Optional, Sequence
 
 import numpy as np
 
-from ..graph.graph import expand
 from ..subgraph.node_type import Kind
-from .plan import Group, Plan, Reads, Traits, Writes
+from .plan import Group, Plan, Reads, Traits
+from .rows import distinct, note_same, rows_read, rows_written, words
 
 # Of all rows, so many have to be distinct at most: results are then read by index, and their
 # gradients added row by row.
@@ -57,14 +57,12 @@ class Repeats:
         not pay."""
         if not self._found:
             self._find()
-        rows = self._firsts(read)
-        found = _distinct(rows)
-        return found if len(found.first) <= _PAYS * len(rows) else None
+        found = Distinct(*distinct(self._firsts(read)))
+        return found if len(found.first) <= _PAYS * len(found.which) else None
 
     def _firsts(self, read: Reads) -> np.ndarray:
         """For each row that batches read, the first that holds the same."""
-        rows, same = rows_read(self._plan.indices, read), self._same.get(read.arena)
-        return rows if same is None else same[rows]
+        return rows_read(self._plan.indices, read, self._same.get(read.arena))
 
     def _find(self) -> None:
         self._found = True
@@ -77,26 +75,13 @@ class Repeats:
             if traits.shares and _is_of_rows(group):
                 made_of = _together([self._firsts(read) for read in group.reads])
                 for write in group.writes:
-                    self._note(write.arena, _rows_written(write), made_of)
+                    self._note(write.arena, rows_written(write), made_of)
 
     def _note(self, arena: int, rows: np.ndarray, made_of: np.ndarray) -> None:
         """Rows of an arena hold the same where they are made of the same."""
-        same = self._same.setdefault(arena, np.arange(self._plan.arenas[arena].rows))
-        first, which = _distinct(made_of)
-        same[rows] = rows[first[which]]
-
-
-def rows_read(indices: np.ndarray, read: Reads) -> np.ndarray:
-    """The rows that batches read one after the other."""
-    sizes = read.end - read.begin
-    rows = expand(read.begin, sizes)
-    gathered = np.repeat(read.gather, sizes)
-    rows[gathered] = indices[rows[gathered]]
-    return rows
-
-
-def _rows_written(write: Writes) -> np.ndarray:
-    return expand(write.begin, write.end - write.begin)
+        if arena not in self._same:
+            self._same[arena] = np.arange(self._plan.arenas[arena].rows)
+        note_same(self._same[arena], rows, made_of)
 
 
 def _is_of_rows(group: Group) -> bool:
@@ -114,30 +99,16 @@ def _is_of_rows(group: Group) -> bool:
 
 def _keys(numbers: np.ndarray) -> np.ndarray:
     """A small integer for each, the same for those of the same bits."""
-    bits = numbers.view(np.int32)  # 0.0 is not -0.0
-    if bits.min() >= 0 and numbers.max() < _WORDS:
-        words = numbers.astype(np.int32)
-        if (words == numbers).all():
-            return words
-    return np.unique(bits, return_inverse=True)[1]
+    found = words(numbers, _WORDS)
+    return np.unique(numbers.view(np.int32), return_inverse=True)[1] if found is None else found
 
 
 def _together(columns: Sequence[np.ndarray]) -> np.ndarray:
     """A small integer for what stands side by side in some columns of such."""
     first, *others = columns
     for column in others:
-        (one, which), (other, own) = _distinct(first), _distinct(column)
+        (one, which), (other, own) = distinct(first), distinct(column)
         pairs = which * len(other) + own
         small = len(one) * len(other) < _WORDS
         first = pairs if small else np.unique(pairs, return_inverse=True)[1]
     return first
-
-
-def _distinct(keys: np.ndarray) -> Distinct:
-    """Of small integers; in linear time, a tenth of what sorting takes."""
-    places = np.arange(len(keys))
-    earliest = np.empty(keys.max() + 1, np.int64)
-    earliest[keys[::-1]] = places[::-1]  # the last one that is written stays
-    earliest = earliest[keys]
-    is_first = earliest == places
-    return Distinct(np.flatnonzero(is_first), (is_first.cumsum() - 1)[earliest])

@@ -10,7 +10,8 @@ import numpy as np
 
 from ..subgraph.split import Split, hoisted, looked_up
 from .plan import ArenaPlan, Group, Plan, Reads, Traits, Writes
-from .repeats import Distinct, Numbers, Repeats, rows_read
+from .repeats import Distinct, Numbers, Repeats
+from .rows import rows_read
 
 
 def hoist(plan: Plan, traits: Sequence[Traits], numbers: Numbers) -> Plan:

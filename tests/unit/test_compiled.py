@@ -48,6 +48,7 @@ def test_python_form_passes_the_tests():
         'integration/test_sites.py',
         'unit/test_graph.py',
         'unit/test_plan.py',
+        'unit/test_rows.py',
         'unit/test_schedule.py::test_frontier_is_as_defined',
         'unit/test_fsm.py',
     ]

@@ -1,0 +1,127 @@
+"""What is done row by row of what batches read: which rows these are, and which hold the same.
+
+This module is compiled by Cython where a compiler is present (the types are in ``rows.pxd``), and
+runs as it stands where not.
+"""
+
+from typing import Any, Optional, Tuple
+
+import numpy as np
+
+
+def rows_read(indices: np.ndarray, read: Any, same: Optional[np.ndarray] = None) -> np.ndarray:
+    """The rows that batches read one after the other.
+
+    Parameters
+    ----------
+    indices : numpy.ndarray
+        int32, of the plan.
+    read : Reads
+    same : numpy.ndarray, optional
+        int64, for each row of the arena the first that holds the same, which is told instead.
+
+    Returns
+    -------
+    numpy.ndarray
+        int64
+    """
+    begins, ends, gather = read.begin.data, read.end.data, read.gather.view(np.uint8).data
+    count = place = 0
+    for batch in range(len(begins)):
+        count += ends[batch] - begins[batch]
+    result = np.empty(count, np.int64)
+    rows, items = result.data, indices.data
+    for batch in range(len(begins)):
+        for at in range(begins[batch], ends[batch]):
+            rows[place] = items[at] if gather[batch] else at
+            place += 1
+    if same is not None:
+        firsts = same.data
+        for place in range(count):
+            rows[place] = firsts[rows[place]]
+    return result
+
+
+def rows_written(write: Any) -> np.ndarray:
+    """(k,) int64, the rows that batches write one after the other."""
+    begins, ends, count, place = write.begin.data, write.end.data, 0, 0
+    for batch in range(len(begins)):
+        count += ends[batch] - begins[batch]
+    result = np.empty(count, np.int64)
+    rows = result.data
+    for batch in range(len(begins)):
+        for at in range(begins[batch], ends[batch]):
+            rows[place] = at
+            place += 1
+    return result
+
+
+def words(numbers: np.ndarray, most: int) -> Optional[np.ndarray]:
+    """float32 numbers as int64 if they are whole, from 0 to below `most`; else None."""
+    result = np.empty(len(numbers), np.int64)
+    whole, given, bits = result.data, numbers.data, numbers.view(np.int32).data
+    for place in range(len(numbers)):
+        number = given[place]
+        if bits[place] < 0 or not number < most:  # -0.0 is not 0.0, and NaN less than nothing
+            return None
+        word = int(number)
+        if word != number:
+            return None
+        whole[place] = word
+    return result
+
+
+def distinct(keys: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+    """The different ones of small integers, in linear time.
+
+    Parameters
+    ----------
+    keys : numpy.ndarray
+        int64, none of them negative.
+
+    Returns
+    -------
+    first, which : numpy.ndarray
+        int64: where each of them stands first, in this order; and which of these each key is.
+    """
+    numbers, known, count = keys.data, _room_by_key(keys), len(keys)
+    first, which = np.empty(count, np.int64), np.empty(count, np.int64)
+    firsts, places, found = first.data, which.data, 0
+    for place in range(count):
+        key = numbers[place]
+        at = known[key]
+        if not 0 <= at < found or numbers[firsts[at]] != key:
+            known[key] = at = found
+            firsts[found] = place
+            found += 1
+        places[place] = at
+    return first[:found], which
+
+
+def note_same(same: np.ndarray, rows: np.ndarray, made_of: np.ndarray) -> None:
+    """Rows hold the same where they are made of the same.
+
+    Parameters
+    ----------
+    same : numpy.ndarray
+        int64, for each row of an arena the first that holds the same; for `rows` it is written.
+    rows, made_of : numpy.ndarray
+        int64; small integers tell what each of the rows is made of.
+    """
+    firsts, given, numbers, known = same.data, rows.data, made_of.data, _room_by_key(made_of)
+    for place in range(len(made_of)):
+        key = numbers[place]
+        at = known[key]
+        if not 0 <= at < place or numbers[at] != key:
+            known[key] = at = place
+        firsts[given[place]] = given[at]
+
+
+def _room_by_key(keys):
+    """A number for each key up to the largest, which may be anything: words are few among all that
+    there are, and to set so many takes longer than to look whether it is one that was written."""
+    numbers, most = keys.data, -1
+    for place in range(len(keys)):
+        if numbers[place] > most:
+            most = numbers[place]
+    return np.empty(most + 1, np.int32).data
