@@ -6,7 +6,7 @@ from typing import Any, Optional, Sequence
 
 import mxnet as mx
 import numpy as np
-from mxnet.base import _LIB, NDArrayHandle, check_call, mx_uint
+from mxnet.base import _LIB, NDArrayHandle, check_call
 from mxnet.ndarray import NDArray
 from mxnet.ndarray.ndarray import (
     _DTYPE_NP_TO_MX,
@@ -15,10 +15,17 @@ from mxnet.ndarray.ndarray import (
     _new_alloc_handle,
 )
 
+from ..compiled import load
 from .invoke import invoke, operator_handle
 from .modes import modes
 
+load('gluon_edbatch.mx.fresh')
+
+from . import fresh  # noqa: E402
+from .fresh import rows_of  # noqa: E402, F401
+
 _LARGEST = 2**31 - 1  # elements of an array, but in some builds
+_NUMBERS = {np.dtype(kind): number for kind, number in _DTYPE_NP_TO_MX.items() if kind}
 handle_slot = NDArrayBase.handle  # the slot itself, which GuardedArray shadows
 copy_into = mx.nd._internal._copyto  # ``copyto`` looks at both handles first
 
@@ -52,14 +59,6 @@ def keep_on_tape(array: NDArray) -> NDArray:
     with modes(recording=True):
         invoke(operator_handle('shape_array'), [array], [], [], None, False, False)
     return array
-
-
-def rows_of(array: NDArray, begin: int, end: int) -> NDArray:
-    """A view as ``array[begin:end]``, on a tape if autograd records. The array's own method asks
-    for its shape first, which takes half of the time."""
-    handle = NDArrayHandle()
-    check_call(_LIB.MXNDArraySlice(array.handle, begin, end, ctypes.byref(handle)))
-    return NDArray(handle)
 
 
 def reshaped(array: NDArray, shape: Sequence[int]) -> NDArray:
@@ -96,19 +95,7 @@ def empty(shape: Sequence[int], dtype: Any, ctx: mx.Context, late: bool = True) 
     """An array that is not initialised; `late` takes its memory when it is first written."""
     if math.prod(shape) > _LARGEST:
         return NDArray(_new_alloc_handle(tuple(shape), ctx, late, dtype))
-    handle = NDArrayHandle()
-    check_call(  # as that does, which takes three times as long
-        _LIB.MXNDArrayCreateEx(
-            (mx_uint * len(shape))(*shape),
-            len(shape),
-            ctx.device_typeid,
-            ctx.device_id,
-            late,
-            dtype_number(dtype),
-            ctypes.byref(handle),
-        )
-    )
-    return NDArray(handle)
+    return fresh.empty(tuple(shape), ctx.device_typeid, ctx.device_id, late, dtype_number(dtype))
 
 
 def gradient_stype(array: NDArray) -> Optional[str]:
@@ -124,4 +111,11 @@ def gradient_stype(array: NDArray) -> Optional[str]:
 
 def dtype_number(dtype: Any) -> int:
     """MXNet's number for a dtype."""
-    return _DTYPE_NP_TO_MX[np.dtype(dtype).type]
+    return _NUMBERS[np.dtype(dtype)]
+
+
+def written_at_once(array: NDArray, begin: int, rows: np.ndarray) -> bool:
+    """Copy rows to those of an array that nobody else knows from `begin` on; gives whether that was
+    done: it is not where they do not fit, or the array is of another dtype or not the host's."""
+    number = _NUMBERS.get(rows.dtype)
+    return number is not None and fresh.write(array, begin, rows, number)

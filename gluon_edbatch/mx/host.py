@@ -13,7 +13,7 @@ import numpy as np
 from mxnet.base import _LIB, check_call
 from mxnet.ndarray import NDArray
 
-from .arrays import empty
+from .arrays import empty, written_at_once
 
 
 def upload(values: np.ndarray, ctx: mx.Context) -> NDArray:
@@ -40,6 +40,8 @@ def write_new(array: NDArray, begin: int, rows: np.ndarray) -> None:
     rows : numpy.ndarray
         Of the array's shape but for axis 0.
     """
+    if written_at_once(array, begin, rows):
+        return
     if array.ctx.device_type != 'cpu':
         array._slice(begin, begin + len(rows))._sync_copyfrom(rows)
         return

@@ -1,0 +1,6 @@
+# The types of fresh.py for Cython; without it the module is ordinary Python.
+cimport gluon_edbatch.mx.making as making
+
+cpdef empty(tuple shape, int device, int number, bint late, int dtype)
+cpdef rows_of(object array, Py_ssize_t begin, Py_ssize_t end)
+cpdef bint write(object array, Py_ssize_t begin, object rows, int dtype) except -1

@@ -1,0 +1,27 @@
+"""New arrays, views and what is written to them, without MXNet's Python between: some dozen are
+made in each evaluation.
+
+Compiled by Cython where a compiler is present (the types are in ``fresh.pxd``).
+"""
+
+from . import making
+from .making import IN_C
+
+making.prepare(IN_C[0], IN_C[1], IN_C[2], IN_C[3], IN_C[4], IN_C[5])
+
+
+def empty(shape, device, number, late, dtype):
+    """An array that is not initialised, by MXNet's numbers for device and dtype."""
+    return making.empty(shape, device, number, late, dtype)
+
+
+def rows_of(array, begin, end):
+    """A view as ``array[begin:end]``, on a tape if autograd records. The array's own method asks
+    for its shape first."""
+    return making.rows_of(array, begin, end)
+
+
+def write(array, begin, rows, dtype):
+    """Copy rows of that dtype, by MXNet's number, to those of an array from `begin` on; gives
+    whether that was done: it is not where they do not fit, or the array is not the host's."""
+    return making.write(array, begin, rows, dtype)

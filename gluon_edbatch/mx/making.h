@@ -1,0 +1,146 @@
+/* Arrays made, cut and written by MXNet's functions for C, which making.py finds. Cython includes it
+   in what it makes of fresh.py. */
+#pragma once
+
+#include <Python.h>
+#include <structmember.h>
+
+enum { EDB_HOST = 1, EDB_MOST_AXES = 32 };
+
+/* In the order of `_FUNCTIONS` in making.py. */
+static struct {
+  int (*create)(const unsigned *, unsigned, int, int, int, int, void **);
+  int (*slice)(void *, unsigned, unsigned, void **);
+  int (*context)(void *, int *, int *);
+  int (*dtype)(void *, int *);
+  int (*shape)(void *, int *, const int **);
+  int (*data)(void *, void **);
+} edb_makes;
+static Py_ssize_t edb_made_handle_at = 0, edb_made_writable_at = 0;
+static PyObject *edb_making_error = NULL, *edb_made_handle = NULL, *edb_name_of_handle = NULL;
+static PyObject *edb_name_of_value = NULL;
+static PyTypeObject *edb_made_type = NULL;
+
+static PyObject *edb_making_failed(void) {
+  PyObject *error = PyObject_CallFunctionObjArgs(edb_making_error, NULL);
+  if (error) PyErr_SetObject((PyObject *)Py_TYPE(error), error);
+  Py_XDECREF(error);
+  return NULL;
+}
+
+/* What `array.handle.value` is; NULL after an exception. */
+static void *edb_handle_in(PyObject *array) {
+  PyObject *handle = PyObject_GetAttr(array, edb_name_of_handle), *value;
+  void *address = NULL;
+  if (!handle) return NULL;
+  value = PyObject_GetAttr(handle, edb_name_of_value);
+  Py_DECREF(handle);
+  if (!value) return NULL;
+  if (value != Py_None) address = PyLong_AsVoidPtr(value);
+  else PyErr_SetString(PyExc_ValueError, "an array without memory");
+  Py_DECREF(value);
+  return address;
+}
+
+/* As `NDArray(NDArrayHandle(address))`. */
+static PyObject *edb_made(void *address) {
+  PyObject *array, *handle =
+                       PyObject_CallFunction(edb_made_handle, "K", (unsigned long long)address);
+  if (!handle) return NULL;
+  array = edb_made_type->tp_alloc(edb_made_type, 0);
+  if (!array) {
+    Py_DECREF(handle);
+    return NULL;
+  }
+  *(PyObject **)((char *)array + edb_made_handle_at) = handle;
+  Py_INCREF(Py_True);
+  *(PyObject **)((char *)array + edb_made_writable_at) = Py_True;
+  return array;
+}
+
+static PyObject *edb_make_empty(PyObject *shape, int device, int number, int late, int dtype) {
+  unsigned dims[EDB_MOST_AXES];
+  Py_ssize_t axis, axes = PyTuple_GET_SIZE(shape);
+  void *address = NULL;
+  int failed;
+  if (axes > EDB_MOST_AXES) {
+    PyErr_SetString(PyExc_ValueError, "an array of too many axes");
+    return NULL;
+  }
+  for (axis = 0; axis < axes; ++axis) {
+    Py_ssize_t size = PyNumber_AsSsize_t(PyTuple_GET_ITEM(shape, axis), PyExc_OverflowError);
+    if (size == -1 && PyErr_Occurred()) return NULL;
+    dims[axis] = (unsigned)size;
+  }
+  Py_BEGIN_ALLOW_THREADS failed =
+      edb_makes.create(dims, (unsigned)axes, device, number, late, dtype, &address);
+  Py_END_ALLOW_THREADS return failed ? edb_making_failed() : edb_made(address);
+}
+
+static PyObject *edb_cut(PyObject *array, Py_ssize_t begin, Py_ssize_t end) {
+  void *handle = edb_handle_in(array), *address = NULL;
+  int failed;
+  if (!handle) return NULL;
+  Py_BEGIN_ALLOW_THREADS failed =
+      edb_makes.slice(handle, (unsigned)begin, (unsigned)end, &address);
+  Py_END_ALLOW_THREADS return failed ? edb_making_failed() : edb_made(address);
+}
+
+/* Where rows of that shape are in an array of the host of that dtype; NULL for any other. */
+static char *edb_place_of(void *handle, Py_ssize_t begin, const Py_buffer *rows, int dtype) {
+  int device, number, has, axes, axis;
+  const int *shape;
+  void *data = NULL;
+  if (edb_makes.context(handle, &device, &number) || device != EDB_HOST ||
+      edb_makes.dtype(handle, &has) || has != dtype || edb_makes.shape(handle, &axes, &shape) ||
+      axes != rows->ndim || axes < 1 || begin < 0 || begin + rows->shape[0] > shape[0])
+    return NULL;
+  for (axis = 1; axis < axes; ++axis)
+    if (shape[axis] != rows->shape[axis]) return NULL;
+  if (!rows->shape[0] || edb_makes.data(handle, &data) || !data) return NULL;
+  return (char *)data + begin * (rows->len / rows->shape[0]);
+}
+
+/* Whether it was done; -1 after an exception. */
+static int edb_write(PyObject *array, Py_ssize_t begin, PyObject *rows, int dtype) {
+  Py_buffer view;
+  char *to;
+  void *handle = edb_handle_in(array);
+  if (!handle) return -1;
+  if (PyObject_GetBuffer(rows, &view, PyBUF_C_CONTIGUOUS)) {
+    PyErr_Clear();
+    return 0;
+  }
+  to = edb_place_of(handle, begin, &view, dtype);
+  if (to) memcpy(to, view.buf, view.len);
+  PyBuffer_Release(&view);
+  return to != NULL;
+}
+
+static int edb_prepare_making(PyObject *array, PyObject *handle, PyObject *writable,
+                              PyObject *where, PyObject *failed, PyObject *handle_class) {
+  void **functions = (void **)&edb_makes;
+  Py_ssize_t place, count = sizeof(edb_makes) / sizeof(*functions);
+  if (Py_TYPE(handle) != &PyMemberDescr_Type || Py_TYPE(writable) != &PyMemberDescr_Type ||
+      PySequence_Size(where) != count) {
+    PyErr_SetString(PyExc_ImportError, "MXNet's arrays are of another kind");
+    return -1;
+  }
+  edb_made_handle_at = ((PyMemberDescrObject *)handle)->d_member->offset;
+  edb_made_writable_at = ((PyMemberDescrObject *)writable)->d_member->offset;
+  for (place = 0; place < count; ++place) {
+    PyObject *address = PySequence_GetItem(where, place);
+    if (!address) return -1;
+    functions[place] = PyLong_AsVoidPtr(address);
+    Py_DECREF(address);
+  }
+  Py_INCREF(array);
+  Py_INCREF(failed);
+  Py_INCREF(handle_class);
+  edb_made_type = (PyTypeObject *)array;
+  edb_making_error = failed;
+  edb_made_handle = handle_class;
+  edb_name_of_handle = PyUnicode_InternFromString("handle");
+  edb_name_of_value = PyUnicode_InternFromString("value");
+  return PyErr_Occurred() ? -1 : 0;
+}
