@@ -71,7 +71,7 @@ def _has_its_parameters(recording: Recording, node_type: NodeType) -> bool:
     """Whether autograd may have the parameters themselves."""
     return not node_type.mode.recording or all(
         [
-            recording.model.parameters[id(parameter), node_type.ctx].copy is None
+            recording.model.of(parameter, node_type.ctx).copy is None
             for parameter in node_type.parameters
         ]
     )
@@ -154,7 +154,7 @@ class CallsAtOnce:
         parameter = node_type.parameters[position]
         if node_type.mode.recording and has_sparse_gradient(parameter):
             check_request(parameter)
-        watched = self._recording.model.parameters[id(parameter), node_type.ctx]
+        watched = self._recording.model.of(parameter, node_type.ctx)
         return alias(watched.array) if node_type.mode.recording else watched.values()
 
     # --- arguments -------------------------------------------------------------------------------

@@ -25,7 +25,8 @@ from ..plan.recurring import Planned
 from ..plan.split import hoist, look_ups_apart
 from ..record.hooks import suspended
 from ..record.recording import Recording
-from ..record.sites import Site, current_site
+from ..record.scopes import place
+from ..record.sites import Site, site_at
 from ..record.stores import Arena, EagerArena
 from ..schedule import Schedule, Scheduler
 from ..subgraph.node_type import Kind, NodeType
@@ -81,7 +82,7 @@ class Evaluator:
 
     def _run(self, recording: Recording, wanted: Optional[np.ndarray]) -> None:
         started = time.perf_counter()
-        asked_by = current_site()
+        asked_by = site_at(*place())
         if not recording.closed:
             self.forced.append(asked_by)
         # A slice of an array that a tape has read would be an output of that tape, and could not be

@@ -92,7 +92,7 @@ class EagerCalls:
 
     def _parameter(self, node_type: NodeType, position: int) -> NDArray:
         parameter = node_type.parameters[position]
-        watched = self._recording.model.parameters[id(parameter), node_type.ctx]
+        watched = self._recording.model.of(parameter, node_type.ctx)
         if watched.copy is not None and not np.array_equal(
             watched.copy.asnumpy(), detached(watched.array).asnumpy()
         ):

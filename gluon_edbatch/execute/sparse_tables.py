@@ -31,7 +31,7 @@ def look_up(machine, batch: Batch) -> None:
     for which, table, write in zip(ids, node_type.tables, batch.writes):
         check_request(table)
         rows = machine.arenas[write.arena]._slice(write.begin, write.end)
-        _record(machine.recording.model.parameters[id(table), node_type.ctx], which, rows)
+        _record(machine.recording.model.of(table, node_type.ctx), which, rows)
         machine.given.append((rows, write.arena, write.begin, write.end))
         machine.looked_up = True
 

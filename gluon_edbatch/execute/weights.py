@@ -51,7 +51,7 @@ class Weights:
     def watched(self, node_type: NodeType, position: int) -> Watched:
         """A parameter of a type, whose values are those that were recorded."""
         parameter = node_type.parameters[position]
-        return self._recording.model.parameters[id(parameter), node_type.ctx]
+        return self._recording.model.of(parameter, node_type.ctx)
 
     def trained(self, node_type: NodeType, position: int) -> int:
         """Which of `arrays` the user's own one of a parameter is: it is one of them from now on."""

@@ -75,6 +75,7 @@ cdef class CallLog(Entered):
     cdef public Py_ssize_t copied_below, _node_at, block_calls
     cdef public object first
     cdef public dict _met, _read, constants
+    cdef public Store _numbers
     cdef public dict callees, forms_by_key, shared, concats, stores_by_kind, by_length
     cdef public list forms, all_stores
     cdef public object form_summaries, output_rows
@@ -110,6 +111,9 @@ cdef class CallLog(Entered):
     cdef Prefix _follow_number(self, Prefix prefix, object number)
     @cython.locals(value=lazy.LazyArray)
     cdef Prefix _follow_given(self, Prefix prefix, object array)
+    @cython.locals(numbers='float[::1]', scalars=list, place=Py_ssize_t, number=double,
+                   most=double)
+    cpdef exact_numbers(self, Py_ssize_t first, Py_ssize_t last)
     @cython.locals(known=tuple)
     cpdef constant(self, tuple key)
     @cython.locals(known=tuple)
@@ -117,6 +121,8 @@ cdef class CallLog(Entered):
     cdef object _meet(self, object array)
     @cython.locals(found=tuple, key=tuple)
     cpdef read(self, array, bint data=*)
+    @cython.locals(store=Store, number=Py_ssize_t)
+    cpdef length(self, lazy.RaggedArray several)
     @cython.locals(several=lazy.RaggedArray)
     cdef _append_ragged(self, tuple args)
     @cython.locals(value=lazy.LazyArray)

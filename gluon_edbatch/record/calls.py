@@ -23,7 +23,7 @@ from ..subgraph.fingerprint import contents, exact
 from ..subgraph.structure import unflatten
 from . import interpreter, lazy
 from .each import for_each, holds_each
-from .lazy import VALUES
+from .lazy import VALUES, OfNone
 from .scopes import Entered, current_recording, entered, local
 from .sites import kind_of, through_library
 from .stores import Store
@@ -465,6 +465,7 @@ class CallLog(Entered):
         self._met: Dict[int, tuple] = {}  # NumPy arrays by id, what they held, values that they are
         self._read: Dict[tuple, Any] = {}  # small arrays as values, by what they hold
         self.constants: Dict[tuple, tuple] = {}  # store and value of each; see `created`
+        self._numbers: Optional[Store] = None  # of numbers, once it is known where these go
 
     def active(self):
         """Whether this thread is recording into this recording."""
@@ -785,10 +786,38 @@ class CallLog(Entered):
         value = self._read.get(key) if len(found[1]) <= REMEMBERED else None
         return self.append_read(array, key) if value is None else value
 
+    def exact_numbers(self, first, last):
+        """A range of the recorded numbers, float32; None if one is large, or of another class than
+        Python's own."""
+        result = np.empty(last - first, np.float32)
+        numbers, scalars, most = result.data, self.scalars, _EXACT
+        for place in range(first, last):
+            given = scalars[place]
+            if type(given) is not float and type(given) is not int:
+                return None
+            number = given
+            if not -most < number < most:
+                return None
+            numbers[place - first] = number
+        return result
+
     def constant(self, key):
         """The constant that was made by this key, for its user alone; None if there was none."""
         known = self.constants.get(key)
         return None if known is None else interpreter.new_value(False, known[0], known[1])
+
+    def length(self, several):
+        """How many values a ragged argument of one row has, as a value that nobody else has."""
+        ids, store = several._ids, self._numbers
+        length = 0.0 if type(ids) is OfNone else float(len(ids))
+        if store is None:
+            first = self.number(length)
+            first._store.given[first._id] = length
+            return first
+        self.scalars.append(length)
+        number = 1 - 2 * len(self.scalars)
+        store.given[number] = length
+        return interpreter.new_value(self.value_type is VALUES[True], store, number)
 
     def _append_ragged(self, args):
         """The values of ragged arguments follow those of the others."""

@@ -278,7 +278,7 @@ class Forms(Inputs):
         if callee.block is None:
             return {} if callee.shared or self.pads else operator_kinds(callee.place, *mode)
         callee.mutable = self.model.containers_of(callee.block)
-        return block_kinds(types_of(callee.block, self.model.mark_of(callee.block)), *mode)
+        return block_kinds(callee.block, self.model.mark_of(callee.block), mode)
 
     def remember(self, callee: Callee, kinds: List[Any], form: Form) -> None:
         """Let later scopes find the form of such calls by the kinds of their arguments."""
@@ -288,7 +288,7 @@ class Forms(Inputs):
         if callee.block is None:
             known = operator_kinds(callee.place, *mode)
         else:
-            known = block_kinds(types_of(callee.block, form.node_type.made_with[1]), *mode)
+            known = block_kinds(callee.block, form.node_type.made_with[1], mode)
         self.remember_form(known, kept(kinds), form)
 
     def remember_form(self, known: Dict[tuple, Remembered], key: tuple, form: Form) -> None:

@@ -64,7 +64,6 @@ class Inputs(CallLog):
         super().__init__(VALUES[mx.util.is_np_array()])
         self.arrays: List[Tuple[Spec, Any]] = []
         self._ctx = ctx
-        self._numbers: Optional[Store] = None
         self._small: Dict[tuple, LazyArray] = {}
         self._kinds: Dict[bytes, Spec] = {}  # of NDArrays that were read
         self._large: Dict[int, Tuple[LazyArray, Watched]] = {}
@@ -267,7 +266,8 @@ class Inputs(CallLog):
             silently be word 16777216.
         """
         if self._range[0] != (first, last):  # a plan asks, and then a machine
-            self._range = (first, last), self._exact(first, last)
+            exact = self.exact_numbers(first, last)
+            self._range = (first, last), self._exact(first, last) if exact is None else exact
         return self._range[1]
 
     def _exact(self, first: int, last: int) -> np.ndarray:

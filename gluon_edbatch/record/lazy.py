@@ -772,13 +772,12 @@ class RaggedArray(LazyArray):
     def lengths(self) -> NDArray:
         """(rows,) float32, how many values there are, for operators such as SequenceMask."""
         recording, rows = self._store.recording, self._store.shape[0]
+        records = recording is not None and recording.active()
+        if records and rows == 1:
+            return recording.length(self)
         length = 0.0 if self._ids.__class__ is OfNone else float(len(self._ids))
-        if recording is None or not recording.active():
+        if not records:
             return new_array([length] * rows, self.ctx, np.float32)
-        if rows == 1:
-            number: LazyArray = recording.number(length)  # nobody else's
-            number._store.given[number._id] = length
-            return number
         return recording.handed_out(recording.values([np.full((rows,), length, np.float32)])[0])
 
     def values(self) -> List[LazyArray]:

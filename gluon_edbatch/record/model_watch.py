@@ -20,16 +20,21 @@ class ModelWatch:
     Attributes
     ----------
     parameters : dict
-        (id of a parameter, context) -> its array when a call that uses it was first recorded.
+        (id of a parameter, kind and number of a device) -> its array when a call that uses it was
+        first recorded; see `of`.
     """
 
     def __init__(self) -> None:
-        self.parameters: Dict[Tuple[int, mx.Context], Watched] = {}
+        self.parameters: Dict[Tuple[int, int, int], Watched] = {}
         self._owners: List[Tuple[gluon.Parameter, Watched]] = []
         self._marks: Dict[gluon.Block, Fingerprint] = {}
         self._containers: Dict[gluon.Block, Optional[tuple]] = {}
         self._replaced: Optional[str] = None
         self._changed: Optional[str] = None
+
+    def of(self, parameter: gluon.Parameter, ctx: mx.Context) -> Watched:
+        """A parameter that is watched. (To hash a context takes longer than to look for its key.)"""
+        return self.parameters[id(parameter), ctx.device_typeid, ctx.device_id]
 
     def mark_of(self, block: gluon.Block) -> Fingerprint:
         """The fingerprint of a block, which it must have until its calls are evaluated."""
@@ -64,7 +69,8 @@ class ModelWatch:
         parameter : gluon.Parameter
         ctx : mxnet.Context
         """
-        key, array = (id(parameter), ctx), parameter.data(ctx)
+        key = id(parameter), ctx.device_typeid, ctx.device_id
+        array = parameter.data(ctx)
         watched = self.parameters.get(key)
         if watched is None or not recording.any_left():
             if watched is not None:

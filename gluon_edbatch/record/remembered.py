@@ -9,7 +9,7 @@ its arguments alone.
 import threading
 import weakref
 from collections import OrderedDict
-from typing import Any, Dict, NamedTuple, Sequence
+from typing import Any, Dict, NamedTuple, Sequence, Tuple
 
 from mxnet import gluon
 
@@ -25,6 +25,8 @@ _MOST_FINGERPRINTS = 32  # a block may read something else in each scope, as a t
 _MOST_TYPES = 4096  # of operators: a number that is an attribute may be another in each scope
 _operator_kinds: Dict[tuple, Dict[tuple, Remembered]] = {}
 _changes_of_padding = 0
+# by id of a block: it, its fingerprint, and in which mode these are `block_kinds`
+_last_kinds: Dict[int, Tuple[Any, Fingerprint, tuple, int, Dict[tuple, Remembered]]] = {}
 
 
 class Made:
@@ -69,7 +71,7 @@ def types_of(block: gluon.Block, mark: Fingerprint) -> Dict[tuple, Any]:
         if marks is None:
             marks = _block_types[block] = OrderedDict()
         last = next(reversed(marks.items()), None)
-        if last is not None and last[0] == mark:  # mostly: fingerprints take long to hash
+        if last is not None and (last[0] is mark or last[0] == mark):  # mostly: fingerprints take long to hash
             return last[1]
         types = marks.setdefault(mark, {})
         marks.move_to_end(mark)
@@ -95,10 +97,24 @@ def decide_padding_anew() -> None:
     _changes_of_padding += 1
 
 
-def block_kinds(types: Dict[tuple, Any], *mode: Any) -> Dict[tuple, Remembered]:
-    """The kinds of a block's calls in a mode, with its types."""
+def block_kinds(block: gluon.Block, mark: Fingerprint, mode: tuple) -> Dict[tuple, Remembered]:
+    """The kinds of a block's calls in a mode, as long as it has this fingerprint."""
+    known = _last_kinds.get(id(block))
+    if (
+        known is not None
+        and known[0]() is block
+        and known[1] is mark  # as it is where nothing was changed since
+        and known[2] == mode
+        and known[3] == _changes_of_padding
+    ):
+        return known[4]
     with tracing:
-        return types.setdefault(('kinds', *mode, _changes_of_padding), {})
+        key = ('kinds', *mode, _changes_of_padding)
+        kinds = types_of(block, mark).setdefault(key, {})
+        if len(_last_kinds) >= _MOST_TYPES:
+            _last_kinds.clear()
+        _last_kinds[id(block)] = weakref.ref(block), mark, mode, _changes_of_padding, kinds
+        return kinds
 
 
 def operator_kinds(place: tuple, *mode: Any) -> Dict[tuple, Remembered]:

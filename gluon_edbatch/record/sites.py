@@ -8,6 +8,7 @@ import dis
 import os
 import sys
 import sysconfig
+from functools import lru_cache
 from itertools import takewhile
 from traceback import walk_tb
 from types import CodeType, FrameType
@@ -111,6 +112,7 @@ def through_library(library: CodeType, user: CodeType, instruction: int) -> int:
     return number
 
 
+@lru_cache(maxsize=1 << 12)
 def site_at(code: int, instruction: int) -> Site:
     """File and line of an instruction; a code is an id, or a number of `through_library`."""
     if code >= 0:

@@ -340,7 +340,12 @@ class NodeType:
     def fits(self) -> bool:
         """Whether the parameters have the dtypes that it was made for: the arguments of a block
         that takes ids do not tell that it was cast."""
-        return self.parameter_dtypes == _dtypes_of(self.parameters)
+        given = [parameter.dtype for parameter in self.parameters]
+        if given != self.__dict__.get('_fitting'):  # asked in each scope, and most often the same
+            if self.parameter_dtypes != _dtypes_of(self.parameters):
+                return False
+            self.__dict__['_fitting'] = given
+        return True
 
     def output_specs(self, rows: int, length: int = 0) -> Tuple[Spec, ...]:
         """Specs of the outputs of a call with this many rows; packed ones of this length."""
