@@ -7,8 +7,8 @@ import numpy as np
 from mxnet import autograd
 from mxnet.ndarray import NDArray
 
+from ..mx import fresh
 from ..mx.arrays import detached
-from ..mx.direct import wait_to_read
 from ..mx.host import allocated, upload, write_new
 from ..mx.pool import Memory
 from ..mx.segment_matrix import segment_matrix
@@ -102,7 +102,7 @@ class Machine:
         """An arena of an earlier evaluation, to be read where it lies. While the scope records,
         somebody waits for what is about to be computed of it, and Python cannot run ahead."""
         if not source.is_over and not self.recording.closed:
-            wait_to_read([source.raw.handle])
+            fresh.wait([source.raw.handle])
             source.is_over = True
         self.is_quiet = self.is_quiet and source.is_over
         return source.raw

@@ -5,7 +5,7 @@ import ctypes
 from typing import Any, Callable, Optional, Sequence
 
 import numpy as np
-from mxnet.base import _LIB, MXNetError, NDArrayHandle, check_call
+from mxnet.base import _LIB, MXNetError, NDArrayHandle
 
 _LONGEST_MESSAGE = 256
 _FUNCTIONS = (  # as ``src/mxnet_in_c.h`` wants them
@@ -18,13 +18,6 @@ _FUNCTIONS = (  # as ``src/mxnet_in_c.h`` wants them
 _IN_C = (ctypes.c_void_p * len(_FUNCTIONS))(
     *[ctypes.cast(function, ctypes.c_void_p) for function in _FUNCTIONS]
 )
-
-
-def wait_to_read(handles: Sequence[NDArrayHandle]) -> None:
-    """Wait for what was handed to the engine that writes these arrays: most often there is
-    nothing."""
-    for handle in handles:
-        check_call(_LIB.MXNDArrayWaitToRead(handle))
 
 
 def call(

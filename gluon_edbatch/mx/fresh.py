@@ -1,8 +1,10 @@
-"""New arrays, views and what is written to them, without MXNet's Python between: some dozen are
-made in each evaluation.
+"""New arrays, views, what is written to them, and small runs, without MXNet's Python between: some
+dozen arrays are made in each evaluation.
 
 Compiled by Cython where a compiler is present (the types are in ``fresh.pxd``).
 """
+
+from mxnet.base import MXNetError
 
 from . import making
 from .making import IN_C
@@ -25,3 +27,38 @@ def write(array, begin, rows, dtype):
     """Copy rows of that dtype, by MXNet's number, to those of an array from `begin` on; gives
     whether that was done: it is not where they do not fit, or the array is not the host's."""
     return making.write(array, begin, rows, dtype)
+
+
+def wait(handles):
+    """Wait for what was handed to the engine that writes these arrays: most often there is
+    nothing."""
+    making.wait(handles)
+
+
+def run(address, words, handles, nanoseconds):
+    """Call the function of our own in C, at an address, that runs batches now (``src/now.h``).
+
+    Parameters
+    ----------
+    address : int
+    words : numpy.ndarray
+        int64, the run's table.
+    handles : list of NDArrayHandle
+        At most 256.
+    nanoseconds : float
+        The longest that it may take.
+
+    Returns
+    -------
+    bool
+        Whether it was run.
+
+    Raises
+    ------
+    MXNetError
+        With the function's message.
+    """
+    result = making.run(address, words, handles, nanoseconds)
+    if type(result) is str:
+        raise MXNetError(f"gluon_edbatch's native operators: {result}")
+    return result

@@ -1,5 +1,5 @@
-/* Arrays made, cut and written by MXNet's functions for C, which making.py finds. Cython includes it
-   in what it makes of fresh.py. */
+/* Arrays made, cut and written by MXNet's functions for C, which making.py finds. Cython includes
+   it in what it makes of fresh.py. */
 #pragma once
 
 #include <Python.h>
@@ -15,6 +15,7 @@ static struct {
   int (*dtype)(void *, int *);
   int (*shape)(void *, int *, const int **);
   int (*data)(void *, void **);
+  int (*wait)(void *);
 } edb_makes;
 static Py_ssize_t edb_made_handle_at = 0, edb_made_writable_at = 0;
 static PyObject *edb_making_error = NULL, *edb_made_handle = NULL, *edb_name_of_handle = NULL;
@@ -28,24 +29,30 @@ static PyObject *edb_making_failed(void) {
   return NULL;
 }
 
+/* Of an NDArrayHandle; -1 after an exception. */
+static int edb_address_in(PyObject *handle, void **found) {
+  PyObject *value = PyObject_GetAttr(handle, edb_name_of_value);
+  if (!value) return -1;
+  *found = value == Py_None ? NULL : PyLong_AsVoidPtr(value);
+  Py_DECREF(value);
+  return *found || !PyErr_Occurred() ? 0 : -1;
+}
+
 /* What `array.handle.value` is; NULL after an exception. */
 static void *edb_handle_in(PyObject *array) {
-  PyObject *handle = PyObject_GetAttr(array, edb_name_of_handle), *value;
+  PyObject *handle = PyObject_GetAttr(array, edb_name_of_handle);
   void *address = NULL;
   if (!handle) return NULL;
-  value = PyObject_GetAttr(handle, edb_name_of_value);
+  if (!edb_address_in(handle, &address) && !address)
+    PyErr_SetString(PyExc_ValueError, "an array without memory");
   Py_DECREF(handle);
-  if (!value) return NULL;
-  if (value != Py_None) address = PyLong_AsVoidPtr(value);
-  else PyErr_SetString(PyExc_ValueError, "an array without memory");
-  Py_DECREF(value);
   return address;
 }
 
 /* As `NDArray(NDArrayHandle(address))`. */
 static PyObject *edb_made(void *address) {
-  PyObject *array, *handle =
-                       PyObject_CallFunction(edb_made_handle, "K", (unsigned long long)address);
+  PyObject *array,
+      *handle = PyObject_CallFunction(edb_made_handle, "K", (unsigned long long)address);
   if (!handle) return NULL;
   array = edb_made_type->tp_alloc(edb_made_type, 0);
   if (!array) {
@@ -81,8 +88,7 @@ static PyObject *edb_cut(PyObject *array, Py_ssize_t begin, Py_ssize_t end) {
   void *handle = edb_handle_in(array), *address = NULL;
   int failed;
   if (!handle) return NULL;
-  Py_BEGIN_ALLOW_THREADS failed =
-      edb_makes.slice(handle, (unsigned)begin, (unsigned)end, &address);
+  Py_BEGIN_ALLOW_THREADS failed = edb_makes.slice(handle, (unsigned)begin, (unsigned)end, &address);
   Py_END_ALLOW_THREADS return failed ? edb_making_failed() : edb_made(address);
 }
 
@@ -115,6 +121,41 @@ static int edb_write(PyObject *array, Py_ssize_t begin, PyObject *rows, int dtyp
   if (to) memcpy(to, view.buf, view.len);
   PyBuffer_Release(&view);
   return to != NULL;
+}
+
+enum { EDB_FEW_HANDLES = 256, EDB_MESSAGE = 256 };
+
+static PyObject *edb_wait(PyObject *handles) {
+  Py_ssize_t place;
+  for (place = 0; place < PyList_GET_SIZE(handles); ++place) {
+    void *address;
+    int failed;
+    if (edb_address_in(PyList_GET_ITEM(handles, place), &address) < 0) return NULL;
+    Py_BEGIN_ALLOW_THREADS failed = edb_makes.wait(address);
+    Py_END_ALLOW_THREADS if (failed) return edb_making_failed();
+  }
+  Py_RETURN_NONE;
+}
+
+/* A function as `edb_run_now` of execute/native/src/now.h; gives what it gives, or its message. */
+static PyObject *edb_run(size_t address, PyObject *words, PyObject *handles, double nanoseconds) {
+  typedef int (*Run)(const void *, const int64_t *, int64_t, void *const *, double, char *,
+                     int64_t);
+  const void *mxnet[] = {(const void *)edb_makes.shape, (const void *)edb_makes.data};
+  void *found[EDB_FEW_HANDLES];
+  char message[EDB_MESSAGE] = "";
+  int result;
+  Py_buffer view;
+  Py_ssize_t place, count = PyList_GET_SIZE(handles);
+  if (count > EDB_FEW_HANDLES) return PyErr_Format(PyExc_ValueError, "%zd arrays", count);
+  for (place = 0; place < count; ++place)
+    if (edb_address_in(PyList_GET_ITEM(handles, place), &found[place]) < 0) return NULL;
+  if (PyObject_GetBuffer(words, &view, PyBUF_C_CONTIGUOUS)) return NULL;
+  Py_BEGIN_ALLOW_THREADS result = ((Run)address)(mxnet, (const int64_t *)view.buf, view.len / 8,
+                                                 found, nanoseconds, message, EDB_MESSAGE);
+  Py_END_ALLOW_THREADS PyBuffer_Release(&view);
+  return result < 0 ? PyUnicode_DecodeUTF8(message, strlen(message), "replace")
+                    : PyBool_FromLong(result);
 }
 
 static int edb_prepare_making(PyObject *array, PyObject *handle, PyObject *writable,

@@ -3,7 +3,7 @@ which the compiled ``fresh.py`` uses.
 """
 
 import ctypes
-from typing import Sequence, Tuple
+from typing import Any, List, Sequence, Tuple, Union
 
 import numpy as np
 from mxnet.base import _LIB, NDArrayHandle, check_call, get_last_ffi_error, mx_uint
@@ -40,17 +40,52 @@ def write(array: NDArray, begin: int, rows: np.ndarray, dtype: int) -> bool:
     return False
 
 
+def wait(handles: List[NDArrayHandle]) -> None:
+    """See `fresh.wait`."""
+    for handle in handles:
+        check_call(_LIB.MXNDArrayWaitToRead(handle))
+
+
+def run(
+    address: int, words: np.ndarray, handles: List[NDArrayHandle], nanoseconds: float
+) -> Union[bool, str]:
+    """See `fresh.run`; gives the message if it failed."""
+    message = ctypes.create_string_buffer(_LONGEST_MESSAGE)
+    result = _RUN(address)(
+        _FOR_RUNS,
+        words.ctypes.data,
+        len(words),
+        (NDArrayHandle * len(handles))(*handles),
+        nanoseconds,
+        message,
+        _LONGEST_MESSAGE,
+    )
+    return message.value.decode() if result < 0 else bool(result)
+
+
 def prepare(array, handle, writable, where: Sequence[int], failed, handle_class) -> None:
     """Tell the C form where things are (see `IN_C`)."""
 
 
-_NAMES = 'CreateEx', 'Slice', 'GetContext', 'GetDType', 'GetShape', 'GetData'
+_NAMES = 'CreateEx', 'Slice', 'GetContext', 'GetDType', 'GetShape', 'GetData', 'WaitToRead'
 _FUNCTIONS = [getattr(_LIB, f'MXNDArray{name}') for name in _NAMES]
-IN_C = (
+IN_C: Any = (
     NDArray,
     NDArrayBase.handle,
     NDArrayBase.writable,
     [ctypes.cast(function, ctypes.c_void_p).value or 0 for function in _FUNCTIONS],
     get_last_ffi_error,
     NDArrayHandle,
+)
+_LONGEST_MESSAGE = 256
+_FOR_RUNS = (ctypes.c_void_p * 2)(*IN_C[3][4:6])  # shape and data, as ``src/now.h`` wants them
+_RUN = ctypes.CFUNCTYPE(
+    ctypes.c_int,
+    ctypes.c_void_p,
+    ctypes.c_void_p,
+    ctypes.c_int64,
+    ctypes.c_void_p,
+    ctypes.c_double,
+    ctypes.c_char_p,
+    ctypes.c_int64,
 )

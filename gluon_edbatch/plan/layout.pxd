@@ -83,5 +83,3 @@ cdef class _Planner:
     cdef _append_lengths(self, Py_ssize_t batch, Py_ssize_t place)
     @cython.locals(items='int[::1]', count=Py_ssize_t, neighbours=bint, place=Py_ssize_t)
     cdef _close(self, Py_ssize_t first, Py_ssize_t word, Py_ssize_t flag)
-
-cdef list _places(node_type)

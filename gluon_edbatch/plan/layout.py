@@ -181,7 +181,7 @@ class _Planner:
             self._note_sources(node, sources[self._kinds[node]])
         placed: Dict[tuple, int] = {}
         for kind, node_type in enumerate(self._types):
-            for position, place in enumerate(_places(node_type)):
+            for position, place in enumerate(node_type.places):
                 argument = node_type.arguments[position]
                 if argument.kind is _ROWS and sources[kind][place] >= 0:
                     arena = self._lying(sources[kind][place], argument.arena, placed)
@@ -217,7 +217,7 @@ class _Planner:
         arguments, fixed = [], []
         for kind, node_type in enumerate(self._types):
             copied = []
-            for position, place in enumerate(_places(node_type)):
+            for position, place in enumerate(node_type.places):
                 if (kind, position) not in self._in_place:
                     copied.append((self._index[node_type.arguments[position].arena], place))
             arguments.append(copied)
@@ -327,7 +327,7 @@ class _Planner:
         self._parents, self._last, self._masked = -1, -1, node_type.masked is not None
         pads = traits.pads or node_type.alone or node_type.serial in self._of_several_rows
         reads, known = [], []
-        for position, place in enumerate(_places(node_type)):
+        for position, place in enumerate(node_type.places):
             argument = node_type.arguments[position]
             arena = self._in_place.get((kind, position), self._index[argument.arena])
             self._lies_there = (kind, position) in self._in_place
@@ -413,7 +413,7 @@ class _Planner:
     def _with_lengths(self, reads: List[Reads]) -> List[Reads]:
         """With the lengths of padded arguments, in batches that have padding."""
         uneven = np.any([read.uneven for read in reads if read.uneven is not None], axis=0)
-        for position, place in enumerate(_places(self._node_type)):
+        for position, place in enumerate(self._node_type.places):
             if reads[position].uneven is not None and reads[position].parents is None:
                 word = self._word
                 for batch in range(self._size):
@@ -506,20 +506,6 @@ class _Planner:
         else:
             self.gathered += count
         self._words[word + self._size] = self._words[word] + count
-
-
-def _places(node_type: NodeType) -> List[int]:
-    """Where each argument is among those of a call: its number; or, as each call says how many
-    values it has, -1 - its number among such."""
-    places, fixed, counted = [], 0, -1
-    for argument in node_type.arguments:
-        if argument.kind.counted:
-            places.append(counted)
-            counted -= 1
-        else:
-            places.append(fixed)
-            fixed += 1
-    return places
 
 
 def _source(wanted: Tuple[int, int, bool, int]) -> Tuple[int, int, bool]:

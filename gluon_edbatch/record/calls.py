@@ -790,7 +790,8 @@ class CallLog(Entered):
         """A range of the recorded numbers, float32; None if one is large, or of another class than
         Python's own."""
         result = np.empty(last - first, np.float32)
-        numbers, scalars, most = result.data, self.scalars, _EXACT
+        numbers: Any = result.data
+        scalars, most = self.scalars, _EXACT
         for place in range(first, last):
             given = scalars[place]
             if type(given) is not float and type(given) is not int:

@@ -16,7 +16,6 @@ from ..subgraph.spec import Spec, device_of, spec_of
 from .calls import REMEMBERED, SMALL, CallLog
 from .lazy import VALUES, LazyArray, RaggedArray, operand_dtype
 from .sites import Site, current_site
-from .stores import Store
 
 SCALAR_DTYPE = np.float32
 NUMBERS = (int, float, np.generic)

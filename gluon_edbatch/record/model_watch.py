@@ -14,14 +14,18 @@ from ..subgraph.fingerprint import Fingerprint, changed, containers, contents, f
 from ..subgraph.trace import describe
 
 
+def key_of(parameter: gluon.Parameter, ctx: mx.Context) -> Tuple[int, int, int]:
+    """A parameter on a device. (To hash a context takes longer than to look for this.)"""
+    return id(parameter), ctx.device_typeid, ctx.device_id
+
+
 class ModelWatch:
     """Parameters and attributes of blocks, as the calls of a recording read them.
 
     Attributes
     ----------
     parameters : dict
-        (id of a parameter, kind and number of a device) -> its array when a call that uses it was
-        first recorded; see `of`.
+        By `key_of`, arrays of parameters when calls that use them were first recorded.
     """
 
     def __init__(self) -> None:
@@ -33,8 +37,8 @@ class ModelWatch:
         self._changed: Optional[str] = None
 
     def of(self, parameter: gluon.Parameter, ctx: mx.Context) -> Watched:
-        """A parameter that is watched. (To hash a context takes longer than to look for its key.)"""
-        return self.parameters[id(parameter), ctx.device_typeid, ctx.device_id]
+        """A parameter that is watched."""
+        return self.parameters[key_of(parameter, ctx)]
 
     def mark_of(self, block: gluon.Block) -> Fingerprint:
         """The fingerprint of a block, which it must have until its calls are evaluated."""
@@ -69,8 +73,7 @@ class ModelWatch:
         parameter : gluon.Parameter
         ctx : mxnet.Context
         """
-        key = id(parameter), ctx.device_typeid, ctx.device_id
-        array = parameter.data(ctx)
+        key, array = key_of(parameter, ctx), parameter.data(ctx)
         watched = self.parameters.get(key)
         if watched is None or not recording.any_left():
             if watched is not None:

@@ -71,7 +71,8 @@ def types_of(block: gluon.Block, mark: Fingerprint) -> Dict[tuple, Any]:
         if marks is None:
             marks = _block_types[block] = OrderedDict()
         last = next(reversed(marks.items()), None)
-        if last is not None and (last[0] is mark or last[0] == mark):  # mostly: fingerprints take long to hash
+        # Mostly; fingerprints take long to hash.
+        if last is not None and (last[0] is mark or last[0] == mark):
             return last[1]
         types = marks.setdefault(mark, {})
         marks.move_to_end(mark)

@@ -224,6 +224,20 @@ class NodeType:
         return sum([argument.kind.counted for argument in self.arguments])
 
     @cached_property
+    def places(self) -> List[int]:
+        """Where each argument is among those of a call: its number; or, as each call says how many
+        values it has, -1 - its number among such."""
+        places, fixed, counted = [], 0, -1
+        for argument in self.arguments:
+            if argument.kind.counted:
+                places.append(counted)
+                counted -= 1
+            else:
+                places.append(fixed)
+                fixed += 1
+        return places
+
+    @cached_property
     def ragged(self) -> List[int]:
         """Positions of the ragged arguments."""
         return [

@@ -137,7 +137,7 @@ def test_whoever_touches_a_parameter_waits_for_a_run(monkeypatch):
     net, samples = dense(), ndarrays(3, (1, WIDTH))
     ran(net, samples), ran(net, samples)
     before, now_running, touched = net.weight.data().asnumpy(), threading.Event(), []
-    call = now.call
+    run = now.fresh.run
 
     def touch():
         now_running.wait()
@@ -148,9 +148,9 @@ def test_whoever_touches_a_parameter_waits_for_a_run(monkeypatch):
         now_running.set()
         thread.join(0.2)
         assert not touched
-        return call(*args)
+        return run(*args)
 
-    monkeypatch.setattr(now, 'call', slowly)
+    monkeypatch.setattr(now.fresh, 'run', slowly)
     thread = threading.Thread(target=touch)
     thread.start()
     found = ran(net, samples)

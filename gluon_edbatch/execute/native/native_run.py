@@ -10,6 +10,7 @@ from ...mx.host import upload
 from ...mx.invoke import run_for_effect
 from ...mx.pool import Memory
 from ...plan.plan import Group
+from ...record.model_watch import key_of
 from ...subgraph.node_type import NodeType
 from ..executable import executable
 from ..gradients import NOT_WANTED, Gradients
@@ -45,6 +46,8 @@ class Frame(NamedTuple):
         Of each type.
     natives : list of NativeProgram
     weights : list of RunWeight
+    keys : list of tuple
+        Of each, see `ModelWatch.parameters`.
     workspace : int
         Elements that weights take there.
     differentiable : bool
@@ -54,6 +57,7 @@ class Frame(NamedTuple):
     programs: List[np.ndarray]
     natives: List[NativeProgram]
     weights: List[RunWeight]
+    keys: List[tuple]
     workspace: int
     differentiable: bool
 
@@ -83,10 +87,8 @@ class NativeRun:
         self._differentiable = self.training and frame.differentiable
         self._words, self._elements, self._slots = self._table(machine, frame, parts, first, last)
         self._arenas = [machine.arenas[arena] for arena in self._slots]
-        self._weights = [
-            machine.weights.watched(parts[part][0].node_type, position)
-            for part, position, _ in frame.weights
-        ]
+        watched = machine.recording.model.parameters
+        self._weights = [watched[key] for key in frame.keys]
         self._inputs = [  # of the tape, which of them each weight is
             machine.weights.trained(parts[part][0].node_type, position) if trained else None
             for part, position, trained in frame.weights
@@ -201,9 +203,14 @@ class _FrameMaker:
             programs,
             natives,
             self._weights,
+            [self._key_of(each) for each in self._weights],
             weights_size(self._words),
             self._differentiable,
         )
+
+    def _key_of(self, weight: RunWeight) -> tuple:
+        node_type = self._node_types[weight.part]
+        return key_of(node_type.parameters[weight.position], node_type.ctx)
 
     def _parameters_of(self, part: int) -> np.ndarray:
         """Words for the parameters of a program: of each its weight, whether it is trained, and

@@ -8,12 +8,14 @@ parameters are guarded (see `mx.guard`), so that whoever is about to write to on
 """
 
 import ctypes
+from functools import lru_cache
 from typing import Sequence
 
 import numpy as np
 from mxnet.ndarray import NDArray
 
-from ...mx.direct import call, wait_to_read
+from ...mx import fresh
+from ...mx.direct import call
 from ...mx.guard import Watched, no_touches
 from .library import function
 
@@ -21,6 +23,7 @@ __all__ = ['gather_now', 'run_now']
 
 _MOST_NANOSECONDS = 200_000.0  # for longer Python does better to run ahead of the engine
 _MOST_WORDS = 1 << 13  # which tell at once what takes longer
+_MOST_ARRAYS = 1 << 8
 
 
 def run_now(words: np.ndarray, weights: Sequence[Watched], arenas: Sequence[NDArray]) -> bool:
@@ -41,16 +44,15 @@ def run_now(words: np.ndarray, weights: Sequence[Watched], arenas: Sequence[NDAr
         False if that would take long, or somebody is about to use a parameter: nothing is done
         then.
     """
-    if len(words) > _MOST_WORDS:
+    if len(words) > _MOST_WORDS or len(weights) + len(arenas) > _MOST_ARRAYS:
         return False
     handles = [each.handle() for each in weights]
     handles += [array.handle for array in arenas]
-    wait_to_read(handles)  # not under the lock: what writes a parameter may need that
+    fresh.wait(handles)  # not under the lock: what writes a parameter may need that
     with no_touches():
         if any([each.touched for each in weights]):
             return False
-        own = ctypes.c_double(_MOST_NANOSECONDS)
-        return bool(call(function('edb_run_now'), words, handles, own))
+        return fresh.run(_address('edb_run_now'), words, handles, _MOST_NANOSECONDS)
 
 
 def gather_now(words: np.ndarray, sources: Sequence[NDArray], target: NDArray) -> None:
@@ -66,6 +68,11 @@ def gather_now(words: np.ndarray, sources: Sequence[NDArray], target: NDArray) -
         On the CPU, with no operator under way that writes or reads it.
     """
     handles = [source.handle for source in sources]
-    wait_to_read(handles)  # a user may have written to them
+    fresh.wait(handles)  # a user may have written to them
     handles.append(target.handle)
     call(function('edb_gather_now'), words, handles, ctypes.c_int64(len(handles)))
+
+
+@lru_cache(maxsize=None)
+def _address(name: str) -> int:
+    return ctypes.cast(function(name), ctypes.c_void_p).value or 0

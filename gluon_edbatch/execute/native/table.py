@@ -8,7 +8,11 @@ from typing import Any, Dict, Sequence
 
 import numpy as np
 
+from . import columns
+
 _THREADS, _ARENAS, _FIRST, _COUNT = 3, 4, 7, 8  # what the first words do not say
+_probe = np.zeros(3, np.int64)
+columns.prepare(_probe, _probe.ctypes.data)
 
 
 def size_of(start: np.ndarray, programs: Sequence[np.ndarray], parts: Sequence[tuple]) -> int:
@@ -71,10 +75,10 @@ class Table:
 
     def add(self, words: np.ndarray) -> None:
         """Some words."""
-        column, begin = words.data, self._place
-        for place in range(len(column)):
+        column, begin, count = columns.words(words), self._place, len(words)
+        for place in range(count):
             self._words[begin + place] = column[place]
-        self._place = begin + len(column)
+        self._place = begin + count
 
     def add_batches(
         self, group: Any, begin: int, end: int, slots: Dict[int, int], private: Sequence[bool]
@@ -101,7 +105,7 @@ class Table:
         if ragged is not None:
             first = self._place
             self._add_some(ragged.end, begin, end)
-            begins = ragged.begin.data
+            begins = columns.words(ragged.begin)
             for place in range(count):
                 self._words[first + place] -= begins[begin + place]
                 self.values += self._words[first + place]
@@ -109,7 +113,7 @@ class Table:
         for read in group.reads:
             self._put(slots[read.arena])
             self._put(private[read.arena])
-            gather = read.gather.view(np.uint8).data
+            gather = columns.flags(read.gather)
             for place in range(begin, end):
                 self._put(gather[place])
             self._add_some(read.begin, begin, end)
@@ -123,7 +127,7 @@ class Table:
 
     def _add_some(self, column, begin, end):
         """Some of a column; gives their sum."""
-        numbers, total, at = column.data, 0, self._place
+        numbers, total, at = columns.words(column), 0, self._place
         for place in range(begin, end):
             self._words[at + place - begin] = numbers[place]
             total += numbers[place]

@@ -72,7 +72,7 @@ class Backward {
   void run() const {
     const Stopwatch all(kAllOfARun);
     void* const table = handles_.at(0);
-    const Run run = read_run(data_of<int64_t>(mxnet_, table), size_of(mxnet_, table));
+    const Run run = read_run(data_of<int64_t>(mxnet_.arrays, table), size_of(mxnet_.arrays, table));
     if (run.arenas != arenas_ || run.arenas + run.weights.size() != modes_.size())
       throw std::runtime_error("a run has other arenas or weights than it is given");
     Team team(run.threads);
@@ -85,10 +85,10 @@ class Backward {
     arrays.indices = run.indices;
     size_t next = 1;
     for (int64_t arena = 0; arena < arenas_; ++arena)
-      arrays.arenas.push_back(data_of<T>(mxnet_, handles_.at(next++)));
-    if (size_of(mxnet_, handles_.at(next)) < run.workspace)
+      arrays.arenas.push_back(data_of<T>(mxnet_.arrays, handles_.at(next++)));
+    if (size_of(mxnet_.arrays, handles_.at(next)) < run.workspace)
       throw std::runtime_error("the workspace is too small");
-    arrays.workspace = data_of<T>(mxnet_, handles_.at(next++));
+    arrays.workspace = data_of<T>(mxnet_.arrays, handles_.at(next++));
     Zeros<T> zeros;
     for (size_t place = 0; place < modes_.size(); ++place) {
       auto& gradients =
@@ -101,8 +101,8 @@ class Backward {
 
   template <typename T> T* gradient(void* handle, char mode, Zeros<T>* zeros) const {
     if (mode == '-') return nullptr;
-    T* const data = data_of<T>(mxnet_, handle);
-    if (mode == 'w') zeros->add(data, size_of(mxnet_, handle));
+    T* const data = data_of<T>(mxnet_.arrays, handle);
+    if (mode == 'w') zeros->add(data, size_of(mxnet_.arrays, handle));
     return data;
   }
 

@@ -6,9 +6,13 @@
 
 namespace edb {
 
-struct MXNetInC {  // in the order of `_FUNCTIONS` in mx/direct.py
+struct ArraysInC {  // as mx/making.py gives them, too
   int (*shape)(void*, int*, const int**);
   int (*data)(void*, void**);
+};
+
+struct MXNetInC {  // in the order of `_FUNCTIONS` in mx/direct.py
+  ArraysInC arrays;
   int (*share)(void*, void**);  // another handle of an array
   int (*free)(void*);
   int (*push)(void (*)(void*, void*), void*, void (*)(void*), const void*, void**, int, void**, int,
@@ -19,7 +23,7 @@ inline void check(int failed) {
   if (failed) throw std::runtime_error("MXNet does not tell what an array is");
 }
 
-inline int64_t size_of(const MXNetInC& mxnet, void* handle) {
+inline int64_t size_of(const ArraysInC& mxnet, void* handle) {
   int axes = 0;
   const int* shape = nullptr;
   check(mxnet.shape(handle, &axes, &shape));
@@ -28,7 +32,7 @@ inline int64_t size_of(const MXNetInC& mxnet, void* handle) {
   return size;
 }
 
-template <typename T> T* data_of(const MXNetInC& mxnet, void* handle) {
+template <typename T> T* data_of(const ArraysInC& mxnet, void* handle) {
   void* data = nullptr;
   check(mxnet.data(handle, &data));
   return static_cast<T*>(data);

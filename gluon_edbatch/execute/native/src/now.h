@@ -28,7 +28,7 @@ inline void gather(const int64_t* words, int64_t count, const std::vector<char*>
 
 // Handles are of the weights, and then of the arenas. Gives whether it takes no longer than that.
 template <typename T>
-bool run_now(const MXNetInC& mxnet, const Run& run, void* const* handles, double nanoseconds) {
+bool run_now(const ArraysInC& mxnet, const Run& run, void* const* handles, double nanoseconds) {
   if (WholeRun<T>::nanoseconds(run) > nanoseconds) return false;
   thread_local Scratch scratch;
   scratch.release();
@@ -50,7 +50,7 @@ bool run_now(const MXNetInC& mxnet, const Run& run, void* const* handles, double
 }  // namespace edb
 
 // Gives 0, or -1 and what is wrong in `message`.
-extern "C" int edb_gather_now(const edb::MXNetInC* mxnet, const int64_t* words, int64_t count,
+extern "C" int edb_gather_now(const edb::ArraysInC* mxnet, const int64_t* words, int64_t count,
                               void* const* handles, int64_t arrays, char* message, int64_t room) {
   try {
     std::vector<char*> data;
@@ -64,7 +64,7 @@ extern "C" int edb_gather_now(const edb::MXNetInC* mxnet, const int64_t* words, 
 }
 
 // Gives 1 if it was run; 0 if that would take longer; -1, and what is wrong in `message`.
-extern "C" int edb_run_now(const edb::MXNetInC* mxnet, const int64_t* words, int64_t count,
+extern "C" int edb_run_now(const edb::ArraysInC* mxnet, const int64_t* words, int64_t count,
                            void* const* handles, double nanoseconds, char* message, int64_t room) {
   const edb::Stopwatch all(edb::kAllOfARun);
   try {

@@ -1,0 +1,19 @@
+"""Columns of numbers as the compiled ``table.py`` reads them, as Python; ``columns.pxd`` says the
+same in C.
+"""
+
+import numpy as np
+
+
+def words(array: np.ndarray) -> memoryview:
+    """Those of an array of 64-bit integers."""
+    return array.data
+
+
+def flags(array: np.ndarray) -> memoryview:
+    """Those of an array of bools, as 0 and 1."""
+    return array.view(np.uint8).data
+
+
+def prepare(array: np.ndarray, address: int) -> None:
+    """Tell the C form how arrays lie in memory, by one of three 64-bit integers."""
