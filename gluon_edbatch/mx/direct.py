@@ -8,6 +8,7 @@ import numpy as np
 from mxnet.base import _LIB, MXNetError, NDArrayHandle
 
 _LONGEST_MESSAGE = 256
+_Message = ctypes.c_char * _LONGEST_MESSAGE  # kept, as each type that ctypes makes is a cycle
 _FUNCTIONS = (  # as ``src/mxnet_in_c.h`` wants them
     _LIB.MXNDArrayGetShape,
     _LIB.MXNDArrayGetData,
@@ -48,7 +49,7 @@ def call(
     MXNetError
         If that is negative, with the function's message.
     """
-    message = ctypes.create_string_buffer(_LONGEST_MESSAGE)
+    message = _Message()
     result = function(
         _IN_C,
         ctypes.c_void_p(words.ctypes.data),

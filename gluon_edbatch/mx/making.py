@@ -50,7 +50,7 @@ def run(
     address: int, words: np.ndarray, handles: List[NDArrayHandle], nanoseconds: float
 ) -> Union[bool, str]:
     """See `fresh.run`; gives the message if it failed."""
-    message = ctypes.create_string_buffer(_LONGEST_MESSAGE)
+    message = _Message()
     result = _RUN(address)(
         _FOR_RUNS,
         words.ctypes.data,
@@ -78,6 +78,7 @@ IN_C: Any = (
     NDArrayHandle,
 )
 _LONGEST_MESSAGE = 256
+_Message = ctypes.c_char * _LONGEST_MESSAGE  # kept: ctypes would make it anew at each call
 _FOR_RUNS = (ctypes.c_void_p * 2)(*IN_C[3][4:6])  # shape and data, as ``src/now.h`` wants them
 _RUN = ctypes.CFUNCTYPE(
     ctypes.c_int,

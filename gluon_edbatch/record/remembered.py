@@ -25,8 +25,9 @@ _MOST_FINGERPRINTS = 32  # a block may read something else in each scope, as a t
 _MOST_TYPES = 4096  # of operators: a number that is an attribute may be another in each scope
 _operator_kinds: Dict[tuple, Dict[tuple, Remembered]] = {}
 _changes_of_padding = 0
-# by id of a block: it, its fingerprint, and in which mode these are `block_kinds`
-_last_kinds: Dict[int, Tuple[Any, Fingerprint, tuple, int, Dict[tuple, Remembered]]] = {}
+# of a block: with which fingerprint, and in which mode, these are its `block_kinds`
+_LastKinds = Tuple[Fingerprint, tuple, int, Dict[tuple, Remembered]]
+_last_kinds: 'weakref.WeakKeyDictionary[gluon.Block, _LastKinds]' = weakref.WeakKeyDictionary()
 
 
 class Made:
@@ -100,21 +101,17 @@ def decide_padding_anew() -> None:
 
 def block_kinds(block: gluon.Block, mark: Fingerprint, mode: tuple) -> Dict[tuple, Remembered]:
     """The kinds of a block's calls in a mode, as long as it has this fingerprint."""
-    known = _last_kinds.get(id(block))
+    known = _last_kinds.get(block)
     if (
         known is not None
-        and known[0]() is block
-        and known[1] is mark  # as it is where nothing was changed since
-        and known[2] == mode
-        and known[3] == _changes_of_padding
+        and known[0] is mark  # as it is where nothing was changed since
+        and known[1:3] == (mode, _changes_of_padding)
     ):
-        return known[4]
+        return known[3]
     with tracing:
         key = ('kinds', *mode, _changes_of_padding)
         kinds = types_of(block, mark).setdefault(key, {})
-        if len(_last_kinds) >= _MOST_TYPES:
-            _last_kinds.clear()
-        _last_kinds[id(block)] = weakref.ref(block), mark, mode, _changes_of_padding, kinds
+        _last_kinds[block] = mark, mode, _changes_of_padding, kinds
         return kinds
 
 
