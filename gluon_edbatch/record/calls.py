@@ -796,7 +796,10 @@ class CallLog(Entered):
             given = scalars[place]
             if type(given) is not float and type(given) is not int:
                 return None
-            number = given
+            try:
+                number = given
+            except OverflowError:  # in C: Python's own int may be of any length
+                return None
             if not -most < number < most:
                 return None
             numbers[place - first] = number
