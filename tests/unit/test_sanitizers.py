@@ -23,11 +23,12 @@ MXNET = Path(find_spec('mxnet').submodule_search_locations[0])
 @pytest.mark.parametrize(
     'flags',
     [
-        compiler.level_flags('v2'),
+        ('-fsyntax-only', *compiler.level_flags('v2')),  # most of them come before optimising
+        pytest.param(compiler.level_flags('v2'), marks=pytest.mark.slow),
         pytest.param(compiler.level_flags('v4'), marks=pytest.mark.slow),
         pytest.param(('-DEDB_STOPWATCH',), marks=pytest.mark.slow),
     ],
-    ids=['v2', 'v4', 'stopwatch'],
+    ids=['syntax', 'v2', 'v4', 'stopwatch'],
 )
 def test_nothing_is_warned_of(flags, tmp_path):
     if not compiler.levels().keys() >= {'v2', 'v4'}:
