@@ -25,6 +25,7 @@ from .admission import TOO_LATE, UNAVAILABLE, log_only_faults
 from .engine import Engine
 from .folder import load_folder
 from .metrics import SECONDS, SIZES
+from .requests import PATIENCE
 
 MOST_SAMPLES, MOST_BYTES = 1024, 1 << 20  # of a request, of a sample
 _STATUS = {
@@ -49,7 +50,10 @@ class Runtime(mlserver.MLModel):
         samples = [served.read(self._checked.validate_json(to_json(each)))
                    for each in served.warm_up]  # fmt: skip
         observe = PrometheusObserver(self.name)
-        self._engine = Engine(served.predict, samples, observe=observe, **served.options)
+        # Clients that each send a list, and then the next one, are no overload: how many requests
+        # are on their way is for the process that listens to say.
+        options = {'max_wait': PATIENCE, **served.options}
+        self._engine = Engine(served.predict, samples, observe=observe, **options)
         await _elsewhere(self._engine.start)
         gc.collect()
         gc.freeze()  # no later collection walks through MXNet's half a million objects

@@ -783,9 +783,7 @@ np.savez(sys.argv[1], **results)
 def test_levels_agree_within_rounding(tmp_path):
     """Those that this processor has: each is as near to float64 as float32 can be, in float64 they
     agree, and the best one gives the same bits every time."""
-    levels = [
-        level for level, needed in compiler.levels().items() if needed <= compiler.features()
-    ]
+    levels = [level for level, needed in compiler.levels().items() if needed <= compiler.features()]
     results = [level_results(level, tmp_path / f'{level}.npz') for level in levels]
     for level, found in zip(levels, results):
         for name, values in found.items():
