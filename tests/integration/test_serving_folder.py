@@ -451,6 +451,35 @@ def test_a_queue_that_is_full_is_503(folder):
 
 
 @needs_mlserver
+@pytest.mark.parametrize('options, seconds', [({}, 1.0), ({'max_wait': 0.25}, 0.25)])
+def test_lists_may_wait_for_a_second_or_what_the_folder_says(folder, options, seconds, monkeypatch):
+    """Where an engine by itself bears less, of small samples."""
+    from mlserver import ModelSettings
+
+    from gluon_edbatch.serving import runtime
+
+    text = (folder / 'model.py').read_text()
+    (folder / 'model.py').write_text(text.replace('warm_up=', f'options={options}, warm_up='))
+    settings = ModelSettings(
+        name='layer', implementation=runtime.Runtime, parameters={'uri': str(folder)}
+    )
+    engine, given = runtime.Engine, []
+
+    def noted(*args, **kwargs):
+        given.append(kwargs['max_wait'])
+        return engine(*args, **kwargs)
+
+    monkeypatch.setattr(runtime, 'Engine', noted)
+
+    async def load():
+        model = runtime.Runtime(settings)
+        assert await model.load() and await model.unload()
+
+    asyncio.run(load())
+    assert given == [seconds]
+
+
+@needs_mlserver
 def test_the_folder_of_the_example(tmp_path):
     pytest.importorskip('gluonnlp')
     from tree_sst import make_served

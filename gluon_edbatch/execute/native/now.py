@@ -23,7 +23,7 @@ __all__ = ['gather_now', 'run_now']
 
 _MOST_NANOSECONDS = 200_000.0  # for longer Python does better to run ahead of the engine
 _MOST_WORDS = 1 << 13  # which tell at once what takes longer
-_MOST_ARRAYS = 1 << 8
+_MOST_ARRAYS = 1 << 8  # that `fresh.run` takes
 
 
 def run_now(words: np.ndarray, weights: Sequence[Watched], arenas: Sequence[NDArray]) -> bool:
