@@ -99,6 +99,7 @@ class Subgraph:
             graph = json.loads(symbol.tojson())
         self.symbol = symbol
         self.nodes, self.heads = _parsed(graph)
+        self._last_outputs: Tuple[Any, Optional[List[Outputs]]] = (None, None)  # for what
 
     @classmethod
     def of(cls, nodes: Sequence[Node], heads: Iterable[Entry]) -> 'Subgraph':
@@ -171,6 +172,18 @@ class Subgraph:
             for entry in entries
         )
 
+    @cached_property
+    def structure(self) -> Optional[tuple]:
+        """What is equal in graphs that differ in the names of operators only, and can be hashed;
+        None if operators have graphs of their own."""
+        if any([node.bodies for node in self.nodes]):
+            return None
+        nodes = [
+            (node.op or (node.name,), frozenset(node.attrs.items()), node.inputs)
+            for node in self.nodes
+        ]
+        return (*nodes, self.heads)
+
     def with_variables(self, renamed: Mapping[str, str]) -> 'Subgraph':
         """With other names of some variables."""
         return Subgraph.of(
@@ -209,7 +222,7 @@ class Subgraph:
         mxnet.base.MXNetError
             If shapes do not fit.
         """
-        _, found, _ = infer_shape(self._internals, self._known(shapes))
+        _, found, _ = infer_shape(self._internals, self.known(shapes))
         if found is None:
             return None
         return [
@@ -221,11 +234,20 @@ class Subgraph:
         self, shapes: Mapping[str, Shape], dtypes: Optional[Mapping[str, Any]] = None
     ) -> Optional[List[Outputs]]:
         """Shapes and dtypes of each node's outputs; None if shapes cannot be inferred."""
+        known = self.known(shapes), self.known(dtypes or {})
+        last = self._last_outputs
+        if last[0] != known:  # most passes ask the same of a graph that stays
+            last = self._last_outputs = known, self._outputs(*known)
+        return last[1]
+
+    def _outputs(
+        self, shapes: Mapping[str, Shape], dtypes: Mapping[str, Any]
+    ) -> Optional[List[Outputs]]:
         found = self.infer(shapes)
         if found is None:
             return None
         try:
-            types = self._internals.infer_type_partial(**self._known(dtypes or {}))[1]
+            types = self._internals.infer_type_partial(**dtypes)[1]
         except mx.base.MXNetError:  # some operators insist on knowing
             types = [None] * self._bounds[-1]
         return [Outputs(own, types[begin]) for own, begin in zip(found, self._bounds)]
@@ -234,11 +256,11 @@ class Subgraph:
         self, shapes: Mapping[str, Shape], dtypes: Mapping[str, Any]
     ) -> List[Tuple[Shape, type]]:
         """Shape and dtype of each result."""
-        _, found, _ = infer_shape(self.symbol, self._known(shapes))
-        return list(zip(found, infer_type(self.symbol, self._known(dtypes))[1]))
+        _, found, _ = infer_shape(self.symbol, self.known(shapes))
+        return list(zip(found, infer_type(self.symbol, self.known(dtypes))[1]))
 
-    def _known(self, of_variables: Mapping[str, Any]) -> Dict[str, Any]:
-        """Without those that it does not have."""
+    def known(self, of_variables: Mapping[str, Any]) -> Dict[str, Any]:
+        """What is told of variables, without those that it does not have."""
         return {name: of_variables[name] for name in self.variables if name in of_variables}
 
     @cached_property

@@ -95,13 +95,7 @@ def _kept(rewriter: Rewriter, node: NodeView) -> Replaced:
         operand if operand.shape else rewriter.add('_npx_reshape', [operand], (), newshape='()')
         for operand in node.inputs
     ]
-    result = rewriter.add(node.op, inputs, node.shape, **node.attrs)
-    if len(node.shapes) > 1:
-        return [
-            _with_axis(rewriter, result._replace(output=output, shape=shape))
-            for output, shape in enumerate(node.shapes)
-        ]
-    return _with_axis(rewriter, result)
+    return [_with_axis(rewriter, result) for result in rewriter.of_others(node, inputs)]
 
 
 def _with_axis(rewriter: Rewriter, operand: Operand) -> Operand:

@@ -1,10 +1,10 @@
 """Rewriting a subgraph: its nodes are visited in order, and each is kept or replaced."""
 
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Union
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
-from .ir import Attrs, Entry, Node, Shape, Subgraph
+from .ir import Attrs, Body, Entry, Node, Shape, Subgraph
 
 
 class Operand(NamedTuple):
@@ -37,6 +37,8 @@ class NodeView(NamedTuple):
         Of the inputs.
     uses : list of int
         How many operators and results read each of the inputs.
+    bodies : tuple of Body
+        The graphs inside it.
     """
 
     op: str
@@ -46,6 +48,7 @@ class NodeView(NamedTuple):
     result_dtype: Optional[type]
     input_dtypes: List[Optional[type]]
     uses: List[int]
+    bodies: Tuple[Body, ...] = ()
 
     @property
     def same_dtypes(self) -> bool:
@@ -90,14 +93,22 @@ class Rewriter:
         """The same for one that takes and gives what `node` does."""
         return self.add(op, node.inputs, node.shape, **attrs)
 
+    def of_others(self, node: NodeView, inputs: Sequence[Operand]) -> List[Operand]:
+        """The same operator of other inputs; gives all its outputs."""
+        place = self.add(node.op, inputs, node.shape, **node.attrs).node
+        self.nodes[place] = self.nodes[place]._replace(bodies=node.bodies)
+        return [Operand(place, output, shape) for output, shape in enumerate(node.shapes)]
+
     def variable(self, name: str, **attrs: str) -> Operand:
         """Append a further input of the graph."""
         self.nodes.append(Node('', name, Attrs(attrs)))
         return Operand(len(self.nodes) - 1, 0, ())
 
-    def keep(self, node: Node, inputs: Sequence[Operand]) -> int:
-        """Append a node as it is, of these inputs; returns its place."""
-        self.nodes.append(node._replace(inputs=tuple([operand.entry for operand in inputs])))
+    def keep(self, node: Node, inputs: Optional[Sequence[Operand]]) -> int:
+        """Append a node as it is, of these inputs or else of its own; returns its place."""
+        if inputs is not None:
+            node = node._replace(inputs=tuple([operand.entry for operand in inputs]))
+        self.nodes.append(node)
         return len(self.nodes) - 1
 
     def op_of(self, operand: Operand) -> str:
@@ -148,15 +159,18 @@ def rewrite(
                     dtype,
                     [outputs[entry.node].dtype for entry in node.inputs],
                     [graph.uses[entry] for entry in node.inputs],
+                    node.bodies,
                 ),
             )
         )
         if replaced is None:
-            place = rewriter.keep(node, inputs)
+            as_it_is = not changed and len(rewriter.nodes) == index  # and so are all before it
+            place = rewriter.keep(node, None if as_it_is else inputs)
             replaced = [Operand(place, output, shape) for output, shape in enumerate(own)]
         else:
             replaced, changed = [replaced] if isinstance(replaced, Operand) else replaced, True
-        moved.update({Entry(index, output): operand for output, operand in enumerate(replaced)})
+        for output, operand in enumerate(replaced):
+            moved[Entry(index, output)] = operand
     if not changed:
         return graph
     return Subgraph.of(rewriter.nodes, [moved[head].entry for head in graph.heads])

@@ -891,3 +891,21 @@ def test_hybridized_models_are_copied_as_in_gluon(way):
         if scopes:
             for value, wanted in zip(values, expected):
                 np.testing.assert_allclose(value.asnumpy(), wanted, rtol=1e-5)
+
+
+class Loop(gluon.HybridBlock):
+    """A loop of MXNet's over what it is given, and a layer."""
+
+    def __init__(self):
+        super().__init__()
+        with self.name_scope():
+            self.dense = nn.Dense(4, in_units=4)
+
+    def hybrid_forward(self, F, x, state):
+        steps, last = F.contrib.foreach(lambda step, state: (step * state, step + state), x, state)
+        return self.dense((F.sum(steps, axis=0) + last).reshape((1, -1)))
+
+
+def test_a_loop_over_what_a_block_is_given():
+    samples = list(zip(ndarrays(5, (3, 4), gradient=True), ndarrays(5, (4,), seed=1)))
+    assert_matches_eager(started(Loop()), samples, unpack=True)

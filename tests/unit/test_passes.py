@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from mxnet import autograd, gluon
 
 import gluon_edbatch as edb
+from gluon_edbatch.subgraph import passes
 from gluon_edbatch.subgraph.ir import Subgraph
 from gluon_edbatch.subgraph.options import CompileOptions
 from gluon_edbatch.subgraph.passes import PASSES, apply_passes
@@ -22,6 +23,7 @@ from support.models import started
 from support.random_blocks import PARAMETERS, H, assert_unchanged, blocks, shapes_of
 
 F = mx.sym
+ALL = CompileOptions()
 X, Y = F.var('edb_input0', dtype='float32'), F.var('edb_input1', dtype='float32')
 ANY = F.var('edb_input0')  # of a dtype that is not known
 W, V, U, BIAS, ROW = (
@@ -177,6 +179,44 @@ def test_passes_are_switched_by_their_names(name):
     assert apply_passes(graph, shapes, only, 'cpu')[1] == [name]
     assert name not in apply_passes(graph, shapes, CompileOptions().but(**{name: False}), 'cpu')[1]
     assert apply_passes(graph, shapes, CompileOptions.none(), 'cpu')[1] == []
+
+
+def test_equal_graphs_pass_once(monkeypatch):
+    passes._passed.clear()
+    applied = []
+    monkeypatch.setattr(
+        passes, 'PASSES', (PASSES[0]._replace(apply=lambda *args: applied.append(0) or args[0]),)
+    )
+
+    def passed(symbol, dtype='float32', rows=2, options=ALL):
+        before = len(applied)
+        graph, _ = apply_passes(
+            Subgraph(symbol), {'edb_input0': (rows, 4)}, options, 'cpu', {'edb_input0': dtype}
+        )
+        assert graph.operators == ['_mul_scalar']
+        return graph.nodes[1].attrs['scalar'], len(applied) > before
+
+    assert passed(X * 2) == ('2', True)
+    assert passed(X * 2) == ('2', False)  # an operator with another name
+    assert passed(X * 3) == ('3', True)
+    assert passed(X * 2, dtype='float64') == ('2', True)
+    assert passed(X * 2, rows=3) == ('2', True)
+    assert passed(X * 2, options=CompileOptions().but(sums=False)) == ('2', True)
+
+
+def test_graphs_with_graphs_inside_are_not_told_apart_by_their_operators():
+    def loop(factor):
+        outputs, _ = F.contrib.foreach(lambda x, state: (x * factor + state, x), X, Y)
+        return Subgraph(outputs)
+
+    for factor in (2, 3):
+        shapes = {'edb_input0': (3, 4), 'edb_input1': (4,)}
+        dtypes = dict.fromkeys(shapes, 'float32')
+        graph, _ = apply_passes(loop(factor), shapes, CompileOptions(), 'cpu', dtypes)
+        (body,) = [node.bodies[0] for node in graph.nodes if node.bodies]
+        assert [node.attrs['scalar'] for node in body.nodes if 'scalar' in node.attrs] == [
+            str(factor)
+        ]
 
 
 def test_every_pass_has_an_option():

@@ -38,7 +38,7 @@ from ...subgraph.passes import apply_passes
 from ...subgraph.passes.horizontal import horizontal, packs
 from ...subgraph.trace import INPUT, is_argument
 from ...subgraph.values_first import values_first
-from ..cached.program import with_dtypes
+from ..cached.program import argument_dtypes
 
 _WIDE = 8  # columns: a product of fewer takes longer than to copy them
 
@@ -75,7 +75,11 @@ def lower(node_type: NodeType) -> Tuple[RowProgram, List[str]]:
     options = node_type.options.but(operators=False, middle_axis=False, sums=False)
     debug.show(debug.SUBGRAPHS, f'{node_type}, to be lowered', node_type.graph.subgraph)
     graph, changed = apply_passes(
-        with_dtypes(node_type.graph.subgraph, node_type), node_type.trial_shapes, options, 'cpu'
+        node_type.graph.subgraph,
+        node_type.trial_shapes,
+        options,
+        'cpu',
+        argument_dtypes(node_type),
     )
     if node_type.ragged:
         ragged = {INPUT % position for position in node_type.ragged}

@@ -1,7 +1,7 @@
 """Passes: functions from subgraph to subgraph that change the speed of a subgraph, not its
 results."""
 
-from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from ... import debug
 from ..ir import Shape, Subgraph
@@ -46,9 +46,18 @@ PASSES = (
 )
 
 
+_Passed = Tuple[Subgraph, List[str]]
+_MOST_PASSED = 512
+_passed: Dict[tuple, _Passed] = {}  # of graphs that are equal, as those of other modes often are
+
+
 def apply_passes(
-    graph: Subgraph, shapes: Shapes, options: CompileOptions, device: str
-) -> Tuple[Subgraph, List[str]]:
+    graph: Subgraph,
+    shapes: Shapes,
+    options: CompileOptions,
+    device: str,
+    dtypes: Optional[Mapping[str, Any]] = None,
+) -> _Passed:
     """Those passes in turn that are switched on, and made for the device.
 
     Parameters
@@ -59,6 +68,8 @@ def apply_passes(
     options : CompileOptions
     device : str
         ``'cpu'`` or ``'gpu'``
+    dtypes : dict, optional
+        Of its inputs, to be written in the graph, as those of parameters are.
 
     Returns
     -------
@@ -66,7 +77,26 @@ def apply_passes(
     changed : list of str
         The options whose passes changed something.
     """
-    changed = []
+    facts = frozenset((dtypes or {}).items()), frozenset(graph.known(shapes).items())
+    key = (graph.structure, *facts, options, device)
+    passed = _passed.get(key)
+    if passed is None:
+        passed = _apply(graph, shapes, options, device, dtypes)
+        if graph.structure is not None and passed[0] is not graph and not debug.LEVEL:
+            if len(_passed) >= _MOST_PASSED:
+                _passed.clear()
+            _passed[key] = passed
+    return passed[0], list(passed[1])
+
+
+def _apply(
+    graph: Subgraph,
+    shapes: Shapes,
+    options: CompileOptions,
+    device: str,
+    dtypes: Optional[Mapping[str, Any]],
+) -> _Passed:
+    graph, changed = graph.with_dtypes(dtypes) if dtypes else graph, []
     for one in PASSES:
         if device in one.devices and (one.option is None or getattr(options, one.option)):
             before, graph = graph, one.apply(graph, shapes)

@@ -37,8 +37,7 @@ def _rule(
             rewriter.add('_copy', [operand], operand.shape) if is_added else operand
             for operand, is_added in zip(node.inputs, added)
         ]
-        operand = rewriter.add(node.op, inputs, node.shape, **node.attrs)
-        return [Operand(operand.node, output, shape) for output, shape in enumerate(node.shapes)]
+        return rewriter.of_others(node, inputs)
     return None
 
 
