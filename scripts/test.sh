@@ -26,7 +26,6 @@ case "${1:-}" in
 esac
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
-python="$(bash "$root/scripts/environment.sh")"
 cd "$root"
 installed=0 linted=0 built=0 passed=0
 if [[ $# == 0 ]]; then
@@ -36,6 +35,9 @@ if [[ $# == 0 ]]; then
     installing=$!
     set +m
     trap 'kill -- "-$installing" 2>/dev/null || true; rm -f "$said"' EXIT
+fi
+python="$(bash "$root/scripts/environment.sh")"   # it downloads for half of the time
+if [[ $# == 0 ]]; then
     if [[ "$("$python" -V)" == 'Python 3.11.'* ]]; then
         bash scripts/lint.sh || linted=$?
         bash scripts/docs.sh || built=$?

@@ -33,7 +33,7 @@ def assert_close(found, expected, what):
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-10 * scale, err_msg=what)
 
 
-@settings(max_examples=1500)
+@settings(max_examples=800)
 @given(st.lists(programs(), max_size=5), schedulers, st.integers(0, 3))
 def test_random_programs_give_what_numpy_gives(minibatch, scheduler, skip):
     with edb.batching(scheduler) as scope:
@@ -49,7 +49,7 @@ def test_random_programs_give_what_numpy_gives(minibatch, scheduler, skip):
     assert report.lower_bound <= report.batches <= report.nodes
 
 
-@settings(max_examples=400)
+@settings(max_examples=250)
 @given(st.lists(programs(reads=True), max_size=5), schedulers, st.integers(1, 9), st.integers(0, 3))
 def test_large_scopes_run_part_by_part(minibatch, scheduler, most, skip):
     """As if a scope were large from so many calls on: parts read what earlier ones gave."""
@@ -65,7 +65,7 @@ def test_large_scopes_run_part_by_part(minibatch, scheduler, most, skip):
     assert scope.report().nodes == len(scope._recording.node_forms)
 
 
-@settings(max_examples=400)
+@settings(max_examples=250)
 @given(st.lists(programs(reads=True), max_size=4), schedulers)
 def test_reading_in_the_middle_changes_nothing_and_recomputes_nothing(minibatch, scheduler):
     with edb.batching(scheduler) as scope:
@@ -97,7 +97,7 @@ def weighted(values) -> mx.nd.NDArray:
     return mx.nd.add_n(*[(value * (0.5 + i % 7)).sum() for i, value in enumerate(values)])
 
 
-@settings(max_examples=500)
+@settings(max_examples=300)
 @given(st.lists(programs(reads=True), min_size=1, max_size=4), schedulers, st.integers(0, 1))
 def test_random_programs_have_the_gradients_of_eager_gluon(minibatch, scheduler, skip):
     given_arrays = [as_ndarrays(program) for program in minibatch]
@@ -148,7 +148,7 @@ def tree_states(node: Node, lazy: bool):
     return OPS[RAGGED].plain(OPS['dense'].plain(word)[0], states)[0]
 
 
-@settings(max_examples=500)
+@settings(max_examples=300)
 @given(st.lists(NODES, max_size=5), schedulers)
 def test_random_trees(minibatch, scheduler):
     with edb.batching(scheduler) as scope:
