@@ -1,9 +1,12 @@
 """Refuses requests before anything is done for them, where more come than can be done."""
 
+import asyncio
+import json
 import logging
+from collections import deque
 from contextlib import contextmanager
 from time import monotonic
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Deque, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from .expectation import Expectation
 from .overload import Overload
@@ -11,6 +14,34 @@ from .requests import PATIENCE
 
 UNAVAILABLE, TOO_LATE = 503, 504
 _UNREAD = 1 << 20  # bytes of a body that Uvicorn may pass over
+
+
+class OneByOne:
+    """Lets those who wait go on one by one, one in each round of the event loop: between two of
+    them it reads what has come, and refuses what is too much. Else all that came together, and
+    were taken, would be prepared before anybody is answered.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: Deque[asyncio.Future] = deque()
+
+    async def turn(self) -> None:
+        """Wait until all who came before have gone on."""
+        loop = asyncio.get_running_loop()
+        mine = loop.create_future()
+        if not self._waiting:
+            loop.call_soon(self._next, loop)
+        self._waiting.append(mine)
+        await mine
+
+    def _next(self, loop: asyncio.AbstractEventLoop) -> None:
+        while self._waiting:
+            one = self._waiting.popleft()
+            if not one.done():  # by being cancelled
+                one.set_result(None)
+                break
+        if self._waiting:
+            loop.call_soon(self._next, loop)
 
 
 class Admission:
@@ -25,6 +56,11 @@ class Admission:
         self._open, self._ended, self._is_alone = 0, 0.0, False
         self._expectation = Expectation(most=PATIENCE)
         self._overload = Overload(self._expectation)
+        self._row = OneByOne()
+
+    async def turn(self) -> None:
+        """Wait for the turn of a request that is on its way."""
+        await self._row.turn()
 
     def refusal(self) -> Optional[str]:
         """Why one more is not taken: what is on its way would take too long."""
@@ -112,6 +148,7 @@ class BoundedRequests(EarlyRefusal):
                     done.append(message['status'] < 400)
                 await send(message)
 
+            await self._admission.turn()
             await self._app(scope, receive, sent)
 
 
@@ -127,13 +164,19 @@ def declared(scope: Dict[str, Any]) -> int:
 
 async def answer(send: Any, status: int, what: str, ends: bool = False) -> None:
     """An error; after it the connection `ends`, where a body follows that nobody reads."""
-    body = f'{{"error": "{what}"}}'.encode()
+    body = json.dumps({'error': what}).encode()
+    await respond(send, status, body, [(b'connection', b'close')] if ends else [])
+
+
+async def respond(
+    send: Any, status: int, body: bytes, more: Sequence[Tuple[bytes, bytes]] = ()
+) -> None:
+    """JSON, with more headers than are needed."""
     headers = [
         (b'content-type', b'application/json'),
         (b'content-length', str(len(body)).encode()),
+        *more,
     ]
-    if ends:
-        headers.append((b'connection', b'close'))
     await send({'type': 'http.response.start', 'status': status, 'headers': headers})
     await send({'type': 'http.response.body', 'body': body})
 

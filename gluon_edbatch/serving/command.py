@@ -27,6 +27,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     except (CommandError, FolderError) as error:
         print(f'serve: {error}', file=sys.stderr)
         return 1
+    from mlserver.utils import install_uvloop_event_loop
+
     from .server import serve
 
     settings = {
@@ -39,6 +41,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     }
     example = _example(options.folder)
     ready = _ready(options, name, example)
+    install_uvloop_event_loop()
     return asyncio.run(serve(options.folder, settings, options.max_bytes, ready, example))
 
 

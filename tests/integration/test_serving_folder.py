@@ -116,6 +116,12 @@ def test_no_model(folder):
         load_folder(folder)
 
 
+async def rounds(count):
+    """Of the event loop."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
 def test_more_requests_than_can_be_done_are_refused(monkeypatch):
     """Of 200 requests 130 are done, ten in a second; then others come."""
     now, waiting, sent = [0.0], [], []
@@ -131,8 +137,7 @@ def test_more_requests_than_can_be_done_are_refused(monkeypatch):
     async def done(reply, status=200, seconds=0.1):
         now[0] += seconds
         reply.set_result(status)
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
+        await rounds(2)
 
     async def some(bounded, count):
         path = '/v2/models/any/infer'
@@ -140,7 +145,7 @@ def test_more_requests_than_can_be_done_are_refused(monkeypatch):
             asyncio.ensure_future(bounded({'type': 'http', 'path': path}, None, send))
             for _ in range(count)
         ]
-        await asyncio.sleep(0)
+        await rounds(count + 2)
         return tasks
 
     async def main():
@@ -176,6 +181,38 @@ def test_more_requests_than_can_be_done_are_refused(monkeypatch):
     asyncio.run(main())
 
 
+@pytest.mark.parametrize('grpc', [False, pytest.param(True, marks=needs_mlserver)])
+def test_one_that_is_taken_goes_on_in_each_round_of_the_loop(grpc):
+    """One that is given up while it waits holds up no others."""
+    begun, number = [], [0]
+
+    async def app(*_):
+        begun.append(number[0])
+
+    async def main():
+        shared = admission.Admission()
+        if grpc:
+            from gluon_edbatch.serving.server import BoundedPlane
+
+            plane = BoundedPlane(SimpleNamespace(infer=app), shared)
+            tasks = [asyncio.ensure_future(plane.infer()) for _ in range(6)]
+        else:
+            bounded, scope = (
+                admission.BoundedRequests(app, shared),
+                {'type': 'http', 'path': '/infer'},
+            )
+            tasks = [asyncio.ensure_future(bounded(scope, None, None)) for _ in range(6)]
+        await asyncio.sleep(0)
+        tasks[1].cancel()
+        tasks[2].cancel()
+        for number[0] in range(1, 10):
+            await asyncio.sleep(0)
+        assert shared._open == 0
+
+    asyncio.run(main())
+    assert len(begun) == len(set(begun)) == 4 and begun[-1] - begun[0] == 3
+
+
 def test_a_refusal_reads_no_body():
     heard, bounded = [], SimpleNamespace(refusal=lambda: 'too many')
 
@@ -198,6 +235,159 @@ def test_a_refusal_reads_no_body():
     asyncio.run(main())
     body = b'{"error": "too many"}'
     assert heard == ['/v2', 503, body, '/v2/b/infer', 503, 'closed', body]
+
+
+class Plane:
+    """Of MLServer, which notes what is asked for."""
+
+    def __init__(self, **answer):
+        self._answer, self.asked = answer, []
+
+    async def infer(self, payload, name, version):
+        from mlserver.errors import MLServerError
+        from mlserver.types import InferenceResponse
+
+        self.asked.append((payload, name, version))
+        if not self._answer:
+            raise MLServerError('no "text"', 400)
+        return InferenceResponse(model_name=name, outputs=[], **self._answer)
+
+
+def short_way(plane, path='/v2/models/a b/infer', body=None, **scope):
+    """What is sent, and what the routes of FastAPI are asked for."""
+    from gluon_edbatch.serving.infer import ShortWay
+
+    sent, left = [], []
+
+    async def app(scope, receive, send):
+        left.append(await receive())
+
+    async def receive():
+        return messages.pop(0)
+
+    async def send(message):
+        sent.append(message)
+
+    whole = {'type': 'http.request', 'body': body or json.dumps(rows(1)).encode()}
+    messages = [whole, {'type': 'http.disconnect'}]
+    scope = {
+        'type': 'http', 'method': 'POST', 'path': path, 'app': SimpleNamespace(router='routes'),
+        'headers': [(b'content-type', b'application/json'), (b'x-any', b'\xe4')], **scope,
+    }  # fmt: skip
+    asyncio.run(ShortWay(app, plane)(scope, receive, send))
+    assert scope.get('router') == ('routes' if plane.asked else None)
+    assert not left or (left == [whole] and not sent and not plane.asked)
+    return sent, len(left)
+
+
+@needs_mlserver
+def test_the_short_way():
+    plane = Plane(parameters={'headers': {'Ce-Id': 'some'}})
+    for path in ('/v2/models/a b/infer', '/v2/models/a b/versions/v1/infer'):
+        (start, end), left = short_way(plane, path)
+        assert start['status'] == 200 and not left
+        headers = dict(start['headers'])
+        assert headers[b'ce-id'] == b'some' and headers[b'content-length'] == b'%d' % len(
+            end['body']
+        )
+        assert json.loads(end['body']) == {'model_name': 'a b', 'parameters': {}, 'outputs': []}
+    (payload, *name), (_, *versioned) = plane.asked
+    assert name == ['a b', None] and versioned == ['a b', 'v1']
+    assert payload.parameters.headers == {'content-type': 'application/json', 'x-any': 'ä'}
+    assert payload.inputs[0].data.root == rows(1)['inputs'][0]['data']
+
+
+@needs_mlserver
+def test_errors_on_the_short_way():
+    (start, end), _ = short_way(Plane())
+    assert start['status'] == 400 and json.loads(end['body']) == {'error': 'no "text"'}
+
+
+@needs_mlserver
+@pytest.mark.parametrize(
+    'other',
+    [
+        {'path': '/v2/models/a/ready'},
+        {'path': '/v2/models/a/b/infer'},
+        {'method': 'GET'},
+        {'headers': [(b'content-type', b'text/plain')]},
+        {'headers': []},
+        {'body': b'{"inputs": 3}'},
+        {'body': b'{"inputs": '},
+        {'body': b'\xff'},
+    ],
+)
+def test_what_is_left_to_the_routes(other):
+    assert short_way(Plane(), **other) == ([], 1)
+
+
+@needs_mlserver
+def test_no_objects_are_walked_through_once_it_is_ready(capsys):
+    import gc
+
+    from gluon_edbatch.serving import server
+
+    class Ready:
+        async def is_ready(self):
+            return True
+
+    before = gc.get_freeze_count()
+    asyncio.run(server._tell(Ready(), ['ready'], None))
+    try:
+        assert capsys.readouterr().out == 'ready\n' and gc.get_freeze_count() > before + 1000
+    finally:
+        gc.unfreeze()
+
+
+@needs_mlserver
+@pytest.mark.filterwarnings('ignore::DeprecationWarning')
+@pytest.mark.parametrize(
+    'settings, compressed',
+    [(None, False), ({'gzip_enabled': True}, True), ({'debug': False}, False)],
+)
+def test_answers_are_compressed_where_that_is_asked_for(folder, monkeypatch, settings, compressed):
+    from gluon_edbatch.serving import server
+
+    given = []
+
+    class Noted:
+        failed = False
+
+        def __init__(self, settings, max_bytes):
+            given.append(settings.gzip_enabled)
+
+        async def start(self, models):
+            pass
+
+    monkeypatch.setattr(server, 'DrainingServer', Noted)
+    if settings is not None:
+        (folder / 'settings.json').write_text(json.dumps(settings))
+    assert asyncio.run(server.serve(folder, {}, 1, [], None)) == 0
+    assert given == [compressed]
+
+
+@needs_mlserver
+def test_the_event_loop_is_that_of_uvloop(folder, monkeypatch):
+    from gluon_edbatch.serving import server
+
+    pytest.importorskip('uvloop')
+    loops = []
+
+    async def serve(*_):
+        loops.append(type(asyncio.get_running_loop()).__module__)
+        return 0
+
+    monkeypatch.setattr(server, 'serve', serve)
+    options = [
+        f'--{name}={port}'
+        for name, port in zip(['port', 'grpc-port', 'metrics-port'], free_ports(3))
+    ]
+    policy = asyncio.get_event_loop_policy()
+    try:
+        assert main([str(folder), *options]) == 0
+    finally:
+        asyncio.set_event_loop_policy(policy)
+    assert loops == ['uvloop']
 
 
 @needs_mlserver
@@ -335,6 +525,8 @@ def test_served(server):
     counted = asked(f'http://127.0.0.1:{ports[2]}/metrics')[1]  # eight are the server's own
     assert 'edb_requests_total{model="layer",outcome="answered"} 23.0' in counted.splitlines()
     assert 'edb_requests_total{model="layer",outcome="expired"} 1.0' in counted.splitlines()
+    path = re.escape('path="/v2/models/{model_name}/infer",status_code="200"')
+    assert re.findall(f'rest_server_requests_total{{.*{path}}} (.*)', counted) == ['13.0']
     process.send_signal(signal.SIGTERM)
     assert process.wait() == 0
 
@@ -390,15 +582,14 @@ def test_more_requests_by_grpc_than_can_be_done_are_refused(monkeypatch):
         assert plane.name == 'any'
         with shared.one_more(), shared.one_more():
             tasks = [asyncio.ensure_future(plane.infer(payload=i)) for i in range(150)]
-            await asyncio.sleep(0)
+            await rounds(152)
             for each in waiting[:80]:
                 now[0] += 0.1
                 each.set_result('done')
-                await asyncio.sleep(0)
-                await asyncio.sleep(0)
+                await rounds(2)
             tasks += [asyncio.ensure_future(plane.infer(payload=i)) for i in range(150, 230)]
             last = asyncio.ensure_future(plane.infer(payload=230))
-            await asyncio.sleep(0)
+            await rounds(82)
             assert last.done()
             with pytest.raises(MLServerError, match='152 requests are on their way') as raised:
                 last.result()
