@@ -114,9 +114,8 @@ class TreeLSTM(edb.AutoBatchMixin, gluon.Block):
 def answer(chances: np.ndarray) -> Dict[str, Any]:
     """From very negative (0) to very positive (4): the class of each node, children before their
     parents, left before right, and how likely it is."""
-    classes = chances.argmax(axis=1)
-    likely = chances[np.arange(len(classes)), classes]
-    return {'sentiment': classes.tolist(), 'chance': np.round(likely.astype(float), 3).tolist()}
+    likely = chances.max(axis=1).astype(float)
+    return {'sentiment': chances.argmax(axis=1).tolist(), 'chance': likely.round(3).tolist()}
 
 
 def load(folder: Path) -> edb.serving.Served:
