@@ -13,35 +13,44 @@ from .overload import Overload
 from .requests import PATIENCE
 
 UNAVAILABLE, TOO_LATE = 503, 504
+_ROUNDS = 4  # of the event loop for each that is taken; uvloop takes one connection in each
 _UNREAD = 1 << 20  # bytes of a body that Uvicorn may pass over
 
 
 class OneByOne:
-    """Lets those who wait go on one by one, one in each round of the event loop: between two of
-    them it reads what has come, and refuses what is too much. Else all that came together, and
-    were taken, would be prepared before anybody is answered.
+    """Lets those who wait go on one by one, with rounds of the event loop between them, in which it
+    takes connections, reads what has come, and refuses what is too much. Else all that came
+    together, and were taken, would be prepared before anybody is answered.
     """
 
     def __init__(self) -> None:
         self._waiting: Deque[asyncio.Future] = deque()
+        self._goes_on = False
 
     async def turn(self) -> None:
         """Wait until all who came before have gone on."""
         loop = asyncio.get_running_loop()
         mine = loop.create_future()
-        if not self._waiting:
-            loop.call_soon(self._next, loop)
         self._waiting.append(mine)
+        if not self._goes_on:
+            self._goes_on = True
+            loop.call_soon(self._next, loop, 0)
         await mine
 
-    def _next(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _next(self, loop: asyncio.AbstractEventLoop, rounds: int) -> None:
+        if not rounds and self._let_one_go():
+            rounds = _ROUNDS
+        self._goes_on = rounds > 0
+        if rounds:
+            loop.call_soon(self._next, loop, rounds - 1)
+
+    def _let_one_go(self) -> bool:
         while self._waiting:
             one = self._waiting.popleft()
             if not one.done():  # by being cancelled
                 one.set_result(None)
-                break
-        if self._waiting:
-            loop.call_soon(self._next, loop)
+                return True
+        return False
 
 
 class Admission:

@@ -116,6 +116,9 @@ def test_no_model(folder):
         load_folder(folder)
 
 
+TURN = admission._ROUNDS  # of the event loop
+
+
 async def rounds(count):
     """Of the event loop."""
     for _ in range(count):
@@ -145,7 +148,7 @@ def test_more_requests_than_can_be_done_are_refused(monkeypatch):
             asyncio.ensure_future(bounded({'type': 'http', 'path': path}, None, send))
             for _ in range(count)
         ]
-        await rounds(count + 2)
+        await rounds(TURN * count + 4)
         return tasks
 
     async def main():
@@ -182,7 +185,7 @@ def test_more_requests_than_can_be_done_are_refused(monkeypatch):
 
 
 @pytest.mark.parametrize('grpc', [False, pytest.param(True, marks=needs_mlserver)])
-def test_one_that_is_taken_goes_on_in_each_round_of_the_loop(grpc):
+def test_those_that_are_taken_go_on_one_by_one(grpc):
     """One that is given up while it waits holds up no others."""
     begun, number = [], [0]
 
@@ -205,12 +208,14 @@ def test_one_that_is_taken_goes_on_in_each_round_of_the_loop(grpc):
         await asyncio.sleep(0)
         tasks[1].cancel()
         tasks[2].cancel()
-        for number[0] in range(1, 10):
+        for number[0] in range(1, 4 * TURN + 4):
             await asyncio.sleep(0)
         assert shared._open == 0
+        await rounds(TURN)
+        assert not shared._row._goes_on
 
     asyncio.run(main())
-    assert len(begun) == len(set(begun)) == 4 and begun[-1] - begun[0] == 3
+    assert begun == list(range(begun[0], begun[0] + 4 * TURN, TURN))
 
 
 def test_a_refusal_reads_no_body():
@@ -582,14 +587,14 @@ def test_more_requests_by_grpc_than_can_be_done_are_refused(monkeypatch):
         assert plane.name == 'any'
         with shared.one_more(), shared.one_more():
             tasks = [asyncio.ensure_future(plane.infer(payload=i)) for i in range(150)]
-            await rounds(152)
+            await rounds(TURN * 150 + 4)
             for each in waiting[:80]:
                 now[0] += 0.1
                 each.set_result('done')
                 await rounds(2)
             tasks += [asyncio.ensure_future(plane.infer(payload=i)) for i in range(150, 230)]
             last = asyncio.ensure_future(plane.infer(payload=230))
-            await rounds(82)
+            await rounds(TURN * 81 + 4)
             assert last.done()
             with pytest.raises(MLServerError, match='152 requests are on their way') as raised:
                 last.result()
