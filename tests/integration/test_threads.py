@@ -249,8 +249,8 @@ def helpers():
 """
 
 
-def assert_runs(program, **environment):
-    done = run_python('-W', 'ignore', '-c', SET_UP + program, **environment)
+def assert_runs(program, first='', **environment):
+    done = run_python('-W', 'ignore', '-c', first + SET_UP + program, **environment)
     assert done.returncode == 0, done.stderr
 
 
@@ -283,6 +283,40 @@ for _ in range(3000):  # they may be late in falling asleep
         break
 assert untouched == 30 and all(asleep for asleep, _ in before.values())
 """)
+
+
+@needs_tasks
+@pytest.mark.skipif(os.cpu_count() < 2, reason='they never spin then')
+def test_threads_of_mxnets_operators_do_not_spin_beside_helpers():
+    """They are OpenMP's, which has them spin a number of times, not for a while, as long as it
+    knows of no more threads than processors: what counts is their processor time."""
+    assert_runs(
+        """
+weight, gradient = mx.nd.ones((2, 4096))
+def spent():
+    'Of all threads but this one, when they sleep.'
+    before, now = None, []
+    while before != now:
+        threading.Event().wait(0.03)
+        tasks = sorted(set(os.listdir('/proc/self/task')) - {str(os.getpid())})
+        before, now = now, [open(f'/proc/self/task/{task}/schedstat').read() for task in tasks]
+    return sum(int(line.split()[0]) for line in now)
+def updates():
+    before = spent()
+    for _ in range(20):
+        mx.nd.sgd_update(weight, gradient, lr=0.1, out=weight).wait_to_read()
+        spent()
+    return spent() - before
+updates()
+alone = updates()
+evaluate(2); mx.nd.waitall()
+updates()
+beside = updates()
+assert beside < alone / 4, (beside, alone)
+""",
+        first='import os; os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])',
+        OMP_NUM_THREADS='2',
+    )
 
 
 def test_a_forked_process_has_helpers_of_its_own():

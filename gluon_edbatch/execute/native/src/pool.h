@@ -3,7 +3,6 @@
 // process has its processor, is not waited for.
 #pragma once
 
-#include <pthread.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -15,6 +14,7 @@
 #include <system_error>
 #include <thread>
 
+#include "openmp.h"
 #include "stopwatch.h"
 
 namespace edb {
@@ -141,17 +141,18 @@ class Pool {
 
   void start(int helpers) {
     for (; started_ < helpers; ++started_) try {
-        std::thread helper([this, number = started_ + 1] { help(number); });
-#ifdef __linux__
-        pthread_setname_np(helper.native_handle(), "edb-helper");  // before anybody can look
-#endif
-        helper.detach();
+        std::thread([this, number = started_ + 1] { help(number); }).detach();
       } catch (const std::system_error&) {
-        return;  // with those that there are
+        break;  // with those that there are
       }
+    ended_.wait([this] { return ready_.load() == started_; });
   }
 
   void help(int number) {
+    if (number == 1) be_counted_by_openmp();
+    name_this_thread("edb-helper");
+    ready_.fetch_add(1);
+    ended_.notify();
     for (uint64_t seen = 0;;) {
       begun_.wait([&] { return job_.load() % 2 && job_.load() != seen; });
       busy_.fetch_add(1);
@@ -171,7 +172,7 @@ class Pool {
   void* argument_ = nullptr;
   int wanted_ = 0;
   std::atomic<uint64_t> job_{0};
-  std::atomic<int> busy_{0};
+  std::atomic<int> ready_{0}, busy_{0};
   Signal begun_, ended_;
 };
 
