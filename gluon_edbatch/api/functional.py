@@ -11,6 +11,7 @@ from ..errors import RecordError
 from ..mx.arrays import alias, keep_on_tape, new_array
 from ..mx.host import upload
 from ..mx.modes import modes
+from ..record.calls import records_ragged
 from ..record.each import Each, each_of
 from ..record.hooks import current_recording
 from ..record.inputs import ARRAYS, SCALAR_DTYPE, is_array
@@ -289,6 +290,7 @@ def add_n(values: Sequence[NDArray]) -> NDArray:
         return _of_mode(values, rows.reshape((len(values),) + shape).sum(axis=0))
 
 
+@records_ragged
 def ragged(
     values: Sequence[Any],
     shape: Optional[Tuple[int, ...]] = None,
@@ -338,9 +340,6 @@ def ragged(
     ...     vectors = edb.ragged(net.encode(sentence), shape=(1, 4))   # (1, words, 4)
     ...     vector, weights = attend_words(vectors)   # (1, 4), (1, words, 1)
     """
-    recording = current_recording()
-    if recording is not None:
-        return recording.ragged(values, shape, dtype, ctx)
     values = [_as_value(value, ctx) for value in values]
     if values:
         _check_one_kind(values)

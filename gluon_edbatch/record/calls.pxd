@@ -9,6 +9,8 @@ cimport gluon_edbatch.record.stores as stores
 from gluon_edbatch.record.scopes cimport Entered, current_recording, entered
 from gluon_edbatch.record.stores cimport Store
 
+cdef Py_ssize_t _ONE, _PAIR, _NESTED, _OTHER, _ANY, _EQUAL
+
 @cython.final
 cdef class Ints:
     cdef long long[::1] items  # of the buffer
@@ -72,7 +74,7 @@ cdef class CallLog(Entered):
     cdef public Py_ssize_t next_value
     cdef bint _given
     cdef public bint taped
-    cdef public Py_ssize_t copied_below, _node_at, block_calls
+    cdef public Py_ssize_t copied_below, _node_at, block_calls, _room
     cdef public object first
     cdef public dict _met, _read, constants
     cdef public Store _numbers
@@ -81,6 +83,9 @@ cdef class CallLog(Entered):
     cdef public object form_summaries, output_rows
     cdef public set watched
     cdef public object value_type
+    @cython.locals(callee=Callee)
+    cdef call_block(self, object block, tuple args)
+    cdef Callee _new_callee(self, object block)
     @cython.locals(prefix=Prefix, form=Form, args_before=Py_ssize_t, scalars_before=Py_ssize_t,
                    lengths_before=Py_ssize_t)
     cdef call(self, Callee callee, tuple args)
@@ -112,7 +117,7 @@ cdef class CallLog(Entered):
     @cython.locals(value=lazy.LazyArray)
     cdef Prefix _follow_given(self, Prefix prefix, object array)
     @cython.locals(numbers='float[::1]', scalars=list, place=Py_ssize_t, number=double,
-                   most=double)
+                   whole='long long', most=double)
     cpdef exact_numbers(self, Py_ssize_t first, Py_ssize_t last)
     @cython.locals(known=tuple)
     cpdef constant(self, tuple key)
@@ -121,7 +126,7 @@ cdef class CallLog(Entered):
     cdef object _meet(self, object array)
     @cython.locals(found=tuple, key=tuple)
     cpdef read(self, array, bint data=*)
-    @cython.locals(store=Store, number=Py_ssize_t)
+    @cython.locals(store=Store, number=Py_ssize_t, ids=list, length=object)
     cpdef length(self, lazy.RaggedArray several)
     @cython.locals(several=lazy.RaggedArray)
     cdef _append_ragged(self, tuple args)
@@ -138,11 +143,13 @@ cdef class CallLog(Entered):
                    node=Py_ssize_t, arg=Py_ssize_t, numbers=Py_ssize_t, value='long long')
     cpdef Py_ssize_t append_columns(self, CallColumns columns, Ints forms, Ints arrays,
                                     list scalars) except -2
-    @cython.locals(frame=interpreter.Frame, base=Py_ssize_t)
+    @cython.locals(frame=interpreter.Frame, base=Py_ssize_t, node=Py_ssize_t, code='long long')
     cdef _finish_call(self, Form form)
+    @cython.locals(column=Ints)
+    cdef int _make_room(self) except -1
     @cython.locals(value=lazy.LazyArray, store=stores.Store)
     cpdef common_store(self, list values)
-    @cython.locals(value=lazy.LazyArray, items=list, ids=list, store=stores.Store)
+    @cython.locals(value=lazy.LazyArray, ids=list, store=stores.Store, place=Py_ssize_t)
     cpdef ragged(self, object values, object shape=*, object dtype=*, object ctx=*)
     @cython.locals(store=stores.Store, kind=Remembered, place=tuple, key=tuple)
     cpdef concat_plain(self, list values)
@@ -153,14 +160,17 @@ cdef class CallLog(Entered):
     @cython.locals(value=lazy.LazyArray)
     cpdef concat_call(self, Form form, list values)
 
+@cython.locals(recording=CallLog)
+cpdef lengths_of(lazy.RaggedArray several)
+
 cpdef tuple kept(list kinds)
 cdef bint _is_plain(object option) except -1
 cdef tuple _constant(object number)
 cdef bint _tells_itself(object option) except -1
 @cython.locals(scope=Entered)
 cdef object _called(object block, tuple args)
-@cython.locals(callee=Callee)
-cdef object _recorded_call(CallLog log, object block, tuple args)
+@cython.locals(log=CallLog)
+cpdef record_block(recording, object block, tuple args)
 cdef object _call_with_user_hooks(CallLog log, Callee callee, tuple args)
 cpdef call_as_ever(object block, tuple args)
 @cython.locals(scope=Entered)

@@ -7,7 +7,8 @@ frames of their own.
 
 import weakref
 from array import array as Column
-from typing import Any, Dict, List, Optional, Sequence, Set, Union
+from functools import wraps
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Union
 
 import mxnet as mx
 import numpy as np
@@ -32,6 +33,7 @@ from .stores import Store
 ANY = 0  # there are none, or padding them changes nothing
 EQUAL = 1  # the same, if there are two
 CHECKED = 2  # what padding may change
+_ANY, _EQUAL = ANY, EQUAL  # as C knows them
 
 _ONE, _PAIR, _NESTED, _OTHER = 0, 1, 2, 3
 _EXACT = 2**24  # below it whole numbers are exact in single precision
@@ -42,6 +44,7 @@ REMEMBERED = 1 << 12  # bytes of contents; to compare more costs more than to ke
 _PLAIN = frozenset((int, float, bool, str, type(None)))
 BLOCK_CALL = gluon.Block.__call__
 _call = unhooked(BLOCK_CALL)
+_lengths_of: Any = lazy.RaggedArray.__dict__['lengths'].fget
 ndarray, numpy_ndarray = np.ndarray, mx.np.ndarray
 
 interpreter.prepare_frames(kind_of, through_library)
@@ -446,6 +449,7 @@ class CallLog(Entered):
         self.node_lengths = Ints()
         self.node_codes = Ints()
         self.node_instructions = Ints()
+        self._room = 0  # calls for which there is room in all of their columns
         self.next_value = 0
         self.scalars: List[float] = []
         self._given = False  # whether the call under way was given arrays
@@ -471,6 +475,27 @@ class CallLog(Entered):
         """Whether this thread is recording into this recording."""
         return current_recording() is self
 
+    def call_block(self, block, args):
+        """See the base class."""
+        callee = interpreter.get(self.callees, block)
+        if callee is not None and callee.block is not block:  # another one, which is equal
+            callee = self.callees.get(block)
+        if callee is None:
+            callee = self._new_callee(block)
+        self.block_calls += callee.recorded
+        if interpreter.any_in(callee.hooks) or interpreter.any_in(callee.pre_hooks):
+            if not callee.recorded:
+                return _call(block, *args)
+            return _call_with_user_hooks(self, callee, args)
+        return self.call(callee, args) if callee.recorded else block.forward(*args)
+
+    def _new_callee(self, block):
+        callee = self.callees[block] = Callee(block)
+        interpreter.direct_type(block, BLOCK_CALL, _called)
+        if self.first is None:
+            self.first = block, self.mode
+        return callee
+
     def call(self, callee, args):
         """Record a call and return its results as lazy values."""
         args_before, scalars_before = self.node_args.size, len(self.scalars)
@@ -481,7 +506,11 @@ class CallLog(Entered):
             else self._follow_all(callee.first, args, len(args))
         )
         form = None if prefix is None else prefix.form
-        if form is not None and form.lengths != ANY and not self._lengths_fit(form, lengths_before):
+        if (
+            form is not None
+            and form.lengths != _ANY
+            and not self._lengths_fit(form, lengths_before)
+        ):
             calls = form.elements
             if calls and self._are_values(args) and calls.fit(args) and not form.changed():
                 self.node_args.size = args_before
@@ -509,7 +538,7 @@ class CallLog(Entered):
             form = None if prefix is None else prefix.form
             if (
                 form is not None
-                and (form.lengths == ANY or self._lengths_fit(form, lengths_before))
+                and (form.lengths == _ANY or self._lengths_fit(form, lengths_before))
                 and not form.changed()
             ):
                 return self._finish_call(form)
@@ -677,7 +706,7 @@ class CallLog(Entered):
         """Whether lengths that were appended since are such as calls of this form may have."""
         lengths = self.node_lengths
         return (
-            form.lengths == EQUAL
+            form.lengths == _EQUAL
             and lengths.size == before + 2
             and lengths.items[before] == lengths.items[before + 1]
         )
@@ -698,6 +727,12 @@ class CallLog(Entered):
                 prefix = self._follow_number(prefix, arg)
             elif kind is list or kind is tuple:
                 prefix = self._follow_items(prefix, arg)
+            elif kind is lazy.RaggedArray:
+                several = arg
+                ragged = True
+                prefix = prefix.after(Ragged)
+                if prefix is not None:
+                    prefix = prefix.after(several._store)
             elif arg is None:
                 prefix = prefix.after(None)
             elif (
@@ -707,12 +742,6 @@ class CallLog(Entered):
                 or kind is numpy_ndarray
             ):
                 prefix = self._follow_given(prefix, arg)
-            elif kind is lazy.RaggedArray:
-                several = arg
-                ragged = True
-                prefix = prefix.after(Ragged)
-                if prefix is not None:
-                    prefix = prefix.after(several._store)
             else:
                 return None
             if prefix is None:
@@ -796,10 +825,14 @@ class CallLog(Entered):
             given = scalars[place]
             if type(given) is not float and type(given) is not int:
                 return None
-            try:
+            if type(given) is float:
                 number = given
-            except OverflowError:  # in C: Python's own int may be of any length
-                return None
+            else:
+                try:
+                    whole = given
+                except OverflowError:  # in C: Python's own int may be of any length
+                    return None
+                number = whole
             if not -most < number < most:
                 return None
             numbers[place - first] = number
@@ -813,7 +846,7 @@ class CallLog(Entered):
     def length(self, several):
         """How many values a ragged argument of one row has, as a value that nobody else has."""
         ids, store = several._ids, self._numbers
-        length = 0.0 if type(ids) is OfNone else float(len(ids))
+        length: Any = 0.0 if type(ids) is OfNone else float(len(ids))
         if store is None:
             first = self.number(length)
             first._store.given[first._id] = length
@@ -821,7 +854,7 @@ class CallLog(Entered):
         self.scalars.append(length)
         number = 1 - 2 * len(self.scalars)
         store.given[number] = length
-        return interpreter.new_value(self.value_type is VALUES[True], store, number)
+        return interpreter.new_value(self.value_type is not lazy.LazyArray, store, number)
 
     def _append_ragged(self, args):
         """The values of ragged arguments follow those of the others."""
@@ -951,14 +984,27 @@ class CallLog(Entered):
         return self._finish_call(form)
 
     def _finish_call(self, form):
-        frame = interpreter.user_frame()
-        self.node_codes.append(interpreter.code_of(frame))
-        self.node_instructions.append(interpreter.instruction_of(frame))
-        self.node_forms.append(form.index)
-        self.node_ends.append(self.node_args.size)
+        frame, node = interpreter.user_frame(), self.node_forms.size
+        code = interpreter.code_of(frame)
+        if node >= self._room:
+            self._make_room()
+        self.node_codes.items[node] = code
+        self.node_instructions.items[node] = interpreter.instruction_of(frame)
+        self.node_forms.items[node] = form.index
+        self.node_ends.items[node] = self.node_args.size
+        self.node_codes.size = self.node_instructions.size = node + 1
+        self.node_forms.size = self.node_ends.size = node + 1
         base = self.next_value
         self.next_value = base + form.outputs
         return form.results(base)
+
+    def _make_room(self):
+        """For one call more at least."""
+        columns = self.node_codes, self.node_instructions, self.node_forms, self.node_ends
+        for column in columns:
+            if column.size == column.room:
+                column.make_room(1)
+        self._room = min([column.room for column in columns])
 
     def common_store(self, values: Sequence[Any]) -> Optional[Any]:
         """The store of these values, if they are all lazy values of one store of this recording,
@@ -976,20 +1022,21 @@ class CallLog(Entered):
 
     def ragged(self, values, shape=None, dtype='float32', ctx=None):
         """Any number of values as one argument (see `gluon_edbatch.ragged`)."""
-        items = values if type(values) is list else list(values)
+        items = values if type(values) is list or type(values) is tuple else list(values)
         store: Any = None
-        ids = []
-        for item in items:
+        ids: List[Any] = [None] * len(items)
+        for place in range(len(items)):
+            item = items[place]
             if type(item) is not self.value_type:
-                return self.ragged_unknown(items, shape, dtype, ctx)
+                return self.ragged_unknown(list(items), shape, dtype, ctx)
             value = item
             if store is not value._store:
                 if store is not None:
-                    return self.ragged_unknown(items, shape, dtype, ctx)
+                    return self.ragged_unknown(list(items), shape, dtype, ctx)
                 store = value._store
-            ids.append(value._id)
+            ids[place] = value._id
         if store is None or store.recording is not self or not store.shape or store.packed:
-            return self.ragged_unknown(items, shape, dtype, ctx)
+            return self.ragged_unknown(list(items), shape, dtype, ctx)
         return interpreter.new_ragged(store, ids)
 
     def concat_plain(self, values: Sequence[Any]) -> Any:
@@ -1087,6 +1134,32 @@ def _tells_itself(option) -> bool:
     return type(option) is not float or (option != 0 and option == option)
 
 
+# --- values along an axis -------------------------------------------------------------------------
+
+
+def records_ragged(eager: Callable[..., NDArray]) -> Callable[..., NDArray]:
+    """`gluon_edbatch.ragged` of its way outside of scopes."""
+
+    @wraps(eager)
+    def ragged(values, shape=None, dtype='float32', ctx=None):
+        recording = current_recording()
+        if recording is None:
+            return eager(values, shape, dtype, ctx)
+        return recording.ragged(values, shape, dtype, ctx)
+
+    return ragged
+
+
+def lengths_of(several):
+    """See `RaggedArray.lengths`, which asks this of values with one row in each scope."""
+    recording = several._store.recording
+    if recording is not None and recording.active() and several._store.shape[0] == 1:
+        return recording.length(several)
+    return _lengths_of(several)
+
+
+lazy.RaggedArray.lengths = property(lengths_of)  # type: ignore[method-assign,assignment]
+
 # --- hooks ---------------------------------------------------------------------------------------
 
 
@@ -1110,7 +1183,7 @@ def _called(block, args):
                 return for_each(block, args)
             args = tuple(local.eager(args))
         return _call(block, *args)
-    return scope.run_block(block, args) if scope.at_once else _recorded_call(scope, block, args)
+    return scope.call_block(block, args)
 
 
 def call_as_ever(block, args):
@@ -1120,20 +1193,8 @@ def call_as_ever(block, args):
 
 def record_block(recording, block, args):
     """What a call of a block gives that is to be recorded."""
-    return _recorded_call(recording, block, args)
-
-
-def _recorded_call(log, block, args):
-    callee = log.callees.get(block)
-    if callee is None:
-        callee = log.callees[block] = Callee(block)
-        interpreter.direct_type(block, BLOCK_CALL, _called)
-        if log.first is None:
-            log.first = block, log.mode
-    log.block_calls += callee.recorded
-    if callee.hooks or callee.pre_hooks:
-        return _call_with_user_hooks(log, callee, args) if callee.recorded else _call(block, *args)
-    return log.call(callee, args) if callee.recorded else block.forward(*args)
+    log: CallLog = recording
+    return log.call_block(block, args)
 
 
 def _call_with_user_hooks(log, callee, args):

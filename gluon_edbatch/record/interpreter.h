@@ -63,6 +63,40 @@ static inline int edb_record_into(PyObject *value) {
   return token ? 0 : -1;
 }
 
+/* What dicts have for keys, which are known by who they are as long as the dict is the same: a
+   change gives it another version, which no other dict has. Borrowed: the dict keeps both. */
+#define EDB_FOUND 256
+static struct {
+  PyObject *dict, *key, *value;
+  uint64_t version;
+} edb_found[EDB_FOUND];
+
+static inline PyObject *edb_get(PyObject *dict, PyObject *key) {
+  size_t place = (((size_t)key >> 4) ^ ((size_t)dict >> 6)) % EDB_FOUND;
+  uint64_t version = ((PyDictObject *)dict)->ma_version_tag;
+  PyObject *value = edb_found[place].value;
+  if (edb_found[place].version != version || edb_found[place].dict != dict ||
+      edb_found[place].key != key) {
+    value = PyDict_GetItemWithError(dict, key);
+    if (!value) {
+      if (PyErr_Occurred()) return NULL;
+      Py_RETURN_NONE;
+    }
+    edb_found[place].dict = dict;
+    edb_found[place].key = key;
+    edb_found[place].value = value;
+    edb_found[place].version = version; /* of before: the look-up may have changed it */
+  }
+  Py_INCREF(value);
+  return value;
+}
+
+/* Gluon's blocks keep hooks in ordered dicts. */
+static inline int edb_any_in(PyObject *hooks) {
+  if (hooks == Py_None) return 0;
+  return PyDict_Check(hooks) ? PyDict_GET_SIZE(hooks) != 0 : PyObject_IsTrue(hooks);
+}
+
 /* Memory of lazy values that are gone, for new ones; they are linked by `handle`. */
 #define EDB_FREE 4096
 static EdbLazyArray *edb_free = NULL;
@@ -83,7 +117,8 @@ static inline EdbLazyArray *edb_new_array(PyTypeObject *type, PyObject *store, P
   EdbLazyArray *array = edb_memory(type);
   if (!array) return NULL;
   array->handle = array->writable = array->_array = array->_memory = NULL;
-  memset(array + 1, 0, type->tp_basicsize - sizeof(EdbLazyArray)); /* what derived types add */
+  if (type->tp_basicsize != sizeof(EdbLazyArray)) /* what derived types add */
+    memset(array + 1, 0, type->tp_basicsize - sizeof(EdbLazyArray));
   Py_INCREF(store);
   array->_store = store;
   array->_id = id;
@@ -131,11 +166,17 @@ static PyObject *edb_new_nested(int numpy, PyObject *nested, PyObject *stores, P
   PyObject **from =
       is_list ? ((PyListObject *)nested)->ob_item : ((PyTupleObject *)nested)->ob_item;
   for (Py_ssize_t place = 0; values && place < count; ++place) {
-    PyObject *value = edb_new_nested(numpy, from[place], stores, base);
+    PyObject *value, *item = from[place];
+    if (PyLong_CheckExact(item)) { /* most are */
+      Py_ssize_t leaf = PyLong_AsSsize_t(item);
+      value = edb_new_value(numpy, PyList_GET_ITEM(stores, leaf), base + leaf);
+    } else {
+      value = edb_new_nested(numpy, item, stores, base);
+      nothing_but_values = 0;
+    }
     if (!value) Py_CLEAR(values);
     else if (is_list) PyList_SET_ITEM(values, place, value);
     else PyTuple_SET_ITEM(values, place, value);
-    nothing_but_values &= PyLong_CheckExact(from[place]);
   }
   if (values && !is_list && nothing_but_values) PyObject_GC_UnTrack(values);
   return values;

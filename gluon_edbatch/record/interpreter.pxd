@@ -2,6 +2,8 @@
 cdef extern from "interpreter.h":
     ctypedef struct EdbFrame:
         pass
+    object get "edb_get" (dict known, object key)
+    bint any_in "edb_any_in" (object hooks) except -1
     object recording "edb_get_recording" ()
     int record_into "edb_record_into" (object value) except -1
     long long thread "(long long)PyThread_get_thread_ident" ()

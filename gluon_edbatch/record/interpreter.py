@@ -8,7 +8,7 @@ import sys
 import threading
 from contextvars import ContextVar
 from types import FrameType
-from typing import Any, List, Tuple
+from typing import Any, Dict, List, Tuple
 
 from .lazy import VALUES, LazyArray, RaggedArray
 from .sites import PASSED, kind_of, place_of, through_library
@@ -26,6 +26,17 @@ def recording() -> Any:
 def record_into(value: Any) -> None:
     """Of the scope that this context entered last; None outside."""
     _entered.set(value)
+
+
+def get(known: Dict[Any, Any], key: Any) -> Any:
+    """What a dict has for a key, or None; C goes by who the key is, if the dict did not change
+    since it was asked for it."""
+    return known.get(key)
+
+
+def any_in(hooks: Any) -> bool:
+    """Whether there are any, as ``bool(hooks)``."""
+    return bool(hooks)
 
 
 def new_value(numpy: bool, store, value: int) -> LazyArray:

@@ -6,4 +6,4 @@ cdef extern from "interpreter.h":
 
     ctypedef class gluon_edbatch.record.lazy.RaggedArray(LazyArray) \
             [object EdbRaggedArray, check_size error]:
-        cdef object _ids
+        cdef list _ids

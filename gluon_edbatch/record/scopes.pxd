@@ -7,6 +7,7 @@ cdef class Entered:
     cdef public bint closed, at_once
     cdef public long long thread
     cdef public Entered outer
+    cdef call_block(self, object block, tuple args)
     cpdef run_block(self, object block, tuple args)
     cpdef run_operator(self, object handle, object ndargs, object keys, object vals,
                        object is_np_op, object output_is_list)

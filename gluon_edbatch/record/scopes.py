@@ -42,8 +42,12 @@ class Entered:
         self.closed = False
         self.at_once = False
 
+    def call_block(self, block, args):
+        """What a call of a block gives."""
+        return self.run_block(block, args)
+
     def run_block(self, block, args):
-        """What a call of a block gives, if calls run at once."""
+        """The same, if calls run at once."""
         raise NotImplementedError
 
     def run_operator(self, handle, ndargs, keys, vals, is_np_op, output_is_list):

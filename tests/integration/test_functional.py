@@ -254,3 +254,54 @@ def test_agenda_reaches_the_lower_bound_of_trees():
     assert scope.report().batches == scope.report().lower_bound
     (cell,) = [kind for kind in scope.report().types if 'ChildSum' in kind.name]
     assert cell.batches == max(tree.depth() for tree in trees)
+
+
+@pytest.mark.parametrize('collected', [list, tuple, iter])
+def test_ragged_takes_what_can_be_walked_through(collected):
+    """Recorded without a list of its own; numbers among values take another way."""
+    x, y = mx.nd.array([[1.0, 2.0]]), mx.nd.array([[3.0, 5.0]])
+    with edb.batching():
+        plain = edb.ragged(collected([x * 2, y * 2]))
+        mixed = edb.ragged(collected([(x * 2).sum(axis=1), 7.0, (y * 2).sum(axis=1)]))
+        lengths = [plain.lengths * 1, mixed.lengths * 1]
+        plain, mixed = plain * 1, mixed * 1
+    assert plain.asnumpy().tolist() == [[[2.0, 4.0], [6.0, 10.0]]]
+    assert mixed.asnumpy().tolist() == [[6.0, 7.0, 16.0]]
+    assert [float(length.asscalar()) for length in lengths] == [2.0, 3.0]
+
+
+def test_what_is_known_of_blocks_goes_when_one_changes():
+    """C finds it by who the block is, as long as nothing changed."""
+
+    class Scaled(nn.HybridBlock):
+        factor = 1.0
+
+        def hybrid_forward(self, F, x):
+            return x * self.factor
+
+    block, x, values = Scaled(), mx.nd.array([[2.0]]), []
+    with edb.batching():
+        for number in range(40):
+            block.factor = float(number)
+            values += [block(x * 1), block(x * 1)]
+    expected = [2.0 * number for number in range(40) for _ in range(2)]
+    assert [float(value.asscalar()) for value in values] == expected
+
+
+def test_more_calls_than_a_piece_of_memory_has_room_for():
+    """Those that `edb.Reuse` appends, and recorded ones after them."""
+    block = nn.Dense(1, in_units=1, use_bias=False)
+    block.initialize(mx.init.One())
+    x = np.ones((1, 1), np.float32)
+
+    def chain(length):
+        value = block(x)
+        for _ in range(length):
+            value = block(value) + 1
+        return value
+
+    reuse = edb.Reuse()
+    for _ in range(2):
+        with edb.batching():
+            values = [reuse('piece', chain, 301), chain(1), reuse('piece', chain, 301), chain(700)]
+        assert [float(value.asscalar()) for value in values] == [302.0, 2.0, 302.0, 701.0]
