@@ -6,7 +6,7 @@ cdef class Indices:
     cdef int[::1] items  # of the buffer
     cdef object _buffer
     cdef public Py_ssize_t size
-    cdef Py_ssize_t _room
+    cdef Py_ssize_t room
     cdef int append(self, int row) except -1
 
 @cython.final
@@ -73,8 +73,11 @@ cdef class _Planner:
     @cython.locals(least=Py_ssize_t, at=Py_ssize_t, length=Py_ssize_t)
     cdef bint _measure(self, Py_ssize_t batch, Py_ssize_t place, bint packed) except -1
     cdef Py_ssize_t _length(self, Py_ssize_t at, Py_ssize_t place, bint packed) except -1
-    @cython.locals(at=Py_ssize_t, place=Py_ssize_t, row='long long')
-    cdef _append_values(self, Py_ssize_t batch, Py_ssize_t argument, int zero)
+    @cython.locals(at=Py_ssize_t, place=Py_ssize_t, begin=Py_ssize_t, end=Py_ssize_t,
+                   node=Py_ssize_t)
+    cdef int _append_values(self, Py_ssize_t batch, Py_ssize_t argument, int zero) except -1
+    @cython.locals(place=Py_ssize_t, row=Py_ssize_t, indices=Indices)
+    cdef int _append_rows(self, long long value) except -1
     @cython.locals(at=Py_ssize_t, value=Py_ssize_t, row='long long', node=Py_ssize_t)
     cdef _append_padded(self, Py_ssize_t batch, Py_ssize_t place, int zero)
     @cython.locals(at=Py_ssize_t, begin=Py_ssize_t)

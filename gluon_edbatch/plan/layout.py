@@ -58,16 +58,16 @@ class Indices:
     """Rows that are read by index: 32-bit integers that are appended, in one piece of memory."""
 
     def __init__(self, room: int):
-        self.size, self._room = 0, max(room, 64)
-        self._buffer = np.empty(self._room, np.int32)
+        self.size, self.room = 0, max(room, 64)
+        self._buffer = np.empty(self.room, np.int32)
         self.items = self._buffer.data
 
     def append(self, row):
         """One more."""
-        if self.size == self._room:
+        if self.size == self.room:
             self._buffer = np.concatenate([self._buffer, np.empty_like(self._buffer)])
             self.items = self._buffer.data
-            self._room *= 2
+            self.room *= 2
         self.items[self.size] = row
         self.size += 1
 
@@ -462,14 +462,29 @@ class _Planner:
 
     def _append_values(self, batch, argument, zero):
         """The rows of an argument of all calls of a batch; `zero` where one has no values."""
-        for at in range(self._words[self._bounds + batch], self._words[self._bounds + batch + 1]):
-            self._find(self._calls[self._call + at], argument)
-            if self._count == 0 and zero >= 0:
-                self.indices.append(zero)
-            for place in range(self._start, self._start + self._count):
-                self._look_up(self._args[place])
-                for row in range(self._top, self._top + self._span):
-                    self.indices.append(row)
+        begin, end = self._words[self._bounds + batch], self._words[self._bounds + batch + 1]
+        if argument >= 0:  # one value a call
+            for at in range(begin, end):
+                node = self._calls[self._call + at]
+                self._append_rows(self._args[self._offsets[node] + argument])
+        else:
+            for at in range(begin, end):
+                self._find(self._calls[self._call + at], argument)
+                if self._count == 0 and zero >= 0:
+                    self.indices.append(zero)
+                for place in range(self._start, self._start + self._count):
+                    self._append_rows(self._args[place])
+
+    def _append_rows(self, value):
+        """Those of a value, of which most have one."""
+        self._look_up(value)
+        indices, row = self.indices, self._top
+        if self._span == 1 and indices.size < indices.room:
+            indices.items[indices.size] = row
+            indices.size += 1
+        else:
+            for place in range(row, row + self._span):
+                indices.append(place)
 
     def _append_padded(self, batch, place, zero):
         """The same with as many values for each call, for each of its rows."""

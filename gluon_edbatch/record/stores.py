@@ -157,7 +157,7 @@ class Locations:
 
     def known(self, value: int) -> bool:
         """Whether the value was computed."""
-        return value < len(self.evaluation) and self.evaluation[value] >= 0
+        return value < len(self.evaluation) and self.evaluation.item(value) >= 0
 
     def unknown(self, values: np.ndarray) -> np.ndarray:
         """Those of some values that were not computed; what the user gave, below 0, is not."""
@@ -222,9 +222,9 @@ class Store:
         locations = self.locations
         if not locations.known(value):
             self.recording.flush()
-        row = int(locations.row[value])
-        array = self.arenas[int(locations.evaluation[value])].read(
-            row, row + self.spec.rows, locations.taped[value]
+        row = locations.row.item(value)
+        array = self.arenas[locations.evaluation.item(value)].read(
+            row, row + self.spec.rows, locations.taped.item(value)
         )
         recording = self.recording
         if self.packed:
