@@ -44,7 +44,7 @@ REMEMBERED = 1 << 12  # bytes of contents; to compare more costs more than to ke
 _PLAIN = frozenset((int, float, bool, str, type(None)))
 BLOCK_CALL = gluon.Block.__call__
 _call = unhooked(BLOCK_CALL)
-_lengths_of: Any = lazy.RaggedArray.__dict__['lengths'].fget
+_LENGTHS: Any = lazy.RaggedArray.__dict__['lengths']
 ndarray, numpy_ndarray = np.ndarray, mx.np.ndarray
 
 interpreter.prepare_frames(kind_of, through_library)
@@ -1155,10 +1155,12 @@ def lengths_of(several):
     recording = several._store.recording
     if recording is not None and recording.active() and several._store.shape[0] == 1:
         return recording.length(several)
-    return _lengths_of(several)
+    return _LENGTHS.fget(several)
 
 
-lazy.RaggedArray.lengths = property(lengths_of)  # type: ignore[method-assign,assignment]
+lazy.RaggedArray.lengths = property(  # type: ignore[method-assign,assignment]
+    lengths_of, doc=_LENGTHS.__doc__
+)
 
 # --- hooks ---------------------------------------------------------------------------------------
 
