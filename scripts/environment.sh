@@ -119,7 +119,8 @@ install() {
     drop_cpu_for_cuda
     drop_what_needs_a_compiler
     say "installing .[$requested] into $venv (minutes the first time)"
-    "$python" -m pip install --disable-pip-version-check --quiet \
+    # Most modules of what is installed are never imported: Python compiles the others itself.
+    "$python" -m pip install --disable-pip-version-check --quiet --no-compile \
         --editable "$root[$requested]" >&2
     "$python" -I -c 'import gluon_edbatch' >&2 || die "gluon_edbatch does not import in $venv"
     "$python" -I -m gluon_edbatch.native >&2 || say 'going on without native operators'

@@ -6,15 +6,15 @@ usage() {
     cat <<'EOT'
 usage: bash scripts/test.sh [--fast | PYTEST ARGUMENTS]
 
-  (nothing)         what CI runs, under 25 minutes on two cores: scripts/lint.sh and
-                    scripts/docs.sh, beside them the package installed with Python 3.11
-                    (scripts/test_install.sh --few), then all tests but the slow ones
+  (nothing)         what CI runs, under 25 minutes on two cores: scripts/lint.sh, scripts/docs.sh,
+                    then all tests but the slow ones, and beside them the package installed with
+                    Python 3.11 (scripts/test_install.sh --few), which says at the end what it found
   --fast            under 3 minutes, for every commit: tests of each stage (tests/support/tiers.py)
   PYTEST ARGUMENTS  go to pytest, and nothing else is run: tests/unit/test_plan.py, -k NAME, -x,
                     -m slow (the tests that take minutes), -m "" (all of them), -n 0 (one process)
 
-Runs in the background, too (nohup bash scripts/test.sh &), and beside other work. The last line is
-pytest's summary, or says what else failed; the exit status is not 0 if anything did. The tools of
+Runs in the background, too (nohup bash scripts/test.sh &), and beside other work. The exit status is
+not 0 if anything failed, and the last lines say what but tests did. The tools of
 scripts/lint.sh and scripts/docs.sh need Python 3.11: they are left out with others.
 
   EDB_VENV, EDB_PYTHON, EDB_EXTRAS  see scripts/environment.sh
@@ -27,26 +27,37 @@ esac
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 cd "$root"
-installed=0 linted=0 built=0 passed=0
-if [[ $# == 0 ]]; then
-    said="$(mktemp)"
-    set -m   # a group of its own, which ends with this one
-    bash scripts/test_install.sh --python 3.11 --few >"$said" 2>&1 &
-    installing=$!
+
+# What runs beside other things, in groups that end with this one: a name, and a command. What it
+# said, and whether it failed, comes when it is waited for.
+beside=() failed=()
+said="$(mktemp -d)"
+trap 'for name in ${beside[@]+"${beside[@]}"}; do kill -- "-$(cat "$said/$name.pid")" 2>/dev/null || true; done
+    rm -rf "$said"' EXIT
+begin() {
+    set -m
+    "${@:2}" >"$said/$1" 2>&1 &
     set +m
-    trap 'kill -- "-$installing" 2>/dev/null || true; rm -f "$said"' EXIT
-fi
+    echo $! >"$said/$1.pid"
+    beside+=("$1")
+}
+finish() {
+    wait "$(cat "$said/$1.pid")" || failed+=("$1")
+    cat "$said/$1"
+}
+
+[[ $# != 0 ]] || begin installation bash scripts/test_install.sh --python 3.11 --few
 python="$(bash "$root/scripts/environment.sh")"   # it downloads for half of the time
 if [[ $# == 0 ]]; then
     if [[ "$("$python" -V)" == 'Python 3.11.'* ]]; then
-        bash scripts/lint.sh || linted=$?
-        bash scripts/docs.sh || built=$?
+        begin lint bash scripts/lint.sh
+        begin docs bash scripts/docs.sh
+        finish lint
+        finish docs
     else
         echo "test: scripts/lint.sh and scripts/docs.sh are skipped: they need Python 3.11, and this" \
             "is $("$python" -V)"
     fi
-    wait "$installing" || installed=$?
-    cat "$said"
 fi
 # A test that waits for ever (setup.cfg says how long that is) ends its process, and so fails; pytest
 # before 8.4 does not know that option.
@@ -56,14 +67,10 @@ if "$python" -m pytest --help | grep -q faulthandler_exit_on_timeout; then
 fi
 # Three processes for two cores, as some tests wait for programs that they start; one that is done
 # takes half of what another has left.
+passed=0
 OMP_NUM_THREADS=1 "$python" -m pytest -n 3 --dist worksteal ${hanging[@]+"${hanging[@]}"} "$@" || passed=$?
-if ((linted)); then
-    echo 'test: scripts/lint.sh found something, see above'
-fi
-if ((built)); then
-    echo 'test: scripts/docs.sh found something, see above'
-fi
-if ((installed)); then
-    echo 'test: the installation failed, see above'
-fi
-exit $((installed ? installed : linted ? linted : built ? built : passed))
+[[ $# != 0 ]] || finish installation
+for name in ${failed[@]+"${failed[@]}"}; do
+    echo "test: $name failed, see above"
+done
+exit $((passed ? passed : ${#failed[@]}))

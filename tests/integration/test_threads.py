@@ -202,7 +202,7 @@ def test_bits_are_the_same_in_every_run(number):
         assert bits(net, samples, False) == expected
 
 
-@pytest.mark.parametrize('number', [2, 3])
+@pytest.mark.parametrize('number', [3])  # more than processors, and an odd number
 @pytest.mark.parametrize('name', MODELS)
 def test_results_and_gradients_are_those_of_eager_gluon(name, number):
     make, samples_of, unpack = MODELS[name]
