@@ -1,14 +1,13 @@
 """What was compiled of each type, and proved of it, so far: types themselves are facts only."""
 
 import itertools
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Set, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence, Set, Tuple
 from weakref import WeakSet
 
 import numpy as np
 
 from ..plan.plan import Traits
 from ..plan.recurring import RecurringPlans
-from ..subgraph.ir import Subgraph
 from ..subgraph.node_type import NodeType
 
 if TYPE_CHECKING:
@@ -30,8 +29,6 @@ class Executable:
         No other one has; parts of a type have the serial of the whole.
     programs : dict
         By how arguments are read, and whether products are fused (see `cached.program`).
-    optimised : tuple or None
-        The subgraph that was compiled last, after all passes (see `cached.program`).
     native : NativeProgram or None
         For the native operators, once it is known;
     not_native : str or None
@@ -58,7 +55,6 @@ class Executable:
     def __init__(self, node_type: NodeType):
         self.number = next(_number)
         self.programs: Dict[Tuple[Tuple[str, ...], bool], CachedProgram] = {}
-        self.optimised: Optional[Tuple[tuple, Subgraph, List[str]]] = None
         self.native: Optional[NativeProgram] = None
         self.not_native: Optional[str] = None
         self.plans = RecurringPlans()

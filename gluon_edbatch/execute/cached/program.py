@@ -1,7 +1,7 @@
 """From a static subgraph to one compiled call per batch: ``take -> body -> outputs``."""
 
 import threading
-from typing import Any, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import mxnet as mx
 from mxnet.ndarray import CachedOp
@@ -9,7 +9,7 @@ from mxnet.ndarray import CachedOp
 from ... import debug
 from ...mx.symbols import without_casts_of_amp
 from ...subgraph.empty import specialise
-from ...subgraph.ir import Shape, Subgraph
+from ...subgraph.ir import Shape
 from ...subgraph.node_type import Kind, NodeType
 from ...subgraph.padding import LENGTHS
 from ...subgraph.passes import apply_passes
@@ -130,12 +130,21 @@ def _compile(node_type: NodeType, reads: Tuple[str, ...], fused: bool) -> Cached
     segmented = [
         position for position, read in enumerate(reads) if read in (LONG_SLICE, LONG_GATHER)
     ]
-    masked = bool({MASKED_SLICE, MASKED_GATHER}.intersection(reads))
-    empty = frozenset([INPUT % position for position, read in enumerate(reads) if read == EMPTY])
-    debug.show(
-        debug.SUBGRAPHS, f'{node_type}, read as {", ".join(reads)}', node_type.graph.subgraph
+    graph: Any = node_type.graph.subgraph
+    debug.show(debug.SUBGRAPHS, f'{node_type}, read as {", ".join(reads)}', graph)
+    graph = debug.changed('segments', graph, node_type.by_segments) if segmented else graph
+    if {MASKED_SLICE, MASKED_GATHER}.intersection(reads):
+        graph = debug.changed('padding', graph, node_type.masked)
+    empty = {INPUT % position for position, read in enumerate(reads) if read == EMPTY}
+    if empty and node_type.neutral:  # else execution gives one row of zeros, as eager code does
+        graph = debug.changed('specialise', graph, specialise(graph, empty) or graph)
+    graph, changed = apply_passes(  # once for all ways to read, which gathers tell apart
+        graph,
+        trial_shapes(node_type, bool(segmented)),
+        node_type.options,
+        node_type.ctx.device_type,
+        argument_dtypes(node_type),
     )
-    graph, changed = _optimised(node_type, bool(segmented), masked, empty)
     graph = debug.changed('horizontal', graph, horizontal(graph)) if fused else graph
     packed = packs(graph)
     executable(node_type).changed_by.update(
@@ -170,30 +179,6 @@ def _compile(node_type: NodeType, reads: Tuple[str, ...], fused: bool) -> Cached
         len(graph.operators) + len(gathers),
         tuple(tuple(place[name] for name in names) for names in packed.values()),
     )
-
-
-def _optimised(
-    node_type: NodeType, segmented: bool, masked: bool, empty: FrozenSet[str]
-) -> Tuple[Subgraph, List[str]]:
-    """The subgraph of a type after all passes, and the options that changed it. Slices and gathers
-    are no part of it, so that ways of reading differ in these alone most often."""
-    key, compiled = (segmented, masked, empty), executable(node_type)
-    known = compiled.optimised
-    if known is None or known[0] != key:
-        graph: Any = node_type.graph.subgraph
-        graph = debug.changed('segments', graph, node_type.by_segments) if segmented else graph
-        graph = debug.changed('padding', graph, node_type.masked) if masked else graph
-        if empty and node_type.neutral:  # else execution gives one row of zeros, as eager code does
-            graph = debug.changed('specialise', graph, specialise(graph, set(empty)) or graph)
-        passed = apply_passes(
-            graph,
-            trial_shapes(node_type, segmented),
-            node_type.options,
-            node_type.ctx.device_type,
-            argument_dtypes(node_type),
-        )
-        known = compiled.optimised = (key, *passed)
-    return known[1:]
 
 
 def cached_op(
