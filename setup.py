@@ -3,10 +3,12 @@
 import os
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Lock
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.errors import CompileError
 
 try:
     from Cython.Build import cythonize
@@ -42,6 +44,22 @@ class BuildExt(build_ext):
                 self.warn(f'{ext.name} was not compiled: it runs as Python, slower')
         if not self.inplace:  # in a checkout they are compiled at first use, as sources change
             self.build_native_operators()
+
+    def build_extensions(self):
+        if self.can_compile():  # asked once, as translating for no compiler takes half a minute
+            super().build_extensions()
+
+    def can_compile(self):
+        """Whether there is a compiler for modules, and what it needs of Python."""
+        with TemporaryDirectory() as folder:
+            source = Path(folder, 'trial.c')
+            source.write_text('#include <Python.h>\n', encoding='ascii')
+            try:
+                self.compiler.compile([str(source)], output_dir=folder)
+            except CompileError as error:
+                self.warn(f'no C compiler with header files of Python works: {error}')
+                return False
+        return True
 
     def build_extension(self, ext):
         path = self.get_ext_fullpath(ext.name)

@@ -22,7 +22,7 @@ from gluon_edbatch.ops.instructions import Opcode, Place
 from gluon_edbatch.subgraph.node_type import NodeType
 from gluon_edbatch.testing import assert_matches_eager
 from support.models import Tree, TreeLSTM, random_trees, started
-from support.processes import run_python
+from support.processes import ROOT, run_python
 from support.random_blocks import SHAPES, H, blocks
 
 needs_native = pytest.mark.skipif(not edb.native_available(), reason='no native operators')
@@ -742,65 +742,12 @@ def test_gradients_that_lack_a_value_that_was_not_kept_are_errors():
 
 # --- levels of the instruction set ---------------------------------------------------------------
 
-LEVEL_PROGRAM = """
-import sys
-import mxnet as mx, numpy as np, gluon_edbatch as edb
-from mxnet import autograd, gluon
-
-def tree(random, depth):
-    return [tree(random, depth - 1) for _ in range(random.randint(0, 4) if depth else 0)]
-
-results = {}
-for dtype in ('float32', 'float64'):
-    random = np.random.RandomState(1)
-    cell, head = edb.rnn.ChildSumTreeLSTMCell(50, input_size=30), gluon.nn.Dense(7, in_units=50)
-    parameters = [*cell.collect_params().values(), *head.collect_params().values()]
-    for block in (cell, head):
-        block.initialize()
-        block.cast(dtype)
-    for parameter in parameters:  # the same numbers for both
-        value = random.uniform(-0.5, 0.5, parameter.shape).astype('float32')
-        parameter.set_data(mx.nd.array(value, dtype=dtype))
-
-    def state(tree):
-        x = mx.nd.array(random.uniform(-1, 1, (1, 30)).astype('float32'), dtype=dtype)
-        return cell(x, [state(child) for child in tree])
-
-    with autograd.record():
-        with edb.batching():
-            values = [edb.nd.log_softmax(head(state(tree(random, 4))[0])) for _ in range(20)]
-        values = edb.concat(values)
-        loss = (values * values).sum()
-    loss.backward()
-    for name, array in (('values', values), *((str(i), parameter.grad())
-                                             for i, parameter in enumerate(parameters))):
-        results[name + ' ' + dtype] = array.asnumpy()
-assert edb.native_available()
-np.savez(sys.argv[1], **results)
-"""
-
-
-def test_levels_agree_within_rounding(tmp_path):
+@pytest.mark.slow  # compiles each; scripts/test_install.sh does the same with an installed package
+def test_levels_agree_within_rounding():
     """Those that this processor has: each is as near to float64 as float32 can be, in float64 they
     agree, and the best one gives the same bits every time."""
-    levels = [level for level, needed in compiler.levels().items() if needed <= compiler.features()]
-    results = [level_results(level, tmp_path / f'{level}.npz') for level in levels]
-    for level, found in zip(levels, results):
-        for name, values in found.items():
-            exact = results[0][name.replace('float32', 'float64')]
-            error = np.abs(values - exact).max() / np.abs(exact).max()
-            assert error < (1e-6 if 'float32' in name else 1e-14), (level, name)
-    again = level_results(levels[-1], tmp_path / 'again.npz')
-    for name, values in results[-1].items():
-        assert values.tobytes() == again[name].tobytes(), name
-
-
-def level_results(level, path):
-    """What a program computes on a level of the instruction set: arrays by name."""
-    done = run_python('-W', 'ignore', '-c', LEVEL_PROGRAM, path, GLUON_EDBATCH_NATIVE=level)
+    done = run_python(ROOT / 'scripts' / 'check_levels.py')
     assert done.returncode == 0, done.stderr
-    with np.load(path) as arrays:
-        return dict(arrays)
 
 
 @pytest.mark.parametrize('level', ['v9', 'yes'])
