@@ -742,6 +742,7 @@ def test_gradients_that_lack_a_value_that_was_not_kept_are_errors():
 
 # --- levels of the instruction set ---------------------------------------------------------------
 
+
 @pytest.mark.slow  # compiles each; scripts/test_install.sh does the same with an installed package
 def test_levels_agree_within_rounding():
     """Those that this processor has: each is as near to float64 as float32 can be, in float64 they
@@ -952,6 +953,63 @@ def test_nan_and_signs_of_zero_are_as_mxnet_has_them(name, function):
         np.testing.assert_array_equal(
             np.signbit(value.asnumpy()[zeros]), np.signbit(expected[zeros])
         )
+
+
+@pytest.mark.parametrize('name', ['sigmoid', 'tanh'])
+def test_saturating_functions_are_right_everywhere(name):
+    """Down to the least numbers, and never beyond where they saturate."""
+    sizes = np.concatenate(
+        [2.0 ** np.arange(-126, 6.5, 0.01), [9.02, 87.0, 88.0, 1e4, 3e38, np.inf]]
+    )
+    x = np.concatenate([sizes, -sizes, [np.nan]]).astype(np.float32)[None]
+    net = nn.HybridLambda(lambda F, x: getattr(F, name)(x * 1))
+    with edb.batching():
+        values = [net(mx.nd.array(x)) for _ in range(2)]
+    found, exact = values[0].asnumpy()[0], x[0].astype(np.float64)
+    with np.errstate(over='ignore'):
+        exact = np.tanh(exact) if name == 'tanh' else 1 / (1 + np.exp(-exact))
+    assert np.isnan(found[-1]) and (np.abs(found[:-1]) <= 1).all()
+    assert found[len(sizes) - 1] == 1 and (found[-2] == -1 if name == 'tanh' else found[-2] < 1e-37)
+    normal = np.abs(exact[:-1]) > 2e-38
+    np.testing.assert_allclose(found[:-1][normal], exact[:-1][normal], rtol=4e-7)
+
+
+@pytest.mark.parametrize(
+    'shapes, turned',
+    [
+        (((m, k), (k, n)), turned)
+        for m, k, n in [(1, 64, 64), (64, 3, 64), (5, 7, 37), (4, 1, 9), (9, 33, 3), (1, 1, 1)]
+        for turned in [(False, False), (True, False), (False, True), (True, True)]
+    ],
+)
+def test_products_of_matrices_in_rows(shapes, turned):
+    """Of any sizes, those that end in the middle of a vector included, with their gradients."""
+    random = np.random.RandomState(5)
+    arrays = [
+        [random.uniform(-1, 1, (1, *(shape[::-1] if turn else shape))) for _ in range(3)]
+        for shape, turn in zip(shapes, turned)
+    ]
+    samples = [[mx.nd.array(each) for each in pair] for pair in zip(*arrays)]
+    net = nn.HybridLambda(
+        lambda F, a, b: F.batch_dot(a, b, transpose_a=turned[0], transpose_b=turned[1])
+    )
+    for array in (array for pair in samples for array in pair):
+        array.attach_grad()
+    with mx.autograd.record():
+        with edb.batching():
+            values = [net(a, b) for a, b in samples]
+        loss = (edb.concat(values) ** 2).sum()
+    loss.backward()
+    for (a, b), value in zip(samples, values):
+        u, v = (
+            array.asnumpy()[0].T if turn else array.asnumpy()[0]
+            for array, turn in zip((a, b), turned)
+        )
+        np.testing.assert_allclose(value.asnumpy()[0], u @ v, rtol=1e-5, atol=1e-5)
+        wanted = 2 * (u @ v) @ v.T, 2 * u.T @ (u @ v)
+        for array, turn, slope in zip((a, b), turned, wanted):
+            expected = slope.T if turn else slope
+            np.testing.assert_allclose(array.grad.asnumpy()[0], expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize('weight', [np.inf, -np.inf, np.nan])

@@ -31,20 +31,47 @@ inline float exponential(float x) {
 }
 inline double exponential(double x) { return std::exp(x); }
 
-inline float sigmoid(float x) { return 1.0f / (1.0f + exponential(-x)); }
+// 1 / (1 + exp(-x)) for float: of the exponential of -|x|, so that neither end overflows, which is
+// 2^n (A + B) / (A - B), Padé's approximation of order three; so there is one division only.
+// Relative error below 2e-7, also where the result is small.
+inline float sigmoid(float x) {
+  float size = __builtin_fabsf(x);
+  size = size > 87.0f ? 87.0f : size;
+  const float magic = 12582912.0f;  // 1.5 * 2^23: what is added to it is rounded, in its last bits
+  const float shifted = magic - size * 1.44269504088896341f;
+  const float rounded = shifted - magic;
+  float r = -size - rounded * 0.693359375f;
+  r = r + rounded * 2.12194440e-4f;
+  const float a = r * r * 12.0f + 120.0f, b = r * (r * r + 60.0f);
+  const float below = a - b;
+  float above = a + b;
+  uint32_t bits, power;
+  std::memcpy(&bits, &above, sizeof(bits));
+  std::memcpy(&power, &shifted, sizeof(power));
+  bits += power << 23;
+  std::memcpy(&above, &bits, sizeof(above));
+  return (x < 0.0f ? above : below) / (below + above);
+}
 inline double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 
-// tanh for float: a polynomial near zero, where 1 - 2 / (exp(2x) + 1) cancels (Cephes).
+// tanh for float: x P(x^2) / Q(x^2), the least relative error up to where it rounds to one (by
+// Lawson's weighted least squares, of degree four each: 2.1e-8, evaluated 3.1e-7), never above one.
 inline float hyperbolic_tangent(float x) {
-  const float z = x * x;
-  float p = -5.70498872745e-3f;
-  p = p * z + 2.06390887954e-2f;
-  p = p * z - 5.37397155531e-2f;
-  p = p * z + 1.33314422036e-1f;
-  p = p * z - 3.33332819422e-1f;
-  const float near = p * z * x + x;
-  const float far = 1.0f - 2.0f / (exponential(2.0f * x) + 1.0f);
-  return z < 0.390625f ? near : far;  // 0.625 squared
+  float size = __builtin_fabsf(x);
+  size = size > 9.02f ? 9.02f : size;
+  const float z = size * size;
+  float p = 1.3318965944e-8f;
+  p = p * z + 2.0583402640e-5f;
+  p = p * z + 3.4940297514e-3f;
+  p = p * z + 0.13379713906f;
+  p = (p * z + 1.0f) * size;
+  float q = 7.7619753393e-7f;
+  q = q * z + 3.2830849832e-4f;
+  q = q * z + 2.5871054935e-2f;
+  q = q * z + 0.46713029150f;
+  q = q * z + 1.0f;
+  p = p > q ? q : p;
+  return __builtin_copysignf(p / q, x);
 }
 inline double hyperbolic_tangent(double x) { return std::tanh(x); }
 

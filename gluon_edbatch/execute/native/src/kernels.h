@@ -7,6 +7,7 @@
 #include <limits>
 #include <numeric>
 
+#include "gemm.h"
 #include "opcodes.h"
 
 namespace edb {
@@ -508,32 +509,68 @@ void reduce_backward(const Rows<T>& dy, const Rows<T>& dx, int64_t length, int64
 
 // --- matrices in rows --------------------------------------------------------------------------
 
-// c (m, n) += a (m, k) b (k, n), either given transposed.
+// Some vectors of columns of `rows` lines of c, whose sums stay in registers; element (i, p) of a
+// at i * step + p * next.
+template <int rows, int vectors, typename T>
+inline void product_tile(T* c, const T* a, int64_t step, int64_t next, const T* b, int64_t n,
+                         int64_t k, bool accumulate) {
+  using V = typename Vector<T>::type;
+  using L = typename Vector<T>::loose;
+  constexpr int lanes = Vector<T>::lanes;
+  V sums[rows][vectors];
+  for (int i = 0; i < rows; ++i)
+    for (int v = 0; v < vectors; ++v)
+      sums[i][v] = accumulate ? *reinterpret_cast<const L*>(c + i * n + v * lanes) : V{};
+  for (int64_t p = 0; p < k; ++p)
+    for (int i = 0; i < rows; ++i)
+      for (int v = 0; v < vectors; ++v)
+        sums[i][v] += a[i * step + p * next] * *reinterpret_cast<const L*>(b + p * n + v * lanes);
+  for (int i = 0; i < rows; ++i)
+    for (int v = 0; v < vectors; ++v) *reinterpret_cast<L*>(c + i * n + v * lanes) = sums[i][v];
+}
+
+// All columns of `rows` lines.
+template <int rows, typename T>
+void product_lines(T* c, const T* a, int64_t step, int64_t next, const T* b, int64_t n, int64_t k,
+                   bool accumulate) {
+  constexpr int64_t lanes = Vector<T>::lanes;
+  constexpr int most = 8 / rows;  // so many sums hide each other's latency
+  int64_t j = 0;
+  for (; j + most * lanes <= n; j += most * lanes)
+    product_tile<rows, most>(c + j, a, step, next, b + j, n, k, accumulate);
+  for (; j + lanes <= n; j += lanes)
+    product_tile<rows, 1>(c + j, a, step, next, b + j, n, k, accumulate);
+  for (int i = 0; i < rows && j < n; ++i) {
+    T* __restrict line = c + i * n;
+    if (!accumulate) std::fill(line + j, line + n, T(0));
+    for (int64_t p = 0; p < k; ++p)
+      for (int64_t q = j; q < n; ++q) line[q] += a[i * step + p * next] * b[p * n + q];
+  }
+}
+
+// c (m, n) = a (m, k) b (k, n), plus c itself, either given transposed.
 template <typename T>
 void small_product(T* c, const T* a, const T* b, int64_t m, int64_t n, int64_t k, bool a_columns,
-                   bool b_columns) {
-  for (int64_t i = 0; i < m; ++i) {
-    if (b_columns) {  // rows of b as they lie: dot products
-      for (int64_t j = 0; j < n; ++j) {
-        T total = 0;
-        if (a_columns) {
-          for (int64_t p = 0; p < k; ++p) total += a[p * m + i] * b[j * k + p];
-        } else {
-          const T *x = a + i * k, *y = b + j * k;
-#pragma omp simd reduction(+ : total)
-          for (int64_t p = 0; p < k; ++p) total += x[p] * y[p];
-        }
-        c[i * n + j] += total;
-      }
-    } else {
-      T* __restrict line = c + i * n;
-      for (int64_t p = 0; p < k; ++p) {
-        const T left = a_columns ? a[p * m + i] : a[i * k + p];
-        const T* __restrict right = b + p * n;
-        for (int64_t j = 0; j < n; ++j) line[j] += left * right[j];
-      }
-    }
+                   bool b_columns, bool accumulate) {
+  const int64_t step = a_columns ? 1 : k, next = a_columns ? m : 1;
+  int64_t i = 0;
+  if (!b_columns) {
+    for (; i + 4 <= m; i += 4)
+      product_lines<4>(c + i * n, a + i * step, step, next, b, n, k, accumulate);
+    for (; i < m; ++i) product_lines<1>(c + i * n, a + i * step, step, next, b, n, k, accumulate);
   }
+  for (; i < m; ++i)  // rows of b as they lie: dot products
+    for (int64_t j = 0; j < n; ++j) {
+      T total = 0;
+      const T *x = a + i * step, *y = b + j * k;
+      if (a_columns) {
+        for (int64_t p = 0; p < k; ++p) total += x[p * next] * y[p];
+      } else {
+#pragma omp simd reduction(+ : total)
+        for (int64_t p = 0; p < k; ++p) total += x[p] * y[p];
+      }
+      c[i * n + j] = accumulate ? c[i * n + j] + total : total;
+    }
 }
 
 // For a row: c (m, n) = op(a) op(b).
@@ -544,12 +581,11 @@ struct ProductShape {
 
 template <typename T>
 void batch_product(const Rows<T>& out, const Rows<T>& a, const Rows<T>& b, ProductShape s) {
-  clear(out);
   const int64_t count = out.width / (s.m * s.n);
   for (int64_t row = 0; row < out.count; ++row)
     for (int64_t i = 0; i < count; ++i)
       small_product(out[row] + i * s.m * s.n, a[row] + i * s.m * s.k, b[row] + i * s.k * s.n, s.m,
-                    s.n, s.k, s.transposed_a, s.transposed_b);
+                    s.n, s.k, s.transposed_a, s.transposed_b, false);
 }
 
 template <typename T>
@@ -563,17 +599,17 @@ void batch_product_backward(const Rows<T>& dy, const Rows<T>& da, const Rows<T>&
         T* d = da[row] + i * s.m * s.k;
         const T* v = b[row] + i * s.k * s.n;
         if (s.transposed_a)  // (k, m) = op(b) (k, n) times g transposed
-          small_product(d, v, g, s.k, s.m, s.n, s.transposed_b, true);
+          small_product(d, v, g, s.k, s.m, s.n, s.transposed_b, true, true);
         else                 // (m, k) = g (m, n) times op(b) transposed
-          small_product(d, g, v, s.m, s.k, s.n, false, !s.transposed_b);
+          small_product(d, g, v, s.m, s.k, s.n, false, !s.transposed_b, true);
       }
       if (db) {
         T* d = db[row] + i * s.k * s.n;
         const T* v = a[row] + i * s.m * s.k;
         if (s.transposed_b)  // (n, k) = g transposed times op(a)
-          small_product(d, g, v, s.n, s.k, s.m, true, s.transposed_a);
+          small_product(d, g, v, s.n, s.k, s.m, true, s.transposed_a, true);
         else                 // (k, n) = op(a) transposed times g
-          small_product(d, v, g, s.k, s.n, s.m, !s.transposed_a, false);
+          small_product(d, v, g, s.k, s.n, s.m, !s.transposed_a, false, true);
       }
     }
 }
