@@ -426,11 +426,11 @@ def check_by_value(name, attrs, made, axis):
         np.testing.assert_allclose(mine[known], own[known], rtol=1e-6, atol=1e-9)
 
 
-def prove(name):
+def prove(name, times=8):
     """Check what the rule says of some attributes and states by chance; gives how often."""
     random, proved = np.random.RandomState(0), 0
     for _ in range(30):
-        if proved == 12:
+        if proved == times:
             break
         attrs = attributes(name, random)
         made = operands(name, attrs, random)
@@ -450,6 +450,12 @@ def prove(name):
 @pytest.mark.parametrize('name', NEUTRAL)
 def test_padding_is_what_rules_say(name):
     assert prove(name) >= 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('name', NEUTRAL)
+def test_padding_is_what_rules_say_of_many(name):
+    assert prove(name, times=30) >= 3
 
 
 @pytest.mark.parametrize(
