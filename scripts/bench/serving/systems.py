@@ -11,6 +11,7 @@ import gluon_edbatch as edb
 from .models import Model
 
 _WAITING = 450  # and on their way
+_PATIENT = 60.0  # seconds: the engine refuses nobody who says so, however busy the machine is
 
 __all__ = ['Window', 'throughput_of_engine', 'throughput_together']
 
@@ -94,7 +95,7 @@ def throughput_of_engine(
     def send() -> None:
         nonlocal sent
         sent += 1
-        engine.future(samples[sent % len(samples)]).add_done_callback(count)
+        engine.future(samples[sent % len(samples)], _PATIENT).add_done_callback(count)
 
     def count(_: Any) -> None:
         nonlocal done
