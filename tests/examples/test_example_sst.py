@@ -23,6 +23,7 @@ import gluon_edbatch as edb
 from gluon_edbatch.testing import assert_matches_eager
 from gluon_edbatch.testing.eager import SCHEDULERS
 from support.processes import run_example
+from support.tiers import sampled
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = Path(make_sample.__file__).with_name('sample')
@@ -208,8 +209,7 @@ def started(model, sparse_grad=False):
     return net
 
 
-@pytest.mark.parametrize('sparse_grad', [False, True], ids=['dense', 'sparse'])
-@pytest.mark.parametrize('model', MODELS)
+@pytest.mark.parametrize('model, sparse_grad', sampled(3, MODELS, [False, True]))
 def test_losses_and_scores_equal_eager(model, sparse_grad):
     net, loss = started(model, sparse_grad), gluon.loss.SoftmaxCrossEntropyLoss()
     assert {

@@ -38,6 +38,7 @@ from support.models import (
     sentences,
     started,
 )
+from support.tiers import sampled
 
 BOTH = dict(schedulers=['agenda', 'depth'])  # with native operators, and without
 
@@ -92,7 +93,7 @@ def test_models(make, samples):
     assert_as_eager_there(there(make()), samples)
 
 
-@pytest.mark.parametrize('name', WORKLOADS)
+@pytest.mark.parametrize('name, native', sampled(3, WORKLOADS, [False, True]), indirect=['native'])
 def test_workloads(name, native):
     """Training and inference are those of the model run one by one on the default device."""
     losses, outputs = [], []
@@ -331,7 +332,7 @@ def test_ragged_operators_outside_of_blocks():
 # --- what is computed once, or elsewhere ---------------------------------------------------------
 
 
-@pytest.mark.parametrize('option', edb.CompileOptions.names())
+@pytest.mark.parametrize('option', sampled(2, edb.CompileOptions.names()))
 def test_with_one_optimisation_less(option):
     with edb.compile_options(**{option: False}):
         assert_as_eager_there(there(TreeLSTM()), random_trees(4), hybridized=[False])

@@ -18,6 +18,7 @@ from gluon_edbatch.ops.registry import OPS
 from gluon_edbatch.record.padded import CUT
 from gluon_edbatch.subgraph.padded import padded_length
 from gluon_edbatch.testing import assert_matches_eager
+from support.tiers import sampled
 
 UNITS, HEADS = 8, 2
 LENGTHS = (3, 4, 3, 3, 4, 1)
@@ -147,10 +148,12 @@ def by_length(model, samples, name, **options):
     return batches_of(scope, name)
 
 
-@pytest.mark.parametrize('valid', ['no lengths', 'lengths', 'shorter lengths'])
-@pytest.mark.parametrize('kind, axis', [('transformer', 1), ('bert', 0)])
-def test_encoders_are_padded_to_a_few_lengths(kind, axis, valid):
-    net = encoder(kind)
+@pytest.mark.parametrize(
+    'kind, valid',
+    sampled(2, ['transformer', 'bert'], ['no lengths', 'lengths', 'shorter lengths']),
+)
+def test_encoders_are_padded_to_a_few_lengths(kind, valid):
+    net, axis = encoder(kind), {'transformer': 1, 'bert': 0}[kind]
     shorter = {'no lengths': None, 'lengths': 0, 'shorter lengths': 1}[valid]
 
     def model(x):
@@ -221,8 +224,7 @@ POOLED = {
 }
 
 
-@pytest.mark.parametrize('given', [mx.nd.array, np.array])
-@pytest.mark.parametrize('name', POOLED)
+@pytest.mark.parametrize('name, given', sampled(3, POOLED, [mx.nd.array, np.array]))
 def test_what_follows_is_padded_too(name, given):
     net = Classifier(POOLED[name])
     net.initialize(mx.init.Normal(0.3), force_reinit=True)

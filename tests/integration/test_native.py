@@ -167,7 +167,7 @@ def test_products_of_any_number_of_rows(types, dtype):
         layer = started(nn.Dense(units, in_units=inputs))
         layer.cast(dtype)
         data = arrays((1, inputs), 60, dtype=dtype)
-        for rows in list(range(1, 34)) + [57]:
+        for rows in list(range(1, 14)) + [20, 33, 57]:
             assert_matches_eager(
                 lambda x: layer(x),
                 data[:rows],

@@ -8,6 +8,7 @@ from mxnet.gluon import nn
 
 import gluon_edbatch as edb
 from gluon_edbatch.testing import assert_matches_eager
+from support.tiers import sampled
 
 pytestmark = pytest.mark.skipif(not edb.native_available(), reason='no native operators')
 
@@ -211,7 +212,7 @@ FOLLOWED = {
 }
 
 
-@pytest.mark.parametrize('name', FOLLOWED)
+@pytest.mark.parametrize('name', sampled(2, FOLLOWED))
 def test_what_follows(name):
     given = onp.array if len(name) % 2 else np.array
     net = Model(FOLLOWED[name])

@@ -11,6 +11,7 @@ from mxnet.gluon import nn
 import gluon_edbatch as edb
 from gluon_edbatch.testing import assert_matches_eager
 from support.models import random_tree
+from support.tiers import sampled
 
 WORDS, WIDTH, CLASSES = 11, 4, 3
 
@@ -287,8 +288,7 @@ PROGRAMS = {
 
 
 @pytest.mark.filterwarnings('ignore:ndarray.as_in_context')
-@pytest.mark.parametrize('native', [True, False])
-@pytest.mark.parametrize('name', PROGRAMS)
+@pytest.mark.parametrize('name, native', sampled(3, PROGRAMS, [True, False]))
 def test_program(name, native):
     model, data = PROGRAMS[name]
     net = model()
@@ -385,8 +385,7 @@ def of_lengths(lengths=MANY):
 
 
 @pytest.mark.filterwarnings('ignore:The 1-th input to HybridBlock is not used')
-@pytest.mark.parametrize('native', [True, False])
-@pytest.mark.parametrize('masked', [False, True])
+@pytest.mark.parametrize('masked, native', sampled(3, [False, True], [True, False]))
 def test_encoder_of_whole_sentences(masked, native):
     net = Encoder(masked)
     net.initialize(init.Normal(0.5))

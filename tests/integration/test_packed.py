@@ -13,6 +13,7 @@ import gluon_edbatch as edb
 from gluon_edbatch.ops.registry import OPS
 from gluon_edbatch.testing import assert_matches_eager
 from support.oracle import plans_moved_by_hand
+from support.tiers import sampled
 
 pytestmark = pytest.mark.skipif(not edb.native_available(), reason='no native operators')
 
@@ -135,7 +136,7 @@ UNPACKED = {
 }
 
 
-@pytest.mark.parametrize('name', [*PACKED, *UNPACKED])
+@pytest.mark.parametrize('name', sampled(2, [*PACKED, *UNPACKED]))
 def test_functions_of_sentences(name):
     net = Layer({**PACKED, **UNPACKED}[name])
     net.initialize(mx.init.Normal(0.5))
@@ -195,7 +196,7 @@ FOLLOWED = {
 }
 
 
-@pytest.mark.parametrize('name', FOLLOWED)
+@pytest.mark.parametrize('name', sampled(2, FOLLOWED))
 def test_what_follows(name):
     given, sparse = (np.array, True) if len(name) % 2 else (mx.nd.array, False)
     net = Model(FOLLOWED[name], sparse)

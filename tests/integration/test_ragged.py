@@ -17,6 +17,7 @@ import gluon_edbatch as edb
 from gluon_edbatch.execute.executable import executable
 from gluon_edbatch.execute.native import program as native_program
 from gluon_edbatch.testing import assert_matches_eager
+from support.tiers import sampled
 
 pytestmark = pytest.mark.filterwarnings('ignore:The .* input to HybridBlock is not used')
 H, LENGTHS = 6, (3, 1, 5, 2, 2, 0, 4)
@@ -325,8 +326,7 @@ def attention_types(model, samples):
     return [(kind.name, kind.batches) for kind in scope.report().types if '[6, kx6' in kind.name]
 
 
-@pytest.mark.parametrize('dtype', ['float32', 'float64'])
-@pytest.mark.parametrize('name', [*NATIVE, *PADDED])
+@pytest.mark.parametrize('name, dtype', sampled(3, [*NATIVE, *PADDED], ['float32', 'float64']))
 def test_memories_of_any_lengths_are_one_batch(name, dtype):
     if dtype == 'float64' and 'gluonnlp, masked' in name:
         pytest.skip('its masks are float32, whatever the cell is cast to')

@@ -23,6 +23,7 @@ from gluon_edbatch.serving import admission
 from gluon_edbatch.serving.command import main, request_of
 from gluon_edbatch.serving.folder import load_folder
 from support.processes import ROOT, free_ports, start
+from support.tiers import sampled
 
 needs_mlserver = pytest.mark.skipif(
     find_spec('mlserver') is None, reason="MLServer comes with the extra serve: '.[serve]'"
@@ -537,6 +538,7 @@ def test_served(server):
 
 
 @needs_mlserver
+@pytest.mark.parametrize('server', sampled(2, [0, 2]), indirect=True)
 def test_grpc(server):
     grpc = pytest.importorskip('grpc')
     from mlserver.grpc import dataplane_pb2 as messages

@@ -36,10 +36,10 @@ def run_script(*arguments):
 def test_a_slice(tmp_path):
     """All of MXNet's operators are in the table, each in one way, and none differs."""
     file = tmp_path / 'table.json'
-    done = run_script('--cases', '200', '--seed', '7', '--json', str(file))
+    done = run_script('--cases', '120', '--seed', '7', '--json', str(file))
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
     table = json.loads(file.read_text())
-    assert table['cases'] == 200 and not table['differences']
+    assert table['cases'] == 120 and not table['differences']
     names = [alias for line in table['operators'] for alias in line['aliases']]
     known = [
         name for name in mx.operator.get_all_registered_operators() if not name.startswith('edb_')

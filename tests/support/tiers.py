@@ -1,8 +1,14 @@
-"""Which tests are quick to run, for every commit: ``pytest --fast``, by stages of the flow.
+"""What is run when: for every commit, in CI, and only with ``-m slow``.
 
-Together under 3 minutes on two cores (``--durations=30`` shows what takes how long). They start
-few programs, as importing MXNet takes longer than most tests.
+`FAST` are the tests for every commit, ``pytest --fast``, by stages of the flow. Together they take
+some 5 minutes on two cores (``--durations=30`` shows what takes how long). They start few programs,
+as importing MXNet takes longer than most tests.
 """
+
+from itertools import product
+from typing import Any, Iterable, List
+
+import pytest
 
 FAST = {
     'recording': 'lazy_array recorded_operators operators blocks errors side_effects scope_order',
@@ -20,6 +26,15 @@ FAST = {
     'examples': 'example_data example_words example_spans example_metrics example_checkpoint',
     'the tests': 'suite',
 }
+
+
+def sampled(step: int, *axes: Iterable[Any]) -> List[Any]:
+    """Cases for ``parametrize``, in all combinations: each `step`-th in CI, the others with the
+    slow tests. A step without a divisor in common with an axis' length meets all that is on it."""
+    return [
+        pytest.param(*values, marks=[pytest.mark.slow] if number % step else [])
+        for number, values in enumerate(product(*axes))
+    ]
 
 
 def is_fast(module: str) -> bool:

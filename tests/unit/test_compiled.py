@@ -4,9 +4,12 @@ which it is."""
 import os
 from pathlib import Path
 
+import pytest
+
 import gluon_edbatch as edb
 from gluon_edbatch.record import calls
 from support.processes import ROOT, run_python
+from support.tiers import sampled
 
 
 def run(*arguments):
@@ -39,18 +42,23 @@ def test_python_form_can_be_asked_for():
     assert flag == 'False' and path.endswith('calls.py')
 
 
-def test_python_form_passes_the_tests():
-    """Those of recording and scheduling; the others do not know the difference."""
-    tests = [
-        'unit/test_lazy_array.py',
-        'integration/test_functional.py',
-        'integration/test_sites.py',
-        'unit/test_graph.py',
-        'unit/test_plan.py',
-        'unit/test_rows.py',
-        'unit/test_schedule.py::test_frontier_is_as_defined',
-        'unit/test_fsm.py',
-    ]
+SOME = [
+    'unit/test_lazy_array.py',
+    'integration/test_sites.py',
+    'unit/test_rows.py',
+    'unit/test_schedule.py::test_frontier_is_as_defined',
+]
+OTHERS = [
+    'integration/test_functional.py',
+    'unit/test_graph.py',
+    'unit/test_plan.py',
+    'unit/test_fsm.py',
+]
+
+
+@pytest.mark.parametrize('tests', sampled(2, [SOME, OTHERS]), ids=['some', 'others'])
+def test_python_form_passes_the_tests(tests):
+    """Those of recording, planning and scheduling; the others do not know the difference."""
     out = run(
         '-m',
         'pytest',

@@ -79,7 +79,7 @@ def policy_of(graph, encoding):
     ],
     ids=repr,
 )
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(graph=graphs())
 def test_schedulers_keep_the_rules(scheduler, graph):
     check_scheduler(scheduler, graph)

@@ -119,7 +119,7 @@ def test_get_scheduler():
 
 
 @pytest.mark.parametrize('name', NAMES)
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(graph=graphs())
 def test_schedulers_keep_the_rules(name, graph):
     check_scheduler(get_scheduler(name), graph)
