@@ -11,9 +11,14 @@ from setuptools.command.build_ext import build_ext
 from setuptools.errors import CompileError
 
 try:
+    from Cython import __version__ as cython_version
     from Cython.Build import cythonize
 except ImportError:
     cythonize = None  # the modules then run as the Python that they are
+
+
+# What Cython has for memoryviews, once: it would be half of what is compiled for most modules.
+MEMORYVIEWS = 'gluon_edbatch._memoryviews'
 
 
 def load(path):
@@ -26,6 +31,11 @@ def load(path):
 
 compiled = load('gluon_edbatch/compiled.py')
 compiler = load('gluon_edbatch/execute/native/compiler.py')
+
+
+def made_from(name):
+    """What tells an extension from others of its name."""
+    return cython_version if name == MEMORYVIEWS else compiled.contents(name)
 
 
 class BuildExt(build_ext):
@@ -47,6 +57,8 @@ class BuildExt(build_ext):
 
     def build_extensions(self):
         if self.can_compile():  # asked once, as translating for no compiler takes half a minute
+            # What another Cython made does not fit together with what this one makes.
+            self.is_other_cython = not self.is_made(MEMORYVIEWS)
             super().build_extensions()
 
     def can_compile(self):
@@ -62,13 +74,19 @@ class BuildExt(build_ext):
         return True
 
     def build_extension(self, ext):
-        path = self.get_ext_fullpath(ext.name)
-        stamp, contents = compiled.stamp_of(path), compiled.contents(ext.name)
-        is_known = stamp.exists() and stamp.read_text(encoding='ascii') == contents
+        force = self.is_other_cython or not self.is_made(ext.name)
         with self.one_at_a_time:
-            ext.sources = self.translate(ext, force=not is_known)
+            ext.sources = self.translate(ext, force)
         super().build_extension(ext)
-        stamp.write_text(contents, encoding='ascii')
+        self.stamp_of(ext.name).write_text(made_from(ext.name), encoding='ascii')
+
+    def is_made(self, name):
+        """Whether an extension is there that was compiled from what would be compiled now."""
+        stamp = self.stamp_of(name)
+        return stamp.exists() and stamp.read_text(encoding='ascii') == made_from(name)
+
+    def stamp_of(self, name):
+        return compiled.stamp_of(self.get_ext_fullpath(name))
 
     def translate(self, ext, force):
         """The sources in C."""
@@ -76,6 +94,7 @@ class BuildExt(build_ext):
             [Extension(ext.name, ext.sources)],
             build_dir='build',
             force=force,
+            shared_utility_qualified_name=MEMORYVIEWS,
             compiler_directives={
                 'language_level': 3,
                 'annotation_typing': False,
@@ -125,4 +144,12 @@ extensions = [
     )
     for name, path in sources.items()
 ]
+extensions.append(
+    Extension(
+        MEMORYVIEWS,
+        [MEMORYVIEWS.replace('.', '/') + '.c'],
+        extra_compile_args=['-g0'],
+        optional=True,
+    )
+)
 setup(ext_modules=extensions if cythonize else [], cmdclass={'build_ext': BuildExt})

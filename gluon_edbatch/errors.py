@@ -13,6 +13,11 @@ class UnrecordableError(RecordError):
     """An operator whose result cannot be a recorded value, so that it has to run at once."""
 
 
+class ControlFlowError(UnrecordableError):
+    """A block whose results' shapes depend on values, so that its operators have to be called one
+    by one."""
+
+
 class BatchError(EdbError, RuntimeError):
     """A batch of recorded calls failed while it ran."""
 

@@ -9,7 +9,7 @@ from mxnet import gluon
 from mxnet.ndarray import NDArray
 
 from ..brief import brief
-from ..errors import RecordError, StaleValueError
+from ..errors import ControlFlowError, RecordError, StaleValueError
 from ..mx.guard import PLAIN_OR_GUARDED, GuardedArray, GuardedNumpyArray, Watched
 from ..mx.modes import numpy_shapes
 from ..mx.reading import node_offset
@@ -20,6 +20,7 @@ from ..subgraph.options import CompileOptions
 from ..subgraph.spec import ArenaKey
 from ..subgraph.structure import flatten, objects_in
 from ..subgraph.trace import describe
+from . import control_flow
 from .calls import ANY, End, Form, Ints, Nothing, Number, Ragged
 from .each import for_each, holds_each
 from .elements import element_calls, rearranged, stacked, taken, with_values
@@ -104,7 +105,12 @@ class Recording(Forms):
         if holds_each(args):
             return for_each(callee.block, args)
         try:
-            return self._block_unknown(callee, args)
+            if callee.block not in control_flow.found:
+                try:
+                    return self._block_unknown(callee, args)
+                except ControlFlowError:
+                    pass  # as of now the block is among those
+            return control_flow.call_operators(self, callee.block, args)
         except Exception as error:
             message = refused_call(callee.block, args, error, current_model_call())
             if message is None:

@@ -906,6 +906,66 @@ class Loop(gluon.HybridBlock):
         return self.dense((F.sum(steps, axis=0) + last).reshape((1, -1)))
 
 
+class While(gluon.HybridBlock):
+    """As many steps as values say, in a block with parameters and a layer."""
+
+    def __init__(self):
+        super().__init__()
+        with self.name_scope():
+            self.dense = nn.Dense(4, in_units=4)
+            self.scale = self.params.get('scale', shape=(1, 4), init=mx.init.Constant(0.7))
+
+    def hybrid_forward(self, F, x, count, scale):
+        _, (x, _) = F.contrib.while_loop(
+            lambda x, step: F.broadcast_lesser(step, count),
+            lambda x, step: (x, (F.tanh(x * scale) * 2, step + 1)),
+            (x, F.zeros_like(count)),
+            max_iterations=4,
+        )
+        return self.dense(x)
+
+
+class Branch(gluon.HybridBlock):
+    """One way or the other, over what is given."""
+
+    def hybrid_forward(self, F, x):
+        return F.contrib.cond(F.sum(x) > 0, lambda: F.exp(x), lambda: x * 3)
+
+
+class Inside(gluon.HybridBlock):
+    """Has a layer and such blocks as children."""
+
+    def __init__(self):
+        super().__init__()
+        with self.name_scope():
+            self.first, self.branch, self.loop = nn.Dense(4, in_units=4), Branch(), While()
+
+    def hybrid_forward(self, F, x, count):
+        return self.loop(self.branch(self.first(x)), count) + x
+
+
+@pytest.mark.parametrize('make', [While, Branch, Inside])
+def test_control_flow_over_what_a_block_is_given(make):
+    """What MXNet infers nothing of: operators are called one by one, layers in batches."""
+    net, data = started(make()), ndarrays(6, (1, 4), gradient=True)
+    samples = list(zip(data, [mx.nd.array([step % 4 + 1]) for step in range(6)]))
+    if make is Branch:
+        samples = [(x,) for x in data]
+    # of a hybridized loop, called eagerly, MXNet cannot tell the gradients
+    assert_matches_eager(net, samples, unpack=True, blocks=[net], hybridized=[False])
+
+
+def test_control_flow_of_numbers_and_numpy_arrays():
+    """As a block's arguments may be in a scope; twice, as its kind is known then."""
+    net = started(While())
+    x, expected = np.ones((1, 4), np.float32), net(mx.nd.ones((1, 4)), mx.nd.array([2]))
+    for _ in range(2):
+        with edb.batching():
+            found = [net(x, np.float32([2])), net(x, 2)]
+        for each in found:
+            np.testing.assert_allclose(each.asnumpy(), expected.asnumpy(), rtol=1e-6)
+
+
 def test_a_loop_over_what_a_block_is_given():
     samples = list(zip(ndarrays(5, (3, 4), gradient=True), ndarrays(5, (4,), seed=1)))
     assert_matches_eager(started(Loop()), samples, unpack=True)

@@ -229,6 +229,8 @@ def test_every_extension_tells_its_contents():
         source = (ROOT / 'gluon_edbatch').joinpath(*name.split('.'))
         for extension in source.parent.glob(f'{source.name}.*.so'):
             assert re.match('[0-9a-f]{64}$', compiled.stamp_of(extension).read_text())
+    for extension in (ROOT / 'gluon_edbatch').glob('_memoryviews.*.so'):
+        assert re.match(r'3\.\d', compiled.stamp_of(extension).read_text())  # Cython's version
 
 
 # --- importing without a usable MXNet ------------------------------------------------------------
