@@ -1,7 +1,8 @@
 """What of Gluon's blocks is not public."""
 
-from typing import Dict, List
+from typing import Any, Dict, List, Sequence
 
+import mxnet as mx
 from mxnet import gluon
 
 
@@ -25,6 +26,12 @@ def is_recorded(block: gluon.Block) -> bool:
         )
         and 'forward' not in block.__dict__
     )
+
+
+def call_plain(block: gluon.HybridBlock, args: Sequence[Any], ctx: mx.Context) -> Any:
+    """What a block's `hybrid_forward` gives of arrays, whether the block is hybridized or not."""
+    parameters = {name: each.data(ctx) for name, each in block._reg_params.items()}
+    return block.hybrid_forward(mx.nd, *args, **parameters)
 
 
 def names_of_blocks(net: gluon.Block) -> Dict[gluon.Block, List[str]]:

@@ -8,9 +8,9 @@ hybridized: a condition is a value that is read.
 from typing import Any, List, Sequence
 from weakref import WeakSet
 
-import mxnet as mx
 from mxnet import gluon
 
+from ..mx.blocks import call_plain
 from ..subgraph.structure import builder, flatten
 from .inputs import ARRAYS
 
@@ -24,5 +24,4 @@ def call_operators(recording: Any, block: gluon.HybridBlock, args: Sequence[Any]
     leaves: List[Any] = []
     template = flatten(tuple(args), ARRAYS, leaves)
     values = builder(template)(recording.values(leaves))
-    parameters = {name: each.data(recording.ctx) for name, each in block._reg_params.items()}
-    return block.hybrid_forward(mx.nd, *values, **parameters)
+    return call_plain(block, values, recording.ctx)
