@@ -106,7 +106,8 @@ class Reuse:
         recording = current_recording()
         if recording is None:
             return function(*args)
-        name = key, self._circumstances_of((function, recording.mode, recording.options))
+        of, last = (function, recording.mode, recording.options), self._last
+        name = key, last if last is not None and last.of == of else self._circumstances_of(of)
         with self._lock:
             piece = self._pieces.get(name)
             if piece is not None:
@@ -123,11 +124,9 @@ class Reuse:
         return self._record(recording, name, function, args)[0]
 
     def _circumstances_of(self, of: tuple) -> _Circumstances:
-        """Equal ones are one object; mostly they are those of the sample before."""
-        last = self._last
-        if last is None or last.of != of:
-            with self._lock:
-                last = self._last = self._circumstances.setdefault(of, _Circumstances(of))
+        """Equal ones are one object."""
+        with self._lock:
+            last = self._last = self._circumstances.setdefault(of, _Circumstances(of))
         return last
 
     def _record(

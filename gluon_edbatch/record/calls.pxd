@@ -25,6 +25,8 @@ cdef class Ints:
 @cython.final
 cdef class CallColumns:
     cdef const long long[::1] kinds, ends, args, codes, instructions, lengths
+    cdef list scalars
+    cdef Py_ssize_t values
 
 @cython.final
 cdef class Prefix:
@@ -141,8 +143,7 @@ cdef class CallLog(Entered):
     cpdef append_calls(self, Form form, list columns)
     @cython.locals(kinds='const long long[::1]', args='const long long[::1]', place=Py_ssize_t,
                    node=Py_ssize_t, arg=Py_ssize_t, numbers=Py_ssize_t, value='long long')
-    cpdef Py_ssize_t append_columns(self, CallColumns columns, Ints forms, Ints arrays,
-                                    list scalars) except -2
+    cpdef Py_ssize_t append_columns(self, CallColumns columns, Ints forms, Ints arrays) except -2
     @cython.locals(frame=interpreter.Frame, base=Py_ssize_t, node=Py_ssize_t, code='long long')
     cdef _finish_call(self, Form form)
     @cython.locals(column=Ints)

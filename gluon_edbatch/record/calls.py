@@ -131,6 +131,10 @@ class CallColumns:
         int64, of each call; which form of a recording that is, it is told.
     ends, args, codes, instructions, lengths : numpy.ndarray
         int64, as in `CallLog`.
+    scalars : list of float
+        Their numbers.
+    values : int
+        How many values they give.
     """
 
     def __init__(
@@ -141,10 +145,12 @@ class CallColumns:
         codes: np.ndarray,
         instructions: np.ndarray,
         lengths: np.ndarray,
+        scalars: List[float],
+        values: int,
     ):
         self.kinds, self.ends, self.args = kinds.data, ends.data, args.data
         self.codes, self.instructions = codes.data, instructions.data
-        self.lengths = lengths.data
+        self.lengths, self.scalars, self.values = lengths.data, scalars, values
 
 
 class Prefix:
@@ -939,9 +945,7 @@ class CallLog(Entered):
             self.next_value += form.outputs
         return base
 
-    def append_columns(
-        self, columns: CallColumns, forms: Ints, arrays: Ints, scalars: Sequence[float]
-    ) -> int:
+    def append_columns(self, columns: CallColumns, forms: Ints, arrays: Ints) -> int:
         """Append calls, and give -1; or none, and give the first kind whose form is not known.
 
         Parameters
@@ -951,8 +955,6 @@ class CallLog(Entered):
             Of each of their kinds, -1 where it is not known.
         arrays : Ints
             The values that their arrays are here.
-        scalars : sequence of float
-            Their numbers.
         """
         kinds, args = columns.kinds, columns.args
         for place in range(len(kinds)):
@@ -976,7 +978,9 @@ class CallLog(Entered):
         self.node_codes.copy_from(columns.codes)
         self.node_instructions.copy_from(columns.instructions)
         self.node_lengths.copy_from(columns.lengths)
-        self.scalars.extend(scalars)
+        if columns.scalars:
+            self.scalars.extend(columns.scalars)
+        self.next_value += columns.values
         return -1
 
     def finish_call(self, form):

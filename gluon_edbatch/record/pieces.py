@@ -186,7 +186,14 @@ class Piece:
         self._built = builder(self.template)
         self._only = self.results[0] if self.template == LEAF else None
         self._columns = CallColumns(
-            self.kinds, self.ends, args, self.codes, self.instructions, self.lengths
+            self.kinds,
+            self.ends,
+            args,
+            self.codes,
+            self.instructions,
+            self.lengths,
+            self.scalars,
+            self.values,
         )
 
     @classmethod
@@ -245,31 +252,24 @@ class Piece:
         result : object
             What they returned.
         """
-        if not self._may_fit(recording):
+        if (self._mutable or recording.ctx is not self.ctx) and not self._may_fit(recording):
             return False, None
         arrays = _NONE
         if self.arrays:
             arrays = Ints()
             arrays.extend([recording.known_array(spec, array)._id for spec, array in self.arrays])
-        if not self._append(recording, arrays):
-            return False, None
-        begin = recording.next_value
-        recording.next_value = begin + self.values
+        begin, forms = recording.next_value, self._kinds.forms(recording)
+        unknown = recording.append_columns(self._columns, forms, arrays)
+        while unknown >= 0:  # not known there yet
+            if not self._kinds.adopt(recording, unknown):
+                return False, None
+            unknown = recording.append_columns(self._columns, forms, arrays)
         if self._only is not None:
             spec, shape, value = self._only
             return True, recording.value_of(spec, shape, begin + value)
         return True, self._built(
             [recording.value_of(spec, shape, begin + value) for spec, shape, value in self.results]
         )
-
-    def _append(self, recording: Recording, arrays: Ints) -> bool:
-        kinds, columns, scalars = self._kinds, self._columns, self.scalars
-        while True:
-            unknown = recording.append_columns(columns, kinds.forms(recording), arrays, scalars)
-            if unknown < 0:
-                return True
-            if not kinds.adopt(recording, unknown):
-                return False
 
     def _may_fit(self, recording: Recording) -> bool:
         for found, before in self._mutable:
