@@ -17,6 +17,7 @@ from tree_lstm.train import main
 
 from gluon_edbatch.testing.eager import SCHEDULERS
 from support.processes import interrupt, run_example, start_example
+from support.tiers import sampled
 
 PROGRAM = 'tree_lstm/train'
 TINY = ['--hidden', '6', '--embed', '5', '--sim-hidden', '4', '--batch-size', '8']
@@ -83,7 +84,7 @@ def losses_and_parameters(path):
 
 
 @pytest.mark.parametrize(
-    'others', [['--unbatched'], *(['--scheduler', name] for name in SCHEDULERS)]
+    'others', sampled(2, [['--unbatched'], *(['--scheduler', name] for name in SCHEDULERS)])
 )
 def test_training_is_the_same_however_it_runs(run, tmp_path, others):
     assert run('--epochs', 2, '--checkpoint', tmp_path / 'one')[0] == 0

@@ -23,6 +23,7 @@ from gluon_edbatch.errors import DistributedError
 from support.jobs import LAUNCHER, is_alive, processes_of, run_job, start_job
 from support.processes import HANG, run, run_python, start
 from support.sshd import start_sshd
+from support.tiers import sampled
 
 STEPS = 50
 TRAIN = f"""
@@ -198,7 +199,7 @@ def test_a_parameter_that_one_worker_has_not_met_is_told():
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize('role', ['worker 1', 'server 0', 'scheduler 0'])
+@pytest.mark.parametrize('role', sampled(2, ['worker 1', 'server 0', 'scheduler 0']))
 def test_a_killed_process_ends_the_job(role):
     with start_job('-n', 2, '-s', 1, sys.executable, '-c', ENDLESS, 'on') as launcher:
         assert [launcher.stdout.readline() for _ in range(2)] == ['begun\n'] * 2
@@ -212,7 +213,7 @@ def test_a_killed_process_ends_the_job(role):
     assert_gone(processes.values())
 
 
-@pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize('number', sampled(2, [signal.SIGKILL, signal.SIGINT]))
 def test_a_job_ends_with_its_launcher(number):
     with start_job('-n', 2, '-s', 1, sys.executable, '-c', ENDLESS, 'on') as launcher:
         launcher.stdout.readline()

@@ -33,7 +33,7 @@ def assert_close(found, expected, what):
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-10 * scale, err_msg=what)
 
 
-@settings(max_examples=800)
+@settings(max_examples=500)
 @given(st.lists(programs(), max_size=5), schedulers, st.integers(0, 3))
 def test_random_programs_give_what_numpy_gives(minibatch, scheduler, skip):
     with edb.batching(scheduler) as scope:
