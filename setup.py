@@ -50,7 +50,8 @@ class BuildExt(build_ext):
     def run(self):
         super().run()
         for ext in self.extensions:
-            if not Path(self.get_ext_fullpath(ext.name)).exists():
+            is_module = ext.name != MEMORYVIEWS  # which has no form in Python
+            if is_module and not Path(self.get_ext_fullpath(ext.name)).exists():
                 self.warn(f'{ext.name} was not compiled: it runs as Python, slower')
         if not self.inplace:  # in a checkout they are compiled at first use, as sources change
             self.build_native_operators()

@@ -2,7 +2,8 @@
 
 What shapes such operators give MXNet tells when they have run, so a call of the block is not to be
 recorded as one. Its operators are called one by one instead, as those of a block that is not
-hybridized: a condition is a value that is read.
+hybridized: a condition is a value that is read, so what it depends on runs for each sample, and
+what follows the last one waits for that of others.
 """
 
 from typing import Any, List, Sequence

@@ -105,17 +105,21 @@ class Recording(Forms):
         if holds_each(args):
             return for_each(callee.block, args)
         try:
-            if callee.block not in control_flow.found:
-                try:
-                    return self._block_unknown(callee, args)
-                except ControlFlowError:
-                    pass  # as of now the block is among those
-            return control_flow.call_operators(self, callee.block, args)
+            return self._static_or_not(callee, args)
         except Exception as error:
             message = refused_call(callee.block, args, error, current_model_call())
             if message is None:
                 raise
             raise RecordError(f'{message}\n  called at {current_site()}') from error
+
+    def _static_or_not(self, callee, args):
+        """A block's call as one, or operator by operator."""
+        if callee.block not in control_flow.found:
+            try:
+                return self._block_unknown(callee, args)
+            except ControlFlowError:
+                pass  # as of now the block is among those
+        return control_flow.call_operators(self, callee.block, args)
 
     def _block_unknown(self, callee, args):
         block, childless = callee.block, False

@@ -946,13 +946,23 @@ class Inside(gluon.HybridBlock):
 
 @pytest.mark.parametrize('make', [While, Branch, Inside])
 def test_control_flow_over_what_a_block_is_given(make):
-    """What MXNet infers nothing of: operators are called one by one, layers in batches."""
+    """What MXNet infers nothing of: operators are called one by one."""
     net, data = started(make()), ndarrays(6, (1, 4), gradient=True)
     samples = list(zip(data, [mx.nd.array([step % 4 + 1]) for step in range(6)]))
     if make is Branch:
         samples = [(x,) for x in data]
     # of a hybridized loop, called eagerly, MXNet cannot tell the gradients
     assert_matches_eager(net, samples, unpack=True, blocks=[net], hybridized=[False])
+
+
+def test_what_follows_the_last_condition_is_one_batch():
+    net, data = started(While()), ndarrays(6, (1, 4))
+    with edb.batching() as scope:
+        values = [net(x, mx.nd.array([step % 4 + 1])) for step, x in enumerate(data)]
+    edb.forward(values)
+    assert [
+        (kind.calls, kind.batches) for kind in scope.report().types if 'Dense' in kind.name
+    ] == [(6, 1)]
 
 
 def test_control_flow_of_numbers_and_numpy_arrays():
