@@ -17,6 +17,7 @@ from typing import (
     Iterable,
     List,
     NamedTuple,
+    Optional,
     Sequence,
 )
 
@@ -24,6 +25,7 @@ import numpy as np
 from mxnet.ndarray import NDArray
 
 from ..errors import RecordError, SampleError
+from ..mx.pace import last_under_way
 from ..mx.parameters import context_of
 from ..record.hooks import current_recording, entered, local
 from ..record.lazy import VALUES
@@ -221,14 +223,35 @@ def _run(fn: Callable[[Any], Any], samples: Sequence[Any], first: int = 0) -> Li
 def contents_of(values: List[Any]) -> List[Any]:
     """The same with NumPy arrays, by one evaluation and one copy of each kind; if there is None
     among the values, of all that is recorded."""
-    recording = current_recording()
-    if recording is not None and any(wanted is None for wanted in values):
-        recording.flush()
+    _flush_if_asked(values)
     if all([wanted.__class__ in VALUES for wanted in values]):  # one each, most often
         return _arrays_of(values)
     leaves: List[Any] = []
     template = flatten(values, object, leaves)
     return unflatten(template, iter(_arrays_of(leaves)))
+
+
+def hand_over(values: List[Any]) -> Optional[NDArray]:
+    """Evaluate what `contents_of` will give, and do not wait for it.
+
+    Returns
+    -------
+    NDArray or None
+        Something that is written when all is there; None if it is already.
+    """
+    before = last_under_way()
+    _flush_if_asked(values)
+    leaves: List[NDArray] = []
+    flatten(values, NDArray, leaves)
+    compute(leaves)
+    fence = last_under_way()
+    return None if fence is before else fence
+
+
+def _flush_if_asked(values: List[Any]) -> None:
+    recording = current_recording()
+    if recording is not None and any(wanted is None for wanted in values):
+        recording.flush()
 
 
 class _Wanted(NamedTuple):

@@ -10,7 +10,7 @@ all others read memory that was never written.
 
 import threading
 from collections import deque
-from typing import Deque
+from typing import Deque, Optional
 
 from mxnet.ndarray import NDArray
 
@@ -34,3 +34,8 @@ def wait_for_engine() -> None:
 def under_way(written: NDArray) -> None:
     """To be called after it, with something small that it writes late: it is kept until then."""
     _local.fences.append(written)
+
+
+def last_under_way() -> Optional[NDArray]:
+    """That of the evaluation that was handed over last; it may be over since."""
+    return _local.fences[-1] if _local.fences else None

@@ -13,19 +13,20 @@ cdef class Indices:
 cdef class _Planner:
     cdef object _recording, _types, _several, _node_type
     cdef public list arenas
-    cdef dict _index, _placed, _in_place
+    cdef dict _index, _placed, _in_place, _sources
     cdef frozenset _of_several_rows
     cdef public Indices indices
     cdef public Py_ssize_t gathered, sliced
     cdef const int[::1] _kinds, _evaluation
     cdef const long long[::1] _forms, _form_rows, _outputs, _offsets, _args
     cdef const long long[::1] _length_offsets, _lengths, _rows
-    cdef long long[::1] _row, _words, _values, _tops
-    cdef unsigned char[::1] _flags
+    cdef long long[::1] _row, _words, _values, _tops, _copies, _wanted, _origins
+    cdef unsigned char[::1] _flags, _taped
     cdef int[::1] _calls
     cdef object _all_words, _all_flags, _all_calls
     cdef list _sizes, _begins, _writes, _before
-    cdef Py_ssize_t _results, _numbers_at
+    cdef Py_ssize_t _results, _numbers_at, _found
+    cdef (Py_ssize_t, long long, long long, Py_ssize_t) _latest
     cdef Py_ssize_t _size, _fixed, _bounds, _call, _word, _flag, _parents, _last  # of a group
     cdef Py_ssize_t _start, _count, _top, _span, _most  # of an argument, a value; of a batch
     cdef bint _masked, _lies_there
@@ -39,9 +40,18 @@ cdef class _Planner:
                    number=Py_ssize_t, same=bint)
     cdef _note_sources(self, Py_ssize_t node, list sources)
     cdef _lying(self, number, key, dict placed)
-    @cython.locals(arguments=list, fixed=list, wanted=dict, node=Py_ssize_t, kind=Py_ssize_t,
-                   place=Py_ssize_t, at=Py_ssize_t, value='long long', copied=list)
+    @cython.locals(arguments=list, fixed=list, node=Py_ssize_t, turn=Py_ssize_t, most=Py_ssize_t,
+                   copied=list)
     cdef _place_imports(self)
+    @cython.locals(at=Py_ssize_t, value='long long', before='long long')
+    cdef _want(self, Py_ssize_t arena)
+    @cython.locals(number='long long', taped='long long', last_arena=Py_ssize_t,
+                   last_number='long long', last_taped='long long', origin=Py_ssize_t)
+    cdef Py_ssize_t _origin(self, Py_ssize_t arena, long long value) except -1
+    @cython.locals(arena=Py_ssize_t, count=Py_ssize_t, place=Py_ssize_t, rows='long long[::1]',
+                   at=Py_ssize_t, begin=Py_ssize_t, value='long long', first='long long',
+                   row='long long')
+    cdef _place_import(self, source, const long long[::1] values)
     @cython.locals(nodes='const int[::1]', cuts='const long long[::1]', batch=Py_ssize_t,
                    kind=Py_ssize_t, done=list)
     cpdef place_results(self, order, bounds)

@@ -4,7 +4,6 @@ This module is compiled by Cython where a compiler is present (the types are in 
 runs as it stands where not: then it takes some microseconds a call.
 """
 
-from itertools import groupby
 from typing import Any, Dict, List, Sequence, Tuple
 
 import numpy as np
@@ -102,7 +101,9 @@ class _Planner:
         self._in_place: Dict[Tuple[int, int], int] = {}
         self._lies_there = False
         self._of_several_rows = table.of_several_rows
-        self._placed: Dict[int, Tuple[int, int]] = {}  # arrays and earlier results: row, rows
+        self._placed: Dict[int, Tuple[int, int]] = {}  # arrays of the user: row, rows
+        self._sources: Dict[Tuple[int, int, int], int] = {}  # arena, evaluation, taped: number
+        self._latest = -1, -1, 0, 0
         self._numbers_at = 0  # row of number 0, were it there
         self.indices, self.gathered, self.sliced = Indices(2 * len(calls.args)), 0, 0
         self._kinds, self._forms = node_types.data, calls.forms.data
@@ -212,9 +213,9 @@ class _Planner:
         return index
 
     def _place_imports(self) -> None:
-        """Other values of earlier evaluations are copied, one gather for each evaluation and
-        arena."""
-        arguments, fixed = [], []
+        """Other values of earlier evaluations are copied, one gather for each evaluation and arena:
+        argument after argument, so that where there is one source each is a slice of the copies."""
+        arguments, fixed, most = [], [], 0
         for kind, node_type in enumerate(self._types):
             copied = []
             for position, place in enumerate(node_type.places):
@@ -222,31 +223,62 @@ class _Planner:
                     copied.append((self._index[node_type.arguments[position].arena], place))
             arguments.append(copied)
             fixed.append(len(node_type.arguments) - node_type.of_many)
-        wanted: Dict[int, int] = {}  # value -> its arena
-        for node in range(len(self._forms)):
-            kind = self._kinds[node]
-            self._fixed = fixed[kind]
-            for arena, place in arguments[kind]:
-                self._find(node, place)
-                for at in range(self._start, self._start + self._count):
-                    value = self._args[at]
-                    if value >= 0 and self._evaluation[value] >= 0:
-                        wanted[value] = arena
-        taped = self._recording.locations.taped
-        found = [
-            (arena, self._evaluation[value], bool(taped[value]), value)
-            for value, arena in wanted.items()
-        ]
-        for source, members in groupby(sorted(found), _source):
-            self._place_import(self.arenas[source[0]], source, [each[3] for each in members])
+            most = max(most, len(copied))
+        locations = self._recording.locations
+        self._copies, self._taped = locations.copies().data, locations.taped.view(np.uint8).data
+        values, origins = np.empty(len(self._args), np.int64), np.empty(len(self._args), np.int64)
+        self._wanted, self._origins, self._found = values.data, origins.data, 0
+        for turn in range(most):
+            for node in range(len(self._forms)):
+                copied = arguments[self._kinds[node]]
+                if turn < len(copied):
+                    arena, place = copied[turn]
+                    self._fixed = fixed[self._kinds[node]]
+                    self._find(node, place)
+                    self._want(arena)
+        order = np.argsort(origins[: self._found], kind='stable')
+        ends = np.bincount(origins[: self._found]).cumsum().tolist()
+        for source, origin in sorted(self._sources.items()):
+            begin = ends[origin - 1] if origin else 0
+            self._place_import(source, values[order[begin : ends[origin]]].data)
 
-    def _place_import(self, arena: ArenaPlan, source: tuple, values: List[int]) -> None:
-        rows: List[int] = []
-        for value in values:
-            self._placed[value] = arena.rows + len(rows), self._rows[value]
-            rows += range(self._row[value], self._row[value] + self._rows[value])
-        begin = arena.allocate(len(rows))
-        arena.imports.append(Import(source[1], np.array(rows, np.int64), begin, source[2]))
+    def _want(self, arena):
+        """Note what a call reads of earlier evaluations as an argument. A value is among those
+        noted before if the place that its copy has says so; there may stand one of another plan."""
+        for at in range(self._start, self._start + self._count):
+            value = self._args[at]
+            if value < 0 or self._evaluation[value] < 0:
+                continue
+            before = self._copies[value]
+            if not 0 <= before < self._found or self._wanted[before] != value:
+                self._copies[value], self._wanted[self._found] = self._found, value
+                self._origins[self._found] = self._origin(arena, value)
+                self._found += 1
+
+    def _origin(self, arena, value):
+        """The number of an evaluation and arena: mostly that of the value before."""
+        number, taped = self._evaluation[value], self._taped[value]
+        last_arena, last_number, last_taped, origin = self._latest
+        if arena != last_arena or number != last_number or taped != last_taped:
+            origin = self._sources.setdefault((arena, number, taped), len(self._sources))
+            self._latest = arena, number, taped, origin
+        return origin
+
+    def _place_import(self, source, values):
+        """Rows for copies of the values of one evaluation and arena."""
+        arena, evaluation, taped = source
+        count = 0
+        for place in range(len(values)):
+            count += self._rows[values[place]]
+        begin, found = self.arenas[arena].allocate(count), np.empty(count, np.int64)
+        rows, at = found.data, 0
+        for place in range(len(values)):
+            value = values[place]
+            self._copies[value], first = begin + at, self._row[value]
+            for row in range(first, first + self._rows[value]):
+                rows[at] = row
+                at += 1
+        self.arenas[arena].imports.append(Import(evaluation, found, begin, bool(taped)))
 
     # --- rows of outputs -------------------------------------------------------------------------
 
@@ -440,6 +472,8 @@ class _Planner:
             self._top, self._span = self._row[value], self._rows[value]
         elif value < 0 and value & 1:
             self._top, self._span = self._numbers_at + ((-1 - value) >> 1), 1
+        elif value >= 0:
+            self._top, self._span = self._copies[value], self._rows[value]
         else:
             self._top, self._span = self._placed[value]
 
@@ -521,7 +555,3 @@ class _Planner:
         else:
             self.gathered += count
         self._words[word + self._size] = self._words[word] + count
-
-
-def _source(wanted: Tuple[int, int, bool, int]) -> Tuple[int, int, bool]:
-    return wanted[:3]

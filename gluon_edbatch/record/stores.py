@@ -140,6 +140,13 @@ class Locations:
 
     def __init__(self):
         self.evaluation, self.row, self.rows, self.taped = _OF_NONE
+        self._copies = np.zeros(0, np.int64)
+
+    def copies(self) -> np.ndarray:
+        """int64 by value, room for a plan to note where its copies of earlier results are."""
+        if len(self._copies) < len(self.row):
+            self._copies = np.empty(len(self.row), np.int64)
+        return self._copies
 
     def grow(self, values: int) -> None:
         """Make room for this many values."""

@@ -30,6 +30,10 @@ class Rounds(Protocol):
     def __len__(self) -> int:
         """How many there are."""
 
+    @property
+    def is_beginning(self) -> bool:
+        """Whether what those who joined last need first is still being computed."""
+
     def admit(self, requests: Sequence[Request]) -> List[Request]:
         """Begin with some more; gives those that are over at once."""
 
@@ -306,7 +310,8 @@ class Engine:
         if not running and not len(self._queue):
             self._rounds.rest()
         requests: Optional[List[Request]] = []
-        if self._pace.may_join(running):
+        is_beginning = self._rounds.is_beginning
+        if not is_beginning and self._pace.may_join(running):
             requests = self._queue.take(self._max_batch - running, running)
         if requests is None:
             return False
@@ -320,7 +325,7 @@ class Engine:
             self._counting.note_round(running, queued)
             done += self._rounds.round()
             seconds = perf_counter() - begin
-            self._pace.note(seconds, joined=bool(requests))
+            self._pace.note(seconds, bool(requests), is_beginning)
             if self._expectation.tells_speed(running, queued):
                 self._expectation.note_round(len(done), seconds)
         elif not requests:

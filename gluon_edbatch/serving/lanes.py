@@ -5,17 +5,21 @@ lane. It gets a successor when much is recorded, as a scope keeps what was: the 
 then come to their ends there. One without samples stays as long as others come at once, as entering
 a scope is a tenth of a round. And where an evaluation fails nobody knows whose fault it was: the
 lane's samples begin again in two lanes of half as many, until one is alone with its error.
+
+What samples need first may take much longer than what they need later, as an encoder does: it is
+handed over, and the others' rounds go on beside it until it is there.
 """
 
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextvars import Context
 from time import monotonic
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
-from typing import Any, Callable, List, Optional, Sequence
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence
 
 from mxnet.base import MXNetError
 from mxnet.ndarray import NDArray
 
-from ..api.concurrent import AdvancingSample, contents_of
+from ..api.concurrent import AdvancingSample, contents_of, hand_over
 from ..api.scope import recording
 from ..errors import BatchError, SampleError, StaleValueError, StepsError
 from ..record.hooks import current_recording
@@ -50,12 +54,18 @@ class Lanes:
         options: CompileOptions,
         max_rounds: int,
     ):
-        self._new = lambda: Lane(predict, scheduler, options, max_rounds)
+        waiter = self._waiter = ThreadPoolExecutor(1, 'edb-waiter')
+        self._new = lambda: Lane(predict, scheduler, options, max_rounds, waiter)
         self._lanes: List[Lane] = []
         self._newest: Optional[Lane] = None
 
     def __len__(self) -> int:
         return sum(map(len, self._lanes))
+
+    @property
+    def is_beginning(self) -> bool:
+        """Whether what those who joined last need first is still being computed."""
+        return any([lane.is_beginning for lane in self._lanes])
 
     def admit(self, requests: Sequence[Request]) -> List[Request]:
         """Begin to evaluate; gives those that are over at once."""
@@ -70,9 +80,10 @@ class Lanes:
     def round(self) -> List[Request]:
         """Evaluate what the samples wait for; gives those that are done, with result or error."""
         done: List[Request] = []
+        nobody_goes_on = not any([lane.goes_on for lane in self._lanes])
         for lane in list(self._lanes):
             try:
-                lane.round(done)
+                lane.round(done, nobody_goes_on)
             except Exception as error:
                 self._part(lane, error, done)
             if not len(lane) and (lane is not self._newest or lane.calls > _MOST_CALLS_OVER):
@@ -120,6 +131,14 @@ class Lanes:
         """Leave all scopes."""
         for lane in list(self._lanes):
             self._drop(lane)
+        self._waiter.shutdown()
+
+
+class _Beginning(NamedTuple):
+    """Samples whose first calls are being evaluated beside the rounds of the others."""
+
+    samples: List['_OnItsWay']
+    over: 'Future[None]'
 
 
 class Lane:
@@ -131,15 +150,27 @@ class Lane:
         scheduler: Scheduler,
         options: CompileOptions,
         max_rounds: int,
+        waiter: Executor,
     ):
-        self._predict, self._max_rounds = predict, max_rounds
+        self._predict, self._max_rounds, self._waiter = predict, max_rounds, waiter
         self._context = Context()
         self._scope = recording(scheduler, compile_options=options)
         self._context.run(self._scope.__enter__)
         self._running: List[_OnItsWay] = []
+        self._beginning: Optional[_Beginning] = None
 
     def __len__(self) -> int:
-        return len(self._running)
+        return len(self._running) + (len(self._beginning.samples) if self._beginning else 0)
+
+    @property
+    def is_beginning(self) -> bool:
+        """See `Lanes`."""
+        return self._beginning is not None
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether a round would not have to wait."""
+        return bool(self._running) or (self._beginning is not None and self._beginning.over.done())
 
     @property
     def calls(self) -> int:
@@ -149,7 +180,7 @@ class Lane:
     @property
     def is_outdated(self) -> bool:
         """Whether all samples have left, and somebody has written to the model since."""
-        return not self._running and self._context.run(_touched)
+        return not len(self) and self._context.run(_touched)
 
     def admit(self, requests: Sequence[Request], done: List[Request]) -> List[Request]:
         """Let samples run until they wait for values. Those that are over at once are `done`;
@@ -172,14 +203,19 @@ class Lane:
                 done.append(request)
         return suspects
 
-    def round(self, done: List[Request]) -> None:
-        """See `Lanes`; adds to what is done."""
-        self._context.run(self._round, done)
+    def round(self, done: List[Request], may_wait: bool) -> None:
+        """See `Lanes`; adds to what is done. If it may not wait, those whose beginning is not over
+        stay where they are."""
+        self._context.run(self._round, done, may_wait)
 
-    def _round(self, done: List[Request]) -> None:
+    def _round(self, done: List[Request], may_wait: bool) -> None:
         now = monotonic()
         if any([each.rounds > 1 and each.request.is_given_up(now) for each in self._running]):
             self._leave_out_given_up(now, done)
+        if self._beginning is not None and (may_wait or self._beginning.over.done()):
+            self._let_go_on()
+        if self._beginning is None:
+            self._begin()
         running = self._running
         answers = contents_of([each.wanted for each in running])
         self._running = []
@@ -199,6 +235,26 @@ class Lane:
             else:
                 done.append(each.request)
 
+    def _begin(self) -> None:
+        """Hand over what those who have just joined need, an encoder maybe: the others' rounds need
+        not wait for it. It comes behind what these wait for, as both are done in turn."""
+        joined = [each for each in self._running if each.rounds == 1]
+        others = [each for each in self._running if each.rounds > 1]
+        if not joined or not others:
+            return
+        hand_over([each.wanted for each in others])
+        fence = hand_over([each.wanted for each in joined])
+        if fence is not None:
+            self._running = others
+            self._beginning = _Beginning(joined, self._waiter.submit(fence.wait_to_read))
+
+    def _let_go_on(self) -> None:
+        """Those whose beginning is over, or will be soon, join the others."""
+        samples, over = self._beginning or ([], None)
+        self._running, self._beginning = self._running + samples, None
+        if over is not None:
+            over.result()
+
     def _leave_out_given_up(self, now: float, done: List[Request]) -> None:
         left = []
         for each in self._running:
@@ -211,12 +267,12 @@ class Lane:
 
     def close(self, error: Optional[Exception] = None) -> List[Request]:
         """Leave the scope; gives the requests that were in it."""
-        requests = [each.request for each in self._running]
-        for each in self._running:
+        samples = self._running + (self._beginning.samples if self._beginning else [])
+        for each in samples:
             self._context.run(each.close)
-        self._running = []
+        self._running, self._beginning = [], None
         self._context.run(self._scope.__exit__, error and type(error), error, None)
-        return requests
+        return [each.request for each in samples]
 
 
 def _recorded() -> int:

@@ -26,10 +26,13 @@ class Pace:
         """Whether samples may join so many others now."""
         return not running or self._since >= SHARE * min(self._joining)
 
-    def note(self, seconds: float, joined: bool) -> None:
-        """A round took so long."""
+    def note(self, seconds: float, joined: bool, is_beginning: bool = False) -> None:
+        """A round took so long. Samples joined in it; or what those need first who joined before
+        was computed beside it."""
         if joined:
             self._joining.append(seconds)
             self._since = 0.0
+        elif is_beginning:
+            self._joining[-1] += seconds
         else:
             self._since += seconds

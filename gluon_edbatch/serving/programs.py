@@ -37,6 +37,11 @@ class ProgramRounds:
     def __len__(self) -> int:
         return len(self._requests) - len(self._free) + len(self._waiting)
 
+    @property
+    def is_beginning(self) -> bool:
+        """Nobody has a beginning that others do not wait for."""
+        return False
+
     def admit(self, requests: Sequence[Request]) -> List[Request]:
         """Begin to evaluate, as soon as nobody was passed over too often."""
         self._waiting += requests

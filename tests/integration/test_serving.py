@@ -11,6 +11,7 @@ import mxnet as mx
 import numpy as np
 import pytest
 from mxnet import gluon
+from mxnet.base import MXNetError
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
@@ -473,6 +474,129 @@ def test_rounds_without_joining_get_as_much_time(monkeypatch):
     assert not paced.may_join(3)
     paced.note(1.0, joined=False)
     assert paced.may_join(3)
+
+
+def test_what_those_who_join_need_first_is_part_of_their_joining(monkeypatch):
+    monkeypatch.setattr(pace, 'SHARE', 1.0)
+    paced = pace.Pace()
+    for _ in range(3):
+        paced.note(1.0, joined=True)
+        paced.note(3.0, joined=False, is_beginning=True)
+    paced.note(3.0, joined=False)
+    assert not paced.may_join(3)
+    paced.note(1.0, joined=False)
+    assert paced.may_join(3)
+
+
+class Encoder:
+    """What samples that join need first, where a test says when it is there."""
+
+    def __init__(self, monkeypatch, error=None):
+        self.over, self.joined = threading.Event(), 0
+        self._error, hand_over = error, lanes.hand_over
+
+        def handed_over(values):
+            fence = hand_over(values)
+            self.joined += 1
+            return fence if self.joined % 2 else self  # of the others first, then of those
+
+        monkeypatch.setattr(lanes, 'hand_over', handed_over)
+
+    def wait_to_read(self):
+        """Of the fence, as MXNet does it."""
+        assert self.over.wait(60)
+        if self._error is not None:
+            raise self._error
+
+
+def in_rounds(net, samples):
+    """Lanes in which the first sample is on its way, and the others have just joined."""
+    served = lanes.Lanes(net.walk, edb.FSMScheduler(), edb.CompileOptions(), 100)
+    requests = [Request(sample, Future(), 0.0, None) for sample in samples]
+    assert not served.admit(requests[:1]) and not served.round()
+    assert not served.admit(requests[1:])
+    return served, requests
+
+
+def assert_all_done(served, net, requests, done):
+    while len(served):
+        done += served.round()
+    assert sorted(map(id, done)) == sorted(map(id, requests))
+    for request in requests:
+        np.testing.assert_allclose(
+            request.result, eager(net, request.sample[0]), rtol=1e-5, atol=1e-6
+        )
+
+
+def test_others_go_on_beside_what_those_who_join_need_first(net, monkeypatch):
+    encoder = Encoder(monkeypatch)
+    served, requests = in_rounds(net, [(4, None), (3, None), (2, None)])
+    done = []
+    for _ in range(3):
+        assert len(served) == 3 and not done
+        done += served.round()
+        assert served.is_beginning and encoder.joined == 2
+    assert done == requests[:1] and len(served) == 2
+    encoder.over.set()
+    assert_all_done(served, net, requests, done)
+    assert not served.is_beginning
+    served.close()
+
+
+def test_what_those_who_join_need_first_fails(net, monkeypatch):
+    encoder = Encoder(monkeypatch, MXNetError('out of memory'))
+    served, requests = in_rounds(net, [(4, None), (3, None), (2, None)])
+    assert not served.round() and served.is_beginning
+    encoder.over.set()
+    monkeypatch.undo()
+    assert_all_done(served, net, requests, [])  # all began again, in other scopes
+    served.close()
+
+
+def test_lanes_are_closed_while_somebody_begins(net, monkeypatch):
+    encoder = Encoder(monkeypatch)
+    served, _ = in_rounds(net, [(4, None), (3, None)])
+    assert not served.round() and served.is_beginning
+    encoder.over.set()
+    served.close()
+    assert not len(served) and not served.is_beginning
+
+
+def test_a_beginning_that_takes_long_is_evaluated_beside_rounds(monkeypatch):
+    """By MXNet's engine, as it is where nobody stands in for it."""
+
+    class Reader(edb.AutoBatchMixin, gluon.Block):
+        def __init__(self):
+            super().__init__()
+            with self.name_scope():
+                self.cell = nn.Dense(512, in_units=512, activation='tanh')
+
+        def read(self, steps):
+            state = np.full((1, 512), steps / 9, np.float32)
+            for _ in range(30):
+                state = self.cell(state)
+            yield
+            for _ in range(steps):
+                state = self.cell(state)
+                seen = yield state
+            return seen
+
+    net, began, hand_over = Reader(), [], lanes.hand_over
+    net.initialize(mx.init.Normal(1 / math.sqrt(512)))
+
+    def handed_over(values):
+        fence = hand_over(values)
+        began.append(fence is not None)
+        return fence
+
+    monkeypatch.setattr(lanes, 'hand_over', handed_over)
+    samples = [3, 9, 5, 4, 7, 2]
+    expected = [edb.run_concurrently([each], net.read)[0] for each in samples]
+    with edb.serving.Engine(net.read, max_batch=3) as engine:
+        found = [engine.future(each) for each in samples]
+        for future, result in zip(found, expected):
+            np.testing.assert_allclose(future.result(), result, rtol=1e-4, atol=1e-5)
+    assert any(began)
 
 
 def test_a_sample_that_never_ends(net):
