@@ -160,7 +160,8 @@ class Lane:
         self._beginning: Optional[_Beginning] = None
 
     def __len__(self) -> int:
-        return len(self._running) + (len(self._beginning.samples) if self._beginning else 0)
+        beginning = self._beginning  # metrics are asked for in other threads
+        return len(self._running) + (len(beginning.samples) if beginning else 0)
 
     @property
     def is_beginning(self) -> bool:
