@@ -237,12 +237,12 @@ def hand_over(values: List[Any]) -> Optional[NDArray]:
     Returns
     -------
     NDArray or None
-        Something that is written when all is there; None if it is already.
+        Something that is written when all is there; None if it is already, or calls ran one by one.
     """
     before = last_under_way()
     _flush_if_asked(values)
-    leaves: List[NDArray] = []
-    flatten(values, NDArray, leaves)
+    leaves: List[Any] = []
+    flatten(values, object, leaves)
     compute(leaves)
     fence = last_under_way()
     return None if fence is before else fence

@@ -80,10 +80,11 @@ class Lanes:
     def round(self) -> List[Request]:
         """Evaluate what the samples wait for; gives those that are done, with result or error."""
         done: List[Request] = []
+        is_only = sum([len(lane) > 0 for lane in self._lanes]) == 1
         nobody_goes_on = not any([lane.goes_on for lane in self._lanes])
         for lane in list(self._lanes):
             try:
-                lane.round(done, nobody_goes_on)
+                lane.round(done, nobody_goes_on, is_only)
             except Exception as error:
                 self._part(lane, error, done)
             if not len(lane) and (lane is not self._newest or lane.calls > _MOST_CALLS_OVER):
@@ -108,6 +109,8 @@ class Lanes:
     def _part(self, lane: 'Lane', error: Exception, done: List[Request]) -> None:
         """Begin again in two lanes, as somebody's evaluation has failed."""
         requests = lane.close(error)
+        if lane is self._newest:  # who came next would run without a scope
+            self._newest = None
         if len(requests) == 1:
             requests[0].error = error
             done += requests
@@ -204,21 +207,20 @@ class Lane:
                 done.append(request)
         return suspects
 
-    def round(self, done: List[Request], may_wait: bool) -> None:
+    def round(self, done: List[Request], may_wait: bool, is_only: bool) -> None:
         """See `Lanes`; adds to what is done. If it may not wait, those whose beginning is not over
-        stay where they are."""
-        self._context.run(self._round, done, may_wait)
+        stay where they are. Somebody begins beside the others in the only lane that has samples."""
+        self._context.run(self._round, done, may_wait, is_only)
 
-    def _round(self, done: List[Request], may_wait: bool) -> None:
+    def _round(self, done: List[Request], may_wait: bool, is_only: bool) -> None:
         now = monotonic()
         if any([each.rounds > 1 and each.request.is_given_up(now) for each in self._running]):
             self._leave_out_given_up(now, done)
         if self._beginning is not None and (may_wait or self._beginning.over.done()):
             self._let_go_on()
-        if self._beginning is None:
+        elif self._beginning is None and is_only:
             self._begin()
-        running = self._running
-        answers = contents_of([each.wanted for each in running])
+        running, answers = self._running, self._evaluated(is_only)
         self._running = []
         for place, (each, answer) in enumerate(zip(running, answers)):
             try:
@@ -236,6 +238,16 @@ class Lane:
             else:
                 done.append(each.request)
 
+    def _evaluated(self, is_only: bool) -> List[Any]:
+        """What the samples wait for. MXNet tells an error once, to whoever waits first, and it is
+        to be this lane: so it waits for what nobody reads now, and is through before another."""
+        wanted = [each.wanted for each in self._running]
+        if not is_only or any([each is None for each in wanted]):
+            fence = hand_over(wanted)
+            if fence is not None:
+                fence.wait_to_read()
+        return contents_of(wanted)
+
     def _begin(self) -> None:
         """Hand over what those who have just joined need, an encoder maybe: the others' rounds need
         not wait for it. It comes behind what these wait for, as both are done in turn."""
@@ -246,8 +258,11 @@ class Lane:
         hand_over([each.wanted for each in others])
         fence = hand_over([each.wanted for each in joined])
         if fence is not None:
-            self._running = others
-            self._beginning = _Beginning(joined, self._waiter.submit(fence.wait_to_read))
+            try:
+                over = self._waiter.submit(fence.wait_to_read)
+            except RuntimeError:  # no more threads, as where the main one has ended: all wait
+                return
+            self._running, self._beginning = others, _Beginning(joined, over)
 
     def _let_go_on(self) -> None:
         """Those whose beginning is over, or will be soon, join the others."""
@@ -271,6 +286,8 @@ class Lane:
         samples = self._running + (self._beginning.samples if self._beginning else [])
         for each in samples:
             self._context.run(each.close)
+        if self._beginning is not None and error is not None:
+            self._beginning.over.exception()  # who begins again is not to hear of it
         self._running, self._beginning = [], None
         self._context.run(self._scope.__exit__, error and type(error), error, None)
         return [each.request for each in samples]

@@ -548,8 +548,76 @@ def test_what_those_who_join_need_first_fails(net, monkeypatch):
     served, requests = in_rounds(net, [(4, None), (3, None), (2, None)])
     assert not served.round() and served.is_beginning
     encoder.over.set()
+    assert served._newest._beginning.over.exception(60)
     monkeypatch.undo()
-    assert_all_done(served, net, requests, [])  # all began again, in other scopes
+    done = served.round()  # all began again, in other scopes
+    later = Request((3, None), Future(), 0.0, None)
+    assert not served.admit([later])
+    assert served._newest.calls  # who comes is in a scope, too
+    assert_all_done(served, net, [*requests, later], done)
+    served.close()
+
+
+def test_who_has_begun_does_not_begin_again(net, monkeypatch):
+    """Though what others have recorded meanwhile is handed over, too."""
+    encoder = Encoder(monkeypatch)
+    encoder.over.set()
+    served, requests = in_rounds(net, [(40, None), (3, None), (2, None)])
+    done = []
+    for _ in range(5):
+        done += served.round()
+    assert sorted(map(id, done)) == sorted(map(id, requests[1:]))
+    assert_all_done(served, net, requests, done)
+    served.close()
+
+
+def test_all_wait_where_no_thread_can_be_had(net, monkeypatch):
+    encoder = Encoder(monkeypatch)
+    encoder.over.set()
+    served, requests = in_rounds(net, [(4, None), (3, None), (2, None)])
+    served._waiter.shutdown()
+    done = served.round()
+    assert not served.is_beginning
+    assert_all_done(served, net, requests, done)
+    served.close()
+
+
+def test_nobody_begins_beside_others_where_there_are_several_scopes(net, monkeypatch):
+    """An error of what nobody waits for would be told to another scope's samples."""
+    encoder = Encoder(monkeypatch)
+    encoder.over.set()
+    served, requests = in_rounds(net, [(4, None)])
+    others = [Request((steps, None), Future(), 0.0, None) for steps in (3, 5)]
+    with monkeypatch.context() as patch:
+        patch.setattr(lanes, 'MOST_CALLS', -1)
+        done = served.admit(others[:1]) + served.round()
+    done += served.admit(others[1:])
+    assert [len(lane) for lane in served._lanes] == [1, 2]
+    while len(served):
+        done += served.round()
+        assert not served.is_beginning
+    assert_all_done(served, net, requests + others, done)
+    served.close()
+
+
+def test_what_else_is_yielded_is_handed_through_where_somebody_joins():
+    class Masked(Walk):
+        def walk(self, sample):
+            began.append(sample)
+            state, mask = self.embed(sample % 9), np.arange(3)
+            for _ in range(sample):
+                state, found = yield self.cell(mx.nd.array(state)), mask
+                assert found is mask
+            return state
+
+    net, began = started(Masked()), []
+    served = lanes.Lanes(net.walk, edb.FSMScheduler(), edb.CompileOptions(), 100)
+    requests = [Request(steps, Future(), 0.0, None) for steps in (4, 3, 2)]
+    done = served.admit(requests[:1]) + served.round() + served.admit(requests[1:])
+    while len(served):
+        done += served.round()
+    assert began == [4, 3, 2]
+    assert all(request.error is None and request.result.shape == (1, HIDDEN) for request in done)
     served.close()
 
 
