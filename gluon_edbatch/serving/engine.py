@@ -325,7 +325,7 @@ class Engine:
             self._counting.note_round(running, queued)
             done += self._rounds.round()
             seconds = perf_counter() - begin
-            self._pace.note(seconds, bool(requests), is_beginning)
+            self._pace.note(seconds, joined=bool(requests), is_beginning=is_beginning)
             if self._expectation.tells_speed(running, queued):
                 self._expectation.note_round(len(done), seconds)
         elif not requests:

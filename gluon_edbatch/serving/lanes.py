@@ -216,10 +216,12 @@ class Lane:
         now = monotonic()
         if any([each.rounds > 1 and each.request.is_given_up(now) for each in self._running]):
             self._leave_out_given_up(now, done)
-        if self._beginning is not None and (may_wait or self._beginning.over.done()):
-            self._let_go_on()
-        elif self._beginning is None and is_only:
+        beginning = self._beginning
+        if beginning is None and is_only:
             self._begin()
+        elif beginning is not None and (may_wait or beginning.over.done()):
+            self._running, self._beginning = self._running + beginning.samples, None
+            beginning.over.result()
         running, answers = self._running, self._evaluated(is_only)
         self._running = []
         for place, (each, answer) in enumerate(zip(running, answers)):
@@ -263,13 +265,6 @@ class Lane:
             except RuntimeError:  # no more threads, as where the main one has ended: all wait
                 return
             self._running, self._beginning = others, _Beginning(joined, over)
-
-    def _let_go_on(self) -> None:
-        """Those whose beginning is over, or will be soon, join the others."""
-        samples, over = self._beginning or ([], None)
-        self._running, self._beginning = self._running + samples, None
-        if over is not None:
-            over.result()
 
     def _leave_out_given_up(self, now: float, done: List[Request]) -> None:
         left = []

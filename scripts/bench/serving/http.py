@@ -22,7 +22,7 @@ import numpy as np
 __all__ = ['measure']
 
 CLIENTS = 16, 64  # connections, each with one request at a time; few leave a server waiting
-MOST_TREES = 512  # on their way; more are refused
+MOST_TREES = 512  # on their way, the default of an engine's `max_queue`; more are refused
 ZEROS = """
 _load = load
 
