@@ -283,7 +283,7 @@ def _arrays_of(leaves: Sequence[Any]) -> List[Any]:
         evaluations, begins = store.locations.evaluation[values], store.locations.row[values]
         for number in set(evaluations.tolist()):
             some = np.flatnonzero(evaluations == number)
-            own, arena = [positions[place] for place in some.tolist()], store.arenas[number]
+            own, arena = [positions[place] for place in some.tolist()], store.arena(number)
             if isinstance(arena, Arena):
                 pieces.setdefault(arena, []).append(_Wanted(store, own, begins[some]))
             else:

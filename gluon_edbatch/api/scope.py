@@ -281,3 +281,27 @@ class recording(batching):
     def calls_recorded(self) -> int:
         """How many, so far."""
         return 0 if self._recorded is None else len(self._recorded.node_forms)
+
+
+class lasting(recording):
+    """A scope that samples enter and leave while it records: it keeps no figures of what it did,
+    and results only as long as somebody is there to read them."""
+
+    def _new_recording(self) -> Recording:
+        evaluator = Evaluator(self.scheduler, self._timing, keeps_counts=False)
+        return Recording(evaluator, self._ctx, self._options)
+
+    @property
+    def evaluations(self) -> int:
+        """How many there were."""
+        return 0 if self._recorded is None else len(self._recorded.ran)
+
+    def forget(self, evaluations: int) -> None:
+        """Keep no results of the first so many: nobody reads them any more, or gets an error."""
+        if self._recorded is not None:
+            self._recorded.evaluator.forget(self._recorded, evaluations)
+
+    @property
+    def has_readers(self) -> bool:
+        """Once it is left: whether somebody still has values of it."""
+        return self._recorded is not None and bool(self._recorded.stores())

@@ -2,10 +2,11 @@
 
 import threading
 import time
+from collections import deque
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import Callable, Dict, Iterator, List, Optional, Set, Tuple, Union
+from typing import Callable, Deque, Dict, Iterator, List, Optional, Set, Tuple, Union
 
 import numpy as np
 from mxnet.ndarray import NDArray
@@ -27,7 +28,7 @@ from ..record.hooks import suspended
 from ..record.recording import Recording
 from ..record.scopes import place
 from ..record.sites import Site, site_at
-from ..record.stores import Arena, EagerArena
+from ..record.stores import Arena, EagerArena, forgotten
 from ..schedule import Schedule, Scheduler
 from ..subgraph.node_type import Kind, NodeType
 from ..subgraph.spec import ArenaKey
@@ -55,8 +56,8 @@ class Evaluator:
 
     Attributes
     ----------
-    counts : list of EvaluationCounts
-        One entry for each evaluation.
+    counts : deque of EvaluationCounts
+        One entry for each evaluation, if they are kept: with graph, schedule and plan.
     forced : list of Site
         The user's lines that needed a value while the scope was recording.
     rounds : set of Site
@@ -65,14 +66,15 @@ class Evaluator:
         Seconds that these evaluations took.
     """
 
-    def __init__(self, scheduler: Scheduler, timing: bool = False):
+    def __init__(self, scheduler: Scheduler, timing: bool = False, keeps_counts: bool = True):
         self.scheduler = scheduler
         self._timing = timing
         self.pending = Pending()
-        self.counts: List[Counts] = []
+        self.counts: Deque[Counts] = deque(maxlen=None if keeps_counts else 0)
         self.forced: List[Site] = []
         self.rounds: Set[Site] = set()
         self.inside_s = 0.0
+        self._forgotten = 0  # evaluations
         self._lock = threading.RLock()
 
     def run(self, recording: Recording, wanted: Optional[np.ndarray] = None) -> None:
@@ -94,6 +96,8 @@ class Evaluator:
             edges = calls.edges(evaluation)
             if wanted is not None:
                 calls, edges = ancestors(calls, edges, wanted, evaluation)
+            if self._forgotten:
+                self._check_results(recording, calls)
             if len(calls):
                 recording.check_blocks()
                 next_evaluation()
@@ -157,11 +161,36 @@ class Evaluator:
     def _forget_what_was_read(self, recording: Recording, table: FormTable) -> None:
         """Keep no results but those of values that the user has, which know theirs, and of those
         that calls which wait read."""
+        for number in np.flatnonzero(~self._read_later(recording, table)).tolist():
+            recording.results.pop(number, None)
+
+    def _read_later(self, recording: Recording, table: FormTable) -> np.ndarray:
+        """Which evaluations' results the calls that wait read."""
         read = self.pending.calls(recording, table).args
         read_later = np.zeros(len(recording.ran) + 1, bool)
         read_later[recording.locations.evaluation[read[read >= 0]]] = True  # -1 is the last
-        for number in np.flatnonzero(~read_later[:-1]).tolist():
-            recording.results.pop(number, None)
+        return read_later[:-1]
+
+    def forget(self, recording: Recording, evaluations: int) -> None:
+        """Keep no results of the first so many evaluations, but of those that calls which wait
+        read: nobody is to look at their values any more, and who does gets an error."""
+        with self._lock:
+            read_later = self._read_later(recording, form_table(recording))
+            for number in range(self._forgotten, evaluations):
+                if not read_later[number]:
+                    recording.results.pop(number, None)
+                    for store in recording.stores():
+                        store.arenas.pop(number, None)
+            self._forgotten = max(self._forgotten, evaluations)
+
+    def _check_results(self, recording: Recording, calls: Calls) -> None:
+        """Raise if a call reads what was forgotten."""
+        read = calls.args[calls.args >= 0]
+        numbers = recording.locations.evaluation[read]
+        old = (numbers >= 0) & (numbers < self._forgotten)
+        for value, number in zip(read[old].tolist(), numbers[old].tolist()):
+            if number not in recording.results:
+                raise forgotten(recording.site_of_use(value))
 
     def runs(self, node_type: NodeType) -> bool:
         """Whether there is a backend for a type."""

@@ -1,6 +1,7 @@
 """What batches run on: arenas, which are filled with what was given, and how batches read them."""
 
-from typing import Any, Dict, Iterator, List, Optional, Protocol, Tuple
+import math
+from typing import Any, Dict, Iterator, List, Optional, Protocol, Sequence, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -21,6 +22,10 @@ from .clock import Clock
 from .gradients import Gradients
 from .native.gather import gather
 from .weights import Weights
+
+_MOST_ELEMENTS_NOW = (
+    1 << 18
+)  # of an arena: an evaluation with larger ones takes too long to run now
 
 
 class Tape(Protocol):
@@ -61,6 +66,7 @@ class Machine:
         self.taped = any(group.node_type.mode.recording for group in plan.groups)
         self.is_quiet = not self.taped
         self.memories: List[Optional[Memory]] = []  # of the arenas; None if not pooled
+        self._idle: List[Memory] = []  # as long as nothing of this evaluation is under way
         self.arenas: List[Any] = [self._arena_for(arena) for arena in plan.arenas]
         self._gradient_memories = [
             Memory(array.shape, array.dtype, array.ctx)
@@ -88,24 +94,39 @@ class Machine:
             return None
         if arena.earlier is not None:
             self.memories.append(None)
-            return self._earlier(self.recording.results[arena.earlier][arena.key])
+            earlier: Any = self.recording.results[arena.earlier][arena.key]
+            self._read_earlier([earlier])
+            return earlier.raw
         shape = (max(arena.rows, 1),) + arena.key[0]
         from_host = arena.scalars is not None or arena.arrays
-        memory = None if from_host else Memory(shape, *arena.key[1:3])
+        is_small = math.prod(shape) <= _MOST_ELEMENTS_NOW
+        memory = None if from_host else Memory(shape, *arena.key[1:3], self.is_quiet and is_small)
         self.memories.append(memory)
         if memory is None:
             return allocated(shape, *arena.key[1:3])
-        self.is_quiet = self.is_quiet and not memory.pooled
+        self._touch(memory)
         return memory.array
 
-    def _earlier(self, source: Any) -> NDArray:
-        """An arena of an earlier evaluation, to be read where it lies. While the scope records,
-        somebody waits for what is about to be computed of it, and Python cannot run ahead."""
-        if not source.is_over and not self.recording.closed:
-            fresh.wait([source.raw.handle])
-            source.is_over = True
-        self.is_quiet = self.is_quiet and source.is_over
-        return source.raw
+    def _touch(self, memory: Memory) -> None:
+        """It is not idle any more, if what is to run is handed to the engine."""
+        if memory.idle:
+            self._idle.append(memory)
+            memory.idle = False
+        else:
+            self.is_quiet = False
+
+    def _read_earlier(self, sources: Sequence[Arena]) -> None:
+        """Arenas of earlier evaluations are about to be read. While the scope records, somebody
+        waits for what is to be computed of them, and Python cannot run ahead."""
+        late = [source for source in sources if not source.is_over]
+        if late and self.is_quiet and not self.recording.closed:
+            fresh.wait([source.raw.handle for source in late])
+            for source in late:
+                source.is_over = True
+        for source in sources:
+            self.is_quiet = self.is_quiet and source.is_over
+            if source.memory is not None and source.memory.idle:
+                self._touch(source.memory)
 
     def _fill(self) -> None:
         """Write what was given: host arrays first, while nothing waits to write the arenas."""
@@ -173,7 +194,7 @@ class Machine:
         sources = [results[imported.evaluation][key] for imported in arena.imports]
         arenas = [source for source in sources if isinstance(source, Arena)]
         rows = [imported.rows for imported in arena.imports]
-        self.is_quiet = self.is_quiet and all([source.is_over for source in arenas])
+        self._read_earlier(arenas)
         return len(arenas) == len(rows) and gather(
             [source.raw for source in arenas], rows, array, arena.imports[0].begin, self.is_quiet
         )
@@ -188,6 +209,12 @@ class Machine:
             self.given.append((value, index, begin, end))
 
     # --- batches ---------------------------------------------------------------------------------
+
+    def note_over(self) -> None:
+        """All has run, here and now: the engine has nothing to do with it."""
+        self.is_over = True
+        for memory in self._idle:
+            memory.idle = True
 
     def finish(self) -> None:
         """All has run. Backward does not need the recording, which refers to arenas that are on

@@ -152,7 +152,7 @@ class EagerCalls:
         arena = self._arenas[index]
         source = arena.taped if taped else None
         rows = upload(numbers.astype(np.int32), arena.raw.ctx)
-        return _Gathered(numbers, mx.nd.take(arena.raw if source is None else source, rows))
+        return _Gathered(numbers, mx.nd.take(arena.handed() if source is None else source, rows))
 
 
 def given_rows(plan: ArenaPlan, recording: Recording) -> EagerArena:

@@ -31,6 +31,8 @@ class Memory:
     shape : tuple of int
     dtype : type
     ctx : mxnet.Context
+    idle : bool, default False
+        Whether only memory will do with which the engine has nothing to do any more.
 
     Attributes
     ----------
@@ -39,31 +41,28 @@ class Memory:
         written by operators only.
     shown : bool
         Whether a user may have a view of it: then it is never handed on.
+    idle : bool
+        Whether the engine has nothing to do with it; to be kept true by whoever wanted that.
     """
 
-    __slots__ = ('array', 'shown', '_pool', '_ticket')
+    __slots__ = ('array', 'shown', 'idle', '_pool', '_ticket')
 
-    def __init__(self, shape: Tuple[int, ...], dtype: Any, ctx: mx.Context):
+    def __init__(self, shape: Tuple[int, ...], dtype: Any, ctx: mx.Context, idle: bool = False):
         self._ticket: Optional[int] = None
-        self.shown = False
+        self.shown, self.idle = False, idle
         size = math.prod(shape)
         if ctx.device_type != 'cpu' or size * np.dtype(dtype).itemsize < _SMALLEST:
-            self.array = empty(shape, dtype, ctx)
+            self.array, self.idle = empty(shape, dtype, ctx), True
             return
         self._pool = _pool
         self._ticket = _pool.ticket()  # before the piece, or an interrupt would leave it lent
-        piece = _pool.take(self._ticket, (_rounded(size), np.dtype(dtype), ctx))
+        piece = _pool.take(self._ticket, (_rounded(size), np.dtype(dtype), ctx), idle)
         self.array = reshaped(rows_of(piece, 0, size), shape)
-
-    @property
-    def pooled(self) -> bool:
-        """Whether others may have had it before."""
-        return self._ticket is not None
 
     def __del__(self):
         ticket = getattr(self, '_ticket', None)
         if ticket is not None:  # it has none after an early interrupt
-            self._pool.give_back(ticket, not self.shown)
+            self._pool.give_back(ticket, not self.shown, self.idle)
 
 
 def _rounded(size: int) -> int:
@@ -87,8 +86,8 @@ class _Pool:
         self._lock = threading.Lock()
         self._tickets = itertools.count()
         self._lent: Dict[int, Tuple[tuple, NDArray]] = {}
-        self._returned: Deque[Tuple[int, bool]] = deque()
-        # (dtype, ctx) -> (size, ticket of the last use, piece), the smallest first
+        self._returned: Deque[Tuple[int, bool, bool]] = deque()
+        # (dtype, ctx, idle) -> (size, ticket of the last use, piece), the smallest first
         self._free: Dict[tuple, List[Tuple[int, int, NDArray]]] = {}
         self._free_bytes = self._lent_bytes = 0
         self._peak = 0.0
@@ -97,12 +96,12 @@ class _Pool:
         """A number to take one piece with, and to give it back."""
         return next(self._tickets)
 
-    def take(self, ticket: int, key: tuple) -> NDArray:
-        """A piece of (size, dtype, ctx) or somewhat more."""
+    def take(self, ticket: int, key: tuple, idle: bool) -> NDArray:
+        """A piece of (size, dtype, ctx) or somewhat more, of those that are idle or of others."""
         with self._lock:
             self._settle()
             size, dtype, ctx = key
-            pieces = self._free.get((dtype, ctx), [])
+            pieces = self._free.get((dtype, ctx, idle), [])
             fitting = bisect.bisect_left(pieces, (size,))
             if fitting < len(pieces) and pieces[fitting][0] <= 2 * size:
                 size = pieces[fitting][0]
@@ -115,19 +114,20 @@ class _Pool:
             self._peak = max(self._peak * _DECAY, self._lent_bytes)
             return piece
 
-    def give_back(self, ticket: int, reusable: bool) -> None:
+    def give_back(self, ticket: int, reusable: bool, idle: bool) -> None:
         """What was taken, if it was, is not needed any more; if not `reusable` others may still
-        see it."""
-        self._returned.append((ticket, reusable))
+        see it, if not `idle` the engine may."""
+        self._returned.append((ticket, reusable, idle))
 
     def _settle(self) -> None:
         while self._returned:
-            ticket, reusable = self._returned[0]
+            ticket, reusable, idle = self._returned[0]
             key, piece = self._lent.pop(ticket, (None, None))
             if key is not None:
                 self._lent_bytes -= _bytes(key)
             if key is not None and reusable:
-                bisect.insort(self._free.setdefault(key[1:], []), (key[0], ticket, piece))
+                free = self._free.setdefault((*key[1:], idle), [])
+                bisect.insort(free, (key[0], ticket, piece))
                 self._free_bytes += _bytes(key)
             self._returned.popleft()
         while self._free_bytes > self._peak:  # sizes that are not asked for any more
@@ -136,7 +136,7 @@ class _Pool:
                 key=lambda item: min(ticket for _, ticket, _ in item[1]),
             )
             oldest = min(pieces, key=lambda piece: piece[1])
-            self._free_bytes -= _bytes((oldest[0],) + kind)
+            self._free_bytes -= _bytes((oldest[0],) + kind[:2])
             pieces.remove(oldest)
 
 

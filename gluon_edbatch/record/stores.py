@@ -6,11 +6,13 @@ import mxnet as mx
 import numpy as np
 from mxnet.ndarray import NDArray
 
+from ..errors import StaleValueError
 from ..mx.arrays import alias, concatenated, detached, keep_on_tape, rows_of
 from ..mx.host import upload
 from ..mx.modes import modes, set_recording
 from ..mx.pool import Memory
 from ..subgraph.spec import Spec
+from .sites import Site, current_site
 
 _MOST_AXES = 5  # of arrays whose views MXNet can differentiate
 
@@ -23,10 +25,12 @@ class Arena:
     raw : NDArray
         The rows, unknown to autograd.
     is_over : bool
-        Whether they were there when this was made, and not yet to be computed by the engine.
+        Whether they are known to be there, and not yet to be computed by the engine.
+    memory : Memory or None
+        What they are in, if it is handed on when this goes.
     """
 
-    __slots__ = ('raw', 'is_over', '_taped', '_connect', '_memory')
+    __slots__ = ('raw', 'is_over', 'memory', '_taped', '_connect')
 
     def __init__(
         self,
@@ -37,7 +41,7 @@ class Arena:
     ):
         self.raw = raw
         self.is_over = is_over
-        self._memory = memory
+        self.memory = memory
         self._taped: Optional[NDArray] = None
         self._connect = connect
 
@@ -55,15 +59,21 @@ class Arena:
     def take(self, rows: np.ndarray, taped: bool) -> Tuple[NDArray, bool]:
         """A copy of some rows, and whether it is connected to autograd, as is to be if `taped`."""
         source = self.taped if taped else None
-        found = self.raw if source is None else source
+        found = self.handed() if source is None else source
         index = upload(rows.astype(np.int32), self.raw.ctx)
         with modes(source is not None):
             return mx.nd.take(found, index), source is not None
 
+    def handed(self) -> NDArray:
+        """The rows, for operators of the engine: their memory is not idle any more."""
+        if self.memory is not None:
+            self.memory.idle = False
+        return self.raw
+
     def _show(self) -> None:
         """From now on views of the memory are about."""
-        if self._memory is not None:
-            self._memory.shown = True
+        if self.memory is not None:
+            self.memory.shown = True
 
     def read(self, begin: int, end: int, taped: bool) -> NDArray:
         """A view of some rows, connected to autograd if they were recorded so."""
@@ -212,6 +222,13 @@ class Store:
         self.locations: Locations = recording.locations
         self.given: Dict[int, Any] = {}
 
+    def arena(self, evaluation: int) -> Union[Arena, EagerArena]:
+        """Where an evaluation's values are."""
+        found = self.arenas.get(evaluation)
+        if found is None:
+            raise forgotten(current_site())
+        return found
+
     @property
     def shown(self) -> Optional[Tuple[int, ...]]:
         """The shape as users see it, where that is another."""
@@ -230,7 +247,7 @@ class Store:
         if not locations.known(value):
             self.recording.flush()
         row = locations.row.item(value)
-        array = self.arenas[locations.evaluation.item(value)].read(
+        array = self.arena(locations.evaluation.item(value)).read(
             row, row + self.spec.rows, locations.taped.item(value)
         )
         recording = self.recording
@@ -250,17 +267,25 @@ class Store:
         evaluation, taped = known.evaluation[ids[0]], bool(known.taped[ids[0]])
         if (known.evaluation[ids] != evaluation).any() or (known.taped[ids] != taped).any():
             return None
-        arena, counts = self.arenas[int(evaluation)], known.rows[ids]
+        arena, counts = self.arena(int(evaluation)), known.rows[ids]
         if isinstance(arena, EagerArena):
             return None
         rows = np.repeat(known.row[ids] - np.cumsum(counts) + counts, counts)
         rows += np.arange(counts.sum())
         connected = taped and arena.taped is not None
-        source = arena.taped if connected else arena.raw
+        source = arena.taped if connected else arena.handed()
         with modes(recording=connected):
             if (np.diff(rows) == 1).all():
                 return mx.nd.slice_axis(source, axis=0, begin=int(rows[0]), end=int(rows.max()) + 1)
             return mx.nd.take(source, mx.nd.array(rows, ctx=self.spec.ctx, dtype='int32'))
+
+
+def forgotten(site: Site) -> StaleValueError:
+    """Who reads, in a scope that forgets, what was computed for others."""
+    return StaleValueError(
+        f'{site} reads a value that was computed for an earlier sample, and is not kept any more: '
+        f'keep what it holds (value.asnumpy()), or compute it before the first sample'
+    )
 
 
 def copied(array: NDArray) -> NDArray:

@@ -1,6 +1,6 @@
 """What was batched, and what not and why."""
 
-from typing import Any, Dict, Iterable, List, NamedTuple, Sequence, Tuple
+from typing import Any, Collection, Dict, Iterable, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
@@ -168,7 +168,7 @@ def _name_of_all(alike: List[TypeReport]) -> str:
 
 def make_report(
     scheduler: str,
-    counts: List[Counts],
+    counts: Collection[Counts],
     record_s: float,
     forced: List[Site],
     forms: Sequence[Form] = (),
@@ -215,7 +215,7 @@ def make_report(
     )
 
 
-def _by_length(counts: List[Counts], forms: Sequence[Form]) -> Dict[int, str]:
+def _by_length(counts: Collection[Counts], forms: Sequence[Form]) -> Dict[int, str]:
     """Why types are not padded to one length, by serial, where several differ in that."""
     ran = {group.node_type.serial for count in counts for group in count.plan.groups}
     owners = {form.node_type: form.block for form in forms if form.node_type.serial in ran}

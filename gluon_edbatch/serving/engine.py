@@ -418,6 +418,7 @@ class Engine:
         if self._learns and isinstance(self._scheduler, FSMScheduler):
             self._scheduler.learn = False
         self._measure(samples)
+        self._rounds.rest()
 
     def _measure(self, samples: Sequence[Any]) -> None:
         """How long a sample takes alone, and how many are done in a second: what is known when the

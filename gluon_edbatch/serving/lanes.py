@@ -6,6 +6,10 @@ then come to their ends there. One without samples stays as long as others come 
 a scope is a tenth of a round. And where an evaluation fails nobody knows whose fault it was: the
 lane's samples begin again in two lanes of half as many, until one is alone with its error.
 
+What was computed before the oldest sample on its way began is forgotten, so that a lane's memory
+is that of the samples that are in it; but not of a model that remembers values from one sample for
+the next, which shows when a lane ends.
+
 What samples need first may take much longer than what they need later, as an encoder does: it is
 handed over, and the others' rounds go on beside it until it is there.
 """
@@ -20,7 +24,7 @@ from mxnet.base import MXNetError
 from mxnet.ndarray import NDArray
 
 from ..api.concurrent import AdvancingSample, contents_of, hand_over
-from ..api.scope import recording
+from ..api.scope import lasting
 from ..errors import BatchError, SampleError, StaleValueError, StepsError
 from ..record.hooks import current_recording
 from ..schedule import Scheduler
@@ -28,7 +32,8 @@ from ..subgraph.options import CompileOptions
 from ..subgraph.structure import flatten
 from .requests import Request
 
-MOST_CALLS = 100_000  # that a scope records before samples that come go into another one
+MOST_CALLS = 100_000  # that a scope records before samples that come go into another one,
+MOST_CALLS_FORGETTING = 1_000_000  # and if their results are forgotten: some 150 MB, both
 _MOST_CALLS_OVER = 5_000  # of those that all samples have left: to enter another one costs less
 _STEPS = (GeneratorType, CoroutineType, AsyncGeneratorType)
 _OF_ALL = (BatchError, StaleValueError, MXNetError)  # errors that may be another sample's
@@ -55,7 +60,8 @@ class Lanes:
         max_rounds: int,
     ):
         waiter = self._waiter = ThreadPoolExecutor(1, 'edb-waiter')
-        self._new = lambda: Lane(predict, scheduler, options, max_rounds, waiter)
+        self._new = lambda forgets: Lane(predict, scheduler, options, max_rounds, waiter, forgets)
+        self._remembers: Optional[bool] = None  # whether values outlive their samples, if known
         self._lanes: List[Lane] = []
         self._newest: Optional[Lane] = None
 
@@ -72,7 +78,7 @@ class Lanes:
         done: List[Request] = []
         if requests:
             newest = self._newest
-            if newest is None or newest.calls > MOST_CALLS or newest.is_outdated:
+            if newest is None or newest.is_full or newest.is_outdated:
                 newest = self._newest = self._add()
             self._admit(newest, requests, done)
         return done
@@ -120,13 +126,15 @@ class Lanes:
             self._admit(self._add(), part, done)
 
     def _add(self) -> 'Lane':
-        lane = self._new()
+        lane = self._new(self._remembers is False)
         self._lanes.append(lane)
         return lane
 
     def _drop(self, lane: 'Lane') -> None:
         lane.close()
         self._lanes.remove(lane)
+        if lane.has_readers is not None:
+            self._remembers = self._remembers or lane.has_readers
         if lane is self._newest:
             self._newest = None
 
@@ -154,10 +162,12 @@ class Lane:
         options: CompileOptions,
         max_rounds: int,
         waiter: Executor,
+        forgets: bool,
     ):
         self._predict, self._max_rounds, self._waiter = predict, max_rounds, waiter
+        self._forgets, self._has_failed = forgets, False
         self._context = Context()
-        self._scope = recording(scheduler, compile_options=options)
+        self._scope = lasting(scheduler, compile_options=options)
         self._context.run(self._scope.__enter__)
         self._running: List[_OnItsWay] = []
         self._beginning: Optional[_Beginning] = None
@@ -182,6 +192,11 @@ class Lane:
         return self._context.run(_recorded)
 
     @property
+    def is_full(self) -> bool:
+        """Whether so much is recorded that others are to go elsewhere."""
+        return self.calls > (MOST_CALLS_FORGETTING if self._forgets else MOST_CALLS)
+
+    @property
     def is_outdated(self) -> bool:
         """Whether all samples have left, and somebody has written to the model since."""
         return not len(self) and self._context.run(_touched)
@@ -193,12 +208,13 @@ class Lane:
 
     def _admit(self, requests: Sequence[Request], done: List[Request]) -> List[Request]:
         suspects: List[Request] = []
+        before = self._scope.evaluations
         for request in requests:
             try:
-                each = _OnItsWay(request, self._predict)
+                each = _OnItsWay(request, self._predict, before)
                 waits = each.advance(None)
             except Exception as error:
-                request.error = own_error(error)
+                request.error, self._has_failed = own_error(error), True
                 (suspects if isinstance(request.error, _OF_ALL) else done).append(request)
                 continue
             if waits:
@@ -223,6 +239,8 @@ class Lane:
             self._running, self._beginning = self._running + beginning.samples, None
             beginning.over.result()
         running, answers = self._running, self._evaluated(is_only)
+        if self._forgets:
+            self._scope.forget(min([each.before for each in self._samples], default=0))
         self._running = []
         for place, (each, answer) in enumerate(zip(running, answers)):
             try:
@@ -234,7 +252,7 @@ class Lane:
                 if isinstance(own_error(error), _OF_ALL):
                     self._running += running[place:]
                     raise own_error(error) from None
-                each.request.error, waits = own_error(error), False
+                each.request.error, waits, self._has_failed = own_error(error), False, True
             if waits:
                 self._running.append(each)
             else:
@@ -278,7 +296,7 @@ class Lane:
 
     def close(self, error: Optional[Exception] = None) -> List[Request]:
         """Leave the scope; gives the requests that were in it."""
-        samples = self._running + (self._beginning.samples if self._beginning else [])
+        samples = self._samples
         for each in samples:
             self._context.run(each.close)
         if self._beginning is not None and error is not None:
@@ -286,6 +304,17 @@ class Lane:
         self._running, self._beginning = [], None
         self._context.run(self._scope.__exit__, error and type(error), error, None)
         return [each.request for each in samples]
+
+    @property
+    def _samples(self) -> List['_OnItsWay']:
+        return self._running + (self._beginning.samples if self._beginning else [])
+
+    @property
+    def has_readers(self) -> Optional[bool]:
+        """Once it is closed: whether somebody still has values of its samples; None if that may be
+        the traceback of an error."""
+        readers = self._scope.has_readers
+        return None if readers and self._has_failed else readers
 
 
 def _recorded() -> int:
@@ -307,10 +336,10 @@ def own_error(error: Exception) -> Exception:
 class _OnItsWay:
     """A request's sample: on its way, and then waiting for its result as for other values."""
 
-    __slots__ = ('request', '_sample', '_ended', 'rounds', 'wanted')
+    __slots__ = ('request', 'before', '_sample', '_ended', 'rounds', 'wanted')
 
-    def __init__(self, request: Request, predict: Callable[[Any], Any]):
-        self.request, self.rounds = request, 0
+    def __init__(self, request: Request, predict: Callable[[Any], Any], before: int):
+        self.request, self.before, self.rounds = request, before, 0
         self.wanted: Any = predict(request.sample)
         self._sample: Optional[AdvancingSample] = None
         if isinstance(self.wanted, _STEPS):

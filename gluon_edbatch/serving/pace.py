@@ -11,7 +11,7 @@ them have computed.
 from collections import deque
 from typing import Deque
 
-SHARE = 3.0  # times the seconds of a round in which samples joined, before others do
+SHARE = 1.0  # times the seconds of a round in which samples joined, before others do
 _LATELY = 3  # rounds of those, of which the shortest counts
 
 

@@ -685,6 +685,7 @@ def test_scopes_take_turns(net, monkeypatch):
             super().__init__(*arguments)
 
     monkeypatch.setattr(lanes, 'MOST_CALLS', 10)
+    monkeypatch.setattr(lanes, 'MOST_CALLS_FORGETTING', 10)
     monkeypatch.setattr(lanes, 'Lane', Counted)
     gate = Gate()
     with edb.serving.Engine(net.walk, max_batch=3) as engine:
@@ -695,6 +696,106 @@ def test_scopes_take_turns(net, monkeypatch):
         for steps, future in zip(range(2, 30), futures):
             np.testing.assert_allclose(future.result(), eager(net, steps), rtol=1e-5, atol=1e-6)
     assert len(made) > 5
+
+
+class Remembers(Walk):
+    """It keeps what it has computed for one sample, for others."""
+
+    def __init__(self):
+        super().__init__()
+        self.known, self.remembers = {}, True
+
+    def walk(self, sample):
+        steps, event = sample
+        state = self.embed(steps % 9)
+        if self.remembers and steps % 3 == 0:
+            state = self.known.setdefault(steps, state)
+        for step in range(steps):
+            state = self.cell(state)
+            seen = yield state
+            if step == 1 and event is not None:
+                event()
+        return seen
+
+
+@pytest.mark.parametrize('warm_up', [(), [(3, None)], [(2, None), (3, None), (6, None)]])
+def test_values_that_a_model_remembers(monkeypatch, warm_up):
+    """They are not forgotten, whether they were first computed before the first request or later,
+    and in whichever scope."""
+    monkeypatch.setattr(lanes, 'MOST_CALLS', 30)
+    net = started(Remembers())
+    with edb.serving.Engine(net.walk, warm_up=warm_up, max_batch=4) as engine:
+        for _ in range(3):
+            futures = [engine.future((steps, None)) for steps in range(1, 12)]
+            for steps, future in zip(range(1, 12), futures):
+                found = future.result()
+                net.remembers = False
+                np.testing.assert_allclose(found, eager(net, steps), rtol=1e-5, atol=1e-6)
+                net.remembers = True
+
+
+def test_values_that_a_model_remembers_too_late():
+    """Whoever reads what was forgotten hears of it, and nobody else suffers."""
+    net, futures = started(Remembers()), []
+    net.remembers = False
+    with edb.serving.Engine(net.walk, warm_up=[(2, None), (3, None)]) as engine:
+        net.remembers = True
+
+        def third():
+            futures.append(engine.future((3, None)))
+
+        def second():
+            futures.append(engine.future((10, third)))
+
+        first = engine.future((3, second)).result()
+        other = futures[0].result()
+        with pytest.raises(edb.StaleValueError, match='test_serving.*for an earlier sample'):
+            futures[1].result()
+        net.remembers = False
+        np.testing.assert_allclose(first, eager(net, 3), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(other, eager(net, 10), rtol=1e-5, atol=1e-6)
+
+
+def test_what_was_computed_for_those_who_left_is_forgotten(net, monkeypatch):
+    """A scope that always has samples keeps the results of those that are in it."""
+    made = []
+
+    class Counted(lanes.Lane):
+        def __init__(self, *arguments):
+            made.append(self)
+            super().__init__(*arguments)
+
+    monkeypatch.setattr(lanes, 'Lane', Counted)
+    most, gate = [], Gate()
+
+    def look():
+        recording = made[-1]._scope._recorded
+        most.append((len(recording.ran), len(recording.results)))
+
+    with edb.serving.Engine(net.walk, warm_up=[(2, None), (5, None)], max_batch=4) as engine:
+        first = engine.future((3, gate))
+        gate.reached.wait()
+        futures = [engine.future((4 + number % 5, look)) for number in range(200)]
+        gate.opened.set()
+        for number, future in enumerate(futures):
+            expected = eager(net, 4 + number % 5)
+            np.testing.assert_allclose(future.result(), expected, rtol=1e-5, atol=1e-6)
+        first.result()
+    evaluations, kept = most[-1]
+    assert evaluations > 200 and kept < 20
+    assert len(made) == 2  # that of the warm-up, and one
+
+
+def test_a_bad_sample_does_not_look_like_one_that_remembers(net):
+    """The traceback of its error has values."""
+    with edb.serving.Engine(net.walk, max_batch=4) as engine:
+        bad = engine.future((3, fail))
+        assert isinstance(bad.exception(), KeyError)
+        engine.update(lambda: None).result()
+        engine.future((3, None)).result()
+        engine.update(lambda: None).result()
+        assert engine._rounds._remembers is False
+        assert bad.exception().__traceback__ is not None
 
 
 def test_a_scope_stays_while_others_wait(net, monkeypatch):

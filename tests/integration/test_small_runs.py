@@ -180,6 +180,65 @@ def test_rounds_read_what_earlier_ones_computed(given_to_engine):
     assert given_to_engine == []
 
 
+def test_rounds_that_read_what_the_engine_computed(given_to_engine):
+    """An encoder that takes long is the engine's; what reads it later, of several evaluations, is
+    not, though the engine has something else to do then."""
+    net = nn.Dense(WIDE, in_units=WIDE)
+    net.initialize()
+    sizes, samples = [0, 8000, 16000], ndarrays(16000, (1, WIDE))
+    with recording():
+        vectors = []
+        for begin, end in zip(sizes, sizes[1:]):
+            encoded = [net(sample) for sample in samples[begin:end]]
+            encoded[0].asnumpy()
+            vectors += encoded
+        edb.concat([net(vectors[0] + vectors[-1]), net(vectors[1] + vectors[-2])]).asnumpy()
+        given_to_engine.clear()
+        others = [net(sample) for sample in samples]
+        edb.forward(others)
+        assert given_to_engine == ['edb_run_forward']
+        found = edb.concat([net(vectors[2] + vectors[-1]), net(vectors[3] + vectors[-2])])
+        found = found.asnumpy()
+        assert given_to_engine == ['edb_run_forward']
+    encoded = [net(samples[place]) for place in (2, -1, 3, -2)]
+    expected = [net(encoded[0] + encoded[1]), net(encoded[2] + encoded[3])]
+    np.testing.assert_allclose(
+        found, np.concatenate([each.asnumpy() for each in expected]), rtol=1e-4, atol=1e-5
+    )
+
+
+def test_memory_of_small_runs_is_used_again(given_to_engine):
+    """As long as the engine has nothing to do with it."""
+    net, samples = nn.Dense(WIDE + 16, in_units=WIDE), ndarrays(300, (1, WIDE))
+    net.initialize()
+
+    def arena(engine):
+        with recording() as scope:
+            values = [net(sample) for sample in samples]
+            found = edb.run_concurrently(values, _looked_at)
+            results = scope._recorded.results[0].values()
+            (only,) = [each for each in results if each.memory is not None]
+            assert only.memory.idle
+        if engine:
+            edb.concat(values[1::2]).wait_to_read()  # MXNet's own operator takes rows of it
+            assert not only.memory.idle
+        expected = np.concatenate([net(each).asnumpy() for each in samples])
+        np.testing.assert_allclose(np.concatenate(found), expected, rtol=1e-4, atol=1e-5)
+        return only.memory._pool._lent[only.memory._ticket][1]
+
+    for _ in range(2):  # proves them
+        arena(engine=False)
+    given_to_engine.clear()
+    first = arena(engine=False)
+    assert arena(engine=True) is first
+    assert arena(engine=False) is not first
+    assert given_to_engine == []
+
+
+def _looked_at(value):
+    return (yield value)
+
+
 def test_values_that_the_user_wrote_to_are_read_as_written():
     net, sample = dense(), mx.nd.ones((1, WIDTH))
 

@@ -52,6 +52,22 @@ def test_what_is_shown_is_not():
     np.testing.assert_array_equal(seen.asnumpy(), 3)
 
 
+def test_what_the_engine_may_have_to_do_with_is_apart():
+    held = [memory() for _ in range(4)]  # the pool keeps as much as was lent
+    one, idle = memory(), Memory((1000, 64), np.float32, mx.cpu(), idle=True)
+    assert idle.idle and not one.idle
+    of_one, of_idle = piece_of(one), piece_of(idle)
+    del one, idle
+    again = Memory((1000, 64), np.float32, mx.cpu(), idle=True)
+    assert piece_of(again) is of_idle
+    again.idle = False  # it was handed to the engine
+    del again
+    third = piece_of(Memory((1000, 64), np.float32, mx.cpu(), idle=True))
+    assert third is not of_one and third is not of_idle
+    assert any([piece_of(memory()) is each for each in (of_one, of_idle)])
+    del held
+
+
 def test_small_arrays_are_left_to_the_c_library():
     assert memory(2, 2)._ticket is None
 

@@ -58,7 +58,7 @@ def run(machine: Machine, first: int, last: int) -> Optional[NativeRun]:
     """See `Backend`."""
     batches = NativeRun(machine, first, last)
     if machine.is_quiet and last - first == machine.plan.size and batches.forward_now():
-        machine.is_over = True
+        machine.note_over()
         return None
     is_differentiable = batches.forward()
     machine.fence = batches.table

@@ -1,6 +1,6 @@
 """Which lines the time of evaluations goes to, where a scope measured it."""
 
-from typing import List
+from typing import Iterable
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from ...record.recording import Recording
 
 def seconds_of_calls(recording: Recording) -> np.ndarray:
     """How long each call took, of each batch a share by rows; 0 where nobody measured it."""
-    counts: List[Counts] = recording.evaluator.counts
+    counts: Iterable[Counts] = recording.evaluator.counts
     rows = form_table(recording).rows[recording.node_forms.since(0)]
     seconds = np.zeros(len(rows))
     for count in counts:
