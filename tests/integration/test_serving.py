@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import random
 import signal
 import sys
 import threading
@@ -796,6 +797,66 @@ def test_a_bad_sample_does_not_look_like_one_that_remembers(net):
         engine.update(lambda: None).result()
         assert engine._rounds._remembers is False
         assert bad.exception().__traceback__ is not None
+
+
+class Wanders(edb.AutoBatchMixin, gluon.Block):
+    """Ways that are drawn: a sample is a seed."""
+
+    def __init__(self, width):
+        super().__init__()
+        with self.name_scope():
+            self.embed = nn.Embedding(9, width)
+            self.cells = nn.Sequential()
+            for _ in range(2):
+                self.cells.add(nn.Dense(width, in_units=width, activation='tanh'))
+            self.scores = nn.Dense(3, in_units=width)
+        self.begun = []
+
+    def walk(self, seed):
+        """Waits for some values, in one form or another, and goes on with old and new ones."""
+        self.begun.append(seed)
+        draw = random.Random(seed)
+        values = [self.embed(draw.randrange(9)) for _ in range(draw.randint(1, 30))]
+        if draw.random() < 0.5:
+            yield
+        for _ in range(draw.randint(1, 12)):
+            for _ in range(draw.randint(1, 3)):
+                one, other = draw.choice(values), draw.choice(values)
+                values.append(draw.choice(list(self.cells))(one + other))
+            some = draw.sample(values, min(len(values), draw.randint(1, 3)))
+            seen = yield draw.choice([some[0], some, {'scores': self.scores(some[0])}, (some, 1)])
+            if isinstance(seen, dict) and seen['scores'][0].argmax() == 0:
+                values.append(self.cells[0](draw.choice(values)))
+            if draw.random() < 0.1:
+                yield
+        return {'last': values[-3:], 'seen': seen}
+
+
+@pytest.mark.parametrize('width', [8, 96])
+@pytest.mark.parametrize('share', [0.0, 1.0])
+def test_ways_that_are_drawn(monkeypatch, width, share):
+    """Whatever is computed at once or by the engine, and forgotten when others have left: the
+    results are eager ones."""
+    monkeypatch.setattr(pace, 'SHARE', share)
+    net, seeds = started(Wanders(width)), range(120)
+    with edb.serving.Engine(net.walk, warm_up=range(1000, 1030), max_batch=60) as engine:
+        assert engine._rounds._remembers is False
+        futures = [engine.future(seed) for seed in seeds]
+        results = [future.result() for future in futures]
+    assert sorted(net.begun[-len(seeds) :]) == list(seeds)  # nobody had to begin again
+    for seed, result in zip(seeds, results):
+        expected = edb.run_concurrently([seed], net.walk)[0]
+        for found, eager_one in zip(leaves(result), leaves(expected)):
+            np.testing.assert_allclose(found, eager_one, rtol=1e-3, atol=1e-4)
+
+
+def leaves(result):
+    """What a sample gave, one array after the other."""
+    if isinstance(result, dict):
+        result = list(result.values())
+    if isinstance(result, (list, tuple)):
+        return [leaf for each in result for leaf in leaves(each)]
+    return [np.asarray(result.asnumpy() if isinstance(result, mx.nd.NDArray) else result)]
 
 
 def test_a_scope_stays_while_others_wait(net, monkeypatch):
