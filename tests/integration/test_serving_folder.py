@@ -704,7 +704,20 @@ def test_the_folder_of_the_example(tmp_path):
     for phrase, tree in zip(phrases, trees):
         request = served.request.model_validate_json(json.dumps(make_served.as_request(phrase)))
         chances = served.predict(served.read(request)).asnumpy()
-        expected = net(tree.tree).softmax().asnumpy()
+        expected = net(tree.tree).softmax().asnumpy()[by_number(request)]
         np.testing.assert_allclose(chances, expected, rtol=1e-4, atol=1e-5)
         answer = served.write(chances)
         assert answer['sentiment'] == expected.argmax(axis=1).tolist()
+
+
+def by_number(request):
+    """Where each node of a request is among those of its tree, children before their parents."""
+    places, count = [], len(request.words)
+
+    def visit(node):
+        for child in request.merges[node - count] if node >= count else ():
+            visit(child)
+        places.append(node)
+
+    visit(2 * count - 2)
+    return np.argsort(places)

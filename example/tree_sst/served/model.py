@@ -6,7 +6,7 @@ put your own model into it.
 
 import json
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, NamedTuple, Set, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -17,7 +17,7 @@ from typing_extensions import Annotated
 
 import gluon_edbatch as edb
 
-MOST_WORDS, DEEPEST = 300, 200
+MOST_WORDS = 300
 Place = Annotated[int, Field(ge=0, lt=2 * MOST_WORDS)]
 
 
@@ -33,13 +33,11 @@ class Request(BaseModel):
     merges: List[Tuple[Place, Place]] = Field(max_length=MOST_WORDS)
 
 
-class Tree:
-    """A leaf has the id of a word, an inner node two children."""
+class Tree(NamedTuple):
+    """Ids of words, and the pairs of nodes that are merged."""
 
-    __slots__ = ('token', 'children')
-
-    def __init__(self, token: Any = None, children: Tuple['Tree', ...] = ()):
-        self.token, self.children = token, children
+    tokens: List[int]
+    merges: List[Tuple[int, int]]
 
 
 def tree_of(request: Request, ids: Dict[str, int]) -> Tree:
@@ -50,21 +48,17 @@ def tree_of(request: Request, ids: Dict[str, int]) -> Tree:
     ValueError
         If it is none; the message says where.
     """
-    count = len(request.words)
-    if len(request.merges) != count - 1:
+    count, merges = len(request.words), request.merges
+    if len(merges) != count - 1:
         raise ValueError(f'{count} words are one tree after {count - 1} merges')
-    nodes = [Tree(ids.get(word.lower(), 0)) for word in request.words]
-    depths, has_parent = [1] * count, [False] * (2 * count)
-    for number, pair in enumerate(request.merges):
-        for place in pair:
-            if place >= len(nodes) or has_parent[place]:
-                raise ValueError(f'merge {number} takes node {place}, which is not there, or taken')
-            has_parent[place] = True
-        nodes.append(Tree(children=(nodes[pair[0]], nodes[pair[1]])))
-        depths.append(1 + max(depths[pair[0]], depths[pair[1]]))
-        if depths[-1] > DEEPEST:
-            raise ValueError(f'the tree is deeper than {DEEPEST} nodes')
-    return nodes[-1]
+    taken: Set[int] = set()
+    for number, pair in enumerate(merges):
+        taken.update(pair)
+        if len(taken) != 2 * number + 2 or max(pair) >= count + number:
+            raise ValueError(
+                f'merge {number} takes nodes {pair[0]} and {pair[1]}: not there, or taken'
+            )
+    return Tree([ids.get(word.lower(), 0) for word in request.words], merges)
 
 
 class Leaf(gluon.HybridBlock):
@@ -86,7 +80,7 @@ class Leaf(gluon.HybridBlock):
 
 
 class TreeLSTM(edb.AutoBatchMixin, gluon.Block):
-    """Scores (n, 5) of the classes of a tree's n nodes, children before their parents."""
+    """Chances (n, 5) of the classes of a tree's n nodes, by their numbers."""
 
     def __init__(self, vocab_size: int, embed_dim: int, hidden_size: int):
         super().__init__()
@@ -97,23 +91,15 @@ class TreeLSTM(edb.AutoBatchMixin, gluon.Block):
 
     def forward(self, tree: Tree):
         """One tree."""
-        vectors: List[Any] = []
-        self._encode(tree, vectors)
-        return mx.nd.softmax(self.scores(edb.concat(vectors)))
-
-    def _encode(self, tree: Tree, vectors: List[Any]):
-        if tree.children:
-            states = [self._encode(child, vectors) for child in tree.children]
-            state = self.cell(None, states)
-        else:
-            state = self.leaf(tree.token)
-        vectors.append(state[0])
-        return state
+        states = [self.leaf(token) for token in tree.tokens]
+        for left, right in tree.merges:
+            states.append(self.cell(None, [states[left], states[right]]))
+        return mx.nd.softmax(self.scores(edb.concat([vector for vector, _ in states])))
 
 
 def answer(chances: np.ndarray) -> Dict[str, Any]:
-    """From very negative (0) to very positive (4): the class of each node, children before their
-    parents, left before right, and how likely it is."""
+    """From very negative (0) to very positive (4): the class of each node, by its number, and how
+    likely it is."""
     likely = chances.max(axis=1).astype(float)
     return {'sentiment': chances.argmax(axis=1).tolist(), 'chance': likely.round(3).tolist()}
 
