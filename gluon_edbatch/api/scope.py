@@ -1,10 +1,12 @@
 """``with batching():`` the scope in which calls are recorded."""
 
+import math
 import time
 from collections import Counter
 from typing import Any, List, Optional, Sequence, Tuple, Union
 
 import mxnet as mx
+import numpy as np
 from mxnet import gluon
 
 from ..brief import brief
@@ -287,6 +289,8 @@ class lasting(recording):
     """A scope that samples enter and leave while it records: it keeps no figures of what it did,
     and results only as long as somebody is there to read them."""
 
+    _seen_given = _bytes_given = 0  # arrays
+
     def _new_recording(self) -> Recording:
         evaluator = Evaluator(self.scheduler, self._timing, keeps_counts=False)
         return Recording(evaluator, self._ctx, self._options)
@@ -295,6 +299,20 @@ class lasting(recording):
     def evaluations(self) -> int:
         """How many there were."""
         return 0 if self._recorded is None else len(self._recorded.ran)
+
+    @property
+    def calls_kept(self) -> int:
+        """Of those that are recorded: whose results are there, or to come."""
+        recorded = self._recorded
+        return 0 if recorded is None else self.calls_recorded - recorded.evaluator.forgotten_calls
+
+    def bytes_given(self) -> int:
+        """How large the arrays are that were given so far."""
+        given = [] if self._recorded is None else self._recorded.arrays
+        for spec, _ in given[self._seen_given :]:
+            self._bytes_given += math.prod(spec.shape) * np.dtype(spec.dtype).itemsize
+        self._seen_given = len(given)
+        return self._bytes_given
 
     def forget(self, evaluations: int) -> None:
         """Keep no results of the first so many: nobody reads them any more, or gets an error."""

@@ -64,6 +64,8 @@ class Evaluator:
         Those that let samples wait together, by `run_concurrently`.
     inside_s : float
         Seconds that these evaluations took.
+    forgotten_calls : int
+        Whose results are not there any more.
     """
 
     def __init__(self, scheduler: Scheduler, timing: bool = False, keeps_counts: bool = True):
@@ -74,7 +76,7 @@ class Evaluator:
         self.forced: List[Site] = []
         self.rounds: Set[Site] = set()
         self.inside_s = 0.0
-        self._forgotten = 0  # evaluations
+        self.forgotten_calls = self._forgotten = 0  # of the first so many evaluations
         self._lock = threading.RLock()
 
     def run(self, recording: Recording, wanted: Optional[np.ndarray] = None) -> None:
@@ -175,13 +177,13 @@ class Evaluator:
         """Keep no results of the first so many evaluations, but of those that calls which wait
         read: nobody is to look at their values any more, and who does gets an error."""
         with self._lock:
-            read_later = self._read_later(recording, form_table(recording))
-            for number in range(self._forgotten, evaluations):
-                if not read_later[number]:
-                    recording.results.pop(number, None)
-                    for store in recording.stores():
-                        store.arenas.pop(number, None)
-            self._forgotten = max(self._forgotten, evaluations)
+            if evaluations > self._forgotten:
+                read_later = self._read_later(recording, form_table(recording))
+                numbers = range(self._forgotten, evaluations)
+                gone = [number for number in numbers if not read_later[number]]
+                recording.forget(gone)
+                self.forgotten_calls += sum([len(recording.ran[number]) for number in gone])
+                self._forgotten = evaluations
 
     def _check_results(self, recording: Recording, calls: Calls) -> None:
         """Raise if a call reads what was forgotten."""

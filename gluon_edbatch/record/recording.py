@@ -487,6 +487,29 @@ class Recording(Forms):
         """Whether calls wait."""
         return sum(map(len, self.ran)) < len(self.node_forms)
 
+    def forget(self, evaluations: Sequence[int]) -> None:
+        """Keep nothing of what these computed; nor in which other form values are known, but of
+        values that are still there."""
+        for number in evaluations:
+            self.results.pop(number, None)
+            for store in self.stores():
+                store.arenas.pop(number, None)
+        self.packed = {
+            value: known
+            for value, known in self.packed.items()
+            if self._is_to_come_or_there(known._id)
+        }
+        self.padded = {
+            value: known
+            for value, known in self.padded.items()
+            if self._is_to_come_or_there(known.value._id)
+        }
+
+    def _is_to_come_or_there(self, value: int) -> bool:
+        evaluation = self.locations.evaluation
+        number = evaluation.item(value) if 0 <= value < len(evaluation) else -1
+        return value >= 0 and (number < 0 or number in self.results)
+
     def finish_if_done(self) -> None:
         """If nothing is left to run, keep nothing but the results that values refer to, and let
         these live without the recording."""

@@ -14,6 +14,7 @@ What samples need first may take much longer than what they need later, as an en
 handed over, and the others' rounds go on beside it until it is there.
 """
 
+import gc
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextvars import Context
 from time import monotonic
@@ -32,8 +33,10 @@ from ..subgraph.options import CompileOptions
 from ..subgraph.structure import flatten
 from .requests import Request
 
-MOST_CALLS = 100_000  # that a scope records before samples that come go into another one,
-MOST_CALLS_FORGETTING = 1_000_000  # and if their results are forgotten: some 150 MB, both
+# What a scope has before samples that come go into another one: some 150 MB, each.
+MOST_CALLS = 100_000  # with results,
+MOST_CALLS_FORGOTTEN = 1_000_000  # and in all
+MOST_BYTES_GIVEN = 1 << 27
 _MOST_CALLS_OVER = 5_000  # of those that all samples have left: to enter another one costs less
 _STEPS = (GeneratorType, CoroutineType, AsyncGeneratorType)
 _OF_ALL = (BatchError, StaleValueError, MXNetError)  # errors that may be another sample's
@@ -115,6 +118,8 @@ class Lanes:
     def _part(self, lane: 'Lane', error: Exception, done: List[Request]) -> None:
         """Begin again in two lanes, as somebody's evaluation has failed."""
         requests = lane.close(error)
+        if isinstance(error, StaleValueError):  # it remembered what was forgotten
+            self._remembers = True
         if lane is self._newest:  # who came next would run without a scope
             self._newest = None
         if len(requests) == 1:
@@ -130,11 +135,17 @@ class Lanes:
         self._lanes.append(lane)
         return lane
 
+    def _note_end(self, lane: 'Lane') -> None:
+        """Of a lane that was left: does the model remember values?"""
+        if lane.has_readers:
+            gc.collect(1)  # not what refers to itself, as an inner function that calls itself does
+        if lane.has_readers is not None:
+            self._remembers = self._remembers or lane.has_readers
+
     def _drop(self, lane: 'Lane') -> None:
         lane.close()
         self._lanes.remove(lane)
-        if lane.has_readers is not None:
-            self._remembers = self._remembers or lane.has_readers
+        self._note_end(lane)
         if lane is self._newest:
             self._newest = None
 
@@ -189,12 +200,17 @@ class Lane:
     @property
     def calls(self) -> int:
         """How much is recorded."""
-        return self._context.run(_recorded)
+        return self._scope.calls_recorded
 
     @property
     def is_full(self) -> bool:
         """Whether so much is recorded that others are to go elsewhere."""
-        return self.calls > (MOST_CALLS_FORGETTING if self._forgets else MOST_CALLS)
+        scope = self._scope
+        return (
+            scope.calls_kept > MOST_CALLS
+            or scope.calls_recorded > MOST_CALLS_FORGOTTEN
+            or scope.bytes_given() > MOST_BYTES_GIVEN
+        )
 
     @property
     def is_outdated(self) -> bool:
@@ -296,7 +312,7 @@ class Lane:
 
     def close(self, error: Optional[Exception] = None) -> List[Request]:
         """Leave the scope; gives the requests that were in it."""
-        samples = self._samples
+        samples, self._has_failed = self._samples, self._has_failed or error is not None
         for each in samples:
             self._context.run(each.close)
         if self._beginning is not None and error is not None:
@@ -315,11 +331,6 @@ class Lane:
         the traceback of an error."""
         readers = self._scope.has_readers
         return None if readers and self._has_failed else readers
-
-
-def _recorded() -> int:
-    scope = current_recording()
-    return 0 if scope is None else len(scope.node_forms)
 
 
 def _touched() -> bool:

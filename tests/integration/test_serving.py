@@ -686,7 +686,7 @@ def test_scopes_take_turns(net, monkeypatch):
             super().__init__(*arguments)
 
     monkeypatch.setattr(lanes, 'MOST_CALLS', 10)
-    monkeypatch.setattr(lanes, 'MOST_CALLS_FORGETTING', 10)
+    monkeypatch.setattr(lanes, 'MOST_CALLS_FORGOTTEN', 10)
     monkeypatch.setattr(lanes, 'Lane', Counted)
     gate = Gate()
     with edb.serving.Engine(net.walk, max_batch=3) as engine:
@@ -787,16 +787,119 @@ def test_what_was_computed_for_those_who_left_is_forgotten(net, monkeypatch):
     assert len(made) == 2  # that of the warm-up, and one
 
 
-def test_a_bad_sample_does_not_look_like_one_that_remembers(net):
-    """The traceback of its error has values."""
-    with edb.serving.Engine(net.walk, max_batch=4) as engine:
-        bad = engine.future((3, fail))
-        assert isinstance(bad.exception(), KeyError)
+@pytest.mark.parametrize('error', [KeyError, MXNetError])
+def test_a_bad_sample_does_not_look_like_one_that_remembers(net, error):
+    """The traceback of its error has values, whether it was raised or came up where others' calls
+    were evaluated."""
+
+    def predict(sample):
+        steps, sign = sample
+        if sign is None:
+            raise KeyError('this sample is bad')
+        state = net.embed(steps % 9)
+        seen = yield state
+        matrix = mx.nd.array(sign * np.eye(3, dtype='f')[None])
+        seen = yield edb.nd.linalg_potrf(matrix) + 0 * net.cell(state).sum()
+        return seen
+
+    bad = (3, None if error is KeyError else -1.0)
+    with edb.serving.Engine(predict, max_batch=4) as engine:
+        found = engine.future(bad).exception()
+        assert isinstance(found, error)
         engine.update(lambda: None).result()
-        engine.future((3, None)).result()
+        engine.future((3, 1.0)).result()
         engine.update(lambda: None).result()
         assert engine._rounds._remembers is False
-        assert bad.exception().__traceback__ is not None
+        assert found.__traceback__ is not None
+
+
+class Attends(edb.AutoBatchMixin, gluon.Block):
+    """To a bank that is the same for all samples, and is taken as rows once for those that share it."""
+
+    def __init__(self):
+        super().__init__()
+        with self.name_scope():
+            self.embed, self.cell = nn.Embedding(9, 64), nn.Dense(64, in_units=64, flatten=False)
+        self.banks = [mx.nd.random.uniform(shape=(1, 1100 + size, 64)) for size in range(3)]
+
+    def walk(self, number):
+        bank = self.cell(mx.nd.tanh(self.banks[number % 3] * 0.5))
+        state = self.embed(number % 9) + bank.mean(axis=1)
+        for _ in range(2 + number % 3):
+            state = self.cell(state)
+            seen = yield state
+        return seen
+
+
+def test_what_samples_share_is_not_forgotten_with_the_first(monkeypatch):
+    parted = []
+    monkeypatch.setattr(lanes.Lanes, '_part', lambda *arguments: parted.append(arguments))
+    net = started(Attends())
+    with edb.serving.Engine(net.walk, warm_up=range(6), max_batch=4, max_wait=math.inf) as engine:
+        assert engine._rounds._remembers is False
+        futures = [engine.future(number) for number in range(60)]
+        for number, future in enumerate(futures):
+            expected = edb.run_concurrently([number], net.walk)[0]
+            np.testing.assert_allclose(future.result(), expected, rtol=1e-4, atol=1e-5)
+    assert parted == []
+
+
+def test_a_function_that_calls_itself_does_not_look_like_one_that_remembers(net):
+    """What it refers to is there until Python's garbage collector comes."""
+
+    def predict(sample):
+        def sum_of(begin, end):
+            if end - begin == 1:
+                return vectors[begin]
+            return sum_of(begin, (begin + end) // 2) + sum_of((begin + end) // 2, end)
+
+        vectors = [net.embed(word) for word in sample]
+        return (yield sum_of(0, len(sample)))
+
+    with edb.serving.Engine(predict, warm_up=[[1, 2], [3]]) as engine:
+        engine.future([4, 5, 6]).result()
+        engine.update(lambda: None).result()
+        assert engine._rounds._remembers is False
+
+
+@pytest.mark.parametrize('limit', ['MOST_CALLS', 'MOST_CALLS_FORGOTTEN', 'MOST_BYTES_GIVEN'])
+def test_a_scope_is_full(net, monkeypatch, limit):
+    """Of calls with results, as of such as nobody reads; of those without, and of arrays."""
+    made = []
+
+    class Counted(lanes.Lane):
+        def __init__(self, *arguments):
+            made.append(self)
+            super().__init__(*arguments)
+
+    def predict(number):
+        state = net.cell(np.full((1, HIDDEN), number / 400, 'f'))
+        for _ in range(2 + number % 3):
+            if limit == 'MOST_CALLS':
+                seen = yield state
+                net.cell(state)
+            state = net.cell(state)
+            seen = yield state
+        return seen
+
+    def most(recording):
+        return {
+            'MOST_CALLS': len(recording.results),
+            'MOST_CALLS_FORGOTTEN': len(recording.node_forms),
+            'MOST_BYTES_GIVEN': len(recording.arrays),
+        }[limit]
+
+    monkeypatch.setattr(lanes, 'Lane', Counted)
+    monkeypatch.setattr(lanes, limit, 1000 if limit == 'MOST_BYTES_GIVEN' else 200)
+    with edb.serving.Engine(predict, warm_up=[1, 2, 3], max_batch=4, max_wait=math.inf) as engine:
+        engine.future(1).result()
+        futures = [engine.future(number) for number in range(400)]
+        results = [future.result() for future in futures]
+    assert 5 < len(made) < 200
+    assert all([most(lane._scope._recorded) < 300 for lane in made[1:] if lane._scope._recorded])
+    for number in (0, 200, 399):
+        expected = edb.run_concurrently([number], predict)[0]
+        np.testing.assert_allclose(results[number], expected, rtol=1e-5, atol=1e-6)
 
 
 class Wanders(edb.AutoBatchMixin, gluon.Block):
