@@ -66,7 +66,7 @@ class Machine:
         self.taped = any(group.node_type.mode.recording for group in plan.groups)
         self.is_quiet = not self.taped
         self.memories: List[Optional[Memory]] = []  # of the arenas; None if not pooled
-        self._idle: List[Memory] = []  # as long as nothing of this evaluation is under way
+        self._touched: List[Memory] = []
         self.arenas: List[Any] = [self._arena_for(arena) for arena in plan.arenas]
         self._gradient_memories = [
             Memory(array.shape, array.dtype, array.ctx)
@@ -104,16 +104,14 @@ class Machine:
         self.memories.append(memory)
         if memory is None:
             return allocated(shape, *arena.key[1:3])
+        self.is_quiet = self.is_quiet and memory.idle
         self._touch(memory)
         return memory.array
 
     def _touch(self, memory: Memory) -> None:
-        """It is not idle any more, if what is to run is handed to the engine."""
-        if memory.idle:
-            self._idle.append(memory)
-            memory.idle = False
-        else:
-            self.is_quiet = False
+        """What is to run may hand it to the engine."""
+        self._touched.append(memory)
+        memory.handed.append(id(self))
 
     def _read_earlier(self, sources: Sequence[Arena]) -> None:
         """Arenas of earlier evaluations are about to be read. While the scope records, somebody
@@ -125,7 +123,7 @@ class Machine:
                 source.is_over = True
         for source in sources:
             self.is_quiet = self.is_quiet and source.is_over
-            if source.memory is not None and source.memory.idle:
+            if source.memory is not None:
                 self._touch(source.memory)
 
     def _fill(self) -> None:
@@ -213,8 +211,8 @@ class Machine:
     def note_over(self) -> None:
         """All has run, here and now: the engine has nothing to do with it."""
         self.is_over = True
-        for memory in self._idle:
-            memory.idle = True
+        for memory in self._touched:
+            memory.handed.remove(id(self))
 
     def finish(self) -> None:
         """All has run. Backward does not need the recording, which refers to arenas that are on

@@ -41,18 +41,20 @@ class Memory:
         written by operators only.
     shown : bool
         Whether a user may have a view of it: then it is never handed on.
-    idle : bool
-        Whether the engine has nothing to do with it; to be kept true by whoever wanted that.
+    handed : list
+        Who may have handed it to the engine, and does not know that it is over: threads add
+        something of their own, and take it away again, by one step of Python each.
     """
 
-    __slots__ = ('array', 'shown', 'idle', '_pool', '_ticket')
+    __slots__ = ('array', 'shown', 'handed', '_pool', '_ticket')
 
     def __init__(self, shape: Tuple[int, ...], dtype: Any, ctx: mx.Context, idle: bool = False):
         self._ticket: Optional[int] = None
-        self.shown, self.idle = False, idle
+        self.shown = False
+        self.handed: List[Any] = [] if idle else [None]
         size = math.prod(shape)
         if ctx.device_type != 'cpu' or size * np.dtype(dtype).itemsize < _SMALLEST:
-            self.array, self.idle = empty(shape, dtype, ctx), True
+            self.array, self.handed = empty(shape, dtype, ctx), []
             return
         self._pool = _pool
         self._ticket = _pool.ticket()  # before the piece, or an interrupt would leave it lent
@@ -63,6 +65,11 @@ class Memory:
         ticket = getattr(self, '_ticket', None)
         if ticket is not None:  # it has none after an early interrupt
             self._pool.give_back(ticket, not self.shown, self.idle)
+
+    @property
+    def idle(self) -> bool:
+        """Whether the engine has nothing to do with it."""
+        return not self.handed
 
 
 def _rounded(size: int) -> int:

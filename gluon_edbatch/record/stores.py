@@ -67,7 +67,7 @@ class Arena:
     def handed(self) -> NDArray:
         """The rows, for operators of the engine: their memory is not idle any more."""
         if self.memory is not None:
-            self.memory.idle = False
+            self.memory.handed.append(None)
         return self.raw
 
     def _show(self) -> None:

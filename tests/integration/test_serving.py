@@ -814,7 +814,7 @@ def test_a_bad_sample_does_not_look_like_one_that_remembers(net, error):
 
 
 class Attends(edb.AutoBatchMixin, gluon.Block):
-    """To a bank that is the same for all samples, and is taken as rows once for those that share it."""
+    """To a bank that is the same for all samples, and is rows once for those that share it."""
 
     def __init__(self):
         super().__init__()

@@ -11,6 +11,7 @@ from mxnet.gluon import nn
 
 import gluon_edbatch as edb
 from gluon_edbatch.api.scope import recording
+from gluon_edbatch.execute.machine import Machine
 from gluon_edbatch.execute.native import native_run, now
 from gluon_edbatch.mx import guard
 from gluon_edbatch.mx.direct import call
@@ -233,6 +234,42 @@ def test_memory_of_small_runs_is_used_again(given_to_engine):
     assert arena(engine=True) is first
     assert arena(engine=False) is not first
     assert given_to_engine == []
+
+
+def test_another_thread_hands_memory_to_the_engine_meanwhile(monkeypatch):
+    """Between the beginning of a small run that reads an arena and its end: the arena's memory is
+    not idle then, as that operator may still read it."""
+    net, last = nn.Dense(WIDE + 16, in_units=WIDE), nn.Dense(WIDE, in_units=WIDE + 16)
+    net.initialize(), last.initialize()
+    given, taken = ndarrays(300, (1, WIDE)), []
+
+    def small_run(others):
+        with recording() as scope:
+            values = [net(each) for each in given]
+            edb.run_concurrently(values, _looked_at)
+            later = [last(value) for value in values[:3]]
+        results = scope._recorded.results[0].values()
+        (arena,) = [each for each in results if each.memory is not None]
+        assert arena.memory.idle
+        others(values)
+        edb.run_concurrently(later, _looked_at)
+        return arena.memory.idle
+
+    for _ in range(3):
+        assert small_run(lambda values: None)
+    note_over = Machine.note_over
+
+    def meanwhile(values):
+        def noted(machine):
+            thread = threading.Thread(target=lambda: taken.append(edb.concat(values[::2])))
+            thread.start()
+            thread.join()
+            note_over(machine)
+
+        monkeypatch.setattr(Machine, 'note_over', noted)
+
+    assert not small_run(meanwhile)
+    assert taken[0].shape == (150, WIDE + 16)
 
 
 def _looked_at(value):

@@ -60,7 +60,7 @@ def test_what_the_engine_may_have_to_do_with_is_apart():
     del one, idle
     again = Memory((1000, 64), np.float32, mx.cpu(), idle=True)
     assert piece_of(again) is of_idle
-    again.idle = False  # it was handed to the engine
+    again.handed.append(None)  # to the engine
     del again
     third = piece_of(Memory((1000, 64), np.float32, mx.cpu(), idle=True))
     assert third is not of_one and third is not of_idle
