@@ -208,6 +208,12 @@ def remove(owner: object) -> None:
             _reset(_CALL_HOOKS)
 
 
+def collect(generation: int) -> None:
+    """Do what Python's garbage collector waits for while scopes are open: one may be for long."""
+    if _recorded and _collecting:
+        gc.collect(generation)
+
+
 @contextmanager
 def suspended() -> Iterator[None]:
     """Let this thread use MXNet without being recorded."""

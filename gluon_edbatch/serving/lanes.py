@@ -27,7 +27,7 @@ from mxnet.ndarray import NDArray
 from ..api.concurrent import AdvancingSample, contents_of, hand_over
 from ..api.scope import lasting
 from ..errors import BatchError, SampleError, StaleValueError, StepsError
-from ..record.hooks import current_recording
+from ..record.hooks import collect, current_recording
 from ..schedule import Scheduler
 from ..subgraph.options import CompileOptions
 from ..subgraph.structure import flatten
@@ -38,6 +38,8 @@ MOST_CALLS = 100_000  # with results,
 MOST_CALLS_FORGOTTEN = 1_000_000  # and in all
 MOST_BYTES_GIVEN = 1 << 27
 _MOST_CALLS_OVER = 5_000  # of those that all samples have left: to enter another one costs less
+_CALLS_OF_GARBAGE = 20_000  # after which Python's is collected, of these
+_OLDER = 8  # and each such time of those before as well
 _STEPS = (GeneratorType, CoroutineType, AsyncGeneratorType)
 _OF_ALL = (BatchError, StaleValueError, MXNetError)  # errors that may be another sample's
 
@@ -89,6 +91,8 @@ class Lanes:
     def round(self) -> List[Request]:
         """Evaluate what the samples wait for; gives those that are done, with result or error."""
         done: List[Request] = []
+        if self._newest is not None:
+            self._newest.collect_garbage()
         is_only = sum([len(lane) > 0 for lane in self._lanes]) == 1
         nobody_goes_on = not any([lane.goes_on for lane in self._lanes])
         for lane in list(self._lanes):
@@ -177,6 +181,7 @@ class Lane:
     ):
         self._predict, self._max_rounds, self._waiter = predict, max_rounds, waiter
         self._forgets, self._has_failed = forgets, False
+        self._collections = 0
         self._context = Context()
         self._scope = lasting(scheduler, compile_options=options)
         self._context.run(self._scope.__enter__)
@@ -216,6 +221,13 @@ class Lane:
     def is_outdated(self) -> bool:
         """Whether all samples have left, and somebody has written to the model since."""
         return not len(self) and self._context.run(_touched)
+
+    def collect_garbage(self) -> None:
+        """If much was recorded since the last time: as long as somebody has a scope, Python's
+        garbage collector waits."""
+        if self.calls > (self._collections + 1) * _CALLS_OF_GARBAGE:
+            self._collections += 1
+            collect(int(self._collections % _OLDER == 0))
 
     def admit(self, requests: Sequence[Request], done: List[Request]) -> List[Request]:
         """Let samples run until they wait for values. Those that are over at once are `done`;

@@ -6,6 +6,7 @@ import random
 import signal
 import sys
 import threading
+import weakref
 from concurrent.futures import CancelledError, Future
 
 import mxnet as mx
@@ -860,6 +861,30 @@ def test_a_function_that_calls_itself_does_not_look_like_one_that_remembers(net)
         engine.future([4, 5, 6]).result()
         engine.update(lambda: None).result()
         assert engine._rounds._remembers is False
+
+
+def test_garbage_is_collected_while_samples_come_and_go(net, monkeypatch):
+    """A function that calls itself refers to itself; a scope that always has samples keeps Python's
+    collector waiting."""
+    alive = weakref.WeakSet()
+
+    def predict(steps):
+        def again(left):
+            return net.cell(again(left - 1)) if left else net.embed(0)
+
+        alive.add(again)
+        most.append(len(alive))
+        for _ in range(steps):
+            seen = yield again(2)
+        return seen
+
+    most = []
+    monkeypatch.setattr(lanes, '_CALLS_OF_GARBAGE', 100)
+    with edb.serving.Engine(predict, warm_up=[1, 2], max_batch=4, max_wait=math.inf) as engine:
+        futures = [engine.future(1 + number % 4) for number in range(400)]
+        for future in futures:
+            future.result()
+    assert max(most) < 100
 
 
 @pytest.mark.parametrize('limit', ['MOST_CALLS', 'MOST_CALLS_FORGOTTEN', 'MOST_BYTES_GIVEN'])
