@@ -39,6 +39,7 @@ MOST_CALLS_FORGOTTEN = 1_000_000  # and in all
 MOST_BYTES_GIVEN = 1 << 27
 _MOST_CALLS_OVER = 5_000  # of those that all samples have left: to enter another one costs less
 _CALLS_OF_GARBAGE = 20_000  # after which Python's is collected, of these
+_RESULTS = 8  # that are kept until it is known whether values are in them
 _OLDER = 8  # and each such time of those before as well
 _STEPS = (GeneratorType, CoroutineType, AsyncGeneratorType)
 _OF_ALL = (BatchError, StaleValueError, MXNetError)  # errors that may be another sample's
@@ -67,6 +68,7 @@ class Lanes:
         waiter = self._waiter = ThreadPoolExecutor(1, 'edb-waiter')
         self._new = lambda forgets: Lane(predict, scheduler, options, max_rounds, waiter, forgets)
         self._remembers: Optional[bool] = None  # whether values outlive their samples, if known
+        self._results: List[Any] = []  # until then: an object of the user's class may hold some
         self._lanes: List[Lane] = []
         self._newest: Optional[Lane] = None
 
@@ -86,6 +88,7 @@ class Lanes:
             if newest is None or newest.is_full or newest.is_outdated:
                 newest = self._newest = self._add()
             self._admit(newest, requests, done)
+        self._note_results(done)
         return done
 
     def round(self) -> List[Request]:
@@ -96,13 +99,20 @@ class Lanes:
         is_only = sum([len(lane) > 0 for lane in self._lanes]) == 1
         nobody_goes_on = not any([lane.goes_on for lane in self._lanes])
         for lane in list(self._lanes):
+            before = len(done)
             try:
                 lane.round(done, nobody_goes_on, is_only)
             except Exception as error:
                 self._part(lane, error, done)
+            self._note_results(done[before:])
             if not len(lane) and (lane is not self._newest or lane.calls > _MOST_CALLS_OVER):
                 self._drop(lane)
         return done
+
+    def _note_results(self, done: Sequence[Request]) -> None:
+        if self._remembers is None:
+            room = max(0, _RESULTS - len(self._results))
+            self._results += [request.result for request in done[:room]]
 
     def rest(self) -> None:
         """Leave scopes without samples; to be called where nobody waits to join."""
@@ -144,7 +154,7 @@ class Lanes:
         if lane.has_readers:
             gc.collect(1)  # not what refers to itself, as an inner function that calls itself does
         if lane.has_readers is not None:
-            self._remembers = self._remembers or lane.has_readers
+            self._remembers, self._results = self._remembers or lane.has_readers, []
 
     def _drop(self, lane: 'Lane') -> None:
         lane.close()

@@ -887,6 +887,32 @@ def test_garbage_is_collected_while_samples_come_and_go(net, monkeypatch):
     assert max(most) < 100
 
 
+class Found:
+    """What a user's function returns, with a value in it that it has waited for."""
+
+    def __init__(self, state):
+        self.state = state
+
+
+@pytest.mark.parametrize('warm_up', [(), (1, 2)])
+def test_values_in_an_object_that_is_the_result(net, warm_up):
+    def predict(steps):
+        state = net.embed(steps % 9)
+        for _ in range(1 + steps % 4):
+            state = net.cell(state)
+            yield state
+        return Found(state)
+
+    with edb.serving.Engine(predict, warm_up=warm_up, max_batch=4, max_wait=math.inf) as engine:
+        for _ in range(3):
+            futures = [engine.future(steps) for steps in range(40)]
+            for steps, future in enumerate(futures):
+                found = future.result().state.asnumpy()
+                expected = edb.run_concurrently([steps], predict)[0].state.asnumpy()
+                np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+            engine.update(lambda: None).result()
+
+
 @pytest.mark.parametrize('limit', ['MOST_CALLS', 'MOST_CALLS_FORGOTTEN', 'MOST_BYTES_GIVEN'])
 def test_a_scope_is_full(net, monkeypatch, limit):
     """Of calls with results, as of such as nobody reads; of those without, and of arrays."""
