@@ -490,9 +490,10 @@ class Recording(Forms):
     def forget(self, evaluations: Sequence[int]) -> None:
         """Keep nothing of what these computed; nor in which other form values are known, but of
         values that are still there."""
+        stores = self.stores() if evaluations else []
         for number in evaluations:
             self.results.pop(number, None)
-            for store in self.stores():
+            for store in stores:
                 store.arenas.pop(number, None)
         self.packed = {
             value: known

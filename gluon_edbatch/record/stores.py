@@ -159,18 +159,18 @@ class Locations:
         return self._copies
 
     def grow(self, values: int) -> None:
-        """Make room for this many values."""
+        """Make room for this many values. Other threads may look at those that are known."""
         known = len(self.evaluation)
         if values <= known:
             return
         room = max(values, known + known // 2)
-        before = self.evaluation, self.row, self.rows, self.taped
-        self.evaluation, self.taped = np.empty(room, np.int32), np.zeros(room, bool)
-        self.evaluation.fill(-1)  # np.full takes three times as long
-        self.row, self.rows = np.zeros(room, np.int64), np.zeros(room, np.int64)
+        evaluation, taped = np.empty(room, np.int32), np.zeros(room, bool)
+        evaluation.fill(-1)  # np.full takes three times as long
+        row, rows = np.zeros(room, np.int64), np.zeros(room, np.int64)
         if known:
-            self.evaluation[:known], self.row[:known] = before[:2]
-            self.rows[:known], self.taped[:known] = before[2:]
+            evaluation[:known], row[:known] = self.evaluation, self.row
+            rows[:known], taped[:known] = self.rows, self.taped
+        self.row, self.rows, self.taped, self.evaluation = row, rows, taped, evaluation
 
     def known(self, value: int) -> bool:
         """Whether the value was computed."""

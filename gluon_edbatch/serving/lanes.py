@@ -38,9 +38,9 @@ MOST_CALLS = 100_000  # with results,
 MOST_CALLS_FORGOTTEN = 1_000_000  # and in all
 MOST_BYTES_GIVEN = 1 << 27
 _MOST_CALLS_OVER = 5_000  # of those that all samples have left: to enter another one costs less
-_CALLS_OF_GARBAGE = 20_000  # after which Python's is collected, of these
-_RESULTS = 8  # that are kept until it is known whether values are in them
+_CALLS_OF_GARBAGE = 20_000  # after which Python's is collected, of these,
 _OLDER = 8  # and each such time of those before as well
+_RESULTS = 8  # that are kept until it is known whether values are in them
 _STEPS = (GeneratorType, CoroutineType, AsyncGeneratorType)
 _OF_ALL = (BatchError, StaleValueError, MXNetError)  # errors that may be another sample's
 
@@ -123,6 +123,7 @@ class Lanes:
     def _admit(self, lane: 'Lane', requests: Sequence[Request], done: List[Request]) -> None:
         """Those that fail as others may have made them fail begin again, alone."""
         for request in lane.admit(requests, done):
+            self._note_error(request.error)
             if len(requests) == 1 and not len(lane):
                 done.append(request)
             else:
@@ -132,8 +133,7 @@ class Lanes:
     def _part(self, lane: 'Lane', error: Exception, done: List[Request]) -> None:
         """Begin again in two lanes, as somebody's evaluation has failed."""
         requests = lane.close(error)
-        if isinstance(error, StaleValueError):  # it remembered what was forgotten
-            self._remembers = True
+        self._note_error(error)
         if lane is self._newest:  # who came next would run without a scope
             self._newest = None
         if len(requests) == 1:
@@ -148,6 +148,10 @@ class Lanes:
         lane = self._new(self._remembers is False)
         self._lanes.append(lane)
         return lane
+
+    def _note_error(self, error: Optional[BaseException]) -> None:
+        if isinstance(error, StaleValueError):  # the model remembered what was forgotten
+            self._remembers = True
 
     def _note_end(self, lane: 'Lane') -> None:
         """Of a lane that was left: does the model remember values?"""

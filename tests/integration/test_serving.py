@@ -81,6 +81,20 @@ def net():
     return started(Walk())
 
 
+@pytest.fixture
+def made(monkeypatch):
+    """All lanes, in the order in which they were made."""
+    found = []
+
+    class Noted(lanes.Lane):
+        def __init__(self, *arguments):
+            found.append(self)
+            super().__init__(*arguments)
+
+    monkeypatch.setattr(lanes, 'Lane', Noted)
+    return found
+
+
 def eager(net, steps):
     return edb.run_concurrently([(steps, None)], net.walk)[0]
 
@@ -677,18 +691,10 @@ def test_a_sample_that_never_ends(net):
         other.result()
 
 
-def test_scopes_take_turns(net, monkeypatch):
+def test_scopes_take_turns(net, made, monkeypatch):
     """Where much is recorded, those that come are in another scope."""
-    made = []
-
-    class Counted(lanes.Lane):
-        def __init__(self, *arguments):
-            made.append(self)
-            super().__init__(*arguments)
-
     monkeypatch.setattr(lanes, 'MOST_CALLS', 10)
     monkeypatch.setattr(lanes, 'MOST_CALLS_FORGOTTEN', 10)
-    monkeypatch.setattr(lanes, 'Lane', Counted)
     gate = Gate()
     with edb.serving.Engine(net.walk, max_batch=3) as engine:
         engine.future((3, gate))
@@ -758,16 +764,36 @@ def test_values_that_a_model_remembers_too_late():
         np.testing.assert_allclose(other, eager(net, 10), rtol=1e-5, atol=1e-6)
 
 
-def test_what_was_computed_for_those_who_left_is_forgotten(net, monkeypatch):
+def test_a_forgotten_value_that_is_looked_at_at_once():
+    """Before the sample waits for anything; from then on nothing is forgotten."""
+    net, kept, futures = started(Walk()), [], []
+
+    def predict(sample):
+        steps, event = sample
+        if steps == 0:
+            return kept[0].asnumpy()
+        state = net.embed(steps % 9)
+        if event is not None:
+            kept.append(state)
+        for step in range(steps):
+            state = net.cell(state)
+            seen = yield state
+            if step == 1 and event is not None:
+                event()
+        return seen
+
+    with edb.serving.Engine(predict, warm_up=[(2, None), (3, None)]) as engine:
+        third = lambda: futures.append(engine.future((0, None)))  # noqa: E731
+        second = lambda: futures.append(engine.future((10, third)))  # noqa: E731
+        engine.future((3, second)).result()
+        np.testing.assert_allclose(futures[0].result(), eager(net, 10), rtol=1e-5, atol=1e-6)
+        with pytest.raises(edb.StaleValueError, match='test_serving.*for an earlier sample'):
+            futures[1].result()
+        assert engine._rounds._remembers
+
+
+def test_what_was_computed_for_those_who_left_is_forgotten(net, made):
     """A scope that always has samples keeps the results of those that are in it."""
-    made = []
-
-    class Counted(lanes.Lane):
-        def __init__(self, *arguments):
-            made.append(self)
-            super().__init__(*arguments)
-
-    monkeypatch.setattr(lanes, 'Lane', Counted)
     most, gate = [], Gate()
 
     def look():
@@ -914,14 +940,8 @@ def test_values_in_an_object_that_is_the_result(net, warm_up):
 
 
 @pytest.mark.parametrize('limit', ['MOST_CALLS', 'MOST_CALLS_FORGOTTEN', 'MOST_BYTES_GIVEN'])
-def test_a_scope_is_full(net, monkeypatch, limit):
+def test_a_scope_is_full(net, made, monkeypatch, limit):
     """Of calls with results, as of such as nobody reads; of those without, and of arrays."""
-    made = []
-
-    class Counted(lanes.Lane):
-        def __init__(self, *arguments):
-            made.append(self)
-            super().__init__(*arguments)
 
     def predict(number):
         state = net.cell(np.full((1, HIDDEN), number / 400, 'f'))
@@ -940,7 +960,6 @@ def test_a_scope_is_full(net, monkeypatch, limit):
             'MOST_BYTES_GIVEN': len(recording.arrays),
         }[limit]
 
-    monkeypatch.setattr(lanes, 'Lane', Counted)
     monkeypatch.setattr(lanes, limit, 1000 if limit == 'MOST_BYTES_GIVEN' else 200)
     with edb.serving.Engine(predict, warm_up=[1, 2, 3], max_batch=4, max_wait=math.inf) as engine:
         engine.future(1).result()
@@ -1013,15 +1032,9 @@ def leaves(result):
     return [np.asarray(result.asnumpy() if isinstance(result, mx.nd.NDArray) else result)]
 
 
-def test_a_scope_stays_while_others_wait(net, monkeypatch):
+def test_a_scope_stays_while_others_wait(net, made):
     """Whole-graph models leave at the end of their round. Where nobody waits the scope is left, and
     parameters that somebody writes to between two rounds are the new ones."""
-    made = []
-
-    class Counted(lanes.Lane):
-        def __init__(self, *arguments):
-            made.append(self)
-            super().__init__(*arguments)
 
     def write(_):
         net.cell.bias.set_data(mx.nd.ones(HIDDEN))
@@ -1029,7 +1042,6 @@ def test_a_scope_stays_while_others_wait(net, monkeypatch):
     def ends(steps):
         return edb.run_concurrently([(steps, None)], net.last)[0]['state'].asnumpy()
 
-    monkeypatch.setattr(lanes, 'Lane', Counted)
     gate = Gate()
     with edb.serving.Engine(net.last, max_batch=1) as engine:
         expected = [ends(2), ends(3), ends(4)]

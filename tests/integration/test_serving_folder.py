@@ -708,6 +708,18 @@ def test_the_folder_of_the_example(tmp_path):
         np.testing.assert_allclose(chances, expected, rtol=1e-4, atol=1e-5)
         answer = served.write(chances)
         assert answer['sentiment'] == expected.argmax(axis=1).tolist()
+    words, chain = ['good'] * 300, [[0, 1]] + [[300 + number, number + 2] for number in range(298)]
+    deep = served.request(words=words, merges=list(map(tuple, chain)))
+    assert served.predict(served.read(deep)).shape == (599, 5)
+    for merges in (
+        [(0, 1)],
+        [(0, 1), (0, 2)],
+        [(0, 1), (2, 2)],
+        [(0, 1), (2, 4)],
+        [(3, 0), (1, 2)],
+    ):
+        with pytest.raises(ValueError, match='merge'):
+            served.read(served.request(words=['a', 'b', 'c'], merges=merges))
 
 
 def by_number(request):

@@ -13,7 +13,7 @@ import gluon_edbatch as edb
 from gluon_edbatch.api.scope import recording
 from gluon_edbatch.execute.machine import Machine
 from gluon_edbatch.execute.native import native_run, now
-from gluon_edbatch.mx import guard
+from gluon_edbatch.mx import guard, pool
 from gluon_edbatch.mx.direct import call
 from gluon_edbatch.mx.invoke import run_for_effect
 from support.models import ndarrays
@@ -208,8 +208,9 @@ def test_rounds_that_read_what_the_engine_computed(given_to_engine):
     )
 
 
-def test_memory_of_small_runs_is_used_again(given_to_engine):
+def test_memory_of_small_runs_is_used_again(given_to_engine, monkeypatch):
     """As long as the engine has nothing to do with it."""
+    monkeypatch.setattr(pool, '_pool', pool._Pool())
     net, samples = nn.Dense(WIDE + 16, in_units=WIDE), ndarrays(300, (1, WIDE))
     net.initialize()
 

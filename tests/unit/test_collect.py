@@ -1,5 +1,8 @@
 """From recorded lists to arrays: against what they mean, call by call."""
 
+import sys
+import threading
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -119,3 +122,29 @@ def test_calls_before_any_was_recorded_are_none(count):
     recorded, pending = Recorded(), Pending()
     for _ in range(count):
         assert len(pending.calls(recorded, FORMS)) == 0
+
+
+def test_another_thread_looks_while_there_is_made_room():
+    """Values that are known are so at each moment."""
+    locations, over = Locations(), threading.Event()
+    locations.grow(10_000)
+    locations.evaluation[:10_000] = 3
+    unknown = []
+
+    def look():
+        while not over.is_set():
+            if not locations.known(9_999):
+                unknown.append(len(locations.evaluation))
+
+    thread = threading.Thread(target=look)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        thread.start()
+        for room in range(1, 300):
+            locations.grow(10_000 + room * 10_000)
+    finally:
+        over.set()
+        thread.join()
+        sys.setswitchinterval(interval)
+    assert unknown == []
