@@ -2,7 +2,7 @@
 
 What a sample does first may take much longer than what all do later: an encoder, before a step of a
 decoder. If some joined in each round, the others would wait for an encoder in each of their steps.
-So rounds in which nobody joins get some times the seconds of one in which somebody did, before
+So rounds in which nobody joins get a share of the seconds of one in which somebody did, before
 others join: where joining costs nothing that is soon, and where it costs much, they join in groups
 that are the larger the more come. Few groups are on their way then, and a round reads what few of
 them have computed.
@@ -11,7 +11,7 @@ them have computed.
 from collections import deque
 from typing import Deque
 
-SHARE = 1.0  # times the seconds of a round in which samples joined, before others do
+SHARE = 0.5  # of the seconds of a round in which samples joined, before others do
 _LATELY = 3  # rounds of those, of which the shortest counts
 
 
