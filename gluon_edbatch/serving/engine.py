@@ -74,7 +74,7 @@ class Engine:
         Seconds that what is before a request may take; where that is more, a request without a
         deadline is refused at once. By default what it takes at four fifths of the load that the
         engine can bear, by how long requests took lately, alone and together. Whoever sends many
-        to an engine that has little to do, and then one for each that is answered, is not refused
+        to an engine that has nothing to do, and then one for each that is answered, is not refused
         before `max_queue` of them wait; ``math.inf``: nobody is.
     max_rounds : int, default 10000
         Rounds of a sample that looks at values; one that takes more fails.

@@ -11,11 +11,11 @@ _LITTLE = 0.5  # of what may be before a request: at a load that is too high it 
 class Overload:
     """Tells whether what is before a request would take too long.
 
-    A burst is none: who comes to an engine that has little to do, and who comes soon after, has a
-    list, and waits for it; or more came by chance, or the machine was slow, for a moment. As many
-    may be on their way until there is little to do again: who sends another one for each that was
-    answered is never refused. A load that is too high is known by coming whatever becomes of it, so
-    each refusal takes one of these places away.
+    A burst is none: who comes to an engine that has nothing to do, and who comes soon after, has a
+    list, and waits for it; and where there was little to do just now, more came by chance, or the
+    machine was slow, for a moment. As many may be on their way until there is little to do again:
+    who sends another one for each that was answered is never refused. A load that is too high is
+    known by coming whatever becomes of it, so each refusal takes one of these places away.
 
     Parameters
     ----------
@@ -25,14 +25,19 @@ class Overload:
 
     def __init__(self, expectation: Expectation):
         self._expectation = expectation
-        self._since, self._places = -math.inf, 0
+        self._idle = self._eased = -math.inf  # when there was nothing to do, and little
+        self._places = 0
 
     def refused(self, before: int, count: int, now: float) -> Optional[float]:
         """The seconds that those before `count` requests would take, if these are to be refused."""
         seconds, patience = self._expectation.work(before), self._expectation.patience
-        if seconds <= _LITTLE * patience:
-            self._since, self._places = now, 0
-        if seconds <= patience or now - self._since <= patience:
+        little = _LITTLE * patience
+        if not before:
+            self._idle = now
+        if seconds <= little:
+            self._eased, self._places = now, 0
+        is_burst = now - self._idle <= patience or now - self._eased <= little
+        if seconds <= patience or is_burst:
             self._places = max(self._places, before + count)
         elif before + count > self._places:
             self._places -= count

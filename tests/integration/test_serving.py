@@ -391,7 +391,7 @@ def test_more_than_can_be_done_is_refused_where_it_goes_on():
     refused = overload.refused
     assert refused(0, 1, 7.0) is None  # there was nothing to do
     assert refused(1, 200, 7.4) is None and refused(201, 30, 7.5) is None  # a burst
-    assert refused(231, 1, 8.0) == pytest.approx(2.31)
+    assert refused(231, 1, 7.7) == pytest.approx(2.31)
     for _ in range(100):  # one for each that was answered
         assert refused(229, 1, 8.0) is None
     for places in range(230, 50, -1):  # one that was refused has taken a place away
@@ -403,9 +403,11 @@ def test_more_than_can_be_done_is_refused_where_it_goes_on():
     assert refused(349, 1, 9.0) is None
     assert refused(350, 1, 9.0) is not None
     assert refused(26, 1, 10.0) is None and refused(349, 1, 10.1) is not None
-    assert refused(25, 1, 10.2) is None  # there is little to do
-    assert refused(400, 1, 10.3) is None
-    assert refused(401, 1, 10.8) is not None
+    assert refused(25, 1, 10.2) is None  # there is little to do,
+    assert refused(400, 1, 10.4) is None  # and for half as long as after nothing
+    assert refused(401, 1, 10.5) is not None
+    assert refused(0, 1, 11.0) is None and refused(400, 1, 11.4) is None
+    assert refused(401, 1, 11.6) is not None
     unknown = Overload(Expectation())
     assert [unknown.refused(before, 1, before) for before in (0, 1000)] == [None, None]
 
