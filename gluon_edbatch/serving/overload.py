@@ -13,7 +13,7 @@ class Overload:
 
     A burst is none: who comes to an engine that has nothing to do, and who comes soon after, has a
     list, and waits for it; and where there was little to do just now, more came by chance, or the
-    machine was slow, for a moment. As many may be on their way until there is little to do again:
+    machine was slow, for a moment. As many may be on their way until there is nothing to do again:
     who sends another one for each that was answered is never refused. A load that is too high is
     known by coming whatever becomes of it, so each refusal takes one of these places away.
 
@@ -33,9 +33,9 @@ class Overload:
         seconds, patience = self._expectation.work(before), self._expectation.patience
         little = _LITTLE * patience
         if not before:
-            self._idle = now
+            self._idle, self._places = now, 0
         if seconds <= little:
-            self._eased, self._places = now, 0
+            self._eased = now
         is_burst = now - self._idle <= patience or now - self._eased <= little
         if seconds <= patience or is_burst:
             self._places = max(self._places, before + count)

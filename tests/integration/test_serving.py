@@ -408,6 +408,7 @@ def test_more_than_can_be_done_is_refused_where_it_goes_on():
     assert refused(401, 1, 10.5) is not None
     assert refused(0, 1, 11.0) is None and refused(400, 1, 11.4) is None
     assert refused(401, 1, 11.6) is not None
+    assert refused(20, 1, 11.7) is None and refused(399, 1, 12.1) is None  # one for each answer
     unknown = Overload(Expectation())
     assert [unknown.refused(before, 1, before) for before in (0, 1000)] == [None, None]
 
