@@ -75,7 +75,8 @@ class Engine:
         deadline is refused at once. By default what it takes at four fifths of the load that the
         engine can bear, by how long requests took lately, alone and together. Whoever sends many
         to an engine that has nothing to do, and then one for each that is answered, is not refused
-        before `max_queue` of them wait; ``math.inf``: nobody is.
+        before `max_queue` of them wait. Nor is anybody for half of these seconds after no more than
+        half of it was before a request, unless others are. ``math.inf``: nobody is.
     max_rounds : int, default 10000
         Rounds of a sample that looks at values; one that takes more fails.
     scheduler : str or Scheduler, optional

@@ -5,7 +5,7 @@ from typing import Optional
 
 from .expectation import Expectation
 
-_LITTLE = 0.5  # of what may be before a request: at a load that is too high it is never so little
+_LITTLE = 0.5  # of what may be before a request
 
 
 class Overload:
@@ -13,9 +13,12 @@ class Overload:
 
     A burst is none: who comes to an engine that has nothing to do, and who comes soon after, has a
     list, and waits for it; and where there was little to do just now, more came by chance, or the
-    machine was slow, for a moment. As many may be on their way until there is nothing to do again:
-    who sends another one for each that was answered is never refused. A load that is too high is
-    known by coming whatever becomes of it, so each refusal takes one of these places away.
+    machine was slow, for a moment. But not where others were refused just now: at a load that is
+    too high there is little to do, too, whenever many are answered together.
+
+    As many as in a burst may be on their way until there is nothing to do again: who sends another
+    one for each that was answered is never refused. A load that is too high is known by coming
+    whatever becomes of it, so each refusal takes one of these places away.
 
     Parameters
     ----------
@@ -26,6 +29,7 @@ class Overload:
     def __init__(self, expectation: Expectation):
         self._expectation = expectation
         self._idle = self._eased = -math.inf  # when there was nothing to do, and little
+        self._last_refusal = -math.inf
         self._places = 0
 
     def refused(self, before: int, count: int, now: float) -> Optional[float]:
@@ -34,12 +38,13 @@ class Overload:
         little = _LITTLE * patience
         if not before:
             self._idle, self._places = now, 0
-        if seconds <= little:
+        if seconds <= little and now - self._last_refusal > patience:
             self._eased = now
         is_burst = now - self._idle <= patience or now - self._eased <= little
         if seconds <= patience or is_burst:
             self._places = max(self._places, before + count)
         elif before + count > self._places:
             self._places -= count
+            self._last_refusal = now
             return seconds
         return None

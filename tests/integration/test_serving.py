@@ -402,15 +402,39 @@ def test_more_than_can_be_done_is_refused_where_it_goes_on():
     assert refused(50, 300, 9.0) is None  # those are together
     assert refused(349, 1, 9.0) is None
     assert refused(350, 1, 9.0) is not None
-    assert refused(26, 1, 10.0) is None and refused(349, 1, 10.1) is not None
+    assert refused(25, 1, 9.5) is None and refused(349, 1, 9.6) is not None  # others were refused
     assert refused(25, 1, 10.2) is None  # there is little to do,
     assert refused(400, 1, 10.4) is None  # and for half as long as after nothing
     assert refused(401, 1, 10.5) is not None
     assert refused(0, 1, 11.0) is None and refused(400, 1, 11.4) is None
     assert refused(401, 1, 11.6) is not None
-    assert refused(20, 1, 11.7) is None and refused(399, 1, 12.1) is None  # one for each answer
+    assert refused(20, 1, 12.2) is None and refused(399, 1, 12.6) is None  # one for each answer
     unknown = Overload(Expectation())
     assert [unknown.refused(before, 1, before) for before in (0, 1000)] == [None, None]
+
+
+@pytest.mark.parametrize('load', [0.7, 1.5, 2, 3, 5])
+def test_a_load_that_is_too_high_has_no_bursts(load):
+    """1000 requests a second, of which those that wait are answered together, up to 200 ms of what
+    may be before one: 356 ms, of which there is less than half then."""
+    expectation = speed(Expectation(), 1000, 0.0333)
+    overload, most = Overload(expectation), 1000 * expectation.patience
+    waiting, running, over, refused, highest = 0, 0, 0.0, 0, 0
+    times = np.cumsum(np.random.RandomState(0).exponential(1 / (1000 * load), int(8000 * load)))
+    for now in times.tolist():
+        if running and now >= over:
+            running = 0
+        if not running and waiting:
+            running, waiting = min(waiting, 200), max(0, waiting - 200)
+            over = now + running / 1000
+        if overload.refused(waiting + running, 1, now) is None:
+            waiting += 1
+        else:
+            refused += 1
+        if now > 2:
+            highest = max(highest, waiting + running)
+    assert (refused > 0) == (load > 1)
+    assert highest <= 1.02 * most
 
 
 def test_what_comes_beside_too_much_is_refused_at_once(net):
