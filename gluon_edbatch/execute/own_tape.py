@@ -5,6 +5,7 @@ whatever reads their results. All else of an evaluation is batched before, so wh
 is there.
 """
 
+from dataclasses import replace
 from typing import Any, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 import mxnet as mx
@@ -33,8 +34,8 @@ def eager_last(plan: Plan) -> Tuple[Plan, List[Batch]]:
         later[group.numbers] = is_eager
     place = np.empty(plan.size, np.int64)
     place[np.argsort(later, kind='stable')] = np.arange(plan.size)
-    plan = plan._replace(
-        groups=[group._replace(numbers=place[group.numbers]) for group in plan.groups]
+    plan = replace(
+        plan, groups=[group._replace(numbers=place[group.numbers]) for group in plan.groups]
     )
     return plan, plan.batches_between(int((~later).sum()), plan.size)
 

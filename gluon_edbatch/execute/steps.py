@@ -19,8 +19,9 @@ class Step(NamedTuple):
     first, last : int
     backend : Backend
     unproved : tuple of int
-        Those of them that are to be verified when all have run, as long as their types are to be:
-        they do not run apart, or gradients would be added up in another order than later.
+        The batches among them to verify when all have run, unless an earlier batch has proved
+        their type. They do not run apart, or gradients would be added up in another order than
+        later.
     """
 
     first: int
@@ -38,8 +39,6 @@ class Step(NamedTuple):
 def steps(plan: Plan) -> Iterator[Step]:
     """What to run at once of all that is batched: neighbours of a kind together, all else
     one by one. (Calls on the user's own tape are the last of a plan.)
-
-    Which types need verification is asked just before a step is given out.
     """
     backend = _of_all(plan)
     if backend is not None:
@@ -47,21 +46,14 @@ def steps(plan: Plan) -> Iterator[Step]:
         return
     count = sum([group.size for group in plan.groups if not group.node_type.eager])
     kinds, backends = _backends(plan)
-    first, known, left = 0, None, True
-    while first < count:
-        if left:  # what is proved stays so, and most often all is
-            proved = [executable(group.node_type) for group in plan.groups]
-            verified = [(each.verified, each.verified_padding) for each in proved]
-        if verified != known:  # a few times, while there are thousands of batches
-            known, unproved = verified, _unproved(plan)
-            left = bool(unproved.any())
-            alone = kinds == 1
-            begins = np.flatnonzero(alone[1:] | alone[:-1] | (kinds[1:] != kinds[:-1])) + 1
-            ends = np.append(begins, plan.size)
-        last = int(ends[np.searchsorted(ends, first, side='right')])
+    unproved = _unproved(plan)
+    alone = kinds == 1
+    begins = np.flatnonzero(alone[1:] | alone[:-1] | (kinds[1:] != kinds[:-1])) + 1
+    begins = np.append(0, begins)
+    bounds = [*begins[begins < count].tolist(), count]  # only `count` if nothing is batched
+    for first, last in zip(bounds, bounds[1:]):
         numbers = tuple((first + np.flatnonzero(unproved[first:last])).tolist())
         yield Step(first, last, BACKENDS[backends[first]], numbers)
-        first = last
 
 
 def _of_all(plan: Plan) -> Optional[Backend]:

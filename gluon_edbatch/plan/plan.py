@@ -6,6 +6,8 @@ index where not. All indices of the evaluation are one array. Batches are kept b
 of numbers: there are hundreds of them, and few types. Nothing here touches MXNet's engine.
 """
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Dict, FrozenSet, List, NamedTuple, Optional, Tuple
 
 import numpy as np
@@ -217,13 +219,8 @@ class Group(NamedTuple):
             self.hoisted,
         )
 
-    def between(self, first: int, last: int) -> Tuple[int, int]:
-        """Which of its batches have numbers from `first` to before `last`."""
-        numbers = self.numbers
-        if first <= numbers[0] and numbers[-1] < last:  # most often, and several times as fast
-            return 0, len(numbers)
-        begin, end = np.searchsorted(numbers, (first, last)).tolist()
-        return begin, end
+
+Part = Tuple[Group, int, int]  # of a group, its batches from one position to before another
 
 
 class Import(NamedTuple):
@@ -299,7 +296,8 @@ class ArenaPlan:
         return begin
 
 
-class Plan(NamedTuple):
+@dataclass(frozen=True)
+class Plan:
     """Everything that execution needs to know.
 
     Attributes
@@ -332,25 +330,44 @@ class Plan(NamedTuple):
         ]
         return '\n'.join([*arenas, *groups, *map(str, self.batches)])
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Number of batches."""
         return sum([group.size for group in self.groups])
 
+    @cached_property
+    def private(self) -> List[bool]:
+        """Whether each arena is private."""
+        return [arena.private for arena in self.arenas]
+
+    @cached_property
+    def places(self) -> Tuple[np.ndarray, np.ndarray]:
+        """Group of each batch, and its position there: two (batches,) int64 arrays, in the order
+        in which the batches run."""
+        groups, positions = np.empty((2, self.size), np.int64)
+        for index, group in enumerate(self.groups):
+            groups[group.numbers] = index
+            positions[group.numbers] = np.arange(group.size)
+        return groups, positions
+
+    def parts(self, first: int, last: int) -> List[Part]:
+        """Groups of the batches from number `first` to before `last`, in the order of `groups`."""
+        if last - first == self.size:  # most often, and several times as fast
+            return [(group, 0, group.size) for group in self.groups]
+        groups, positions = (column[first:last].tolist() for column in self.places)
+        begins: Dict[int, int] = {}
+        ends: Dict[int, int] = {}
+        for group, position in zip(groups, positions):
+            begins.setdefault(group, position)
+            ends[group] = position + 1
+        return [(self.groups[group], begins[group], ends[group]) for group in sorted(begins)]
+
     def batches_between(self, first: int, last: int) -> List[Batch]:
-        """Some of the batches in the order in which they run."""
-        found = [
-            (int(group.numbers[position]), group, position)
-            for group in self.groups
-            for position in range(*group.between(first, last))
-        ]
-        return [group.batch(position) for _, group, position in sorted(found, key=_number)]
+        """Batches from number `first` to before `last`, in the order in which they run."""
+        groups, positions = (column[first:last].tolist() for column in self.places)
+        return [self.groups[group].batch(place) for group, place in zip(groups, positions)]
 
     @property
     def batches(self) -> List[Batch]:
-        """All of them; to look at: execution goes by groups."""
+        """All batches, to look at: execution goes by groups."""
         return self.batches_between(0, self.size)
-
-
-def _number(found: tuple) -> int:
-    return found[0]

@@ -7,6 +7,7 @@ value. Only the first evaluation of a scope is: what later ones read of earlier 
 
 import threading
 from collections import OrderedDict
+from dataclasses import replace
 from typing import Any, List, NamedTuple, Optional, Tuple
 
 import numpy as np
@@ -97,7 +98,7 @@ class RecurringPlans:
         with self._lock:
             again = key in self._kept
             if again:
-                plan = planned.plan._replace(tables={})
+                plan = replace(planned.plan, tables={})
                 planned = planned._replace(plan=plan)
                 specs = [
                     (index, recording.arrays[index][0])

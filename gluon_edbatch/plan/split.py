@@ -4,6 +4,7 @@ Results lie in the order of the batches, so that each reads a slice; or there is
 would be the same, which is read by index.
 """
 
+from dataclasses import replace
 from typing import List, Optional, Sequence, Tuple
 
 import numpy as np
@@ -173,13 +174,14 @@ def _with_early(
 ) -> Plan:
     """The plan with batches in front: each runs just before the batch of its number."""
     if not early:
-        return plan._replace(groups=list(groups))
+        return replace(plan, groups=list(groups))
     firsts = np.sort(np.concatenate([group.numbers for group in early]))
 
     def later(group: Group, before: np.ndarray) -> Group:
         return group._replace(numbers=group.numbers + before)
 
-    return plan._replace(
+    return replace(
+        plan,
         indices=np.concatenate(indices),
         groups=[later(group, np.searchsorted(firsts, group.numbers, 'right')) for group in groups]
         + [later(group, np.searchsorted(firsts, group.numbers)) for group in early],

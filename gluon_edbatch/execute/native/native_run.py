@@ -9,7 +9,7 @@ from ...mx.direct import call
 from ...mx.host import upload
 from ...mx.invoke import run_for_effect
 from ...mx.pool import Memory
-from ...plan.plan import Group
+from ...plan.plan import Part
 from ...record.model_watch import key_of
 from ...subgraph.node_type import NodeType
 from ..executable import executable
@@ -22,7 +22,6 @@ from .table import Table, size_of
 from .threads import get_num_threads
 from .words import keep, start, weight, weights_size
 
-Part = Tuple[Group, int, int]  # of a type, its batches from one to before another
 _DTYPES = {4: np.float32, 8: np.float64}
 _MOST_FRAMES = 64
 
@@ -78,8 +77,7 @@ class NativeRun:
     """
 
     def __init__(self, machine, first: int, last: int):
-        parts = [(group, *group.between(first, last)) for group in machine.plan.groups]
-        parts = [part for part in parts if part[1] < part[2]]
+        parts = machine.plan.parts(first, last)
         node_type = parts[0][0].node_type
         self.training, self._ctx = node_type.mode.recording, node_type.ctx
         frame = _frame(machine.weights, [part[0].node_type for part in parts])
@@ -150,13 +148,12 @@ class NativeRun:
         for group, _, _ in parts:
             for place in group.reads + group.writes:
                 slots.setdefault(place.arena, len(slots))
-        private = [arena.private for arena in machine.plan.arenas]
         table = Table(size_of(frame.start, frame.programs, parts), machine.plan.indices)
         table.begin(frame.start, key[2], len(slots), first, last - first)
         workspace = 1 + frame.workspace
         for (group, begin, end), words, native in zip(parts, frame.programs, frame.natives):
             table.add(words)
-            table.add_batches(group, begin, end, slots, private)
+            table.add_batches(group, begin, end, slots, machine.plan.private)
             workspace += native.layouts[self.training].workspace(table.rows, table.values)
         result = table.words, workspace, slots
         if kept is not None:
