@@ -134,10 +134,9 @@ def stacked(recording: Any, ragged: Any) -> Any:
     as it is."""
     if not _is_ragged(ragged):
         return ragged
-    values = [
-        recording.value_type(ragged._store, value) for value in elements_of(recording, ragged)
-    ]
-    return recording.operator('stack', (('axis', '1'), ('num_args', str(len(values)))), values)
+    ragged = with_values(recording, ragged)
+    shape = (0, len(ragged._ids), *ragged._store.shape[1:])
+    return recording.operator('Reshape', (('shape', str(shape)),), [ragged])
 
 
 def taken(recording: Any, ragged: RaggedArray, which: Any = slice(None), *others: Any) -> Any:

@@ -34,6 +34,7 @@ from .model_watch import ModelWatch
 from .remembered import (
     Made,
     Maker,
+    Refusal,
     block_kinds,
     keep,
     operator_kinds,
@@ -234,18 +235,25 @@ class Forms(Inputs):
         )
         exact = aligned + (tuple(spec.rows for spec, _ in specs),)
         node_type = types.get(exact) or (types.get(aligned) if len(rows) == 1 else None)
+        if node_type.__class__ is Refusal:
+            raise node_type.error(node_type.message)
         if node_type is None or not node_type.fits():
             Made.count += 1
-            node_type = make_type(
-                trace(),
-                self.mode,
-                specs,
-                contexts.pop(),
-                self.options,
-                maker.made_with,
-                scalars=scalars,
-                **facts,
-            )
+            try:
+                node_type = make_type(
+                    trace(),
+                    self.mode,
+                    specs,
+                    contexts.pop(),
+                    self.options,
+                    maker.made_with,
+                    scalars=scalars,
+                    **facts,
+                )
+            except RecordError as error:
+                if types is operator_types:  # what a block's are may change
+                    keep(types, exact, Refusal(type(error), str(error)))
+                raise
         only = node_type.alone or node_type.whole or any(node_type.graph.scalars)
         keep(types, exact if only else aligned, node_type)
         return node_type

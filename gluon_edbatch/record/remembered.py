@@ -9,10 +9,11 @@ its arguments alone.
 import threading
 import weakref
 from collections import OrderedDict
-from typing import Any, Dict, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, NamedTuple, Sequence, Tuple, Type
 
 from mxnet import gluon
 
+from ..errors import EdbError
 from ..subgraph.fingerprint import Fingerprint
 from .calls import Remembered
 from .shared import SharedTypes
@@ -34,6 +35,13 @@ class Made:
     """How many types were made, which takes longer than to run their calls."""
 
     count = 0
+
+
+class Refusal(NamedTuple):
+    """An error in the place of a type: making it would fail again, and take as long."""
+
+    error: Type[EdbError]
+    message: str
 
 
 class Maker(NamedTuple):

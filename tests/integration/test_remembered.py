@@ -7,6 +7,7 @@ from mxnet import autograd, gluon
 
 import gluon_edbatch as edb
 from gluon_edbatch.record.recording import Recording
+from gluon_edbatch.record.remembered import Made
 from gluon_edbatch.testing import assert_matches_eager
 
 FACTOR = 2.0
@@ -256,3 +257,26 @@ def test_numbers_that_vary_do_so_in_later_scopes(net):
         ]
         np.testing.assert_allclose(found, expected, rtol=1e-5)
         assert scope.report().batches <= 3
+
+
+def test_operators_that_refuse_ragged_values_are_asked_once():
+    """They get them as one value, which is traced in the first scope only."""
+
+    def attend(matrix):
+        memory = edb.ragged([matrix[i : i + 1] for i in range(len(matrix))])
+        weights = edb.nd.softmax(mx.nd.ones((1, 1, len(matrix))))
+        return edb.nd.batch_dot(weights, memory)
+
+    samples = [np.random.randn(length, 4).astype('f') for length in (2, 3, 3, 5)]
+    made = []
+    for _ in range(3):
+        before = Made.count
+        with edb.batching() as scope:
+            values = [attend(matrix) for matrix in samples]
+        edb.forward(values)
+        made.append(Made.count - before)
+    assert made[0] > 0 and made[1:] == [0, 0]
+    assert scope.report().batches <= 12
+    for value, matrix in zip(values, samples):
+        np.testing.assert_allclose(value.asnumpy()[0], matrix.mean(0, keepdims=True), rtol=1e-5)
+    assert_matches_eager(attend, samples, blocks=[])
