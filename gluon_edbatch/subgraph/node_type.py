@@ -199,6 +199,7 @@ class NodeType:
             trial_shapes={name: shape for name, shape in shapes.items() if name in names},
             parameter_dtypes=_dtypes_of(parameters.values()),
             tables=tables,
+            packed=self.packed if any(each.kind is Kind.PACKED for each in arguments) else (),
         )
 
     @property

@@ -70,6 +70,33 @@ def test_what_the_package_lays_out_is_nothing_to_mend():
     assert {why.cause for why in found.reasons} == {edb.Cause.PADDED}
 
 
+class Heads(gluon.HybridBlock):
+    """Attention of a query to a sentence, by heads."""
+
+    def __init__(self):
+        super().__init__()
+        with self.name_scope():
+            self.query, self.key = [
+                gluon.nn.Dense(UNITS, flatten=False, in_units=UNITS) for _ in range(2)
+            ]
+
+    def hybrid_forward(self, F, query, memory):
+        queries, keys = [
+            F.split(layer(x), num_outputs=HEADS, axis=2)
+            for layer, x in ((self.query, query), (self.key, memory))
+        ]
+        weights = [F.softmax(F.batch_dot(q, k, transpose_b=True)) for q, k in zip(queries, keys)]
+        return F.concat(*[F.batch_dot(w, k) for w, k in zip(weights, keys)], dim=2)
+
+
+def test_what_is_computed_of_the_query_ahead_may_be_several_values():
+    """A part of a call without the sentence has results of its own, however many."""
+    attend = Heads()
+    attend.initialize()
+    queries = [mx.nd.ones((1, 1, UNITS)) * i for i in range(4)]
+    assert_matches_eager(attend, zip(queries, sentences((5, 6, 9, 11))), unpack=True)
+
+
 class Layer(gluon.HybridBlock):
     """A function between layers that work position by position."""
 
