@@ -333,6 +333,35 @@ def test_a_mean_over_rows():
     np.testing.assert_allclose(results, expected, rtol=1e-5)
 
 
+def test_a_softmax_over_rows():
+    """Attention to values that are joined along axis 0: advice that is followed leaves one type."""
+    net = dense(WIDTH)
+    softmax = gluon.nn.HybridLambda(lambda F, x: F.sum(F.softmax(x, axis=1) * x, axis=1))
+
+    def of_rows(values):
+        rows = mx.nd.concat(*values, dim=0)
+        weights = mx.nd.softmax(rows, axis=0)  # softmax of rows
+        return (weights * rows).sum(axis=0)
+
+    def of_ragged(values):
+        return softmax(edb.ragged(values))  # ragged softmax
+
+    def explanation_of(attend):
+        with edb.batching() as scope:
+            values = [
+                attend([net(x) for x in ndarrays(length, (1, WIDTH))]) for length in (1, 2, 3)
+            ]
+        results = [value.asnumpy().reshape(-1) for value in edb.forward(values)]
+        return results, explained(scope, values)
+
+    expected, apart = explanation_of(of_rows)
+    advice = reason(place(apart, 'softmax of rows'), Cause.SHAPE).advice
+    assert 'edb.ragged(values)' in advice and 'axis 0' in advice
+    results, together = explanation_of(of_ragged)
+    assert place(together, 'ragged softmax').batches == 1
+    np.testing.assert_allclose(results, expected, rtol=1e-5)
+
+
 def test_operators_on_sentences_that_are_padded():
     net = Sentences()
     for _ in range(2):

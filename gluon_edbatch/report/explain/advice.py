@@ -1,7 +1,7 @@
 """What would help, in words."""
 
 from dataclasses import replace
-from typing import List, Optional
+from typing import List, Optional, Sequence
 
 import numpy as np
 from mxnet import gluon
@@ -26,11 +26,15 @@ def advice_for(cause: Cause, whole: bool = False) -> str:
     return _WHOLE if whole and cause is Cause.SHAPE else _ADVICE[cause]
 
 
-def advice_for_lengths(why: str, block: Optional[gluon.Block]) -> str:
-    """Where calls are not padded to one length, for this reason (see `why_not_padded`)."""
+def advice_for_lengths(why: str, block: Optional[gluon.Block], shapes: Sequence[tuple]) -> str:
+    """Say what helps calls of these shapes, which `why_not_padded` keeps from one length."""
     known = [advice for phrase, advice in _BY_LENGTH.items() if phrase in why]
-    if known or block is None:
-        return known[0] if known else _SENTENCES
+    if known:
+        return known[0]
+    if len({shape[0] for shape in shapes}) > 1:
+        return _ALONG_ROWS
+    if block is None:
+        return _SENTENCES
     return (
         f'Sort samples by length, so that few lengths meet in a minibatch; or call that operator '
         f'outside of {block.name}, so that the rest is padded.'
@@ -142,6 +146,10 @@ def advice_for_scheduler(counts: List[Counts]) -> str:
 
 
 _SENTENCES = 'Put what works on whole sentences into one HybridBlock: its calls are padded.'
+_ALONG_ROWS = (
+    'These values lie along axis 0, the batch axis, which is never padded: give them as '
+    'edb.ragged(values), or as one value (1, length, …), to a HybridBlock that works along axis 1.'
+)
 _BY_LENGTH = {
     'RNN': 'Call a cell, as gluon.rnn.LSTMCell, step by step: its calls batch whatever the '
     'lengths; or sort samples by length, so that few lengths meet.',
@@ -155,14 +163,14 @@ _BY_LENGTH = {
     'several axes': 'Give (1, length) for each sample; make what has two such axes in the block.',
     'so few operators': 'Put more of the model into one HybridBlock: calls of larger ones are '
     'padded.',
-    'on its own': _SENTENCES,
     'equally long': 'Give these arguments one length in each call.',
     'NumPy mode': 'Pad to few lengths yourself, or use mx.nd.',
     'buckets': 'Leave the compile option buckets on.',
 }
 _SLICES = (
     'One position at a time is data: y[:, i], or mx.nd.stack(y[:, i], y[:, i + 1], axis=1) for '
-    'a slice of two. Slices of different lengths have different shapes.'
+    'a slice of two. Positions that a loop takes of one array are views, which cost little. Slices '
+    'of different lengths have different shapes.'
 )
 _FOR_NUMBERS = {
     'clip': 'Write mx.nd.minimum(mx.nd.maximum(y, low), high), where numbers are data.',

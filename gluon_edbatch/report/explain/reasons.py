@@ -113,7 +113,7 @@ def type_reasons(uses: Sequence[Use], needed: int) -> List[Reason]:
         elif cause is Cause.WEIGHT:
             advice = advice_for_weight(found[0])
         elif why and cause is Cause.SHAPE:
-            advice = advice_for_lengths(why, block)
+            advice = advice_for_lengths(why, block, found[0].values)
         else:
             advice = advice_for(cause, any(node_type.whole for node_type in types))
         reasons.append(Reason(cause, text, advice, found[0].values, (), more))
