@@ -233,7 +233,7 @@ class Machine:
         rows = self.arenas[read.arena]._slice(read.begin, read.end)
         gradient: Any = self.gradients[read.arena]._slice(read.begin, read.end) if leaf else None
         if read.length is not None:
-            shape = (batch.rows, read.length) + argument.arena[0]
+            shape = (-1, read.length) + argument.arena[0]
             rows, gradient = rows.reshape(shape), gradient.reshape(shape) if leaf else None
         if leaf:
             autograd.mark_variables([rows], [gradient], 'write' if arena.private else 'add')

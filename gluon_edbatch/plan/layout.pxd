@@ -88,7 +88,8 @@ cdef class _Planner:
     cdef int _append_values(self, Py_ssize_t batch, Py_ssize_t argument, int zero) except -1
     @cython.locals(place=Py_ssize_t, row=Py_ssize_t, indices=Indices)
     cdef int _append_rows(self, long long value) except -1
-    @cython.locals(at=Py_ssize_t, value=Py_ssize_t, row='long long', node=Py_ssize_t)
+    @cython.locals(at=Py_ssize_t, value=Py_ssize_t, row='long long', rows='long long',
+                   node=Py_ssize_t)
     cdef _append_padded(self, Py_ssize_t batch, Py_ssize_t place, int zero)
     @cython.locals(at=Py_ssize_t, begin=Py_ssize_t)
     cdef _append_parents(self, Py_ssize_t batch, Py_ssize_t place, bint packed)

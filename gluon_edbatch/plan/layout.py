@@ -525,7 +525,11 @@ class _Planner:
         for at in range(self._words[self._bounds + batch], self._words[self._bounds + batch + 1]):
             node = self._calls[self._call + at]
             self._find(node, place)
-            for row in range(self._form_rows[self._forms[node]]):
+            rows = self._form_rows[self._forms[node]]
+            if self._count:  # other arguments of a call that runs alone may have other rows
+                self._look_up(self._args[self._start])
+                rows = self._span
+            for row in range(rows):
                 for value in range(self._most):
                     if value < self._count:
                         self._look_up(self._args[self._start + value])

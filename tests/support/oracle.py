@@ -138,7 +138,10 @@ class _ByHand:
 
     def read_padded(self, batch, read, given, values, counts):
         longest = max([len(each) or len(self.none(batch)) for each in values])
-        rows = [self.recording.forms[self.calls.forms[node]].rows for node in batch.nodes]
+        rows = [
+            self.rows_of(each[0]) if each else self.recording.forms[self.calls.forms[node]].rows
+            for node, each in zip(batch.nodes, values)
+        ]
         assert read.length == longest
         assert given == [
             (each[place], row) if place < len(each) else ZERO
