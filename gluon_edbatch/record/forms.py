@@ -188,7 +188,7 @@ class Forms(Inputs):
         """A form whose type is remembered, or made of a trace; parameters are as for `type_of`."""
         node_type = self.type_of(maker, specs, trace, scalars, **facts)
         self.watch_parameters(maker.name, node_type)
-        form = self.new_form(node_type, 1 if node_type.whole else specs[0][0].rows)
+        form = self.new_form(node_type, specs[0][0].rows)
         if form.lengths != ANY:
             self.by_length[form.index] = maker, specs
         return form
@@ -267,6 +267,7 @@ class Forms(Inputs):
         length: int = 0,
     ) -> Form:
         """A form of calls of this type with so many rows, or on sentences of a length."""
+        rows = 1 if node_type.whole else rows
         specs = node_type.output_specs(rows, length)
         stores = list(map(self.store, specs, _shapes(node_type, specs, length)))
         form = Form(len(self.forms), node_type, rows, stores, length)

@@ -471,7 +471,7 @@ def make_type(
     verdict = _verdict(graph, mode, leaves, shapes)
     lifted = None
     if verdict.verdict is not Verdict.PROVED and options.whole_values and not why_eager:
-        lifted, missing = _lifted(graph, leaves, shapes)
+        lifted, missing = _lifted(graph, leaves, shapes, trial)
         if missing:
             verdict = verdict._replace(
                 reason=f'{verdict.reason}; and there is no rule for {missing} on whole values'
@@ -565,12 +565,22 @@ def _why_eager(
 
 
 def _lifted(
-    graph: StaticGraph, leaves: Sequence[Tuple[Spec, Kind]], shapes: Dict[str, Tuple[int, ...]]
+    graph: StaticGraph,
+    leaves: Sequence[Tuple[Spec, Kind]],
+    shapes: Dict[str, Tuple[int, ...]],
+    trial: bool,
 ) -> Tuple[Optional[Subgraph], str]:
-    """The subgraph for batches of whole values, or None and for which operator there is no rule."""
-    if any(kind is not Kind.ROWS for _, kind in leaves) or any(
-        is_sparse(parameter)  # see `look_ups`
-        for parameter in graph.parameters.values()
+    """The subgraph for batches of whole values, or None and for which operator there is no rule.
+
+    Ragged values of one row each are one whole value where all calls have as many as are in
+    `shapes`; `trial` says that they need not.
+    """
+    if (
+        trial
+        or any(
+            kind is not Kind.ROWS and (kind, spec.rows) != (Kind.RAGGED, 1) for spec, kind in leaves
+        )
+        or any(map(is_sparse, graph.parameters.values()))  # see `look_ups`
     ):
         return None, ''
     try:

@@ -17,6 +17,7 @@ import gluon_edbatch as edb
 from gluon_edbatch.execute.executable import executable
 from gluon_edbatch.execute.native import program as native_program
 from gluon_edbatch.testing import assert_matches_eager
+from support.models import started
 from support.tiers import sampled
 
 pytestmark = pytest.mark.filterwarnings('ignore:The .* input to HybridBlock is not used')
@@ -374,6 +375,53 @@ def test_values_of_several_rows(name, lengths):
     assert_matches_eager(
         model, samples, unpack=True, blocks=[net], schedulers=['agenda'], atol=2e-6
     )
+
+
+MATRICES = {  # of all values of a call, which do not work row by row
+    'time first': lambda F, q, x: F.broadcast_add(F.swapaxes(x, 0, 1).sum(axis=0), 0 * q),
+    'sum of all': lambda F, q, x: F.reshape(F.sum(x * x) + 0 * F.sum(q), (1, 1)),
+    'attention of a matrix': lambda F, q, x: F.dot(
+        F.softmax(F.dot(q, F.reshape(x, (-1, 4)), transpose_b=True)), F.reshape(x, (-1, 4))
+    ),
+    'running sum': lambda F, q, x: F.broadcast_add(
+        F.cumsum(F.reshape(x, (-1, 4)), axis=0), 0 * F.sum(q)
+    ),
+}
+
+
+@pytest.mark.parametrize('name', MATRICES)
+@pytest.mark.parametrize('rows', [(1, 1), (2, 1), (2, 2)])
+def test_matrices_of_all_values(name, rows):
+    """The query of a call may have other rows than each of its values has."""
+    generator, net = np.random.RandomState(0), nn.HybridLambda(MATRICES[name])
+    layer = started(nn.Dense(4, in_units=4))
+
+    def model(sample):
+        query, values = sample
+        return net(layer(query), edb.ragged([layer(value) for value in values]))
+
+    samples = [
+        (
+            mx.nd.array(generator.randn(rows[0], 4)),
+            [mx.nd.array(generator.randn(rows[1], 4)) for _ in range(length)],
+        )
+        for length in (2, 3, 2, 1)
+    ]
+    assert_matches_eager(model, samples, blocks=[net, layer])
+
+
+@pytest.mark.parametrize('loss', ['attention of a matrix', 'running sum', 'ctc'])
+def test_calls_of_one_length_are_one_batch(loss):
+    """What does not work row by row runs with an axis more where lengths agree."""
+    lengths, labels = (5, 6, 5, 6), mx.nd.array([[1, 2]])
+    net = gluon.loss.CTCLoss() if loss == 'ctc' else nn.HybridLambda(MATRICES[loss])
+    layer = started(nn.Dense(4, in_units=4))
+    with edb.batching() as scope:
+        values = [edb.ragged([layer(mx.nd.ones((1, 4)) * i) for i in range(n)]) for n in lengths]
+        results = [net(x, labels) if loss == 'ctc' else net(x[:, 0], x) for x in values]
+    edb.forward(results)
+    name = type(net).__name__
+    assert sum([k.batches for k in scope.report().types if k.name.startswith(name)]) == 2
 
 
 def test_memories_that_meet_need_equal_lengths():
