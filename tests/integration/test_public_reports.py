@@ -10,7 +10,7 @@ from mxnet.ndarray import NDArray
 import gluon_edbatch as edb
 from gluon_edbatch.record import hooks
 from gluon_edbatch.testing import assert_matches_eager
-from support import reports
+from support import public_reports as reports
 from support.models import started
 from support.tiers import sampled
 
