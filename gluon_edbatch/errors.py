@@ -72,6 +72,10 @@ class ProgramError(EdbError, ValueError):
         self.placed = placed
 
 
+class ProgramIndexError(ProgramError, IndexError):
+    """A sample of a compiled program chooses a block at an index that the list does not have."""
+
+
 class StepsError(EdbError, RuntimeError):
     """A sample ran more blocks of a compiled program than ``max_steps``: a loop that does not end,
     or one for which `compile_program` is to be given more."""

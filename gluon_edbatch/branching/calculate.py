@@ -4,7 +4,7 @@ from typing import Any, Dict, List
 
 import numpy as np
 
-from ..errors import ProgramError
+from ..errors import ProgramError, ProgramIndexError
 from .graph import Calculate
 
 NUMBERS = {'float': np.float64, 'int': np.int64, 'bool': np.bool_}
@@ -19,6 +19,7 @@ _OPS: Dict[str, Any] = {
     'floordiv': np.floor_divide,
     'mod': np.mod,
     'pow': np.power,
+    'index': lambda at, count: np.where(at < 0, at + count, at),
     'and': np.bitwise_and,
     'or': np.bitwise_or,
     'xor': np.bitwise_xor,
@@ -45,7 +46,7 @@ _OPS: Dict[str, Any] = {
 }
 _WHOLE = frozenset('int round floor ceil'.split())
 _REAL = frozenset('sqrt exp log tanh'.split())
-ARITHMETIC = frozenset('add sub mul truediv floordiv mod pow neg pos abs'.split())
+ARITHMETIC = frozenset('add sub mul truediv floordiv mod pow index neg pos abs'.split())
 _LARGEST = 2.0**63
 COMPARED = frozenset('lt le gt ge eq ne'.split())
 
@@ -77,7 +78,8 @@ def _calculated(step: Calculate, operands: List[Any]) -> Any:
         operands = [np.multiply(each, 1) if _is_bool(each) else each for each in operands]
     wrong = _fault(op, operands)
     if wrong:
-        raise ProgramError(f'{step.line}\n  {wrong}')
+        kind = ProgramIndexError if op == 'index' else ProgramError
+        raise kind(f'{step.line}\n  {wrong}')
     made = np.asarray(_OPS[op](*operands))
     if made.dtype == np.int64 and op in ARITHMETIC:
         _check_size(step, _OPS[op](*[np.asarray(each, np.float64) for each in operands]))
@@ -112,6 +114,8 @@ def _fault(op: str, operands: List[Any]) -> str:
     """What Python has an error for, or no number of these kinds."""
     if op in ('truediv', 'floordiv', 'mod') and not np.all(operands[1]):
         return 'a number is divided by zero'
+    if op == 'index' and np.any((operands[0] < -operands[1]) | (operands[0] >= operands[1])):
+        return 'list index out of range'
     if op in COMPARED and any([np.isnan(each).any() for each in operands]):
         return 'what is compared is not a number (NaN)'
     if op in _WHOLE and not np.isfinite(operands[0]).all():

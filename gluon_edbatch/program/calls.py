@@ -15,11 +15,11 @@ from ..mx.symbols import registered
 from ..ops.attrs import Attrs
 from ..ops.registry import op_of
 from ..subgraph.fingerprint import has_hooks
-from .expressions import IN, ITEM, ITEMS, MORE, NOT, OWN
+from .expressions import AT, CALL_AT, IN, ITEM, ITEMS, MORE, NOT, OWN
 from .flow import Invoke
 from .rewrite import flow_of
 from .states import Activation
-from .values import Dynamic, SampleNumber, SampleTensor, apply, calculated, kind_of
+from .values import Dynamic, KnownNumber, SampleNumber, SampleTensor, apply, calculated, kind_of
 
 
 class Framed(NamedTuple):
@@ -67,6 +67,8 @@ class ProgramCalls:
             MORE: _more,
             ITEM: _item,
             OWN: self._own,
+            AT: _at,
+            CALL_AT: _call_at,
         }
 
     def _own(self, container: Any) -> Any:
@@ -80,13 +82,20 @@ class ProgramCalls:
 
     def result(self, builder: Any, call: Invoke, names: Dict[str, Any]) -> Any:
         """What a call gives, or the function to go into."""
-        function = names[call.function]
+        name = call.function
+        function = names[name] if name in names else self.functions[name]
         arguments: List[Any] = []
         for starred, name in call.arguments:
             arguments += list(names[name]) if starred else [names[name]]
         keywords: Dict[str, Any] = {}
         for key, name in call.keywords:
             keywords.update(names[name] if key is None else {key: names[name]})
+        if function is _call_at:
+            holder, key, *arguments = arguments
+            chosen = _choice(holder, key)
+            if chosen is not None:
+                return Framed(_called_one, (*chosen, arguments, keywords), {})
+            function = holder[key]
         if _is_hashable(function) and function in _SPECIAL:
             return _SPECIAL[function](builder, *arguments, **keywords)
         if isinstance(function, gluon.Block):
@@ -297,6 +306,56 @@ def _sequential(self, value):
     return value
 
 
+# --- a block that a value chooses ----------------------------------------------------------------
+
+
+def _at(builder: Any, holder: Any, key: Any) -> Any:
+    """The element at a place, or the function that chooses it."""
+    chosen = _choice(holder, key)
+    return holder[key] if chosen is None else Framed(_chosen_one, chosen, {})
+
+
+def _call_at(holder: Any, key: Any, *arguments: Any, **keywords: Any) -> None:
+    """Stands for a call of the element at a place (see `ProgramCalls.result`)."""
+
+
+def _choice(holder: Any, key: Any) -> Any:
+    """The blocks of which a number of the sample chooses one, and which; None if it does not."""
+    if not isinstance(key, SampleNumber):
+        return None
+    if getattr(type(holder), '__getitem__', None) not in _PLACES:
+        return None
+    blocks = tuple([holder[place] for place in range(len(holder))])
+    if not blocks or not all([isinstance(each, gluon.Block) for each in blocks]):
+        return None
+    if key.origins:
+        raise KnownNumber(key.origins)
+    if key.kind != 'int':
+        raise ProgramError(
+            f'a block is chosen by a {key.kind} of the sample, which is no index: write int(n)'
+        )
+    return blocks, calculated('index', key, len(blocks))
+
+
+_PLACES = [
+    kind.__getitem__ for kind in (list, tuple, gluon.nn.Sequential, gluon.nn.HybridSequential)
+]
+
+
+def _chosen_one(blocks, at):
+    for place, block in enumerate(blocks[:-1]):
+        if at == place:
+            return block
+    return blocks[-1]
+
+
+def _called_one(blocks, at, arguments, keywords):
+    for place, block in enumerate(blocks[:-1]):
+        if at == place:
+            return block(*arguments, **keywords)
+    return blocks[-1](*arguments, **keywords)
+
+
 # --- functions of Python's that are taken for what they mean -------------------------------------
 
 
@@ -453,6 +512,7 @@ _SPECIAL: Dict[Any, Callable] = {
     math.log: _of_number('log', math.log),
     math.tanh: _of_number('tanh', math.tanh),
     mx.nd.array: _array,
+    _at: _at,
     autograd.is_training: _is_training,
     autograd.is_recording: _is_training,
 }

@@ -54,7 +54,7 @@ _CALCULATED = {
         for op, functor in {
             'add': 'Add', 'sub': 'Subtract', 'mul': 'Multiply', 'truediv': 'Divide',
             'floordiv': 'FloorDivide', 'mod': 'Remainder', 'pow': 'Power', 'neg': 'Negative',
-            'pos': 'Positive', 'abs': 'Absolute',
+            'pos': 'Positive', 'abs': 'Absolute', 'index': 'Index',
         }.items()
     },
     **{op: ('bits', f'std::bit_{op}<>()') for op in ('and', 'or', 'xor')},

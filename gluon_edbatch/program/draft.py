@@ -1,6 +1,6 @@
 """Blocks as they are made and optimised: before operators are put together to networks."""
 
-from typing import Any, Dict, Iterable, List, NamedTuple, Sequence, Tuple, Union
+from typing import Any, Dict, Iterable, List, NamedTuple, Sequence, Set, Tuple, Union
 
 from ..branching.graph import Calculate, Choose, End, FillTensor, GiveTensor, Goto, ReadNumber, Spec
 from ..subgraph.ir import Subgraph
@@ -113,10 +113,16 @@ def needed(made: Sequence[Made], places: Iterable[int]) -> Tuple[Made, ...]:
     """What some values are made of, in the same order."""
     wanted, kept = set(places), []
     for each in reversed(made):
-        if wanted.intersection(written_by(each)):
+        if is_needed(each, wanted):
             kept.append(each)
             wanted.update(read_by(each))
     return tuple(reversed(kept))
+
+
+def is_needed(made: Made, wanted: Set[int]) -> bool:
+    """Whether some of the wanted values are made, or an index is looked at that may be an error."""
+    is_index = isinstance(made, Calculate) and made.op == 'index'
+    return is_index or not wanted.isdisjoint(written_by(made))
 
 
 def graph_key(graph: Subgraph) -> Any:

@@ -11,6 +11,7 @@ from .subscripts import wrapped
 
 # Functions that rewritten code calls; no name in Python has a point in it.
 NOT, IN, ITEMS, MORE, ITEM, OWN = '.not', '.in', '.items', '.more', '.item', '.own'
+AT, CALL_AT = '.at', '.call_at'
 
 INSTEAD = {
     ast.With: 'a with statement: put it around the call of the program',
@@ -47,8 +48,20 @@ def call(function: str, *arguments: ast.expr) -> ast.Call:
 def _is_taken_apart(node: ast.AST) -> bool:
     """Whether something in it becomes a statement of its own."""
     return any(
-        isinstance(each, _TAKEN_APART) or (isinstance(each, ast.Compare) and len(each.ops) > 1)
+        isinstance(each, _TAKEN_APART)
+        or (isinstance(each, ast.Compare) and len(each.ops) > 1)
+        or _may_choose(each)
         for each in ast.walk(node)
+    )
+
+
+def _may_choose(node: ast.AST) -> bool:
+    """Whether an element is read at a place that may be a number of the sample."""
+    return (
+        isinstance(node, ast.Subscript)
+        and isinstance(node.ctx, ast.Load)
+        and not isinstance(node.slice, (ast.Slice, ast.Tuple))
+        and any(isinstance(each, ast.Name) for each in ast.walk(node.slice))
     )
 
 
@@ -204,6 +217,9 @@ class ExpressionRewriter:
         if any(isinstance(node.func, ast.Name) and node.func.id == own for own in (ITEMS, MORE)):
             return node
         function = self._function(node)
+        if _may_choose(function):
+            chosen = [function.value, function.slice]
+            return self._value(ast.Call(load(CALL_AT), [*chosen, *node.args], node.keywords))
         values = [*node.args, *[each.value for each in node.keywords]]
         if isinstance(function, ast.Attribute):
             # The method is looked up when its arguments are there: what they call may end the
@@ -226,7 +242,12 @@ class ExpressionRewriter:
         self._start(to)
         return load(target)
 
-    def _function(self, node: ast.Call) -> ast.expr:
+    def _value_subscript(self, node: ast.Subscript) -> ast.expr:
+        if _may_choose(node):
+            return self._value(call(AT, node.value, node.slice))
+        return self._with_parts(node)
+
+    def _function(self, node: ast.Call) -> Any:
         """What is called; ``super()`` needs to be told whose it is."""
         if isinstance(node.func, ast.Name) and node.func.id == 'super' and not node.args:
             node.args = [load('__class__'), load('self')]

@@ -16,6 +16,7 @@ from .draft import (
     Made,
     Place,
     graph_key,
+    is_needed,
     needed,
     read_by,
     read_by_end,
@@ -216,7 +217,7 @@ def _read_of(draft: Draft, read: List[Set[int]]) -> Set[int]:
     ints = [place for place in places if isinstance(place, int)]
     wanted = set(ints)
     for made in reversed(draft.made):
-        if wanted.intersection(written_by(made)):
+        if is_needed(made, wanted):
             wanted.update(read_by(made))
     return {place for place in wanted if place < draft.takes}
 

@@ -2,7 +2,7 @@
 
 import re
 from types import FunctionType
-from typing import Any, Callable, Dict, FrozenSet, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Callable, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import mxnet as mx
 from mxnet import gluon
@@ -110,9 +110,8 @@ class BlockRunner:
     def _run(self, at: Standing) -> Ran:
         """Until a value decides, or until ways may meet."""
         top = at.state[-1]
-        line = top.block.statements[0].line if top.block.statements else top.block.end.line
         specs = list(map(spec_of, at.taken.values))
-        builder = Builder(self._shared, specs, top.flow.site(line))
+        builder = Builder(self._shared, specs, _site(at.state, _begins(top)))
         fresh = builder.taken()
         for value, origins, is_shared in zip(fresh, at.origins, at.shared):
             if isinstance(value, SampleNumber):
@@ -129,9 +128,10 @@ class BlockRunner:
         """Run one block of the innermost function; what came of all, if it ends there."""
         top = stack[-1]
         for statement in top.block.statements:
+            builder.line = _site(stack, statement.line)
             self._execute(builder, top, statement)
         end = top.block.end
-        builder.line = top.flow.site(end.line)
+        builder.line = _site(stack, end.line)
         if isinstance(end, Branch):
             condition = _guarded(builder, lambda: _condition(top.names[end.condition]))
             if isinstance(condition, SampleNumber):
@@ -166,7 +166,6 @@ class BlockRunner:
         return entered(result, call.target)
 
     def _execute(self, builder: Builder, top: Activation, statement: Statement) -> None:
-        builder.line = top.flow.site(statement.line)
         scope = self._scope(top.flow.function)
         _guarded(builder, lambda: exec(statement.code, scope, top.names))
 
@@ -179,6 +178,23 @@ class BlockRunner:
             self.foreign |= containers_within(held, _held)
             self._scopes[function] = {**names, **self._calls.functions}
         return self._scopes[function]
+
+
+def _begins(activation: Activation) -> int:
+    """The line on which a function goes on."""
+    block = activation.block
+    return block.statements[0].line if block.statements else block.end.line
+
+
+def _site(stack: Sequence[Activation], line: int) -> str:
+    """A line of the innermost function, or the user's line that called a function of `calls`."""
+    for depth in reversed(range(len(stack))):
+        each = stack[depth]
+        if depth < len(stack) - 1:
+            line = _begins(each)
+        if each.flow.function.__module__ != ProgramCalls.__module__:
+            break
+    return each.flow.site(line)
 
 
 def _called(net, *arguments):

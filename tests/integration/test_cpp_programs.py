@@ -122,7 +122,9 @@ class Wanders(gluon.Block):
                 break
             seen.append(rounds * 2 if score > 0 else -1.5)
         best = int(x.argmax(axis=1).asscalar())
-        return {'rounds': rounds, 'best': best, 'is': best > 1 and rounds > 2}, [x, *seen[:2]]
+        chosen = self.layers[best - 3](x)
+        found = {'rounds': rounds, 'best': best, 'is': best > 1 and rounds > 2, 'chosen': chosen}
+        return found, [x, *seen[:2]]
 
 
 @pytest.fixture(scope='module')
@@ -366,7 +368,7 @@ def ways_to_calculate():
     """Operators and operands: of each kind that there is, and constants."""
     made = []
     for op in sorted(KNOWN):
-        kinds = range(1 if op in ('and', 'or', 'xor') else 0, 3)
+        kinds = range(1 if op in ('and', 'or', 'xor', 'index') else 0, 3)
         if op in UNARY:
             made += [(op, (first,)) for first in FIRSTS]
             continue

@@ -232,6 +232,84 @@ def test_a_number_that_has_to_be_known_is():
     assert_is_eager(initialized(Written(counts_known)), drawn(10))
 
 
+class Experts(gluon.Block):
+    """Runs the expert that a gate chooses, and another one by a negative index."""
+
+    def __init__(self, held, count=4):
+        super().__init__()
+        with self.name_scope():
+            self.gate, self.last = nn.Dense(count, in_units=8), nn.Dense(3, in_units=8)
+            experts = [nn.Dense(8, activation='tanh', in_units=8) for _ in range(count)]
+            if held in (list, tuple):
+                self.experts = held(experts)
+                for expert in experts:
+                    self.register_child(expert)
+            else:
+                self.experts = held()
+                self.experts.add(*experts)
+
+    def forward(self, x):
+        best = int(self.gate(x).argmax(axis=1).asscalar())
+        y = self.experts[best](x)
+        expert = self.experts[best - len(self.experts)]
+        return self.last(expert(x + y)), best
+
+
+@pytest.mark.parametrize('held', [list, tuple, nn.Sequential, nn.HybridSequential])
+def test_a_value_chooses_a_block(held):
+    program = assert_is_eager(initialized(Experts(held)), drawn(30))
+    assert len({best for _, best in program(drawn(30))}) == 4
+    assert all(
+        'test_programs.py' in line and 'self.experts[best' in line
+        for line in program.report().paths
+    )
+
+
+def test_gradients_reach_the_chosen_block_only():
+    net, samples = initialized(Experts(list)), drawn(12)
+    program = edb.compile_program(net, samples[0])
+    gradients = []
+    for run in (lambda: program(samples), lambda: [net(sample) for sample in samples]):
+        net.collect_params().zero_grad()
+        with autograd.record():
+            loss = sum(scores.square().sum() for scores, _ in run())
+        loss.backward()
+        gradients.append([each.grad().asnumpy() for each in net.collect_params().values()])
+    for found, expected in zip(*gradients):
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def chooses_by_a_sum(net, x):
+    place = int(x.sum().asscalar())
+    return net.choices[place](x)
+
+
+def looks_up_by_a_sum(net, x):
+    chosen = net.choices[int(x.sum().asscalar())]
+    return x if chosen is None else x * 2
+
+
+@pytest.mark.parametrize('function', [chooses_by_a_sum, looks_up_by_a_sum])
+@pytest.mark.parametrize('count', [1, 3])
+def test_a_block_that_is_not_there_is_an_index_error(function, count):
+    net = Written(function)
+    net.choices = [nn.Dense(8, in_units=8) for _ in range(count)]
+    for block in net.choices:
+        net.register_child(block)
+    initialized(net)
+    inside = [mx.nd.ones((1, 8)) * total / 8 for total in (0.1, count - 0.9, 0.1 - count)]
+    program = assert_is_eager(net, inside)
+    for total in (count + 0.1, -count - 1.1):
+        outside = mx.nd.ones((1, 8)) * total / 8
+        for run in (net, lambda sample: program([sample]), lambda one: program([inside[0], one])):
+            with pytest.raises(IndexError, match='list index out of range'):
+                run(outside)
+
+
+def chooses_by_a_float(net, x):
+    return [net.dense, net.dense][x.sum().asscalar()](x)
+
+
 def writes_into_the_model(net, x):
     net.kept.append(x)
     return x
@@ -285,6 +363,7 @@ def has_a_function(net, x):
         (writes_an_attribute, 'return the value'),
         (decides_in_c, 'sorted'),
         (indexes, 'used as an index'),
+        (chooses_by_a_float, 'write int(n)'),
         (tries, 'try'),
         (draws, 'may give something else'),
         (reads_all, 'asnumpy'),

@@ -145,6 +145,14 @@ struct Power {
   }
 };
 
+// A place in a list of so many elements; a negative one counts from the end.
+struct Index {
+  int64_t operator()(const Place& at, int64_t place, int64_t count) const {
+    at.check(place >= -count && place < count, "list index out of range");
+    return place < 0 ? place + count : place;
+  }
+};
+
 struct Negative {
   double operator()(const Place&, double x) const { return -x; }
   int64_t operator()(const Place& at, int64_t x) const { return Subtract()(at, 0, x); }
