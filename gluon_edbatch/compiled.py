@@ -13,7 +13,7 @@ import importlib
 import importlib.util
 import os
 import sys
-from importlib.machinery import SourceFileLoader
+from importlib.machinery import EXTENSION_SUFFIXES, SourceFileLoader
 from pathlib import Path
 from typing import Dict, Optional
 
@@ -104,7 +104,7 @@ def _load_compiled(name: str) -> Optional[str]:
     spec = importlib.util.find_spec(name)
     extension = None if spec is None else spec.origin
     if extension is None or extension == str(_source(name)):
-        return 'was not compiled, for which installing needs a C compiler'
+        return _not_compiled(name)
     stamp = stamp_of(extension)
     if not stamp.exists() or stamp.read_text(encoding='ascii') != contents(name):
         return 'was changed since it was compiled: `python setup.py build_ext --inplace`'
@@ -112,6 +112,32 @@ def _load_compiled(name: str) -> Optional[str]:
         importlib.import_module(name)
     except (ImportError, ValueError) as error:  # such as another layout of MXNet's arrays
         return f'cannot be loaded: {error}'
+    return None
+
+
+def _not_compiled(name: str) -> str:
+    """Why there is no compiled form, and what to do about it."""
+    installed = _installed_elsewhere(name)
+    if installed is not None:
+        return (
+            f'is imported from the sources in {_ROOT.parent}, in place of the compiled package at '
+            f'{installed}: run Python in another folder, or compile the sources with '
+            f'`python setup.py build_ext --inplace`'
+        )
+    if (_ROOT.parent / 'setup.py').exists():
+        return 'was not compiled: `python setup.py build_ext --inplace`, which needs a C compiler'
+    return 'was not compiled, for which installing needs a C compiler'
+
+
+def _installed_elsewhere(name: str) -> Optional[Path]:
+    """Another folder of the package on Python's path, which has the module's compiled form."""
+    for folder in sys.path:
+        root = Path(folder, _ROOT.name).resolve()
+        module = root.joinpath(*name.split('.')[1:])
+        if root != _ROOT.resolve() and any(
+            [module.with_suffix(suffix).exists() for suffix in EXTENSION_SUFFIXES]
+        ):
+            return root
     return None
 
 
