@@ -8,7 +8,6 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Type
 import mxnet as mx
 import numpy as np
 from mxnet import autograd
-from tqdm import tqdm
 
 import gluon_edbatch as edb
 from gluon_edbatch.data import BalancedSampler
@@ -18,6 +17,7 @@ from . import checkpoint as checkpoints
 from .checkpoint import Checkpoint, Place
 from .errors import OptionError
 from .options import saved_options
+from .progress import progress_bar
 from .task import Objective, Task
 
 __all__ = ['Run']
@@ -240,9 +240,9 @@ class Run:
         if training:
             checkpoints.restore_trainer(self.trainer, found.trainer)
 
-    def _bar(self, what: str, total: int) -> tqdm:
+    def _bar(self, what: str, total: int) -> progress_bar:
         """A progress bar, where somebody can see it."""
-        return tqdm(
+        return progress_bar(
             total=total,
             desc=what,
             unit=self.task.unit,

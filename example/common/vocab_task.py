@@ -4,9 +4,9 @@ import argparse
 from collections import Counter
 from typing import Dict, Iterable
 
-import gluonnlp as nlp
 from mxnet import gluon
 
+from .extras import nlp
 from .task import Task
 
 __all__ = ['VocabTask', 'build_vocab', 'saved_vocabs']

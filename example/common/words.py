@@ -5,11 +5,11 @@ import zipfile
 from pathlib import Path
 from typing import Container, Dict, Iterable, List, NamedTuple, Optional, Sequence
 
-import gluonnlp as nlp
 import mxnet as mx
 import numpy as np
 
 from .errors import DataError
+from .extras import nlp
 
 __all__ = ['WordVectors', 'Words', 'build_words', 'embedding_rows', 'read_vectors']
 

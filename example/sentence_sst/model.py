@@ -1,6 +1,6 @@
 """The model, written for one sentence: a Transformer (Vaswani et al. 2017) of gluonnlp's."""
 
-from gluonnlp.model.transformer import TransformerEncoder
+from common.extras import nlp
 from mxnet import gluon
 
 import gluon_edbatch as edb
@@ -38,7 +38,7 @@ class SentenceTransformer(edb.AutoBatchMixin, gluon.Block):
         super().__init__(**kwargs)
         with self.name_scope():
             self.embed = gluon.nn.Embedding(num_words, hidden_size, sparse_grad=True)
-            self.encoder = TransformerEncoder(
+            self.encoder = nlp.model.transformer.TransformerEncoder(
                 num_layers=layers,
                 units=hidden_size,
                 hidden_size=4 * hidden_size,

@@ -13,9 +13,9 @@ from typing import Optional, Sequence
 import mxnet as mx
 import numpy as np
 from common.options import add_kvstore, positive_float, positive_int
+from common.progress import progress_bar
 from mxnet import autograd, gluon
 from mxnet.ndarray import NDArray
-from tqdm import tqdm
 
 import gluon_edbatch as edb
 from gluon_edbatch.data import BalancedSampler
@@ -119,7 +119,7 @@ def train(
     )
     for epoch in range(1, options.epochs + 1):
         losses, begin = [], time.perf_counter()
-        with tqdm(
+        with progress_bar(
             total=len(sampler),
             desc=f'epoch {epoch}',
             unit='minibatch',

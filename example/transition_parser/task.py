@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Dict, List
 
-import gluonnlp as nlp
 import mxnet as mx
 import numpy as np
+from common.extras import nlp
 from common.options import add_size
 from common.task import SPLITS
 from common.vocab_task import VocabTask, build_vocab, saved_vocabs

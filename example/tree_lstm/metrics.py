@@ -3,7 +3,6 @@
 from typing import NamedTuple, Sequence
 
 import numpy as np
-from scipy import stats
 
 __all__ = ['Agreement', 'agreement', 'expected_scores']
 
@@ -36,6 +35,14 @@ def agreement(predicted: Sequence[float], true: Sequence[float]) -> Agreement:
     mse = float(np.mean((predicted - true) ** 2))
     if predicted.size < 2 or np.ptp(predicted) == 0 or np.ptp(true) == 0:
         return Agreement(0.0, 0.0, mse)
-    return Agreement(
-        float(stats.pearsonr(predicted, true)[0]), float(stats.spearmanr(predicted, true)[0]), mse
-    )
+    return Agreement(_pearson(predicted, true), _pearson(_ranks(predicted), _ranks(true)), mse)
+
+
+def _pearson(first: np.ndarray, second: np.ndarray) -> float:
+    return float(np.corrcoef(first, second)[0, 1])
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    """The place of each value in their order; equal values share the mean of their places."""
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts - 1) / 2)[place]

@@ -57,6 +57,32 @@ def test_both_ways_to_call_say_the_same():
     assert figures[0] == figures[1] and figures[0][0] == 'dev', ways
 
 
+def without(folder, *names):
+    """Variables of a process in which some packages are not installed."""
+    for name in names:
+        text = f'raise ModuleNotFoundError("No module named {name!r}", name={name!r})'
+        (folder / f'{name}.py').write_text(text)
+    return {'PYTHONPATH': f'{folder}:{processes.ROOT}'}
+
+
+@pytest.mark.parametrize('name', ['tree_lstm', 'sentence_sst', 'transition_parser', 'pointer'])
+def test_an_example_without_gluonnlp_says_how_to_install_it(name, tmp_path):
+    done = processes.run_python('-m', 'example', name, **without(tmp_path, 'gluonnlp', 'tqdm'))
+    assert done.returncode == 1 and not done.stdout
+    assert done.stderr.splitlines() == [
+        "this example needs gluonnlp: install it with `pip install '.[cpu,example]'`"
+    ]
+
+
+def test_an_example_needs_neither_gluonnlp_nor_tqdm_nor_scipy(tmp_path):
+    done = processes.run_python(
+        *('-m', 'example', 'beam_search', '--epochs', '1', '--hidden', '4'),
+        **without(tmp_path, 'gluonnlp', 'tqdm', 'scipy'),
+    )
+    assert done.returncode == 0, done.stderr
+    assert 'epoch   1' in done.stdout
+
+
 # --- samples -------------------------------------------------------------------------------
 
 MAKERS = [path for path in PROGRAMS if path.endswith('make_sample')]

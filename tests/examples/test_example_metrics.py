@@ -18,6 +18,12 @@ def test_agreement_of_figures_known_by_hand():
     assert str(figures) == f'r {figures.pearson:.4f}  rho 1.0000  mse 4.5000'
 
 
+def test_equal_values_share_the_mean_of_their_ranks():
+    # Ranks 1, 2.5, 2.5, 4 against 2, 1, 3.5, 3.5.
+    expected = np.corrcoef([1, 2.5, 2.5, 4], [2, 1, 3.5, 3.5])[0, 1]
+    assert agreement([1, 2, 2, 5], [4, 1, 9, 9]).spearman == pytest.approx(expected)
+
+
 @pytest.mark.parametrize('predicted, true', [([2, 2, 2], [1, 2, 3]), ([1, 2], [3, 3]), ([1], [2])])
 def test_nothing_told_apart(predicted, true):
     assert agreement(predicted, true)[:2] == (0, 0)
