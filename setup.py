@@ -59,7 +59,8 @@ class BuildExt(build_ext):
     def build_extensions(self):
         if self.can_compile():  # asked once, as translating for no compiler takes half a minute
             # What another Cython made does not fit together with what this one makes.
-            self.is_other_cython = not self.is_made(MEMORYVIEWS)
+            self.is_other_cython = not self.is_made(self.get_ext_fullpath(MEMORYVIEWS), MEMORYVIEWS)
+            self.fits_in_place = self.is_made(self.get_ext_filename(MEMORYVIEWS), MEMORYVIEWS)
             super().build_extensions()
 
     def can_compile(self):
@@ -75,19 +76,22 @@ class BuildExt(build_ext):
         return True
 
     def build_extension(self, ext):
-        force = self.is_other_cython or not self.is_made(ext.name)
-        with self.one_at_a_time:
-            ext.sources = self.translate(ext, force)
-        super().build_extension(ext)
-        self.stamp_of(ext.name).write_text(made_from(ext.name), encoding='ascii')
+        path, in_place = self.get_ext_fullpath(ext.name), self.get_ext_filename(ext.name)
+        if self.fits_in_place and self.is_made(in_place, ext.name):
+            self.mkpath(str(Path(path).parent))
+            self.copy_file(in_place, path)  # pip builds in a folder that is empty
+        else:
+            force = self.is_other_cython or not self.is_made(path, ext.name)
+            with self.one_at_a_time:
+                ext.sources = self.translate(ext, force)
+            super().build_extension(ext)
+        compiled.stamp_of(path).write_text(made_from(ext.name), encoding='ascii')
 
-    def is_made(self, name):
+    def is_made(self, path, name):
         """Whether an extension is there that was compiled from what would be compiled now."""
-        stamp = self.stamp_of(name)
-        return stamp.exists() and stamp.read_text(encoding='ascii') == made_from(name)
-
-    def stamp_of(self, name):
-        return compiled.stamp_of(self.get_ext_fullpath(name))
+        stamp = compiled.stamp_of(path)
+        is_there = Path(path).exists() and stamp.exists()
+        return is_there and stamp.read_text(encoding='ascii') == made_from(name)
 
     def translate(self, ext, force):
         """The sources in C."""

@@ -45,6 +45,7 @@ while (($#)); do
     esac
 done
 
+export EDB_EXTRAS="${EDB_EXTRAS:-cpu,example,benchmark}"
 python="${PYTHON:-$(bash "$root/scripts/environment.sh")}"
 systems=depth,agenda,unbatched-hybridized
 if [[ "$workload" == treelstm-sick ]]; then

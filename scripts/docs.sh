@@ -24,6 +24,7 @@ case "${1:-}" in
 esac
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+export EDB_EXTRAS="${EDB_EXTRAS:-cpu,docs}"
 python="$(bash "$root/scripts/environment.sh")"
 cd "$root"
 if ! "$python" -c 'import material, mkdocstrings' 2>/dev/null; then

@@ -6,10 +6,11 @@ usage() {
     cat <<'EOF'
 usage: python="$(bash scripts/environment.sh)"
 
-Prints the path of a Python interpreter that has this checkout installed (editable, with MXNet,
-gluonnlp and what the tests and examples need); everything else it says goes to standard error.
-The first run makes the environment, later runs find it ready. Without a C compiler it has no
-gluonnlp, and so not what most examples need.
+Prints the path of a Python interpreter that has this checkout installed (editable) with the extras
+that are asked for; everything else it says goes to standard error. The first run makes the
+environment. Later runs find it ready, or add the extras that it lacks. Without a C compiler it has
+no gluonnlp, and so not what most examples need. An environment that has gluon_edbatch from another
+checkout is refused.
 
 The environment is, in this order: $EDB_VENV, the active one ($VIRTUAL_ENV), .venv in the checkout.
 
@@ -42,14 +43,24 @@ stamp="$venv/.gluon-edbatch-installed"
 # The interpreter counts too: an environment made anew with another Python has to be filled again.
 # So do the sources that are compiled, and whether there is a compiler.
 fingerprint() {
-    { echo "$root $extras"; command -v ${CC:-cc} || true; readlink -f "$python"; cat "$root"/{pyproject.toml,setup.{cfg,py}}
+    { echo "$root"; command -v ${CC:-cc} || true; readlink -f "$python"; cat "$root"/{pyproject.toml,setup.{cfg,py}}
       find "$root/gluon_edbatch" -name '*.pxd' | sort | while read -r types; do
           cat "$types" "${types%.pxd}.py"
           cat "${types%/*}"/*.h 2>/dev/null || true
       done; } | cksum
 }
 
-is_ready() { [[ -x "$python" && -f "$stamp" && "$(cat "$stamp")" == "$(fingerprint)" ]]; }
+# The stamp's lines: the fingerprint, and the extras that are installed.
+is_current() { [[ -x "$python" && -f "$stamp" && "$(head -n 1 "$stamp")" == "$(fingerprint)" ]]; }
+
+is_ready() {
+    is_current || return
+    local extra installed
+    installed=",$(sed -n 2p "$stamp"),"
+    for extra in ${extras//,/ }; do
+        [[ "$installed" == *",$extra,"* ]] || return
+    done
+}
 
 # 3.8 to 3.11, with venv: a name on the path may be a stand-in that runs nothing.
 is_usable() {
@@ -84,10 +95,43 @@ drop_what_needs_a_compiler() {
     say 'no working C compiler with header files of Python (on Debian: apt-get install gcc' \
         'python3-dev): recording and scheduling run as Python, slower; leaving out gluonnlp,' \
         'which most examples, their tests and benchmarks need'
-    requested="$(without nlp "$(without example "$requested")"),example-without-nlp"
+    requested="$(without nlp "$(without example "$requested")")"
 }
 
 without() { echo ",$2," | sed "s/,$1,/,/; s/^,//; s/,$//"; }
+
+# What was installed before, and what is asked for now; one build of MXNet only.
+united() {
+    local extra found="$1"
+    for extra in ${2//,/ }; do
+        [[ ",$found," == *",$extra,"* || ( "$extra" == cpu && ",$found," == *,cu1* ) ]] ||
+            found+=",$extra"
+    done
+    echo "$found"
+}
+
+# The folder that gluon_edbatch was installed from; nothing where it is not, or not from a folder.
+installed_from() {
+    "$python" -I - <<'EOT'
+import json, urllib.parse
+from importlib.metadata import PackageNotFoundError, distribution
+try:
+    origin = json.loads(distribution('gluon-edbatch').read_text('direct_url.json') or '{}')
+except PackageNotFoundError:
+    origin = {}
+if 'dir_info' in origin:
+    print(urllib.parse.unquote(urllib.parse.urlsplit(origin['url']).path))
+EOT
+}
+
+refuse_another_checkout() {
+    local other
+    other="$(installed_from)"
+    [[ -z "$other" || ! -d "$other" || "$other" -ef "$root" ]] ||
+        die "the environment $venv has gluon_edbatch from the checkout $other, and this checkout is" \
+            "$root: leave that environment (deactivate, unset EDB_VENV), let EDB_VENV name another" \
+            "directory, or give it up with: $python -m pip uninstall gluon-edbatch"
+}
 
 make_venv() {
     [[ -x "$python" ]] && "$python" -m pip --version >/dev/null 2>&1 && return
@@ -111,22 +155,46 @@ drop_cpu_for_cuda() {
     fi
 }
 
+# Quietly: what pip warns of is not about this package. Most modules of what is installed are never
+# imported: Python compiles the others itself.
+pip_install() {
+    "$python" -I -m pip install --disable-pip-version-check -qq --no-compile "$@" >&2
+}
+
+# Not in an environment of pip's own, which would get Cython and MXNet once more.
+install_checkout() {
+    say 'installing what compiles the package (setuptools, Cython)'
+    pip_install 'setuptools>=64' wheel 'Cython>=3.1'
+    say 'compiling the modules of gluon_edbatch (about a minute the first time)'
+    (cd "$root" && "$python" -W ignore setup.py -q build_ext --inplace 2>/dev/null) |
+        sed -u -n 's/^.* Cythonizing /environment:   /p' >&2 || true   # what fails runs as Python
+    pip_install --no-deps --no-build-isolation --editable "$root"
+    "$python" -I -c 'import importlib.util as find; assert find.find_spec("gluon_edbatch")' ||
+        die "gluon_edbatch is not to be found in $venv"
+}
+
 install() {
     is_ready && return                     # another run may have held the lock meanwhile
+    [[ ! -x "$python" ]] || refuse_another_checkout
     make_venv
-    rm -f "$stamp"
-    local requested="$extras"
+    local requested="$extras" before=''
+    [[ ! -f "$stamp" ]] || before="$(sed -n 2p "$stamp")"
+    extras="$(united "$extras" "$before")"
+    requested="$extras"
+    if ! is_current; then
+        rm -f "$stamp"
+        install_checkout
+    fi
     drop_cpu_for_cuda
     drop_what_needs_a_compiler
-    say "installing .[$requested] into $venv (minutes the first time)"
-    # Most modules of what is installed are never imported: Python compiles the others itself.
-    "$python" -m pip install --disable-pip-version-check --quiet --no-compile \
-        --editable "$root[$requested]" >&2
-    "$python" -I -c 'import gluon_edbatch' >&2 || die "gluon_edbatch does not import in $venv"
+    say "installing what the extras $requested need"
+    pip_install "gluon-edbatch[$requested]"
+    "$python" -I -W ignore -c 'import gluon_edbatch' >&2 || die "gluon_edbatch does not import in $venv"
+    say 'compiling native operators'
     "$python" -I -m gluon_edbatch.native >&2 || say 'going on without native operators'
-    fingerprint >"$stamp.part"
+    { fingerprint; echo "$extras"; } >"$stamp.part"
     mv -f "$stamp.part" "$stamp"           # last: an interrupted run is no finished one
-    say 'ready'
+    say "ready after $SECONDS s"
 }
 
 if ! is_ready; then

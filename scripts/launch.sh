@@ -17,6 +17,7 @@ EOT
 esac
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+export EDB_EXTRAS="${EDB_EXTRAS:-cpu,example}"
 python="$(bash "$root/scripts/environment.sh")"
 export PATH="$(dirname "$python"):$PATH"
 exec "$python" -I "$root/gluon_edbatch/distributed/launch.py" "${@:---help}"

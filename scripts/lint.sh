@@ -36,6 +36,7 @@ done
 ((${#tools[@]})) || tools=(ruff format mypy imports clang-format)
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+export EDB_EXTRAS="${EDB_EXTRAS:-cpu,lint}"
 bin="$(dirname "$(bash "$root/scripts/environment.sh")")"
 cd "$root"
 if [[ ! -x "$bin/ruff" ]]; then

@@ -34,7 +34,7 @@ while [[ $# -gt 0 ]]; do
 done
 
 export EDB_VENV="${EDB_VENV:-$root/.venv-serve}"
-export EDB_EXTRAS="${EDB_EXTRAS:-cpu,nlp,example,serve}"
+export EDB_EXTRAS="${EDB_EXTRAS:-cpu,example,serve}"
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
 python="$(bash "$root/scripts/environment.sh")"
 if [[ -z "$given" && ! -d "$folder" ]]; then

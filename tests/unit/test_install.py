@@ -3,12 +3,14 @@ is missing. ``scripts/test_install.sh`` does the same with every Python, with an
 """
 
 import importlib
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tarfile
+import venv
 import zipfile
 from email.parser import Parser
 from pathlib import Path
@@ -224,6 +226,20 @@ def test_changed_source_is_what_runs(checkout, name):
     assert 'gluon_edbatch.' in result.stderr and 'build_ext --inplace' in result.stderr
 
 
+def test_sources_in_place_of_the_installed_package_are_told(checkout, tmp_path_factory):
+    """As where Python runs in a checkout that another environment's package was made from."""
+    sources = tmp_path_factory.mktemp('sources')
+    for name in package_files():
+        (sources / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / name, sources / name)
+    both = os.pathsep.join([str(sources), str(checkout)])
+    result = run_installed(sources, sources, GLUON_EDBATCH_NATIVE='0', PYTHONPATH=both)
+    assert result.stdout.split()[1] == 'False' and result.stderr.count('\n') == 1
+    assert f'sources in {sources}, in place of' in result.stderr
+    assert f'package at {checkout / "gluon_edbatch"}: run' in result.stderr
+    assert 'build_ext --inplace' in result.stderr and 'C compiler' not in result.stderr
+
+
 def test_every_extension_tells_its_contents():
     for name in compiled.NAMES:
         source = (ROOT / 'gluon_edbatch').joinpath(*name.split('.'))
@@ -366,25 +382,68 @@ def test_environment_does_not_clear_other_directories(tmp_path):
     assert (tmp_path / 'precious').exists()
 
 
-def test_environment_that_is_ready_is_left_alone(tmp_path):
-    """The stamp alone decides: no network and no pip the second time."""
-    venv = tmp_path / 'venv'
-    (venv / 'bin').mkdir(parents=True)
-    (venv / 'bin' / 'python').symlink_to(sys.executable)
+def fingerprint(folder):
+    """What an environment's stamp begins with."""
     script = (ROOT / 'scripts' / 'environment.sh').read_text()
     function = re.search(r'^fingerprint\(\) \{.*?^\}', script, re.MULTILINE | re.DOTALL).group()
-    default = re.search(r'EDB_EXTRAS:-([\w,]+)', script).group(1)
-    stamp = subprocess.run(
-        [
-            'bash',
-            '-c',
-            f'root={ROOT}; extras={default}; python={venv}/bin/python\n{function}\nfingerprint',
-        ],
+    return subprocess.run(
+        ['bash', '-c', f'root={ROOT}; python={folder}/bin/python\n{function}\nfingerprint'],
         stdout=subprocess.PIPE,
         text=True,
         check=True,
     ).stdout
-    (venv / '.gluon-edbatch-installed').write_text(stamp)
-    result = environment_script(EDB_VENV=str(venv))
+
+
+@pytest.mark.parametrize('asked', ['cpu,example', 'example', 'cpu', 'test,cpu'])
+def test_environment_that_is_ready_is_left_alone(asked, tmp_path):
+    """The stamp alone decides, also for fewer extras: no network and no pip the second time."""
+    folder = tmp_path / 'venv'
+    (folder / 'bin').mkdir(parents=True)
+    (folder / 'bin' / 'python').symlink_to(sys.executable)
+    (folder / '.gluon-edbatch-installed').write_text(fingerprint(folder) + 'cpu,test,example\n')
+    result = environment_script(EDB_VENV=str(folder), EDB_EXTRAS=asked)
     assert result.returncode == 0 and result.stderr == ''
-    assert result.stdout == f'{venv}/bin/python\n'
+    assert result.stdout == f'{folder}/bin/python\n'
+
+
+def empty_environment(folder):
+    """A virtual environment in which a stand-in for pip says what it is asked to install."""
+    venv.create(folder, with_pip=False)
+    (packages,) = folder.glob('lib/python*/site-packages')
+    (packages / 'pip.py').write_text(
+        'import sys\nif "install" in sys.argv: print("pip", *sys.argv[-1:]), sys.exit(1)\n'
+    )
+    return packages
+
+
+def test_environment_adds_the_extras_that_it_lacks(tmp_path):
+    """They are installed with the others, and the checkout is not installed again."""
+    empty_environment(tmp_path)
+    stamp = tmp_path / '.gluon-edbatch-installed'
+    stamp.write_text(fingerprint(tmp_path) + 'cpu,example\n')
+    result = environment_script(EDB_VENV=str(tmp_path), EDB_EXTRAS='cpu,test')
+    assert result.returncode == 1 and result.stdout == ''
+    assert [line for line in result.stderr.splitlines() if line.startswith('pip')] == [
+        'pip gluon-edbatch[cpu,test,example]'
+    ]
+
+
+def test_environment_of_another_checkout_is_refused(tmp_path):
+    other, folder = tmp_path / 'other', tmp_path / 'venv'
+    other.mkdir()
+    packages = empty_environment(folder)
+    info = packages / 'gluon_edbatch-1.0.dist-info'
+    info.mkdir()
+    (info / 'METADATA').write_text('Metadata-Version: 2.1\nName: gluon-edbatch\nVersion: 1.0\n')
+    origin = {'url': other.as_uri(), 'dir_info': {'editable': True}}
+    (info / 'direct_url.json').write_text(json.dumps(origin))
+    stamp = folder / '.gluon-edbatch-installed'
+    stamp.write_text('of the other\ncpu\n')
+    for variable in ('EDB_VENV', 'VIRTUAL_ENV'):
+        result = environment_script(**{variable: str(folder)})
+        assert result.returncode == 1 and result.stdout == ''
+        assert f'from the checkout {other}, ' in result.stderr and f'is {ROOT}:' in result.stderr
+        assert 'EDB_VENV' in result.stderr and 'pip uninstall gluon-edbatch' in result.stderr
+        assert stamp.read_text() == 'of the other\ncpu\n'
+    other.rmdir()  # what was moved away owns nothing
+    assert 'from the checkout' not in environment_script(EDB_VENV=str(folder)).stderr
