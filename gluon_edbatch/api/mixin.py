@@ -17,10 +17,10 @@ from .scope import DEFAULT_SCHEDULER, batching
 class AutoBatchMixin:
     """For Gluon models written for one sample: ``class Net(edb.AutoBatchMixin, gluon.Block)``.
 
-    Inside `batching` their calls are recorded and batched. Outside they run as ever, one sample
-    at a time, and blocks inside them accept the same arguments, Python numbers and NumPy arrays
-    included: eager Gluon is the debugger. (In what is run by calling the model, or by
-    `run_concurrently`; blocks in other methods that are called eagerly take what Gluon takes.)
+    Inside `batching` their calls are recorded and batched. Outside, ``net(x)`` runs eagerly, one
+    sample at a time, and its blocks accept the same arguments, Python numbers and NumPy arrays
+    included: eager Gluon is the debugger. `run_concurrently` does the same. In other methods that
+    are called outside of a scope, such as ``net.encode(x)``, blocks accept what Gluon accepts.
     """
 
     def __call__(self, *args: Any) -> Any:
