@@ -1,4 +1,4 @@
-"""gluonnlp, which some examples need; where it is missing, they end with a sentence that says so."""
+"""gluonnlp, which some examples need. Without it they end, and say how to install it."""
 
 __all__ = ['nlp']
 

@@ -46,11 +46,8 @@ def what_is_missing(error: OSError) -> str:
     if DRIVER in str(error):
         return (
             'it is a CUDA build, and there is no NVIDIA driver; on a machine without a GPU '
-            "uninstall it and `pip install 'gluon_edbatch[cpu]'`"
+            "uninstall it and `pip install '.[cpu]'`"
         )
     if any(name in str(error) for name in LIBRARIES):
-        return (
-            'it is a CUDA build, whose libraries come with '
-            "`pip install 'gluon_edbatch[cu117]'` (or cu112)"
-        )
+        return "it is a CUDA build, whose libraries come with `pip install '.[cu117]'` (or cu112)"
     return ''

@@ -6,7 +6,7 @@ from importlib import import_module
 from . import cuda as _cuda
 
 _INSTALL = (
-    "install one with `pip install 'gluon_edbatch[cpu]'` (CPU), or one of the extras cu112 or "
+    "install one with `pip install '.[cpu]'` (CPU), or one of the extras cu112 or "
     'cu117 for the CUDA builds; NumPy must be older than 1.24'
 )
 _OLDEST, _TOO_NEW = (1, 7), (2, 0)

@@ -35,7 +35,7 @@ def as_onnx(network: Network, weights: Sequence[NDArray]) -> bytes:
     except ImportError:
         raise BundleError(
             'the format of ONNX is written by the package onnx, older than 1.19, which MXNet 1.9.1 '
-            "can use: pip install 'onnx<1.19'"
+            "can use: `pip install '.[cpu,onnx]'`"
         ) from None
     network = network._replace(graph=_with_names(network.graph))
     with tempfile.TemporaryDirectory() as folder, redirect_stdout(io.StringIO()), _of_opset():

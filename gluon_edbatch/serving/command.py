@@ -106,7 +106,7 @@ def _check(options: argparse.Namespace) -> str:
         import mlserver  # noqa: F401
     except ImportError:
         raise CommandError(
-            "MLServer is not installed: pip install 'gluon-edbatch[serve]', on Python 3.9 to 3.11"
+            "MLServer is not installed: `pip install '.[cpu,serve]'`, on Python 3.9 to 3.11"
         ) from None
     for port in PORTS:
         _check_port(options.host, getattr(options, port), f'--{port.replace("_", "-")}')
