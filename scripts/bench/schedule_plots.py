@@ -45,8 +45,10 @@ def plot(rows: Sequence[Dict[str, Any]], title: str, path: Path) -> None:
     for marker, (scheduler, some) in zip(MARKERS * 9, by(rows, 'scheduler').items()):
         some = sorted(some, key=lambda row: row['batch_size'])
         where = [sizes.index(row['batch_size']) for row in some]
-        left.plot(where, [row['batches'] for row in some], marker=marker, label=scheduler)
-        right.plot(where, [row['ratio'] for row in some], marker=marker, label=scheduler)
+        decides = some[0].get('decides')
+        label = f'{scheduler} ({decides})' if decides else scheduler
+        left.plot(where, [row['batches'] for row in some], marker=marker, label=label)
+        right.plot(where, [row['ratio'] for row in some], marker=marker, label=label)
     left.plot(
         [sizes.index(size) for size in sorted(bound)],
         [bound[size] for size in sorted(bound)],

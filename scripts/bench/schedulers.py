@@ -43,7 +43,13 @@ def measure_schedulers(workload: str, options: argparse.Namespace) -> Iterator[R
                 continue
             graphs = held_out[:BEAM_MINIBATCHES] if name == 'beam' else held_out
             scheduler = FSMScheduler(policy, cache=0) if name == 'fsm' else get_scheduler(name)
-            yield _row(workload, scheduler, size, graphs, learn_s if name == 'fsm' else 0.0)
+            row = _row(workload, scheduler, size, graphs, learn_s if name == 'fsm' else 0.0)
+            yield {**row, 'decides': _decides(policy) if name == 'fsm' else ''}
+
+
+def _decides(policy: Policy) -> str:
+    """What chooses the types: the policy's table, or its rule where the table is empty."""
+    return 'table' if policy.table else policy.unseen
 
 
 def _row(

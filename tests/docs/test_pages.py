@@ -30,6 +30,23 @@ def test_programs_of_a_page_run(page, tmp_path, monkeypatch):
     assert run_page(page), 'all of its programs are skipped'
 
 
+def test_first_program_of_readme_runs_as_it_is_copied(tmp_path):
+    """It runs in an empty folder, away from the checkout, and everything is batched."""
+    page = (ROOT / 'README.md').read_text(encoding='utf-8')
+    assert page.count('invisible-code-block') == 0
+    program = tmp_path / 'first.py'
+    program.write_text(re.search(r'```python\n(.*?)```', page, re.DOTALL).group(1), 'utf-8')
+    done = run_python(program, cwd=tmp_path, PYTHONPATH=str(Path(edb.__file__).parents[1]))
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert re.match(r'\d+ calls of 4 types in (\d+) batches \(fsm; lower bound \1\)', done.stdout)
+
+
+def test_measurement_of_the_first_program_runs():
+    done = run_python('scripts/measure_readme.py', '--rounds', '1', '--trees', '4', cwd=ROOT)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert len(re.findall(r'^(?:batched|eager) \w+: best \d+', done.stdout, re.MULTILINE)) == 4
+
+
 def test_what_a_page_gets_wrong_is_found(tmp_path):
     page = tmp_path / 'page.md'
     page.write_text('```python\nprint(1)\n```\n```text\n2\n```\n', encoding='utf-8')
