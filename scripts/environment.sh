@@ -191,7 +191,7 @@ install() {
     pip_install "gluon-edbatch[$requested]"
     "$python" -I -W ignore -c 'import gluon_edbatch' >&2 || die "gluon_edbatch does not import in $venv"
     say 'compiling native operators'
-    "$python" -I -m gluon_edbatch.native >&2 || say 'going on without native operators'
+    "$python" -I -m gluon_edbatch.native >/dev/null || say 'going on without native operators'
     { fingerprint; echo "$extras"; } >"$stamp.part"
     mv -f "$stamp.part" "$stamp"           # last: an interrupted run is no finished one
     say "ready after $SECONDS s"
