@@ -23,6 +23,7 @@ FIELDS = {
     'learn_s',
     'unseen_states',
     'minibatches',
+    'decides',
 }
 QUICK = ['--minibatches', '2', '--hidden', '4', '--json']
 
@@ -37,6 +38,7 @@ def test_rows(workload, capsys):
     for row in rows:
         assert set(row) == FIELDS and row['workload'] == workload
         assert row['batches'] >= row['lower_bound'] and row['ratio'] >= 1
+        assert bool(row['decides']) == (row['scheduler'] == 'fsm')
         if row['scheduler'] == 'fsm' and workload != 'treelstm2-sst':
             assert row['ratio'] == 1
 
