@@ -81,7 +81,8 @@ def _padded_graph(
     mode: Mode,
     dtypes: Sequence[Any],
 ) -> PaddedGraph:
-    return padded_graph(graph, shapes, axes, mode.training, dtypes if mode.numpy else ())
+    numpy = mode.numpy and not graph.scalars  # else it is in terms of mx.nd already
+    return padded_graph(graph, shapes, axes, mode.training, dtypes if numpy else ())
 
 
 def padded_block_call(
@@ -289,13 +290,11 @@ def _of_family(block: gluon.Block, node_type: NodeType) -> Optional[PaddedGraph]
 def _operator_padded(
     node_type: NodeType, shapes: Sequence[Shape], pairs: Sequence[Optional[Dict[int, int]]]
 ) -> Optional[PaddedGraph]:
-    op, attrs, shared = node_type.made_with
-    if shared:
+    if node_type.parameters:
         return None
     axes = {position: axis for pair in pairs if pair for position, axis in pair.items()}
     dtypes = [argument.arena.dtype for argument in node_type.arguments]
-    graph = trace_operator(op, attrs, len(shapes))
-    return _padded_graph(graph, shapes, axes, node_type.mode, dtypes)
+    return _padded_graph(node_type.traced, shapes, axes, node_type.mode, dtypes)
 
 
 def _shape(argument: Argument) -> Shape:

@@ -101,6 +101,8 @@ class NodeType:
     shown : str
         For people, of the whole type.
     graph : StaticGraph
+    traced : StaticGraph
+        What `graph` was made of: the calls' own, for analyses of other shapes of the arguments.
     mode : Mode
     made_with : tuple
         What its calls have in common besides arrays and mode: template of the arguments and
@@ -140,6 +142,7 @@ class NodeType:
     serial: int
     shown: str
     graph: StaticGraph
+    traced: StaticGraph
     mode: Mode
     made_with: Tuple[Any, ...]
     arguments: Tuple[Argument, ...]
@@ -447,7 +450,7 @@ def make_type(
     RowDependenceError
         For BatchNorm in training mode, whose statistics would be taken over other samples.
     """
-    shapes, dtypes = {}, {}
+    traced, shapes, dtypes = graph, {}, {}
     ragged_lengths = itertools.repeat(_TRIAL_LENGTH) if lengths is None else iter(lengths)
     for position, (spec, kind) in enumerate(leaves):
         name = INPUT % position
@@ -506,6 +509,7 @@ def make_type(
         serial=next(_serial),
         shown=_shown(graph.name, arguments, lengths, padded),
         graph=graph._replace(subgraph=lifted) if lifted else graph,
+        traced=traced,
         mode=mode,
         made_with=made_with,
         arguments=arguments,
