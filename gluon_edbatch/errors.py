@@ -14,8 +14,8 @@ class UnrecordableError(RecordError):
 
 
 class ControlFlowError(UnrecordableError):
-    """A block whose results' shapes depend on values, so that its operators have to be called one
-    by one."""
+    """A block with control flow that cannot be one call, so that its operators are called one by
+    one."""
 
 
 class BatchError(EdbError, RuntimeError):

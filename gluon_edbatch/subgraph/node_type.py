@@ -18,7 +18,7 @@ import numpy as np
 from mxnet import gluon
 from mxnet.gluon.parameter import DeferredInitializationError
 
-from ..errors import ControlFlowError, RecordError, RowDependenceError, UnrecordableError
+from ..errors import RecordError, RowDependenceError, UnrecordableError
 from ..mx.symbols import infer_shape, infer_type
 from ..ops import op_of
 from ..ops.attrs import Shape
@@ -38,7 +38,6 @@ from .spec import ArenaKey, Spec, spec_of
 from .structure import unflatten
 from .trace import INPUT, StaticGraph, is_argument
 
-_CONTROL_FLOW = {'_cond', '_while_loop'}  # of which MXNet infers nothing
 _TRIAL_LENGTH = 3  # length of a ragged axis while shapes are inferred
 _TRIAL_ROWS = 5  # rows of a batch, for passes
 EAGER = 'makes a gradient of its own'  # in the reasons of types that are eager
@@ -445,8 +444,6 @@ def make_type(
         If shapes or dtypes do not fit, or a parameter is not initialised on `ctx`.
     UnrecordableError
         If an operator writes to an argument.
-    ControlFlowError
-        If shapes depend on values.
     RowDependenceError
         For BatchNorm in training mode, whose statistics would be taken over other samples.
     """
@@ -607,8 +604,9 @@ def _infer(graph, shapes, dtypes, ctx, eager, trial):
     except mx.base.MXNetError as error:
         raise RecordError(f'{graph.name} does not accept {arguments}: {_reason(error)}') from None
     if outputs is None or types is None:
-        kind = ControlFlowError if _CONTROL_FLOW & set(graph.subgraph.operators) else RecordError
-        raise kind(f'{graph.name} does not accept {arguments}: shapes or dtypes cannot be inferred')
+        raise RecordError(
+            f'{graph.name} does not accept {arguments}: shapes or dtypes cannot be inferred'
+        )
     if any(not shape or 0 in shape for shape in outputs):
         raise UnrecordableError(f'{graph.name} has a result without rows for {arguments}')
     names = symbol.list_arguments() + symbol.list_auxiliary_states()

@@ -1,21 +1,41 @@
 """A HybridBlock's call, or one operator, as a Symbol."""
 
 import inspect
-from typing import Any, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Tuple
+import traceback
+from contextlib import contextmanager
+from typing import (
+    Any,
+    Dict,
+    FrozenSet,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+    Union,
+)
 
 import mxnet as mx
 from mxnet import gluon
 
-from ..errors import RecordError, UnrecordableError
-from ..mx.arrays import dtype_number
+from ..errors import ControlFlowError, RecordError, UnrecordableError
 from ..mx.symbols import symbol_function
+from ..ops import op_of
 from ..ops.numbers import Numbered
 from .fingerprint import changed, fingerprint, has_hooks, has_operator_hook
-from .ir import Subgraph
+from .ir import Body, Subgraph
 from .structure import LEAF, flatten, unflatten
 
 INPUT = 'edb_input%d'
 WITHOUT_ARRAY = 'that is not given its array'
+_SHAPED_BY_VALUES = {'_cond', '_while_loop'}  # operators of which MXNet infers no shapes
+_CONTROL_FLOW = {
+    function.__code__
+    for function in (mx.sym.contrib.cond, mx.sym.contrib.while_loop, mx.sym.contrib.foreach)
+}
+_NAME_OF_BODY = '__subgraph_name__'  # counted by MXNet through the process
 
 
 def is_argument(name: str) -> bool:
@@ -79,22 +99,18 @@ def trace_block(block: gluon.HybridBlock, template: Tuple, inputs: int) -> Stati
 
     Raises
     ------
+    ControlFlowError
+        If the block has control flow of MXNet's whose shapes depend on values, or that MXNet
+        cannot put into a graph or differentiate there.
     RecordError
         If the block cannot be traced, changes its own attributes, or comes out differently
         when traced again: one run for many samples would then not be what the user wrote.
     """
     _check_hooks(block, block)
-    _renew_variables(block)
-    results = _run(block, template, inputs)
-    before = fingerprint(block)  # the first run may have filled what later ones only read
-    again = _run(block, template, inputs)
-    differing = changed(before, fingerprint(block))
-    if differing:
-        raise RecordError(
-            f'{describe(block)} changes {", ".join(differing)} while it runs. A HybridBlock runs '
-            f'once for many samples: keep such state in the forward() of a plain Block '
-            f'with AutoBatchMixin'
-        )
+    with _new_variables(block):
+        results = _run(block, template, inputs)
+        before = fingerprint(block)  # the first run may have filled what later ones only read
+        again = _run(block, template, inputs)
     leaves: List[mx.sym.Symbol] = []
     structure = flatten(_expand(results), mx.sym.Symbol, leaves)
     if not leaves:
@@ -102,6 +118,15 @@ def trace_block(block: gluon.HybridBlock, template: Tuple, inputs: int) -> Stati
     outputs: List[mx.sym.Symbol] = []
     positions = tuple(_position(leaf, outputs) for leaf in leaves)
     graph = _grouped(outputs)
+    if not _is_static(graph):
+        raise ControlFlowError(f'{describe(block)} has control flow that cannot be batched')
+    differing = changed(before, fingerprint(block))
+    if differing:
+        raise RecordError(
+            f'{describe(block)} changes {", ".join(differing)} while it runs. A HybridBlock runs '
+            f'once for many samples: keep such state in the forward() of a plain Block '
+            f'with AutoBatchMixin'
+        )
     parameters = _parameters(block, graph)
     repeated: List[mx.sym.Symbol] = []
     flatten(_expand(again), mx.sym.Symbol, repeated)
@@ -164,16 +189,23 @@ def trace_numbered(op: str, numbered: Numbered) -> StaticGraph:
     return StaticGraph(op, Subgraph(symbol), {}, leaf, (0,), frozenset([number]))
 
 
-def _renew_variables(block: gluon.HybridBlock) -> None:
-    """After ``cast``, MXNet 1.9.1 keeps a parameter's variable, which names the old dtype; and
-    after a change of NumPy mode that of the other one."""
-    kind = type(_of_mode(mx.sym.var('any')))
-    for parameter in block.collect_params().values():
-        if parameter._var is not None and (
-            parameter._var.attr('__dtype__') != str(dtype_number(parameter.dtype))
-            or type(parameter._var) is not kind
-        ):
+@contextmanager
+def _new_variables(block: gluon.HybridBlock) -> Iterator[None]:
+    """Give all parameters new variables meanwhile, made outside of any operator's body.
+
+    A parameter keeps its variable from the first use on. MXNet 1.9.1 writes there in which body,
+    NumPy mode and dtype that was, and builds another graph with it than with a new one.
+    """
+    parameters = list(block.collect_params().values())
+    before = [parameter._var for parameter in parameters]
+    try:
+        for parameter in parameters:
             parameter._var = None
+            parameter.var()
+        yield
+    finally:
+        for parameter, variable in zip(parameters, before):
+            parameter._var = variable
 
 
 def _check_hooks(block: gluon.Block, outermost: gluon.Block) -> None:
@@ -196,7 +228,16 @@ def _check_hooks(block: gluon.Block, outermost: gluon.Block) -> None:
 
 def _run(block, template, inputs):
     variables = iter([_of_mode(mx.sym.var(INPUT % i)) for i in range(inputs)])
-    return block.forward(*[unflatten(argument, variables) for argument in template])
+    arguments = [unflatten(argument, variables) for argument in template]
+    try:
+        return block.forward(*arguments)
+    except Exception as error:
+        frames = traceback.walk_tb(error.__traceback__)
+        if _CONTROL_FLOW.isdisjoint([frame.f_code for frame, _ in frames]):
+            raise
+        raise ControlFlowError(
+            f'{describe(block)} has control flow that MXNet cannot put into a graph: {error}'
+        ) from error
 
 
 def _of_mode(symbol: mx.sym.Symbol) -> mx.sym.Symbol:
@@ -243,12 +284,33 @@ def _grouped(outputs: Sequence[mx.sym.Symbol]) -> Subgraph:
     )
 
 
-def _without_names(graph: Subgraph) -> Tuple:
-    """The graph without the names of its operators, which differ between traces."""
-    return [
-        node if node.is_variable else (node._replace(name='', bodies=()), len(node.bodies))
-        for node in graph.nodes
-    ], graph.heads
+def _without_names(graph: Union[Subgraph, Body]) -> Tuple:
+    """The graph without the names of its operators and bodies, which differ between traces."""
+    nodes = []
+    for node in graph.nodes:
+        attrs = {key: value for key, value in node.attrs.items() if key != _NAME_OF_BODY}
+        named = node.is_variable and isinstance(graph, Subgraph)
+        bodies = tuple(map(_without_names, node.bodies))
+        nodes.append((node.op, node.name if named else '', attrs, node.inputs, bodies))
+    return nodes, graph.heads
+
+
+def _is_static(graph: Subgraph) -> bool:
+    """Whether MXNet infers the shapes of its operators, and has gradients of them.
+
+    It has none of a loop whose body writes to auxiliary states, in MXNet 1.9.1.
+    """
+    inside = set().union(*[_operators(body) for node in graph.nodes for body in node.bodies])
+    operators = inside.union(graph.operators)
+    return operators.isdisjoint(_SHAPED_BY_VALUES) and not any(
+        [op_of(op).statistics for op in inside]
+    )
+
+
+def _operators(graph: Body) -> Set[str]:
+    """Names of the operators of a body, and of the bodies in it."""
+    bodies = [body for node in graph.nodes for body in node.bodies]
+    return {node.op for node in graph.nodes}.union(*map(_operators, bodies))
 
 
 def _parameters(block: gluon.Block, graph: Subgraph) -> Dict[str, gluon.Parameter]:
