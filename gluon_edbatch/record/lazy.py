@@ -378,13 +378,17 @@ class LazyArray(NDArray):
         return self.evaluated().__reduce__()
 
     def __repr__(self) -> str:
+        return self._shown(repr)
+
+    def _shown(self, show: Callable[[NDArray], str]) -> str:
+        """What `show` makes of its array; if that is not computed yet, it is not computed now."""
         store = self._store
         if (
             store.recording is None
             or self.constant() is not None
             or (self._id >= 0 and store.locations.known(self._id))
         ):
-            return repr(self.evaluated())
+            return show(self.evaluated())
         shape = 'x'.join(map(str, self.shape))
         return f'<{type(self).__name__} {shape} @{self.context}, not computed>'
 
@@ -608,6 +612,9 @@ class LazyNumpyArray(LazyArray, mx.np.ndarray):
 
     def _settled_class(self) -> type:
         return SettledNumpyArray
+
+    def __str__(self) -> str:
+        return self._shown(str)
 
     def as_np_ndarray(self):
         """As ``mx.np.ndarray.as_np_ndarray``."""

@@ -463,6 +463,7 @@ def test_values_are_arrays_of_numpy_mode():
             and h.dtype == onp.float32
             and len(h) == 1
             and 'not computed' in repr(h)
+            and str(h) == f'{h}' == repr(h)
         )
     assert scope.report().evaluations == 0
     expected = dense(np.ones((1, HIDDEN)))
