@@ -13,6 +13,7 @@ pytest.register_assert_rewrite('support')
 
 # After their asserts are rewritten:
 from gluon_edbatch.execute import choice, whole_scopes  # noqa: E402
+from gluon_edbatch.report import analysed  # noqa: E402
 from support import aftermath as left_behind  # noqa: E402
 from support.tiers import is_fast  # noqa: E402
 
@@ -63,6 +64,12 @@ def nothing_is_measured(monkeypatch):
     for name in ('_UNTIMED', '_UNTIMED_HEAVY'):
         monkeypatch.setattr(choice, name, 1 << 30)
         monkeypatch.setattr(whole_scopes, name, 1 << 30)
+
+
+@pytest.fixture(autouse=True)
+def analyses_raise(monkeypatch):
+    """An analysis of a report that fails is a failure of its test."""
+    monkeypatch.setattr(analysed, 'strict', True)
 
 
 @pytest.fixture(autouse=True)

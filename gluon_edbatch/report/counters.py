@@ -11,6 +11,7 @@ from ..record.families import why_not_padded
 from ..record.sites import Site
 from ..schedule import lower_bound
 from ..subgraph.node_type import NodeType
+from .analysed import analysed
 
 
 class TypeReport(NamedTuple):
@@ -224,7 +225,7 @@ def _by_length(counts: Collection[Counts], forms: Sequence[Form]) -> Dict[int, s
         if not node_type.alone:
             families.setdefault((block, _alike(node_type)), []).append(node_type)
     return {
-        node_type.serial: why_not_padded(block, same)
+        node_type.serial: analysed(why_not_padded, block, same)
         for (block, _), same in families.items()
         if len(same) > 1
         for node_type in same

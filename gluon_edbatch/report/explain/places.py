@@ -13,6 +13,7 @@ from ...record.sites import Site
 from ...schedule import Scheduler, lower_bound
 from ...schedule.bound import ranks
 from ...subgraph.node_type import NodeType
+from ..analysed import analysed
 from .advice import advice_for_scheduler
 from .explanation import Bar, Explanation, Reason, SiteReport
 from .given import costs_by_place, given_in_all
@@ -95,7 +96,7 @@ class _Places:
         ]
         self._at_once = [count.at_once for count in counts]
         self._taken = _taken(history, counts)
-        self._advice = advice_for_scheduler(counts) if self._taken else ''
+        self._advice = analysed(advice_for_scheduler, counts) if self._taken else ''
         place, kind = history.place, history.type
         self._of_place = history.groups(place)
         self._calls = np.bincount(place).tolist()

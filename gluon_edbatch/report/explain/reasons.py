@@ -13,6 +13,7 @@ from mxnet import gluon
 from ...record.families import serves_padding, why_not_padded
 from ...record.sites import Site
 from ...subgraph.node_type import NodeType
+from ..analysed import analysed
 from .advice import (
     ROUNDS,
     advice_for,
@@ -106,7 +107,7 @@ def type_reasons(uses: Sequence[Use], needed: int) -> List[Reason]:
         by_cause.setdefault(cause, []).append(difference)
     reasons = []
     for cause, found in by_cause.items():
-        why = _why_apart(cause, types, block)
+        why = analysed(_why_apart, cause, types, block)
         text = _in_words(found) + (f'; not padded to one length: {why}' if why else '')
         if cause is Cause.ARGUMENT:
             advice = advice_for_argument(found[0], types[0])

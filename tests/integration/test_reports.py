@@ -1,0 +1,139 @@
+"""What only reports never raises: of random minibatches, whatever has happened to them."""
+
+import json
+import random
+from contextlib import nullcontext, suppress
+from typing import Any, List
+
+import mxnet as mx
+import pytest
+from mxnet import autograd
+from mxnet.gluon import nn
+
+import gluon_edbatch as edb
+from gluon_edbatch.report import analysed, counters
+from gluon_edbatch.report.explain import reasons
+from support.models import started
+from support.reports import STEPS, Blocks, sample
+
+SCHEDULERS = ['fsm', 'depth', 'agenda', 'sufficient', 'unbatched']
+OPTIONS = ['native', 'buckets', 'whole_values', 'segments']
+
+
+class Ended(Exception):
+    """A model ends midway."""
+
+
+def look(scope: edb.batching, results: List[List[Any]], folder: Any) -> None:
+    """Ask a scope and its values for all that they tell of themselves."""
+    report, explanation = scope.report(), scope.explain()
+    for told in (scope, report, explanation, *report.types, *explanation.places):
+        assert str(told) and repr(told)
+    json.dumps(report.as_dict())
+    edb.visualize.explanation(scope, folder / 'explanation.svg')
+    for graph, schedule in scope.schedules():
+        assert repr(graph) and repr(schedule)
+        edb.visualize.schedule((graph, schedule), folder / 'schedule.svg')
+    if scope._recording is not None:
+        assert repr(scope.graph())
+    for values in results:
+        for value in values:
+            tell(value)
+
+
+def tell(value: Any) -> None:
+    """Show a value, computed or not; as in eager Gluon, one whose operator failed raises."""
+    with suppress(mx.MXNetError):
+        assert str(value) and repr(value)
+
+
+def use(seed: int, folder: Any) -> None:
+    """Record and evaluate a random minibatch, whose scope is looked at before, meanwhile and
+    after."""
+    drawn = random.Random(seed)
+    net, names = Blocks(), drawn.choices(list(STEPS), k=drawn.randint(1, 7))
+    off = [name for name in OPTIONS if drawn.random() < 0.2]
+    options = edb.CompileOptions(at_once=False, **dict.fromkeys(off, False))
+    scope = edb.batching(drawn.choice(SCHEDULERS), compile_options=options)
+    results: List[List[Any]] = []
+    look(scope, [], folder)
+    try:
+        with autograd.record() if drawn.random() < 0.4 else nullcontext(), scope:
+            for _ in range(drawn.randint(1, 8)):
+                try:
+                    results.append(sample(net, names, drawn))
+                except edb.RecordError:  # operators that do not take what others gave
+                    if drawn.random() < 0.3:
+                        raise
+                if drawn.random() < 0.2:
+                    look(scope, results, folder)
+                if drawn.random() < 0.04:
+                    raise Ended
+    except (Ended, edb.EdbError, mx.MXNetError):
+        pass
+    look(scope, results, folder)
+    for wanted in ([values[-1:] for values in results], results):
+        try:
+            edb.forward(wanted)
+            mx.nd.waitall()
+        except (edb.EdbError, mx.MXNetError):
+            pass
+        look(scope, results, folder)
+
+
+@pytest.mark.parametrize('part', range(4))
+def test_reports_of_random_minibatches(part, tmp_path):
+    for seed in range(10 * part, 10 * part + 10):
+        use(seed, tmp_path)
+
+
+@pytest.mark.slow
+def test_reports_of_many_random_minibatches(tmp_path):
+    for seed in range(1000, 1400):
+        use(seed, tmp_path)
+
+
+WAYS = {
+    'division': lambda y, n: y / n,
+    'product': lambda y, n: y * n,
+    'column': lambda y, n: y[:, n - 1],
+    'slice': lambda y, n: y.slice_axis(axis=1, begin=n - 1, end=n),
+}
+
+
+@pytest.mark.parametrize('whole_values', [True, False])
+@pytest.mark.parametrize('way', WAYS)
+def test_numbers_that_differ_by_sample_and_arrays_of_two_widths(way, whole_values):
+    """They are arguments, which attributes of the operator do not tell."""
+    layers = [started(nn.Dense(units, in_units=2)) for units in (3, 4)]
+    with edb.compile_options(whole_values=whole_values, at_once=False), edb.batching() as scope:
+        values = [WAYS[way](layer(mx.nd.ones((1, 2))), n) for n in (1, 2, 3) for layer in layers]
+    edb.forward(values)
+    assert 'padded only with what padded blocks return' in str(scope.report())
+    assert str(scope.explain())
+
+
+def test_reports_after_a_batch_failed(tmp_path):
+    with edb.batching() as scope:
+        values = [mx.nd.linalg.potrf(mx.nd.full((1, 1, 1), -n)) / n for n in (1.0, 2.0, 3.0)]
+    with pytest.raises((edb.BatchError, mx.MXNetError)):
+        edb.forward(values)
+        mx.nd.waitall()
+    look(scope, [values], tmp_path)
+
+
+def test_an_analysis_that_fails_is_told_and_not_raised(monkeypatch):
+    def failing(block, types):
+        raise KeyError('out of luck')
+
+    monkeypatch.setattr(counters, 'why_not_padded', failing)
+    monkeypatch.setattr(reasons, 'why_not_padded', failing)
+    layers = [started(nn.Dense(units, in_units=2)) for units in (3, 4)]
+    with edb.batching() as scope:
+        values = [mx.nd.relu(layer(mx.nd.ones((1, 2)))) for layer in layers]
+    edb.forward(values)
+    with pytest.raises(KeyError):
+        scope.report()
+    monkeypatch.setattr(analysed, 'strict', False)
+    for told in (scope.report(), scope.explain()):
+        assert analysed.FAILED in str(told) and 'out of luck' in str(told)
