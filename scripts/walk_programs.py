@@ -5,10 +5,10 @@ Each case is a Gluon Block that is drawn by a seed, as source: nested loops and 
 and over what is known, methods, recursion, lists, dicts, numbers read from arrays and given back.
 It is compiled with one sample; the program is run for six others at once and for each alone.
 Structure, numbers, arrays (1e-5 of their scale) and, in every other case, gradients (1e-4) are to
-be eager's; each fourth program is written and loaded, too. Where eager itself gives something else
-if all that it computes with is changed by 5e-6, a decision was too near a threshold: such cases are
-counted apart. Prints how often each construct was there, and why programs were refused; the exit
-status says whether there was a difference.
+be eager's; each fourth program is written and loaded, too, and each fourth is asked for its
+reports. Where eager itself gives something else if all that it computes with is changed by 5e-6, a
+decision was too near a threshold: such cases are counted apart. Prints how often each construct was
+there, and why programs were refused; the exit status says whether there was a difference.
 
     python scripts/walk_programs.py --cases 5000 --seed 1
     python scripts/walk_programs.py --seed 1 --only 17           # one case, with its source

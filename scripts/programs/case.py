@@ -137,6 +137,8 @@ def judged(
     if not why and number % 4 == 1:
         why = _compared_when_loaded(compiled, folder, samples, expected)
         facts['loaded'] = 1
+    if not why and number % 4 == 3:
+        why = _reports(net, compiled, samples, folder)
     if why and _is_near(net, samples, expected):
         return NEAR, why, facts
     return (DIFFERS, why, facts) if why else (SAME, '', facts)
@@ -292,6 +294,32 @@ def _compared_when_loaded(
         return str(difference)
     except Exception as error:
         return f'the program is written, loaded and called: {_named(error)}'
+    return ''
+
+
+def _reports(net: gluon.Block, compiled: Any, samples: List[Any], folder: Path) -> str:
+    """Which error a report of the program raises, or of a scope, before, meanwhile and after."""
+
+    def look() -> None:
+        for told in (scope, scope.report(), scope.explain()):
+            str(told), repr(told)
+        edb.visualize.explanation(scope, folder / 'explanation.svg')
+
+    scope = edb.batching()
+    try:
+        edb.visualize.program(compiled, folder / 'program.svg')
+        for told in (compiled, compiled.report()):
+            str(told), repr(told)
+        look()
+        with scope:
+            results = []
+            for sample in samples:
+                results.append(net(*sample))
+                look()
+        edb.forward(results)
+        look()
+    except Exception as error:
+        return f'a report: {_named(error)}'
     return ''
 
 

@@ -98,6 +98,9 @@ _FRESH = [
     (0.5, 'mx.nd.array([[<num>, <num>, <num>, <num>]])'),
     (0.5, '(mx.nd.ones((1, 4)) * <num>)'),
     (0.5, 'mx.nd.full((1, 4), <num>)'),
+    (0.5, 'self.narrow(self.wide(<row>) * <num>).tanh()'),
+    (0.5, 'self.wide(<row>)[:, 2:6] / (abs(<num>) + 1.0)'),
+    (0.5, '(self.head(<row>)[:, <known> % 3] * <row>).tanh()'),
     (0.7, '(self.anchor + <row>)'),
     (0.5, '(<row> * self.anchor).tanh()'),
     (0.3, 'mx.nd.tanh(self.anchor)'),
@@ -167,6 +170,7 @@ GRAMMAR: Dict[str, Kind] = {
             (1, '<vec>.max()'),
             (1, 'mx.nd.array([<num>])'),
             (0.5, '(<one> * 0.5 + <num>)'),
+            (0.5, '(self.head(<row>) / (abs(<num>) + 1.0)).max()'),
         ],
     ),
     'num': Kind(
