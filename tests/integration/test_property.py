@@ -47,6 +47,7 @@ def test_random_programs_give_what_numpy_gives(minibatch, scheduler, skip):
             assert_close(value.asnumpy(), right, str(program))
     report = scope.report()
     assert report.lower_bound <= report.batches <= report.nodes
+    assert str(report) and str(scope.explain())
 
 
 @settings(max_examples=250)

@@ -7,13 +7,16 @@ from typing import Any, List
 
 import mxnet as mx
 import pytest
-from mxnet import autograd
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
 from gluon_edbatch.report import analysed, counters
 from gluon_edbatch.report.explain import reasons
 from support.models import started
+from support.random_blocks import SHAPES, H, blocks
 from support.reports import STEPS, Blocks, sample
 
 SCHEDULERS = ['fsm', 'depth', 'agenda', 'sufficient', 'unbatched']
@@ -91,6 +94,24 @@ def test_reports_of_random_minibatches(part, tmp_path):
 def test_reports_of_many_random_minibatches(tmp_path):
     for seed in range(1000, 1400):
         use(seed, tmp_path)
+
+
+@pytest.mark.filterwarnings('ignore:Cannot decide type')
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(symbol=blocks(8), sizes=st.lists(st.tuples(*[st.integers(1, 3)] * 2), max_size=6))
+def test_reports_of_random_blocks(symbol, sizes, tmp_path):
+    """Calls differ in rows, and in the length of an argument."""
+    names = [name for name in symbol.list_inputs() if name in SHAPES]
+    block = started(gluon.SymbolBlock(symbol, [mx.sym.var(name) for name in names]))
+    results = []
+    with edb.batching() as scope, suppress(edb.EdbError):
+        for count, length in sizes:
+            shapes = [(count, H) if name != 'edb_input2' else (count, length, H) for name in names]
+            found = block(*[mx.nd.ones(shape) for shape in shapes]) if names else []
+            results.append(list(found) if isinstance(found, (list, tuple)) else [found])
+            look(scope, results, tmp_path)
+    edb.forward(results)
+    look(scope, results, tmp_path)
 
 
 WAYS = {
