@@ -3,6 +3,7 @@ that calls with different ones share a batch, and give what eager Gluon gives.""
 
 import gc
 import operator
+import random
 import weakref
 from contextlib import nullcontext
 
@@ -18,6 +19,7 @@ from gluon_edbatch.ops.registry import OPS
 from gluon_edbatch.record import forms, remembered, varying
 from gluon_edbatch.record.recording import Recording
 from gluon_edbatch.testing import assert_matches_eager
+from support import minibatches
 from support.models import started
 from support.programs import schedulers
 from support.tiers import sampled
@@ -340,3 +342,34 @@ def test_numbers_as_floats_are_read_at_once_but_for_those_that_may_be_refused():
             )
             recording._range = (0, 0), None
         recording.scalars.clear()
+
+
+def results_of(seed, scope):
+    """What a random minibatch gives; the name of an error for a sample that raises one."""
+    drawn = random.Random(seed)
+    names = drawn.choices(
+        sorted(set(minibatches.STEPS) - minibatches.NOT_EAGER), k=drawn.randint(1, 6)
+    )
+    net, results = minibatches.Blocks(), []
+    with scope:
+        for _ in range(6):
+            own = random.Random(drawn.random())
+            try:
+                results.append(minibatches.sample(net, names, own))
+            except (mx.MXNetError, ValueError):  # RecordError is one
+                results.append('error')
+    return [each if each == 'error' else edb.forward(each) for each in results]
+
+
+@pytest.mark.parametrize('part', range(3))
+def test_random_minibatches_with_numbers_equal_eager(part):
+    """Numbers are attributes or data, of arrays of several widths."""
+    for seed in range(15 * part, 15 * part + 15):
+        expected = results_of(seed, nullcontext())
+        found = results_of(seed, edb.batching(compile_options=edb.CompileOptions(at_once=False)))
+        assert [each == 'error' for each in found] == [each == 'error' for each in expected]
+        for mine, wanted in zip(found, expected):
+            for one, other in zip(mine, wanted) if wanted != 'error' else ():
+                assert (one.shape, one.dtype) == (other.shape, other.dtype)
+                scale = max(1.0, np.abs(other.asnumpy()).max(initial=0))
+                np.testing.assert_allclose(one.asnumpy(), other.asnumpy(), 1e-4, 1e-4 * scale)

@@ -1,9 +1,10 @@
-"""Random minibatches for reports: numbers that differ by sample, arrays of several widths."""
+"""Random minibatches: numbers that differ by sample beside arrays of several widths."""
 
 import random
 from typing import Any, Callable, Dict, List
 
 import mxnet as mx
+import numpy as np
 from mxnet import gluon
 from mxnet.gluon import nn
 
@@ -138,6 +139,13 @@ STEPS: Dict[str, Callable[[Blocks, Any, Any, random.Random, int], Any]] = {
 }
 
 
+# Steps that eager Gluon has not, that draw noise, that are not continuous, or that may fail.
+NOT_EAGER = frozenset(
+    {'a word', 'scaled', 'ragged', 'pooled', 'edb.stack', 'edb.add_n'}
+    | {'random numbers', 'dropout', 'half', 'sorted', 'read', 'inverted'}
+)
+
+
 def written(y: Any, number: int) -> Any:
     """A value that is written to."""
     y[:] = number
@@ -154,7 +162,8 @@ def inner(y: Any, positive: bool) -> Any:
 def sample(net: Blocks, names: List[str], drawn: random.Random) -> Any:
     """Compute what one sample gives: some steps, each of which reads results of others."""
     width = drawn.choice(WIDTHS)
-    values = [mx.nd.random.normal(shape=(1, width)), net.embed[drawn.randrange(3)](2)]
+    first = np.random.RandomState(drawn.randrange(1 << 30)).randn(1, width)
+    values = [mx.nd.array(first), net.embed[drawn.randrange(3)](mx.nd.array([2]))]
     for name in names:
         y, z = values[-1], drawn.choice(values)
         values.append(STEPS[name](net, y, z, drawn, drawn.randint(1, 3)))
