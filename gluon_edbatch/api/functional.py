@@ -46,7 +46,7 @@ def forward(values: Any) -> Any:
     The same structure with ordinary NDArrays.
     """
     leaves: List[NDArray] = []
-    template = flatten(values, NDArray, leaves)
+    template = flatten(values, object, leaves)  # as what is no array need not be hashable
     compute(leaves)
     return unflatten(template, iter([_to_write_to(leaf) for leaf in leaves]))
 

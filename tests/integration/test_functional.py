@@ -134,6 +134,16 @@ def test_forward_keeps_structure_and_other_things():
     assert edb.forward([]) == [] and edb.forward(5) == 5
 
 
+def test_forward_hands_on_what_cannot_be_hashed():
+    net, x = started(nn.Dense(3, in_units=4)), ndarrays(1, (1, 4))[0]
+    numbers, names = np.arange(3), {'a', 'b'}
+    with edb.batching():
+        given = net(x), 7, True, numbers, {'names': [names]}
+    value, *plain = edb.forward(given)
+    np.testing.assert_allclose(value.asnumpy(), net(x).asnumpy(), rtol=1e-5)
+    assert plain[:2] == [7, True] and plain[2] is numbers and plain[3]['names'][0] is names
+
+
 def test_forward_of_values_of_two_scopes():
     net = started(nn.Dense(4, in_units=4))
     xs = ndarrays(2, (1, 4))
