@@ -2,10 +2,11 @@
 
 import ctypes
 import os
+import re
 import threading
 from functools import lru_cache
 from pathlib import Path
-from typing import Sequence
+from typing import Dict, Sequence, Tuple
 
 from mxnet.base import (
     _LIB,
@@ -101,10 +102,21 @@ def operator_name(handle: int) -> str:
     return py_str(name.value)
 
 
-@lru_cache(maxsize=None)
 def count_attribute(op: str) -> str:
     """The attribute that says how many arrays an operator takes; empty for most."""
-    texts = [ctypes.c_char_p() for _ in range(4)]
+    return _information(op)[0]
+
+
+def attribute_default(op: str, attribute: str) -> str:
+    """The value that an attribute has where none is given; empty if it has no default."""
+    found = re.search("default='?([^',]*)", _information(op)[1].get(attribute, ''))
+    return found.group(1) if found else ''
+
+
+@lru_cache(maxsize=None)
+def _information(op: str) -> Tuple[str, Dict[str, str]]:
+    """The attribute that counts arrays, and what MXNet's documentation says of each attribute."""
+    texts, number = [ctypes.c_char_p() for _ in range(4)], mx_uint()
     lists = [ctypes.POINTER(ctypes.c_char_p)() for _ in range(3)]
     name, description, count, returned = texts
     check_call(
@@ -112,10 +124,12 @@ def count_attribute(op: str) -> str:
             OpHandle(operator_handle(op)),
             ctypes.byref(name),
             ctypes.byref(description),
-            ctypes.byref(mx_uint()),
+            ctypes.byref(number),
             *map(ctypes.byref, lists),
             ctypes.byref(count),
             ctypes.byref(returned),
         )
     )
-    return py_str(count.value)
+    names, kinds, _ = lists
+    about = {py_str(names[i]): py_str(kinds[i]) for i in range(number.value)}
+    return py_str(count.value), about

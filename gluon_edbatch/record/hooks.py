@@ -59,7 +59,8 @@ def _hooked_setattr(self, name, value):
     _setattr(self, name, value)
 
 
-def _hooked_call_cached_op(self, *args):
+def hooked_call_cached_op(self, *args):
+    """What a scope puts in the place of ``HybridBlock._call_cached_op``."""
     scope = entered()
     if scope is not None and scope.at_once:
         result = scope.run_cached(self, args)
@@ -130,7 +131,7 @@ _CALL_HOOKS = (  # all that scopes need whose calls run at once
     (
         CALL_CACHED_OP,
         '__code__',
-        calling(_hooked_call_cached_op, CALL_CACHED_OP),
+        calling(hooked_call_cached_op, CALL_CACHED_OP),
         CALL_CACHED_OP.__code__,
     ),
     (*INVOKE, hooked_invoke, invoke),

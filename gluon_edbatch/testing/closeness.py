@@ -1,6 +1,7 @@
 """What batched and eager results differ by, and which of them float64 is nearer to."""
 
-from typing import Dict, List, NamedTuple, Optional, Sequence, Union
+from types import MappingProxyType
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Union
 
 import numpy as np
 
@@ -8,11 +9,15 @@ from ..brief import brief
 
 # Of the largest magnitude in an array. A sum over a batch adds in another order than eager's.
 _TOLERANCE = {'float16': 1e-2, 'float32': 1e-5, 'float64': 1e-10}
-_SMALLEST_SCALE = 1e-3  # of an array whose exact values are zero, where only rounding is left
+_SMALLEST_SCALE = 1e-3  # where float64 cannot tell rounding from numbers that are small
+ROUNDING = 2.0**-24  # of a number in float32
+# Scales that the tolerance is of, for each such change that noise makes (see `scales_of_terms`).
+_OF_NOISE = 0.2 / ROUNDING
 _NEARER = 3  # times eager's distance from float64 is as near as eager
-# Of the batched run's distance in float64, where hardly any rounding is left: of the scale, and of
-# eager's distance, as what a model makes of rounding it makes of float64's, too.
-_IN_FLOAT64, _OF_EAGER = 1e-7, 0.05
+# Of the batched run's distance in float64, where hardly any rounding is left: of the largest
+# magnitude, and of the scale of terms that cancel.
+_IN_FLOAT64, _OF_TERMS = 1e-7, 3e-11
+_PARTS = ('results', 'gradients')
 _WORDS = {'results': 'result', 'gradients': 'gradient of'}
 _KNOBS = (
     'If this is rounding, give rtol or atol. To find what makes it, compare within '
@@ -21,20 +26,31 @@ _KNOBS = (
 
 
 class Measured(NamedTuple):
-    """What a run gave, as NumPy arrays: results by path, gradients by name."""
-
-    results: Dict[str, np.ndarray]
-    gradients: Dict[str, np.ndarray]
-
-
-class Exact(NamedTuple):
-    """The same in float64.
+    """What a run gave.
 
     Attributes
     ----------
+    results, gradients : dict of str to numpy.ndarray
+        Arrays by their paths in the results, and by the names of parameters and inputs.
+    plain : dict
+        Results that are no arrays, by path.
+    """
+
+    results: Dict[str, np.ndarray]
+    gradients: Dict[str, np.ndarray]
+    plain: Mapping[str, Any] = MappingProxyType({})
+
+
+class Exact(NamedTuple):
+    """What a run in float64 gave.
+
+    Attributes
+    ----------
+    results, gradients : dict of str to numpy.ndarray
+        As in `Measured`.
     added : dict of str to float
-        The scale of each gradient: the largest sum of the magnitudes that the samples add to an
-        element. They may cancel to nearly nothing, but their roundings do not.
+        The scale of the terms of each array. They may cancel to nearly nothing, but their
+        roundings do not.
     """
 
     results: Dict[str, np.ndarray]
@@ -67,6 +83,10 @@ class Suspect(NamedTuple):
     def __str__(self) -> str:
         return f'{_WORDS[self.part]} {self.name}'
 
+    def is_small(self) -> bool:
+        """Whether the difference may be the rounding of terms that cancel."""
+        return self.worst <= self.tolerance * _SMALLEST_SCALE + self.atol
+
 
 class Judged(NamedTuple):
     """A suspect that rounding does not explain, with its distances from float64."""
@@ -78,12 +98,30 @@ class Judged(NamedTuple):
     allowed: float
     scale: float
     in_float64: Optional[float]
+    allowed_in_float64: float
 
 
 def differences(
-    found: Measured, expected: Measured, case: str, rtol: Optional[float], atol: float
+    found: Measured,
+    expected: Measured,
+    case: str,
+    rtol: Optional[float],
+    atol: float,
+    narrow: bool = False,
 ) -> List[Suspect]:
     """The arrays that are further apart than the tolerance.
+
+    Parameters
+    ----------
+    found, expected : Measured
+    case : str
+        Begins a message.
+    rtol : float or None
+        The tolerance, of the scale; None for that of an array's dtype.
+    atol : float
+        The tolerance in addition.
+    narrow : bool
+        Whether results of float64 were computed from numbers that are less exact.
 
     Raises
     ------
@@ -92,7 +130,17 @@ def differences(
         or NaN elsewhere.
     """
     suspects = []
-    for part in Measured._fields:
+    paths = [list(run.results) + list(run.plain) for run in (found, expected)]
+    ensure(
+        sorted(paths[0]) == sorted(paths[1]),
+        f'{case}: result has structure {brief(paths[0])}, eagerly {brief(paths[1])}',
+    )
+    for path, value in expected.plain.items():
+        got = found.plain[path] if path in found.plain else found.results[path]
+        ensure(
+            _are_equal(got, value), f'{case}: result {path} is {brief(got)}, eagerly {brief(value)}'
+        )
+    for part in _PARTS:
         got, wanted = getattr(found, part), getattr(expected, part)
         ensure(
             list(got) == list(wanted),
@@ -100,7 +148,7 @@ def differences(
             f'{brief(list(got))}, eagerly {brief(list(wanted))}',
         )
         for name, array in wanted.items():
-            suspect = _difference(part, name, got[name], array, case, rtol, atol)
+            suspect = _difference(part, name, got[name], array, case, rtol, atol, narrow)
             if suspect is not None:
                 suspects.append(suspect)
     return suspects
@@ -114,6 +162,7 @@ def _difference(
     case: str,
     rtol: Optional[float],
     atol: float,
+    narrow: bool,
 ) -> Optional[Suspect]:
     suspect = Suspect(part, name, found, expected, 0.0, 0.0, 0.0, atol)
     label = f'{case}: {suspect}'
@@ -134,7 +183,10 @@ def _difference(
     same[~finite] &= (found == expected)[~finite] | (np.isnan(found) & np.isnan(expected))[~finite]
     _ensure_nowhere(~same, f'{label} is finite elsewhere than eagerly', found, expected)
     worst = _distance(found, expected)
-    tolerance = _TOLERANCE[expected.dtype.name] if rtol is None else rtol
+    tolerance = rtol
+    if tolerance is None:
+        least = _TOLERANCE['float32' if narrow else 'float64']
+        tolerance = max(_TOLERANCE[expected.dtype.name], least)
     allowed = tolerance * _scale(expected) + atol
     return (
         None
@@ -167,14 +219,36 @@ def judge(
         wanted = getattr(exact, part)[name]
         batched = _distance(suspect.found, wanted)
         distance = max([_distance(getattr(run, part)[name], wanted) for run in eager])
-        scale = max(_scale(wanted), exact.added[name] if part == 'gradients' else 0.0)
+        largest, added = _scale(wanted), exact.added.get(name, 0.0)
+        scale = max(largest, added) or _SMALLEST_SCALE
         allowed = max(_NEARER * distance, suspect.tolerance * scale + suspect.atol)
         again = None if in_float64 is None else _distance(getattr(in_float64, part)[name], wanted)
-        if not batched <= allowed or (
-            again is not None and not again <= max(_IN_FLOAT64 * scale, _OF_EAGER * distance)
-        ):
-            verdicts.append(Judged(suspect, wanted, batched, distance, allowed, scale, again))
+        close = max(_IN_FLOAT64 * largest, _OF_TERMS * scale)
+        if not batched <= allowed or (again is not None and not again <= close):
+            verdicts.append(
+                Judged(suspect, wanted, batched, distance, allowed, scale, again, close)
+            )
     return verdicts
+
+
+def scales_of_terms(exact: Measured, noisy: Sequence[Measured]) -> Dict[str, float]:
+    """The scale of what was added up to each array, by its path or name.
+
+    Parameters
+    ----------
+    exact : Measured
+    noisy : sequence of Measured
+        Runs with random changes of `ROUNDING` in all numbers between. What such a change makes of
+        an array is as large as its terms, whichever operators or samples add them.
+    """
+    alike = [run for run in noisy if comparable(exact, run)]  # some may take another branch
+    scales = {}
+    for part in _PARTS:
+        for name, array in getattr(exact, part).items():
+            changes = [_distance(getattr(run, part)[name], array) for run in alike]
+            finite = [change for change in changes if np.isfinite(change)]
+            scales[name] = _OF_NOISE * max(finite, default=0.0)
+    return scales
 
 
 def comparable(exact: Union[Measured, Exact], found: Measured) -> bool:
@@ -183,13 +257,15 @@ def comparable(exact: Union[Measured, Exact], found: Measured) -> bool:
         [
             {name: array.shape for name, array in getattr(exact, part).items()}
             == {name: array.shape for name, array in getattr(found, part).items()}
-            for part in Measured._fields
+            for part in _PARTS
         ]
     )
 
 
-def worst_by_float64(verdicts: Sequence[Judged], case: str) -> str:
-    """The message for the worst of them."""
+def worst_by_float64(
+    verdicts: Sequence[Judged], case: str, unknown: Optional[Exception] = None
+) -> str:
+    """The message for the worst of them, and why there is no batched run in float64."""
     verdict = max(verdicts, key=lambda one: one.batched / max(one.allowed, 1e-300))
     suspect = verdict.suspect
     found, wanted = suspect.found, suspect.expected
@@ -202,28 +278,45 @@ def worst_by_float64(verdicts: Sequence[Judged], case: str) -> str:
     ]
     if verdict.in_float64 is not None:
         lines.append(
-            f'run in float64, batched differs from eager by up to {verdict.in_float64:.2g}'
+            f'run in float64, batched differs from eager by up to {verdict.in_float64:.2g}; '
+            f'{verdict.allowed_in_float64:.2g} is allowed'
         )
+    elif unknown is not None:
+        lines.append(f'batched cannot run in float64: {_brief(unknown)}')
     return _with_knobs(lines, len(verdicts))
 
 
 def worst_by_eager(suspects: Sequence[Suspect], case: str, unknown: Exception) -> str:
     """The message for the worst of those that cannot be judged in float64, and why not."""
     suspect = max(suspects, key=lambda one: one.worst / max(one.allowed, 1e-300))
-    reason = ' '.join(f'{type(unknown).__name__}: {unknown}'.split())
     return _with_knobs(
         [
             f'{case}: {suspect} differs from eager by up to {suspect.worst:.2g} '
             f'({suspect.allowed:.2g} is allowed){_at_worst(suspect.found, suspect.expected)}',
-            f'float64 cannot tell which of them is nearer: {reason[:200]}',
+            f'float64 cannot tell which of them is nearer: {_brief(unknown)}',
         ],
         len(suspects),
     )
 
 
+def _brief(error: Exception) -> str:
+    return ' '.join(f'{type(error).__name__}: {error}'.split())[:200]
+
+
+def _are_equal(found: Any, expected: Any) -> bool:
+    if isinstance(expected, np.ndarray) or isinstance(found, np.ndarray):
+        return type(found) is type(expected) and np.array_equal(found, expected)
+    return bool(found == expected) and isinstance(found, bool) == isinstance(expected, bool)
+
+
 def _with_knobs(lines: List[str], count: int) -> str:
     more = [f'{count - 1} more {"differ" if count > 2 else "differs"}, but less'] * (count > 1)
     return '\n  '.join(lines + more + [_KNOBS])
+
+
+def without_knobs(message: str) -> str:
+    """The message without what to try."""
+    return message.replace(f'\n  {_KNOBS}', '')
 
 
 def _ensure_nowhere(
@@ -254,7 +347,7 @@ def _distance(one: np.ndarray, other: np.ndarray) -> float:
 
 def _scale(array: np.ndarray) -> float:
     finite = np.abs(array[np.isfinite(array)].astype(np.float64))
-    return max(float(finite.max(initial=0)), _SMALLEST_SCALE)
+    return float(finite.max(initial=0))
 
 
 def ensure(condition: bool, message: str) -> None:

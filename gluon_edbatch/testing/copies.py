@@ -2,14 +2,11 @@
 
 from typing import Any, Callable, Dict, List, Sequence, Tuple
 
-import mxnet as mx
 import numpy as np
 from mxnet import gluon
 from mxnet.ndarray import NDArray
 
-from ..api.mixin import eagerly
 from ..mx.arrays import new_array
-from ..subgraph.structure import flatten, unflatten
 
 Copy = Callable[[NDArray], NDArray]
 
@@ -100,26 +97,6 @@ def other_samples(value: Any, copy: Copy, copies: Dict[int, NDArray]) -> Any:
         items = [other_samples(item, copy, copies) for item in value]
         return type(value)(*items) if hasattr(value, '_fields') else type(value)(items)
     return value
-
-
-class eager_in_float64(eagerly):
-    """Calls of HybridBlocks take their arguments in float64, wherever they come from: the data of
-    a tree, the zeros that a sequence begins with."""
-
-    def _convert(self, args: Sequence[Any]) -> Sequence[Any]:
-        leaves: List[Any] = []
-        template = flatten(list(super()._convert(args)), (NDArray, mx.sym.Symbol), leaves)
-        return unflatten(
-            template,
-            iter(
-                [
-                    leaf.astype('float64')
-                    if isinstance(leaf, NDArray) and _is_floating(leaf)
-                    else leaf
-                    for leaf in leaves
-                ]
-            ),
-        )
 
 
 def _is_floating(array: Any) -> bool:

@@ -1,10 +1,24 @@
 """Batched equals eager: outputs and gradients, in one helper."""
 
 import itertools
+import warnings
 from contextlib import contextmanager
 from copy import copy
 from functools import partial
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
+from numbers import Number
+from typing import (
+    Any,
+    Callable,
+    ContextManager,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Optional,
+    Sequence,
+    Tuple,
+    Union,
+)
 
 import mxnet as mx
 import numpy as np
@@ -15,12 +29,12 @@ from ..api.functional import forward
 from ..api.mixin import eagerly
 from ..api.scope import recording
 from ..brief import brief
-from ..errors import EdbError
 from ..mx.parameters import context_of
 from ..record.lazy import LazyArray
 from ..schedule import Scheduler
 from ..subgraph.options import compile_options, current_options
 from .closeness import (
+    ROUNDING,
     Exact,
     Measured,
     Suspect,
@@ -28,14 +42,19 @@ from .closeness import (
     differences,
     ensure,
     judge,
+    scales_of_terms,
+    without_knobs,
     worst_by_eager,
     worst_by_float64,
 )
-from .copies import Copy, eager_in_float64, in_float64, nudged, other_parameters, other_samples
+from .copies import Copy, in_float64, nudged, other_parameters, other_samples
+from .float64 import Noise, eager_in_float64, recording_in_float64, traces_in_float64
 
 SCHEDULERS = ('depth', 'agenda', 'fsm', 'sufficient', 'unbatched')
 # Gradients of functions so many times as steep are rounded otherwise, unless by a power of two.
 _OTHER_HEADS = (1.375, 0.8125)
+_NOISY_RUNS = 2
+_PLAIN = (Number, np.generic, str, bytes)
 
 _HybridState = Tuple[gluon.HybridBlock, bool, Dict[str, Any]]
 
@@ -56,47 +75,68 @@ def assert_matches_eager(
 ) -> None:
     """Raise ``AssertionError`` unless batched results and gradients are eager Gluon's.
 
-    The model runs on one sample after the other without any scope, and on all of them inside
-    ``batching(scheduler)``. Compared are the structure of the results (lists and tuples count as
-    equal: a hybridized Gluon block returns a list for a tuple), their shapes, dtypes and values,
-    and under ``autograd.record()`` the gradients of a random linear function of all
-    results: those of every parameter, and those of the arrays among `inputs` and in the samples
-    that have one (``attach_grad``). Row_sparse gradients are compared as dense ones: whether rows
-    that get zeros are there depends in eager Gluon, too, on what is hybridized.
+    The model runs on one sample after the other outside any scope, with no block hybridized: that
+    is the reference. Then it runs on all samples inside ``batching(scheduler)``. The results must
+    agree in structure, shapes, dtypes and values. Under ``autograd.record()``, the gradients of a
+    random linear function of all results must agree, too: those of every parameter, and those of
+    arrays among `inputs` and in the samples that have one (``attach_grad``).
+
+    Lists and tuples count as equal, as a hybridized Gluon block returns a list for a tuple.
+    Row_sparse gradients are compared as dense ones: which rows of zeros are there depends in eager
+    Gluon on what is hybridized.
+
+    Where the two differ by more than the tolerance, the model also runs in float64, eagerly and
+    batched, on copies of its parameters and samples. Arrays that the model makes or keeps
+    elsewhere, such as ``nd.zeros`` or the states of ``begin_state``, are float64 in these runs.
+    A difference passes if both of these hold:
+
+    - Batched is no further from the eager float64 run than three times as far as eager, or than
+      the tolerance of the scale. Eager's distance is the largest of four runs, two of them on
+      numbers that differ in the last bit. The scale is the largest magnitude in the array, or that
+      of the terms that were added to it, if those are larger. Terms may cancel to nearly nothing,
+      across samples or within one. A float64 run with random changes of the size of float32's
+      rounding tells how large they are.
+    - Batched and eager agree in float64, where hardly any rounding is left.
+
+    A model that cannot run in float64 is judged by the tolerance alone, and the message says why.
 
     Parameters
     ----------
     model : Block or function
-        What to call with a sample; it returns an NDArray, or nested lists, tuples and dicts of
-        them.
+        What to call with a sample. It returns an NDArray, or nested lists, tuples and dicts of
+        NDArrays and plain values. Integers, booleans, strings, None and NumPy arrays of them are
+        compared by equality; other numbers are compared as float32 arrays are.
     samples : iterable
         One argument of the model each; nested lists, tuples and dicts of them are searched for
         arrays with gradients.
     unpack : bool, default False
         Samples are tuples of arguments.
     blocks : sequence of Block, optional
-        The blocks that the model uses. Needed if it is a function, which cannot be asked.
+        The blocks that the model uses. Needed if the model is a function, which cannot be asked.
     inputs : sequence of NDArray
         Further arrays whose gradients are compared.
     schedulers : sequence of (str or Scheduler)
         Each of them is compared.
     hybridized : sequence of bool
-        Whether the blocks are hybridized, in both runs. They are left as they were.
+        Whether the blocks are hybridized while batched runs. They are left as they were. Where
+        eager Gluon itself gives something else when it is hybridized, or raises an exception, a
+        ``UserWarning`` says so.
     training : sequence of bool
         True runs under ``autograd.record()`` and compares gradients, too; False runs without.
         Dropout that is switched on cannot be compared.
     rtol : float, optional
-        Difference allowed, relative to the largest magnitude in an array; 1e-5 for float32 and
-        1e-10 for float64 by default. Where there is more, the model runs in float64, too, on
-        copies of its parameters and of the samples: batched must then be no further from float64
-        than three times as far as eager (in the worst of three runs whose numbers differ in the
-        last bit), or than `rtol` of what the samples add to a gradient, which may cancel to
-        nearly nothing; and batched and eager must agree in float64. A model that cannot run in
-        float64 is judged by the difference alone.
+        The tolerance, relative to the largest magnitude in an array: 1e-5 for float32, 1e-2 for
+        float16 and 1e-10 for float64 by default. float64 results that a model computes from
+        float32 have the tolerance of float32.
     atol : float, default 0
         Difference allowed in addition.
     seed : int, default 0
-        Of the random linear function.
+        Seed of the random linear function.
+
+    Warns
+    -----
+    UserWarning
+        If eager Gluon, hybridized, differs from eager Gluon that is not.
 
     Examples
     --------
@@ -108,15 +148,9 @@ def assert_matches_eager(
     if blocks is None:
         blocks = [model] if isinstance(model, gluon.Block) else []
     comparison = _Comparison(_Model(model, samples, unpack, blocks, inputs, seed), rtol, atol)
-    before = [_hybrid_state(block) for block in blocks]
-    try:
+    with comparison.model.hybridized(False):
         for active, train in itertools.product(hybridized, training):
-            for block in blocks:
-                block.hybridize(active)
             comparison.run(train, active, schedulers)
-    finally:
-        for states in before:
-            _restore(states)
 
 
 def _hybrid_state(block: gluon.Block) -> List[_HybridState]:
@@ -142,21 +176,44 @@ class _Comparison:
         self._exact: Dict[bool, Union[Exact, Exception]] = {}  # for inference and for training
 
     def run(self, train: bool, active: bool, schedulers: Sequence[Any]) -> None:
-        """Compare all schedulers with one eager run."""
+        """Compare all schedulers with one eager run, in which nothing is hybridized."""
+        mode = 'training' if train else 'inference'
         eager = [self.model.eager(train)]
+        if active:
+            self._compare_hybridized(eager, train, mode)
         for number, scheduler in enumerate(schedulers):
             native = current_options().native and (number + active) % 2 == 0  # each in half of them
-            with compile_options(native=native):
+            with compile_options(native=native), self.model.hybridized(active):
                 found = self.model.batched(train, scheduler)
                 case = (
                     f'scheduler {getattr(scheduler, "name", scheduler)}, '
-                    f'{"" if active else "not "}hybridized, '
-                    f'{"training" if train else "inference"}, '
+                    f'{"" if active else "not "}hybridized, {mode}, '
                     f'{"" if native else "no "}native operators'
                 )
-                suspects = differences(found, eager[0], case, self.rtol, self.atol)
+                suspects = self._differences(found, eager[0], case)
                 if suspects:
-                    self._judge(suspects, found, eager, train, scheduler, case)
+                    fault = self._judge(suspects, found, eager, train, case, scheduler)
+                    ensure(not fault, fault)
+
+    def _compare_hybridized(self, eager: List[Measured], train: bool, mode: str) -> None:
+        """Warn if hybridized blocks give something else in eager Gluon, too."""
+        case = f'eager Gluon, hybridized, {mode}'
+        try:
+            with self.model.hybridized(True):
+                found = self.model.eager(train)
+            suspects = self._differences(found, eager[0], case)
+            fault = self._judge(suspects, found, eager, train, case) if suspects else ''
+        except Exception as error:  # as Gluon refuses another number of arguments
+            fault = f'{case}: {type(error).__name__}: {error}'
+        if fault:
+            warnings.warn(
+                'eager Gluon differs from itself when it is hybridized, and batched is compared '
+                f'with what is not hybridized. {without_knobs(fault)}',
+                stacklevel=4,
+            )
+
+    def _differences(self, found: Measured, expected: Measured, case: str) -> List[Suspect]:
+        return differences(found, expected, case, self.rtol, self.atol, self.model.is_narrow())
 
     def _judge(
         self,
@@ -164,34 +221,31 @@ class _Comparison:
         found: Measured,
         eager: List[Measured],
         train: bool,
-        scheduler: Any,
         case: str,
-    ) -> None:
+        scheduler: Any = None,
+    ) -> str:
+        """What is wrong by float64; empty if nothing is. Eager runs that it needs are appended."""
         exact = self._exact_unless(found, train)
         if len(eager) == 1:
             eager += [self.model.eager(train), *self.model.eager_rounded_otherwise(train)]
-        if differences(eager[1], eager[0], f'{case}: eager', self.rtol, self.atol):
+        if self._differences(eager[1], eager[0], f'{case}: eager'):
             exact = ValueError('eagerly it gives something else each time it is called')
         if isinstance(exact, Exception):
-            raise AssertionError(worst_by_eager(suspects, case, exact))
-        again = self.model.batched_in_float64(train, scheduler)
-        verdicts = judge(
-            suspects,
-            eager,
-            exact,
-            again if again is not None and comparable(again, found) else None,
-        )
-        if verdicts:
-            raise AssertionError(worst_by_float64(verdicts, case))
+            suspects = [suspect for suspect in suspects if not suspect.is_small()]
+            return worst_by_eager(suspects, case, exact) if suspects else ''
+        again = None if scheduler is None else self.model.batched_in_float64(train, scheduler)
+        if isinstance(again, Measured) and not comparable(again, found):
+            again = ValueError('its results have other shapes in float64')
+        verdicts = judge(suspects, eager, exact, again if isinstance(again, Measured) else None)
+        unknown = again if isinstance(again, Exception) else None
+        return worst_by_float64(verdicts, case, unknown) if verdicts else ''
 
-    def _exact_unless(self, found: Measured, train: bool) -> Union[Exact, Exception]:
+    def _exact_unless(self, found: Optional[Measured], train: bool) -> Union[Exact, Exception]:
         """What the model gives in float64, or why that is not known."""
-        if any(array.dtype == np.float64 for array in found.results.values()):
-            return ValueError('it runs in float64 already')
         if train not in self._exact:
             self._exact[train] = self.model.exact(train)
         exact = self._exact[train]
-        if isinstance(exact, Exact) and not comparable(exact, found):
+        if isinstance(exact, Exact) and found is not None and not comparable(exact, found):
             return ValueError('its results have other shapes in float64')
         return exact
 
@@ -213,6 +267,27 @@ class _Model:
         self.inputs = _unique(list(inputs) + _arrays_with_gradient(samples))
         self.ctx = next((ctx for ctx in map(context_of, blocks) if ctx is not None), None)
 
+    def is_narrow(self) -> bool:
+        """Whether any number that it is given is less exact than float64."""
+        dtypes = [
+            parameter.dtype
+            for block in self.blocks
+            for parameter in block.collect_params().values()
+        ] + [array.dtype for array in (*self.inputs, *_arrays(self.samples))]
+        return any([np.dtype(dtype).name in ('float16', 'float32') for dtype in dtypes])
+
+    @contextmanager
+    def hybridized(self, active: bool) -> Iterator[None]:
+        """While it lasts, all blocks are hybridized, or none."""
+        before = [_hybrid_state(block) for block in self.blocks]
+        try:
+            for block in self.blocks:
+                block.hybridize(active)
+            yield
+        finally:
+            for states in before:
+                _restore(states)
+
     def eager(self, train: bool, factor: float = 1.0) -> Measured:
         """One sample after the other; the gradients of a linear function that is `factor` times
         as steep, divided by that."""
@@ -229,11 +304,13 @@ class _Model:
             }
         )
 
-    def batched(self, train: bool, scheduler: Any) -> Measured:
+    def batched(
+        self, train: bool, scheduler: Any, scope: Callable[[Any], ContextManager] = recording
+    ) -> Measured:
         """All samples in one scope."""
 
         def run() -> Any:
-            with recording(scheduler):
+            with scope(scheduler):
                 results = [self._call(sample) for sample in self.samples]
             promised = {
                 path: (value.shape, value.dtype, value.ctx)
@@ -242,11 +319,12 @@ class _Model:
             }
             results = forward(results)
             for path, value in _leaves(results):
-                got = (value.shape, value.dtype, value.ctx)
-                ensure(
-                    promised.get(path, got) == got,
-                    f'result{path} was promised as {promised.get(path)} and is {got}',
-                )
+                if path in promised:
+                    got = (value.shape, value.dtype, value.ctx)
+                    ensure(
+                        promised[path] == got,
+                        f'result{path} was promised as {promised[path]} and is {got}',
+                    )
             return results
 
         return self._measure(train, run)
@@ -256,89 +334,61 @@ class _Model:
         the last bit. A single run may be close to float64 by chance."""
         made = []
         for seed, factor in enumerate(_OTHER_HEADS):
-            with self._of_copies(nudged(seed)) as model:
+            with self._of_copies(nudged(seed)) as (model, _):
                 made.append(model.eager(train, factor))
         return made
 
     def exact(self, train: bool) -> Union[Exact, Exception]:
         """Eager results and gradients in float64, or why there are none."""
         try:
-            with self._of_copies(in_float64) as model, eager_in_float64(self.ctx):
-                return model._one_by_one(train)
+            with self._of_copies(in_float64) as (model, known):
+                with eager_in_float64(known):
+                    exact = model.eager(train)
+                noisy = []
+                for seed in range(_NOISY_RUNS):
+                    with eager_in_float64(known, Noise(ROUNDING, seed)):
+                        noisy.append(model.eager(train))
+                return Exact(exact.results, exact.gradients, scales_of_terms(exact, noisy))
         except Exception as error:  # of the user's model, which need not know float64
             return error
 
-    def batched_in_float64(self, train: bool, scheduler: Any) -> Optional[Measured]:
-        """The same of a scope; None if the model cannot run so, as where it reads arrays from
-        elsewhere than its samples and parameters."""
+    def batched_in_float64(self, train: bool, scheduler: Any) -> Union[Measured, Exception]:
+        """Run the samples in one scope in float64, or return why that is not possible."""
         try:
-            with self._of_copies(in_float64) as model:
-                return model.batched(train, scheduler)
-        except (EdbError, mx.base.MXNetError):
-            return None
+            with self._of_copies(in_float64) as (model, known), traces_in_float64(known):
+                return model.batched(train, scheduler, partial(recording_in_float64, known=known))
+        except Exception as error:
+            return error
 
     @contextmanager
-    def _of_copies(self, copy_of: Copy) -> Iterator['_Model']:
-        states = [state for block in self.blocks for state in _hybrid_state(block)]
+    def _of_copies(self, copy_of: Copy) -> Iterator[Tuple['_Model', Dict[int, NDArray]]]:
+        """A model of other parameters and samples, and the copies of arrays by their ids."""
         copies: Dict[int, NDArray] = {}
         model = copy(self)
         model.samples = other_samples(self.samples, copy_of, copies)
+        if copy_of is in_float64:  # operators then get the copies of all arrays
+            other_samples(self.inputs, copy_of, copies)
         model.inputs = [copies.get(id(array), array) for array in self.inputs]
-        try:
-            with other_parameters(self.blocks, copy_of):
-                for block in self.blocks:
-                    block.hybridize(False)
-                yield model
-        finally:
-            _restore(states)
-
-    def _one_by_one(self, train: bool) -> Exact:
-        results: Dict[str, np.ndarray] = {}
-        gradients: Dict[str, np.ndarray] = {}
-        added: Dict[str, np.ndarray] = {}
-        generator = np.random.RandomState(self.seed)
-        for number, sample in enumerate(self.samples):
-            run = self._measure(
-                train,
-                partial(self._call, sample),
-                generator=generator,
-                path=f'[{number}]',
-            )
-            results.update(run.results)
-            for name, gradient in run.gradients.items():
-                gradient = gradient.astype(np.float64)
-                gradients[name] = gradients.get(name, 0) + gradient
-                added[name] = added.get(name, 0) + np.abs(gradient)
-        return Exact(
-            results, gradients, {name: float(array.max(initial=0)) for name, array in added.items()}
-        )
+        with other_parameters(self.blocks, copy_of), self.hybridized(False):
+            yield model, copies
 
     def _call(self, sample: Any) -> Any:
         return self.model(*sample) if self.unpack else self.model(sample)
 
-    def _measure(
-        self,
-        train: bool,
-        run: Callable[[], Any],
-        factor: float = 1.0,
-        generator: Optional[np.random.RandomState] = None,
-        path: str = '',
-    ) -> Measured:
+    def _measure(self, train: bool, run: Callable[[], Any], factor: float = 1.0) -> Measured:
         if not train:
             with autograd.pause(train_mode=False):
-                return Measured(_by_path(run(), path), {})
+                return _measured(run(), {})
         trained = self._trained()
         for _, array in trained:
             array.grad[:] = 0
         with autograd.record():
             results = run()
-            total = _total(results, factor, generator or np.random.RandomState(self.seed))
+            total = _total(results, factor, np.random.RandomState(self.seed))
         if total is not None and trained:
             _backward(total)
         # After a deferred initialisation there are more of them.
-        return Measured(
-            _by_path(results, path), {name: _numpy(array.grad) for name, array in self._trained()}
-        )
+        return _measured(results, {name: _numpy(array.grad) for name, array in self._trained()})
 
     def _trained(self) -> List[Tuple[str, NDArray]]:
         """Parameters and inputs that have a gradient, on each of their contexts."""
@@ -385,12 +435,17 @@ def _backward(total: NDArray) -> None:
 
 
 def _arrays_with_gradient(value: Any) -> List[NDArray]:
+    return [array for array in _arrays(value) if array.grad is not None]
+
+
+def _arrays(value: Any) -> List[NDArray]:
+    """The arrays in nested lists, tuples and dicts."""
     if isinstance(value, NDArray):
-        return [value] if value.grad is not None else []
+        return [value]
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, (list, tuple)):
-        return [array for item in value for array in _arrays_with_gradient(item)]
+        return [array for item in value for array in _arrays(item)]
     return []
 
 
@@ -398,19 +453,38 @@ def _unique(arrays: Sequence[NDArray]) -> List[NDArray]:
     return list({id(array): array for array in arrays}.values())
 
 
-def _leaves(value: Any, path: str = '') -> List[Tuple[str, Any]]:
+def _leaves(results: Any) -> List[Tuple[str, Any]]:
     """The arrays in nested results, each with where it is."""
-    if isinstance(value, NDArray):
-        return [(path, value)]
+    return [(path, leaf) for path, leaf in _all_leaves(results) if isinstance(leaf, NDArray)]
+
+
+def _all_leaves(value: Any, path: str = '') -> Iterator[Tuple[str, Any]]:
     if isinstance(value, dict):
-        return [leaf for key, item in value.items() for leaf in _leaves(item, f'{path}[{key!r}]')]
-    if isinstance(value, (list, tuple)):
-        return [leaf for i, item in enumerate(value) for leaf in _leaves(item, f'{path}[{i}]')]
-    raise AssertionError(f'result{path} is {brief(value)}, not an array')
+        for key, item in value.items():
+            yield from _all_leaves(item, f'{path}[{key!r}]')
+    elif isinstance(value, (list, tuple)):
+        for number, item in enumerate(value):
+            yield from _all_leaves(item, f'{path}[{number}]')
+    elif value is None or isinstance(value, (NDArray, np.ndarray, *_PLAIN)):
+        yield path, value
+    else:
+        raise AssertionError(f'result{path} is {brief(value)}, neither an array nor a plain value')
 
 
-def _by_path(results: Any, path: str = '') -> Dict[str, np.ndarray]:
-    return {path: _numpy(value) for path, value in _leaves(results, path)}
+def _measured(results: Any, gradients: Dict[str, np.ndarray]) -> Measured:
+    """Results and gradients; numbers that are not whole are rounded as arrays of them are."""
+    arrays: Dict[str, np.ndarray] = {}
+    plain: Dict[str, Any] = {}
+    for path, leaf in _all_leaves(results):
+        if isinstance(leaf, NDArray):
+            arrays[path] = _numpy(leaf)
+        elif isinstance(leaf, (float, np.ndarray, np.generic)) and np.issubdtype(
+            np.asarray(leaf).dtype, np.floating
+        ):
+            arrays[path] = np.array(leaf, np.float32)
+        else:
+            plain[path] = leaf
+    return Measured(arrays, gradients, plain)
 
 
 def _numpy(array: NDArray) -> np.ndarray:

@@ -1,0 +1,338 @@
+"""Run a model with float64 for all floating-point numbers, whatever dtypes its code asks for.
+
+The samples and parameters of such a run are copies in float64 (see `copies`). The model may also
+make float32 arrays, or keep some elsewhere. Operators and recordings widen these when they read
+them. Operators that would give float32, such as ``one_hot`` or ``astype('float32')``, give float64.
+
+An eager run needs hooks in MXNet, and a batched run needs one for the graphs of blocks. They stand
+above the hooks of scopes. Each asks first whether this thread has such a run.
+"""
+
+import threading
+from contextlib import contextmanager
+from dataclasses import asdict
+from functools import lru_cache
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+
+import mxnet as mx
+import numpy as np
+from mxnet import gluon
+from mxnet.ndarray import NDArray
+
+from ..api.scope import recording
+from ..execute.evaluate import Evaluator
+from ..mx.arrays import new_array
+from ..mx.hybrid import CALL_CACHED_OP
+from ..mx.invoke import INVOKE, attribute_default, invoke, operator_handle, operator_name
+from ..mx.methods import calling
+from ..record import created, hooks
+from ..record.calls import hooked_invoke
+from ..record.lazy import LazyArray
+from ..record.recording import Recording
+from ..subgraph.options import CompileOptions, current_options
+
+Known = Dict[int, NDArray]  # arrays by their ids, in float64
+_NARROW = frozenset(('float16', 'float32'))
+_SYMBOL_CREATOR = mx.symbol.register, '_symbol_creator'
+_create_symbol = mx.symbol.register._symbol_creator
+_ALLOCATORS = tuple(
+    (module, '_new_alloc_handle', module._new_alloc_handle)
+    for module in (mx.nd.ndarray, mx.np.multiarray)
+)
+_CREATORS = (
+    *[hook[:3] for hook in created.HOOKS if hook[1] in ('array', 'full')],
+    (mx.np, 'array', mx.np.array),
+)
+
+
+class _Run(threading.local):
+    """The run in float64 of this thread, if any."""
+
+    known: Optional[Known] = None
+    eager = False
+    noise: Optional['Noise'] = None
+
+
+_run = _Run()
+_lock = threading.Lock()
+_owners = 0
+
+
+class Noise:
+    """Multiplies what operators give by random factors 1 ± `unit`.
+
+    The gradient through such a product has the same factor, so noise comes in wherever a kernel
+    may round, forward and backward. Integers stay: rounding leaves them, and they may be indices.
+    """
+
+    def __init__(self, unit: float, seed: int):
+        self._unit, self._generator = unit, np.random.RandomState(seed)
+
+    def __call__(self, array: NDArray) -> NDArray:
+        """Return the array with noise."""
+        values = array.asnumpy()
+        signs = self._generator.randint(2, size=values.shape) * 2 - 1
+        factors = np.where(values == np.rint(values), 1.0, 1 + self._unit * signs)
+        of_numpy = isinstance(array, mx.np.ndarray)
+        factor = new_array(factors, array.ctx, np.float64)
+        return invoke(
+            operator_handle('_npi_multiply' if of_numpy else 'elemwise_mul'),
+            [array, factor.as_np_ndarray() if of_numpy else factor],
+            *([], [], None, of_numpy, False),
+        )
+
+
+@contextmanager
+def eager_in_float64(known: Known, noise: Optional[Noise] = None) -> Iterator[None]:
+    """While it lasts, operators that this thread calls outside scopes compute in float64.
+
+    Parameters
+    ----------
+    known : dict
+        float64 arrays that stand for others, by the ids of these.
+    noise : Noise, optional
+        Added to all results.
+    """
+    with _hooked(known, True, noise):
+        yield
+
+
+class recording_in_float64(recording):
+    """A scope in which all values are float64."""
+
+    def __init__(self, scheduler: Any, known: Known):
+        super().__init__(scheduler, compile_options=_Options(**asdict(current_options())))
+        self._known = known
+
+    def _new_recording(self) -> Recording:
+        evaluator = Evaluator(self.scheduler, self._timing)
+        return _Recording(evaluator, self._ctx, self._options, self._known)
+
+
+@contextmanager
+def traces_in_float64(known: Known) -> Iterator[None]:
+    """While it lasts, graphs that this thread makes of blocks have float64 for float32."""
+    with _hooked(known, False, None):
+        yield
+
+
+@contextmanager
+def _hooked(known: Known, eager: bool, noise: Optional[Noise]) -> Iterator[None]:
+    """Put hooks over those of scopes, which stay below them as long as these are there."""
+    owner = object()
+    before = dict(_run.__dict__)
+    hooks.install(owner)
+    try:
+        _count(1)
+        try:
+            _run.known, _run.eager, _run.noise = known, eager, noise
+            yield
+        finally:
+            _run.__dict__.clear()
+            _run.__dict__.update(before)
+            _count(-1)
+    finally:
+        hooks.remove(owner)
+
+
+def _count(more: int) -> None:
+    """Set the hooks for the first run, and take them back after the last."""
+    global _owners
+    with _lock:
+        _owners += more
+        if _owners == max(more, 0):
+            for owner, name, hook, original in _HOOKS:
+                setattr(owner, name, hook if more > 0 else original)
+
+
+def widened(array: NDArray, known: Known) -> NDArray:
+    """The array in float64, if it has floating-point numbers."""
+    if id(array) in known:
+        return known[id(array)]
+    if array.stype != 'default' or np.dtype(array.dtype).name not in _NARROW:
+        return array
+    return _cast(array, 'float64')
+
+
+def _cast(array: NDArray, dtype: str) -> NDArray:
+    of_numpy = isinstance(array, mx.np.ndarray)
+    return invoke(operator_handle('Cast'), [array], ['dtype'], [dtype], None, of_numpy, False)
+
+
+def _wide_dtypes(op: str, keys: Sequence[str], vals: Sequence[Any]) -> Tuple[List[str], List[Any]]:
+    """Attributes of an operator with float64 for float32, which may be its default."""
+    keys, vals = list(keys), list(vals)
+    if 'dtype' not in keys and attribute_default(op, 'dtype') in _NARROW:
+        keys.append('dtype')
+        vals.append('float32')
+    return keys, [
+        'float64' if key == 'dtype' and _is_narrow(value) else value
+        for key, value in zip(keys, vals)
+    ]
+
+
+@lru_cache(maxsize=None)
+def _is_narrow(dtype: Any) -> bool:
+    try:
+        return np.dtype(dtype).name in _NARROW
+    except TypeError:  # it is one of MXNet's own
+        return False
+
+
+def _invoke_in_float64(
+    handle: int,
+    ndargs: Sequence[NDArray],
+    keys: Sequence[str],
+    vals: Sequence[Any],
+    out: Any,
+    is_np_op: bool,
+    output_is_list: bool,
+) -> Any:
+    """Run an operator in float64. See `mx.invoke`."""
+    known = _run.known
+    if known is None or not _run.eager or hooks.entered() is not None:
+        return hooked_invoke(handle, ndargs, keys, vals, out, is_np_op, output_is_list)
+    if out is not None:
+        target = out if isinstance(out, NDArray) else out[0]
+        dtype = np.dtype(known.get(id(target), target).dtype).name
+        if dtype in _NARROW:  # an array of the user's own, which keeps its dtype
+            ndargs = [_cast(a, dtype) if a.dtype == np.float64 else a for a in ndargs]
+            return invoke(handle, ndargs, keys, vals, out, is_np_op, output_is_list)
+        out = _each(out, lambda array: known.get(id(array), array))
+    ndargs = [widened(array, known) for array in ndargs]
+    if ndargs:  # what makes numbers makes those of float32, also random ones
+        keys, vals = _wide_dtypes(operator_name(handle), keys, vals)
+    result = invoke(handle, ndargs, keys, vals, out, is_np_op, output_is_list)
+    return result if out is not None else _each(result, _as_result)
+
+
+def _each(arrays: Any, function: Callable[[NDArray], NDArray]) -> Any:
+    return function(arrays) if isinstance(arrays, NDArray) else [function(one) for one in arrays]
+
+
+def _as_result(array: NDArray) -> NDArray:
+    array = widened(array, {})
+    noisy = _run.noise is not None and array.dtype == np.float64 and array.stype == 'default'
+    return _run.noise(array) if noisy and _run.noise is not None else array
+
+
+def _symbol_in_float64(
+    handle: int, args: Any, kwargs: Any, keys: Any, vals: Any, *others: Any, **named: Any
+) -> Any:
+    """Make a node of a graph with float64 among its attributes."""
+    if _run.known is not None:
+        keys, vals = _wide_dtypes(operator_name(handle), keys, vals)
+    return _create_symbol(handle, args, kwargs, keys, vals, *others, **named)
+
+
+def _hooked_allocator(allocate: Callable[..., Any]) -> Callable[..., Any]:
+    """Allocate float64 for float32."""
+
+    def allocated(shape: Any, ctx: Any, delay_alloc: bool, dtype: Any = mx.base.mx_real_t) -> Any:
+        if _run.known is not None and _run.eager and hooks.entered() is None and _is_narrow(dtype):
+            dtype = np.float64
+        return allocate(shape, ctx, delay_alloc, dtype)
+
+    return allocated
+
+
+def _hooked_creator(create: Callable[..., NDArray]) -> Callable[..., NDArray]:
+    """Round what a function makes of numbers to float32 first, as recordings do."""
+
+    def made(*args: Any, **kwargs: Any) -> NDArray:
+        known = _run.known
+        if known is None or not _run.eager or any([isinstance(arg, NDArray) for arg in args]):
+            return create(*args, **kwargs)
+        _run.known = None
+        try:
+            return _as_result(create(*args, **kwargs))
+        finally:
+            _run.known = known
+
+    return made
+
+
+def _uncached(self: gluon.HybridBlock, *args: Any) -> Any:
+    """Run a hybridized block, which the caller of the judge did not name, as if it were not."""
+    known = _run.known
+    if known is None or not _run.eager or hooks.entered() is not None:
+        return hooks.hooked_call_cached_op(self, *args)
+    if isinstance(self, gluon.SymbolBlock):
+        return hooks.hooked_call_cached_op(self, *[widened(arg, known) for arg in args])
+    active, self._active = self._active, False
+    try:
+        return self.forward(*args)
+    finally:
+        self._active = active
+
+
+_HOOKS = (
+    (*INVOKE, _invoke_in_float64, hooked_invoke),
+    (*_SYMBOL_CREATOR, _symbol_in_float64, _create_symbol),
+    *[
+        (module, name, _hooked_allocator(allocate), allocate)
+        for module, name, allocate in _ALLOCATORS
+    ],
+    *[(module, name, _hooked_creator(create), create) for module, name, create in _CREATORS],
+    (
+        CALL_CACHED_OP,
+        '__code__',
+        calling(_uncached, CALL_CACHED_OP),
+        calling(hooks.hooked_call_cached_op, CALL_CACHED_OP),
+    ),
+)
+
+
+class _Options(CompileOptions):
+    """No other recording uses the types and forms that are known by such options."""
+
+
+class _Recording(Recording):
+    """A recording that widens what calls take from elsewhere."""
+
+    def __init__(self, evaluator: Any, ctx: Any, options: CompileOptions, known: Known):
+        self._in_float64 = known
+        super().__init__(evaluator, ctx, options)
+
+    def operator_called(  # type: ignore[no-untyped-def]  # as `invoked` has it
+        self, handle, ndargs, keys, vals, out, is_np_op, output_is_list
+    ):
+        """Run or record an operator of ``mx.nd``."""
+        if out is None:
+            ndargs = [self._widened(array) for array in ndargs]
+        if ndargs:
+            keys, vals = _wide_dtypes(operator_name(handle), keys, vals)
+        result = super().operator_called(handle, ndargs, keys, vals, out, is_np_op, output_is_list)
+        return result if out is not None else _each(result, self._widened)
+
+    def operator(self, op: str, attrs: Tuple[Tuple[str, str], ...], args: Sequence[Any]) -> Any:
+        """Record an operator."""
+        keys, vals = _wide_dtypes(op, [key for key, _ in attrs], [value for _, value in attrs])
+        return super().operator(op, tuple(zip(keys, vals)), args)
+
+    def new_constant(self, key: tuple, values: np.ndarray, ctx: mx.Context) -> LazyArray:
+        """Make a constant, to be known by a key."""
+        return super().new_constant(key, _wide(values), ctx)
+
+    def append_read(self, array: NDArray, key: Tuple[bytes, bytes, bytes]) -> LazyArray:
+        """Take a small NDArray as a value."""
+        wide = self._widened(array)
+        return super().append_read(array, key) if wide is array else self._ndarray(wide)
+
+    def _array(self, array: Any, fresh: bool = False) -> LazyArray:
+        if isinstance(array, NDArray):
+            return super()._array(self._widened(array), fresh)
+        wide = _wide(array)
+        return super()._array(wide, fresh or wide.dtype == np.float64)
+
+    def _widened(self, array: NDArray) -> NDArray:
+        if not isinstance(array, LazyArray):
+            return widened(array, self._in_float64)
+        store = array._store
+        if np.dtype(store.spec.dtype).name not in _NARROW or store.recording is not self:
+            return array
+        return self.operator('Cast', (('dtype', 'float64'),), [array])
+
+
+def _wide(values: np.ndarray) -> np.ndarray:
+    return values.astype(np.float64) if np.issubdtype(values.dtype, np.floating) else values
