@@ -80,7 +80,8 @@ def _then_told(set_mode: Callable[..., bool]) -> Callable[..., bool]:
     return hooked
 
 
-def _hooked_call_function(self, *inputs):
+def hooked_call_function(self, *inputs):
+    """What a scope puts in the place of ``autograd.Function.__call__``."""
     if current_recording() is None:
         return _call_function(self, *inputs)
     with suspended():  # its results join the tape by their handles, so they must be arrays
@@ -148,7 +149,7 @@ _HOOKS = (
     (autograd, 'set_training', _then_told(set_training), set_training),
     (autograd, 'mark_variables', _hooked_mark_variables, _mark_variables),
     (autograd, 'grad', _hooked_grad, _grad),
-    (autograd.Function, '__call__', _hooked_call_function, _call_function),
+    (autograd.Function, '__call__', hooked_call_function, _call_function),
     *created.HOOKS,
 )
 

@@ -179,7 +179,7 @@ class _Comparison:
         """Compare all schedulers with one eager run, in which nothing is hybridized."""
         mode = 'training' if train else 'inference'
         eager = [self.model.eager(train)]
-        if active:
+        if active and self.model.blocks:
             self._compare_hybridized(eager, train, mode)
         for number, scheduler in enumerate(schedulers):
             native = current_options().native and (number + active) % 2 == 0  # each in half of them

@@ -16,7 +16,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 
 import mxnet as mx
 import numpy as np
-from mxnet import gluon
+from mxnet import autograd, gluon
 from mxnet.ndarray import NDArray
 
 from ..api.scope import recording
@@ -117,19 +117,28 @@ def traces_in_float64(known: Known) -> Iterator[None]:
 
 
 @contextmanager
+def _running(known: Optional[Known], eager: bool, noise: Optional[Noise]) -> Iterator[None]:
+    """Let this thread have such a run."""
+    before = dict(_run.__dict__)
+    _run.known, _run.eager, _run.noise = known, eager, noise
+    try:
+        yield
+    finally:
+        _run.__dict__.clear()
+        _run.__dict__.update(before)
+
+
+@contextmanager
 def _hooked(known: Known, eager: bool, noise: Optional[Noise]) -> Iterator[None]:
     """Put hooks over those of scopes, which stay below them as long as these are there."""
     owner = object()
-    before = dict(_run.__dict__)
     hooks.install(owner)
     try:
         _count(1)
         try:
-            _run.known, _run.eager, _run.noise = known, eager, noise
-            yield
+            with _running(known, eager, noise):
+                yield
         finally:
-            _run.__dict__.clear()
-            _run.__dict__.update(before)
             _count(-1)
     finally:
         hooks.remove(owner)
@@ -211,9 +220,12 @@ def _each(arrays: Any, function: Callable[[NDArray], NDArray]) -> Any:
 
 
 def _as_result(array: NDArray) -> NDArray:
-    array = widened(array, {})
-    noisy = _run.noise is not None and array.dtype == np.float64 and array.stype == 'default'
-    return _run.noise(array) if noisy and _run.noise is not None else array
+    """An array that an operator gave, in float64 and with noise."""
+    array, noise = widened(array, {}), _run.noise
+    if noise is None or array.dtype != np.float64 or array.stype != 'default':
+        return array
+    with _running(None, False, None):
+        return noise(array)
 
 
 def _symbol_in_float64(
@@ -243,11 +255,9 @@ def _hooked_creator(create: Callable[..., NDArray]) -> Callable[..., NDArray]:
         known = _run.known
         if known is None or not _run.eager or any([isinstance(arg, NDArray) for arg in args]):
             return create(*args, **kwargs)
-        _run.known = None
-        try:
-            return _as_result(create(*args, **kwargs))
-        finally:
-            _run.known = known
+        with _running(None, False, None):
+            array = create(*args, **kwargs)
+        return _as_result(array)
 
     return made
 
@@ -266,6 +276,25 @@ def _uncached(self: gluon.HybridBlock, *args: Any) -> Any:
         self._active = active
 
 
+def _call_function(self: autograd.Function, *inputs: NDArray) -> Any:
+    """Call a function with a gradient of its own, which a thread of MXNet's engine computes."""
+    known, noise = _run.known, _run.noise
+    if known is not None:
+        for name in ('forward', 'backward'):
+            setattr(self, name, _in_float64(getattr(self, name), known, noise))
+    return hooks.hooked_call_function(self, *inputs)
+
+
+def _in_float64(
+    function: Callable[..., Any], known: Known, noise: Optional[Noise]
+) -> Callable[..., Any]:
+    def run(*arrays: NDArray) -> Any:
+        with _running(known, True, noise):
+            return function(*arrays)
+
+    return run
+
+
 _HOOKS = (
     (*INVOKE, _invoke_in_float64, hooked_invoke),
     (*_SYMBOL_CREATOR, _symbol_in_float64, _create_symbol),
@@ -273,6 +302,7 @@ _HOOKS = (
         (module, name, _hooked_allocator(allocate), allocate)
         for module, name, allocate in _ALLOCATORS
     ],
+    (autograd.Function, '__call__', _call_function, hooks.hooked_call_function),
     *[(module, name, _hooked_creator(create), create) for module, name, create in _CREATORS],
     (
         CALL_CACHED_OP,
