@@ -20,9 +20,12 @@ from mxnet.base import (
     py_str,
 )
 from mxnet.ndarray import register
+from mxnet.symbol import register as symbol_register
 
 INVOKE = register, '_imperative_invoke'  # where a scope puts its own (see `record.hooks`)
 invoke = register._imperative_invoke
+CREATE_SYMBOL = symbol_register, '_symbol_creator'  # the function behind all of ``mx.sym``
+create_symbol = symbol_register._symbol_creator
 _MOST_ITEMS = 128
 # Types of the arrays by which MXNet hands lists to its library. Where nobody holds one, ctypes
 # makes it anew at each call, and it is a cycle that Python's garbage collector has to find.

@@ -23,7 +23,15 @@ from ..api.scope import recording
 from ..execute.evaluate import Evaluator
 from ..mx.arrays import new_array
 from ..mx.hybrid import CALL_CACHED_OP
-from ..mx.invoke import INVOKE, attribute_default, invoke, operator_handle, operator_name
+from ..mx.invoke import (
+    CREATE_SYMBOL,
+    INVOKE,
+    attribute_default,
+    create_symbol,
+    invoke,
+    operator_handle,
+    operator_name,
+)
 from ..mx.methods import calling
 from ..record import created, hooks
 from ..record.calls import hooked_invoke
@@ -33,8 +41,6 @@ from ..subgraph.options import CompileOptions, current_options
 
 Known = Dict[int, NDArray]  # arrays by their ids, in float64
 _NARROW = frozenset(('float16', 'float32'))
-_SYMBOL_CREATOR = mx.symbol.register, '_symbol_creator'
-_create_symbol = mx.symbol.register._symbol_creator
 _ALLOCATORS = tuple(
     (module, '_new_alloc_handle', module._new_alloc_handle)
     for module in (mx.nd.ndarray, mx.np.multiarray)
@@ -45,7 +51,7 @@ _CREATORS = (
 )
 
 
-class _Run(threading.local):
+class _ThreadRun(threading.local):
     """The run in float64 of this thread, if any."""
 
     known: Optional[Known] = None
@@ -53,7 +59,7 @@ class _Run(threading.local):
     noise: Optional['Noise'] = None
 
 
-_run = _Run()
+_run = _ThreadRun()
 _lock = threading.Lock()
 _owners = 0
 
@@ -106,7 +112,7 @@ class recording_in_float64(recording):
 
     def _new_recording(self) -> Recording:
         evaluator = Evaluator(self.scheduler, self._timing)
-        return _Recording(evaluator, self._ctx, self._options, self._known)
+        return _WideRecording(evaluator, self._ctx, self._options, self._known)
 
 
 @contextmanager
@@ -234,7 +240,7 @@ def _symbol_in_float64(
     """Make a node of a graph with float64 among its attributes."""
     if _run.known is not None:
         keys, vals = _wide_dtypes(operator_name(handle), keys, vals)
-    return _create_symbol(handle, args, kwargs, keys, vals, *others, **named)
+    return create_symbol(handle, args, kwargs, keys, vals, *others, **named)
 
 
 def _hooked_allocator(allocate: Callable[..., Any]) -> Callable[..., Any]:
@@ -297,7 +303,7 @@ def _in_float64(
 
 _HOOKS = (
     (*INVOKE, _invoke_in_float64, hooked_invoke),
-    (*_SYMBOL_CREATOR, _symbol_in_float64, _create_symbol),
+    (*CREATE_SYMBOL, _symbol_in_float64, create_symbol),
     *[
         (module, name, _hooked_allocator(allocate), allocate)
         for module, name, allocate in _ALLOCATORS
@@ -317,7 +323,7 @@ class _Options(CompileOptions):
     """No other recording uses the types and forms that are known by such options."""
 
 
-class _Recording(Recording):
+class _WideRecording(Recording):
     """A recording that widens what calls take from elsewhere."""
 
     def __init__(self, evaluator: Any, ctx: Any, options: CompileOptions, known: Known):
