@@ -5,7 +5,7 @@ import textwrap
 from collections import Counter
 from enum import Enum
 from itertools import groupby
-from typing import Any, Iterable, List, NamedTuple, Set, Tuple
+from typing import Any, Iterable, List, NamedTuple, Sequence, Set, Tuple
 
 from ...record.sites import Site
 
@@ -178,7 +178,9 @@ class Explanation(NamedTuple):
         well: List[str] = []
         for site, group in groupby(self.places, lambda place: place.site):
             places = list(group)
-            if any(place.reasons for place in places):
+            if _is_known_chain(places, given):
+                well += [f'{shown(site)}  {headline(place)}' for place in places]
+            elif any(place.reasons for place in places):
                 line = f'{shown(site)}: {places[0].source}'.rstrip(': ')
                 lines += ['', line if len(line) <= _WIDTH else line[: _WIDTH - 1] + '…']
                 for place in places:
@@ -281,6 +283,14 @@ def _place_lines(place: SiteReport, given: Set[str]) -> List[str]:
             given.add(reason.advice)
             lines += _wrapped(reason.advice, '    -> ', '       ')
     return lines
+
+
+def _is_known_chain(places: Sequence[SiteReport], given: Set[str]) -> bool:
+    """Return whether only dependencies keep calls of a line apart, and that was said already."""
+    reasons = [reason for place in places for reason in place.reasons]
+    return bool(reasons) and all(
+        [reason.cause is Cause.DEPENDENCY and reason.advice in given for reason in reasons]
+    )
 
 
 def _wrapped(text: str, first: str, other: str) -> List[str]:
