@@ -60,11 +60,10 @@ def analyse(graph: Subgraph, row_shapes: Dict[str, Shape], training: bool) -> Ro
     """
     try:
         trials = [_infer(graph, row_shapes, rows) for rows in _TRIAL_ROWS]
-    except mx.base.MXNetError as error:
+    except mx.base.MXNetError:
+        misfit = _misfit(graph, row_shapes)
         return RowwiseResult(
-            Verdict.DEPENDENT,
-            f'its shapes do not fit a batch of {_TRIAL_ROWS[0]} rows: {_first_line(error)}',
-            [],
+            Verdict.DEPENDENT, f'its shapes do not fit a batch of several calls: {misfit}', []
         )
     unknown: List[str] = []
     batched: Dict[int, bool] = {}  # nodes
@@ -109,6 +108,22 @@ def _first_line(error: Exception) -> str:
     lines = [line for line in str(error).splitlines() if 'Error in operator' in line]
     line = (lines or str(error).splitlines() or [''])[0].strip()
     return re.sub(r'\[[\d:]+\] \S+: Check failed: .*?: ', '', line)[:200]  # where MXNet's code is
+
+
+def _misfit(graph: Subgraph, row_shapes: Dict[str, Shape]) -> str:
+    """MXNet's error about the shapes of a batch, with n in the place of the number of rows."""
+    messages = []
+    for rows in _TRIAL_ROWS:
+        try:
+            _infer(graph, row_shapes, rows)
+        except mx.base.MXNetError as error:
+            messages.append(re.split(r'(\d+)', _first_line(error)))
+    words, rows = list(messages[0]), _TRIAL_ROWS[0]
+    for place, others in enumerate(zip(*messages)):
+        if len({*others}) > 1 and others[0].isdigit():
+            factor = int(others[0]) // rows
+            words[place] = 'n' if factor == 1 else f'{factor}n'
+    return ''.join(words)
 
 
 def _infer(graph: Subgraph, row_shapes: Dict[str, Shape], rows: int) -> List[List[Shape]]:
