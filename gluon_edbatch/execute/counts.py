@@ -6,7 +6,7 @@ from typing import Dict, Iterable, List, NamedTuple, Optional, Set, Tuple, Union
 
 import numpy as np
 
-from ..graph.collect import Calls, Edges, FormTable, to_graph
+from ..graph.collect import Calls, Edges, FormTable, Sums, to_graph
 from ..graph.graph import Graph
 from ..plan.plan import Group, Plan
 from ..plan.recurring import RecurringPlans
@@ -35,6 +35,8 @@ class EvaluationCounts(NamedTuple):
     recurs : bool
         Whether the plan was there already, as one of `plans`.
     plans : RecurringPlans or None
+    sums : Sums or None
+        The additions that ran as sums, if some did.
     """
 
     calls: np.ndarray
@@ -50,6 +52,7 @@ class EvaluationCounts(NamedTuple):
     clock: Optional[Clock] = None
     recurs: bool = False
     plans: Optional[RecurringPlans] = None
+    sums: Optional[Sums] = None
 
     @property
     def at_once(self) -> Dict[int, str]:
@@ -68,6 +71,7 @@ class Work(NamedTuple):
     types: List[NodeType]
     asked_by: Site
     started: float
+    sums: Optional[Sums] = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +99,11 @@ class CountsAtOnce:
         """See `EvaluationCounts`."""
         return self.work.asked_by
 
+    @property
+    def sums(self) -> Optional[Sums]:
+        """See `EvaluationCounts`."""
+        return self.work.sums
+
     @cached_property
     def graph(self) -> Graph:
         """Of types whose calls run alone."""
@@ -121,6 +130,15 @@ class CountsAtOnce:
 
 
 Counts = Union[EvaluationCounts, CountsAtOnce]
+
+
+def calls_written(count: Counts) -> np.ndarray:
+    """For each node of an evaluation's graph, how many calls the user wrote that it stands for."""
+    written: np.ndarray = np.ones(len(count.calls), np.int64)
+    if count.sums is not None:
+        roots, sizes = np.unique(count.sums.roots, return_counts=True)
+        written[np.searchsorted(count.calls, roots)] = sizes
+    return written
 
 
 def passes_of(count: Counts) -> Dict[int, Tuple[str, ...]]:

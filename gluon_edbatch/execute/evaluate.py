@@ -13,7 +13,17 @@ from mxnet.ndarray import NDArray
 
 from .. import debug
 from ..errors import BatchError, EdbError
-from ..graph.collect import Calls, FormTable, Pending, ancestors, form_table, to_graph
+from ..graph.collect import (
+    LEFT_OUT,
+    Calls,
+    FormTable,
+    Pending,
+    Sums,
+    ancestors,
+    as_sums,
+    form_table,
+    to_graph,
+)
 from ..graph.edges import kinds_of
 from ..graph.graph import Graph
 from ..graph.row_order import arrange
@@ -66,6 +76,8 @@ class Evaluator:
         Seconds that these evaluations took.
     forgotten_calls : int
         Whose results are not there any more.
+    forgotten_sums : int
+        Calls among these that were never run, as nobody read the partial sums that they compute.
     """
 
     def __init__(self, scheduler: Scheduler, timing: bool = False, keeps_counts: bool = True):
@@ -77,14 +89,22 @@ class Evaluator:
         self.rounds: Set[Site] = set()
         self.inside_s = 0.0
         self.forgotten_calls = self._forgotten = 0  # of the first so many evaluations
+        self.forgotten_sums = 0
         self._lock = threading.RLock()
 
-    def run(self, recording: Recording, wanted: Optional[np.ndarray] = None) -> None:
-        """Compute the values `wanted`, or all that is recorded."""
+    def run(
+        self,
+        recording: Recording,
+        wanted: Optional[np.ndarray] = None,
+        asked: Optional[int] = None,
+    ) -> None:
+        """Compute the values `wanted`, or all that is recorded; see `Recording.flush`."""
         with self._lock:
-            self._run(recording, wanted)
+            self._run(recording, wanted, asked)
 
-    def _run(self, recording: Recording, wanted: Optional[np.ndarray]) -> None:
+    def _run(
+        self, recording: Recording, wanted: Optional[np.ndarray], asked: Optional[int]
+    ) -> None:
         started = time.perf_counter()
         asked_by = site_at(*place())
         if not recording.closed:
@@ -93,19 +113,29 @@ class Evaluator:
         # written to.
         with suspended(), modes(recording=False):
             table = form_table(recording)
-            calls = self.pending.calls(recording, table)
+            calls = waiting = self.pending.calls(recording, table)
             evaluation = recording.locations.evaluation
+            read = _read_by_others(wanted, asked)
+            as_written = recording.left_out > 0 and self._restore(recording, calls, read)
+            if as_written:
+                calls = waiting = self.pending.calls(recording, table)
             edges = calls.edges(evaluation)
             if wanted is not None:
                 calls, edges = ancestors(calls, edges, wanted, evaluation)
+            sums = None
+            if table.additions is not None and not as_written:
+                calls, sums = as_sums(calls, table, waiting.args, read, recording.form_of_sum)
+            if sums is not None:
+                table, edges = form_table(recording), calls.edges(evaluation)
+                self._leave_out(recording, sums)
             if self._forgotten:
                 self._check_results(recording, calls)
             if len(calls):
-                recording.check_blocks()
+                if not recording.is_over:  # else additions are left, which read no block
+                    recording.check_blocks()
                 next_evaluation()
-                work = Work(
-                    calls, edges, table, *_types(recording, calls, table), asked_by, started
-                )
+                types = _types(recording, calls, table)
+                work = Work(calls, edges, table, *types, asked_by, started, sums)
                 for part in _parts(recording, work):
                     choice = self._choice(recording, part)
                     with choice.timed or nullcontext():
@@ -116,6 +146,23 @@ class Evaluator:
             recording.finish_if_done()
         else:
             self.inside_s += time.perf_counter() - started
+
+    def _restore(self, recording: Recording, calls: Calls, read: np.ndarray) -> bool:
+        """Let partial sums that were left out be computed, if one is read; gives whether."""
+        evaluation, args = recording.locations.evaluation, calls.args
+        needed = any(
+            [(evaluation[values[values >= 0]] == LEFT_OUT).any() for values in (args, read)]
+        )
+        if needed:
+            self.pending.restore(evaluation)
+            recording.left_out = self.forgotten_sums
+        return needed
+
+    def _leave_out(self, recording: Recording, sums: Sums) -> None:
+        inner, evaluation = sums.inner, recording.locations.evaluation
+        if len(inner):
+            self.pending.leave_out(inner, len(recording.ran), evaluation)
+            recording.left_out += len(inner)
 
     def _choice(self, recording: Recording, work: Work) -> Choice:
         if self._timing or not (recording.options.at_once and is_ours(self.scheduler)):
@@ -169,8 +216,12 @@ class Evaluator:
     def _read_later(self, recording: Recording, table: FormTable) -> np.ndarray:
         """Which evaluations' results the calls that wait read."""
         read = self.pending.calls(recording, table).args
+        numbers = [recording.locations.evaluation[read[read >= 0]]]
+        left = self.pending.left_out()
+        if left is not None and recording.closed:
+            numbers.append(recording.locations.evaluation[left.args[left.args >= 0]])
         read_later = np.zeros(len(recording.ran) + 1, bool)
-        read_later[recording.locations.evaluation[read[read >= 0]]] = True  # -1 is the last
+        read_later[np.maximum(np.concatenate(numbers), -1)] = True  # -1 is the last
         return read_later[:-1]
 
     def forget(self, recording: Recording, evaluations: int) -> None:
@@ -183,16 +234,25 @@ class Evaluator:
                 gone = [number for number in numbers if not read_later[number]]
                 recording.forget(gone)
                 self.forgotten_calls += sum([len(recording.ran[number]) for number in gone])
+                dropped = self.pending.forget(evaluations)
+                self.forgotten_sums += dropped
+                self.forgotten_calls += dropped
                 self._forgotten = evaluations
 
     def _check_results(self, recording: Recording, calls: Calls) -> None:
         """Raise if a call reads what was forgotten."""
         read = calls.args[calls.args >= 0]
         numbers = recording.locations.evaluation[read]
-        old = (numbers >= 0) & (numbers < self._forgotten)
+        old = ((numbers >= 0) & (numbers < self._forgotten)) | (numbers == LEFT_OUT)
         for value, number in zip(read[old].tolist(), numbers[old].tolist()):
             if number not in recording.results:
                 raise forgotten(recording.site_of_use(value))
+
+    def kinds_left_out(self, recording: Recording) -> Set[ArenaKey]:
+        """The kinds of the partial sums that were left out."""
+        left = self.pending.left_out()
+        forms = [] if left is None else np.unique(left.forms).tolist()
+        return {recording.forms[form].node_type.outputs[0].arena for form in forms}
 
     def runs(self, node_type: NodeType) -> bool:
         """Whether there is a backend for a type."""
@@ -208,7 +268,7 @@ class Evaluator:
 
     def _evaluate(self, recording: Recording, work: Work) -> None:
         locations = recording.locations
-        calls, edges, _, kinds, types, asked_by, started = work
+        calls, edges, _, kinds, types, asked_by, started, _ = work
         graph = to_graph(kinds, edges, types)
         recorded = time.perf_counter()
         schedule = self.scheduler.schedule(graph)
@@ -252,8 +312,16 @@ class Evaluator:
                 machine.clock,
                 recurs,
                 executable(types[0]).plans,
+                work.sums,
             )
         )
+
+
+def _read_by_others(wanted: Optional[np.ndarray], asked: Optional[int]) -> np.ndarray:
+    """The values that the user reads."""
+    if wanted is not None:
+        return wanted
+    return np.array([] if asked is None else [asked], np.int64)
 
 
 def is_ours(scheduler: Scheduler) -> bool:
@@ -297,7 +365,8 @@ def _work_of(recording: Recording, work: Work, calls: Calls) -> Work:
     """Of some of the calls."""
     edges = calls.edges(recording.locations.evaluation)
     kinds, types = _types(recording, calls, work.table)
-    return work._replace(calls=calls, edges=edges, kinds=kinds, types=types)
+    sums = None if work.sums is None else work.sums.among(calls.ids)
+    return work._replace(calls=calls, edges=edges, kinds=kinds, types=types, sums=sums)
 
 
 def _planned(recording: Recording, work: Work, graph: Graph, schedule: Schedule) -> Planned:

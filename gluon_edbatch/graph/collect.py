@@ -1,10 +1,21 @@
 """From recorded lists to arrays: the calls that wait, and those of them that are wanted."""
 
-from typing import TYPE_CHECKING, Dict, FrozenSet, NamedTuple, Optional, Sequence, Tuple
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Dict,
+    FrozenSet,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 import numpy as np
 
-from .edges import among, form_columns, needed, number_calls
+from .edges import addition_trees, among, form_columns, needed, number_calls, with_sums
 from .graph import Graph, expand
 
 if TYPE_CHECKING:  # this room needs NumPy only: gluon_edbatch_runtime has it without MXNet
@@ -100,6 +111,7 @@ class FormTable(NamedTuple):
     first_outputs: np.ndarray  # where its first is among all outputs, form after form
     output_rows: np.ndarray  # rows of each of these
     of_several_rows: FrozenSet[int]  # serials of types that have calls of several rows, or of none
+    additions: Optional[np.ndarray] = None  # see `NodeType.addition`; None if all are 0
 
 
 def _select(offsets, items, keep):
@@ -120,11 +132,16 @@ def form_table(recording: 'Recording') -> FormTable:
     if table is None:
         columns = form_columns(recording.form_summaries)
         several = frozenset(columns[0][columns[1] != 1].tolist())
-        table = FormTable._make([*columns, np.array(recording.output_rows), several])
+        additions = columns[5] if columns[5].any() else None
+        rows = np.array(recording.output_rows)
+        table = FormTable._make([*columns[:5], columns[6], rows, several, additions])
         if len(_tables) >= _MOST_TABLES:
             _tables.clear()
         _tables[key] = table
     return table
+
+
+LEFT_OUT = -2  # in the place of an evaluation's number: a partial sum that no call needs
 
 
 class Pending:
@@ -133,6 +150,7 @@ class Pending:
     def __init__(self):
         self._seen_nodes = self._seen_lengths = self._seen_values = 0
         self._waiting: Optional[Calls] = None
+        self._left_out: List[Tuple[int, Calls]] = []  # and by which evaluation
 
     def calls(self, recording: 'Recording', table: FormTable) -> Calls:
         """All calls that wait, those recorded since the last look included."""
@@ -174,6 +192,42 @@ class Pending:
         left[np.searchsorted(self._waiting.ids, calls.ids)] = False
         self._waiting = self._waiting.select(np.flatnonzero(left))
 
+    def leave_out(self, ids: np.ndarray, number: int, evaluation: np.ndarray) -> None:
+        """Let these calls wait until somebody reads a partial sum that they compute."""
+        waiting = self._waiting
+        assert waiting is not None
+        out = np.zeros(len(waiting), bool)
+        out[np.searchsorted(waiting.ids, ids)] = True
+        left = waiting.select(np.flatnonzero(out))
+        self._waiting = waiting.select(np.flatnonzero(~out))
+        self._left_out.append((number, left))
+        evaluation[left.outputs] = LEFT_OUT
+
+    def left_out(self) -> Optional[Calls]:
+        """All calls that were left out, in the order in which they were recorded."""
+        if not self._left_out:
+            return None
+        calls = self._left_out[0][1]
+        for _, more in self._left_out[1:]:
+            calls = _joined(calls, more)
+        return _in_order(calls)
+
+    def restore(self, evaluation: np.ndarray) -> Calls:
+        """Let the calls that were left out wait as all others do; gives all that wait."""
+        left = self.left_out()
+        if left is not None:
+            evaluation[left.outputs] = -1
+            waiting = self._waiting
+            self._waiting = left if waiting is None else _in_order(_joined(left, waiting))
+            self._left_out = []
+        return _NO_CALLS if self._waiting is None else self._waiting
+
+    def forget(self, number: int) -> int:
+        """Drop the calls that evaluations before this one left out; gives how many these are."""
+        dropped = sum([len(calls) for by, calls in self._left_out if by < number])
+        self._left_out = [(by, calls) for by, calls in self._left_out if by >= number]
+        return dropped
+
 
 _NO_CALLS = Calls(
     *(np.zeros(0, np.int64),) * 3,
@@ -198,6 +252,80 @@ def _joined(first: Calls, second: Calls) -> Calls:
         stitch(first.length_offsets, second.length_offsets),
         both[6],
     )
+
+
+def _in_order(calls: Calls) -> Calls:
+    """The calls by ascending number."""
+    order = np.argsort(calls.ids, kind='stable')
+    offsets, args = _select(calls.offsets, calls.args, order)
+    length_offsets, lengths = _select(calls.length_offsets, calls.lengths, order)
+    ids, forms, outputs = calls.ids[order], calls.forms[order], calls.outputs[order]
+    return Calls(ids, forms, outputs, offsets, args, length_offsets, lengths)
+
+
+class Sums(NamedTuple):
+    """Additions that run as sums.
+
+    Attributes
+    ----------
+    calls : numpy.ndarray
+        (n,) number of each addition in the recording, ascending.
+    roots : numpy.ndarray
+        (n,) number of the last addition of its sum, which stands for all of them.
+    forms : numpy.ndarray
+        (n,) form of the sum.
+    """
+
+    calls: np.ndarray
+    roots: np.ndarray
+    forms: np.ndarray
+
+    @property
+    def inner(self) -> np.ndarray:
+        """The numbers of the additions whose results nobody reads."""
+        return self.calls[self.calls != self.roots]
+
+    def among(self, ids: np.ndarray) -> 'Sums':
+        """The sums that are among some calls."""
+        here = np.isin(self.roots, ids)
+        return Sums(self.calls[here], self.roots[here], self.forms[here])
+
+
+def as_sums(
+    calls: Calls,
+    table: FormTable,
+    read: np.ndarray,
+    wanted: np.ndarray,
+    form_of_sum: Callable[[int], int],
+) -> Tuple[Calls, Optional[Sums]]:
+    """Let additions whose partial sums nobody reads run as one sum each.
+
+    Parameters
+    ----------
+    calls : Calls
+        The calls that are to run.
+    table : FormTable
+        It has additions.
+    read : numpy.ndarray
+        The values that calls read which have not run.
+    wanted : numpy.ndarray
+        The values that somebody else reads.
+    form_of_sum : callable
+        Gives the form of sums by the form of an addition.
+    """
+    additions: Any = table.additions
+    roots, found = addition_trees(calls, additions, table.rows, read, wanted)
+    if not found:
+        return calls, None
+    members = np.flatnonzero(roots >= 0)
+    last = roots[members]
+    forms = calls.forms[last]
+    sum_forms = np.full(len(additions), -1, np.int64)
+    for form in np.unique(forms).tolist():
+        sum_forms[form] = form_of_sum(form)
+    keep, *columns = with_sums(calls, roots, sum_forms)
+    merged = Calls(calls.ids[keep], columns[0], calls.outputs[keep], *columns[1:])
+    return merged, Sums(calls.ids[members], calls.ids[last], sum_forms[forms])
 
 
 def ancestors(

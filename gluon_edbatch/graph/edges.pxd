@@ -33,6 +33,26 @@ cpdef among(object offsets, object args, object outputs, object evaluation)
                place=Py_ssize_t, call=Py_ssize_t, edge=Py_ssize_t, value=Py_ssize_t)
 cpdef needed(object offsets, object producers, object outputs, object evaluation, object wanted)
 
+@cython.locals(count=Py_ssize_t, first='const long long[::1]', values='const long long[::1]',
+               firsts='const long long[::1]', kinds='const long long[::1]',
+               groups='const long long[::1]', heights='const long long[::1]', base='long long',
+               end='long long', readers='int[::1]', makers='int[::1]',
+               uses='const long long[::1]', asked='const long long[::1]', above='int[::1]',
+               roots='int[::1]', tops='unsigned char[::1]', call=Py_ssize_t, place=Py_ssize_t,
+               group='long long', value='long long', maker=int, found=Py_ssize_t)
+cpdef addition_trees(object calls, object additions, object rows, object read, object wanted)
+
+@cython.locals(count=Py_ssize_t, first='const long long[::1]', values='const long long[::1]',
+               firsts='const long long[::1]', kinds='const long long[::1]', top='const int[::1]',
+               sums='const long long[::1]', bounds='const long long[::1]',
+               counts='const long long[::1]', base='long long', makers='int[::1]',
+               positions='long long[::1]', new_kinds='long long[::1]', ends='long long[::1]',
+               stops='long long[::1]', new_values='long long[::1]', new_counts='long long[::1]',
+               waiting='long long[::1]', found=Py_ssize_t, filled=Py_ssize_t, noted=Py_ssize_t,
+               call=Py_ssize_t, begin=Py_ssize_t, left=Py_ssize_t, place=Py_ssize_t,
+               value='long long', maker=int)
+cpdef with_sums(object calls, object roots, object sum_forms)
+
 @cython.locals(count=Py_ssize_t, node=Py_ssize_t, edge=Py_ssize_t, producer=int, before=int,
                first='const long long[::1]', producers='const int[::1]', places='int[::1]',
                waiting='int[::1]', found='int[::1]', total=int)

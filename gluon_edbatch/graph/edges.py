@@ -15,21 +15,21 @@ def form_columns(summaries: Any) -> np.ndarray:
     Parameters
     ----------
     summaries : array
-        int64, five numbers a form, as `record.forms.Forms` has them.
+        int64, six numbers a form, as `record.forms.Forms` has them.
 
     Returns
     -------
     numpy.ndarray
-        (6, forms) int64; the last tells where its first output is among those of all forms.
+        (7, forms) int64; the last tells where its first output is among those of all forms.
     """
-    count = len(summaries) // 5
-    result = np.empty((6, count), np.int64)
+    count = len(summaries) // 6
+    result = np.empty((7, count), np.int64)
     given, columns, outputs = memoryview(summaries), result.reshape(-1).data, 0
     for form in range(count):
-        for place in range(5):
-            columns[place * count + form] = given[5 * form + place]
-        columns[5 * count + form] = outputs
-        outputs += given[5 * form + 2]
+        for place in range(6):
+            columns[place * count + form] = given[6 * form + place]
+        columns[6 * count + form] = outputs
+        outputs += given[6 * form + 2]
     return result
 
 
@@ -191,6 +191,142 @@ def needed(
             for edge in range(first[call], first[call + 1]):
                 marks[sources[edge]] = 1
     return room[free:]
+
+
+def addition_trees(
+    calls: Any, additions: np.ndarray, rows: np.ndarray, read: np.ndarray, wanted: np.ndarray
+) -> Tuple[np.ndarray, int]:
+    """Find the additions that can run as one sum, as nothing else reads their partial sums.
+
+    Parameters
+    ----------
+    calls : Calls
+        The calls that are to run.
+    additions, rows : numpy.ndarray
+        int64 by form, as `collect.FormTable` has them.
+    read : numpy.ndarray
+        int64, the values that calls read which have not run.
+    wanted : numpy.ndarray
+        int64, the values that somebody else reads.
+
+    Returns
+    -------
+    roots : numpy.ndarray
+        (n,) int32, the position of the last addition of the tree that each call belongs to; -1 for
+        calls that stay as they are.
+    found : int
+        The number of trees.
+    """
+    count = len(calls.forms)
+    first, values, firsts = calls.offsets.data, calls.args.data, calls.outputs.data
+    kinds, groups, heights = calls.forms.data, additions.data, rows.data
+    base = firsts[0] if count else 0
+    end = firsts[count - 1] + 1 if count else 0
+    readers, makers = np.zeros(end - base, np.int32).data, np.full(end - base, -1, np.int32).data
+    uses, asked = read.data, wanted.data
+    for place in range(len(uses)):
+        if base <= uses[place] < end:
+            readers[uses[place] - base] += 1
+    for place in range(len(asked)):
+        if base <= asked[place] < end:
+            readers[asked[place] - base] += 2
+    result, above = np.full(count, -1, np.int32), np.full(count, -1, np.int32).data
+    roots, tops = result.data, np.zeros(count, np.uint8).data
+    for call in range(count):
+        group = groups[kinds[call]]
+        if group == 0:
+            continue
+        makers[firsts[call] - base] = call
+        tops[call] = group & 1
+        for place in range(first[call], first[call + 1]):
+            value = values[place]
+            if value < base or readers[value - base] != 1:
+                continue
+            maker = makers[value - base]
+            if (
+                maker >= 0
+                and groups[kinds[maker]] >> 1 == group >> 1
+                and heights[kinds[maker]] == heights[kinds[call]]
+            ):
+                above[maker] = call
+                tops[call] = 1
+    found = 0
+    for call in range(count - 1, -1, -1):
+        if above[call] >= 0:
+            roots[call] = roots[above[call]]
+        elif tops[call]:
+            roots[call] = call
+            found += 1
+    return result, found
+
+
+def with_sums(calls: Any, roots: np.ndarray, sum_forms: np.ndarray) -> Tuple[np.ndarray, ...]:
+    """Write each tree of additions as one call that reads all that they add up, from left to right.
+
+    Parameters
+    ----------
+    calls : Calls
+    roots : numpy.ndarray
+        As `addition_trees` gives them.
+    sum_forms : numpy.ndarray
+        int64 by form, the form of such sums.
+
+    Returns
+    -------
+    keep, forms, offsets, args, length_offsets, lengths : numpy.ndarray
+        The positions of the calls that are left, and their columns, as `collect.Calls` has them.
+    """
+    count = len(calls.forms)
+    first, values, firsts = calls.offsets.data, calls.args.data, calls.outputs.data
+    kinds, top, sums = calls.forms.data, roots.data, sum_forms.data
+    bounds, counts = calls.length_offsets.data, calls.lengths.data
+    base = firsts[0]
+    makers = np.full(firsts[count - 1] + 1 - base, -1, np.int32).data
+    kept, forms = np.empty(count, np.int64), np.empty(count, np.int64)
+    offsets, begins = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
+    args, lengths = np.empty(len(values), np.int64), np.empty(len(counts) + count, np.int64)
+    positions, new_kinds, ends, stops = kept.data, forms.data, offsets.data, begins.data
+    new_values, new_counts = args.data, lengths.data
+    waiting = np.empty(len(values) + 1, np.int64).data
+    found = filled = noted = 0
+    for call in range(count):
+        if top[call] >= 0:
+            makers[firsts[call] - base] = call
+            if top[call] != call:
+                continue
+        begin, left = filled, 0
+        for place in range(first[call + 1] - 1, first[call] - 1, -1):
+            waiting[left] = values[place]
+            left += 1
+        while left > 0:
+            left -= 1
+            value = waiting[left]
+            maker = makers[value - base] if value >= base and top[call] == call else -1
+            if maker >= 0 and top[maker] == call:
+                for place in range(first[maker + 1] - 1, first[maker] - 1, -1):
+                    waiting[left] = values[place]
+                    left += 1
+            else:
+                new_values[filled] = value
+                filled += 1
+        positions[found], new_kinds[found] = call, kinds[call]
+        if top[call] == call:
+            new_kinds[found] = sums[kinds[call]]
+            new_counts[noted] = filled - begin
+            noted += 1
+        for place in range(bounds[call], bounds[call + 1]):
+            new_counts[noted] = counts[place]
+            noted += 1
+        found += 1
+        ends[found], stops[found] = filled, noted
+    return (
+        kept[:found],
+        forms[:found],
+        offsets[: found + 1],
+        args[:filled],
+        begins[: found + 1],
+        lengths[:noted],
+    )
 
 
 def consumers(offsets: np.ndarray, inputs: np.ndarray) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:

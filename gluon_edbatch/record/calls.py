@@ -421,7 +421,7 @@ class CallLog(Entered):
         before that was asked.
     forms : list of Form
     form_summaries, output_rows : array
-        The same as later stages see them (see `graph.collect.FormTable`): five numbers a form, and
+        The same as later stages see them (see `graph.collect.FormTable`): six numbers a form, and
         rows of each output.
     by_length : dict of int to tuple
         By index, what makes the forms of calls with other lengths (see `Forms`) where these count.

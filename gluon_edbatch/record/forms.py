@@ -383,6 +383,7 @@ def _summary(form: Form) -> Tuple[int, ...]:
         form.outputs,
         node_type.of_many,
         node_type.mode.recording,
+        node_type.addition,
     )
 
 

@@ -14,12 +14,13 @@ from ..mx.guard import PLAIN_OR_GUARDED, GuardedArray, GuardedNumpyArray, Watche
 from ..mx.modes import numpy_shapes
 from ..mx.reading import node_offset
 from ..ops import op_of
+from ..subgraph.additions import SUM
 from ..subgraph.fingerprint import exact, state_of
-from ..subgraph.node_type import NodeType
+from ..subgraph.node_type import Kind, NodeType
 from ..subgraph.options import CompileOptions
-from ..subgraph.spec import ArenaKey
+from ..subgraph.spec import ArenaKey, spec_of
 from ..subgraph.structure import flatten, objects_in
-from ..subgraph.trace import describe
+from ..subgraph.trace import describe, trace_operator
 from . import control_flow
 from .calls import ANY, End, Form, Ints, Nothing, Number, Ragged
 from .each import for_each, holds_each
@@ -46,6 +47,7 @@ from .packed import (
 )
 from .padded import Padded
 from .refused import current_model_call, refused_call
+from .remembered import operator_maker
 from .several import concat, concat_form, ragged_unknown
 from .shared import Sharing
 from .sites import Site, current_site, site_at
@@ -81,9 +83,12 @@ class Recording(Forms):
         self.evaluator = evaluator
         self.locations = Locations()
         self.ran: List[np.ndarray] = []
+        self.left_out = 0  # calls that compute partial sums, which nobody has asked for
+        self._sums: Dict[int, int] = {}  # forms of sums, by those of additions
         self.results: Dict[int, Dict[ArenaKey, Union[Arena, EagerArena]]] = {}
         self._read_later: Tuple[int, FrozenSet[int]] = (-1, frozenset())  # see `will_read`
         self.error: Optional[str] = None
+        self.is_over = False  # whether no call is left that reads parameters
         self.sharing = Sharing()
         self.varying: Dict[tuple, Varying] = {}
         self.padded: Dict[int, Padded] = {}  # values, by number, as padded calls take them
@@ -467,8 +472,9 @@ class Recording(Forms):
         else:
             self.finish_if_done()
 
-    def flush(self, wanted: Optional[np.ndarray] = None) -> None:
-        """Compute the values `wanted`, or all."""
+    def flush(self, wanted: Optional[np.ndarray] = None, asked: Optional[int] = None) -> None:
+        """Compute the values `wanted`, or all; partial sums are left out that nobody reads, but for
+        a value that was `asked` for."""
         self.check_alive()
         if not self.closed and threading.get_ident() != self.thread:
             raise RecordError(
@@ -476,7 +482,7 @@ class Recording(Forms):
                 f'thread is still recording; wait until it has left the scope'
             )
         with numpy_shapes(self.mode.numpy):
-            self.evaluator.run(self, wanted)
+            self.evaluator.run(self, wanted, asked)
 
     def runs(self, node_type: NodeType) -> bool:
         """See the base class."""
@@ -485,7 +491,29 @@ class Recording(Forms):
 
     def any_left(self) -> bool:
         """Whether calls wait."""
-        return sum(map(len, self.ran)) < len(self.node_forms)
+        return sum(map(len, self.ran)) + self.left_out < len(self.node_forms)
+
+    def form_of_sum(self, index: int) -> int:
+        """The form of sums of any number of values that the additions of a form add."""
+        known = self._sums.get(index)
+        if known is None:
+            form, (op, attrs) = self.forms[index], SUM
+            arena = form.node_type.outputs[0].arena
+            spec = spec_of((form.rows, *arena.row_shape), *arena[1:])
+            before, self.mode = self.mode, form.node_type.mode
+            try:
+                made = self.make_form(
+                    operator_maker(op, attrs),
+                    [(spec, Kind.RAGGED)],
+                    lambda: trace_operator(op, attrs, 1),
+                )
+            finally:
+                self.mode = before
+            if self.closed:
+                made.release()
+                self.stores_by_kind.clear()
+            known = self._sums[index] = made.index
+        return known
 
     def forget(self, evaluations: Sequence[int]) -> None:
         """Keep nothing of what these computed; nor in which other form values are known, but of
@@ -513,11 +541,21 @@ class Recording(Forms):
 
     def finish_if_done(self) -> None:
         """If nothing is left to run, keep nothing but the results that values refer to, and let
-        these live without the recording."""
-        if not self.any_left():
-            self.results.clear()
+        these live without the recording; but for kinds of which partial sums were left out."""
+        if self.any_left():
+            return
+        self.is_over = True
+        kinds = self.evaluator.kinds_left_out(self)
+        self.results = {
+            number: {key: found for key, found in arenas.items() if key in kinds}
+            for number, arenas in self.results.items()
+            if kinds
+        }
+        self.model.release()
+        if not kinds:
             self._release()
-            for store in self.stores():
+        for store in self.stores():
+            if store.spec.arena not in kinds:
                 store.recording = None
 
     def knows_autograd(self) -> bool:

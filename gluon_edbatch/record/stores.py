@@ -134,7 +134,8 @@ class Locations:
     Attributes
     ----------
     evaluation : numpy.ndarray
-        int32 by value, number of the evaluation that computed it, -1 before.
+        int32 by value, number of the evaluation that computed it, -1 before; -2 for a partial sum
+        that was left out (see `graph.collect.Pending`).
     row : numpy.ndarray
         int64 by value, its first row in the arena of its kind.
     rows : numpy.ndarray
@@ -245,7 +246,7 @@ class Store:
             return (given or self.recording.original(value))()
         locations = self.locations
         if not locations.known(value):
-            self.recording.flush()
+            self.recording.flush(asked=value)
         row = locations.row.item(value)
         array = self.arena(locations.evaluation.item(value)).read(
             row, row + self.spec.rows, locations.taped.item(value)

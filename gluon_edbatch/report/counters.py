@@ -4,7 +4,7 @@ from typing import Any, Collection, Dict, Iterable, List, NamedTuple, Sequence, 
 
 import numpy as np
 
-from ..execute.counts import Counts, options_among, passes_of
+from ..execute.counts import Counts, calls_written, options_among, passes_of
 from ..execute.native.threads import get_num_threads
 from ..record.calls import Form
 from ..record.families import why_not_padded
@@ -177,7 +177,7 @@ def make_report(
     """Add up the evaluations of a scope, which recorded calls of these forms."""
     types: Dict[int, TypeReport] = {}
     for count in counts:
-        passes = passes_of(count)
+        passes, written = passes_of(count), calls_written(count)
         for group in count.plan.groups:
             kind = group.node_type
             known = types.get(kind.serial) or TypeReport(
@@ -191,14 +191,15 @@ def make_report(
                 types[kind.serial] = known._replace(hoisted=known.hoisted + 1)
             else:
                 types[kind.serial] = known._replace(
-                    calls=known.calls + len(group.nodes), batches=known.batches + group.size
+                    calls=known.calls + int(written[group.nodes].sum()),
+                    batches=known.batches + group.size,
                 )
     for serial, why in _by_length(counts, forms).items():
         types[serial] = types[serial]._replace(by_length=why)
     return Report(
         scheduler,
         len(counts),
-        sum(len(count.graph) for count in counts),
+        sum(int(calls_written(count).sum()) for count in counts),
         sum(len(count.schedule) for count in counts),
         sum(lower_bound(count.graph) for count in counts),
         tuple(types.values()),

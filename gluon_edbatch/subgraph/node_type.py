@@ -23,6 +23,7 @@ from ..mx.symbols import infer_shape, infer_type
 from ..ops import op_of
 from ..ops.attrs import Shape
 from ..ops.whole import NoRule
+from .additions import kind_of_addition
 from .elements import Elements, elements
 from .ir import Subgraph
 from .lift import lift
@@ -339,6 +340,17 @@ class NodeType:
         return by_segments(
             self.graph.subgraph, self.trial_shapes, {INPUT % position for position in self.ragged}
         )
+
+    @cached_property
+    def addition(self) -> int:
+        """See `additions.kind_of_addition`."""
+        if not self.options.additions or self.alone or self.whole or self.packed or self.padded:
+            return 0
+        arenas = [
+            argument.arena if argument.kind is Kind.ROWS else None for argument in self.arguments
+        ]
+        own = self.mode, self.options, [spec.arena for spec in self.outputs]
+        return 0 if self.parameters else kind_of_addition(self.graph.subgraph, arenas, *own)
 
     @cached_property
     def stable_name(self) -> str:

@@ -34,6 +34,9 @@ class CompileOptions:
         lengths, where that is proved to change nothing.
     segments : bool, default True
         Ragged arguments without padding, where all that is done with them allows it.
+    additions : bool, default True
+        Additions whose partial sums nobody reads run as one sum of any number of values, as
+        ``edb.add_n`` records it. So does ``mx.nd.add_n``, whatever the number of its arguments.
     hoisting : bool, default True
         What needs known values only runs once for all batches of a type.
     horizontal : bool, default True
@@ -66,6 +69,7 @@ class CompileOptions:
     at_once: bool = True
     buckets: bool = True
     segments: bool = True
+    additions: bool = True
     hoisting: bool = True
     horizontal: bool = True
     constants: bool = True

@@ -126,7 +126,9 @@ class _Forms:
             ]
             form = Form(len(self.forms), cell_type, rows, stores)
             self.forms.append(form)
-            self.form_summaries.extend((cell_type.serial, rows, len(stores), cell_type.of_many, 0))
+            self.form_summaries.extend(
+                (cell_type.serial, rows, len(stores), cell_type.of_many, 0, 0)
+            )
             self.output_rows.extend([store.rows for store in stores])
             cell_type._forms[rows] = form
             return form

@@ -7,7 +7,7 @@ import numpy as np
 from mxnet import gluon
 
 from ...execute.counts import Counts
-from ...ops.registry import op_of
+from ...ops.registry import Arithmetic, op_of
 from ...schedule import get_scheduler
 from ...subgraph.node_type import NodeType
 from .differences import ARRAY, COLUMN, DATA, NUMBER_OF_ARRAYS, Difference
@@ -17,6 +17,10 @@ ROUNDS = (
     'These are rounds of run_concurrently, as many as its longest sample waits: nothing to do, if '
     'one call of it has all samples, and a bare yield stands behind what later steps read, such '
     'as an encoder.'
+)
+FOR_ADDITIONS = (
+    'Collect the values in a list and add them up by edb.add_n(values), which is one call whatever '
+    'their number; or read no partial sum before the last one.'
 )
 _OTHER_SCHEDULERS = 'sufficient', 'agenda', 'depth'  # those that learn nothing and take no seconds
 
@@ -59,6 +63,8 @@ def advice_for_argument(found: Difference, node_type: NodeType) -> str:
             'Nothing to do: the first number of a scope is compiled into its call, and all others '
             'are data of one batch.'
         )
+    if found.what == NUMBER_OF_ARRAYS and op_of(operator).arithmetic is Arithmetic.SUM:
+        return 'Add values up by edb.add_n(values): it is one type, whatever their number.'
     if found.what == NUMBER_OF_ARRAYS:
         return (
             'Give any number of values as one, edb.ragged(values), to a HybridBlock: softmax, sum, '
@@ -107,6 +113,8 @@ def advice_for_alone(cause: Cause, node_type: NodeType, block: Optional[gluon.Bl
             f'{instead}, or declare one there; or call this operator outside of {block.name}, '
             f'so that the rest of the block is batched.'
         )
+    if 'dot' in node_type.graph.subgraph.operators and 'dot' in node_type.reason:
+        return _PRODUCTS
     if 'different numbers of rows' in node_type.reason:
         return (
             'Give all arguments of a call equally many rows along axis 0: a vector that '
@@ -115,8 +123,7 @@ def advice_for_alone(cause: Cause, node_type: NodeType, block: Optional[gluon.Bl
     return (
         'Axis 0 is the batch axis: let operators work along the others, add a parameter (1, …) by '
         'broadcast_add, and leave the number '
-        'of rows open in reshapes (-1 or 0). (Operators in gluon_edbatch/ops/whole.py may '
-        'work along all axes.)'
+        'of rows open in reshapes (-1 or 0).'
     )
 
 
@@ -179,6 +186,12 @@ _FOR_NUMBERS = {
     'slice_axis': _SLICES,
     'slice': _SLICES,
 }
+_PRODUCTS = (
+    'Products keep axis 0 as the batch axis if x is (n, k): a layer (Dense), or '
+    'mx.nd.FullyConnected, multiplies by a weight. For a bilinear product, flatten the tensor into '
+    'the weight of a Dense, and use y.reshape((-1, rows, columns)) and '
+    'mx.nd.batch_dot. Do not write reshape(-1), which joins the rows of a batch.'
+)
 _WHOLE = (
     'Rows of these calls depend on each other, so all axes must agree. Pad to one shape, or '
     'to few; or let operators work along other axes than 0, and leave the number of rows '

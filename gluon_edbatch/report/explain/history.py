@@ -45,7 +45,8 @@ class History(NamedTuple):
     blocks : list of gluon.Block or None
         What was called, by type; None for operators.
     place, type, block : numpy.ndarray
-        (n,) int64; blocks are counted in the order in which they were met.
+        (n,) int64; blocks are counted in the order in which they were met. Additions that ran as
+        sums have the types of these.
     batch, evaluation : numpy.ndarray
         (n,) int64, over all evaluations; -1 for calls that wait.
     graph : Graph
@@ -69,6 +70,7 @@ class History(NamedTuple):
         owners = {form.node_type: form.block for form in recording.forms}
         types, blocks = list(owners), list(owners.values())
         of_form = _numbered([form.node_type for form in recording.forms], types)
+        batch, evaluation, ran_as = _ran(recording, forms)
         kind = of_form[forms]
         names = [
             node_type.name if block is None else type(block).__name__
@@ -80,13 +82,12 @@ class History(NamedTuple):
         operations = sorted(set(called_as))  # a block and an operator may have one name
         keys, place, _ = distinct(site, _numbered(called_as, operations)[kind])
         places = [(sites[site], operations[operation][0]) for site, operation in keys.tolist()]
-        batch, evaluation = _ran(recording)
         return cls(
             places,
             types,
             blocks,
             place,
-            kind,
+            of_form[ran_as],
             _numbered(called, list(dict.fromkeys(called)))[kind],
             batch,
             evaluation,
@@ -138,18 +139,23 @@ def _sites(recording: Recording) -> Tuple[List[Site], np.ndarray]:
     return sites, _numbered(found, sites)[of_call]
 
 
-def _ran(recording: Recording) -> Tuple[np.ndarray, np.ndarray]:
-    """Batch and evaluation of each call."""
+def _ran(recording: Recording, forms: np.ndarray) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Batch, evaluation and form of each call as it ran."""
     batch, evaluation = np.full((2, len(recording.node_forms)), -1, np.int64)
-    first = 0
+    ran_as, first = forms.copy(), 0
     for number, count in enumerate(recording.evaluator.counts):
         made = count.schedule
         batch[count.calls[made.order]] = first + np.repeat(
             np.arange(len(made)), np.diff(made.bounds)
         )
         evaluation[count.calls] = number
+        ran_as[count.calls] = forms[count.calls]
+        if count.sums is not None:
+            batch[count.sums.calls] = batch[count.sums.roots]
+            evaluation[count.sums.calls] = number
+            ran_as[count.sums.calls] = count.sums.forms
         first += len(made)
-    return batch, evaluation
+    return batch, evaluation, ran_as
 
 
 def _graph(recording: Recording, place: np.ndarray, places: int) -> Graph:

@@ -152,7 +152,7 @@ class _Places:
             *at_once_reasons(at_once, self._why(at_once), needed),
             *evaluation_reasons(uses, asked, waiting if self._early else 0),
             *scheduler_reason(uses, self._scheduler, self._taken, self._advice),
-            *dependency_reason(needed, len(bars)),
+            *dependency_reason(uses, needed, len(bars)),
             *self._costs.get(number, ()),
         ]
 

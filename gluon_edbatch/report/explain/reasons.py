@@ -12,9 +12,11 @@ from mxnet import gluon
 
 from ...record.families import serves_padding, why_not_padded
 from ...record.sites import Site
+from ...subgraph.additions import is_addition
 from ...subgraph.node_type import NodeType
 from ..analysed import analysed
 from .advice import (
+    FOR_ADDITIONS,
     ROUNDS,
     advice_for,
     advice_for_alone,
@@ -259,20 +261,29 @@ def scheduler_reason(
     ]
 
 
-def dependency_reason(needed: int, batches: int) -> List[Reason]:
+def dependency_reason(uses: Sequence[Use], needed: int, batches: int) -> List[Reason]:
     """Calls of a place depend on each other; of those that have run, if some have."""
     needed = min(needed, batches) if batches else needed
     if needed < 2:
         return []
-    return [
-        Reason(
-            Cause.DEPENDENCY,
-            f'up to {needed} calls each need the result of the one before, so {needed} '
-            f'batches are the fewest possible',
-            advice_for(Cause.DEPENDENCY),
-            (needed, batches),
-        )
-    ]
+    text = (
+        f'up to {needed} calls each need the result of the one before, so {needed} '
+        f'batches are the fewest possible'
+    )
+    advice = advice_for(Cause.DEPENDENCY)
+    if all([is_addition(use.node_type.graph.subgraph) for use in uses]):
+        text += f'; {_why_no_sum([use.node_type for use in uses])}'
+        advice = FOR_ADDITIONS
+    return [Reason(Cause.DEPENDENCY, text, advice, (needed, batches))]
+
+
+def _why_no_sum(types: Sequence[NodeType]) -> str:
+    """Why additions that follow each other do not run as one sum."""
+    if not all([node_type.options.additions for node_type in types]):
+        return 'the compile option additions is off'
+    if not all([node_type.addition for node_type in types]):
+        return 'only additions of floating-point values of one shape are one sum'
+    return 'their partial sums are read, too'
 
 
 def _in_words(found: Sequence[Difference]) -> str:
