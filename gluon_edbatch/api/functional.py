@@ -174,7 +174,7 @@ def stack(values: Sequence[NDArray], axis: int = 0) -> NDArray:
     recording = _recording_of(values)
     if recording is not None:
         if axis == 0:
-            return recording.concat(values).reshape((len(values),) + shape)
+            return recording.concat(values).reshape((-1,) + shape)  # one type, whatever the number
         return _stacked(values, axis)
     rows = _gathered(values) if axis == 0 else None
     if rows is None:

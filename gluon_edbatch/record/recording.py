@@ -14,13 +14,12 @@ from ..mx.guard import PLAIN_OR_GUARDED, GuardedArray, GuardedNumpyArray, Watche
 from ..mx.modes import numpy_shapes
 from ..mx.reading import node_offset
 from ..ops import op_of
-from ..subgraph.additions import SUM
 from ..subgraph.fingerprint import exact, state_of
-from ..subgraph.node_type import Kind, NodeType
+from ..subgraph.node_type import NodeType
 from ..subgraph.options import CompileOptions
-from ..subgraph.spec import ArenaKey, spec_of
+from ..subgraph.spec import ArenaKey
 from ..subgraph.structure import flatten, objects_in
-from ..subgraph.trace import describe, trace_operator
+from ..subgraph.trace import describe
 from . import control_flow
 from .calls import ANY, End, Form, Ints, Nothing, Number, Ragged
 from .each import for_each, holds_each
@@ -47,8 +46,7 @@ from .packed import (
 )
 from .padded import Padded
 from .refused import current_model_call, refused_call
-from .remembered import operator_maker
-from .several import concat, concat_form, ragged_unknown
+from .several import concat, concat_form, form_of_any_number, ragged_unknown
 from .shared import Sharing
 from .sites import Site, current_site, site_at
 from .stores import Arena, EagerArena, Locations, Store
@@ -494,21 +492,16 @@ class Recording(Forms):
         return sum(map(len, self.ran)) + self.left_out < len(self.node_forms)
 
     def form_of_sum(self, index: int) -> int:
-        """The form of sums of any number of values that the additions of a form add."""
+        """The form of calls that add, or join, any number of values as those of a form do."""
         known = self._sums.get(index)
         if known is None:
-            form, (op, attrs) = self.forms[index], SUM
-            arena = form.node_type.outputs[0].arena
-            spec = spec_of((form.rows, *arena.row_shape), *arena[1:])
-            before, self.mode = self.mode, form.node_type.mode
+            form = self.forms[index]
+            before = self.mode, self.forms_by_key
+            self.mode, self.forms_by_key = form.node_type.mode, {}
             try:
-                made = self.make_form(
-                    operator_maker(op, attrs),
-                    [(spec, Kind.RAGGED)],
-                    lambda: trace_operator(op, attrs, 1),
-                )
+                made = form_of_any_number(self, form)
             finally:
-                self.mode = before
+                self.mode, self.forms_by_key = before
             if self.closed:
                 made.release()
                 self.stores_by_kind.clear()

@@ -7,6 +7,7 @@ from mxnet.ndarray import NDArray
 
 from ..brief import brief
 from ..errors import RecordError
+from ..subgraph.additions import SUM
 from ..subgraph.node_type import Kind
 from ..subgraph.spec import Spec, spec_of
 from ..subgraph.trace import trace_operator
@@ -53,6 +54,18 @@ def concat_form(recording: Any, spec: Spec, rows: int) -> Form:
         )
         form = recording.forms_by_key[key] = recording.new_form(like.node_type, rows)
     return form
+
+
+def form_of_any_number(recording: Any, form: Form) -> Form:
+    """The form of calls that compute the same as a form of additions, or of concatenations along
+    axis 0, of any number of values."""
+    spec = form.node_type.output_specs(form.rows)[0]
+    if form.node_type.joins_rows:
+        return concat_form(recording, spec, spec.rows)
+    op, attrs = SUM
+    return recording.make_form(
+        operator_maker(op, attrs), [(spec, Kind.RAGGED)], lambda: trace_operator(op, attrs, 1)
+    )
 
 
 def ragged_unknown(

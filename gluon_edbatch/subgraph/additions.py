@@ -1,6 +1,7 @@
-"""Calls that only add values of one kind, of which several may run as one sum of any number.
+"""Calls that add or join values of one kind: they run as calls that take any number of values.
 
 `graph.edges.addition_trees` finds such calls in an evaluation by the numbers that are given here.
+Those whose results only another one of them reads become part of that.
 """
 
 import itertools
@@ -35,10 +36,12 @@ def kind_of_addition(
     mode: Any,
     options: CompileOptions,
     results: Sequence[ArenaKey],
+    joins: bool,
 ) -> int:
-    """Return a number that types share whose calls may be parts of one sum; 0 for other types.
+    """Return a number that types share whose calls may be parts of one call; 0 for other types.
 
-    The number is odd for ``add_n``, each call of which is a sum of any number of values.
+    The number is odd for ``add_n`` and ``Concat`` along axis 0, as each call of these may have any
+    number of arguments.
 
     Parameters
     ----------
@@ -48,13 +51,15 @@ def kind_of_addition(
     mode : Mode
     options : CompileOptions
     results : sequence of ArenaKey
+    joins : bool
+        Whether it puts the rows of its arguments one after the other.
     """
-    if {*arguments} != {*results} or len(arguments) != len(graph.variables):
+    if {*arguments} != {*results} or len(arguments) != len(graph.variables) or results[0].eager:
         return 0
     kind = results[0]
-    if kind.eager or kind.dtype not in (np.float32, np.float64) or not is_addition(graph):
+    if not joins and not (kind.dtype in (np.float32, np.float64) and is_addition(graph)):
         return 0
     if len(_numbers) >= _MOST:
         _numbers.clear()
-    key = kind, mode, options
-    return 2 * _numbers.setdefault(key, next(_count)) + ('add_n' in graph.operators)
+    number = _numbers.setdefault((kind, mode, options, joins), next(_count))
+    return 2 * number + (joins or 'add_n' in graph.operators)

@@ -342,14 +342,21 @@ class NodeType:
         )
 
     @cached_property
+    def joins_rows(self) -> bool:
+        """Whether its calls are MXNet's concatenations along axis 0."""
+        return self.made_with[0] == 'Concat' and dict(self.made_with[1]).get('dim') == '0'
+
+    @cached_property
     def addition(self) -> int:
         """See `additions.kind_of_addition`."""
-        if not self.options.additions or self.alone or self.whole or self.packed or self.padded:
+        if not self.options.additions or self.alone or self.packed or self.padded:
+            return 0
+        if self.whole and not self.joins_rows:
             return 0
         arenas = [
             argument.arena if argument.kind is Kind.ROWS else None for argument in self.arguments
         ]
-        own = self.mode, self.options, [spec.arena for spec in self.outputs]
+        own = self.mode, self.options, [spec.arena for spec in self.outputs], self.joins_rows
         return 0 if self.parameters else kind_of_addition(self.graph.subgraph, arenas, *own)
 
     @cached_property

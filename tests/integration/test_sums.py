@@ -4,6 +4,7 @@ import gc
 import random
 import weakref
 from contextlib import nullcontext
+from functools import partial
 
 import mxnet as mx
 import numpy as np
@@ -167,6 +168,41 @@ def test_add_n_is_one_type_whatever_the_number(native):
         np.testing.assert_allclose(total.asnumpy(), wanted, rtol=1e-5, atol=1e-6)
         assert all((array.grad.asnumpy() == 2).all() for array in arrays)
     assert 'ragged' not in str(scope.explain())
+
+
+@pytest.mark.parametrize('native', [True, False])
+@pytest.mark.parametrize('join', [partial(nd.concat, dim=0), lambda *values: edb.stack(values)])
+def test_joined_values_are_one_type_whatever_the_number(join, native):
+    """`mx.nd.concat` along axis 0, and `edb.stack`, take one type for 1 to 5 arguments."""
+    samples = [values(count) for count in range(1, 6)]
+    with autograd.record():
+        with batched(native=native) as scope:
+            joined = [join(*[twice(array) for array in arrays]) for arrays in samples]
+            weighted = [(value * value).sum(axis=(0, -1)) for value in joined]
+        edb.add_n([value.sum() for value in weighted]).backward()
+    kinds = [kind for kind in scope.report().types if kind.name.split('[')[0] != 'HybridLambda']
+    assert not [kind for kind in kinds if kind.name.startswith(('Concat', 'stack'))]
+    assert len([kind for kind in kinds if kind.name.startswith(('concat', 'Reshape'))]) <= 2
+    for arrays, value in zip(samples, joined):
+        wanted = join(*[2 * array for array in arrays])
+        assert value.shape == wanted.shape
+        np.testing.assert_array_equal(value.asnumpy(), wanted.asnumpy())
+        for array in arrays:
+            np.testing.assert_allclose(array.grad.asnumpy(), 8 * array.asnumpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize('dtype', ['float32', 'int32'])
+def test_concatenations_of_concatenations(dtype):
+    """Parts of several rows, and parts that were joined before, keep their order."""
+    parts = [nd.arange(WIDTH * rows, dtype=dtype).reshape((rows, WIDTH)) for rows in (1, 2, 1, 3)]
+    with batched() as scope:
+        one, two, three, four = [twice(part) for part in parts]
+        inner = nd.concat(one, two, dim=0)
+        joined = nd.concat(nd.concat(inner, three, dim=0), four, one, dim=0)
+    wanted = np.concatenate([2 * part.asnumpy() for part in (*parts, parts[0])])
+    np.testing.assert_array_equal(joined.asnumpy(), wanted)
+    assert calls_of(scope.report(), 'concat') == (3, 1)
+    np.testing.assert_array_equal(inner.asnumpy(), wanted[:3])
 
 
 def test_a_partial_sum_read_later_is_right():
