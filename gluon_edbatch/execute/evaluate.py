@@ -18,7 +18,6 @@ from ..graph.collect import (
     Calls,
     FormTable,
     Pending,
-    Sums,
     ancestors,
     as_sums,
     form_table,
@@ -127,7 +126,9 @@ class Evaluator:
                 calls, sums = as_sums(calls, table, waiting.args, read, recording.form_of_sum)
             if sums is not None:
                 table, edges = form_table(recording), calls.edges(evaluation)
-                self._leave_out(recording, sums)
+                recording.left_out += self.pending.leave_out(
+                    sums, calls, len(recording.ran), evaluation
+                )
             if self._forgotten:
                 self._check_results(recording, calls)
             if len(calls):
@@ -157,12 +158,6 @@ class Evaluator:
             self.pending.restore(evaluation)
             recording.left_out = self.forgotten_sums
         return needed
-
-    def _leave_out(self, recording: Recording, sums: Sums) -> None:
-        inner, evaluation = sums.inner, recording.locations.evaluation
-        if len(inner):
-            self.pending.leave_out(inner, len(recording.ran), evaluation)
-            recording.left_out += len(inner)
 
     def _choice(self, recording: Recording, work: Work) -> Choice:
         if self._timing or not (recording.options.at_once and is_ours(self.scheduler)):
@@ -250,8 +245,7 @@ class Evaluator:
 
     def kinds_left_out(self, recording: Recording) -> Set[ArenaKey]:
         """The kinds of the partial sums that were left out."""
-        left = self.pending.left_out()
-        forms = [] if left is None else np.unique(left.forms).tolist()
+        forms = self.pending.forms_left_out()
         return {recording.forms[form].node_type.outputs[0].arena for form in forms}
 
     def runs(self, node_type: NodeType) -> bool:

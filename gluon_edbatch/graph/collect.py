@@ -10,6 +10,7 @@ from typing import (
     NamedTuple,
     Optional,
     Sequence,
+    Set,
     Tuple,
 )
 
@@ -150,7 +151,7 @@ class Pending:
     def __init__(self):
         self._seen_nodes = self._seen_lengths = self._seen_values = 0
         self._waiting: Optional[Calls] = None
-        self._left_out: List[Tuple[int, Calls]] = []  # and by which evaluation
+        self._left_out: List[Tuple[int, Calls, np.ndarray]] = []  # by which evaluation, which calls
 
     def calls(self, recording: 'Recording', table: FormTable) -> Calls:
         """All calls that wait, those recorded since the last look included."""
@@ -192,25 +193,46 @@ class Pending:
         left[np.searchsorted(self._waiting.ids, calls.ids)] = False
         self._waiting = self._waiting.select(np.flatnonzero(left))
 
-    def leave_out(self, ids: np.ndarray, number: int, evaluation: np.ndarray) -> None:
-        """Let these calls wait until somebody reads a partial sum that they compute."""
-        waiting = self._waiting
-        assert waiting is not None
-        out = np.zeros(len(waiting), bool)
-        out[np.searchsorted(waiting.ids, ids)] = True
-        left = waiting.select(np.flatnonzero(out))
-        self._waiting = waiting.select(np.flatnonzero(~out))
-        self._left_out.append((number, left))
-        evaluation[left.outputs] = LEFT_OUT
+    def leave_out(self, sums: 'Sums', merged: Calls, number: int, evaluation: np.ndarray) -> int:
+        """Let the calls whose results nobody reads wait until somebody does; gives how many.
+
+        Parameters
+        ----------
+        sums : Sums
+        merged : Calls
+            The calls that are to run.
+        number : int
+            The evaluation that is to run.
+        evaluation : numpy.ndarray
+            As `Locations` has it.
+        """
+        waiting: Any = self._waiting
+        inner = np.searchsorted(waiting.ids, sums.inner)
+        if not len(inner):
+            return 0
+        self._left_out.append((number, waiting, inner))
+        evaluation[waiting.outputs[inner]] = LEFT_OUT
+        if len(merged) + len(inner) == len(waiting):
+            self._waiting = merged
+        else:
+            self._waiting = waiting.select(np.delete(np.arange(len(waiting)), inner))
+        return len(inner)
 
     def left_out(self) -> Optional[Calls]:
         """All calls that were left out, in the order in which they were recorded."""
-        if not self._left_out:
-            return None
-        calls = self._left_out[0][1]
-        for _, more in self._left_out[1:]:
-            calls = _joined(calls, more)
-        return _in_order(calls)
+        found: Optional[Calls] = None
+        for _, calls, places in self._left_out:
+            left = calls.select(places)
+            found = left if found is None else _joined(found, left)
+        return None if found is None else _in_order(found)
+
+    def forms_left_out(self) -> Set[int]:
+        """The forms of the calls that were left out."""
+        return {
+            form
+            for _, calls, places in self._left_out
+            for form in np.flatnonzero(np.bincount(calls.forms[places])).tolist()
+        }
 
     def restore(self, evaluation: np.ndarray) -> Calls:
         """Let the calls that were left out wait as all others do; gives all that wait."""
@@ -224,8 +246,8 @@ class Pending:
 
     def forget(self, number: int) -> int:
         """Drop the calls that evaluations before this one left out; gives how many these are."""
-        dropped = sum([len(calls) for by, calls in self._left_out if by < number])
-        self._left_out = [(by, calls) for by, calls in self._left_out if by >= number]
+        dropped = sum([len(places) for by, _, places in self._left_out if by < number])
+        self._left_out = [left for left in self._left_out if left[0] >= number]
         return dropped
 
 
@@ -321,7 +343,7 @@ def as_sums(
     last = roots[members]
     forms = calls.forms[last]
     sum_forms = np.full(len(additions), -1, np.int64)
-    for form in np.unique(forms).tolist():
+    for form in np.flatnonzero(np.bincount(forms)).tolist():
         sum_forms[form] = form_of_sum(form)
     keep, *columns = with_sums(calls, roots, sum_forms)
     merged = Calls(calls.ids[keep], columns[0], calls.outputs[keep], *columns[1:])
