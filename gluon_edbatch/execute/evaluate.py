@@ -257,6 +257,12 @@ class Evaluator:
         with self._lock, suspended(), modes(recording=False):
             table = form_table(recording)
             calls = self.pending.calls(recording, table)
+            nothing: np.ndarray = np.zeros(0, np.int64)
+            if recording.left_out > 0 and self._restore(recording, calls, nothing):
+                calls = self.pending.calls(recording, table)
+            elif table.additions is not None:
+                calls, _ = as_sums(calls, table, calls.args, nothing, recording.form_of_sum)
+                table = form_table(recording)
             kinds, types = _types(recording, calls, table)
             return to_graph(kinds, calls.edges(recording.locations.evaluation), types)
 

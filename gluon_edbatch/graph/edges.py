@@ -125,7 +125,7 @@ def among(
     offsets, args, outputs : numpy.ndarray
         As `collect.Calls` has them. Whatever they read that is not there, they compute.
     evaluation : numpy.ndarray
-        int32 by value, below 0 if it is not there.
+        int32 by value, below 0 if it is not there; -1 if one of these calls computes it.
 
     Returns
     -------
@@ -142,7 +142,7 @@ def among(
     for call in range(count):
         for place in range(first[call], first[call + 1]):
             value = values[place]
-            if value >= 0 and there[value] < 0:
+            if value >= 0 and there[value] == -1:
                 producers[found] = makers[value - base]
                 found += 1
         bounds[call + 1] = found

@@ -609,6 +609,44 @@ def test_an_operator_that_mixes_rows(rows, text, advice):
     assert text in why.text and advice in why.advice
 
 
+class Bilinear(gluon.HybridBlock):
+    """A tensor times a vector."""
+
+    def __init__(self):
+        super().__init__()
+        self.tensor = self.params.get('tensor', shape=(3, WIDTH, WIDTH))
+
+    def hybrid_forward(self, F, x, tensor):
+        return F.dot(tensor, x.reshape((-1,)))
+
+
+def test_a_bilinear_product():
+    net = Bilinear()
+    net.initialize()
+    with edb.batching() as scope:
+        values = [net(x) for x in ndarrays(3, (1, WIDTH))]  # bilinear
+    why = reason(place(explained(scope, values), 'bilinear'), Cause.MIXED_ROWS)
+    for name in ('Dense', 'reshape((-1, ', 'batch_dot'):
+        assert name in why.advice
+    assert f'[3,{WIDTH},{WIDTH}] X [{WIDTH}n]' in why.text and '7 rows' not in why.text
+    assert 'whole.py' not in why.advice
+
+
+def test_chains_are_explained_once():
+    first, second, values = dense(WIDTH), dense(WIDTH), []
+    with edb.batching() as scope:
+        for x in ndarrays(4, (1, WIDTH)):
+            for _ in range(3):
+                x = first(x)  # one chain
+            for _ in range(3):
+                x = second(x)  # another chain
+            values.append(x)
+    explanation = explained(scope, values)
+    assert str(explanation).count('need the result of the one before') == 1
+    for marker in ('one chain', 'another chain'):
+        assert causes(place(explanation, marker)) == [Cause.DEPENDENCY]
+
+
 def test_whole_values_agree_in_all_axes():
     net = Centred()
 

@@ -146,6 +146,16 @@ def test_a_chain_is_one_batch(training):
     assert report.nodes == 23 + 23 + 23 * (report.batches == 3)
 
 
+def test_a_scope_shows_the_graph_that_is_scheduled():
+    """What a policy is learned from has sums, and later evaluations have them, too."""
+    with batched() as scope:
+        total = sum([twice(array) for array in values(6)])
+    graph = scope.graph()
+    total.asnumpy()
+    assert graph.type_names == scope.schedules()[0][0].type_names
+    assert len(graph) == len(scope.schedules()[0][0]) == 7
+
+
 def test_one_addition_stays_as_it_is():
     """A sum of two is no chain."""
     with batched() as scope:
