@@ -336,7 +336,7 @@ def as_sums(
         Gives the form of sums by the form of an addition.
     """
     additions: Any = table.additions
-    roots, found = addition_trees(calls, additions, table.rows, read, wanted)
+    roots, found = addition_trees(calls, additions, read, wanted)
     if not found:
         return calls, None
     members = np.flatnonzero(roots >= 0)

@@ -35,12 +35,12 @@ cpdef needed(object offsets, object producers, object outputs, object evaluation
 
 @cython.locals(count=Py_ssize_t, first='const long long[::1]', values='const long long[::1]',
                firsts='const long long[::1]', kinds='const long long[::1]',
-               groups='const long long[::1]', heights='const long long[::1]', base='long long',
+               groups='const long long[::1]', base='long long',
                end='long long', readers='int[::1]', makers='int[::1]',
                uses='const long long[::1]', asked='const long long[::1]', above='int[::1]',
                roots='int[::1]', tops='unsigned char[::1]', call=Py_ssize_t, place=Py_ssize_t,
                group='long long', value='long long', maker=int, found=Py_ssize_t)
-cpdef addition_trees(object calls, object additions, object rows, object read, object wanted)
+cpdef addition_trees(object calls, object additions, object read, object wanted)
 
 @cython.locals(count=Py_ssize_t, first='const long long[::1]', values='const long long[::1]',
                firsts='const long long[::1]', kinds='const long long[::1]', top='const int[::1]',

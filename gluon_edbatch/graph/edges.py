@@ -194,7 +194,7 @@ def needed(
 
 
 def addition_trees(
-    calls: Any, additions: np.ndarray, rows: np.ndarray, read: np.ndarray, wanted: np.ndarray
+    calls: Any, additions: np.ndarray, read: np.ndarray, wanted: np.ndarray
 ) -> Tuple[np.ndarray, int]:
     """Find the additions that can run as one sum, as nothing else reads their partial sums.
 
@@ -202,7 +202,7 @@ def addition_trees(
     ----------
     calls : Calls
         The calls that are to run.
-    additions, rows : numpy.ndarray
+    additions : numpy.ndarray
         int64 by form, as `collect.FormTable` has them.
     read : numpy.ndarray
         int64, the values that calls read which have not run.
@@ -219,7 +219,7 @@ def addition_trees(
     """
     count = len(calls.forms)
     first, values, firsts = calls.offsets.data, calls.args.data, calls.outputs.data
-    kinds, groups, heights = calls.forms.data, additions.data, rows.data
+    kinds, groups = calls.forms.data, additions.data
     base = firsts[0] if count else 0
     end = firsts[count - 1] + 1 if count else 0
     readers, makers = np.zeros(end - base, np.int32).data, np.full(end - base, -1, np.int32).data
@@ -243,11 +243,7 @@ def addition_trees(
             if value < base or readers[value - base] != 1:
                 continue
             maker = makers[value - base]
-            if (
-                maker >= 0
-                and groups[kinds[maker]] >> 1 == group >> 1
-                and heights[kinds[maker]] == heights[kinds[call]]
-            ):
+            if maker >= 0 and groups[kinds[maker]] >> 1 == group >> 1:
                 above[maker] = call
                 tops[call] = 1
     found = 0

@@ -36,7 +36,8 @@ class CompileOptions:
         Ragged arguments without padding, where all that is done with them allows it.
     additions : bool, default True
         Additions whose partial sums nobody reads run as one sum of any number of values, as
-        ``edb.add_n`` records it. So does ``mx.nd.add_n``, whatever the number of its arguments.
+        ``edb.add_n`` records it. ``mx.nd.add_n``, and ``mx.nd.concat`` along axis 0, are one type
+        whatever the number of their arguments.
     hoisting : bool, default True
         What needs known values only runs once for all batches of a type.
     horizontal : bool, default True
