@@ -15,8 +15,9 @@ ROUNDING = 2.0**-24  # of a number in float32
 _OF_NOISE = 0.2 / ROUNDING
 _NEARER = 3  # times eager's distance from float64 is as near as eager
 # Of the batched run's distance in float64, where hardly any rounding is left: of the largest
-# magnitude, and of the scale of terms that cancel.
-_IN_FLOAT64, _OF_TERMS = 1e-7, 3e-11
+# magnitude, of the scale of terms that cancel, and of eager's distance in float32, whose rounding is
+# 5e8 times as large: terms may cancel within an operator, as in the gradient of softmax.
+_IN_FLOAT64, _OF_TERMS, _OF_EAGER = 1e-7, 3e-11, 1e-7
 _PARTS = ('results', 'gradients')
 _WORDS = {'results': 'result', 'gradients': 'gradient of'}
 _KNOBS = (
@@ -223,7 +224,7 @@ def judge(
         scale = max(largest, added) or _SMALLEST_SCALE
         allowed = max(_NEARER * distance, suspect.tolerance * scale + suspect.atol)
         again = None if in_float64 is None else _distance(getattr(in_float64, part)[name], wanted)
-        close = max(_IN_FLOAT64 * largest, _OF_TERMS * scale)
+        close = max(_IN_FLOAT64 * largest, _OF_TERMS * scale, _OF_EAGER * distance)
         if not batched <= allowed or (again is not None and not again <= close):
             verdicts.append(
                 Judged(suspect, wanted, batched, distance, allowed, scale, again, close)
