@@ -6,6 +6,7 @@ import numpy as np
 
 from ..plan.plan import Group, Traits
 from ..subgraph.node_type import NodeType
+from . import functions
 from .cached import backend as cached
 from .executable import executable
 from .machine import Machine, Tape
@@ -30,7 +31,7 @@ class Backend(Protocol):
         appear in the arenas. Returns what differentiates them, if there is anything."""
 
 
-BACKENDS: Tuple[Backend, ...] = (native, cached)
+BACKENDS: Tuple[Backend, ...] = (native, functions, cached)
 
 
 def is_run(node_type: NodeType) -> bool:

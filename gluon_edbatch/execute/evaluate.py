@@ -69,6 +69,8 @@ class Evaluator:
         One entry for each evaluation, if they are kept: with graph, schedule and plan.
     forced : list of Site
         The user's lines that needed a value while the scope was recording.
+    reasons : dict of Site to str
+        Why, for those that only call something that runs eagerly.
     rounds : set of Site
         Those that let samples wait together, by `run_concurrently`.
     inside_s : float
@@ -85,6 +87,7 @@ class Evaluator:
         self.pending = Pending()
         self.counts: Deque[Counts] = deque(maxlen=None if keeps_counts else 0)
         self.forced: List[Site] = []
+        self.reasons: Dict[Site, str] = {}
         self.rounds: Set[Site] = set()
         self.inside_s = 0.0
         self.forgotten_calls = self._forgotten = 0  # of the first so many evaluations
@@ -284,7 +287,7 @@ class Evaluator:
         wait_for_engine()  # passes that are over by then need no waiting for
         BackwardPass.begin_evaluation()
         plan, eager = eager_last(plan)
-        machine = Machine(recording, plan, Clock(plan.size) if self._timing else None)
+        machine = Machine(recording, plan, calls, Clock(plan.size) if self._timing else None)
         for step in steps(plan):
             _run_step(machine, step, calls, recording)
         machine.finish()

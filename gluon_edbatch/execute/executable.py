@@ -83,6 +83,7 @@ def _may_run_at_once(node_type: NodeType) -> bool:
     return not (
         node_type.eager
         or node_type.tables
+        or node_type.graph.function is not None
         or (mode.training and (node_type.random or node_type.graph.subgraph.states))
     )
 

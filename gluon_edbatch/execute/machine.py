@@ -8,6 +8,7 @@ import numpy as np
 from mxnet import autograd
 from mxnet.ndarray import NDArray
 
+from ..graph.collect import Calls
 from ..mx import fresh
 from ..mx.arrays import detached
 from ..mx.host import allocated, upload, write_new
@@ -59,8 +60,10 @@ class Machine:
         Whether all has run that is to run.
     """
 
-    def __init__(self, recording: Recording, plan: Plan, clock: Optional[Clock] = None):
-        self.recording = recording
+    def __init__(
+        self, recording: Recording, plan: Plan, calls: Calls, clock: Optional[Clock] = None
+    ):
+        self.recording, self._calls = recording, calls
         self.plan = plan
         self.clock = clock
         self.taped = any(group.node_type.mode.recording for group in plan.groups)
@@ -218,7 +221,7 @@ class Machine:
         """All has run. Backward does not need the recording, which refers to arenas that are on
         autograd's tape, which refers to this machine: none of them would ever be freed, as
         Python's garbage collector does not see MXNet's references."""
-        del self.recording
+        del self.recording, self._calls
         self.weights.finish()
 
     def rows(self, batch: Batch, position: int, leaf: bool) -> NDArray:
@@ -273,6 +276,15 @@ class Machine:
         """How many values of a ragged argument each row of the batch has."""
         begin: Any = batch.reads[position].lengths
         return self.index_array(batch.node_type.ctx)._slice(begin, begin + batch.rows)
+
+    def rows_of_calls(self, batch: Batch) -> List[int]:
+        """How many rows each call of a batch has."""
+        forms = self._calls.forms[batch.nodes].tolist()
+        return [self.recording.forms[form].rows for form in forms]
+
+    def line_of(self, batch: Batch) -> str:
+        """The user's line that recorded the first call of a batch."""
+        return str(self.recording.site(int(self._calls.ids[batch.nodes[0]])))
 
     def read(self, batch: Batch, position: int) -> NDArray:
         """One argument of a batch as an array of its own, ragged ones padded."""

@@ -81,7 +81,7 @@ def verify(machine, batch, lengths: np.ndarray, rows: np.ndarray, line: str) -> 
     for mine, others, factor in zip(alone, together, node_type.factors):
         expected = mine.asnumpy()
         found = others._slice(begin * factor, begin * factor + len(expected)).asnumpy()
-        if not _close(found, expected):
+        if not is_close(found, expected):
             raise RowDependenceError(_message(node_type, found, expected, padded, line))
     known.verified = True
     known.verified_padding = known.verified_padding or padded
@@ -102,7 +102,7 @@ def _verify_packed(machine, batch, line: str) -> None:
     for mine, write, packed in zip(alone, batch.writes, node_type.packed):
         expected = mine.asnumpy()[0] if packed else mine.asnumpy()
         rows = machine.arenas[write.arena]._slice(write.begin, write.begin + len(expected))
-        if not _close(rows.asnumpy(), expected):
+        if not is_close(rows.asnumpy(), expected):
             raise RowDependenceError(_message(node_type, rows.asnumpy(), expected, True, line))
     known.verified = known.verified_padding = True
 
@@ -162,7 +162,8 @@ def _lengths_of(node_type: NodeType, position: int, lengths: Optional[np.ndarray
     return mx.nd.array(own, ctx=node_type.ctx, dtype='int32')
 
 
-def _close(found: np.ndarray, expected: np.ndarray) -> bool:
+def is_close(found: np.ndarray, expected: np.ndarray) -> bool:
+    """Whether two results agree but for rounding."""
     if not np.issubdtype(expected.dtype, np.floating):
         return np.array_equal(found, expected)
     tolerance = _TOLERANCE[expected.dtype.name]

@@ -27,7 +27,7 @@ from ..subgraph.trace import (
     trace_operator,
 )
 from .calls import ANY, Callee, Form, Remembered, kept
-from .hooks import suspended
+from .hooks import tracing_block
 from .inputs import Inputs
 from .lazy import LazyArray, RaggedArray
 from .model_watch import ModelWatch
@@ -112,7 +112,7 @@ class Forms(Inputs):
     def trace(self, block, template, leaves) -> StaticGraph:
         """A block's call as a static subgraph, or an error that says what to write instead."""
         try:
-            with suspended():
+            with tracing_block():
                 graph = trace_block(block, template, len(leaves))
             self.model.mark(block)  # a first run may set it up
             return graph

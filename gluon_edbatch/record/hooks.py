@@ -21,7 +21,7 @@ import mxnet as mx
 from mxnet import autograd, gluon
 from mxnet.ndarray import NDArray
 
-from ..errors import RecordError
+from ..errors import ControlFlowError, RecordError
 from ..mx.hybrid import CALL_CACHED_OP, NotRun
 from ..mx.invoke import INVOKE, invoke
 from ..mx.methods import calling, unhooked
@@ -35,7 +35,7 @@ from .sites import current_site
 _call_cached_op = unhooked(CALL_CACHED_OP)
 _block_setattr: Any = gluon.Block.__setattr__
 _setattr = unhooked(_block_setattr)
-_call_function = autograd.Function.__call__
+call_function = autograd.Function.__call__
 _array = mx.nd.ndarray.array
 _mark_variables, _grad = autograd.mark_variables, autograd.grad
 
@@ -45,6 +45,13 @@ _owners_of_calls: Set[int] = set()  # all that are open
 _recorded = False  # whether the hooks for recording may be there
 _collecting = True
 _UNSET = object()
+
+
+class _Tracing(threading.local):
+    active = False  # whether this thread traces a block
+
+
+_tracing = _Tracing()
 _COUNTED = frozenset(('_counter', '_init_counter', '_modified'))  # by cells, for names and checks
 
 
@@ -82,13 +89,13 @@ def _then_told(set_mode: Callable[..., bool]) -> Callable[..., bool]:
 
 def hooked_call_function(self, *inputs):
     """What a scope puts in the place of ``autograd.Function.__call__``."""
-    if current_recording() is None:
-        return _call_function(self, *inputs)
-    with suspended():  # its results join the tape by their handles, so they must be arrays
-        return _call_function(
-            self,
-            *[array.evaluated() if isinstance(array, LazyArray) else array for array in inputs],
-        )
+    recording = current_recording()
+    if recording is not None and any([isinstance(each, LazyArray) for each in inputs]):
+        return recording.function_called(self, inputs)
+    if _tracing.active and any([isinstance(each, mx.sym.Symbol) for each in inputs]):
+        raise ControlFlowError(f'{type(self).__name__} is an autograd.Function, for arrays alone')
+    with suspended():
+        return call_function(self, *inputs)
 
 
 def _hooked_array(source_array, ctx=None, dtype=None):
@@ -149,7 +156,7 @@ _HOOKS = (
     (autograd, 'set_training', _then_told(set_training), set_training),
     (autograd, 'mark_variables', _hooked_mark_variables, _mark_variables),
     (autograd, 'grad', _hooked_grad, _grad),
-    (autograd.Function, '__call__', hooked_call_function, _call_function),
+    (autograd.Function, '__call__', hooked_call_function, call_function),
     *created.HOOKS,
 )
 
@@ -225,3 +232,14 @@ def suspended() -> Iterator[None]:
         yield
     finally:
         enter(scope)
+
+
+@contextmanager
+def tracing_block() -> Iterator[None]:
+    """Let this thread run a block with Symbols, without being recorded."""
+    before, _tracing.active = _tracing.active, True
+    try:
+        with suspended():
+            yield
+    finally:
+        _tracing.active = before

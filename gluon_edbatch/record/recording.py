@@ -26,6 +26,7 @@ from .each import for_each, holds_each
 from .elements import element_calls, rearranged, stacked, taken, with_values
 from .families import packed_operator_call, padded_block_call, padded_operator_call
 from .forms import Forms, key_of
+from .functions import function_called
 from .hooks import suspended
 from .inputs import ARRAYS, NUMBERS, GivenArray
 from .invoked import operator_called
@@ -68,6 +69,7 @@ class Recording(Forms):
     """
 
     operator_called = operator_called
+    function_called = function_called
     # what a value is in another form
     packed_if_free = packed_if_free
     stacked = stacked

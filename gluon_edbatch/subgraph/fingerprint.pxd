@@ -23,7 +23,7 @@ cdef class _Search:
     cdef _items(self, value, path)
     cdef _reached(self, value, path)
     cdef _named(self, values, path)
-    cdef _class(self, owner, cls, path)
+    cpdef attributes_of_class(self, owner, cls, str path)
     cdef _function(self, function, path)
     cdef _variables(self, function, path)
     cdef bint _is_new(self, value)

@@ -56,8 +56,11 @@ _MOST_VALUES = 10_000
 _MOST_BYTES = 1 << 20  # of an array whose contents are compared
 _DEEPEST = 32
 
-# What the code mentions that a block's calls were found to run.
-_names: 'weakref.WeakKeyDictionary[gluon.Block, FrozenSet[str]]' = weakref.WeakKeyDictionary()
+_CALLED_OF_FUNCTIONS = frozenset(('forward', 'backward'))
+_STATE_OF_FUNCTIONS = frozenset(('_used', 'saved_tensors'))
+
+# What the code mentions that the calls of a block, or of a class of functions, were found to run.
+_names: 'weakref.WeakKeyDictionary[Any, FrozenSet[str]]' = weakref.WeakKeyDictionary()
 _code_names: Dict[int, Tuple[types.CodeType, FrozenSet[str]]] = {}  # by id; the code pins it
 
 
@@ -83,6 +86,11 @@ class Same:
 
     def __hash__(self) -> int:
         return self._id
+
+    @property
+    def object(self) -> Any:
+        """The object, while it lives; None if it cannot be referred to."""
+        return None if self._reference is None else self._reference()
 
 
 class Kept:
@@ -147,7 +155,21 @@ def state_of(block: gluon.Block, constants: Sequence[Any]) -> Fingerprint:
     return tuple(_searched(block, walk).found)
 
 
-def _searched(block: gluon.Block, walk: Callable[['_Search'], Any]) -> '_Search':
+def fingerprint_of_function(function: Any, but: Sequence[str] = ()) -> Fingerprint:
+    """What the calls of an `autograd.Function` read besides their arguments: all its attributes,
+    except for some, and what its code reads."""
+
+    def walk(search: _Search) -> None:
+        search.mentioned |= _CALLED_OF_FUNCTIONS
+        for name, value in vars(function).items():
+            if name not in but and name not in _STATE_OF_FUNCTIONS:
+                search.add(value, f'self.{name}')
+        search.attributes_of_class(function, type(function), 'self')
+
+    return tuple(_searched(type(function), walk).found)
+
+
+def _searched(block: Any, walk: Callable[['_Search'], Any]) -> '_Search':
     """A walk that looks for all names that a block's code mentions."""
     names = _names.get(block, frozenset())
     while True:
@@ -239,7 +261,7 @@ class _Search:
         for name in ('forward', 'hybrid_forward'):
             self._function(getattr(cls, name, None), f'{path}.{name}')
         if not _is_library(cls.__module__):
-            self._class(block, cls, path)
+            self.attributes_of_class(block, cls, path)
         for name, parameter in parameters.items():
             self.found.append((f'{path}.{name}', Same(parameter)))
         if (path != 'self' and has_hooks(block)) or has_operator_hook(block):
@@ -318,18 +340,18 @@ class _Search:
                 self._named(vars(value), path)
         elif isinstance(value, type):
             self._versioned(versions.TYPE, value)
-            self._class(value, value, path)
+            self.attributes_of_class(value, value, path)
         elif not type(value).__module__.startswith('mxnet.'):
             self._versioned(versions.OBJECT, value)
             self._named(getattr(value, '__dict__', {}), path)
-            self._class(value, type(value), path)
+            self.attributes_of_class(value, type(value), path)
 
     def _named(self, values, path) -> None:
         """Those of these variables whose names were mentioned."""
         for name in sorted(self._names & values.keys()):
             self.add(values[name], f'{path}.{name}')
 
-    def _class(self, owner, cls, path) -> None:
+    def attributes_of_class(self, owner: Any, cls: type, path: str) -> None:
         """Attributes of a class and of what it is derived from, slots, and methods."""
         taken = set(() if owner is cls else getattr(owner, '__dict__', ()))
         for base in cls.__mro__:

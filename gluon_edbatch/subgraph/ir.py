@@ -124,6 +124,18 @@ class Subgraph:
         fields = {**_as_json(own, moved(distinct)), 'attrs': _version()}
         return cls(mx.sym.load_json(json.dumps(fields)), from_json=True)
 
+    @classmethod
+    def opaque(cls, op: str, inputs: Sequence[str], outputs: int) -> 'Subgraph':
+        """One operator that MXNet does not know: such a graph has no symbol."""
+        graph = cls.__new__(cls)
+        nodes = [Node('', name, Attrs()) for name in inputs]
+        nodes.append(Node(op, op, Attrs(), tuple(map(Entry, range(len(inputs))))))
+        graph.nodes = tuple(nodes)
+        graph.heads = tuple([Entry(len(inputs), output) for output in range(outputs)])
+        graph.symbol = None
+        graph.__dict__.update(variables=list(inputs), states=[])
+        return graph
+
     def __str__(self) -> str:
         """One line a node."""
         lines = []

@@ -213,6 +213,13 @@ class NodeType:
     def __repr__(self) -> str:
         return self.shown
 
+    @property
+    def why_one_by_one(self) -> str:
+        """Why calls run one by one, be it within a batch; empty if they do not."""
+        if self.graph.function is not None:
+            return self.reason or self.graph.function.apart
+        return self.reason if self.alone else ''
+
     @cached_property
     def parameters(self) -> List[gluon.Parameter]:
         """In the order of the graph's."""
@@ -466,6 +473,8 @@ def make_type(
     RowDependenceError
         For BatchNorm in training mode, whose statistics would be taken over other samples.
     """
+    if graph.function is not None:
+        return _type_of_function(graph, mode, leaves, ctx, options, made_with)
     traced, shapes, dtypes = graph, {}, {}
     ragged_lengths = itertools.repeat(_TRIAL_LENGTH) if lengths is None else iter(lengths)
     for position, (spec, kind) in enumerate(leaves):
@@ -543,6 +552,44 @@ def make_type(
         eager=bool(why_eager),
         padded=padded,
         packed=packed,
+    )
+
+
+def _type_of_function(
+    graph: StaticGraph,
+    mode: Mode,
+    leaves: Sequence[Tuple[Spec, Kind]],
+    ctx: mx.Context,
+    options: CompileOptions,
+    made_with: Tuple[Any, ...],
+) -> NodeType:
+    """The type of calls of a Function, of which it is known what they return."""
+    arguments = tuple(
+        [Argument(spec.arena, kind, np.issubdtype(spec.dtype, np.floating)) for spec, kind in leaves]
+    )
+    outputs = tuple([spec_of(shape, dtype, ctx) for shape, dtype in graph.function.results.specs])
+    rows, reason = leaves[0][0].rows, graph.function.apart
+    if any(spec.rows != rows for spec, _ in leaves):
+        reason = 'its arguments have different numbers of rows'
+    elif any(spec.rows % rows for spec in outputs):
+        reason = 'a result has other rows than the arguments'
+    return NodeType(
+        serial=next(_serial),
+        shown=_shown(graph.name, arguments, None, ()),
+        graph=graph,
+        traced=graph,
+        mode=mode,
+        made_with=made_with,
+        arguments=arguments,
+        outputs=outputs,
+        factors=(1,) * len(outputs) if reason else tuple([spec.rows // rows for spec in outputs]),
+        rows=rows,
+        ctx=ctx,
+        options=options,
+        alone=bool(reason),
+        reason=reason,
+        trial_shapes={INPUT % position: spec.shape for position, (spec, _) in enumerate(leaves)},
+        parameter_dtypes=(),
     )
 
 

@@ -62,6 +62,8 @@ class StaticGraph(NamedTuple):
         Inputs that no gradient is asked for.
     scalars : tuple of bool
         In NumPy mode, which outputs have no axes for users (see `numpy_mode`).
+    function : FunctionCall or None
+        What runs, if it is Python code (see `functions`).
     """
 
     name: str
@@ -71,6 +73,7 @@ class StaticGraph(NamedTuple):
     leaves: Tuple[int, ...]
     constants: FrozenSet[str] = frozenset()
     scalars: Tuple[bool, ...] = ()
+    function: Any = None
 
     @classmethod
     def of_symbol(cls, name: str, symbol: mx.sym.Symbol) -> 'StaticGraph':

@@ -26,6 +26,8 @@ def native_program(node_type: NodeType) -> Optional[NativeProgram]:
         try:
             if not (node_type.options.native and library.available()):
                 raise Unsupported('there are no native operators')
+            if node_type.graph.function is not None:
+                raise Unsupported('runs Python code')
             program, changed = lower(node_type)
             debug.show(debug.PROGRAMS, f'{node_type}, natively', program)
             known.native = NativeProgram(program, (layout(program, False), layout(program, True)))

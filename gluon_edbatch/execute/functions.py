@@ -1,0 +1,284 @@
+"""Batches of calls of an `autograd.Function`: its `forward` and `backward`, once for all rows.
+
+Each batch has a new Function, so that `backward` sees what its own `forward` kept. The first batch
+of several calls is compared with its first and last call, run alone, forward and backward; where
+they differ, calls of this kind run one by one from then on, which is right, and slower.
+"""
+
+import copy
+from typing import Any, List, NamedTuple, Optional, Sequence
+
+import mxnet as mx
+import numpy as np
+from mxnet import autograd
+from mxnet.ndarray import NDArray
+
+from ..errors import EdbError
+from ..mx.arrays import concatenated
+from ..mx.modes import modes
+from ..plan.plan import Batch, Group, Traits
+from ..subgraph.functions import FunctionCall, run_eagerly
+from ..subgraph.node_type import NodeType
+from .gradients import Gradients
+from .machine import Machine
+from .verify import is_close
+
+_SCALES = 1, 100  # of the gradients that `backward` is compared for: some clip large ones
+_MIXED = 'its result for a row depends on other rows, or on noise'
+
+
+class _Ran(NamedTuple):
+    """A Function that ran on some rows of a batch."""
+
+    function: autograd.Function
+    inputs: List[NDArray]
+    results: List[NDArray]
+
+    def backward(self, heads: Sequence[NDArray]) -> List[NDArray]:
+        """Gradients of the inputs."""
+        found = self.function.backward(*heads)
+        found = [found] if isinstance(found, NDArray) else list(found)
+        if len(found) != len(self.inputs):
+            raise TypeError(
+                f'backward returned {len(found)} gradients for {len(self.inputs)} arrays'
+            )
+        return [_gradient(each, array) for each, array in zip(found, self.inputs)]
+
+
+def _gradient(found: Any, array: NDArray) -> NDArray:
+    """A gradient as MXNet would have written it to an array like that of the argument."""
+    if not isinstance(found, NDArray):
+        raise TypeError(f'backward must return NDArrays, not {type(found)}')
+    if found.shape == array.shape and found.dtype == array.dtype:
+        return found
+    written = mx.nd.empty(array.shape, array.ctx, array.dtype)
+    written[:] = found
+    return written
+
+
+class FunctionTape(NamedTuple):
+    """What differentiates a batch.
+
+    Attributes
+    ----------
+    batch : Batch
+    parts : list of _Ran
+        One for the whole batch, or one a call.
+    inputs : list of NDArray
+        What was read of arenas, on a tape of autograd's own.
+    heads : list of (NDArray or None)
+        Slices of the gradient arenas, for results that can have gradients.
+    line : str
+        The user's line that recorded the first call.
+    """
+
+    batch: Batch
+    parts: List[_Ran]
+    inputs: List[NDArray]
+    heads: List[Optional[NDArray]]
+    line: str
+
+    def backward(self, gradients: Gradients) -> None:
+        """Add to the gradients of what the batch read."""
+        gradients.zero_arenas()
+        node_type = self.batch.node_type
+        try:
+            with modes(False, node_type.mode.training), node_type.ctx:
+                columns = list(zip(*self._gradients()))
+        except Exception as error:
+            raise RuntimeError(
+                f'{node_type.name}.backward failed: {type(error).__name__}: {error}\n'
+                f'  called at {self.line}'
+            ) from error
+        wanted = [
+            (array, column[0] if len(column) == 1 else concatenated(column))
+            for array, argument, column in zip(self.inputs, node_type.arguments, columns)
+            if argument.differentiable
+        ]
+        autograd.backward(*map(list, zip(*wanted)), retain_graph=True)
+
+    def _gradients(self) -> List[List[NDArray]]:
+        begins = [0] * len(self.heads)
+        found = []
+        for part in self.parts:
+            heads = []
+            for position, (result, head) in enumerate(zip(part.results, self.heads)):
+                end = begins[position] + len(result)
+                heads.append(
+                    mx.nd.zeros_like(result)
+                    if head is None
+                    else head._slice(begins[position], end).copy()
+                )
+                begins[position] = end
+            found.append(part.backward(heads))
+        return found
+
+
+def traits(node_type: NodeType) -> Optional[Traits]:
+    """See `Backend`."""
+    return None if node_type.graph.function is None else Traits(False, False, 0, 0)
+
+
+def kind(group: Group) -> int:
+    """See `Backend`."""
+    return int(group.node_type.graph.function is not None)
+
+
+def kinds(group: Group) -> np.ndarray:
+    """See `Backend`: one by one."""
+    return np.full(group.size, kind(group), np.int8)
+
+
+def run(machine: Machine, first: int, last: int) -> Optional[FunctionTape]:
+    """See `Backend`."""
+    (batch,) = machine.plan.batches_between(first, last)
+    machine.fence, machine.is_quiet = None, False
+    node_type, call = batch.node_type, batch.node_type.graph.function
+    call.signature.check()
+    taped = [_taped(machine, batch, position) for position in range(len(batch.reads))]
+    inputs = [array.detach() for array in taped]
+    with modes(False, node_type.mode.training), node_type.ctx:
+        parts = _parts(batch, call, inputs, machine.rows_of_calls(batch))
+    for output, write in enumerate(batch.writes):
+        rows = machine.arenas[write.arena]._slice(write.begin, write.end)
+        found = [part.results[output] for part in parts]
+        (found[0] if len(found) == 1 else concatenated(found)).copyto(rows)
+    heads = [
+        None
+        if machine.gradients[write.arena] is None
+        else machine.gradients[write.arena]._slice(write.begin, write.end)
+        for write in batch.writes
+    ]
+    if all(head is None for head in heads) or not any(map(_is_leaf, node_type.arguments)):
+        return None
+    if not node_type.mode.recording:
+        return None
+    return FunctionTape(batch, parts, taped, heads, machine.line_of(batch))
+
+
+def _is_leaf(argument: Any) -> bool:
+    return argument.differentiable
+
+
+def _taped(machine: Machine, batch: Batch, position: int) -> NDArray:
+    """The rows that a batch reads, as an array of its own on a small tape of autograd's."""
+    read, node_type = batch.reads[position], batch.node_type
+    leaf = node_type.mode.recording and node_type.arguments[position].differentiable
+    with modes(leaf):
+        if read.gather:
+            arena = machine.arena(read.arena, position, leaf)
+            return mx.nd.take(arena, machine.index(read, node_type))
+        return machine.rows(batch, position, leaf).copy()
+
+
+def _parts(
+    batch: Batch, call: FunctionCall, inputs: List[NDArray], rows: Sequence[int]
+) -> List[_Ran]:
+    """Run a batch as one call if that is right, else call by call."""
+    bounds = np.cumsum([0, *rows]).tolist()
+    if len(rows) == 1:
+        return [_run(batch.node_type, call, inputs, batch.rows)]
+    why = call.apart
+    if not why:
+        try:
+            whole = _run(batch.node_type, call, inputs, batch.rows)
+            why = '' if call.proved else _difference(batch, call, whole, bounds)
+        except EdbError:
+            raise
+        except Exception as error:
+            why = f'it does not run for several at once ({type(error).__name__}: {error})'
+    if not why:
+        return [whole]
+    parts = [
+        _run(batch.node_type, call, _cut(batch.node_type, inputs, begin, end), end - begin)
+        for begin, end in zip(bounds, bounds[1:])
+    ]
+    call.apart = why
+    return parts
+
+
+def _cut(node_type: NodeType, inputs: Sequence[NDArray], begin: int, end: int) -> List[NDArray]:
+    return [
+        array if node_type.alone else array._slice(begin, end).copy()
+        for array in inputs
+    ]
+
+
+def _run(node_type: NodeType, call: FunctionCall, inputs: List[NDArray], rows: int) -> _Ran:
+    function = call.signature.new()
+    function._used = True
+    arrays = iter(inputs)
+    found = function.forward(*[next(arrays) if each is None else each for each in call.inputs])
+    found = [found] if isinstance(found, NDArray) else list(found)
+    wanted = [(spec.shape, spec.dtype) for spec in node_type.output_specs(rows)]
+    if [(array.shape, array.dtype) for array in found] != wanted:
+        raise _OtherShapes(
+            f'forward returned {_shown(found)} where calls like it gave shapes '
+            f'{[shape for shape, _ in wanted]}'
+        )
+    return _Ran(function, inputs, found)
+
+
+class _OtherShapes(ValueError):
+    """A call returned other arrays than was expected of it."""
+
+
+def _shown(arrays: Sequence[NDArray]) -> str:
+    return f'shapes {[array.shape for array in arrays]}'
+
+
+# --- is a row alone the same? --------------------------------------------------------------------
+
+
+def _difference(batch: Batch, call: FunctionCall, whole: _Ran, bounds: Sequence[int]) -> str:
+    """In what the first and the last call of a batch differ when they run alone; else nothing."""
+    ends = [(bounds[0], bounds[1]), (bounds[-2], bounds[-1])]
+    node_type = batch.node_type
+    cuts = [_cut(node_type, whole.inputs, *end) for end in ends]
+    for (begin, end), inputs in zip(ends, cuts):
+        alone = _run(node_type, call, inputs, end - begin)
+        if not _same_rows(whole.results, alone.results, begin, node_type.factors):
+            return _MIXED
+        if node_type.mode.recording and any(map(_is_leaf, node_type.arguments)):
+            for scale in _SCALES:
+                heads = [_drawn(result, scale) for result in whole.results]
+                own = [
+                    head._slice(begin * factor, end * factor).copy()
+                    for head, factor in zip(heads, node_type.factors)
+                ]
+                together = whole._replace(function=_kept(whole.function)).backward(heads)
+                apart = alone._replace(function=_kept(alone.function)).backward(own)
+                if not _same_rows(together, apart, begin, [1] * len(together)):
+                    return f'{_MIXED}: so does its gradient'
+    call.proved = any(
+        first.shape != last.shape or not np.array_equal(first.asnumpy(), last.asnumpy())
+        for first, last in zip(*cuts)
+    )
+    return ''
+
+
+def _same_rows(
+    together: Sequence[NDArray], alone: Sequence[NDArray], begin: int, factors: Sequence[int]
+) -> bool:
+    return all(
+        [
+            is_close(
+                one._slice(begin * factor, begin * factor + len(other)).asnumpy(), other.asnumpy()
+            )
+            for one, other, factor in zip(together, alone, factors)
+        ]
+    )
+
+
+def _drawn(like: NDArray, scale: float) -> NDArray:
+    values = np.random.RandomState(0).standard_normal(like.shape) * scale
+    return mx.nd.array(values, ctx=like.ctx, dtype=like.dtype)
+
+
+def _kept(function: autograd.Function) -> autograd.Function:
+    """A Function as it is after forward; `backward` may change what it kept in containers."""
+    kept = copy.copy(function)
+    for name, value in vars(function).items():
+        if isinstance(value, (list, dict, set)):
+            setattr(kept, name, copy.copy(value))
+    return kept

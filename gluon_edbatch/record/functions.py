@@ -1,0 +1,104 @@
+"""Calls of an `autograd.Function` on lazy values: recorded, so that rows that meet run as one.
+
+What a call returns is known of an earlier one: the first call of a kind runs eagerly, on the user's
+values, as its `forward` may have side effects. Functions whose results may depend on more than
+what is compared run eagerly, too, and `explain` says why.
+"""
+
+from typing import Any, Sequence
+
+from mxnet.ndarray import NDArray
+
+from ..subgraph.fingerprint import PLAIN, exact
+from ..subgraph.functions import (
+    KIND,
+    Results,
+    Signature,
+    known_call,
+    note_returned,
+    run_eagerly,
+    why_eager,
+)
+from ..subgraph.node_type import Kind
+from .forms import key_of
+from .hooks import call_function, suspended
+from .lazy import LazyArray, RaggedArray
+from .packed import unpacked
+from .remembered import Maker
+from .sites import current_site
+
+_FIRST = (
+    'the first call of a class with such arguments and attributes runs eagerly, which tells the '
+    'shapes of its results'
+)
+
+
+def function_called(self, function: Any, inputs: Sequence[Any]) -> Any:
+    """What a Function gives, recorded if its calls can be."""
+    why = why_eager(type(function)) or _why_not(self, function, inputs)
+    if why:
+        return _run(self, function, inputs, why)
+    with suspended():
+        signature = Signature(function)
+    leaves = self.values([each for each in inputs if isinstance(each, NDArray)])
+    leaves = unpacked(self, leaves)
+    specs = [leaf._store.spec for leaf in leaves]
+    if any([spec.eager for spec in specs]):
+        return _run(self, function, inputs, 'it reads what runs on the tape of autograd itself')
+    if signature.fault:
+        return _run(self, function, inputs, signature.fault)
+    constants = tuple([None if isinstance(each, NDArray) else exact(each) for each in inputs])
+    call = known_call(signature, specs, constants, self.mode)
+    if call is None:
+        return _run_first(self, function, inputs, signature, specs, constants)
+    call.inputs = tuple([None if isinstance(each, NDArray) else each for each in inputs])
+    key = call, call.apart, *map(key_of, leaves)
+    form = self.forms_by_key.get(key)
+    if form is None:
+        made_with = signature.name, signature.attributes(), ()
+        maker = Maker(signature.name, call.types, (call.apart,), made_with)
+        arguments = [(spec, Kind.ROWS) for spec in specs]
+        form = self.forms_by_key[key] = self.make_form(maker, arguments, call.graph)
+    function._used = True
+    return self.append_call(form, leaves)
+
+
+def _why_not(self, function: Any, inputs: Sequence[Any]) -> str:
+    if function._used:
+        return 'a Function is called once'
+    if self.mode.numpy:
+        return 'it runs in NumPy mode'
+    for each in inputs:
+        if isinstance(each, RaggedArray):
+            return 'it gets a ragged value'
+        if not isinstance(each, NDArray) and (self.mode.recording or not isinstance(each, PLAIN)):
+            return 'an argument is no array'
+    return ''
+
+
+def _run(self, function: Any, inputs: Sequence[Any], why: str) -> Any:
+    """Run a call eagerly, and note why."""
+    name = f'{KIND} {type(function).__qualname__}'
+    self.evaluator.reasons[current_site()] = f'{name} runs eagerly: {why}'
+    with suspended():  # its results join the tape by their handles, so they must be arrays
+        return call_function(
+            function,
+            *[each.evaluated() if isinstance(each, LazyArray) else each for each in inputs],
+        )
+
+
+def _run_first(self, function, inputs, signature, specs, constants) -> Any:
+    """Run a call eagerly, to know what others like it return."""
+    result = _run(self, function, inputs, _FIRST)
+    with suspended():
+        changed = signature.changed()
+    if changed:
+        run_eagerly(type(function), f'it changes {changed} while it runs')
+        return result
+    try:
+        results = Results(result, specs[0].rows)
+    except TypeError as error:
+        run_eagerly(type(function), str(error))
+    else:
+        note_returned(signature, specs, constants, results)
+    return result

@@ -1,0 +1,267 @@
+"""Calls of an `autograd.Function`: what tells them apart, and a subgraph that stands for them.
+
+A call signature has the class, the attributes, and what the code of `forward` and `backward` reads
+(see `fingerprint`), all by value. A call whose signature cannot be compared runs eagerly.
+"""
+
+import copy
+from collections import OrderedDict
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from weakref import WeakKeyDictionary
+
+import mxnet as mx
+import numpy as np
+from mxnet import autograd, gluon
+from mxnet.ndarray import NDArray
+
+from ..errors import StaleValueError
+from ..ops.attrs import Shape
+from .fingerprint import Fingerprint, Same, changed, fingerprint_of_function
+from .ir import Subgraph
+from .spec import Spec
+from .structure import flatten
+from .trace import INPUT, StaticGraph
+
+KIND = 'autograd.Function'
+_NOT_COMPARED = (NDArray, mx.sym.Symbol, gluon.Parameter, gluon.ParameterDict, gluon.Block)
+_MOST_ELEMENTS = 1 << 16  # of an array among the attributes, which is read to be compared
+
+
+class Signature:
+    """What tells calls of Functions apart, but for their arguments; it compares by value.
+
+    Parameters
+    ----------
+    function : mxnet.autograd.Function
+        A new one, which was not called yet.
+
+    Attributes
+    ----------
+    name : str
+        For users.
+    fault : str
+        Why such calls cannot be recorded; empty if they can.
+    """
+
+    def __init__(self, function: autograd.Function):
+        self._template = copy.copy(function)
+        self.name = f'{KIND} {type(function).__qualname__}'
+        self.fault = ''
+        arrays = {
+            key: value for key, value in vars(function).items() if isinstance(value, NDArray)
+        }
+        large = [key for key, value in arrays.items() if not _is_small(value)]
+        if large:
+            self.fault = f'its attribute {large[0]} is a large or lazy array'
+            arrays = {}
+        for key, value in arrays.items():
+            setattr(self._template, key, value.copy())
+        self._arrays = tuple(arrays)
+        self.fingerprint = self._look()
+        self.fault = self.fault or _fault(self.fingerprint)
+        self.key = type(function), self.fingerprint
+
+    def new(self) -> autograd.Function:
+        """A new Function with the attributes of the one that was called."""
+        return copy.copy(self._template)
+
+    def changed(self) -> str:
+        """What of it is not as it was when it was made, in words; empty if nothing."""
+        return ', '.join(changed(self.fingerprint, self._look()))
+
+    def check(self) -> None:
+        """Raise if what the Function reads was changed since the call was recorded."""
+        names = self.changed()
+        if names:
+            raise StaleValueError(
+                f'{self.name} reads {names}, which was changed after the call was recorded and '
+                f'before it ran: pass it to the constructor, or evaluate the call '
+                f'(gluon_edbatch.forward) before the change'
+            )
+
+    def attributes(self) -> Tuple[Tuple[str, str], ...]:
+        """The plain attributes in words, for reports."""
+        return tuple(
+            [
+                (name, repr(value))
+                for name, value in sorted(vars(self._template).items())
+                if name not in ('_used', 'saved_tensors')
+            ]
+        )
+
+    def _look(self) -> Fingerprint:
+        contents = tuple(
+            [(f'self.{key}', _contents(getattr(self._template, key))) for key in self._arrays]
+        )
+        return contents + fingerprint_of_function(self._template, self._arrays)
+
+
+def _is_small(array: NDArray) -> bool:
+    return type(array) is NDArray and array.size <= _MOST_ELEMENTS and array.stype == 'default'
+
+
+def _contents(array: NDArray) -> tuple:
+    values = array.asnumpy()
+    return 'array', values.shape, values.dtype.str, str(array.ctx), values.tobytes()
+
+
+def _fault(found: Fingerprint) -> str:
+    for path, value in found:
+        for each in _objects(value):
+            if isinstance(each, _NOT_COMPARED) or isinstance(each, np.ndarray):
+                return f'it reads {path}, whose contents are not compared'
+            if each is None:
+                return f'it reads {path}, which cannot be compared'
+    return ''
+
+
+def _objects(value: Any) -> Iterator[Any]:
+    """What counts by identity in a part of a fingerprint; None for what is not held there."""
+    if isinstance(value, Same):
+        yield value.object
+    elif isinstance(value, (tuple, frozenset)):
+        for item in value:
+            yield from _objects(item)
+
+
+class Results:
+    """What a call returned: its structure, and shape and dtype of each array.
+
+    Parameters
+    ----------
+    returned : NDArray or sequence of NDArray
+    rows : int
+        Of the first argument.
+
+    Raises
+    ------
+    TypeError
+        If it is neither.
+    """
+
+    def __init__(self, returned: Any, rows: int):
+        arrays = [returned] if isinstance(returned, NDArray) else list(returned)
+        if not arrays or any(type(array) is not NDArray or not array.size for array in arrays):
+            raise TypeError('it returns other than arrays')
+        self.rows = rows
+        self.template = flatten(returned, NDArray, [])
+        self.specs: List[Tuple[Shape, Any]] = [(array.shape, array.dtype) for array in arrays]
+
+    def for_rows(self, rows: int) -> 'Results':
+        """What a call of so many rows returns, where results have rows as the arguments have."""
+        found = copy.copy(self)
+        found.rows = rows
+        found.specs = [
+            ((shape[0] * rows // self.rows,) + shape[1:], dtype) for shape, dtype in self.specs
+        ]
+        return found
+
+
+class FunctionCall:
+    """What calls of one batch signature share: the Function, and what was proved of it.
+
+    Attributes
+    ----------
+    signature : Signature
+    results : Results
+    constants : tuple
+        All inputs of a call, with None for arrays.
+    types : dict
+        Where its types are remembered.
+    proved : bool
+        Whether a batch was compared with calls that run alone.
+    apart : str
+        Why calls run one by one; empty if they do not.
+    """
+
+    def __init__(self, signature: Signature, results: Results, constants: Tuple[Any, ...]):
+        self.signature, self.results, self.constants = signature, results, constants
+        self.proved, self.apart = False, ""
+        self.inputs: Tuple[Any, ...] = ()
+        self.types: Dict[tuple, Any] = {}
+
+    def graph(self) -> StaticGraph:
+        """A subgraph of one operator, which MXNet does not know."""
+        inputs = sum([constant is None for constant in self.constants])
+        count = len(self.results.specs)
+        graph = Subgraph.opaque(self.signature.name, [INPUT % i for i in range(inputs)], count)
+        return StaticGraph(
+            self.signature.name,
+            graph,
+            {},
+            self.results.template,
+            tuple(range(count)),
+            function=self,
+        )
+
+
+# Classes of which calls are never recorded, and why.
+_eager: 'WeakKeyDictionary[type, str]' = WeakKeyDictionary()
+# What calls returned, by class, and by attributes but for floats and kinds of arguments.
+_returned: 'WeakKeyDictionary[type, Dict[tuple, List[Results]]]' = WeakKeyDictionary()
+_calls: 'OrderedDict[tuple, FunctionCall]' = OrderedDict()
+_MOST_KINDS = 1024
+
+
+def why_eager(cls: type) -> str:
+    """Why calls of a class run eagerly; empty if they need not."""
+    return _eager.get(cls, '')
+
+
+def run_eagerly(cls: type, why: str) -> None:
+    """Record no calls of a class any more."""
+    _eager[cls] = why
+
+
+def known_call(
+    signature: Signature, specs: Sequence[Spec], constants: tuple, mode: tuple
+) -> Optional[FunctionCall]:
+    """What calls with such arguments share; None if it is not known what they return.
+
+    A float among the attributes is taken not to change shapes, and two numbers of rows tell how
+    those of results depend on them; both are checked when the calls run.
+    """
+    kinds = tuple([spec.arena for spec in specs])
+    rows = specs[0].rows
+    same = all([spec.rows == rows for spec in specs])
+    found = _returned.get(signature.key[0], {}).get(_kind(signature, specs, constants), ())
+    results = next((each for each in found if each.rows == rows), None)
+    if results is None and same and len(found) > 1:
+        one, other = found[0].for_rows(rows), found[1].for_rows(rows)
+        results = one if one.specs == other.specs else None
+    if results is None:
+        return None
+    template = results.template, tuple([(shape[1:], dtype) for shape, dtype in results.specs])
+    exactly = () if same else tuple([spec.rows for spec in specs])
+    key = signature.key, kinds, exactly, constants, template, mode
+    call = _calls.get(key)
+    if call is None:
+        call = _calls[key] = FunctionCall(signature, results, constants)
+        if len(_calls) > _MOST_KINDS:
+            _calls.popitem(last=False)
+    _calls.move_to_end(key)
+    return call
+
+
+def note_returned(
+    signature: Signature, specs: Sequence[Spec], constants: tuple, results: Results
+) -> None:
+    """Know what calls with such arguments return."""
+    known = _returned.setdefault(signature.key[0], {})
+    if len(known) >= _MOST_KINDS:
+        known.clear()
+    found = known.setdefault(_kind(signature, specs, constants), [])
+    found.append(results)
+
+
+def _kind(signature: Signature, specs: Sequence[Spec], constants: tuple) -> tuple:
+    same = all([spec.rows == specs[0].rows for spec in specs])
+    kinds = tuple([spec.arena if same else spec for spec in specs])
+    read = tuple([(path, _but_floats(value)) for path, value in signature.fingerprint])
+    return kinds, constants, read
+
+
+def _but_floats(value: Any) -> Any:
+    if isinstance(value, tuple) and len(value) == 2 and value[0] is float:
+        return float
+    return value
