@@ -168,7 +168,7 @@ def _taped(machine: Machine, batch: Batch, position: int) -> NDArray:
         if read.gather:
             arena = machine.arena(read.arena, position, leaf)
             return mx.nd.take(arena, machine.index(read, node_type))
-        return machine.rows(batch, position, leaf).copy()
+        return mx.nd.identity(machine.rows(batch, position, leaf))  # `copy` adds no gradients
 
 
 def _parts(

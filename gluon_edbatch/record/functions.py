@@ -5,6 +5,7 @@ values, as its `forward` may have side effects. Functions whose results may depe
 what is compared run eagerly, too, and `explain` says why.
 """
 
+import copy
 from typing import Any, Sequence
 
 from mxnet.ndarray import NDArray
@@ -38,8 +39,7 @@ def function_called(self, function: Any, inputs: Sequence[Any]) -> Any:
     why = why_eager(type(function)) or _why_not(self, function, inputs)
     if why:
         return _run(self, function, inputs, why)
-    with suspended():
-        signature = Signature(function)
+    signature = _signature(function)
     leaves = self.values([each for each in inputs if isinstance(each, NDArray)])
     leaves = unpacked(self, leaves)
     specs = [leaf._store.spec for leaf in leaves]
@@ -61,6 +61,21 @@ def function_called(self, function: Any, inputs: Sequence[Any]) -> Any:
         form = self.forms_by_key[key] = self.make_form(maker, arguments, call.graph)
     function._used = True
     return self.append_call(form, leaves)
+
+
+def _signature(function: Any) -> Signature:
+    """The signature of a Function; constants among its attributes are arrays for it."""
+    constants = {
+        name: value
+        for name, value in vars(function).items()
+        if isinstance(value, LazyArray) and value.made() is not None
+    }
+    with suspended():
+        if constants:
+            function = copy.copy(function)
+            for name, value in constants.items():
+                setattr(function, name, value.evaluated())
+        return Signature(function)
 
 
 def _why_not(self, function: Any, inputs: Sequence[Any]) -> str:

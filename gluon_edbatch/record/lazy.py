@@ -204,10 +204,23 @@ class LazyArray(NDArray):
 
     def astype(self, dtype, copy=True) -> NDArray:
         """As ``NDArray.astype``."""
-        if not copy and np.dtype(dtype) == np.dtype(self.dtype):
-            return self
+        if np.dtype(dtype) == np.dtype(self.dtype):
+            if not copy:
+                return self
+            if self.__class__ is LazyArray and self._id >= 0 and self._is_copied_by_name():
+                return LazyArray(self._store, self._id)
         result = self._recorded(mx.nd.Cast, dtype=_name_of_dtype(dtype))
         return self.evaluated().astype(dtype, copy=copy) if result is None else result
+
+    def _is_copied_by_name(self) -> bool:
+        """Whether another name of the value does for a copy: whoever writes to a value gives it
+        another one. Under ``autograd.pause()`` no gradient may go through the copy."""
+        recording = self._store.recording
+        return (
+            recording is not None
+            and recording.active()
+            and (recording.mode.recording or not recording.knows_autograd())
+        )
 
     def detach(self) -> NDArray:
         """As ``NDArray.detach``: the same numbers, through which no gradient goes."""

@@ -181,7 +181,7 @@ def make_report(
         for group in count.plan.groups:
             kind = group.node_type
             known = types.get(kind.serial) or TypeReport(
-                repr(kind), 0, 0, kind.reason if kind.alone else '', alike=_alike(kind)
+                repr(kind), 0, 0, kind.why_one_by_one, alike=_alike(kind)
             )
             known = known._replace(
                 note=count.at_once.get(kind.serial, known.note),

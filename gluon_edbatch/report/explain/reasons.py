@@ -50,11 +50,12 @@ class Use(NamedTuple):
 
 class Asked(NamedTuple):
     """Who asked for an evaluation, whether the scope was still recording then, and whether it was
-    a line that has called `run_concurrently`."""
+    a line that has called `run_concurrently`; why, if it only calls what runs eagerly."""
 
     site: Site
     early: bool
     round: bool
+    why: str = ''
 
 
 def block_reasons(uses: Sequence[Use], needed: int, by_block: Dict[int, int]) -> List[Reason]:
@@ -228,6 +229,8 @@ def evaluation_reasons(uses: Sequence[Use], asked: Sequence[Asked], waiting: int
                 for site, count in sites.most_common(3)
             )
             text = f'{where} {verb}, so the calls ran in {times} evaluations'
+            whys = dict.fromkeys(one.why for one in before if one.why and one.site in sites)
+            text += ''.join([f'; {why}' for why in whys])
             rounds = all(one.round for one in before if one.site in sites)
             advice = ROUNDS if rounds and cause is Cause.READ_EARLY else advice_for(cause)
             reasons.append(Reason(cause, text, advice, (times,), tuple(sites), share))
