@@ -177,7 +177,7 @@ def _parts(
     """Run a batch as one call if that is right, else call by call."""
     bounds = np.cumsum([0, *rows]).tolist()
     if len(rows) == 1:
-        return [_run(batch.node_type, call, inputs, batch.rows)]
+        return [_run_alone(batch.node_type, call, inputs, batch.rows)]
     why = call.apart
     if not why:
         try:
@@ -190,7 +190,7 @@ def _parts(
     if not why:
         return [whole]
     parts = [
-        _run(batch.node_type, call, _cut(batch.node_type, inputs, begin, end), end - begin)
+        _run_alone(batch.node_type, call, _cut(batch.node_type, inputs, begin, end), end - begin)
         for begin, end in zip(bounds, bounds[1:])
     ]
     call.apart = why
@@ -198,10 +198,7 @@ def _parts(
 
 
 def _cut(node_type: NodeType, inputs: Sequence[NDArray], begin: int, end: int) -> List[NDArray]:
-    return [
-        array if node_type.alone else array._slice(begin, end).copy()
-        for array in inputs
-    ]
+    return [array if node_type.alone else array._slice(begin, end).copy() for array in inputs]
 
 
 def _run(node_type: NodeType, call: FunctionCall, inputs: List[NDArray], rows: int) -> _Ran:
@@ -212,9 +209,10 @@ def _run(node_type: NodeType, call: FunctionCall, inputs: List[NDArray], rows: i
     found = [found] if isinstance(found, NDArray) else list(found)
     wanted = [(spec.shape, spec.dtype) for spec in node_type.output_specs(rows)]
     if [(array.shape, array.dtype) for array in found] != wanted:
+        shapes = [array.shape for array in found]
         raise _OtherShapes(
-            f'forward returned {_shown(found)} where calls like it gave shapes '
-            f'{[shape for shape, _ in wanted]}'
+            f'forward returned shapes {shapes}, and earlier calls like it led to expect '
+            f'{[shape for shape, _ in wanted]}; from now on calls of its class run eagerly'
         )
     return _Ran(function, inputs, found)
 
@@ -223,8 +221,14 @@ class _OtherShapes(ValueError):
     """A call returned other arrays than was expected of it."""
 
 
-def _shown(arrays: Sequence[NDArray]) -> str:
-    return f'shapes {[array.shape for array in arrays]}'
+def _run_alone(node_type: NodeType, call: FunctionCall, inputs: List[NDArray], rows: int) -> _Ran:
+    """Run one call; if it returns other shapes, calls of its class are recorded no more."""
+    try:
+        return _run(node_type, call, inputs, rows)
+    except _OtherShapes:
+        cls = type(call.signature.new())
+        run_eagerly(cls, 'shapes of its results depend on more than those of its arguments')
+        raise
 
 
 # --- is a row alone the same? --------------------------------------------------------------------

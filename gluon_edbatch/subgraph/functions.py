@@ -47,9 +47,7 @@ class Signature:
         self._template = copy.copy(function)
         self.name = f'{KIND} {type(function).__qualname__}'
         self.fault = ''
-        arrays = {
-            key: value for key, value in vars(function).items() if isinstance(value, NDArray)
-        }
+        arrays = {key: value for key, value in vars(function).items() if isinstance(value, NDArray)}
         large = [key for key, value in arrays.items() if not _is_small(value)]
         if large:
             self.fault = f'its attribute {large[0]} is a large or lazy array'
@@ -108,7 +106,7 @@ def _contents(array: NDArray) -> tuple:
 def _fault(found: Fingerprint) -> str:
     for path, value in found:
         for each in _objects(value):
-            if isinstance(each, _NOT_COMPARED) or isinstance(each, np.ndarray):
+            if isinstance(each, (*_NOT_COMPARED, np.ndarray)):
                 return f'it reads {path}, whose contents are not compared'
             if each is None:
                 return f'it reads {path}, which cannot be compared'
@@ -176,7 +174,7 @@ class FunctionCall:
 
     def __init__(self, signature: Signature, results: Results, constants: Tuple[Any, ...]):
         self.signature, self.results, self.constants = signature, results, constants
-        self.proved, self.apart = False, ""
+        self.proved, self.apart = False, ''
         self.inputs: Tuple[Any, ...] = ()
         self.types: Dict[tuple, Any] = {}
 

@@ -565,7 +565,10 @@ def _type_of_function(
 ) -> NodeType:
     """The type of calls of a Function, of which it is known what they return."""
     arguments = tuple(
-        [Argument(spec.arena, kind, np.issubdtype(spec.dtype, np.floating)) for spec, kind in leaves]
+        [
+            Argument(spec.arena, kind, np.issubdtype(spec.dtype, np.floating))
+            for spec, kind in leaves
+        ]
     )
     outputs = tuple([spec_of(shape, dtype, ctx) for shape, dtype in graph.function.results.specs])
     rows, reason = leaves[0][0].rows, graph.function.apart

@@ -2,11 +2,12 @@
 
 import contextlib
 
-import gluon_edbatch as edb
 import mxnet as mx
 import numpy as np
 import pytest
 from mxnet import autograd, gluon, nd
+
+import gluon_edbatch as edb
 
 SCHEDULERS = ('fsm', 'agenda', 'depth', 'unbatched')
 
@@ -188,6 +189,10 @@ def trained(model, scope, taped=True):
     return [each.asnumpy() for each in (*values, *[x.grad for x in xs], *parameters)], entered
 
 
+def rows():
+    return [nd.array(x) for x, _, _ in SAMPLES]
+
+
 def assert_same(found, expected):
     for one, other in zip(found, expected):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4 * abs(other).max() + 1e-6)
@@ -238,3 +243,163 @@ def test_what_mixes_rows_runs_one_by_one_and_the_report_says_why(name):
     assert own.calls == own.batches == 15
     assert 'several at once' in own.note if name == 'one row' else 'other rows' in own.note
     assert own.note in str(scope.explain()).replace('\n    ', ' ')
+
+
+class Counting(autograd.Function):
+    """Changes an object that others see."""
+
+    calls = [0]
+
+    def forward(self, x):
+        self.calls[0] += 1
+        return x * 2
+
+    def backward(self, dy):
+        return dy * 2
+
+
+class Failing(autograd.Function):
+    """Raises where it is told to."""
+
+    def __init__(self, where):
+        super().__init__()
+        self.place = where
+
+    def forward(self, x):
+        if self.place == 'forward' and x.sum().asscalar() > 50:
+            raise ValueError('a large sum')
+        return x * 2
+
+    def backward(self, dy):
+        if self.place == 'backward':
+            return dy, dy
+        return dy
+
+
+FACTOR = [2.0]
+
+
+class Reads(autograd.Function):
+    """Reads a global variable."""
+
+    def forward(self, x):
+        return x * FACTOR[0]
+
+    def backward(self, dy):
+        return dy
+
+
+def test_the_first_call_runs_eagerly_and_the_explanation_says_so():
+    class First(Sign):
+        """A class that nobody has called."""
+
+    dense = made(None).cell
+    with edb.batching() as scope:
+        values = [dense(First()(dense(x))) for x in rows()]
+    edb.forward(values)
+    assert len(scope.report().forced) == 1
+    text = ' '.join(str(scope.explain()).split())
+    assert 'First runs eagerly: the first call of a class' in text
+
+
+def test_side_effects_happen_as_often_as_in_eager_mode():
+    dense, before = made(None).cell, Counting.calls[0]
+    with edb.batching() as scope:
+        edb.forward([dense(Counting()(dense(x))) for x in rows()])
+    assert Counting.calls[0] == before + 4
+    assert 'while it runs' in ' '.join(str(scope.explain()).split())
+
+
+def test_an_error_in_forward_names_the_line_and_breaks_nothing():
+    dense = made(None).cell
+    for _ in range(2):
+        with edb.batching():
+            edb.forward([Failing('forward')(dense(x)) for x in rows()])
+    with edb.batching():
+        values = [Failing('forward')(dense(x) * 1) for x in rows()]
+        values.append(Failing('forward')(dense(rows()[0]) * 0 + 100))
+    with pytest.raises(edb.BatchError, match='a large sum[^/]*.*test_functions.py') as found:
+        values[-1].asnumpy()
+    assert 'recorded at' in str(found.value)
+    with edb.batching():
+        values = [Failing('forward')(dense(x)) for x in rows()]
+    for value, x in zip(values, rows()):
+        np.testing.assert_allclose(value.asnumpy(), 2 * dense(x).asnumpy(), rtol=1e-5)
+
+
+def test_an_error_in_backward_names_the_line(capfd):
+    dense = made(None).cell
+    for _ in range(2):
+        with autograd.record(), edb.batching():
+            values = [Failing('backward')(dense(x)) for x in rows()]
+            loss = edb.add_n(values).sum()
+        with pytest.raises((mx.MXNetError, edb.BatchError)):
+            loss.backward()
+            nd.waitall()
+            dense.weight.grad().asnumpy()
+    assert 'test_functions.py' in capfd.readouterr().out
+    with autograd.record(), edb.batching():
+        loss = edb.add_n([Keeps()(dense(x)) for x in rows()]).sum()
+    loss.backward()
+    assert np.isfinite(dense.weight.grad().asnumpy()).all()
+
+
+def test_what_it_reads_may_not_change_before_it_runs():
+    dense = made(None).cell
+    with edb.batching():
+        edb.forward([Reads()(dense(x)) for x in rows()])
+    with edb.batching():
+        values = [Reads()(dense(x)) for x in rows()]
+    FACTOR[0] = 3.0
+    with pytest.raises(edb.StaleValueError, match='Reads reads FACTOR'):
+        values[0].asnumpy()
+    with edb.batching():
+        values = [Reads()(dense(x)) for x in rows()]
+    for value, x in zip(values, rows()):
+        np.testing.assert_allclose(value.asnumpy(), 3 * dense(x).asnumpy(), rtol=1e-5)
+
+
+class Gate(gluon.HybridBlock):
+    """Calls a Function, as works where it is not hybridized."""
+
+    def __init__(self):
+        super().__init__()
+        with self.name_scope():
+            self.dense = gluon.nn.Dense(8, in_units=8)
+
+    def hybrid_forward(self, F, x):
+        return Sign()(self.dense(x)) * x
+
+
+def test_a_function_in_hybrid_forward_is_recorded():
+    model = made(None)
+    gate = Gate()
+    gate.initialize(mx.init.Normal(0.5))
+    model.function = lambda x, i: gate(x)
+    expected, _ = trained(model, contextlib.nullcontext())
+    expected.append(gate.dense.weight.grad().asnumpy())
+    for _ in range(2):
+        found, scope = trained(model, edb.batching())
+        assert_same([*found, gate.dense.weight.grad().asnumpy()], expected)
+    assert scope.report().evaluations == 1
+    assert 'autograd.Function Sign' in str(scope.report())
+
+
+def test_values_of_several_rows_share_batches():
+    dense = made(None).cell
+    for _ in range(3):
+        xs = [nd.array(np.random.RandomState(n).randn(n, 8)) for n in (1, 3, 2, 5)]
+        with edb.batching() as scope:
+            values = [Keeps()(dense(x)) for x in xs]
+        for value, x in zip(values, xs):
+            expected = 1 / (1 + np.exp(-dense(x).asnumpy()))
+            np.testing.assert_allclose(value.asnumpy(), expected, rtol=1e-5)
+    assert scope.report().batches == 2
+
+
+def test_a_function_is_called_once():
+    dense, sign = made(None).cell, Sign()
+    with edb.batching():
+        sign(dense(rows()[0]))
+        with pytest.raises(AssertionError, match='only be called once'):
+            sign(dense(rows()[1]))

@@ -3,7 +3,7 @@
 import linecache
 from collections import defaultdict
 from dataclasses import replace
-from typing import Dict, List, Optional, Set, Tuple
+from typing import Dict, List, Optional, Tuple
 
 import numpy as np
 
@@ -47,8 +47,16 @@ def explain(recording: Optional[Recording], scheduler: Scheduler) -> Explanation
     counts = recording.evaluator.counts
     history = History.of(recording)
     costs, seconds = costs_by_place(recording, history.place), seconds_of_calls(recording)
-    rounds = recording.evaluator.rounds
-    places = _Places(history, counts, rounds, scheduler.name, costs, seconds).all()
+    asked = [
+        Asked(
+            count.asked_by,
+            count.early,
+            count.asked_by in recording.evaluator.rounds,
+            recording.evaluator.reasons.get(count.asked_by, ''),
+        )
+        for count in counts
+    ]
+    places = _Places(history, counts, asked, scheduler.name, costs, seconds).all()
     places.sort(key=_rank)
     first: Dict[Site, tuple] = {}
     for place in places:
@@ -82,7 +90,7 @@ class _Places:
         self,
         history: History,
         counts: List[Counts],
-        rounds: Set[Site],
+        asked: List[Asked],
         scheduler: str,
         costs: Dict[int, List[Reason]],
         seconds: np.ndarray,
@@ -91,9 +99,7 @@ class _Places:
         self._costs = costs
         self._seconds = np.bincount(history.place, seconds).tolist()
         self._scheduler = scheduler
-        self._asked = [
-            Asked(count.asked_by, count.early, count.asked_by in rounds) for count in counts
-        ]
+        self._asked = asked
         self._at_once = [count.at_once for count in counts]
         self._taken = _taken(history, counts)
         self._advice = analysed(advice_for_scheduler, counts) if self._taken else ''
