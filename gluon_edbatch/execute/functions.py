@@ -27,7 +27,7 @@ _SCALES = 1, 100  # of the gradients that `backward` is compared for: some clip 
 _MIXED = 'its result for a row depends on other rows, or on noise'
 
 
-class _Ran(NamedTuple):
+class _FunctionRun(NamedTuple):
     """A Function that ran on some rows of a batch."""
 
     function: autograd.Function
@@ -62,7 +62,7 @@ class FunctionTape(NamedTuple):
     Attributes
     ----------
     batch : Batch
-    parts : list of _Ran
+    parts : list of _FunctionRun
         One for the whole batch, or one a call.
     inputs : list of NDArray
         What was read of arenas, on a tape of autograd's own.
@@ -73,7 +73,7 @@ class FunctionTape(NamedTuple):
     """
 
     batch: Batch
-    parts: List[_Ran]
+    parts: List[_FunctionRun]
     inputs: List[NDArray]
     heads: List[Optional[NDArray]]
     line: str
@@ -173,7 +173,7 @@ def _taped(machine: Machine, batch: Batch, position: int) -> NDArray:
 
 def _parts(
     batch: Batch, call: FunctionCall, inputs: List[NDArray], rows: Sequence[int]
-) -> List[_Ran]:
+) -> List[_FunctionRun]:
     """Run a batch as one call if that is right, else call by call."""
     bounds = np.cumsum([0, *rows]).tolist()
     if len(rows) == 1:
@@ -201,7 +201,7 @@ def _cut(node_type: NodeType, inputs: Sequence[NDArray], begin: int, end: int) -
     return [array if node_type.alone else array._slice(begin, end).copy() for array in inputs]
 
 
-def _run(node_type: NodeType, call: FunctionCall, inputs: List[NDArray], rows: int) -> _Ran:
+def _run(node_type: NodeType, call: FunctionCall, inputs: List[NDArray], rows: int) -> _FunctionRun:
     function = call.signature.new()
     function._used = True
     arrays = iter(inputs)
@@ -214,14 +214,16 @@ def _run(node_type: NodeType, call: FunctionCall, inputs: List[NDArray], rows: i
             f'forward returned shapes {shapes}, and earlier calls like it led to expect '
             f'{[shape for shape, _ in wanted]}; from now on calls of its class run eagerly'
         )
-    return _Ran(function, inputs, found)
+    return _FunctionRun(function, inputs, found)
 
 
 class _OtherShapes(ValueError):
     """A call returned other arrays than was expected of it."""
 
 
-def _run_alone(node_type: NodeType, call: FunctionCall, inputs: List[NDArray], rows: int) -> _Ran:
+def _run_alone(
+    node_type: NodeType, call: FunctionCall, inputs: List[NDArray], rows: int
+) -> _FunctionRun:
     """Run one call; if it returns other shapes, calls of its class are recorded no more."""
     try:
         return _run(node_type, call, inputs, rows)
@@ -234,7 +236,9 @@ def _run_alone(node_type: NodeType, call: FunctionCall, inputs: List[NDArray], r
 # --- is a row alone the same? --------------------------------------------------------------------
 
 
-def _difference(batch: Batch, call: FunctionCall, whole: _Ran, bounds: Sequence[int]) -> str:
+def _difference(
+    batch: Batch, call: FunctionCall, whole: _FunctionRun, bounds: Sequence[int]
+) -> str:
     """In what the first and the last call of a batch differ when they run alone; else nothing."""
     ends = [(bounds[0], bounds[1]), (bounds[-2], bounds[-1])]
     node_type = batch.node_type
