@@ -403,3 +403,23 @@ def test_a_function_is_called_once():
         sign(dense(rows()[0]))
         with pytest.raises(AssertionError, match='only be called once'):
             sign(dense(rows()[1]))
+
+
+def test_a_cast_to_its_own_dtype_needs_no_call_and_stops_gradients_under_pause():
+    dense, x = made(None).cell, rows()[0]
+    with autograd.record(), edb.batching() as scope:
+        h = dense(x)
+        same = h.astype('float32')
+        with autograd.pause():
+            apart = h.astype('float32')
+        loss = (same * apart).sum()
+    loss.backward()
+    assert [kind.name for kind in scope.report().types if kind.name.startswith('Cast')] == [
+        'Cast[8]'
+    ]
+    found = dense.bias.grad().asnumpy()
+    with autograd.record():
+        h = dense(x)
+        loss = (h * h.detach()).sum()
+    loss.backward()
+    np.testing.assert_allclose(found, dense.bias.grad().asnumpy(), rtol=1e-5)
