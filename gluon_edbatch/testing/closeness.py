@@ -15,8 +15,8 @@ ROUNDING = 2.0**-24  # of a number in float32
 _OF_NOISE = 0.2 / ROUNDING
 _NEARER = 3  # times eager's distance from float64 is as near as eager
 # Of the batched run's distance in float64, where hardly any rounding is left: of the largest
-# magnitude, of the scale of terms that cancel, and of eager's distance in float32, whose rounding is
-# 5e8 times as large: terms may cancel within an operator, as in the gradient of softmax.
+# magnitude, of the scale of terms that cancel, and of eager's distance in float32, which rounds 5e8
+# times as much: terms may cancel within an operator, as in the gradient of softmax.
 _IN_FLOAT64, _OF_TERMS, _OF_EAGER = 1e-7, 3e-11, 1e-7
 _PARTS = ('results', 'gradients')
 _WORDS = {'results': 'result', 'gradients': 'gradient of'}
