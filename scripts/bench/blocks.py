@@ -148,7 +148,7 @@ class CompiledBatch:
             edb.forward([cell(*arguments) for arguments in zip(*columns)])
             recording = scope._recording
             plan = recording.evaluator.counts[-1].plan
-            self._machine = Machine(recording, plan)
+            self._machine = Machine(recording, plan, None)  # only Functions look at the calls
         for step in steps(plan):
             step.run(self._machine)
         ((number, self._batch),) = [
