@@ -140,6 +140,8 @@ class ScopeKind:
         known = list(map(executable, types))
         if any([node_type.mode.training and node_type.random for node_type in types]):
             self.records = 'it draws noise, which is not to depend on what was measured'
+        elif recording.has_control_flow:
+            self.records = 'a block has control flow, whose gradients hybridized Gluon gets wrong'
         elif any([node_type.ctx.device_type != 'cpu' for node_type in types]):
             self.records = 'it is not on a CPU, where processor time tells how long it takes'
         elif recording.block_calls <= _FEW or all(

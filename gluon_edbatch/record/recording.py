@@ -89,6 +89,7 @@ class Recording(Forms):
         self._read_later: Tuple[int, FrozenSet[int]] = (-1, frozenset())  # see `will_read`
         self.error: Optional[str] = None
         self.is_over = False  # whether no call is left that reads parameters
+        self.has_control_flow = False  # of MXNet's, in a block
         self.sharing = Sharing()
         self.varying: Dict[tuple, Varying] = {}
         self.padded: Dict[int, Padded] = {}  # values, by number, as padded calls take them
@@ -464,6 +465,7 @@ class Recording(Forms):
             self.shared,
         ):
             kept.clear()
+        self.has_control_flow = False  # of MXNet's, in a block
         self.sharing = Sharing()
         self._numbers = None
         if error is not None:

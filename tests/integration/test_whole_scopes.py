@@ -365,6 +365,17 @@ def test_noise_never_depends_on_it(now):
     assert [ran(scope_of(net)[1]) for _ in range(2)] == [False, True]
 
 
+def test_control_flow_is_recorded_each_time(now):
+    """Hybridized Gluon gets the gradients of a branch that was not taken wrong."""
+
+    def branch(F, x):
+        return F.contrib.cond(F.sum(x) > 0, lambda: x * 2, lambda: x * 3)
+
+    net = nn.HybridSequential()
+    net.add(dense(), nn.HybridLambda(branch))
+    assert not any([ran(scope_of(net)[1]) for _ in range(4)])
+
+
 def test_what_gluon_refuses_is_recorded(now):
     """A hybridized block that sees another number of arrays in a list."""
     net = nn.HybridLambda(lambda F, *xs: F.add_n(*[x for several in xs for x in several]))
