@@ -14,7 +14,7 @@ from mxnet import autograd
 from mxnet.ndarray import NDArray
 
 from ..errors import EdbError
-from ..mx.arrays import concatenated
+from ..mx.arrays import concatenated, values_read
 from ..mx.modes import modes
 from ..plan.plan import Batch, Group, Traits
 from ..subgraph.functions import FunctionCall, run_eagerly
@@ -254,8 +254,11 @@ def _difference(
                     head._slice(begin * factor, end * factor).copy()
                     for head, factor in zip(heads, node_type.factors)
                 ]
-                together = whole._replace(function=_kept(whole.function)).backward(heads)
-                apart = alone._replace(function=_kept(alone.function)).backward(own)
+                with values_read() as read:
+                    together = whole._replace(function=_kept(whole.function)).backward(heads)
+                    apart = alone._replace(function=_kept(alone.function)).backward(own)
+                if read:
+                    return 'its backward reads values of arrays'
                 if not _same_rows(together, apart, begin, [1] * len(together)):
                     return f'{_MIXED}: so does its gradient'
     call.proved = any(

@@ -2,7 +2,9 @@
 
 import ctypes
 import math
-from typing import Any, Optional, Sequence
+import threading
+from contextlib import contextmanager
+from typing import Any, Iterator, List, Optional, Sequence
 
 import mxnet as mx
 import numpy as np
@@ -23,6 +25,8 @@ load('gluon_edbatch.mx.fresh')
 
 from . import fresh  # noqa: E402
 from .fresh import rows_of  # noqa: E402, F401
+
+_one_at_a_time = threading.RLock()
 
 _LARGEST = 2**31 - 1  # elements of an array, but in some builds
 _NUMBERS = {np.dtype(kind): number for kind, number in _DTYPE_NP_TO_MX.items() if kind}
@@ -119,3 +123,22 @@ def written_at_once(array: NDArray, begin: int, rows: np.ndarray) -> bool:
     done: it is not where they do not fit, or the array is of another dtype or not the host's."""
     number = _NUMBERS.get(rows.dtype)
     return number is not None and fresh.write(array, begin, rows, number)
+
+
+@contextmanager
+def values_read() -> Iterator[List[NDArray]]:
+    """Note the arrays whose values this thread reads while it lasts, by ``asnumpy`` or ``if``."""
+    read: List[NDArray] = []
+    thread, asnumpy = threading.get_ident(), NDArray.asnumpy
+
+    def noting(self: NDArray) -> np.ndarray:
+        if threading.get_ident() == thread:
+            read.append(self)
+        return asnumpy(self)
+
+    with _one_at_a_time:
+        NDArray.asnumpy = noting
+        try:
+            yield read
+        finally:
+            NDArray.asnumpy = asnumpy

@@ -10,6 +10,7 @@ from typing import Any, Sequence
 
 from mxnet.ndarray import NDArray
 
+from ..mx.arrays import values_read
 from ..subgraph.fingerprint import PLAIN, exact
 from ..subgraph.functions import (
     KIND,
@@ -17,6 +18,7 @@ from ..subgraph.functions import (
     Signature,
     known_call,
     note_returned,
+    run_apart,
     run_eagerly,
     why_eager,
 )
@@ -86,7 +88,9 @@ def _why_not(self, function: Any, inputs: Sequence[Any]) -> str:
     for each in inputs:
         if isinstance(each, RaggedArray):
             return 'it gets a ragged value'
-        if not isinstance(each, NDArray) and (self.mode.recording or not isinstance(each, PLAIN)):
+        if not isinstance(each, NDArray) and (
+            each is None or self.mode.recording or not isinstance(each, PLAIN)
+        ):
             return 'an argument is no array'
     return ''
 
@@ -104,7 +108,11 @@ def _run(self, function: Any, inputs: Sequence[Any], why: str) -> Any:
 
 def _run_first(self, function, inputs, signature, specs, constants) -> Any:
     """Run a call eagerly, to know what others like it return."""
-    result = _run(self, function, inputs, _FIRST)
+    inputs = [each.evaluated() if isinstance(each, LazyArray) else each for each in inputs]
+    with values_read() as read:
+        result = _run(self, function, inputs, _FIRST)
+    if read:
+        run_apart(type(function), 'its forward reads values of arrays')
     with suspended():
         changed = signature.changed()
     if changed:

@@ -5,7 +5,10 @@ A call signature has the class, the attributes, and what the code of `forward` a
 """
 
 import copy
+import dis
+import inspect
 from collections import OrderedDict
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 from weakref import WeakKeyDictionary
 
@@ -23,6 +26,15 @@ from .structure import flatten
 from .trace import INPUT, StaticGraph
 
 KIND = 'autograd.Function'
+# Names in code that has to run once a call: they read values of arrays, or draw random numbers.
+_ONCE = frozenset(
+    'asscalar asnumpy item tolist bool float print random rand randn randint uniform normal'.split()
+)
+_STORES = 'STORE_GLOBAL', 'DELETE_GLOBAL', 'STORE_DEREF'
+_CANNOT_CHANGE = (
+    *(bool, int, float, complex, str, bytes, type(None), type, NDArray),
+    *(FunctionType, BuiltinFunctionType, ModuleType),
+)
 _NOT_COMPARED = (NDArray, mx.sym.Symbol, gluon.Parameter, gluon.ParameterDict, gluon.Block)
 _MOST_ELEMENTS = 1 << 16  # of an array among the attributes, which is read to be compared
 
@@ -172,9 +184,11 @@ class FunctionCall:
         Why calls run one by one; empty if they do not.
     """
 
-    def __init__(self, signature: Signature, results: Results, constants: Tuple[Any, ...]):
+    def __init__(
+        self, signature: Signature, results: Results, constants: Tuple[Any, ...], apart: str
+    ):
         self.signature, self.results, self.constants = signature, results, constants
-        self.proved, self.apart = False, ''
+        self.proved, self.apart = False, apart
         self.inputs: Tuple[Any, ...] = ()
         self.types: Dict[tuple, Any] = {}
 
@@ -195,6 +209,8 @@ class FunctionCall:
 
 # Classes of which calls are never recorded, and why.
 _eager: 'WeakKeyDictionary[type, str]' = WeakKeyDictionary()
+# Classes of which calls run one by one, and why.
+_apart: 'WeakKeyDictionary[type, str]' = WeakKeyDictionary()
 # What calls returned, by class, and by attributes but for floats and kinds of arguments.
 _returned: 'WeakKeyDictionary[type, Dict[tuple, List[Results]]]' = WeakKeyDictionary()
 _calls: 'OrderedDict[tuple, FunctionCall]' = OrderedDict()
@@ -209,6 +225,38 @@ def why_eager(cls: type) -> str:
 def run_eagerly(cls: type, why: str) -> None:
     """Record no calls of a class any more."""
     _eager[cls] = why
+
+
+def run_apart(cls: type, why: str) -> None:
+    """Run calls of a class one by one from now on."""
+    _apart.setdefault(cls, why)
+
+
+def _look_at_code(cls: type) -> None:
+    """Note what the code of a class has to run for each call, or eagerly.
+
+    Code that reads values may decide by those of other rows, and noise has to be drawn for each
+    call. What others see may change only when the user's program says so.
+    """
+    for base in cls.__mro__[: cls.__mro__.index(autograd.Function)]:
+        for method in vars(base).values():
+            if isinstance(method, FunctionType) and method.__name__ != '__init__':
+                _look_at_method(cls, method)
+
+
+def _look_at_method(cls: type, method: FunctionType) -> None:
+    read = inspect.getclosurevars(method)
+    for name, value in (*read.globals.items(), *read.nonlocals.items()):
+        if not isinstance(value, _CANNOT_CHANGE):
+            run_eagerly(cls, f'its {method.__name__} reads {name}, which it may change')
+    codes = [method.__code__]
+    for code in codes:  # those of lambdas and comprehensions are appended
+        codes += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+        for name in sorted(_ONCE.intersection(code.co_names)):
+            run_apart(cls, f'its {method.__name__} calls {name}')
+        for each in dis.get_instructions(code):
+            if each.opname in _STORES:
+                run_eagerly(cls, f'its {method.__name__} sets {each.argval}')
 
 
 def known_call(
@@ -230,11 +278,16 @@ def known_call(
     if results is None:
         return None
     template = results.template, tuple([(shape[1:], dtype) for shape, dtype in results.specs])
-    exactly = () if same else tuple([spec.rows for spec in specs])
-    key = signature.key, kinds, exactly, constants, template, mode
+    every = tuple([spec.rows for spec in specs])
+    aligned = signature.key, kinds, () if same else every, constants, template, mode
+    key: tuple = aligned
     call = _calls.get(key)
+    why = _apart.get(signature.key[0], '') if call is None else call.apart
+    if why:  # results may have other rows than the arguments
+        key = (*aligned, every)
+        call = _calls.get(key)
     if call is None:
-        call = _calls[key] = FunctionCall(signature, results, constants)
+        call = _calls[key] = FunctionCall(signature, results, constants, why)
         if len(_calls) > _MOST_KINDS:
             _calls.popitem(last=False)
     _calls.move_to_end(key)
@@ -250,6 +303,7 @@ def note_returned(
         known.clear()
     found = known.setdefault(_kind(signature, specs, constants), [])
     found.append(results)
+    _look_at_code(signature.key[0])
 
 
 def _kind(signature: Signature, specs: Sequence[Spec], constants: tuple) -> tuple:

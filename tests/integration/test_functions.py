@@ -1,6 +1,7 @@
 """Calls of `autograd.Function` in a scope: as in eager Gluon, one call for rows that meet."""
 
 import contextlib
+import sys
 
 import mxnet as mx
 import numpy as np
@@ -232,8 +233,15 @@ def test_rows_that_meet_are_one_batch():
     assert __file__.rsplit('/', 1)[1] in text
 
 
-@pytest.mark.parametrize('name', ['mixes rows', 'mixes rows backward', 'one row'])
-def test_what_mixes_rows_runs_one_by_one_and_the_report_says_why(name):
+@pytest.mark.parametrize(
+    ('name', 'why'),
+    [
+        ('mixes rows', 'other rows'),
+        ('mixes rows backward', 'calls asscalar'),
+        ('one row', 'several at once'),
+    ],
+)
+def test_what_mixes_rows_runs_one_by_one_and_the_report_says_why(name, why):
     model = made(FUNCTIONS[name])
     for _ in range(3):
         _, scope = trained(model, edb.batching())
@@ -241,7 +249,7 @@ def test_what_mixes_rows_runs_one_by_one_and_the_report_says_why(name):
     assert report.evaluations == 1
     (own,) = [kind for kind in report.types if kind.name.startswith('autograd.Function')]
     assert own.calls == own.batches == 15
-    assert 'several at once' in own.note if name == 'one row' else 'other rows' in own.note
+    assert why in own.note
     assert own.note in str(scope.explain()).replace('\n    ', ' ')
 
 
@@ -276,14 +284,14 @@ class Failing(autograd.Function):
         return dy
 
 
-FACTOR = [2.0]
+FACTOR = 2.0
 
 
 class Reads(autograd.Function):
     """Reads a global variable."""
 
     def forward(self, x):
-        return x * FACTOR[0]
+        return x * FACTOR
 
     def backward(self, dy):
         return dy
@@ -344,19 +352,128 @@ def test_an_error_in_backward_names_the_line(capfd):
     assert np.isfinite(dense.weight.grad().asnumpy()).all()
 
 
-def test_what_it_reads_may_not_change_before_it_runs():
+def test_what_it_reads_may_not_change_before_it_runs(monkeypatch):
     dense = made(None).cell
     with edb.batching():
         edb.forward([Reads()(dense(x)) for x in rows()])
     with edb.batching():
         values = [Reads()(dense(x)) for x in rows()]
-    FACTOR[0] = 3.0
+    monkeypatch.setattr(sys.modules[__name__], 'FACTOR', 3.0)
     with pytest.raises(edb.StaleValueError, match='Reads reads FACTOR'):
         values[0].asnumpy()
     with edb.batching():
         values = [Reads()(dense(x)) for x in rows()]
     for value, x in zip(values, rows()):
         np.testing.assert_allclose(value.asnumpy(), 3 * dense(x).asnumpy(), rtol=1e-5)
+
+
+SEEN = []
+POSITIVE, MIXED = ([[[a, a]] for a in values] for values in ((1.0, 2.0, 3.0), (1.0, -5.0, 2.0)))
+
+
+class ByMean(autograd.Function):
+    """Decides by a value that all rows have a part in."""
+
+    def forward(self, x):
+        self.factor = 2.0 if x.mean() > 0 else 0.5
+        return x * self.factor
+
+    def backward(self, dy):
+        return dy * self.factor
+
+
+class ByNorm(ByMean):
+    def forward(self, x):
+        self.factor = 1.0 if x.norm().asscalar() < 7 else 0.5
+        return x * self.factor
+
+
+class ClipsGradient(autograd.Function):
+    def forward(self, x):
+        return x * 1
+
+    def backward(self, dy):
+        return dy if dy.norm() < 1e3 else dy * 0.5
+
+
+class Logs(ClipsGradient):
+    def backward(self, dy):
+        SEEN.append(float(dy.sum().asscalar()))
+        return dy
+
+
+class LogsLarge(autograd.Function):
+    def forward(self, x):
+        if x.min() < 0:
+            SEEN.append(1)
+        return x * 2
+
+    def backward(self, dy):
+        return dy * 2
+
+
+def _outcome(function, rows, batched, scale=1.0):
+    """Results, gradients, and what was seen by others."""
+    SEEN.clear()
+    xs = [nd.array(row) for row in rows]
+    for x in xs:
+        x.attach_grad()
+    with autograd.record():
+        with edb.batching() if batched else contextlib.nullcontext():
+            values = [function()(edb.nd.broadcast_mul(x, nd.ones((1, 2)))) for x in xs]
+            total = edb.add_n([value.sum() * scale for value in values])
+    total.backward()
+    nd.waitall()
+    arrays = [array.asnumpy() for array in [*values, *[x.grad for x in xs]]]
+    return arrays, sorted(SEEN)
+
+
+@pytest.mark.parametrize('function', [ByMean, ByNorm, ClipsGradient, Logs, LogsLarge, Centred])
+def test_what_one_batch_cannot_show(function):
+    """Minibatches after the first one decide otherwise, or have other numbers of rows."""
+    steps = [(POSITIVE, 1.0), (MIXED, 1.0), (MIXED, 600.0), ([row * 3 for row in MIXED], 1.0)]
+    for rows, scale in steps:
+        (found, seen), (wanted, expected) = (
+            _outcome(function, rows, batched, scale) for batched in (True, False)
+        )
+        for one, other in zip(found, wanted):
+            np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+        assert seen == expected
+
+
+class Masked(autograd.Function):
+    def forward(self, x, mask):
+        return x if mask is None else x * mask
+
+    def backward(self, dy):
+        return dy
+
+
+def test_an_argument_may_be_none():
+    with edb.batching():
+        values = [Masked()(edb.nd.relu(nd.ones((1, 2)) * i), None) for i in range(3)]
+    assert [value.asnumpy().tolist() for value in values] == [[[0, 0]], [[1, 1]], [[2, 2]]]
+
+
+class Dropping(autograd.Function):
+    """Draws a decision for each call."""
+
+    def forward(self, x):
+        self.keep = float(np.random.rand() < 0.9)
+        return x * self.keep
+
+    def backward(self, dy):
+        return dy * self.keep
+
+
+def test_each_call_draws_its_own_noise():
+    np.random.seed(0)
+    mixed = 0
+    for _ in range(30):
+        with edb.batching():
+            values = [Dropping()(edb.nd.relu(nd.ones((1, 2)))) for _ in range(8)]
+        mixed += len({float(value.asnumpy().sum()) for value in edb.forward(values)}) == 2
+    assert mixed > 5
 
 
 class Gate(gluon.HybridBlock):
