@@ -188,7 +188,8 @@ def _difference(
     if tolerance is None:
         least = _TOLERANCE['float32' if narrow else 'float64']
         tolerance = max(_TOLERANCE[expected.dtype.name], least)
-    allowed = tolerance * _scale(expected) + atol
+    underflow = np.finfo(expected.dtype).tiny / np.finfo(expected.dtype).eps
+    allowed = tolerance * _scale(expected) + atol + float(underflow)
     return (
         None
         if worst <= allowed

@@ -392,7 +392,7 @@ def test_a_host_that_is_not_there_is_told_before_training(missing, monkeypatch, 
     monkeypatch.setattr(gluon, 'Trainer', None)
     assert main(['--host', 'onnx', *FEW_IMAGES]) == 1
     said = capsys.readouterr().err
-    assert f'--host onnx: {missing} is not installed: pip install' in said
+    assert f'--host onnx: {missing} is not installed: `pip install' in said
 
 
 def test_a_folder_that_cannot_be_written(tmp_path, capsys):

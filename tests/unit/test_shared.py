@@ -60,7 +60,7 @@ def test_dynets_recursive_network(net):
     assert_matches_eager(net, samples, rtol=3e-5)
     with edb.batching('agenda') as scope:
         edb.forward([net(sample) for sample in samples])
-    for name in ('dot', 'Concat', 'tanh', 'broadcast_add'):
+    for name in ('dot', 'concat', 'tanh', 'broadcast_add'):
         calls, batches = operators_of(scope, name)
         assert calls > 20 and batches <= 6, scope.report()
 
