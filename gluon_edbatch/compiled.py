@@ -22,7 +22,6 @@ NAMES = (
     'mx.hybrid',
     'subgraph.fingerprint',
     'graph.edges',
-    'graph.row_order',
     'plan.rows',
     'plan.layout',
     'execute.native.table',

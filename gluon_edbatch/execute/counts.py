@@ -28,8 +28,6 @@ class EvaluationCounts(NamedTuple):
         The user's line that needed a value.
     early : bool
         Whether the scope was still recording.
-    arranged : list of NodeType
-        Those whose calls were put into another order.
     clock : Clock or None
         How long each batch of the plan took, if somebody asked.
     recurs : bool
@@ -48,7 +46,6 @@ class EvaluationCounts(NamedTuple):
     collect_s: float
     schedule_s: float
     execute_s: float
-    arranged: List[NodeType]
     clock: Optional[Clock] = None
     recurs: bool = False
     plans: Optional[RecurringPlans] = None
@@ -152,8 +149,6 @@ def passes_of(count: Counts) -> Dict[int, Tuple[str, ...]]:
         mine |= executable(group.node_type).changed_by
         if group.hoisted and not group.node_type.tables:
             mine.add('hoisting')
-    for node_type in count.arranged:
-        changed[node_type.serial].add('row_layout')
     return {
         group.node_type.serial: options_among(group.node_type, changed[group.node_type.serial])
         for group in count.plan.groups

@@ -4,7 +4,6 @@ import threading
 import time
 from collections import deque
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import partial
 from typing import Callable, Deque, Dict, Iterator, List, Optional, Set, Tuple, Union
 
@@ -25,12 +24,11 @@ from ..graph.collect import (
 )
 from ..graph.edges import kinds_of
 from ..graph.graph import Graph
-from ..graph.row_order import arrange
 from ..mx.modes import modes
 from ..mx.pace import under_way, wait_for_engine
 from ..mx.profile import span
 from ..plan.layout import make_plan
-from ..plan.plan import Batch, Plan, Traits
+from ..plan.plan import Batch, Plan
 from ..plan.recurring import Planned
 from ..plan.split import hoist, look_ups_apart
 from ..record.hooks import suspended
@@ -280,7 +278,7 @@ class Evaluator:
             if fault:
                 raise BatchError(f'{self.scheduler!r} gave a wrong schedule: {fault}')
         scheduled = time.perf_counter()
-        plan, schedule, arranged, recurs = _planned(recording, work, graph, schedule)
+        plan, recurs = _planned(recording, work, schedule)
         if debug.LEVEL:
             debug.show(debug.SCHEDULES, self.scheduler.name, schedule.of_types(graph))
             debug.show(debug.PLANS, 'plan', plan)
@@ -311,7 +309,6 @@ class Evaluator:
                 recorded - started,
                 scheduled - recorded,
                 time.perf_counter() - scheduled,
-                arranged,
                 machine.clock,
                 recurs,
                 executable(types[0]).plans,
@@ -372,33 +369,18 @@ def _work_of(recording: Recording, work: Work, calls: Calls) -> Work:
     return work._replace(calls=calls, edges=edges, kinds=kinds, types=types, sums=sums)
 
 
-def _planned(recording: Recording, work: Work, graph: Graph, schedule: Schedule) -> Planned:
+def _planned(recording: Recording, work: Work, schedule: Schedule) -> Planned:
     """Lay out the calls of a schedule, or find that this was done before."""
     plans = executable(work.types[0]).plans
     planned = plans.find(recording, work.calls, work.table, schedule)
     if planned is None:
         traits = [traits_of(node_type) for node_type in work.types]
-        arranged, types = _arranged(graph, schedule, work.types, traits)
         plan = make_plan(
-            recording, work.calls, work.table, work.types, traits, work.kinds, arranged
+            recording, work.calls, work.table, work.types, traits, work.kinds, schedule
         )
-        planned = Planned(look_ups_apart(hoist(plan, traits, recording.numbers)), arranged, types)
+        planned = Planned(look_ups_apart(hoist(plan, traits, recording.numbers)))
         planned = plans.keep(recording, work.calls, work.table, schedule, planned)
     return planned
-
-
-def _arranged(
-    graph: Graph, schedule: Schedule, types: List[NodeType], traits: List[Traits]
-) -> Tuple[Schedule, List[NodeType]]:
-    """The schedule with calls in the order in which they are read, where that pays; the types
-    that are read in another one."""
-    wanted = [node_type for node_type, own in zip(types, traits) if own.gathers]
-    if not wanted:
-        return schedule, []
-    order = arrange(graph, schedule.order, schedule.bounds)
-    if np.array_equal(order, schedule.order):
-        return schedule, []
-    return replace(schedule, order=order), wanted
 
 
 def _last_row(plan: Plan, arenas: List[Union[Arena, EagerArena]]) -> NDArray:

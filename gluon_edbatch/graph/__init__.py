@@ -3,7 +3,6 @@
 from ..compiled import load
 
 load(f'{__name__}.edges')
-load(f'{__name__}.row_order')
 
 from .graph import Graph
 

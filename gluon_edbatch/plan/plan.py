@@ -23,8 +23,6 @@ class Traits(NamedTuple):
     ----------
     pads : bool
         Whether it needs ragged arguments padded.
-    gathers : bool
-        Whether reads by index cost more than slices, so that the order of rows matters.
     hoisted_below : float
         What can run ahead for all batches pays if these have fewer rows on average.
     fused_up_to : float
@@ -34,7 +32,6 @@ class Traits(NamedTuple):
     """
 
     pads: bool
-    gathers: bool
     hoisted_below: float
     fused_up_to: float
     shares: bool = False

@@ -20,12 +20,9 @@ _MOST = 16  # schedules of which a plan may be kept
 
 
 class Planned(NamedTuple):
-    """A plan, the schedule that it is of, types whose calls that has in another order, and whether
-    it was there already."""
+    """A plan, and whether it was there already."""
 
     plan: Plan
-    schedule: Schedule
-    arranged: List[Any]
     recurs: bool = False
 
 

@@ -1,10 +1,24 @@
 """What a type is compiled with: every optimisation has a name, and can be switched off by it."""
 
 import threading
-from dataclasses import dataclass, fields, replace
-from typing import Any, List, Tuple
+import warnings
+from dataclasses import InitVar, dataclass, fields, replace
+from typing import Any, Dict, List, Optional, Tuple
 
 from ..brief import brief
+
+_GONE = ('row_layout',)  # options that are accepted for one version, without effect
+
+
+def _without_gone(options: Dict[str, Any], stacklevel: int = 3) -> Dict[str, Any]:
+    """Return the options that have an effect, and warn about the others."""
+    for name in filter(options.__contains__, _GONE):
+        warnings.warn(
+            f'the compile option {name} has no effect any more: leave it out',
+            DeprecationWarning,
+            stacklevel=stacklevel,
+        )
+    return {name: value for name, value in options.items() if name not in _GONE}
 
 
 @dataclass(frozen=True)
@@ -18,9 +32,6 @@ class CompileOptions:
     ----------
     native : bool, default True
         Runs of batches by the native operators, where there are such.
-    row_layout : bool, default True
-        Calls within batches in the order in which later batches read them, so that these read
-        slices; not for native operators, for which gathers are as cheap.
     whole_values : bool, default True
         Batches of calls whose rows depend on each other, with an axis of their own.
     at_once : bool, default True
@@ -65,7 +76,6 @@ class CompileOptions:
     """
 
     native: bool = True
-    row_layout: bool = True
     whole_values: bool = True
     at_once: bool = True
     buckets: bool = True
@@ -78,8 +88,11 @@ class CompileOptions:
     middle_axis: bool = True
     common_subexpressions: bool = True
     sums: bool = True
+    row_layout: InitVar[Optional[bool]] = None  # gone
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, row_layout: Optional[bool]) -> None:
+        if row_layout is not None:
+            _without_gone({'row_layout': row_layout}, stacklevel=4)
         for name, value in self.items():
             if not isinstance(value, bool):
                 raise ValueError(f'compile option {name} is True or False, not {brief(value)}')
@@ -122,6 +135,7 @@ class CompileOptions:
         ValueError
             If a value is not True or False.
         """
+        changes = _without_gone(changes)
         unknown = [name for name in changes if name not in self.names()]
         if unknown:
             raise TypeError(
@@ -165,8 +179,8 @@ class compile_options:
     """
 
     def __init__(self, **changes: bool):
-        CompileOptions().but(**changes)  # wrong ones are an error on the user's line
-        self._changes = changes
+        self._changes = _without_gone(changes)
+        CompileOptions().but(**self._changes)  # wrong ones are an error on the user's line
         self._before: List[CompileOptions] = []
 
     def __enter__(self) -> CompileOptions:

@@ -12,7 +12,6 @@ from .forms import FORMS, CellType, operator_form
 from .graph.collect import Calls, Pending, ancestors, form_table, to_graph
 from .graph.edges import kinds_of
 from .graph.graph import Graph
-from .graph.row_order import arrange
 from .layout import Group, Layout, Read, by_length
 from .projections import Given, project, run_distinct
 from .schedule import FSMScheduler, Schedule, Scheduler
@@ -205,8 +204,7 @@ class Recording(CallLog):
         graph: Graph,
         schedule: Schedule,
     ) -> None:
-        order = arrange(graph, schedule.order, schedule.bounds)
-        order = by_length(calls, order, schedule.bounds, kinds, types)
+        order = by_length(calls, schedule.order, schedule.bounds, kinds, types)
         self._place_given()
         row_of, rows = self._with_given()
         layout = Layout(calls, order, schedule.bounds, kinds, types, self._arenas)

@@ -136,8 +136,7 @@ class CompiledBatch:
         order = np.arange(settings.rows)
         if settings.reads == 'gather':
             order = np.random.RandomState(settings.seed).permutation(settings.rows)
-        # Reads are to be as asked for, whatever order would suit them.
-        options = edb.CompileOptions(row_layout=False).but(**dict.fromkeys(settings.off, False))
+        options = edb.CompileOptions().but(**dict.fromkeys(settings.off, False))
         with autograd.record() if training else autograd.pause(), edb.batching(
             'agenda', context(settings.ctx), options
         ) as scope:

@@ -58,7 +58,7 @@ def test_the_report_says_what_changed_a_type():
 
 @pytest.mark.parametrize('native', [False, True])
 def test_a_report_is_about_its_own_scope(native):
-    """Minibatches of leaves alone have nothing to hoist or to arrange, whatever was before."""
+    """Minibatches of leaves alone have nothing to hoist, whatever was before."""
     net = started(TreeLSTM())
     reports = []
     for trees in (random_trees(5, largest=1), TREES, random_trees(5, largest=1)):
@@ -68,7 +68,7 @@ def test_a_report_is_about_its_own_scope(native):
         reports.append((scope, passes_of(scope.report(), 'TreeLSTMCell')))
     assert 'hoisting' in reports[1][1] or native
     for _, passes in reports[::2]:
-        assert not {'hoisting', 'row_layout'} & set(passes)
+        assert 'hoisting' not in passes
     for scope, passes in reports:
         assert passes_of(scope.report(), 'TreeLSTMCell') == passes
 
@@ -94,6 +94,21 @@ def test_values_of_scopes_with_different_options_meet():
         found, _ = cell(x, inner)
     expected, _ = cell(x, cell(x, states)[1])
     np.testing.assert_allclose(found.asnumpy(), expected.asnumpy(), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    'use',
+    [
+        lambda: edb.CompileOptions(row_layout=False),
+        lambda: ALL.but(row_layout=True),
+        lambda: edb.compile_options(row_layout=False),
+    ],
+)
+def test_options_that_are_gone_have_no_effect(use):
+    with pytest.warns(DeprecationWarning, match='row_layout has no effect') as caught:
+        made = use()
+    assert caught[0].filename == __file__  # so that the user's line is shown
+    assert made == ALL or made._changes == {}
 
 
 def test_a_block_of_scopes():

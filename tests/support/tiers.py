@@ -14,7 +14,7 @@ FAST = {
     'recording': 'lazy_array recorded_operators operators blocks errors side_effects scope_order',
     'sampling': 'sampler',
     'scheduling': 'graph schedule fsm damaged_policies pq_tree',
-    'planning': 'plan rows alignment row_layout pool host',
+    'planning': 'plan rows alignment pool host',
     'compiling': 'passes lift segments rowwise ops hoisting horizontal compile_options shared',
     'results and gradients': 'eager_equality autograd late_passes functional rnn sparse own_tape '
     'device',

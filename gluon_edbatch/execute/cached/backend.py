@@ -47,8 +47,7 @@ def traits(node_type: NodeType) -> Optional[Traits]:
     """See `Backend`."""
     if node_type.packed or node_type.graph.function is not None:
         return None
-    arranged = node_type.options.row_layout
-    return Traits(node_type.by_segments is None, arranged, float('inf'), node_type.fused_up_to)
+    return Traits(node_type.by_segments is None, float('inf'), node_type.fused_up_to)
 
 
 def kind(_group: Group) -> int:

@@ -22,7 +22,6 @@ def traits(node_type: NodeType) -> Optional[Traits]:
         return None
     return Traits(
         pads=False,
-        gathers=False,  # slices are free
         hoisted_below=_HOISTED_BELOW,
         fused_up_to=float('inf') if native.program.packs else 0,
         shares=True,
