@@ -7,10 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gluon_edbatch.subgraph.gates import NodeBatch, OperandRead, align
-from gluon_edbatch.subgraph.gates.alignment import alignment_of
-
-SLICE, GATHER, BROADCAST = OperandRead.SLICE, OperandRead.GATHER, OperandRead.BROADCAST
+from gluon_edbatch.subgraph.gates import NodeBatch, NotConsecutive, PQTree, align
 
 
 def is_aligned(order, batch, position):
@@ -34,13 +31,14 @@ def laid_out(buffers, batches):
     """`align`, its result checked."""
     layout = align(buffers, batches)
     assert sorted(layout.order) == sorted(buffers)
-    for batch, members, reads in zip(batches, layout.members, layout.reads):
+    for batch, members, slices in zip(batches, layout.members, layout.slices):
         begin = layout.order.index(batch.results[members[0]])
         assert [batch.results[node] for node in members] == layout.order[
             begin : begin + len(members)
         ]
-        for position, read in enumerate(reads):
-            assert (read is SLICE) == is_aligned(layout.order, batch, position)
+        assert slices == [
+            is_aligned(layout.order, batch, position) for position in range(len(batch.operands))
+        ]
     return layout
 
 
@@ -85,7 +83,7 @@ ONE_TOO_MANY = {
 
 def test_all_operands_are_slices_where_they_can_be():
     layout = laid_out(range(20), SATISFIABLE)
-    assert layout.reads == [[SLICE], [SLICE], [SLICE, SLICE]]
+    assert layout.slices == [[True], [True], [True, True]]
 
 
 @pytest.mark.parametrize('name', ONE_TOO_MANY)
@@ -101,12 +99,12 @@ def test_the_least_valuable_operand_is_dropped(name):
             )
             for index, batch in enumerate(batches)
         ]
-        reads = laid_out(buffers_of(batches), valued).reads
+        slices = laid_out(buffers_of(batches), valued).slices
         assert [
             (index, position)
             for index, batch in enumerate(batches)
             for position in range(len(batch.operands))
-            if reads[index][position] is not SLICE
+            if not slices[index][position]
         ] == [least]
 
 
@@ -140,9 +138,9 @@ def check_against_all_orders(buffers, batches):
     layout = laid_out(buffers, batches)
     found = {
         (index, position)
-        for index, reads in enumerate(layout.reads)
-        for position, read in enumerate(reads)
-        if read is SLICE
+        for index, slices in enumerate(layout.slices)
+        for position, is_slice in enumerate(slices)
+        if is_slice
     }
     assert found == best_by_value(buffers, batches), batches
 
@@ -196,56 +194,55 @@ def test_a_hidden_order_is_found(seed):
             )
         )
         begin += rows + draw.randint(0, 1)
-    assert all(read is SLICE for reads in laid_out(range(size), batches).reads for read in reads)
+    assert all(map(all, laid_out(range(size), batches).slices))
 
 
 def test_an_order_that_must_equal_its_own_rotation_is_impossible():
     """The operands of the second batch follow the first's, rotated, through the same results."""
     first, second = NodeBatch('abc', ['def'], [2]), NodeBatch('abc', ['efd'], [1])
     layout = laid_out('abcdef', [first, second])
-    assert layout.reads == [[SLICE], [GATHER]]
+    assert layout.slices == [[True], [False]]
 
 
 # --- operands that are no slices -----------------------------------------------------------------
 
 
-def test_other_operands_are_broadcast_or_gathered():
+def test_operands_that_are_no_buffers_or_repeat_are_no_slices():
     batch = NodeBatch('abc', ['xxx', 'ddd', 'dde', 'xde', 'def'])
-    assert laid_out('abcdef', [batch]).reads == [[BROADCAST, BROADCAST, GATHER, GATHER, SLICE]]
+    assert laid_out('abcdef', [batch]).slices == [[False, False, False, False, True]]
 
 
 def test_one_row_is_a_slice_wherever_it_lies():
-    assert laid_out('abcd', [NodeBatch('a', ['c', 'x'])]).reads == [[SLICE, BROADCAST]]
+    assert laid_out('abcd', [NodeBatch('a', ['c', 'x'])]).slices == [[True, False]]
 
 
 def test_operands_may_be_the_results():
-    assert laid_out('abc', [NodeBatch('abc', ['abc'])]).reads == [[SLICE]]
-    assert laid_out('abc', [NodeBatch('abc', ['bca'])]).reads == [[GATHER]]
+    assert laid_out('abc', [NodeBatch('abc', ['abc'])]).slices == [[True]]
+    assert laid_out('abc', [NodeBatch('abc', ['bca'])]).slices == [[False]]
 
 
 def test_without_batches_buffers_stay_where_they_are():
     assert align('bca', []).order == ['b', 'c', 'a']
 
 
-def test_reads_are_of_the_order_given():
-    batch = NodeBatch('ab', ['cd'])
-    assert alignment_of('abcd', [batch]).reads == [[SLICE]]
-    assert alignment_of('abdc', [batch]).reads == [[GATHER]]
-    with pytest.raises(ValueError, match='not contiguous'):
-        alignment_of('acbd', [batch])
-
-
-@pytest.mark.parametrize(
-    'batches, message',
-    [
-        ([NodeBatch('aa', [])], 'distinct buffers'),
-        ([NodeBatch('', [])], 'one or more'),
-        ([NodeBatch('ax', [])], 'distinct buffers'),
-        ([NodeBatch('ab', ['abc'])], 'of 2 nodes'),
-        ([NodeBatch('ab', ['cd'], [1, 2])], '1 positions'),
-        ([NodeBatch('ab', []), NodeBatch('ac', []), NodeBatch('ad', [])], 'result of one batch'),
-    ],
-)
-def test_what_makes_no_sense_is_refused(batches, message):
-    with pytest.raises(ValueError, match=message):
+def test_results_of_overlapping_batches_that_cannot_all_be_contiguous():
+    batches = [NodeBatch('ab', []), NodeBatch('ac', []), NodeBatch('ad', [])]
+    with pytest.raises(NotConsecutive, match="'a', 'd'"):
         align('abcd', batches)
+
+
+def test_batches_without_common_buffers_have_trees_of_their_own(monkeypatch):
+    """The time to compile a block of many equal parts is linear in the parts."""
+    sizes, of = [], PQTree.of
+
+    def spied(universe):
+        sizes.append(len(universe))
+        return of(universe)
+
+    monkeypatch.setattr(PQTree, 'of', spied)
+    batches = [
+        NodeBatch([(part, name) for name in 'abc'], [[(part, name) for name in 'def']])
+        for part in range(50)
+    ]
+    assert laid_out(buffers_of(batches), batches).slices == [[True]] * 50
+    assert set(sizes) == {6}

@@ -1,6 +1,6 @@
 """Orders in which groups are contiguous: PQ-trees, and aligned operands on top of them."""
 
-from .alignment import Alignment, NodeBatch, OperandRead, align
-from .pq_tree import NodeKind, PQTree, Subtree
+from .alignment import Alignment, NodeBatch, align
+from .pq_tree import NodeKind, NotConsecutive, PQTree
 
-__all__ = ['NodeBatch', 'NodeKind', 'Alignment', 'PQTree', 'OperandRead', 'Subtree', 'align']
+__all__ = ['Alignment', 'NodeBatch', 'NodeKind', 'NotConsecutive', 'PQTree', 'align']

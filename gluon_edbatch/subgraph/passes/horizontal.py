@@ -15,7 +15,7 @@ from typing import Dict, Hashable, List, NamedTuple, Optional, Sequence, Set, Tu
 import numpy as np
 
 from ...ops import op_of
-from ..gates import NodeBatch, OperandRead, align
+from ..gates import NodeBatch, align
 from ..ir import Attrs, Entry, Node, Subgraph
 from ..rewrite import Operand, Rewriter
 from ..trace import is_argument
@@ -49,8 +49,8 @@ def horizontal(graph: Subgraph) -> Subgraph:
         layout = align([member for group in groups for member in group.members], batches)
         scattered = {
             member
-            for group, reads in zip(groups, layout.reads)
-            if set(reads) - {OperandRead.SLICE}
+            for group, slices in zip(groups, layout.slices)
+            if not all(slices)
             for member in group.members
         }
         if not scattered:
