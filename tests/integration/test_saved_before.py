@@ -1,8 +1,10 @@
-"""Files that commit 5c27bf8 wrote: what users saved is read as long as there are users."""
+"""Files of commits 5c27bf8 and 5eb786e: what users saved is read as long as there are users."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
+import pytest
 from common import checkpoint as checkpoints
 from mxnet import gluon
 
@@ -22,6 +24,23 @@ def test_a_policy_chooses_as_it_did():
     schedule = edb.FSMScheduler(policy).schedule(graph)
     assert schedule.order.tolist() == saved['order']
     assert schedule.bounds.tolist() == saved['bounds']
+
+
+@pytest.mark.parametrize('encoding', ['E_base', 'E_sort', 'E_path'])
+def test_a_full_table_chooses_as_it_did(encoding):
+    """The table decides in most states, and its choices are not those of the policy's rule."""
+    saved = json.loads((FIXTURES / 'schedules_5eb786e.json').read_text())
+    graph = Graph.from_lists(
+        saved['types'], saved['inputs'], num_types=4, type_names=saved['type_names']
+    )
+    policy = edb.Policy.load(FIXTURES / f'policy_{encoding}_5eb786e.json')
+    schedule, expected = edb.FSMScheduler(policy).schedule(graph), saved[encoding]
+    assert policy.table and policy.encoding.name == encoding
+    assert schedule.order.tolist() == expected['order']
+    assert schedule.bounds.tolist() == expected['bounds']
+    assert schedule.unseen_states == expected['unseen_states']
+    by_rule = edb.FSMScheduler(replace(policy, table={})).schedule(graph)
+    assert by_rule.order.tolist() != expected['order']
 
 
 def test_a_checkpoint_is_what_was_trained():
