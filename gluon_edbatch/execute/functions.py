@@ -116,7 +116,7 @@ class FunctionTape(NamedTuple):
 
 def traits(node_type: NodeType) -> Optional[Traits]:
     """See `Backend`."""
-    return None if node_type.graph.function is None else Traits(False, False, 0, 0)
+    return None if node_type.graph.function is None else Traits(False, 0, 0)
 
 
 def kind(group: Group) -> int:
