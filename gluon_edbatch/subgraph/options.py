@@ -63,6 +63,8 @@ class CompileOptions:
         What is computed twice from the same inputs is computed once.
     sums : bool, default True
         Sums of more than two as one operator.
+    row_layout : bool, optional
+        Deprecated: it has no effect.
 
     Raises
     ------
@@ -88,7 +90,7 @@ class CompileOptions:
     middle_axis: bool = True
     common_subexpressions: bool = True
     sums: bool = True
-    row_layout: InitVar[Optional[bool]] = None  # gone
+    row_layout: InitVar[Optional[bool]] = None
 
     def __post_init__(self, row_layout: Optional[bool]) -> None:
         if row_layout is not None:
