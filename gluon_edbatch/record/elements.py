@@ -135,8 +135,13 @@ def stacked(recording: Any, ragged: Any) -> Any:
     if not _is_ragged(ragged):
         return ragged
     ragged = with_values(recording, ragged)
-    shape = (0, len(ragged._ids), *ragged._store.shape[1:])
-    return recording.operator('Reshape', (('shape', str(shape)),), [ragged])
+    key = recording.mode, ragged._store, tuple(ragged._ids)
+    known = recording.stacked_values.get(key)
+    if known is None:
+        shape = (0, len(ragged._ids), *ragged._store.shape[1:])
+        value = recording.operator('Reshape', (('shape', str(shape)),), [ragged])
+        known = recording.stacked_values[key] = value._store, value._id
+    return recording.value_type(*known)
 
 
 def taken(recording: Any, ragged: RaggedArray, which: Any = slice(None), *others: Any) -> Any:

@@ -90,6 +90,7 @@ class Recording(Forms):
         self.error: Optional[str] = None
         self.is_over = False  # whether no call is left that reads parameters
         self.has_control_flow = False  # of MXNet's, in a block
+        self.stacked_values: Dict[tuple, Tuple[Store, int]] = {}  # see `elements.stacked`
         self.sharing = Sharing()
         self.varying: Dict[tuple, Varying] = {}
         self.padded: Dict[int, Padded] = {}  # values, by number, as padded calls take them
@@ -346,7 +347,11 @@ class Recording(Forms):
                     op, attrs, leaves, shared, arrays
                 )
             self.shared.update([(id(array), array) for array in arrays])
-            return self.append_call(form, leaves)
+            if form.lengths == ANY or form.node_type.neutral or op == 'Reshape' or shared:
+                return self.append_call(form, leaves)
+            found = self._by_elements(form, leaves)
+            if found is not None:
+                return found
         except RecordError:
             if not any(leaf.__class__ is RaggedArray for leaf in leaves):
                 raise
@@ -356,15 +361,22 @@ class Recording(Forms):
     def append_call(self, form: Form, leaves: Sequence[NDArray]) -> Any:
         """One more call of this form, for these values; gives its results."""
         if form.lengths != ANY:
-            if form.elements is None:
-                calls = element_calls(self, form, *self.by_length[form.index])
-                form.elements = False if calls is None else calls
-            if form.elements and form.elements.fit(leaves):
-                return form.elements.record(self, form, leaves)
+            found = self._by_elements(form, leaves)
+            if found is not None:
+                return found
             base = self.next_value
             return self.append_by_length(form, leaves).results(base)
         self._append_arguments(leaves)
         return self.finish_call(form)
+
+    def _by_elements(self, form: Form, leaves: Sequence[NDArray]) -> Any:
+        """The results of a call for each ragged value, where that gives the same; else None."""
+        if form.elements is None:
+            calls = element_calls(self, form, *self.by_length[form.index])
+            form.elements = False if calls is None else calls
+        if form.elements and form.elements.fit(leaves):
+            return form.elements.record(self, form, leaves)
+        return None
 
     def append_by_length(self, form: Form, leaves: Sequence[NDArray]) -> Form:
         """The same where padding may show; gives the form of calls with these lengths."""
@@ -462,6 +474,7 @@ class Recording(Forms):
             self.varying,
             self.padded,
             self.packed,
+            self.stacked_values,
             self.shared,
         ):
             kept.clear()
