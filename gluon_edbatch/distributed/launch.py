@@ -280,7 +280,8 @@ def _positive(text: str) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    about = 'Run COMMAND as N workers, with servers and a scheduler. All end with one that fails.'
+    about = 'Run COMMAND as N workers, with servers and a scheduler beside them. '
+    about += 'If one of them fails, all end, and so does this program, with its status.'
     ssh = 'ssh -T -o BatchMode=yes -o ConnectTimeout=15'  # a terminal would mix errors in
     parser = argparse.ArgumentParser(prog='launch', description=about)
     add = parser.add_argument

@@ -271,6 +271,21 @@ sys.exit(3)
     assert '\0' not in done.stderr
 
 
+def test_last_words_are_copied_though_a_child_keeps_the_pipe():
+    """A child of another process group, which the launcher neither ends nor waits for."""
+    program = """
+import subprocess, sys
+subprocess.Popen(['sleep', '5'], start_new_session=True)
+print('begun', end='')
+print('no end', end='', file=sys.stderr)
+sys.exit(3)
+"""
+    done = run([*LAUNCHER, '-n', 1, '-s', 1, sys.executable, '-c', program])
+    assert done.stdout == 'worker 0: begun\n'
+    last, reason = done.stderr.splitlines()
+    assert last == 'worker 0: no end' and 'worker 0 ended with status 3' in reason
+
+
 @pytest.mark.parametrize('stream', ['stdout', 'stderr'])
 def test_a_job_ends_with_who_reads_it(stream):
     """As `... | head` does. (A worker that writes nothing is not told by its own writing.)"""
@@ -332,7 +347,10 @@ def test_a_guard_says_what_is_missing(tmp_path, capfd):
     'ssh, message',
     [
         ('false', ' 0 on localhost never began (status 1): `false localhost true` has'),
-        ('sh -c "sleep 1000"', 'nothing heard of server 0 on localhost, worker 0 on localhost for'),
+        (
+            'sh -c "exec sleep 1000"',
+            'nothing heard of server 0 on localhost, worker 0 on localhost for',
+        ),
     ],
 )
 def test_a_machine_that_does_not_answer(tmp_path, ssh, message):
