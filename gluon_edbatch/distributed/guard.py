@@ -1,11 +1,9 @@
-"""One process of a job, and the process beside it that ends it with the job.
+"""Runs one process of a job, and ends it when the launcher is gone.
 
-The launcher starts this file for each process, on its own machine or through ssh, and says on its
-standard input what to run: a line of JSON, and then an empty line every few seconds. Each is
-answered by a zero byte among the errors, which the launcher leaves out: that this machine is there,
-whatever the process does. The input ends with the launcher, however that ends and wherever it is,
-and so does all that was started here. Python alone: it runs before MXNet is imported, and ends what
-does not answer.
+The launcher starts this program for each process, on its own machine or through ssh. Standard input
+brings a line of JSON that says what to run, and then an empty line every few seconds. The guard
+answers each with a zero byte on standard error, which the launcher leaves out of the output. The
+input ends with the launcher. Only the standard library is imported, as MXNet may not answer.
 """
 
 import contextlib
@@ -16,82 +14,72 @@ import select
 import signal
 import subprocess
 import sys
-from typing import Any, Dict, Optional
 
 GRACE = 5.0  # seconds between asking a process to end and killing it
 _GLANCE = 0.1  # seconds between two looks at a process
-_PR_SET_PDEATHSIG = 1
 
 
 def main() -> int:
-    """Run what standard input says; gives its exit status, as a shell has it."""
-    for name in ('SIGTERM', 'SIGHUP', 'SIGINT'):
-        signal.signal(getattr(signal, name), lambda *_: sys.exit(1))
-    words, errors = sys.stdin.fileno(), sys.stderr.fileno()
-    spec = json.loads(sys.stdin.buffer.readline())
-    _answer(errors)
+    """Run the process that standard input describes; returns its exit status as a shell does."""
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, lambda *_: sys.exit(1))
+    *spec, silence = json.loads(sys.stdin.buffer.readline())
+    _answer(2)
     process = _start(spec)
     try:
-        return _watch(process, words, errors, spec['silence'])
+        return _watch(process, 0, 2, silence)
     finally:
         _end(process)
 
 
-def _start(spec: Dict[str, Any]) -> subprocess.Popen:
-    """The process, first of a group of its own: what it starts ends with it."""
-
-    def prepare() -> None:
-        with contextlib.suppress(OSError, AttributeError):  # Linux only
-            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if spec['processors']:
-            own = sorted(os.sched_getaffinity(0))
-            os.sched_setaffinity(0, {own[i % len(own)] for i in spec['processors']})
-
-    if not os.path.isdir(spec['directory']):
-        print(f'launch: there is no folder {spec["directory"]} here', file=sys.stderr)
-        sys.exit(127)
+def _start(spec: list) -> subprocess.Popen:
+    """Start a process, in a group of its own that its children share."""
+    command, directory, variables, processors = spec
+    prctl = getattr(ctypes.CDLL(None), 'prctl', lambda *_: None)  # Linux only
     try:
+        if processors:  # counted from 0, and again from there; the process inherits them
+            own = sorted(os.sched_getaffinity(0))
+            os.sched_setaffinity(0, {own[i % len(own)] for i in processors})
         return subprocess.Popen(
-            spec['command'],
-            cwd=spec['directory'],
-            env={**os.environ, **spec['environment']},
+            command,
+            cwd=directory,
+            env={**os.environ, **variables},
             stdin=subprocess.DEVNULL,
             start_new_session=True,
-            preexec_fn=prepare,
+            preexec_fn=lambda: prctl(1, signal.SIGKILL),  # PR_SET_PDEATHSIG: if the guard is killed
         )
-    except (OSError, subprocess.SubprocessError) as error:
-        print(f'launch: {spec["command"][0]} cannot be started: {error}', file=sys.stderr)
+    except OSError as error:  # which names the command or the directory
+        print(f'launch: {command[0]} cannot be started: {error}', file=sys.stderr)
         sys.exit(127)
 
 
 def _watch(process: subprocess.Popen, words: int, errors: int, silence: float) -> int:
-    """Wait until the process ends, or the launcher is gone."""
-    # Counted, and not by a clock: a machine that stood still has missed no word.
-    quiet = 0.0
-    while True:
-        status: Optional[int] = process.poll()
+    """Answer the launcher until it is gone or the process ends; returns the exit status."""
+    quiet = 0.0  # counted, and not by a clock: a machine that stood still has missed no word
+    while quiet <= silence:
+        status = process.poll()
         if status is not None:
             return status if status >= 0 else 128 - status
-        if select.select([words], [], [], _GLANCE)[0]:
-            if not os.read(words, 1 << 12):
-                return 1
-            _answer(errors)
-            quiet = 0.0
-        else:
+        if not select.select([words], [], [], _GLANCE)[0]:
             quiet += _GLANCE
-            if quiet > silence:
-                print(f'launch: nothing heard of the launcher for {silence:g} s', file=sys.stderr)
-                return 1
+        elif os.read(words, 1 << 12):
+            quiet = 0.0
+            _answer(errors)
+        else:
+            return 1
+    print(f'launch: nothing heard of the launcher for {silence:g} s', file=sys.stderr)
+    return 1
 
 
 def _answer(errors: int) -> None:
-    """Unless so much waits there to be read that the launcher knows, and this would wait too."""
+    """Write a zero byte, unless the pipe is full: the launcher then has enough to read."""
     with contextlib.suppress(OSError):  # the launcher is gone, which its words tell
         if select.select([], [errors], [], 0)[1]:
             os.write(errors, b'\0')
 
 
 def _end(process: subprocess.Popen) -> None:
+    """End the process and its children, and kill those that do not end."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):

@@ -1,424 +1,254 @@
-"""Starts a job of workers, servers and a scheduler, on this machine or on several by ssh.
+"""Starts the workers, servers and scheduler of a job, on this machine or on several by ssh.
 
-MXNet's own launcher (``mxnet/tools/launch.py`` over ``dmlc_tracker``) ends with an `AttributeError`
-under Python 3.9 and later, leaves processes behind, and waits forever for those of which one was
-killed. This one sets the same variables (``DMLC_*``), which is all that MXNet asks for. It needs
-Python alone, on every machine, and the same files in the same places.
+MXNet's own launcher (``mxnet/tools/launch.py``) fails under Python 3.9 and later, and waits forever
+after one of its processes is killed. This launcher sets the same variables (``DMLC_*``). It needs
+the standard library alone, and the same files under the same paths on all machines.
 """
 
 import argparse
 import contextlib
 import json
 import os
+import select
+import selectors
 import shlex
 import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
-from typing import IO, Dict, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Any, List, Optional, Sequence, Tuple
 
-RANK = 'GLUON_EDBATCH_RANK'  # of a worker: MXNet numbers them as they come
+RANK = 'GLUON_EDBATCH_RANK'  # of a worker, from 0: MXNet's own ranks have no order
 GUARD = Path(__file__).with_name('guard.py')
-BEATS = 8  # words to each guard, which it answers, within the silence that ends the job
-SILENCE = 40.0  # seconds
+BEATS = 8  # lines to each guard, which it answers, within the silence that ends the job
 PATIENCE = 20.0  # seconds that the last processes have to end after the first
 ENDING = 12.0  # seconds that all guards have to end what they started
-LOGINS = 5  # to a machine at the same time: sshd turns away more than 10 by chance
-_GLANCE = 0.1
-_LONGEST = 1 << 16  # bytes of a line that is still a line
-_LEFT = (
-    'the others have ended, and {} still wait: did each worker train within '
-    "'with gluon_edbatch.distributed.connect(...)', as --kvstore dist_sync of the examples does?"
-)
-_UNREACHED = (
-    'never began (status {}): `{}` has to work without a password, and that machine to have the '
-    'same Python and checkout under the same paths'
-)
-_PASSED = (
-    *('DMLC_', 'PS_', 'MXNET_', 'OMP_', 'GLUON_EDBATCH_'),
-    *('PATH', 'PYTHONPATH', 'LD_LIBRARY_PATH'),
-)
-
-
-class Computer(NamedTuple):
-    """A machine: its name for ssh (None for this one), and the port (None: ssh knows)."""
-
-    name: Optional[str]
-    port: Optional[str] = None
-
-    @property
-    def address(self) -> str:
-        """What other machines call it."""
-        return 'this machine' if self.name is None else self.name.rpartition('@')[2]
-
-
-class Output(threading.Thread):
-    """Passes on what a process writes: whole lines, which say whose they are.
-
-    Attributes
-    ----------
-    heard : bool
-        Set whenever something was read; to be taken back by who looks at it.
-    answered : bool
-        Whether its guard was heard.
-    busy : bool
-        Whether what was read is being written, which may have to wait for who reads it.
-    error : OSError or None
-        Why it can no longer be written.
-    """
-
-    _writing = threading.Lock()
-
-    def __init__(self, source: IO, sink: int, label: str):
-        super().__init__(daemon=True)
-        self._source, self._sink, self._label = source, sink, label.encode()
-        self.heard = self.answered = self.busy = False
-        self.error: Optional[OSError] = None
-        self.start()
-
-    def run(self) -> None:
-        """Until the source ends, or nobody reads any more."""
-        rest, text = b'', b'something'
-        with self._source:
-            while text and self.error is None:
-                text = os.read(self._source.fileno(), 1 << 16)
-                self.heard = self.busy = True
-                *lines, rest = (rest + self._without_answers(text)).splitlines(True) or [b'']
-                if not text and rest and self._label:
-                    rest += b'\n'  # or the next line would be whose this one is
-                if not text or rest.endswith((b'\n', b'\r')) or len(rest) > _LONGEST:
-                    lines, rest = [*lines, rest], b''
-                self._write(b''.join(self._label + line for line in lines if line))
-                self.busy = False
-
-    def finish(self) -> None:
-        """Wait until all is written, but not for something that has left the process's group and
-        may write on."""
-        self.join(1.0)
-        while self.busy and self.is_alive():
-            self.join(1.0)
-
-    def _without_answers(self, text: bytes) -> bytes:
-        if self._sink != 2:  # the guard answers among the errors
-            return text
-        self.answered = self.answered or b'\0' in text
-        return text.replace(b'\0', b'')
-
-    def _write(self, text: bytes) -> None:
-        try:
-            with self._writing:
-                while text:
-                    text = text[os.write(self._sink, text) :]
-        except OSError as error:
-            self.error = error
+LOGINS = 5  # to a machine at the same time: sshd refuses some of more than 10
+_GLANCE = 0.1  # seconds to wait before all processes are looked at again
+_LONGEST = 1 << 16  # bytes of a line that is copied as a whole; also the size of a pipe
+_PASSED = (*'DMLC_ PS_ MXNET_ OMP_ GLUON_EDBATCH_ PATH PYTHONPATH LD_LIBRARY_PATH'.split(),)
 
 
 class Process:
-    """A process of the job, by way of its guard.
+    """A worker, server or scheduler of the job, and the guard that runs it."""
 
-    Attributes
-    ----------
-    status : int or None
-        Its exit status, if it has ended.
-    quiet : float
-        Seconds, as the launcher's glances count them, since its guard was heard.
-    """
+    def __init__(self, role: str, name: str, host: str, guard: Sequence[str], label: str):
+        self.role, self.host, self._label = role, host, label.encode()
+        self.name = f'{name} on {_address(host)}' if host else name
+        self.status: Optional[int] = None  # as a shell has it, once the process has ended
+        self.quiet = 0.0  # seconds since the guard was heard
+        self.answered = False  # whether the guard has begun
+        pipes: Any = dict.fromkeys(['stdin', 'stdout', 'stderr'], subprocess.PIPE)
+        # In a session of its own: an interrupt from the keyboard goes to the launcher alone.
+        self.guard: Any = subprocess.Popen(guard, bufsize=0, start_new_session=True, **pipes)
+        self.sources: Any = {1: self.guard.stdout, 2: self.guard.stderr}
+        self._rests = {1: b'', 2: b''}  # unfinished lines
 
-    def __init__(
-        self, role: str, index: int, host: Computer, guard: Sequence[str], spec: dict, plain: bool
-    ):
-        self.role, self.host = role, host
-        self.name = role if role == 'scheduler' else f'{role} {index}'
-        self.where = '' if host.name is None else f' on {host.address}'
-        self.status: Optional[int] = None
-        self.quiet = 0.0
-        self._reach = shlex.join([*guard[:-1], 'true'])
-        # Of a session of its own: an interrupt from the keyboard is the launcher's to pass on.
-        self._guard = subprocess.Popen(
-            guard,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
-        assert self._guard.stdout is not None and self._guard.stderr is not None
-        label = '' if plain else f'{self.name}: '
-        self._outputs = [
-            Output(self._guard.stdout, 1, label),
-            Output(self._guard.stderr, 2, label),
-        ]
-        self._say(json.dumps(spec) + '\n')
+    def say(self, text: str) -> None:
+        """Write a line to the guard."""
+        with contextlib.suppress(OSError):  # the guard has ended, which its status tells
+            self.guard.stdin.write(f'{text}\n'.encode())
 
-    @property
-    def answered(self) -> bool:
-        """Whether its guard has begun."""
-        return any(output.answered for output in self._outputs)
-
-    @property
-    def unwritten(self) -> Optional[OSError]:
-        """Why what it writes can no longer be passed on."""
-        return self._outputs[0].error or self._outputs[1].error
-
-    def look(self) -> Optional[int]:
-        """Its exit status, if it has ended; to be called at every glance."""
-        status = self._guard.poll()
-        if status is not None and self.status is None:
-            for output in self._outputs:  # its last words before what is said of it
-                output.join(1.0)
-        self.status = status
-        self.quiet += _GLANCE
-        for output in self._outputs:
-            if output.heard or output.busy:
-                self.quiet, output.heard = 0.0, False
-        return status
-
-    def beat(self) -> None:
-        """Tell the guard that the launcher is there."""
-        self._say('\n')
-
-    def end(self) -> None:
-        """Ask it to end, and all that it started."""
-        with contextlib.suppress(OSError):
-            assert self._guard.stdin is not None
-            self._guard.stdin.close()
-
-    def kill(self) -> None:
-        """Do not wait for it: its guard does not answer."""
-        self._guard.kill()
-
-    def wait(self, seconds: float) -> None:
-        """Until it has ended, or else it is killed."""
-        try:
-            self._guard.wait(seconds)
-        except subprocess.TimeoutExpired:
-            self._guard.kill()
-        for output in self._outputs:
-            output.finish()
+    def read(self, number: int, last: bool = False) -> Optional[bytes]:
+        """Return new lines of a stream, the `last` one as it is; None after the stream's end."""
+        text = self.sources[number].read(_LONGEST)  # None: nothing yet; empty: the end
+        ended = text == b''
+        if ended and not self._rests[number]:
+            return None
+        if text:
+            self.quiet = 0.0
+        if text and number == 2 and b'\0' in text:  # the guard has answered
+            self.answered, text = True, text.replace(b'\0', b'')
+        lines = (self._rests[number] + (text or b'')).splitlines(True)
+        self._rests[number] = b''
+        if lines and not lines[-1].endswith((b'\n', b'\r')):
+            if last or ended:
+                lines[-1] += b'\n' if self._label else b''  # the next label begins a line
+            elif len(lines[-1]) < _LONGEST:
+                self._rests[number] = lines.pop()
+        return b''.join(self._label + line for line in lines)
 
     def fate(self) -> str:
-        """How it ended, for people."""
-        assert self.status is not None
-        number = abs(self.status) - (128 if self.status > 0 else 0)
-        if not self.answered and self.host.name is not None:
-            how = _UNREACHED.format(self.status, self._reach)
-        elif number > 0 and number in {each.value for each in signal.Signals}:
-            how = f'was killed by {signal.Signals(number).name}'
-        else:
-            how = f'ended with status {self.status}'
-        return f'{self.name}{self.where} {how}'
-
-    def _say(self, text: str) -> None:
-        assert self._guard.stdin is not None
-        with contextlib.suppress(OSError):  # it has ended, which `look` will tell
-            self._guard.stdin.write(text.encode())
-            self._guard.stdin.flush()
+        """Say how the process ended."""
+        names = {128 + each: f'{self.name} was killed by {each.name}' for each in signal.Signals}
+        if self.answered or not self.host:
+            return names.get(self.status or 0, f'{self.name} ended with status {self.status}')
+        reach = shlex.join([*self.guard.args[:-1], 'true'])
+        return (
+            f'{self.name} never began (status {self.status}): `{reach}` has to work without '
+            'a password, and that machine to have the same Python and checkout under the same paths'
+        )
 
 
 class Job:
-    """All processes of a job.
+    """All processes of a job, with workers and servers on these hosts in turns."""
 
-    Parameters
-    ----------
-    options : argparse.Namespace
-        The command line.
-    hosts : sequence of Computer
-        Where workers and servers run, in turns. The scheduler runs here.
-    """
-
-    def __init__(self, options: argparse.Namespace, hosts: Sequence[Computer]):
-        self._options = options
-        self._hosts = hosts
+    def __init__(self, options: argparse.Namespace, hosts: Sequence[str]):
+        self._options, self._hosts = options, hosts
         self._processes: List[Process] = []
-        self._beaten = time.monotonic()
-        self._over: Optional[float] = None
+        self._sources: Any = selectors.DefaultSelector()
+        self._texts = {1: b'', 2: b''}  # for the launcher's streams, whose readers may be slow
+        self._unread: Optional[OSError] = None  # why they cannot be written to
+        self._beaten, self._over = time.monotonic(), 0.0
         self._port = _reserved(options.port or 0)
-        local = hosts[0].name is None
         self._variables = {
-            'DMLC_PS_ROOT_URI': options.root or ('127.0.0.1' if local else _own_address(hosts[0])),
+            'OMP_NUM_THREADS': str(options.cpus or 1),
+            # What is in a buffer would come late, and be lost when a process is killed.
+            'PYTHONUNBUFFERED': os.environ.get('PYTHONUNBUFFERED', '1'),
+            **{k: v for k, v in os.environ.items() if k in options.env or k.startswith(_PASSED)},
+            **({} if hosts[0] else {'DMLC_INTERFACE': 'lo'}),
+            'DMLC_PS_ROOT_URI': options.root or _own_address(hosts[0]),
             'DMLC_PS_ROOT_PORT': str(self._port.getsockname()[1]),
             'DMLC_NUM_WORKER': str(options.workers),
             'DMLC_NUM_SERVER': str(options.servers),
-            'OMP_NUM_THREADS': os.environ.get('OMP_NUM_THREADS', str(options.cpus or 1)),
-            # What is written to a pipe would come late, and be lost with what is killed.
-            'PYTHONUNBUFFERED': os.environ.get('PYTHONUNBUFFERED', '1'),
-            **({'DMLC_INTERFACE': 'lo'} if local else {}),
         }
 
     def run(self) -> int:
-        """Start all and wait; gives the exit status of the job."""
-        starting = self._start()
+        """Start all processes and wait for their end; returns the exit status of the job."""
+        counts = {'scheduler': 1, 'server': self._options.servers, 'worker': self._options.workers}
+        waiting = [(role, index) for role, count in counts.items() for index in range(count)]
         try:
             while True:
-                begun = next(starting, True)
-                status = self._glance(begun)
-                if status is not None:
+                waiting = [place for place in waiting if not self._start(*place)]
+                verdict = self._verdict(self._look(), begun=not waiting)
+                if verdict is not None:
+                    status, why = verdict
+                    self._texts[2] += f'launch: {why}\n'.encode() if why else b''
                     return status
-                time.sleep(_GLANCE)
         finally:
             for process in self._processes:
-                process.end()
-            last = time.monotonic() + ENDING
-            for process in self._processes:
-                process.wait(max(0.0, last - time.monotonic()))
-            self._port.close()
+                process.guard.stdin.close()
+            deadline = time.monotonic() + ENDING
+            while self._look() or any(self._texts.values()):
+                for process in self._processes if time.monotonic() > deadline else ():
+                    process.guard.kill()
 
-    def _start(self) -> Iterator[bool]:
-        """Start all; gives False whenever a machine has to be waited for."""
-        counts = {
-            'scheduler': 1,
-            'server': self._options.servers,
-            'worker': self._options.workers,
-        }
-        for role, count in counts.items():
-            for index in range(count):
-                host = self._hosts[index % len(self._hosts)]
-                if role == 'scheduler':
-                    host = Computer(None)
-                while host.name is not None and self._coming(host) >= LOGINS:
-                    yield False
-                self._processes.append(self._started(role, index, host))
-
-    def _coming(self, host: Computer) -> int:
-        return sum(each.host == host and not each.answered for each in self._processes)
-
-    def _started(self, role: str, index: int, host: Computer) -> Process:
-        options, python = self._options, self._options.python
-        serving = [python, '-c', 'import mxnet']  # with the role in its variables, it serves
-        command = options.command if role == 'worker' else serving
+    def _start(self, role: str, index: int) -> bool:
+        """Start a process, unless too many logins to its machine are under way."""
+        options, machines = self._options, len(self._hosts)
+        host = '' if role == 'scheduler' else self._hosts[index % machines]
+        if host and sum(p.host == host and not p.answered for p in self._processes) >= LOGINS:
+            return False
         variables = {**self._variables, 'DMLC_ROLE': role, RANK: str(index)}
-        spec = {
-            'command': command,
-            'directory': os.getcwd(),
-            'environment': variables,
-            'processors': self._processors(role, index),
-            'silence': options.silence,
-        }
-        guard = [python, '-I', str(GUARD)]
-        if host.name is not None:
-            variables.update(self._passed(), **_node_host(host))
-            port = [] if host.port is None else ['-p', host.port]
-            guard = [*shlex.split(options.ssh), *port, host.name, shlex.join(guard)]
-        return Process(role, index, host, guard, spec, options.plain)
+        guard = [options.python, '-I', str(GUARD)]
+        if host:
+            with contextlib.suppress(OSError):  # ssh alone knows the name: MXNet chooses an address
+                variables['DMLC_NODE_HOST'] = socket.gethostbyname(_address(host))
+            machine, _, port = host.partition(':')
+            reach = [*shlex.split(options.ssh), *(['-p', port] if port else []), machine]
+            guard = [*reach, shlex.join(guard)]
+        command, cpus = options.command, options.cpus or 0
+        if role != 'worker':  # MXNet serves as soon as it is imported with another role
+            command, cpus = [options.python, '-c', 'import mxnet'], 0
+        first = index // machines * cpus  # workers of one machine have different processors
+        spec = [command, os.getcwd(), variables, list(range(first, first + cpus)), options.silence]
+        name = role if role == 'scheduler' else f'{role} {index}'
+        process = Process(role, name, host, guard, '' if options.plain else f'{name}: ')
+        process.say(json.dumps(spec))
+        self._processes.append(process)
+        for number, source in process.sources.items():
+            os.set_blocking(source.fileno(), False)
+            self._sources.register(source, selectors.EVENT_READ, (process, number))
+        return True
 
-    def _processors(self, role: str, index: int) -> List[int]:
-        """Which of its machine's a worker is kept to, counted from 0 and then over again; workers
-        of one machine have different ones, if it has enough."""
-        count = self._options.cpus
-        if role != 'worker' or count is None:
-            return []
-        place = index // len(self._hosts)
-        return [place * count + i for i in range(count)]
-
-    def _passed(self) -> Dict[str, str]:
-        names = [*self._options.env, *(name for name in os.environ if name.startswith(_PASSED))]
-        return {
-            name: os.environ[name]
-            for name in names
-            if name in os.environ and name not in self._variables
-        }
-
-    def _glance(self, begun: bool) -> Optional[int]:
-        """Look at all processes once; gives the status of the job if it is over."""
-        running = [process for process in self._processes if process.look() is None]
-        failed = [process for process in self._processes if process.status]
-        if failed:  # a worker rather than who missed it
-            first = min(failed, key=lambda process: process.role != 'worker')
-            _say(f'{first.fate()}: the job ends')
-            return _status(first)
+    def _look(self) -> List[Process]:
+        """Copy what processes write; returns those that run. Waits a glance if nothing comes."""
+        before = time.monotonic()
+        # Nothing is read, nor counted as silence, while somebody holds the terminal.
+        if self._flush():
+            for key, _ in self._sources.select(_GLANCE):
+                process, number = key.data
+                text = process.read(number)
+                if text is None:
+                    self._sources.unregister(key.fileobj)
+                self._texts[number] += text or b''
+            # A launcher that stood still for longer has missed no answer.
+            passed = min(time.monotonic() - before, 2 * _GLANCE)
+            for process in self._processes:
+                process.quiet += passed
         for process in self._processes:
-            if process.unwritten:
-                _say(f'the words of {process.name} are lost ({process.unwritten}): the job ends')
-                return 128 + signal.SIGPIPE
-        if not running:
-            return 0
-        lost = self._lost(running)
-        if lost:
-            names = ', '.join(process.name + process.where for process in lost)
-            _say(f'nothing heard of {names} for {self._options.silence:g} s: the job ends')
+            status = process.guard.poll()
+            if status is not None and process.status is None:
+                process.status = status if status >= 0 else 128 - status
+                for number in process.sources:  # the last words
+                    self._texts[number] += process.read(number, last=True) or b''
+        return [process for process in self._processes if process.status is None]
+
+    def _flush(self) -> bool:
+        """Write what readers take without a wait; returns whether nothing is left."""
+        for number in self._texts:
+            try:
+                while self._texts[number] and select.select([], [number], [], _GLANCE)[1]:
+                    # A pipe that is ready has room for so much. Writing more might wait.
+                    written = os.write(number, self._texts[number][: select.PIPE_BUF])
+                    self._texts[number] = self._texts[number][written:]
+            except OSError as error:  # nobody reads any more, or the disk is full
+                self._texts[number], self._unread = b'', error
+        return not any(self._texts.values())
+
+    def _verdict(self, running: Sequence[Process], begun: bool) -> Optional[Tuple[int, str]]:
+        """Return the exit status of the job, if it is over, and why it ends early."""
+        silence, now = self._options.silence, time.monotonic()
+        # A worker rather than a server, which ends because a worker is missing.
+        for process in sorted(self._processes, key=lambda each: each.role != 'worker'):
+            if process.status:
+                return process.status, f'{process.fate()}: the job ends'
+        if self._unread:
+            return 128 + signal.SIGPIPE, f'more words are lost ({self._unread}): the job ends'
+        if begun and not running:
+            return 0, ''
+        machines = {each.host or each for each in running if each.quiet > silence}
+        if machines:  # all processes of a machine that is lost are
+            lost = [each for each in running if each.host in machines or each in machines]
             for process in lost:
-                process.kill()
-            return 1
-        now = time.monotonic()
-        if begun and _some_are_over(running, self._processes):
+                process.guard.kill()  # it would not answer
+            names = ', '.join(process.name for process in lost)
+            return 1, f'nothing heard of {names} for {silence:g} s: the job ends'
+        workers = [process for process in running if process.role == 'worker']
+        if begun and (not workers or len(running) - len(workers) <= self._options.servers):
             self._over = self._over or now
             if now - self._over > PATIENCE:
-                _say(_LEFT.format(', '.join(process.name for process in running)))
-                return 1
-        if now - self._beaten > self._options.silence / BEATS:
+                names = ', '.join(process.name for process in running)
+                return 1, (
+                    f'the others have ended, and {names} still wait: did each worker train within '
+                    "'with gluon_edbatch.distributed.connect(...)', as with --kvstore dist_sync?"
+                )
+        if now - self._beaten > silence / BEATS:
             self._beaten = now
             for process in running:
-                process.beat()
+                process.say('')
         return None
-
-    def _lost(self, running: Sequence[Process]) -> List[Process]:
-        """Those that do not answer, and all on machines of which one does not."""
-        silent = [process for process in running if process.quiet > self._options.silence]
-        machines = {process.host for process in silent if process.host.name is not None}
-        return [each for each in running if each in silent or each.host in machines]
-
-
-def _some_are_over(running: Sequence[Process], processes: Sequence[Process]) -> bool:
-    """Whether the job is: no worker is left, or the scheduler or a server is not."""
-    workers = [process for process in running if process.role == 'worker']
-    others = [process for process in processes if process.role != 'worker']
-    return not workers or any(process.status is not None for process in others)
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Command line; gives the exit status."""
+    """Run the command line; returns the exit status."""
     parser = _parser()
     options = parser.parse_args(arguments)
     if not options.command:
         parser.error('what is to be run? write it after the options, as python train.py ...')
-    if options.servers is None:
-        options.servers = options.workers
-    for name in ('SIGTERM', 'SIGHUP', 'SIGINT'):
-        signal.signal(getattr(signal, name), _interrupt)
+    options.servers = options.servers or options.workers
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
     try:
-        hosts = [Computer(None)] if options.hosts is None else list(read_hosts(options.hosts))
-        return Job(options, hosts).run()
+        return Job(options, read_hosts(options.hosts) if options.hosts else ['']).run()
     except OSError as error:
-        _say(f'{error.filename}: {error.strerror}' if error.filename else str(error))
+        print(f'launch: {error}', file=sys.stderr)
         return 1
 
 
-def read_hosts(path: str) -> Iterator[Computer]:
-    """Machines of a file: a line each, ``[USER@]HOST[:PORT]``; the rest of a line is a remark."""
-    found = False
-    for line in Path(path).read_text(encoding='utf-8').splitlines():
-        words = line.split('#')[0].split()
-        if words:
-            found = True
-            name, _, port = words[0].partition(':')
-            yield Computer(name, port or None)
-    if not found:
+def read_hosts(path: str) -> List[str]:
+    """Read machines from a file: ``[USER@]HOST[:PORT]`` begins a line, and ``#`` a remark."""
+    lines = Path(path).read_text(encoding='utf-8').splitlines()
+    hosts = [words[0] for words in (line.split('#')[0].split() for line in lines) if words]
+    if not hosts:
         raise OSError(f'{path} names no host: write one on each line, as [USER@]HOST[:PORT]')
-
-
-def _interrupt(number: int, _frame: object) -> None:
-    sys.exit(128 + number)
-
-
-def _say(text: str) -> None:
-    with contextlib.suppress(OSError):  # nobody reads any more
-        os.write(2, f'launch: {text}\n'.encode())
-
-
-def _status(fault: Process) -> int:
-    """Of the job; never 0."""
-    status = fault.status or 1
-    return status if status > 0 else 128 - status
+    return hosts
 
 
 def _reserved(port: int) -> socket.socket:
-    """A port of this machine (0: one that is free) that is given to nobody else meanwhile.
-
-    It is bound and not listened at, which leaves it to who asks for it by number and with
-    SO_REUSEADDR, as MXNet's scheduler does.
-    """
+    """Bind a port (0: a free one) that MXNet's scheduler alone can take, with SO_REUSEADDR."""
     found = socket.socket()
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -428,82 +258,49 @@ def _reserved(port: int) -> socket.socket:
     return found
 
 
-def _node_host(host: Computer) -> Dict[str, str]:
-    """Where it listens: a number, as MXNet looks up no names. It chooses for itself where the name
-    is known to ssh only."""
-    try:
-        return {'DMLC_NODE_HOST': socket.gethostbyname(host.address)}
-    except OSError:
-        return {}
+def _address(host: str) -> str:
+    return host.partition(':')[0].rpartition('@')[2] or '127.0.0.1'
 
 
-def _own_address(host: Computer) -> str:
-    """The address of this machine in the network of another: nothing is sent."""
+def _own_address(host: str) -> str:
+    """Return the address by which another machine reaches this one; nothing is sent."""
     try:
-        with contextlib.closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as towards:
-            towards.connect((host.address, 9))
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as towards:
+            towards.connect((_address(host), 9))
             return towards.getsockname()[0]
     except OSError as error:
-        raise OSError(
-            f'{host.address} has no address here ({error.strerror}): say by --root which one of '
-            'this machine the others reach'
-        ) from None
+        why = f'{_address(host)} has no address here ({error.strerror})'
+        raise OSError(f'{why}: say by --root which one of this machine the others reach') from None
 
 
 def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
+    if int(text) < 1:
         raise argparse.ArgumentTypeError(f'{text} is less than 1')
-    return number
+    return int(text)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog='launch',
-        description='Run COMMAND as so many workers, with servers and a scheduler beside them. '
-        'If one of them fails, all end, and so does this program, with its status.',
-    )
+    about = 'Run COMMAND as N workers, with servers and a scheduler beside them. '
+    about += 'If one of them fails, all end, and so does this program, with its status.'
+    ssh = 'ssh -T -o BatchMode=yes -o ConnectTimeout=15'  # a terminal would mix errors in
+    parser = argparse.ArgumentParser(prog='launch', description=about)
     add = parser.add_argument
-    add('-n', '--workers', type=_positive, required=True, metavar='N')
+    add('-n', '--workers', type=_positive, metavar='N', required=True)
     add('-s', '--servers', type=_positive, metavar='N', help='(default: as many as workers)')
-    add(
-        '-H',
-        '--hosts',
-        metavar='FILE',
-        help='machines, [USER@]HOST[:PORT] on each line, reached '
-        'by ssh without a password; they have the same files in the same places',
-    )
+    hosts = 'machines, [USER@]HOST[:PORT] on each line, that ssh reaches without a password'
+    add('-H', '--hosts', metavar='FILE', help=hosts)
     add('--cpus', type=_positive, metavar='N', help='keep each worker to N processors of its own')
-    add(
-        '--env',
-        action='append',
-        default=[],
-        metavar='NAME',
-        help=f'pass this variable on to other machines, besides {", ".join(_PASSED)}',
-    )
+    also = f'pass this variable on to other machines, besides {", ".join(_PASSED)}'
+    add('--env', metavar='NAME', action='append', default=[], help=also)
     add('--root', metavar='ADDRESS', help='of this machine, for the others (default: found)')
     add('--port', type=_positive, metavar='N', help='of the scheduler (default: one that is free)')
-    add(
-        '--python',
-        default=sys.executable,
-        metavar='FILE',
-        help='for servers and guards, on all machines (default: that of this program)',
-    )
-    add(
-        '--ssh',
-        default='ssh -T -o BatchMode=yes -o ConnectTimeout=15',  # a terminal would mix errors in
-        metavar='COMMAND',
-        help='(default: %(default)s)',
-    )
-    add(
-        '--silence',
-        type=float,
-        default=SILENCE,
-        metavar='SECONDS',
-        help='without a word after which a machine counts as lost (default: %(default)g)',
-    )
+    python = 'for servers and guards, on all machines (default: that of this program)'
+    add('--python', metavar='FILE', default=sys.executable, help=python)
+    add('--ssh', metavar='COMMAND', default=ssh, help='(default: %(default)s)')
+    lost = 'after which a machine that does not answer counts as lost (default: %(default)g)'
+    add('--silence', metavar='SECONDS', type=float, default=40.0, help=lost)
     add('--plain', action='store_true', help='write lines as they are, and not whose they are')
-    add('command', nargs=argparse.REMAINDER, metavar='COMMAND ...')
+    add('command', metavar='COMMAND ...', nargs=argparse.REMAINDER)
     return parser
 
 

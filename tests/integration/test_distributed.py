@@ -8,7 +8,6 @@ import select
 import signal
 import socket
 import sys
-import threading
 from pathlib import Path
 
 import mxnet as mx
@@ -17,7 +16,7 @@ import pytest
 from mxnet import gluon
 
 from gluon_edbatch.distributed import Trainer, connect, guard
-from gluon_edbatch.distributed.launch import Computer, Output, Process, _reserved, read_hosts
+from gluon_edbatch.distributed.launch import _address, _reserved, read_hosts
 from gluon_edbatch.distributed.workers import padded
 from gluon_edbatch.errors import DistributedError
 from support.jobs import LAUNCHER, is_alive, processes_of, run_job, start_job
@@ -272,6 +271,21 @@ sys.exit(3)
     assert '\0' not in done.stderr
 
 
+def test_last_words_are_copied_though_a_child_keeps_the_pipe():
+    """A child of another process group, which the launcher neither ends nor waits for."""
+    program = """
+import subprocess, sys
+subprocess.Popen(['sleep', '5'], start_new_session=True)
+print('begun', end='')
+print('no end', end='', file=sys.stderr)
+sys.exit(3)
+"""
+    done = run([*LAUNCHER, '-n', 1, '-s', 1, sys.executable, '-c', program])
+    assert done.stdout == 'worker 0: begun\n'
+    last, reason = done.stderr.splitlines()
+    assert last == 'worker 0: no end' and 'worker 0 ended with status 3' in reason
+
+
 @pytest.mark.parametrize('stream', ['stdout', 'stderr'])
 def test_a_job_ends_with_who_reads_it(stream):
     """As `... | head` does. (A worker that writes nothing is not told by its own writing.)"""
@@ -321,54 +335,56 @@ def test_a_guard_does_not_wait_for_who_reads_its_errors():
     os.close(writing)
 
 
-# Stands for a guard: answers each word if it is told so.
-ANSWER = 'import os, sys\nfor line in sys.stdin:\n    os.write(2, b"\\0" * ("answer" in sys.argv))'
+def test_a_guard_says_what_is_missing(tmp_path, capfd):
+    with pytest.raises(SystemExit) as raised:
+        guard._start([['true'], str(tmp_path / 'none'), {}, []])
+    assert raised.value.code == 127
+    errors = capfd.readouterr().err
+    assert 'launch: true cannot be started' in errors and str(tmp_path / 'none') in errors
 
 
-@pytest.mark.parametrize('does', ['answer', 'nothing'])
-def test_silence_is_counted_until_the_guard_answers(does):
-    host = Computer('there')
-    guard_of = [sys.executable, '-c', ANSWER, does]
-    process = Process('worker', 1, host, guard_of, {}, plain=True)
-    try:
-        for _ in range(500):
-            assert process.look() is None
-        assert process.quiet > 40 or process.answered
-        if does == 'answer':
-            while not process.answered:
-                select.select([], [], [], 0.01)
-            process.look()
-            assert process.quiet < 1
-    finally:
-        process.kill()
-        process.end()
-        process.wait(HANG)
-    assert process.answered == (does == 'answer')
-    assert process.look() == -signal.SIGKILL
-    if does == 'nothing':
-        assert 'worker 1 on there never began (status -9)' in process.fate()
+@pytest.mark.parametrize(
+    'ssh, message',
+    [
+        ('false', ' 0 on localhost never began (status 1): `false localhost true` has'),
+        (
+            'sh -c "exec sleep 1000"',
+            'nothing heard of server 0 on localhost, worker 0 on localhost for',
+        ),
+    ],
+)
+def test_a_machine_that_does_not_answer(tmp_path, ssh, message):
+    hosts = tmp_path / 'hosts'
+    hosts.write_text('localhost\n')
+    done = run_job('-n', 1, '-s', 1, '-H', hosts, '--ssh', ssh, '--silence', 5, 'true')
+    assert done.returncode == 1 and message in done.stderr, done.stderr
 
 
+# More than all pipes on the way hold.
+CHATTER = """
+import os, signal
+os.write(1, f'{os.getpid()}\\n'.encode())
+for _ in range(10000):
+    os.write(1, b'x' * 99 + b'\\n')
+signal.pause()
+"""
+
+
+@pytest.mark.slow  # longer than the launcher's patience
 def test_who_reads_late_is_no_lost_machine():
-    """A terminal that is held: what waits there has been heard."""
-    reading, writing = os.pipe()
-    source, speaking = os.pipe()
-    os.write(speaking, b'x' * ((1 << 16) - 1) + b'\n')
-    output = Output(os.fdopen(source, 'rb'), writing, 'label ')  # more than a pipe holds
-    while not output.busy:
-        select.select([], [], [], 0.01)
-    os.close(speaking)
-    read = b''
-    waiting = threading.Thread(target=output.finish, daemon=True)
-    waiting.start()
-    waiting.join(2.5)  # more than it waits for what says nothing
-    assert output.busy and waiting.is_alive()
-    while len(read) < (1 << 16) + 6:
-        read += os.read(reading, 1 << 16)
-    waiting.join(HANG)
-    assert read == b'label ' + b'x' * ((1 << 16) - 1) + b'\n'
-    os.close(reading)
-    os.close(writing)
+    """A terminal that is held, or `less`: nothing is lost, and a worker that fails ends the job."""
+    with start_job('-n', 2, '-s', 1, '--silence', 5, sys.executable, '-c', CHATTER) as launcher:
+        lines = iter(launcher.stdout.readline, '')
+        workers = [int(next(line for line in lines if 'x' not in line)) for _ in range(2)]
+        select.select([], [], [], 12)
+        assert launcher.poll() is None and all(map(is_alive, workers))
+        os.kill(workers[0], signal.SIGKILL)
+        assert_gone(workers)
+        assert launcher.poll() is None  # it has still words to pass on
+        rest, errors = launcher.communicate()
+    assert launcher.returncode == 128 + signal.SIGKILL
+    assert re.fullmatch(r'launch: worker \d was killed by SIGKILL: the job ends\n', errors)
+    assert {len(line) for line in rest.splitlines()[1:]} == {99}
 
 
 @pytest.mark.slow  # the launcher's patience
@@ -388,7 +404,9 @@ exec env -i PATH=/usr/bin:/bin sh -c "$*"
 """
 
 
-def test_a_job_on_other_machines(tmp_path):
+def test_a_job_on_other_machines(tmp_path, monkeypatch):
+    monkeypatch.setenv('DMLC_ROLE', 'server')  # as in a process of another job
+    monkeypatch.setenv('GLUON_EDBATCH_RANK', '7')
     ssh, hosts = tmp_path / 'ssh', tmp_path / 'hosts'
     ssh.write_text(SSH)
     ssh.chmod(0o755)
@@ -527,8 +545,8 @@ def test_the_port_of_the_scheduler_is_given_to_nobody_else():
 def test_files_of_hosts(tmp_path):
     path = tmp_path / 'hosts'
     path.write_text('one slots=4\nme@two:2222\n')
-    assert list(read_hosts(path)) == [Computer('one', None), Computer('me@two', '2222')]
-    assert Computer('me@two').address == 'two'
+    assert read_hosts(path) == ['one', 'me@two:2222']
+    assert [_address(host) for host in read_hosts(path)] == ['one', 'two']
     path.write_text('# none\n')
     done = run_job('-n', 1, '-H', path, 'true')
     assert done.returncode == 1 and 'names no host: write one on each line' in done.stderr
