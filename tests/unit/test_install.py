@@ -113,6 +113,11 @@ def test_sdist_and_wheel_have_every_file(sdist, installed):
     assert not missing
 
 
+def test_pictures_of_the_documentation_are_not_installed(installed):
+    pictures = [path for path in installed.rglob('*') if path.suffix in ('.svg', '.png')]
+    assert not pictures
+
+
 def requirements(metadata, extra=None):
     """What the package, or one of its extras, requires."""
     found = [re.sub(r"[\s'\"()]", '', line) for line in metadata.get_all('Requires-Dist')]
