@@ -225,12 +225,12 @@ def _by_length(counts: Collection[Counts], forms: Sequence[Form]) -> Dict[int, s
     for node_type, block in owners.items():
         if not node_type.alone:
             families.setdefault((block, _alike(node_type)), []).append(node_type)
-    return {
-        node_type.serial: analysed(why_not_padded, block, same)
-        for (block, _), same in families.items()
-        if len(same) > 1
-        for node_type in same
-    }
+    reasons: Dict[int, str] = {}
+    for (block, _), same in families.items():
+        if len(same) > 1:
+            why = analysed(why_not_padded, block, same)
+            reasons.update({node_type.serial: why for node_type in same})
+    return reasons
 
 
 def _alike(node_type: NodeType) -> str:
