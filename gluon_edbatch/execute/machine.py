@@ -162,9 +162,8 @@ class Machine:
 
     def _fill_from_host(self, arena: ArenaPlan, array, device, index) -> None:
         pieces: List[Tuple[int, np.ndarray]] = []
-        if arena.zero is not None and self.memories[index] is not None:
+        if arena.zero is not None and self.memories[index] is not None and not self.is_quiet:
             array._slice(arena.zero, arena.zero + 1)[:] = 0
-            self.is_quiet = False
         elif arena.zero is not None:
             pieces.append((arena.zero, np.zeros((1,) + arena.key[0], arena.key[1])))
         if arena.scalars is not None:

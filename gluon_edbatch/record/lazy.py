@@ -815,6 +815,17 @@ class RaggedArray(LazyArray):
             taken = recording.taken(self, *key[1:])
         return recording.stacked(self)[key] if taken is None else taken
 
+    def asnumpy(self) -> np.ndarray:
+        """See `LazyArray.asnumpy`."""
+        if self._ids and getattr(self, '_array', None) is None:
+            LazyArray(self._store, self._ids[0]).evaluated()  # with all that waits
+            rows = self._store.neighbours(self._ids)
+            if rows is not None:
+                shape = self.shape
+                by_value = rows.asnumpy().reshape((shape[1], shape[0]) + shape[2:])
+                return np.ascontiguousarray(by_value.swapaxes(0, 1))
+        return super().asnumpy()
+
     def _compute(self) -> NDArray:
         values, shape = self.values(), self.shape
         arrays = [value.evaluated() for value in values[:1]]  # with all that waits

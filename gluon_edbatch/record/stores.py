@@ -260,8 +260,30 @@ class Store:
         return copied(array)  # the user may write to it
 
     def gathered(self, values: Sequence[int]) -> Optional[NDArray]:
-        """The rows of computed values of one arena, one after the other, by one gather; None if
-        they are not all in one, and alike to autograd."""
+        """A copy of the rows of computed values, one after the other, by one gather; None if they
+        are not all in one arena, and alike to autograd."""
+        found = self._among(values)
+        if found is None:
+            return None
+        arena, rows, taped = found
+        connected = taped and arena.taped is not None
+        source = arena.taped if connected else arena.handed()
+        with modes(recording=connected):
+            if (np.diff(rows) == 1).all():
+                return mx.nd.slice_axis(source, axis=0, begin=int(rows[0]), end=int(rows.max()) + 1)
+            return mx.nd.take(source, mx.nd.array(rows, ctx=self.spec.ctx, dtype='int32'))
+
+    def neighbours(self, values: Sequence[int]) -> Optional[NDArray]:
+        """A view of the rows of computed values; None where these are not one after the other."""
+        found = self._among(values)
+        if found is None or (np.diff(found[1]) != 1).any():
+            return None
+        arena, rows, _ = found
+        return arena.read(int(rows[0]), int(rows[-1]) + 1, False)
+
+    def _among(self, values: Sequence[int]) -> Optional[Tuple[Arena, np.ndarray, bool]]:
+        """The arena that holds all of some values, their rows in it, and whether autograd records
+        them; None if there is no such arena."""
         ids, known = np.array(values), self.locations
         if self.spec.eager or any(value < 0 or not known.known(value) for value in values):
             return None
@@ -272,13 +294,7 @@ class Store:
         if isinstance(arena, EagerArena):
             return None
         rows = np.repeat(known.row[ids] - np.cumsum(counts) + counts, counts)
-        rows += np.arange(counts.sum())
-        connected = taped and arena.taped is not None
-        source = arena.taped if connected else arena.handed()
-        with modes(recording=connected):
-            if (np.diff(rows) == 1).all():
-                return mx.nd.slice_axis(source, axis=0, begin=int(rows[0]), end=int(rows.max()) + 1)
-            return mx.nd.take(source, mx.nd.array(rows, ctx=self.spec.ctx, dtype='int32'))
+        return arena, rows + np.arange(counts.sum()), taped
 
 
 def forgotten(site: Site) -> StaleValueError:
